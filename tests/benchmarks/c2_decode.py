@@ -15,7 +15,7 @@ import tempfile
 import time
 
 import llama_cpp_peer
-from duel import BIN, PAIRS, PYTHON, ROOT, Contender, Ratio, Row, duel, median, serve
+from duel import BIN, PAIRS, PYTHON, ROOT, Contender, Ratio, Row, by_size, duel, median, serve
 
 THREADS = 2
 PROMPT = 64
@@ -61,9 +61,13 @@ def make_model(folder):
     return folder
 
 
-def contenders(folder, precision, device="cpu", slots=max(BATCHES), kind=Contender):
+def our_contender(folder, precision, device="cpu", slots=max(BATCHES)):
+    return Contender("dapd", [BIN / "dapd_decode_benchmark", folder, precision, device, slots], OMP_NUM_THREADS=THREADS)
+
+
+def contenders(folder, precision, device="cpu", kind=Contender):
     """Ours and the peer, which kind(name, command, ...) makes."""
-    return (Contender("dapd", [BIN / "dapd_decode_benchmark", folder, precision, device, slots], OMP_NUM_THREADS=THREADS),
+    return (our_contender(folder, precision, device),
             kind("hf", [PYTHON, __file__, "hf", folder, precision, device], OMP_NUM_THREADS=THREADS))
 
 
@@ -85,7 +89,7 @@ def check(row, precision, engine, hf, others):
         score = json.dumps({"kind": "score", "ids": prompt(i) + answer})
         expected = hf.round(score)["logprobs"]
         for j, each in enumerate((engine, *others)):
-            worst[j] = max(worst[j], *(abs(x - y) for x, y in zip(each.round(score)["logprobs"], expected, strict=True)))
+            worst[j] = max(worst[j], *(abs(x - y) for x, y in zip(each.round(score)["logprobs"], expected, strict=True)), key=by_size)
     for error, each in zip(worst, (engine, *others)):
         row.check(f"{precision}: log-probabilities of generate's answers, {each.name}", error, TOLERANCE[precision])
     equal = sum(x == y for a, b in zip(mine, theirs) for x, y in zip(a, b))

@@ -6,8 +6,10 @@ row live at the same time and only one of them computes, so what else the machin
 
 import contextlib
 import json
+import math
 import os
 import pathlib
+import select
 import statistics
 import subprocess
 import sys
@@ -15,12 +17,15 @@ import threading
 import time
 import traceback
 
+import deadline
+from deadline import DEADLINE, patience
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build/bin"))
 PYTHON = pathlib.Path(os.environ.get("DAPD_PYTHON", ROOT / ".deps/venv/bin/python"))
 PAIRS = int(os.environ.get("DAPD_BENCHMARK_PAIRS", "5"))
-# Unix time after which no further pair begins, where a row's time is limited.
-DEADLINE = float(os.environ.get("DAPD_BENCHMARK_DEADLINE", "inf"))
+# The exit code of a row that has nothing to say here.
+LEFT_OUT = 77
 
 
 def serve(ready, round_):
@@ -30,25 +35,50 @@ def serve(ready, round_):
         print(json.dumps(round_(request.strip())), flush=True)
 
 
+def read_json(text):
+    """What a program of ours writes: null where a number is none (a NaN, an infinity)."""
+    def with_nan(value):
+        if isinstance(value, dict):
+            return {key: with_nan(part) for key, part in value.items()}
+        return [with_nan(part) for part in value] if isinstance(value, list) else math.nan if value is None else value
+
+    return with_nan(json.loads(text))
+
+
+def as_json(number):
+    """What any reader of JSON takes: text, where a number is none."""
+    return number if math.isfinite(number) else str(number)
+
+
+def by_size(error):
+    """The key for max() over errors, which passes over a NaN that is not the first: none is larger."""
+    return math.inf if math.isnan(error) else error
+
+
 class Ended(SystemExit):
     """A contender's process is over; the text says whose, and with which code. Without anybody to catch it, so is the row."""
 
 
 class Contender:
-    """A running contender. `ready` holds what it printed when it had prepared."""
+    """A running contender. `ready` holds what it printed when it had prepared. An answer may take a share of the time that is left; one that
+    does not come ends the contender."""
 
-    def __init__(self, name, command, **environment):
-        self.name = name
-        self.process = subprocess.Popen(
-            [str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, **{key: str(value) for key, value in environment.items()}})
+    def __init__(self, name, command, share=1 / 2, **environment):
+        self.name, self.share = name, share
+        self.process = deadline.begin(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                      env={**os.environ, **{key: str(value) for key, value in environment.items()}})
         self.ready = self._read()
 
     def _read(self):
+        seconds = patience(self.share)
+        # An answer is one line, written at once.
+        if seconds is not None and not select.select([self.process.stdout], [], [], seconds)[0]:
+            deadline.end(self.process)
+            raise Ended(f"{self.name} did not answer within {seconds:.0f} s")
         line = self.process.stdout.readline()
         if not line:
             raise Ended(f"{self.name} ended with code {self.process.wait()}")
-        return json.loads(line)
+        return read_json(line)
 
     def round(self, request=""):
         with contextlib.suppress(BrokenPipeError):  # it has ended, and _read() says how
@@ -77,7 +107,11 @@ class Contender:
     def __exit__(self, *_):
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        self.process.wait()
+        try:
+            self.process.wait(patience(1 / 2, 60))
+        except subprocess.TimeoutExpired:
+            deadline.end(self.process)
+            self.process.wait()
 
 
 class Peer(Contender):
@@ -104,9 +138,14 @@ class Peer(Contender):
             self.row.fail(reason)
 
 
+def another_fits(start):
+    """Whether what began then may begin again: no round in it can then take more than its share of what is left."""
+    return 2 * (time.time() - start) <= DEADLINE - time.time()
+
+
 def duel(*contenders, request="", pairs=PAIRS):
     """A round of each in turn, `pairs` times, after one of each that does not count. Lists of figures, one a contender;
-    of a peer that is lost, those that it has. Where another pair would end after DEADLINE, and there is one, it stays at
+    of a peer that is lost, those that it has. Where there is no time for another pair, and there is one, it stays at
     those that there are."""
     for contender in contenders:
         contender.round(request)
@@ -116,7 +155,7 @@ def duel(*contenders, request="", pairs=PAIRS):
         for contender, collected in zip(contenders, figures):
             if (figure := contender.round(request)) is not None:
                 collected.append(figure)
-        if 2 * time.time() - start > DEADLINE:
+        if not another_fits(start):
             break
     return figures
 
@@ -154,12 +193,19 @@ class Row:
         self._record(figure=what, value=str(value), target=target, met=None if target is None else bool(met))
 
     def check(self, what, error, limit):
-        """A result that must be right before its time counts."""
+        """A result that must be right before its time counts. None is what JSON makes of a NaN."""
+        error = math.nan if error is None else float(error)
         good = error <= limit
         print(f"    check: {what}: {error:.3g} (limit {limit:g}) {'ok' if good else 'FAILED'}", flush=True)
-        self._record(check=what, error=float(error), limit=float(limit), ok=bool(good))
+        self._record(check=what, error=as_json(error), limit=as_json(float(limit)), ok=good)
         if not good:
             self.fail(what)
+
+    def leave_out(self, why):
+        """Ends a row that nothing can be said of on this machine, which is no success."""
+        self.figure("left out", why)
+        print(why, file=sys.stderr)
+        sys.exit(LEFT_OUT)
 
     def fail(self, why):
         Row.failures.append(f"{self.name}: {why}")

@@ -29,7 +29,9 @@ def main():
         print("G1  skipped: no GPU")
         return
     for hidden in HIDDEN:
-        compare(Row("G1", f"loss and gradient on a GPU: {TOKENS} tokens, 2 students, 3 teachers, d {hidden}, V {VOCABULARY}, bfloat16"), hidden)
+        row = Row("G1", f"loss and gradient on a GPU: {TOKENS} tokens, 2 students, 3 teachers, d {hidden}, V {VOCABULARY}, bfloat16")
+        with row.part(f"d {hidden}"):
+            compare(row, hidden)
 
 
 def compare(row, hidden):

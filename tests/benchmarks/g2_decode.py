@@ -6,8 +6,8 @@ import json
 import pathlib
 import tempfile
 
-from c2_decode import contenders, prompt
-from duel import BIN, Contender, Peer, Ratio, Row, duel, median
+from c2_decode import contenders, our_contender, prompt
+from duel import BIN, Contender, Peer, Ratio, Row, by_size, duel, median
 from g1_loss import has_gpu
 
 SHAPE = dict(hidden_size=2560, intermediate_size=9728, num_hidden_layers=36, num_attention_heads=32, num_key_value_heads=8, head_dim=128,
@@ -16,6 +16,9 @@ PROMPT, NEW = 200, 1024
 SHORT = 64  # the time of NEW less that of SHORT tokens is decoding alone
 BATCHES = {4: 0.70, 32: 0.75}  # rows, and the target share of the floor
 RANK = 64  # of the adapter under which a run samples
+# Of a log-probability. Two right implementations round 36 layers and each logit to bfloat16, each its own way: of 264 tokens the worst is 0.13 to
+# 0.145 apart, and the usual one a third of that.
+WORST, USUAL = 0.3, 0.1
 
 
 def make_model(folder):
@@ -36,11 +39,13 @@ def compare_scores(row, batch, engine, hf, answer):
     request = json.dumps({"kind": "score", "ids": prompt(0, PROMPT) + answer})
     scores = [each.round(request) for each in (engine, hf)]
     if not hf.lost:
-        row.check(f"batch {batch}: log-probabilities of our answers", max(abs(x - y) for x, y in zip(*(each["logprobs"] for each in scores), strict=True)), 0.15)
+        errors = [x - y for x, y in zip(*(each["logprobs"] for each in scores), strict=True)]
+        row.check(f"batch {batch}: log-probabilities of our answers, worst", max(map(abs, errors), key=by_size), WORST)
+        row.check(f"batch {batch}: log-probabilities of our answers, root mean square", (sum(error**2 for error in errors) / len(errors)) ** 0.5, USUAL)
 
 
 def measure_adapter(row, engine):
-    """Ours as a run decodes: under an adapter, which stands in columns of its own."""
+    """Ours as a run decodes: under an adapter, which stands in columns of its own and keeps them. So no other figure is of this engine."""
     engine.round(json.dumps({"kind": "adapter", "rank": RANK}))
     for batch in BATCHES:
         start, whole = ([engine.round(generate(batch, new)) for _ in range(2)][1]["seconds"] for new in (SHORT, NEW))
@@ -65,8 +70,13 @@ def main():
         return
     row = Row("G2", f"decode on a GPU, Qwen3-4B shape, bfloat16, prompt {PROMPT}, {NEW} new tokens")
     kv_token = 2 * 2 * SHAPE["num_hidden_layers"] * SHAPE["num_key_value_heads"] * SHAPE["head_dim"]
+    # What needs no peer comes first: a peer can take all the time that there is.
+    with row.part("products by themselves"):
+        compare_products(row)
     with tempfile.TemporaryDirectory() as name:
         make_model(pathlib.Path(name))
+        with row.part("under an adapter"), our_contender(name, "bfloat16", "cuda") as engine:
+            measure_adapter(row, engine)
         engine, hf = contenders(name, "bfloat16", "cuda", kind=functools.partial(Peer, row))
         with engine, hf:
             for batch, target in BATCHES.items():
@@ -83,7 +93,3 @@ def main():
                 if b:
                     ratio = Ratio(a, b)
                     row.figure(f"batch {batch}: times generate's speed", ratio, ">= 5", ratio.median >= 5)
-            with row.part("under an adapter"):
-                measure_adapter(row, engine)
-    with row.part("products by themselves"):
-        compare_products(row)

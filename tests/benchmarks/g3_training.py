@@ -13,6 +13,8 @@ from training_model import RANK, live_views
 LAYERS = int(os.environ.get("DAPD_BENCHMARK_LAYERS", "36"))
 # Both round at every operation, as in C3, whose limit is 0.1, but in three times as many layers. What is wrong is wrong by its own size.
 GRADIENT = 0.2
+# Two right ones are 0.047 apart after 160 tokens and 0.053 after 512: these layers, bfloat16, adapters of rank 64. It grows with the length.
+HIDDEN = 1e-1
 # 27 of 36 layers. All of them would be 55 GB beside the two models, what their passes work in and the peer's checkpoints: 84 GB in all.
 BUDGET_MIB = int(os.environ.get("DAPD_BENCHMARK_BUDGET_MIB", "40000"))
 
@@ -24,5 +26,5 @@ def main():
     row = Row("G3", f"LoRA rank {RANK} forward and backward, {LAYERS} layers of Qwen3-4B, live views of 2 samples and 16k tokens; bfloat16")
     with tempfile.TemporaryDirectory() as name:
         groups = live_views(prompt=400, rollout=1500, reference=1500, samples=2)
-        compare(row, pathlib.Path(name), "4B", LAYERS, groups, "cuda", "bfloat16", limit=5e-2, targets=(2.0, None, 0.55), budget_mib=BUDGET_MIB,
+        compare(row, pathlib.Path(name), "4B", LAYERS, groups, "cuda", "bfloat16", limit=HIDDEN, targets=(2.0, None, 0.55), budget_mib=BUDGET_MIB,
                 gradient_limit=GRADIENT)

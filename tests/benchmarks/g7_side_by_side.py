@@ -15,7 +15,9 @@ import subprocess
 import tempfile
 import time
 
-from duel import BIN, DEADLINE, PAIRS, Contender, Ended, Row
+import deadline
+from deadline import patience
+from duel import BIN, PAIRS, Contender, Ended, Row, another_fits
 from g1_loss import has_gpu
 from g2_decode import make_model
 from g4_scoring import LAYERS
@@ -47,13 +49,15 @@ def mps():
     with tempfile.TemporaryDirectory() as folder:
         environment = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
         everything = {**os.environ, **environment}
-        if subprocess.run([control, "-d"], env=everything, capture_output=True).returncode != 0:
+        # The daemon that it leaves would hold a pipe open.
+        if deadline.run([control, "-d"], patience(1 / 4, 60), env=everything, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode != 0:
             yield None
             return
         try:
             yield environment
         finally:
-            subprocess.run([control], input="quit\n", text=True, env=everything, capture_output=True, timeout=60)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run([control], input="quit\n", text=True, env=everything, capture_output=True, timeout=60)
 
 
 def measure(row, how, model, environment):
@@ -78,7 +82,7 @@ def measure(row, how, model, environment):
             ratios.append(together / (first["seconds"] + second["seconds"]))
             slower.append(decoded["seconds"] / first["seconds"])
             differing += sum(a != b for a, b in zip(first["ids"], decoded["ids"], strict=True))
-            if 2 * time.time() - start > DEADLINE:
+            if not another_fits(start):
                 break
     row.check(f"{how}: answers that differ from those decoded alone", differing, 0)
     row.figure(f"{how}: of the time one after the other", f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
@@ -106,7 +110,10 @@ def main():
     row = Row("G7", f"decoding {BATCH} answers and scoring 8 samples on a GPU at once, {LAYERS} layers of Qwen3-4B, bfloat16, two processes")
     with tempfile.TemporaryDirectory() as folder:
         make_model(pathlib.Path(folder))
-        in_turns = measure(row, "in turns, as the driver has it", folder, {})
-        together = measure_with_mps(row, folder)
-    best = in_turns if together is None else together
-    row.figure("of the time one after the other", f"{best:.2f}", "<= 0.8", best <= 0.8)
+        best = None
+        with row.part("in turns"):
+            best = measure(row, "in turns, as the driver has it", folder, {})
+        if (together := measure_with_mps(row, folder)) is not None:
+            best = together
+    if best is not None:
+        row.figure("of the time one after the other", f"{best:.2f}", "<= 0.8", best <= 0.8)

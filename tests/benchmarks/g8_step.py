@@ -1,6 +1,6 @@
 """G8: whole steps of 32 problems with Qwen3-1.7B's shape on one GPU, all three services on it, against the official step in PyTorch.
 
-A step of the peer takes a quarter of an hour: it samples two answers at a time. Where the row's time is limited (duel.DEADLINE)
+A step of the peer takes a quarter of an hour: it samples two answers at a time. Where the row's time is limited (deadline.DEADLINE)
 it trains on all micro-batches but samples for the first ones only, and the others are charged their mean.
 DAPD_G8_MODEL: a folder to keep the model in."""
 
@@ -8,14 +8,15 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
 import torch
 
-from duel import BIN, DEADLINE, PAIRS, PYTHON, ROOT, Peer, Ratio, Row, median, serve
+import our_run
+from deadline import DEADLINE
+from duel import PAIRS, PYTHON, ROOT, Peer, Ratio, Row, another_fits, median, serve
 
 sys.path.insert(0, str(ROOT / "tests/oracle"))
 import make_qwen3_0_6b as model_maker  # noqa: E402
@@ -90,33 +91,27 @@ def write_model(folder):
     sys.argv = arguments
 
 
-def run(folder, model, name, steps, **more):
+def run(folder, model, name, steps):
     """One run of ours; seconds of each step, and the losses."""
-    sets = {"run.name": name, "run.output_dir": folder / "runs", "run.rollout_workers": 1, "run.seed": SEED, "model.path": model,
-            "model.precision": "bfloat16", "model.device": "cuda", "lora.rank": 64, "lora.alpha": 128, "data.path": folder / "train.jsonl", "evaluation.path": '""',
-            "objective.max_reference_tokens": SETTINGS["max_reference_tokens"], "rollout.max_new_tokens": SETTINGS["max_new_tokens"], "rollout.slots": BATCH,
-            "teacher.snapshot_interval": SETTINGS["snapshot_interval"], "trainer.batch_size": BATCH, "trainer.micro_batch_size": SETTINGS["micro_batch_size"],
-            "trainer.steps": steps, "trainer.schedule_steps": SETTINGS["schedule_steps"], "trainer.learning_rate": SETTINGS["learning_rate"],
-            "checkpoint.interval": 1000, **{f"metrics.{role}_listen": "127.0.0.1:0" for role in ("rollout", "teacher", "trainer")}, **more}
-    flags = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
-    with open(folder / f"{name}.log", "w") as log:
-        code = subprocess.run([BIN / "dapd", "run", folder / "config.yaml", *flags], stdout=log, stderr=log).returncode
-    if code:
-        sys.exit((folder / f"{name}.log").read_text())
-    lines = [json.loads(line) for line in (folder / "runs" / name / "metrics.jsonl").read_text().splitlines()]
+    lines = our_run.run(folder, name, **{
+        "run.seed": SEED, "model.path": model, "model.precision": "bfloat16", "model.device": "cuda", "lora.rank": 64, "lora.alpha": 128,
+        "objective.max_reference_tokens": SETTINGS["max_reference_tokens"], "rollout.max_new_tokens": SETTINGS["max_new_tokens"], "rollout.slots": BATCH,
+        "teacher.snapshot_interval": SETTINGS["snapshot_interval"], "trainer.batch_size": BATCH, "trainer.micro_batch_size": SETTINGS["micro_batch_size"],
+        "trainer.steps": steps, "trainer.schedule_steps": SETTINGS["schedule_steps"], "trainer.learning_rate": SETTINGS["learning_rate"]})
     return [{"seconds": sum(line["seconds"].values()), "loss": line["loss"], "generated_tokens": line["generated_tokens"]} for line in lines]
 
 
 def official(row, model, adapter, settings):
     """Steps of the peer: one that does not count and PAIRS, as far as there is time for them; one, unless it is lost."""
     rounds = []
-    with Peer(row, "the official step", [PYTHON, __file__, model, adapter, settings]) as contender:
+    # Nothing comes after it, and its first step is made to take most of the time.
+    with Peer(row, "the official step", [PYTHON, __file__, model, adapter, settings], share=1) as contender:
         while len(rounds) <= PAIRS:
             start = time.time()
             if (figure := contender.round()) is None:
                 break
             rounds.append(figure)
-            if 2 * time.time() - start > DEADLINE:
+            if not another_fits(start):
                 break
     return rounds
 
@@ -134,8 +129,7 @@ def main():
         folder = pathlib.Path(name)
         model = pathlib.Path(os.environ.get("DAPD_G8_MODEL", folder / "model"))
         write_model(model)
-        (folder / "config.yaml").write_text("{}\n")
-        subprocess.run([BIN / "dapd", "problems", "--task", "unit_conversion", "--count", "200", "--output", folder / "train.jsonl"], check=True, capture_output=True)
+        our_run.prepare(folder)
         steps = run(folder, model, "ours", WARM_STEPS + PAIRS)
         ours = steps[WARM_STEPS:]
         # Before the peer begins, which may need all the time that is left.
@@ -144,8 +138,7 @@ def main():
         samples = sorted((folder / "runs/ours/samples").glob("step-*.jsonl"))[0]
         rows = [json.loads(line) for line in samples.read_text().splitlines()]
         (folder / "official.json").write_text(json.dumps({**SETTINGS, "steps": [rows]}))
-        subprocess.run([BIN / "dapd", "adapter", "init", "--model", model, "--output", folder / "start", "--rank", "64", "--alpha", "128", "--seed", str(SEED)],
-                       check=True, capture_output=True)
+        our_run.dapd("adapter", "init", "--model", model, "--output", folder / "start", "--rank", 64, "--alpha", 128, "--seed", SEED)
         theirs = official(row, model, folder / "start", folder / "official.json")
     if theirs:
         compare(row, steps[0]["loss"], ours, theirs)

@@ -1,11 +1,24 @@
 """A small run of all services through `dapd run`, and what its steps took."""
 
-import json
 import os
 import subprocess
 import sys
 
-from duel import BIN, ROOT
+import deadline
+import run_logs
+from deadline import patience
+from duel import BIN, ROOT, read_json
+
+
+def dapd(*arguments):
+    """What the command prints; where it fails or takes too long, the part ends with what it said last."""
+    seconds = patience(1 / 3, 120)
+    result = deadline.run([BIN / "dapd", *arguments], seconds, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if result.returncode != 0:
+        sys.stderr.write(result.stderr)
+        last = next((line for line in reversed(result.stderr.splitlines()) if line.strip()), "no output")
+        sys.exit(f"dapd {arguments[0]} {deadline.ending(result.returncode, seconds)}: {last}")
+    return result.stdout
 
 
 def require_failpoints():
@@ -21,7 +34,7 @@ def set_flags(settings):
 
 def prepare(folder, problems=200):
     """The data and the empty configuration that flags_of() names."""
-    subprocess.run([BIN / "dapd", "problems", "--task", "unit_conversion", "--count", str(problems), "--output", folder / "train.jsonl"], check=True, capture_output=True)
+    dapd("problems", "--task", "unit_conversion", "--count", problems, "--output", folder / "train.jsonl")
     (folder / "config.yaml").write_text("{}\n")
 
 
@@ -36,15 +49,21 @@ def start(folder, name, failpoints="", **settings):
     if failpoints:
         require_failpoints()
     with open(folder / f"{name}.log", "w") as log:
-        return subprocess.Popen([BIN / "dapd", "run", folder / "config.yaml", *flags_of(folder, name, **settings)], stdout=log, stderr=log,
-                                env={**os.environ, "DAPD_FAILPOINTS": failpoints})
+        return deadline.begin([BIN / "dapd", "run", folder / "config.yaml", *flags_of(folder, name, **settings)], stdout=log, stderr=log,
+                              env={**os.environ, "DAPD_FAILPOINTS": failpoints})
 
 
 def finish(process, folder, name):
-    """The run's lines of metrics.jsonl, one per step."""
-    if process.wait():
-        sys.exit((folder / f"{name}.log").read_text())
-    return [json.loads(line) for line in (folder / "runs" / name / "metrics.jsonl").read_text().splitlines()]
+    """The run's lines of metrics.jsonl, one per step. It may take a third of the time that is left."""
+    seconds = patience(1 / 3)
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        deadline.end(process)
+        code = None
+    if code != 0:
+        run_logs.give_up(folder / f"{name}.log", code, seconds)
+    return [read_json(line) for line in (folder / "runs" / name / "metrics.jsonl").read_text().splitlines()]
 
 
 def run(folder, name, **settings):

@@ -22,7 +22,7 @@ sys.path.insert(0, str(GPU))
 import elf  # noqa: E402
 import machine  # noqa: E402
 
-MOST_BYTES = 60 * 2**20  # as it is made for a machine with a GPU
+MOST_BYTES = 53 * 2**20  # as it is made for a machine with a GPU
 LARGER = 1.3  # than that is one of the level that is used here, which takes a tenth of the time
 needs_backend = pytest.mark.skipif(not (ROOT / "build/lib/libdapd_cuda.so").exists(), reason="the build has no CUDA backend")
 needs_root = pytest.mark.skipif(os.geteuid() != 0 or any(shutil.which(name) is None for name in ("debootstrap", "unshare", "ip")),
@@ -85,7 +85,7 @@ def test_a_bare_machine_comes_as_far_as_the_card(pack, tmp_path):
     assert result.returncode == 1
     assert results["machine"]["programs"] and results["machine"]["gpu"] is None
     assert set(results["machine"]["peers"]) == {"transformers", "peft", "liger-kernel"} and not results["machine"]["peers_left_out"]
-    assert [stage["stage"] for stage in results["stages"]] == ["kernels", "parity", "run", "determinism", "sanitizer", "G5", "G6", "G1", "G2", "G3", "G4", "G7", "G8"]
+    assert [stage["stage"] for stage in results["stages"]] == ["kernels", "parity", "run", "determinism", "G5", "G6", "G1", "G2", "G3", "G4", "G7", "G8", "sanitizer"]
     for stage in results["stages"]:
         assert stage["state"] == "not run" and stage["reason"].startswith("no CUDA device: ")
     assert "no CUDA device" in (bare.work / "results/results.txt").read_text()
@@ -110,7 +110,8 @@ def test_the_whole_pack_is_small_enough_to_carry(pack):
     manifest = json.loads((pack / "manifest.json").read_text())
     assert manifest["left_out"] == []
     assert [part["file"] for part in manifest["parts"]] == [f"{name}.tar.xz" for name in ("programs", "libraries", "peers", "numpy")]
-    assert sum(path.stat().st_size for path in pack.iterdir()) <= LARGER * MOST_BYTES
+    # numpy, which such machines have, is what may stay behind.
+    assert sum(path.stat().st_size for path in pack.iterdir() if path.name != "numpy.tar.xz") <= LARGER * MOST_BYTES
 
 
 @needs_backend

@@ -86,6 +86,22 @@ make_model("folder")
 """
 
 
+# What a wrong kernel most likely gives.
+NAN = """
+import sys
+
+from duel import Row, by_size, read_json
+
+row = Row("X", "title")
+row.check("null", read_json('{"error": null}')["error"], 1)
+row.check("none", None, 1)
+row.check("second", max([1e-5, float("nan"), 1e-4], key=by_size), 1e-3)
+row.check("sound", max([1e-5, 1e-4], key=by_size), 1e-3)
+row.figure("figure", "1")
+sys.exit("; ".join(Row.failures) or 0)
+"""
+
+
 def run_rows(tmp_path, *rows, peer="none", path=""):
     """The process, and by figure or check its value."""
     for name in ("dapd", "peer", *(f"dapd_{kind}_benchmark" for kind in ("decode", "gpu_kernels", "loss", "scoring", "training"))):
@@ -102,6 +118,16 @@ def run_rows(tmp_path, *rows, peer="none", path=""):
 def test_a_model_that_a_row_makes_leaves_its_memory_to_the_contenders():
     result = subprocess.run([sys.executable, "-c", MODEL], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "tests/benchmarks")})
     assert result.stdout == "gone\n", result.stderr
+
+
+def test_a_nan_fails_its_check_and_the_row_goes_on(tmp_path):
+    record = tmp_path / "record"
+    result = subprocess.run([sys.executable, "-c", NAN], capture_output=True, text=True, env={
+        **os.environ, "PYTHONPATH": str(ROOT / "tests/benchmarks"), "DAPD_BENCHMARK_RECORD": str(record)})
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    assert {line["check"]: line["ok"] for line in lines if "check" in line} == {"null": False, "none": False, "second": False, "sound": True}, result.stderr
+    assert lines[-1] == {"row": "X", "figure": "figure", "value": "1"} | {key: lines[-1][key] for key in lines[-1].keys() - {"row", "figure", "value"}}
+    assert result.returncode == 1
 
 
 def test_rows_keep_our_figures_where_their_peers_do_not_begin(tmp_path):

@@ -16,9 +16,10 @@ from waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GPU = ROOT / "tests/gpu"
-sys.path.insert(0, str(GPU))
+sys.path[:0] = [str(GPU), str(ROOT / "tests/benchmarks")]
 
 import machine  # noqa: E402
+from duel import LEFT_OUT  # noqa: E402
 
 MANIFEST = {"commit": "x", "torch": "2.11.0", "cuda": "13.0", "needs": {"GLIBC": "2.36", "GLIBCXX": "3.4.30"}, "tests": [], "left_out": [], "parts": []}
 # By which processes of this test are known from those of others.
@@ -190,7 +191,7 @@ else:
 
 
 @pytest.mark.parametrize("stage, parts", [
-    ("parity", ["answers", "laboratory: logits", "laboratory: objective", "laboratory: steps"]),
+    ("parity", ["laboratory: logits", "laboratory: objective", "laboratory: steps", "answers"]),
     ("determinism", ["answers, float32", "answers, bfloat16", "steps", "a whole run"]),
 ])
 def test_a_part_of_a_stage_that_fails_does_not_keep_the_others_from_running(tmp_path, stage, parts):
@@ -205,8 +206,21 @@ def test_a_part_of_a_stage_that_fails_does_not_keep_the_others_from_running(tmp_
     assert result.returncode == 1 and all(f"{stage}: {part}: " in result.stderr.strip().splitlines()[-1] for part in parts)
 
 
+def test_a_program_that_hangs_takes_no_more_than_its_share(tmp_path):
+    (tmp_path / "dapd").write_text(DAPD.replace("else:", 'elif sys.argv[1] == "generate":\n    __import__("time").sleep(600)\nelse:'))
+    (tmp_path / "dapd").chmod(0o755)
+    record, start = tmp_path / "record", time.time()
+    result = subprocess.run([sys.executable, GPU / "stage.py", "parity"], capture_output=True, text=True, env={
+        **os.environ, "DAPD_BIN": str(tmp_path), "DAPD_GPU_REHEARSAL": "1", "DAPD_BENCHMARK_RECORD": str(record),
+        "DAPD_BENCHMARK_DEADLINE": str(start + 20)})
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    assert result.returncode == 1 and time.time() - start < 20
+    assert lines[-1]["figure"] == "answers" and re.search(r"generate was not done after \d+ s", lines[-1]["value"]), result.stderr
+
+
 # One that finds a race in a kernel of ours and one in another's, unless it looks at memory.
 SANITIZER = """#!/bin/sh
+echo "[  PASSED  ] 9 tests."
 if [ "$2" = memcheck ]; then echo "========= ERROR SUMMARY: 0 errors"; exit; fi
 [ "$2" = synccheck ] && exit 1
 echo "========= Error: Race reported between Write access at void dapd::AttendSplit<float, 4>(dapd::DecodeAttentionArgs)+0x10"
@@ -229,7 +243,7 @@ def run_sanitizer(tmp_path, text, **environment):
 
 def test_without_a_sanitizer_its_stage_says_so(stood_in):
     _, stages = stood_in("sanitizer")
-    assert stages["sanitizer"]["state"] == "passed" and stages["sanitizer"]["lines"][1]["value"] == "this machine has no compute-sanitizer"
+    assert stages["sanitizer"]["state"] == "not run" and stages["sanitizer"]["reason"] == "left out: this machine has no compute-sanitizer"
 
 
 def test_what_the_sanitizer_finds_counts_in_our_kernels(tmp_path):
@@ -239,14 +253,29 @@ def test_what_the_sanitizer_finds_counts_in_our_kernels(tmp_path):
     assert sum(check.startswith("synccheck") and check.endswith("it did not come to its end") for check in failed) == 3
 
 
+@pytest.mark.parametrize("said, why", [
+    ("[  PASSED  ] 0 tests.", "no test passed under it"),
+    ("[  PASSED  ] 7 tests.\n[  SKIPPED ] 2 tests, listed below:", "tests that failed or skipped themselves"),
+])
+def test_under_a_sanitizer_tests_have_to_run(tmp_path, said, why):
+    result, _, failed = run_sanitizer(tmp_path, f'#!/bin/sh\necho "{said}"\necho "========= ERROR SUMMARY: 0 errors"\n')
+    assert result.returncode == 1 and len(failed) == 9 and all(check.endswith(why) for check in failed), result.stderr
+
+
+def test_a_sanitizer_that_cannot_look_into_the_gpu_is_left_out(tmp_path):
+    result, lines, failed = run_sanitizer(tmp_path, '#!/bin/sh\necho "========= Error: Device not supported"\nexit 1\n')
+    assert result.returncode == LEFT_OUT and not failed
+    assert lines[-1]["value"] == "the sanitizer cannot look into this machine's GPU: Device not supported"
+
+
 def test_a_sanitizer_that_hangs_keeps_what_it_found_and_leaves_the_others_their_time(tmp_path):
     finding = next(line for line in SANITIZER.splitlines(keepends=True) if "dapd::" in line)
     # As the real one does, it runs the program beside itself.
-    hangs = f'#!/bin/sh\nif [ "$2" = memcheck ]; then\n{finding}sleep {SLEEP} &\nwait\nfi\necho "========= ERROR SUMMARY: 0 errors"\n'
+    hangs = f'#!/bin/sh\nif [ "$2" = memcheck ]; then\n{finding}sleep {SLEEP} &\nwait\nfi\necho "[  PASSED  ] 9 tests."\necho "========= ERROR SUMMARY: 0 errors"\n'
     result, lines, failed = run_sanitizer(tmp_path, hangs, DAPD_BENCHMARK_DEADLINE=str(time.time() + 18))
     said = [line["value"] for line in lines if "figure" in line]
     assert [re.fullmatch(r"not done after \d+ s", value) is not None for value in said] == [True] * 3 + [False] * 6, result.stderr
-    assert said[3:] == ["0 errors"] * 6
+    assert said[3:] == ["0 errors, 9 tests passed"] * 6
     assert result.returncode == 1 and len(failed) == 3 and all("findings in our kernels (Error: Race" in check for check in failed)
     assert left_behind() == ""
 

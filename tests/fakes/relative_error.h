@@ -1,17 +1,27 @@
 // How far a tensor is from the one that it should be.
 #pragma once
 
+#include <cmath>
+#include <limits>
+
 #include "common/tensor/aten.h"
 
 namespace dapd {
 
+// An error for std::max, which passes over a NaN that comes second: nothing is
+// farther off than what is no number.
+inline double NanIsInfinity(double error) {
+  return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
+}
+
 // |ours - expected| / |expected|, as vectors and in float64, whatever their
-// dtypes and devices are.
+// dtypes and devices are. Infinity where that is no number.
 inline double RelativeError(const at::Tensor& ours,
                             const at::Tensor& expected) {
   const at::Tensor wide = expected.cpu().to(at::kDouble);
-  return ((ours.cpu().to(at::kDouble) - wide).norm() / wide.norm())
-      .item<double>();
+  return NanIsInfinity(
+      ((ours.cpu().to(at::kDouble) - wide).norm() / wide.norm())
+          .item<double>());
 }
 
 }  // namespace dapd

@@ -12,7 +12,9 @@ import sys
 import threading
 import time
 
-from duel import BIN, DEADLINE, Row
+import deadline
+from deadline import DEADLINE, patience
+from duel import BIN, Row
 
 FILTER = "*Cuda*:*Gpu*:*GPU*"
 # Of one test, and of what its process loads before it. Never more than half of what is left for all of them.
@@ -21,7 +23,8 @@ MOST_SECONDS = float(os.environ.get("DAPD_GPU_TEST_SECONDS", "150"))
 
 def tests_of(program):
     """Names of the tests that the filter leaves."""
-    listed = subprocess.run([BIN / program, f"--gtest_filter={FILTER}", "--gtest_list_tests"], stdout=subprocess.PIPE, stderr=sys.stderr, text=True).stdout
+    listed = deadline.run([BIN / program, f"--gtest_filter={FILTER}", "--gtest_list_tests"], patience(1 / 2, MOST_SECONDS), stdout=subprocess.PIPE,
+                          stderr=sys.stderr, text=True).stdout
     names, suite = [], ""
     for line in listed.splitlines():
         word = line.split("#")[0].strip()

@@ -1,7 +1,7 @@
 """results.json and results.txt: the machine, and by stage its state, time and lines.
 
-A stage: {"stage", "state": passed | failed | not run | running, "reason", "seconds", "lines"}; its lines are Row's (duel.py). One that is
-still running in results that are over was ended together with the call.
+A stage: {"stage", "state": passed | failed | not run | running, "reason", "seconds", "lines"}; its lines are Row's (duel.py), where an error
+that is no number is text. One that is still running in results that are over was ended together with the call.
 """
 
 import itertools
@@ -79,7 +79,7 @@ def stage_text(stage):
         if "title" in line:
             lines.append(f"{line['row']}  {line['title']}")
         elif "check" in line:
-            lines.append(f"    check: {line['check']}: {line['error']:.3g} (limit {line['limit']:g}) {'ok' if line['ok'] else 'FAILED'}")
+            lines.append(f"    check: {line['check']}: {float(line['error']):.3g} (limit {float(line['limit']):g}) {'ok' if line['ok'] else 'FAILED'}")
         else:
             target = "" if line["target"] is None else f"   [target {line['target']}: {'met' if line['met'] else 'MISSED'}]"
             lines.append(f"    {line['figure']}: {line['value']}{target}")

@@ -17,11 +17,15 @@ import machine
 from results import Results, stage_text
 from stage import NEEDS, REHEARSED, STAGES
 
+# Where stage.py looks for the rows.
+import run_logs  # noqa: E402
+from duel import LEFT_OUT  # noqa: E402
+
 TREE = pathlib.Path(__file__).resolve().parents[2]
 # Of a stage's time, what is kept for ending it in order.
 RESERVE = 0.12
-# Of a stage's time, what has to be left of the call's for it to begin.
-LEAST = 0.5
+# Seconds that have to be left of the call's for a stage to begin.
+LEAST_SECONDS = 60
 # Where an image of a machine sets them, float32 is multiplied with 10 bits of its fraction, and differs from the CPU by no fault of ours.
 TF32 = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
 
@@ -76,7 +80,7 @@ class Runner:
         if not self.rehearsal and self.facts["no_gpu"]:
             return "not run", self.facts["no_gpu"], 0.0, []
         seconds = min(self.seconds, int(self.end - time.time())) if self.total else self.seconds
-        if seconds < LEAST * self.seconds:
+        if seconds < min(LEAST_SECONDS, self.seconds):
             return "not run", f"no time was left of the call's {self.total} s", 0.0, []
         record, start, reason = self.work / "record.jsonl", time.time(), None
         record.write_text("")
@@ -95,11 +99,14 @@ class Runner:
             finally:
                 end_stage(self.work)
                 process.wait()
-                # Models of a stage that was ended, up to 10 GB.
+                log.seek(begin)
+                text = log.read()
+                # Of a stage that was ended: what its runs said, and up to 10 GB of models.
+                run_logs.show(self.work / "tmp", log)
                 shutil.rmtree(self.work / "tmp", ignore_errors=True)
-            log.seek(begin)
-            text = log.read()
             log.write("\n")
+        if reason is None and code == LEFT_OUT:
+            return "not run", f"left out: {machine.last_line(text)}", time.time() - start, read_lines(record)
         if reason is None and code != 0:
             reason = machine.last_line(text) if code > 0 else f"ended by {signal.Signals(-code).name}: {machine.last_line(text)}"
         return "passed" if reason is None else "failed", reason, time.time() - start, read_lines(record)

@@ -1,15 +1,15 @@
 """The kernels' tests under NVIDIA's compute-sanitizer, where the machine has one: accesses beside memory, threads that race for shared memory,
 barriers that not all reach. What it finds in other people's kernels is a figure; in ours it must find nothing."""
 
-import os
 import re
-import signal
 import subprocess
 import sys
 import time
 
+import deadline
 import machine
-from duel import BIN, DEADLINE, Row
+from deadline import DEADLINE, patience
+from duel import BIN, Row
 
 # Each kernel by itself: what runs under it takes many times as long.
 TESTS = {"dapd_generation_test": "*CudaDecodeParityTest.ResidualNorm*:*CudaDecodeParityTest.SwiGlu*:*CudaDecodeParityTest.QkvAndAttention*:"
@@ -17,6 +17,8 @@ TESTS = {"dapd_generation_test": "*CudaDecodeParityTest.ResidualNorm*:*CudaDecod
          "dapd_objective_test": "HeadLossAccuracyTest.OnAGpu*",
          "dapd_model_test": "CudaParityTest.TrainingRows*"}
 TOOLS = ("memcheck", "racecheck", "synccheck")
+# What it says where the driver is not the machine's own, as in a sandbox: it watches nothing then.
+REFUSAL = "Device not supported"
 
 
 def in_our_kernels(output):
@@ -24,41 +26,45 @@ def in_our_kernels(output):
     return [line for line in output.splitlines() if line.startswith("=========") and "dapd::" in line]
 
 
-def run(command, seconds):
-    """What it printed, and whether its time was over before its end."""
-    # The sanitizer starts the program as a child, which would keep the GPU from the next one.
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
-    late = False
-    try:
-        output, _ = process.communicate(timeout=None if seconds == float("inf") else seconds)
-    except subprocess.TimeoutExpired:
-        late = True
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-    return output.decode(errors="replace"), late
+def tests_of(output):
+    """How many tests passed, and how many did not run or failed, as gtest says at the end."""
+    passed = re.findall(r"^\[  PASSED  \] (\d+) tests?", output, re.MULTILINE)
+    return sum(map(int, passed)), sum(map(int, re.findall(r"^\[  (?:SKIPPED |FAILED  )\] (\d+) tests?", output, re.MULTILINE)))
 
 
 def main():
     row = Row("sanitizer", "the kernels' tests under compute-sanitizer")
     sanitizer = machine.compute_sanitizer()
     if sanitizer is None:
-        row.figure("left out", "this machine has no compute-sanitizer")
-        return
+        row.leave_out("this machine has no compute-sanitizer")
     runs = [(tool, program) for tool in TOOLS for program in TESTS]
+    ended, refused = 0, 0
     for number, (tool, program) in enumerate(runs):
         what, left = f"{tool}, {program}", DEADLINE - time.time()
         if left <= 0:
             row.figure(what, "no time was left")
             continue
         # What one of them does not need is the others'.
-        share = left / (len(runs) - number)
+        seconds = patience(1 / (len(runs) - number))
         # Without the host's calls, which are ours whatever kernel they lead to.
-        output, late = run([sanitizer, "--tool", tool, "--target-processes", "all", "--show-backtrace", "no", BIN / program,
-                            f"--gtest_filter={TESTS[program]}"], share)
+        result = deadline.run([sanitizer, "--tool", tool, "--target-processes", "all", "--show-backtrace", "no", BIN / program,
+                               f"--gtest_filter={TESTS[program]}"], seconds, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        output = result.stdout
         sys.stderr.write(output)
+        if REFUSAL in output:
+            row.figure(what, f"left out: {REFUSAL}")
+            refused += 1
+            continue
         summary = re.findall(r"SUMMARY: (.*)", output)
-        row.figure(what, f"not done after {share:.0f} s" if late else summary[-1] if summary else "no summary")
+        passed, others = tests_of(output)
+        row.figure(what, f"not done after {seconds:.0f} s" if result.returncode is None else f"{summary[-1] if summary else 'no summary'}, {passed} tests passed")
         found = in_our_kernels(output)
         row.check(f"{what}: findings in our kernels" + (f" ({found[0].strip('= ')})" if found else ""), len(found), 0)
-        if not late:
+        if result.returncode is not None:
             row.check(f"{what}: it did not come to its end", not summary, 0)
+            row.check(f"{what}: no test passed under it", not passed, 0)
+            row.check(f"{what}: tests that failed or skipped themselves", others, 0)
+            ended += bool(summary)
+    if refused == len(runs):
+        row.leave_out("the sanitizer cannot look into this machine's GPU: " + REFUSAL)
+    row.check("no run came to its end", not ended, 0)

@@ -8,29 +8,18 @@ import os
 import pathlib
 import random
 import shutil
-import subprocess
 import sys
 
 import torch
 from safetensors.torch import load_file
 
-from duel import BIN, ROOT
+from duel import ROOT, by_size, read_json
+from our_run import dapd
 
 LABORATORY = ROOT / "deploy/models/laboratory"
 REHEARSAL = bool(os.environ.get("DAPD_GPU_REHEARSAL"))
 DEVICE = "cpu" if REHEARSAL else "cuda"
 RANK = 16
-
-
-def dapd(*arguments, **environment):
-    """Runs the command; where it fails, the stage ends with what it said last."""
-    command = [BIN / "dapd", *map(str, arguments)]
-    result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
-    if result.returncode != 0:
-        sys.stderr.write(result.stderr)
-        last = next((line for line in reversed(result.stderr.splitlines()) if line.strip()), "no output")
-        sys.exit(f"dapd {arguments[0]} ended with code {result.returncode}: {last}")
-    return result.stdout
 
 
 def flags(settings):
@@ -90,9 +79,8 @@ def relative(found, expected):
 
 def worst(found, expected):
     """The largest relative() of single tensors, those of zeros left out, and the tensor's name."""
-    errors = {name: relative({name: found[name]}, {name: expected[name]}) for name in expected if expected[name].any()}
-    name = max(errors, key=errors.get)
-    return errors[name], name
+    errors = ((relative({name: found[name]}, {name: expected[name]}), name) for name in expected if expected[name].any())
+    return max(errors, key=lambda error: by_size(error[0]))
 
 
 def tensors(path):
@@ -100,4 +88,4 @@ def tensors(path):
 
 
 def lines(path):
-    return [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()]
+    return [read_json(line) for line in pathlib.Path(path).read_text().splitlines()]

@@ -6,14 +6,15 @@ import math
 import os
 import pathlib
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 
+import deadline
+import run_logs
 import trial
-from duel import BIN, ROOT, Row
+from deadline import patience
+from duel import BIN, ROOT, Row, read_json
 from trial import LABORATORY, REHEARSAL
 
 BEFORE, STEPS = 3, 5
@@ -58,18 +59,19 @@ class MemoryOfTheGpu:
 def steps_of(run):
     """The whole lines of metrics.jsonl."""
     path = run / "metrics.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")] if path.exists() else []
+    return [read_json(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")] if path.exists() else []
 
 
 def train(folder, run, end_after=None):
-    """Calls `dapd run`; with `end_after` it is asked to stop once it has taken that many steps. Seconds until its first new step."""
+    """Calls `dapd run`; with `end_after` it is asked to stop once it has taken that many steps. It may take half of the time that
+    is left. Seconds until its first new step."""
     # With its own settings last, so that a small model may stand in.
     settings = {"model.path": model_folder(), "data.path": folder / "train.jsonl", "run.output_dir": run.parent, "run.name": run.name, "trainer.steps": STEPS,
                 "checkpoint.interval": 1, "evaluation.path": '""', **{f"metrics.{role}_listen": "127.0.0.1:0" for role in ("rollout", "teacher", "trainer")},
                 **(SMALL if REHEARSAL else {})}
-    done, start, first = len(steps_of(run)), time.monotonic(), None
+    done, start, first, seconds, late = len(steps_of(run)), time.monotonic(), None, patience(1 / 2), False
     with open(folder / "run.log", "a") as log:
-        process = subprocess.Popen([BIN / "dapd", "run", ROOT / "configs/qwen3-1.7b.yaml", *trial.flags(settings)], stdout=log, stderr=log)
+        process = deadline.begin([BIN / "dapd", "run", ROOT / "configs/qwen3-1.7b.yaml", *trial.flags(settings)], stdout=log, stderr=log)
         while process.poll() is None:
             taken = len(steps_of(run))
             if first is None and taken > done:
@@ -77,11 +79,30 @@ def train(folder, run, end_after=None):
             if end_after is not None and taken >= end_after:
                 process.send_signal(signal.SIGINT)
                 end_after = None
+            if seconds is not None and time.monotonic() - start > seconds:
+                late = True
+                deadline.end(process)
             time.sleep(0.1)
-    expected = (0, 130)
-    if process.returncode not in expected:
-        sys.exit(f"dapd run ended with code {process.returncode}: {(folder / 'run.log').read_text().strip().splitlines()[-1]}")
+    if late or process.returncode not in (0, 130):
+        run_logs.give_up(folder / "run.log", None if late else process.returncode, seconds)
     return first
+
+
+def report(row, run, starts):
+    """What is right whatever calls there were, and what their steps took."""
+    steps = steps_of(run)
+    row.check("steps that are missing, twice there or out of order", [line["step"] for line in steps] != list(range(1, STEPS + 1)), 0)
+    row.check("losses that are no number", sum(not math.isfinite(line["loss"]) for line in steps), 0)
+    row.figure("seconds to the first step, and to the next one when called again", ", ".join("none" if s is None else f"{s:.1f}" for s in starts))
+    for line in steps:
+        phases = ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in sorted(line["seconds"].items(), key=lambda item: -item[1]) if seconds >= 0.005)
+        row.figure(f"step {line['step']}", f"{sum(line['seconds'].values()):.2f} s ({phases}), loss {line['loss']:.5f}, {line['generated_tokens']} tokens sampled")
+    with row.part("outcome"):
+        row.check("outcome is not 'finished'", json.loads((run / "outcome.json").read_text())["state"] != "finished", 0)
+    with row.part("adapter"):
+        adapter = json.loads(trial.dapd("adapter", "verify", "--model", model_folder(), "--adapter", run / "adapter", "--json"))
+        row.check("modules that the adapter does not fit", adapter["modules_expected"] - adapter["modules_applied"], 0)
+        row.check("the adapter changes nothing", not adapter["norm_delta"] > 0, 0)
 
 
 def main():
@@ -90,19 +111,12 @@ def main():
         folder = pathlib.Path(name)
         run = folder / "runs/whole"
         trial.dapd("problems", "--task", "unit_conversion", "--count", 300, "--seed", 1, "--output", folder / "train.jsonl")
-        starts = [train(folder, run, end_after=BEFORE)]
-        row.check("not stopped by the signal", len(steps_of(run)) == STEPS, 0)
-        starts.append(train(folder, run))
-        steps = steps_of(run)
-        row.check("steps that are missing, twice there or out of order", [line["step"] for line in steps] != list(range(1, STEPS + 1)), 0)
-        row.check("losses that are no number", sum(not math.isfinite(line["loss"]) for line in steps), 0)
-        row.check("outcome is not 'finished'", json.loads((run / "outcome.json").read_text())["state"] != "finished", 0)
-        adapter = json.loads(trial.dapd("adapter", "verify", "--model", model_folder(), "--adapter", run / "adapter", "--json"))
-        row.check("modules that the adapter does not fit", adapter["modules_expected"] - adapter["modules_applied"], 0)
-        row.check("the adapter changes nothing", not adapter["norm_delta"] > 0, 0)
-        row.figure("seconds to the first step, and to the next one when called again", ", ".join("none" if s is None else f"{s:.1f}" for s in starts))
-        for line in steps:
-            phases = ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in sorted(line["seconds"].items(), key=lambda item: -item[1]) if seconds >= 0.005)
-            row.figure(f"step {line['step']}", f"{sum(line['seconds'].values()):.2f} s ({phases}), loss {line['loss']:.5f}, {line['generated_tokens']} tokens sampled")
+        starts = []
+        with row.part("until it is stopped"):
+            starts.append(train(folder, run, end_after=BEFORE))
+            row.check("not stopped by the signal", len(steps_of(run)) == STEPS, 0)
+        with row.part("continued"):
+            starts.append(train(folder, run))
+        report(row, run, starts)
         if memory.peak:
             row.figure("peak memory of the GPU, all processes", f"{memory.peak / 2**30:.1f} GiB")

@@ -1,0 +1,23 @@
+"""What `dapd run` and its services wrote before they failed, for those who read the output when the run's folder is gone."""
+
+import sys
+
+from deadline import ending
+
+MOST_BYTES = 64 << 10
+
+
+def show(folder, out):
+    """The end of each log below the folder."""
+    for path in sorted(folder.rglob("*.log")):
+        with open(path, "rb") as file:
+            file.seek(max(0, path.stat().st_size - MOST_BYTES))
+            out.write(f"---- the end of {path.relative_to(folder)}\n{file.read().decode(errors='replace')}\n")
+    out.flush()
+
+
+def give_up(log, code, seconds):
+    """Ends what needs the run that wrote this log and ended with the code; None: it was not done after the seconds."""
+    show(log.parent, sys.stderr)
+    last = next((line for line in reversed(log.read_text(errors="replace").splitlines()) if line.strip()), "no output")
+    sys.exit(f"dapd run {ending(code, seconds)}: {last}")
