@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <thread>
 
 #include "gtest/gtest.h"
@@ -10,13 +11,21 @@
 namespace dapd {
 namespace {
 
-TEST(ShutdownSignalTest, TheFirstSignalEndsWait) {
+// In a process of its own, as a program calls it: before any thread starts that
+// could take the signal, such as those of other tests.
+TEST(ShutdownSignalDeathTest, TheFirstSignalEndsWait) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   for (const int number : {SIGTERM, SIGINT}) {
-    ShutdownSignal signal;
-    EXPECT_FALSE(signal.requested());
-    ::kill(::getpid(), number);
-    signal.Wait();
-    EXPECT_TRUE(signal.requested());
+    EXPECT_EXIT(
+        {
+          ShutdownSignal signal;
+          const bool early = signal.requested();
+          ::kill(::getpid(), number);
+          signal.Wait();
+          std::_Exit(!early && signal.requested() ? 0 : 1);
+        },
+        ::testing::ExitedWithCode(0),
+        "shutting down");
   }
 }
 
