@@ -85,7 +85,8 @@ def test_a_service_says_that_it_misses_a_driver(program, image):
     assert "no GPU can be used" in result.stderr
 
 
-@pytest.mark.parametrize("folder", ["usr/lib/x86_64-linux-gnu", "usr/local/nvidia/lib64"], ids=["the container toolkit", "GKE's device plugin"])
+@pytest.mark.parametrize("folder", ["usr/lib/x86_64-linux-gnu", "usr/local/nvidia/lib64", "usr/lib64"],
+                         ids=["the container toolkit", "GKE's device plugin", "CDI on a host that has it there"])
 def test_an_old_driver_is_named_wherever_it_is_brought_in(folder, image):
     settings = dict(setting.split("=", 1) for setting in shlex.split(cuda_target()["ENV"]))
     (image / folder).mkdir(parents=True, exist_ok=True)

@@ -104,6 +104,17 @@ def test_a_bare_machine_comes_as_far_as_the_card(pack, tmp_path):
     assert result.returncode == 1 and f"do not fit the libraries of this machine: {library.name} is not found." in result.stderr
 
 
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs the repository's list of files")
+def test_a_pack_travels_with_the_repository():
+    """By default, as the header and the page say, together less than 64 MiB."""
+    script = (GPU / "pack.sh").read_text()
+    most = int(re.search(r" most=(\d+)$", script, re.MULTILINE)[1])
+    assert most << 20 == MOST_BYTES and f"in MiB ({most})" in script
+    assert f"at most {most} MiB" in (ROOT / "docs/gpu.md").read_text() and f"to {most} MiB by default" in (ROOT / "docs/gpu.md").read_text()
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
+    assert MOST_BYTES + sum((ROOT / name).lstat().st_size for name in files if name and (ROOT / name).exists()) < 64 * 2**20
+
+
 @needs_backend
 @needs_root
 def test_the_whole_pack_is_small_enough_to_carry(pack):

@@ -3,17 +3,22 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Any contender, which takes longer each time: it answers the requests that there are, `dapd` none, and a peer as many as it is told, if it begins.
 CONTENDER = f"""#!{sys.executable}
-import json, os, pathlib, sys
+import json, os, pathlib, subprocess, sys
 name = pathlib.Path(sys.argv[0]).name
 if name == "dapd":
     sys.exit()
+if name == "peer" and os.environ["PEER_ROUNDS"] == "hangs":
+    # Beside it what it has started, in a group of its own.
+    subprocess.run(["sleep", os.environ["SLEEP"]], process_group=0)
 if "CUDA_MPS_PIPE_DIRECTORY" in os.environ or (name == "peer" and os.environ["PEER_ROUNDS"] == "none"):
     sys.exit(3)
 print(json.dumps({{"loss_error": 0, "loss_error_of_passes": 0, "gradient_error": 0, "weight_bytes": 1e9, "tokens": 8, "flops": 1e12, "mismatches": 0, "chi_square": 1}}), flush=True)
@@ -102,7 +107,7 @@ sys.exit("; ".join(Row.failures) or 0)
 """
 
 
-def run_rows(tmp_path, *rows, peer="none", path=""):
+def run_rows(tmp_path, *rows, peer="none", path="", **environment):
     """The process, and by figure or check its value."""
     for name in ("dapd", "peer", *(f"dapd_{kind}_benchmark" for kind in ("decode", "gpu_kernels", "loss", "scoring", "training"))):
         (tmp_path / name).write_text(CONTENDER)
@@ -110,7 +115,7 @@ def run_rows(tmp_path, *rows, peer="none", path=""):
     record = tmp_path / "record"
     result = subprocess.run([sys.executable, "-c", ROWS, *rows], capture_output=True, text=True, env={
         **os.environ, "PATH": f"{path}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "tests/benchmarks"), "DAPD_BIN": str(tmp_path),
-        "DAPD_PYTHON": str(tmp_path / "peer"), "PEER_ROUNDS": peer, "DAPD_BENCHMARK_RECORD": str(record), "DAPD_BENCHMARK_PAIRS": "2"})
+        "DAPD_PYTHON": str(tmp_path / "peer"), "PEER_ROUNDS": peer, "DAPD_BENCHMARK_RECORD": str(record), "DAPD_BENCHMARK_PAIRS": "2", **environment})
     lines = [json.loads(line) for line in record.read_text().splitlines()]
     return result, [(line["row"], line.get("figure") or line.get("check"), line.get("value")) for line in lines if "title" not in line]
 
@@ -142,6 +147,18 @@ def test_rows_keep_our_figures_where_their_peers_do_not_begin(tmp_path):
     assert not [figure for _, figure in said if "times" in figure]
     # It is no success either.
     assert result.returncode == 1 and all(f"{row}: {peer} ended with code 3" in result.stderr for row, peer in peers.items())
+
+
+def test_a_peer_that_hangs_is_ended_and_costs_no_figure_of_ours(tmp_path):
+    sleep = f"1000.{os.getpid()}"
+    result, lines = run_rows(tmp_path, "g2_decode", "g5_sampling", peer="hangs", SLEEP=sleep, DAPD_BENCHMARK_DEADLINE=str(time.time() + 30))
+    assert re.fullmatch(r"left out: hf did not answer within \d+ s", next(value for row, figure, value in lines if (row, figure) == ("G2", "hf"))), result.stderr
+    said = [(row, figure) for row, figure, _ in lines]
+    assert {("G2", "batch 4: share of the floor"), ("G2", "batch 32: share of the floor"), ("G5", "ours")} <= set(said)
+    # A peer can cost all the time there is, so what needs none comes before it.
+    assert said.index(("G2", "batch 32: products of a step by themselves")) < said.index(("G2", "hf"))
+    assert said.index(("G2", "batch 32: a token with an adapter of rank 64")) < said.index(("G2", "hf"))
+    assert result.returncode == 1 and subprocess.run(["pgrep", "-fx", f"sleep {sleep}"], capture_output=True).stdout == b""
 
 
 def test_a_row_keeps_the_pairs_that_there_are_where_its_peer_ends(tmp_path):

@@ -54,8 +54,8 @@ def stood_in(tmp_path):
     for folder in ("work", "results"):
         (tmp_path / folder).mkdir()
 
-    def run(*arguments):
-        result = subprocess.run([sys.executable, gpu / "run.py", tmp_path / "work", tmp_path / "results", "5", *arguments], capture_output=True, text=True)
+    def run(*arguments, seconds=5):
+        result = subprocess.run([sys.executable, gpu / "run.py", tmp_path / "work", tmp_path / "results", str(seconds), *arguments], capture_output=True, text=True)
         content = json.loads((tmp_path / "results/results.json").read_text()) if (tmp_path / "results/results.json").exists() else {"stages": []}
         return result, {stage["stage"]: stage for stage in content["stages"]}
 
@@ -128,6 +128,56 @@ def test_a_call_ends_with_the_time_that_it_has(stood_in):
     _, before = stood_in("kernels")
     result, again = stood_in("--total", "1", "kernels")
     assert result.returncode == 0 and before["kernels"]["state"] == "passed" and again["kernels"] == before["kernels"]
+
+
+@pytest.mark.parametrize("total, state", [("58", "not run"), ("70", "passed")])
+def test_a_stage_begins_with_a_minute_left_however_long_it_may_take(stood_in, total, state):
+    assert stood_in("--total", total, "kernels", seconds=540)[1]["kernels"]["state"] == state
+
+
+def test_what_runs_said_in_a_stage_that_was_ended_is_in_its_log(stood_in, tmp_path):
+    (tmp_path / "tree/tests/gpu/determinism.py").write_text(
+        'import pathlib\nimport tempfile\nimport time\n\n\ndef main():\n    logs = pathlib.Path(tempfile.mkdtemp()) / "runs/whole/logs"\n'
+        '    logs.mkdir(parents=True)\n    (logs / "teacher.log").write_text("x" * 2**17 + "waits for the GPU\\n")\n    time.sleep(1000)\n')
+    _, stages = stood_in("determinism")
+    log = (tmp_path / "results/log.txt").read_text()
+    assert stages["determinism"]["reason"] == "not done after 5 s"
+    assert "runs/whole/logs/teacher.log" in log and "waits for the GPU" in log and len(log) < 2**17
+    assert not (tmp_path / "work/tmp").exists()
+
+
+# A run whose teacher, in a group of its own, says something and hangs; it waits for it, or fails.
+FAILING_RUN = f"""#!{sys.executable}
+import pathlib, subprocess, sys
+if sys.argv[1] == "problems":
+    pathlib.Path(sys.argv[sys.argv.index("--output") + 1]).write_text("")
+elif sys.argv[1] == "run":
+    settings = dict(setting.split("=", 1) for setting in sys.argv if "=" in setting)
+    logs = pathlib.Path(settings["run.output_dir"], settings["run.name"], "logs")
+    logs.mkdir(parents=True, exist_ok=True)
+    (logs / "teacher.log").write_text("no memory for the teacher\\n")
+    if HANGS:
+        subprocess.run(["sleep", "{SLEEP}"], process_group=0)
+    sys.exit("the teacher ended")
+"""
+
+
+@pytest.mark.parametrize("hangs, why", [(False, r"dapd run ended with code 1: the teacher ended"), (True, r"dapd run was not done after \d+ s: no output")])
+@pytest.mark.parametrize("stage, parts", [("run", ["until it is stopped", "continued"]), ("determinism", ["a whole run"])])
+def test_a_run_that_fails_or_hangs_leaves_its_logs_in_the_output(tmp_path, stage, parts, hangs, why):
+    program = FAILING_RUN.replace("HANGS", str(hangs))
+    if stage == "determinism":  # which asks for a key before it
+        program = program.replace("elif", 'elif sys.argv[1] == "config-reference":\n    print("`model.deterministic`")\nelif', 1)
+    (tmp_path / "dapd").write_text(program)
+    (tmp_path / "dapd").chmod(0o755)
+    record = tmp_path / "record"
+    result = subprocess.run([sys.executable, GPU / "stage.py", stage], capture_output=True, text=True, env={
+        **os.environ, "DAPD_BIN": str(tmp_path), "DAPD_GPU_REHEARSAL": "1", "DAPD_BENCHMARK_RECORD": str(record),
+        "DAPD_BENCHMARK_DEADLINE": str(time.time() + 14)})
+    figures = {line["figure"]: line["value"] for line in map(json.loads, record.read_text().splitlines()) if "figure" in line}
+    assert all(re.fullmatch(f"not known: {why}", figures[part]) for part in parts), result.stderr
+    assert "no memory for the teacher" in result.stderr and result.returncode == 1
+    assert left_behind() == ""
 
 
 # A program of tests, of which one fails and takes the GPU from those behind it, one ends the process and one does not end.
