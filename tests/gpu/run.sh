@@ -13,12 +13,12 @@
 # --seconds   a stage may take (540)
 # --total     all stages of this call may take together (no limit), where the machine
 #             is lent for a time: a stage gets what is left, and none begins with
-#             less than half of its own
+#             less than a minute
 # --rehearse  the CPU in the GPU's place, at small sizes, where a stage can: shows
 #             that the stages work, and nothing about a GPU
 #
-# Stages, in this order: kernels parity run determinism sanitizer G5 G6 G1 G2 G3 G4
-# G7 G8. One that fails does not keep the others from running, and what one has
+# Stages, in this order: kernels parity run determinism G5 G6 G1 G2 G3 G4 G7 G8
+# sanitizer. One that fails does not keep the others from running, and what one has
 # found is in FOLDER at once. Ends with 0 if all that were asked for passed, missed
 # targets included; 1 if not; 2 for wrong usage.
 #
