@@ -11,8 +11,9 @@ namespace dapd {
 //   /opt/dapd/libexec/dapd-teacher(+0x41b2c0)[0x55d0c81b2c0]
 // A line has the file and the place in it, for addr2line. The process then ends
 // by that signal all the same: exit status and core dump stay what they would
-// have been. A signal that is handled already (a sanitizer's) is left alone. To
-// be called before any thread starts.
+// have been. Where it is a stack that overflowed, only the main thread's is
+// reported: no other has room for the report. A signal that is handled already
+// (a sanitizer's) is left alone. To be called before any thread starts.
 void ReportCrashes();
 
 }  // namespace dapd

@@ -16,8 +16,7 @@ def dapd(*arguments):
     result = deadline.run([BIN / "dapd", *arguments], seconds, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if result.returncode != 0:
         sys.stderr.write(result.stderr)
-        last = next((line for line in reversed(result.stderr.splitlines()) if line.strip()), "no output")
-        sys.exit(f"dapd {arguments[0]} {deadline.ending(result.returncode, seconds)}: {last}")
+        sys.exit(f"dapd {arguments[0]} {deadline.ending(result.returncode, seconds)}: {run_logs.last_line(result.stderr)}")
     return result.stdout
 
 

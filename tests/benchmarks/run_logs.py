@@ -16,8 +16,11 @@ def show(folder, out):
     out.flush()
 
 
+def last_line(text):
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "no output")
+
+
 def give_up(log, code, seconds):
     """Ends what needs the run that wrote this log and ended with the code; None: it was not done after the seconds."""
     show(log.parent, sys.stderr)
-    last = next((line for line in reversed(log.read_text(errors="replace").splitlines()) if line.strip()), "no output")
-    sys.exit(f"dapd run {ending(code, seconds)}: {last}")
+    sys.exit(f"dapd run {ending(code, seconds)}: {last_line(log.read_text(errors='replace'))}")

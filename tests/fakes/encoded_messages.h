@@ -51,7 +51,8 @@ inline std::vector<v1::TensorChunk> ChunksOf(const SharedBytes& bytes) {
 inline absl::StatusOr<AdapterUpload> ReceiveAdapter(
     const WorkerDescription& description,
     grpc::ServerReader<v1::LoadAdapterRequest>* reader) {
-  return ReceiveAdapter(description, [&](grpc::ByteBuffer* bytes) {
+  AdapterReceiver receiver(LimitsOf(description));
+  return ReceiveAdapter(receiver, [&](grpc::ByteBuffer* bytes) {
     v1::LoadAdapterRequest message;
     if (!reader->Read(&message)) return false;
     *bytes = EncodeMessage(message);

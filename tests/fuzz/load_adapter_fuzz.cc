@@ -51,7 +51,8 @@ void MakeChecksumsGood(fuzz::UploadStream& stream) {
 absl::StatusOr<AdapterUpload> Receive(
     const std::vector<v1::LoadAdapterRequest>& messages) {
   size_t next = 0;
-  return ReceiveAdapter(Worker(), [&](grpc::ByteBuffer* message) {
+  AdapterReceiver receiver(LimitsOf(Worker()));
+  return ReceiveAdapter(receiver, [&](grpc::ByteBuffer* message) {
     if (next == messages.size()) return false;
     *message = EncodeMessage(messages[next++]);
     return true;

@@ -14,16 +14,12 @@ import torch
 from safetensors.torch import load_file
 
 from duel import ROOT, by_size, read_json
-from our_run import dapd
+from our_run import dapd, set_flags
 
 LABORATORY = ROOT / "deploy/models/laboratory"
 REHEARSAL = bool(os.environ.get("DAPD_GPU_REHEARSAL"))
 DEVICE = "cpu" if REHEARSAL else "cuda"
 RANK = 16
-
-
-def flags(settings):
-    return [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
 
 
 def knows(key):
@@ -64,7 +60,7 @@ def replay(folder, samples, model, device, precision, steps=False, adapter=None,
     folder.parent.mkdir(parents=True, exist_ok=True)
     config = folder.with_suffix(".yaml")
     config.write_text("{}\n")
-    dapd("replay", "--config", config, *flags(settings_of(model, device, precision, **more)), "--batch", samples, "--output", folder,
+    dapd("replay", "--config", config, *set_flags(settings_of(model, device, precision, **more)), "--batch", samples, "--output", folder,
          *(["--apply"] if steps else []), *(["--adapter", adapter, "--snapshot", adapter] if adapter else []))
     return folder
 

@@ -15,6 +15,7 @@ import run_logs
 import trial
 from deadline import patience
 from duel import BIN, ROOT, Row, read_json
+from our_run import set_flags
 from trial import LABORATORY, REHEARSAL
 
 BEFORE, STEPS = 3, 5
@@ -71,7 +72,7 @@ def train(folder, run, end_after=None):
                 **(SMALL if REHEARSAL else {})}
     done, start, first, seconds, late = len(steps_of(run)), time.monotonic(), None, patience(1 / 2), False
     with open(folder / "run.log", "a") as log:
-        process = deadline.begin([BIN / "dapd", "run", ROOT / "configs/qwen3-1.7b.yaml", *trial.flags(settings)], stdout=log, stderr=log)
+        process = deadline.begin([BIN / "dapd", "run", ROOT / "configs/qwen3-1.7b.yaml", *set_flags(settings)], stdout=log, stderr=log)
         while process.poll() is None:
             taken = len(steps_of(run))
             if first is None and taken > done:

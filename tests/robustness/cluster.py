@@ -53,16 +53,13 @@ class Service:
 
     def wait_until_healthy(self):
         def healthy():
+            assert self.alive, f"{self.name} ended with {self.process.returncode}:\n{self.log_path.read_text()[-4000:]}"
             try:
                 return urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/healthz", timeout=1).status == 200
             except OSError:
                 return False
 
-        def healthy_or_dead():
-            assert self.alive, f"{self.name} ended with {self.process.returncode}:\n{self.log_path.read_text()[-4000:]}"
-            return healthy()
-
-        wait_for(healthy_or_dead, what=f"{self.name} healthy")
+        wait_for(healthy, what=f"{self.name} healthy")
         return self
 
     def metric(self, name):

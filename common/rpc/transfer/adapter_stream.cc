@@ -274,9 +274,8 @@ absl::StatusOr<AdapterUpload> AdapterReceiver::Finish() {
 }
 
 absl::StatusOr<AdapterUpload> ReceiveAdapter(
-    const WorkerDescription& description,
+    AdapterReceiver& receiver,
     const std::function<bool(grpc::ByteBuffer*)>& read) {
-  AdapterReceiver receiver(LimitsOf(description));
   grpc::ByteBuffer message;
   while (read(&message)) {
     RETURN_IF_ERROR(receiver.Add(message));

@@ -78,10 +78,10 @@ class AdapterReceiver {
   std::optional<ContentDigest> digest_;  // of what chunks_ holds
 };
 
-// The whole of LoadAdapter's receiving side: reads encoded messages with `read`
-// until it returns false. Errors as AdapterReceiver.
+// Adds encoded messages to `receiver` until `read` returns false, and finishes
+// it. Errors as AdapterReceiver.
 absl::StatusOr<AdapterUpload> ReceiveAdapter(
-    const WorkerDescription& description,
+    AdapterReceiver& receiver,
     const std::function<bool(grpc::ByteBuffer*)>& read);
 
 // What a worker says about itself and what it serves.

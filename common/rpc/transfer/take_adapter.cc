@@ -43,13 +43,12 @@ absl::StatusOr<LoadResult> AdapterTaker::ReadAndLoad(
       if (!absl::IsNotFound(probed.status())) return probed;
     }
   }
-  message.Clear();
-  while (read(&message)) {
-    RETURN_IF_ERROR(receiver.Add(message));
-    message.Clear();
-    if (turn.has_value()) turn->Advance();
-  }
-  ASSIGN_OR_RETURN(AdapterUpload upload, receiver.Finish());
+  ASSIGN_OR_RETURN(AdapterUpload upload,
+                   ReceiveAdapter(receiver, [&](grpc::ByteBuffer* next) {
+                     const bool came = read(next);
+                     if (came && turn.has_value()) turn->Advance();
+                     return came;
+                   }));
   if (turn.has_value()) turn->Complete();
   return load_(std::move(upload), cancelled);
 }

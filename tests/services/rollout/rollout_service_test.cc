@@ -3,7 +3,6 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -16,6 +15,7 @@
 #include "tests/fakes/encoded_messages.h"
 #include "tests/fakes/fake_sampler.h"
 #include "tests/fakes/generic_call.h"
+#include "tests/fakes/worker_servers.h"
 
 namespace dapd {
 namespace {
@@ -106,11 +106,8 @@ TEST(ParseGenerateRequestTest, APromptThatFitsExactlyIsTaken) {
 class RolloutServiceTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto server = RpcServer::Start(
-        {.listen = "127.0.0.1:0"},
-        {{&service_, v1::RolloutService::service_full_name()}});
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
+    server_ = StartOrFail(
+        "127.0.0.1:0", &service_, v1::RolloutService::service_full_name());
     stub_ =
         v1::RolloutService::NewStub(OpenPlaintextChannel(server_->address()));
   }

@@ -13,6 +13,7 @@
 #include "common/rpc/server/server.h"
 #include "tests/fakes/fake_scorer.h"
 #include "tests/fakes/generic_call.h"
+#include "tests/fakes/worker_servers.h"
 
 namespace dapd {
 namespace {
@@ -21,11 +22,8 @@ namespace {
 class TeacherServiceTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto server = RpcServer::Start(
-        {.listen = "127.0.0.1:0"},
-        {{&service_, v1::TeacherService::service_full_name()}});
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
+    server_ = StartOrFail(
+        "127.0.0.1:0", &service_, v1::TeacherService::service_full_name());
     stub_ =
         v1::TeacherService::NewStub(OpenPlaintextChannel(server_->address()));
     context_.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));

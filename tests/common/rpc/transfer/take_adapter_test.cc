@@ -18,6 +18,7 @@
 #include "common/rpc/transfer/encoded_methods.h"
 #include "dapd/v1/rollout.grpc.pb.h"
 #include "tests/fakes/generic_call.h"
+#include "tests/fakes/worker_servers.h"
 
 namespace dapd {
 namespace {
@@ -97,11 +98,8 @@ struct Push {
 class TakeAdapterTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto server = RpcServer::Start(
-        {.listen = "127.0.0.1:0"},
-        {{&service_, v1::RolloutService::service_full_name()}});
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
+    server_ = StartOrFail(
+        "127.0.0.1:0", &service_, v1::RolloutService::service_full_name());
   }
   void TearDown() override { server_->Shutdown(absl::ZeroDuration()); }
 
