@@ -73,16 +73,22 @@ metrics: {{rollout_listen: "127.0.0.1:0", teacher_listen: "127.0.0.1:0", trainer
         return (self.folder / f"{name}.log").read_text()
 
 
+DRAWN = set()
+
+
 def free_port():
-    """Below the range that the kernel gives to clients, so that none of ours takes it first. Of the processes that share the tests
-    (pytest-xdist) each draws from a part of its own, so that none takes what another has drawn and not used yet."""
+    """Below the range that the kernel gives to clients, so that none of ours takes it first. None is drawn twice: who drew it may not have used it
+    yet. For that, of the processes that share the tests (pytest-xdist) each draws from a part of its own."""
     parts = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
     part = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % parts
     ports = 10000 // parts
     for _ in range(1000):
         port = 20000 + part * ports + secrets.randbelow(ports)
+        if port in DRAWN:
+            continue
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
+            DRAWN.add(port)
             return port
     raise AssertionError("no free port")
 
