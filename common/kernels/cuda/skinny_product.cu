@@ -262,11 +262,21 @@ int Launch(const CudaProduct& product, void* stream) {
 }  // namespace
 
 // The fewer columns there are, the more slices keep enough of the weights under
-// way: a GPU of 3 TB/s and 0.7 us has 2.1 MB under way, a warp here 6 KiB.
+// way: a GPU of 3 TB/s and 0.7 us has 2.1 MB under way, a warp here 6 KiB. And
+// all blocks should be on the device at a time, which has room for 16 warps a
+// multiprocessor: what is left for a second round has the memory for itself and
+// cannot fill it. The limits are an H100's, with 132 of them, on every device,
+// so that a product has the same bits on all.
 extern "C" int DapdCudaSkinnyProduct(const CudaProduct* product, void* stream) {
-  if (product->cols >= 5120) return Launch<4, 2>(*product, stream);
-  if (product->cols >= 1024) return Launch<2, 8>(*product, stream);
-  return Launch<1, 16>(*product, stream);
+  constexpr int64_t kMultiprocessors = 132;
+  const auto is_one_round = [&](int tiles) {
+    return product->cols <= kMultiprocessors * tiles * kTile;
+  };
+  if (product->cols < 1024) return Launch<1, 16>(*product, stream);
+  if (is_one_round(2)) return Launch<2, 8>(*product, stream);
+  if (is_one_round(4)) return Launch<4, 4>(*product, stream);
+  if (is_one_round(8)) return Launch<8, 2>(*product, stream);
+  return Launch<8, 1>(*product, stream);
 }
 
 }  // namespace dapd

@@ -93,6 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
                     ProductShape{13, 2560, 19456},       // gate and up
                     ProductShape{1, 9728, 2560},         // down
                     ProductShape{32, 1032, 5128},        // odd
+                    ProductShape{7, 264, 8456},          // two slices
                     ProductShape{9, 72, 40}));
 
 }  // namespace

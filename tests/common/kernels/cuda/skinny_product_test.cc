@@ -140,18 +140,21 @@ TEST_P(SkinnyProductTest, IsTheProductInFloat64RoundedOnce) {
 INSTANTIATE_TEST_SUITE_P(
     Shapes,
     SkinnyProductTest,
-    testing::Values(Shape{1, 8, 8},    // less than a step and a tile
-                    Shape{3, 40, 24},  // a step and a part, one tile and a half
-                    Shape{8, 1032, 16},   // 16 slices of more than a step
-                    Shape{9, 72, 40},     // two tiles of rows
-                    Shape{32, 136, 72},   // all rows
-                    Shape{17, 264, 8},    // half a tile of columns
-                    Shape{5, 336, 1048},  // slices of 8, the last without work
-                    Shape{2, 200, 5128},  // slices of 2
-                    // Slices longer than what is under way.
-                    Shape{3, 5000, 8},
-                    Shape{2, 2600, 1032},
-                    Shape{1, 712, 5128}),
+    testing::Values(
+        Shape{1, 8, 8},       // less than a step and a tile
+        Shape{3, 40, 24},     // a step and a part, one tile and a half
+        Shape{8, 1032, 16},   // 16 slices of more than a step
+        Shape{9, 72, 40},     // two tiles of rows
+        Shape{32, 136, 72},   // all rows
+        Shape{17, 264, 8},    // half a tile of columns
+        Shape{5, 336, 1048},  // slices of 8, the last without work
+        Shape{2, 200, 4232},  // slices of 4, the last less than a step
+        Shape{2, 136, 8456},  // slices of 2
+        // Slices longer than what is under way.
+        Shape{3, 5000, 8},
+        Shape{2, 2600, 1032},
+        Shape{1, 840, 4232},
+        Shape{1, 264, 16904}),  // one slice
     [](const auto& parameter) { return NameOf(parameter.param); });
 
 // Not of the rows' number, and not of a row's place among them.
