@@ -35,6 +35,16 @@ DAPD_HOST_DEVICE inline float ToFloat(BFloat16 value) {
   return FloatFromBits(static_cast<uint32_t>(value.bits) << 16);
 }
 
+#ifdef __CUDA_ARCH__
+// Two numbers as bfloat16. The instruction for a single one takes four times as
+// long.
+__device__ inline uint32_t BFloat16PairBits(float upper, float lower) {
+  uint32_t bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(upper), "f"(lower));
+  return bits;
+}
+#endif
+
 // `value` as T: to the nearest, ties to even; a NaN stays one.
 template <typename T>
 DAPD_HOST_DEVICE inline T FromFloat(float value);
@@ -46,14 +56,23 @@ DAPD_HOST_DEVICE inline float FromFloat<float>(float value) {
 
 template <>
 DAPD_HOST_DEVICE inline BFloat16 FromFloat<BFloat16>(float value) {
+#ifdef __CUDA_ARCH__
+  return {static_cast<uint16_t>(BFloat16PairBits(0.0F, value))};
+#else
   const uint32_t bits = BitsOfFloat(value);
   if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return {0x7FC0};
   return {static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16)};
+#endif
 }
 
 // `value` rounded to T and back.
 template <typename T>
 DAPD_HOST_DEVICE inline float RoundedTo(float value) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(T) == sizeof(BFloat16)) {
+    return FloatFromBits(BFloat16PairBits(value, 0.0F));
+  }
+#endif
   return ToFloat(FromFloat<T>(value));
 }
 

@@ -27,6 +27,11 @@ struct alignas(2 * sizeof(T)) Vector2 {
 };
 
 template <typename T>
+__device__ inline Vector2<T> Load2(const T* from) {
+  return *reinterpret_cast<const Vector2<T>*>(from);
+}
+
+template <typename T>
 __device__ inline Vector8<T> Load8(const T* from) {
   return *reinterpret_cast<const Vector8<T>*>(from);
 }
@@ -46,9 +51,11 @@ __device__ inline T ButterflySum(T value) {
   return value;
 }
 
+// The maximum, likewise.
+template <int kLanes = kWarp>
 __device__ inline float ButterflyMax(float value) {
 #pragma unroll
-  for (int step = kWarp / 2; step > 0; step /= 2) {
+  for (int step = kLanes / 2; step > 0; step /= 2) {
     value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, step));
   }
   return value;

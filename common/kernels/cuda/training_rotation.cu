@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "common/kernels/cuda/training_launch.cuh"
 #include "common/kernels/decode_attention_math.h"
 #include "common/kernels/decode_layer_math.h"
@@ -16,17 +18,17 @@ struct HeadPairs {
   float first[kPairs][2] = {};
   float second[kPairs][2] = {};
 
-  __device__ static int64_t At(int j) {
-    return 2 * (threadIdx.x % kWarp + static_cast<int64_t>(j) * kWarp);
+  __device__ static int At(int j) {
+    return 2 * (static_cast<int>(threadIdx.x) % kWarp + j * kWarp);
   }
 
-  __device__ void Load(const T* head, int64_t half) {
+  __device__ void Load(const T* head, int half) {
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
-      const int64_t i = At(j);
+      const int i = At(j);
       if (i >= half) continue;
-      const auto& a = *reinterpret_cast<const Vector2<T>*>(head + i);
-      const auto& b = *reinterpret_cast<const Vector2<T>*>(head + half + i);
+      const Vector2<T> a = Load2(head + i);
+      const Vector2<T> b = Load2(head + half + i);
       for (int k = 0; k < 2; ++k) {
         first[j][k] = ToFloat(a.value[k]);
         second[j][k] = ToFloat(b.value[k]);
@@ -34,10 +36,10 @@ struct HeadPairs {
     }
   }
 
-  __device__ void Store(T* head, int64_t half) const {
+  __device__ void Store(T* head, int half) const {
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
-      const int64_t i = At(j);
+      const int i = At(j);
       if (i >= half) continue;
       Vector2<T> a;
       Vector2<T> b;
@@ -65,92 +67,105 @@ struct HeadPairs {
   }
 };
 
-// Which head a warp computes, counted over all rows; below 0: none.
-__device__ int64_t HeadOfWarp(const RotateRowsArgs& args) {
-  const int64_t head =
-      static_cast<int64_t>(blockIdx.x) * kRowWarps + threadIdx.x / kWarp;
-  return head < args.rows * args.heads ? head : -1;
-}
-
-// What a head is rotated by, from its row's angles, and normalised with (null:
-// not at all).
+// The head that a warp computes.
 template <typename T>
-struct HeadTables {
+struct HeadOfWarp {
+  bool is_there;
+  int64_t begin;  // its first number, counted over all rows
+  int half;       // pairs
+  // What it is rotated by, its row's, and normalised with (null: not at all).
   const T* cosine;
   const T* sine;
   const T* norm;
-};
 
-template <typename T>
-__device__ HeadTables<T> TablesOf(const RotateRowsArgs& args, int64_t head) {
-  const int64_t angle = head / args.heads * args.head_dim;
-  return {static_cast<const T*>(args.cosine) + angle,
-          static_cast<const T*>(args.sine) + angle,
-          static_cast<const T*>(args.norm)};
-}
+  __device__ explicit HeadOfWarp(const RotateRowsArgs& args) {
+    const unsigned head = blockIdx.x * kRowWarps + threadIdx.x / kWarp;
+    const auto heads = static_cast<unsigned>(args.heads);
+    const unsigned row = head / heads;
+    is_there = row < args.rows;
+    begin = head * args.head_dim;
+    half = static_cast<int>(args.head_dim) / 2;
+    cosine = static_cast<const T*>(args.cosine) + row * args.head_dim;
+    sine = static_cast<const T*>(args.sine) + row * args.head_dim;
+    norm = static_cast<const T*>(args.norm);
+  }
+};
 
 // A warp a head.
 template <typename T>
 __global__ __launch_bounds__(kRowThreads) void RotateRowsKernel(
     RotateRowsArgs args) {
-  const int64_t head = HeadOfWarp(args);
-  if (head < 0) return;
-  const int64_t half = args.head_dim / 2;
-  const auto [cosine, sine, norm] = TablesOf<T>(args, head);
+  const HeadOfWarp<T> head(args);
+  if (!head.is_there) return;
   HeadPairs<T> pairs;
-  pairs.Load(static_cast<const T*>(args.x) + head * args.head_dim, half);
+  pairs.Load(static_cast<const T*>(args.x) + head.begin, head.half);
   float scale = 1.0F;
-  if (norm != nullptr) {
+  if (head.norm != nullptr) {
     scale = NormScale(pairs.Dot(pairs), args.head_dim, args.eps);
   }
 #pragma unroll
   for (int j = 0; j < kPairs; ++j) {
-    for (int k = 0; k < 2; ++k) {
-      const int64_t i = pairs.At(j) + k;
-      if (i >= half) continue;
-      float& first = pairs.first[j][k];
-      float& second = pairs.second[j][k];
-      if (norm != nullptr) {
-        first = ToFloat(Normalized(first, scale, norm[i]));
-        second = ToFloat(Normalized(second, scale, norm[i + half]));
+    const int i = pairs.At(j);
+    if (i >= head.half) continue;
+    const Vector2<T> cosine = Load2(head.cosine + i);
+    const Vector2<T> sine = Load2(head.sine + i);
+    float(&first)[2] = pairs.first[j];
+    float(&second)[2] = pairs.second[j];
+    if (head.norm != nullptr) {
+      const Vector2<T> a = Load2(head.norm + i);
+      const Vector2<T> b = Load2(head.norm + head.half + i);
+      for (int k = 0; k < 2; ++k) {
+        first[k] = ToFloat(Normalized(first[k], scale, a.value[k]));
+        second[k] = ToFloat(Normalized(second[k], scale, b.value[k]));
       }
-      const RotatedPair turned = Rotate(first, second, cosine[i], sine[i]);
-      first = turned.first;
-      second = turned.second;
+    }
+    for (int k = 0; k < 2; ++k) {
+      const RotatedPair turned =
+          Rotate(first[k], second[k], cosine.value[k], sine.value[k]);
+      first[k] = turned.first;
+      second[k] = turned.second;
     }
   }
-  pairs.Store(static_cast<T*>(args.y) + head * args.head_dim, half);
+  pairs.Store(static_cast<T*>(args.y) + head.begin, head.half);
 }
 
 // A warp a head.
 template <typename T>
 __global__ __launch_bounds__(kRowThreads) void RotateRowsBackwardKernel(
     RotateRowsArgs args) {
-  const int64_t head = HeadOfWarp(args);
-  if (head < 0) return;
-  const int64_t half = args.head_dim / 2;
-  const auto [cosine, sine, norm] = TablesOf<T>(args, head);
-  T* grad = static_cast<T*>(args.y) + head * args.head_dim;
+  const HeadOfWarp<T> head(args);
+  if (!head.is_there) return;
+  T* const grad = static_cast<T*>(args.y) + head.begin;
   HeadPairs<T> pulls;
-  pulls.Load(grad, half);
+  pulls.Load(grad, head.half);
 #pragma unroll
   for (int j = 0; j < kPairs; ++j) {
+    const int i = pulls.At(j);
+    if (i >= head.half) continue;
+    const Vector2<T> cosine = Load2(head.cosine + i);
+    const Vector2<T> sine = Load2(head.sine + i);
+    float(&first)[2] = pulls.first[j];
+    float(&second)[2] = pulls.second[j];
     for (int k = 0; k < 2; ++k) {
-      const int64_t i = pulls.At(j) + k;
-      if (i >= half) continue;
-      const PairGradient turned = RotateBack(pulls.first[j][k],
-                                             pulls.second[j][k],
-                                             ToFloat(cosine[i]),
-                                             ToFloat(sine[i]));
-      const bool has_norm = norm != nullptr;
-      pulls.first[j][k] = turned.first * (has_norm ? ToFloat(norm[i]) : 1.0F);
-      pulls.second[j][k] =
-          turned.second * (has_norm ? ToFloat(norm[i + half]) : 1.0F);
+      const PairGradient turned = RotateBack(first[k],
+                                             second[k],
+                                             ToFloat(cosine.value[k]),
+                                             ToFloat(sine.value[k]));
+      first[k] = turned.first;
+      second[k] = turned.second;
+    }
+    if (head.norm != nullptr) {
+      const Vector2<T> a = Load2(head.norm + i);
+      const Vector2<T> b = Load2(head.norm + head.half + i);
+      for (int k = 0; k < 2; ++k) {
+        first[k] *= ToFloat(a.value[k]);
+        second[k] *= ToFloat(b.value[k]);
+      }
     }
   }
-  if (norm != nullptr) {
+  if (head.norm != nullptr) {
     HeadPairs<T> x;
-    x.Load(static_cast<const T*>(args.x) + head * args.head_dim, half);
+    x.Load(static_cast<const T*>(args.x) + head.begin, head.half);
     const float r = NormScale(x.Dot(x), args.head_dim, args.eps);
     const float mean = NormMean(x.Dot(pulls), r, args.head_dim);
 #pragma unroll
@@ -163,11 +178,18 @@ __global__ __launch_bounds__(kRowThreads) void RotateRowsBackwardKernel(
       }
     }
   }
-  pulls.Store(grad, half);
+  pulls.Store(grad, head.half);
 }
 
-int64_t BlocksFor(const RotateRowsArgs& args) {
-  return NumBlocks(args.rows * args.heads, kRowWarps);
+template <auto kFloatKernel, auto kBFloat16Kernel>
+int Launch(const RotateRowsArgs& args, CudaNumber number, void* stream) {
+  // Heads are counted in 32 bits: a division of more is as long as the rest.
+  const int64_t heads = args.rows * args.heads;
+  if (heads > std::numeric_limits<int32_t>::max()) {
+    return static_cast<int>(cudaErrorInvalidValue);
+  }
+  return LaunchRows<kFloatKernel, kBFloat16Kernel>(
+      args, NumBlocks(heads, kRowWarps), number, stream);
 }
 
 }  // namespace
@@ -175,16 +197,15 @@ int64_t BlocksFor(const RotateRowsArgs& args) {
 extern "C" int DapdCudaRotateRows(const RotateRowsArgs* args,
                                   CudaNumber number,
                                   void* stream) {
-  return LaunchRows<RotateRowsKernel<float>, RotateRowsKernel<BFloat16>>(
-      *args, BlocksFor(*args), number, stream);
+  return Launch<RotateRowsKernel<float>, RotateRowsKernel<BFloat16>>(
+      *args, number, stream);
 }
 
 extern "C" int DapdCudaRotateRowsBackward(const RotateRowsArgs* args,
                                           CudaNumber number,
                                           void* stream) {
-  return LaunchRows<RotateRowsBackwardKernel<float>,
-                    RotateRowsBackwardKernel<BFloat16>>(
-      *args, BlocksFor(*args), number, stream);
+  return Launch<RotateRowsBackwardKernel<float>,
+                RotateRowsBackwardKernel<BFloat16>>(*args, number, stream);
 }
 
 }  // namespace dapd
