@@ -9,17 +9,43 @@
 
 namespace dapd {
 
+// A term at the block's token.
+struct TermOfToken {
+  float weight = 0.0F;  // the token's; a term without any does not count
+  // Among the terms of its student that count.
+  bool is_first = false;
+  bool is_last = false;
+};
+
+// A student at the block's token.
+struct StudentOfToken {
+  float mass = 0.0F;  // of its terms, with their weights
+  bool has_terms = false;
+};
+
 // What a block's threads share beside its rows.
 struct SharedState {
   Exchange<RowPart, kClusterMaxMeasures> rows;
   Exchange<SumPart, kClusterMaxTerms> sums;
   RowStatistics measured[kClusterMaxMeasures];
+  TermOfToken terms[kClusterMaxTerms];
   SumPart totals[kClusterMaxTerms];
+  StudentOfToken students[kClusterMaxGiven];  // by slot
   RowStatistics statistics[kCudaMaxSources];
   int slot[kCudaMaxSources];  // of this token: a routed source has another's
 };
 
 #ifdef DAPD_HAS_CLUSTERS
+
+// Calls visit.operator()<count>(), so that what is said of so many rows stays
+// in registers.
+template <int kCount = 1, typename Visit>
+__device__ inline void WithCount(int count, const Visit& visit) {
+  if constexpr (kCount < kClusterMaxGiven) {
+    if (count > kCount) return WithCount<kCount + 1>(count, visit);
+  }
+  visit.template operator()<kCount>();
+}
 
 // A block of the cluster, and the token it computes.
 class ClusterBlock {
@@ -35,24 +61,25 @@ class ClusterBlock {
         rows_(args, plan, exchange_.rank(), rows) {}
 
   // Begins to load a token's rows.
-  __device__ void Load(int64_t token) const { rows_.Load(token); }
+  __device__ void Load(int64_t token) const {
+    WithCount(plan_.num_given,
+              [&]<int kGiven>() { rows_.template Load<kGiven>(token); });
+  }
 
   // From rows that are under way to sums and gradients. Of `next`, if there is
   // such a token, the rows are under way behind it.
   template <typename T>
   __device__ void Run(int64_t token, int64_t next) {
     token_ = token;
+    ReadWeights();
     MeasureGiven();
     for (int d = 0; d < args_.num_derived; ++d) {
       DeriveRow(args_.derived[d], *this);
     }
     AddUpTerms();
     WriteSums();
-    if (args_.with_gradient) {
-      WriteGradients<T>(next);
-    } else if (next < args_.num_tokens) {
-      Load(next);
-    }
+    if (args_.with_gradient) WriteGradients<T>();
+    if (next < args_.num_tokens) Load(next);
   }
 
   // Of entry i of group g, by source.
@@ -135,8 +162,7 @@ class ClusterBlock {
         count,
         [&](int i) { return scale_of(i) * kLog2OfE; },
         [&](int i, const RowPart& part) {
-          shared_.measured[i] =
-              StatisticsOf(static_cast<float>(part.max), part.sum, scale_of(i));
+          shared_.measured[i] = StatisticsOf(part.max, part.sum, scale_of(i));
         });
   }
 
@@ -148,24 +174,32 @@ class ClusterBlock {
     return running;
   }
 
-  // Statistics of all rows that are loaded, group by group as they arrive, and
-  // the log-probabilities that are asked for.
-  __device__ void MeasureGiven() {
-    RunningRow running[kClusterMaxGiven];
+  // The statistics of the rows that are loaded, group by group as they arrive.
+  template <int kGiven>
+  __device__ void BringGiven() {
+    // Groups that are not waited for at first. A wait for a number that is not
+    // known to the compiler is a long choice.
+    constexpr int kLeftFirst = 2;
+    RunningRow running[kGiven];
     const float factor = args_.scale * kLog2OfE;
     int under_way =
         (rows_.num_groups() - First() + kClusterThreads - 1) / kClusterThreads;
     for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
-      __pipeline_wait_prior(static_cast<size_t>(--under_way));
+      --under_way;
+      __pipeline_wait_prior(under_way >= kLeftFirst ? kLeftFirst : 0);
 #pragma unroll
-      for (int s = 0; s < kClusterMaxGiven; ++s) {
-        if (s < plan_.num_given) running[s].Take(rows_.At(s, g).value, factor);
+      for (int s = 0; s < kGiven; ++s) {
+        running[s].Take(rows_.At(s, g).value, factor);
       }
     }
 #pragma unroll
-    for (int s = 0; s < kClusterMaxGiven; ++s) {
-      if (s < plan_.num_given) Bring(s, running[s], args_.scale);
-    }
+    for (int s = 0; s < kGiven; ++s) Bring(s, running[s], args_.scale);
+  }
+
+  // Of all rows that are loaded, and of those whose log-probabilities are asked
+  // for.
+  __device__ void MeasureGiven() {
+    WithCount(plan_.num_given, [&]<int kGiven>() { BringGiven<kGiven>(); });
     int count = plan_.num_given;
     for (int s = 0; s < plan_.num_given; ++s) {
       if (args_.sources[plan_.given[s]].ids == nullptr) continue;
@@ -180,6 +214,7 @@ class ClusterBlock {
     if (First() < plan_.num_given) {
       shared_.statistics[plan_.given[First()]] = shared_.measured[First()];
     }
+    if (First() < args_.num_terms) PlaceTerm(First());
     WriteLogprobs();
     __syncthreads();
   }
@@ -223,70 +258,87 @@ class ClusterBlock {
         [&](int i, const SumPart& part) { shared_.totals[i] = part; });
   }
 
-  __device__ bool IsActive(int term, int student) const {
-    return args_.terms[term].student == student &&
-           TokenWeight(args_.terms[term], token_) != 0.0F;
+  // Before the rows are waited for, and the barriers behind that.
+  __device__ void ReadWeights() const {
+    if (First() < args_.num_terms) {
+      shared_.terms[First()].weight = TokenWeight(args_.terms[First()], token_);
+    }
   }
 
-  // Whether another term of the student counts for this token among [from, to).
-  __device__ bool HasActive(int student, int from, int to) const {
-    for (int k = from; k < to; ++k) {
-      if (IsActive(k, student)) return true;
+  __device__ bool Counts(int term, int student) const {
+    return args_.terms[term].student == student &&
+           shared_.terms[term].weight != 0.0F;
+  }
+
+  // Where a term stands among those of its student, by one thread.
+  __device__ void PlaceTerm(int k) const {
+    const int student = args_.terms[k].student;
+    TermOfToken& term = shared_.terms[k];
+    term.is_first = true;
+    term.is_last = true;
+    for (int other = 0; other < args_.num_terms; ++other) {
+      if (other == k || !Counts(other, student)) continue;
+      (other < k ? term.is_first : term.is_last) = false;
     }
-    return false;
   }
 
   __device__ void AddUpTerms() {
     for (int k = 0; k < args_.num_terms; ++k) {
       const DivergenceTerm& term = args_.terms[k];
       SumPart part;
-      if (TokenWeight(term, token_) != 0.0F) part = AddUpTerm(k, term);
+      if (shared_.terms[k].weight != 0.0F) {
+        part = WithKind(term.kind, [&]<DivergenceKind kKind>() {
+          return AddUpTerm<kKind>(term, shared_.terms[k]);
+        });
+      }
       if (First() % kWarp == 0) shared_.sums.of_warp[WarpOfThread()][k] = part;
     }
     CombineSums(args_.num_terms);
   }
 
   // The warp's part, in all its lanes.
-  __device__ SumPart AddUpTerm(int k, const DivergenceTerm& term) const {
+  template <DivergenceKind kKind>
+  __device__ SumPart AddUpTerm(const DivergenceTerm& term,
+                               const TermOfToken& here) const {
     const TermEntries entries = EntriesOf(term,
                                           shared_.statistics[term.target],
                                           shared_.statistics[term.student],
                                           args_.scale,
-                                          token_);
+                                          here.weight);
     const int target = shared_.slot[term.target];
     const int student = plan_.slot[term.student];
     const int room = plan_.room[term.student];
-    const bool is_first = !HasActive(term.student, 0, k);
-    const bool is_last = !HasActive(term.student, k + 1, args_.num_terms);
+    const bool adds = !here.is_first;
+    const bool leaves_probabilities = args_.with_gradient && here.is_last;
     RunningSums running;
     for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
       const Group q = rows_.At(target, g);
       Group z = rows_.At(student, g);
-      Group pull;
-      if (!is_first) pull = rows_.At(room, g);
+      Group pull = {};
+      if (adds) pull = rows_.At(room, g);
 #pragma unroll
       for (int i = 0; i < kClusterGroup; ++i) {
-        const float p = entries.ProbabilityOf(z.value[i], entries.p);
-        const ClippedEntry<float> entry = entries.At(q.value[i], z.value[i], p);
-        running.Take(entry, entries.clip);
-        const float own = entries.weight * entry.pull;
-        pull.value[i] = is_first ? own : pull.value[i] + own;
+        const float p = entries.p.ProbabilityOf(z.value[i]);
+        const ClippedEntry<float> entry =
+            entries.At<kKind>(q.value[i], z.value[i], p);
+        running.Take(entry);
+        pull.value[i] += entries.weight * entry.pull;
         z.value[i] = p;
       }
-      if (!args_.with_gradient) continue;
-      rows_.At(room, g) = pull;
-      if (is_last) rows_.At(student, g) = z;
+      if (args_.with_gradient) rows_.At(room, g) = pull;
+      if (leaves_probabilities) rows_.At(student, g) = z;
     }
-    return {ButterflySum<kWarp>(running.clipped),
-            ButterflySum<kWarp>(running.unclipped),
-            ButterflySum<kWarp>(running.mass),
-            __any_sync(kAllLanes, running.any_clipped ? 1 : 0)};
+    return {
+        ButterflySum<kWarp>(running.clipped),
+        ButterflySum<kWarp>(running.unclipped),
+        ButterflySum<kWarp>(running.mass),
+        __any_sync(kAllLanes, running.AnyAbove(term.clip)) != 0 ? 1.0 : 0.0};
   }
 
   __device__ void WriteSums() const {
     if (exchange_.rank() != 0 || First() >= args_.num_terms) return;
     const SumPart& total = shared_.totals[First()];
-    const float weight = TokenWeight(args_.terms[First()], token_);
+    const float weight = shared_.terms[First()].weight;
     DivergenceTokenSums sums;
     sums.clipped = total.clipped * weight;
     sums.unclipped = total.unclipped * weight;
@@ -295,48 +347,49 @@ class ClusterBlock {
     args_.sums[token_ * args_.num_terms + First()] = sums;
   }
 
-  // The sum of its terms' masses with their weights.
-  __device__ float MassOf(int student) const {
+  // Of the student in a slot, by one thread.
+  __device__ StudentOfToken StudentAt(int slot) const {
+    StudentOfToken student;
     double mass = 0.0;
     for (int k = 0; k < args_.num_terms; ++k) {
-      if (!IsActive(k, student)) continue;
-      mass += args_.terms[k].weight * TokenWeight(args_.terms[k], token_) *
+      if (!Counts(k, plan_.given[slot])) continue;
+      mass += args_.terms[k].weight * shared_.terms[k].weight *
               shared_.totals[k].mass;
+      student.has_terms = true;
     }
-    return static_cast<float>(mass);
+    student.mass = static_cast<float>(mass);
+    return student;
   }
 
-  // Of a group, behind which its entries of the next token are fetched.
   template <typename T>
-  __device__ void WriteGradients(int64_t next) const {
-    float masses[kClusterMaxGiven];
-    unsigned active = 0;
-#pragma unroll
-    for (int s = 0; s < kClusterMaxGiven; ++s) {
-      masses[s] = 0.0F;
-      if (s >= plan_.num_given) continue;
-      masses[s] = MassOf(plan_.given[s]);
-      if (HasActive(plan_.given[s], 0, args_.num_terms)) active |= 1U << s;
+  __device__ void WriteGradients() const {
+    if (First() < plan_.num_given) {
+      shared_.students[First()] = StudentAt(First());
     }
+    __syncthreads();
+    for (int slot = 0; slot < plan_.num_given; ++slot) {
+      if (args_.sources[plan_.given[slot]].is_student) WriteGradient<T>(slot);
+    }
+  }
+
+  template <typename T>
+  __device__ void WriteGradient(int slot) const {
+    const int source = plan_.given[slot];
+    const int room = plan_.room[source];
+    const StudentOfToken student = shared_.students[slot];
+    T* const row = rows_.template GradientRow<T>(args_.sources[source], token_);
     for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
+      Group gradient = {};
+      if (student.has_terms) {
+        const Group p = rows_.At(slot, g);
+        const Group pull = rows_.At(room, g);
 #pragma unroll
-      for (int s = 0; s < kClusterMaxGiven; ++s) {
-        if (s >= plan_.num_given) continue;
-        const int source = plan_.given[s];
-        if (!args_.sources[source].is_student) continue;
-        Group gradient = {};
-        if ((active >> s & 1U) != 0) {
-          const Group p = rows_.At(s, g);
-          const Group pull = rows_.At(plan_.room[source], g);
-#pragma unroll
-          for (int i = 0; i < kClusterGroup; ++i) {
-            gradient.value[i] = LogitGradient(
-                p.value[i], masses[s], pull.value[i], args_.scale);
-          }
+        for (int i = 0; i < kClusterGroup; ++i) {
+          gradient.value[i] = LogitGradient(
+              p.value[i], student.mass, pull.value[i], args_.scale);
         }
-        rows_.template Store<T>(args_.sources[source], token_, g, gradient);
       }
-      if (next < args_.num_tokens) rows_.LoadGroup(next, g);
+      rows_.Store(row, g, gradient);
     }
   }
 

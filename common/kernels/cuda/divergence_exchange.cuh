@@ -1,9 +1,8 @@
 // How the blocks of a cluster add up what each has found in its part of a
 // token's rows (divergence_cluster.h): a warp's lanes, a block's warps, the
-// cluster's blocks, always in the same order.
+// cluster's blocks, always in the same order. The parts of warps and of blocks
+// are added by the lanes of a warp.
 #pragma once
-
-#include <cfloat>
 
 #include "common/kernels/cuda/divergence_math.cuh"
 #include "common/kernels/cuda/divergence_plan.h"
@@ -17,10 +16,14 @@ namespace dapd {
 
 inline constexpr int kClusterWarps = kClusterThreads / kWarp;
 
+// Lanes that add up parts, at least as many as there are of these.
+inline constexpr int kPartLanes = 16;
+static_assert(kClusterWarps <= kPartLanes && kClusterMaxBlocks <= kPartLanes);
+
 // A part of a row's statistics: of a lane, a warp, a block.
 struct RowPart {
-  double max = -FLT_MAX;
-  double sum = 0.0;  // of exp(scale (z - max))
+  float max = kLeastMax;
+  double sum = 0.0;  // of BesideBase
 };
 
 // A part of a term's sums.
@@ -28,7 +31,7 @@ struct SumPart {
   double clipped = 0.0;
   double unclipped = 0.0;
   double mass = 0.0;
-  int64_t any_clipped = 0;
+  double any_clipped = 0.0;  // warps that have clipped any
 };
 
 // What blocks tell each other.
@@ -42,28 +45,20 @@ struct Exchange {
 
 #ifdef DAPD_HAS_CLUSTERS
 
-__device__ inline float BesideMaximum(double max, double most, float factor) {
-  return ScaledExp(
-      static_cast<float>(max), static_cast<float>(most), factor, Exp2Of{});
+// The sum of what kPartLanes lanes have, in each of them. `factor`: the scale
+// times kLog2OfE.
+__device__ inline RowPart AddParts(const RowPart& own, float factor) {
+  const float most = ButterflyMax<kPartLanes>(own.max);
+  const float beside =
+      exp2f(ExponentBase(own.max, factor) - ExponentBase(most, factor));
+  return {most, ButterflySum<kPartLanes>(own.sum * beside)};
 }
 
-// `factor`: the scale times kLog2OfE.
-__device__ inline void AddPart(const RowPart& other,
-                               float factor,
-                               RowPart* part) {
-  const double most = part->max > other.max ? part->max : other.max;
-  part->sum = part->sum * BesideMaximum(part->max, most, factor) +
-              other.sum * BesideMaximum(other.max, most, factor);
-  part->max = most;
-}
-
-__device__ inline void AddPart(const SumPart& other,
-                               float /*factor*/,
-                               SumPart* part) {
-  part->clipped += other.clipped;
-  part->unclipped += other.unclipped;
-  part->mass += other.mass;
-  part->any_clipped |= other.any_clipped;
+__device__ inline SumPart AddParts(const SumPart& own, float /*factor*/) {
+  return {ButterflySum<kPartLanes>(own.clipped),
+          ButterflySum<kPartLanes>(own.unclipped),
+          ButterflySum<kPartLanes>(own.mass),
+          ButterflySum<kPartLanes>(own.any_clipped)};
 }
 
 __device__ inline void ClusterSync() {
@@ -82,32 +77,32 @@ class ClusterExchange {
   __device__ int rank() const { return rank_; }
 
   // All blocks' parts of `count` numbers, of which every block has brought its
-  // warps' in exchange.of_warp; read(i, part) in thread i.
+  // warps' in exchange.of_warp; read(i, part) in the first lane of warp i.
   template <typename Part, int kCount, typename Factor, typename Read>
   __device__ void Combine(Exchange<Part, kCount>& exchange,
                           int count,
                           const Factor& factor_of,
                           const Read& read) {
-    const auto thread = static_cast<int>(threadIdx.x);
+    static_assert(kCount <= kClusterWarps);
+    const auto of = static_cast<int>(threadIdx.x) / kWarp;
+    const auto lane = static_cast<int>(threadIdx.x) % kWarp;
     __syncthreads();
-    for (int i = thread; i < count * blocks_; i += kClusterThreads) {
-      const int of = i % count;
-      Part part = exchange.of_warp[0][of];
-      for (int warp = 1; warp < kClusterWarps; ++warp) {
-        AddPart(exchange.of_warp[warp][of], factor_of(of), &part);
+    if (of < count) {
+      const Part part =
+          AddParts(lane < kClusterWarps ? exchange.of_warp[lane][of] : Part{},
+                   factor_of(of));
+      if (lane < blocks_) {
+        *static_cast<Part*>(__cluster_map_shared_rank(
+            &exchange.inbox[turn_][rank_][of], static_cast<unsigned>(lane))) =
+            part;
       }
-      auto* inbox = static_cast<Part*>(__cluster_map_shared_rank(
-          &exchange.inbox[turn_][rank_][of], static_cast<unsigned>(i / count)));
-      *inbox = part;
     }
     ClusterSync();
-    if (thread < count) {
-      const int of = thread;
-      Part part = exchange.inbox[turn_][0][of];
-      for (int block = 1; block < blocks_; ++block) {
-        AddPart(exchange.inbox[turn_][block][of], factor_of(of), &part);
-      }
-      read(of, part);
+    if (of < count) {
+      const Part part =
+          AddParts(lane < blocks_ ? exchange.inbox[turn_][lane][of] : Part{},
+                   factor_of(of));
+      if (lane == 0) read(of, part);
     }
     turn_ ^= 1;
     __syncthreads();

@@ -76,6 +76,7 @@ struct Pair {
   TermEntries entries;
 };
 
+template <DivergenceKind kKind>
 __device__ DivergenceTokenSums SumsOf(const Pair& pair, int64_t size) {
   const TermEntries& entries = pair.entries;
   RunningSums running;
@@ -88,15 +89,14 @@ __device__ DivergenceTokenSums SumsOf(const Pair& pair, int64_t size) {
     for (int i = 0; i < kPerThread; ++i) {
       if (tile + i * kThreads + threadIdx.x >= size) continue;
       running.Take(
-          entries.At(zq[i], zp[i], entries.ProbabilityOf(zp[i], entries.p)),
-          entries.clip);
+          entries.At<kKind>(zq[i], zp[i], entries.p.ProbabilityOf(zp[i])));
     }
   }
   DivergenceTokenSums sums;
   sums.clipped = BlockSum(running.clipped);
   sums.unclipped = BlockSum(running.unclipped);
   sums.mass = BlockSum(running.mass);
-  sums.any_clipped = __syncthreads_or(running.any_clipped) != 0;
+  sums.any_clipped = __syncthreads_or(running.AnyAbove(entries.clip)) != 0;
   return sums;
 }
 
@@ -196,7 +196,13 @@ struct Block {
                       statistics[term.target],
                       statistics[term.student],
                       args.scale,
-                      token)};
+                      TokenWeight(term, token))};
+  }
+
+  __device__ DivergenceTokenSums SumsOfPair(const DivergenceTerm& term) const {
+    return WithKind(term.kind, [&]<DivergenceKind kKind>() {
+      return SumsOf<kKind>(PairOf(term), args.vocabulary);
+    });
   }
 
   __device__ DivergenceTokenSums SumsOfTerm(const DivergenceTerm& term,
@@ -204,7 +210,7 @@ struct Block {
     const float weight = TokenWeight(term, token);
     if (weight == 0.0F) return {};
     DivergenceTokenSums sums = term.support == nullptr
-                                   ? SumsOf(PairOf(term), args.vocabulary)
+                                   ? SumsOfPair(term)
                                    : SumsOfSupport(*this, term, pull);
     sums.clipped *= weight;
     sums.unclipped *= weight;
@@ -215,6 +221,21 @@ struct Block {
     return term.student == student && TokenWeight(term, token) != 0.0F;
   }
 };
+
+// Adds a term's pull at a tile's entries. All threads of a block take the same
+// way.
+__device__ void AddPulls(const TermEntries& entries,
+                         const float (&zq)[kPerThread],
+                         const float (&zp)[kPerThread],
+                         const float (&p)[kPerThread],
+                         float (&pull)[kPerThread]) {
+  WithKind(entries.kind, [&]<DivergenceKind kKind>() {
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      pull[i] += entries.weight * entries.At<kKind>(zq[i], zp[i], p[i]).pull;
+    }
+  });
+}
 
 // Replaces a student's logits by their gradient. Tile by tile, all reads of a
 // tile before its writes: a bfloat16 lands on floats that were read before.
@@ -227,6 +248,7 @@ __device__ void WriteGradient(float* z,
                               int64_t size,
                               float scale) {
   T* out = reinterpret_cast<T*>(z);
+  const RowEntries row = EntriesOfRow(statistics, scale);
   for (int64_t tile = 0; tile < size; tile += kTile) {
     float values[kPerThread];
     float p[kPerThread];
@@ -234,17 +256,12 @@ __device__ void WriteGradient(float* z,
     LoadTile(z, tile, size, 0.0F, values);
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
-      p[i] = ScaledExp(values[i], statistics.max, scale * kLog2OfE, Exp2Of{}) *
-             statistics.inverse_sum;
+      p[i] = row.ProbabilityOf(values[i]);
     }
     for (int k = 0; k < num_pairs; ++k) {
-      const TermEntries& entries = pairs[k].entries;
       float zq[kPerThread];
       LoadTile(pairs[k].target, tile, size, 0.0F, zq);
-#pragma unroll
-      for (int i = 0; i < kPerThread; ++i) {
-        pull[i] += entries.weight * entries.At(zq[i], values[i], p[i]).pull;
-      }
+      AddPulls(pairs[k].entries, zq, values, p, pull);
     }
     __syncthreads();
 #pragma unroll

@@ -10,6 +10,10 @@
 namespace dapd {
 
 inline constexpr float kLog2OfE = 1.4426950408889634F;
+inline constexpr double kLogOf2 = 0.6931471805599453;
+// Below every logit, and so near to them that what a base is rounded by stays a
+// finite factor.
+inline constexpr float kLeastMax = -1e9F;
 
 struct FloatMath {
   __device__ float Exp(float x) const { return expf(x); }
@@ -17,42 +21,58 @@ struct FloatMath {
   __device__ float Tanh(float x) const { return tanhf(x); }
 };
 
-// For ScaledExp with a scale times kLog2OfE: one instruction and a product.
-struct Exp2Of {
-  __device__ float operator()(float x) const { return exp2f(x); }
-};
+// What the exponents of a row are counted from, in powers of two: its maximum
+// times `factor`, the scale times kLog2OfE. It is rounded before anything is
+// done with it: contracted into an operation it would be another number there.
+__device__ inline float ExponentBase(float max, float factor) {
+#ifdef __CUDACC__
+  return __fmul_rn(max, factor);
+#else
+  return max * factor;
+#endif
+}
 
-// The statistics of what a thread has seen of a row; `factor` is the scale
-// times kLog2OfE.
+// exp(scale z) beside 2^base: two instructions. ScaledExp of divergence_entry.h
+// takes three, and is as exact: the base's own rounding is in the sum, too
+// (StatisticsOf).
+__device__ inline float BesideBase(float z, float factor, float base) {
+  return exp2f(fmaf(z, factor, -base));
+}
+
+// The statistics of what a thread has seen of a row.
 struct RunningRow {
-  float max = -FLT_MAX;
-  float sum = 0.0F;  // of exp(scale (z - max))
+  float max = kLeastMax;
+  float sum = 0.0F;  // of BesideBase
 
   template <int kCount>
   __device__ void Take(const float (&z)[kCount], float factor) {
     float most = max;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) most = fmaxf(most, z[i]);
-    sum *= ScaledExp(max, most, factor, Exp2Of{});
+    const float base = ExponentBase(most, factor);
+    sum *= exp2f(ExponentBase(max, factor) - base);
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      sum += ScaledExp(z[i], most, factor, Exp2Of{});
-    }
+    for (int i = 0; i < kCount; ++i) sum += BesideBase(z[i], factor, base);
     max = most;
   }
 
   // What the sum is beside a larger maximum.
   __device__ float SumBeside(float larger, float factor) const {
-    return sum * ScaledExp(max, larger, factor, Exp2Of{});
+    return sum *
+           exp2f(ExponentBase(max, factor) - ExponentBase(larger, factor));
   }
 };
 
+// `sum`: of BesideBase.
 __device__ inline RowStatistics StatisticsOf(float max,
                                              double sum,
                                              float scale) {
+  const float factor = scale * kLog2OfE;
+  const double rounding = static_cast<double>(ExponentBase(max, factor)) -
+                          static_cast<double>(max) * factor;
   return {max,
           static_cast<float>(1.0 / sum),
-          static_cast<double>(max) * scale + log(sum)};
+          static_cast<double>(max) * scale + log(sum) + rounding * kLogOf2};
 }
 
 // A term's sums over what a thread has seen, before the token's weight.
@@ -60,21 +80,40 @@ struct RunningSums {
   float clipped = 0.0F;
   float unclipped = 0.0F;
   float mass = 0.0F;
-  bool any_clipped = false;
+  float largest = -FLT_MAX;  // component
 
-  // `clip`: the term's.
-  __device__ void Take(const ClippedEntry<float>& entry, float clip) {
+  __device__ void Take(const ClippedEntry<float>& entry) {
     clipped += entry.clipped;
     unclipped += entry.component;
     mass += entry.pull;
-    any_clipped |= entry.component > clip;
+    largest = fmaxf(largest, entry.component);
+  }
+
+  // `clip`: the term's.
+  __device__ bool AnyAbove(float clip) const { return largest > clip; }
+};
+
+// A row's probabilities.
+struct RowEntries {
+  float factor;
+  float base;
+  float inverse_sum;
+
+  __device__ float ProbabilityOf(float z) const {
+    return BesideBase(z, factor, base) * inverse_sum;
   }
 };
 
+__device__ inline RowEntries EntriesOfRow(const RowStatistics& row,
+                                          float scale) {
+  const float factor = scale * kLog2OfE;
+  return {factor, ExponentBase(row.max, factor), row.inverse_sum};
+}
+
 // A term over one token and the whole vocabulary, but for its rows.
 struct TermEntries {
-  RowStatistics q;
-  RowStatistics p;
+  RowEntries q;
+  RowEntries p;
   DivergenceKind kind;
   float beta;
   float clip;
@@ -82,38 +121,33 @@ struct TermEntries {
   float weight;  // the term's and the token's
   float lse_difference;
 
-  __device__ float ProbabilityOf(float z, const RowStatistics& row) const {
-    return ScaledExp(z, row.max, scale * kLog2OfE, Exp2Of{}) * row.inverse_sum;
-  }
-
-  // `p_of_entry`: the student's probability. All threads of a block take the
-  // same way.
+  // `p_of_entry`: the student's probability; kKind is `kind`.
+  template <DivergenceKind kKind>
   __device__ ClippedEntry<float> At(float zq,
                                     float zp,
                                     float p_of_entry) const {
-    return WithKind(kind, [&]<DivergenceKind kKind>() {
-      return EntryOf<kKind>(ProbabilityOf(zq, q),
-                            p_of_entry,
-                            LogRatio(zq, zp, scale, lse_difference),
-                            beta,
-                            clip,
-                            FloatMath{});
-    });
+    return EntryOf<kKind>(q.ProbabilityOf(zq),
+                          p_of_entry,
+                          LogRatio(zq, zp, scale, lse_difference),
+                          beta,
+                          clip,
+                          FloatMath{});
   }
 };
 
+// `weight`: the token's in the term.
 __device__ inline TermEntries EntriesOf(const DivergenceTerm& term,
                                         const RowStatistics& q,
                                         const RowStatistics& p,
                                         float scale,
-                                        int64_t token) {
-  return {q,
-          p,
+                                        float weight) {
+  return {EntriesOfRow(q, scale),
+          EntriesOfRow(p, scale),
           term.kind,
           term.beta,
           term.clip,
           scale,
-          term.weight * TokenWeight(term, token),
+          term.weight * weight,
           static_cast<float>(q.log_sum_exp - p.log_sum_exp)};
 }
 

@@ -46,44 +46,48 @@ class RowSlice {
     return *reinterpret_cast<Group*>(Row(slot) + g * kClusterGroup);
   }
 
-  // Begins to load a token's rows.
+  // Begins to load a token's rows, a group of all kGiven at a time.
+  template <int kGiven>
   __device__ void Load(int64_t token) const {
-    for (int g = static_cast<int>(threadIdx.x); g < groups_;
-         g += kClusterThreads) {
-      LoadGroup(token, g);
-    }
-  }
-
-  // Begins to load a group of the token's rows.
-  __device__ void LoadGroup(int64_t token, int g) const {
-    for (int s = 0; s < plan_.num_given; ++s) {
+    const float* from[kGiven];
+#pragma unroll
+    for (int s = 0; s < kGiven; ++s) {
       const DivergenceSource& source = args_.sources[plan_.given[s]];
-      const float* from =
-          source.logits + token * source.stride + begin_ + g * kClusterGroup;
-      float* to = At(s, g).value;
-      if (plan_.wide) {
-        __pipeline_memcpy_async(to, from, sizeof(Group));
-        continue;
-      }
-      for (int i = 0; i < kClusterGroup; ++i) {
-        if (g * kClusterGroup + i < size_) {
-          __pipeline_memcpy_async(to + i, from + i, sizeof(float));
-        } else {
-          to[i] = kPad;
-        }
-      }
+      from[s] = source.logits + token * source.stride + begin_;
     }
-    __pipeline_commit();
+    const auto load = [&](const auto& load_group) {
+#pragma unroll 1
+      for (int g = static_cast<int>(threadIdx.x); g < groups_;
+           g += kClusterThreads) {
+#pragma unroll
+        for (int s = 0; s < kGiven; ++s) {
+          load_group(from[s] + g * kClusterGroup, g, At(s, g).value);
+        }
+        __pipeline_commit();
+      }
+    };
+    if (plan_.wide) {
+      load([](const float* group, int /*g*/, float* to) {
+        __pipeline_memcpy_async(to, group, sizeof(Group));
+      });
+    } else {
+      load([this](const float* group, int g, float* to) {
+        LoadEntries(group, g, to);
+      });
+    }
   }
 
-  // Writes a group's gradient where its logits came from.
+  // Where this block's part of a row's gradient goes: where its logits came
+  // from.
   template <typename T>
-  __device__ void Store(const DivergenceSource& source,
-                        int64_t token,
-                        int g,
-                        const Group& gradient) const {
-    T* to = reinterpret_cast<T*>(source.logits + token * source.stride) +
-            begin_ + g * kClusterGroup;
+  __device__ T* GradientRow(const DivergenceSource& source,
+                            int64_t token) const {
+    return reinterpret_cast<T*>(source.logits + token * source.stride) + begin_;
+  }
+
+  template <typename T>
+  __device__ void Store(T* row, int g, const Group& gradient) const {
+    T* const to = row + g * kClusterGroup;
     if (plan_.wide) {
       struct alignas(kClusterGroup * sizeof(T)) Rounded {
         T value[kClusterGroup];
@@ -101,6 +105,16 @@ class RowSlice {
   }
 
  private:
+  __device__ void LoadEntries(const float* group, int g, float* to) const {
+    for (int i = 0; i < kClusterGroup; ++i) {
+      if (g * kClusterGroup + i < size_) {
+        __pipeline_memcpy_async(to + i, group + i, sizeof(float));
+      } else {
+        to[i] = kPad;
+      }
+    }
+  }
+
   const CudaDivergenceArgs& args_;
   const ClusterPlan& plan_;
   float* rows_;
