@@ -215,7 +215,8 @@ absl::StatusOr<LoadResult> RolloutWorker::Switch(const AdapterUpload& upload) {
     device_.Note(probed.status());
     ASSIGN_OR_RETURN(AppliedAdapter applied, std::move(probed));
     applied.modules_applied = modules_applied_;
-    return LoadResult{WeightSet::kLive, old, std::move(applied)};
+    return LoadResult{
+        WeightSet::kLive, served_.Keep(upload), std::move(applied)};
   }
   const ServedPolicy fresh{
       true, upload.version, upload.adapter.digest, upload.key};

@@ -254,7 +254,7 @@ absl::StatusOr<LoadResult> TeacherWorker::Switch(const AdapterUpload& upload) {
         scorer_->Probe(upload.set, upload.probe_ids);
     device_.Note(probed.status());
     ASSIGN_OR_RETURN(AppliedAdapter applied, std::move(probed));
-    return LoadResult{upload.set, old, std::move(applied)};
+    return LoadResult{upload.set, served_.Keep(upload), std::move(applied)};
   }
   absl::StatusOr<AppliedAdapter> loaded = scorer_->Load(upload);
   device_.Note(loaded.status());

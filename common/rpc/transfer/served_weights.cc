@@ -31,6 +31,14 @@ void ServedWeights::Set(WeightSet set, ServedPolicy policy) {
   served_[set] = std::move(policy);
 }
 
+ServedPolicy ServedWeights::Keep(const AdapterUpload& upload) {
+  ServedPolicy policy = Of(upload.set);
+  if (upload.key.empty() || upload.set == WeightSet::kBase) return policy;
+  policy.key = upload.key;
+  Set(upload.set, policy);
+  return policy;
+}
+
 absl::Status ServedWeights::Check(WeightSet set,
                                   int64_t version,
                                   const std::string& digest) const {

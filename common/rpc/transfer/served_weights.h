@@ -26,6 +26,10 @@ class ServedWeights {
   // The sets that were loaded.
   std::map<WeightSet, ServedPolicy> Loaded() const;
   void Set(WeightSet set, ServedPolicy policy);
+  // What `upload` is served as, by the one thread that calls Set, where its
+  // content was served already. Its key is the one that brings it from now on:
+  // whoever has that too need not send it. The base has no key.
+  ServedPolicy Keep(const AdapterUpload& upload);
 
   // FAILED_PRECONDITION, with both names, unless `set` is served in exactly
   // this version. Of the base there is only one.

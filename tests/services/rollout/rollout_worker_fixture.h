@@ -34,9 +34,12 @@ class RolloutWorkerTest : public ::testing::Test {
         std::make_unique<FakeSampler>(&control_), std::move(options));
   }
 
-  absl::StatusOr<LoadResult> Load(int64_t version, const std::string& digest) {
+  absl::StatusOr<LoadResult> Load(int64_t version,
+                                  const std::string& digest,
+                                  const std::string& key = "") {
     AdapterUpload upload;
     upload.version = version;
+    upload.key = key;
     upload.adapter.digest = digest;
     upload.probe_ids = {1, 2, 3};
     return worker_->Load(std::move(upload), [] { return false; });

@@ -159,6 +159,14 @@ TEST_F(RolloutWorkerTest, TheSameUploadAgainOnlyProbes) {
   EXPECT_TRUE(Wait(5).error.ok());
 }
 
+TEST_F(RolloutWorkerTest, TheSameUploadIsKnownByTheKeyThatItCameWithLast) {
+  Start();
+  ASSERT_TRUE(Load(1, "one", "first").ok());
+  EXPECT_EQ(Load(1, "one", "second")->served.key, "second");
+  EXPECT_EQ(worker_->served().Of(WeightSet::kLive).key, "second");
+  EXPECT_EQ(control_.loads, 1);
+}
+
 TEST_F(RolloutWorkerTest, ABadUploadLeavesTheOldPolicyServed) {
   Start();
   ASSERT_TRUE(Load(1, "one").ok());

@@ -39,9 +39,11 @@ class TeacherWorkerTest : public ::testing::Test {
   void Load(int64_t version,
             const std::string& digest,
             WeightSet set = WeightSet::kSnapshot,
-            std::atomic<bool>* is_queued = nullptr) {
+            std::atomic<bool>* is_queued = nullptr,
+            const std::string& key = "") {
     AdapterUpload upload;
     upload.set = set;
+    upload.key = key;
     upload.version = version;
     upload.is_base = digest.empty();
     upload.adapter.digest = digest;
@@ -296,6 +298,13 @@ TEST_F(TeacherWorkerTest, WhatIsServedAlreadyIsProbedAndItsPrefixesStay) {
   Expect<ViewScores>();
   Expect<ScoreFinished>();
   EXPECT_EQ(control_.forgotten, forgotten);
+}
+
+TEST_F(TeacherWorkerTest, TheSameUploadIsKnownByTheKeyThatItCameWithLast) {
+  Load(1, "digest", WeightSet::kSnapshot, nullptr, "first");
+  Load(1, "digest", WeightSet::kSnapshot, nullptr, "second");
+  EXPECT_EQ(worker_.served().Of(WeightSet::kSnapshot).key, "second");
+  EXPECT_EQ(control_.loads, 1);
 }
 
 TEST_F(TeacherWorkerTest, PrefixesForOtherWeightsAreLeftOut) {

@@ -56,6 +56,20 @@ TEST(IsServedAlreadyTest, WhatSaysThatItIsHasToBeTheLastUploadWithItsKey) {
       absl::StatusCode::kNotFound);
 }
 
+TEST(ServedWeightsTest, WhatIsKeptHasTheKeyThatCameLast) {
+  ServedWeights weights;
+  weights.Set(WeightSet::kLive, {true, 4, "digest", "first"});
+  AdapterUpload upload;
+  upload.set = WeightSet::kLive;
+  EXPECT_EQ(weights.Keep(upload).key, "first");
+  upload.key = "second";
+  EXPECT_EQ(weights.Keep(upload).digest, "digest");
+  EXPECT_EQ(weights.Of(WeightSet::kLive).key, "second");
+  upload.set = WeightSet::kBase;
+  EXPECT_TRUE(weights.Keep(upload).loaded);
+  EXPECT_EQ(weights.Loaded().size(), 1);
+}
+
 TEST(LoadOnComputeThreadTest, TheUploadIsAppliedThere) {
   Commands commands(1);
   std::atomic<bool> applied_there = false;

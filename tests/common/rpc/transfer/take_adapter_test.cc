@@ -74,7 +74,7 @@ class TakingService : public v1::RolloutService::Service {
     ASSIGN_OR_RETURN(const bool is_served, IsServedAlready(old, upload));
     if (is_served) {
       ++probed;
-      return LoadResult{upload.set, old, {7, {-1.5F}}};
+      return LoadResult{upload.set, served_.Keep(upload), {7, {-1.5F}}};
     }
     ++loaded;
     const ServedPolicy fresh{
@@ -187,6 +187,18 @@ TEST_F(TakeAdapterTest, WithoutAKeyOrWithAnotherAllIsRead) {
   EXPECT_GT(another.bytes, kAdapterBytes);
   EXPECT_GT(Send(MakeUpdate("", 'b')).bytes, kAdapterBytes);
   EXPECT_EQ(service_.loaded, 2);
+}
+
+// As those of a trainer that was started again have it.
+TEST_F(TakeAdapterTest, AnotherKeyForWhatIsServedIsSharedAsWell) {
+  ASSERT_TRUE(Send(MakeUpdate("first/3")).status.ok());
+  uint64_t bytes = 0;
+  for (const Push& push : SendTogether(MakeUpdate("second/3"), 4)) {
+    EXPECT_TRUE(push.status.ok()) << push.status;
+    bytes += push.bytes;
+  }
+  EXPECT_EQ(service_.loaded, 1);
+  EXPECT_LT(bytes, 2 * kAdapterBytes);
 }
 
 TEST_F(TakeAdapterTest, WhoWaitedForOneThatFailedIsReadInstead) {
