@@ -12,8 +12,8 @@ namespace dapd {
 namespace {
 
 constexpr int64_t kFloatBytes = 4;
-// Of a node of a graph, in the driver's memory: an assumption, there was no GPU
-// to measure it on.
+// Of a node of a graph, in the driver's memory: an assumption that has not been
+// measured.
 constexpr int64_t kGraphNodeBytes = 16 << 10;
 // Of a step at the most: a layer with an adapter in columns and two gathers,
 // and what is around the layers (cuda_decode_step.h).
