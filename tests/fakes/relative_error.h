@@ -1,18 +1,10 @@
 // How far a tensor is from the one that it should be.
 #pragma once
 
-#include <cmath>
-#include <limits>
-
 #include "common/tensor/aten.h"
+#include "tests/fakes/worse.h"
 
 namespace dapd {
-
-// An error for std::max, which passes over a NaN that comes second: nothing is
-// farther off than what is no number.
-inline double NanIsInfinity(double error) {
-  return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
-}
 
 // |ours - expected| / |expected|, as vectors and in float64, whatever their
 // dtypes and devices are. Infinity where that is no number.

@@ -8,6 +8,8 @@
 
 #include "gtest/gtest.h"
 
+#include "tests/fakes/worse.h"
+
 namespace dapd {
 namespace {
 
@@ -51,10 +53,10 @@ TEST_P(ChooseTokenTest, GivesTheTokenAndTheLogprobOfTheSlowTwin) {
         ASSERT_EQ(chosen->token,
                   SampleToken(logits, num_tokens, GetParam().params, uniform))
             << size << " " << spread << " " << uniform;
-        worst = std::max(worst,
-                         std::abs(static_cast<double>(chosen->logprob) -
-                                  static_cast<double>(
-                                      LogProbability(logits, chosen->token))));
+        worst = Worse(worst,
+                      std::abs(static_cast<double>(chosen->logprob) -
+                               static_cast<double>(
+                                   LogProbability(logits, chosen->token))));
       }
     }
   }

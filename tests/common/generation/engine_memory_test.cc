@@ -18,6 +18,7 @@
 #include "tests/fakes/counting_backend.h"
 #include "tests/fakes/engine_request.h"
 #include "tests/fakes/random_model.h"
+#include "tests/fakes/worse.h"
 
 namespace dapd {
 namespace {
@@ -317,8 +318,7 @@ TEST(EngineMemoryTest, LibTorchGivesTheSameAnswersWithLittleMemory) {
     const TimedAnswer& other = tight.answers.at(id);
     ASSERT_EQ(other.ids, answer.ids) << id;
     for (size_t i = 0; i < answer.ids.size(); ++i) {
-      worst = std::max<double>(
-          worst, std::abs(other.logprobs[i] - answer.logprobs[i]));
+      worst = Worse(worst, std::abs(other.logprobs[i] - answer.logprobs[i]));
     }
   }
   std::printf("largest difference of a log-probability: %.2g\n", worst);

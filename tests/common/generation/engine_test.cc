@@ -11,6 +11,7 @@
 #include "common/model/reference/decoder.h"
 #include "tests/fakes/engine_request.h"
 #include "tests/fakes/random_model.h"
+#include "tests/fakes/worse.h"
 
 namespace dapd {
 namespace {
@@ -96,7 +97,7 @@ TEST(GenerationEngineTest, CachedDecodeAgreesWithTheFullForward) {
     const at::Tensor logprobs = at::log_softmax(logits, -1);
     double worst = 0.0;
     for (int64_t i = 0; i < count; ++i) {
-      worst = std::max(
+      worst = Worse(
           worst,
           std::abs(
               logprobs[i][answer.ids[static_cast<size_t>(i)]].item<double>() -

@@ -15,6 +15,7 @@
 #include "common/kernels/cpu_features.h"
 #include "common/kernels/packed_gemm_cpu_levels.h"
 #include "tests/fakes/played_tiles.h"
+#include "tests/fakes/worse.h"
 
 namespace dapd {
 namespace {
@@ -147,8 +148,8 @@ struct Matrices {
                                     : b[k * (shape.n + 1) + j]);
         }
         const double rounding = kind.c_bfloat16 ? std::abs(sum) / 256 : 0.0;
-        worst = std::max(worst,
-                         std::abs(sum - c[i * (shape.n + 2) + j]) - rounding);
+        worst =
+            Worse(worst, std::abs(sum - c[i * (shape.n + 2) + j]) - rounding);
       }
     }
     const double roundings =

@@ -19,6 +19,7 @@
 #include "common/model/reference/token_logprobs.h"
 #include "tests/fakes/cuda_decode_api_on_host.h"
 #include "tests/fakes/decode_requests.h"
+#include "tests/fakes/worse.h"
 
 namespace dapd {
 namespace {
@@ -44,10 +45,9 @@ TEST(CudaDecodeBackendTest, TokensAreThoseOfLibTorchsOperations) {
           ASSERT_EQ(answer.tokens, expected.at(request).tokens)
               << family << ", request " << request;
           for (size_t i = 0; i < answer.logprobs.size(); ++i) {
-            error =
-                std::max<double>(error,
-                                 std::abs(answer.logprobs[i] -
-                                          expected.at(request).logprobs[i]));
+            error = Worse(error,
+                          std::abs(answer.logprobs[i] -
+                                   expected.at(request).logprobs[i]));
           }
         }
         std::cout << family << (with_adapter ? " with adapter" : "")
@@ -98,10 +98,9 @@ TEST(CudaDecodeBackendTest, ScoringBetweenStepsDisturbsNobody) {
     const std::vector<float> scored = backend.ScoreTokens(ids);
     ASSERT_EQ(scored.size(), ids.size() - 1);
     for (size_t i = 0; i < scored.size(); ++i) {
-      error = std::max<double>(
-          error,
-          std::abs(scored[i] -
-                   reference[static_cast<int64_t>(i)].item<float>()));
+      error = Worse(error,
+                    std::abs(scored[i] -
+                             reference[static_cast<int64_t>(i)].item<float>()));
     }
   }
   std::cout << "largest error of a scored token " << error << "\n";
@@ -141,8 +140,8 @@ TEST(CudaDecodeBackendTest, AnswersThatGiveTheirPagesBackAreTheSame) {
   for (const auto& [id, answer] : tight) {
     ASSERT_EQ(answer.tokens, ample.at(id).tokens) << id;
     for (size_t i = 0; i < answer.logprobs.size(); ++i) {
-      error = std::max<double>(
-          error, std::abs(answer.logprobs[i] - ample.at(id).logprobs[i]));
+      error =
+          Worse(error, std::abs(answer.logprobs[i] - ample.at(id).logprobs[i]));
     }
   }
   std::cout << restarts << " restarts, largest difference of a log-probability "

@@ -20,6 +20,7 @@
 #include "tests/fakes/cuda_on_host.h"
 #include "tests/fakes/decode_requests.h"
 #include "tests/fakes/nccl_ranks.h"
+#include "tests/fakes/worse.h"
 
 namespace dapd {
 namespace {
@@ -63,8 +64,7 @@ double LargestDifference(const std::map<size_t, Answer>& found,
     const std::vector<float>& logprobs = found.at(request).logprobs;
     for (size_t i = 0; i < std::min(logprobs.size(), answer.logprobs.size());
          ++i) {
-      worst =
-          std::max<double>(worst, std::abs(logprobs[i] - answer.logprobs[i]));
+      worst = Worse(worst, std::abs(logprobs[i] - answer.logprobs[i]));
     }
   }
   return worst;

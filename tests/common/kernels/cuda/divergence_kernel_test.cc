@@ -20,6 +20,7 @@
 #include "tests/fakes/cuda/divergence_runs.h"
 #include "tests/fakes/cuda/kernel_inputs.h"
 #include "tests/fakes/divergence_definition.h"
+#include "tests/fakes/worse.h"
 
 namespace dapd {
 namespace {
@@ -33,11 +34,6 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 using Case = DivergenceCase;
 using Problem = DivergenceProblem;
-
-// Once it is not a number it stays so.
-double Worse(double error, double other) {
-  return other > error || std::isnan(other) ? other : error;
-}
 
 double Error(double ours, double expected) {
   // For a divergence near zero what float32 leaves of probabilities that sum to
