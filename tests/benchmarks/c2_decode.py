@@ -65,10 +65,9 @@ def our_contender(folder, precision, device="cpu", slots=max(BATCHES)):
     return Contender("dapd", [BIN / "dapd_decode_benchmark", folder, precision, device, slots], OMP_NUM_THREADS=THREADS)
 
 
-def contenders(folder, precision, device="cpu", kind=Contender):
-    """Ours and the peer, which kind(name, command, ...) makes."""
-    return (our_contender(folder, precision, device),
-            kind("hf", [PYTHON, __file__, "hf", folder, precision, device], OMP_NUM_THREADS=THREADS))
+def hf_contender(folder, precision, device="cpu", kind=Contender):
+    """The peer, which kind(name, command, ...) makes."""
+    return kind("hf", [PYTHON, __file__, "hf", folder, precision, device], OMP_NUM_THREADS=THREADS)
 
 
 def llama_contender(folder, precision):
@@ -107,7 +106,7 @@ def bandwidth(engine):
 
 def measure(folder, precision):
     row = Row("C2", f"decode, Qwen3-0.6B shape, {precision}, prompt {PROMPT}, {NEW} new tokens, {THREADS} threads")
-    engine, hf = contenders(folder, precision)
+    engine, hf = our_contender(folder, precision), hf_contender(folder, precision)
     llama = llama_contender(folder, precision)
     others = [] if llama is None else [llama]
     with contextlib.ExitStack() as stack:

@@ -25,7 +25,7 @@ print(json.dumps({{"loss_error": 0, "loss_error_of_passes": 0, "gradient_error":
 for number, _ in enumerate(sys.stdin):
     if name == "peer" and number == int(os.environ["PEER_ROUNDS"]):
         sys.exit(3)
-    print(json.dumps({{"seconds": (2 if name == "peer" else 1) * (number + 1), "loss": 1, "gpu_extra_bytes": 0, "bytes": 1e9, "ids": [[1, 2]], "kept_layers": 1,
+    print(json.dumps({{"seconds": (2 if name == "peer" else 1) * (number + 1), "loss": 1, "gpu_extra_bytes": 0, "bytes": 1e9, "ids": [[1, 2]], "logprobs": [-1.5], "kept_layers": 1,
                        "libtorch_flops_a_second": 1e12, "own_flops_a_second": 1e12}}), flush=True)
 """
 
@@ -158,6 +158,7 @@ def test_a_peer_that_hangs_is_ended_and_costs_no_figure_of_ours(tmp_path):
     # A peer can cost all the time there is, so what needs none comes before it.
     assert said.index(("G2", "batch 32: products of a step by themselves")) < said.index(("G2", "hf"))
     assert said.index(("G2", "batch 32: a token with an adapter of rank 64")) < said.index(("G2", "hf"))
+    assert said.index(("G2", "batch 32: share of the floor")) < said.index(("G2", "hf"))
     assert result.returncode == 1 and subprocess.run(["pgrep", "-fx", f"sleep {sleep}"], capture_output=True).stdout == b""
 
 
@@ -165,6 +166,14 @@ def test_a_row_keeps_the_pairs_that_there_are_where_its_peer_ends(tmp_path):
     result, lines = run_rows(tmp_path, "g1_loss", peer="2")
     assert result.returncode == 1, result.stderr
     assert [value for _, figure, value in lines if figure == "times faster than the official"] == ["2.00 (2.00 to 2.00)"] * 2
+
+
+def test_decoding_beside_a_peer_compares_both_batches(tmp_path):
+    result, lines = run_rows(tmp_path, "g2_decode", peer="99")
+    assert result.returncode == 0, result.stderr
+    said = [figure for _, figure, _ in lines]
+    for batch in 4, 32:
+        assert said.count(f"batch {batch}: times generate's speed") == said.count(f"batch {batch}: log-probabilities of our answers, worst") == 1
 
 
 def test_two_processes_in_turns_are_measured_whatever_mps_does(tmp_path):
