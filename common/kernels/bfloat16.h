@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #include "common/kernels/host_device.h"
 
@@ -69,7 +70,7 @@ DAPD_HOST_DEVICE inline BFloat16 FromFloat<BFloat16>(float value) {
 template <typename T>
 DAPD_HOST_DEVICE inline float RoundedTo(float value) {
 #ifdef __CUDA_ARCH__
-  if constexpr (sizeof(T) == sizeof(BFloat16)) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
     return FloatFromBits(BFloat16PairBits(value, 0.0F));
   }
 #endif

@@ -12,6 +12,7 @@
 
 #include "common/objective/head_loss.h"
 #include "tests/fakes/relative_error.h"
+#include "tests/fakes/worse.h"
 
 namespace dapd {
 
@@ -213,10 +214,9 @@ class HeadLossFixture : public testing::Test {
     // that cancel: its error is taken relative to that.
     Errors(const HeadLoss& loss, const Slow& slow) {
       for (size_t k = 0; k < slow.values.size(); ++k) {
-        value = std::max(
-            value,
-            NanIsInfinity(std::abs(loss.sums[k].clipped - slow.values[k]) /
-                          std::max(std::abs(slow.values[k]), 0.01 * kTokens)));
+        value = Worse(value,
+                      std::abs(loss.sums[k].clipped - slow.values[k]) /
+                          std::max(std::abs(slow.values[k]), 0.01 * kTokens));
       }
       for (size_t s = 0; s < slow.gradients.size(); ++s) {
         gradient = std::max(
