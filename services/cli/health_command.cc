@@ -19,6 +19,7 @@ namespace {
 
 struct HealthOptions {
   std::string address;
+  std::string service;
   std::vector<std::string> overrides;
   double timeout_seconds = 5;
 };
@@ -31,8 +32,8 @@ absl::Status ShowHealth(const HealthOptions& options) {
       DialService(options.address,
                   options.overrides,
                   {Role::kRollout, Role::kTeacher, Role::kTrainer}));
-  const absl::Status health =
-      CheckHealth(channel, absl::Seconds(options.timeout_seconds));
+  const absl::Status health = CheckHealth(
+      channel, options.service, absl::Seconds(options.timeout_seconds));
   if (!health.ok()) {
     return WithExitCode(
         absl::Status(health.code(),
@@ -57,6 +58,11 @@ void AddHealthCommand(Command& app) {
   command.AddOption("address", options->address, "host:port of the service")
       .FromEnvironment("DAPD_HEALTH_ADDRESS")
       .Required();
+  command.AddOption("--service",
+                    options->service,
+                    "one of its services, such as dapd.v1.TrainerService, "
+                    "which may have to wait for others; not given: whether it "
+                    "has loaded its model");
   AddSecurityOption(command, &options->overrides);
   command.AddOption("--timeout", options->timeout_seconds, "seconds to wait")
       .Positive()

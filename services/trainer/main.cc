@@ -234,6 +234,8 @@ absl::Status TrainLoaded(
     window.status().SetWorkers({}, {});
   };
   ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, window.ServeRpc());
+  // The other ranks may be long in coming, which no restart of this one mends.
+  server->SetStarted();
   ASSIGN_OR_RETURN(
       const std::unique_ptr<Collective> collective,
       JoinRanks(config.trainer, credentials, run.Identity(), signal));

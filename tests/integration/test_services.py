@@ -134,6 +134,11 @@ def test_health_is_what_the_service_says_of_itself(workspace):
         expect(workspace.dapd("health", address, check=False), 5, address, "NOT_SERVING")
         servicer.set("", health_pb2.HealthCheckResponse.SERVING)
         assert workspace.dapd("health", address).stdout == "SERVING\n"
+        servicer.set("some.Service", health_pb2.HealthCheckResponse.NOT_SERVING)
+        expect(workspace.dapd("health", address, "--service=some.Service", check=False), 5, address, "NOT_SERVING")
+        servicer.set("some.Service", health_pb2.HealthCheckResponse.SERVING)
+        assert workspace.dapd("health", address, "--service=some.Service").stdout == "SERVING\n"
+        expect(workspace.dapd("health", address, "--service=none.such", check=False), 5, address)
     finally:
         server.stop(None)
     expect(workspace.dapd("health", address, check=False), 5, address)

@@ -120,6 +120,20 @@ def test_answers_that_take_a_rank_long_are_waited_for(two_ranks):
     assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
 
 
+def test_a_rank_that_waits_for_the_others_has_started_and_does_not_serve(two_ranks):
+    """Kubernetes restarts what does not start, and sends nobody to what does not serve."""
+    address = f"127.0.0.1:{free_port()}"
+    rank = two_ranks.start_trainer("rank-alone", **{
+        "run.seed": 1000, "trainer.ranks": 2, "trainer.rank": 0, "trainer.rendezvous": f"127.0.0.1:{free_port()}", "trainer.listen": address})
+    ask = lambda *service: two_ranks.workspace.dapd("health", address, *service, check=False)
+    wait_for(lambda: ask().returncode == 0 or rank.poll() is not None, what="a rank that has started")
+    assert ask().stdout == "SERVING\n", two_ranks.log("rank-alone")
+    service = ask("--service=dapd.v1.TrainerService")
+    assert service.returncode == 5 and "NOT_SERVING" in service.stderr
+    rank.kill()
+    rank.wait()
+
+
 @pytest.mark.parametrize("of_rank_0,of_rank_1", [({}, {"trainer.learning_rate": 0.5}), (SHARDED, {})], ids=["learning rate", "whole base"])
 def test_a_rank_with_another_configuration_is_refused(of_rank_0, of_rank_1, two_ranks):
     run = f"other-rank-{len(of_rank_0)}"

@@ -1,6 +1,7 @@
 #include "common/rpc/client/health_client.h"
 
 #include <google/protobuf/empty.pb.h>
+#include <google/protobuf/wrappers.pb.h>
 
 #include <string>
 
@@ -18,13 +19,21 @@ namespace {
 constexpr char kMethod[] = "/grpc.health.v1.Health/Check";
 constexpr int kStatusField = 1;  // HealthCheckResponse.status
 
+// HealthCheckRequest: the name is its only field.
+std::string RequestFor(const std::string& service) {
+  google::protobuf::StringValue request;
+  request.set_value(service);
+  return request.SerializeAsString();
+}
+
 absl::StatusOr<grpc::ByteBuffer> Call(
-    const std::shared_ptr<grpc::Channel>& channel, absl::Duration timeout) {
+    const std::shared_ptr<grpc::Channel>& channel,
+    const std::string& service,
+    absl::Duration timeout) {
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-  // HealthCheckRequest without a service's name has no bytes.
-  const grpc::Slice nothing;
-  const grpc::ByteBuffer request(&nothing, 1);
+  const grpc::Slice bytes(RequestFor(service));
+  const grpc::ByteBuffer request(&bytes, 1);
   grpc::ByteBuffer response;
   grpc::Status status;
   grpc::CompletionQueue queue;
@@ -79,8 +88,10 @@ absl::StatusOr<uint64_t> ReadServingStatus(const grpc::ByteBuffer& response) {
 }  // namespace
 
 absl::Status CheckHealth(const std::shared_ptr<grpc::Channel>& channel,
+                         const std::string& service,
                          absl::Duration timeout) {
-  ASSIGN_OR_RETURN(const grpc::ByteBuffer response, Call(channel, timeout));
+  ASSIGN_OR_RETURN(const grpc::ByteBuffer response,
+                   Call(channel, service, timeout));
   ASSIGN_OR_RETURN(const uint64_t value, ReadServingStatus(response));
   const std::string name = StatusName(value);
   if (name == "SERVING") return absl::OkStatus();

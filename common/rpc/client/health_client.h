@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -9,11 +10,13 @@
 
 namespace dapd {
 
-// Asks the server as a whole (service ""). OK: it says SERVING. UNAVAILABLE:
-// it says something else, named in the message. Otherwise the call's own error:
-// UNAVAILABLE if nothing listens there, DEADLINE_EXCEEDED if no answer came
-// within `timeout`. Blocks until then.
+// Asks a service by its full name, or "" the server as a whole. OK: it says
+// SERVING. UNAVAILABLE: it says something else, named in the message. Otherwise
+// the call's own error: NOT_FOUND if it has no such service, UNAVAILABLE if
+// nothing listens there, DEADLINE_EXCEEDED if no answer came within `timeout`.
+// Blocks until then.
 absl::Status CheckHealth(const std::shared_ptr<grpc::Channel>& channel,
+                         const std::string& service,
                          absl::Duration timeout);
 
 }  // namespace dapd

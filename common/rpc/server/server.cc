@@ -139,14 +139,20 @@ RpcServer::RpcServer(std::unique_ptr<grpc::Server> server,
 
 RpcServer::~RpcServer() { Shutdown(absl::ZeroDuration()); }
 
-void RpcServer::SetServing(bool serving) {
+grpc::HealthCheckServiceInterface& RpcServer::Health() const {
   grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
   Check(health != nullptr, "health is enabled before a server is built");
-  health->SetServingStatus(serving);
+  return *health;
+}
+
+void RpcServer::SetServing(bool serving) {
+  Health().SetServingStatus(serving);
   for (const std::string& name : names_) {
-    health->SetServingStatus(name, serving);
+    Health().SetServingStatus(name, serving);
   }
 }
+
+void RpcServer::SetStarted() { Health().SetServingStatus("", true); }
 
 void RpcServer::Shutdown(absl::Duration grace) {
   SetServing(false);

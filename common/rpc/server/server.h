@@ -51,6 +51,9 @@ class RpcServer {
 
   // What health answers, for the server and every service of it.
   void SetServing(bool serving);
+  // For the server alone, SERVING: it has started, while its services still
+  // wait for other processes. Who restarts what does not start asks for that.
+  void SetStarted();
 
   int port() const { return port_; }
   // "host:port" with the port that was taken.
@@ -65,6 +68,8 @@ class RpcServer {
             std::vector<std::string> names,
             std::string host,
             int port);
+  grpc::HealthCheckServiceInterface& Health() const;
+
   const int port_;
   const std::string address_;
   const std::vector<std::string> names_;  // of the services

@@ -31,13 +31,33 @@ TEST(HealthClientTest, AServerIsHealthyOnlyWhileItServes) {
   const std::unique_ptr<RpcServer> server = *std::move(started);
   const auto channel = OpenPlaintextChannel(server->address());
 
-  const absl::Status before = CheckHealth(channel, kTimeout);
+  const absl::Status before = CheckHealth(channel, "", kTimeout);
   EXPECT_EQ(before.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(before.message()), HasSubstr("NOT_SERVING"));
   server->SetServing(true);
-  EXPECT_TRUE(CheckHealth(channel, kTimeout).ok());
+  EXPECT_TRUE(CheckHealth(channel, "", kTimeout).ok());
   server->SetServing(false);
-  EXPECT_FALSE(CheckHealth(channel, kTimeout).ok());
+  EXPECT_FALSE(CheckHealth(channel, "", kTimeout).ok());
+}
+
+TEST(HealthClientTest, AServiceIsAskedByItsName) {
+  v1::TrainerService::Service service;
+  const std::string name = v1::TrainerService::service_full_name();
+  auto started =
+      RpcServer::Start({.listen = "127.0.0.1:0"}, {{&service, name}});
+  ASSERT_TRUE(started.ok()) << started.status();
+  const std::unique_ptr<RpcServer> server = *std::move(started);
+  const auto channel = OpenPlaintextChannel(server->address());
+
+  // Its process is there, while it waits for others.
+  server->SetStarted();
+  EXPECT_TRUE(CheckHealth(channel, "", kTimeout).ok());
+  EXPECT_THAT(std::string(CheckHealth(channel, name, kTimeout).message()),
+              HasSubstr("NOT_SERVING"));
+  server->SetServing(true);
+  EXPECT_TRUE(CheckHealth(channel, name, kTimeout).ok());
+  EXPECT_EQ(CheckHealth(channel, "dapd.v1.Nobody", kTimeout).code(),
+            absl::StatusCode::kNotFound);
 }
 
 TEST(HealthClientTest, NothingListeningIsUnavailable) {
@@ -49,7 +69,7 @@ TEST(HealthClientTest, NothingListeningIsUnavailable) {
     ASSERT_TRUE(gone.ok()) << gone.status();
     address = (*gone)->address();
   }
-  EXPECT_EQ(CheckHealth(OpenPlaintextChannel(address), kTimeout).code(),
+  EXPECT_EQ(CheckHealth(OpenPlaintextChannel(address), "", kTimeout).code(),
             absl::StatusCode::kUnavailable);
 }
 
@@ -103,7 +123,7 @@ class FakeServer {
 TEST(HealthClientTest, AnUnknownServingStatusIsNotHealthy) {
   FakeServer server("\x08\x07");
   const absl::Status status =
-      CheckHealth(OpenPlaintextChannel(server.address()), kTimeout);
+      CheckHealth(OpenPlaintextChannel(server.address()), "", kTimeout);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("status 7"));
 }
@@ -111,16 +131,17 @@ TEST(HealthClientTest, AnUnknownServingStatusIsNotHealthy) {
 TEST(HealthClientTest, AnAnswerThatIsNoMessageIsNotHealthy) {
   FakeServer server("\xff\xff\xff");
   EXPECT_EQ(
-      CheckHealth(OpenPlaintextChannel(server.address()), kTimeout).code(),
+      CheckHealth(OpenPlaintextChannel(server.address()), "", kTimeout).code(),
       absl::StatusCode::kUnavailable);
 }
 
 TEST(HealthClientTest, AServerThatNeverAnswersEndsWithTheTimeout) {
   FakeServer server("");
-  EXPECT_EQ(CheckHealth(OpenPlaintextChannel(server.address()),
-                        absl::Milliseconds(300))
-                .code(),
-            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(
+      CheckHealth(
+          OpenPlaintextChannel(server.address()), "", absl::Milliseconds(300))
+          .code(),
+      absl::StatusCode::kDeadlineExceeded);
 }
 
 }  // namespace

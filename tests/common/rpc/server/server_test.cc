@@ -87,6 +87,9 @@ TEST_F(ServerTest, HealthFollowsSetServing) {
   for (const char* service : {"", "dapd.v1.TrainerService"}) {
     EXPECT_EQ(CheckHealth(service), "NOT_SERVING");
   }
+  server_->SetStarted();
+  EXPECT_EQ(CheckHealth(""), "SERVING");
+  EXPECT_EQ(CheckHealth("dapd.v1.TrainerService"), "NOT_SERVING");
   server_->SetServing(true);
   for (const char* service : {"", "dapd.v1.TrainerService"}) {
     EXPECT_EQ(CheckHealth(service), "SERVING");
