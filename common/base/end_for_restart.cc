@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <csignal>
+#include <cstring>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +18,19 @@ void EndForRestart(const absl::Status& why) {
                         std::string(why.message()),
                         "); it exits so that it can be restarted"));
   ::_exit(static_cast<int>(ExitCode::kRestart));
+}
+
+void EndForRestartAfter(unsigned seconds) {
+  // What a handler may call is little: no log.
+  ::signal(SIGALRM, [](int) {
+    constexpr char kWhy[] =
+        "this process waited too long for its device at its end; it exits so "
+        "that it can be restarted\n";
+    [[maybe_unused]] const ssize_t written =
+        ::write(STDERR_FILENO, kWhy, std::strlen(kWhy));
+    ::_exit(static_cast<int>(ExitCode::kRestart));
+  });
+  ::alarm(seconds);
 }
 
 }  // namespace dapd

@@ -10,4 +10,9 @@ namespace dapd {
 // way: destructors would wait for the device.
 [[noreturn]] void EndForRestart(const absl::Status& why);
 
+// The same, by SIGALRM and with a line of plain text, if the process is still
+// there after so many seconds: where its end has to ask a device that may
+// answer nobody. Not taken back.
+void EndForRestartAfter(unsigned seconds);
+
 }  // namespace dapd

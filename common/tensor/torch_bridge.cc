@@ -83,7 +83,10 @@ std::terminate_handler otherwise = nullptr;
 // a place in a stream. On one that has failed they throw, while the first error
 // is on its way to CatchTorch, and that ends the process before anybody could.
 [[noreturn]] void EndIfDeviceIsLost() {
+  // More than any step on a device that works takes.
+  constexpr unsigned kDeviceSeconds = 120;
   const DeviceCheck check = device_check;
+  if (check != nullptr) EndForRestartAfter(kDeviceSeconds);
   const absl::Status device = check == nullptr ? absl::OkStatus() : check();
   if (!device.ok()) {
     EndForRestart(DeviceLost(

@@ -164,6 +164,13 @@ def test_another_torch_or_an_older_loader_is_one_clear_error(monkeypatch):
             machine.check_torch({"torch": "2.11.0", "cuda": "13.0"})
 
 
+def test_a_driver_that_hangs_is_one_clear_error(monkeypatch):
+    monkeypatch.setattr(machine, "SECONDS", 1)
+    monkeypatch.setattr(machine, "PROBE", "import time; time.sleep(1000)")
+    with pytest.raises(machine.Unusable, match="cannot import torch: no answer within 1 s"):
+        machine.check_torch({"torch": "2.11.0", "cuda": "13.0"})
+
+
 def test_a_gpu_that_cannot_do_is_refused_by_what_it_lacks():
     gpu = {"gpu": {"name": "H100", "capability": [9, 0]}}
     assert machine.why_no_gpu(gpu, "580.65.06") is None

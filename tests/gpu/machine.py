@@ -38,15 +38,27 @@ PEERS = {"transformers": "from transformers import AutoModelForCausalLM, AutoTok
          "liger-kernel": "from liger_kernel.ops import LigerFusedLinearJSDFunction"}
 
 
+# For one question; a driver that hangs answers none.
+SECONDS = 120
+
+
 class Unusable(Exception):
     """Nothing of the pack can run here; the text says why and what to do."""
+
+
+def ask(command, env=None):
+    """The ended process with its texts; one that did not end in time has failed, and says so on stderr."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, env=env, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 124, "", f"no answer within {SECONDS} s")
 
 
 def python(code, path=()):
     """Runs code in a Python of its own, with more folders of packages in front of its own."""
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     environment["PYTHONPATH"] = os.pathsep.join([*map(str, path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    return ask([sys.executable, "-c", code], environment)
 
 
 def last_line(text):
@@ -110,7 +122,7 @@ def check_links(tree, names):
     def load(file):
         # A library is no program; the loader takes both.
         command = [file] if file in programs else ["/lib64/ld-linux-x86-64.so.2", file]
-        return file, subprocess.run(command, capture_output=True, text=True, env=environment)
+        return file, ask(command, environment)
 
     # At once: each looks up every symbol of a gigabyte of libraries.
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -139,7 +151,7 @@ def driver():
         pass
     if shutil.which("nvidia-smi") is None:
         return None
-    result = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True)
+    result = ask(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
     return result.stdout.split()[0] if result.returncode == 0 and result.stdout.strip() else None
 
 
@@ -195,7 +207,7 @@ def examine(tree, work, manifest):
     (tree / "library_path").write_text(os.pathsep.join(map(str, library_path(tree, manifest, torch))))
     names = sorted(path.name for path in (tree / "bin").iterdir())
     check_links(tree, names)
-    facts["programs"] = subprocess.run([tree / "bin/dapd", "--version"], capture_output=True, text=True).stdout.strip()
+    facts["programs"] = ask([tree / "bin/dapd", "--version"]).stdout.strip()
     path, facts["peers"], facts["peers_left_out"] = find_peers(tree)
     facts["python_path"] = [str(folder) for folder in path]
     facts["no_gpu"] = why_no_gpu(torch, facts["driver"])
