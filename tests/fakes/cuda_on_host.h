@@ -14,7 +14,9 @@ struct CudaHostWork {
   int64_t copies = 0;
   int64_t waits = 0;             // of the host, for streams and events
   int64_t library_products = 0;  // that were asked of cuBLASLt
-  int64_t attended_tokens = 0;   // for which the last attention was launched
+  // For which the last attention was launched, and rows of that step.
+  int64_t attended_tokens = 0;
+  int64_t attended_rows = 0;
 };
 
 // Each thread has a device of its own.

@@ -136,6 +136,7 @@ template <typename T>
 void RunAttention(const DecodeAttentionArgs& args) {
   const int64_t dim = args.head_dim;
   WorkOfCudaHost().attended_tokens = args.max_tokens;
+  WorkOfCudaHost().attended_rows = args.rows.num_rows;
   for (int64_t row = 0; row < args.rows.num_rows; ++row) {
     const int32_t slot = args.rows.slot_of_row[row];
     if (slot < 0) continue;
@@ -337,9 +338,20 @@ std::string CudaGemm::Multiply(const CudaProduct& product,
   return "";
 }
 
+// Row by row: LibTorch's bits depend on how many there are, the kernel's do
+// not.
 extern "C" int DapdCudaSkinnyProduct(const CudaProduct* product,
                                      void* /*stream*/) {
-  return Submit([product = *product] { RunProduct(product); });
+  return Submit([product = *product] {
+    const int64_t y_bytes = product.float_result ? 4 : 2;
+    for (int64_t i = 0; i < product.rows; ++i) {
+      CudaProduct row = product;
+      row.rows = 1;
+      row.x = static_cast<const char*>(product.x) + i * product.x_stride * 2;
+      row.y = static_cast<char*>(product.y) + i * product.y_stride * y_bytes;
+      RunProduct(row);
+    }
+  });
 }
 
 }  // namespace dapd

@@ -26,8 +26,10 @@ inline std::shared_ptr<const ModelWeights> MakeDecodableModel(
 }
 
 // One of which no answer ends early.
-inline std::shared_ptr<const ModelWeights> EndlessModel() {
-  auto weights = std::make_shared<ModelWeights>(*MakeDecodableModel("qwen3"));
+inline std::shared_ptr<const ModelWeights> EndlessModel(
+    at::ScalarType dtype = at::kFloat) {
+  auto weights =
+      std::make_shared<ModelWeights>(*MakeDecodableModel("qwen3", dtype));
   weights->config.eos_token_ids = {1000};
   return weights;
 }

@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "common/generation/cuda/cuda_decoder_memory.h"
 #include "common/generation/cuda/cuda_outcome.h"
 #include "common/generation/cuda/cuda_step_graphs.h"
+#include "common/kernels/cuda/skinny_product.h"
 #include "common/kernels/decode_attention_math.h"
 #include "common/model/spec/decoding_shape.h"
 
@@ -47,10 +49,16 @@ class CudaDecoder {
   }
 
  private:
-  // Rows for the running sequences, and the graph that holds them for `steps`
+  // Rows for the running sequences, and a graph that holds them for `steps`
   // more steps. Nothing may be under way. After a failure it may be called
   // again.
   CudaOutcome MapRows(int64_t steps);
+  // The smallest bucket for so many sequences, of which the longest has so many
+  // tokens.
+  DecodeBucket BucketFor(int64_t num_rows, int64_t longest) const;
+  // Captures its graph while no row belongs to a sequence, so that what runs
+  // for the capture touches none.
+  CudaOutcome Capture(const DecodeBucket& bucket);
   // Tokens of the longest running sequence, of which each has `steps` more
   // behind those that are launched.
   int64_t LongestAfter(int64_t steps) const;
@@ -72,7 +80,7 @@ class CudaDecoder {
   cudaStream_t stream_ = nullptr;
   CudaStepGraphs graphs_;
   CudaBursts bursts_;
-  DecodeBucket bucket_;  // of the running sequences
+  DecodeBucket bucket_;  // of the graph that runs
   // Whether the device has row_slots_ and graphs_ has bucket_. Only Launch maps
   // rows, so that a graph that finds no memory undoes no first token.
   bool mapped_ = false;
@@ -101,7 +109,9 @@ CudaOutcome CudaDecoder::Prepare() {
   outcome.Cuda("clear",
                cudaMemsetAsync(memory_.base, 0, memory_.bytes, stream_));
   if (!outcome.ok()) return outcome;
-  outcome = MapRows(0);
+  // The largest there is for short contexts: a device without memory for it is
+  // found before it has work.
+  outcome = Capture(BucketFor(spec_.max_rows, 0));
   return outcome.ok() ? bursts_.WaitForAll("prepare", stream_) : outcome;
 }
 
@@ -157,22 +167,37 @@ CudaOutcome CudaDecoder::MapRows(int64_t steps) {
     if (!running_[slot]) continue;
     row_slots_[num_rows++] = static_cast<int32_t>(slot);
   }
-  const int64_t longest = LongestAfter(steps);
-  bucket_ = {spec_.stable_bits ? spec_.max_rows : 1, kGpuShortestContext};
-  while (bucket_.rows < num_rows) bucket_.rows *= 2;
-  while (bucket_.max_tokens < longest) bucket_.max_tokens *= 2;
-  bucket_.rows = std::min(bucket_.rows, spec_.max_rows);
-  bucket_.max_tokens = std::min(bucket_.max_tokens, spec_.max_tokens);
-  if (!graphs_.Has(bucket_)) {
-    // What runs for the capture must not touch a sequence.
-    CudaOutcome captured =
-        UploadRows(std::vector<int32_t>(row_slots_.size(), -1));
-    if (captured.ok()) captured = graphs_.Capture(bucket_, stream_);
-    if (!captured.ok()) return captured;
+  const DecodeBucket bucket = BucketFor(num_rows, LongestAfter(steps));
+  std::optional<DecodeBucket> held = graphs_.Holding(bucket);
+  if (held != bucket) {
+    const CudaOutcome captured = Capture(bucket);
+    // A larger graph gives the same tokens, later. Ranks have to take the same.
+    if (captured.ok()) {
+      held = bucket;
+    } else if (!held || spec_.ranks.size > 1) {
+      return captured;
+    }
   }
+  bucket_ = *held;
   const CudaOutcome uploaded = UploadRows(row_slots_);
   mapped_ = uploaded.ok();
   return uploaded;
+}
+
+DecodeBucket CudaDecoder::BucketFor(int64_t num_rows, int64_t longest) const {
+  DecodeBucket bucket{
+      spec_.stable_bits ? LeastStableRows(spec_.number, spec_.max_rows) : 1,
+      kGpuShortestContext};
+  while (bucket.rows < num_rows) bucket.rows *= 2;
+  while (bucket.max_tokens < longest) bucket.max_tokens *= 2;
+  return {std::min(bucket.rows, spec_.max_rows),
+          std::min(bucket.max_tokens, spec_.max_tokens)};
+}
+
+CudaOutcome CudaDecoder::Capture(const DecodeBucket& bucket) {
+  const CudaOutcome unmapped =
+      UploadRows(std::vector<int32_t>(row_slots_.size(), -1));
+  return unmapped.ok() ? graphs_.Capture(bucket, stream_) : unmapped;
 }
 
 CudaOutcome CudaDecoder::UploadRows(const std::vector<int32_t>& row_slots) {

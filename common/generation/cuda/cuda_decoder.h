@@ -74,9 +74,9 @@ struct CudaDecoderSpec {
   const void* sine = nullptr;                // [max_tokens, head_dim]
   int64_t slots = 0;
   int64_t max_tokens = 0;  // of the longest sequence, prompt and answer
-  // Rows of the largest graph. Also of every graph if `stable_bits`, so that a
-  // sequence's bits do not depend on how many run; else a step takes the
-  // smallest power of two that holds the running ones.
+  // Rows of the largest graph, a power of two. A step takes the smallest one
+  // that holds the running sequences; if `stable_bits`, of those in which their
+  // bits do not depend on how many run (LeastStableRows).
   int64_t max_rows = 0;
   bool stable_bits = true;
   const int32_t* end_tokens = nullptr;  // device memory
@@ -150,9 +150,10 @@ int DapdCudaDecoderStop(void* decoder, int64_t slot, char* error);
 // Launches `steps` (up to kMaxBurst) steps of all running sequences and
 // returns. At most kMaxBursts may be launched and not collected. An error if a
 // sequence could outgrow its pages in them, or if no memory is there for a
-// graph of these sequences' number and length: then nothing was launched, and
-// the call may be repeated when there is some. Where the device takes no more
-// after some of the steps, those are a launch as any other, and it is an error.
+// graph of these sequences' number and length and no larger graph is there:
+// then nothing was launched, and the call may be repeated when there is some.
+// Where the device takes no more after some of the steps, those are a launch as
+// any other, and it is an error.
 int DapdCudaDecoderLaunch(void* decoder, int64_t steps, char* error);
 // Waits for the oldest launch and gives its tokens, those of a slot in order,
 // and what Start sampled meanwhile: up to slots * kSampledRing. Launched

@@ -9,6 +9,17 @@ void CudaStepGraphs::Clear() {
   graphs_.clear();
 }
 
+std::optional<DecodeBucket> CudaStepGraphs::Holding(
+    const DecodeBucket& bucket) const {
+  for (const auto& [captured, graph] : graphs_) {
+    if (captured.rows >= bucket.rows &&
+        captured.max_tokens >= bucket.max_tokens) {
+      return captured;
+    }
+  }
+  return std::nullopt;
+}
+
 CudaOutcome CudaStepGraphs::Capture(const DecodeBucket& bucket,
                                     cudaStream_t stream) {
   // Once without a graph: libraries load their kernels, which a capture

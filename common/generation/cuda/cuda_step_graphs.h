@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <map>
+#include <optional>
 
 #include "common/generation/cuda/cuda_decode_step.h"
 #include "common/generation/cuda/cuda_outcome.h"
@@ -22,13 +23,12 @@ class CudaStepGraphs {
 
   // Destroys all of them, each behind what is under way of it.
   void Clear();
-  bool Has(const DecodeBucket& bucket) const {
-    return graphs_.contains(bucket);
-  }
+  // The smallest of them that has room for it.
+  std::optional<DecodeBucket> Holding(const DecodeBucket& bucket) const;
   // Runs a step on the stream once, which must touch no sequence, and captures
   // it. After an error there is no such graph, and it may be called again.
   CudaOutcome Capture(const DecodeBucket& bucket, cudaStream_t stream);
-  // A step of a bucket that Has.
+  // A step of a bucket that was captured.
   CudaOutcome Launch(const DecodeBucket& bucket, cudaStream_t stream) const;
 
  private:

@@ -8,11 +8,16 @@
 //   weights come while that one still runs (device.cuh).
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
 #include "common/kernels/cuda/product.h"
 
 namespace dapd {
 
 inline constexpr int64_t kMaxSkinnyRows = 32;
+// Fewer take as long: the kernel computes 8, 16 or 32.
+inline constexpr int64_t kLeastSkinnyRows = 8;
 
 // Whether DapdCudaSkinnyProduct computes it: up to kMaxSkinnyRows rows in
 // bfloat16, y = x w^T, the inner size and both strides multiples of 8.
@@ -21,6 +26,15 @@ constexpr bool IsSkinny(const CudaProduct& product) {
          product.rows <= kMaxSkinnyRows && product.inner % 8 == 0 &&
          product.x_stride % 8 == 0 && product.w_stride % 8 == 0 &&
          !product.w_is_kn && product.alpha == 1.0F && product.beta == 0.0F;
+}
+
+// How many rows a step of up to `max_rows`, whose widths are multiples of 8,
+// may have at the least so that a sequence's bits do not depend on how many
+// run: few where all of its products are skinny, else always as many.
+constexpr int64_t LeastStableRows(CudaNumber number, int64_t max_rows) {
+  return number == CudaNumber::kBFloat16 && max_rows <= kMaxSkinnyRows
+             ? std::min(kLeastSkinnyRows, max_rows)
+             : max_rows;
 }
 
 extern "C" {

@@ -5,6 +5,7 @@
 
 #include "common/kernels/cuda/launch.h"
 #include "common/kernels/cuda/sampling.h"
+#include "common/kernels/cuda/skinny_product.h"
 #include "common/kernels/decode_attention_math.h"
 #include "common/model/spec/decoding_shape.h"
 
@@ -126,12 +127,24 @@ int64_t WorkspaceBytes(const Share& share) {
   return bytes;
 }
 
-int64_t OutsideBytes(const Share& share) {
-  int64_t graphs = 1;
-  for (int64_t tokens = kGpuShortestContext; tokens < share.max_tokens;
-       tokens *= 2) {
-    ++graphs;
-  }
+int64_t Doublings(int64_t least, int64_t most) {
+  int64_t count = 1;
+  for (int64_t size = least; size < most; size *= 2) ++count;
+  return count;
+}
+
+// Numbers of rows that steps have (CudaDecoder).
+int64_t NumbersOfRows(const Share& share) {
+  const int64_t rows = GpuDecodeRows(share.slots);
+  const auto number =
+      share.merges ? CudaNumber::kFloat32 : CudaNumber::kBFloat16;
+  return Doublings(LeastStableRows(number, rows), rows);
+}
+
+// With graphs for so many numbers of rows.
+int64_t OutsideBytes(const Share& share, int64_t numbers_of_rows) {
+  const int64_t graphs =
+      Doublings(kGpuShortestContext, share.max_tokens) * numbers_of_rows;
   const int64_t nodes = share.model.num_layers * kNodesOfLayer + kNodesAround;
   return kCudaProductWorkspace + graphs * nodes * kGraphNodeBytes;
 }
@@ -253,13 +266,15 @@ DecodingMemory DecodingMemoryOf(const Config& config,
   const int64_t change = std::max({ChangeBytes(config, whole),
                                    PackingBytes(share),
                                    AngleMakingBytes(share, share.max_tokens)});
-  return {.packed = static_cast<double>(PackedBytes(share)),
-          .tables = static_cast<double>(AngleBytes(share, share.max_tokens)),
-          .workspace = static_cast<double>(WorkspaceBytes(share)),
-          .outside = static_cast<double>(OutsideBytes(share)),
-          .prompts = prefill(LongestPrefill(config, prompt_tokens)),
-          .least_prompts = prefill(ShortestPrefill(prompt_tokens)),
-          .change = static_cast<double>(change)};
+  return {
+      .packed = static_cast<double>(PackedBytes(share)),
+      .tables = static_cast<double>(AngleBytes(share, share.max_tokens)),
+      .workspace = static_cast<double>(WorkspaceBytes(share)),
+      .outside = static_cast<double>(OutsideBytes(share, NumbersOfRows(share))),
+      .least_outside = static_cast<double>(OutsideBytes(share, 1)),
+      .prompts = prefill(LongestPrefill(config, prompt_tokens)),
+      .least_prompts = prefill(ShortestPrefill(prompt_tokens)),
+      .change = static_cast<double>(change)};
 }
 
 }  // namespace dapd

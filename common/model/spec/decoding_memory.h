@@ -25,8 +25,10 @@ struct DecodingMemory {
   double packed = 0.0;
   double tables = 0.0;     // cosines and sines of all positions
   double workspace = 0.0;  // the decoder's; parts of other ranks not included
-  // What others allocate: the workspace of LibTorch's products, and the graphs.
+  // What others allocate: the workspace of LibTorch's products, and the graphs;
+  // those of fewer rows are not needed.
   double outside = 0.0;
+  double least_outside = 0.0;
   // Working set of a pass over prompts, with a page for a text that is scored.
   double prompts = 0.0;
   double least_prompts = 0.0;

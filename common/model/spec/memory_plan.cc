@@ -97,7 +97,9 @@ std::vector<MemoryItem> DecodingOnGpu(const Config& config,
       {"prompts or the next adapter",
        decoding.AtMost(),
        if_alone(decoding.AtLeast())},
-      {"cuBLAS and graphs", decoding.outside}};
+      {"cuBLAS and graphs",
+       decoding.outside,
+       if_alone(decoding.least_outside)}};
   if (!is_alone) {
     items.push_back({"sums over the ranks", PartsOfRanks(config, sizes)});
   }

@@ -106,6 +106,43 @@ TEST(CudaDecoderTest, TokensAreTheSameWhereGraphsGrow) {
   EXPECT_EQ(run(2030), expected);
 }
 
+// Launches by how many rows their graph has.
+std::map<int64_t, int64_t> launches_by_rows;
+
+int LaunchAndCount(void* decoder, int64_t steps, char* error) {
+  const int code = DapdCudaDecoderLaunch(decoder, steps, error);
+  ++launches_by_rows[WorkOfCudaHost().attended_rows];
+  return code;
+}
+
+TEST(CudaDecoderTest, AStepHasAsFewRowsAsKeepASequencesBits) {
+  // 20 answers, of which one after the other ends.
+  std::vector<DecodeRequest> requests;
+  for (uint32_t i = 0; i < 20; ++i) {
+    requests.push_back(MakeRequest(20 + i, 8 * (i + 1), i));
+  }
+  CudaDecodeApi api = CudaDecodeApiOnHost();
+  api.launch = LaunchAndCount;
+  const auto run = [&](at::ScalarType dtype, int64_t slots) {
+    CudaDecodeBackend backend(*EndlessModel(dtype), {.slots = slots}, api);
+    launches_by_rows.clear();
+    return Generate(backend, requests);
+  };
+  const auto alone = run(at::kBFloat16, 1);
+  EXPECT_EQ(launches_by_rows.size(), 1U);
+  EXPECT_TRUE(launches_by_rows.contains(1));
+  for (const auto& [request, answer] : run(at::kBFloat16, 32)) {
+    EXPECT_EQ(answer.tokens, alone.at(request).tokens);
+    EXPECT_EQ(answer.logprobs, alone.at(request).logprobs);
+  }
+  EXPECT_EQ(launches_by_rows.size(), 3U);
+  for (const int64_t rows : {8, 16, 32}) EXPECT_GT(launches_by_rows[rows], 5);
+  // Whose products are cuBLASLt's.
+  run(at::kFloat, 32);
+  EXPECT_EQ(launches_by_rows.size(), 1U);
+  EXPECT_TRUE(launches_by_rows.contains(32));
+}
+
 // Of a step, which runs once and is captured then.
 int64_t LibraryProducts(at::ScalarType dtype, int64_t slots) {
   const auto weights = MakeDecodableModel("qwen3", dtype);

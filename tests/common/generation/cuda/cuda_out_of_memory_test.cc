@@ -70,8 +70,8 @@ TEST(CudaOutOfMemoryTest, ADecoderThatFoundNoMemoryLeavesNoErrorToLibTorch) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
-// More rows than those that a decoder begins with, or more tokens, need another
-// graph; the engine puts back what found none.
+// More tokens than those that a decoder begins with need another graph; the
+// engine puts back what found none.
 TEST(CudaOutOfMemoryTest, AnswersAreTheSameWhereAGraphFindsNoMemory) {
   const auto weights = LongModel();
   const auto run = [&](bool stable_bits, int64_t without_memory) {
@@ -96,8 +96,6 @@ TEST(CudaOutOfMemoryTest, AnswersAreTheSameWhereAGraphFindsNoMemory) {
     EXPECT_EQ(GraphsWithoutMemory(), 0);
     return std::pair(answers, engine.kv_use().restarts);
   };
-  // With stable bits the longer graph, without them that of more rows, which
-  // the first tokens need.
   for (const bool stable_bits : {true, false}) {
     const auto [expected, none] = run(stable_bits, 0);
     EXPECT_EQ(none, 0);
@@ -106,6 +104,26 @@ TEST(CudaOutOfMemoryTest, AnswersAreTheSameWhereAGraphFindsNoMemory) {
     EXPECT_GT(restarts, 0);
     EXPECT_EQ(tight, expected);
   }
+}
+
+TEST(CudaOutOfMemoryTest, AGraphOfFewerRowsIsNotNeeded) {
+  const auto weights = EndlessModel(at::kBFloat16);
+  const auto run = [&](int64_t without_memory) {
+    CudaDecodeBackend backend(*weights, {.slots = 32}, CudaDecodeApiOnHost());
+    GraphsWithoutMemory() = without_memory;
+    EXPECT_TRUE(backend.Start(0, MakeRequest(20, 40, 1)));
+    EXPECT_TRUE(backend.Reserve(0, 60));
+    std::vector<int32_t> tokens;
+    while (tokens.size() < 40) {
+      for (const DecodedToken& token : backend.Step()) {
+        tokens.push_back(token.token);
+      }
+    }
+    EXPECT_EQ(GraphsWithoutMemory(), 0);
+    EXPECT_EQ(WorkOfCudaHost().attended_rows, without_memory == 0 ? 8 : 32);
+    return tokens;
+  };
+  EXPECT_EQ(run(1), run(0));
 }
 
 bool no_start = false;
