@@ -6,12 +6,13 @@
 // combine pass merges them (Flash-Decoding; Milakov & Gimelshein 2018 for the
 // online softmax). All sums are float32.
 //
-// A kernel's order of summation, which its copy for the host repeats:
+// The float32 kernel's order of summation, which its copy for the host repeats:
 //   scores   8 lanes share a key; lane i takes the chunks i, i + 8, ... of 8
 //            dimensions; the lanes' sums are added as a butterfly
 //   softmax  a warp a query head; lane i takes the tokens i, i + 32, ...
 //   values   NumValueGroups(head_dim) groups of threads; group i takes the
 //            tokens i, i + groups, ...; then the groups are added in order
+// The bfloat16 kernel leaves the order within a product to the tensor cores.
 #pragma once
 
 #include <cmath>

@@ -1,36 +1,31 @@
+// The kernels of decode attention: in float32 by a thread's own products, whose
+// order of sums decode_attention_math.h has, and in bfloat16 by tensor cores
+// (decode_attention_bfloat16.cuh).
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
 #include "common/kernels/cuda/decode_attention.h"
+#include "common/kernels/cuda/decode_attention_bfloat16.cuh"
+#include "common/kernels/cuda/decode_attention_split.cuh"
 #include "common/kernels/cuda/device.cuh"
 #include "common/kernels/decode_attention_math.h"
 
 namespace dapd {
 namespace {
 
-constexpr int kWarps = kAttentionThreads / kWarp;
 constexpr int kKeysPerWarpPass = kWarp / kLanesPerKey;
-constexpr int kKeysPerLane = kSplitTokens / kWarps / kKeysPerWarpPass;
+constexpr int kKeysPerLane = kSplitTokens / kAttentionWarps / kKeysPerWarpPass;
 // Every key of a split belongs to one lane group, every head to one warp.
-static_assert(kKeysPerLane * kKeysPerWarpPass * kWarps == kSplitTokens);
-static_assert(kMaxHeadGroup <= kWarps && kMaxHeadDim <= kAttentionThreads);
-
-// Where a split's partial results lie in the scratch.
-struct Scratch {
-  SoftmaxPart* parts;  // [rows, heads, splits]
-  float* outputs;      // [rows, heads, splits, head_dim]
-  int64_t splits;
-};
-
-__host__ __device__ Scratch ScratchOf(const DecodeAttentionArgs& args) {
-  const int64_t splits = NumSplits(args.max_tokens);
-  const int64_t parts = args.rows.num_rows * args.heads * splits;
-  return {reinterpret_cast<SoftmaxPart*>(args.scratch),
-          args.scratch + 2 * parts,
-          splits};
-}
+static_assert(kKeysPerLane * kKeysPerWarpPass * kAttentionWarps ==
+              kSplitTokens);
+static_assert(kMaxHeadDim <= kAttentionThreads);
 
 // scores[g][t] = q_g . k_t / sqrt(head_dim) for the split's tokens.
-template <typename T, int kGroup>
+template <int kGroup>
 __device__ void Scores(const float (*q)[kMaxHeadDim],
-                       const T* keys,
+                       const float* keys,
                        int tokens,
                        int head_dim,
                        float (*scores)[kSplitTokens]) {
@@ -42,7 +37,7 @@ __device__ void Scores(const float (*q)[kMaxHeadDim],
 #pragma unroll 2
   for (int d = lane % kLanesPerKey * kChunk; d < head_dim;
        d += kLanesPerKey * kChunk) {
-    Vector8<T> loaded[kKeysPerLane];
+    Vector8<float> loaded[kKeysPerLane];
 #pragma unroll
     for (int j = 0; j < kKeysPerLane; ++j) {
       // Behind the sequence's end the last key is read again, for nothing.
@@ -51,12 +46,9 @@ __device__ void Scores(const float (*q)[kMaxHeadDim],
     }
 #pragma unroll
     for (int j = 0; j < kKeysPerLane; ++j) {
-      float key[kChunk];
-#pragma unroll
-      for (int i = 0; i < kChunk; ++i) key[i] = ToFloat(loaded[j].value[i]);
 #pragma unroll
       for (int g = 0; g < kGroup; ++g) {
-        sums[g][j] = AddChunkDot(sums[g][j], &q[g][d], key);
+        sums[g][j] = AddChunkDot(sums[g][j], &q[g][d], loaded[j].value);
       }
     }
   }
@@ -74,29 +66,10 @@ __device__ void Scores(const float (*q)[kMaxHeadDim],
   }
 }
 
-// One warp: scores become exp(score - max).
-__device__ SoftmaxPart Exponentials(float* scores) {
-  const int lane = threadIdx.x % kWarp;
-  float max = -INFINITY;
-#pragma unroll
-  for (int t = 0; t < kSplitTokens; t += kWarp) {
-    max = fmaxf(max, scores[t + lane]);
-  }
-  max = ButterflyMax(max);
-  float sum = 0.0F;
-#pragma unroll
-  for (int t = 0; t < kSplitTokens; t += kWarp) {
-    const float exponential = expf(scores[t + lane] - max);
-    scores[t + lane] = exponential;
-    sum += exponential;
-  }
-  return {max, ButterflySum<kWarp>(sum)};
-}
-
 // group_sums[i][g][d]: value group i's share of sum_t scores[g][t] v_t[d].
-template <typename T, int kGroup>
+template <int kGroup>
 __device__ void Values(const float (*scores)[kSplitTokens],
-                       const T* values,
+                       const float* values,
                        int tokens,
                        int head_dim,
                        float* group_sums) {
@@ -108,14 +81,11 @@ __device__ void Values(const float (*scores)[kSplitTokens],
   float sums[kGroup][2] = {};
 #pragma unroll 8
   for (int t = value_group; t < tokens; t += groups) {
-    const auto pair =
-        *reinterpret_cast<const Vector2<T>*>(values + t * head_dim + d);
-    const float first = ToFloat(pair.value[0]);
-    const float second = ToFloat(pair.value[1]);
+    const Vector2<float> pair = Load2(values + t * head_dim + d);
 #pragma unroll
     for (int g = 0; g < kGroup; ++g) {
-      sums[g][0] = fmaf(scores[g][t], first, sums[g][0]);
-      sums[g][1] = fmaf(scores[g][t], second, sums[g][1]);
+      sums[g][0] = fmaf(scores[g][t], pair.value[0], sums[g][0]);
+      sums[g][1] = fmaf(scores[g][t], pair.value[1], sums[g][1]);
     }
   }
 #pragma unroll
@@ -126,135 +96,142 @@ __device__ void Values(const float (*scores)[kSplitTokens],
   }
 }
 
-// One warp: a head's weights of its splits, for AddSplits.
-__device__ void SplitWeights(const SoftmaxPart* parts,
-                             int64_t splits,
-                             float* weights) {
-  const int lane = threadIdx.x % kWarp;
-  float max = -INFINITY;
-  for (int64_t i = lane; i < splits; i += kWarp) {
-    max = fmaxf(max, parts[i].max);
-  }
-  max = ButterflyMax(max);
-  for (int64_t i = lane; i < splits; i += kWarp) {
-    weights[i] = expf(parts[i].max - max);
-  }
-}
-
-// Whether the calling block is the last of `blocks` that get here. It sees what
-// the others have written before; `counter` is 0 again then.
-__device__ bool IsLastBlock(uint32_t* counter, int64_t blocks) {
-  __shared__ bool is_last;
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    const auto last = static_cast<uint32_t>(blocks - 1);
-    is_last = atomicInc(counter, last) == last;
-  }
-  __syncthreads();
-  if (is_last) __threadfence();
-  return is_last;
-}
-
 // A block a (split, KV head, row). kGroup: query heads a KV head, rounded up.
-template <typename T, int kGroup>
+template <int kGroup>
 __global__ void __launch_bounds__(kAttentionThreads)
-    AttendSplit(DecodeAttentionArgs args) {
+    AttendFloat(DecodeAttentionArgs args) {
   __shared__ alignas(16) float q[kGroup][kMaxHeadDim];
   __shared__ float scores[kGroup][kSplitTokens];
   // NumValueGroups * head_dim is at most twice the threads.
   __shared__ float group_sums[2 * kAttentionThreads * kGroup];
+  __shared__ bool is_last;
   WaitForLaunchBefore();
   LetNextLaunchBegin();
-  const int64_t split = blockIdx.x;
-  const int64_t kv_head = blockIdx.y;
-  const int64_t row = blockIdx.z;
-  const int32_t slot = args.rows.slot_of_row[row];
-  if (slot < 0) return;
-  const int64_t length = args.rows.positions[slot] + 1;
-  const int64_t begin = split * kSplitTokens;
-  if (begin >= length) return;
-  const int tokens =
-      static_cast<int>(min(length - begin, int64_t{kSplitTokens}));
+  const AttentionSplit<float> split(args);
+  if (split.tokens == 0) return;
   const int head_dim = static_cast<int>(args.head_dim);
   const int group = static_cast<int>(args.heads / args.kv_heads);
-  const int64_t first_head = kv_head * group;
 
-  const T* query = static_cast<const T*>(args.q) + row * args.q_stride +
-                   first_head * head_dim;
+  const float* query = static_cast<const float*>(args.q) +
+                       split.row * args.q_stride +
+                       split.kv_head * group * head_dim;
   for (int i = threadIdx.x; i < kGroup * head_dim; i += kAttentionThreads) {
     const int g = i / head_dim;
-    q[g][i % head_dim] = g < group ? ToFloat(query[i]) : 0.0F;
+    q[g][i % head_dim] = g < group ? query[i] : 0.0F;
   }
   __syncthreads();
-  const auto cached = [&](CachedPart part) -> const T* {
-    return CachedTokens<T>(
-        args.cache, slot, split, part, args.kv_heads, kv_head, head_dim);
-  };
-  Scores<T, kGroup>(q, cached(CachedPart::kKeys), tokens, head_dim, scores);
+  Scores<kGroup>(q, split.keys, split.tokens, head_dim, scores);
   __syncthreads();
-  const Scratch scratch = ScratchOf(args);
+  const AttentionScratch scratch = ScratchOf(args);
+  const int64_t first_head = split.FirstHead(args);
   const int warp = threadIdx.x / kWarp;
   if (warp < kGroup) {
     const SoftmaxPart part = Exponentials(scores[warp]);
     if (threadIdx.x % kWarp == 0 && warp < group) {
-      scratch.parts[(row * args.heads + first_head + warp) * scratch.splits +
-                    split] = part;
+      scratch.parts[(first_head + warp) * scratch.splits + split.index] = part;
     }
   }
   __syncthreads();
-  Values<T, kGroup>(
-      scores, cached(CachedPart::kValues), tokens, head_dim, group_sums);
+  Values<kGroup>(scores, split.values, split.tokens, head_dim, group_sums);
   __syncthreads();
   for (int i = threadIdx.x; i < group * head_dim; i += kAttentionThreads) {
     float sum = 0.0F;
     for (int v = 0; v < NumValueGroups(head_dim); ++v) {
       sum += group_sums[v * kGroup * head_dim + i];
     }
-    const int64_t head = row * args.heads + first_head + i / head_dim;
-    scratch.outputs[(head * scratch.splits + split) * head_dim + i % head_dim] =
-        sum;
+    const int64_t head = first_head + i / head_dim;
+    scratch.outputs[(head * scratch.splits + split.index) * head_dim +
+                    i % head_dim] = sum;
   }
-  uint32_t* counter = args.counters + row * args.kv_heads + kv_head;
-  const int64_t splits = NumSplits(length);
-  if (!IsLastBlock(counter, splits)) return;
-  const SoftmaxPart* parts =
-      scratch.parts + (row * args.heads + first_head) * scratch.splits;
   // Where the sums were.
   static_assert(sizeof(group_sums) >= sizeof(float[kGroup][kMaxSplits]));
-  if (warp < group) {
-    SplitWeights(
-        parts + warp * scratch.splits, splits, group_sums + warp * kMaxSplits);
-  }
-  __syncthreads();
-  T* out =
-      static_cast<T*>(args.out) + row * args.out_stride + first_head * head_dim;
-  for (int i = threadIdx.x; i < group * head_dim; i += kAttentionThreads) {
-    const int g = i / head_dim;
-    const float* weights = group_sums + g * kMaxSplits;
-    const int64_t head = row * args.heads + first_head + g;
-    out[i] = FromFloat<T>(AddSplits(
-        parts + g * scratch.splits,
-        scratch.outputs + head * scratch.splits * head_dim + i % head_dim,
-        head_dim,
-        splits,
-        [&](int64_t part) { return weights[part]; }));
-  }
+  CombineIfLast(args, split, group_sums, is_last);
 }
 
-template <typename T>
-int LaunchAttention(const DecodeAttentionArgs& args, void* stream) {
+// A block a (split, KV head, row). kParts: 32 dimensions each, rounded up.
+template <int kParts>
+__global__ void __launch_bounds__(kAttentionThreads, kParts > 4 ? 2 : 3)
+    AttendBFloat16(DecodeAttentionArgs args) {
+  __shared__ HeadRows rows;
+  __shared__ bool is_last;
+  extern __shared__ BFloat16Pairs values_or_weights[];
+  auto* const values = reinterpret_cast<BFloat16*>(values_or_weights);
+  const int head_dim = static_cast<int>(args.head_dim);
+  const AttentionSplit<BFloat16> split(args);
+  const int earlier = split.EarlierTokens();
+  WarpKeys<kParts> keys(split, head_dim);
+  CopyValues(split, head_dim, 0, earlier, values);
+  WaitForLaunchBefore();
+  LetNextLaunchBegin();
+  if (split.tokens == 0) return;
+  CopyValues(split, head_dim, earlier, split.tokens, values);
+  ClearValues(head_dim, split.tokens, values);
+  keys.LoadNewest(split);
+  BFloat16Pairs q[kParts] = {};
+  LoadQueries<kParts>(args, split, q);
+
+  const int warp = threadIdx.x / kWarp;
+  const int lane = threadIdx.x % kWarp;
+  const int group = static_cast<int>(args.heads / args.kv_heads);
+  const float scale = 1.0F / sqrtf(static_cast<float>(head_dim));
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    float sums[4] = {};
+    keys.Multiply(q, i, sums);
+    if (lane / 4 >= group) continue;
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int token = warp * kAttentionTile + 8 * i + lane % 4 * 2 + j;
+      rows.scores[lane / 4][token] =
+          token < split.tokens ? sums[j] * scale : -INFINITY;
+    }
+  }
+  __syncthreads();
+  if (warp < group) {
+    const SoftmaxPart part = Exponentials(rows.scores[warp]);
+    RoundWeights(rows, warp);
+    if (lane == 0) {
+      const AttentionScratch scratch = ScratchOf(args);
+      scratch.parts[(split.FirstHead(args) + warp) * scratch.splits +
+                    split.index] = part;
+    }
+  }
+  __pipeline_wait_prior(0);
+  __syncthreads();
+  WeightValues(args, split, rows, values);
+  CombineIfLast(
+      args, split, reinterpret_cast<float*>(values_or_weights), is_last);
+}
+
+template <auto kKernel>
+int LaunchKernel(const DecodeAttentionArgs& args,
+                 void* stream,
+                 size_t shared_bytes) {
   const dim3 grid(static_cast<unsigned>(NumSplits(args.max_tokens)),
                   static_cast<unsigned>(args.kv_heads),
                   static_cast<unsigned>(args.rows.num_rows));
+  return LaunchOn<kKernel>(
+      stream, Begin::kEarly, grid, kAttentionThreads, args, shared_bytes);
+}
+
+int LaunchFloat(const DecodeAttentionArgs& args, void* stream) {
   const int64_t group = args.heads / args.kv_heads;
-  const auto launch = [&]<int kGroup>(std::integral_constant<int, kGroup>) {
-    return LaunchOn<AttendSplit<T, kGroup>>(
-        stream, Begin::kEarly, grid, kAttentionThreads, args);
-  };
-  if (group <= 2) return launch(std::integral_constant<int, 2>());
-  if (group <= 4) return launch(std::integral_constant<int, 4>());
-  return launch(std::integral_constant<int, kMaxHeadGroup>());
+  if (group <= 2) return LaunchKernel<&AttendFloat<2>>(args, stream, 0);
+  if (group <= 4) return LaunchKernel<&AttendFloat<4>>(args, stream, 0);
+  return LaunchKernel<&AttendFloat<kMaxHeadGroup>>(args, stream, 0);
+}
+
+int LaunchBFloat16(const DecodeAttentionArgs& args, void* stream) {
+  const auto head_dim = static_cast<int>(args.head_dim);
+  const size_t values = sizeof(BFloat16) * kSplitTokens * ValueStride(head_dim);
+  const size_t weights =
+      sizeof(float) * kMaxSplits * (args.heads / args.kv_heads);
+  const size_t bytes = std::max(values, weights);
+  if (head_dim <= 64)
+    return LaunchKernel<&AttendBFloat16<2>>(args, stream, bytes);
+  if (head_dim <= 128)
+    return LaunchKernel<&AttendBFloat16<4>>(args, stream, bytes);
+  return LaunchKernel<&AttendBFloat16<8>>(args, stream, bytes);
 }
 
 }  // namespace
@@ -273,9 +250,8 @@ extern "C" int DapdCudaDecodeAttention(const DecodeAttentionArgs* args,
       NumSplits(args->max_tokens) > kMaxSplits) {
     return static_cast<int>(cudaErrorInvalidValue);
   }
-  return LaunchFor(number, [&](auto t) {
-    return LaunchAttention<decltype(t)>(*args, stream);
-  });
+  return number == CudaNumber::kFloat32 ? LaunchFloat(*args, stream)
+                                        : LaunchBFloat16(*args, stream);
 }
 
 }  // namespace dapd

@@ -82,8 +82,11 @@ __device__ inline T* CachedTokens(const CudaKvPages& cache,
 // Programmatic dependent launch (sm_90): a launch may begin while the one
 // before it on its stream, or in its graph, still runs, so that what comes
 // before a kernel's first instruction costs nothing. Its kernel has to call
-// this in every thread, before it reads or writes any memory but its block's;
-// from there on everything is there that earlier launches have written.
+// this in every thread, before it reads or writes any memory but its block's
+// and what it knows that the launch before does not write; from there on
+// everything is there that earlier launches have written. What those in front
+// of the launch before have written is there from the start: it has waited for
+// them before it let this one begin.
 __device__ inline void WaitForLaunchBefore() {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();

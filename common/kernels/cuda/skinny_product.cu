@@ -50,7 +50,7 @@ constexpr size_t kSharedBytes = kWarps* kAhead * sizeof(Stage);
 
 // Hides how a pointer was made. The compiler would make it again in the loop,
 // by 64-bit products, to spare registers that it does not need.
-__device__ inline void Keep(const BFloat16*& pointer) {
+__device__ inline void Keep([[maybe_unused]] const BFloat16*& pointer) {
 #ifdef __CUDACC__
   asm volatile("" : "+l"(pointer));
 #endif
@@ -118,7 +118,9 @@ struct Share {
       const int at = At(step, part);
 #pragma unroll
       for (int r = 0; r < kRowTiles; ++r) {
-        to.part[part][r] = LoadIf(at < end, rows[r] + at);
+        BFloat16Pairs& row = to.part[part][r];
+        row = {};
+        LoadIf(at < end, rows[r] + at, row);
       }
     }
   }

@@ -1,4 +1,4 @@
-// The instruction of tensor cores that this folder's kernels use, and the load
+// The instruction of tensor cores that this folder's kernels use, and the loads
 // of what it multiplies.
 #pragma once
 
@@ -15,11 +15,12 @@ struct alignas(16) BFloat16Pairs {
   uint32_t pair[4];
 };
 
-// The pairs at `from`, or zeros if not `is_in`. A compiler that sees the choice
+// Sets the pairs to those at `from` if `is_in`. A compiler that sees the choice
 // waits for the first of several loads before it begins the second, so it is
 // not shown.
-__device__ inline BFloat16Pairs LoadIf(bool is_in, const BFloat16* from) {
-  BFloat16Pairs pairs = {};
+__device__ inline void LoadIf(bool is_in,
+                              const BFloat16* from,
+                              BFloat16Pairs& pairs) {
 #ifdef __CUDACC__
   asm volatile(
       "{\n"
@@ -36,7 +37,6 @@ __device__ inline BFloat16Pairs LoadIf(bool is_in, const BFloat16* from) {
 #else
   if (is_in) pairs = *reinterpret_cast<const BFloat16Pairs*>(from);
 #endif
-  return pairs;
 }
 
 // sums [16, 8] += a [16, 16] times b [8, 16]^T in float32, by a whole warp.
@@ -76,6 +76,26 @@ __device__ inline void MultiplyTile(const BFloat16Pairs& upper,
                  {b.pair[half], b.pair[half + 1]},
                  sums);
   }
+}
+
+// Turns over four tiles [8, 8] of shared memory, by a whole warp: lane l names
+// row l % 8 of tile l / 8, whose numbers lie side by side, and gets of column l
+// / 4 of each tile the pair of rows l % 4. So a tile of 16 rows is b of
+// MultiplyTile for the product with its columns. (PTX ISA, "ldmatrix".)
+__device__ inline void LoadTransposedTiles(const BFloat16* row,
+                                           uint32_t (&tiles)[4]) {
+#ifdef __CUDACC__
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
+      "{%0, %1, %2, %3}, [%4];"
+      : "=r"(tiles[0]), "=r"(tiles[1]), "=r"(tiles[2]), "=r"(tiles[3])
+      : "r"(address)
+      : "memory");
+#else
+  const BFloat16Pairs own = *reinterpret_cast<const BFloat16Pairs*>(row);
+  fake::TransposeTiles(own.pair, tiles);
+#endif
 }
 
 }  // namespace dapd

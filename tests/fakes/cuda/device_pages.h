@@ -37,6 +37,7 @@ class DevicePages {
       }
     }
     table_ = std::make_unique<DeviceBuffer<void*>>("pages", addresses);
+    table_->MarkConstant();
   }
 
   // The second layer.
@@ -58,6 +59,12 @@ class DevicePages {
     T* to = At(slot, token, part);
     std::copy(values.begin(), values.end(), to);
     GlobalMemory().MarkWritten(to, values.size() * sizeof(T));
+  }
+
+  // No launch writes them.
+  void MarkConstant(int64_t slot, int64_t token, int64_t part) {
+    GlobalMemory().MarkConstant(At(slot, token, part),
+                                static_cast<size_t>(head_dim_) * sizeof(T));
   }
 
   // How many numbers of all pages anybody has written.

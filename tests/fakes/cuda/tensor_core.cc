@@ -1,8 +1,10 @@
-// The tensor cores' product, by what the lanes of a warp tell each other.
+// The tensor cores' product and a load for it, by what the lanes of a warp tell
+// each other.
 
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <tuple>
 #include <utility>
 
 #include "tests/fakes/cuda/warp_lanes.h"
@@ -62,6 +64,28 @@ void MultiplyTile(const uint32_t (&a)[4],
     }
   }
   for (int i = 0; i < 4; ++i) sums[i] = static_cast<float>(totals[i]);
+}
+
+void TransposeTiles(const uint32_t (&row)[4],
+                    uint32_t (&tiles)[4],
+                    const char* file,
+                    int line) {
+  constexpr int kRows = 8;  // of a tile, and columns
+  const Site site{file, line};
+  const int lane = LaneIndex();
+  const int column = lane / kLanesOfARow;
+  for (int tile = 0; tile < 4; ++tile) {
+    tiles[tile] = 0;
+    for (int i = 0; i < 2; ++i) {
+      const int from = tile * kRows + lane % kLanesOfARow * 2 + i;
+      std::array<uint32_t, 4> pairs = {};
+      std::tie(pairs[0], pairs[1]) = Of(from, row[0], row[1], site);
+      std::tie(pairs[2], pairs[3]) = Of(from, row[2], row[3], site);
+      const uint32_t number =
+          pairs[static_cast<size_t>(column / 2)] >> (column % 2 * 16) & 0xFFFFU;
+      tiles[tile] |= number << (i * 16);
+    }
+  }
 }
 
 }  // namespace dapd::fake

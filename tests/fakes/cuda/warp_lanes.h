@@ -43,6 +43,13 @@ void MultiplyTile(const uint32_t (&a)[4],
                   const char* file = __builtin_FILE(),
                   int line = __builtin_LINE());
 
+// ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16: each lane brings the row that
+// it names.
+void TransposeTiles(const uint32_t (&row)[4],
+                    uint32_t (&tiles)[4],
+                    const char* file = __builtin_FILE(),
+                    int line = __builtin_LINE());
+
 }  // namespace dapd::fake
 
 // The last two parameters of what follows say where it is called.

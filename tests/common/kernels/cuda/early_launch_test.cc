@@ -71,6 +71,7 @@ class EarlyLaunchTest : public testing::Test {
     SampleArgs gathered = sample;
     gathered.behind_a_gather = true;
     w_.MarkConstant();
+    slots_.MarkConstant();
     const CudaProduct product{.rows = 1,
                               .inner = kSize,
                               .cols = kSize,

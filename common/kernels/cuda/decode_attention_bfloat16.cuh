@@ -1,0 +1,216 @@
+// Decode attention in bfloat16 by tensor cores: the query heads that share a KV
+// head are the rows of both products. What a block waits for is memory, so it
+// asks for all of its keys and values at once, before all else: the launch in
+// front of it writes nothing of them but the newest token's, and may still run.
+// Keys come into the registers of the lanes that multiply them. Values come as
+// asynchronous copies into shared memory, where they are turned over.
+#pragma once
+
+#include <cuda_pipeline.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/kernels/cuda/decode_attention_split.cuh"
+#include "common/kernels/cuda/tensor_core.cuh"
+
+namespace dapd {
+
+inline constexpr int kAttentionTile = 16;  // tokens or dimensions of a product
+inline constexpr int kPartDims = 32;       // that four lanes load at a time
+static_assert(kAttentionTile * kAttentionWarps == kSplitTokens);
+
+// A token's values in shared memory, in numbers: eight more, so that eight
+// tokens' lie in banks of their own.
+DAPD_HOST_DEVICE inline int ValueStride(int head_dim) {
+  return head_dim + kChunk;
+}
+
+// The keys that a lane multiplies: of tokens l / 4 and l / 4 + 8 of its warp's
+// 16 the dimensions from 8 (l % 4) on, of each 32.
+template <int kParts>
+class WarpKeys {
+ public:
+  // Those of earlier steps.
+  __device__ WarpKeys(const AttentionSplit<BFloat16>& split, int head_dim)
+      : from_(split.keys), head_dim_(head_dim) {
+    const int earlier = split.EarlierTokens();
+    Load([earlier](int token) { return token < earlier; });
+  }
+
+  // The newest one where it is the split's. Behind WaitForLaunchBefore.
+  __device__ void LoadNewest(const AttentionSplit<BFloat16>& split) {
+    const int newest = split.EarlierTokens();
+    if (newest == split.tokens) return;
+    Load([newest](int token) { return token == newest; });
+  }
+
+  // Of 8 heads with the tokens from 8 i of the warp's on: sums as MultiplyTile.
+  __device__ void Multiply(const BFloat16Pairs (&q)[kParts],
+                           int i,
+                           float (&sums)[4]) const {
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      MultiplyTile(q[part], BFloat16Pairs{}, keys_[i][part], sums);
+    }
+  }
+
+ private:
+  template <typename IsIn>
+  __device__ void Load(const IsIn& is_in) {
+    const int lane = threadIdx.x % kWarp;
+    const int first = threadIdx.x / kWarp * kAttentionTile + lane / 4;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int token = first + 8 * i;
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        const int d = part * kPartDims + lane % 4 * kChunk;
+        LoadIf(is_in(token) && d < head_dim_,
+               from_ + token * head_dim_ + d,
+               keys_[i][part]);
+      }
+    }
+  }
+
+  const BFloat16* from_;
+  int head_dim_;
+  BFloat16Pairs keys_[2][kParts] = {};
+};
+
+// Row l / 4 of the heads that share the KV head, as WarpKeys has the keys.
+template <int kParts>
+__device__ void LoadQueries(const DecodeAttentionArgs& args,
+                            const AttentionSplit<BFloat16>& split,
+                            BFloat16Pairs (&q)[kParts]) {
+  const int lane = threadIdx.x % kWarp;
+  const int head_dim = static_cast<int>(args.head_dim);
+  const int group = static_cast<int>(args.heads / args.kv_heads);
+  const int head = lane / 4;
+  const BFloat16* from = static_cast<const BFloat16*>(args.q) +
+                         split.row * args.q_stride +
+                         (split.kv_head * group + head) * head_dim;
+#pragma unroll
+  for (int part = 0; part < kParts; ++part) {
+    const int d = part * kPartDims + lane % 4 * kChunk;
+    LoadIf(head < group && d < head_dim, from + d, q[part]);
+  }
+}
+
+// Begins to copy the values of tokens [begin, end) to [tokens, ValueStride].
+__device__ inline void CopyValues(const AttentionSplit<BFloat16>& split,
+                                  int head_dim,
+                                  int begin,
+                                  int end,
+                                  BFloat16* to) {
+  const int chunks = head_dim / kChunk;
+  int token = begin + static_cast<int>(threadIdx.x) / chunks;
+  int chunk = static_cast<int>(threadIdx.x) % chunks;
+  while (token < end) {
+    __pipeline_memcpy_async(to + token * ValueStride(head_dim) + chunk * kChunk,
+                            split.values + token * head_dim + chunk * kChunk,
+                            16);
+    token += kAttentionThreads / chunks;
+    chunk += kAttentionThreads % chunks;
+    if (chunk >= chunks) {
+      chunk -= chunks;
+      ++token;
+    }
+  }
+  __pipeline_commit();
+}
+
+// Values of tokens that are not there, up to a whole tile.
+__device__ inline void ClearValues(int head_dim, int tokens, BFloat16* to) {
+  const int chunks = ValueStride(head_dim) / kChunk;
+  const int end =
+      (tokens + kAttentionTile - 1) / kAttentionTile * kAttentionTile;
+  for (int i = tokens * chunks + threadIdx.x; i < end * chunks;
+       i += kAttentionThreads) {
+    Store8(to + i * kChunk, Vector8<BFloat16>{});
+  }
+}
+
+// What a block has in shared memory beside the values, by head. Four words more
+// than tokens: eight heads' lie in banks of their own.
+struct HeadRows {
+  alignas(16) float scores[kMaxHeadGroup][kSplitTokens + 4];
+  // exp(score - max) as the sum of two numbers: 16 bits of it, not 8.
+  alignas(16) BFloat16 upper[kMaxHeadGroup][kSplitTokens + 8];
+  alignas(16) BFloat16 lower[kMaxHeadGroup][kSplitTokens + 8];
+};
+
+// By a warp, behind Exponentials: each lane has its own tokens again.
+__device__ inline void RoundWeights(HeadRows& rows, int head) {
+#pragma unroll
+  for (int i = 0; i < kSplitTokens; i += kWarp) {
+    const int t = i + threadIdx.x % kWarp;
+    const float weight = rows.scores[head][t];
+    const auto upper = FromFloat<BFloat16>(weight);
+    rows.upper[head][t] = upper;
+    rows.lower[head][t] = FromFloat<BFloat16>(weight - ToFloat(upper));
+  }
+}
+
+// Weights of head l / 4 as MultiplyTile's a; heads from 8 on are none.
+__device__ inline void LoadWeights(
+    const BFloat16 (&weights)[kMaxHeadGroup][kSplitTokens + 8],
+    int group,
+    int first_token,
+    uint32_t (&a)[4]) {
+  const int lane = threadIdx.x % kWarp;
+  const int head = lane / 4;
+  a[0] = a[1] = a[2] = a[3] = 0;
+  if (head >= group) return;
+  const BFloat16* from = &weights[head][first_token + lane % 4 * 2];
+  a[0] = *reinterpret_cast<const uint32_t*>(from);
+  a[2] = *reinterpret_cast<const uint32_t*>(from + 8);
+}
+
+// A warp's share of sum_t weight[t] v_t, unnormalised, into the scratch: 16
+// dimensions at a time.
+__device__ inline void WeightValues(const DecodeAttentionArgs& args,
+                                    const AttentionSplit<BFloat16>& split,
+                                    const HeadRows& rows,
+                                    const BFloat16* values) {
+  const int lane = threadIdx.x % kWarp;
+  const int head_dim = static_cast<int>(args.head_dim);
+  const int group = static_cast<int>(args.heads / args.kv_heads);
+  const AttentionScratch scratch = ScratchOf(args);
+  float* out =
+      scratch.outputs +
+      ((split.FirstHead(args) + lane / 4) * scratch.splits + split.index) *
+          head_dim;
+  for (int first = static_cast<int>(threadIdx.x) / kWarp * kAttentionTile;
+       first < head_dim;
+       first += kAttentionWarps * kAttentionTile) {
+    // Lane l names token l % 16, of the first 8 dimensions or of the others;
+    // where there are no others it is the first again, whose sums nobody reads.
+    const int d = min(first + lane / 16 * kChunk, head_dim - kChunk);
+    const BFloat16* row = values + lane % 16 * ValueStride(head_dim) + d;
+    float sums[2][4] = {};
+    for (int t = 0; t < split.tokens; t += kAttentionTile) {
+      uint32_t tiles[4];
+      LoadTransposedTiles(row + t * ValueStride(head_dim), tiles);
+      uint32_t upper[4];
+      uint32_t lower[4];
+      LoadWeights(rows.upper, group, t, upper);
+      LoadWeights(rows.lower, group, t, lower);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        MultiplyTile(upper, {tiles[2 * i], tiles[2 * i + 1]}, sums[i]);
+        MultiplyTile(lower, {tiles[2 * i], tiles[2 * i + 1]}, sums[i]);
+      }
+    }
+    if (lane / 4 >= group) continue;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int at = first + i * kChunk + lane % 4 * 2;
+      if (at >= head_dim) continue;
+      out[at] = sums[i][0];
+      out[at + 1] = sums[i][1];
+    }
+  }
+}
+
+}  // namespace dapd
