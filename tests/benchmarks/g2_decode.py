@@ -86,6 +86,16 @@ def compare_products(row):
             row.figure(f"batch {batch}: products of a step by themselves", f"{rates[0]:.2f} TB/s of weights, LibTorch's {rates[1]:.2f}")
 
 
+def measure_attention(row):
+    """The attention of a step by itself, of which the keys and values are the floor."""
+    tokens = PROMPT + NEW // 2
+    with Contender("attention", [BIN / "dapd_gpu_kernels_benchmark", "attention"]) as attention:
+        for batch in BATCHES:
+            rounds = [attention.round(json.dumps({"rows": batch, "tokens": tokens})) for _ in range(4)][1:]
+            seconds = median(rounds)
+            row.figure(f"batch {batch}: attention of a step by itself, {tokens} tokens", f"{seconds * 1e3:.2f} ms, {rounds[0]['bytes'] / seconds / 1e12:.2f} TB/s")
+
+
 def main():
     if not has_gpu():
         print("G2  skipped: no GPU")
@@ -95,6 +105,8 @@ def main():
     # What needs no peer comes first: a peer can take all the time that there is.
     with row.part("products by themselves"):
         compare_products(row)
+    with row.part("attention by itself"):
+        measure_attention(row)
     with tempfile.TemporaryDirectory() as name:
         make_model(pathlib.Path(name))
         with row.part("under an adapter"), our_contender(name, "bfloat16", "cuda") as engine:

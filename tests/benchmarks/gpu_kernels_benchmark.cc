@@ -1,7 +1,7 @@
 // Kernels of the GPU on their own, for g2_decode.py, g5_sampling.py and
 // g6_merge.py.
 //
-//   dapd_gpu_kernels_benchmark sample|merge|copy|products
+//   dapd_gpu_kernels_benchmark sample|merge|copy|products|attention
 //
 // sample: top-k 20, top-p 0.95 of 32 rows of 151,936 logits. Ready with
 //   "mismatches" (tokens that differ from SampleToken's) and "chi_square"
@@ -12,6 +12,8 @@
 // copy:   the bytes of merge, copied.
 // products: of a decode step of Qwen3-4B, all layers, with the number of rows
 //   that the round names; {"rows", "library"}: ours, or LibTorch's.
+// attention: of a decode step of Qwen3-4B, all layers, with the numbers of rows
+//   and of tokens that the round names; {"rows", "tokens"}.
 // Rounds answer "seconds" for one pass and "bytes" read and written.
 #include <chrono>
 #include <cmath>
@@ -21,8 +23,10 @@
 #include "common/generation/sampling.h"
 #include "common/gpus/cuda_backend.h"
 #include "common/kernels/cuda/adapter_merge.h"
+#include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/sampling.h"
 #include "common/kernels/cuda/skinny_product.h"
+#include "common/kernels/decode_attention_math.h"
 #include "common/model/weights/placement.h"
 #include "common/tensor/aten.h"
 #include "tests/benchmarks/contender.h"
@@ -302,6 +306,79 @@ class Products {
   int64_t bytes_ = 0;
 };
 
+// The attention of a decode step.
+class Attention {
+ public:
+  Attention()
+      : memory_(at::randn({kRows * kPages, kLayers * kPageBytes / 2},
+                          OnGpu(at::kBFloat16))),
+        q_(at::randn({kRows, kHeads * kHeadDim}, OnGpu(at::kBFloat16))),
+        out_(at::empty_like(q_)),
+        scratch_(at::empty(
+            {DecodeAttentionScratch(kRows, kHeads, kHeadDim, kMaxTokens)},
+            OnGpu(at::kFloat))),
+        counters_(at::zeros({kRows * kKvHeads}, OnGpu(at::kInt))),
+        slots_(at::arange(kRows, OnGpu(at::kInt))) {
+    std::vector<int64_t> addresses;
+    for (int64_t page = 0; page < memory_.size(0); ++page) {
+      addresses.push_back(
+          reinterpret_cast<int64_t>(memory_[page].const_data_ptr()));
+    }
+    pages_ = at::tensor(addresses, at::kLong).to(at::kCUDA);
+  }
+
+  static int64_t Bytes(int64_t rows, int64_t tokens) {
+    return rows * tokens * kLayers * kPageBytes / kSplitTokens;
+  }
+
+  // Of so many rows with so many tokens each, up to kMaxTokens.
+  void Attend(int64_t rows, int64_t tokens) {
+    positions_ = at::full({kRows}, tokens - 1, OnGpu(at::kInt));
+    for (int64_t layer = 0; layer < kLayers; ++layer) {
+      const DecodeAttentionArgs args{
+          .rows = {rows,
+                   slots_.const_data_ptr<int32_t>(),
+                   positions_.const_data_ptr<int32_t>()},
+          .q = q_.const_data_ptr(),
+          .cache = {static_cast<void* const*>(pages_.const_data_ptr()),
+                    kPages,
+                    layer},
+          .out = out_.data_ptr(),
+          .scratch = scratch_.data_ptr<float>(),
+          .counters = static_cast<uint32_t*>(counters_.data_ptr()),
+          .q_stride = q_.size(1),
+          .out_stride = out_.size(1),
+          .heads = kHeads,
+          .kv_heads = kKvHeads,
+          .head_dim = kHeadDim,
+          .max_tokens = kMaxTokens};
+      TORCH_CHECK(attend_(&args, CudaNumber::kBFloat16, nullptr) == 0,
+                  "attention was not launched");
+    }
+  }
+
+ private:
+  static constexpr int64_t kHeads = 32;
+  static constexpr int64_t kKvHeads = 8;
+  static constexpr int64_t kHeadDim = 128;
+  static constexpr int64_t kMaxTokens = 1024;
+  static constexpr int64_t kPages = kMaxTokens / kSplitTokens;
+  // Of a layer: keys and values of two bytes.
+  static constexpr int64_t kPageBytes =
+      2 * 2 * kKvHeads * kSplitTokens * kHeadDim;
+
+  decltype(&DapdCudaDecodeAttention) attend_ =
+      Find<decltype(DapdCudaDecodeAttention)>("DapdCudaDecodeAttention");
+  at::Tensor memory_;
+  at::Tensor q_;
+  at::Tensor out_;
+  at::Tensor scratch_;
+  at::Tensor counters_;
+  at::Tensor slots_;
+  at::Tensor positions_;
+  at::Tensor pages_;
+};
+
 int Main(const std::string& mode) {
   TORCH_CHECK(OpenDevice({.device = "cuda"}).ok(),
               "[gpu_kernels_benchmark] no CUDA device");
@@ -324,6 +401,16 @@ int Main(const std::string& mode) {
       return {
           {"seconds", Time(20, [&] { products.Multiply(rows, by_library); })},
           {"bytes", products.bytes()}};
+    });
+  }
+  if (mode == "attention") {
+    Attention attention;
+    return ServeRounds({}, [&](const std::string& round) -> nlohmann::json {
+      const auto asked = nlohmann::json::parse(round);
+      const int64_t rows = asked.at("rows");
+      const int64_t tokens = asked.at("tokens");
+      return {{"seconds", Time(20, [&] { attention.Attend(rows, tokens); })},
+              {"bytes", Attention::Bytes(rows, tokens)}};
     });
   }
   Merger merger(mode == "merge");
