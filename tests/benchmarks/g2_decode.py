@@ -23,17 +23,17 @@ RANK = 64  # of the adapter under which a run samples
 WORST, USUAL = 0.3, 0.1
 
 
-def make_model(folder):
+def make_model(folder, **other):
     import torch
     from transformers import AutoModelForCausalLM, Qwen3Config
     with torch.device("cuda"):
-        AutoModelForCausalLM.from_config(Qwen3Config(**SHAPE), dtype=torch.bfloat16).save_pretrained(folder)
+        AutoModelForCausalLM.from_config(Qwen3Config(**{**SHAPE, **other}), dtype=torch.bfloat16).save_pretrained(folder)
     gc.collect()  # it refers to itself, and its 8 GB are the contenders'
     torch.cuda.empty_cache()
 
 
-def generate(batch, new):
-    return json.dumps({"kind": "generate", "batch": batch, "calls": 1, "prompt": PROMPT, "new": new})
+def generate(batch, new, prompt=PROMPT):
+    return json.dumps({"kind": "generate", "batch": batch, "calls": 1, "prompt": prompt, "new": new})
 
 
 def compare_scores(row, batch, engine, hf, answer):

@@ -85,7 +85,7 @@ def test_a_bare_machine_comes_as_far_as_the_card(pack, tmp_path):
     assert result.returncode == 1
     assert results["machine"]["programs"] and results["machine"]["gpu"] is None
     assert set(results["machine"]["peers"]) == {"transformers", "peft", "liger-kernel"} and not results["machine"]["peers_left_out"]
-    assert [stage["stage"] for stage in results["stages"]] == ["kernels", "parity", "run", "determinism", "G5", "G6", "G1", "G2", "G3", "G4", "G7", "G8", "sanitizer"]
+    assert [stage["stage"] for stage in results["stages"]] == ["kernels", "parity", "run", "determinism", "G5", "G6", "G1", "G2", "G3", "G4", "G7", "G8", "profile", "sanitizer"]
     for stage in results["stages"]:
         assert stage["state"] == "not run" and stage["reason"].startswith("no CUDA device: ")
     assert "no CUDA device" in (bare.work / "results/results.txt").read_text()

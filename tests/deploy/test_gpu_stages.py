@@ -27,7 +27,7 @@ SLEEP = f"1000.{os.getpid()}"
 STAND_INS = {
     "machine.py": 'class Unusable(Exception):\n    pass\n\n\ndef examine(*_):\n    return {"no_gpu": None, "gpu": {"name": "x"}, "python_path": [], '
                   '"peers_left_out": {"peft": "no room"}}\n\n\ndef last_line(text):\n    return text.strip().splitlines()[-1]\n'
-                  '\n\ndef compute_sanitizer():\n    return None\n',
+                  '\n\ndef nvidia_tool(_):\n    return None\n',
     "kernel_tests.py": 'from duel import Row\n\n\ndef main():\n    row = Row("kernels", "title")\n    row.check("error", 1e-3, 1e-2)\n'
                   '    row.figure("share", "0.9", ">= 0.7", True)\n',
     "parity.py": 'import sys\n\nfrom duel import Row\n\n\ndef main():\n    Row("parity", "title").check("error", 1, 0)\n    print("x" * 100, file=sys.stderr)\n',
@@ -336,12 +336,52 @@ def test_a_sanitizer_is_found_where_toolkits_and_packages_have_it(tmp_path, monk
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(sys, "path", [str(tmp_path / "packages")])
     toolkits = str(tmp_path / "toolkits/cuda*")
-    assert machine.compute_sanitizer(toolkits) is None
+    assert machine.nvidia_tool("compute-sanitizer", toolkits) is None
     program = tmp_path / place / "compute-sanitizer"
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    assert machine.compute_sanitizer(toolkits) == str(program)
+    assert machine.nvidia_tool("compute-sanitizer", toolkits) == str(program)
+
+
+# What Nsight Compute writes: lines of its own, a header, units, a line a launch.
+PROFILER = f"""#!{sys.executable}
+import csv, pathlib, sys
+log = pathlib.Path(sys.argv[sys.argv.index("--log-file") + 1])
+program = pathlib.Path(sys.argv[sys.argv.index("--log-file") + 2])
+if program.name == "dapd_loss_benchmark":
+    log.write_text("==ERROR== ERR_NVGPUCTRPERM - no permission to access counters\\n")
+    sys.exit(1)
+with open(log, "w") as file:
+    file.write("==PROF== Connected to process 7\\n")
+    writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+    writer.writerow(["ID", "Kernel Name", "Grid Size", "dram__bytes.sum", "gpu__time_duration.sum"])
+    writer.writerow(["", "", "", "byte", "ns"])
+    for _ in range(3):
+        writer.writerow([0, "void dapd::(anonymous namespace)::SkinnyProduct<(int)4, (int)2>(dapd::CudaProduct)", "(80, 1, 1)", "2,000,000", "1000"])
+    writer.writerow([1, "void at::native::elementwise_kernel<at::Half (float)>(int)", "(9, 1, 1)", "1000", "1,000"])
+"""
+
+
+def test_a_profile_says_which_kernels_take_the_time(tmp_path):
+    record = tmp_path / "record"
+    record.write_text("")
+    (tmp_path / "ncu").write_text(PROFILER)
+    (tmp_path / "ncu").chmod(0o755)
+    result = subprocess.run([sys.executable, GPU / "stage.py", "profile"], capture_output=True, text=True, env={
+        **os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin", "DAPD_BIN": str(tmp_path), "DAPD_BENCHMARK_RECORD": str(record)})
+    figures = {line["figure"]: line["value"] for line in map(json.loads, record.read_text().splitlines()) if "figure" in line}
+    assert figures["scoring: SkinnyProduct<(int)4, (int)2> 80,1,1"] == "75.0%, 3 x 1.0 us, 2.00 TB/s", result.stderr
+    assert figures["scoring: elementwise_kernel<Half (float)> 9,1,1"] == "25.0%, 1 x 1.0 us, 0.00 TB/s"
+    assert figures["scoring: in all"] == "0.00 ms, 0.0% of it by 0 others"
+    # One that fails does not keep the others from running; without a GPU no model is made for two of them.
+    assert figures["loss"] == "not known: Nsight Compute ended with code 1: ==ERROR== ERR_NVGPUCTRPERM - no permission to access counters"
+    assert result.returncode == 1 and figures["decoding, 32 rows"].startswith("not known: ") and figures["training"].startswith("not known: ")
+
+
+def test_without_a_profiler_its_stage_says_so(stood_in):
+    _, stages = stood_in("profile")
+    assert stages["profile"]["state"] == "not run" and stages["profile"]["reason"] == "left out: this machine has no Nsight Compute"
 
 
 def test_results_of_several_calls_come_together(stood_in):

@@ -155,13 +155,14 @@ def driver():
     return result.stdout.split()[0] if result.returncode == 0 and result.stdout.strip() else None
 
 
-def compute_sanitizer(toolkits="/usr/local/cuda*"):
-    """NVIDIA's compute-sanitizer, or None. Toolkits and Python's packages bring one without a place on PATH."""
+def nvidia_tool(name, toolkits="/usr/local/cuda*"):
+    """One of NVIDIA's tools (compute-sanitizer, ncu), or None. Toolkits and Python's packages bring them without a place on PATH."""
     roots = [*filter(None, [os.environ.get("CUDA_HOME")]), *sorted(glob.glob(toolkits), reverse=True)]
-    folders = [f"{root}/{part}" for root in roots for part in ("bin", "compute-sanitizer")]
+    folders = [f"{root}/{part}" for root in roots for part in ("bin", name)]
+    folders += sorted(glob.glob("/opt/nvidia/nsight-compute/*"), reverse=True)
     for path in sys.path:
         folders += sorted(glob.glob(f"{glob.escape(path)}/nvidia/*/bin"))
-    return shutil.which("compute-sanitizer", path=os.pathsep.join([os.environ.get("PATH", os.defpath), *folders]))
+    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *folders]))
 
 
 def why_no_gpu(torch, version):

@@ -18,8 +18,8 @@
 #             that the stages work, and nothing about a GPU
 #
 # Stages, in this order: kernels parity run determinism G5 G6 G1 G2 G3 G4 G7 G8
-# sanitizer. One that fails does not keep the others from running, and what one has
-# found is in FOLDER at once. Ends with 0 if all that were asked for passed, missed
+# profile sanitizer. One that fails does not keep the others from running, and what
+# one has found is in FOLDER at once. Ends with 0 if all that were asked for passed, missed
 # targets included; 1 if not; 2 for wrong usage.
 #
 # DAPD_PYTHON names the interpreter, DAPD_GPU_WORK a folder for models and the

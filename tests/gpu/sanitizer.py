@@ -34,7 +34,7 @@ def tests_of(output):
 
 def main():
     row = Row("sanitizer", "the kernels' tests under compute-sanitizer")
-    sanitizer = machine.compute_sanitizer()
+    sanitizer = machine.nvidia_tool("compute-sanitizer")
     if sanitizer is None:
         row.leave_out("this machine has no compute-sanitizer")
     runs = [(tool, program) for tool in TOOLS for program in TESTS]

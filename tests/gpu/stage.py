@@ -18,7 +18,8 @@ from duel import Row  # noqa: E402
 
 # In the order in which they run: what is wrong comes before what is slow, and what takes all the time there is at the end.
 STAGES = {"kernels": "kernel_tests", "parity": "parity", "run": "whole_run", "determinism": "determinism", "G5": "g5_sampling", "G6": "g6_merge", "G1": "g1_loss",
-          "G2": "g2_decode", "G3": "g3_training", "G4": "g4_scoring", "G7": "g7_side_by_side", "G8": "g8_step", "sanitizer": "sanitizer"}
+          "G2": "g2_decode", "G3": "g3_training", "G4": "g4_scoring", "G7": "g7_side_by_side", "G8": "g8_step", "profile": "kernel_times",
+          "sanitizer": "sanitizer"}
 # What cannot begin without a peer, which it trains or decodes beside.
 NEEDS = {"G2": ["transformers"], "G3": ["transformers", "peft"], "G7": ["transformers"], "G8": ["transformers", "peft"]}
 # Those that the CPU can rehearse.
