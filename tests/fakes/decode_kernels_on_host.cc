@@ -33,8 +33,15 @@ T* At(const void* base, int64_t offset) {
   return static_cast<T*>(const_cast<void*>(base)) + offset;
 }
 
+// What the calling thread's last launch was a product into, or null.
+const void*& LastProduct() {
+  thread_local const void* y = nullptr;
+  return y;
+}
+
 // 0, as of a launch that CUDA takes.
 int Submit(std::function<void()> call) {
+  LastProduct() = nullptr;
   LaunchOnCudaHost(std::move(call));
   return 0;
 }
@@ -342,7 +349,12 @@ std::string CudaGemm::Multiply(const CudaProduct& product,
 // not.
 extern "C" int DapdCudaSkinnyProduct(const CudaProduct* product,
                                      void* /*stream*/) {
-  return Submit([product = *product] {
+  // The launch in front writes of x what is not early, and nothing else.
+  TORCH_CHECK(product->early == 0 ||
+                  LastProduct() ==
+                      static_cast<const char*>(product->x) + 2 * product->early,
+              "the launch in front may write what is multiplied early");
+  const int launched = Submit([product = *product] {
     const int64_t y_bytes = product.float_result ? 4 : 2;
     for (int64_t i = 0; i < product.rows; ++i) {
       CudaProduct row = product;
@@ -352,6 +364,8 @@ extern "C" int DapdCudaSkinnyProduct(const CudaProduct* product,
       RunProduct(row);
     }
   });
+  LastProduct() = product->y;
+  return launched;
 }
 
 }  // namespace dapd

@@ -44,6 +44,8 @@ void CudaDecodeStep::Multiply(
                       .y_stride = Width(linear),
                       .number = spec_.number};
   if (linear.lora > 0) Launch(pass, product);
+  // All but what the product in front has written.
+  if (linear.lora > 0) product.early = linear.in;
   product.inner = Width(linear);
   product.cols = linear.out;
   product.w = linear.weight;

@@ -66,9 +66,9 @@ class WarpKeys {
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
         const int d = part * kPartDims + lane % 4 * kChunk;
-        LoadIf(is_in(token) && d < head_dim_,
-               from_ + token * head_dim_ + d,
-               keys_[i][part]);
+        LoadIf<LoadedPast::kL1>(is_in(token) && d < head_dim_,
+                                from_ + token * head_dim_ + d,
+                                keys_[i][part]);
       }
     }
   }

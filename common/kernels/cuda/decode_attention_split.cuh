@@ -41,10 +41,11 @@ struct AttentionSplit {
   const T* keys = nullptr;  // [tokens, head_dim]
   const T* values = nullptr;
 
+  // Past the L1 cache: this may come before WaitForLaunchBefore.
   __device__ explicit AttentionSplit(const DecodeAttentionArgs& args) {
-    const int32_t slot = args.rows.slot_of_row[row];
+    const int32_t slot = __ldcg(args.rows.slot_of_row + row);
     if (slot < 0) return;
-    length = args.rows.positions[slot] + 1;
+    length = __ldcg(args.rows.positions + slot) + 1;
     const int64_t begin = index * kSplitTokens;
     if (begin >= length) return;
     tokens = static_cast<int>(min(length - begin, int64_t{kSplitTokens}));

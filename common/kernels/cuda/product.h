@@ -16,6 +16,9 @@ struct CudaProduct {
   int64_t cols = 0;         // N
   const void* x = nullptr;  // [M, K] in `number`
   int64_t x_stride = 0;
+  // Columns of x, the first ones, that the launch in front does not write: what
+  // is multiplied while that one still runs (skinny_product.h).
+  int64_t early = 0;
   const void* w = nullptr;  // [N, K] in `number`, or [K, N] if `w_is_kn`
   int64_t w_stride = 0;
   bool w_is_kn = false;

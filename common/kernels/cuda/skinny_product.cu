@@ -112,6 +112,7 @@ struct Share {
     __pipeline_commit();
   }
 
+  template <LoadedPast kPast>
   __device__ void LoadRows(int step, Rows<kRowTiles>& to) const {
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
@@ -120,10 +121,42 @@ struct Share {
       for (int r = 0; r < kRowTiles; ++r) {
         BFloat16Pairs& row = to.part[part][r];
         row = {};
-        LoadIf(at < end, rows[r] + at, row);
+        LoadIf<kPast>(at < end, rows[r] + at, row);
       }
     }
   }
+};
+
+// Loads a warp's rows, and before those that the launch in front may write it
+// waits for that one.
+template <int kRowTiles>
+class RowLoader {
+ public:
+  __device__ RowLoader(const Share<kRowTiles>& share, int early)
+      : share_(share), early_(early) {}
+
+  __device__ void Load(int step, Rows<kRowTiles>& to) {
+    const bool is_late = min(step + kStep, share_.end) > early_;
+    if (is_late) Wait();
+    if (is_late && early_ > 0) {
+      // Of their cache lines this launch may have read other columns before.
+      share_.template LoadRows<LoadedPast::kL1>(step, to);
+    } else {
+      share_.template LoadRows<LoadedPast::kNothing>(step, to);
+    }
+  }
+  // Every thread has to, sooner or later.
+  __device__ void Wait() {
+    if (has_waited_) return;
+    WaitForLaunchBefore();
+    LetNextLaunchBegin();
+    has_waited_ = true;
+  }
+
+ private:
+  const Share<kRowTiles>& share_;
+  const int early_;
+  bool has_waited_ = false;
 };
 
 // Of the 16 rows of an instruction, by the two columns of y that a lane has
@@ -189,22 +222,24 @@ __global__ void __launch_bounds__(kTiles* kSlices* kWarp,
   const Share<kRowTiles> share(
       product, first_col + tile * kTile, slice, kSlices);
   Stage* const own = stages + warp * kAhead;
+  const auto early = static_cast<int>(product.early);
+  // What the L1 cache has of x may be older than the launch that wrote it.
+  if (early > 0) __threadfence();
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {
     share.CopyWeights(share.begin + i * kStep, own[i]);
   }
-  WaitForLaunchBefore();
-  LetNextLaunchBegin();
 
+  RowLoader<kRowTiles> loader(share, early);
   Rows<kRowTiles> rows[2];  // of this step and the next, in turns
-  share.LoadRows(share.begin, rows[0]);
+  loader.Load(share.begin, rows[0]);
   Sums<kRowTiles> sums;
   int place = 0;
   for (int step = share.begin; step < share.end;) {
 #pragma unroll
     for (int turn = 0; turn < 2; ++turn) {
       if (step >= share.end) break;
-      share.LoadRows(step + kStep, rows[1 - turn]);
+      loader.Load(step + kStep, rows[1 - turn]);
       __pipeline_wait_prior(kAhead - 1);
       Stage& stage = own[place];
 #pragma unroll
@@ -221,6 +256,8 @@ __global__ void __launch_bounds__(kTiles* kSlices* kWarp,
       step += kStep;
     }
   }
+
+  loader.Wait();
 
   // Where the weights were. Eight floats more: the lanes of a warp write to
   // banks of their own.

@@ -5,7 +5,8 @@
 // not
 //   on how many rows there are, nor on which of them it is.
 // * The launch may begin before the one in front of it has ended, and its first
-//   weights come while that one still runs (device.cuh).
+//   weights come while that one still runs (device.cuh); with `early` it is
+//   that far when the last of x is there.
 #pragma once
 
 #include <algorithm>

@@ -15,25 +15,39 @@ struct alignas(16) BFloat16Pairs {
   uint32_t pair[4];
 };
 
+enum class LoadedPast {
+  kNothing,
+  kL1,  // what is read once, or may be in that cache as it was before a launch
+};
+
 // Sets the pairs to those at `from` if `is_in`. A compiler that sees the choice
 // waits for the first of several loads before it begins the second, so it is
 // not shown.
+template <LoadedPast kPast = LoadedPast::kNothing>
 __device__ inline void LoadIf(bool is_in,
                               const BFloat16* from,
                               BFloat16Pairs& pairs) {
 #ifdef __CUDACC__
-  asm volatile(
-      "{\n"
-      ".reg .pred is_in;\n"
-      "setp.ne.s32 is_in, %4, 0;\n"
-      "@is_in ld.global.v4.u32 {%0, %1, %2, %3}, [%5];\n"
-      "}"
-      : "+r"(pairs.pair[0]),
-        "+r"(pairs.pair[1]),
-        "+r"(pairs.pair[2]),
-        "+r"(pairs.pair[3])
-      : "r"(static_cast<int>(is_in)), "l"(from)
-      : "memory");
+#define DAPD_LOAD_IF(INSTRUCTION)               \
+  asm volatile(                                 \
+      "{\n"                                     \
+      ".reg .pred is_in;\n"                     \
+      "setp.ne.s32 is_in, %4, 0;\n"             \
+      "@is_in " INSTRUCTION                     \
+      " {%0, %1, %2, %3}, [%5];\n"              \
+      "}"                                       \
+      : "+r"(pairs.pair[0]),                    \
+        "+r"(pairs.pair[1]),                    \
+        "+r"(pairs.pair[2]),                    \
+        "+r"(pairs.pair[3])                     \
+      : "r"(static_cast<int>(is_in)), "l"(from) \
+      : "memory")
+  if constexpr (kPast == LoadedPast::kL1) {
+    DAPD_LOAD_IF("ld.global.cg.v4.u32");
+  } else {
+    DAPD_LOAD_IF("ld.global.v4.u32");
+  }
+#undef DAPD_LOAD_IF
 #else
   if (is_in) pairs = *reinterpret_cast<const BFloat16Pairs*>(from);
 #endif

@@ -314,6 +314,12 @@ inline int __syncthreads_and(int predicate,
 // What the caller's block has written before its last barrier is there for a
 // block whose thread 0 counts at the same place later and that fences again.
 void __threadfence();
+
+// A load past the L1 cache, which is not played.
+template <typename T>
+T __ldcg(const T* from) {
+  return *from;
+}
 // From 0 up to `last` and then 0 again; the old value.
 unsigned atomicInc(unsigned* to, unsigned last);
 

@@ -101,7 +101,11 @@ class DeviceBuffer {
   }
   // No kernel may write it from here on, so that one may read it before it has
   // waited for the launch before it.
-  void MarkConstant() { GlobalMemory().MarkConstant(data_, size_ * sizeof(T)); }
+  void MarkConstant() { MarkConstant(0, static_cast<int64_t>(size_)); }
+  void MarkConstant(int64_t begin, int64_t count) {
+    GlobalMemory().MarkConstant(data_ + begin,
+                                static_cast<size_t>(count) * sizeof(T));
+  }
   // No kernel may touch elements [begin, begin + count) from here on: the gaps
   // between rows.
   void Forbid(int64_t begin, int64_t count) {

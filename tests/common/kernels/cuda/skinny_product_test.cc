@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "tests/fakes/cuda/kernel_inputs.h"
@@ -60,6 +61,12 @@ class Matrices {
             .y_stride = cols_ + kGap,
             .number = CudaNumber::kBFloat16,
             .float_result = float_result};
+  }
+  // Of x the first columns, which the launch in front does not write.
+  void MarkEarly(int64_t early) {
+    for (int64_t row = 0; row < rows_; ++row) {
+      x_.MarkConstant(row * (inner_ + kGap), early);
+    }
   }
   std::vector<float> FloatResult() const { return float_y_.Read(); }
   std::vector<BFloat16> Result() const { return y_.Read(); }
@@ -172,6 +179,39 @@ TEST(SkinnyProductBitsTest, ARowsBitsAreItsOwn) {
     for (const auto& sum : matrices.Sums()) {
       ASSERT_EQ(BitsOf(result[sum.at]), BitsOf(expected[sum.at]))
           << rows << " rows, element " << sum.at;
+    }
+  }
+}
+
+// Wherever in a step or a slice the launch in front begins to write.
+TEST(SkinnyProductBitsTest, WhatIsMultipliedEarlyChangesNone) {
+  for (const Shape& shape : {Shape{3, 1032, 16}, Shape{17, 336, 1048}}) {
+    const auto& [rows, inner, cols] = shape;
+    std::vector<float> expected;
+    for (const int64_t early : {int64_t{0},
+                                int64_t{8},
+                                inner / 2 / 8 * 8,
+                                inner - 72,
+                                inner - 64,
+                                inner - 8,
+                                inner}) {
+      Matrices matrices(rows, inner, cols);
+      matrices.MarkEarly(early);
+      CudaProduct product = matrices.Product(0, rows, true);
+      product.early = early;
+      ASSERT_KERNEL_RUNS(DapdCudaSkinnyProduct(&product, nullptr));
+      std::vector<float> result;
+      for (const auto& sum : matrices.Sums()) {
+        result.push_back(matrices.FloatResult()[sum.at]);
+      }
+      if (early == 0) expected = result;
+      EXPECT_EQ(result, expected) << NameOf(shape) << ", early " << early;
+      // The device looks at every load.
+      if (early == inner) continue;
+      product.early = inner;
+      EXPECT_NE(DapdCudaSkinnyProduct(&product, nullptr), 0);
+      EXPECT_THAT(fake::TakeReport(),
+                  testing::HasSubstr("before it waited for the launch before"));
     }
   }
 }
