@@ -15,56 +15,26 @@
 // attention: of a decode step of Qwen3-4B, all layers, with the numbers of rows
 //   and of tokens that the round names; {"rows", "tokens"}.
 // Rounds answer "seconds" for one pass and "bytes" read and written.
-#include <chrono>
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "common/generation/sampling.h"
-#include "common/gpus/cuda_backend.h"
 #include "common/kernels/cuda/adapter_merge.h"
-#include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/sampling.h"
-#include "common/kernels/cuda/skinny_product.h"
-#include "common/kernels/decode_attention_math.h"
 #include "common/model/weights/placement.h"
 #include "common/tensor/aten.h"
 #include "tests/benchmarks/contender.h"
+#include "tests/benchmarks/gpu_timing.h"
+#include "tests/benchmarks/step_kernels.h"
 
 namespace dapd {
 namespace {
 
-constexpr int64_t kRows = 32;
 constexpr int64_t kVocab = 151'936;
 constexpr int64_t kRank = 64;
-constexpr int64_t kLayers = 36;
 const SamplingParams kSampling = {
     .temperature = 1.1, .top_k = 20, .top_p = 0.95};
-
-template <typename Function>
-Function* Find(const char* name) {
-  auto* found = reinterpret_cast<Function*>(CudaSymbol(name));
-  TORCH_CHECK(found != nullptr, "[gpu_kernels_benchmark] no ", name);
-  return found;
-}
-
-at::TensorOptions OnGpu(at::ScalarType dtype) {
-  return at::TensorOptions().device(at::kCUDA).dtype(dtype);
-}
-
-void Wait() { at::zeros({1}, OnGpu(at::kFloat)).item<float>(); }
-
-// Seconds of one call out of `calls` in a row.
-template <typename Call>
-double Time(int calls, const Call& call) {
-  Wait();
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < calls; ++i) call();
-  Wait();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-             .count() /
-         calls;
-}
 
 // The sampler over rows that never end.
 class Sampler {
@@ -250,133 +220,6 @@ class Merger {
   decltype(&DapdCudaMergeAdapter) merge_ = nullptr;
   at::Tensor workspace_;
   int64_t bytes_ = 0;
-};
-
-// The products of a decode step.
-class Products {
- public:
-  Products() {
-    for (int64_t layer = 0; layer < kLayers; ++layer) {
-      for (const auto& [out, in] : kShapes) {
-        weights_.push_back(at::randn({out, in}, OnGpu(at::kBFloat16)) * 0.02);
-        bytes_ += 2 * out * in;
-      }
-    }
-    for (const auto& [out, in] : kShapes) {
-      inputs_.push_back(at::randn({kRows, in}, OnGpu(at::kBFloat16)));
-      results_.push_back(at::empty({kRows, out}, OnGpu(at::kBFloat16)));
-    }
-  }
-
-  int64_t bytes() const { return bytes_; }
-
-  void Multiply(int64_t rows, bool by_library) {
-    for (size_t i = 0; i < weights_.size(); ++i) {
-      const at::Tensor x = inputs_[i % std::size(kShapes)].narrow(0, 0, rows);
-      at::Tensor y = results_[i % std::size(kShapes)].narrow(0, 0, rows);
-      if (by_library) {
-        at::mm_out(y, x, weights_[i].t());
-        continue;
-      }
-      const CudaProduct product{.rows = rows,
-                                .inner = x.size(1),
-                                .cols = y.size(1),
-                                .x = x.const_data_ptr(),
-                                .x_stride = x.size(1),
-                                .w = weights_[i].const_data_ptr(),
-                                .w_stride = x.size(1),
-                                .y = y.data_ptr(),
-                                .y_stride = y.size(1),
-                                .number = CudaNumber::kBFloat16};
-      TORCH_CHECK(multiply_(&product, nullptr) == 0,
-                  "a product was not launched");
-    }
-  }
-
- private:
-  // q, k and v; o; gate and up; down.
-  static constexpr int64_t kShapes[][2] = {
-      {6144, 2560}, {2560, 4096}, {19456, 2560}, {2560, 9728}};
-
-  decltype(&DapdCudaSkinnyProduct) multiply_ =
-      Find<decltype(DapdCudaSkinnyProduct)>("DapdCudaSkinnyProduct");
-  std::vector<at::Tensor> weights_;
-  std::vector<at::Tensor> inputs_;
-  std::vector<at::Tensor> results_;
-  int64_t bytes_ = 0;
-};
-
-// The attention of a decode step.
-class Attention {
- public:
-  Attention()
-      : memory_(at::randn({kRows * kPages, kLayers * kPageBytes / 2},
-                          OnGpu(at::kBFloat16))),
-        q_(at::randn({kRows, kHeads * kHeadDim}, OnGpu(at::kBFloat16))),
-        out_(at::empty_like(q_)),
-        scratch_(at::empty(
-            {DecodeAttentionScratch(kRows, kHeads, kHeadDim, kMaxTokens)},
-            OnGpu(at::kFloat))),
-        counters_(at::zeros({kRows * kKvHeads}, OnGpu(at::kInt))),
-        slots_(at::arange(kRows, OnGpu(at::kInt))) {
-    std::vector<int64_t> addresses;
-    for (int64_t page = 0; page < memory_.size(0); ++page) {
-      addresses.push_back(
-          reinterpret_cast<int64_t>(memory_[page].const_data_ptr()));
-    }
-    pages_ = at::tensor(addresses, at::kLong).to(at::kCUDA);
-  }
-
-  static int64_t Bytes(int64_t rows, int64_t tokens) {
-    return rows * tokens * kLayers * kPageBytes / kSplitTokens;
-  }
-
-  // Of so many rows with so many tokens each, up to kMaxTokens.
-  void Attend(int64_t rows, int64_t tokens) {
-    positions_ = at::full({kRows}, tokens - 1, OnGpu(at::kInt));
-    for (int64_t layer = 0; layer < kLayers; ++layer) {
-      const DecodeAttentionArgs args{
-          .rows = {rows,
-                   slots_.const_data_ptr<int32_t>(),
-                   positions_.const_data_ptr<int32_t>()},
-          .q = q_.const_data_ptr(),
-          .cache = {static_cast<void* const*>(pages_.const_data_ptr()),
-                    kPages,
-                    layer},
-          .out = out_.data_ptr(),
-          .scratch = scratch_.data_ptr<float>(),
-          .counters = static_cast<uint32_t*>(counters_.data_ptr()),
-          .q_stride = q_.size(1),
-          .out_stride = out_.size(1),
-          .heads = kHeads,
-          .kv_heads = kKvHeads,
-          .head_dim = kHeadDim,
-          .max_tokens = kMaxTokens};
-      TORCH_CHECK(attend_(&args, CudaNumber::kBFloat16, nullptr) == 0,
-                  "attention was not launched");
-    }
-  }
-
- private:
-  static constexpr int64_t kHeads = 32;
-  static constexpr int64_t kKvHeads = 8;
-  static constexpr int64_t kHeadDim = 128;
-  static constexpr int64_t kMaxTokens = 1024;
-  static constexpr int64_t kPages = kMaxTokens / kSplitTokens;
-  // Of a layer: keys and values of two bytes.
-  static constexpr int64_t kPageBytes =
-      2 * 2 * kKvHeads * kSplitTokens * kHeadDim;
-
-  decltype(&DapdCudaDecodeAttention) attend_ =
-      Find<decltype(DapdCudaDecodeAttention)>("DapdCudaDecodeAttention");
-  at::Tensor memory_;
-  at::Tensor q_;
-  at::Tensor out_;
-  at::Tensor scratch_;
-  at::Tensor counters_;
-  at::Tensor slots_;
-  at::Tensor positions_;
-  at::Tensor pages_;
 };
 
 int Main(const std::string& mode) {

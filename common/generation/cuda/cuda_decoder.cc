@@ -13,9 +13,7 @@
 #include "common/generation/cuda/cuda_decoder_memory.h"
 #include "common/generation/cuda/cuda_outcome.h"
 #include "common/generation/cuda/cuda_step_graphs.h"
-#include "common/kernels/cuda/skinny_product.h"
 #include "common/kernels/decode_attention_math.h"
-#include "common/model/spec/decoding_shape.h"
 
 namespace dapd {
 namespace {
@@ -53,9 +51,6 @@ class CudaDecoder {
   // more steps. Nothing may be under way. After a failure it may be called
   // again.
   CudaOutcome MapRows(int64_t steps);
-  // The smallest bucket for so many sequences, of which the longest has so many
-  // tokens.
-  DecodeBucket BucketFor(int64_t num_rows, int64_t longest) const;
   // Captures its graph while no row belongs to a sequence, so that what runs
   // for the capture touches none.
   CudaOutcome Capture(const DecodeBucket& bucket);
@@ -111,7 +106,7 @@ CudaOutcome CudaDecoder::Prepare() {
   if (!outcome.ok()) return outcome;
   // The largest there is for short contexts: a device without memory for it is
   // found before it has work.
-  outcome = Capture(BucketFor(spec_.max_rows, 0));
+  outcome = Capture(BucketFor(spec_, spec_.max_rows, 0));
   return outcome.ok() ? bursts_.WaitForAll("prepare", stream_) : outcome;
 }
 
@@ -167,7 +162,7 @@ CudaOutcome CudaDecoder::MapRows(int64_t steps) {
     if (!running_[slot]) continue;
     row_slots_[num_rows++] = static_cast<int32_t>(slot);
   }
-  const DecodeBucket bucket = BucketFor(num_rows, LongestAfter(steps));
+  const DecodeBucket bucket = BucketFor(spec_, num_rows, LongestAfter(steps));
   std::optional<DecodeBucket> held = graphs_.Holding(bucket);
   if (held != bucket) {
     const CudaOutcome captured = Capture(bucket);
@@ -182,16 +177,6 @@ CudaOutcome CudaDecoder::MapRows(int64_t steps) {
   const CudaOutcome uploaded = UploadRows(row_slots_);
   mapped_ = uploaded.ok();
   return uploaded;
-}
-
-DecodeBucket CudaDecoder::BucketFor(int64_t num_rows, int64_t longest) const {
-  DecodeBucket bucket{
-      spec_.stable_bits ? LeastStableRows(spec_.number, spec_.max_rows) : 1,
-      kGpuShortestContext};
-  while (bucket.rows < num_rows) bucket.rows *= 2;
-  while (bucket.max_tokens < longest) bucket.max_tokens *= 2;
-  return {std::min(bucket.rows, spec_.max_rows),
-          std::min(bucket.max_tokens, spec_.max_tokens)};
 }
 
 CudaOutcome CudaDecoder::Capture(const DecodeBucket& bucket) {

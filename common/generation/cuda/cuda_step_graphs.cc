@@ -1,6 +1,23 @@
 #include "common/generation/cuda/cuda_step_graphs.h"
 
+#include <algorithm>
+
+#include "common/kernels/cuda/skinny_product.h"
+#include "common/model/spec/decoding_shape.h"
+
 namespace dapd {
+
+DecodeBucket BucketFor(const CudaDecoderSpec& spec,
+                       int64_t num_rows,
+                       int64_t longest) {
+  DecodeBucket bucket{
+      spec.stable_bits ? LeastStableRows(spec.number, spec.max_rows) : 1,
+      kGpuShortestContext};
+  while (bucket.rows < num_rows) bucket.rows *= 2;
+  while (bucket.max_tokens < longest) bucket.max_tokens *= 2;
+  return {std::min(bucket.rows, spec.max_rows),
+          std::min(bucket.max_tokens, spec.max_tokens)};
+}
 
 CudaStepGraphs::~CudaStepGraphs() { Clear(); }
 

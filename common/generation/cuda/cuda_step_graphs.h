@@ -12,6 +12,12 @@
 
 namespace dapd {
 
+// The smallest bucket for so many sequences, of which the longest has so many
+// tokens.
+DecodeBucket BucketFor(const CudaDecoderSpec& spec,
+                       int64_t num_rows,
+                       int64_t longest);
+
 class CudaStepGraphs {
  public:
   // `step` must outlive it.
