@@ -91,9 +91,13 @@ class Attention {
     return rows * tokens * kLayers * kPageBytes / kSplitTokens;
   }
 
-  // Of so many rows with so many tokens each, up to kMaxTokens.
-  void Attend(int64_t rows, int64_t tokens) {
+  // So many tokens of each row from here on, up to kMaxTokens.
+  void SetTokens(int64_t tokens) {
     positions_ = at::full({kRows}, tokens - 1, OnGpu(at::kInt));
+    WaitForGpu();  // the launch in front writes none
+  }
+  // Of so many rows.
+  void Attend(int64_t rows) {
     for (int64_t layer = 0; layer < kLayers; ++layer) {
       const DecodeAttentionArgs args{
           .rows = {rows,

@@ -8,6 +8,7 @@
 
 #include "common/base/log.h"
 #include "common/generation/cuda/cuda_decode_backend.h"
+#include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/decode_attention_math.h"
 
 namespace dapd {
@@ -28,6 +29,10 @@ std::string Misfit(const ModelWeights& weights) {
   }
   if (config.hidden_size % 8 != 0 || config.intermediate_size % 8 != 0) {
     return "hidden and intermediate size must be multiples of 8";
+  }
+  if (config.hidden_size > kMaxDecodeHidden) {
+    return absl::StrCat(
+        "hidden size ", config.hidden_size, " is above ", kMaxDecodeHidden);
   }
   return "";
 }

@@ -8,6 +8,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
+static_assert(kMaxDecodeHidden == int64_t{8} * 8 * kThreads);
 
 template <typename T>
 __global__ void Embedding(EmbeddingArgs args) {
@@ -51,73 +52,112 @@ __device__ Vector8<T> Delta8(const ResidualNormArgs& args, int64_t at) {
   return rounded;
 }
 
-template <typename T>
-__global__ void ResidualNorm(ResidualNormArgs args) {
+// kVectors: of eight numbers, that a thread has of a row at the most.
+template <typename T, int kVectors>
+__global__ void __launch_bounds__(kThreads)
+    ResidualNorm(ResidualNormArgs args) {
+  const auto for_own = [&args](const auto& use) {
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t i = (v * kThreads + threadIdx.x) * 8;
+      if (i < args.hidden) use(v, i);
+    }
+  };
+  // No launch writes them.
+  const T* weight = static_cast<const T*>(args.weight);
+  Vector8<T> weights[kVectors];
+  for_own([&](int v, int64_t i) { weights[v] = Load8(weight + i); });
   WaitForLaunchBefore();
   LetNextLaunchBegin();
+
   const int64_t row = blockIdx.x;
   T* x = static_cast<T*>(args.x) + row * args.hidden;
   const T* bias = static_cast<const T*>(args.bias);
   const bool has_delta = args.delta != nullptr || args.parts != nullptr;
+  Vector8<T> values[kVectors];
   float sum = 0.0F;
-  for (int64_t i = threadIdx.x * 8; i < args.hidden; i += kThreads * 8) {
-    Vector8<T> values = Load8(x + i);
+  for_own([&](int v, int64_t i) {
+    values[v] = Load8(x + i);
     if (has_delta) {
       const Vector8<T> added = Delta8<T>(args, row * args.hidden + i);
       for (int j = 0; j < 8; ++j) {
-        values.value[j] =
-            AddResidual(values.value[j],
+        values[v].value[j] =
+            AddResidual(values[v].value[j],
                         added.value[j],
                         bias == nullptr ? 0.0F : ToFloat(bias[i + j]));
       }
-      Store8(x + i, values);
+      Store8(x + i, values[v]);
     }
     for (int j = 0; j < 8; ++j) {
-      const float value = ToFloat(values.value[j]);
+      const float value = ToFloat(values[v].value[j]);
       sum = fmaf(value, value, sum);
     }
-  }
+  });
   const float scale = NormScale(BlockSum(sum), args.hidden, args.eps);
-  const T* weight = static_cast<const T*>(args.weight);
   T* out = static_cast<T*>(args.out) + row * args.out_stride;
-  // Each thread reads back what it wrote itself.
-  for (int64_t i = threadIdx.x * 8; i < args.hidden; i += kThreads * 8) {
-    const Vector8<T> values = Load8(x + i);
-    const Vector8<T> weights = Load8(weight + i);
+  for_own([&](int v, int64_t i) {
     Vector8<T> normed;
     for (int j = 0; j < 8; ++j) {
       normed.value[j] =
-          Normalized(ToFloat(values.value[j]), scale, weights.value[j]);
+          Normalized(ToFloat(values[v].value[j]), scale, weights[v].value[j]);
     }
     Store8(out + i, normed);
-  }
+  });
 }
 
 // A warp a head. Lane i holds the pairs i, i + 32, ... of (d, d + head_dim/2).
 template <typename T>
 __global__ void Qkv(QkvArgs args) {
   constexpr int kPairs = kMaxHeadDim / 2 / kWarp;
-  WaitForLaunchBefore();
-  LetNextLaunchBegin();
   const int64_t row = blockIdx.x;
   const int64_t head = blockIdx.y * kWarps + threadIdx.x / kWarp;
   const int64_t num_heads = args.heads + 2 * args.kv_heads;
-  const int32_t slot = args.rows.slot_of_row[row];
-  if (slot < 0 || head >= num_heads) return;
+  const bool is_query = head < args.heads;
+  const bool is_key = !is_query && head < args.heads + args.kv_heads;
   const int lane = threadIdx.x % kWarp;
   const int64_t half = args.head_dim / 2;
-  const int64_t position = args.rows.positions[slot];
+  const auto for_own = [lane, half](const auto& use) {
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      const int64_t i = lane + j * kWarp;
+      if (i < half) use(j, i);
+    }
+  };
+
+  // The launch before writes none of this; the step before has written where a
+  // sequence is.
+  const int32_t slot =
+      head < num_heads ? __ldcg(args.rows.slot_of_row + row) : -1;
+  int64_t position = 0;
+  T cosine[kPairs];
+  T sine[kPairs];
+  T first_norm[kPairs];
+  T second_norm[kPairs];
+  const T* norm = static_cast<const T*>(is_query ? args.q_norm
+                                        : is_key ? args.k_norm
+                                                 : nullptr);
+  if (slot >= 0) {
+    position = __ldcg(args.rows.positions + slot);
+    for_own([&](int j, int64_t i) {
+      const int64_t at = position * args.head_dim + i;
+      cosine[j] = static_cast<const T*>(args.cosine)[at];
+      sine[j] = static_cast<const T*>(args.sine)[at];
+      if (norm == nullptr) return;
+      first_norm[j] = norm[i];
+      second_norm[j] = norm[i + half];
+    });
+  }
+  WaitForLaunchBefore();
+  LetNextLaunchBegin();
+  if (slot < 0) return;
+
   T* values =
       static_cast<T*>(args.qkv) + (row * num_heads + head) * args.head_dim;
   const T* bias = static_cast<const T*>(args.bias);
-
   float first[kPairs] = {};
   float second[kPairs] = {};
   float sum = 0.0F;
-#pragma unroll
-  for (int j = 0; j < kPairs; ++j) {
-    const int64_t i = lane + j * kWarp;
-    if (i >= half) continue;
+  for_own([&](int j, int64_t i) {
     first[j] = ToFloat(values[i]);
     second[j] = ToFloat(values[i + half]);
     if (bias != nullptr) {
@@ -127,20 +167,14 @@ __global__ void Qkv(QkvArgs args) {
     }
     sum = fmaf(first[j], first[j], sum);
     sum = fmaf(second[j], second[j], sum);
-  }
-  const bool is_query = head < args.heads;
-  const bool is_key = !is_query && head < args.heads + args.kv_heads;
-  const T* norm = static_cast<const T*>(is_query ? args.q_norm : args.k_norm);
-  if ((is_query || is_key) && norm != nullptr) {
+  });
+  if (norm != nullptr) {
     const float scale =
         NormScale(ButterflySum<kWarp>(sum), args.head_dim, args.eps);
-#pragma unroll
-    for (int j = 0; j < kPairs; ++j) {
-      const int64_t i = lane + j * kWarp;
-      if (i >= half) continue;
-      first[j] = ToFloat(Normalized(first[j], scale, norm[i]));
-      second[j] = ToFloat(Normalized(second[j], scale, norm[i + half]));
-    }
+    for_own([&](int j, int64_t /*i*/) {
+      first[j] = ToFloat(Normalized(first[j], scale, first_norm[j]));
+      second[j] = ToFloat(Normalized(second[j], scale, second_norm[j]));
+    });
   }
   if (!is_query) {
     const int64_t kv_head = head - args.heads - (is_key ? 0 : args.kv_heads);
@@ -153,20 +187,14 @@ __global__ void Qkv(QkvArgs args) {
                              args.head_dim) +
              position % kSplitTokens * args.head_dim;
   }
-  const T* cosine =
-      static_cast<const T*>(args.cosine) + position * args.head_dim;
-  const T* sine = static_cast<const T*>(args.sine) + position * args.head_dim;
-#pragma unroll
-  for (int j = 0; j < kPairs; ++j) {
-    const int64_t i = lane + j * kWarp;
-    if (i >= half) continue;
+  for_own([&](int j, int64_t i) {
     RotatedPair pair = {first[j], second[j]};
     if (is_query || is_key) {
-      pair = Rotate(first[j], second[j], cosine[i], sine[i]);
+      pair = Rotate(first[j], second[j], cosine[j], sine[j]);
     }
     values[i] = FromFloat<T>(pair.first);
     values[i + half] = FromFloat<T>(pair.second);
-  }
+  });
 }
 
 template <typename T>
@@ -215,13 +243,21 @@ extern "C" int DapdCudaResidualNorm(const ResidualNormArgs* args,
                                     void* stream) {
   // Behind a gather of NCCL's, whose kernels wait for other devices, in turn.
   const Begin begin = args->parts == nullptr ? Begin::kEarly : Begin::kInTurn;
+  const auto launch = [&]<auto kKernel>() {
+    return LaunchOn<kKernel>(stream,
+                             begin,
+                             dim3(static_cast<unsigned>(args->num_rows)),
+                             kThreads,
+                             *args);
+  };
   return LaunchFor(number, [&](auto t) {
-    return LaunchOn<ResidualNorm<decltype(t)>>(
-        stream,
-        begin,
-        dim3(static_cast<unsigned>(args->num_rows)),
-        kThreads,
-        *args);
+    using T = decltype(t);
+    const unsigned vectors = NumBlocks(args->hidden, kThreads * 8);
+    if (vectors <= 1) return launch.template operator()<&ResidualNorm<T, 1>>();
+    if (vectors <= 2) return launch.template operator()<&ResidualNorm<T, 2>>();
+    if (vectors <= 4) return launch.template operator()<&ResidualNorm<T, 4>>();
+    if (vectors <= 8) return launch.template operator()<&ResidualNorm<T, 8>>();
+    return static_cast<int>(cudaErrorInvalidValue);
   });
 }
 

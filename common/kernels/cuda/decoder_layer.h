@@ -1,6 +1,7 @@
 // The element-wise kernels of a decoder layer that computes one new token for
 // each of a few sequences (see decode_layer_math.h for the mathematics,
-// launch.h for the conventions). All sizes are multiples of 8.
+// launch.h for the conventions). All sizes are multiples of 8. The launch in
+// front of a kernel writes none of its weights, angles, slots and positions.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,9 @@
 #include "common/kernels/cuda/launch.h"
 
 namespace dapd {
+
+// Numbers of a row of the residual stream, at the most.
+inline constexpr int64_t kMaxDecodeHidden = 16384;
 
 // x[r] = embedding[tokens[slot of r]].
 struct EmbeddingArgs {
@@ -30,7 +34,7 @@ struct ResidualNormArgs {
   const void* bias = nullptr;    // [hidden] or null
   const void* weight = nullptr;  // [hidden]
   void* out = nullptr;  // [rows, out_stride], the first `hidden` columns
-  int64_t hidden = 0;
+  int64_t hidden = 0;   // up to kMaxDecodeHidden
   int64_t out_stride = 0;
   float eps = 0.0F;
 };

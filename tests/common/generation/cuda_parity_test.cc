@@ -50,6 +50,9 @@ class CudaDecodeParityTest : public testing::TestWithParam<at::ScalarType> {
   static at::Tensor Random(at::IntArrayRef shape) {
     return at::randn(shape, On(at::kFloat)).to(GetParam());
   }
+  // Waits for what was launched. In a step no launch writes weights or where a
+  // sequence is, so kernels read these before they wait for the one in front.
+  static void Settle() { at::zeros({1}, On(at::kFloat)).item<float>(); }
   static CudaNumber Number() {
     return GetParam() == at::kFloat ? CudaNumber::kFloat32
                                     : CudaNumber::kBFloat16;
@@ -135,6 +138,7 @@ TEST_P(CudaDecodeParityTest, ResidualNorm) {
                               .hidden = 2560,
                               .out_stride = 2600,
                               .eps = 1e-6F};
+  Settle();
   ASSERT_EQ(Find<decltype(DapdCudaResidualNorm)>("DapdCudaResidualNorm")(
                 &args, Number(), nullptr),
             0);
@@ -197,6 +201,7 @@ TEST_P(CudaDecodeParityTest, QkvAndAttention) {
                            .kv_heads = kv_heads,
                            .head_dim = head_dim,
                            .eps = 1e-6F};
+    Settle();
     ASSERT_EQ(Find<decltype(DapdCudaQkv)>("DapdCudaQkv")(
                   &qkv_args, Number(), nullptr),
               0);

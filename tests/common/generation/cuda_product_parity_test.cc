@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 
 #include "common/gpus/cuda_backend.h"
+#include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/cuda/skinny_product.h"
 #include "common/model/weights/placement.h"
 
@@ -36,22 +37,30 @@ class CudaProductParityTest : public testing::TestWithParam<ProductShape> {
 
   // x w^T in float32.
   at::Tensor Multiply(const at::Tensor& x, const at::Tensor& w) const {
-    const at::Tensor y =
+    at::Tensor y =
         at::empty({x.size(0), w.size(0)}, x.options().dtype(at::kFloat));
+    MultiplyInto(y, x, w, 0);
+    return y;
+  }
+  // y [rows, cols] in float32 or bfloat16.
+  void MultiplyInto(const at::Tensor& y,
+                    const at::Tensor& x,
+                    const at::Tensor& w,
+                    int64_t early) const {
     const CudaProduct product{.rows = x.size(0),
                               .inner = x.size(1),
                               .cols = w.size(0),
                               .x = x.const_data_ptr(),
                               .x_stride = x.stride(0),
+                              .early = early,
                               .w = w.const_data_ptr(),
                               .w_stride = w.stride(0),
                               .y = y.data_ptr(),
                               .y_stride = y.stride(0),
                               .number = CudaNumber::kBFloat16,
-                              .float_result = true};
+                              .float_result = y.scalar_type() == at::kFloat};
     TORCH_CHECK(IsSkinny(product), "a product that the kernel does not take");
     TORCH_CHECK(multiply_(&product, nullptr) == 0, "was not launched");
-    return y;
   }
 
  private:
@@ -81,6 +90,45 @@ TEST_P(CudaProductParityTest, IsTheProductInFloat64AndARowsBitsAreItsOwn) {
     const at::Tensor alone = Multiply(x.narrow(0, rows - some, some), w);
     EXPECT_TRUE(alone.equal(y.narrow(0, rows - some, some)))
         << some << " of the rows";
+  }
+}
+
+// As in a step: a norm writes x but for its last columns, a product those, and
+// the product of both begins beside that one.
+TEST_P(CudaProductParityTest, WhatIsMultipliedEarlyIsThere) {
+  constexpr int64_t kLora = 64;
+  constexpr int64_t kSteps = 50;
+  const auto& [rows, inner, cols] = GetParam();
+  const int64_t early = inner - kLora;
+  const auto options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
+  const at::Tensor w = at::randn({cols, inner}, options);
+  const at::Tensor a = at::randn({kLora, early}, options) * 0.05;
+  const at::Tensor norm_weight = at::ones({early}, options);
+  const at::Tensor residual = at::randn({kSteps, rows, early}, options);
+  const at::Tensor x = at::zeros({rows, inner}, options);
+  auto* const norm = reinterpret_cast<decltype(&DapdCudaResidualNorm)>(
+      CudaSymbol("DapdCudaResidualNorm"));
+  const auto run = [&](int64_t begins) {
+    const at::Tensor y =
+        at::empty({kSteps, rows, cols}, options.dtype(at::kFloat));
+    y.sum().item<float>();  // all that was launched has ended
+    for (int64_t step = 0; step < kSteps; ++step) {
+      const ResidualNormArgs args{.num_rows = rows,
+                                  .x = residual[step].data_ptr(),
+                                  .weight = norm_weight.const_data_ptr(),
+                                  .out = x.data_ptr(),
+                                  .hidden = early,
+                                  .out_stride = inner,
+                                  .eps = 1e-6F};
+      TORCH_CHECK(norm(&args, CudaNumber::kBFloat16, nullptr) == 0);
+      MultiplyInto(x.narrow(1, early, kLora), x.narrow(1, 0, early), a, 0);
+      MultiplyInto(y[step], x, w, begins);
+    }
+    return y;
+  };
+  const at::Tensor expected = run(0);
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    EXPECT_TRUE(run(early).equal(expected));
   }
 }
 

@@ -244,6 +244,7 @@ TEST(PlantedFaultTest, AMissingBarrierIsFound) {
   constexpr int64_t kHidden = 264;
   DeviceBuffer<float> x("x", std::vector<float>(kHidden, 1.0F));
   DeviceBuffer<float> weight("weight", std::vector<float>(kHidden, 1.0F));
+  weight.MarkConstant();
   DeviceBuffer<float> out("out", Elements(kHidden));
   const ResidualNormArgs args{.num_rows = 1,
                               .x = x.data(),
@@ -265,10 +266,12 @@ TEST(PlantedFaultTest, AMissingBarrierIsFound) {
 TEST(PlantedFaultTest, AnEarlyLaunchThatLetsTheNextBeginUnwaitedIsFound) {
   constexpr int64_t kHidden = 264;
   DeviceBuffer<float> x("x", std::vector<float>(kHidden, 1.0F));
+  DeviceBuffer<float> weight("weight", std::vector<float>(kHidden, 1.0F));
+  weight.MarkConstant();
   DeviceBuffer<float> out("out", Elements(kHidden));
   const ResidualNormArgs args{.num_rows = 1,
                               .x = x.data(),
-                              .weight = x.data(),
+                              .weight = weight.data(),
                               .out = out.data(),
                               .hidden = kHidden,
                               .out_stride = kHidden};

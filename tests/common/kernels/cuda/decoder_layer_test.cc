@@ -108,10 +108,13 @@ TYPED_TEST(CudaLayerOnHostTest, ResidualNorm) {
     int64_t rows, hidden, out_stride;
     bool delta, bias;
   };
-  for (const Case& c : {Case{1, 8, 8, false, false},
-                        Case{3, 264, 272, true, true},
-                        Case{2, 2048, 2048, true, false},
-                        Case{1, 2568, 2600, true, true}}) {
+  for (const Case& c :
+       {Case{1, 8, 8, false, false},
+        Case{3, 264, 272, true, true},
+        Case{2, 2048, 2048, true, false},
+        Case{1, 2568, 2600, true, true},
+        Case{1, 6152, 6152, true, false},
+        Case{1, kMaxDecodeHidden, kMaxDecodeHidden, true, true}}) {
     InSeveralOrders([&] {
       const std::vector<T> before = RandomNumbers<T>(c.rows * c.hidden, 1);
       const std::vector<T> added = RandomNumbers<T>(c.rows * c.hidden, 2);
@@ -120,7 +123,8 @@ TYPED_TEST(CudaLayerOnHostTest, ResidualNorm) {
       const DeviceBuffer<T> x("x", before);
       const auto delta = Optional(c.delta, "delta", added);
       const auto bias = Optional(c.bias, "bias", shift);
-      const DeviceBuffer<T> weight("weight", weights);
+      DeviceBuffer<T> weight("weight", weights);
+      weight.MarkConstant();
       const DeviceBuffer<T> out("out", Elements(c.rows * c.out_stride));
       const ResidualNormArgs args{.num_rows = c.rows,
                                   .x = x.data(),
@@ -180,7 +184,8 @@ TYPED_TEST(CudaLayerOnHostTest, ResidualNormAddsThePartsOfRanksInTheirOrder) {
         const DeviceBuffer<T> x("x", before);
         const DeviceBuffer<float> given("parts", all);
         const DeviceBuffer<T> bias("bias", shift);
-        const DeviceBuffer<T> weight("weight", RandomNumbers<T>(hidden, 4));
+        DeviceBuffer<T> weight("weight", RandomNumbers<T>(hidden, 4));
+        weight.MarkConstant();
         const DeviceBuffer<T> out("out", Elements(size));
         const ResidualNormArgs args{.num_rows = kRows,
                                     .x = x.data(),
@@ -304,10 +309,17 @@ TYPED_TEST(CudaLayerOnHostTest, QkvTurnsQueriesAndFillsTheCache) {
       const auto bias = Optional(g.bias, "bias", shift);
       const auto q_norm = Optional(g.norm, "q_norm", q_weights);
       const auto k_norm = Optional(g.norm, "k_norm", k_weights);
-      const DeviceBuffer<T> cosine("cosine", cosines);
-      const DeviceBuffer<T> sine("sine", sines);
-      const DeviceBuffer<int32_t> slot_of_row("slot_of_row", slots);
-      const DeviceBuffer<int32_t> at("positions", positions);
+      DeviceBuffer<T> cosine("cosine", cosines);
+      DeviceBuffer<T> sine("sine", sines);
+      DeviceBuffer<int32_t> slot_of_row("slot_of_row", slots);
+      DeviceBuffer<int32_t> at("positions", positions);
+      cosine.MarkConstant();
+      sine.MarkConstant();
+      slot_of_row.MarkConstant();
+      at.MarkConstant();
+      for (const auto& given : {&q_norm, &k_norm}) {
+        if (*given != nullptr) (*given)->MarkConstant();
+      }
       const DevicePages<T> cache(positions, kPagesPerSlot, g.kv_heads, dim);
       const QkvArgs args{.rows = {rows, slot_of_row.data(), at.data()},
                          .qkv = qkv.data(),
@@ -374,6 +386,8 @@ TYPED_TEST(CudaLayerOnHostTest, ALaunchThatFailsLeavesNoErrorToOthers) {
   // A grid without blocks, which no device takes.
   const ResidualNormArgs nothing;
   EXPECT_NE(DapdCudaResidualNorm(&nothing, NumberOf<TypeParam>(), nullptr), 0);
+  const ResidualNormArgs wide{.num_rows = 1, .hidden = kMaxDecodeHidden + 8};
+  EXPECT_NE(DapdCudaResidualNorm(&wide, NumberOf<TypeParam>(), nullptr), 0);
   EXPECT_FALSE(fake::IsErrorLeft());
 }
 

@@ -72,6 +72,7 @@ class EarlyLaunchTest : public testing::Test {
     gathered.behind_a_gather = true;
     w_.MarkConstant();
     slots_.MarkConstant();
+    x_.MarkConstant(kSize, kSize);  // the norm's weights
     const CudaProduct product{.rows = 1,
                               .inner = kSize,
                               .cols = kSize,
