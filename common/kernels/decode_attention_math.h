@@ -12,6 +12,8 @@
 //   softmax  a warp a query head; lane i takes the tokens i, i + 32, ...
 //   values   NumValueGroups(head_dim) groups of threads; group i takes the
 //            tokens i, i + groups, ...; then the groups are added in order
+//   combined the splits' weights exp(max_i - max); of their sum lane i of a warp
+//            takes the splits i, i + 32, ...; the outputs are added in order
 // The bfloat16 kernel leaves the order within a product to the tensor cores.
 #pragma once
 
@@ -73,38 +75,5 @@ struct SoftmaxPart {
   float max;  // of its scores
   float sum;  // of exp(score - max)
 };
-
-// softmax(scores) V of `num_parts` splits, one dimension of it: `outputs[i *
-// stride]` is split i's sum of exp(score - max) v, `weight(i)` is exp(max_i -
-// the largest max).
-template <typename Weight>
-DAPD_HOST_DEVICE inline float AddSplits(const SoftmaxPart* parts,
-                                        const float* outputs,
-                                        int64_t stride,
-                                        int64_t num_parts,
-                                        const Weight& weight) {
-  float sum = 0.0F;
-  float output = 0.0F;
-#ifdef __CUDA_ARCH__
-#pragma unroll 8
-#endif
-  for (int64_t i = 0; i < num_parts; ++i) {
-    sum = fmaf(weight(i), parts[i].sum, sum);
-    output = fmaf(weight(i), outputs[i * stride], output);
-  }
-  return output / sum;
-}
-
-// The same without weights made before.
-DAPD_HOST_DEVICE inline float CombineSplits(const SoftmaxPart* parts,
-                                            const float* outputs,
-                                            int64_t stride,
-                                            int64_t num_parts) {
-  float max = parts[0].max;
-  for (int64_t i = 1; i < num_parts; ++i) max = fmaxf(max, parts[i].max);
-  return AddSplits(parts, outputs, stride, num_parts, [&](int64_t i) {
-    return expf(parts[i].max - max);
-  });
-}
 
 }  // namespace dapd

@@ -33,6 +33,24 @@ inline float AttentionScore(const AttentionInputs& in, int token) {
   return Butterfly(lanes) * (1.0F / sqrtf(static_cast<float>(in.head_dim)));
 }
 
+// softmax(scores) V of `num_parts` splits, one dimension of it: `outputs[i *
+// stride]` is split i's sum of exp(score - max) v.
+inline float CombineSplits(const SoftmaxPart* parts,
+                           const float* outputs,
+                           int64_t stride,
+                           int64_t num_parts) {
+  float max = parts[0].max;
+  for (int64_t i = 1; i < num_parts; ++i) max = fmaxf(max, parts[i].max);
+  std::vector<float> lanes(32, 0.0F);
+  float output = 0.0F;
+  for (int64_t i = 0; i < num_parts; ++i) {
+    const float weight = expf(parts[i].max - max);
+    lanes[i % 32] = fmaf(weight, parts[i].sum, lanes[i % 32]);
+    output = fmaf(weight, outputs[i * stride], output);
+  }
+  return output / Butterfly(lanes);
+}
+
 // In the kernel's order of sums.
 inline std::vector<float> AttentionTwin(const AttentionInputs& in) {
   const int64_t splits = NumSplits(in.tokens);

@@ -73,6 +73,11 @@ int64_t& GraphsWithoutMemory() {
   return graphs;
 }
 
+int64_t& GraphUploadsWithoutMemory() {
+  thread_local int64_t uploads = 0;
+  return uploads;
+}
+
 int64_t& StreamsWithoutMemory() {
   thread_local int64_t streams = 0;
   return streams;
@@ -132,6 +137,13 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable,
   ++dapd::GraphsOfCudaHost();
   *executable = reinterpret_cast<cudaGraphExec_t>(
       new Calls(*reinterpret_cast<Calls*>(graph)));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
+  if (dapd::GraphUploadsWithoutMemory() > 0) {
+    --dapd::GraphUploadsWithoutMemory();
+    return last_error = cudaErrorMemoryAllocation;
+  }
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

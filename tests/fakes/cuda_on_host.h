@@ -37,6 +37,8 @@ int64_t& GraphsOfCudaHost();
 // So many of the calling thread's next graphs find no memory when they are
 // instantiated.
 int64_t& GraphsWithoutMemory();
+// So many find none when the device is given its part.
+int64_t& GraphUploadsWithoutMemory();
 
 // So many of the calling thread's next launches of a graph are taken, and then
 // one is not, for want of memory. Negative: all are.

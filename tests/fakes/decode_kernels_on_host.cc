@@ -23,6 +23,7 @@
 #include "common/kernels/decode_attention_math.h"
 #include "common/kernels/decode_layer_math.h"
 #include "common/tensor/aten.h"
+#include "tests/fakes/attention_twin.h"
 #include "tests/fakes/cuda_on_host.h"
 
 namespace dapd {

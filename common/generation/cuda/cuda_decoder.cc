@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -79,6 +80,9 @@ class CudaDecoder {
   // Whether the device has row_slots_ and graphs_ has bucket_. Only Launch maps
   // rows, so that a graph that finds no memory undoes no first token.
   bool mapped_ = false;
+  // Graphs that found no memory, since nothing ran: to ask again takes some
+  // milliseconds.
+  std::set<DecodeBucket> without_memory_;
   std::vector<int32_t> row_slots_;
   std::vector<bool> running_;
   std::vector<int64_t> prompt_tokens_;     // by slot
@@ -164,13 +168,15 @@ CudaOutcome CudaDecoder::MapRows(int64_t steps) {
   }
   const DecodeBucket bucket = BucketFor(spec_, num_rows, LongestAfter(steps));
   std::optional<DecodeBucket> held = graphs_.Holding(bucket);
-  if (held != bucket) {
+  if (held != bucket && !(held && without_memory_.contains(bucket))) {
     const CudaOutcome captured = Capture(bucket);
     // A larger graph gives the same tokens, later. Ranks have to take the same.
     if (captured.ok()) {
       held = bucket;
     } else if (!held || spec_.ranks.size > 1) {
       return captured;
+    } else {
+      without_memory_.insert(bucket);
     }
   }
   bucket_ = *held;
@@ -275,6 +281,7 @@ CudaOutcome CudaDecoder::Stop(int64_t slot) {
   });
   running_[slot] = false;
   mapped_ = false;
+  if (num_running() == 0) without_memory_.clear();
   return outcome;
 }
 

@@ -66,7 +66,15 @@ CudaOutcome CudaStepGraphs::Capture(const DecodeBucket& bucket,
                  cudaGraphInstantiate(&executable, graph, 0));
   }
   if (graph != nullptr) cudaGraphDestroy(graph);
-  if (outcome.ok()) graphs_.emplace(bucket, executable);
+  if (!outcome.ok()) return outcome;
+  // The device's part of its memory is taken here or at its first launch, from
+  // which there would be no way back.
+  outcome.Cuda("cudaGraphUpload", cudaGraphUpload(executable, stream));
+  if (outcome.ok()) {
+    graphs_.emplace(bucket, executable);
+  } else {
+    cudaGraphExecDestroy(executable);
+  }
   return outcome;
 }
 

@@ -15,6 +15,8 @@
 namespace dapd {
 namespace {
 
+// Of AttendFloat, that a multiprocessor has at a time.
+constexpr int kBlocks = 2;
 constexpr int kKeysPerWarpPass = kWarp / kLanesPerKey;
 constexpr int kKeysPerLane = kSplitTokens / kAttentionWarps / kKeysPerWarpPass;
 // Every key of a split belongs to one lane group, every head to one warp.
@@ -96,129 +98,157 @@ __device__ void Values(const float (*scores)[kSplitTokens],
   }
 }
 
-// A block a (split, KV head, row). kGroup: query heads a KV head, rounded up.
+// kGroup: query heads a KV head, rounded up.
 template <int kGroup>
-__global__ void __launch_bounds__(kAttentionThreads)
+__global__ void __launch_bounds__(kAttentionThreads, kBlocks)
     AttendFloat(DecodeAttentionArgs args) {
   __shared__ alignas(16) float q[kGroup][kMaxHeadDim];
   __shared__ float scores[kGroup][kSplitTokens];
   // NumValueGroups * head_dim is at most twice the threads.
   __shared__ float group_sums[2 * kAttentionThreads * kGroup];
-  __shared__ bool is_last;
+  __shared__ SplitDealer<float> dealer;
+  __shared__ CombineState state;
   WaitForLaunchBefore();
   LetNextLaunchBegin();
-  const AttentionSplit<float> split(args);
-  if (split.tokens == 0) return;
   const int head_dim = static_cast<int>(args.head_dim);
   const int group = static_cast<int>(args.heads / args.kv_heads);
-
-  const float* query = static_cast<const float*>(args.q) +
-                       split.row * args.q_stride +
-                       split.kv_head * group * head_dim;
-  for (int i = threadIdx.x; i < kGroup * head_dim; i += kAttentionThreads) {
-    const int g = i / head_dim;
-    q[g][i % head_dim] = g < group ? query[i] : 0.0F;
-  }
+  dealer.Begin(args);
   __syncthreads();
-  Scores<kGroup>(q, split.keys, split.tokens, head_dim, scores);
-  __syncthreads();
-  const AttentionScratch scratch = ScratchOf(args);
-  const int64_t first_head = split.FirstHead(args);
-  const int warp = threadIdx.x / kWarp;
-  if (warp < kGroup) {
-    const SoftmaxPart part = Exponentials(scores[warp]);
-    if (threadIdx.x % kWarp == 0 && warp < group) {
-      scratch.parts[(first_head + warp) * scratch.splits + split.index] = part;
+  for (int turn = 0; dealer.split(turn).keys != nullptr; ++turn) {
+    const AttentionSplit<float>& split = dealer.split(turn);
+    dealer.Deal(args);
+    const float* query = static_cast<const float*>(args.q) +
+                         split.row * args.q_stride +
+                         split.KvHead() * group * head_dim;
+    for (int i = threadIdx.x; i < kGroup * head_dim; i += kAttentionThreads) {
+      const int g = i / head_dim;
+      q[g][i % head_dim] = g < group ? query[i] : 0.0F;
     }
-  }
-  __syncthreads();
-  Values<kGroup>(scores, split.values, split.tokens, head_dim, group_sums);
-  __syncthreads();
-  for (int i = threadIdx.x; i < group * head_dim; i += kAttentionThreads) {
-    float sum = 0.0F;
-    for (int v = 0; v < NumValueGroups(head_dim); ++v) {
-      sum += group_sums[v * kGroup * head_dim + i];
+    __syncthreads();
+    Scores<kGroup>(q, split.keys, split.tokens(), head_dim, scores);
+    __syncthreads();
+    const AttentionScratch scratch = ScratchOf(args);
+    const int64_t first_head = split.FirstHead(args);
+    const int warp = threadIdx.x / kWarp;
+    if (warp < kGroup) {
+      const SoftmaxPart part = Exponentials(scores[warp]);
+      if (threadIdx.x % kWarp == 0 && warp < group) {
+        scratch.parts[(first_head + warp) * scratch.splits + split.index] =
+            part;
+      }
     }
-    const int64_t head = first_head + i / head_dim;
-    scratch.outputs[(head * scratch.splits + split.index) * head_dim +
-                    i % head_dim] = sum;
+    __syncthreads();
+    Values<kGroup>(
+        scores, split.Values(args), split.tokens(), head_dim, group_sums);
+    __syncthreads();
+    for (int i = threadIdx.x; i < group * head_dim; i += kAttentionThreads) {
+      float sum = 0.0F;
+      for (int v = 0; v < NumValueGroups(head_dim); ++v) {
+        sum += group_sums[v * kGroup * head_dim + i];
+      }
+      const int64_t head = first_head + i / head_dim;
+      scratch.outputs[(head * scratch.splits + split.index) * head_dim +
+                      i % head_dim] = sum;
+    }
+    // Where the sums were.
+    static_assert(sizeof(group_sums) >= sizeof(float[kGroup][kMaxSplits]));
+    CombineIfLast(args, split, group_sums, state);
+    __syncthreads();  // the next split's sums come there
   }
-  // Where the sums were.
-  static_assert(sizeof(group_sums) >= sizeof(float[kGroup][kMaxSplits]));
-  CombineIfLast(args, split, group_sums, is_last);
 }
 
-// A block a (split, KV head, row). kParts: 32 dimensions each, rounded up.
+// How many blocks of AttendBFloat16 a multiprocessor has at a time.
+DAPD_HOST_DEVICE constexpr int BFloat16Blocks(int parts) {
+  return parts > 4 ? 2 : 3;
+}
+
+// kParts: 32 dimensions each, rounded up.
 template <int kParts>
-__global__ void __launch_bounds__(kAttentionThreads, kParts > 4 ? 2 : 3)
+__global__ void __launch_bounds__(kAttentionThreads, BFloat16Blocks(kParts))
     AttendBFloat16(DecodeAttentionArgs args) {
+  __shared__ SplitDealer<BFloat16> dealer;
   __shared__ HeadRows rows;
-  __shared__ bool is_last;
+  __shared__ CombineState state;
   extern __shared__ BFloat16Pairs values_or_weights[];
   auto* const values = reinterpret_cast<BFloat16*>(values_or_weights);
   const int head_dim = static_cast<int>(args.head_dim);
-  const AttentionSplit<BFloat16> split(args);
-  const int earlier = split.EarlierTokens();
-  WarpKeys<kParts> keys(split, head_dim);
-  CopyValues(split, head_dim, 0, earlier, values);
+  const int group = static_cast<int>(args.heads / args.kv_heads);
+  dealer.Begin(args);
+  __syncthreads();
+  WarpKeys<kParts> keys;
+  int loaded = 0;
+  if (const auto& first = dealer.split(0); first.keys != nullptr) {
+    loaded = kMayBeginEarly ? first.EarlierTokens() : first.tokens();
+    keys.Load(first, head_dim, 0, loaded);
+    CopyValues(first.Values(args), head_dim, 0, loaded, values);
+  }
   WaitForLaunchBefore();
   LetNextLaunchBegin();
-  if (split.tokens == 0) return;
-  CopyValues(split, head_dim, earlier, split.tokens, values);
-  ClearValues(head_dim, split.tokens, values);
-  keys.LoadNewest(split);
-  BFloat16Pairs q[kParts] = {};
-  LoadQueries<kParts>(args, split, q);
-
-  const int warp = threadIdx.x / kWarp;
-  const int lane = threadIdx.x % kWarp;
-  const int group = static_cast<int>(args.heads / args.kv_heads);
-  const float scale = 1.0F / sqrtf(static_cast<float>(head_dim));
+  for (int turn = 0; dealer.split(turn).keys != nullptr; ++turn) {
+    const AttentionSplit<BFloat16>& split = dealer.split(turn);
+    keys.Load(split, head_dim, loaded, split.tokens());
+    CopyValues(split.Values(args), head_dim, loaded, split.tokens(), values);
+    ClearValues(head_dim, split.tokens(), values);
+    dealer.Deal(args);
+    loaded = 0;  // of the next split
+    BFloat16Pairs q[kParts] = {};
+    LoadQueries<kParts>(args, split, q);
+    const int warp = threadIdx.x / kWarp;
+    const int lane = threadIdx.x % kWarp;
+    const float scale = 1.0F / sqrtf(static_cast<float>(head_dim));
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    float sums[4] = {};
-    keys.Multiply(q, i, sums);
-    if (lane / 4 >= group) continue;
+    for (int i = 0; i < 2; ++i) {
+      float sums[4] = {};
+      keys.Multiply(q, i, sums);
+      if (lane / 4 >= group) continue;
 #pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const int token = warp * kAttentionTile + 8 * i + lane % 4 * 2 + j;
-      rows.scores[lane / 4][token] =
-          token < split.tokens ? sums[j] * scale : -INFINITY;
+      for (int j = 0; j < 2; ++j) {
+        const int token = warp * kAttentionTile + 8 * i + lane % 4 * 2 + j;
+        rows.scores[lane / 4][token] =
+            token < split.tokens() ? sums[j] * scale : -INFINITY;
+      }
     }
-  }
-  __syncthreads();
-  if (warp < group) {
-    const SoftmaxPart part = Exponentials(rows.scores[warp]);
-    RoundWeights(rows, warp);
-    if (lane == 0) {
-      const AttentionScratch scratch = ScratchOf(args);
-      scratch.parts[(split.FirstHead(args) + warp) * scratch.splits +
-                    split.index] = part;
+    __syncthreads();
+    if (warp < group) {
+      const SoftmaxPart part = Exponentials(rows.scores[warp]);
+      RoundWeights(rows, warp);
+      if (lane == 0) {
+        const AttentionScratch scratch = ScratchOf(args);
+        scratch.parts[(split.FirstHead(args) + warp) * scratch.splits +
+                      split.index] = part;
+      }
     }
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    WeightValues(args, split, rows, values);
+    CombineIfLast(
+        args, split, reinterpret_cast<float*>(values_or_weights), state);
+    __syncthreads();  // the next split's values come there
   }
-  __pipeline_wait_prior(0);
-  __syncthreads();
-  WeightValues(args, split, rows, values);
-  CombineIfLast(
-      args, split, reinterpret_cast<float*>(values_or_weights), is_last);
 }
 
+// As many blocks as the device has at a time, but no more than splits.
 template <auto kKernel>
 int LaunchKernel(const DecodeAttentionArgs& args,
                  void* stream,
+                 int64_t blocks,
                  size_t shared_bytes) {
-  const dim3 grid(static_cast<unsigned>(NumSplits(args.max_tokens)),
-                  static_cast<unsigned>(args.kv_heads),
-                  static_cast<unsigned>(args.rows.num_rows));
+  const int64_t places =
+      std::max<int64_t>(1, blocks * NumMultiprocessors() / args.kv_heads);
+  const dim3 grid(static_cast<unsigned>(std::min(
+                      places, args.rows.num_rows * NumSplits(args.max_tokens))),
+                  static_cast<unsigned>(args.kv_heads));
   return LaunchOn<kKernel>(
       stream, Begin::kEarly, grid, kAttentionThreads, args, shared_bytes);
 }
 
 int LaunchFloat(const DecodeAttentionArgs& args, void* stream) {
   const int64_t group = args.heads / args.kv_heads;
-  if (group <= 2) return LaunchKernel<&AttendFloat<2>>(args, stream, 0);
-  if (group <= 4) return LaunchKernel<&AttendFloat<4>>(args, stream, 0);
-  return LaunchKernel<&AttendFloat<kMaxHeadGroup>>(args, stream, 0);
+  if (group <= 2)
+    return LaunchKernel<&AttendFloat<2>>(args, stream, kBlocks, 0);
+  if (group <= 4)
+    return LaunchKernel<&AttendFloat<4>>(args, stream, kBlocks, 0);
+  return LaunchKernel<&AttendFloat<kMaxHeadGroup>>(args, stream, kBlocks, 0);
 }
 
 int LaunchBFloat16(const DecodeAttentionArgs& args, void* stream) {
@@ -227,11 +257,13 @@ int LaunchBFloat16(const DecodeAttentionArgs& args, void* stream) {
   const size_t weights =
       sizeof(float) * kMaxSplits * (args.heads / args.kv_heads);
   const size_t bytes = std::max(values, weights);
-  if (head_dim <= 64)
-    return LaunchKernel<&AttendBFloat16<2>>(args, stream, bytes);
-  if (head_dim <= 128)
-    return LaunchKernel<&AttendBFloat16<4>>(args, stream, bytes);
-  return LaunchKernel<&AttendBFloat16<8>>(args, stream, bytes);
+  const auto launch = [&]<int kParts>() {
+    return LaunchKernel<&AttendBFloat16<kParts>>(
+        args, stream, BFloat16Blocks(kParts), bytes);
+  };
+  if (head_dim <= 64) return launch.template operator()<2>();
+  if (head_dim <= 128) return launch.template operator()<4>();
+  return launch.template operator()<8>();
 }
 
 }  // namespace

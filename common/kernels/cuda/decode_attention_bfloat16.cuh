@@ -20,29 +20,36 @@ inline constexpr int kAttentionTile = 16;  // tokens or dimensions of a product
 inline constexpr int kPartDims = 32;       // that four lanes load at a time
 static_assert(kAttentionTile * kAttentionWarps == kSplitTokens);
 
-// A token's values in shared memory, in numbers: eight more, so that eight
-// tokens' lie in banks of their own.
+// A token's values in shared memory, in numbers: an odd number of 16 bytes, so
+// that eight tokens' lie in banks of their own.
 DAPD_HOST_DEVICE inline int ValueStride(int head_dim) {
-  return head_dim + kChunk;
+  return ((head_dim / kChunk + 1) | 1) * kChunk;
 }
 
 // The keys that a lane multiplies: of tokens l / 4 and l / 4 + 8 of its warp's
-// 16 the dimensions from 8 (l % 4) on, of each 32.
+// 16 the dimensions from 8 (l % 4) on, of each 32. Those of tokens that are not
+// there are any.
 template <int kParts>
 class WarpKeys {
  public:
-  // Those of earlier steps.
-  __device__ WarpKeys(const AttentionSplit<BFloat16>& split, int head_dim)
-      : from_(split.keys), head_dim_(head_dim) {
-    const int earlier = split.EarlierTokens();
-    Load([earlier](int token) { return token < earlier; });
-  }
-
-  // The newest one where it is the split's. Behind WaitForLaunchBefore.
-  __device__ void LoadNewest(const AttentionSplit<BFloat16>& split) {
-    const int newest = split.EarlierTokens();
-    if (newest == split.tokens) return;
-    Load([newest](int token) { return token == newest; });
+  // Begins to load those of tokens [begin, end).
+  __device__ void Load(const AttentionSplit<BFloat16>& split,
+                       int head_dim,
+                       int begin,
+                       int end) {
+    const int lane = threadIdx.x % kWarp;
+    const int first = threadIdx.x / kWarp * kAttentionTile + lane / 4;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int token = first + 8 * i;
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        const int d = part * kPartDims + lane % 4 * kChunk;
+        LoadIf<LoadedPast::kL1>(token >= begin && token < end && d < head_dim,
+                                split.keys + token * head_dim + d,
+                                keys_[i][part]);
+      }
+    }
   }
 
   // Of 8 heads with the tokens from 8 i of the warp's on: sums as MultiplyTile.
@@ -56,25 +63,6 @@ class WarpKeys {
   }
 
  private:
-  template <typename IsIn>
-  __device__ void Load(const IsIn& is_in) {
-    const int lane = threadIdx.x % kWarp;
-    const int first = threadIdx.x / kWarp * kAttentionTile + lane / 4;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int token = first + 8 * i;
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        const int d = part * kPartDims + lane % 4 * kChunk;
-        LoadIf<LoadedPast::kL1>(is_in(token) && d < head_dim_,
-                                from_ + token * head_dim_ + d,
-                                keys_[i][part]);
-      }
-    }
-  }
-
-  const BFloat16* from_;
-  int head_dim_;
   BFloat16Pairs keys_[2][kParts] = {};
 };
 
@@ -89,7 +77,7 @@ __device__ void LoadQueries(const DecodeAttentionArgs& args,
   const int head = lane / 4;
   const BFloat16* from = static_cast<const BFloat16*>(args.q) +
                          split.row * args.q_stride +
-                         (split.kv_head * group + head) * head_dim;
+                         (split.KvHead() * group + head) * head_dim;
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
     const int d = part * kPartDims + lane % 4 * kChunk;
@@ -98,17 +86,14 @@ __device__ void LoadQueries(const DecodeAttentionArgs& args,
 }
 
 // Begins to copy the values of tokens [begin, end) to [tokens, ValueStride].
-__device__ inline void CopyValues(const AttentionSplit<BFloat16>& split,
-                                  int head_dim,
-                                  int begin,
-                                  int end,
-                                  BFloat16* to) {
+__device__ inline void CopyValues(
+    const BFloat16* from, int head_dim, int begin, int end, BFloat16* to) {
   const int chunks = head_dim / kChunk;
   int token = begin + static_cast<int>(threadIdx.x) / chunks;
   int chunk = static_cast<int>(threadIdx.x) % chunks;
   while (token < end) {
     __pipeline_memcpy_async(to + token * ValueStride(head_dim) + chunk * kChunk,
-                            split.values + token * head_dim + chunk * kChunk,
+                            from + token * head_dim + chunk * kChunk,
                             16);
     token += kAttentionThreads / chunks;
     chunk += kAttentionThreads % chunks;
@@ -189,7 +174,7 @@ __device__ inline void WeightValues(const DecodeAttentionArgs& args,
     const int d = min(first + lane / 16 * kChunk, head_dim - kChunk);
     const BFloat16* row = values + lane % 16 * ValueStride(head_dim) + d;
     float sums[2][4] = {};
-    for (int t = 0; t < split.tokens; t += kAttentionTile) {
+    for (int t = 0; t < split.tokens(); t += kAttentionTile) {
       uint32_t tiles[4];
       LoadTransposedTiles(row + t * ValueStride(head_dim), tiles);
       uint32_t upper[4];

@@ -1,6 +1,6 @@
-// What the kernels of decode attention share: which tokens a block attends to,
-// the softmax over them, and how the last block of a row's KV head combines its
-// splits.
+// What the kernels of decode attention share: which tokens a block attends to
+// and when, the softmax over them, and how the last block of a row's KV head
+// combines its splits.
 #pragma once
 
 #include <cstdint>
@@ -29,44 +29,125 @@ __device__ inline AttentionScratch ScratchOf(const DecodeAttentionArgs& args) {
           splits};
 }
 
-// What a block attends to: tokens of one page. None where its row is nobody's
-// or its sequence ends before.
+// What a block attends to at a time: tokens of one page.
 template <typename T>
 struct AttentionSplit {
-  int64_t row = blockIdx.z;
-  int64_t kv_head = blockIdx.y;
-  int64_t index = blockIdx.x;
-  int64_t length = 0;  // of the sequence
-  int tokens = 0;
-  const T* keys = nullptr;  // [tokens, head_dim]
-  const T* values = nullptr;
+  int row;
+  int index;
+  int length;     // of the sequence
+  const T* keys;  // [tokens, head_dim]; null: there is no such split
 
-  // Past the L1 cache: this may come before WaitForLaunchBefore.
-  __device__ explicit AttentionSplit(const DecodeAttentionArgs& args) {
-    const int32_t slot = __ldcg(args.rows.slot_of_row + row);
-    if (slot < 0) return;
-    length = __ldcg(args.rows.positions + slot) + 1;
-    const int64_t begin = index * kSplitTokens;
-    if (begin >= length) return;
-    tokens = static_cast<int>(min(length - begin, int64_t{kSplitTokens}));
-    const auto cached = [&](CachedPart part) {
-      return CachedTokens<T>(
-          args.cache, slot, index, part, args.kv_heads, kv_head, args.head_dim);
-    };
-    keys = cached(CachedPart::kKeys);
-    values = cached(CachedPart::kValues);
+  __device__ static int KvHead() { return static_cast<int>(blockIdx.y); }
+
+  __device__ int tokens() const {
+    return min(length - index * kSplitTokens, kSplitTokens);
   }
-
   // Those that earlier steps have written: all but the sequence's newest.
   __device__ int EarlierTokens() const {
-    const int64_t earlier = length - 1 - index * kSplitTokens;
-    return static_cast<int>(
-        min(max(earlier, int64_t{0}), int64_t{kSplitTokens}));
+    return min(length - 1 - index * kSplitTokens, kSplitTokens);
+  }
+  // As the keys.
+  __device__ const T* Values(const DecodeAttentionArgs& args) const {
+    return keys + args.kv_heads * kSplitTokens * args.head_dim;
   }
   // The first of the query heads that share the KV head, of all rows' heads.
   __device__ int64_t FirstHead(const DecodeAttentionArgs& args) const {
-    return row * args.heads + kv_head * (args.heads / args.kv_heads);
+    return row * args.heads + KvHead() * (args.heads / args.kv_heads);
   }
+};
+
+// Deals the splits that there are, row by row, to a KV head's blocks in turn:
+// rows of any lengths cost what they are long, and nobody's costs nothing. In
+// shared memory, by the block's first warp. It reads past the L1 cache: this
+// may come before WaitForLaunchBefore.
+template <typename T>
+class SplitDealer {
+ public:
+  // Deals the first split.
+  __device__ void Begin(const DecodeAttentionArgs& args) {
+    const int lane = Lane();
+    if (lane < 0) return;
+    if (lane == 0) {
+      first_row_ = 0;
+      next_ = static_cast<int>(blockIdx.x);
+      turn_ = 0;
+    }
+    ReadRows(args, 0, 0);
+    Deal(args);
+  }
+
+  // Deals another, which is there behind a barrier. By then nobody reads the
+  // one before the last any more.
+  __device__ void Deal(const DecodeAttentionArgs& args) {
+    const int lane = Lane();
+    if (lane < 0) return;
+    const int next = next_;
+    int first_row = first_row_;
+    while (next >= end_[kWarp - 1] &&
+           first_row + kWarp < static_cast<int>(args.rows.num_rows)) {
+      first_row += kWarp;
+      ReadRows(args, first_row, end_[kWarp - 1]);
+    }
+    const int at = __popc(__ballot_sync(kAllLanes, end_[lane] <= next));
+    __syncwarp();  // all lanes have read
+    if (lane != 0) return;
+    AttentionSplit<T>& split = splits_[turn_++ % 2];
+    first_row_ = first_row;
+    next_ = next + static_cast<int>(gridDim.x);
+    split.keys = nullptr;
+    if (at == kWarp) return;
+    split.row = first_row + at;
+    split.length = length_[at];
+    split.index = next - end_[at] + static_cast<int>(NumSplits(split.length));
+    split.keys = CachedTokens<T>(args.cache,
+                                 slot_[at],
+                                 split.index,
+                                 CachedPart::kKeys,
+                                 args.kv_heads,
+                                 split.KvHead(),
+                                 args.head_dim);
+  }
+
+  // The first one's turn is 0.
+  __device__ const AttentionSplit<T>& split(int turn) const {
+    return splits_[turn % 2];
+  }
+
+ private:
+  __device__ static int Lane() {
+    return threadIdx.x < kWarp ? static_cast<int>(threadIdx.x) : -1;
+  }
+
+  // A row a lane; `before` splits are of rows in front.
+  __device__ void ReadRows(const DecodeAttentionArgs& args,
+                           int first_row,
+                           int before) {
+    const int lane = Lane();
+    const int row = first_row + lane;
+    const int slot =
+        row < args.rows.num_rows ? __ldcg(args.rows.slot_of_row + row) : -1;
+    const int length = slot < 0 ? 0 : __ldcg(args.rows.positions + slot) + 1;
+    auto end = static_cast<int>(NumSplits(length));
+#pragma unroll
+    for (int step = 1; step < kWarp; step *= 2) {
+      const int of_others = __shfl_up_sync(kAllLanes, end, step);
+      if (lane >= step) end += of_others;
+    }
+    __syncwarp();
+    slot_[lane] = slot;
+    length_[lane] = length;
+    end_[lane] = before + end;
+    __syncwarp();
+  }
+
+  int first_row_;
+  int next_;  // split of all rows
+  int turn_;
+  AttentionSplit<T> splits_[2];
+  // Of the lane's row: the splits up to its last one, of all rows.
+  int slot_[kWarp];
+  int length_[kWarp];
+  int end_[kWarp];
 };
 
 // One warp: the scores of a head become exp(score - max).
@@ -88,26 +169,30 @@ __device__ inline SoftmaxPart Exponentials(float* scores) {
   return {max, ButterflySum<kWarp>(sum)};
 }
 
-// One warp: a head's weights of its splits, for AddSplits.
-__device__ inline void SplitWeights(const SoftmaxPart* parts,
-                                    int64_t splits,
-                                    float* weights) {
+// One warp: a head's weights of its splits. Returns the sum of their softmax
+// parts under these weights.
+__device__ inline float SplitWeights(const SoftmaxPart* parts,
+                                     int splits,
+                                     float* weights) {
   const int lane = threadIdx.x % kWarp;
   float max = -INFINITY;
-  for (int64_t i = lane; i < splits; i += kWarp) {
+  for (int i = lane; i < splits; i += kWarp) {
     max = fmaxf(max, parts[i].max);
   }
   max = ButterflyMax(max);
-  for (int64_t i = lane; i < splits; i += kWarp) {
+  float sum = 0.0F;
+  for (int i = lane; i < splits; i += kWarp) {
     weights[i] = expf(parts[i].max - max);
+    sum = fmaf(weights[i], parts[i].sum, sum);
   }
+  return ButterflySum<kWarp>(sum);
 }
 
 // Whether the calling block is the last of `blocks` that get here. It sees what
 // the others have written before; `counter` is 0 again then. `answer` is in
 // shared memory.
 __device__ inline bool IsLastBlock(uint32_t* counter,
-                                   int64_t blocks,
+                                   int blocks,
                                    bool& answer) {
   __threadfence();
   __syncthreads();
@@ -120,39 +205,56 @@ __device__ inline bool IsLastBlock(uint32_t* counter,
   return answer;
 }
 
+// What combining needs in shared memory beside the splits' weights.
+struct CombineState {
+  float totals[kMaxHeadGroup];
+  bool is_last;
+};
+
 // A block that has written its part of the scratch: the last one of the row's
-// KV head combines them. In shared memory: `weights`, [group, kMaxSplits],
-// whose place nobody reads any more, and a flag.
+// KV head combines them. `weights`, [group, kMaxSplits], is in shared memory, a
+// place that nobody reads any more.
 template <typename T>
 __device__ void CombineIfLast(const DecodeAttentionArgs& args,
                               const AttentionSplit<T>& split,
                               float* weights,
-                              bool& is_last) {
-  const int64_t splits = NumSplits(split.length);
-  uint32_t* counter = args.counters + split.row * args.kv_heads + split.kv_head;
-  if (!IsLastBlock(counter, splits, is_last)) return;
+                              CombineState& state) {
+  const auto splits = static_cast<int>(NumSplits(split.length));
+  uint32_t* counter =
+      args.counters + split.row * args.kv_heads + split.KvHead();
+  if (!IsLastBlock(counter, splits, state.is_last)) return;
   const AttentionScratch scratch = ScratchOf(args);
   const int group = static_cast<int>(args.heads / args.kv_heads);
   const int head_dim = static_cast<int>(args.head_dim);
   const int64_t first = split.FirstHead(args);
   const int warp = threadIdx.x / kWarp;
   if (warp < group) {
-    SplitWeights(scratch.parts + (first + warp) * scratch.splits,
-                 splits,
-                 weights + warp * kMaxSplits);
+    const float total =
+        SplitWeights(scratch.parts + (first + warp) * scratch.splits,
+                     splits,
+                     weights + warp * kMaxSplits);
+    if (threadIdx.x % kWarp == 0) state.totals[warp] = total;
   }
   __syncthreads();
   T* out = static_cast<T*>(args.out) + split.row * args.out_stride +
-           split.kv_head * group * head_dim;
-  for (int i = threadIdx.x; i < group * head_dim; i += kAttentionThreads) {
+           split.KvHead() * group * head_dim;
+  for (int i = 2 * static_cast<int>(threadIdx.x); i < group * head_dim;
+       i += 2 * kAttentionThreads) {
     const int g = i / head_dim;
-    const int64_t begin = (first + g) * scratch.splits;
-    out[i] = FromFloat<T>(AddSplits(
-        scratch.parts + begin,
-        scratch.outputs + begin * head_dim + i % head_dim,
-        head_dim,
-        splits,
-        [&](int64_t part) { return weights[g * kMaxSplits + part]; }));
+    const float* outputs = scratch.outputs +
+                           (first + g) * scratch.splits * head_dim +
+                           i % head_dim;
+    float sums[2] = {};
+    // What this takes is the time of the loads, so many are under way.
+#pragma unroll 16
+    for (int part = 0; part < splits; ++part) {
+      const Vector2<float> output = Load2(outputs + part * head_dim);
+      const float weight = weights[g * kMaxSplits + part];
+      sums[0] = fmaf(weight, output.value[0], sums[0]);
+      sums[1] = fmaf(weight, output.value[1], sums[1]);
+    }
+    out[i] = FromFloat<T>(sums[0] / state.totals[g]);
+    out[i + 1] = FromFloat<T>(sums[1] / state.totals[g]);
   }
 }
 

@@ -75,9 +75,18 @@ __device__ inline T* CachedTokens(const CudaKvPages& cache,
   const int64_t index =
       (cache.layer * 2 + (part == CachedPart::kKeys ? 0 : 1)) * kv_heads +
       kv_head;
-  return static_cast<T*>(cache.pages[slot * cache.pages_per_slot + page]) +
-         index * kSplitTokens * head_dim;
+  // Past the L1 cache: this may come before WaitForLaunchBefore.
+  const auto address = __ldcg(reinterpret_cast<const unsigned long long*>(
+      cache.pages + slot * cache.pages_per_slot + page));
+  return reinterpret_cast<T*>(address) + index * kSplitTokens * head_dim;
 }
+
+// Whether a launch before may still run until WaitForLaunchBefore.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+inline constexpr bool kMayBeginEarly = true;
+#else
+inline constexpr bool kMayBeginEarly = false;
+#endif
 
 // Programmatic dependent launch (sm_90): a launch may begin while the one
 // before it on its stream, or in its graph, still runs, so that what comes
@@ -88,22 +97,30 @@ __device__ inline T* CachedTokens(const CudaKvPages& cache,
 // of the launch before have written is there from the start: it has waited for
 // them before it let this one begin.
 __device__ inline void WaitForLaunchBefore() {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();
-#endif
+  if constexpr (kMayBeginEarly) cudaGridDependencySynchronize();
 }
 
 // The launch behind this one may begin as soon as all blocks are here, if it
 // was launched that way; else it begins with the end of the last block.
 __device__ inline void LetNextLaunchBegin() {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  cudaTriggerProgrammaticLaunchCompletion();
-#endif
+  if constexpr (kMayBeginEarly) cudaTriggerProgrammaticLaunchCompletion();
 }
 
 // How many blocks of `per_block` do so much work.
 inline unsigned NumBlocks(int64_t work, int64_t per_block) {
   return static_cast<unsigned>((work + per_block - 1) / per_block);
+}
+
+// Of the current device; 1 where it does not say.
+inline int NumMultiprocessors() {
+  int device = 0;
+  int count = 0;
+  return cudaGetDevice(&device) == cudaSuccess &&
+                 cudaDeviceGetAttribute(&count,
+                                        cudaDevAttrMultiProcessorCount,
+                                        device) == cudaSuccess
+             ? count
+             : 1;
 }
 
 enum class Begin {
@@ -129,7 +146,9 @@ inline int Answer(cudaError_t error) {
 }
 
 // Launches kKernel(args), with so much dynamic shared memory a block; a
-// cudaError_t.
+// cudaError_t. A multiprocessor changes how much of its cache is shared memory
+// only when no block runs on it. So launches that begin early all ask for the
+// most, and none of them has to wait for the blocks of the one before it.
 template <auto kKernel, typename Args>
 int LaunchOn(void* stream,
              Begin begin,
@@ -137,17 +156,22 @@ int LaunchOn(void* stream,
              int threads,
              const Args& args,
              size_t shared_bytes = 0) {
-  if (shared_bytes > 0) {
-    const cudaError_t error =
-        cudaFuncSetAttribute(kKernel,
-                             cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(shared_bytes));
-    if (error != cudaSuccess) return Answer(error);
+  const bool is_early = begin == Begin::kEarly && TakesEarlyLaunches();
+  cudaError_t error = cudaSuccess;
+  if (is_early) {
+    error = cudaFuncSetAttribute(kKernel,
+                                 cudaFuncAttributePreferredSharedMemoryCarveout,
+                                 cudaSharedmemCarveoutMaxShared);
   }
+  if (error == cudaSuccess && shared_bytes > 0) {
+    error = cudaFuncSetAttribute(kKernel,
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(shared_bytes));
+  }
+  if (error != cudaSuccess) return Answer(error);
   cudaLaunchAttribute early;
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
-  const bool is_early = begin == Begin::kEarly && TakesEarlyLaunches();
   const cudaLaunchConfig_t config = {grid,
                                      dim3(static_cast<unsigned>(threads)),
                                      shared_bytes,

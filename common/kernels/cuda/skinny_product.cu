@@ -223,13 +223,13 @@ __global__ void __launch_bounds__(kTiles* kSlices* kWarp,
       product, first_col + tile * kTile, slice, kSlices);
   Stage* const own = stages + warp * kAhead;
   const auto early = static_cast<int>(product.early);
-  // What the L1 cache has of x may be older than the launch that wrote it.
-  if (early > 0) __threadfence();
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {
     share.CopyWeights(share.begin + i * kStep, own[i]);
   }
-
+  // What the L1 cache has of x may be older than the launch that wrote it. The
+  // weights do not go through it, so they need not wait for this.
+  if (kMayBeginEarly && early > 0) __threadfence();
   RowLoader<kRowTiles> loader(share, early);
   Rows<kRowTiles> rows[2];  // of this step and the next, in turns
   loader.Load(share.begin, rows[0]);

@@ -79,8 +79,10 @@ struct cudaLaunchConfig_t {
 
 enum cudaFuncAttribute {
   cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+  cudaFuncAttributePreferredSharedMemoryCarveout = 9,
   cudaFuncAttributeNonPortableClusterSizeAllowed = 13,
 };
+enum cudaSharedCarveout { cudaSharedmemCarveoutMaxShared = 100 };
 
 namespace dapd::fake {
 
@@ -320,6 +322,8 @@ template <typename T>
 T __ldcg(const T* from) {
   return *from;
 }
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+
 // From 0 up to `last` and then 0 again; the old value.
 unsigned atomicInc(unsigned* to, unsigned last);
 

@@ -14,6 +14,7 @@ constexpr size_t kGlobalBytes = size_t{64} << 20;
 struct KernelAttributes {
   size_t dynamic_shared_bytes = size_t{48} << 10;
   bool large_clusters = false;
+  bool prefers_shared = false;  // the most that there is, to the L1 cache
 };
 
 struct Device {
@@ -34,13 +35,17 @@ Device& TheDevice() {
 
 GridRun* running = nullptr;  // the launch under way
 
+KernelAttributes AttributesOf(const void* kernel) {
+  const auto found = TheDevice().kernels.find(kernel);
+  return found == TheDevice().kernels.end() ? KernelAttributes()
+                                            : found->second;
+}
+
 // Whether the device takes it.
 bool IsTaken(const LaunchShape& shape) {
   constexpr unsigned kPortableCluster = 8;
   const Device& device = TheDevice();
-  const auto found = device.kernels.find(shape.kernel);
-  const KernelAttributes attributes =
-      found == device.kernels.end() ? KernelAttributes() : found->second;
+  const KernelAttributes attributes = AttributesOf(shape.kernel);
   const unsigned largest =
       attributes.large_clusters
           ? device.traits.largest_cluster
@@ -127,6 +132,9 @@ void SetKernelAttribute(const void* kernel, cudaFuncAttribute what, int value) {
     case cudaFuncAttributeNonPortableClusterSizeAllowed:
       attributes.large_clusters = value != 0;
       break;
+    case cudaFuncAttributePreferredSharedMemoryCarveout:
+      attributes.prefers_shared = value == cudaSharedmemCarveoutMaxShared;
+      break;
   }
 }
 
@@ -148,6 +156,10 @@ void RunGrid(const char* kernel,
     return;
   }
   ++(shape.early ? device.launches.early : device.launches.in_turn);
+  if (shape.early && AttributesOf(shape.kernel).prefers_shared) {
+    ++device.launches.with_most_shared;
+  }
+  device.launches.blocks += int64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
   GridRun run({kernel, shape, call, arguments}, device.global, device.seed);
   running = &run;
   std::string report = run.Run();

@@ -55,6 +55,9 @@ Traffic TakeTraffic();
 struct Launches {
   int64_t in_turn = 0;
   int64_t early = 0;  // programmatic dependent launches
+  // Early ones whose kernel asks for as much shared memory as there is.
+  int64_t with_most_shared = 0;
+  int64_t blocks = 0;  // of all of them
 };
 Launches TakeLaunches();
 

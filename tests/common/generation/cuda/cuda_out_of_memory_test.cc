@@ -108,22 +108,38 @@ TEST(CudaOutOfMemoryTest, AnswersAreTheSameWhereAGraphFindsNoMemory) {
 
 TEST(CudaOutOfMemoryTest, AGraphOfFewerRowsIsNotNeeded) {
   const auto weights = EndlessModel(at::kBFloat16);
-  const auto run = [&](int64_t without_memory) {
+  const auto run = [&](int64_t* without_memory) {
     CudaDecodeBackend backend(*weights, {.slots = 32}, CudaDecodeApiOnHost());
-    GraphsWithoutMemory() = without_memory;
+    if (without_memory != nullptr) *without_memory = 1;
+    WorkOfCudaHost() = {};
     EXPECT_TRUE(backend.Start(0, MakeRequest(20, 40, 1)));
+    EXPECT_TRUE(backend.Start(1, MakeRequest(20, 5, 1)));
     EXPECT_TRUE(backend.Reserve(0, 60));
+    EXPECT_TRUE(backend.Reserve(1, 25));
+    bool both_run = true;
     std::vector<int32_t> tokens;
     while (tokens.size() < 40) {
       for (const DecodedToken& token : backend.Step()) {
-        tokens.push_back(token.token);
+        if (token.slot == 0) tokens.push_back(token.token);
+      }
+      if (both_run && tokens.size() >= 10) {
+        backend.Stop(1);
+        both_run = false;
       }
     }
-    EXPECT_EQ(GraphsWithoutMemory(), 0);
-    EXPECT_EQ(WorkOfCudaHost().attended_rows, without_memory == 0 ? 8 : 32);
+    EXPECT_EQ(WorkOfCudaHost().attended_rows,
+              without_memory == nullptr ? 8 : 32);
+    // Not again where the other sequence is stopped.
+    EXPECT_EQ(WorkOfCudaHost().captures, 1);
     return tokens;
   };
-  EXPECT_EQ(run(1), run(0));
+  const std::vector<int32_t> expected = run(nullptr);
+  for (int64_t* without_memory :
+       {&GraphsWithoutMemory(), &GraphUploadsWithoutMemory()}) {
+    EXPECT_EQ(run(without_memory), expected);
+    EXPECT_EQ(*without_memory, 0);
+    EXPECT_EQ(GraphsOfCudaHost(), 0);
+  }
 }
 
 bool no_start = false;

@@ -192,6 +192,7 @@ TYPED_TEST(CudaAttentionOnHostTest, EachHeadIsTheTwinsAndAttentionInFloat64) {
                             Geometry{6, 2, 64},
                             Geometry{7, 1, 80},
                             Geometry{4, 1, 128},
+                            Geometry{3, 1, 120},
                             Geometry{2, 1, 256}}) {
     InSeveralOrders([&] {
       // Slot 1 is nobody's, and a bucket is longer than its sequences.
@@ -219,6 +220,29 @@ TYPED_TEST(CudaAttentionOnHostTest, TheLongestSequenceHasAWeightForEachSplit) {
   double worst = 0.0;
   ExpectAttention<TypeParam>(
       {1, 1, 8}, {kMaxTokens - 1}, {0}, kMaxTokens, &worst);
+  std::cout << "worst error " << worst << " of the bound\n";
+}
+
+// More rows than a warp has lanes, and more splits than blocks: each of these
+// takes splits of several rows.
+TYPED_TEST(CudaAttentionOnHostTest, RowsOfAnyLengthsAreDealtToAFewBlocks) {
+  std::vector<int32_t> positions;
+  std::vector<int32_t> slots;
+  for (int32_t row = 0; row < 70; ++row) {
+    positions.push_back(row * 37 % 300);
+    slots.push_back(row % 5 == 3 ? -1 : 69 - row);
+  }
+  positions[2] = 12 * kSplitTokens;
+  double worst = 0.0;
+  for (const int multiprocessors : {1, 7}) {
+    fake::SetTraits({.multiprocessors = multiprocessors});
+    fake::TakeLaunches();
+    ExpectAttention<TypeParam>(
+        {4, 2, 8}, positions, slots, 512 * kSplitTokens, &worst);
+    // However long a row may become, and however many are nobody's.
+    EXPECT_LE(fake::TakeLaunches().blocks, 3 * multiprocessors);
+  }
+  fake::SetTraits({});
   std::cout << "worst error " << worst << " of the bound\n";
 }
 
