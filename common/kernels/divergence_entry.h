@@ -16,7 +16,7 @@
 //   Jensen-Shannon beta q log(q/m) + (1 - beta) p log(p/m)     -p (1 - beta)
 //                  with m = beta q + (1 - beta) p              log(p/m)
 //
-// so that a new divergence is one more EntryOf. component_clip.h clips.
+// so that a new divergence is one more ComponentOf. component_clip.h clips.
 //
 // The ratio is taken from the difference of the logits, which is exact where
 // student and target nearly agree, and not from two rounded logarithms.
@@ -47,14 +47,21 @@ DAPD_HOST_DEVICE inline F LogRatio(F zq, F zp, F scale, F lse_difference) {
   return (zq - zp) * scale - lse_difference;
 }
 
+// An entry before the clip: k and the e that a clip would leave.
+template <typename F>
+struct Component {
+  F component;
+  F pull;
+};
+
 // `log_ratio`: log q - log p. `math` has Exp and Log of F.
 template <DivergenceKind kKind, typename F, typename Math>
-DAPD_HOST_DEVICE inline ClippedEntry<F> EntryOf(
-    F q, F p, F log_ratio, F beta, F clip, const Math& math) {
+DAPD_HOST_DEVICE inline Component<F> ComponentOf(
+    F q, F p, F log_ratio, F beta, const Math& math) {
   if constexpr (kKind == DivergenceKind::kForwardKl) {
-    return ClipComponent(q * log_ratio, q, clip);
+    return {q * log_ratio, q};
   } else if constexpr (kKind == DivergenceKind::kReverseKl) {
-    return ClipComponent(-(p * log_ratio), p * log_ratio - p, clip);
+    return {-(p * log_ratio), p * log_ratio - p};
   } else {
     static_assert(kKind == DivergenceKind::kJensenShannon);
     // m over the larger of the two, so that nothing overflows.
@@ -66,8 +73,16 @@ DAPD_HOST_DEVICE inline ClippedEntry<F> EntryOf(
     const F log_q_m = q_is_larger ? -log_m : log_ratio - log_m;
     const F log_p_m = q_is_larger ? -log_m - log_ratio : -log_m;
     const F of_student = of_p * (p * log_p_m);
-    return ClipComponent(beta * (q * log_q_m) + of_student, -of_student, clip);
+    return {beta * (q * log_q_m) + of_student, -of_student};
   }
+}
+
+// The same, clipped.
+template <DivergenceKind kKind, typename F, typename Math>
+DAPD_HOST_DEVICE inline ClippedEntry<F> EntryOf(
+    F q, F p, F log_ratio, F beta, F clip, const Math& math) {
+  const auto entry = ComponentOf<kKind>(q, p, log_ratio, beta, math);
+  return ClipComponent(entry.component, entry.pull, clip);
 }
 
 // Calls visit.operator()<kind>(): the one place that lists the kinds.

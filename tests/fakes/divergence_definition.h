@@ -32,6 +32,9 @@ struct DivergenceCase {
   Targets targets = Targets::kTeachers;
   Supports supports = Supports::kFull;
   bool weights = false;
+  // A student's terms have two kinds, and only every second one has weights of
+  // tokens.
+  bool mixed = false;
 };
 
 // Sources 0 and 1 are students, 2 to 4 their teachers, 5 is derived.
@@ -72,6 +75,14 @@ struct DivergenceProblem {
     Add(1, 3, 0.25F);
     Add(1, last, 0.125F);
     Add(0, last, 1.0F);
+    if (c.mixed) {
+      Add(1, 2, 0.5F);
+      terms.back().kind = DivergenceKind::kReverseKl;
+      Add(1, 2, 0.75F);
+      Add(1, 4, 0.5F);
+      Add(0, 3, 0.25F);
+      terms.back().kind = DivergenceKind::kReverseKl;
+    }
     if (c.supports != Supports::kFull) {
       // The first term keeps the whole vocabulary: both ways in one student.
       for (size_t k = 1; k < terms.size(); ++k) {
@@ -125,8 +136,11 @@ struct DivergenceProblem {
     for (float& number : numbers) number = c.spread * normal(random);
     return numbers;
   }
-  float WeightOf(int64_t token) const {
-    return c.weights ? token_weights[token] : 1.0F;
+  bool HasTokenWeights(size_t term) const {
+    return c.weights && (!c.mixed || term % 2 == 1);
+  }
+  float WeightOf(size_t term, int64_t token) const {
+    return HasTokenWeights(term) ? token_weights[token] : 1.0F;
   }
 };
 
@@ -154,7 +168,7 @@ class DivergenceDefinition {
     for (size_t i = 0; i < log_q.size(); ++i) {
       sum += std::min(Entry(term, log_q[i], log_p[i]), clip);
     }
-    return problem_.WeightOf(token_) * sum;
+    return problem_.WeightOf(k, token_) * sum;
   }
 
   // Of all terms of a student, with respect to one logit.

@@ -9,10 +9,16 @@
 
 namespace dapd {
 
-// A term at the block's token.
+// A term at the block's token. Of a student's terms that count, two of a kind
+// are added up together: they have its probabilities in common.
 struct TermOfToken {
+  static constexpr int kNone = -1;
+  static constexpr int kEarlier = -2;
+
   float weight = 0.0F;  // the token's; a term without any does not count
-  // Among the terms of its student that count.
+  // The later term that this one is added up with, none, or an earlier one.
+  int with = kNone;
+  // Whether there is none of the student's before them, and behind them.
   bool is_first = false;
   bool is_last = false;
 };
@@ -169,7 +175,8 @@ class ClusterBlock {
   __device__ RunningRow MeasureRow(int slot, float scale) const {
     RunningRow running;
     for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
-      running.Take(rows_.At(slot, g).value, scale * kLog2OfE);
+      const Group row = rows_.At(slot, g);
+      running.Take(row.value, scale * kLog2OfE);
     }
     return running;
   }
@@ -189,7 +196,9 @@ class ClusterBlock {
       __pipeline_wait_prior(under_way >= kLeftFirst ? kLeftFirst : 0);
 #pragma unroll
       for (int s = 0; s < kGiven; ++s) {
-        running[s].Take(rows_.At(s, g).value, factor);
+        // Copied, so that it is one load.
+        const Group row = rows_.At(s, g);
+        running[s].Take(row.value, factor);
       }
     }
 #pragma unroll
@@ -274,65 +283,107 @@ class ClusterBlock {
   __device__ void PlaceTerm(int k) const {
     const int student = args_.terms[k].student;
     TermOfToken& term = shared_.terms[k];
+    term.with = TermOfToken::kNone;
     term.is_first = true;
-    term.is_last = true;
+    int alone = -1;  // the last one, if another may still be added up with it
+    int last = -1;
     for (int other = 0; other < args_.num_terms; ++other) {
-      if (other == k || !Counts(other, student)) continue;
-      (other < k ? term.is_first : term.is_last) = false;
+      if (!Counts(other, student)) continue;
+      if (other < k) term.is_first = false;
+      last = other;
+      if (alone < 0 || args_.terms[alone].kind != args_.terms[other].kind) {
+        alone = other;
+        continue;
+      }
+      if (alone == k) term.with = other;
+      if (other == k) term.with = TermOfToken::kEarlier;
+      alone = -1;
     }
+    term.is_last = last == (term.with >= 0 ? term.with : k);
   }
 
   __device__ void AddUpTerms() {
     for (int k = 0; k < args_.num_terms; ++k) {
-      const DivergenceTerm& term = args_.terms[k];
-      SumPart part;
-      if (shared_.terms[k].weight != 0.0F) {
-        part = WithKind(term.kind, [&]<DivergenceKind kKind>() {
-          return AddUpTerm<kKind>(term, shared_.terms[k]);
+      const TermOfToken& here = shared_.terms[k];
+      if (here.weight == 0.0F) {
+        BringSum(k, {});
+      } else if (here.with != TermOfToken::kEarlier) {
+        WithKind(args_.terms[k].kind, [&]<DivergenceKind kKind>() {
+          if (here.with == TermOfToken::kNone) {
+            AddUp<kKind, 1>({k});
+          } else {
+            AddUp<kKind, 2>({k, here.with});
+          }
         });
       }
-      if (First() % kWarp == 0) shared_.sums.of_warp[WarpOfThread()][k] = part;
     }
     CombineSums(args_.num_terms);
   }
 
-  // The warp's part, in all its lanes.
-  template <DivergenceKind kKind>
-  __device__ SumPart AddUpTerm(const DivergenceTerm& term,
-                               const TermOfToken& here) const {
-    const TermEntries entries = EntriesOf(term,
-                                          shared_.statistics[term.target],
-                                          shared_.statistics[term.student],
-                                          args_.scale,
-                                          here.weight);
-    const int target = shared_.slot[term.target];
-    const int student = plan_.slot[term.student];
-    const int room = plan_.room[term.student];
+  __device__ void BringSum(int k, const SumPart& of_warp) const {
+    if (First() % kWarp == 0) {
+      shared_.sums.of_warp[WarpOfThread()][k] = of_warp;
+    }
+  }
+
+  // Terms of one student and kind.
+  template <DivergenceKind kKind, int kTerms>
+  __device__ void AddUp(const int (&terms)[kTerms]) const {
+    const int source = args_.terms[terms[0]].student;
+    const int student = plan_.slot[source];
+    const int room = plan_.room[source];
+    const TermOfToken& here = shared_.terms[terms[0]];
     const bool adds = !here.is_first;
     const bool leaves_probabilities = args_.with_gradient && here.is_last;
-    RunningSums running;
+    TermEntries entries[kTerms];
+    int target[kTerms];
+    RunningSums running[kTerms];
+#pragma unroll
+    for (int t = 0; t < kTerms; ++t) {
+      const DivergenceTerm& term = args_.terms[terms[t]];
+      entries[t] = EntriesOf(term,
+                             shared_.statistics[term.target],
+                             shared_.statistics[source],
+                             args_.scale,
+                             shared_.terms[terms[t]].weight);
+      target[t] = shared_.slot[term.target];
+    }
     for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
-      const Group q = rows_.At(target, g);
-      Group z = rows_.At(student, g);
+      const Group z = rows_.At(student, g);
+      Group p;
+#pragma unroll
+      for (int i = 0; i < kClusterGroup; ++i) {
+        p.value[i] = entries[0].p.ProbabilityOf(z.value[i]);
+      }
       Group pull = {};
       if (adds) pull = rows_.At(room, g);
 #pragma unroll
-      for (int i = 0; i < kClusterGroup; ++i) {
-        const float p = entries.p.ProbabilityOf(z.value[i]);
-        const ClippedEntry<float> entry =
-            entries.At<kKind>(q.value[i], z.value[i], p);
-        running.Take(entry);
-        pull.value[i] += entries.weight * entry.pull;
-        z.value[i] = p;
+      for (int t = 0; t < kTerms; ++t) {
+        const Group q = rows_.At(target[t], g);
+        Component<float> of_group[kClusterGroup];
+#pragma unroll
+        for (int i = 0; i < kClusterGroup; ++i) {
+          of_group[i] =
+              entries[t].template At<kKind>(q.value[i], z.value[i], p.value[i]);
+        }
+        running[t].Take(of_group, entries[t].clip);
+#pragma unroll
+        for (int i = 0; i < kClusterGroup; ++i) {
+          pull.value[i] += entries[t].weight * of_group[i].pull;
+        }
       }
       if (args_.with_gradient) rows_.At(room, g) = pull;
-      if (leaves_probabilities) rows_.At(student, g) = z;
+      if (leaves_probabilities) rows_.At(student, g) = p;
     }
-    return {
-        ButterflySum<kWarp>(running.clipped),
-        ButterflySum<kWarp>(running.unclipped),
-        ButterflySum<kWarp>(running.mass),
-        __any_sync(kAllLanes, running.AnyAbove(term.clip)) != 0 ? 1.0 : 0.0};
+#pragma unroll
+    for (int t = 0; t < kTerms; ++t) {
+      BringSum(
+          terms[t],
+          {ButterflySum<kWarp>(running[t].clipped),
+           ButterflySum<kWarp>(running[t].unclipped()),
+           ButterflySum<kWarp>(running[t].mass),
+           __any_sync(kAllLanes, running[t].any_clipped) != 0 ? 1.0 : 0.0});
+    }
   }
 
   __device__ void WriteSums() const {

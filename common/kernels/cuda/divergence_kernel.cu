@@ -85,18 +85,20 @@ __device__ DivergenceTokenSums SumsOf(const Pair& pair, int64_t size) {
     float zp[kPerThread];
     LoadTile(pair.target, tile, size, 0.0F, zq);
     LoadTile(pair.student, tile, size, 0.0F, zp);
+    Component<float> here[kPerThread];
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
+      here[i] = {};
       if (tile + i * kThreads + threadIdx.x >= size) continue;
-      running.Take(
-          entries.At<kKind>(zq[i], zp[i], entries.p.ProbabilityOf(zp[i])));
+      here[i] = entries.At<kKind>(zq[i], zp[i], entries.p.ProbabilityOf(zp[i]));
     }
+    running.Take(here, entries.clip);
   }
   DivergenceTokenSums sums;
   sums.clipped = BlockSum(running.clipped);
-  sums.unclipped = BlockSum(running.unclipped);
+  sums.unclipped = BlockSum(running.unclipped());
   sums.mass = BlockSum(running.mass);
-  sums.any_clipped = __syncthreads_or(running.AnyAbove(entries.clip)) != 0;
+  sums.any_clipped = __syncthreads_or(running.any_clipped) != 0;
   return sums;
 }
 
@@ -232,7 +234,9 @@ __device__ void AddPulls(const TermEntries& entries,
   WithKind(entries.kind, [&]<DivergenceKind kKind>() {
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
-      pull[i] += entries.weight * entries.At<kKind>(zq[i], zp[i], p[i]).pull;
+      const Component<float> entry = entries.At<kKind>(zq[i], zp[i], p[i]);
+      pull[i] += entries.weight *
+                 ClipComponent(entry.component, entry.pull, entries.clip).pull;
     }
   });
 }

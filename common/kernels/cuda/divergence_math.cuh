@@ -78,19 +78,35 @@ __device__ inline RowStatistics StatisticsOf(float max,
 // A term's sums over what a thread has seen, before the token's weight.
 struct RunningSums {
   float clipped = 0.0F;
-  float unclipped = 0.0F;
+  float above = 0.0F;  // what the clip has taken away
   float mass = 0.0F;
-  float largest = -FLT_MAX;  // component
+  bool any_clipped = false;
 
-  __device__ void Take(const ClippedEntry<float>& entry) {
-    clipped += entry.clipped;
-    unclipped += entry.component;
-    mass += entry.pull;
-    largest = fmaxf(largest, entry.component);
+  __device__ float unclipped() const { return clipped + above; }
+
+  // Clips the entries and takes them. Few are above the clip, so whether any of
+  // them is costs one comparison an entry, and what the clip leaves nothing.
+  template <int kCount>
+  __device__ void Take(Component<float> (&entries)[kCount], float clip) {
+    bool any = false;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) any |= entries[i].component > clip;
+    if (any) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        const ClippedEntry<float> entry =
+            ClipComponent(entries[i].component, entries[i].pull, clip);
+        if (entry.component > clip) above += entry.component - entry.clipped;
+        entries[i] = {entry.clipped, entry.pull};
+      }
+      any_clipped = true;
+    }
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      clipped += entries[i].component;
+      mass += entries[i].pull;
+    }
   }
-
-  // `clip`: the term's.
-  __device__ bool AnyAbove(float clip) const { return largest > clip; }
 };
 
 // A row's probabilities.
@@ -121,17 +137,14 @@ struct TermEntries {
   float weight;  // the term's and the token's
   float lse_difference;
 
-  // `p_of_entry`: the student's probability; kKind is `kind`.
+  // Before the clip. `p_of_entry`: the student's probability; kKind is `kind`.
   template <DivergenceKind kKind>
-  __device__ ClippedEntry<float> At(float zq,
-                                    float zp,
-                                    float p_of_entry) const {
-    return EntryOf<kKind>(q.ProbabilityOf(zq),
-                          p_of_entry,
-                          LogRatio(zq, zp, scale, lse_difference),
-                          beta,
-                          clip,
-                          FloatMath{});
+  __device__ Component<float> At(float zq, float zp, float p_of_entry) const {
+    return ComponentOf<kKind>(q.ProbabilityOf(zq),
+                              p_of_entry,
+                              LogRatio(zq, zp, scale, lse_difference),
+                              beta,
+                              FloatMath{});
   }
 };
 

@@ -37,9 +37,11 @@ inline DivergenceResult RunDivergenceTwin(const DivergenceProblem& problem) {
   sources[1].ids = problem.ids.data();
   sources[1].logprobs = result.logprobs.data();
   std::vector<DivergenceTerm> terms = problem.terms;
-  for (DivergenceTerm& term : terms) {
-    if (term.support_size > 0) term.support = problem.support.data();
-    if (c.weights) term.token_weights = problem.token_weights.data();
+  for (size_t k = 0; k < terms.size(); ++k) {
+    if (terms[k].support_size > 0) terms[k].support = problem.support.data();
+    if (problem.HasTokenWeights(k)) {
+      terms[k].token_weights = problem.token_weights.data();
+    }
   }
   std::vector<DerivedSource> derived = problem.derived;
   for (DerivedSource& source : derived) {
@@ -123,7 +125,9 @@ inline void RunDivergenceKernel(const DivergenceProblem& problem,
   for (size_t k = 0; k < problem.terms.size(); ++k) {
     args.terms[k] = problem.terms[k];
     if (args.terms[k].support_size > 0) args.terms[k].support = support.data();
-    if (c.weights) args.terms[k].token_weights = weights.data();
+    if (problem.HasTokenWeights(k)) {
+      args.terms[k].token_weights = weights.data();
+    }
   }
   for (size_t d = 0; d < problem.derived.size(); ++d) {
     args.derived[d] = problem.derived[d];

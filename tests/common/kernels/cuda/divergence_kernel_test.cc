@@ -164,6 +164,29 @@ TEST(CudaDivergenceOnHostTest, EveryDivergence) {
             {.name = "js, cool", .kind = kJensenShannon, .scale = 1.4F}});
 }
 
+TEST(CudaDivergenceOnHostTest, KindsAndWeightsThatDifferByTerm) {
+  CheckAll({{.name = "mixed", .tokens = 3, .weights = true, .mixed = true},
+            {.name = "mixed, none clipped",
+             .tokens = 2,
+             .vocabulary = 700,
+             .clip = kInfinity,
+             .mixed = true},
+            {.name = "mixed, js",
+             .tokens = 3,
+             .kind = kJensenShannon,
+             .clip = 0.01F,
+             .weights = true,
+             .mixed = true}});
+}
+
+// More tokens than clusters: these begin one after the other.
+TEST(CudaDivergenceOnHostTest, ManyTokens) {
+  PlayDevice(1);
+  Check({.name = "many tokens", .tokens = 11, .vocabulary = 30},
+        CudaNumber::kFloat32);
+  fake::SetTraits({});
+}
+
 TEST(CudaDivergenceOnHostTest, DerivedTargets) {
   CheckAll({{.name = "mixture", .tokens = 2, .targets = Targets::kMixture},
             {.name = "centred mixture",
