@@ -24,6 +24,7 @@
 #include "common/gpus/cuda_backend.h"
 #include "common/gpus/gpu_report.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/gpu_model.h"
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
@@ -54,9 +55,15 @@ void PrintLines(const std::vector<std::string>& lines) {
 
 // Of this machine, which need not be where the run will be: nothing of it is an
 // error.
-void PrintDevices(const Config& config, const MemoryPlan& plan) {
+void PrintDevices(const Config& config,
+                  const ModelConfig& model,
+                  const MemoryPlan& plan) {
   if (config.model.device == "cpu") return;
-  PrintLines(DeviceText(config, plan, FindGpus(), CudaBackendPath().ok()));
+  PrintLines(DeviceText(config,
+                        CheckGpuModel(config, model),
+                        plan,
+                        FindGpus(),
+                        CudaBackendPath().ok()));
 }
 
 absl::StatusOr<SampleLengths> MeanLengths(const std::vector<SampleRow>& rows,
@@ -234,7 +241,7 @@ absl::Status Check(const CheckOptions& options) {
   ASSIGN_OR_RETURN(const std::string passes,
                    PassLimitsText(config, model, options.gpu_gib));
   std::puts(absl::StrFormat("%-16s %s", "passes", passes).c_str());
-  PrintDevices(config, plan);
+  PrintDevices(config, model, plan);
   ASSIGN_OR_RETURN(const SampleLengths lengths,
                    LengthsOf(options.samples, config, base));
   PrintLines(StepCostText(config, model, lengths, options.rates));

@@ -33,6 +33,7 @@ std::string Kernels(bool has_backend) {
 }  // namespace
 
 std::vector<std::string> DeviceText(const Config& config,
+                                    const absl::Status& takes_model,
                                     const MemoryPlan& plan,
                                     const GpuReport& report,
                                     bool has_backend) {
@@ -52,7 +53,9 @@ std::vector<std::string> DeviceText(const Config& config,
   }
   const std::vector<std::string> names = GpuNames(report);
   const absl::Status fit =
-      CheckShares(DealGpus(config, names), plan, names, report.gpus);
+      takes_model.ok()
+          ? CheckShares(DealGpus(config, names), plan, names, report.gpus)
+          : takes_model;
   lines.push_back(Line("fit",
                        fit.ok() ? "everything that dapd run starts fits on them"
                                 : absl::StrCat("dapd run is refused here: ",

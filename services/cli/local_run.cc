@@ -23,6 +23,7 @@
 #include "common/gpus/cuda_backend.h"
 #include "common/gpus/gpu_report.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/gpu_model.h"
 #include "common/model/spec/gpu_shares.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
@@ -181,6 +182,7 @@ absl::Status LocalRun::TakeGpus() {
   ASSIGN_OR_RETURN(const std::string folder,
                    FindModelFolder(config_.model.path));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
+  RETURN_IF_ERROR(CheckGpuModel(config_, model));
   return CheckShares(processes, PlanMemory(config_, model), names, report.gpus);
 }
 

@@ -19,6 +19,7 @@
 #include "common/data/model_text.h"
 #include "common/data/view_limits.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/gpu_model.h"
 #include "common/model/spec/gpu_shares.h"
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/pass_memory.h"
@@ -198,6 +199,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   ASSIGN_OR_RETURN(state->identity.base_model_path,
                    BaseModelName(config.model.path, config.model.name));
   if (device.is_cuda()) {
+    RETURN_IF_ERROR(CheckGpuModel(config, model));
     RETURN_IF_ERROR(CheckOwnGpu("trainer", PlanMemory(config, model).trainer));
   }
   state->text = std::move(base.text);

@@ -1,5 +1,6 @@
 """Real programs on machines whose driver and GPUs are played (tests/fakes/nvidia_driver.cc)."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -66,6 +67,17 @@ def test_a_gpu_that_cannot_be_used_is_refused_with_the_reason(program, name, pro
     result = start(programs, program, workspace, environment, *(["run"] if program == "dapd" else []))
     assert result.returncode == 3 and reason in result.stderr, result.stderr
     assert not (workspace.runs("no-gpus") / "metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize("program", ["dapd-rollout", "dapd-teacher", "dapd-trainer", "dapd"])
+def test_a_model_that_attention_does_not_take_is_refused(program, programs, workspace, tmp_path):
+    model = shutil.copytree(workspace.model, tmp_path / "model")
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "head_dim": 20}))
+    settings = {"model.path": model, "model.precision": "bfloat16"}
+    result = start(programs, program, workspace, machine(H100), *(["run"] if program == "dapd" else []), **settings)
+    assert result.returncode == 3, result.stderr
+    assert "multiples of 8 and at most 256 in bfloat16, but the model's is 20; set model.device to cpu" in result.stderr
 
 
 def test_a_library_that_cuda_needs_is_named_with_its_package(programs, workspace, tmp_path):

@@ -92,6 +92,39 @@ def test_the_plan_of_a_published_size_is_the_sum_of_its_products(size, qwen_fold
     assert json.loads(re.search(r"rank 64, alpha 128: (\d+) parameters", out)[1]) == lora
 
 
+def documented(size):
+    """The column of docs/scale.md, by the beginning of a row's name."""
+    section = (ROOT / "docs/scale.md").read_text().split("## The paper's five sizes")[1]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")]
+    column = rows[0].index(f"{size[:-1]}B")
+    return {row[0]: row[column] for row in rows[2:]}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_table_of_the_sizes_is_what_check_prints(size, qwen_folder, tmp_path):
+    flags = [*make_model_without_weights(size, qwen_folder, tmp_path), "--set", "model.device=cuda"]
+    out = run_dapd("check", ROOT / f"configs/qwen3-{size}.yaml", *flags, "--tflops", 400, "--memory-gbs", 2500, "--network-gbs", 10).stdout
+    table = documented(size)
+
+    def printed(pattern):
+        return [float(number) for number in re.search(pattern, out, re.M).groups()]
+
+    for row, decimals, pattern in (
+            ("rollout (base)", 1, r"^rollout +(\S+) GiB .* base (\S+),"),
+            ("teacher, six requests in parallel", 1, r"^teacher +(\S+) GiB"),
+            ("trainer, minimum (up to 14B including 2 for what is trained ahead)", 1, r"^trainer +(\S+) GiB"),
+            ("base of one of 8 ranks that split every layer", 1, r"^ +base +(\S+) GiB a rank if 8 split"),
+            ("trainer TFLOP, first / later", 0, r"^step at first .*trainer (\S+) for [^$]*^step later .*trainer (\S+) for "),
+            ("teacher TFLOP, first / later", 0, r"^step at first .*teachers (\S+) for [^$]*^step later .*teachers (\S+) for "),
+            ("scores, MiB per step", 0, r"^wire .*scores (\S+),"),
+            ("adapter, MiB per worker and step", 0, r"^wire .*adapter (\S+) a worker"),
+            ("time of a step, phase after phase, at 400 TFLOP/s, 2.5 TB/s, 10 GB/s", 0, r"^step later [^$]*?^ +one by one +(\S+) s:")):
+        found = printed(pattern)
+        said = [float(number.replace(",", "")) for number in re.findall(r"[\d,]*\d(?:\.\d+)?", table[row])][:len(found)]
+        # Both are rounded.
+        assert said == [pytest.approx(number, abs=0.5 * 10**-decimals + 0.0051) for number in found], (row, table[row])
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_what_a_trainer_keeps_on_a_gpu_of_80_gib_is_there(size, qwen_folder, tmp_path):
     """The passes that it plans take, by themselves and added up here, no more than the base leaves; up to 8B no layer runs again."""

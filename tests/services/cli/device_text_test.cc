@@ -48,12 +48,13 @@ class DeviceTextTest : public testing::Test {
 TEST_F(DeviceTextTest, ACpuRunHasNothingToSay) {
   Config config;
   config.model.device = "cpu";
-  EXPECT_THAT(DeviceText(config, Plan(), OneOf(24), true), IsEmpty());
+  EXPECT_THAT(DeviceText(config, absl::OkStatus(), Plan(), OneOf(24), true),
+              IsEmpty());
 }
 
 TEST_F(DeviceTextTest, KernelsDriverAndGpusAreSaidAndWhetherTheRunFits) {
   EXPECT_THAT(
-      DeviceText(OnGpus(), Plan(), OneOf(24), true),
+      DeviceText(OnGpus(), absl::OkStatus(), Plan(), OneOf(24), true),
       ElementsAre(
           HasSubstr("on GPUs"),
           "driver           580.82.07, for CUDA up to 13.0",
@@ -63,16 +64,23 @@ TEST_F(DeviceTextTest, KernelsDriverAndGpusAreSaidAndWhetherTheRunFits) {
 }
 
 TEST_F(DeviceTextTest, APlanThatDoesNotFitIsSaidAsARunWouldSayIt) {
-  EXPECT_THAT(DeviceText(OnGpus(), Plan(), OneOf(16), true).back(),
-              HasSubstr("dapd run is refused here: the plan needs at least 9.0 "
-                        "GiB (trainer 9.0, rollout-0 0.0, teacher-0 0.0)"));
+  EXPECT_THAT(
+      DeviceText(OnGpus(), absl::OkStatus(), Plan(), OneOf(16), true).back(),
+      HasSubstr("dapd run is refused here: the plan needs at least 9.0 "
+                "GiB (trainer 9.0, rollout-0 0.0, teacher-0 0.0)"));
+}
+
+TEST_F(DeviceTextTest, AModelThatGpusDoNotTakeIsSaid) {
+  const absl::Status refused = absl::InvalidArgumentError("head dimension 12");
+  EXPECT_THAT(DeviceText(OnGpus(), refused, Plan(), OneOf(24), true).back(),
+              HasSubstr("dapd run is refused here: head dimension 12"));
 }
 
 TEST_F(DeviceTextTest, WhatIsMissingIsSaid) {
   GpuReport none;
   none.usable = absl::NotFoundError("there is no NVIDIA driver");
   EXPECT_THAT(
-      DeviceText(OnGpus(), Plan(), none, false),
+      DeviceText(OnGpus(), absl::OkStatus(), Plan(), none, false),
       ElementsAre(
           "kernels          none for GPUs: this build has no CUDA backend",
           "driver           none",
@@ -82,7 +90,7 @@ TEST_F(DeviceTextTest, WhatIsMissingIsSaid) {
 TEST_F(DeviceTextTest, AGpuThatCannotBeUsedIsShownWithTheReason) {
   GpuReport old = OneOf(15);
   old.usable = absl::FailedPreconditionError("GPU 0 is too old");
-  const auto lines = DeviceText(OnGpus(), Plan(), old, true);
+  const auto lines = DeviceText(OnGpus(), absl::OkStatus(), Plan(), old, true);
   ASSERT_EQ(lines.size(), 4);
   EXPECT_THAT(lines[2], StartsWith("gpus             1 of 15.0 GiB"));
   EXPECT_THAT(lines[3], HasSubstr("none usable: GPU 0 is too old"));
