@@ -274,6 +274,6 @@ int Main(const std::string& mode) {
 int main(int argc, char** argv) {
   TORCH_CHECK(argc == 2,
               "usage: dapd_gpu_kernels_benchmark "
-              "sample|merge|copy|products");
+              "sample|merge|copy|products|attention");
   return dapd::Main(argv[1]);
 }

@@ -350,11 +350,13 @@ std::string CudaGemm::Multiply(const CudaProduct& product,
 // not.
 extern "C" int DapdCudaSkinnyProduct(const CudaProduct* product,
                                      void* /*stream*/) {
-  // The launch in front writes of x what is not early, and nothing else.
-  TORCH_CHECK(product->early == 0 ||
-                  LastProduct() ==
-                      static_cast<const char*>(product->x) + 2 * product->early,
-              "the launch in front may write what is multiplied early");
+  // Where the launch in front writes the last columns of x, those before them
+  // are multiplied meanwhile, and nowhere else is anything.
+  const auto* const x = static_cast<const char*>(product->x);
+  const auto* const written = static_cast<const char*>(LastProduct());
+  const bool is_of_x = written > x && written < x + 2 * product->inner;
+  TORCH_CHECK(2 * product->early == (is_of_x ? written - x : 0),
+              "early is what the launch in front does not write of x");
   const int launched = Submit([product = *product] {
     const int64_t y_bytes = product.float_result ? 4 : 2;
     for (int64_t i = 0; i < product.rows; ++i) {

@@ -14,8 +14,11 @@ namespace {
 using T = BFloat16;
 
 int64_t row_bytes = 0;
+int64_t row_launches = 0;
 
+// Of a launch.
 void Count(int64_t numbers) {
+  ++row_launches;
   row_bytes += numbers * static_cast<int64_t>(sizeof(T));
 }
 
@@ -166,6 +169,7 @@ constexpr DeviceRows kRows = {
 namespace fake {
 
 int64_t TakeRowBytes() { return std::exchange(row_bytes, 0); }
+int64_t TakeRowLaunches() { return std::exchange(row_launches, 0); }
 
 }  // namespace fake
 

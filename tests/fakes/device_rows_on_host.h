@@ -11,5 +11,7 @@ namespace dapd::fake {
 // What the played kernels have read and written since the last call: every
 // number of every row once, weights of norms and angles once a call.
 int64_t TakeRowBytes();
+// How often they were launched since the last call.
+int64_t TakeRowLaunches();
 
 }  // namespace dapd::fake

@@ -1,6 +1,7 @@
 // What a layer's forward and backward pass moves through memory on a GPU,
 // counted on a host that plays one: bytes of the tensors that each operation
-// reads and writes, against the least that a layer with LoRA needs.
+// reads and writes, against the least that a layer with LoRA needs; and how
+// many launches they are.
 
 #include <algorithm>
 #include <cmath>
@@ -19,6 +20,7 @@
 #include "tests/fakes/device_rows_on_host.h"
 #include "tests/fakes/model_shapes.h"
 #include "tests/fakes/relative_error.h"
+#include "tests/fakes/torch_device/torch_device.h"
 
 namespace dapd {
 namespace {
@@ -251,6 +253,45 @@ TEST(LayerTrafficTest, TrainingMovesLittleMoreThanItsTensorsNeed) {
             << " of the least\n";
   EXPECT_LE(ratio, 1.3);
   EXPECT_GE(ratio, 1.0) << "something is not counted";
+}
+
+// Launches of a call with their names on the way out.
+template <typename Call>
+int64_t LaunchesOf(const std::string& what, const Call& call) {
+  ResetWorkOfDevice();
+  fake::TakeRowLaunches();
+  call();
+  const int64_t rows = fake::TakeRowLaunches();
+  const int64_t launches = WorkOfDevice().num_launches() + rows;
+  std::cout << what << ": " << launches << " launches, " << rows << " of rows";
+  for (const auto& [name, count] : WorkOfDevice().launches) {
+    std::cout << ", " << count << " " << name;
+  }
+  std::cout << "\n";
+  return launches;
+}
+
+// docs/gpu.md calculates with these.
+TEST(LayerTrafficTest, ALayerIsAFewLaunches) {
+  const at::NoGradGuard no_grad;
+  // As a teacher's 4,096 rows stand between the widths of 4B's layer.
+  constexpr int64_t kRows = 400;
+  const Layer layer(at::kBFloat16, kPlayed);
+  const FlashAttention attention({0, kRows}, kPlayed);
+  const at::Tensor x = layer.x.narrow(0, 0, kRows);
+  const RotaryAngles angles{layer.angles.cos.narrow(0, 0, kRows),
+                            layer.angles.sin.narrow(0, 0, kRows)};
+  const auto score = [&](const LoraLayer* lora) {
+    const LayerPass pass(layer.config, layer.weights, lora, 2.0, angles);
+    pass.Forward(x, /*rows=*/{}, attention, /*activations=*/nullptr);
+  };
+  EXPECT_LE(LaunchesOf("scored", [&] { score(nullptr); }), 14);
+  EXPECT_LE(WorkOfDevice().allocations, 17);
+  EXPECT_LE(LaunchesOf("scored with an adapter", [&] { score(&layer.lora); }),
+            36);
+  EXPECT_LE(WorkOfDevice().allocations, 31);
+  EXPECT_LE(LaunchesOf("trained", [&] { layer.Run(); }), 82);
+  EXPECT_EQ(WorkOfDevice().waits, 0);
 }
 
 TEST(LayerTrafficTest, TheGpusWayGivesWhatFloat32Gives) {
