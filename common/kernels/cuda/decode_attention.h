@@ -2,10 +2,10 @@
 // has the arithmetic and its order, launch.h the conventions): one new token a
 // row over the row's slot of the KV cache, in one launch. Its blocks read every
 // key and value once, for all query heads that share them; the last block of a
-// row's KV head combines the splits, in their order. A page is a split. There are
-// as many blocks as the device has room for, which share what splits there are:
-// one captured graph serves every length up to `max_tokens`, and a launch costs
-// what its rows are long together.
+// row's KV head combines the splits, in their order. A page is a split. There
+// are as many blocks as the device has room for, which share what splits there
+// are: one captured graph serves every length up to `max_tokens`, and a launch
+// costs what its rows are long together.
 #pragma once
 
 #include <cstdint>

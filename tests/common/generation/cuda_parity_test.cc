@@ -168,12 +168,11 @@ TEST_P(CudaDecodeParityTest, QkvAndAttention) {
   struct Geometry {
     int64_t heads, kv_heads, head_dim;
   };
-  for (const auto& [heads, kv_heads, head_dim] :
-       {Geometry{32, 8, 128},
-        Geometry{14, 2, 64},
-        Geometry{3, 3, 80},
-        Geometry{16, 2, 96},
-        Geometry{8, 1, 256}}) {
+  for (const auto& [heads, kv_heads, head_dim] : {Geometry{32, 8, 128},
+                                                  Geometry{14, 2, 64},
+                                                  Geometry{3, 3, 80},
+                                                  Geometry{16, 2, 96},
+                                                  Geometry{8, 1, 256}}) {
     const std::vector<int32_t> positions = {0, 127, 128, 1000};
     const auto rows = static_cast<int64_t>(positions.size());
     const int64_t capacity = 1024;
