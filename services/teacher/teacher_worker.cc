@@ -80,7 +80,7 @@ absl::StatusOr<LoadResult> TeacherWorker::Load(
       std::move(upload),
       commands_,
       [this](const AdapterUpload& adapter) {
-        TakeTurns();  // of requests that came before it
+        while (!turns_.empty()) TakeTurns();  // what came before it
         return Switch(adapter);
       },
       cancelled);
@@ -102,10 +102,8 @@ void TeacherWorker::Run() {
         may_wait ? commands_.Pop() : commands_.PopFor(absl::ZeroDuration());
     if (command.has_value()) (*command)();
     // Further requests may stand behind this one.
-    const bool is_full =
-        static_cast<int64_t>(turns_.size()) >= scorer_->most_together();
     const bool takes_turns =
-        !turns_.empty() && (is_full || !command.has_value());
+        !turns_.empty() && (HasFullSet() || !command.has_value());
     if (takes_turns) {
       TakeTurns();
     } else if (!command.has_value() && commands_.closed()) {
@@ -169,9 +167,44 @@ void TeacherWorker::End(const Turn& turn,
   Deliver(std::move(event), *turn.outbox);
 }
 
+int64_t TeacherWorker::NumTurns(WeightSet set) const {
+  return std::ranges::count_if(turns_, [set](const Turn& turn) {
+    return turn.request->input.weights == set;
+  });
+}
+
+bool TeacherWorker::HasFullSet() const {
+  return std::ranges::any_of(turns_, [this](const Turn& turn) {
+    return NumTurns(turn.request->input.weights) >= scorer_->most_together();
+  });
+}
+
+WeightSet TeacherWorker::NextSet() {
+  const WeightSet oldest = turns_.front().request->input.weights;
+  if (!std::exchange(passed_over_, false)) {
+    for (const Turn& turn : turns_) {
+      const WeightSet set = turn.request->input.weights;
+      if (NumTurns(set) < scorer_->most_together()) continue;
+      passed_over_ = set != oldest;
+      return set;
+    }
+  }
+  return oldest;
+}
+
 void TeacherWorker::TakeTurns() {
+  const WeightSet set = NextSet();
+  std::vector<Turn> taken;
+  std::erase_if(turns_, [&](Turn& turn) {
+    if (turn.request->input.weights != set ||
+        static_cast<int64_t>(taken.size()) == scorer_->most_together()) {
+      return false;
+    }
+    taken.push_back(std::move(turn));
+    return true;
+  });
   std::vector<Turn> turns;
-  for (Turn& turn : std::exchange(turns_, {})) {
+  for (Turn& turn : taken) {
     turn.ahead = desk_.Close(turn.outbox.get(), turn.request->request_id);
     if (turn.outbox->closed()) continue;
     if (const absl::Status status = CheckTurn(*turn.request); !status.ok()) {

@@ -119,7 +119,15 @@ class TeacherWorker {
     std::shared_ptr<TeacherOutbox> outbox;
     AheadWork ahead;  // kept until it is done, which finds it in the scorer
   };
-  // Scores the requests of turns_.
+  // Requests of turns_ under that set of weights.
+  int64_t NumTurns(WeightSet set) const;
+  // Whether some set has as many as are worth while to score together.
+  bool HasFullSet() const;
+  // The set whose turn it is: one that is full, before the oldest request's,
+  // but not twice.
+  WeightSet NextSet();
+  // Scores requests of turns_ together, of the next set: a pass over the model
+  // has the weights of one.
   void TakeTurns();
   absl::Status CheckTurn(const TeacherRequest& request);
   // Shutdown's grace has passed.
@@ -135,7 +143,8 @@ class TeacherWorker {
   const std::unique_ptr<Scorer> scorer_;
   DeviceWatch device_;
   PrefixDesk desk_;
-  std::vector<Turn> turns_;  // that are scored next, together
+  std::vector<Turn> turns_;   // in the order in which they came
+  bool passed_over_ = false;  // turns_'s first, by a full set
   ServedWeights served_;
   mutable Mutex mutex_;
   absl::Time deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();

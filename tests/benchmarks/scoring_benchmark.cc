@@ -77,7 +77,7 @@ View MakeView(int64_t tokens) {
   return view;
 }
 
-// The two requests of each sample.
+// The two requests of each sample, by their weights.
 std::vector<ScoreInput> MakeRequests() {
   std::vector<ScoreInput> requests;
   for (int64_t sample = 0; sample < kSamples; ++sample) {
@@ -87,6 +87,8 @@ std::vector<ScoreInput> MakeRequests() {
                    {ViewName::kNoneReference, MakeView(kNone)},
                    {ViewName::kCrossRollout, MakeView(kCross)},
                    {ViewName::kCrossReference, MakeView(kCross)}}});
+  }
+  for (int64_t sample = 0; sample < kSamples; ++sample) {
     requests.push_back(
         {.weights = WeightSet::kSnapshot,
          .views = {{ViewName::kCrossRollout, MakeView(kCross)},
@@ -104,7 +106,8 @@ int64_t ScoreAll(Scorer& scorer,
   int64_t tokens = 0;
   for (size_t begin = 0; begin < requests.size();) {
     std::vector<ScoreJob> jobs;
-    while (begin < requests.size() &&
+    const WeightSet set = requests[begin].weights;
+    while (begin < requests.size() && requests[begin].weights == set &&
            static_cast<int64_t>(jobs.size()) < most_together) {
       const size_t index = begin++;
       jobs.push_back({&requests[index], [first, index](ViewScores scores) {

@@ -11,9 +11,9 @@ namespace dapd {
 inline constexpr int64_t kCpuScoringRows = 512;
 // Rows of a pass on a GPU.
 inline constexpr int64_t kGpuScoringRows = 4096;
-// Requests that share passes. Those of a trainer have some 6,000 tokens each,
-// under two sets of weights: six of them leave an eighth of the rows of their
-// passes unused, two a quarter.
+// Requests that share passes, under one set of weights. Those of a trainer have
+// some 6,000 tokens each: six of them leave a thirtieth of the rows of their
+// passes unused, two a sixth.
 inline constexpr int64_t kGpuScoringRequests = 6;
 // Rows whose logits are there at once: 512 x 151,936 float32 are 297 MiB.
 inline constexpr int64_t kCpuScoringHeadRows = 64;

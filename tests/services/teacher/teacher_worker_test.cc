@@ -220,19 +220,45 @@ TEST_F(TeacherWorkerTest, RequestsThatWaitAreScoredTogether) {
   Submit(1, WeightSet::kBase, "");
   while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
   Submit(2, WeightSet::kBase, "");
-  Submit(3, WeightSet::kSnapshot, "other");
-  Submit(4, WeightSet::kSnapshot, "digest");
+  Submit(3, WeightSet::kSnapshot, "digest");
+  Submit(4, WeightSet::kSnapshot, "other");
+  Submit(5, WeightSet::kSnapshot, "digest");
+  Submit(6, WeightSet::kBase, "");
   control_.hold = false;
-  // The one in the middle fails alone, before the others have come.
   Expect<ViewScores>();
   Expect<ViewScores>();
   Expect<ScoreFinished>();
+  // A full set goes first. The one in its middle fails alone, before the others
+  // have come.
   EXPECT_EQ(Expect<absl::Status>().code(),
             absl::StatusCode::kFailedPrecondition);
-  for (int i = 0; i < 4; ++i) Expect<ViewScores>();
-  EXPECT_EQ(Expect<ScoreFinished>().policy.digest, "");
-  EXPECT_EQ(Expect<ScoreFinished>().policy.digest, "digest");
+  for (const std::string digest : {"digest", ""}) {
+    for (int i = 0; i < 4; ++i) Expect<ViewScores>();
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(Expect<ScoreFinished>().policy.digest, digest);
+    }
+  }
   EXPECT_EQ(control_.largest_batch, 2);
+}
+
+TEST_F(TeacherWorkerTest, NoRequestIsPassedOverTwice) {
+  Load(1, "digest");
+  control_.most_together = 2;
+  control_.hold = true;
+  Submit(1, WeightSet::kBase, "");
+  while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
+  Submit(2, WeightSet::kSnapshot, "digest");
+  for (uint64_t id = 3; id < 8; ++id) Submit(id, WeightSet::kBase, "");
+  control_.hold = false;
+  std::vector<uint64_t> ended;
+  while (ended.size() < 7) {
+    const auto event = outbox_->PopFor(absl::Seconds(20));
+    ASSERT_TRUE(event.has_value());
+    if (std::holds_alternative<ScoreFinished>(event->content)) {
+      ended.push_back(event->request_id);
+    }
+  }
+  EXPECT_THAT(ended, testing::ElementsAre(1, 3, 4, 2, 5, 6, 7));
 }
 
 TEST_F(TeacherWorkerTest, AnUploadComesBetweenTheRequestsAroundIt) {
