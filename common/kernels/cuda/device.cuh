@@ -145,10 +145,15 @@ inline int Answer(cudaError_t error) {
   return static_cast<int>(error);
 }
 
+// What launches that begin early ask for of a multiprocessor's shared memory, in
+// percent: it changes how much of its cache that is only when no block runs on
+// it, so where they differed one would wait for the blocks of another. Of an
+// H100's 228 KB that are 164, room for three blocks of attention, which leaves
+// the L1 cache 92 for the loads under way of a product with 32 rows.
+inline constexpr int kSharedCarveout = 72;
+
 // Launches kKernel(args), with so much dynamic shared memory a block; a
-// cudaError_t. A multiprocessor changes how much of its cache is shared memory
-// only when no block runs on it. So launches that begin early all ask for the
-// most, and none of them has to wait for the blocks of the one before it.
+// cudaError_t.
 template <auto kKernel, typename Args>
 int LaunchOn(void* stream,
              Begin begin,
@@ -161,7 +166,7 @@ int LaunchOn(void* stream,
   if (is_early) {
     error = cudaFuncSetAttribute(kKernel,
                                  cudaFuncAttributePreferredSharedMemoryCarveout,
-                                 cudaSharedmemCarveoutMaxShared);
+                                 kSharedCarveout);
   }
   if (error == cudaSuccess && shared_bytes > 0) {
     error = cudaFuncSetAttribute(kKernel,

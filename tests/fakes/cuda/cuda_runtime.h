@@ -82,8 +82,6 @@ enum cudaFuncAttribute {
   cudaFuncAttributePreferredSharedMemoryCarveout = 9,
   cudaFuncAttributeNonPortableClusterSizeAllowed = 13,
 };
-enum cudaSharedCarveout { cudaSharedmemCarveoutMaxShared = 100 };
-
 namespace dapd::fake {
 
 // Of the calling thread.

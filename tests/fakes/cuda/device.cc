@@ -14,7 +14,7 @@ constexpr size_t kGlobalBytes = size_t{64} << 20;
 struct KernelAttributes {
   size_t dynamic_shared_bytes = size_t{48} << 10;
   bool large_clusters = false;
-  bool prefers_shared = false;  // the most that there is, to the L1 cache
+  int carveout = -1;  // of the shared memory, in percent; -1: the driver's
 };
 
 struct Device {
@@ -133,7 +133,7 @@ void SetKernelAttribute(const void* kernel, cudaFuncAttribute what, int value) {
       attributes.large_clusters = value != 0;
       break;
     case cudaFuncAttributePreferredSharedMemoryCarveout:
-      attributes.prefers_shared = value == cudaSharedmemCarveoutMaxShared;
+      attributes.carveout = value;
       break;
   }
 }
@@ -156,8 +156,8 @@ void RunGrid(const char* kernel,
     return;
   }
   ++(shape.early ? device.launches.early : device.launches.in_turn);
-  if (shape.early && AttributesOf(shape.kernel).prefers_shared) {
-    ++device.launches.with_most_shared;
+  if (shape.early) {
+    device.launches.carveouts.insert(AttributesOf(shape.kernel).carveout);
   }
   device.launches.blocks += int64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
   GridRun run({kernel, shape, call, arguments}, device.global, device.seed);

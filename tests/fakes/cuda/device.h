@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -55,8 +56,9 @@ Traffic TakeTraffic();
 struct Launches {
   int64_t in_turn = 0;
   int64_t early = 0;  // programmatic dependent launches
-  // Early ones whose kernel asks for as much shared memory as there is.
-  int64_t with_most_shared = 0;
+  // What early ones' kernels ask for of the shared memory, in percent; -1:
+  // nothing.
+  std::set<int> carveouts;
   int64_t blocks = 0;  // of all of them
 };
 Launches TakeLaunches();
