@@ -60,7 +60,7 @@ void PrintDevices(const Config& config,
                   const MemoryPlan& plan) {
   if (config.model.device == "cpu") return;
   PrintLines(DeviceText(config,
-                        CheckGpuModel(config, model),
+                        CheckGpuModel(config.model.precision, model),
                         plan,
                         FindGpus(),
                         CudaBackendPath().ok()));

@@ -182,7 +182,7 @@ absl::Status LocalRun::TakeGpus() {
   ASSIGN_OR_RETURN(const std::string folder,
                    FindModelFolder(config_.model.path));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
-  RETURN_IF_ERROR(CheckGpuModel(config_, model));
+  RETURN_IF_ERROR(CheckGpuModel(config_.model.precision, model));
   return CheckShares(processes, PlanMemory(config_, model), names, report.gpus);
 }
 

@@ -199,7 +199,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   ASSIGN_OR_RETURN(state->identity.base_model_path,
                    BaseModelName(config.model.path, config.model.name));
   if (device.is_cuda()) {
-    RETURN_IF_ERROR(CheckGpuModel(config, model));
+    RETURN_IF_ERROR(CheckGpuModel(config.model.precision, model));
     RETURN_IF_ERROR(CheckOwnGpu("trainer", PlanMemory(config, model).trainer));
   }
   state->text = std::move(base.text);

@@ -6,8 +6,9 @@
 
 namespace dapd {
 
-absl::Status CheckGpuModel(const Config& config, const ModelConfig& model) {
-  const bool is_float = config.model.precision == "float32";
+absl::Status CheckGpuModel(const std::string& precision,
+                           const ModelConfig& model) {
+  const bool is_float = precision == "float32";
   const int64_t multiple = is_float ? 4 : 8;
   const bool is_taken =
       model.head_dim % multiple == 0 && (is_float || model.head_dim <= 256);
@@ -17,7 +18,7 @@ absl::Status CheckGpuModel(const Config& config, const ModelConfig& model) {
       multiple,
       is_float ? "" : " and at most 256",
       " in ",
-      config.model.precision,
+      precision,
       ", but the model's is ",
       model.head_dim,
       "; set model.device to cpu"));

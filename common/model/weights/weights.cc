@@ -13,6 +13,8 @@
 #include "common/base/progress.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
+#include "common/model/spec/gpu_model.h"
+#include "common/model/weights/placement.h"
 #include "common/model/weights/weight_names.h"
 #include "common/tensor/safetensors_folder.h"
 #include "common/tensor/torch_bridge.h"
@@ -152,6 +154,9 @@ absl::StatusOr<std::shared_ptr<const ModelWeights>> LoadModelWeights(
     const WeightPart& part) {
   auto weights = std::make_shared<ModelWeights>();
   ASSIGN_OR_RETURN(weights->config, ReadModelConfig(folder));
+  if (device.is_cuda()) {
+    RETURN_IF_ERROR(CheckGpuModel(PrecisionName(dtype), weights->config));
+  }
   weights->layers.resize(static_cast<size_t>(weights->config.num_layers));
   const std::vector<WeightSlot> slots = WeightSlots(*weights);
   ASSIGN_OR_RETURN(const SafetensorsFolder files,

@@ -52,10 +52,10 @@ using WeightPart =
 // Hugging Face folder and converts to `dtype` (float32 or bfloat16) on
 // `device`. Every expected tensor must occur exactly once with its shape, every
 // shard must exist, nothing unexpected may be there, and all values must be
-// finite; an error names the tensor and the file. A tied model may carry
-// lm_head.weight, which then has to be its embedding; an untied one must. With
-// `part` only that of each projection's weight is kept, before it goes to
-// `device`.
+// finite; an error names the tensor and the file. A GPU must take the model
+// (CheckGpuModel). A tied model may carry lm_head.weight, which then has to be
+// its embedding; an untied one must. With `part` only that of each projection's
+// weight is kept, before it goes to `device`.
 absl::StatusOr<std::shared_ptr<const ModelWeights>> LoadModelWeights(
     const std::string& folder,
     at::ScalarType dtype,

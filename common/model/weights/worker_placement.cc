@@ -1,7 +1,6 @@
 #include "common/model/weights/worker_placement.h"
 
 #include "common/base/status_macros.h"
-#include "common/model/spec/gpu_model.h"
 #include "common/model/spec/gpu_shares.h"
 #include "common/model/spec/model_config.h"
 #include "common/model/weights/placement.h"
@@ -19,7 +18,6 @@ absl::StatusOr<WorkerPlacement> OpenWorkerPlacement(
   if (device.is_cuda()) {
     ASSIGN_OR_RETURN(const ModelConfig model,
                      ReadModelConfig(config.model.path));
-    RETURN_IF_ERROR(CheckGpuModel(config, model));
     RETURN_IF_ERROR(CheckOwnGpu(name, PlanMemory(config, model).*role));
   }
   return WorkerPlacement{device, dtype};

@@ -18,8 +18,8 @@ struct WorkerPlacement {
 
 // What the configuration asks for, made ready (OpenDevice, SetComputeThreads),
 // for the process `name` ("teacher"), which needs what `role` of the plan says.
-// A CONFIG error as of ParseDevice and ParsePrecision, or if the GPU does not
-// take the model (CheckGpuModel) or has not that much free (CheckOwnGpu).
+// A CONFIG error as of ParseDevice and ParsePrecision, or if the GPU has not
+// that much free (CheckOwnGpu).
 absl::StatusOr<WorkerPlacement> OpenWorkerPlacement(
     const Config& config,
     const std::string& name,

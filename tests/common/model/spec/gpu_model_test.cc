@@ -13,11 +13,9 @@ namespace {
 using testing::HasSubstr;
 
 absl::Status Check(const std::string& precision, int64_t head_dim) {
-  Config config;
-  config.model.precision = precision;
   ModelConfig model;
   model.head_dim = head_dim;
-  return CheckGpuModel(config, model);
+  return CheckGpuModel(precision, model);
 }
 
 TEST(GpuModelTest, HeadDimensionsThatAttentionTakes) {
