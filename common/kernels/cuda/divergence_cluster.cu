@@ -9,10 +9,10 @@ namespace dapd {
 namespace {
 
 // Where all clusters begin to load at a time they also compute at a time, and
-// nobody uses the memory then. So they begin one after the other, within the
-// time in which an H100's memory brings each of them a token of five rows of
-// 151,936 logits; in a call of fewer rounds the wait would not be worth it.
-constexpr int64_t kCyclesOfARound = 17'000;
+// nobody uses the memory then. So each begins when an H100's memory (3.0 TB/s,
+// 1.76 GHz) would have brought those before it their first token. In a call of
+// fewer rounds the wait would not be worth it.
+constexpr int64_t kBytesOfACycle = 1700;
 constexpr int64_t kLeastRounds = 4;
 
 __device__ void WaitCycles(int64_t cycles) {
@@ -32,7 +32,9 @@ __global__ __launch_bounds__(kClusterThreads, 1) void DivergenceInClusters(
   const int64_t clusters = gridDim.x / static_cast<unsigned>(plan.blocks);
   int64_t token = blockIdx.x / static_cast<unsigned>(plan.blocks);
   if (args.num_tokens >= kLeastRounds * clusters) {
-    WaitCycles(kCyclesOfARound * token / clusters);
+    const int64_t bytes =
+        plan.num_given * args.vocabulary * static_cast<int64_t>(sizeof(float));
+    WaitCycles(token * bytes / kBytesOfACycle);
   }
   block.Load(token);
   ClusterSync();  // all blocks are there before one writes to another
