@@ -117,7 +117,7 @@ void TeacherWorker::Run() {
       scorer_->Forget();
     }
     if (observer_.on_load) {
-      observer_.on_load(static_cast<int64_t>(commands_.size()));
+      observer_.on_load(static_cast<int64_t>(commands_.size() + turns_.size()));
     }
     if (observer_.on_open_prefixes) {
       observer_.on_open_prefixes(static_cast<int64_t>(desk_.open()));
@@ -195,14 +195,14 @@ WeightSet TeacherWorker::NextSet() {
 void TeacherWorker::TakeTurns() {
   const WeightSet set = NextSet();
   std::vector<Turn> taken;
-  std::erase_if(turns_, [&](Turn& turn) {
-    if (turn.request->input.weights != set ||
-        static_cast<int64_t>(taken.size()) == scorer_->most_together()) {
-      return false;
-    }
-    taken.push_back(std::move(turn));
-    return true;
-  });
+  std::vector<Turn> left;
+  for (Turn& turn : turns_) {
+    const bool is_full =
+        static_cast<int64_t>(taken.size()) == scorer_->most_together();
+    (turn.request->input.weights == set && !is_full ? taken : left)
+        .push_back(std::move(turn));
+  }
+  turns_ = std::move(left);
   std::vector<Turn> turns;
   for (Turn& turn : taken) {
     turn.ahead = desk_.Close(turn.outbox.get(), turn.request->request_id);

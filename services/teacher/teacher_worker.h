@@ -1,7 +1,8 @@
 // TeacherWorker: the compute thread of a teacher worker. It owns the scorer and
-// does requests and uploads in the order they came, requests that wait side by
-// side together where the scorer gains by that (Scorer::most_together). While
-// none waits it computes what was told ahead of requests, pass by pass.
+// does the requests of a set of weights, and uploads, in the order they came,
+// several requests together where the scorer gains by that
+// (Scorer::most_together). While none waits it computes what was told ahead of
+// requests, pass by pass.
 //
 // Scores go to the stream's outbox view by view; the outbox is small, so a slow
 // client holds the compute thread back instead of filling the memory. A dead

@@ -186,13 +186,15 @@ __global__ void __launch_bounds__(kAttentionThreads, BFloat16Blocks(kParts))
   LetNextLaunchBegin();
   for (int turn = 0; dealer.split(turn).keys != nullptr; ++turn) {
     const AttentionSplit<BFloat16>& split = dealer.split(turn);
-    keys.Load(split, head_dim, loaded, split.tokens());
+    if (loaded < split.tokens()) {
+      keys.Load(split, head_dim, loaded, split.tokens());
+    }
     CopyValues(split.Values(args), head_dim, loaded, split.tokens(), values);
     ClearValues(head_dim, split.tokens(), values);
-    dealer.Deal(args);
     loaded = 0;  // of the next split
     BFloat16Pairs q[kParts] = {};
     LoadQueries<kParts>(args, split, q);
+    dealer.Deal(args);
     const int warp = threadIdx.x / kWarp;
     const int lane = threadIdx.x % kWarp;
     const float scale = 1.0F / sqrtf(static_cast<float>(head_dim));
@@ -208,6 +210,7 @@ __global__ void __launch_bounds__(kAttentionThreads, BFloat16Blocks(kParts))
             token < split.tokens() ? sums[j] * scale : -INFINITY;
       }
     }
+    keys = {};  // or their registers would not be free for what follows
     __syncthreads();
     if (warp < group) {
       const SoftmaxPart part = Exponentials(rows.scores[warp]);

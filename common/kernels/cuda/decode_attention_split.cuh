@@ -245,13 +245,25 @@ __device__ void CombineIfLast(const DecodeAttentionArgs& args,
                            (first + g) * scratch.splits * head_dim +
                            i % head_dim;
     float sums[2] = {};
-    // What this takes is the time of the loads, so many are under way.
-#pragma unroll 16
-    for (int part = 0; part < splits; ++part) {
-      const Vector2<float> output = Load2(outputs + part * head_dim);
-      const float weight = weights[g * kMaxSplits + part];
-      sums[0] = fmaf(weight, output.value[0], sums[0]);
-      sums[1] = fmaf(weight, output.value[1], sums[1]);
+    // What this takes is the time of the loads, so many are under way; behind
+    // the last split there are zeros.
+    constexpr int kBatch = 16;
+    for (int begin = 0; begin < splits; begin += kBatch) {
+      Vector2<float> batch[kBatch];
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j) {
+        batch[j] = {};
+        if (begin + j < splits) {
+          batch[j] = Load2(outputs + (begin + j) * head_dim);
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j) {
+        const float weight =
+            weights[g * kMaxSplits + min(begin + j, splits - 1)];
+        sums[0] = fmaf(weight, batch[j].value[0], sums[0]);
+        sums[1] = fmaf(weight, batch[j].value[1], sums[1]);
+      }
     }
     out[i] = FromFloat<T>(sums[0] / state.totals[g]);
     out[i + 1] = FromFloat<T>(sums[1] / state.totals[g]);

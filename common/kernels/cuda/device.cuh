@@ -150,7 +150,7 @@ inline int Answer(cudaError_t error) {
 // on it, so where they differed one would wait for the blocks of another. Of an
 // H100's 228 KB that are 164, room for three blocks of attention, which leaves
 // the L1 cache 92 for the loads under way of a product with 32 rows.
-inline constexpr int kSharedCarveout = 72;
+inline constexpr int kSharedCarveout = 71;
 
 // Launches kKernel(args), with so much dynamic shared memory a block; a
 // cudaError_t.

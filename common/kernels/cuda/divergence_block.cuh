@@ -10,7 +10,8 @@
 namespace dapd {
 
 // A term at the block's token. Of a student's terms that count, two of a kind
-// are added up together: they have its probabilities in common.
+// that follow each other are added up together: they have its probabilities in
+// common.
 struct TermOfToken {
   static constexpr int kNone = -1;
   static constexpr int kEarlier = -2;

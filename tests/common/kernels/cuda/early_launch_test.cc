@@ -135,7 +135,7 @@ TEST_F(EarlyLaunchTest, AllOfAStepButItsFirstAndWhatFollowsAGather) {
     carveouts.insert(launches.carveouts.begin(), launches.carveouts.end());
   }
   // Where they differ, one waits until a multiprocessor is empty.
-  EXPECT_EQ(carveouts, std::set<int>{72});
+  EXPECT_EQ(carveouts, std::set<int>{71});
 }
 
 TEST_F(EarlyLaunchTest, NoneWhereTheDeviceHasNoSuchLaunches) {
