@@ -103,7 +103,7 @@ void TeacherWorker::Run() {
     if (command.has_value()) (*command)();
     // Further requests may stand behind this one.
     const bool takes_turns =
-        !turns_.empty() && (HasFullSet() || !command.has_value());
+        !turns_.empty() && (FullSet().has_value() || !command.has_value());
     if (takes_turns) {
       TakeTurns();
     } else if (!command.has_value() && commands_.closed()) {
@@ -167,29 +167,22 @@ void TeacherWorker::End(const Turn& turn,
   Deliver(std::move(event), *turn.outbox);
 }
 
-int64_t TeacherWorker::NumTurns(WeightSet set) const {
-  return std::ranges::count_if(turns_, [set](const Turn& turn) {
-    return turn.request->input.weights == set;
-  });
-}
-
-bool TeacherWorker::HasFullSet() const {
-  return std::ranges::any_of(turns_, [this](const Turn& turn) {
-    return NumTurns(turn.request->input.weights) >= scorer_->most_together();
-  });
+std::optional<WeightSet> TeacherWorker::FullSet() const {
+  for (const Turn& turn : turns_) {
+    const WeightSet set = turn.request->input.weights;
+    const auto count = std::ranges::count_if(turns_, [set](const Turn& other) {
+      return other.request->input.weights == set;
+    });
+    if (count >= scorer_->most_together()) return set;
+  }
+  return std::nullopt;
 }
 
 WeightSet TeacherWorker::NextSet() {
   const WeightSet oldest = turns_.front().request->input.weights;
-  if (!std::exchange(passed_over_, false)) {
-    for (const Turn& turn : turns_) {
-      const WeightSet set = turn.request->input.weights;
-      if (NumTurns(set) < scorer_->most_together()) continue;
-      passed_over_ = set != oldest;
-      return set;
-    }
-  }
-  return oldest;
+  const WeightSet wanted = FullSet().value_or(oldest);
+  passed_over_ = wanted != oldest && !passed_over_;
+  return passed_over_ ? wanted : oldest;
 }
 
 void TeacherWorker::TakeTurns() {

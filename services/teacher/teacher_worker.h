@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <variant>
 #include <vector>
@@ -120,10 +121,9 @@ class TeacherWorker {
     std::shared_ptr<TeacherOutbox> outbox;
     AheadWork ahead;  // kept until it is done, which finds it in the scorer
   };
-  // Requests of turns_ under that set of weights.
-  int64_t NumTurns(WeightSet set) const;
-  // Whether some set has as many as are worth while to score together.
-  bool HasFullSet() const;
+  // The first set of which turns_ has as many as are worth while to score
+  // together.
+  std::optional<WeightSet> FullSet() const;
   // The set whose turn it is: one that is full, before the oldest request's,
   // but not twice.
   WeightSet NextSet();

@@ -93,7 +93,7 @@ def test_the_plan_of_a_published_size_is_the_sum_of_its_products(size, qwen_fold
 
 
 def documented(size):
-    """The column of docs/scale.md, by the beginning of a row's name."""
+    """The column of docs/scale.md, by a row's name."""
     section = (ROOT / "docs/scale.md").read_text().split("## The paper's five sizes")[1]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")]
     column = rows[0].index(f"{size[:-1]}B")

@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocks)
   __syncthreads();
   for (int turn = 0; dealer.split(turn).keys != nullptr; ++turn) {
     const AttentionSplit<float>& split = dealer.split(turn);
-    dealer.Deal(args);
+    dealer.Deal(args, turn + 1);
     const float* query = static_cast<const float*>(args.q) +
                          split.row * args.q_stride +
                          split.KvHead() * group * head_dim;
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kAttentionThreads, BFloat16Blocks(kParts))
     loaded = 0;  // of the next split
     BFloat16Pairs q[kParts] = {};
     LoadQueries<kParts>(args, split, q);
-    dealer.Deal(args);
+    dealer.Deal(args, turn + 1);
     const int warp = threadIdx.x / kWarp;
     const int lane = threadIdx.x % kWarp;
     const float scale = 1.0F / sqrtf(static_cast<float>(head_dim));
@@ -236,8 +236,10 @@ int LaunchKernel(const DecodeAttentionArgs& args,
                  void* stream,
                  int64_t blocks,
                  size_t shared_bytes) {
+  const int multiprocessors =
+      DeviceAttribute(cudaDevAttrMultiProcessorCount).value_or(1);
   const int64_t places =
-      std::max<int64_t>(1, blocks * NumMultiprocessors() / args.kv_heads);
+      std::max<int64_t>(1, blocks * multiprocessors / args.kv_heads);
   const dim3 grid(static_cast<unsigned>(std::min(
                       places, args.rows.num_rows * NumSplits(args.max_tokens))),
                   static_cast<unsigned>(args.kv_heads));

@@ -65,23 +65,19 @@ class SplitDealer {
  public:
   // Deals the first split.
   __device__ void Begin(const DecodeAttentionArgs& args) {
-    const int lane = Lane();
-    if (lane < 0) return;
-    if (lane == 0) {
-      first_row_ = 0;
-      next_ = static_cast<int>(blockIdx.x);
-      turn_ = 0;
-    }
+    if (threadIdx.x >= kWarp) return;
+    if (threadIdx.x == 0) first_row_ = 0;
     ReadRows(args, 0, 0);
-    Deal(args);
+    Deal(args, 0);
   }
 
-  // Deals another, which is there behind a barrier. By then nobody reads the
-  // one before the last any more.
-  __device__ void Deal(const DecodeAttentionArgs& args) {
-    const int lane = Lane();
-    if (lane < 0) return;
-    const int next = next_;
+  // Deals that of a turn, the next one, which is there behind a barrier. By
+  // then nobody reads the one of two turns before any more.
+  __device__ void Deal(const DecodeAttentionArgs& args, int turn) {
+    const auto lane = static_cast<int>(threadIdx.x);
+    if (lane >= kWarp) return;
+    // Of the splits of all rows.
+    const auto next = static_cast<int>(blockIdx.x + turn * gridDim.x);
     int first_row = first_row_;
     while (next >= end_[kWarp - 1] &&
            first_row + kWarp < static_cast<int>(args.rows.num_rows)) {
@@ -91,9 +87,8 @@ class SplitDealer {
     const int at = __popc(__ballot_sync(kAllLanes, end_[lane] <= next));
     __syncwarp();  // all lanes have read
     if (lane != 0) return;
-    AttentionSplit<T>& split = splits_[turn_++ % 2];
+    AttentionSplit<T>& split = splits_[turn % 2];
     first_row_ = first_row;
-    next_ = next + static_cast<int>(gridDim.x);
     split.keys = nullptr;
     if (at == kWarp) return;
     split.row = first_row + at;
@@ -114,15 +109,11 @@ class SplitDealer {
   }
 
  private:
-  __device__ static int Lane() {
-    return threadIdx.x < kWarp ? static_cast<int>(threadIdx.x) : -1;
-  }
-
   // A row a lane; `before` splits are of rows in front.
   __device__ void ReadRows(const DecodeAttentionArgs& args,
                            int first_row,
                            int before) {
-    const int lane = Lane();
+    const auto lane = static_cast<int>(threadIdx.x);
     const int row = first_row + lane;
     const int slot =
         row < args.rows.num_rows ? __ldcg(args.rows.slot_of_row + row) : -1;
@@ -141,8 +132,6 @@ class SplitDealer {
   }
 
   int first_row_;
-  int next_;  // split of all rows
-  int turn_;
   AttentionSplit<T> splits_[2];
   // Of the lane's row: the splits up to its last one, of all rows.
   int slot_[kWarp];

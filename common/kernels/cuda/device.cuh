@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <optional>
 #include <type_traits>
 
 #include "common/kernels/bfloat16.h"
@@ -111,16 +112,15 @@ inline unsigned NumBlocks(int64_t work, int64_t per_block) {
   return static_cast<unsigned>((work + per_block - 1) / per_block);
 }
 
-// Of the current device; 1 where it does not say.
-inline int NumMultiprocessors() {
+// Of the current device; nothing where it does not say.
+inline std::optional<int> DeviceAttribute(cudaDeviceAttr what) {
   int device = 0;
-  int count = 0;
-  return cudaGetDevice(&device) == cudaSuccess &&
-                 cudaDeviceGetAttribute(&count,
-                                        cudaDevAttrMultiProcessorCount,
-                                        device) == cudaSuccess
-             ? count
-             : 1;
+  int value = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&value, what, device) != cudaSuccess) {
+    return std::nullopt;
+  }
+  return value;
 }
 
 enum class Begin {
@@ -129,13 +129,7 @@ enum class Begin {
 };
 
 inline bool TakesEarlyLaunches() {
-  int device = 0;
-  int major = 0;
-  return cudaGetDevice(&device) == cudaSuccess &&
-         cudaDeviceGetAttribute(&major,
-                                cudaDevAttrComputeCapabilityMajor,
-                                device) == cudaSuccess &&
-         major >= 9;
+  return DeviceAttribute(cudaDevAttrComputeCapabilityMajor).value_or(0) >= 9;
 }
 
 // What a launcher answers. Its caller knows of the error then, and LibTorch

@@ -74,19 +74,12 @@ cudaLaunchConfig_t ConfigOf(const ClusterPlan& plan,
 // a time, of which some load while others compute.
 template <typename Kernel>
 Launcher ChooseClusters(Kernel* kernel, ClusterPlan plan, int64_t vocabulary) {
-  int device = 0;
-  int bytes = 0;
-  int multiprocessors = 0;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&bytes,
-                             cudaDevAttrMaxSharedMemoryPerBlockOptin,
-                             device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&multiprocessors,
-                             cudaDevAttrMultiProcessorCount,
-                             device) != cudaSuccess) {
-    return {};
-  }
-  const int64_t room = bytes - static_cast<int64_t>(sizeof(SharedState));
+  const std::optional<int> bytes =
+      DeviceAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  const std::optional<int> multiprocessors =
+      DeviceAttribute(cudaDevAttrMultiProcessorCount);
+  if (!bytes.has_value() || !multiprocessors.has_value()) return {};
+  const int64_t room = *bytes - static_cast<int64_t>(sizeof(SharedState));
   if (room <= 0) return {};
   cudaFuncSetAttribute(kernel,
                        cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -104,7 +97,7 @@ Launcher ChooseClusters(Kernel* kernel, ClusterPlan plan, int64_t vocabulary) {
     int active = 0;
     if (cudaOccupancyMaxActiveClusters(&active, kernel, &config) !=
             cudaSuccess ||
-        active * blocks < kLeastShare * multiprocessors) {
+        active * blocks < kLeastShare * *multiprocessors) {
       continue;
     }
     chosen = {plan, active};
@@ -116,13 +109,9 @@ Launcher ChooseClusters(Kernel* kernel, ClusterPlan plan, int64_t vocabulary) {
 
 template <typename T>
 Launcher LauncherFor(const CudaDivergenceArgs& args) {
-  int device = 0;
-  int major = 0;
   const std::optional<ClusterPlan> plan = SlotsOf(args);
-  if (!plan.has_value() || cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(
-          &major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
-      major < 9) {
+  if (!plan.has_value() ||
+      DeviceAttribute(cudaDevAttrComputeCapabilityMajor).value_or(0) < 9) {
     return {};
   }
   return ChooseClusters(DivergenceInClusters<T>, *plan, args.vocabulary);

@@ -350,15 +350,9 @@ extern "C" int64_t DapdCudaDivergenceTokens(const CudaDivergenceArgs* args) {
   if (const int clusters = DivergenceClusters(*args); clusters > 0) {
     return clusters;
   }
-  int device = 0;
-  int multiprocessors = 0;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&multiprocessors,
-                             cudaDevAttrMultiProcessorCount,
-                             device) != cudaSuccess) {
-    return 1;
-  }
-  return int64_t{multiprocessors} * kBlocks;
+  const std::optional<int> multiprocessors =
+      DeviceAttribute(cudaDevAttrMultiProcessorCount);
+  return multiprocessors.has_value() ? int64_t{*multiprocessors} * kBlocks : 1;
 }
 
 }  // namespace dapd

@@ -69,6 +69,15 @@ class TeacherWorkerTest : public ::testing::Test {
     worker_.Submit(std::move(request), outbox_);
   }
 
+  // One that the scorer does not leave until control_.hold is false.
+  void SubmitAndHold(uint64_t id,
+                     WeightSet weights,
+                     const std::string& digest) {
+    control_.hold = true;
+    Submit(id, weights, digest);
+    while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
+  }
+
   void SubmitPrefix(uint64_t id,
                     const std::string& digest,
                     int64_t first,
@@ -216,9 +225,7 @@ TEST_F(TeacherWorkerTest, APrefixIsComputedBeforeTheRequestComes) {
 TEST_F(TeacherWorkerTest, RequestsThatWaitAreScoredTogether) {
   Load(1, "digest");
   control_.most_together = 3;
-  control_.hold = true;
-  Submit(1, WeightSet::kBase, "");
-  while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
+  SubmitAndHold(1, WeightSet::kBase, "");
   Submit(2, WeightSet::kBase, "");
   Submit(3, WeightSet::kSnapshot, "digest");
   Submit(4, WeightSet::kSnapshot, "other");
@@ -244,9 +251,7 @@ TEST_F(TeacherWorkerTest, RequestsThatWaitAreScoredTogether) {
 TEST_F(TeacherWorkerTest, NoRequestIsPassedOverTwice) {
   Load(1, "digest");
   control_.most_together = 2;
-  control_.hold = true;
-  Submit(1, WeightSet::kBase, "");
-  while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
+  SubmitAndHold(1, WeightSet::kBase, "");
   Submit(2, WeightSet::kSnapshot, "digest");
   for (uint64_t id = 3; id < 8; ++id) Submit(id, WeightSet::kBase, "");
   control_.hold = false;
@@ -264,9 +269,7 @@ TEST_F(TeacherWorkerTest, NoRequestIsPassedOverTwice) {
 TEST_F(TeacherWorkerTest, AnUploadComesBetweenTheRequestsAroundIt) {
   Load(1, "digest");
   control_.most_together = 8;
-  control_.hold = true;
-  Submit(1, WeightSet::kSnapshot, "digest");
-  while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
+  SubmitAndHold(1, WeightSet::kSnapshot, "digest");
   Submit(2, WeightSet::kSnapshot, "digest");
   std::atomic<bool> is_queued = false;
   std::jthread loader(
@@ -283,9 +286,7 @@ TEST_F(TeacherWorkerTest, AnUploadComesBetweenTheRequestsAroundIt) {
 
 TEST_F(TeacherWorkerTest, RequestsComeBeforePrefixes) {
   Load(1, "digest");
-  control_.hold = true;
-  Submit(1, WeightSet::kBase, "");
-  while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
+  SubmitAndHold(1, WeightSet::kBase, "");
   SubmitPrefix(9, "digest", 0, 8);
   Submit(2, WeightSet::kBase, "");
   control_.hold = false;
