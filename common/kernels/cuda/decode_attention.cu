@@ -15,7 +15,7 @@
 namespace dapd {
 namespace {
 
-// Of AttendFloat, that a multiprocessor has at a time.
+// That a multiprocessor has at a time.
 constexpr int kBlocks = 2;
 constexpr int kKeysPerWarpPass = kWarp / kLanesPerKey;
 constexpr int kKeysPerLane = kSplitTokens / kAttentionWarps / kKeysPerWarpPass;
@@ -150,68 +150,56 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocks)
       scratch.outputs[(head * scratch.splits + split.index) * head_dim +
                       i % head_dim] = sum;
     }
+    __syncthreads();
     // Where the sums were.
     static_assert(sizeof(group_sums) >= sizeof(float[kGroup][kMaxSplits]));
-    CombineIfLast(args, split, group_sums, state);
+    if (split.is_last) CombineIfLast(args, split, group_sums, state);
     __syncthreads();  // the next split's sums come there
   }
 }
 
-// How many blocks of AttendBFloat16 a multiprocessor has at a time.
-DAPD_HOST_DEVICE constexpr int BFloat16Blocks(int parts) {
-  return parts > 4 ? 2 : 3;
-}
-
-// kParts: 32 dimensions each, rounded up.
+// kParts: 32 dimensions each, rounded up. While a split is computed the next
+// one's loads are under way: its keys' as soon as this one's are multiplied,
+// its values' as soon as these are added up.
 template <int kParts>
-__global__ void __launch_bounds__(kAttentionThreads, BFloat16Blocks(kParts))
+__global__ void __launch_bounds__(kAttentionThreads, kBlocks)
     AttendBFloat16(DecodeAttentionArgs args) {
   __shared__ SplitDealer<BFloat16> dealer;
   __shared__ HeadRows rows;
   __shared__ CombineState state;
-  extern __shared__ BFloat16Pairs values_or_weights[];
-  auto* const values = reinterpret_cast<BFloat16*>(values_or_weights);
+  extern __shared__ BFloat16Pairs values_and_weights[];
   const int head_dim = static_cast<int>(args.head_dim);
   const int group = static_cast<int>(args.heads / args.kv_heads);
+  auto* const values = reinterpret_cast<BFloat16*>(values_and_weights);
+  auto* const weights =
+      reinterpret_cast<float*>(values + kSplitTokens * ValueStride(head_dim));
   dealer.Begin(args);
   __syncthreads();
   WarpKeys<kParts> keys;
-  int loaded = 0;
-  if (const auto& first = dealer.split(0); first.keys != nullptr) {
-    loaded = kMayBeginEarly ? first.EarlierTokens() : first.tokens();
-    keys.Load(first, head_dim, 0, loaded);
-    CopyValues(first.Values(args), head_dim, 0, loaded, values);
+  const AttentionSplit<BFloat16>& first = dealer.split(0);
+  int early = 0;
+  if (first.keys != nullptr) {
+    early = kMayBeginEarly ? first.EarlierTokens() : 0;
+    keys.Load(first, head_dim, 0, early);
+    CopyValues(first.Values(args), head_dim, 0, early, values);
   }
+  dealer.Deal(args, 1);
   WaitForLaunchBefore();
   LetNextLaunchBegin();
+  if (first.keys != nullptr) {
+    keys.Load(first, head_dim, early, first.tokens());
+    CopyValues(first.Values(args), head_dim, early, first.tokens(), values);
+    ClearValues(head_dim, first.tokens(), values);
+  }
+  const int warp = threadIdx.x / kWarp;
+  const int lane = threadIdx.x % kWarp;
   for (int turn = 0; dealer.split(turn).keys != nullptr; ++turn) {
     const AttentionSplit<BFloat16>& split = dealer.split(turn);
-    if (loaded < split.tokens()) {
-      keys.Load(split, head_dim, loaded, split.tokens());
-    }
-    CopyValues(split.Values(args), head_dim, loaded, split.tokens(), values);
-    ClearValues(head_dim, split.tokens(), values);
-    loaded = 0;  // of the next split
-    BFloat16Pairs q[kParts] = {};
-    LoadQueries<kParts>(args, split, q);
-    dealer.Deal(args, turn + 1);
-    const int warp = threadIdx.x / kWarp;
-    const int lane = threadIdx.x % kWarp;
-    const float scale = 1.0F / sqrtf(static_cast<float>(head_dim));
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      float sums[4] = {};
-      keys.Multiply(q, i, sums);
-      if (lane / 4 >= group) continue;
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const int token = warp * kAttentionTile + 8 * i + lane % 4 * 2 + j;
-        rows.scores[lane / 4][token] =
-            token < split.tokens() ? sums[j] * scale : -INFINITY;
-      }
-    }
-    keys = {};  // or their registers would not be free for what follows
+    keys.Score(WarpQueries<kParts>(args, split), split, group, head_dim, rows);
     __syncthreads();
+    const AttentionSplit<BFloat16>& next = dealer.split(turn + 1);
+    if (next.keys != nullptr) keys.Load(next, head_dim, 0, next.tokens());
+    dealer.Deal(args, turn + 2);
     if (warp < group) {
       const SoftmaxPart part = Exponentials(rows.scores[warp]);
       RoundWeights(rows, warp);
@@ -224,9 +212,12 @@ __global__ void __launch_bounds__(kAttentionThreads, BFloat16Blocks(kParts))
     __pipeline_wait_prior(0);
     __syncthreads();
     WeightValues(args, split, rows, values);
-    CombineIfLast(
-        args, split, reinterpret_cast<float*>(values_or_weights), state);
-    __syncthreads();  // the next split's values come there
+    __syncthreads();
+    if (next.keys != nullptr) {
+      CopyValues(next.Values(args), head_dim, 0, next.tokens(), values);
+      ClearValues(head_dim, next.tokens(), values);
+    }
+    if (split.is_last) CombineIfLast(args, split, weights, state);
   }
 }
 
@@ -234,12 +225,11 @@ __global__ void __launch_bounds__(kAttentionThreads, BFloat16Blocks(kParts))
 template <auto kKernel>
 int LaunchKernel(const DecodeAttentionArgs& args,
                  void* stream,
-                 int64_t blocks,
                  size_t shared_bytes) {
   const int multiprocessors =
       DeviceAttribute(cudaDevAttrMultiProcessorCount).value_or(1);
   const int64_t places =
-      std::max<int64_t>(1, blocks * multiprocessors / args.kv_heads);
+      std::max<int64_t>(1, kBlocks * multiprocessors / args.kv_heads);
   const dim3 grid(static_cast<unsigned>(std::min(
                       places, args.rows.num_rows * NumSplits(args.max_tokens))),
                   static_cast<unsigned>(args.kv_heads));
@@ -249,11 +239,9 @@ int LaunchKernel(const DecodeAttentionArgs& args,
 
 int LaunchFloat(const DecodeAttentionArgs& args, void* stream) {
   const int64_t group = args.heads / args.kv_heads;
-  if (group <= 2)
-    return LaunchKernel<&AttendFloat<2>>(args, stream, kBlocks, 0);
-  if (group <= 4)
-    return LaunchKernel<&AttendFloat<4>>(args, stream, kBlocks, 0);
-  return LaunchKernel<&AttendFloat<kMaxHeadGroup>>(args, stream, kBlocks, 0);
+  if (group <= 2) return LaunchKernel<&AttendFloat<2>>(args, stream, 0);
+  if (group <= 4) return LaunchKernel<&AttendFloat<4>>(args, stream, 0);
+  return LaunchKernel<&AttendFloat<kMaxHeadGroup>>(args, stream, 0);
 }
 
 int LaunchBFloat16(const DecodeAttentionArgs& args, void* stream) {
@@ -261,10 +249,9 @@ int LaunchBFloat16(const DecodeAttentionArgs& args, void* stream) {
   const size_t values = sizeof(BFloat16) * kSplitTokens * ValueStride(head_dim);
   const size_t weights =
       sizeof(float) * kMaxSplits * (args.heads / args.kv_heads);
-  const size_t bytes = std::max(values, weights);
+  const size_t bytes = values + weights;
   const auto launch = [&]<int kParts>() {
-    return LaunchKernel<&AttendBFloat16<kParts>>(
-        args, stream, BFloat16Blocks(kParts), bytes);
+    return LaunchKernel<&AttendBFloat16<kParts>>(args, stream, bytes);
   };
   if (head_dim <= 64) return launch.template operator()<2>();
   if (head_dim <= 128) return launch.template operator()<4>();

@@ -1,9 +1,9 @@
 // Decode attention in bfloat16 by tensor cores: the query heads that share a KV
 // head are the rows of both products. What a block waits for is memory, so it
-// asks for all of its keys and values at once, before all else: the launch in
-// front of it writes nothing of them but the newest token's, and may still run.
-// Keys come into the registers of the lanes that multiply them. Values come as
-// asynchronous copies into shared memory, where they are turned over.
+// asks for all keys and values of its first split at once, before all else: the
+// launch in front of it writes nothing of them but the newest token's, and may
+// still run. Keys come into the registers of the lanes that multiply them,
+// values as asynchronous copies into shared memory, where they are turned over.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -25,6 +25,42 @@ static_assert(kAttentionTile * kAttentionWarps == kSplitTokens);
 DAPD_HOST_DEVICE inline int ValueStride(int head_dim) {
   return ((head_dim / kChunk + 1) | 1) * kChunk;
 }
+
+// What a block has in shared memory beside the values, by head. Four words more
+// than tokens: eight heads' lie in banks of their own.
+struct HeadRows {
+  alignas(16) float scores[kMaxHeadGroup][kSplitTokens + 4];
+  // exp(score - max) as the sum of two numbers: 16 bits of it, not 8.
+  alignas(16) BFloat16 upper[kMaxHeadGroup][kSplitTokens + 8];
+  alignas(16) BFloat16 lower[kMaxHeadGroup][kSplitTokens + 8];
+};
+
+// Row l / 4 of the heads that share the KV head, as WarpKeys has the keys;
+// zeros behind the last one.
+template <int kParts>
+class WarpQueries {
+ public:
+  __device__ WarpQueries(const DecodeAttentionArgs& args,
+                         const AttentionSplit<BFloat16>& split) {
+    const int lane = threadIdx.x % kWarp;
+    const int head_dim = static_cast<int>(args.head_dim);
+    const int group = static_cast<int>(args.heads / args.kv_heads);
+    const int head = lane / 4;
+    const BFloat16* from = static_cast<const BFloat16*>(args.q) +
+                           split.row * args.q_stride +
+                           (split.KvHead() * group + head) * head_dim;
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      const int d = part * kPartDims + lane % 4 * kChunk;
+      LoadIf(head < group && d < head_dim, from + d, parts_[part]);
+    }
+  }
+
+  __device__ const BFloat16Pairs& part(int i) const { return parts_[i]; }
+
+ private:
+  BFloat16Pairs parts_[kParts] = {};
+};
 
 // The keys that a lane multiplies: of tokens l / 4 and l / 4 + 8 of its warp's
 // 16 the dimensions from 8 (l % 4) on, of each 32. Those of tokens that are not
@@ -52,38 +88,35 @@ class WarpKeys {
     }
   }
 
-  // Of 8 heads with the tokens from 8 i of the warp's on: sums as MultiplyTile.
-  __device__ void Multiply(const BFloat16Pairs (&q)[kParts],
-                           int i,
-                           float (&sums)[4]) const {
+  // Scores of the warp's tokens; -INFINITY of those that are not there.
+  __device__ void Score(const WarpQueries<kParts>& queries,
+                        const AttentionSplit<BFloat16>& split,
+                        int group,
+                        int head_dim,
+                        HeadRows& rows) const {
+    const int lane = threadIdx.x % kWarp;
+    const int first = threadIdx.x / kWarp * kAttentionTile + lane % 4 * 2;
+    const float scale = 1.0F / sqrtf(static_cast<float>(head_dim));
 #pragma unroll
-    for (int part = 0; part < kParts; ++part) {
-      MultiplyTile(q[part], BFloat16Pairs{}, keys_[i][part], sums);
+    for (int i = 0; i < 2; ++i) {
+      float sums[4] = {};
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        MultiplyTile(queries.part(part), BFloat16Pairs{}, keys_[i][part], sums);
+      }
+      if (lane / 4 >= group) continue;
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int token = first + 8 * i + j;
+        rows.scores[lane / 4][token] =
+            token < split.tokens() ? sums[j] * scale : -INFINITY;
+      }
     }
   }
 
  private:
   BFloat16Pairs keys_[2][kParts] = {};
 };
-
-// Row l / 4 of the heads that share the KV head, as WarpKeys has the keys.
-template <int kParts>
-__device__ void LoadQueries(const DecodeAttentionArgs& args,
-                            const AttentionSplit<BFloat16>& split,
-                            BFloat16Pairs (&q)[kParts]) {
-  const int lane = threadIdx.x % kWarp;
-  const int head_dim = static_cast<int>(args.head_dim);
-  const int group = static_cast<int>(args.heads / args.kv_heads);
-  const int head = lane / 4;
-  const BFloat16* from = static_cast<const BFloat16*>(args.q) +
-                         split.row * args.q_stride +
-                         (split.KvHead() * group + head) * head_dim;
-#pragma unroll
-  for (int part = 0; part < kParts; ++part) {
-    const int d = part * kPartDims + lane % 4 * kChunk;
-    LoadIf(head < group && d < head_dim, from + d, q[part]);
-  }
-}
 
 // Begins to copy the values of tokens [begin, end) to [tokens, ValueStride].
 __device__ inline void CopyValues(
@@ -115,15 +148,6 @@ __device__ inline void ClearValues(int head_dim, int tokens, BFloat16* to) {
     Store8(to + i * kChunk, Vector8<BFloat16>{});
   }
 }
-
-// What a block has in shared memory beside the values, by head. Four words more
-// than tokens: eight heads' lie in banks of their own.
-struct HeadRows {
-  alignas(16) float scores[kMaxHeadGroup][kSplitTokens + 4];
-  // exp(score - max) as the sum of two numbers: 16 bits of it, not 8.
-  alignas(16) BFloat16 upper[kMaxHeadGroup][kSplitTokens + 8];
-  alignas(16) BFloat16 lower[kMaxHeadGroup][kSplitTokens + 8];
-};
 
 // By a warp, behind Exponentials: each lane has its own tokens again.
 __device__ inline void RoundWeights(HeadRows& rows, int head) {

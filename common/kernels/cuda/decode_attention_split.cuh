@@ -35,6 +35,8 @@ struct AttentionSplit {
   int row;
   int index;
   int length;     // of the sequence
+  int blocks;     // that attend to splits of the row, for this KV head
+  bool is_last;   // of those of the row that are the calling block's
   const T* keys;  // [tokens, head_dim]; null: there is no such split
 
   __device__ static int KvHead() { return static_cast<int>(blockIdx.y); }
@@ -56,44 +58,61 @@ struct AttentionSplit {
   }
 };
 
-// Deals the splits that there are, row by row, to a KV head's blocks in turn:
-// rows of any lengths cost what they are long, and nobody's costs nothing. In
-// shared memory, by the block's first warp. It reads past the L1 cache: this
-// may come before WaitForLaunchBefore.
+// Deals the splits that there are to a KV head's blocks, to each as many that
+// follow each other: rows of any lengths cost what they are long, nobody's cost
+// nothing, and few blocks have to wait for each other at a row's end. In
+// shared memory, by the block's last warp, which has the least to do besides.
+// It reads past the L1 cache: this may come before WaitForLaunchBefore.
 template <typename T>
 class SplitDealer {
  public:
   // Deals the first split.
   __device__ void Begin(const DecodeAttentionArgs& args) {
-    if (threadIdx.x >= kWarp) return;
-    if (threadIdx.x == 0) first_row_ = 0;
+    if (Lane() < 0) return;
     ReadRows(args, 0, 0);
+    int total = 0;
+#pragma unroll 4
+    for (int row = kWarp + Lane(); row < NumRows(args); row += kWarp) {
+      total += static_cast<int>(NumSplits(LengthOf(args, SlotOf(args, row))));
+    }
+    total = end_[kWarp - 1] + ButterflySum<kWarp>(total);
+    if (Lane() == 0) {
+      first_row_ = 0;
+      total_ = total;
+      const auto blocks = static_cast<int>(gridDim.x);
+      most_ = max(1, (total + blocks - 1) / blocks);
+    }
+    __syncwarp();
     Deal(args, 0);
   }
 
   // Deals that of a turn, the next one, which is there behind a barrier. By
-  // then nobody reads the one of two turns before any more.
+  // then nobody reads the one of three turns before any more.
   __device__ void Deal(const DecodeAttentionArgs& args, int turn) {
-    const auto lane = static_cast<int>(threadIdx.x);
-    if (lane >= kWarp) return;
+    const int lane = Lane();
+    if (lane < 0) return;
+    AttentionSplit<T>& split = splits_[turn % kDealt];
     // Of the splits of all rows.
-    const auto next = static_cast<int>(blockIdx.x + turn * gridDim.x);
+    const int next = static_cast<int>(blockIdx.x) * most_ + turn;
+    if (turn >= most_ || next >= total_) {
+      if (lane == 0) split.keys = nullptr;
+      return;
+    }
     int first_row = first_row_;
-    while (next >= end_[kWarp - 1] &&
-           first_row + kWarp < static_cast<int>(args.rows.num_rows)) {
+    while (next >= end_[kWarp - 1]) {
       first_row += kWarp;
       ReadRows(args, first_row, end_[kWarp - 1]);
     }
     const int at = __popc(__ballot_sync(kAllLanes, end_[lane] <= next));
     __syncwarp();  // all lanes have read
     if (lane != 0) return;
-    AttentionSplit<T>& split = splits_[turn % 2];
     first_row_ = first_row;
-    split.keys = nullptr;
-    if (at == kWarp) return;
+    const int begin = end_[at] - static_cast<int>(NumSplits(length_[at]));
     split.row = first_row + at;
     split.length = length_[at];
-    split.index = next - end_[at] + static_cast<int>(NumSplits(split.length));
+    split.index = next - begin;
+    split.blocks = (end_[at] - 1) / most_ - begin / most_ + 1;
+    split.is_last = turn + 1 == most_ || next + 1 == end_[at];
     split.keys = CachedTokens<T>(args.cache,
                                  slot_[at],
                                  split.index,
@@ -105,19 +124,34 @@ class SplitDealer {
 
   // The first one's turn is 0.
   __device__ const AttentionSplit<T>& split(int turn) const {
-    return splits_[turn % 2];
+    return splits_[turn % kDealt];
   }
 
  private:
+  // One that is attended to, one that is loaded, one that is dealt.
+  static constexpr int kDealt = 3;
+
+  // Of the warp that deals; negative in others.
+  __device__ static int Lane() {
+    return static_cast<int>(threadIdx.x) - (kAttentionThreads - kWarp);
+  }
+  __device__ static int NumRows(const DecodeAttentionArgs& args) {
+    return static_cast<int>(args.rows.num_rows);
+  }
+  __device__ static int SlotOf(const DecodeAttentionArgs& args, int row) {
+    return row < NumRows(args) ? __ldcg(args.rows.slot_of_row + row) : -1;
+  }
+  __device__ static int LengthOf(const DecodeAttentionArgs& args, int slot) {
+    return slot < 0 ? 0 : __ldcg(args.rows.positions + slot) + 1;
+  }
+
   // A row a lane; `before` splits are of rows in front.
   __device__ void ReadRows(const DecodeAttentionArgs& args,
                            int first_row,
                            int before) {
-    const auto lane = static_cast<int>(threadIdx.x);
-    const int row = first_row + lane;
-    const int slot =
-        row < args.rows.num_rows ? __ldcg(args.rows.slot_of_row + row) : -1;
-    const int length = slot < 0 ? 0 : __ldcg(args.rows.positions + slot) + 1;
+    const int lane = Lane();
+    const int slot = SlotOf(args, first_row + lane);
+    const int length = LengthOf(args, slot);
     auto end = static_cast<int>(NumSplits(length));
 #pragma unroll
     for (int step = 1; step < kWarp; step *= 2) {
@@ -131,8 +165,10 @@ class SplitDealer {
     __syncwarp();
   }
 
+  AttentionSplit<T> splits_[kDealt];
+  int total_;  // splits of all rows
+  int most_;   // of a block
   int first_row_;
-  AttentionSplit<T> splits_[2];
   // Of the lane's row: the splits up to its last one, of all rows.
   int slot_[kWarp];
   int length_[kWarp];
@@ -177,20 +213,22 @@ __device__ inline float SplitWeights(const SoftmaxPart* parts,
   return ButterflySum<kWarp>(sum);
 }
 
-// Whether the calling block is the last of `blocks` that get here. It sees what
-// the others have written before; `counter` is 0 again then. `answer` is in
-// shared memory.
+// Whether the calling block is the last of `blocks` that get here, each behind
+// a barrier. It sees what the others have written before; `counter` is 0 again
+// then. `answer` is in shared memory. One thread fences for all, as barriers
+// put what they have written in front of its fence: a fence waits for the
+// thread's loads, and the next split's are under way.
 __device__ inline bool IsLastBlock(uint32_t* counter,
                                    int blocks,
                                    bool& answer) {
-  __threadfence();
-  __syncthreads();
+  if (blocks == 1) return true;
   if (threadIdx.x == 0) {
     const auto last = static_cast<uint32_t>(blocks - 1);
+    __threadfence();
     answer = atomicInc(counter, last) == last;
+    __threadfence();
   }
   __syncthreads();
-  if (answer) __threadfence();
   return answer;
 }
 
@@ -200,18 +238,18 @@ struct CombineState {
   bool is_last;
 };
 
-// A block that has written its part of the scratch: the last one of the row's
-// KV head combines them. `weights`, [group, kMaxSplits], is in shared memory, a
-// place that nobody reads any more.
+// At a block's last split of a row, behind a barrier that follows what it has
+// written: the last block of the row's KV head combines its splits. `weights`,
+// [group, kMaxSplits], is in shared memory, a place that nobody reads any more.
 template <typename T>
 __device__ void CombineIfLast(const DecodeAttentionArgs& args,
                               const AttentionSplit<T>& split,
                               float* weights,
                               CombineState& state) {
-  const auto splits = static_cast<int>(NumSplits(split.length));
   uint32_t* counter =
       args.counters + split.row * args.kv_heads + split.KvHead();
-  if (!IsLastBlock(counter, splits, state.is_last)) return;
+  if (!IsLastBlock(counter, split.blocks, state.is_last)) return;
+  const auto splits = static_cast<int>(NumSplits(split.length));
   const AttentionScratch scratch = ScratchOf(args);
   const int group = static_cast<int>(args.heads / args.kv_heads);
   const int head_dim = static_cast<int>(args.head_dim);

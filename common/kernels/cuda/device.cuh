@@ -142,8 +142,9 @@ inline int Answer(cudaError_t error) {
 // What launches that begin early ask for of a multiprocessor's shared memory,
 // in percent: it changes how much of its cache that is only when no block runs
 // on it, so where they differed one would wait for the blocks of another. Of an
-// H100's 228 KB that are 164, room for three blocks of attention, which leaves
-// the L1 cache 92 for the loads under way of a product with 32 rows.
+// H100's 228 KB that are 164, room for a block of a product's and one of
+// attention, which leaves the L1 cache 92 for what all blocks of a product
+// read.
 inline constexpr int kSharedCarveout = 71;
 
 // Launches kKernel(args), with so much dynamic shared memory a block; a

@@ -8,19 +8,6 @@
 namespace dapd {
 namespace {
 
-// Where all clusters begin to load at a time they also compute at a time, and
-// nobody uses the memory then. So each begins when an H100's memory (3.0 TB/s,
-// 1.76 GHz) would have brought those before it their first token. In a call of
-// fewer rounds the wait would not be worth it.
-constexpr int64_t kBytesOfACycle = 1700;
-constexpr int64_t kLeastRounds = 4;
-
-__device__ void WaitCycles(int64_t cycles) {
-  const int64_t begin = clock64();
-  while (clock64() - begin < cycles) {
-  }
-}
-
 template <typename T>
 __global__ __launch_bounds__(kClusterThreads, 1) void DivergenceInClusters(
     const __grid_constant__ CudaDivergenceArgs args,
@@ -31,11 +18,6 @@ __global__ __launch_bounds__(kClusterThreads, 1) void DivergenceInClusters(
   ClusterBlock block(args, plan, dynamic_rows->value, shared);
   const int64_t clusters = gridDim.x / static_cast<unsigned>(plan.blocks);
   int64_t token = blockIdx.x / static_cast<unsigned>(plan.blocks);
-  if (args.num_tokens >= kLeastRounds * clusters) {
-    const int64_t bytes =
-        plan.num_given * args.vocabulary * static_cast<int64_t>(sizeof(float));
-    WaitCycles(token * bytes / kBytesOfACycle);
-  }
   block.Load(token);
   ClusterSync();  // all blocks are there before one writes to another
   for (; token < args.num_tokens; token += clusters) {

@@ -320,8 +320,6 @@ template <typename T>
 T __ldcg(const T* from) {
   return *from;
 }
-// Each call is 1,000 cycles later than the one before.
-long long clock64();
 
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 

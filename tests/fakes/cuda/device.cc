@@ -178,11 +178,6 @@ void CountBlock(const void* place) { running->CountBlock(place); }
 
 void __threadfence() { dapd::fake::FenceBlock(); }
 
-long long clock64() {
-  static thread_local long long cycles = 0;
-  return cycles += 1000;
-}
-
 unsigned atomicInc(unsigned* to, unsigned last) {
   dapd::fake::WatchAccess(to, sizeof(*to), dapd::fake::Access::kAtomic);
   dapd::fake::CountBlock(to);
