@@ -125,3 +125,22 @@ def test_a_profile_says_which_kernels_take_the_time(tmp_path):
     # One that fails does not keep the others from running; without a GPU no model is made for two of them.
     assert figures["loss"] == "not known: Nsight Compute ended with code 1: ==ERROR== ERR_NVGPUCTRPERM - no permission to access counters"
     assert result.returncode == 1 and figures["decoding, 32 rows"].startswith("not known: ") and figures["training"].startswith("not known: ")
+
+
+def test_a_profile_says_what_our_kernels_wait_for(tmp_path):
+    stalls = {"smsp__average_warp_latency_per_inst_issued.ratio": 10.5, "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio": 3.25,
+              "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio": 4.5, "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio": 1}
+    kernel = ["0", "void dapd::(anonymous namespace)::DivergenceInClusters<dapd::BFloat16>(dapd::CudaDivergenceArgs, dapd::ClusterPlan)", "(112, 1, 1)"]
+    profiler = PROFILER.replace('== "dapd_loss_benchmark"', '== "none"') + f"""
+    if "--section" in sys.argv:
+        assert sys.argv[sys.argv.index("--kernel-name") + 1] == "regex:DivergenceInClusters"
+        file.seek(0)
+        file.truncate()
+        writer.writerow(["ID", "Kernel Name", "Grid Size", *{list(stalls)}])
+        writer.writerow(["", "", "", *{["inst"] * len(stalls)}])
+        writer.writerow({kernel + list(map(str, stalls.values()))})
+"""
+    result, lines = run_stage(tmp_path, "profile", "ncu", profiler)
+    figures = {line["figure"]: line["value"] for line in lines if "figure" in line}
+    assert figures["loss: SkinnyProduct<(int)4, (int)2> 80,1,1"].startswith("75.0%"), result.stderr
+    assert figures["loss: what DivergenceInClusters<BFloat16> 112,1,1 waits for"] == "10.5 cycles an instruction: long scoreboard 4.5, barrier 3.2, wait 1.0"

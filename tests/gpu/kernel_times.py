@@ -1,5 +1,5 @@
 """The kernels of a decode step, a scoring pass, a training pass and the loss under NVIDIA's Nsight Compute, where the machine has it: which of
-them take the time, and at what rate of the memory. Says where a row's time goes; proves nothing."""
+them take the time, at what rate of the memory, and what the warps of ours wait for. Says where a row's time goes; proves nothing."""
 
 import collections
 import csv
@@ -21,16 +21,21 @@ TIME, BYTES = "gpu__time_duration.sum", "dram__bytes.sum"
 LAYERS = 4  # a layer's kernels are every layer's
 # Of a work; the others together are its last figure.
 SHOWN = 10
+# Launches of a work that are looked at: each takes the profiler 10 ms and more.
+MOST_LAUNCHES = 1000
+# Cycles between two instructions of a warp, and how many of them it waits for what.
+LATENCY, STALLED = "smsp__average_warp_latency_per_inst_issued.ratio", re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
+WAITS_SHOWN = 4
 
 
 def decoding(folder):
     import g2_decode
     g2_decode.make_model(folder / "model", num_hidden_layers=LAYERS)
-    return [BIN / "dapd_decode_benchmark", folder / "model", "bfloat16", "cuda", 32], [g2_decode.generate(32, 64, prompt=64)]
+    return [BIN / "dapd_decode_benchmark", folder / "model", "bfloat16", "cuda", 32], [g2_decode.generate(32, 8, prompt=64)]
 
 
 def scoring(_):
-    return [BIN / "dapd_scoring_benchmark", "ours", LAYERS], [""]
+    return [BIN / "dapd_scoring_benchmark", "ours", 1], [""]
 
 
 def training(folder):
@@ -45,6 +50,8 @@ def loss(_):
 
 
 WORKS = {"decoding, 32 rows": decoding, "scoring": scoring, "training": training, "loss": loss}
+# Kernels of ours that are more than copies, by work.
+OURS = {"decoding, 32 rows": "SkinnyProduct|AttendBFloat16", "loss": "DivergenceInClusters"}
 
 
 def short(name):
@@ -61,19 +68,22 @@ def short(name):
 
 
 def read_launches(text):
-    """(kernel, grid, seconds, bytes) of each launch, out of Nsight Compute's CSV in base units, with other lines about it."""
+    """(kernel and grid, figures by metric) of each launch, out of Nsight Compute's CSV in base units, with other lines about it."""
     rows = csv.DictReader(io.StringIO("".join(line for line in text.splitlines(keepends=True) if line.startswith('"'))))
     for row in rows:
         if row["Kernel Name"]:  # the line behind the header has the units
-            seconds, moved = (float(row[metric].replace(",", "")) for metric in (TIME, BYTES))
-            yield short(row["Kernel Name"]), re.sub(r"[() ]", "", row["Grid Size"]), seconds / 1e9, moved
+            yield f"{short(row['Kernel Name'])} {re.sub(r'[() ]', '', row['Grid Size'])}", row
+
+
+def number(launch, metric):
+    return float(launch[metric].replace(",", ""))
 
 
 def report(row, work, launches):
     sums = collections.defaultdict(lambda: [0, 0.0, 0.0])
-    for kernel, grid, seconds, moved in launches:
-        for i, value in enumerate((1, seconds, moved)):
-            sums[f"{kernel} {grid}"][i] += value
+    for kernel, launch in launches:
+        for i, value in enumerate((1, number(launch, TIME) / 1e9, number(launch, BYTES))):
+            sums[kernel][i] += value
     total = sum(seconds for _, seconds, _ in sums.values())
     ordered = sorted(sums.items(), key=lambda item: -item[1][1])
     for kernel, (count, seconds, moved) in ordered[:SHOWN]:
@@ -82,13 +92,23 @@ def report(row, work, launches):
     row.figure(f"{work}: in all", f"{total * 1e3:.2f} ms, {rest / total:.1%} of it by {len(ordered[SHOWN:])} others")
 
 
-def profile(ncu, make, folder, seconds):
-    command, requests = make(folder)
+def report_waits(row, work, launches):
+    """Of each kernel's last launch."""
+    for kernel, launch in dict(launches).items():
+        waits = {found[1]: number(launch, metric) for metric in launch if (found := STALLED.fullmatch(metric))}
+        longest = sorted(waits, key=waits.get, reverse=True)[:WAITS_SHOWN]
+        row.figure(f"{work}: what {kernel} waits for", f"{number(launch, LATENCY):.1f} cycles an instruction: " +
+                   ", ".join(f"{wait.replace('_', ' ')} {waits[wait]:.1f}" for wait in longest))
+
+
+def profile(ncu, command, requests, what, folder, seconds):
+    """Launches of the command, which answers the requests, under Nsight Compute with the options `what`."""
     log = folder / "launches.csv"
+    log.unlink(missing_ok=True)
     (folder / "requests").write_text("".join(f"{request}\n" for request in requests))
     # Clocks as the work has them, graphs kernel by kernel.
     with open(folder / "requests") as stdin:
-        result = deadline.run([ncu, "--target-processes", "all", "--graph-profiling", "node", "--clock-control", "none", "--metrics", f"{TIME},{BYTES}",
+        result = deadline.run([ncu, "--target-processes", "all", "--graph-profiling", "node", "--clock-control", "none", *what, "--kill", "yes",
                                "--csv", "--page", "raw", "--print-units", "base", "--log-file", log, *command], seconds, stdin=stdin,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     text = log.read_text(errors="replace") if log.exists() else ""
@@ -100,13 +120,19 @@ def profile(ncu, make, folder, seconds):
 
 
 def main():
-    row = Row("profile", f"kernels by time under Nsight Compute, {LAYERS} layers of Qwen3-4B's shape")
+    row = Row("profile", "kernels by time under Nsight Compute, some layers of Qwen3-4B's shape")
     ncu = machine.nvidia_tool("ncu")
     if ncu is None:
         row.leave_out("this machine has no Nsight Compute")
-    for number, (work, make) in enumerate(WORKS.items()):
+    for place, (work, make) in enumerate(WORKS.items()):
         if DEADLINE - time.time() <= 0:
             row.figure(work, "no time was left")
             continue
         with row.part(work), tempfile.TemporaryDirectory() as name:
-            report(row, work, profile(ncu, make, pathlib.Path(name), patience(1 / (len(WORKS) - number))))
+            folder = pathlib.Path(name)
+            command = make(folder)
+            share = 1 / (len(WORKS) - place)
+            report(row, work, profile(ncu, *command, ["--metrics", f"{TIME},{BYTES}", "--launch-count", MOST_LAUNCHES], folder, patience(share)))
+            if work in OURS:
+                report_waits(row, work, profile(ncu, *command, ["--section", "WarpStateStats", "--kernel-name", f"regex:{OURS[work]}", "--launch-skip", 2,
+                                                                "--launch-count", 6], folder, patience(share / 2)))
