@@ -15,7 +15,7 @@
 namespace dapd {
 namespace {
 
-// That a multiprocessor has at a time.
+// That a multiprocessor has at a time, where their memory fits.
 constexpr int kBlocks = 2;
 constexpr int kKeysPerWarpPass = kWarp / kLanesPerKey;
 constexpr int kKeysPerLane = kSplitTokens / kAttentionWarps / kKeysPerWarpPass;
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocks)
   dealer.Deal(args, 1);
   WaitForLaunchBefore();
   LetNextLaunchBegin();
-  if (first.keys != nullptr) {
+  if (first.keys != nullptr && early < first.tokens()) {
     keys.Load(first, head_dim, early, first.tokens());
     CopyValues(first.Values(args), head_dim, early, first.tokens(), values);
     ClearValues(head_dim, first.tokens(), values);
@@ -225,11 +225,12 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocks)
 template <auto kKernel>
 int LaunchKernel(const DecodeAttentionArgs& args,
                  void* stream,
+                 int blocks,
                  size_t shared_bytes) {
   const int multiprocessors =
       DeviceAttribute(cudaDevAttrMultiProcessorCount).value_or(1);
   const int64_t places =
-      std::max<int64_t>(1, kBlocks * multiprocessors / args.kv_heads);
+      std::max<int64_t>(1, blocks * multiprocessors / args.kv_heads);
   const dim3 grid(static_cast<unsigned>(std::min(
                       places, args.rows.num_rows * NumSplits(args.max_tokens))),
                   static_cast<unsigned>(args.kv_heads));
@@ -239,9 +240,11 @@ int LaunchKernel(const DecodeAttentionArgs& args,
 
 int LaunchFloat(const DecodeAttentionArgs& args, void* stream) {
   const int64_t group = args.heads / args.kv_heads;
-  if (group <= 2) return LaunchKernel<&AttendFloat<2>>(args, stream, 0);
-  if (group <= 4) return LaunchKernel<&AttendFloat<4>>(args, stream, 0);
-  return LaunchKernel<&AttendFloat<kMaxHeadGroup>>(args, stream, 0);
+  if (group <= 2)
+    return LaunchKernel<&AttendFloat<2>>(args, stream, kBlocks, 0);
+  if (group <= 4)
+    return LaunchKernel<&AttendFloat<4>>(args, stream, kBlocks, 0);
+  return LaunchKernel<&AttendFloat<kMaxHeadGroup>>(args, stream, kBlocks, 0);
 }
 
 int LaunchBFloat16(const DecodeAttentionArgs& args, void* stream) {
@@ -250,8 +253,11 @@ int LaunchBFloat16(const DecodeAttentionArgs& args, void* stream) {
   const size_t weights =
       sizeof(float) * kMaxSplits * (args.heads / args.kv_heads);
   const size_t bytes = values + weights;
+  constexpr size_t kStatic = sizeof(SplitDealer<BFloat16>) + sizeof(HeadRows) +
+                             sizeof(CombineState) + kSharedOfSystem;
+  const int blocks = kBlocks * (bytes + kStatic) <= kLeastShared ? kBlocks : 1;
   const auto launch = [&]<int kParts>() {
-    return LaunchKernel<&AttendBFloat16<kParts>>(args, stream, bytes);
+    return LaunchKernel<&AttendBFloat16<kParts>>(args, stream, blocks, bytes);
   };
   if (head_dim <= 64) return launch.template operator()<2>();
   if (head_dim <= 128) return launch.template operator()<4>();

@@ -22,7 +22,8 @@ struct DecodeAttentionArgs {
   void* out = nullptr;  // [rows, out_stride], the first columns
   // DapdCudaDecodeAttentionScratch floats, shared by all layers.
   float* scratch = nullptr;
-  // [rows, kv_heads]: counts splits. All 0 before a launch, and after it.
+  // [rows, kv_heads]: counts the blocks that are done with a row. All 0 before
+  // a launch, and after it.
   uint32_t* counters = nullptr;
   int64_t q_stride = 0;
   int64_t out_stride = 0;

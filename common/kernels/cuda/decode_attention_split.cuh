@@ -60,7 +60,7 @@ struct AttentionSplit {
 
 // Deals the splits that there are to a KV head's blocks, to each as many that
 // follow each other: rows of any lengths cost what they are long, nobody's cost
-// nothing, and few blocks have to wait for each other at a row's end. In
+// nothing, and few blocks have to count where a row ends. In
 // shared memory, by the block's last warp, which has the least to do besides.
 // It reads past the L1 cache: this may come before WaitForLaunchBefore.
 template <typename T>
@@ -80,7 +80,7 @@ class SplitDealer {
       first_row_ = 0;
       total_ = total;
       const auto blocks = static_cast<int>(gridDim.x);
-      most_ = max(1, (total + blocks - 1) / blocks);
+      splits_per_block_ = max(1, (total + blocks - 1) / blocks);
     }
     __syncwarp();
     Deal(args, 0);
@@ -93,8 +93,8 @@ class SplitDealer {
     if (lane < 0) return;
     AttentionSplit<T>& split = splits_[turn % kDealt];
     // Of the splits of all rows.
-    const int next = static_cast<int>(blockIdx.x) * most_ + turn;
-    if (turn >= most_ || next >= total_) {
+    const int next = static_cast<int>(blockIdx.x) * splits_per_block_ + turn;
+    if (turn >= splits_per_block_ || next >= total_) {
       if (lane == 0) split.keys = nullptr;
       return;
     }
@@ -111,8 +111,9 @@ class SplitDealer {
     split.row = first_row + at;
     split.length = length_[at];
     split.index = next - begin;
-    split.blocks = (end_[at] - 1) / most_ - begin / most_ + 1;
-    split.is_last = turn + 1 == most_ || next + 1 == end_[at];
+    split.blocks =
+        (end_[at] - 1) / splits_per_block_ - begin / splits_per_block_ + 1;
+    split.is_last = turn + 1 == splits_per_block_ || next + 1 == end_[at];
     split.keys = CachedTokens<T>(args.cache,
                                  slot_[at],
                                  split.index,
@@ -167,7 +168,7 @@ class SplitDealer {
 
   AttentionSplit<T> splits_[kDealt];
   int total_;  // splits of all rows
-  int most_;   // of a block
+  int splits_per_block_;
   int first_row_;
   // Of the lane's row: the splits up to its last one, of all rows.
   int slot_[kWarp];

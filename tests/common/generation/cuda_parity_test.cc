@@ -173,9 +173,11 @@ TEST_P(CudaDecodeParityTest, QkvAndAttention) {
                                                   Geometry{3, 3, 80},
                                                   Geometry{16, 2, 96},
                                                   Geometry{8, 1, 256}}) {
-    const std::vector<int32_t> positions = {0, 127, 128, 1000};
+    // So many splits that blocks take several, of a row and of two.
+    const std::vector<int32_t> positions = {
+        0, 127, 128, 1000, 7777, 8191, 8000};
     const auto rows = static_cast<int64_t>(positions.size());
-    const int64_t capacity = 1024;
+    const int64_t capacity = 8192;
     const Pages pages(
         rows, capacity / kSplitTokens, kv_heads, head_dim, On(GetParam()));
     // A past for every slot.

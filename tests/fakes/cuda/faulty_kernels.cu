@@ -48,6 +48,22 @@ __global__ void Run(FaultyArgs args) {
       out[i] = i < blocks ? args.in[i] : 0.0F;
       return;
     }
+    case Fault::kSecondCountWithoutAFence: {
+      const int blocks = static_cast<int>(gridDim.x);
+      for (int turn = 0; turn < 2; ++turn) {
+        if (i == 0) args.in[blockIdx.x] = 2.0F;
+        if (turn == 0) __threadfence();
+        __syncthreads();
+        if (i == 0) {
+          count = atomicInc(args.counter, 2 * blocks - 1) + 1 == 2 * gridDim.x;
+        }
+        __syncthreads();
+      }
+      if (count == 0) return;
+      __threadfence();
+      out[i] = i < blocks ? args.in[i] : 0.0F;
+      return;
+    }
     case Fault::kOrderByWarp:
       values[i] = 1.0F;
       __syncwarp();

@@ -29,6 +29,7 @@ enum class Fault {
   // Of blocks that count.
   kLastBlock,  // no mistake
   kLastBlockWithoutAFence,
+  kSecondCountWithoutAFence,
   // Of clusters.
   kClusterNone,
   kClusterWithoutBarrier,

@@ -1,6 +1,7 @@
 // What the threads of a launch do with memory: shared variables, copies under
 // way, and every access looked at.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,7 +22,7 @@ constexpr size_t kSharedBytes = size_t{48} << 10;
 
 void GridRun::Fence() {
   Block& block = *current_->block;
-  block.has_fenced = true;
+  block.fenced = block.epoch;
   block.before = block.behind;
 }
 
@@ -29,7 +30,11 @@ void GridRun::CountBlock(const void* place) {
   Block& block = *current_->block;
   std::vector<BlockPast>& published = published_[place];
   block.behind = published;
-  if (block.has_fenced) published.push_back({block.number, block.epoch});
+  // A fence is for what came before it, by the next barrier at the latest.
+  if (block.fenced != 0) {
+    published.push_back(
+        {block.number, std::min(block.epoch, block.fenced + 1)});
+  }
 }
 
 GridRun::SharedVariable& GridRun::VariableOf(Block& block,

@@ -97,7 +97,7 @@ class GridRun {
     uint32_t epoch = 0;
     size_t shared_bytes = 0;
     std::vector<uint16_t> warp_phases;
-    bool has_fenced = false;
+    uint32_t fenced = 0;  // the epoch of its last fence
     // What it has counted behind, and of that what it may look at.
     std::vector<BlockPast> behind;
     std::vector<BlockPast> before;

@@ -203,6 +203,23 @@ TYPED_TEST(CudaAttentionOnHostTest, EachHeadIsTheTwinsAndAttentionInFloat64) {
   std::cout << "worst error " << worst << " of the bound\n";
 }
 
+// While one is computed the next one is loaded, which may be shorter.
+TYPED_TEST(CudaAttentionOnHostTest, ABlockTakesSplitsOneAfterTheOther) {
+  double worst = 0.0;
+  fake::SetTraits({.multiprocessors = 1});
+  for (const Geometry& g : {Geometry{6, 2, 64},
+                            Geometry{4, 1, 128},
+                            Geometry{3, 1, 120},
+                            Geometry{8, 1, 256}}) {
+    InSeveralOrders([&] {
+      ExpectAttention<TypeParam>(
+          g, {300, 5, 0, 127, 190}, {2, 0, -1, 3, 4}, 512, &worst);
+    });
+  }
+  fake::SetTraits({});
+  std::cout << "worst error " << worst << " of the bound\n";
+}
+
 // A warp has more than one of their weights a lane.
 TYPED_TEST(CudaAttentionOnHostTest, ManySplitsAreCombinedInTheirOrder) {
   double worst = 0.0;
