@@ -17,6 +17,10 @@ namespace {
 
 // That a multiprocessor has at a time, where their memory fits.
 constexpr int kBlocks = 2;
+// Bytes that an A100's has, as do launches that begin early (kSharedCarveout),
+// and what the system takes of them for each block.
+constexpr size_t kSharedOfMultiprocessor = size_t{164} << 10;
+constexpr size_t kSharedOfSystem = size_t{1} << 10;
 constexpr int kKeysPerWarpPass = kWarp / kLanesPerKey;
 constexpr int kKeysPerLane = kSplitTokens / kAttentionWarps / kKeysPerWarpPass;
 // Every key of a split belongs to one lane group, every head to one warp.
@@ -255,7 +259,8 @@ int LaunchBFloat16(const DecodeAttentionArgs& args, void* stream) {
   const size_t bytes = values + weights;
   constexpr size_t kStatic = sizeof(SplitDealer<BFloat16>) + sizeof(HeadRows) +
                              sizeof(CombineState) + kSharedOfSystem;
-  const int blocks = kBlocks * (bytes + kStatic) <= kLeastShared ? kBlocks : 1;
+  const int blocks =
+      kBlocks * (bytes + kStatic) <= kSharedOfMultiprocessor ? kBlocks : 1;
   const auto launch = [&]<int kParts>() {
     return LaunchKernel<&AttendBFloat16<kParts>>(args, stream, blocks, bytes);
   };

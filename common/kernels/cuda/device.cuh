@@ -146,9 +146,6 @@ inline int Answer(cudaError_t error) {
 // attention, which leaves the L1 cache 92 for what all blocks of a product
 // read.
 inline constexpr int kSharedCarveout = 71;
-// All that an A100's multiprocessor has, and of each block's the system's.
-inline constexpr size_t kLeastShared = size_t{164} << 10;
-inline constexpr size_t kSharedOfSystem = size_t{1} << 10;
 
 // Launches kKernel(args), with so much dynamic shared memory a block; a
 // cudaError_t.

@@ -186,50 +186,48 @@ void ExpectAttention(const Geometry& g,
   }
 }
 
-TYPED_TEST(CudaAttentionOnHostTest, EachHeadIsTheTwinsAndAttentionInFloat64) {
+// Of each geometry, with the threads in several orders.
+template <typename T>
+void ExpectAttentionOfAll(const std::vector<Geometry>& geometries,
+                          const std::vector<int32_t>& positions,
+                          const std::vector<int32_t>& slots,
+                          int64_t max_tokens) {
   double worst = 0.0;
-  for (const Geometry& g : {Geometry{1, 1, 8},
-                            Geometry{6, 2, 64},
-                            Geometry{7, 1, 80},
-                            Geometry{4, 1, 128},
-                            Geometry{3, 1, 120},
-                            Geometry{2, 1, 256}}) {
-    InSeveralOrders([&] {
-      // Slot 1 is nobody's, and a bucket is longer than its sequences.
-      ExpectAttention<TypeParam>(
-          g, {127, 5, 0, 300, 128}, {2, 0, -1, 3, 4}, 512, &worst);
-    });
+  for (const Geometry& g : geometries) {
+    InSeveralOrders(
+        [&] { ExpectAttention<T>(g, positions, slots, max_tokens, &worst); });
   }
   std::cout << "worst error " << worst << " of the bound\n";
+}
+
+TYPED_TEST(CudaAttentionOnHostTest, EachHeadIsTheTwinsAndAttentionInFloat64) {
+  // Slot 1 is nobody's, and a bucket is longer than its sequences.
+  ExpectAttentionOfAll<TypeParam>({{1, 1, 8},
+                                   {6, 2, 64},
+                                   {7, 1, 80},
+                                   {4, 1, 128},
+                                   {3, 1, 120},
+                                   {2, 1, 256}},
+                                  {127, 5, 0, 300, 128},
+                                  {2, 0, -1, 3, 4},
+                                  512);
 }
 
 // While one is computed the next one is loaded, which may be shorter.
 TYPED_TEST(CudaAttentionOnHostTest, ABlockTakesSplitsOneAfterTheOther) {
-  double worst = 0.0;
   fake::SetTraits({.multiprocessors = 1});
-  for (const Geometry& g : {Geometry{6, 2, 64},
-                            Geometry{4, 1, 128},
-                            Geometry{3, 1, 120},
-                            Geometry{8, 1, 256}}) {
-    InSeveralOrders([&] {
-      ExpectAttention<TypeParam>(
-          g, {300, 5, 0, 127, 190}, {2, 0, -1, 3, 4}, 512, &worst);
-    });
-  }
+  ExpectAttentionOfAll<TypeParam>(
+      {{6, 2, 64}, {4, 1, 128}, {3, 1, 120}, {8, 1, 256}},
+      {300, 5, 0, 127, 190},
+      {2, 0, -1, 3, 4},
+      512);
   fake::SetTraits({});
-  std::cout << "worst error " << worst << " of the bound\n";
 }
 
 // A warp has more than one of their weights a lane.
 TYPED_TEST(CudaAttentionOnHostTest, ManySplitsAreCombinedInTheirOrder) {
-  double worst = 0.0;
-  for (const Geometry& g : {Geometry{2, 1, 8}, Geometry{8, 1, 8}}) {
-    InSeveralOrders([&] {
-      ExpectAttention<TypeParam>(
-          g, {33 * kSplitTokens + 1}, {0}, 40 * kSplitTokens, &worst);
-    });
-  }
-  std::cout << "worst error " << worst << " of the bound\n";
+  ExpectAttentionOfAll<TypeParam>(
+      {{2, 1, 8}, {8, 1, 8}}, {33 * kSplitTokens + 1}, {0}, 40 * kSplitTokens);
 }
 
 TYPED_TEST(CudaAttentionOnHostTest, TheLongestSequenceHasAWeightForEachSplit) {
