@@ -87,10 +87,16 @@ int NormBackward(const NormRowsBackwardArgs* args, CudaNumber, void*) {
   return 0;
 }
 
+// Counted over all rows.
+const T* HeadOf(const RotateRowsArgs& args, int64_t head) {
+  return Read(args.x) + head / args.heads * args.x_stride +
+         head % args.heads * args.head_dim;
+}
+
 int RotateForward(const RotateRowsArgs* args, CudaNumber, void*) {
   const int64_t dim = args->head_dim;
   for (int64_t head = 0; head < args->rows * args->heads; ++head) {
-    const T* x = Read(args->x) + head * dim;
+    const T* x = HeadOf(*args, head);
     std::vector<T> values(x, x + dim);
     if (args->norm != nullptr) {
       const float scale = ScaleOf(x, dim, args->eps);
@@ -130,7 +136,7 @@ int RotateGradients(const RotateRowsArgs* args, CudaNumber, void*) {
     }
     if (args->norm != nullptr) {
       for (int64_t i = 0; i < dim; ++i) pull[i] *= ToFloat(Read(args->norm)[i]);
-      NormGradients(Read(args->x) + head * dim, pull, args->eps, &grad);
+      NormGradients(HeadOf(*args, head), pull, args->eps, &grad);
       pull.swap(grad);
     }
     for (int64_t i = 0; i < dim; ++i) y[i] = FromFloat<T>(pull[i]);
@@ -141,8 +147,10 @@ int RotateGradients(const RotateRowsArgs* args, CudaNumber, void*) {
 
 int Gate(const GatedRowsArgs* args, CudaNumber, void*) {
   for (int64_t i = 0; i < args->rows * args->size; ++i) {
+    const int64_t from = i / args->size * args->in_stride + i % args->size;
     Write(args->out)[i / args->size * args->out_stride + i % args->size] =
-        Gated<T>(ToFloat(Read(args->gate)[i]), ToFloat(Read(args->up)[i]));
+        Gated<T>(ToFloat(Read(args->gate)[from]),
+                 ToFloat(Read(args->up)[from]));
   }
   Count(3 * args->rows * args->size);
   return 0;
@@ -151,11 +159,12 @@ int Gate(const GatedRowsArgs* args, CudaNumber, void*) {
 int GateGradients(const GatedRowsArgs* args, CudaNumber, void*) {
   for (int64_t i = 0; i < args->rows * args->size; ++i) {
     const int64_t at = i / args->size * args->out_stride + i % args->size;
+    const int64_t in = i / args->size * args->in_stride + i % args->size;
     const GatedGradients found = GatedBackward(ToFloat(Read(args->out)[at]),
-                                               ToFloat(Read(args->gate)[i]),
-                                               ToFloat(Read(args->up)[i]));
-    Write(args->gate)[i] = FromFloat<T>(found.gate);
-    Write(args->up)[i] = FromFloat<T>(found.up);
+                                               ToFloat(Read(args->gate)[in]),
+                                               ToFloat(Read(args->up)[in]));
+    Write(args->gate)[in] = FromFloat<T>(found.gate);
+    Write(args->up)[in] = FromFloat<T>(found.up);
   }
   Count(5 * args->rows * args->size);
   return 0;

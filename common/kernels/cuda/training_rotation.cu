@@ -71,8 +71,9 @@ struct HeadPairs {
 template <typename T>
 struct HeadOfWarp {
   bool is_there;
-  int64_t begin;  // its first number, counted over all rows
-  int half;       // pairs
+  int64_t x;  // its first number, counted over all rows of x
+  int64_t y;  // the same of y
+  int half;   // pairs
   // What it is rotated by, its row's, and normalised with (null: not at all).
   const T* cosine;
   const T* sine;
@@ -83,7 +84,8 @@ struct HeadOfWarp {
     const auto heads = static_cast<unsigned>(args.heads);
     const unsigned row = head / heads;
     is_there = row < args.rows;
-    begin = head * args.head_dim;
+    x = row * args.x_stride + (head - row * heads) * args.head_dim;
+    y = head * args.head_dim;
     half = static_cast<int>(args.head_dim) / 2;
     cosine = static_cast<const T*>(args.cosine) + row * args.head_dim;
     sine = static_cast<const T*>(args.sine) + row * args.head_dim;
@@ -98,7 +100,7 @@ __global__ __launch_bounds__(kRowThreads) void RotateRowsKernel(
   const HeadOfWarp<T> head(args);
   if (!head.is_there) return;
   HeadPairs<T> pairs;
-  pairs.Load(static_cast<const T*>(args.x) + head.begin, head.half);
+  pairs.Load(static_cast<const T*>(args.x) + head.x, head.half);
   float scale = 1.0F;
   if (head.norm != nullptr) {
     scale = NormScale(pairs.Dot(pairs), args.head_dim, args.eps);
@@ -126,7 +128,7 @@ __global__ __launch_bounds__(kRowThreads) void RotateRowsKernel(
       second[k] = turned.second;
     }
   }
-  pairs.Store(static_cast<T*>(args.y) + head.begin, head.half);
+  pairs.Store(static_cast<T*>(args.y) + head.y, head.half);
 }
 
 // A warp a head.
@@ -135,7 +137,7 @@ __global__ __launch_bounds__(kRowThreads) void RotateRowsBackwardKernel(
     RotateRowsArgs args) {
   const HeadOfWarp<T> head(args);
   if (!head.is_there) return;
-  T* const grad = static_cast<T*>(args.y) + head.begin;
+  T* const grad = static_cast<T*>(args.y) + head.y;
   HeadPairs<T> pulls;
   pulls.Load(grad, head.half);
 #pragma unroll
@@ -165,7 +167,7 @@ __global__ __launch_bounds__(kRowThreads) void RotateRowsBackwardKernel(
   }
   if (head.norm != nullptr) {
     HeadPairs<T> x;
-    x.Load(static_cast<const T*>(args.x) + head.begin, head.half);
+    x.Load(static_cast<const T*>(args.x) + head.x, head.half);
     const float r = NormScale(x.Dot(x), args.head_dim, args.eps);
     const float mean = NormMean(x.Dot(pulls), r, args.head_dim);
 #pragma unroll

@@ -42,14 +42,15 @@ struct NormRowsBackwardArgs {
   void* grad_x = nullptr;        // [rows, size]
 };
 
-// y = rotate(norm(x)) of every head; y may be x. Backward: `y` holds the
-// gradient of the result and gets that of x.
+// y = rotate(norm(x)) of every head; y may be x where the strides agree.
+// Backward: `y` holds the gradient of the result and gets that of x.
 struct RotateRowsArgs {
   int64_t rows = 0;
   int64_t heads = 0;
   int64_t head_dim = 0;  // up to kMaxHeadDim
   float eps = 0.0F;
   const void* x = nullptr;       // [rows, heads, head_dim]
+  int64_t x_stride = 0;          // the heads of a row lie side by side
   const void* norm = nullptr;    // [head_dim]; null: not normalised
   const void* cosine = nullptr;  // [rows, head_dim], the first half is read
   const void* sine = nullptr;    // [rows, head_dim]
@@ -61,9 +62,10 @@ struct RotateRowsArgs {
 struct GatedRowsArgs {
   int64_t rows = 0;
   int64_t size = 0;
-  void* gate = nullptr;  // [rows, size]
-  void* up = nullptr;    // [rows, size]
-  void* out = nullptr;   // [rows, size]
+  void* gate = nullptr;   // [rows, size]
+  void* up = nullptr;     // [rows, size]
+  int64_t in_stride = 0;  // of gate and of up
+  void* out = nullptr;    // [rows, size]
   int64_t out_stride = 0;
 };
 

@@ -23,7 +23,7 @@ __global__ __launch_bounds__(kRowThreads) void GatedRowsKernel(
     GatedRowsArgs args) {
   Place place;
   if (!FindPlace(args, &place)) return;
-  const int64_t at = place.row * args.size + place.column;
+  const int64_t at = place.row * args.in_stride + place.column;
   const Vector8<T> gates = Load8(static_cast<const T*>(args.gate) + at);
   const Vector8<T> ups = Load8(static_cast<const T*>(args.up) + at);
   Vector8<T> out;
@@ -39,7 +39,7 @@ __global__ __launch_bounds__(kRowThreads) void GatedRowsBackwardKernel(
     GatedRowsArgs args) {
   Place place;
   if (!FindPlace(args, &place)) return;
-  const int64_t at = place.row * args.size + place.column;
+  const int64_t at = place.row * args.in_stride + place.column;
   Vector8<T> gates = Load8(static_cast<const T*>(args.gate) + at);
   Vector8<T> ups = Load8(static_cast<const T*>(args.up) + at);
   const Vector8<T> grads = Load8(static_cast<const T*>(args.out) +

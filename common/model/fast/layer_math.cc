@@ -69,17 +69,27 @@ at::Tensor WithRoom(const at::Tensor& x, int64_t room) {
       .narrow(1, 0, x.size(1));
 }
 
-// The device's kernels, where they take rows of this size.
-const DeviceRows* RowsFor(const at::Tensor& x) {
+// The device's kernels, where they take rows of this size, which may be parts
+// of wider ones.
+const DeviceRows* WideRowsFor(const at::Tensor& x) {
   constexpr int64_t kVector = 8;
-  const bool fits = x.is_contiguous() && x.size(-1) % kVector == 0;
+  int64_t side_by_side = 1;  // numbers of a row
+  for (int64_t dim = x.dim() - 1; dim > 0; --dim) {
+    if (x.stride(dim) != side_by_side) return nullptr;
+    side_by_side *= x.size(dim);
+  }
+  const bool fits = x.size(-1) % kVector == 0 && x.stride(0) % kVector == 0 &&
+                    x.storage_offset() % kVector == 0;
   return fits ? DeviceRowsFor(x) : nullptr;
+}
+const DeviceRows* RowsFor(const at::Tensor& x) {
+  return x.is_contiguous() ? WideRowsFor(x) : nullptr;
 }
 const DeviceRows* NormRowsFor(const at::Tensor& x) {
   return x.dim() == 2 && x.size(1) <= kCudaMaxNormSize ? RowsFor(x) : nullptr;
 }
 const DeviceRows* HeadRowsFor(const at::Tensor& heads) {
-  return heads.size(2) <= kMaxHeadDim ? RowsFor(heads) : nullptr;
+  return heads.size(2) <= kMaxHeadDim ? WideRowsFor(heads) : nullptr;
 }
 
 at::Tensor NormOnDevice(const DeviceRows& rows,
@@ -113,6 +123,7 @@ RotateRowsArgs RotateArgs(const at::Tensor& heads,
           .head_dim = heads.size(2),
           .eps = static_cast<float>(eps),
           .x = heads.const_data_ptr(),
+          .x_stride = heads.stride(0),
           .norm = norm.defined() ? norm.const_data_ptr() : nullptr,
           .cosine = angles.cos.const_data_ptr(),
           .sine = angles.sin.const_data_ptr(),
@@ -127,6 +138,7 @@ GatedRowsArgs GatedArgs(const at::Tensor& gate,
           .size = gate.size(1),
           .gate = const_cast<void*>(gate.const_data_ptr()),
           .up = const_cast<void*>(up.const_data_ptr()),
+          .in_stride = gate.stride(0),
           .out = const_cast<void*>(out.const_data_ptr()),
           .out_stride = out_stride};
 }
@@ -220,7 +232,7 @@ at::Tensor NormAndRotate(const at::Tensor& heads,
                          double eps,
                          const RotaryAngles& angles) {
   if (const DeviceRows* rows = HeadRowsFor(heads)) {
-    const at::Tensor turned = at::empty_like(heads);
+    const at::Tensor turned = at::empty(heads.sizes(), heads.options());
     const RotateRowsArgs args = RotateArgs(heads, norm, eps, angles, turned);
     CheckLaunch(rows->rotate(&args, NumberOf(heads), /*stream=*/nullptr),
                 "a rotation");
@@ -230,11 +242,12 @@ at::Tensor NormAndRotate(const at::Tensor& heads,
     return ApplyRotary(norm.defined() ? RmsNorm(heads, norm, eps) : heads,
                        angles);
   }
-  at::Tensor turned = at::empty_like(heads);
+  at::Tensor turned = at::empty(heads.sizes(), heads.options());
+  const at::Tensor dense = heads.contiguous();
   WithNumberOf(heads, [&]<typename T>(T) {
     NormAndRotateRows(at::get_num_threads(),
                       ShapeOf<T>(heads, norm, eps, angles),
-                      Read<T>(heads),
+                      Read<T>(dense),
                       Write<T>(turned));
   });
   return turned;
@@ -271,7 +284,8 @@ at::Tensor NormAndRotateBackward(at::Tensor grad,
 at::Tensor GatedProduct(const at::Tensor& gate,
                         const at::Tensor& up,
                         int64_t room) {
-  if (const DeviceRows* rows = RowsFor(gate)) {
+  if (const DeviceRows* rows = WideRowsFor(gate);
+      rows != nullptr && up.strides() == gate.strides()) {
     const at::Tensor y = WithRoom(gate, room);
     const GatedRowsArgs args = GatedArgs(gate, up, y, gate.size(1) + room);
     CheckLaunch(rows->gated(&args, NumberOf(gate), /*stream=*/nullptr),
@@ -279,11 +293,13 @@ at::Tensor GatedProduct(const at::Tensor& gate,
     return y;
   }
   if (!HasKernels(gate)) return at::silu(gate).mul_(up);
-  at::Tensor y = at::empty_like(gate);
+  at::Tensor y = at::empty(gate.sizes(), gate.options());
+  const at::Tensor dense_gate = gate.contiguous();
+  const at::Tensor dense_up = up.contiguous();
   WithNumberOf(gate, [&]<typename T>(T) {
     GatedRows(at::get_num_threads(),
-              Read<T>(gate),
-              Read<T>(up),
+              Read<T>(dense_gate),
+              Read<T>(dense_up),
               gate.numel(),
               Write<T>(y));
   });

@@ -2,11 +2,12 @@
 // gradient by hand. The reference implementation: RmsNorm, ApplyRotary and
 // at::silu under autograd.
 //
-// All arguments are contiguous, all results too, but for `room`, and in the
-// first argument's dtype. On the CPU, in float32 and bfloat16, these are the
-// kernels of kernels/training_rows.h, which round a result once, on a GPU those
-// of device_rows.h; for what those do not take, and everywhere else, tensor
-// operations.
+// All arguments are contiguous, but for the inputs of NormAndRotate and
+// GatedProduct, whose rows may be parts of wider ones; all results are
+// contiguous, but for `room`, and in the first argument's dtype. On the CPU, in
+// float32 and bfloat16, these are the kernels of kernels/training_rows.h, which
+// round a result once, on a GPU those of device_rows.h; for what those do not
+// take, and everywhere else, tensor operations.
 //
 // `room`: columns behind those of a result that its memory has, too, for a
 // product that writes into them (projection_group.h); 0: none.

@@ -41,6 +41,41 @@ std::vector<double> Wide(const std::vector<T>& values) {
   return wide;
 }
 
+// Rows of `size` numbers in memory of `stride` a row.
+template <typename T>
+std::vector<T> Spread(const std::vector<T>& rows,
+                      int64_t size,
+                      int64_t stride) {
+  const int64_t count = static_cast<int64_t>(rows.size()) / size;
+  std::vector<T> spread(static_cast<size_t>(count * stride));
+  for (int64_t r = 0; r < count; ++r) {
+    std::copy_n(rows.begin() + r * size, size, spread.begin() + r * stride);
+  }
+  return spread;
+}
+template <typename T>
+std::vector<T> Gathered(const std::vector<T>& spread,
+                        int64_t size,
+                        int64_t stride) {
+  std::vector<T> rows;
+  for (size_t i = 0; i < spread.size(); i += static_cast<size_t>(stride)) {
+    rows.insert(rows.end(),
+                spread.begin() + static_cast<int64_t>(i),
+                spread.begin() + static_cast<int64_t>(i) + size);
+  }
+  return rows;
+}
+// What lies between those rows.
+template <typename T>
+void ForbidBeside(int64_t rows,
+                  int64_t size,
+                  int64_t stride,
+                  DeviceBuffer<T>* buffer) {
+  for (int64_t r = 0; r < rows && stride > size; ++r) {
+    buffer->Forbid(r * stride + size, stride - size);
+  }
+}
+
 template <typename T>
 std::vector<float> Floats(const std::vector<T>& values) {
   std::vector<float> floats;
@@ -116,7 +151,7 @@ TYPED_TEST(CudaTrainingRowsOnHostTest, NormOfASumIntoWiderRows) {
         const DeviceBuffer<T> delta("delta", added);
         const DeviceBuffer<T> weight("weight", weights);
         DeviceBuffer<T> y("y", Elements(rows * stride));
-        for (int64_t r = 0; r < rows; ++r) y.Forbid(r * stride + size, 16);
+        ForbidBeside(rows, size, stride, &y);
         const NormRowsArgs args{.rows = rows,
                                 .size = size,
                                 .eps = kEps,
@@ -221,13 +256,18 @@ TYPED_TEST(CudaTrainingRowsOnHostTest, HeadsAreNormedAndTurnedAndBack) {
   struct Case {
     int64_t rows, heads, dim;
     bool norm;
+    int64_t beside = 0;  // numbers of a row of x that are no heads
   };
   for (const Case& c : {Case{1, 1, 8, true},
                         Case{3, 3, 64, false},
                         Case{2, 5, 128, true},
+                        Case{3, 2, 64, true, 40},
                         Case{2, 2, 256, true}}) {
     const int64_t numbers = c.rows * c.heads * c.dim;
+    const int64_t row = c.heads * c.dim;
+    const int64_t stride = row + c.beside;
     const auto x = RandomNumbers<T>(numbers, 8);
+    const auto spread = Spread(x, row, stride);
     const auto grad = RandomNumbers<T>(numbers, 9);
     const auto weights = RandomNumbers<T>(c.dim, 10);
     std::vector<T> cosines(static_cast<size_t>(c.rows * c.dim));
@@ -238,7 +278,8 @@ TYPED_TEST(CudaTrainingRowsOnHostTest, HeadsAreNormedAndTurnedAndBack) {
       sines[i] = FromFloat<T>(std::sin(angle));
     }
     InSeveralOrders([&] {
-      const DeviceBuffer<T> from("x", x);
+      DeviceBuffer<T> from("x", spread);
+      ForbidBeside(c.rows, row, stride, &from);
       const DeviceBuffer<T> norm("norm", weights);
       const DeviceBuffer<T> cosine("cosine", cosines);
       const DeviceBuffer<T> sine("sine", sines);
@@ -249,6 +290,7 @@ TYPED_TEST(CudaTrainingRowsOnHostTest, HeadsAreNormedAndTurnedAndBack) {
                           .head_dim = c.dim,
                           .eps = kEps,
                           .x = from.data(),
+                          .x_stride = stride,
                           .norm = c.norm ? norm.data() : nullptr,
                           .cosine = cosine.data(),
                           .sine = sine.data(),
@@ -313,22 +355,24 @@ TYPED_TEST(CudaTrainingRowsOnHostTest, GatedProductsAndTheirGradients) {
   for (const int64_t size : {8, 72, 2056}) {
     const int64_t rows = 3;
     const int64_t stride = size + 8;
+    const int64_t in_stride = size == 72 ? 2 * size : size;
     const auto gates = RandomNumbers<T>(rows * size, 11, 5.0F);
     const auto ups = RandomNumbers<T>(rows * size, 12);
     const auto pulls = RandomNumbers<T>(rows * stride, 13);
     InSeveralOrders([&] {
-      const DeviceBuffer<T> gate("gate", gates);
-      const DeviceBuffer<T> up("up", ups);
+      DeviceBuffer<T> gate("gate", Spread(gates, size, in_stride));
+      DeviceBuffer<T> up("up", Spread(ups, size, in_stride));
+      ForbidBeside(rows, size, in_stride, &gate);
+      ForbidBeside(rows, size, in_stride, &up);
       DeviceBuffer<T> out("out", Elements(rows * stride));
       DeviceBuffer<T> pull("pull", pulls);
-      for (int64_t r = 0; r < rows; ++r) {
-        out.Forbid(r * stride + size, 8);
-        pull.Forbid(r * stride + size, 8);
-      }
+      ForbidBeside(rows, size, stride, &out);
+      ForbidBeside(rows, size, stride, &pull);
       GatedRowsArgs args{.rows = rows,
                          .size = size,
                          .gate = gate.data(),
                          .up = up.data(),
+                         .in_stride = in_stride,
                          .out = out.data(),
                          .out_stride = stride};
       fake::TakeTraffic();
@@ -354,8 +398,10 @@ TYPED_TEST(CudaTrainingRowsOnHostTest, GatedProductsAndTheirGradients) {
         exact_up.push_back(dy * g * sigmoid);
       }
       ASSERT_LE(Error(found, exact), Limit<T>());
-      ASSERT_LE(Error(gate.Read(), exact_gate), Limit<T>());
-      ASSERT_LE(Error(up.Read(), exact_up), Limit<T>());
+      ASSERT_LE(Error(Gathered(gate.Read(), size, in_stride), exact_gate),
+                Limit<T>());
+      ASSERT_LE(Error(Gathered(up.Read(), size, in_stride), exact_up),
+                Limit<T>());
       if (!std::is_same_v<T, float>) return;
       std::vector<float> twin(found.size());
       GatedRows(1,
