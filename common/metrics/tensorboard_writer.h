@@ -11,7 +11,9 @@
 
 namespace dapd {
 
-// Not thread-safe. Every call reaches the file before it returns.
+// Not thread-safe. Every call reaches the file before it returns: the whole
+// record or nothing of it. RESOURCE_EXHAUSTED for a full disk; later records
+// can be read however often it was.
 class TensorBoardWriter {
  public:
   // Creates `folder`/events.out.tfevents.<seconds>.<host>.<pid>.
@@ -26,9 +28,15 @@ class TensorBoardWriter {
   absl::Status AddScalar(const std::string& tag, int64_t step, double value);
 
  private:
-  explicit TensorBoardWriter(int descriptor) : descriptor_(descriptor) {}
+  TensorBoardWriter(std::string path, int descriptor, uint64_t size);
   absl::Status WriteRecord(const std::string& event);
+  // Cuts off what a failed call left of its record.
+  absl::Status CutTornRecord();
+
+  std::string path_;
   int descriptor_;
+  uint64_t size_;      // of the whole records
+  bool torn_ = false;  // more than size_ bytes may be in the file
 };
 
 }  // namespace dapd

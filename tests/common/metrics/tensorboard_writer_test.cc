@@ -1,7 +1,11 @@
 #include "common/metrics/tensorboard_writer.h"
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -12,6 +16,25 @@
 namespace dapd {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Of the only file in `folder`: the bytes between the frames, as far as the
+// lengths lead.
+std::vector<std::string> ReadEvents(const std::string& folder) {
+  const std::string path =
+      std::filesystem::directory_iterator(folder)->path().string();
+  const std::string bytes = ReadFile(path, 1 << 20).value();
+  std::vector<std::string> events;
+  for (size_t at = 0; at < bytes.size();) {
+    const auto length = static_cast<unsigned char>(bytes[at]);
+    EXPECT_LE(at + 12 + length + 4, bytes.size()) << "a torn record";
+    events.push_back(bytes.substr(at + 12, length));
+    at += 12 + length + 4;
+  }
+  return events;
+}
+
 TEST(TensorBoardWriterTest, RecordsAreFramedByTheirLength) {
   const std::string folder = TempPath("folder");
   std::filesystem::create_directories(folder);
@@ -20,18 +43,31 @@ TEST(TensorBoardWriterTest, RecordsAreFramedByTheirLength) {
     ASSERT_TRUE(writer.ok()) << writer.status();
     ASSERT_TRUE(writer->AddScalar("loss", 7, 0.25).ok());
   }
-  const std::string path =
-      std::filesystem::directory_iterator(folder)->path().string();
-  const std::string bytes = ReadFile(path, 1 << 20).value();
-  std::vector<std::string> events;
-  for (size_t at = 0; at < bytes.size();) {
-    const auto length = static_cast<unsigned char>(bytes[at]);
-    events.push_back(bytes.substr(at + 12, length));
-    at += 12 + length + 4;
-  }
-  ASSERT_EQ(events.size(), 2u);
-  EXPECT_THAT(events[0], testing::HasSubstr("brain.Event:2"));
-  EXPECT_THAT(events[1], testing::HasSubstr("loss"));
+  EXPECT_THAT(ReadEvents(folder),
+              ElementsAre(HasSubstr("brain.Event:2"), HasSubstr("loss")));
+}
+
+TEST(TensorBoardWriterTest, ADiskThatWasFullTearsNoRecord) {
+  const std::string folder = TempPath("folder");
+  std::filesystem::create_directories(folder);
+  auto writer = TensorBoardWriter::Create(folder);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ::signal(SIGXFSZ, SIG_IGN);  // EFBIG instead
+  rlimit limit = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit before = limit;
+  // Room for a part of the next record.
+  limit.rlim_cur = std::filesystem::file_size(
+                       std::filesystem::directory_iterator(folder)->path()) +
+                   10;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const absl::Status full = writer->AddScalar("lost", 7, 0.25);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_THAT(full.message(), HasSubstr("File too large"));
+  EXPECT_THAT(ReadEvents(folder), ElementsAre(HasSubstr("brain.Event:2")));
+  ASSERT_TRUE(writer->AddScalar("kept", 8, 0.25).ok());
+  EXPECT_THAT(ReadEvents(folder),
+              ElementsAre(HasSubstr("brain.Event:2"), HasSubstr("kept")));
 }
 
 }  // namespace
