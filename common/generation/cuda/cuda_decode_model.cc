@@ -21,6 +21,15 @@ const void* DataOf(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
 
+CudaLinear ViewOf(const PackedLinear& linear) {
+  return {.weight = DataOf(linear.weight),
+          .lora_a = DataOf(linear.lora_a),
+          .bias = DataOf(linear.bias),
+          .in = linear.in,
+          .out = linear.weight.size(0),
+          .lora = linear.lora};
+}
+
 }  // namespace
 
 CudaDecodeModel::CudaDecodeModel(ModelWeights weights,
@@ -96,10 +105,10 @@ std::vector<CudaDecoderLayer> CudaDecodeModel::Layers() const {
                       .post_attention_norm = DataOf(layer.post_attention_norm),
                       .q_norm = DataOf(layer.q_norm),
                       .k_norm = DataOf(layer.k_norm),
-                      .qkv = linears[0].View(),
-                      .o = linears[1].View(),
-                      .gate_up = linears[2].View(),
-                      .down = linears[3].View()});
+                      .qkv = ViewOf(linears[0]),
+                      .o = ViewOf(linears[1]),
+                      .gate_up = ViewOf(linears[2]),
+                      .down = ViewOf(linears[3])});
   }
   return layers;
 }
@@ -109,7 +118,7 @@ void CudaDecodeModel::Prepare() {
   decoder_ = nullptr;
   packed_.reset();
   workspace_.reset();
-  packed_ = std::make_unique<CudaPackedWeights>(
+  packed_ = std::make_unique<PackedWeights>(
       weights_,
       *options_.adapter_form,
       adapter_ == nullptr ? nullptr : &adapter_->config,

@@ -1,5 +1,5 @@
 // The model that the CUDA backend decodes with: its weights as the kernels read
-// them (cuda_packed_weights.h), the adapter in them, and the decoder
+// them (packed_weights.h), the adapter in them, and the decoder
 // (cuda_decoder.h) that is made for both. Who decodes with it, and where
 // sequences have their keys and values, is cuda_decode_backend.h.
 #pragma once
@@ -12,7 +12,7 @@
 
 #include "common/generation/cuda/cuda_decode_api.h"
 #include "common/generation/cuda/cuda_decoder.h"
-#include "common/generation/cuda/cuda_packed_weights.h"
+#include "common/model/fast/packed_weights.h"
 #include "common/generation/cuda/cuda_prefill.h"
 #include "common/generation/cuda/cuda_ranks.h"
 #include "common/model/weights/adapter.h"
@@ -24,7 +24,7 @@ namespace dapd {
 struct CudaDecodeOptions {
   int64_t slots = 32;
   int64_t num_tokens = 0;  // ids the tokenizer knows; 0: the whole vocabulary
-  // Not set: as cuda_packed_weights.h says for the weights' precision.
+  // Not set: as packed_weights.h says for the weights' precision.
   std::optional<AdapterForm> adapter_form;
   // False: a step has as many rows as sequences run, rounded up to a power of
   // two. Faster when most have ended, but where products are cuBLASLt's
@@ -35,7 +35,7 @@ struct CudaDecodeOptions {
 class CudaDecodeModel {
  public:
   // Makes the decoder for the base. A projection of `weights` is given back
-  // when it is packed, if nobody else holds it (cuda_packed_weights.h). Where
+  // when it is packed, if nobody else holds it (packed_weights.h). Where
   // ranks share the model they are CudaWeightsOfRank's, and all ranks construct
   // theirs at the same time. Throws as CudaRanks::Check, for want of memory
   // c10::OutOfMemoryError.
@@ -77,7 +77,7 @@ class CudaDecodeModel {
   // (Re)makes packed weights and decoder for the adapter's layout.
   void Prepare();
   void UseAdapter();
-  // How an adapter is merged into a projection where CudaPackedWeights asks for
+  // How an adapter is merged into a projection where PackedWeights asks for
   // that. Not to outlive this.
   MergePair MergeOnDevice() const;
   // Pointers into the packed weights and the others.
@@ -90,7 +90,7 @@ class CudaDecodeModel {
   const CudaRanks ranks_;
   const int64_t max_tokens_;
   std::shared_ptr<const Adapter> adapter_;
-  std::unique_ptr<CudaPackedWeights> packed_;
+  std::unique_ptr<PackedWeights> packed_;
   at::Tensor cosine_;
   at::Tensor sine_;
   at::Tensor end_tokens_;

@@ -1,4 +1,4 @@
-// Prompts through the packed weights (cuda_packed_weights.h), several in one
+// Prompts through the packed weights (packed_weights.h), several in one
 // pass: what stands in a GPU's memory once serves them, too. Products are
 // cuBLAS through LibTorch, attention is one launch a layer (flash_attention.h).
 //
@@ -9,11 +9,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
-#include "common/generation/cuda/cuda_packed_weights.h"
+#include "common/model/fast/packed_layer.h"
+#include "common/model/fast/packed_weights.h"
 #include "common/model/spec/decoding_shape.h"
 #include "common/model/weights/weights.h"
 #include "common/tensor/aten.h"
@@ -27,18 +27,13 @@ struct PrefillPrompt {
   at::Tensor pages;
 };
 
-// What `part`, float32, of each of the ranks that share a model adds up to, in
-// the weights' dtype and the same everywhere; every rank calls it at the same
-// places with the same shapes.
-using SumOfParts = std::function<at::Tensor(const at::Tensor& part)>;
-
 // Fills the prompts' pages. Returns the logits after each, [prompts, vocab]
 // float32. At most kPrefillPrompts. `rows_of_products` 0: products have as many
 // rows as there are tokens. Where `weights` are a rank's share, `sum` is what
 // it computes of a layer's outputs with the others; else it is empty. The host
 // waits for nothing.
 at::Tensor PrefillPrompts(const ModelWeights& weights,
-                          const CudaPackedWeights& packed,
+                          const PackedWeights& packed,
                           std::span<const PrefillPrompt> prompts,
                           int64_t rows_of_products = kPrefillRows,
                           const SumOfParts& sum = nullptr);

@@ -21,7 +21,7 @@ constexpr int64_t kGraphNodeBytes = 16 << 10;
 constexpr int64_t kNodesOfLayer = 15;
 constexpr int64_t kNodesAround = 6;
 
-// One of a layer's four products (cuda_packed_weights.h): [out, in + lora].
+// One of a layer's four products (packed_weights.h): [out, in + lora].
 struct Product {
   int64_t in = 0;
   int64_t out = 0;
@@ -168,29 +168,31 @@ int64_t KvBytes(const Share& share) {
          share.model.head_dim * share.number;
 }
 
-// What PrefillPrompts (cuda_prefill.cc) has alive of a row at the most while it
-// is in a layer, beside the residual stream and what all layers share.
+// What a layer (packed_layer.cc) has alive of a row at the most, beside what
+// all layers share: the residual stream, keys and values.
 int64_t LayerRowBytes(const Share& share) {
   const ModelConfig& model = share.model;
+  const int64_t hidden = model.hidden_size;
   const int64_t heads = model.num_heads * model.head_dim;
   const int64_t kv_heads = model.num_kv_heads * model.head_dim;
-  // The copy of a product's input in which x A^T has room behind it.
-  const auto widened = [](const Product& product) {
-    return product.lora > 0 ? product.width() : 0;
+  // The normed stream, with room for x A^T, while the sum it is made of or what
+  // is multiplied with it is there.
+  const auto normed = [&](const Product& product) {
+    return product.width() + std::max(hidden, product.out);
   };
-  const int64_t of_qkv = 2 * heads + kv_heads + share.qkv.out;
   // In float32 keys and values are there once for each head meanwhile.
-  const int64_t attention =
-      of_qkv + (share.number == kFloatBytes ? 2 * heads : 0);
+  const int64_t attention = share.qkv.out + heads + kv_heads + heads +
+                            (share.number == kFloatBytes ? 2 * heads : 0);
+  // The copy of attention's result in which x A^T has room behind it.
   const int64_t behind_attention =
-      std::max({widened(share.o) + model.hidden_size,
-                model.hidden_size + widened(share.gate_up) + share.gate_up.out,
-                share.gate_up.out + model.intermediate_size +
-                    widened(share.down) + model.hidden_size});
-  const int64_t numbers =
-      std::max({model.hidden_size + widened(share.qkv) + share.qkv.out,
-                attention,
-                of_qkv + behind_attention});
+      heads + (share.o.lora > 0 ? share.o.width() : 0) + hidden;
+  const int64_t gated =
+      std::max(share.gate_up.out, hidden) + share.down.width();
+  const int64_t numbers = std::max({normed(share.qkv),
+                                    attention,
+                                    behind_attention,
+                                    normed(share.gate_up),
+                                    gated});
   // And the log-sum-exp of attention.
   return numbers * share.number + model.num_heads * kFloatBytes;
 }
@@ -202,9 +204,12 @@ int64_t PrefillBytes(const Share& share, int64_t rows) {
   const int64_t always =
       AngleBytes(share, rows) +
       rows * (share.model.hidden_size * share.number + KvBytes(share));
+  // Behind the last layer: what it adds to the stream, the last rows of both,
+  // their norm, and the logits.
+  const int64_t hidden = share.model.hidden_size * share.number;
   const int64_t logits =
-      kPrefillPrompts * (share.model.vocab_size * kFloatBytes +
-                         share.model.hidden_size * share.number);
+      rows * hidden +
+      kPrefillPrompts * (share.model.vocab_size * kFloatBytes + 2 * hidden);
   return ids + std::max(AngleMakingBytes(share, rows),
                         always + std::max(rows * LayerRowBytes(share), logits));
 }

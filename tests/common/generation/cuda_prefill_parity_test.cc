@@ -38,7 +38,7 @@ struct Prefilled {
 };
 
 Prefilled Prefill(const ModelWeights& weights,
-                  const CudaPackedWeights& packed,
+                  const PackedWeights& packed,
                   const std::vector<std::vector<int32_t>>& ids) {
   std::vector<PrefillPrompt> prompts;
   for (const std::vector<int32_t>& prompt : ids) {
@@ -110,7 +110,7 @@ TEST_P(CudaPrefillParityTest, PromptsThatPassTogether) {
     const auto adapter = MakeAdapter(*exact);
     const Adapter there = OnDevice(*adapter, at::kCUDA);
     ModelWeights weights = *OnDevice(*rounded, at::kCUDA, GetParam());
-    CudaPackedWeights packed(
+    PackedWeights packed(
         weights, AdapterForm::kColumns, &there.config, nullptr);
     packed.Apply(&there);
     // More tokens than a product has rows; one, a page, and parts of pages.

@@ -116,10 +116,10 @@ int64_t AllocatedByPass(const ModelWeights& host,
   const at::NoGradGuard no_grad;
   ModelWeights weights = *OnPlayedDevice(host);
   const Adapter adapter = AdapterOnDevice(weights.config);
-  const CudaPackedWeights packed(weights,
-                                 AdapterForm::kColumns,
-                                 with_adapter ? &adapter.config : nullptr,
-                                 /*merge=*/nullptr);
+  const PackedWeights packed(weights,
+                             AdapterForm::kColumns,
+                             with_adapter ? &adapter.config : nullptr,
+                             /*merge=*/nullptr);
   std::vector<DecodeRequest> requests;
   std::vector<PrefillPrompt> prompts;
   for (int64_t i = 0; i < num_prompts; ++i) {

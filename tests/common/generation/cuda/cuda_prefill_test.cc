@@ -18,7 +18,7 @@ TEST(CudaPrefillTest, PromptsThatPassTogetherAreThoseThatPassAlone) {
     const auto decodable = MakeDecodableModel("qwen3", dtype);
     ModelWeights weights = *decodable;
     const auto adapter = MakeAdapter(*decodable);
-    CudaPackedWeights packed(
+    PackedWeights packed(
         weights, AdapterForm::kColumns, &adapter->config, nullptr);
     packed.Apply(adapter.get());
     std::vector<std::vector<int32_t>> ids;

@@ -26,7 +26,7 @@ DevicePrefilled Prefill(const ModelWeights& base,
                         const std::vector<std::vector<int32_t>>& ids) {
   const at::NoGradGuard no_grad;
   ModelWeights weights = base;
-  CudaPackedWeights packed(
+  PackedWeights packed(
       weights, AdapterForm::kColumns, &adapter.config, nullptr);
   packed.Apply(&adapter);
   DevicePrefilled prefilled;

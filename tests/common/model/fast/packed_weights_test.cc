@@ -1,7 +1,7 @@
 // The CUDA decoder's packed weights, multiplied on the CPU: both forms of an
 // adapter against LoraLinear.
 
-#include "common/generation/cuda/cuda_packed_weights.h"
+#include "common/model/fast/packed_weights.h"
 
 #include <iostream>
 #include <string>
@@ -72,7 +72,7 @@ at::Tensor Expected(const ModelWeights& weights,
 }
 
 double LargestError(const ModelWeights& weights,
-                    const CudaPackedWeights& packed,
+                    const PackedWeights& packed,
                     const Adapter* adapter) {
   double largest = 0.0;
   for (size_t layer = 0; layer < packed.layers().size(); ++layer) {
@@ -89,7 +89,7 @@ double LargestError(const ModelWeights& weights,
   return largest;
 }
 
-TEST(CudaPackedWeightsTest, BothFormsComputeWhatLoraLinearDoes) {
+TEST(PackedWeightsTest, BothFormsComputeWhatLoraLinearDoes) {
   for (const std::string family : {"qwen3", "qwen2", "llama"}) {
     const auto weights = MakeRandomModel(family);
     for (const AdapterForm form :
@@ -100,7 +100,7 @@ TEST(CudaPackedWeightsTest, BothFormsComputeWhatLoraLinearDoes) {
                 Projection::kQ, Projection::kV, Projection::kUp}}) {
         const Adapter adapter = MakeAdapter(weights->config, targets, 0.1);
         ModelWeights taken = *weights;
-        CudaPackedWeights packed(taken, form, &adapter.config, MergeOnCpu);
+        PackedWeights packed(taken, form, &adapter.config, MergeOnCpu);
         EXPECT_EQ(LargestError(*weights, packed, nullptr), 0.0);
         packed.Apply(&adapter);
         const double error = LargestError(*weights, packed, &adapter);
@@ -116,12 +116,12 @@ TEST(CudaPackedWeightsTest, BothFormsComputeWhatLoraLinearDoes) {
 }
 
 // Ranks of 1 to 8 have the same columns.
-TEST(CudaPackedWeightsTest, NothingIsLeftOfAnAdapterOfAHigherRank) {
+TEST(PackedWeightsTest, NothingIsLeftOfAnAdapterOfAHigherRank) {
   const auto weights = MakeRandomModel("qwen3");
   const Adapter high = MakeAdapter(weights->config, {}, 0.1, 8);
   const Adapter low = MakeAdapter(weights->config, {}, 0.1, 4);
   ModelWeights taken = *weights;
-  CudaPackedWeights packed(
+  PackedWeights packed(
       taken, AdapterForm::kColumns, &high.config, MergeOnCpu);
   packed.Apply(&high);
   ASSERT_TRUE(packed.Fits(&low));
@@ -130,7 +130,7 @@ TEST(CudaPackedWeightsTest, NothingIsLeftOfAnAdapterOfAHigherRank) {
 }
 
 // Memory runs out half way, and the base is to be served again.
-TEST(CudaPackedWeightsTest, NothingIsLeftOfAnAdapterThatFoundNoMemory) {
+TEST(PackedWeightsTest, NothingIsLeftOfAnAdapterThatFoundNoMemory) {
   const auto weights = MakeRandomModel("qwen3");
   const Adapter adapter = MakeAdapter(weights->config, {}, 0.1);
   int64_t merges_left = 3;
@@ -142,30 +142,30 @@ TEST(CudaPackedWeightsTest, NothingIsLeftOfAnAdapterThatFoundNoMemory) {
     MergeOnCpu(base, pair, scale, merged);
   };
   ModelWeights taken = *weights;
-  CudaPackedWeights packed(taken, AdapterForm::kMerged, &adapter.config, merge);
+  PackedWeights packed(taken, AdapterForm::kMerged, &adapter.config, merge);
   EXPECT_THROW(packed.Apply(&adapter), c10::OutOfMemoryError);
   EXPECT_GT(LargestError(*weights, packed, nullptr), 0.0);
   packed.Apply(nullptr);
   EXPECT_EQ(LargestError(*weights, packed, nullptr), 0.0);
 }
 
-TEST(CudaPackedWeightsTest, ColumnsFitOneLayoutOfAdapters) {
+TEST(PackedWeightsTest, ColumnsFitOneLayoutOfAdapters) {
   const auto weights = MakeRandomModel("qwen3");
   const Adapter all = MakeAdapter(weights->config, {}, 0.1);
   const Adapter some = MakeAdapter(weights->config, {Projection::kQ}, 0.1);
   ModelWeights taken = *weights;
-  CudaPackedWeights columns(
+  PackedWeights columns(
       taken, AdapterForm::kColumns, &all.config, MergeOnCpu);
   EXPECT_TRUE(columns.Fits(&all));
   EXPECT_TRUE(columns.Fits(nullptr));
   EXPECT_FALSE(columns.Fits(&some));
   EXPECT_THROW(columns.Apply(&some), c10::Error);
-  const CudaPackedWeights merged(
+  const PackedWeights merged(
       taken, AdapterForm::kMerged, nullptr, MergeOnCpu);
   EXPECT_TRUE(merged.Fits(&some));
 }
 
-TEST(CudaPackedWeightsTest, WithColumnsTheBaseStandsInMemoryOnce) {
+TEST(PackedWeightsTest, WithColumnsTheBaseStandsInMemoryOnce) {
   const auto model = MakeRandomModel("qwen3");
   const Adapter adapter = MakeAdapter(model->config, {}, 0.1);
   ModelWeights weights = *model;
@@ -179,7 +179,7 @@ TEST(CudaPackedWeightsTest, WithColumnsTheBaseStandsInMemoryOnce) {
   // Packed, and packed again for other adapters.
   for (const LoraConfig* lora :
        {static_cast<const LoraConfig*>(nullptr), &adapter.config}) {
-    CudaPackedWeights packed(weights, AdapterForm::kColumns, lora, nullptr);
+    PackedWeights packed(weights, AdapterForm::kColumns, lora, nullptr);
     for (size_t layer = 0; layer < weights.layers.size(); ++layer) {
       for (const PackedLinear& linear : packed.layers()[layer]) {
         // The packed one and its parts.
@@ -196,12 +196,12 @@ TEST(CudaPackedWeightsTest, WithColumnsTheBaseStandsInMemoryOnce) {
 }
 
 // Why a bfloat16 model takes columns: the reason is a number.
-TEST(CudaPackedWeightsTest, MergingIntoBFloat16LosesSmallUpdates) {
+TEST(PackedWeightsTest, MergingIntoBFloat16LosesSmallUpdates) {
   const auto weights = MakeRandomModel("qwen3", 1, at::kBFloat16);
   const Adapter adapter = MakeAdapter(weights->config, {}, 1e-4);
   const auto lost = [&](AdapterForm form) {
     ModelWeights taken = *weights;
-    CudaPackedWeights packed(taken, form, &adapter.config, MergeOnCpu);
+    PackedWeights packed(taken, form, &adapter.config, MergeOnCpu);
     packed.Apply(&adapter);
     const PackedLinear& down = packed.layers()[0][3];
     at::Generator generator = at::detail::createCPUGenerator(3);

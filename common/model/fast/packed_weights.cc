@@ -1,4 +1,4 @@
-#include "common/generation/cuda/cuda_packed_weights.h"
+#include "common/model/fast/packed_weights.h"
 
 #include <algorithm>
 #include <utility>
@@ -34,25 +34,12 @@ void TakeOver(LayerWeights& layer,
   }
 }
 
-const void* DataOrNull(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
-}
-
 }  // namespace
 
-CudaLinear PackedLinear::View() const {
-  return {.weight = weight.const_data_ptr(),
-          .lora_a = DataOrNull(lora_a),
-          .bias = DataOrNull(bias),
-          .in = in,
-          .out = weight.size(0),
-          .lora = lora};
-}
-
-CudaPackedWeights::CudaPackedWeights(ModelWeights& weights,
-                                     AdapterForm form,
-                                     const LoraConfig* lora,
-                                     MergePair merge)
+PackedWeights::PackedWeights(ModelWeights& weights,
+                             AdapterForm form,
+                             const LoraConfig* lora,
+                             MergePair merge)
     : weights_(weights), form_(form), merge_(std::move(merge)) {
   if (form_ == AdapterForm::kColumns && lora != nullptr) {
     rank_ = PaddedRank(lora->rank);
@@ -77,7 +64,7 @@ CudaPackedWeights::CudaPackedWeights(ModelWeights& weights,
         if (bias.defined()) biases.push_back(bias);
       }
       TORCH_CHECK(biases.empty() || biases.size() == linear.parts.size(),
-                  "[cuda_packed_weights] layer ",
+                  "[packed_weights] layer ",
                   layer,
                   ": some of the stacked projections have a bias, some not");
       if (!biases.empty()) linear.bias = at::cat(biases);
@@ -99,16 +86,16 @@ CudaPackedWeights::CudaPackedWeights(ModelWeights& weights,
   }
 }
 
-bool CudaPackedWeights::Fits(const Adapter* adapter) const {
+bool PackedWeights::Fits(const Adapter* adapter) const {
   if (adapter == nullptr || form_ == AdapterForm::kMerged) return true;
   const LoraConfig& lora = adapter->config;
   return PaddedRank(lora.rank) == rank_ &&
          (lora.targets.empty() ? AllProjections() : lora.targets) == targets_;
 }
 
-void CudaPackedWeights::Apply(const Adapter* adapter) {
+void PackedWeights::Apply(const Adapter* adapter) {
   TORCH_CHECK(Fits(adapter),
-              "[cuda_packed_weights] the weights have columns for adapters of "
+              "[packed_weights] the weights have columns for adapters of "
               "another rank or other targets");
   at::NoGradGuard no_grad;
   if (adapter == nullptr && is_base_) return;
@@ -122,9 +109,9 @@ void CudaPackedWeights::Apply(const Adapter* adapter) {
   is_base_ = adapter == nullptr;
 }
 
-void CudaPackedWeights::ApplyTo(int64_t layer,
-                                const Adapter* adapter,
-                                PackedLinear* linear) {
+void PackedWeights::ApplyTo(int64_t layer,
+                            const Adapter* adapter,
+                            PackedLinear* linear) {
   int64_t row = 0;
   int64_t column = linear->in;
   for (const Projection part : linear->parts) {

@@ -1,4 +1,5 @@
-// The weights of a model as the CUDA decoder multiplies with them: q, k and v
+// The weights of a model as a GPU multiplies with them where no gradient is
+// needed, decoding (generation/cuda) and scoring (packed_layer.h): q, k and v
 // stacked, gate and up stacked, and the adapter inside.
 //
 // An adapter is in them in one of two forms:
@@ -19,7 +20,6 @@
 #include <memory>
 #include <vector>
 
-#include "common/generation/cuda/cuda_decoder.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
 #include "common/tensor/aten.h"
@@ -47,11 +47,9 @@ struct PackedLinear {
   at::Tensor bias;                // [out] or undefined
   int64_t in = 0;
   int64_t lora = 0;
-
-  CudaLinear View() const;
 };
 
-class CudaPackedWeights {
+class PackedWeights {
  public:
   // Takes the base over, layer by layer: with kColumns the projections' weights
   // in `weights` become views of the packed ones, and what held them before is
@@ -59,10 +57,10 @@ class CudaPackedWeights {
   // twice. With kMerged they are copied and stay. `lora`: what the adapters
   // look like that Apply will get, or null for none yet; matters only to
   // kColumns. `weights` must outlive this.
-  CudaPackedWeights(ModelWeights& weights,
-                    AdapterForm form,
-                    const LoraConfig* lora,
-                    MergePair merge);
+  PackedWeights(ModelWeights& weights,
+                AdapterForm form,
+                const LoraConfig* lora,
+                MergePair merge);
 
   // Whether Apply takes this adapter (null: the base).
   bool Fits(const Adapter* adapter) const;
