@@ -3,7 +3,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
@@ -14,12 +17,62 @@ namespace dapd {
 namespace {
 
 constexpr size_t kMaxNamedRows = 10;
+constexpr size_t kLongestAnswer = 100;
+
+// Empty if `text` states no result.
+std::string StatedResult(absl::string_view text) {
+  text = absl::StripAsciiWhitespace(text);
+  absl::string_view last_line = text.substr(text.rfind('\n') + 1);
+  if (absl::ConsumePrefix(&last_line, "#### ")) {
+    return std::string(absl::StripAsciiWhitespace(last_line));
+  }
+  return ExtractBoxed(text).value_or("");
+}
+
+bool IsLong(absl::string_view answer) {
+  answer = absl::StripAsciiWhitespace(answer);
+  return answer.size() > kLongestAnswer || absl::StrContains(answer, '\n');
+}
 
 }  // namespace
 
+std::string ExpectedAnswer(absl::string_view answer,
+                           absl::string_view solution) {
+  if (absl::StripAsciiWhitespace(answer).empty()) {
+    return StatedResult(solution);
+  }
+  std::string result = StatedResult(answer);
+  return result.empty() ? std::string(answer) : result;
+}
+
 std::string ExpectedAnswer(const Problem& problem) {
-  return problem.answer.empty() ? ExtractBoxed(problem.solution).value_or("")
-                                : problem.answer;
+  return ExpectedAnswer(problem.answer, problem.solution);
+}
+
+void WarnOfLongAnswers(const std::string& path,
+                       const std::string& setting,
+                       const Dataset& data) {
+  size_t num_answers = 0;
+  size_t num_long = 0;
+  std::string first;
+  for (const Problem& problem : data.problems) {
+    const std::string answer = ExpectedAnswer(problem);
+    if (!answer.empty()) ++num_answers;
+    if (IsLong(answer) && num_long++ == 0) first = problem.where;
+  }
+  if (2 * num_long <= num_answers) return;
+  LogWarning(absl::StrCat(
+      path,
+      ": ",
+      num_long,
+      " of ",
+      num_answers,
+      " expected answers are whole texts, the first in ",
+      first,
+      ", and what a model writes into a box will not equal them; name the "
+      "column of the short answers with ",
+      setting,
+      ", or end each text with its result: a line '#### 72', or \\boxed{72}"));
 }
 
 bool DependsOnGrades(const Config& config) {
@@ -50,7 +103,7 @@ absl::Status ApplyAnswerRule(const Config& config, Dataset* data) {
       data->problems.size(),
       " rows have nothing to grade answers against, neither in the column '",
       config.data.answer_column,
-      "' nor as a \\boxed{} in '",
+      "' nor as a line '#### 72' or a \\boxed{} in '",
       config.data.solution_column,
       "', and ",
       config.rollout.source == "verified" ? "rollout.source: verified"

@@ -5,15 +5,27 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 #include "common/config/config.h"
 #include "common/data/dataset.h"
 
 namespace dapd {
 
-// The data's answer or, without one, the solution's last boxed result; empty if
-// there is neither.
+// The data's answer: where it is worked text that states its result, that, else
+// the whole. Without an answer, the result that the solution states; empty if
+// there is neither. A result is stated behind "#### " in the last line, as in
+// GSM8K, or in the last \boxed{}.
+std::string ExpectedAnswer(absl::string_view answer,
+                           absl::string_view solution);
 std::string ExpectedAnswer(const Problem& problem);
+
+// Warns if most of the expected answers of `data` are whole texts, of several
+// lines or more than 100 bytes, which no boxed answer equals. `path`,
+// `setting`: where the data is, and what names the column of its answers.
+void WarnOfLongAnswers(const std::string& path,
+                       const std::string& setting,
+                       const Dataset& data);
 
 // Whether what a run of `config` trains depends on grades: rollout.source
 // verified, or a term that reads sibling_rollout.

@@ -12,6 +12,7 @@
 #include "common/base/status_macros.h"
 #include "common/config/feedback_rule.h"
 #include "common/config/preset_terms.h"
+#include "common/data/expected_answer.h"
 #include "common/data/grade_answer.h"
 
 namespace dapd {
@@ -93,9 +94,7 @@ absl::StatusOr<GradedAnswer> Graded(const SampleRow& row,
                                     const ViewBuilder& builder) {
   GradedAnswer graded;
   ASSIGN_OR_RETURN(graded.text, builder.TextOf(row.sample.rollout_ids));
-  const std::string expected =
-      row.answer.empty() ? ExtractBoxed(row.sample.reference).value_or("")
-                         : row.answer;
+  const std::string expected = ExpectedAnswer(row.answer, row.sample.reference);
   graded.correct =
       row.correct.value_or(GradeAnswer(graded.text, expected).correct);
   graded.feedback =

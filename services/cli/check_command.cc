@@ -99,6 +99,7 @@ absl::Status CheckDataset(
   }
   ASSIGN_OR_RETURN(Dataset data,
                    ReadDataset(path, MakeDatasetOptions(section)));
+  WarnOfLongAnswers(path, "data.answer_column", data);
   RETURN_IF_ERROR(measure(&data));
   std::puts(absl::StrFormat("%-16s %s: %d problems, %d rows skipped, digest %s",
                             key,

@@ -20,6 +20,7 @@
 #include "common/config/prompts.h"
 #include "common/data/confidence_interval.h"
 #include "common/data/dataset.h"
+#include "common/data/expected_answer.h"
 #include "common/data/grade_answer.h"
 #include "common/data/repetition.h"
 #include "common/data/view_builder.h"
@@ -76,6 +77,7 @@ absl::StatusOr<Dataset> ReadProblems(const EvalOptions& options) {
       options.limit < static_cast<int64_t>(data.problems.size())) {
     data.problems.resize(static_cast<size_t>(options.limit));
   }
+  WarnOfLongAnswers(options.data, "--answer-column", data);
   return data;
 }
 
@@ -211,13 +213,13 @@ absl::StatusOr<AnswerRecord> GradeOne(const Problem& problem,
   AnswerRecord record{.index = prompt.example,
                       .sample = prompt.sample,
                       .id = problem.id,
-                      .answer = problem.answer,
+                      .answer = ExpectedAnswer(problem),
                       .tokens = static_cast<int64_t>(answer.ids.size()),
                       .finish_reason = answer.finish_reason};
   ASSIGN_OR_RETURN(
       record.text,
       text.tokenizer->Decode(answer.ids, /*skip_special_tokens=*/true));
-  Grade grade = GradeAnswer(record.text, problem.answer);
+  Grade grade = GradeAnswer(record.text, record.answer);
   record.has_box = grade.has_box;
   record.correct = grade.correct;
   record.extracted = std::move(grade.extracted);

@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
+#include "common/data/expected_answer.h"
 #include "services/cli/answer_grader.h"
 #include "services/cli/command.h"
 #include "services/cli/math_verify_grader.h"
@@ -67,7 +68,7 @@ absl::Status GradeRows(const GradeOptions& options) {
                          TextOf(row, "answer", where));
         ASSIGN_OR_RETURN(const std::string id, TextOf(row, "id", where));
         ASSIGN_OR_RETURN(const TextGrade result,
-                         grader->GradeText(text, answer));
+                         grader->GradeText(text, ExpectedAnswer(answer, "")));
         nlohmann::ordered_json out = {{"id", row["id"]}};
         // Of the answers of dapd eval.
         if (row.contains("sample")) out["sample"] = row["sample"];

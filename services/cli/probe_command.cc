@@ -16,6 +16,7 @@
 #include "common/base/status_macros.h"
 #include "common/data/claim_probe.h"
 #include "common/data/confidence_interval.h"
+#include "common/data/expected_answer.h"
 #include "common/data/grade_answer.h"
 #include "services/cli/command.h"
 #include "services/cli/compatibility_probe.h"
@@ -64,7 +65,7 @@ absl::StatusOr<bool> IsCorrect(const nlohmann::json& row,
         where, " has neither \"correct\" nor an \"answer\" to grade by"));
   }
   ASSIGN_OR_RETURN(const std::string answer, TextOf(row, "answer", where));
-  return GradeAnswer(text, answer).correct;
+  return GradeAnswer(text, ExpectedAnswer(answer, "")).correct;
 }
 
 absl::Status CountRow(const ClaimProbe& probe,

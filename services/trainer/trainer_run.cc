@@ -52,8 +52,10 @@ absl::Status ReadProblems(const Config& config,
   if (config.data.path.empty()) return ConfigError("data.path is missing");
   const auto options = MakeDatasetOptions(config.data);
   ASSIGN_OR_RETURN(*data, ReadDataset(config.data.path, options));
+  WarnOfLongAnswers(config.data.path, "data.answer_column", *data);
   if (!config.evaluation.path.empty()) {
     ASSIGN_OR_RETURN(*held_out, ReadDataset(config.evaluation.path, options));
+    WarnOfLongAnswers(config.evaluation.path, "data.answer_column", *held_out);
   }
   return ApplyAnswerRule(config, data);
 }

@@ -10,9 +10,10 @@ from workspace import free_port
 
 @pytest.fixture(scope="module")
 def benchmark(workspace):
-    """Three problems under the names of somebody else's columns, without solutions."""
+    """Three problems under the names of somebody else's columns, without solutions; one answer is worked text, as GSM8K's are."""
     path = workspace.folder / "benchmark.jsonl"
-    rows = [{"name": f"q{i}", "question": f"What is {i} + {i}?", "target": 2 * i} for i in range(3)]
+    targets = [0, 2, "2 + 2 = <<2+2=4>>4\n#### 4"]
+    rows = [{"name": f"q{i}", "question": f"What is {i} + {i}?", "target": target} for i, target in enumerate(targets)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 

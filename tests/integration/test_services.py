@@ -228,6 +228,17 @@ def test_a_bad_row_is_named_and_can_be_skipped(workspace):
     expect(workspace.dapd("check", workspace.config, "--set", f"data.path={path}", check=False), 4, "question, text")
 
 
+def test_answers_that_are_whole_texts_are_named(workspace):
+    """GSM8K's state their results; text that states none is no answer, and every grade would be wrong without a word."""
+    path = workspace.folder / "worked.jsonl"
+    worked = "She sold 24 in May.\nThat makes 72."
+    for answer, warnings in ((f"{worked}\n#### 72", 0), (worked, 2)):
+        path.write_text(json.dumps({"problem": "How many?", "answer": answer}) + "\n")
+        settings = {"data.path": path, "evaluation.path": path, "data.solution_column": "answer"}
+        result = workspace.dapd("check", workspace.config, *set_flags(settings))
+        assert result.stderr.count("1 of 1 expected answers are whole texts") == warnings, result.stderr
+
+
 def test_rows_that_are_too_long_are_named_or_left_out(workspace):
     rows = (workspace.folder / "train.jsonl").read_text().splitlines()
     long_row = json.dumps({"id": "long", "problem": "1 + 1?", "solution": "2 " * 3000})

@@ -114,6 +114,14 @@ def test_what_is_extracted_is_the_last_box(tmp_path):
     assert grade(tmp_path, rows) == [{"id": "a", "extracted": "\\frac{1}{2}", "correct": True}, {"id": "b", "extracted": None, "correct": False}]
 
 
+@pytest.mark.parametrize("grader", ["builtin", "math-verify"])
+def test_an_expected_answer_may_be_worked_text(grader, tmp_path):
+    """The column `answer` of GSM8K, and a solution as MATH has it."""
+    gsm8k = "Natalia sold 48/2 = <<48/2=24>>24 clips in May.\nNatalia sold 48+24 = <<48+24=72>>72 clips altogether.\n#### 72"
+    rows = boxed([("72", gsm8k), ("24", gsm8k), ("1200", "6 * 200\n#### 1,200"), ("\\frac12", "Since $2x = 1$, $x = \\boxed{\\frac{1}{2}}$.")])
+    assert [row["correct"] for row in grade(tmp_path, rows, grader=grader)] == [True, False, True, True]
+
+
 @pytest.mark.parametrize("given, expected, right", KNOWN)
 def test_known_pairs(tmp_path, given, expected, right):
     assert [row["correct"] for row in grade(tmp_path, boxed([(given, expected), (expected, given)]))] == [right, right]

@@ -18,7 +18,9 @@ std::vector<ConfigKey> DataKeys(Config& c) {
            "Column of the reference solution."),
       Text("data.answer_column",
            &c.data.answer_column,
-           "Column of the short answer; may be missing from the data."),
+           "Column of the answer; may be missing from the data. Of worked text "
+           "its result counts: what a last line '#### 72' or a \\boxed{} "
+           "holds."),
       Text("data.on_bad_row",
            &c.data.on_bad_row,
            "What to do with a row that cannot be used, or whose views are too "

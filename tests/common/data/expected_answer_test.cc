@@ -1,6 +1,7 @@
 #include "common/data/expected_answer.h"
 
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -33,6 +34,51 @@ TEST(ExpectedAnswerTest, IsTheColumnOrTheSolutionsBox) {
   EXPECT_EQ(ExpectedAnswer(data.problems[0]), "2");
   EXPECT_EQ(ExpectedAnswer(data.problems[1]), "3");
   EXPECT_EQ(ExpectedAnswer(data.problems[2]), "");
+}
+
+// A row of GSM8K.
+constexpr char kWorked[] =
+    "Natalia sold 48/2 = <<48/2=24>>24 clips in May.\n"
+    "Natalia sold 48+24 = <<48+24=72>>72 clips altogether in April and May.\n"
+    "#### 72";
+
+TEST(ExpectedAnswerTest, IsTheResultThatWorkedTextStates) {
+  EXPECT_EQ(ExpectedAnswer(kWorked, kWorked), "72");
+  EXPECT_EQ(ExpectedAnswer("", kWorked), "72");
+  EXPECT_EQ(ExpectedAnswer("6 * 200\r\n####  1,200 \r\n", ""), "1,200");
+  EXPECT_EQ(ExpectedAnswer("#### -3", ""), "-3");
+  EXPECT_EQ(ExpectedAnswer("So $x$ is $\\boxed{\\frac{1}{2}}$.", ""),
+            "\\frac{1}{2}");
+}
+
+TEST(ExpectedAnswerTest, IsTheWholeWhereNothingIsStated) {
+  EXPECT_EQ(ExpectedAnswer("72", kWorked), "72");
+  for (const char* whole : {"####72", "#### 72\nor so", "\\boxed{}", "####"}) {
+    EXPECT_EQ(ExpectedAnswer(whole, "\\boxed{1}"), whole);
+  }
+  EXPECT_EQ(ExpectedAnswer(" \n", "so \\boxed{1}"), "1");
+}
+
+std::string WarningAbout(const std::vector<std::string>& answers) {
+  Dataset data;
+  for (const std::string& answer : answers) {
+    data.problems.push_back(
+        {"a", "?", "so \\boxed{1}", answer, "rows.jsonl:7"});
+  }
+  testing::internal::CaptureStderr();
+  WarnOfLongAnswers("rows.jsonl", "data.answer_column", data);
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(LongAnswersTest, TheColumnThatHoldsTextInPlaceOfAnswersIsNamed) {
+  const std::string text = "She sold 24 in May.\nThat makes 72.";
+  const std::string warning = WarningAbout({"72", text, text});
+  EXPECT_THAT(warning, HasSubstr("2 of 3 expected answers are whole texts"));
+  EXPECT_THAT(warning, HasSubstr("rows.jsonl:7"));
+  EXPECT_THAT(warning, HasSubstr("data.answer_column"));
+  EXPECT_THAT(WarningAbout({std::string(101, 'x')}), HasSubstr("1 of 1"));
+  EXPECT_EQ(WarningAbout({"72", text}), "");
+  EXPECT_EQ(WarningAbout({kWorked, "", "\\frac{1}{2}\n"}), "");
 }
 
 TEST(AnswerRuleTest, GradesMatterOnlyWhereTheResultDependsOnThem) {

@@ -120,7 +120,7 @@ class FillContextsTest : public testing::Test {
 TEST_F(FillContextsTest, RowsFollowEachOtherInGroups) {
   std::vector<SampleRow> rows =
       Rows({"\\boxed{1}", "\\boxed{2}", "\\boxed{3}", "\\boxed{4}"});
-  rows[2].answer = "3";
+  rows[2].answer = "1 + 2\n#### 3";
   rows[3].sample.problem = rows[2].sample.problem = "q";
   ASSERT_TRUE(FillContexts(config_, *text_.views, &rows).ok());
   EXPECT_TRUE(rows[0].sample.context.empty());
