@@ -135,12 +135,13 @@ SecretFile::Bytes SecretFile::Get() {
   looked_ = now;
   std::string stamp = FileStamp(path_);
   if (stamp == stamp_) return bytes_;
-  stamp_ = std::move(stamp);
   auto bytes = ReadSecretFile(key_, path_);
   if (bytes.ok()) {
+    stamp_ = std::move(stamp);
     bytes_ = std::make_shared<const std::string>(*std::move(bytes));
     LogInfo(absl::StrCat(key_, ": the file has changed and was read again"));
-  } else {
+  } else if (stamp != logged_stamp_) {
+    logged_stamp_ = std::move(stamp);
     LogWarning(absl::StrCat(std::string(bytes.status().message()),
                             "; its previous content stays in effect"));
   }

@@ -32,8 +32,8 @@ class SecretFile {
   static absl::StatusOr<std::unique_ptr<SecretFile>> Open(
       const std::string& key, const std::string& path);
 
-  // The newest contents. A file that has become unreadable keeps its last ones
-  // and is logged, once per change.
+  // The newest contents. A file that has become unreadable keeps its last ones,
+  // is logged, once per change, and is tried again every second.
   Bytes Get();
 
  private:
@@ -43,7 +43,9 @@ class SecretFile {
   const std::string path_;
   Mutex mutex_;
   Bytes bytes_ ABSL_GUARDED_BY(mutex_);
-  std::string stamp_ ABSL_GUARDED_BY(mutex_);  // tells versions apart
+  std::string stamp_ ABSL_GUARDED_BY(mutex_);  // of bytes_
+  // Of the version that could not be read.
+  std::string logged_stamp_ ABSL_GUARDED_BY(mutex_);
   absl::Time looked_ ABSL_GUARDED_BY(mutex_);
 };
 

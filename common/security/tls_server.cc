@@ -112,8 +112,11 @@ void TlsServer::LoadIfChanged() {
   looked_ = now;
   std::string stamp = StampOf(paths_);
   if (stamp == stamp_) return;
-  stamp_ = std::move(stamp);
-  if (const absl::Status loaded = Load(); !loaded.ok()) {
+  const absl::Status loaded = Load();
+  if (loaded.ok()) {
+    stamp_ = std::move(stamp);
+  } else if (stamp != logged_stamp_) {
+    logged_stamp_ = std::move(stamp);
     LogWarning(absl::StrCat(std::string(loaded.message()),
                             "; the previous certificate stays in effect"));
   }

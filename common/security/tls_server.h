@@ -56,7 +56,8 @@ class TlsServer {
 
   // `socket` stays the caller's and must outlive the stream. Certificates that
   // have changed are used from the next second on; files that do not fit
-  // together are not, and the ones before stay in force.
+  // together, cannot be read or are not valid yet are not, which is logged
+  // once, and the ones before stay in force. They are tried again every second.
   std::unique_ptr<TlsStream> Accept(int socket);
 
  private:
@@ -66,7 +67,8 @@ class TlsServer {
 
   IdentityPaths paths_;
   SslContextPointer context_;
-  std::string stamp_;
+  std::string stamp_;         // of the files in force
+  std::string logged_stamp_;  // of those that could not be used
   absl::Time looked_;
 };
 

@@ -4,13 +4,16 @@
 #include <unistd.h>
 
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "tests/fakes/no_descriptors.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -18,6 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::SizeIs;
 
 std::string Write(const std::string& bytes,
                   mode_t mode,
@@ -114,6 +118,26 @@ TEST(SecretFileTest, AChangeIsSeenAndAnUnreadableOneIsNot) {
   testing::internal::GetCapturedStderr();
   EXPECT_THAT(logged, HasSubstr("stays in effect"));
   EXPECT_THAT(logged, Not(HasSubstr("three")));
+}
+
+TEST(SecretFileTest,
+     AChangeThatCannotBeReadForAMomentIsReadLaterAndLoggedOnce) {
+  const std::string path = Write("one", 0600);
+  const auto file = SecretFile::Open("key", path).value();
+  Write("two", 0600);
+  testing::internal::CaptureStderr();
+  // A few looks, of which the first is logged.
+  const absl::Time deadline = absl::Now() + absl::Milliseconds(3500);
+  while (absl::Now() < deadline) {
+    const NoDescriptors none;
+    EXPECT_EQ(*file->Get(), "one");
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  const std::string logged = testing::internal::GetCapturedStderr();
+  const std::vector<std::string> around =
+      absl::StrSplit(logged, "Too many open files");
+  EXPECT_THAT(around, SizeIs(2)) << logged;
+  EXPECT_EQ(WaitFor(*file, "two"), "two");
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 
 #include "tests/fakes/certificate_authority.h"
+#include "tests/fakes/no_descriptors.h"
 
 namespace dapd {
 namespace {
@@ -98,6 +99,18 @@ class TlsServerTest : public testing::Test {
     return false;
   }
 
+  // Whether a client that believes `ca` believes the server.
+  static bool Serves(TlsServer& server, const std::string& ca) {
+    int sockets[2] = {};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, sockets),
+              0);
+    const auto stream = server.Accept(sockets[0]);
+    TestClient client(sockets[1], ca, {});
+    const bool is_served = Exchange(*stream, client);
+    ::close(sockets[0]);
+    return is_served;
+  }
+
   const CertificateAuthority authority_{"authority"};
   SecuritySection own_;
   int sockets_[2] = {};  // the client closes its own, the second
@@ -176,40 +189,54 @@ TEST_F(TlsServerTest, PlainTextIsNoHandshake) {
 TEST_F(TlsServerTest, AReplacedCertificateIsUsedAndABrokenOneIsNot) {
   TlsServer server = MakeServer();
   const CertificateAuthority next("next");
-  const auto serves = [&](const std::string& ca) {
-    int sockets[2] = {};
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, sockets),
-              0);
-    const auto stream = server.Accept(sockets[0]);
-    TestClient client(sockets[1], ca, {});
-    const bool is_served = Exchange(*stream, client);
-    ::close(sockets[0]);
-    return is_served;
-  };
   const std::string first_ca = TempPath("first");
   ASSERT_TRUE(WriteFileAtomically(first_ca, authority_.pem()).ok());
-  EXPECT_TRUE(serves(first_ca));
+  EXPECT_TRUE(Serves(server, first_ca));
 
   WriteIdentity("server", next.Issue("URI:spiffe://dapd/trainer"), next.pem());
   const absl::Time deadline = absl::Now() + absl::Seconds(20);
-  while (!serves(own_.ca) && absl::Now() < deadline) {
+  while (!Serves(server, own_.ca) && absl::Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(20));
   }
-  EXPECT_TRUE(serves(own_.ca));
-  EXPECT_FALSE(serves(first_ca));
+  EXPECT_TRUE(Serves(server, own_.ca));
+  EXPECT_FALSE(Serves(server, first_ca));
 
   // A key that is another certificate's.
   testing::internal::CaptureStderr();
   WriteSecret(own_.private_key, next.Issue("DNS:a").private_key);
   std::string logged;
   while (logged.empty() && absl::Now() < deadline) {
-    EXPECT_TRUE(serves(own_.ca));
+    EXPECT_TRUE(Serves(server, own_.ca));
     logged = testing::internal::GetCapturedStderr();
     testing::internal::CaptureStderr();
     absl::SleepFor(absl::Milliseconds(20));
   }
   testing::internal::GetCapturedStderr();
   EXPECT_THAT(logged, testing::HasSubstr("stays in effect"));
+}
+
+TEST_F(TlsServerTest, ACertificateThatCannotBeReadForAMomentIsUsedLater) {
+  TlsServer server = MakeServer();
+  const CertificateAuthority next("next");
+  WriteIdentity("server", next.Issue("URI:spiffe://dapd/trainer"), next.pem());
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  std::string logged;
+  while (logged.empty() && absl::Now() < deadline) {
+    testing::internal::CaptureStderr();
+    {
+      const NoDescriptors none;
+      server.Accept(sockets_[0]);
+    }
+    logged = testing::internal::GetCapturedStderr();
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  EXPECT_THAT(logged, testing::HasSubstr("stays in effect"));
+  bool is_used = false;
+  while (!is_used && absl::Now() < deadline) {
+    is_used = Serves(server, own_.ca);
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  EXPECT_TRUE(is_used);
 }
 
 }  // namespace

@@ -1,0 +1,26 @@
+// A process that can open no file for a moment: what is open stays so, and what
+// stat says stays the same.
+#pragma once
+
+#include <sys/resource.h>
+
+#include "gtest/gtest.h"
+
+namespace dapd {
+
+// As long as it lives.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    rlimit none = before_;
+    none.rlim_cur = 0;
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  }
+  ~NoDescriptors() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
+
+ private:
+  rlimit before_ = {};
+};
+
+}  // namespace dapd
