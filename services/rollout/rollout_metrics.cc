@@ -105,8 +105,9 @@ RolloutObserver MakeRolloutMetrics(MetricsRegistry& registry, int64_t slots) {
       .AddGauge("dapd_rollout_slots", "Requests that can be decoded at a time.")
       .Set(static_cast<double>(slots));
   registry
-      .AddGauge("dapd_rollout_requests_waiting_limit",
-                "Requests that may wait; more are refused.")
+      .AddGauge(
+          "dapd_rollout_requests_waiting_limit",
+          "Requests that may wait; more are left with those who send them.")
       .Set(static_cast<double>(kMaxWaitingRequests));
   const RequestMetrics requests = MakeRequestMetrics(registry);
   // Known outcomes exist from the start, so that a rate never misses its zero.

@@ -35,17 +35,44 @@ void RolloutWorker::Submit(uint64_t request_id,
                            DecodeRequest request,
                            ServedPolicy policy,
                            std::shared_ptr<GenerationOutbox> outbox) {
-  Sequence sequence{
-      request_id, std::move(request), std::move(policy), outbox, absl::Now()};
-  if (draining_ || !commands_.Push([this, sequence = std::move(sequence)] {
-        Admit(sequence);
-      })) {
+  const absl::Time arrival = absl::Now();
+  Sequence sequence{request_id,
+                    std::move(request),
+                    std::move(policy),
+                    outbox,
+                    WaitForPlace(*outbox),
+                    arrival};
+  if (sequence.place == nullptr ||
+      !commands_.Push(
+          [this, sequence = std::move(sequence)] { Admit(sequence); })) {
     outbox->Fail(request_id, ShuttingDown());
   }
 }
 
+RolloutWorker::Place RolloutWorker::WaitForPlace(
+    const GenerationOutbox& outbox) {
+  MutexLock lock(&mutex_);
+  while (!draining_ && !outbox.done() &&
+         places_taken_ >= options_.max_waiting) {
+    places_changed_.Wait(&mutex_);
+  }
+  if (draining_ || outbox.done()) return nullptr;
+  ++places_taken_;
+  return {this, [](RolloutWorker* worker) { worker->LeavePlace(); }};
+}
+
+void RolloutWorker::LeavePlace() {
+  MutexLock lock(&mutex_);
+  --places_taken_;
+  places_changed_.NotifyAll();
+}
+
 void RolloutWorker::CancelStream(std::shared_ptr<GenerationOutbox> outbox) {
   outbox->Abandon();
+  {
+    MutexLock lock(&mutex_);
+    places_changed_.NotifyAll();
+  }
   commands_.Push([this, outbox] { Cancel(outbox.get()); });
 }
 
@@ -60,10 +87,11 @@ absl::StatusOr<LoadResult> RolloutWorker::Load(
 }
 
 void RolloutWorker::Shutdown(absl::Duration grace) {
-  draining_ = true;
   {
     const absl::Time deadline = SteadyNow() + grace;
     MutexLock lock(&mutex_);
+    draining_ = true;
+    places_changed_.NotifyAll();
     while (!is_idle_ && SteadyNow() < deadline) {
       drained_.WaitFor(&mutex_, deadline - SteadyNow());
     }
@@ -100,13 +128,6 @@ void RolloutWorker::Admit(Sequence sequence) {
   const absl::Status fit = served_.Check(
       WeightSet::kLive, sequence.policy.version, sequence.policy.digest);
   if (!fit.ok()) return Fail(sequence, fit);
-  if (static_cast<int64_t>(waiting_.size()) >= options_.max_waiting) {
-    return Fail(sequence,
-                absl::ResourceExhaustedError(absl::StrCat(
-                    waiting_.size(),
-                    " requests are already waiting for this worker; send it at "
-                    "most max_in_flight at a time")));
-  }
   waiting_.push_back(std::move(sequence));
 }
 
@@ -114,6 +135,7 @@ void RolloutWorker::StartWaiting() {
   while (!waiting_.empty() && sampler_->num_free() > 0) {
     Sequence sequence = std::move(waiting_.front());
     waiting_.pop_front();
+    sequence.place.reset();
     const uint64_t id = next_id_++;
     sequence.started = absl::Now();
     sequence.slot = FreeSlot();

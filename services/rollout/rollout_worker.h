@@ -1,6 +1,7 @@
 // RolloutWorker: the compute thread of a rollout worker. It owns the sampler;
 // streams hand it requests through a bounded queue and find the answers in
-// their outboxes.
+// their outboxes. Several trainer ranks may send more than the queue holds:
+// what finds no place is held back with its stream.
 //
 // Between two decode steps it takes what is queued: a request joins when a slot
 // is free; an upload cancels what runs under other weights (answered
@@ -56,13 +57,12 @@ struct RolloutObserver {
   std::function<void(const ServedPolicy& policy)> on_policy;
 };
 
-// Requests that may wait for a slot of one worker.
+// Requests that may wait for a slot of one worker; Submit blocks beyond it.
 inline constexpr int64_t kMaxWaitingRequests = 64;
 
 class RolloutWorker {
  public:
   struct Options {
-    // More are refused with RESOURCE_EXHAUSTED.
     int64_t max_waiting = kMaxWaitingRequests;
     RolloutObserver observer;
     // Told by a DeviceWatch of decode steps and adapters, on the compute
@@ -75,7 +75,8 @@ class RolloutWorker {
 
   // One request of one stream, to be sampled with `policy`, which must be what
   // is served. The answer comes through `outbox`, where `request_id` must be
-  // open. Blocks while the queue is full.
+  // open. Blocks while max_waiting requests wait, until the stream is dead or
+  // the worker shuts down.
   void Submit(uint64_t request_id,
               DecodeRequest request,
               ServedPolicy policy,
@@ -97,17 +98,24 @@ class RolloutWorker {
 
  private:
   using Command = std::function<void()>;
+  // One among the max_waiting; left with the last copy.
+  using Place = std::shared_ptr<RolloutWorker>;
   struct Sequence {
     uint64_t request_id = 0;
     DecodeRequest request;
     ServedPolicy policy;
     std::shared_ptr<GenerationOutbox> outbox;
+    Place place;  // until it has a slot
     absl::Time arrival;
     absl::Time started;  // from here on: once it has a slot
     absl::Time first_token;
     uint32_t slot = 0;
     uint32_t num_tokens = 0;
   };
+
+  // Blocks for a place. Null: the stream is dead, or the worker shuts down.
+  Place WaitForPlace(const GenerationOutbox& outbox);
+  void LeavePlace();
 
   // All below run on the compute thread.
   void Run();
@@ -139,6 +147,9 @@ class RolloutWorker {
   mutable Mutex mutex_;
   CondVar drained_;
   bool is_idle_ ABSL_GUARDED_BY(mutex_) = true;
+  // A place is free, or nobody waits for one any more.
+  CondVar places_changed_;
+  int64_t places_taken_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> draining_ = false;
   BoundedQueue<Command> commands_;
   std::jthread thread_;

@@ -1,6 +1,7 @@
 """Several trainer ranks give what one gives; a rank that is lost ends the step everywhere, and the job goes on."""
 
 import os
+import re
 import signal
 import time
 
@@ -9,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 import history
-from cluster import BATCH, SETTINGS, STEPS
+from cluster import BATCH, SETTINGS, STEPS, Cluster
 from workspace import children, free_port, wait_for
 
 
@@ -118,6 +119,30 @@ def test_answers_that_take_a_rank_long_are_waited_for(two_ranks):
     late = {1: "rollout.after_collect=sleep:4000@2"}
     finish(two_ranks, run, start_ranks(two_ranks, run, 2, failpoints=late, **{"trainer.rank_timeout_seconds": 2}))
     assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
+
+
+@pytest.fixture
+def worker(workspace):
+    """Of rollouts, not started."""
+    cluster = Cluster(workspace, rollouts=1, teachers=0)
+    yield cluster.rollouts[0]
+    cluster.stop()
+
+
+def test_ranks_that_together_overrun_a_worker_are_never_refused(two_ranks, worker):
+    """Each rank has as many requests as the worker has slots: more than run and wait there together. The worker dies over them."""
+    run, slots = "ranks-overrun", 80
+    slow = {"rollout.slots": slots, "failpoints": "worker.before_token=sleep:100"}
+    worker.start(**slow).wait_until_healthy()
+    ranks = start_ranks(two_ranks, run, 2, rollouts=[worker.address], **{
+        "trainer.batch_size": 2 * slots, "trainer.micro_batch_size": slots, "trainer.steps": 1, "trainer.schedule_steps": 1})
+    wait_for(lambda: worker.metric("dapd_rollout_requests_waiting") > 0, what="a full worker")
+    worker.kill()
+    worker.start(**slow).wait_until_healthy()
+    finish(two_ranks, run, ranks)
+    log = two_ranks.log(run)
+    lost = re.findall(r"rollout worker \S+ lost: (.*)", log)
+    assert len(lost) == 2 and "already waiting" not in log, log
 
 
 def test_a_rank_that_waits_for_the_others_has_started_and_does_not_serve(two_ranks):

@@ -2,6 +2,7 @@
 // they do.
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -121,22 +122,6 @@ TEST_F(RolloutWorkerTest, WhatWaitsOutlivesAStepWithoutMemory) {
   EXPECT_TRUE(Wait(6).error.ok());
 }
 
-TEST_F(RolloutWorkerTest, TooManyWaitingRequestsAreRefused) {
-  control_.slots = 1;
-  control_.hold = true;
-  RolloutWorker::Options options;
-  options.max_waiting = 1;
-  Start(options);
-  ASSERT_TRUE(Load(1, "one").ok());
-  Submit(5, 3);
-  WaitForRunning(1);
-  Submit(6, 3);
-  Submit(7, 3);
-  EXPECT_EQ(Wait(7).error.code(), absl::StatusCode::kResourceExhausted);
-  control_.hold = false;
-  EXPECT_TRUE(Wait(6).error.ok());
-}
-
 TEST_F(RolloutWorkerTest, ShutdownLetsRunningRequestsEnd) {
   ASSERT_NO_FATAL_FAILURE(StartHolding());
   std::jthread releaser([&] {
@@ -154,6 +139,78 @@ TEST_F(RolloutWorkerTest, ShutdownFailsWhatOutlastsTheGrace) {
   worker_->Shutdown(absl::Milliseconds(20));
   EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(Load(2, "two").status().code(), absl::StatusCode::kUnavailable);
+}
+
+// One request of each of three streams: the first has the only slot, the second
+// the only place to wait, the third is held back.
+class CrowdedRolloutWorkerTest : public RolloutWorkerTest {
+ protected:
+  void SetUp() override {
+    control_.slots = 1;
+    control_.hold = true;
+    Start({.max_waiting = 1});
+    ASSERT_TRUE(Load(1, "one").ok());
+    for (const uint64_t id : {5, 6}) Submit(id, 3);
+    WaitForRunning(1);
+    ASSERT_TRUE(third_->Open(7));
+    holder_ = std::jthread([this] {
+      DecodeRequest request;
+      request.prompt_ids = {1, 2};
+      request.sampling.max_new_tokens = 3;
+      worker_->Submit(7, std::move(request), {true, 1, "one"}, third_);
+      returned_ = true;
+    });
+    absl::SleepFor(absl::Milliseconds(20));
+    ASSERT_FALSE(returned_);
+  }
+  void TearDown() override { worker_->Shutdown(absl::ZeroDuration()); }
+
+  // How the request that was held back ends.
+  absl::Status EndOfTheThird() {
+    while (auto event = third_->PopFor(absl::Seconds(20))) {
+      if (event->kind != GenerationEvent::Kind::kTokens) return event->error;
+    }
+    return absl::DeadlineExceededError("no end");
+  }
+
+  std::shared_ptr<GenerationOutbox> third_ =
+      std::make_shared<GenerationOutbox>();
+  std::atomic<bool> returned_ = false;
+  std::jthread holder_;
+};
+
+TEST_F(CrowdedRolloutWorkerTest, WhatFindsNoPlaceIsHeldBackUntilThereIsOne) {
+  control_.hold = false;
+  for (const uint64_t id : {5, 6}) EXPECT_TRUE(Wait(id).error.ok());
+  EXPECT_TRUE(EndOfTheThird().ok());
+}
+
+TEST_F(CrowdedRolloutWorkerTest, AnUploadDoesNotWaitForWhatIsHeldBack) {
+  ASSERT_TRUE(Load(2, "two").ok());
+  for (const uint64_t id : {5, 6}) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(Wait(id).error));
+  }
+  EXPECT_TRUE(absl::IsFailedPrecondition(EndOfTheThird()));
+}
+
+TEST_F(CrowdedRolloutWorkerTest, ADeadStreamIsNotHeldBack) {
+  worker_->CancelStream(third_);
+  holder_.join();
+  control_.hold = false;
+  for (const uint64_t id : {5, 6}) EXPECT_TRUE(Wait(id).error.ok());
+}
+
+TEST_F(CrowdedRolloutWorkerTest, AnotherStreamThatDiesMakesRoom) {
+  worker_->CancelStream(outbox_);
+  control_.hold = false;
+  EXPECT_TRUE(EndOfTheThird().ok());
+}
+
+TEST_F(CrowdedRolloutWorkerTest, ShutdownRefusesWhatIsHeldBack) {
+  std::jthread stopper([&] { worker_->Shutdown(absl::Seconds(20)); });
+  EXPECT_TRUE(absl::IsUnavailable(EndOfTheThird()));
+  control_.hold = false;
+  for (const uint64_t id : {5, 6}) EXPECT_TRUE(Wait(id).error.ok());
 }
 
 }  // namespace
