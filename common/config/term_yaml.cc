@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -307,6 +308,9 @@ std::string ReadTerm(const YAML::Node& node, Term* term) {
     return "target and teacher are mutually exclusive";
   }
   term->target = is_made ? made : Target(pass);
+  if (std::holds_alternative<OneHot>(term->target) && !node["clip"]) {
+    term->divergence.clip = std::numeric_limits<double>::infinity();
+  }
   return "";
 }
 

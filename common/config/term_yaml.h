@@ -9,7 +9,7 @@
 //                                regimes: {NAME: {pass: first, factor: 1}}}
 //                               one_hot
 //                               with PASS = view: NAME, weights: NAME
-//   divergence: forward_kl, beta: 0.5, clip: 0.05
+//   divergence: forward_kl, beta: 0.5, clip: 0.05 (.inf of one_hot)
 //   support: full, top_k: 100, tail: true
 //   reduction: micro_token, skip_tokens: 0
 //   importance: none, importance_cap: 2

@@ -53,11 +53,16 @@ std::string ProblemWith(const Routed& routed) {
 }
 
 std::string ProblemWithOneHot(const Term& term) {
-  return term.divergence.kind == DivergenceKind::kForwardKl &&
-                 term.support.kind == SupportKind::kFull
+  if (term.divergence.kind != DivergenceKind::kForwardKl ||
+      term.support.kind != SupportKind::kFull) {
+    return "a one_hot target takes forward_kl over the full support: it gives "
+           "every other token the probability 0";
+  }
+  return std::isinf(term.divergence.clip)
              ? ""
-             : "a one_hot target takes forward_kl over the full support: it "
-               "gives every other token the probability 0";
+             : "a one_hot target's only component is the whole cross entropy, "
+               "which has no gradient where it is clipped: clip "
+               "(objective.component_clip of a preset) has to be .inf";
 }
 
 }  // namespace

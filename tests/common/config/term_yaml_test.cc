@@ -1,5 +1,6 @@
 #include "common/config/term_yaml.h"
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,22 @@ TEST(TermYamlTest, WhatIsWrittenIsReadAgain) {
     EXPECT_EQ(again.importance_cap, term.importance_cap) << written;
     EXPECT_EQ(again.weight, term.weight) << written;
   }
+}
+
+// A clip below the whole cross entropy would leave nothing to learn.
+TEST(TermYamlTest, AOneHotTargetIsNotClippedUnlessThatIsSaid) {
+  Term term;
+  ASSERT_EQ(Read("{name: sft, student: none_reference, weight: 1, target: "
+                 "one_hot}",
+                 &term),
+            "");
+  EXPECT_TRUE(std::isinf(term.divergence.clip));
+  EXPECT_EQ(ProblemWith(term), "");
+  ASSERT_EQ(Read("{name: sft, student: none_reference, weight: 1, target: "
+                 "one_hot, clip: 0.05}",
+                 &term),
+            "");
+  EXPECT_NE(ProblemWith(term), "");
 }
 
 TEST(TermYamlTest, AMistakeIsNamedWithItsPlace) {

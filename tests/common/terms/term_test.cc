@@ -1,5 +1,6 @@
 #include "common/terms/term.h"
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -78,7 +79,9 @@ TEST(TermTest, WhatCannotBeComputedIsNamed) {
   add("top_k", kCross).support = {SupportKind::kStudentTopK, 0};
   add("teacher_top_k", MakeMixture()).support = {SupportKind::kTeacherTopK, 5};
   add("skip_tokens", kCross).skip_tokens = -1;
-  add("", OneHot());
+  constexpr double kNoClip = std::numeric_limits<double>::infinity();
+  add("", OneHot()).divergence.clip = kNoClip;
+  add("has to be .inf", OneHot()).divergence.clip = 0.05;
   add("forward_kl", OneHot()).divergence = {DivergenceKind::kReverseKl};
   add("full support", OneHot()).support = {SupportKind::kStudentTopK, 5};
   for (const Case& c : cases) {
