@@ -16,7 +16,7 @@ from test_objective import ALPHA, RANK, Case, make_adapter
 TEXT = list(b"peft and dapd, side by side")
 
 
-@pytest.mark.parametrize("family, targets", [("qwen3", "all"), ("qwen2", "q_proj, v_proj"), ("llama", "all")])
+@pytest.mark.parametrize("family, targets", [("qwen3", "all"), ("qwen2", "v_proj, q_proj"), ("llama", "all")])
 def test_peft_reads_what_we_trained(family, targets, tmp_path):
     case = Case(tmp_path, family, 8)
     settings = {} if targets == "all" else {"lora.targets": f"[{targets}]"}

@@ -42,21 +42,27 @@ bool ChangesBase(const json& config) {
          name == "olora" || name == "loftq" || name == "lora_ga";
 }
 
+// Those among `names`, which keeps the others, in the order of the layer
+// whatever that of the names was: an adapter's digest depends on it.
+std::vector<Projection> TakeProjections(std::set<std::string>* names) {
+  std::vector<Projection> found;
+  for (const Projection projection : AllProjections()) {
+    if (names->erase(ProjectionName(projection)) > 0) {
+      found.push_back(projection);
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section) {
   LoraConfig lora{.rank = section.rank, .alpha = section.alpha};
-  for (const std::string& target : section.targets) {
-    int p = 0;
-    while (p < kNumProjections &&
-           target != ProjectionName(static_cast<Projection>(p))) {
-      ++p;
-    }
-    if (p == kNumProjections) {
-      return ConfigError(
-          absl::StrCat("lora.targets: '", target, "' is not a projection"));
-    }
-    lora.targets.push_back(static_cast<Projection>(p));
+  std::set<std::string> names(section.targets.begin(), section.targets.end());
+  lora.targets = TakeProjections(&names);
+  if (!names.empty()) {
+    return ConfigError(absl::StrCat(
+        "lora.targets: '", *names.begin(), "' is not a projection"));
   }
   return lora;
 }
@@ -118,11 +124,7 @@ absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
     }
     names.insert(name.get<std::string>());
   }
-  for (const Projection projection : AllProjections()) {
-    if (names.erase(ProjectionName(projection)) > 0) {
-      lora.targets.push_back(projection);
-    }
-  }
+  lora.targets = TakeProjections(&names);
   if (!names.empty()) {
     return refuse(absl::StrCat("target module '",
                                *names.begin(),

@@ -17,7 +17,8 @@ namespace dapd {
 struct LoraConfig {
   int64_t rank = 64;
   double alpha = 128.0;
-  std::vector<Projection> targets;  // empty: all seven
+  // Each once, in the order of AllProjections; empty: all seven.
+  std::vector<Projection> targets;
   double scale() const { return alpha / static_cast<double>(rank); }
 };
 

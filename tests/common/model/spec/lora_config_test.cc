@@ -45,6 +45,20 @@ TEST(FormatLoraConfigTest, ReadsBackAsItWas) {
             (std::vector<Projection>{Projection::kQ, Projection::kUp}));
 }
 
+// What is written has to be read back with the same digest.
+TEST(MakeLoraConfigTest, TargetsHaveOneOrderHoweverTheyAreListed) {
+  const auto lora = MakeLoraConfig(
+      {.rank = 4, .alpha = 8.0, .targets = {"up_proj", "q_proj", "up_proj"}});
+  ASSERT_TRUE(lora.ok()) << lora.status();
+  EXPECT_EQ(lora->targets,
+            (std::vector<Projection>{Projection::kQ, Projection::kUp}));
+  const auto read = ParseLoraConfig(FormatLoraConfig(*lora, "a/b"), "test");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->targets, lora->targets);
+  const auto unknown = MakeLoraConfig({.targets = {"q_proj", "w_proj"}});
+  EXPECT_THAT(unknown.status().message(), HasSubstr("'w_proj'"));
+}
+
 TEST(CheckStartAdapterTest, EverySettingThatDoesNotFitIsNamedAtOnce) {
   const std::string folder = TempPath("adapter");
   ASSERT_TRUE(MakeDirectories(folder).ok());
