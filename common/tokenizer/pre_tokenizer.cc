@@ -11,11 +11,20 @@ constexpr char kQwenPattern[] =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr char kLlama3Pattern[] =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr char kTekkenPattern[] =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 bool IsNewline(int32_t c) { return c == '\r' || c == '\n'; }
 
 bool IsOther(int32_t c) {
   return !IsWhitespace(c) && !IsLetter(c) && !IsNumber(c);
+}
+
+bool IsNewlineOrSlash(int32_t c) { return IsNewline(c) || c == '/'; }
+
+// [^\r\n\p{L}\p{N}], of which one may stand in front of a word.
+bool IsWordPrefix(int32_t c) {
+  return !IsNewline(c) && !IsLetter(c) && !IsNumber(c);
 }
 
 // ASCII lower case, and U+017F, the long s, which folds to s.
@@ -66,23 +75,57 @@ class Scanner {
     return stop < end_ && stop - i > 1 ? stop - 1 : stop;
   }
 
-  // The expression of Qwen and Llama 3.
-  size_t MatchModern(size_t i, size_t max_digits) const {
-    size_t stop = MatchContraction(i, /*fold=*/true);
-    if (stop > i) return stop;
-    const int32_t c = At(i);
-    if (IsLetter(c)) return Run(i, IsLetter);
-    if (!IsNewline(c) && !IsNumber(c) && i + 1 < end_ && IsLetter(At(i + 1))) {
-      return Run(i + 1, IsLetter);
+  // "[capital or uncased]*[small or uncased]+".
+  size_t MatchEndingSmall(size_t i) const {
+    const size_t capitals_end = Run(i, IsCapitalOrUncased);
+    const size_t stop = Run(capitals_end, IsSmallOrUncased);
+    if (stop > capitals_end) return stop;
+    // The first part gives back as much as the second needs.
+    for (size_t k = capitals_end; k > i; --k) {
+      if (IsSmallOrUncased(At(k - 1))) return k;
     }
-    if (IsNumber(c)) return Run(i, IsNumber, max_digits);
-    stop = MatchSpaced(i, IsOther);
-    if (stop > i) return stop < end_ ? Run(stop, IsNewline) : stop;
+    return i;
+  }
+
+  // " ?[^\s\p{L}\p{N}]+[may follow]*|\s*[\r\n]+|\s+(?!\S)|\s+" at what is
+  // neither letter nor number.
+  template <typename Class>
+  size_t MatchBetweenWords(size_t i, Class may_follow) const {
+    const size_t stop = MatchSpaced(i, IsOther);
+    if (stop > i) return Run(stop, may_follow);
     const size_t space_end = Run(i, IsWhitespace);
     for (size_t k = space_end; k > i; --k) {
       if (IsNewline(At(k - 1))) return k;
     }
     return MatchSpace(i);
+  }
+
+  // The expression of Qwen and Llama 3.
+  size_t MatchModern(size_t i, size_t max_digits) const {
+    const size_t stop = MatchContraction(i, /*fold=*/true);
+    if (stop > i) return stop;
+    const int32_t c = At(i);
+    if (IsLetter(c)) return Run(i, IsLetter);
+    if (IsWordPrefix(c) && i + 1 < end_ && IsLetter(At(i + 1))) {
+      return Run(i + 1, IsLetter);
+    }
+    if (IsNumber(c)) return Run(i, IsNumber, max_digits);
+    return MatchBetweenWords(i, IsNewline);
+  }
+
+  // The expression of tekken.
+  size_t MatchTekken(size_t i) const {
+    const int32_t c = At(i);
+    const size_t word = IsWordPrefix(c) ? i + 1 : i;
+    size_t stop = MatchEndingSmall(word);
+    if (stop > word) return stop;
+    // A mark is a prefix and part of a word.
+    stop = MatchEndingSmall(i);
+    if (stop > i) return stop;
+    stop = Run(word, IsCapitalOrUncased);
+    if (stop > word) return stop;
+    if (IsNumber(c)) return i + 1;
+    return MatchBetweenWords(i, IsNewlineOrSlash);
   }
 
   size_t MatchGpt2(size_t i) const {
@@ -139,6 +182,8 @@ absl::Status AddRules(const nlohmann::json& json,
       rules.push_back(Rule::kQwen);
     } else if (regex == kLlama3Pattern) {
       rules.push_back(Rule::kLlama3);
+    } else if (regex == kTekkenPattern) {
+      rules.push_back(Rule::kTekken);
     } else {
       return refuse(absl::StrCat("the expression ", pattern.dump()));
     }
@@ -187,6 +232,9 @@ std::vector<Span> PreTokenizer::Split(
             break;
           case Rule::kLlama3:
             stop = scanner.MatchModern(i, 3);
+            break;
+          case Rule::kTekken:
+            stop = scanner.MatchTekken(i);
             break;
           case Rule::kGpt2:
             stop = scanner.MatchGpt2(i);

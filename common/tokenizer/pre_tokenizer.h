@@ -28,6 +28,7 @@ class PreTokenizer {
   enum class Rule {
     kQwen,         // Qwen2, Qwen2.5, Qwen3: single digits
     kLlama3,       // Llama 3: digits in threes
+    kTekken,       // Mistral from Nemo on: single digits, cuts aB
     kGpt2,         // ByteLevel with use_regex
     kSingleDigits  // Digits with individual_digits
   };

@@ -55,6 +55,17 @@ bool IsLetter(int32_t c) { return (U_GET_GC_MASK(c) & U_GC_L_MASK) != 0; }
 
 bool IsNumber(int32_t c) { return (U_GET_GC_MASK(c) & U_GC_N_MASK) != 0; }
 
+bool IsCapitalOrUncased(int32_t c) {
+  constexpr uint32_t kMask = (U_GC_L_MASK & ~U_GC_LL_MASK) | U_GC_M_MASK;
+  return (U_GET_GC_MASK(c) & kMask) != 0;
+}
+
+bool IsSmallOrUncased(int32_t c) {
+  constexpr uint32_t kCapitals = U_GC_LU_MASK | U_GC_LT_MASK;
+  constexpr uint32_t kMask = (U_GC_L_MASK & ~kCapitals) | U_GC_M_MASK;
+  return (U_GET_GC_MASK(c) & kMask) != 0;
+}
+
 bool IsWhitespace(int32_t c) { return u_isUWhiteSpace(c) != 0; }
 
 std::string ComposeNfc(absl::string_view text) {

@@ -24,6 +24,10 @@ absl::StatusOr<std::vector<CodePoint>> DecodeUtf8(absl::string_view text);
 bool IsLetter(int32_t c);      // \p{L}
 bool IsNumber(int32_t c);      // \p{N}
 bool IsWhitespace(int32_t c);  // \s
+// Letters and marks without the small letters, and without the capital ones:
+// [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and [\p{Ll}\p{Lm}\p{Lo}\p{M}].
+bool IsCapitalOrUncased(int32_t c);
+bool IsSmallOrUncased(int32_t c);
 
 // Canonical composition (NFC) of well-formed text, by the Unicode version that
 // `tokenizers` knows.

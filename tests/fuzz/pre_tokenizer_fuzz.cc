@@ -45,7 +45,13 @@ std::vector<Pattern> Patterns() {
       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)";
   const std::string end =
       R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-  return {Split(start + R"(\p{N})" + end),
+  const std::string capital = R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])";
+  const std::string small = R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])";
+  const std::string prefix = R"([^\r\n\p{L}\p{N}]?)";
+  return {Split(prefix + capital + "*" + small + "+|" + prefix + capital + "+" +
+                small + R"(*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*)" +
+                R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"),
+          Split(start + R"(\p{N})" + end),
           Split(start + R"(\p{N}{1,3})" + end),
           {{{"type", "ByteLevel"}, {"add_prefix_space", false}},
            ForIcu(R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+)"

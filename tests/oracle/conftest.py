@@ -74,6 +74,22 @@ def llama3_folder(qwen_folder, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def tekken_folder(qwen_folder, tmp_path_factory):
+    """The rules of Mistral's tekken over Qwen's vocabulary: words cut where capitals begin, single digits, no normaliser."""
+    tokenizer = json.loads((qwen_folder / "tokenizer.json").read_text())
+    capital, small = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+    prefix = r"[^\r\n\p{L}\p{N}]?"
+    words = f"{prefix}{capital}*{small}+|{prefix}{capital}+{small}*"
+    tokenizer["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = (
+        words + r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+    tokenizer["normalizer"] = None
+    folder = tmp_path_factory.mktemp("tekken")
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    return folder
+
+
+@pytest.fixture(scope="session")
 def smollm2_folder():
     """SmolLM2-135M-Instruct as deploy/fetch_demo_model.py leaves it."""
     # Several processes share the tests; one of them makes it.

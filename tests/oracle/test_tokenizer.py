@@ -7,20 +7,21 @@ import unicodedata
 import pytest
 from tokenizers import Tokenizer
 
-from conftest import read_jsonl, run_dapd, write_jsonl
+from conftest import ROOT, read_jsonl, run_dapd, write_jsonl
 
 NUM_TEXTS = 10_000
 RANGES = [
     (0x20, 0x7F), (0xA0, 0x180), (0x300, 0x370), (0x370, 0x400), (0x400, 0x530), (0x590, 0x700), (0x900, 0xD80),
     (0xE00, 0xF00), (0x1100, 0x1200), (0x1E00, 0x2000), (0x2000, 0x2070), (0x2070, 0x2190), (0x2190, 0x2C00),
     (0x3000, 0x3100), (0x4E00, 0x5000), (0xAC00, 0xAD00), (0xF900, 0xFB00), (0xFE00, 0x10000), (0x1D400, 0x1D800),
-    (0x1F300, 0x1FA00), (0x20000, 0x20100),
+    (0x1F300, 0x1FA00), (0x20000, 0x20100), (0x1C4, 0x1CD), (0x2B0, 0x2F0), (0x1F80, 0x1FB0), (0x10400, 0x10450),
 ]
 SNIPPETS = [
     "'s", "'S", "'ll", "'RE", "'\u017f", "don't", "I'D", "\n\n", "\r\n", " \n ", "\t\t", "    ", "\u00a0", "\u3000", "\u2028", "\u0085",
     "12345", "3.14", "\u00bd", "\u0663\u0664", "\u2167", "e\u0301", "\u1100\u1161\u11a8", "\u212b", "\u00e9", "fi\ufb01", "<think>",
     "</think>", "<|im_end|>", "<|im_start|>user\n", "<|endoftext|>", "<|im_", "def f(x):\n    return x**2\n", "\\boxed{42}",
     "https://a.b/c?d=e&f", "<|eot_id|>", "<|start_header_id|>user<|end_header_id|>\n\n", "1234567", "qzxjvk", "\x00", "\x1b[0m", "\u200b", "\u200d", "\ufeff", "a" * 50, "!?" * 9, "\U0001f468\u200d\U0001f469",
+    "camelCase", "HTTPServer", "XML\u4e2dAB", "AB\u0301CD", "\u0301", "\u0301AB", "\u01c5", "\u02b0Ab", "!/\n//", "//a", "A", "\u0410\u0430\u0411",
 ]
 
 
@@ -46,18 +47,19 @@ def random_text(rng):
     return "".join(parts)
 
 
-@pytest.mark.parametrize("name", ["qwen_folder", "smollm2_folder", "llama3_folder"])
+@pytest.mark.parametrize("name", ["qwen_folder", "smollm2_folder", "llama3_folder", "tekken_folder"])
 def test_ten_thousand_texts_encode_and_decode_alike(name, request, tmp_path):
     folder = request.getfixturevalue(name)
     oracle = Tokenizer.from_file(str(folder / "tokenizer.json"))
     rng = random.Random(7)
     texts = [random_text(rng) for _ in range(NUM_TEXTS)]
+    texts += [path.read_text() for path in sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("common/tokenizer/**/*.cc")])]
     write_jsonl(tmp_path / "texts", [{"text": t} for t in texts])
     run_dapd("tokenize", "--model", folder, "--input", tmp_path / "texts", "--output", tmp_path / "ids")
     ours = [row["ids"] for row in read_jsonl(tmp_path / "ids")]
     expected = [e.ids for e in oracle.encode_batch(texts, add_special_tokens=False)]
-    wrong = [i for i in range(NUM_TEXTS) if ours[i] != expected[i]]
-    print(f"{name}: {len(wrong)} of {NUM_TEXTS} encodings differ, {sum(map(len, expected))} tokens")
+    wrong = [i for i in range(len(texts)) if ours[i] != expected[i]]
+    print(f"{name}: {len(wrong)} of {len(texts)} encodings differ, {sum(map(len, expected))} tokens")
     assert not wrong, (texts[wrong[0]], ours[wrong[0]], expected[wrong[0]])
 
     # Random ids too: they form byte sequences that are no valid UTF-8.

@@ -1,0 +1,66 @@
+#include "common/tokenizer/pre_tokenizer.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/json.h"
+
+namespace dapd {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// As in the tokenizer.json of Mistral Nemo.
+constexpr char kTekken[] =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+    R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+absl::StatusOr<PreTokenizer> ParseSplit(const std::string& regex) {
+  return PreTokenizer::Parse({{"type", "Split"},
+                              {"pattern", {{"Regex", regex}}},
+                              {"behavior", "Isolated"}});
+}
+
+Words Split(const PreTokenizer& splitter, const std::string& text) {
+  const std::vector<CodePoint> points = DecodeUtf8(text).value();
+  Words words;
+  for (const Span word : splitter.Split(points)) {
+    const size_t begin = points[word.begin].begin;
+    words.push_back(text.substr(begin, points[word.end - 1].end - begin));
+  }
+  return words;
+}
+
+// The words are those of `tokenizers`.
+TEST(PreTokenizerTest, TekkenCutsWhereCapitalsBegin) {
+  const auto tekken = ParseSplit(kTekken);
+  ASSERT_TRUE(tekken.ok()) << tekken.status();
+  for (const auto& [text, words] : std::vector<std::pair<std::string, Words>>{
+           {"camelCase HTTPServer", {"camel", "Case", " HTTPServer"}},
+           {"don't I'LL", {"don", "'t", " I", "'LL"}},
+           {"a!/\n//b 12/x", {"a", "!/\n//", "b", " ", "1", "2", "/x"}},
+           {"  aB  \n x ", {" ", " a", "B", "  \n", " x", " "}},
+           // Capitals are given back as far as a letter without case.
+           {"AB\u4e2dCD", {"AB\u4e2d", "CD"}},
+           {"\u4e2dAB", {"\u4e2d", "AB"}},
+           {"\u01c5a \u02b0Ab", {"\u01c5a", " \u02b0Ab"}},
+           // A mark stands in front of a word, or is one.
+           {"-\u0301 A\u0301B", {"-\u0301", " A\u0301", "B"}},
+           {"\u0301ABC", {"\u0301", "ABC"}},
+           {"\u0301", {"\u0301"}}}) {
+    EXPECT_EQ(Split(*tekken, text), words) << text;
+  }
+}
+
+TEST(PreTokenizerTest, AnUnknownExpressionIsShown) {
+  EXPECT_THAT(std::string(ParseSplit("\\w+").status().message()),
+              ::testing::HasSubstr("the expression {\"Regex\":\"\\\\w+\"}"));
+}
+
+}  // namespace
+}  // namespace dapd
