@@ -90,6 +90,8 @@ class FakeWorker {
     MutexLock lock(&mutex_);
     return connects_;
   }
+  // Streams that were half-closed, instead of aborted.
+  int64_t half_closes() const { return half_closes_; }
   // Sends an answer that nobody asked for on every open stream.
   void Push(const FakeAnswer& answer) {
     MutexLock lock(&mutex_);
@@ -111,6 +113,7 @@ class FakeWorker {
   std::atomic<bool> hold_load_ = false;
   std::atomic<bool> hold_prefixes_ = false;
   std::atomic<bool> holds_a_prefix_ = false;
+  std::atomic<int64_t> half_closes_ = 0;
   mutable Mutex mutex_;
   Handler handler_;
   absl::Status connect_status_;
@@ -190,7 +193,10 @@ class FakeSession : public WorkerSession<FakeTask, FakeResult> {
   }
 
   std::optional<FakeAnswer> Receive() override { return stream()->Pop(); }
-  void HalfClose() override { AbortStream(); }
+  void HalfClose() override {
+    ++worker_->half_closes_;
+    AbortStream();
+  }
   void AbortStream() override {
     if (auto open = stream()) open->Close();
   }

@@ -1,6 +1,7 @@
 // TaskBoard: which tasks wait, which worker has which, what came back. Pure
 // bookkeeping: no threads, no clock of its own, nothing about workers but a
-// number.
+// number. Once a task is answered, nobody has it any more, whoever may still
+// work at it.
 //
 // A task is pending, in flight with one or two workers, or answered; Add, Take,
 // and Answer move it along, Return moves it back. TakeStraggler gives a task
@@ -54,21 +55,19 @@ class TaskBoard {
   // Gives the first pending task, of which there must be one, to `worker`.
   // `since`: now, for Age and TakeStraggler.
   std::shared_ptr<const Task> Take(int64_t worker,
-                                   absl::Time deadline,
                                    absl::Time since = absl::InfiniteFuture()) {
-    return TakeIf([](uint64_t) { return true; }, worker, deadline, since);
+    return TakeIf([](uint64_t) { return true; }, worker, since);
   }
 
   // The first pending task whose id `wanted` accepts; null if there is none.
   template <typename Wanted>
   std::shared_ptr<const Task> TakeIf(const Wanted& wanted,
                                      int64_t worker,
-                                     absl::Time deadline,
                                      absl::Time since) {
     const auto found = std::find_if(pending_.begin(), pending_.end(), wanted);
     if (found == pending_.end()) return nullptr;
     Entry& entry = entries_.at(*found);
-    Lend(*found, &entry, {worker, deadline, since});
+    Lend(*found, &entry, {worker, since});
     pending_.erase(found);
     return entry.task;
   }
@@ -77,7 +76,6 @@ class TaskBoard {
   // before `before`, to `worker` as well; null if there is none, or only such
   // as it refused.
   std::shared_ptr<const Task> TakeStraggler(int64_t worker,
-                                            absl::Time deadline,
                                             absl::Time since,
                                             absl::Time before) {
     for (const auto& [taken, id] : with_one_) {
@@ -87,7 +85,7 @@ class TaskBoard {
           entry.refused_by.contains(worker)) {
         continue;
       }
-      Lend(id, &entry, {worker, deadline, since});
+      Lend(id, &entry, {worker, since});
       return entry.task;
     }
     return nullptr;
@@ -95,13 +93,6 @@ class TaskBoard {
 
   int64_t InFlight(int64_t worker) const {
     return static_cast<int64_t>(IdsOf(worker).size());
-  }
-
-  bool HasExpired(int64_t worker, absl::Time now) const {
-    const std::set<uint64_t>& ids = IdsOf(worker);
-    return std::any_of(ids.begin(), ids.end(), [&](uint64_t id) {
-      return entries_.at(id).Find(worker)->deadline < now;
-    });
   }
 
   // How long `worker` has had the task; zero if it does not have it.
@@ -194,7 +185,6 @@ class TaskBoard {
  private:
   struct Lease {
     int64_t worker;
-    absl::Time deadline;
     absl::Time since;
   };
   struct Entry {

@@ -9,8 +9,9 @@
 // each set of weights, and passed their probes. A new update sends all workers
 // back to loading.
 // Tasks: a worker has at most max_in_flight tasks at a time, which it names
-// itself, and at most its share of the unanswered ones, so that the first
-// worker to be ready does not take them all. When it is lost, a task times
+// itself, those included that another one has answered meanwhile, and at most
+// its share of the unanswered ones, so that the first worker to be ready does
+// not take them all. When it is lost, a task times
 // out, or what is written to it is not taken for as long, its tasks go back to
 // the front of the list. A worker with nothing else
 // to do also gets a task that another has had for several times as long as
@@ -130,6 +131,9 @@ class WorkerPool {
     bool wanted = true;     // its address is still named
     bool refusing = false;  // it gets no more tasks from this session
     bool unfit = false;     // it is up, but not what this run needs
+    // What it was given on this stream and has not answered itself, whoever
+    // else has, and by when it must: a duplicate keeps it busy all the same.
+    std::map<uint64_t, absl::Time> unanswered;
     // Why the watchdog cancelled its session; none: it did not.
     absl::Status timed_out;
     // By when what its sender writes must have been taken.
@@ -175,6 +179,7 @@ class WorkerPool {
   bool MayTake(const Worker& worker, uint64_t id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool IsUsable(const Worker& worker);
+  static bool HasRoom(const Worker& worker);
   std::set<int64_t> WithRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t Share(const Worker& worker, int64_t tasks) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

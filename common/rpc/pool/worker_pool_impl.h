@@ -155,7 +155,9 @@ template <typename Task, typename Result>
 absl::Status WorkerPool<Task, Result>::Overdue(const Worker& worker) const {
   const absl::Time now = SteadyNow();
   const std::string limit = absl::FormatDuration(options_.task_timeout);
-  if (board_.HasExpired(worker.number, now)) {
+  const bool is_late = std::ranges::any_of(
+      worker.unanswered, [&](const auto& task) { return task.second < now; });
+  if (is_late) {
     return absl::DeadlineExceededError(
         absl::StrCat("a task was not answered within ", limit));
   }

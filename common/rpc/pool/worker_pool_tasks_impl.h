@@ -14,12 +14,11 @@ std::shared_ptr<const Task> WorkerPool<Task, Result>::TakeTask(Worker* worker,
                                                                Stream* stream) {
   const int64_t number = worker->number;
   const int64_t in_flight = board_.InFlight(number);
-  if (in_flight >= worker->capacity) return nullptr;
+  if (!HasRoom(*worker)) return nullptr;
   const absl::Time now = SteadyNow();
-  const absl::Time deadline = now + options_.task_timeout;
   if (!board_.has_pending()) {
-    auto task = board_.TakeStraggler(
-        number, deadline, now, now - durations_.StragglerAge());
+    auto task =
+        board_.TakeStraggler(number, now, now - durations_.StragglerAge());
     stream->hedged = task != nullptr;
     return task;
   }
@@ -29,7 +28,6 @@ std::shared_ptr<const Task> WorkerPool<Task, Result>::TakeTask(Worker* worker,
           return wanted(prefix_board_.Home(id)) && MayTake(*worker, id);
         },
         number,
-        deadline,
         now);
   };
   auto task = prefix_board_.Homes(number) == 0
@@ -67,14 +65,19 @@ bool WorkerPool<Task, Result>::IsUsable(const Worker& worker) {
          worker.wanted && !worker.refusing;
 }
 
+// Whether it can be sent one more task.
+template <typename Task, typename Result>
+bool WorkerPool<Task, Result>::HasRoom(const Worker& worker) {
+  return static_cast<int64_t>(worker.unanswered.size()) < worker.capacity;
+}
+
 // The numbers of the workers that will take a task of their own soon.
 template <typename Task, typename Result>
 std::set<int64_t> WorkerPool<Task, Result>::WithRoom() const {
   std::set<int64_t> numbers;
   for (const auto& [endpoint, worker] : workers_) {
     if (worker->state.stage == WorkerStage::kReady && worker->wanted &&
-        !worker->refusing &&
-        board_.InFlight(worker->number) < worker->capacity) {
+        !worker->refusing && HasRoom(*worker)) {
       numbers.insert(worker->number);
     }
   }
@@ -101,6 +104,7 @@ void WorkerPool<Task, Result>::Accept(Worker* worker,
   bool counts = true;  // an error about a task it does not have does not
   {
     MutexLock lock(&mutex_);
+    worker->unanswered.erase(answer.id);
     const absl::Status status = ShortError(answer.result.status());
     if (updates_ != stream->updates) {
       outcome = TaskOutcome::kStale;

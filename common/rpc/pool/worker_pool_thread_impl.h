@@ -114,7 +114,10 @@ absl::Status WorkerPool<Task, Result>::RunStream(
     MutexLock lock(&mutex_);
     worker->write_deadline = absl::InfiniteFuture();
     superseded = stopping_ || updates_ != updates;
-    abandoned = superseded && board_.InFlight(worker->number) > 0;
+    // It still works at something, and nothing of that is of use.
+    abandoned = !worker->unanswered.empty() && !stream.ended &&
+                (superseded || board_.InFlight(worker->number) == 0);
+    worker->unanswered.clear();
     if (superseded) board_.Recall(worker->number);
     prefix_board_.Release(worker->number);
   }
@@ -154,7 +157,9 @@ WorkerPool<Task, Result>::WaitForWork(Worker* worker, Stream* stream) {
   MutexLock lock(&mutex_);
   worker->write_deadline = absl::InfiniteFuture();
   const auto start_writing = [&](Work work) {
-    worker->write_deadline = SteadyNow() + options_.task_timeout;
+    const absl::Time deadline = SteadyNow() + options_.task_timeout;
+    worker->write_deadline = deadline;
+    if (work.task != nullptr) worker->unanswered[work.task->id] = deadline;
     return work;
   };
   while (!stopping_ && !stream->ended && updates_ == stream->updates) {

@@ -195,27 +195,6 @@ TEST_F(WorkerPoolTasksTest, WhatAWorkerSaysIsKeptShort) {
   EXPECT_LT(refused.message().size(), 5000U);
 }
 
-TEST_F(WorkerPoolTasksTest, ATaskThatTakesLongIsAlsoGivenToAnIdleWorker) {
-  options_.hedge.minimum = absl::Milliseconds(50);
-  options_.hedge.factor = 0.0;
-  a_.SetHandler([](const FakeTask& task, int64_t) {
-    return task.id == 9
-               ? std::vector<FakeAnswer>{}
-               : std::vector<FakeAnswer>{{task.id, FakeResult{task.id, "a"}}};
-  });
-  Start();
-  for (uint64_t id = 1; id <= 4; ++id) pool_->Submit({id});
-  Collect(4);
-  pool_->Submit({9});
-  ASSERT_TRUE(Eventually([&] { return a_.seen().size() == 5; }));
-  SetEndpoints(std::vector<std::string>{"a", "b"});
-  const absl::StatusOr<FakeResult> result = pool_->Next();
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(result->worker, "b");
-  EXPECT_EQ(OutcomeCount("hedged"), 1);
-  EXPECT_TRUE(HasWorkerIn("a", WorkerStage::kReady)) << "slow is not lost";
-}
-
 TEST_F(WorkerPoolTasksTest, ATaskThatLosesItsWorkerTooOftenFails) {
   options_.max_attempts = 3;
   a_.SetHandler([&](const FakeTask& task, int64_t) {
