@@ -1,6 +1,8 @@
 #include "common/data/grading/exact_number.h"
 
+#include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdlib>
 #include <new>
 #include <string>
@@ -9,9 +11,9 @@
 namespace dapd {
 namespace {
 
-constexpr int kMaxBits = 4096;
+constexpr int kMaxBits = 1 << 15;
 constexpr size_t kMaxDigits = 1000;
-constexpr int64_t kMaxExponent = kMaxBits;
+constexpr int kWordBits = 64;
 
 using Mutable = std::shared_ptr<BIGNUM>;
 
@@ -39,14 +41,17 @@ Mutable Product(const BIGNUM* a, const BIGNUM* b) {
   return product;
 }
 
-bool Fits(const BIGNUM* integer) { return BN_num_bits(integer) <= kMaxBits; }
+bool Fit(const BIGNUM* numerator, const BIGNUM* denominator) {
+  return BN_num_bits(numerator) + BN_num_bits(denominator) <= kMaxBits;
+}
 
-long double FloatOf(const BIGNUM* integer) {
-  char* digits = BN_bn2dec(integer);
-  if (digits == nullptr) throw std::bad_alloc();
-  const long double value = std::strtold(digits, nullptr);
-  OPENSSL_free(digits);
-  return value;
+// The size of `integer` without its last `*dropped` bits, which are those past
+// a word.
+long double LeadingBits(const BIGNUM* integer, int* dropped) {
+  *dropped = std::max(BN_num_bits(integer) - kWordBits, 0);
+  Mutable leading = NewInteger();
+  Must(BN_rshift(leading.get(), integer, *dropped));
+  return static_cast<long double>(BN_get_word(leading.get()));
 }
 
 }  // namespace
@@ -89,6 +94,28 @@ std::optional<ExactNumber> ExactNumber::FromDecimal(absl::string_view text) {
                      parse("1" + std::string(decimals.value_or(0), '0')));
 }
 
+std::optional<ExactNumber> ExactNumber::FallingFactorial(int64_t n,
+                                                         int64_t count) {
+  Mutable product = NewInteger();
+  Mutable one = NewInteger();
+  Must(BN_one(product.get()));
+  Must(BN_one(one.get()));
+  BN_ULONG word = 1;  // factors that are not yet in the product
+  for (int64_t i = 0; i < count; ++i) {
+    const auto factor = static_cast<BN_ULONG>(n - i);
+    BN_ULONG longer = 0;
+    if (__builtin_mul_overflow(word, factor, &longer)) {
+      Must(BN_mul_word(product.get(), word));
+      if (!Fit(product.get(), one.get())) return std::nullopt;
+      longer = factor;
+    }
+    word = longer;
+  }
+  Must(BN_mul_word(product.get(), word));
+  if (!Fit(product.get(), one.get())) return std::nullopt;
+  return ExactNumber(product, one);
+}
+
 ExactNumber ExactNumber::Negated() const {
   Mutable numerator = NewInteger();
   if (BN_copy(numerator.get(), numerator_.get()) == nullptr) {
@@ -104,14 +131,14 @@ std::optional<ExactNumber> ExactNumber::Plus(const ExactNumber& other) const {
               Product(numerator_.get(), other.denominator_.get()).get(),
               Product(other.numerator_.get(), denominator_.get()).get()));
   Mutable denominator = Product(denominator_.get(), other.denominator_.get());
-  if (!Fits(numerator.get()) || !Fits(denominator.get())) return std::nullopt;
+  if (!Fit(numerator.get(), denominator.get())) return std::nullopt;
   return ExactNumber(numerator, denominator);
 }
 
 std::optional<ExactNumber> ExactNumber::Times(const ExactNumber& other) const {
   Mutable numerator = Product(numerator_.get(), other.numerator_.get());
   Mutable denominator = Product(denominator_.get(), other.denominator_.get());
-  if (!Fits(numerator.get()) || !Fits(denominator.get())) return std::nullopt;
+  if (!Fit(numerator.get(), denominator.get())) return std::nullopt;
   return ExactNumber(numerator, denominator);
 }
 
@@ -126,14 +153,14 @@ std::optional<ExactNumber> ExactNumber::Over(const ExactNumber& other) const {
 }
 
 std::optional<ExactNumber> ExactNumber::Power(int64_t exponent) const {
-  if (exponent < -kMaxExponent || exponent > kMaxExponent) return std::nullopt;
   std::optional<ExactNumber> base = *this;
   if (exponent < 0) {
     base = Of(1).Over(*this);
     exponent = -exponent;
   }
   ExactNumber power = Of(1);
-  // Square and multiply; what grows past the limit ends it.
+  // Square and multiply; what grows past the limit ends it, and 1 does not
+  // grow.
   for (; base.has_value(); base = base->Times(*base)) {
     if (exponent % 2 == 1) {
       const std::optional<ExactNumber> product = power.Times(*base);
@@ -147,6 +174,16 @@ std::optional<ExactNumber> ExactNumber::Power(int64_t exponent) const {
 }
 
 bool ExactNumber::operator==(const ExactNumber& other) const {
+  if (is_zero() || other.is_zero()) return is_zero() == other.is_zero();
+  // Lists are compared all with all: the products of large numbers are dear.
+  if (BN_cmp(numerator_.get(), other.numerator_.get()) == 0 &&
+      BN_cmp(denominator_.get(), other.denominator_.get()) == 0) {
+    return true;
+  }
+  const int more_bits =
+      BN_num_bits(numerator_.get()) + BN_num_bits(other.denominator_.get()) -
+      BN_num_bits(other.numerator_.get()) - BN_num_bits(denominator_.get());
+  if (std::abs(more_bits) > 1) return false;
   return BN_cmp(Product(numerator_.get(), other.denominator_.get()).get(),
                 Product(other.numerator_.get(), denominator_.get()).get()) == 0;
 }
@@ -176,7 +213,12 @@ std::optional<int64_t> ExactNumber::ToInteger() const {
 }
 
 long double ExactNumber::ToFloat() const {
-  return FloatOf(numerator_.get()) / FloatOf(denominator_.get());
+  int above = 0;
+  int below = 0;
+  const long double numerator = LeadingBits(numerator_.get(), &above);
+  const long double denominator = LeadingBits(denominator_.get(), &below);
+  const long double size = std::ldexp(numerator / denominator, above - below);
+  return BN_is_negative(numerator_.get()) != 0 ? -size : size;
 }
 
 }  // namespace dapd

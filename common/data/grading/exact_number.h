@@ -13,14 +13,17 @@
 
 namespace dapd {
 
-// Immutable; copies share the digits. An operation whose numerator or
-// denominator would exceed 4,096 bits, and a division by zero, give nothing.
+// Immutable; copies share the digits. An operation whose numerator and
+// denominator would together exceed 32,768 bits, and a division by zero, give
+// nothing.
 class ExactNumber {
  public:
   static ExactNumber Of(int64_t value);
   // "12", "1.25", ".5": digits with at most one point and no sign. Nothing for
   // any other text, or more than 1,000 digits.
   static std::optional<ExactNumber> FromDecimal(absl::string_view text);
+  // n (n - 1) ... (n - count + 1), where 0 <= count <= n.
+  static std::optional<ExactNumber> FallingFactorial(int64_t n, int64_t count);
 
   ExactNumber Negated() const;
   std::optional<ExactNumber> Plus(const ExactNumber& other) const;
@@ -33,7 +36,7 @@ class ExactNumber {
   // The number itself if it is an integer of at most 62 bits.
   std::optional<int64_t> ToInteger() const;
   bool is_integer() const;
-  // Rounded; infinite past the range.
+  // Rounded to 63 bits; infinite past the range.
   long double ToFloat() const;
 
  private:

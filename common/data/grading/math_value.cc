@@ -15,7 +15,6 @@ using Complex = MathValue::Complex;
 
 constexpr long double kTolerance = 1e-10L;
 constexpr long double kNothing = 1e-15L;
-constexpr int64_t kLargestFactorial = 400;
 // Points at which both must be defined.
 constexpr size_t kNeededPoints = 3;
 
@@ -62,9 +61,14 @@ MathValue Pointwise(const MathValue& a, const Operation& operation) {
   });
 }
 
-// `exact` in place of the points, if it is there.
-MathValue Prefer(const std::optional<ExactNumber>& exact, MathValue other) {
-  return exact.has_value() ? ExactValue(*exact) : std::move(other);
+// What comes of exact numbers. Where it is too large to be exact it is not
+// known: rounded, it would equal its neighbours.
+MathValue ExactOrUndefined(const std::optional<ExactNumber>& exact) {
+  return exact.has_value() ? ExactValue(*exact) : FloatValue(kUndefined);
+}
+
+bool AreExact(const MathValue& a, const MathValue& b) {
+  return a.exact.has_value() && b.exact.has_value();
 }
 
 std::optional<int64_t> IntegerOf(const MathValue& a) {
@@ -94,7 +98,8 @@ bool SameWhenRounded(const MathValue& a, const MathValue& b) {
 }  // namespace
 
 MathValue ExactValue(const ExactNumber& number) {
-  MathValue value = FloatValue({number.ToFloat(), 0});
+  const long double rounded = number.ToFloat();
+  MathValue value = FloatValue(std::isinf(rounded) ? kUndefined : rounded);
   value.exact = number;
   return value;
 }
@@ -128,10 +133,8 @@ MathValue Negated(const MathValue& a) {
 }
 
 MathValue Sum(const MathValue& a, const MathValue& b) {
-  std::optional<ExactNumber> exact;
-  if (a.exact.has_value() && b.exact.has_value())
-    exact = a.exact->Plus(*b.exact);
-  return Prefer(exact, Pointwise(a, b, std::plus<>()));
+  if (AreExact(a, b)) return ExactOrUndefined(a.exact->Plus(*b.exact));
+  return Pointwise(a, b, std::plus<>());
 }
 
 MathValue Difference(const MathValue& a, const MathValue& b) {
@@ -139,33 +142,27 @@ MathValue Difference(const MathValue& a, const MathValue& b) {
 }
 
 MathValue Product(const MathValue& a, const MathValue& b) {
-  std::optional<ExactNumber> exact;
-  if (a.exact.has_value() && b.exact.has_value()) {
-    exact = a.exact->Times(*b.exact);
-  }
-  return Prefer(exact, Pointwise(a, b, std::multiplies<>()));
+  if (AreExact(a, b)) return ExactOrUndefined(a.exact->Times(*b.exact));
+  return Pointwise(a, b, std::multiplies<>());
 }
 
 MathValue Quotient(const MathValue& a, const MathValue& b) {
-  std::optional<ExactNumber> exact;
-  if (a.exact.has_value() && b.exact.has_value())
-    exact = a.exact->Over(*b.exact);
-  return Prefer(exact, Pointwise(a, b, [](const Complex& x, const Complex& y) {
-                  return y == Complex(0) ? kUndefined : x / y;
-                }));
+  if (AreExact(a, b)) return ExactOrUndefined(a.exact->Over(*b.exact));
+  return Pointwise(a, b, [](const Complex& x, const Complex& y) {
+    return y == Complex(0) ? kUndefined : x / y;
+  });
 }
 
 MathValue Power(const MathValue& base, const MathValue& exponent) {
-  std::optional<ExactNumber> exact;
-  const std::optional<int64_t> integer = IntegerOf(exponent);
-  if (base.exact.has_value() && integer.has_value()) {
-    exact = base.exact->Power(*integer);
+  if (AreExact(base, exponent) && exponent.exact->is_integer()) {
+    const std::optional<int64_t> integer = exponent.exact->ToInteger();
+    return ExactOrUndefined(integer.has_value() ? base.exact->Power(*integer)
+                                                : std::nullopt);
   }
-  return Prefer(
-      exact, Pointwise(base, exponent, [](const Complex& x, const Complex& y) {
-        if (x != Complex(0)) return std::pow(x, y);
-        return y.real() > 0 ? Complex(0) : kUndefined;
-      }));
+  return Pointwise(base, exponent, [](const Complex& x, const Complex& y) {
+    if (x != Complex(0)) return std::pow(x, y);
+    return y.real() > 0 ? Complex(0) : kUndefined;
+  });
 }
 
 MathValue Root(const MathValue& a, const MathValue& degree) {
@@ -182,12 +179,8 @@ MathValue Root(const MathValue& a, const MathValue& degree) {
 
 MathValue Factorial(const MathValue& a) {
   const std::optional<int64_t> n = IntegerOf(a);
-  if (n.has_value() && *n >= 0 && *n <= kLargestFactorial) {
-    std::optional<ExactNumber> product = ExactNumber::Of(1);
-    for (int64_t i = 2; i <= *n && product.has_value(); ++i) {
-      product = product->Times(ExactNumber::Of(i));
-    }
-    if (product.has_value()) return ExactValue(*product);
+  if (n.has_value() && *n >= 0) {
+    return ExactOrUndefined(ExactNumber::FallingFactorial(*n, *n));
   }
   return Pointwise(a, [](const Complex& x) {
     return x.imag() != 0 ? kUndefined : Complex(std::tgamma(x.real() + 1));
@@ -196,16 +189,13 @@ MathValue Factorial(const MathValue& a) {
 
 MathValue Binomial(const MathValue& n, const MathValue& k) {
   const std::optional<int64_t> top = IntegerOf(n);
-  std::optional<int64_t> bottom = IntegerOf(k);
-  if (top.has_value() && bottom.has_value() && *top >= 0 && *bottom >= 0 &&
-      *bottom <= *top && *top <= kLargestFactorial) {
-    bottom = std::min(*bottom, *top - *bottom);
-    std::optional<ExactNumber> product = ExactNumber::Of(1);
-    for (int64_t i = 1; i <= *bottom && product.has_value(); ++i) {
-      product = product->Times(ExactNumber::Of(*top - *bottom + i));
-      if (product.has_value()) product = product->Over(ExactNumber::Of(i));
-    }
-    if (product.has_value()) return ExactValue(*product);
+  const std::optional<int64_t> bottom = IntegerOf(k);
+  if (top.has_value() && bottom.has_value() && *bottom >= 0 &&
+      *bottom <= *top) {
+    const int64_t count = std::min(*bottom, *top - *bottom);
+    return Quotient(
+        ExactOrUndefined(ExactNumber::FallingFactorial(*top, count)),
+        ExactOrUndefined(ExactNumber::FallingFactorial(count, count)));
   }
   return Quotient(Factorial(n),
                   Product(Factorial(k), Factorial(Difference(n, k))));

@@ -20,8 +20,9 @@ struct MathValue {
   static constexpr size_t kPoints = 6;
   using Complex = std::complex<long double>;
 
-  std::optional<ExactNumber> exact;  // none: irrational, symbolic or too large
-  std::array<Complex, kPoints> at;   // NaN where it is not defined
+  std::optional<ExactNumber> exact;  // none: irrational, symbolic or not known
+  // NaN where it is not defined, or too large for what it is made of.
+  std::array<Complex, kPoints> at;
   bool has_variables = false;
   // Written with a decimal point, and so perhaps rounded: a literal or its
   // negative or percentage.
@@ -37,6 +38,8 @@ MathValue FloatValue(MathValue::Complex number);
 // The points of a variable are a function of its name.
 MathValue VariableValue(const std::string& name);
 
+// What is made of exact numbers is exact, or undefined where it is too large
+// for that (exact_number.h).
 MathValue Negated(const MathValue& a);
 MathValue Sum(const MathValue& a, const MathValue& b);
 MathValue Difference(const MathValue& a, const MathValue& b);

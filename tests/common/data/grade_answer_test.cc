@@ -82,6 +82,31 @@ TEST(AnswersEqualTest, NumbersCompareExactlyAndTextNormalised) {
   });
 }
 
+TEST(AnswersEqualTest, LargeNumbersAreNotRounded) {
+  ExpectEitherWay({
+      {"5^{2023}-4", "5^{2023}", false},
+      {"5^{2023}-4+4", "5^{2023}", true},
+      {"10^{2024}-1", "10^{2024}", false},
+      {"2^{5000}", "4^{2500}", true},
+      {"10^{6000}+1", "10^{6000}", false},
+      {"10^{6000}", "\\infty", false},
+      {"\\frac{1}{10^{2024}+1}", "\\frac{1}{10^{2024}}", false},
+      {"1000!", "1000!+1", false},
+      {"2024!", "2024\\cdot 2023!", true},
+      {"\\binom{1000}{2}", "499500", true},
+      {"\\binom{2024}{1012}", "\\binom{2024}{1012}+1", false},
+      {"(-1)^{2024!}", "1", false},
+      {"(-1)^{5000}", "1", true},
+      // Past what is exact only the same text is the same number.
+      {"10^{99999}", "10^{99999}", true},
+      {"10^{99999}", "10^{99998}\\cdot 10", false},
+      {"10^{99999}+1", "10^{99999}", false},
+      {"9^{10000}\\cdot 9^{10000}", "9^{20001}", false},
+      {"10^{9000}+x", "10^{9000}+y", false},
+      {"9999!", "9999!+1", false},
+  });
+}
+
 TEST(AnswersEqualTest, SetsTuplesAndRelationsCompareByTheirParts) {
   ExpectEitherWay({
       {"1, 2", "2, 1", true},
@@ -131,6 +156,8 @@ TEST(AnswersEqualTest, HostileTextNeitherCrashesNorHangs) {
                                   repeated("\\pm", 1000) + "1",
                                   repeated("9^", 2000) + "9",
                                   repeated("9!", 2000),
+                                  repeated("2900!+", 680) + "1",
+                                  repeated("9^{5000}/7^{5800},", 220) + "1",
                                   repeated("1", 1 << 20),
                                   std::string("\\text"),
                                   std::string("\\")}) {
