@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdlib>
 #include <memory>
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
@@ -42,17 +40,6 @@ constexpr int kRestartCode = static_cast<int>(ExitCode::kRestart);
 bool RunsOnGpus(const Config& config, const std::vector<std::string>& gpus) {
   return config.model.device == "cuda" ||
          (config.model.device == "auto" && !gpus.empty());
-}
-
-// Ranks must compute with as many threads as each other, and share the cores:
-// those of OMP_NUM_THREADS, which knows a container's limit, or the machine's.
-int64_t ThreadsOfRank(int64_t ranks) {
-  const char* limit = std::getenv("OMP_NUM_THREADS");
-  int64_t threads = 0;
-  if (limit != nullptr && absl::SimpleAtoi(limit, &threads) && threads > 0) {
-    return std::max<int64_t>(1, threads / ranks);
-  }
-  return ThreadsOfEach(ranks);
 }
 
 // "key=address" with the port of the `index`-th rank here. Where the system
@@ -199,9 +186,11 @@ absl::StatusOr<std::vector<LocalRank>> PlanLocalRanks(
         ListenOverride("trainer.listen", trainer.listen, index));
     local.overrides.push_back(ListenOverride(
         "metrics.trainer_listen", config.metrics.trainer_listen, index));
+    // Ranks must compute with as many threads as each other, and share the
+    // cores.
     if (config.run.num_threads == 0) {
       local.overrides.push_back(
-          absl::StrCat("run.num_threads=", ThreadsOfRank(here)));
+          absl::StrCat("run.num_threads=", ThreadsOfEach(here)));
     }
     if (on_gpus) {
       local.environment = {GpuSetting({gpus[static_cast<size_t>(index)]})};
