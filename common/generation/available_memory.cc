@@ -4,10 +4,26 @@
 #include <fstream>
 #include <limits>
 #include <optional>
-#include <string>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/files.h"
 
 namespace dapd {
 namespace {
+
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+int64_t AvailableOfMachine(const std::string& root) {
+  std::ifstream meminfo(JoinPath(root, "proc/meminfo"));
+  std::string name;
+  int64_t kib = 0;
+  std::string unit;
+  while (meminfo >> name >> kib && std::getline(meminfo, unit)) {
+    if (name == "MemAvailable:") return kib * 1024;
+  }
+  return kNoLimit;
+}
 
 // "max" and a file that is not there are no number.
 std::optional<int64_t> ReadNumber(const std::string& path) {
@@ -17,25 +33,50 @@ std::optional<int64_t> ReadNumber(const std::string& path) {
   return std::nullopt;
 }
 
+// What files have in memory, those that processes share by memory alone not
+// counted.
+int64_t FileBytes(const std::string& group) {
+  std::ifstream stat(JoinPath(group, "memory.stat"));
+  int64_t sum = 0;
+  std::string name;
+  int64_t bytes = 0;
+  while (stat >> name >> bytes) {
+    if (name == "active_file" || name == "inactive_file") sum += bytes;
+  }
+  return sum;
+}
+
+int64_t AvailableInGroup(const std::string& group) {
+  const std::optional<int64_t> limit =
+      ReadNumber(JoinPath(group, "memory.max"));
+  const std::optional<int64_t> used =
+      ReadNumber(JoinPath(group, "memory.current"));
+  if (!limit.has_value() || !used.has_value()) return kNoLimit;
+  return std::max<int64_t>(0, *limit - *used + FileBytes(group));
+}
+
+// "/a/b" for the group b within a; "" for the one at the root, where a
+// container sees its own.
+std::string OwnGroup(const std::string& root) {
+  std::ifstream groups(JoinPath(root, "proc/self/cgroup"));
+  std::string line;
+  while (std::getline(groups, line)) {
+    if (line.starts_with("0::/") && line != "0::/") return line.substr(3);
+  }
+  return "";
+}
+
 }  // namespace
 
-int64_t AvailableMemory() {
-  int64_t bytes = std::numeric_limits<int64_t>::max();
-  std::ifstream meminfo("/proc/meminfo");
-  std::string name;
-  int64_t kib = 0;
-  std::string unit;
-  while (meminfo >> name >> kib && std::getline(meminfo, unit)) {
-    if (name == "MemAvailable:") bytes = kib * 1024;
+int64_t AvailableMemory(const std::string& root) {
+  int64_t bytes = AvailableOfMachine(root);
+  const std::string groups = JoinPath(root, "sys/fs/cgroup");
+  std::string group = OwnGroup(root);
+  while (true) {
+    bytes = std::min(bytes, AvailableInGroup(absl::StrCat(groups, group)));
+    if (group.empty()) return bytes;
+    group.resize(group.rfind('/'));
   }
-  // A container sees its own group at the root.
-  const std::optional<int64_t> limit = ReadNumber("/sys/fs/cgroup/memory.max");
-  const std::optional<int64_t> used =
-      ReadNumber("/sys/fs/cgroup/memory.current");
-  if (limit.has_value() && used.has_value()) {
-    bytes = std::min(bytes, std::max<int64_t>(0, *limit - *used));
-  }
-  return bytes;
 }
 
 }  // namespace dapd

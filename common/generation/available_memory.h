@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace dapd {
 
-// Bytes: what /proc/meminfo calls MemAvailable, or less where the control group
-// (v2) of this process allows less. The largest int64_t where neither can be
-// read.
-int64_t AvailableMemory();
+// Bytes: what /proc/meminfo calls MemAvailable, or less where a control group
+// (v2) that this process is in allows less: its own, or one around it. What a
+// group's files have in memory counts as free, as the system gives it up before
+// it refuses memory. The largest int64_t where nothing can be read. `root`: the
+// folder that holds proc and sys, "/" but in tests.
+int64_t AvailableMemory(const std::string& root = "/");
 
 }  // namespace dapd
