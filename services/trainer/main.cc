@@ -310,11 +310,9 @@ absl::Status Run(const ServiceFlags& flags) {
         folder,
         " holds a finished run; there is nothing left to do (another run.name "
         "starts a new run, more trainer.steps continue this one)"));
-    CopyFinishedRun(
-        config,
-        folder,
-        FinishedStep(folder),
-        [&signal](absl::Duration timeout) { return signal.WaitFor(timeout); });
+    CopyFinishedRun(config, [&signal](absl::Duration timeout) {
+      return signal.WaitFor(timeout);
+    });
     if (!StaysWhenDone(config)) return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,

@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
+#include "common/config/run_folder.h"
 #include "common/copy/run_copy.h"
 
 namespace dapd {
@@ -170,7 +171,8 @@ bool RunCopier::Finish(
   }
   {
     MutexLock lock(&mutex_);
-    if (!is_hopeless_ && waiting_.empty() && !busy_with_.has_value()) {
+    if (!is_hopeless_ && waiting_.empty() && !busy_with_.has_value() &&
+        !lost_.has_value()) {
       return true;
     }
   }
@@ -252,6 +254,7 @@ void RunCopier::Copied(const RunCut& cut, absl::Duration time) {
     busy_with_.reset();
     pause_ = options_.first_pause;
     copied_ = uploader_.steps();
+    if (lost_ <= cut.step) lost_.reset();
     overtaken = TakeOvertaken();
   }
   LeaveOut(overtaken);
@@ -260,6 +263,7 @@ void RunCopier::Copied(const RunCut& cut, absl::Duration time) {
 bool RunCopier::Failed(RunCut cut, const absl::Status& error) {
   options_.observer.on_failed();
   const bool is_over = absl::IsAborted(error);
+  const bool is_gone = IsGone(cut);
   // One line for one trouble, however often it is met.
   if (told_.code() != error.code()) {
     told_ = error;
@@ -268,11 +272,12 @@ bool RunCopier::Failed(RunCut cut, const absl::Status& error) {
         cut.step,
         " was not copied: ",
         std::string(error.message()),
-        is_over ? "; this process makes no further copies; training continues"
-                : absl::StrCat(
-                      "; training continues, and the copy is retried after ",
-                      "pauses of up to ",
-                      absl::FormatDuration(options_.longest_pause))));
+        is_over   ? "; this process makes no further copies; training continues"
+        : is_gone ? "; it is left out; training continues"
+                  : absl::StrCat(
+                        "; training continues, and the copy is retried after ",
+                        "pauses of up to ",
+                        absl::FormatDuration(options_.longest_pause))));
   }
   std::vector<RunCut> given_up;
   {
@@ -281,8 +286,9 @@ bool RunCopier::Failed(RunCut cut, const absl::Status& error) {
     resume_at_ = SteadyNow() + pause_;
     pause_ = std::min(2 * pause_, options_.longest_pause);
     if (IsLasting(error)) is_finishing_ = false;
+    if (is_gone) lost_ = std::max(lost_.value_or(0), cut.step);
     // A later cut of the same step is worth more.
-    if (waiting_.contains(cut.step)) {
+    if (is_gone || waiting_.contains(cut.step)) {
       given_up.push_back(std::move(cut));
     } else {
       waiting_[cut.step] = std::move(cut);
@@ -320,14 +326,18 @@ void FinishCopy(RunCopier& copier,
 }
 
 void CopyFinishedRun(const Config& config,
-                     const std::string& folder,
-                     int64_t step,
                      const std::function<bool(absl::Duration)>& wait_for_stop) {
-  auto options = CopierOptions(config, folder);
-  if (!options.has_value()) return;
-  const auto copier = RunCopier::StartOrWarn(*std::move(options));
+  if (config.checkpoint.copy_to.empty()) return;
+  const auto folder = RunFolder::Open(config.run);
+  if (!folder.ok()) {
+    LogWarning(absl::StrCat("the run will not be copied: ",
+                            std::string(folder.status().message())));
+    return;
+  }
+  const auto copier =
+      RunCopier::StartOrWarn(*CopierOptions(config, folder->path()));
   if (copier == nullptr) return;
-  copier->Add(step);
+  copier->Add(FinishedStep(folder->path()));
   FinishCopy(*copier, config, absl::OkStatus(), wait_for_stop);
 }
 

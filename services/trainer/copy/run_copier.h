@@ -88,7 +88,7 @@ class RunCopier {
   std::optional<RunCut> Next();
   absl::Status Copy(const RunCut& cut);
   void Copied(const RunCut& cut, absl::Duration time);
-  // Puts the cut back; false if there is no use in going on.
+  // Puts the cut back, unless it is gone; false if there is no use in going on.
   bool Failed(RunCut cut, const absl::Status& error);
   // Takes out of waiting_ what would not be kept.
   std::vector<RunCut> TakeOvertaken() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -106,6 +106,8 @@ class RunCopier {
   std::map<int64_t, RunCut> waiting_ ABSL_GUARDED_BY(mutex_);  // by step
   std::optional<int64_t> busy_with_ ABSL_GUARDED_BY(mutex_);   // that step
   std::set<int64_t> copied_ ABSL_GUARDED_BY(mutex_);           // steps
+  // Whose cut is gone, and no later one copied.
+  std::optional<int64_t> lost_ ABSL_GUARDED_BY(mutex_);
   absl::Duration pause_ ABSL_GUARDED_BY(mutex_);
   absl::Time resume_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   bool is_finishing_ ABSL_GUARDED_BY(mutex_) = false;
@@ -121,10 +123,9 @@ void FinishCopy(RunCopier& copier,
                 const std::function<bool(absl::Duration)>& wait_for_stop);
 
 // Copies what a run that is finished left, where `config` says so and it is not
-// there yet; waits as the end of a run does.
+// there yet; waits as the end of a run does. Holds the run's folder meanwhile:
+// one that another process holds is left alone, with a warning.
 void CopyFinishedRun(const Config& config,
-                     const std::string& folder,
-                     int64_t step,
                      const std::function<bool(absl::Duration)>& wait_for_stop);
 
 }  // namespace dapd

@@ -162,6 +162,12 @@ absl::StatusOr<RunCut> CutRun(const std::string& folder, int64_t step) {
   return cut;
 }
 
+bool IsGone(const RunCut& cut) {
+  return std::ranges::any_of(cut.files, [](const CutFile& file) {
+    return file.is_linked && !FileExists(file.path);
+  });
+}
+
 void DropCut(const RunCut& cut) {
   std::error_code error;
   if (!cut.links.empty()) fs::remove_all(cut.links, error);

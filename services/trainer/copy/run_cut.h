@@ -34,6 +34,9 @@ struct RunCut {
 // thread that writes the folder.
 absl::StatusOr<RunCut> CutRun(const std::string& folder, int64_t step);
 
+// Whether somebody has removed links of the cut: nothing copies it any more.
+bool IsGone(const RunCut& cut);
+
 // Removes the cut's links.
 void DropCut(const RunCut& cut);
 

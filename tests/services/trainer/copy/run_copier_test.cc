@@ -3,6 +3,7 @@
 #include "services/trainer/copy/run_copier.h"
 
 #include <atomic>
+#include <filesystem>
 #include <string>
 
 #include "absl/time/clock.h"
@@ -10,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
+#include "common/config/run_folder.h"
 #include "common/copy/run_copy.h"
 #include "tests/fakes/temp_path.h"
 #include "tests/services/trainer/copy/run_folder_example.h"
@@ -116,6 +118,51 @@ TEST_F(RunCopierTest, AnythingElseIsTriedAgain) {
     return failed_ >= 4;
   });
   EXPECT_GE(failed_, 4);
+}
+
+TEST_F(RunCopierTest, ACutThatSomebodyRemovedIsLeftOut) {
+  RunCopierOptions options = Options();
+  // The helper starts once the cut is gone.
+  options.command.insert(
+      options.command.begin(),
+      {"sh",
+       "-c",
+       "while [ ! -e " + folder_ + "/go ]; do sleep 0.02; done; exec \"$@\"",
+       "sh"});
+  SaveStep(folder_, 2);
+  auto copier = RunCopier::Start(options);
+  ASSERT_TRUE(copier.ok()) << copier.status();
+  (*copier)->Add(2);
+  std::filesystem::remove_all(folder_ + "/.copying");
+  WriteIn(folder_, "go", "");
+  const absl::Time start = absl::Now();
+  EXPECT_FALSE((*copier)->Finish(absl::Minutes(5), Never));
+  EXPECT_LT(absl::Now() - start, absl::Minutes(2));
+  EXPECT_EQ(failed_, 1);
+  SaveStep(folder_, 4);
+  (*copier)->Add(4);
+  EXPECT_TRUE((*copier)->Finish(absl::Minutes(2), Never));
+  EXPECT_EQ(newest_, 4);
+}
+
+TEST_F(RunCopierTest, AFinishedRunIsCopiedUnlessAnotherHoldsIt) {
+  Config config;
+  config.run.output_dir = TempPath("runs");
+  config.run.name = "example";
+  config.checkpoint.copy_to = place_;
+  const std::string run = JoinPath(config.run.output_dir, "example");
+  SaveStep(run, 2);
+  WriteIn(run, "summary.json", "{\"steps\": 2}");
+  {
+    const auto holder = RunFolder::Open(config.run);
+    ASSERT_TRUE(holder.ok()) << holder.status();
+    WriteIn(run, ".copying/step-000002-0/config.yaml", "its holder's");
+    CopyFinishedRun(config, Never);
+    EXPECT_TRUE(FileExists(run + "/.copying/step-000002-0/config.yaml"));
+    EXPECT_FALSE(FileExists(place_ + "/example"));
+  }
+  CopyFinishedRun(config, Never);
+  EXPECT_TRUE(FileExists(place_ + "/example/commits/step-000002.json"));
 }
 
 TEST_F(RunCopierTest, NothingIsCopiedUnlessItIsAskedFor) {
