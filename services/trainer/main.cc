@@ -285,15 +285,6 @@ absl::Status Train(const LoadedConfig& loaded,
   return result;
 }
 
-// Not of a run that another trainer holds: it goes on.
-void TellOfFailure(const std::string& folder,
-                   const absl::Status& status,
-                   EndNotice& notice) {
-  const auto is_held = IsHeld(folder);
-  if (is_held.ok() && *is_held) return;
-  notice.Tell(status);
-}
-
 absl::Status Run(const ServiceFlags& flags) {
   ShutdownSignal signal;
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
@@ -329,7 +320,7 @@ absl::Status Run(const ServiceFlags& flags) {
   if (!finished) {
     const absl::Status result =
         Train(loaded, credentials, window, signal, notice);
-    if (!result.ok()) TellOfFailure(folder, result, notice);
+    if (!result.ok()) notice.Tell(result);
     return result;
   }
   RETURN_IF_ERROR(window.ShowFinishedRun(folder));

@@ -128,6 +128,19 @@ def test_a_trainer_of_its_own_tells_of_a_failure_but_not_of_a_run_that_another_h
     assert document["message"].splitlines()[0][:40] in workspace.dapd("runs", "list", workspace.folder / "runs").stdout
 
 
+def test_a_second_dapd_run_tells_nothing_of_a_run_that_goes_on(workspace):
+    with Receiver() as receiver:
+        settings = {"trainer.steps": 500, "trainer.schedule_steps": 500, "run.notify_url": receiver.url}
+        first = workspace.start("two-at-once", **settings)
+        wait_for(lambda: workspace.metrics("two-at-once") or first.poll() is not None, what="a step")
+        second = workspace.run("two-at-once", check=False, **settings)
+        assert second.returncode == 5 and "in use by another trainer" in second.stderr
+        assert receiver.documents == []
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(timeout=120) == 130, workspace.log("two-at-once")
+    assert [document["state"] for document in receiver.documents] == ["stopped"]
+
+
 def test_https_needs_the_authority_that_is_named(workspace, tmp_path):
     certificates.make(tmp_path / "tls")
     server = certificates.make_odd(tmp_path / "tls" / "ca", tmp_path / "server", "IP:127.0.0.1")

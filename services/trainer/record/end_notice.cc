@@ -14,6 +14,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/config/notify_url.h"
+#include "common/config/run_folder.h"
 #include "services/trainer/record/run_overview.h"
 
 namespace dapd {
@@ -28,6 +29,11 @@ std::string HostName() {
 
 std::string FolderOf(const RunConfig& run) {
   return JoinPath(run.output_dir, run.name);
+}
+
+bool IsHeldByAnother(const std::string& folder) {
+  const auto is_held = IsHeld(folder);
+  return is_held.ok() && *is_held;
 }
 
 Json FiguresOf(const std::optional<EvaluationReport>& report) {
@@ -102,6 +108,7 @@ absl::StatusOr<EndNotice> EndNotice::Create(const RunConfig& run,
 
 void EndNotice::Tell(const absl::Status& outcome) {
   if (!webhook_.has_value()) return;
+  if (!outcome.ok() && IsHeldByAnother(FolderOf(run_))) return;
   const Webhook webhook = *std::exchange(webhook_, std::nullopt);
   const RunOutcome told = OutcomeToTell(FolderOf(run_), outcome, start_);
   const absl::Status posted = PostJson(

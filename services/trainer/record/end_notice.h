@@ -32,7 +32,9 @@ class EndNotice {
 
   // Blocks for at most run.notify_timeout_seconds. What goes wrong is logged:
   // the run is worth as much without. Only the first call tells anything, and
-  // none if nobody is to be told.
+  // none if nobody is to be told. An attempt that failed or was stopped must
+  // have let go of the run's folder: if that is held, another process goes on
+  // with the run, and nothing is told.
   void Tell(const absl::Status& outcome);
 
  private:

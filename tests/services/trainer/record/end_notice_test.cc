@@ -10,6 +10,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/json.h"
+#include "common/config/run_folder.h"
 #include "tests/fakes/http_listener.h"
 #include "tests/fakes/temp_path.h"
 
@@ -83,6 +84,22 @@ TEST_F(EndNoticeTest, WhatThisAttemptSaidItselfIsTold) {
   EXPECT_EQ(Body(requests[0])["message"], "a gradient");
   EXPECT_EQ(Body(requests[1])["message"], "see above");
   EXPECT_EQ(Body(requests[1])["step"], nullptr) << "there is no run yet";
+}
+
+TEST_F(EndNoticeTest, NoFailureIsToldOfARunThatAnotherHolds) {
+  HttpListener server([](size_t) { return HttpAnswer(200); });
+  run_.notify_url = server.url();
+  auto notice = EndNotice::Create(run_, Never);
+  ASSERT_TRUE(notice.ok()) << notice.status();
+  {
+    const auto holder = RunFolder::Open(run_);
+    ASSERT_TRUE(holder.ok()) << holder.status();
+    notice->Tell(absl::UnavailableError("in use by another trainer"));
+    notice->Tell(absl::CancelledError("told to stop"));
+  }
+  EXPECT_THAT(server.requests(), IsEmpty());
+  notice->Tell(absl::UnavailableError("no worker"));
+  EXPECT_THAT(server.requests(), SizeIs(1));
 }
 
 TEST_F(EndNoticeTest, NobodyIsToldWhereNobodyIsNamed) {
