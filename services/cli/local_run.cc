@@ -153,8 +153,8 @@ absl::Status LocalRun::CheckFolder() const {
         absl::StrCat(folder_,
                      " already holds a ",
                      finished ? "finished run" : "run",
-                     "; choose another run.name (--set run.name=...) or "
-                     "remove that folder"));
+                     "; choose another run.name (--set run.name=...)",
+                     finished ? "" : " or remove that folder"));
   }
   return MakeDirectories(JoinPath(folder_, "logs"));
 }

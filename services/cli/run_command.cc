@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 
 #include "common/base/files.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stop_requests.h"
 #include "common/config/load_config.h"
@@ -16,6 +18,7 @@
 #include "services/cli/command.h"
 #include "services/cli/local_run.h"
 #include "services/cli/run_supervisor.h"
+#include "services/trainer/copy/run_copier.h"
 #include "services/trainer/record/end_notice.h"
 
 namespace dapd {
@@ -37,6 +40,18 @@ void TellWhenDone(const Config& config, EndNotice& notice) {
   }
 }
 
+// Nothing is left to do but what the run's end may have lacked.
+void CopyAgain(const Config& config, const std::string& folder) {
+  LogInfo(absl::StrCat(folder,
+                       " holds a finished run; what its copy at ",
+                       config.checkpoint.copy_to,
+                       " lacks is copied"));
+  CopyFinishedRun(config, [](absl::Duration time) {
+    absl::SleepFor(time);
+    return StopRequests() > 0;
+  });
+}
+
 absl::Status Run(RunOptions options) {
   if (options.ranks > 0) {
     options.overrides.push_back(absl::StrCat("trainer.ranks=", options.ranks));
@@ -44,12 +59,19 @@ absl::Status Run(RunOptions options) {
   SetUpLog("run", PeekConfig(options.config, options.overrides));
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
+  const Config& config = loaded.config;
   CatchStopRequests();
+  const std::string folder = JoinPath(config.run.output_dir, config.run.name);
+  if (FinishedStep(folder) >= config.trainer.steps &&
+      config.run.resume != "never" && !config.checkpoint.copy_to.empty()) {
+    CopyAgain(config, folder);
+    return absl::OkStatus();
+  }
   // The processes share the cores: a thread that spins while it waits would
   // take them from the others (kernels/parallel_for.h). A user's own setting
   // stays.
   ::setenv("OMP_WAIT_POLICY", "PASSIVE", /*overwrite=*/0);
-  ASSIGN_OR_RETURN(EndNotice notice, EndNotice::Create(loaded.config.run, [] {
+  ASSIGN_OR_RETURN(EndNotice notice, EndNotice::Create(config.run, [] {
                      return StopRequests() > 1;
                    }));
   // A trainer's end need not be the run's: this process tells of that.
@@ -61,9 +83,9 @@ absl::Status Run(RunOptions options) {
   absl::Status outcome;
   {
     RunSupervisor supervisor;
-    LocalRun run(options.config, options.overrides, loaded.config, supervisor);
+    LocalRun run(options.config, options.overrides, config, supervisor);
     RETURN_IF_ERROR(run.Start());
-    outcome = supervisor.Follow([&] { TellWhenDone(loaded.config, notice); });
+    outcome = supervisor.Follow([&] { TellWhenDone(config, notice); });
   }
   notice.Tell(outcome);
   return outcome;

@@ -386,6 +386,23 @@ def test_a_folder_serves_as_well(cluster, reference, tmp_path):
     reference.assert_equal(back, 0)
 
 
+def test_dapd_run_copies_what_the_end_of_the_run_could_not(workspace, tmp_path):
+    run, disk = "copied-later", tmp_path / "disk"
+    disk.write_text("not mounted")
+    settings = {"trainer.steps": 2, "checkpoint.copy_to": disk / "runs", "checkpoint.copy_wait_seconds": 1}
+    first = workspace.run(run, **settings)
+    assert "the same command copies it" in first.stderr
+    refused = workspace.run(run, check=False, **settings, **{"run.resume": "never"})
+    assert refused.returncode == 3 and "already holds a finished run" in refused.stderr and "remove" not in refused.stderr
+    disk.unlink()
+    again = workspace.run(run, **{**settings, "checkpoint.copy_wait_seconds": 600})
+    assert "started rollout" not in again.stderr
+    adapter = workspace.adapter_digest(run)
+    shutil.rmtree(workspace.runs(run))
+    restore(workspace, disk / "runs" / run, run)
+    assert workspace.adapter_digest(run) == adapter and (workspace.runs(run) / "summary.json").exists()
+
+
 def test_how_far_behind_it_is_can_be_seen(cluster, store):
     run = "measured"
     trainer = cluster.start_trainer(run, **copied(store.url("i"), **{"checkpoint.interval": 1, "trainer.when_done": "serve"}))
