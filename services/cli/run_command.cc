@@ -80,6 +80,9 @@ absl::Status Run(RunOptions options) {
   options.overrides.push_back("run.notify_ca_file=");
   // This process stops its workers itself.
   options.overrides.push_back("run.stopped_worker=done");
+  // LocalRun refuses for all of them: a trainer that is started again finds the
+  // folder of the one before it.
+  options.overrides.push_back("run.resume=auto");
   absl::Status outcome;
   {
     RunSupervisor supervisor;

@@ -296,6 +296,12 @@ absl::Status Run(const ServiceFlags& flags) {
   const std::string folder = JoinPath(config.run.output_dir, config.run.name);
   const bool finished =
       config.trainer.rank == 0 && FinishedStep(folder) >= config.trainer.steps;
+  if (finished && config.run.resume == "never") {
+    return ConfigError(
+        absl::StrCat(folder,
+                     " already holds a finished run and run.resume is never; "
+                     "choose another run.name (--set run.name=...)"));
+  }
   if (finished) {
     LogInfo(absl::StrCat(
         folder,
@@ -343,7 +349,11 @@ int Main(int argc, char** argv) {
   SetUpLog("trainer", config, config.trainer.rank);
   LogWhatGrpcSays();
   const absl::Status status = Run(flags);
-  if (!status.ok()) LogError(std::string(status.message()));
+  if (ExitCodeOf(status) == ExitCode::kInterrupted) {
+    LogInfo(std::string(status.message()));
+  } else if (!status.ok()) {
+    LogError(std::string(status.message()));
+  }
   return static_cast<int>(ExitCodeOf(status));
 }
 

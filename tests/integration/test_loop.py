@@ -43,6 +43,18 @@ def test_a_killed_worker_does_not_change_the_result(victim, reference_run):
     assert len(reference_run.metrics(name)) == 5
 
 
+def test_resume_never_is_about_the_runs_before_this_one(reference_run):
+    name = "never"
+    process = reference_run.start(name, failpoints="train.before_micro_batch=sleep:200", **{"run.resume": "never"})
+    wait_for(lambda: reference_run.metrics(name) or process.poll() is not None, what="a step")
+    os.kill(children(process)["dapd-trainer"][0], signal.SIGKILL)
+    assert process.wait(timeout=120) == 0, reference_run.log(name)
+    assert "restarting from the newest checkpoint" in reference_run.log(name)
+    assert reference_run.adapter_digest(name) == reference_run.adapter_digest("reference")
+    again = reference_run.run(name, check=False, **{"run.resume": "never", "trainer.steps": 6})
+    assert again.returncode == 3 and "already holds a run" in again.stderr
+
+
 def test_each_process_gets_a_gpu_of_its_own(reference_run, monkeypatch):
     """As far as a machine without one can tell: from what the processes are told."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7,8")
@@ -131,6 +143,8 @@ def test_sigterm_saves_the_last_whole_step(reference_run):
     newest = sorted((folder / "checkpoints").iterdir())[-1]
     assert json.loads((newest / "state.json").read_text())["step"] == steps
     assert (folder / "adapter" / "adapter_model.safetensors").exists()
+    assert "the same command resumes the run" in reference_run.log("stopped")
+    assert not [line for line in reference_run.log("stopped").splitlines() if line.startswith("E")], "a stop is no error"
     assert not children(process)
 
 

@@ -208,6 +208,9 @@ def test_resume_never_refuses_a_folder_that_holds_a_run(cluster, stopped_run):
     copy_run(cluster.workspace, stopped_run, run)
     assert cluster.train(run, **{"run.seed": 1000, "run.resume": "never"}) == 3
     assert "run.resume is never" in cluster.log(run)
+    assert cluster.train(run, **{"run.seed": 1000}) == 0, cluster.log(run)
+    assert cluster.train(run, **{"run.seed": 1000, "run.resume": "never"}) == 3
+    assert "already holds a finished run and run.resume is never" in cluster.log(run)
 
 
 def test_answers_of_the_open_step_are_not_sampled_again(cluster, reference):
