@@ -87,6 +87,17 @@ absl::Status CheckKey(const IdentityPaths& paths, X509* certificate) {
   return absl::OkStatus();
 }
 
+int PurposeOf(TlsEnd end) {
+  return end == TlsEnd::kServer ? X509_PURPOSE_SSL_SERVER
+                                : X509_PURPOSE_SSL_CLIENT;
+}
+
+const char* NeededUsage(TlsEnd end) {
+  return end == TlsEnd::kServer
+             ? " (who listens needs the extended key usage serverAuth)"
+             : " (who connects needs the extended key usage clientAuth)";
+}
+
 }  // namespace
 
 BioPointer ReadFromMemory(absl::string_view text) {
@@ -121,7 +132,9 @@ absl::StatusOr<Certificate> ReadCertificate(const std::string& path) {
   return DescribeCertificate(all.front().get());
 }
 
-absl::Status CheckIdentity(const IdentityPaths& paths, absl::Time now) {
+absl::Status CheckIdentity(const IdentityPaths& paths,
+                           TlsEnd end,
+                           absl::Time now) {
   ASSIGN_OR_RETURN(const std::vector<X509Pointer> chain,
                    ReadAll(paths.certificate));
   ASSIGN_OR_RETURN(const std::vector<X509Pointer> authorities,
@@ -140,15 +153,19 @@ absl::Status CheckIdentity(const IdentityPaths& paths, absl::Time now) {
   }
   const X509ContextPointer context(X509_STORE_CTX_new());
   X509_STORE_CTX_init(context.get(), store.get(), own, intermediates);
+  // As the peer's handshake does.
+  X509_STORE_CTX_set_purpose(context.get(), PurposeOf(end));
   X509_STORE_CTX_set_time(context.get(), 0, absl::ToTimeT(now));
   if (X509_verify_cert(context.get()) != 1) {
+    const int error = X509_STORE_CTX_get_error(context.get());
     return absl::InvalidArgumentError(absl::StrCat(
         "the authorities in ",
         paths.ca,
         " do not vouch for the certificate in ",
         paths.certificate,
         ": ",
-        X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get())),
+        X509_verify_cert_error_string(error),
+        error == X509_V_ERR_INVALID_PURPOSE ? NeededUsage(end) : "",
         "; peers would refuse it"));
   }
   return absl::OkStatus();

@@ -38,10 +38,15 @@ struct IdentityPaths {
   std::string ca;  // the authorities that peers' certificates come from
 };
 
+// Which end of a connection a process is.
+enum class TlsEnd { kServer, kClient };
+
 // Finds out now what would otherwise be a failed handshake later: INVALID
 // ARGUMENT, with the file and the reason, unless the key is the certificate's
-// and, at `now`, one of the authorities vouches for it. The key file is checked
-// as ReadSecretFile does.
-absl::Status CheckIdentity(const IdentityPaths& paths, absl::Time now);
+// and, at `now`, one of the authorities vouches for it as that of such an end.
+// The key file is checked as ReadSecretFile does.
+absl::Status CheckIdentity(const IdentityPaths& paths,
+                           TlsEnd end,
+                           absl::Time now);
 
 }  // namespace dapd

@@ -34,8 +34,10 @@ enum class Protection {
 // Thread-safe.
 class Security {
  public:
-  // `needed`: roles that the certificate must name if there is one; peers would
-  // refuse this process otherwise. Every error has the exit code kConfig.
+  // `needed`: roles that the certificate must name if there is one, and which
+  // say what it has to be good for: to listen, to connect to others, or both.
+  // Peers would refuse this process otherwise. None: it only connects. Every
+  // error has the exit code kConfig.
   static absl::StatusOr<std::shared_ptr<Security>> Load(
       const SecuritySection& section, RoleSet needed);
 

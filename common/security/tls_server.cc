@@ -78,7 +78,7 @@ absl::StatusOr<TlsServer> TlsServer::Create(const IdentityPaths& paths) {
 }
 
 absl::Status TlsServer::Load() {
-  RETURN_IF_ERROR(CheckIdentity(paths_, absl::Now()));
+  RETURN_IF_ERROR(CheckIdentity(paths_, TlsEnd::kServer, absl::Now()));
   SslContextPointer context(SSL_CTX_new(TLS_server_method()));
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
   SSL_CTX_set_options(context.get(),

@@ -30,18 +30,20 @@ class CertificateAuthority {
  public:
   explicit CertificateAuthority(const std::string& name)
       : key_(EVP_EC_gen("P-256")) {
-    certificate_ = Sign(key_.get(), name, "", absl::Hours(24), "CA:TRUE");
+    certificate_ = Sign(key_.get(), name, "", absl::Hours(24), "CA:TRUE", "");
   }
 
   std::string pem() const { return ToPem(certificate_.get()); }
 
   // `names`: as OpenSSL writes subject alternative names,
   // "URI:spiffe://dapd/rollout,DNS:localhost,IP:127.0.0.1".
+  // `usages`: extended ones, "serverAuth,clientAuth"; empty: any.
   IssuedCertificate Issue(const std::string& names,
-                          absl::Duration lifetime = absl::Hours(1)) const {
+                          absl::Duration lifetime = absl::Hours(1),
+                          const std::string& usages = "") const {
     const KeyPointer key(EVP_EC_gen("P-256"));
     const X509Pointer certificate =
-        Sign(key.get(), "leaf", names, lifetime, "CA:FALSE");
+        Sign(key.get(), "leaf", names, lifetime, "CA:FALSE", usages);
     const BioPointer bio(BIO_new(BIO_s_mem()));
     PEM_write_bio_PrivateKey(
         bio.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr);
@@ -78,7 +80,8 @@ class CertificateAuthority {
                    const std::string& common_name,
                    const std::string& names,
                    absl::Duration lifetime,
-                   const std::string& constraints) const {
+                   const std::string& constraints,
+                   const std::string& usages) const {
     static long serial = 1;
     X509Pointer certificate(X509_new());
     X509* issuer =
@@ -103,6 +106,9 @@ class CertificateAuthority {
     Extend(certificate.get(), issuer, NID_basic_constraints, constraints);
     if (!names.empty()) {
       Extend(certificate.get(), issuer, NID_subject_alt_name, names);
+    }
+    if (!usages.empty()) {
+      Extend(certificate.get(), issuer, NID_ext_key_usage, usages);
     }
     X509_sign(certificate.get(), key_.get(), EVP_sha256());
     return certificate;

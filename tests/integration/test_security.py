@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
     certificates.make(folder)
     certificates.make(folder / "stranger", "trainer")
     names = "URI:spiffe://dapd/trainer"
-    certificates.make_odd(folder / "ca", folder / "expired", names, days=-1)
+    certificates.make_odd(folder / "ca", folder / "expired", f"{names},URI:spiffe://dapd/rollout", days=-1)
     certificates.make_odd(folder / "ca", folder / "nobody", "DNS:trainer")
     certificates.make_odd(folder / "ca", folder / "other-domain", "URI:spiffe://example.org/trainer")
     return folder

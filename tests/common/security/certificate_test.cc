@@ -15,9 +15,11 @@ using ::testing::HasSubstr;
 
 class CertificateTest : public testing::Test {
  protected:
-  std::string Check(const SecuritySection& section) {
+  std::string Check(const SecuritySection& section,
+                    TlsEnd end = TlsEnd::kServer) {
     return std::string(
         CheckIdentity({section.certificate, section.private_key, section.ca},
+                      end,
                       absl::Now())
             .message());
   }
@@ -86,6 +88,25 @@ TEST_F(CertificateTest, EachMismatchIsNamed) {
   auto missing = WriteIdentity("missing", issued, authority_.pem());
   missing.certificate += ".gone";
   EXPECT_THAT(Check(missing), HasSubstr("missing.crt.gone"));
+}
+
+TEST_F(CertificateTest, EachEndNeedsItsExtendedKeyUsage) {
+  const auto identity = [&](const std::string& usages) {
+    return WriteIdentity(
+        "usage",
+        authority_.Issue("URI:spiffe://dapd/admin", absl::Hours(1), usages),
+        authority_.pem());
+  };
+  EXPECT_EQ(Check(identity("serverAuth"), TlsEnd::kServer), "");
+  EXPECT_THAT(Check(identity("serverAuth"), TlsEnd::kClient),
+              HasSubstr("clientAuth"));
+  EXPECT_EQ(Check(identity("clientAuth"), TlsEnd::kClient), "");
+  EXPECT_THAT(Check(identity("clientAuth"), TlsEnd::kServer),
+              HasSubstr("serverAuth"));
+  for (const char* usages : {"", "serverAuth,clientAuth"}) {
+    EXPECT_EQ(Check(identity(usages), TlsEnd::kServer), "") << usages;
+    EXPECT_EQ(Check(identity(usages), TlsEnd::kClient), "") << usages;
+  }
 }
 
 }  // namespace

@@ -117,6 +117,38 @@ TEST_F(SecurityTest, ACertificateThatPeersWouldRefuseIsFoundAtStart) {
           .ok());
 }
 
+// Who listens needs serverAuth, who connects clientAuth.
+TEST_F(SecurityTest, ACertificateOfTheWrongUsageIsFoundAtStart) {
+  const std::string all =
+      "URI:spiffe://dapd/rollout,URI:spiffe://dapd/teacher,"
+      "URI:spiffe://dapd/trainer";
+  const RoleSet none;
+  struct Case {
+    RoleSet needed;
+    std::string usages;
+    bool passes;
+  };
+  for (const Case& c : {Case{{Role::kRollout}, "serverAuth", true},
+                        Case{{Role::kRollout}, "clientAuth", false},
+                        Case{{Role::kTeacher}, "serverAuth", true},
+                        Case{{Role::kTeacher}, "clientAuth", false},
+                        Case{{Role::kTrainer}, "serverAuth", false},
+                        Case{{Role::kTrainer}, "clientAuth", false},
+                        Case{{Role::kTrainer}, "serverAuth,clientAuth", true},
+                        Case{none, "serverAuth", false},
+                        Case{none, "clientAuth", true}}) {
+    const SecuritySection section =
+        WriteIdentity("usage",
+                      authority_.Issue(all, absl::Hours(1), c.usages),
+                      authority_.pem());
+    const absl::Status status = Security::Load(section, c.needed).status();
+    EXPECT_EQ(status.ok(), c.passes)
+        << c.needed.ToString() << " with " << c.usages << ": " << status;
+    if (c.passes) continue;
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kConfig);
+  }
+}
+
 TEST_F(SecurityTest, TheExpiryFollowsTheFile) {
   const SecuritySection section =
       Identity("URI:spiffe://dapd/rollout", absl::Hours(1));
