@@ -14,8 +14,9 @@
 namespace dapd {
 namespace {
 
-// Lower case without white space, delimiters of mathematics and full stops at
-// the end: two texts that look alike.
+// Lower case without delimiters of mathematics, full stops at the end, and
+// white space but between two digits ("2 1/2" is not "21/2"): two texts that
+// look alike.
 std::string Squeeze(absl::string_view text) {
   const std::string plain = absl::StrReplaceAll(text,
                                                 {{"\\left", ""},
@@ -23,16 +24,26 @@ std::string Squeeze(absl::string_view text) {
                                                  {"\\dfrac", "\\frac"},
                                                  {"\\tfrac", "\\frac"},
                                                  {"\\!", ""},
-                                                 {"\\,", ""},
-                                                 {"\\;", ""},
-                                                 {"\\ ", ""},
+                                                 {"\\,", " "},
+                                                 {"\\;", " "},
+                                                 {"\\ ", " "},
                                                  {"$", ""},
                                                  {"\\(", ""},
-                                                 {"\\)", ""},
-                                                 {" ", ""},
-                                                 {"\n", ""},
-                                                 {"\t", ""}});
-  absl::string_view trimmed = absl::StripAsciiWhitespace(plain);
+                                                 {"\\)", ""}});
+  std::string squeezed;
+  bool space = false;
+  for (const char c : plain) {
+    if (absl::ascii_isspace(c)) {
+      space = true;
+      continue;
+    }
+    if (std::exchange(space, false) && !squeezed.empty() &&
+        absl::ascii_isdigit(squeezed.back()) && absl::ascii_isdigit(c)) {
+      squeezed.push_back(' ');
+    }
+    squeezed.push_back(c);
+  }
+  absl::string_view trimmed = squeezed;
   while (absl::ConsumeSuffix(&trimmed, ".")) {
   }
   return absl::AsciiStrToLower(trimmed);

@@ -16,6 +16,7 @@ struct AnswerExpression {
     kValue,     // value
     kList,      // parts in any order: "1, 2", "\{1, 2\}", "\pm 1"
     kTuple,     // parts in their order: "(1, 2, 3)"
+    kRatio,     // three parts or more, all values: "3 : 4 : 5"
     kInterval,  // two parts; "(1, 2)" can be an open one and a point
     kUnion,     // parts in any order: intervals and sets
     kRelation,  // parts with a relation between each two: "1 < x <= 2"
@@ -39,8 +40,9 @@ std::optional<AnswerExpression> ParseAnswer(
 
 // Symmetric. Values as SameValue. "x = 5" is 5 and "x \in S" is S, but "x = 5"
 // is not "y = 5"; equations are the same if their differences are in a constant
-// ratio, inequalities in a positive one; "1 < x < 2" is (1, 2); the open
-// interval (1, 2) is also the point and, in this order, the list 1, 2.
+// ratio, inequalities in a positive one, and so are ratios; "1 < x < 2" is (1,
+// 2); the open interval (1, 2) is also the point and, in this order, the list
+// 1, 2.
 bool SameAnswer(const AnswerExpression& a, const AnswerExpression& b);
 
 }  // namespace dapd

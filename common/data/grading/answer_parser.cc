@@ -3,9 +3,9 @@
 //   answer    = relation { "," relation }
 //   relation  = union { ("=" | "<" | ...) union }
 //   union     = operand { "\cup" operand }
-//   operand   = set | interval | tuple | matrix | sum
+//   operand   = set | interval | tuple | matrix | ratio
 //
-// A sum is read by value_parser.h.
+// A ratio, most often a single sum, is read by value_parser.h.
 #include <span>
 #include <utility>
 
@@ -160,9 +160,14 @@ class AnswerParser {
       if (bracket.has_value()) return bracket;
       tokens_.GoTo(begin);
     }
-    auto sum = values_.SumOf();
-    if (!sum.has_value()) return std::nullopt;
-    return ValueOf(*std::move(sum));
+    auto ratio = values_.RatioOf();
+    if (!ratio.has_value()) return std::nullopt;
+    if (ratio->size() == 1) return ValueOf(std::move(ratio->front()));
+    AnswerExpression expression = Compound(Form::kRatio, {});
+    for (MathValue& part : *ratio) {
+      expression.parts.push_back(ValueOf(std::move(part)));
+    }
+    return expression;
   }
 
   std::optional<AnswerExpression> Set() {

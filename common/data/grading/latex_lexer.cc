@@ -70,15 +70,46 @@ class Lexer {
     return begin + 3 == text_.size() || !IsDigit(text_[begin + 3]);
   }
 
+  // Behind the blanks at at_; at_ itself if there are none.
+  size_t BehindSpace() const {
+    size_t at = at_;
+    while (at < text_.size()) {
+      if (std::isspace(static_cast<unsigned char>(text_[at])) != 0 ||
+          text_[at] == '~') {
+        ++at;
+      } else if (text_[at] == '\\' && at + 1 < text_.size() &&
+                 absl::StrContains(",;: ", text_[at + 1])) {
+        at += 2;
+      } else {
+        break;
+      }
+    }
+    return at;
+  }
+
+  // 1 234 567, 1\,234\,567; but "2 100/301" is a mixed number.
+  void JoinSpacedGroups(std::string* digits) {
+    for (size_t begin = BehindSpace();
+         begin > at_ && ThreeDigitsAt(begin) &&
+         (begin + 3 == text_.size() || text_[begin + 3] != '/');
+         begin = BehindSpace()) {
+      absl::StrAppend(digits, text_.substr(begin, 3));
+      at_ = begin + 3;
+    }
+  }
+
   void LexNumber() {
     std::string digits;
     while (IsDigit(Next(0))) digits.push_back(text_[at_++]);
     // 1,234,567: groups of three behind at most three digits, no leading 0.
-    if (commas_ == Commas::kThousands && !digits.empty() &&
-        digits.size() <= 3 && digits[0] != '0') {
-      while (Next(0) == ',' && ThreeDigitsAt(at_ + 1)) {
-        absl::StrAppend(&digits, text_.substr(at_ + 1, 3));
-        at_ += 4;
+    if (!digits.empty() && digits.size() <= 3 && digits[0] != '0') {
+      if (commas_ == Commas::kThousands && Next(0) == ',') {
+        while (Next(0) == ',' && ThreeDigitsAt(at_ + 1)) {
+          absl::StrAppend(&digits, text_.substr(at_ + 1, 3));
+          at_ += 4;
+        }
+      } else {
+        JoinSpacedGroups(&digits);
       }
     }
     if (Next(0) == '.' && IsDigit(Next(1))) {
@@ -220,10 +251,11 @@ class Lexer {
           return token.kind == Kind::kNumber;
         });
     if (!has_prose || has_digit) {
-      // "A", "(B)", "5", ",": but a single letter behind a number is a unit.
+      // "A", "(B)", "5", ",": but a single letter behind a number is a unit, if
+      // it is no constant.
       const bool is_unit =
           inner.size() == 1 && inner[0].kind == Kind::kLetter &&
-          !tokens_->empty() &&
+          inner[0].text != "i" && inner[0].text != "e" && !tokens_->empty() &&
           (tokens_->back().kind == Kind::kNumber ||
            tokens_->back() == LatexToken{Kind::kCommand, "circ"});
       if (is_unit) inner[0].kind = Kind::kText;

@@ -14,7 +14,22 @@ namespace {
 
 using Kind = LatexToken::Kind;
 
+constexpr size_t kMaxRatioParts = 256;
+
 }  // namespace
+
+std::optional<std::vector<MathValue>> ValueParser::RatioOf() {
+  std::vector<MathValue> parts;
+  do {
+    auto part = SumOf();
+    if (!part.has_value() || parts.size() >= kMaxRatioParts) {
+      return std::nullopt;
+    }
+    parts.push_back(*std::move(part));
+  } while (tokens_.Take(":"));
+  if (parts.size() == 2) parts = {Quotient(parts[0], parts[1])};
+  return parts;
+}
 
 std::optional<MathValue> ValueParser::SumOf() {
   const TokenReader::Level level(tokens_);
@@ -70,11 +85,18 @@ bool ValueParser::StartsFactor() const {
   return false;
 }
 
+bool ValueParser::FollowsNumber(size_t begin) const {
+  return tokens_.SeesKind(Kind::kNumber) && tokens_.digits_taken() == 0 &&
+         tokens_.TokenAt(begin).kind == Kind::kNumber &&
+         tokens_.TokenAt(tokens_.at() - 1).kind == Kind::kNumber;
+}
+
 std::optional<MathValue> ValueParser::ProductOf() {
+  size_t begin = tokens_.at();
   auto product = PowerOf();
   if (!product.has_value()) return std::nullopt;
-  while (true) {
-    const bool divides = tokens_.Sees("/") || tokens_.Sees(":");
+  while (!FollowsNumber(begin)) {
+    const bool divides = tokens_.Sees("/");
     if (divides || tokens_.Sees("*")) {
       tokens_.Next();
       int sign = 1;
@@ -82,12 +104,14 @@ std::optional<MathValue> ValueParser::ProductOf() {
         if (tokens_.Take("-")) sign = -sign;
         tokens_.Take("+");
       }
+      begin = tokens_.at();
       auto factor = PowerOf();
       if (!factor.has_value()) return std::nullopt;
       if (sign < 0) factor = Negated(*factor);
       product =
           divides ? Quotient(*product, *factor) : Product(*product, *factor);
     } else if (StartsFactor()) {
+      begin = tokens_.at();
       auto factor = PowerOf();
       if (!factor.has_value()) return std::nullopt;
       product = Product(*product, *factor);
@@ -95,6 +119,7 @@ std::optional<MathValue> ValueParser::ProductOf() {
       return product;
     }
   }
+  return std::nullopt;
 }
 
 std::optional<MathValue> ValueParser::PowerOf() {
@@ -147,67 +172,6 @@ std::optional<std::pair<MathValue, MathValue>> ValueParser::TwoArguments() {
   return std::pair(*first, *second);
 }
 
-std::optional<MathValue> ValueParser::Number(bool may_be_mixed) {
-  const std::string text = tokens_.TakeNumber();
-  const auto number = ExactNumber::FromDecimal(text);
-  if (!number.has_value()) return std::nullopt;
-  MathValue value = ExactValue(*number);
-  value.is_decimal = text.find('.') != std::string::npos;
-  if (tokens_.TakeCommand("repeating")) return Repeating(value, text);
-  // The base of a numeral, as in 1011_2, is left out.
-  if (tokens_.Take("_") && !Script().has_value()) return std::nullopt;
-  if (may_be_mixed && !value.is_decimal && tokens_.SeesCommand("frac")) {
-    return Mixed(value);
-  }
-  return value;
-}
-
-std::optional<MathValue> ValueParser::Repeating(const MathValue& value,
-                                                const std::string& text) {
-  if (!tokens_.SeesKind(Kind::kNumber)) return std::nullopt;
-  const std::string& period = tokens_.Next().text;
-  const size_t dot = text.find('.');
-  const size_t decimals = dot == std::string::npos ? 0 : text.size() - dot - 1;
-  const auto digits = ExactNumber::FromDecimal(period);
-  const auto nines = ExactNumber::FromDecimal(std::string(period.size(), '9') +
-                                              std::string(decimals, '0'));
-  if (!digits.has_value() || !nines.has_value()) return std::nullopt;
-  return Sum(ExactValue(*value.exact),
-             Quotient(ExactValue(*digits), ExactValue(*nines)));
-}
-
-std::optional<MathValue> ValueParser::Mixed(const MathValue& whole) {
-  const size_t begin = tokens_.at();
-  tokens_.TakeCommand("frac");
-  const auto arguments = TwoArguments();
-  const auto is_integer = [](const MathValue& value) {
-    return value.exact.has_value() && value.exact->is_integer();
-  };
-  if (!arguments.has_value()) return std::nullopt;
-  if (is_integer(arguments->first) && is_integer(arguments->second)) {
-    return Sum(whole, Quotient(arguments->first, arguments->second));
-  }
-  fraction_ = Fraction{.begin = begin,
-                       .end = tokens_.at(),
-                       .digits_taken = tokens_.digits_taken(),
-                       .sign = both_signs_.sign,
-                       .in_bars = in_bars_,
-                       .value = Quotient(arguments->first, arguments->second)};
-  tokens_.GoTo(begin);
-  return whole;
-}
-
-std::optional<MathValue> ValueParser::TakeFraction(size_t begin) {
-  const std::optional<Fraction> fraction =
-      std::exchange(fraction_, std::nullopt);
-  if (!fraction.has_value() || fraction->begin != begin ||
-      fraction->sign != both_signs_.sign || fraction->in_bars != in_bars_) {
-    return std::nullopt;
-  }
-  tokens_.GoTo(fraction->end, fraction->digits_taken);
-  return fraction->value;
-}
-
 std::optional<MathValue> ValueParser::Letter() {
   std::string name = tokens_.Next().text;
   if (tokens_.Take("_")) {
@@ -254,10 +218,12 @@ std::optional<MathValue> ValueParser::Grouped() {
        {std::pair("(", ")"), std::pair("[", "]"), std::pair("{", "}")}) {
     if (!tokens_.Take(open)) continue;
     const bool bars = std::exchange(in_bars_, false);
-    auto value = SumOf();
+    auto ratio = RatioOf();
     in_bars_ = bars;
-    if (!value.has_value() || !tokens_.Take(close)) return std::nullopt;
-    return value;
+    if (!ratio.has_value() || ratio->size() > 1 || !tokens_.Take(close)) {
+      return std::nullopt;
+    }
+    return std::move(ratio->front());
   }
   if (!in_bars_ && tokens_.Take("|")) {
     in_bars_ = true;
@@ -344,10 +310,13 @@ std::optional<MathValue> ValueParser::Argument() {
       tokens_.Sees("|"))
     return Primary();
   const bool is_negative = tokens_.Take("-");
+  size_t begin = tokens_.at();
   auto argument = PowerOf();
   while (argument.has_value() &&
          (tokens_.SeesKind(Kind::kNumber) || tokens_.SeesKind(Kind::kLetter) ||
           tokens_.SeesCommand("pi"))) {
+    if (FollowsNumber(begin)) return std::nullopt;
+    begin = tokens_.at();
     const auto factor = PowerOf();
     if (!factor.has_value()) return std::nullopt;
     argument = Product(*argument, *factor);

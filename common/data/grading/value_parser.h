@@ -1,7 +1,8 @@
 // The sums in an answer, from its tokens to what they are worth (math_value.h):
 //
+//   ratio     = sum { ":" sum }
 //   sum       = ["+" | "-" | "\pm"] product { ("+" | "-" | "\pm") product }
-//   product   = power { ["*" | "/" | ":"] power }
+//   product   = power { ["*" | "/"] power }
 //   power     = primary { "!" | "%" | "^" script }
 //
 // What stands around sums is answer_parser.cc.
@@ -11,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/data/grading/math_value.h"
 #include "common/data/grading/token_reader.h"
@@ -32,6 +34,9 @@ class ValueParser {
 
   // The sum that begins here.
   std::optional<MathValue> SumOf();
+  // The ratio that begins here: as one value where it is a sum or a quotient of
+  // two.
+  std::optional<std::vector<MathValue>> RatioOf();
 
   BothSigns& both_signs() { return both_signs_; }
 
@@ -47,6 +52,9 @@ class ValueParser {
   };
 
   bool StartsFactor() const;
+  // Whether a number stands here directly behind one that ends the factor from
+  // `begin` on, which begins with a number: "2 3" is no product.
+  bool FollowsNumber(size_t begin) const;
   std::optional<MathValue> ProductOf();
   std::optional<MathValue> PowerOf();
   // What stands behind ^ or _, or is the argument of a command: a group in
@@ -60,6 +68,8 @@ class ValueParser {
   // 0.1\overline{6} = 0.1 + 6 / 90.
   std::optional<MathValue> Repeating(const MathValue& value,
                                      const std::string& text);
+  // The 1/2 of "2 1/2"; nothing if something else stands here, which is left.
+  std::optional<MathValue> ProperFraction();
   // 1\frac{2}{3} is a sum where all three are integers. Else the fraction is a
   // factor, which is read next.
   std::optional<MathValue> Mixed(const MathValue& whole);

@@ -107,6 +107,58 @@ TEST(AnswersEqualTest, LargeNumbersAreNotRounded) {
   });
 }
 
+TEST(AnswersEqualTest, NumbersBesideEachOtherAreOneNumberOrNone) {
+  ExpectEitherWay({
+      {"2 1/2", "1", false},
+      {"2 1/2", "21/2", false},
+      {"2 1/2", "2.5", true},
+      {"2 1/2 \\text{ hours}", "2.5", true},
+      {"-2\\ 1/2", "-\\frac{5}{2}", true},
+      {"5 2/3\\%", "17/300", true},
+      {"2 5/3", "2 5/3", true},
+      {"2 5/3", "10/3", false},
+      {"2 1/2^2", "1/2", false},
+      {"7 654", "7654", true},
+      {"7 654", "4578", false},
+      {"1\\,000\\,000\\text{ km}", "1000000", true},
+      {"1\\,000\\,000\\text{ km}", "0", false},
+      {"10~000.5", "10000.5", true},
+      {"2 100/301", "2+100/301", true},
+      {"1 23", "123", false},
+      {"0 123", "123", false},
+      {"12 34", "408", false},
+      {"1 2 3", "6", false},
+      {"1 2 3", "1,2,3", false},
+      {"\\frac{1}{2 3}", "1/6", false},
+      {"\\sin 2 3", "\\sin 6", false},
+      {"2^3 4", "32", false},
+      {"x^2 3", "3x^2", true},
+      {"2(3)", "6", true},
+      {"\\frac123", "1.5", true},
+      {"2+3\\mathrm{i}", "5", false},
+      {"2+3\\mathrm{i}", "2+3i", true},
+      {"2\\mathrm{e}", "2e", true},
+      {"2\\mathrm{m}", "2", true},
+  });
+}
+
+TEST(AnswersEqualTest, RatiosCompareUpToAFactor) {
+  ExpectEitherWay({
+      {"3:4:5", "3:5:4", false},
+      {"3:4:5", "6 : 8 : 10", true},
+      {"3:4:5", "3/20", false},
+      {"3:4:5", "3:4", false},
+      {"3:4:5", "3, 4, 5", false},
+      {"1:\\sqrt{2}:0", "\\sqrt{2}:2:0", true},
+      {"1:0:0", "1:0:1", false},
+      {"0:0:1", "0:1:0", false},
+      {"0:0:0", "1:1:1", false},
+      {"3:4", "6:8", true},
+      {"(3:4)", "0.75", true},
+      {"a+b:c", "\\frac{a+b}{c}", true},
+  });
+}
+
 TEST(AnswersEqualTest, SetsTuplesAndRelationsCompareByTheirParts) {
   ExpectEitherWay({
       {"1, 2", "2, 1", true},
