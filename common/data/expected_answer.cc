@@ -75,6 +75,31 @@ void WarnOfLongAnswers(const std::string& path,
       ", or end each text with its result: a line '#### 72', or \\boxed{72}"));
 }
 
+void WarnOfUngradedProblems(const Config& config, const Dataset& held_out) {
+  size_t num_ungraded = 0;
+  std::string first;
+  for (const Problem& problem : held_out.problems) {
+    if (ExpectedAnswer(problem).empty() && num_ungraded++ == 0) {
+      first = problem.where;
+    }
+  }
+  if (num_ungraded == 0) return;
+  const size_t problems = held_out.problems.size();
+  const bool is_all = num_ungraded == problems;
+  LogWarning(absl::StrCat(
+      config.evaluation.path,
+      ": ",
+      num_ungraded,
+      " of ",
+      problems,
+      " held-out problems have no expected answer, the first in ",
+      first,
+      is_all ? ": the run will have no accuracy"
+             : "; the accuracy is over the others",
+      is_all && config.evaluation.interval > 0 ? ", and no adapter-best/" : "",
+      "; data.answer_column names the column of the answers"));
+}
+
 bool DependsOnGrades(const Config& config) {
   return config.rollout.source == "verified" ||
          ReadsView(ExpandTerms(config.objective), ViewName::kSiblingRollout);

@@ -27,6 +27,10 @@ void WarnOfLongAnswers(const std::string& path,
                        const std::string& setting,
                        const Dataset& data);
 
+// Warns if problems of `held_out`, the data of evaluation.path, have nothing to
+// grade answers against: the accuracy leaves them out.
+void WarnOfUngradedProblems(const Config& config, const Dataset& held_out);
+
 // Whether what a run of `config` trains depends on grades: rollout.source
 // verified, or a term that reads sibling_rollout.
 bool DependsOnGrades(const Config& config);

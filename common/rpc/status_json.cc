@@ -59,11 +59,14 @@ Json ToJson(const v1::EvaluationStatus& evaluation) {
                {"policy_version", evaluation.policy_version()},
                {"problems", evaluation.problems()},
                {"samples", evaluation.samples()},
-               {"accuracy", ToJson(evaluation.accuracy())},
-               {"format_rate", ToJson(evaluation.format_rate())},
-               {"mean_tokens", evaluation.mean_tokens()},
-               {"divergences", ToList(evaluation.divergences())},
-               {"seconds", evaluation.seconds()}};
+               {"graded_problems", evaluation.graded_problems()}};
+  if (evaluation.has_accuracy()) {
+    json["accuracy"] = ToJson(evaluation.accuracy());
+  }
+  json["format_rate"] = ToJson(evaluation.format_rate());
+  json["mean_tokens"] = evaluation.mean_tokens();
+  json["divergences"] = ToList(evaluation.divergences());
+  json["seconds"] = evaluation.seconds();
   if (evaluation.has_marker_rate()) {
     json["marker"] = evaluation.marker();
     json["marker_rate"] = ToJson(evaluation.marker_rate());

@@ -194,6 +194,7 @@ absl::Status CheckData(const Config& config, const ModelText& base) {
       "held out", config.evaluation.path, config.data, [&](Dataset* data) {
         return ApplyHeldOutLimits(config, context, base.text, data);
       });
+        WarnOfUngradedProblems(config, *data);
 }
 
 // Of the samples that --samples names; without, as long as they may be.

@@ -79,8 +79,8 @@ std::string AgeText(absl::Duration age) {
 }
 
 std::string AccuracyText(const std::optional<EvaluationReport>& report) {
-  if (!report.has_value()) return "-";
-  return absl::StrFormat("%.1f%%", 100 * report->accuracy.mean);
+  if (!report.has_value() || !report->accuracy.has_value()) return "-";
+  return absl::StrFormat("%.1f%%", 100 * report->accuracy->mean);
 }
 
 constexpr size_t kColumns = 8;
@@ -100,7 +100,9 @@ Row RowOf(const RunOverview& run, const std::string& name, absl::Time now) {
 }
 
 Json AccuracyJson(const std::optional<EvaluationReport>& report) {
-  return report.has_value() ? ToJson(report->accuracy) : Json();
+  return report.has_value() && report->accuracy.has_value()
+             ? ToJson(*report->accuracy)
+             : Json();
 }
 
 std::string TimeText(absl::Time time) {

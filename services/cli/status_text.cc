@@ -62,10 +62,24 @@ std::string Percent(const v1::IntervalStatus& interval) {
 
 std::string EvaluationText(const v1::EvaluationStatus& evaluation) {
   return absl::StrFormat(
-      "held out  %-7s accuracy %s, format rate %s%s, %.0f "
+std::string AccuracyText(const v1::EvaluationStatus& evaluation) {
+  if (!evaluation.has_accuracy()) {
+    return "no accuracy (no problem has an expected answer)";
+  }
+  // An older trainer does not say how many problems it grades.
+  const int64_t graded = evaluation.graded_problems();
+  return absl::StrCat(
+      "accuracy ",
+      Percent(evaluation.accuracy()),
+      graded > 0 && graded < evaluation.problems()
+          ? absl::StrCat(" of the ", graded, " problems with an answer")
+          : "");
+}
+
+      "held out  %-7s %s, format rate %s%s, %.0f "
       "tokens%s%s (%d problems x %d)\n",
       Printable(evaluation.when()),
-      Percent(evaluation.accuracy()),
+      AccuracyText(evaluation),
       Percent(evaluation.format_rate()),
       evaluation.has_marker_rate()
           ? absl::StrCat(", ",

@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
+#include "common/data/expected_answer.h"
 #include "common/data/held_out_prompt.h"
 #include "common/data/repetition.h"
 #include "common/generation/decode_request.h"
@@ -52,14 +53,24 @@ SamplePipeline::Prompt PromptOf(const Config& config,
   };
 }
 
-// Shares of a problem's answers, one number a problem.
+// Shares of a problem's answers, one number a problem; of right ones where
+// there is something to grade against.
 void GradeAnswers(const std::vector<RolloutRecord>& records,
                   const std::string& marker,
                   EvaluationReport& report) {
   const auto samples = static_cast<size_t>(report.samples);
-  const auto share_of = [&](const auto& holds) {
+  std::vector<size_t> all;  // where the answers to each problem begin
+  std::vector<size_t> graded;
+  for (size_t begin = 0; begin < records.size(); begin += samples) {
+    all.push_back(begin);
+    if (!ExpectedAnswer(*records[begin].problem).empty()) {
+      graded.push_back(begin);
+    }
+  }
+  const auto share_of = [&](const std::vector<size_t>& begins,
+                            const auto& holds) {
     std::vector<double> shares;
-    for (size_t begin = 0; begin < records.size(); begin += samples) {
+    for (const size_t begin : begins) {
       double count = 0.0;
       for (size_t i = begin; i < begin + samples; ++i) {
         count += holds(records[i]) ? 1.0 : 0.0;
@@ -68,20 +79,23 @@ void GradeAnswers(const std::vector<RolloutRecord>& records,
     }
     return BootstrapInterval(shares, kEvaluationSeed);
   };
-  report.accuracy =
-      share_of([](const RolloutRecord& answer) { return answer.correct; });
+  report.graded_problems = static_cast<int64_t>(graded.size());
+  if (!graded.empty()) {
+    report.accuracy = share_of(
+        graded, [](const RolloutRecord& answer) { return answer.correct; });
+  }
   report.format_rate =
-      share_of([](const RolloutRecord& answer) { return answer.has_box; });
+      share_of(all, [](const RolloutRecord& answer) { return answer.has_box; });
   if (!marker.empty()) {
     report.marker = marker;
-    report.marker_rate = share_of([&](const RolloutRecord& answer) {
+    report.marker_rate = share_of(all, [&](const RolloutRecord& answer) {
       return absl::StrContains(answer.text, marker);
     });
   }
-  report.truncated = share_of([](const RolloutRecord& answer) {
+  report.truncated = share_of(all, [](const RolloutRecord& answer) {
     return answer.finish_reason == FinishReason::kLength;
   });
-  report.repeated = share_of([](const RolloutRecord& answer) {
+  report.repeated = share_of(all, [](const RolloutRecord& answer) {
     return EndsInRepetition(WithoutEndToken(answer.ids, answer.finish_reason));
   });
   double tokens = 0.0;

@@ -1,6 +1,7 @@
 // Held-out measurements with the rollout workers' and teachers' help: accuracy
-// and format rate of sampled answers, the share of them that contain
-// evaluation.marker, and each term's true KL divergence.
+// (over the problems with an expected answer) and format rate of sampled
+// answers, the share of them that contain evaluation.marker, and each term's
+// true KL divergence.
 #pragma once
 
 #include <vector>

@@ -56,6 +56,7 @@ absl::Status ReadProblems(const Config& config,
   if (!config.evaluation.path.empty()) {
     ASSIGN_OR_RETURN(*held_out, ReadDataset(config.evaluation.path, options));
     WarnOfLongAnswers(config.evaluation.path, "data.answer_column", *held_out);
+    WarnOfUngradedProblems(config, *held_out);
   }
   return ApplyAnswerRule(config, data);
 }

@@ -34,7 +34,10 @@ absl::StatusOr<EvaluationReport> ParseEvaluationReport(
   report.adapter_digest = json.value("adapter_digest", "");
   report.problems = json.at("problems");
   report.samples = json.at("samples");
-  report.accuracy = ParseInterval(json.at("accuracy"));
+  report.graded_problems = json.value("graded_problems", report.problems);
+  if (json.contains("accuracy")) {
+    report.accuracy = ParseInterval(json["accuracy"]);
+  }
   report.format_rate = ParseInterval(json.at("format_rate"));
   if (json.contains("marker_rate")) {
     report.marker = json.at("marker");
@@ -93,8 +96,9 @@ Json ToJson(const EvaluationReport& report) {
                {"adapter_digest", report.adapter_digest},
                {"problems", report.problems},
                {"samples", report.samples},
-               {"accuracy", ToJson(report.accuracy)},
-               {"format_rate", ToJson(report.format_rate)}};
+               {"graded_problems", report.graded_problems}};
+  if (report.accuracy.has_value()) json["accuracy"] = ToJson(*report.accuracy);
+  json["format_rate"] = ToJson(report.format_rate);
   if (report.marker_rate.has_value()) {
     json["marker"] = report.marker;
     json["marker_rate"] = ToJson(*report.marker_rate);
@@ -116,11 +120,33 @@ std::string PercentText(const Interval& interval) {
                          100 * interval.high);
 }
 
+std::string AccuracyText(const EvaluationReport& report) {
+  if (!report.accuracy.has_value()) {
+    return "no accuracy (no problem has an expected answer)";
+  }
+  std::string text = absl::StrCat("accuracy ", PercentText(*report.accuracy));
+  if (report.graded_problems < report.problems) {
+    absl::StrAppend(&text,
+                    " of the ",
+                    report.graded_problems,
+                    " problems with an expected answer");
+  }
+  return text;
+}
+
 std::string CompareEvaluations(const EvaluationReport& before,
                                const EvaluationReport& after) {
-  std::vector<ShareRow> rows = {
-      {"accuracy", before.accuracy, after.accuracy},
-      {"format rate", before.format_rate, after.format_rate}};
+  std::vector<ShareRow> rows;
+  if (before.accuracy.has_value() || after.accuracy.has_value()) {
+    rows.push_back(
+        {after.graded_problems < after.problems
+             ? absl::StrFormat(
+                   "accuracy (%d of %d)", after.graded_problems, after.problems)
+             : "accuracy",
+         before.accuracy,
+         after.accuracy});
+  }
+  rows.push_back({"format rate", before.format_rate, after.format_rate});
   if (before.truncated.has_value() || after.truncated.has_value()) {
     rows.push_back({"cut off", before.truncated, after.truncated});
   }

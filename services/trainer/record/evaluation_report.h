@@ -27,8 +27,12 @@ struct EvaluationReport {
   int64_t policy_version = 0;
   std::string adapter_digest;  // of the policy; empty in older runs
   int64_t problems = 0;
-  int64_t samples = 0;   // answers per problem
-  Interval accuracy;     // Avg@samples over problems
+  int64_t samples = 0;  // answers per problem
+  // Problems with something to grade against (common/data/expected_answer.h);
+  // in older runs all, whose accuracy counts answers to the others as wrong.
+  int64_t graded_problems = 0;
+  // Avg@samples over the graded problems; nothing where there are none.
+  std::optional<Interval> accuracy;
   Interval format_rate;  // answers with a box
   // Answers that contain evaluation.marker; nothing where it is empty, and in
   // older runs.
@@ -50,6 +54,10 @@ nlohmann::ordered_json ToJson(const EvaluationReport& report);
 
 // " 48.0 % [40.1, 55.9]"
 std::string PercentText(const Interval& interval);
+
+// "accuracy 48.0 % [40.1, 55.9]", and of how many problems where it is not of
+// all; "no accuracy (no problem has an expected answer)".
+std::string AccuracyText(const EvaluationReport& report);
 
 // Lines of the closing summary: both evaluations of a run side by side. What
 // only one of them measured has a dash for the other.

@@ -176,13 +176,13 @@ bool RunRecorder::HasEvaluation(const std::string& when,
 std::string RunRecorder::BestEvaluation() const {
   const auto is_better = [](const EvaluationReport& a,
                             const EvaluationReport& b) {
-    return a.accuracy.mean != b.accuracy.mean
-               ? a.accuracy.mean > b.accuracy.mean
+    return a.accuracy->mean != b.accuracy->mean
+               ? a.accuracy->mean > b.accuracy->mean
                : a.policy_version < b.policy_version;
   };
   std::string best;
   for (const auto& [when, report] : state_->evaluations) {
-    if (when == "before") continue;
+    if (when == "before" || !report.accuracy.has_value()) continue;
     if (best.empty() || is_better(report, state_->evaluations.at(best))) {
       best = when;
     }
@@ -306,11 +306,11 @@ void RunRecorder::ShowStep(const StepReport& report) {
 void RunRecorder::ShowEvaluation(const std::string& when,
                                  const EvaluationReport& report) {
   LogInfo(absl::StrFormat(
-      "evaluation %s: accuracy %s, format rate %s%s (95 %% interval; "
+      "evaluation %s: %s, format rate %s%s (95 %% interval; "
       "%d problems x %d), %.0f tokens per answer, %.0f s",
       IsWithinRun(when) ? absl::StrCat("after step ", report.policy_version)
                         : absl::StrCat(when, " training"),
-      PercentText(report.accuracy),
+      AccuracyText(report),
       PercentText(report.format_rate),
       report.marker_rate.has_value()
           ? absl::StrCat(", ",
@@ -324,7 +324,9 @@ void RunRecorder::ShowEvaluation(const std::string& when,
       report.seconds));
   KeepEvaluation(when, report);
   state_->displays.metrics->RecordEvaluationEnd();
-  AddEvent("eval/accuracy", report.policy_version, report.accuracy.mean);
+  if (report.accuracy.has_value()) {
+    AddEvent("eval/accuracy", report.policy_version, report.accuracy->mean);
+  }
   if (report.marker_rate.has_value()) {
     AddEvent("eval/marker", report.policy_version, report.marker_rate->mean);
   }

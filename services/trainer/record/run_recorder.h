@@ -72,7 +72,7 @@ class RunRecorder {
   bool HasEvaluation(const std::string& when,
                      const std::string& adapter_digest) const;
   // That of the highest accuracy, the earliest of several, among all but
-  // "before"; empty if there is none.
+  // "before"; empty if none has an accuracy.
   std::string BestEvaluation() const;
   // Those of this run, by their names, without their answers: a long run has
   // thousands.

@@ -57,7 +57,7 @@ std::string ClosingText(const RunSummary& summary) {
                     "  best on held-out problems: step ",
                     best.policy_version,
                     ",",
-                    PercentText(best.accuracy),
+                    PercentText(*best.accuracy),
                     ", in ",
                     summary.folder,
                     "/adapter-best\n");

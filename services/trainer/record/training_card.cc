@@ -50,16 +50,23 @@ std::string HeldOut(const EvaluationReport* before,
                     const EvaluationReport* now) {
   const EvaluationReport& any = now != nullptr ? *now : *before;
   std::string text = absl::StrFormat(
-      "\nHeld out: %d problems, %d answers each, 95 %% intervals.\n\n"
+      "\nHeld out: %d problems, %d answers each, 95 %% intervals%s.\n\n"
       "| | before training | this adapter |\n| --- | --- | --- |\n",
       any.problems,
-      any.samples);
+      any.samples,
+      any.graded_problems < any.problems
+          ? absl::StrCat("; accuracy over the ",
+                         any.graded_problems,
+                         " with an expected answer")
+          : "");
   const auto row = [&](const std::string& name, const auto& cell) {
     absl::StrAppend(
         &text, "| ", name, " | ", cell(before), " | ", cell(now), " |\n");
   };
   row("accuracy", [](const EvaluationReport* report) {
-    return Share(report == nullptr ? nullptr : &report->accuracy);
+    return Share(report == nullptr || !report->accuracy.has_value()
+                     ? nullptr
+                     : &*report->accuracy);
   });
   row("answers with a box", [](const EvaluationReport* report) {
     return Share(report == nullptr ? nullptr : &report->format_rate);

@@ -47,7 +47,10 @@ v1::EvaluationStatus EvaluationMessage(const std::string& when,
   message.set_policy_version(report.policy_version);
   message.set_problems(report.problems);
   message.set_samples(report.samples);
-  SetInterval(report.accuracy, message.mutable_accuracy());
+  message.set_graded_problems(report.graded_problems);
+  if (report.accuracy.has_value()) {
+    SetInterval(*report.accuracy, message.mutable_accuracy());
+  }
   SetInterval(report.format_rate, message.mutable_format_rate());
   if (report.marker_rate.has_value()) {
     message.set_marker(report.marker);

@@ -177,10 +177,13 @@ void TrainerMetrics::Record(const StepMetric& metric,
 void TrainerMetrics::RecordEvaluation(const std::string& when,
                                       const EvaluationReport& report) {
   const MetricLabels labels = {{"when", IsWithinRun(when) ? "within" : when}};
-  Set("dapd_trainer_evaluation_accuracy_ratio",
-      "Share of correct answers to the held-out problems.",
-      report.accuracy.mean,
-      labels);
+  if (report.accuracy.has_value()) {
+    Set("dapd_trainer_evaluation_accuracy_ratio",
+        "Share of correct answers to the held-out problems with an expected "
+        "one.",
+        report.accuracy->mean,
+        labels);
+  }
   Set("dapd_trainer_evaluation_boxed_ratio",
       "Share of answers to the held-out problems with a boxed result.",
       report.format_rate.mean,

@@ -81,6 +81,25 @@ TEST(LongAnswersTest, TheColumnThatHoldsTextInPlaceOfAnswersIsNamed) {
   EXPECT_EQ(WarningAbout({kWorked, "", "\\frac{1}{2}\n"}), "");
 }
 
+TEST(UngradedProblemsTest, AreNamedWithWhatTheyMeanForTheAccuracy) {
+  Config config;
+  config.evaluation.path = "held_out.jsonl";
+  config.evaluation.interval = 10;
+  Dataset held_out = MakeData();
+  const auto warning = [&] {
+    testing::internal::CaptureStderr();
+    WarnOfUngradedProblems(config, held_out);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(warning(),
+              HasSubstr("1 of 3 held-out problems have no expected"));
+  EXPECT_THAT(warning(), HasSubstr("rows.jsonl:3; the accuracy is over the"));
+  held_out.problems = {MakeData().problems[2]};
+  EXPECT_THAT(warning(), HasSubstr("will have no accuracy, and no adapter-be"));
+  held_out.problems = {MakeData().problems[0]};
+  EXPECT_EQ(warning(), "");
+}
+
 TEST(AnswerRuleTest, GradesMatterOnlyWhereTheResultDependsOnThem) {
   EXPECT_FALSE(DependsOnGrades(MakeConfig("reference")));
   EXPECT_FALSE(DependsOnGrades(MakeConfig("dual")));

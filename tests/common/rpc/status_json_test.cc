@@ -73,6 +73,7 @@ TEST(StatusJsonTest, AnEvaluationWithoutAMarkerHasNone) {
   status.add_evaluations();
   const nlohmann::ordered_json json = StatusJson(status)["evaluations"][0];
   EXPECT_TRUE(json.contains("format_rate"));
+  EXPECT_FALSE(json.contains("accuracy")) << "nor has it an accuracy";
   EXPECT_FALSE(json.contains("marker") || json.contains("marker_rate"));
 }
 

@@ -124,6 +124,21 @@ TEST(StatusTextTest, EvaluationsThatAreNotListedAreCounted) {
   status.add_evaluations()->set_when("step-000050");
   // Earlier trainers do not count them.
   EXPECT_THAT(StatusText(status), Not(HasSubstr("earlier evaluations")));
+TEST(StatusTextTest, AccuracySaysHowManyProblemsItIsOf) {
+  v1::GetStatusResponse status = MakeStatus();
+  v1::EvaluationStatus& evaluation = *status.add_evaluations();
+  evaluation.set_problems(8);
+  EXPECT_THAT(StatusText(status), HasSubstr("no accuracy (no problem has"));
+  evaluation.mutable_accuracy()->set_mean(0.5);
+  EXPECT_THAT(StatusText(status), HasSubstr("[0.0, 0.0], format"))
+      << "an older trainer does not count them";
+  evaluation.set_graded_problems(8);
+  EXPECT_THAT(StatusText(status), HasSubstr("[0.0, 0.0], format"));
+  evaluation.set_graded_problems(3);
+  EXPECT_THAT(StatusText(status),
+              HasSubstr("[0.0, 0.0] of the 3 problems with an answer, format"));
+}
+
   status.set_evaluation_count(1);
   EXPECT_THAT(StatusText(status), Not(HasSubstr("earlier evaluations")));
   status.set_evaluation_count(25);

@@ -117,6 +117,40 @@ TEST_F(EvaluationTest, HeldOutAnswersStandBeforeAndAfter) {
   check();
 }
 
+TEST_F(EvaluationTest, AccuracyIsOfTheProblemsWithAnExpectedAnswer) {
+  held_out_.problems = {data_.problems[0], data_.problems[2]};
+  held_out_.problems[1].answer.clear();
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 0;
+  config.evaluation.path = "held_out.jsonl";
+  config.evaluation.interval = 2;
+  answer_ = Boxed("123");
+  const auto report_after = [&] {
+    return ReadEvaluationReport(JoinPath(
+        folder_, absl::StrCat(config.run.name, "/evaluation/after.json")));
+  };
+  ASSERT_TRUE(Run(0).ok());
+  auto report = report_after();
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->problems, 2);
+  EXPECT_EQ(report->graded_problems, 1);
+  ASSERT_TRUE(report->accuracy.has_value());
+  EXPECT_EQ(report->accuracy->mean, 1.0);
+  EXPECT_EQ(report->format_rate.mean, 1.0);
+  EXPECT_EQ(report->answers[1].grade, AnswerGrade::kUngraded);
+
+  config.run.name = "ungraded";
+  held_out_.problems[0].answer.clear();
+  ASSERT_TRUE(Run(0).ok());
+  report = report_after();
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->graded_problems, 0);
+  EXPECT_FALSE(report->accuracy.has_value());
+  EXPECT_EQ(report->format_rate.mean, 1.0);
+  EXPECT_FALSE(FileExists(JoinPath(folder_, "ungraded/adapter-best")))
+      << "nothing says which is the best";
+}
+
 TEST_F(EvaluationTest, AMarkersShareIsOneOfAnswersByProblem) {
   held_out_.problems = {data_.problems[0], data_.problems[2]};
   Config& config = loaded_.config;
@@ -241,6 +275,71 @@ TEST_F(EvaluationTest, ADivergenceOfNothingIsNoShareAndOneOfNoTokenIsUnknown) {
   config.objective.skip_tokens = static_cast<int64_t>(answer_.size());
   ASSERT_TRUE(Run(0).ok());
   EXPECT_TRUE(divergences().empty());
+}
+
+// Of others the figures before training are no measure of those after it.
+TEST_F(EvaluationTest, OtherProblemsAreEvaluatedAnew) {
+  held_out_.problems = {data_.problems[0]};
+  held_out_.digest = "first";
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 0;
+  config.evaluation.path = "held_out.jsonl";
+  config.evaluation.interval = 2;
+  ASSERT_TRUE(Run(0).ok());
+  const auto all =
+      ElementsAre(Submission{0, 0}, Submission{2, 2}, Submission{4, 4});
+  held_out_.digest = "second";
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(rollouts_->held_out_submissions_, all);
+  config.evaluation.temperature = 0.5;
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(rollouts_->held_out_submissions_, all);
+  config.evaluation.marker = "12";
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(rollouts_->held_out_submissions_, ElementsAre(Submission{4, 4}));
+}
+
+// A lost attempt's evaluation, of an adapter that this one does not lead to.
+TEST_F(EvaluationTest, WhatIsNotReachedAgainDoesNotKeepTheBestFromBeingKept) {
+  held_out_.problems = {data_.problems[0]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 0;
+  config.evaluation.path = "held_out.jsonl";
+  config.evaluation.interval = 1;
+  ASSERT_TRUE(Run(0).ok());
+  const std::string run = JoinPath(folder_, config.run.name);
+  const std::string lost = run + "/evaluation/step-000003.json";
+  EvaluationReport report = ReadEvaluationReport(lost).value();
+  report.adapter_digest = "of other bits";
+  report.accuracy = Interval{1.0, 1.0, 1.0};
+  ASSERT_TRUE(WriteEvaluationReport(lost, report).ok());
+  std::filesystem::remove_all(run + "/adapter-best");
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_TRUE(FileExists(run + "/adapter-best"));
+}
+
+TEST_F(EvaluationTest, TheEndOfAShorterRunMayStayTheBest) {
+  held_out_.problems = {data_.problems[0]};
+  Config& config = loaded_.config;
+  config.evaluation.kl_problems = 0;
+  config.evaluation.path = "held_out.jsonl";
+  config.evaluation.interval = 3;
+  const uint64_t of_held_out = config.run.seed + 1;
+  answer_of_ = [this, of_held_out](const SamplingKey& key) {
+    return Boxed(key.seed == of_held_out && key.step == 2 ? "123" : "5");
+  };
+  config.trainer.steps = 2;
+  ASSERT_TRUE(Run(0).ok());
+  const std::string run = JoinPath(folder_, config.run.name);
+  const std::string file = run + "/adapter-best/adapter_model.safetensors";
+  const std::string best = ReadFile(file, 1 << 24).value();
+  config.trainer.steps = 4;
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(ReadFile(file, 1 << 24).value(), best);
+  const auto summary =
+      ParseJson(ReadFile(run + "/summary.json", 1 << 20).value(), "summary");
+  ASSERT_TRUE(summary.ok());
+  EXPECT_EQ(summary->at("best"), "step-000002");
 }
 
 TEST_F(EvaluationTest, TheBestAdapterStaysBesideTheNewest) {

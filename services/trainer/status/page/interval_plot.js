@@ -90,7 +90,7 @@ function withMarker(evaluations, marker) {
 function curvesOf(evaluations, markers) {
   const points = (chosen, key) => chosen.map((evaluation) => ({ step: Number(evaluation.policy_version), share: evaluation[key] }));
   return [
-    shareCurve("accuracy", "accuracy", points(evaluations, "accuracy")),
+    shareCurve("accuracy", "accuracy", points(evaluations.filter((evaluation) => evaluation.accuracy), "accuracy")),
     ...markers.map((marker) => shareCurve(markerLabel(marker), "marker_rate", points(withMarker(evaluations, marker), "marker_rate")))];
 }
 
@@ -99,7 +99,8 @@ function evaluationView(evaluations) {
   const by = Object.fromEntries(evaluations.map((evaluation) => [evaluation.when, evaluation]));
   const { before, after } = by;
   const known = before ?? after ?? evaluations[0];
-  // Older runs did not measure the last two.
+  // Older runs did not measure the last two; without expected answers there is
+  // no accuracy.
   const shares = [["accuracy", "accuracy"], ["format rate", "format_rate"], ["cut off", "truncated"], ["repeating", "repeated"]]
     .filter(([, key]) => evaluations.some((evaluation) => evaluation[key]))
     .map(([label, key]) => ({ label, before: before?.[key], after: after?.[key] }));
@@ -111,9 +112,11 @@ function evaluationView(evaluations) {
     before: before?.divergences.find((term) => term.name === name)?.unclipped,
     after: after?.divergences.find((term) => term.name === name)?.unclipped }));
   const largest = Math.max(1e-9, ...divergences.flatMap((row) => [row.before?.high ?? 0, row.after?.high ?? 0]));
+  const graded = known.graded_problems;
+  const gradedText = graded < known.problems ? `; accuracy: ${graded === 0 ? "no" : `the ${graded}`} problems with an expected answer` : "";
   const table = html("table", { class: "intervals" },
     html("thead", {}, html("tr", {}, ["held out", "before", "after", "change", ""].map((text) => html("th", { scope: "col" }, text)))),
-    intervalGroup(`Answers, ${known.problems} problems \u00d7 ${known.samples}`, "0 to 100 %", intervalRows([...shares, ...markerRates], formatPercent, 1)),
+    intervalGroup(`Answers, ${known.problems} problems \u00d7 ${known.samples}${gradedText}`, "0 to 100 %", intervalRows([...shares, ...markerRates], formatPercent, 1)),
     divergences.length > 0 && intervalGroup("True KL by term", `0 to ${formatNumber(largest)}`, intervalRows(divergences, formatNumber, largest)));
   const what = (evaluation) => `${evaluation.when} training: policy ${evaluation.policy_version}, ` +
     `${formatNumber(evaluation.mean_tokens)} tokens per answer, took ${formatSeconds(evaluation.seconds)}`;

@@ -21,7 +21,8 @@ EvaluationReport Report(const std::string& marker) {
                           .adapter_digest = "abc",
                           .problems = 8,
                           .samples = 4,
-                          .accuracy = {0.5, 0.4, 0.6},
+                          .graded_problems = 8,
+                          .accuracy = Interval{0.5, 0.4, 0.6},
                           .format_rate = {1.0, 0.9, 1.0},
                           .truncated = Interval{0.125, 0.0, 0.25}};
   if (!marker.empty()) {
@@ -52,6 +53,32 @@ TEST(EvaluationReportTest, WithoutAMarkerAFileIsAsInOlderRuns) {
   const auto read = ReadEvaluationReport(path);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_FALSE(read->marker_rate.has_value());
+}
+
+TEST(EvaluationReportTest, AccuracyIsOfTheProblemsThatCanBeGraded) {
+  EXPECT_EQ(AccuracyText(Report("")), "accuracy  50.0 % [40.0, 60.0]");
+  EvaluationReport some = Report("");
+  some.graded_problems = 3;
+  EXPECT_THAT(AccuracyText(some), HasSubstr("of the 3 problems with"));
+  EXPECT_THAT(CompareEvaluations(some, some),
+              HasSubstr("  accuracy (3 of 8)  50.0 % [40.0, 60.0]"));
+  EvaluationReport none = Report("");
+  none.graded_problems = 0;
+  none.accuracy.reset();
+  EXPECT_THAT(AccuracyText(none), HasSubstr("no accuracy"));
+  EXPECT_THAT(CompareEvaluations(none, none), Not(HasSubstr("accuracy")));
+
+  const std::string path = TempPath("ungraded.json");
+  ASSERT_TRUE(WriteEvaluationReport(path, none).ok());
+  const auto read = ReadEvaluationReport(path);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_FALSE(read->accuracy.has_value());
+  EXPECT_EQ(read->graded_problems, 0);
+  // Of an older run: it does not say how many it graded.
+  nlohmann::ordered_json json = ToJson(Report(""));
+  json.erase("graded_problems");
+  ASSERT_TRUE(WriteFileAtomically(path, json.dump()).ok());
+  EXPECT_EQ(ReadEvaluationReport(path)->graded_problems, 8);
 }
 
 TEST(EvaluationReportTest, AHalfMarkerIsDamage) {

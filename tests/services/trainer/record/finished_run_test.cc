@@ -43,7 +43,7 @@ class FinishedRunTest : public testing::Test {
   }
   void WriteEvaluation(const std::string& when, int64_t version) {
     const EvaluationReport report{.policy_version = version,
-                                  .accuracy = {0.25, 0.0, 0.5}};
+                                  .accuracy = Interval{0.25, 0.0, 0.5}};
     ASSERT_TRUE(
         WriteEvaluationReport(
             absl::StrCat(folder_, "/evaluation/", when, ".json"), report)

@@ -33,14 +33,14 @@ class RunOverviewTest : public ::testing::Test {
           "{\"step\": 2, \"loss\": 0.25, \"adapter_digest\": \"bb\"}\n"
           "{\"step\": 3, \"lo");
     Write(".lock", "");
-    ASSERT_TRUE(
-        WriteEvaluationReport(folder_ + "/evaluation/before.json",
-                              {.accuracy = {.mean = 0.5, .low = 0, .high = 1}})
-            .ok());
-    ASSERT_TRUE(
-        WriteEvaluationReport(folder_ + "/evaluation/after.json",
-                              {.accuracy = {.mean = 1, .low = 0.5, .high = 1}})
-            .ok());
+    ASSERT_TRUE(WriteEvaluationReport(
+                    folder_ + "/evaluation/before.json",
+                    {.accuracy = Interval{.mean = 0.5, .low = 0, .high = 1}})
+                    .ok());
+    ASSERT_TRUE(WriteEvaluationReport(
+                    folder_ + "/evaluation/after.json",
+                    {.accuracy = Interval{.mean = 1, .low = 0.5, .high = 1}})
+                    .ok());
   }
   void Write(const std::string& name, const std::string& text) const {
     ASSERT_TRUE(WriteFileAtomically(folder_ + "/" + name, text).ok());
@@ -62,7 +62,7 @@ TEST_F(RunOverviewTest, TheLastWholeStepCounts) {
   EXPECT_EQ(run->steps, 2);
   EXPECT_EQ(run->loss, 0.25);
   EXPECT_EQ(run->adapter_digest, "bb");
-  EXPECT_EQ(run->before->accuracy.mean, 0.5);
+  EXPECT_EQ(run->before->accuracy->mean, 0.5);
   EXPECT_FALSE(run->after.has_value()) << "of a run that is not done";
   EXPECT_GT(run->last_written, absl::UnixEpoch());
 }
@@ -88,7 +88,7 @@ TEST_F(RunOverviewTest, TheStateIsWhatLockSummaryAndOutcomeSay) {
   EXPECT_EQ(State(), RunState::kInterrupted);
   Write("summary.json", "{\"steps\": 2}");
   EXPECT_EQ(State(), RunState::kFinished);
-  EXPECT_EQ(ReadRunOverview(folder_)->after->accuracy.mean, 1.0);
+  EXPECT_EQ(ReadRunOverview(folder_)->after->accuracy->mean, 1.0);
 }
 
 TEST_F(RunOverviewTest, ARunOfAnyNumberOfEvaluationsIsFinished) {
@@ -142,6 +142,39 @@ TEST_F(RunOverviewTest, AnOutcomeThatNobodyWroteIsNone) {
     Write("outcome.json", text);
     EXPECT_FALSE(ReadOutcome(folder_).has_value()) << text;
   }
+}
+
+TEST_F(RunOverviewTest, AFailureTakesThePlaceOfAStopThatItBrought) {
+  const absl::Time start = absl::Now();
+  const absl::Status cause =
+      WithExitCode(absl::InternalError("rank 1 said why"), ExitCode::kData);
+  const auto corrected = [&](const absl::Status& recorded,
+                             const absl::Status& seen,
+                             absl::Time began) {
+    EXPECT_TRUE(WriteOutcome(folder_, OutcomeOf(recorded)).ok());
+    EXPECT_TRUE(CorrectOutcome(folder_, seen, began).ok());
+    return ReadOutcome(folder_)->message;
+  };
+  const absl::Status stop = absl::CancelledError("shut down");
+  EXPECT_EQ(corrected(stop, cause, start), "rank 1 said why");
+  EXPECT_EQ(ReadOutcome(folder_)->state, "failed");
+  EXPECT_EQ(ReadOutcome(folder_)->exit_code, 4);
+  EXPECT_EQ(corrected(absl::AbortedError("lost"), cause, start),
+            "rank 1 said why");
+  // The trainer's own failure; a stop; an older attempt's end.
+  EXPECT_EQ(corrected(absl::NotFoundError("no data"), cause, start), "no data");
+  EXPECT_EQ(corrected(stop, absl::CancelledError("Ctrl-C"), start),
+            "shut down");
+  EXPECT_EQ(corrected(stop, cause, start + absl::Seconds(9)), "shut down");
+  // Of a trainer that was killed; unless another goes on with the run.
+  ForgetOutcome(folder_);
+  const int lock = ::open((folder_ + "/.lock").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);
+  EXPECT_TRUE(CorrectOutcome(folder_, cause, start).ok());
+  EXPECT_FALSE(ReadOutcome(folder_).has_value());
+  ::close(lock);
+  EXPECT_TRUE(CorrectOutcome(folder_, cause, start).ok());
+  EXPECT_EQ(ReadOutcome(folder_)->message, "rank 1 said why");
 }
 
 TEST_F(RunOverviewTest, WhatCannotBeReadIsNamed) {

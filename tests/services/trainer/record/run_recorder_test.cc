@@ -146,13 +146,13 @@ TEST_F(RunRecorderTest, WhatComesBeforeTheFirstStepIsNoPartOfItsTime) {
 
 TEST_F(RunRecorderTest, OfAllEvaluationsOnlyTheFiguresAreKept) {
   Start(0);
-  EvaluationReport report{.accuracy = {0.5, 0.4, 0.6}};
+  EvaluationReport report{.accuracy = Interval{0.5, 0.4, 0.6}};
   report.answers = {{.text = "an answer"}};
   recorder_->ShowEvaluation("before", report);
   ASSERT_TRUE(recorder_->WriteEvaluation("before", report).ok());
   for (int i = 0; i < 2; ++i) {
     const EvaluationReport& kept = recorder_->evaluations().at("before");
-    EXPECT_EQ(kept.accuracy.mean, 0.5);
+    EXPECT_EQ(kept.accuracy->mean, 0.5);
     EXPECT_TRUE(kept.answers.empty());
     EXPECT_EQ(answers_->Get().held_out.size(), 1U);
     Start(0);
@@ -165,7 +165,7 @@ TEST_F(RunRecorderTest, TheEndOfAnEvaluationIsKnownOnceOneEndedHere) {
   constexpr char kAccuracy[] = "\ndapd_trainer_evaluation_accuracy_ratio{";
   Start(0);
   EXPECT_THAT(registry_->Expose(), Not(HasSubstr(kEnd)));
-  const EvaluationReport report{.accuracy = {0.5, 0.4, 0.6}};
+  const EvaluationReport report{.accuracy = Interval{0.5, 0.4, 0.6}};
   recorder_->ShowEvaluation("before", report);
   EXPECT_THAT(registry_->Expose(), HasSubstr(kEnd));
   ASSERT_TRUE(recorder_->WriteEvaluation("before", report).ok());

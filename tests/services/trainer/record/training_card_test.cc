@@ -19,7 +19,8 @@ EvaluationReport Report(int64_t step, double accuracy) {
           .adapter_digest = step == 0 ? "start" : "trained",
           .problems = 8,
           .samples = 2,
-          .accuracy = {.mean = accuracy, .low = 0.1, .high = 0.9},
+          .graded_problems = 8,
+          .accuracy = Interval{.mean = accuracy, .low = 0.1, .high = 0.9},
           .divergences = {{"a|b", {.mean = 0.5, .low = 0.25, .high = 0.75}}}};
 }
 
@@ -36,6 +37,20 @@ TEST(TrainingCardTest, FiguresStandBesideEachOtherWithTheirIntervals) {
               HasSubstr("| accuracy | 25.0 % \\[10.0, 90.0\\] | 75.0 % "
                         "\\[10.0, 90.0\\] |"));
   EXPECT_THAT(text, HasSubstr("true KL a\\|b | 0.5000 \\[0.2500, 0.7500\\]"));
+}
+
+TEST(TrainingCardTest, AccuracySaysHowManyProblemsItIsOf) {
+  EvaluationReport report = Report(4, 0.75);
+  const CardRun run{.name = "first", .step = 4, .adapter_digest = "trained"};
+  EXPECT_THAT(FormatTraining(run, {{"after", report}}),
+              HasSubstr("95 % intervals.\n"));
+  report.graded_problems = 3;
+  EXPECT_THAT(FormatTraining(run, {{"after", report}}),
+              HasSubstr("accuracy over the 3 with an expected answer.\n"));
+  report.graded_problems = 0;
+  report.accuracy.reset();
+  EXPECT_THAT(FormatTraining(run, {{"after", report}}),
+              HasSubstr("| accuracy |  |  |"));
 }
 
 TEST(TrainingCardTest, AnEvaluationOfAnotherAdapterIsNotThisOnes) {

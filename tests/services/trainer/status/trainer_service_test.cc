@@ -32,7 +32,7 @@ TEST(TrainerServiceTest, TheAnswerHoldsTheStateAndTheWorkersOfBothRoles) {
     ShowStepLine(StepLine(report), &state);
     ShowEvaluation("before",
                    {.problems = 100,
-                    .accuracy = {0.5, 0.4, 0.6},
+                    .accuracy = Interval{0.5, 0.4, 0.6},
                     .marker = " = ",
                     .marker_rate = Interval{0.75, 0.7, 0.8},
                     .truncated = Interval{0.25, 0.2, 0.3},

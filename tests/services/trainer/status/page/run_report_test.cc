@@ -18,7 +18,7 @@ class RunReportTest : public testing::Test {
     status_.Change([](v1::GetStatusResponse& state) {
       state.set_run_name("demo");
       state.set_step(1);
-      ShowEvaluation("before", {.accuracy = {0.5, 0.4, 0.6}}, &state);
+      ShowEvaluation("before", {.accuracy = Interval{0.5, 0.4, 0.6}}, &state);
     });
     history_.Add({{"step", 1}, {"loss", 0.5}});
     const std::string folder = TempPath("run");
