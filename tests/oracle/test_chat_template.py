@@ -6,6 +6,7 @@ import random
 import pytest
 import transformers
 
+import mistral_templates
 from conftest import read_jsonl, run_dapd, write_jsonl
 from make_qwen_tokenizer import package_folder
 
@@ -31,14 +32,16 @@ def random_conversation(rng):
 
 
 @pytest.mark.parametrize("name", ["qwen3", "smollm2", "qwen2_5", "llama3", "llama3_1", "llama3_2", "qwen3_instruct_2507",
-                                  "qwen3_training", "qwen2_5_training", "llama3_training", "qwen3_instruct_2507_training"])
+                                  "qwen3_training", "qwen2_5_training", "llama3_training", "qwen3_instruct_2507_training",
+                                  "mistral_nemo", "mistral_small"])
 def test_conversations_render_and_tokenize_alike(name, qwen_folder, smollm2_folder, tmp_path):
     source = smollm2_folder if name == "smollm2" else qwen_folder
     for file in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / file).write_bytes((source / file).read_bytes())
     if name not in ("qwen3", "smollm2"):
-        template = package_folder("trl") / "chat_templates" / f"{name}.jinja"
-        (tmp_path / "chat_template.jinja").write_text(template.read_text())
+        written = {"mistral_nemo": mistral_templates.NEMO, "mistral_small": mistral_templates.SMALL}
+        template = written.get(name) or (package_folder("trl") / "chat_templates" / f"{name}.jinja").read_text()
+        (tmp_path / "chat_template.jinja").write_text(template)
         config = json.loads((tmp_path / "tokenizer_config.json").read_text())
         (tmp_path / "tokenizer_config.json").write_text(json.dumps({**config, "bos_token": "<|endoftext|>"}))
     oracle = transformers.AutoTokenizer.from_pretrained(tmp_path)
@@ -61,6 +64,54 @@ def test_conversations_render_and_tokenize_alike(name, qwen_folder, smollm2_fold
     assert wrong == 0
 
 
+def render_both(template, folder, tokenizer_folder):
+    """What ours and transformers make of a template, line by line."""
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / file).write_bytes((tokenizer_folder / file).read_bytes())
+    (folder / "chat_template.jinja").write_text(template)
+    messages = [{"role": role, "content": role[0]} for role in ("user", "assistant", "user")]
+    write_jsonl(folder / "in", [{"messages": messages}])
+    run_dapd("render", "--model", folder, "--input", folder / "in", "--output", folder / "out")
+    oracle = transformers.AutoTokenizer.from_pretrained(folder)
+    return read_jsonl(folder / "out")[0]["text"], oracle.apply_chat_template(messages, tokenize=False)
+
+
+@pytest.mark.filterwarnings("ignore:invalid")
+def test_escapes_in_strings_mean_the_same(qwen_folder, tmp_path):
+    rng = random.Random(5)
+    parts = ["a", "0", "9", "x", "\u00e9", "\u4e2d", "\U0001f600", "\n", "\r\n", "{", " "]
+    escapes = [f"\\{c}" for c in [*map(chr, range(32, 127)), "\n", "\u00e9", "\u4e2d", "\U0001f600"] if c not in "xuUN"]
+    escapes += ["\\x41", "\\xE9", "\\u4e2d", "\\U0001F600", "\\101", "\\777", "\\x00", "\\uFFFF"]
+    literals = ["".join(rng.choice(rng.choice([parts, escapes])) for _ in range(rng.randint(1, 8))) for _ in range(3000)]
+    quoted = [quote + text.replace(quote, "") + quote for text in literals for quote in [rng.choice("'\"")]]
+    # What loses its quote may be left with a lone backslash at its end.
+    quoted = [text for text in quoted if (len(text[:-1]) - len(text[:-1].rstrip("\\"))) % 2 == 0]
+    template = "".join("{{ %s }}|" % text for text in quoted)
+    ours, expected = render_both(template, tmp_path, qwen_folder)
+    print(f"{len(quoted)} literals, {len(expected)} characters")
+    assert len(quoted) > 2900 and ours == expected
+
+
+def test_sieves_keep_the_same_items(qwen_folder, tmp_path):
+    attributes = ["role", "content", "absent", "a", "a.b", "a.0", "0"]
+    tests = ["", ", 'equalto', 'user'", ", '==', 1", ", 'eq', 'x'", ", 'ne', 'x'", ", '!=', none", ", 'defined'", ", 'undefined'",
+             ", 'string'", ", 'none'", ", 'mapping'", ", 'number'"]
+    lists = ["messages", "items", "none", "[]", "''", "absent"]
+    lines = ["{% set items = [{'a': {'b': 1}}, {'a': {'b': {'c': 'x'}}}, {'a': ['x', 0]}, {'a': {'b': none}, 'role': 'user'}] %}"]
+    for sieve in ("selectattr", "rejectattr"):
+        for name in lists:
+            for attribute in attributes:
+                # No message has an `a` to look into: an error in both.
+                for test in [] if name == "messages" and "." in attribute else tests:
+                    lines.append(f"{{{{ {name} | {sieve}('{attribute}'{test}) | list | tojson }}}}")
+    for sieve in ("select", "reject"):
+        lines += [f"{{{{ {name} | {sieve}({test[2:]}) | list | tojson }}}}" for name in lists for test in tests]
+    ours, expected = render_both("\n".join(lines), tmp_path, qwen_folder)
+    differing = [line for line, a, b in zip(lines[1:], ours.split("\n"), expected.split("\n"), strict=True) if a != b]
+    print(f"{len(differing)} of {len(lines) - 1} sieves differ")
+    assert not differing
+
+
 @pytest.mark.parametrize(
     "template, expected",
     [
@@ -72,6 +123,7 @@ def test_conversations_render_and_tokenize_alike(name, qwen_folder, smollm2_fold
         ("{% for m in messages %}", "endfor"),
         ("{{ 'open", "never closed"),
         ("{{ messages.__class__.x.y }}", "undefined"),
+        ("{% set today = strftime_now('%Y-%m-%d') %}{{ today }}", "write a date in place"),
         ("{{ raise_exception('no system role') }}", "no system role"),
         ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "too many steps"),
         ("{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "too large"),

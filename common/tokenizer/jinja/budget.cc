@@ -1,5 +1,9 @@
 #include "common/tokenizer/jinja/budget.h"
 
+#include <algorithm>
+#include <set>
+#include <string>
+
 namespace dapd::jinja {
 namespace {
 
@@ -52,9 +56,18 @@ int64_t BinaryCost(const std::string& op,
 int64_t BuiltinCost(const std::string& name,
                     const Value& object,
                     const Arguments& arguments) {
-  const bool whole = name == "tojson" || name == "join" || name == "equalto" ||
-                     name == "select" || name == "reject";
-  return (whole ? WholeCost(object.weight()) : Cost(object)) + Cost(arguments);
+  if (name == "selectattr" || name == "rejectattr") {
+    // Each item is entered once for each part of the attribute.
+    const Value attribute = arguments.At(0, "");
+    const std::string path = attribute.is_string() ? attribute.string() : "";
+    const int64_t parts = 1 + std::count(path.begin(), path.end(), '.');
+    return parts * WholeCost(object.weight()) + Cost(arguments);
+  }
+  static const auto& whole = *new std::set<std::string>{
+      "tojson", "join", "equalto", "eq", "==", "ne", "!=", "select", "reject"};
+  const int64_t cost =
+      whole.contains(name) ? WholeCost(object.weight()) : Cost(object);
+  return cost + Cost(arguments);
 }
 
 absl::Status Budget::CountSteps(int64_t count) {

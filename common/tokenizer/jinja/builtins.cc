@@ -26,6 +26,12 @@ absl::Status Refuse(const std::string& what) {
 
 using Test = std::function<bool(const Value&, const Arguments&)>;
 
+bool IsEqual(const Value& v, const Arguments& a) {
+  return v.Equals(a.At(0, "other"));
+}
+
+bool IsUnequal(const Value& v, const Arguments& a) { return !IsEqual(v, a); }
+
 const std::map<std::string, Test>& Tests() {
   static const auto& table = *new std::map<std::string, Test>{
       {"defined",
@@ -57,10 +63,11 @@ const std::map<std::string, Test>& Tests() {
        [](const Value& v, const Arguments&) {
          return v.is_bool() && !v.boolean();
        }},
-      {"equalto",
-       [](const Value& v, const Arguments& a) {
-         return v.Equals(a.At(0, "other"));
-       }},
+      {"equalto", IsEqual},
+      {"eq", IsEqual},
+      {"==", IsEqual},
+      {"ne", IsUnequal},
+      {"!=", IsUnequal},
   };
   return table;
 }
@@ -198,7 +205,7 @@ absl::StatusOr<Value> CallFunction(const std::string& name,
   if (name == kClock) {
     return Refuse(
         "the template needs today's date, on which a resumed run must not "
-        "depend");
+        "depend; write a date in place of this call of strftime_now");
   }
   ASSIGN_OR_RETURN(const std::string message,
                    ToText(arguments.At(0, "message")));

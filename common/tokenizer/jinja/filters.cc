@@ -1,14 +1,21 @@
 #include "common/tokenizer/jinja/filters.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 
 #include "common/base/status_macros.h"
+#include "common/tokenizer/jinja/operators.h"
 #include "common/tokenizer/jinja/python_text.h"
 
 namespace dapd::jinja {
@@ -114,26 +121,78 @@ absl::StatusOr<Value> Join(const Value& v, const Arguments& a) {
   return Value(joined);
 }
 
-// The items for which the test that the first argument names is `wanted`;
-// without a name, whether they are true.
-absl::StatusOr<Value> Sieve(const Value& v, const Arguments& a, bool wanted) {
-  ASSIGN_OR_RETURN(const List items, ToList(v));
+Arguments WithoutFirst(Arguments arguments) {
+  std::vector<Value>& all = arguments.positional;
+  if (!all.empty()) all.erase(all.begin());
+  return arguments;
+}
+
+// The items of `v` for which the test that the first argument names is
+// `wanted`, of the item or of what `part` finds in it; without a name, whether
+// that is true.
+absl::StatusOr<Value> Sieve(
+    const Value& v,
+    const Arguments& a,
+    bool wanted,
+    const std::function<absl::StatusOr<Value>(const Value&)>& part) {
   const Value test = a.At(0, "test");
-  Arguments rest = a;
-  if (!rest.positional.empty()) rest.positional.erase(rest.positional.begin());
   if (!test.is_undefined() &&
       (!test.is_string() || !IsKnownTest(test.string()))) {
     return Refuse("select and reject need the name of a known test");
   }
   List kept;
+  // Jinja takes whatever is false for an empty list.
+  if (!v.Truthy()) return Value(std::move(kept));
+  ASSIGN_OR_RETURN(const List items, ToList(v));
+  const Arguments rest = WithoutFirst(a);
   for (const Value& item : items) {
-    bool holds = item.Truthy();
+    ASSIGN_OR_RETURN(const Value tested, part(item));
+    bool holds = tested.Truthy();
     if (test.is_string()) {
-      ASSIGN_OR_RETURN(holds, ApplyTest(test.string(), item, rest));
+      ASSIGN_OR_RETURN(holds, ApplyTest(test.string(), tested, rest));
     }
     if (holds == wanted) kept.push_back(item);
   }
   return Value(std::move(kept));
+}
+
+Filter SieveFilter(bool wanted) {
+  return [wanted](const Value& v, const Arguments& a) {
+    return Sieve(v, a, wanted, [](const Value& item) { return item; });
+  };
+}
+
+// The keys and indices of `attribute`, which has dots between them.
+List AttributePath(const std::string& attribute) {
+  List path;
+  for (const absl::string_view part : absl::StrSplit(attribute, '.')) {
+    int64_t index = 0;
+    const bool is_index =
+        std::all_of(part.begin(), part.end(), absl::ascii_isdigit) &&
+        absl::SimpleAtoi(part, &index);
+    path.push_back(is_index ? Value(index) : Value(std::string(part)));
+  }
+  return path;
+}
+
+// The first argument is what to test of each item.
+Filter AttributeSieveFilter(bool wanted) {
+  return [wanted](const Value& v, const Arguments& a) -> absl::StatusOr<Value> {
+    if (a.positional.empty() || !a.positional[0].is_string()) {
+      return Refuse("selectattr and rejectattr need the name of an attribute");
+    }
+    const List path = AttributePath(a.positional[0].string());
+    return Sieve(v,
+                 WithoutFirst(a),
+                 wanted,
+                 [&](const Value& item) -> absl::StatusOr<Value> {
+                   Value found = item;
+                   for (const Value& key : path) {
+                     ASSIGN_OR_RETURN(found, GetItem(found, key));
+                   }
+                   return found;
+                 });
+  };
 }
 
 const std::map<std::string, Filter>& Filters() {
@@ -194,10 +253,10 @@ const std::map<std::string, Filter>& Filters() {
          return Value(Items(v));
        }},
       {"join", Join},
-      {"select",
-       [](const Value& v, const Arguments& a) { return Sieve(v, a, true); }},
-      {"reject",
-       [](const Value& v, const Arguments& a) { return Sieve(v, a, false); }},
+      {"select", SieveFilter(true)},
+      {"reject", SieveFilter(false)},
+      {"selectattr", AttributeSieveFilter(true)},
+      {"rejectattr", AttributeSieveFilter(false)},
       {"replace",
        [](const Value& v, const Arguments& a) -> absl::StatusOr<Value> {
          ASSIGN_OR_RETURN(const std::string text, ToText(v));

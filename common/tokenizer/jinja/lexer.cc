@@ -8,6 +8,7 @@
 #include "absl/strings/str_replace.h"
 
 #include "common/base/status_macros.h"
+#include "common/tokenizer/jinja/string_literal.h"
 
 namespace dapd::jinja {
 namespace {
@@ -195,43 +196,21 @@ class Lexer {
   }
 
   absl::Status LexString(char quote) {
-    std::string text;
+    const size_t begin = ++position_;
     const int line = line_;
-    for (++position_; position_ < source_.size(); ++position_) {
-      const char c = source_[position_];
-      if (c == quote) {
+    for (; position_ < source_.size() && source_[position_] != quote;
+         ++position_) {
+      if (source_[position_] == '\\' && position_ + 1 < source_.size()) {
         ++position_;
-        tokens_.push_back({Token::Kind::kString, text, line});
-        return absl::OkStatus();
       }
-      if (c == '\n') ++line_;
-      if (c != '\\' || position_ + 1 >= source_.size()) {
-        text.push_back(c);
-        continue;
-      }
-      ++position_;
-      switch (source_[position_]) {
-        case 'n':
-          text.push_back('\n');
-          break;
-        case 't':
-          text.push_back('\t');
-          break;
-        case 'r':
-          text.push_back('\r');
-          break;
-        case '\\':
-        case '\'':
-        case '"':
-          text.push_back(source_[position_]);
-          break;
-        default:
-          return Error(absl::StrCat("the escape \\",
-                                    std::string(1, source_[position_]),
-                                    " is not supported"));
-      }
+      if (source_[position_] == '\n') ++line_;
     }
-    return Error("a string is never closed");
+    if (position_ >= source_.size()) return Error("a string is never closed");
+    const auto text = Unescape(source_.substr(begin, position_ - begin));
+    if (!text.ok()) return Error(std::string(text.status().message()));
+    ++position_;
+    tokens_.push_back({Token::Kind::kString, *text, line});
+    return absl::OkStatus();
   }
 
   void Add(Token::Kind kind, std::string text) {

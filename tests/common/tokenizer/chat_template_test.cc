@@ -15,6 +15,7 @@
 namespace dapd {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 absl::StatusOr<std::unique_ptr<const ChatTemplate>> LoadSource(
@@ -159,6 +160,13 @@ TEST(ChatTemplateTest, WhatCallsAndLookUpsGoThroughIsCounted) {
   EXPECT_THAT(Render("{% set n = namespace(" + keywords + ") %}" +
                      "{% for i in range(1000) %}{% set n.x = 1 %}{% endfor %}"),
               HasSubstr("too many steps"));
+  std::string path = "0";
+  for (int i = 0; i < 1000; ++i) path += ".0";
+  EXPECT_THAT(Render("{% set n = namespace(l=['a', 'a', 'a', 'a']) %}"
+                     "{% for i in range(14) %}{% set n.l = n.l + n.l %}"
+                     "{% endfor %}{{ n.l | selectattr('" +
+                     path + "') | first }}"),
+              HasSubstr("too many steps"));
   EXPECT_THAT(Render("{% set n = namespace(t='abcdefgh') %}"
                      "{% for i in range(17) %}{% set n.t = n.t ~ n.t %}"
                      "{% endfor %}{% for i in range(200) %}"
@@ -214,11 +222,74 @@ TEST(ChatTemplateTest, SelectAndRejectSieveByATest) {
               HasSubstr("the name of a known test"));
 }
 
+// As in the template of Mistral Nemo.
+TEST(ChatTemplateTest, SelectattrAndRejectattrSieveByAPartOfEachItem) {
+  const std::string list =
+      "{% set l = [{'n': 'a', 'x': {'y': 1}}, {'n': 'b', 'x': {'y': 0}}, "
+      "{'n': 'c', 'x': {}}] %}";
+  for (const auto& [filter, expected] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"selectattr('n', 'equalto', 'b')", "b"},
+           {"rejectattr('n', '==', 'b')", "ac"},
+           {"selectattr('n', 'ne', 'b')", "ac"},
+           {"selectattr('x')", "ab"},
+           {"rejectattr('x')", "c"},
+           {"selectattr('x.y', 'defined')", "ab"},
+           {"rejectattr('x.y')", "bc"},
+           {"selectattr('z')", ""},
+           {"selectattr('z', 'undefined')", "abc"}}) {
+    EXPECT_EQ(
+        Render(list + "{% for i in l | " + filter + " %}{{ i.n }}{% endfor %}"),
+        expected)
+        << filter;
+  }
+  EXPECT_EQ(Render("{{ [[0, 1], [2, 0]] | selectattr('1') | first | last }}"),
+            "1");
+  // In place of a list.
+  EXPECT_EQ(Render("{{ tools | selectattr('n') | list | length }}"
+                   "{{ none | select | list | length }}"),
+            "00");
+  EXPECT_THAT(Render(list + "{{ l | selectattr('z.y') | first }}"),
+              HasSubstr("'z' is undefined"));
+  EXPECT_THAT(Render(list + "{{ l | selectattr('n', 'odd') }}"),
+              HasSubstr("the name of a known test"));
+  EXPECT_THAT(Render(list + "{{ l | selectattr }}"),
+              HasSubstr("the name of an attribute"));
+}
+
+// As jinja2 reads them.
+TEST(ChatTemplateTest, StringsHaveTheEscapesOfPython) {
+  for (const auto& [literal, expected] :
+       std::vector<std::pair<std::string, std::string>>{
+           {R"(\\ \' \" ')", "\\ ' \" '"},
+           {R"(\a\b\f\n\r\t\v)", "\a\b\f\n\r\t\v"},
+           {"a\\\nb\nc", "ab\nc"},
+           {R"(\101\7\1010\777)", "A\aA0\u01ff"},
+           {R"(\x41\xe9\u4e2d\U0001f600)", "A\u00e9\u4e2d\U0001f600"},
+           {R"(\d\{\8)", "\\d\\{\\8"},
+           {"\u00e9\u4e2d\U0001f600", "\u00e9\u4e2d\U0001f600"},
+           // The backslash is before another one, that of the letter's escape.
+           {"\\\u00e9\\\u4e2d\\\U0001f600", "\\xe9\\u4e2d\\U0001f600"}}) {
+    EXPECT_EQ(Render("{{ \"" + literal + "\" }}"), expected) << literal;
+  }
+  for (const auto& [literal, expected] :
+       std::vector<std::pair<std::string, std::string>>{
+           {R"(\x4)", "'4' for 2"},
+           {R"(\u4e2-)", "'4e2-' for 4"},
+           {R"(\U00110000)", "'00110000' for 8"},
+           {R"(\ud83d\ude00)", "'d83d' for 4"},
+           {R"(\N{BULLET})", "the escape \\N"}}) {
+    EXPECT_THAT(Render("\n{{ '" + literal + "' }}"),
+                AllOf(HasSubstr("line 2: "), HasSubstr(expected)));
+  }
+}
+
 TEST(ChatTemplateTest, ThereIsNoClock) {
   EXPECT_EQ(Render("{% if strftime_now is defined %}{{ strftime_now('%d') }}"
                    "{% else %}fixed{% endif %}"),
             "fixed");
-  EXPECT_THAT(Render("{{ strftime_now('%d') }}"), HasSubstr("today's date"));
+  EXPECT_THAT(Render("{{ strftime_now('%d') }}"),
+              HasSubstr("write a date in place of this call"));
 }
 
 TEST(ChatTemplateTest, TextsMustBeUtf8) {
