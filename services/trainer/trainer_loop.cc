@@ -77,7 +77,8 @@ TrainerLoop::TrainerLoop(TrainerParts parts)
       policy_(parts_.batch.policy),
       disk_(parts_.batch.config.checkpoint.on_write_error,
             parts_.wait_for_stop,
-            &parts_.metrics),
+            &parts_.metrics,
+            &parts_.status),
       batch_(parts_.batch,
              [this](int64_t step, const PolicyUpdate& policy) {
                return PlanStep(step, policy);

@@ -41,6 +41,7 @@ struct TrainerParts {
   RunRecorder& recorder;
   Ledger& ledger;
   TrainerMetrics& metrics;
+  TrainerStatus& status;
   // Blocks for at most the given time; true once the run is to stop.
   std::function<bool(absl::Duration)> wait_for_stop;
   // The run folder holds a checkpoint of this step and all that belongs to it;

@@ -383,6 +383,7 @@ absl::Status TrainerRun::Train(
                                 .recorder = *state.recorder,
                                 .ledger = *state.ledger,
                                 .metrics = *state.displays.metrics,
+                                .status = *state.displays.status,
                                 .wait_for_stop = wait_for_stop,
                                 .on_saved = [&state](int64_t step) {
                                   if (state.copier) state.copier->Add(step);

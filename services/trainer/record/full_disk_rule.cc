@@ -6,21 +6,25 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/log.h"
+#include "services/trainer/status/status_message.h"
 
 namespace dapd {
 namespace {
 
 constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
 constexpr absl::Duration kLongestPause = absl::Seconds(10);
+constexpr absl::Duration kReminder = absl::Minutes(5);
 
 }  // namespace
 
 FullDiskRule::FullDiskRule(std::string on_write_error,
                            std::function<bool(absl::Duration)> wait_for_stop,
-                           TrainerMetrics* metrics)
+                           TrainerMetrics* metrics,
+                           TrainerStatus* status)
     : on_write_error_(std::move(on_write_error)),
       wait_for_stop_(std::move(wait_for_stop)),
-      metrics_(metrics) {}
+      metrics_(metrics),
+      status_(status) {}
 
 absl::Status FullDiskRule::Write(const std::string& what,
                                  const std::function<absl::Status()>& write) {
@@ -46,14 +50,26 @@ absl::Status FullDiskRule::MustWrite(
 absl::Status FullDiskRule::Retry(const std::string& what,
                                  const std::function<absl::Status()>& write,
                                  const absl::Status& first) {
-  LogError(absl::StrCat(what,
-                        " could not be written; training pauses until it can "
-                        "(checkpoint.on_write_error: pause): ",
-                        std::string(first.message())));
+  const auto show = [&](const std::string& text) {
+    status_->Change(
+        [&](v1::GetStatusResponse& state) { ShowDiskWait(text, &state); });
+  };
   metrics_->SetPausedForDisk(true);
   absl::Status status = first;
+  absl::Duration unsaid = kReminder;  // paused since the log said so
   for (absl::Duration pause = kFirstPause; !status.ok();
        pause = std::min(2 * pause, kLongestPause)) {
+    const std::string text =
+        absl::StrCat(what,
+                     " could not be written; training pauses until it can "
+                     "(checkpoint.on_write_error: pause): ",
+                     std::string(status.message()));
+    show(text);
+    if (unsaid >= kReminder) {
+      LogError(text);
+      unsaid = absl::ZeroDuration();
+    }
+    unsaid += pause;
     if (wait_for_stop_(pause)) {
       return absl::CancelledError(absl::StrCat("stopped while ",
                                                what,
@@ -63,6 +79,7 @@ absl::Status FullDiskRule::Retry(const std::string& what,
     status = write();
     if (!status.ok()) metrics_->RecordWriteFailure();
   }
+  show("");
   metrics_->SetPausedForDisk(false);
   LogInfo(absl::StrCat(what, " has been written; training continues"));
   return absl::OkStatus();

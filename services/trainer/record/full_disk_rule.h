@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 
 #include "services/trainer/status/trainer_metrics.h"
+#include "services/trainer/status/trainer_status.h"
 
 namespace dapd {
 
@@ -16,15 +17,18 @@ namespace dapd {
 class FullDiskRule {
  public:
   // `on_write_error`: checkpoint.on_write_error. `wait_for_stop` blocks for at
-  // most the given time; true once the run is to stop.
+  // most the given time; true once the run is to stop. The last two are told of
+  // what goes wrong; they must outlive this.
   FullDiskRule(std::string on_write_error,
                std::function<bool(absl::Duration)> wait_for_stop,
-               TrainerMetrics* metrics);
+               TrainerMetrics* metrics,
+               TrainerStatus* status);
 
   // Runs `write`, which can be repeated, for the first time or again:
   //   pause     again and again, with growing pauses of up to 10 s, until it
   //             succeeds (training goes on where it was) or the run is to stop
-  //             (CANCELLED)
+  //             (CANCELLED); meanwhile the status warns of it, and every five
+  //             minutes the log does
   //   continue  a warning; OK, as if it had been written
   //   fail      its error
   absl::Status Write(const std::string& what,
@@ -42,6 +46,7 @@ class FullDiskRule {
   const std::string on_write_error_;
   const std::function<bool(absl::Duration)> wait_for_stop_;
   TrainerMetrics* const metrics_;
+  TrainerStatus* const status_;
 };
 
 }  // namespace dapd

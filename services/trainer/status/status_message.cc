@@ -164,6 +164,20 @@ void ShowClipFindings(const std::vector<ClipFinding>& findings,
   }
 }
 
+void ShowDiskWait(const std::string& text, v1::GetStatusResponse* message) {
+  auto& warnings = *message->mutable_warnings();
+  warnings.erase(std::remove_if(warnings.begin(),
+                                warnings.end(),
+                                [](const v1::RunWarning& warning) {
+                                  return warning.term().empty();
+                                }),
+                 warnings.end());
+  if (text.empty()) return;
+  v1::RunWarning& warning = *message->add_warnings();
+  warning.set_step(message->step());
+  warning.set_text(text);
+}
+
 void ShowEvaluation(const std::string& when,
                     const EvaluationReport& report,
                     v1::GetStatusResponse* message) {

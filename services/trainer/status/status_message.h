@@ -28,6 +28,10 @@ void ShowStepLine(const nlohmann::ordered_json& line,
 void ShowClipFindings(const std::vector<ClipFinding>& findings,
                       v1::GetStatusResponse* message);
 
+// Adds the warning that the run waits for its disk, in place of the one before;
+// empty: it does not wait.
+void ShowDiskWait(const std::string& text, v1::GetStatusResponse* message);
+
 // How many evaluations within training a message lists: more than a curve as
 // wide as the status page has pixels for, and with some 700 bytes each far from
 // what a message may hold (kMaxMessageBytes).

@@ -128,6 +128,7 @@ class TrainerLoopTest : public ::testing::Test {
          .recorder = *recorder,
          .ledger = *ledger,
          .metrics = metrics,
+         .status = status,
          .wait_for_stop = [this](absl::Duration) {
            if (on_wait_) on_wait_();
            return is_stopped_;

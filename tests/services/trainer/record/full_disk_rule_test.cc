@@ -1,0 +1,89 @@
+#include "services/trainer/record/full_disk_rule.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/metrics/metrics_registry.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class FullDiskRuleTest : public testing::Test {
+ protected:
+  // A disk that takes the write at the attempt `refusals` + 1.
+  absl::Status Write(int refusals) {
+    int left = refusals;
+    testing::internal::CaptureStderr();
+    const absl::Status status = rule_.Write("the checkpoint", [&] {
+      return left-- > 0
+                 ? absl::ResourceExhaustedError("cannot write /a/b: full")
+                 : absl::OkStatus();
+    });
+    log_ = testing::internal::GetCapturedStderr();
+    return status;
+  }
+
+  MetricsRegistry registry_{"trainer", "demo", {}};
+  TrainerMetrics metrics_{registry_, {}};
+  TrainerStatus status_;
+  std::vector<v1::RunWarning> seen_;  // at each pause
+  absl::Duration paused_;
+  absl::Duration stop_after_ = absl::InfiniteDuration();
+  FullDiskRule rule_{
+      "pause",
+      [this](absl::Duration pause) {
+        const v1::GetStatusResponse now = status_.Get();
+        seen_.insert(seen_.end(), now.warnings().begin(), now.warnings().end());
+        paused_ += pause;
+        return paused_ >= stop_after_;
+      },
+      &metrics_,
+      &status_};
+  std::string log_;
+};
+
+TEST_F(FullDiskRuleTest, TheStatusWarnsOfAWaitAsLongAsItLasts) {
+  status_.Change([](v1::GetStatusResponse& state) {
+    state.set_step(7);
+    state.add_warnings()->set_term("entangled_rollout");
+  });
+  ASSERT_TRUE(Write(2).ok());
+  ASSERT_EQ(seen_.size(), 4u) << "two pauses, of two warnings each";
+  for (const int i : {1, 3}) {
+    EXPECT_EQ(seen_[i].term(), "");
+    EXPECT_EQ(seen_[i].step(), 7);
+    EXPECT_THAT(seen_[i].text(),
+                AllOf(HasSubstr("the checkpoint could not be written"),
+                      HasSubstr("/a/b")));
+  }
+  ASSERT_EQ(status_.Get().warnings_size(), 1) << "that of the term stays";
+  EXPECT_THAT(log_, HasSubstr("training continues"));
+}
+
+TEST_F(FullDiskRuleTest, TheLogSaysAgainThatTheRunWaits) {
+  ASSERT_TRUE(Write(100).ok());
+  ASSERT_GT(paused_, absl::Minutes(15));
+  const std::vector<std::string> parts =
+      absl::StrSplit(log_, "training pauses until it can");
+  EXPECT_EQ(parts.size() - 1, 4u) << "at once and every five minutes";
+}
+
+TEST_F(FullDiskRuleTest, AStopEndsTheWait) {
+  stop_after_ = absl::Milliseconds(200);
+  const absl::Status status = Write(100);
+  EXPECT_TRUE(absl::IsCancelled(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/a/b"));
+  EXPECT_THAT(log_, Not(HasSubstr("training continues")));
+}
+
+}  // namespace
+}  // namespace dapd
