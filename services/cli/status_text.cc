@@ -14,8 +14,10 @@ namespace dapd {
 namespace {
 
 std::string Seconds(double seconds) {
-  return absl::FormatDuration(
-      absl::Trunc(absl::Seconds(seconds), absl::Milliseconds(100)));
+  const absl::Duration time =
+      absl::Trunc(absl::Seconds(seconds), absl::Milliseconds(100));
+  // Abseil writes none of it without its unit.
+  return time == absl::ZeroDuration() ? "0s" : absl::FormatDuration(time);
 }
 
 std::string PolicyText(const v1::WorkerStatus& worker) {
@@ -60,8 +62,6 @@ std::string Percent(const v1::IntervalStatus& interval) {
                          100.0 * interval.high());
 }
 
-std::string EvaluationText(const v1::EvaluationStatus& evaluation) {
-  return absl::StrFormat(
 std::string AccuracyText(const v1::EvaluationStatus& evaluation) {
   if (!evaluation.has_accuracy()) {
     return "no accuracy (no problem has an expected answer)";
@@ -76,6 +76,8 @@ std::string AccuracyText(const v1::EvaluationStatus& evaluation) {
           : "");
 }
 
+std::string EvaluationText(const v1::EvaluationStatus& evaluation) {
+  return absl::StrFormat(
       "held out  %-7s %s, format rate %s%s, %.0f "
       "tokens%s%s (%d problems x %d)\n",
       Printable(evaluation.when()),

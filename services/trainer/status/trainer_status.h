@@ -37,8 +37,10 @@ class TrainerStatus {
       return std::chrono::duration<double>(Clock::now() - time).count();
     };
     state.set_elapsed_seconds(seconds_since(start_));
-    state.set_eta_seconds(
-        std::max(0.0, state.eta_seconds() - seconds_since(last_step_)));
+    // However long a step takes, those behind it are still to come.
+    const double of_this_step =
+        std::min(seconds_since(last_step_), state.seconds_per_step());
+    state.set_eta_seconds(std::max(0.0, state.eta_seconds() - of_this_step));
     return state;
   }
   // Runs `change` with the lock held: it must be quick.

@@ -71,6 +71,12 @@ TEST(StatusTextTest, ARunThatGoesOnHasNoRateBeforeItsFirstStep) {
   EXPECT_THAT(StatusText(status), HasSubstr("\nstep      7 of 20\n"));
 }
 
+TEST(StatusTextTest, NoTimeHasAUnitToo) {
+  v1::GetStatusResponse status = MakeStatus();
+  status.set_eta_seconds(0);
+  EXPECT_THAT(StatusText(status), HasSubstr(" a step, 0s left\n"));
+}
+
 TEST(StatusTextTest, AnEmptyStatusHasNoDigest) {
   EXPECT_THAT(StatusText({}), HasSubstr("(none)"));
 }
@@ -118,12 +124,6 @@ TEST(StatusTextTest, EvaluationsAreShownWithTheirIntervals) {
                         "[0.0, 50.0] (0 problems x 0)\n"));
 }
 
-TEST(StatusTextTest, EvaluationsThatAreNotListedAreCounted) {
-  v1::GetStatusResponse status = MakeStatus();
-  status.clear_evaluations();
-  status.add_evaluations()->set_when("step-000050");
-  // Earlier trainers do not count them.
-  EXPECT_THAT(StatusText(status), Not(HasSubstr("earlier evaluations")));
 TEST(StatusTextTest, AccuracySaysHowManyProblemsItIsOf) {
   v1::GetStatusResponse status = MakeStatus();
   v1::EvaluationStatus& evaluation = *status.add_evaluations();
@@ -139,6 +139,12 @@ TEST(StatusTextTest, AccuracySaysHowManyProblemsItIsOf) {
               HasSubstr("[0.0, 0.0] of the 3 problems with an answer, format"));
 }
 
+TEST(StatusTextTest, EvaluationsThatAreNotListedAreCounted) {
+  v1::GetStatusResponse status = MakeStatus();
+  status.clear_evaluations();
+  status.add_evaluations()->set_when("step-000050");
+  // Earlier trainers do not count them.
+  EXPECT_THAT(StatusText(status), Not(HasSubstr("earlier evaluations")));
   status.set_evaluation_count(1);
   EXPECT_THAT(StatusText(status), Not(HasSubstr("earlier evaluations")));
   status.set_evaluation_count(25);

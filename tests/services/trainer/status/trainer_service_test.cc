@@ -87,6 +87,15 @@ TEST(TrainerServiceTest, TheAnswerHoldsTheStateAndTheWorkersOfBothRoles) {
   EXPECT_EQ(response.workers(1).last_error(), "gone");
 }
 
+TEST(TrainerServiceTest, AStepThatTakesLongLeavesTheTimeOfTheOthers) {
+  TrainerStatus status;
+  status.Change([](v1::GetStatusResponse& state) {
+    state.set_seconds_per_step(1e-12);  // shorter than any time since
+    state.set_eta_seconds(44e-12);
+  });
+  EXPECT_DOUBLE_EQ(status.Get().eta_seconds(), 43e-12);
+}
+
 TEST(TrainerServiceTest, ANewStatusIsStarting) {
   TrainerStatus status;
   TrainerService service(&status);
@@ -123,6 +132,7 @@ TEST(TrainerServiceTest, TheTimeLeftShrinksBetweenStepsAndNeverGoesBelowZero) {
   TrainerStatus status;
   status.Change([](v1::GetStatusResponse& state) {
     state.set_step(1);
+    state.set_seconds_per_step(100.0);
     state.set_eta_seconds(1000.0);
   });
   const double first = status.Get().eta_seconds();
