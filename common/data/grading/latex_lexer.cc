@@ -39,7 +39,7 @@ class Lexer {
       if (std::isspace(static_cast<unsigned char>(c)) != 0 || c == '~') {
         space_ = true;
         ++at_;
-      } else if (IsDigit(c) || (c == '.' && IsDigit(Next(1)))) {
+      } else if (IsDigit(c) || (c == '.' && StartsDecimals(at_ + 1))) {
         LexNumber();
       } else if (c == '\\') {
         if (!LexCommand()) return false;
@@ -68,6 +68,14 @@ class Lexer {
       if (!IsDigit(text_[i])) return false;
     }
     return begin + 3 == text_.size() || !IsDigit(text_[begin + 3]);
+  }
+
+  // A digit, or a line above the ones that repeat.
+  bool StartsDecimals(size_t at) const {
+    const absl::string_view rest = text_.substr(at);
+    return !rest.empty() &&
+           (IsDigit(rest[0]) || absl::StartsWith(rest, "\\overline") ||
+            absl::StartsWith(rest, "\\bar"));
   }
 
   // Behind the blanks at at_; at_ itself if there are none.
@@ -112,7 +120,8 @@ class Lexer {
         JoinSpacedGroups(&digits);
       }
     }
-    if (Next(0) == '.' && IsDigit(Next(1))) {
+    if (Next(0) == '.' && StartsDecimals(at_ + 1)) {
+      if (digits.empty()) digits = "0";
       digits.push_back(text_[at_++]);
       while (IsDigit(Next(0))) digits.push_back(text_[at_++]);
     }
@@ -275,14 +284,19 @@ class Lexer {
   // A letter with something above it, or of another alphabet, is one variable;
   // digits under a line repeat.
   bool LexAccent(const std::string& name) {
-    const auto argument = Argument();
-    if (!argument.has_value()) return true;
+    while (Next(0) == ' ') ++at_;
     std::string plain;
-    for (const char c : *argument) {
-      if (c != ' ') plain.push_back(c);
+    if (IsDigit(Next(0))) {
+      plain.push_back(text_[at_++]);
+    } else {
+      const auto argument = Argument();
+      if (!argument.has_value()) return true;
+      for (const char c : *argument) {
+        if (c != ' ') plain.push_back(c);
+      }
     }
     const bool is_repeating =
-        name == "overline" && !tokens_->empty() && !space_ &&
+        (name == "overline" || name == "bar") && !tokens_->empty() && !space_ &&
         tokens_->back().kind == Kind::kNumber && !plain.empty() &&
         std::all_of(plain.begin(), plain.end(), IsDigit);
     if (is_repeating) {

@@ -13,7 +13,7 @@ namespace dapd {
 
 struct LatexToken {
   enum class Kind {
-    kNumber,   // "12", "1.5", ".5": no thousands separators any more
+    kNumber,   // "12", "1.5", "0.": no thousands separators any more
     kLetter,   // a variable or constant: "x", "\\alpha", in lower case
     kCommand,  // "frac", "sqrt", "sin", "cup", "infty", ...
     kText,     // the words of \text{}, in lower case, one space between two
