@@ -33,8 +33,7 @@ std::optional<int64_t> ReadNumber(const std::string& path) {
   return std::nullopt;
 }
 
-// What files have in memory, those that processes share by memory alone not
-// counted.
+// Of files on a disk: what is in a tmpfs cannot be given up.
 int64_t FileBytes(const std::string& group) {
   std::ifstream stat(JoinPath(group, "memory.stat"));
   int64_t sum = 0;

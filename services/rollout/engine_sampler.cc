@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/return_freed_memory.h"
 #include "common/base/status_macros.h"
 #include "common/collective/device_group.h"
 #include "common/generation/backend_relay.h"
@@ -76,6 +77,7 @@ absl::StatusOr<Share> LoadShare(const Config& config,
       std::move(weights),
       std::move(devices),
       {.slots = config.rollout.slots, .num_tokens = num_tokens});
+  ReturnFreedMemory();
   std::vector<float> present = {1.0F};
   RETURN_IF_ERROR(ranks.Sum(absl::MakeSpan(present)));
   return share;
@@ -99,6 +101,7 @@ absl::StatusOr<LoadedSampler> LoadEngineSampler(const Config& config,
     std::unique_ptr<DecodeBackend> backend = MakeDecodeBackend(
         std::move(weights),
         {.slots = config.rollout.slots, .num_tokens = num_tokens});
+    ReturnFreedMemory();
     loaded.sampler = MakeSampler(config, placement.device, std::move(backend));
     return absl::OkStatus();
   }));

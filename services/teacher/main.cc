@@ -14,6 +14,7 @@
 #include "common/base/end_for_restart.h"
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
+#include "common/base/return_freed_memory.h"
 #include "common/base/status_macros.h"
 #include "common/base/this_program.h"
 #include "common/config/load_config.h"
@@ -43,6 +44,7 @@ absl::Status Run(const WorkerFlags& flags) {
                      .port_file = flags.port_file},
                     {&service, v1::TeacherService::service_full_name()}));
   ASSIGN_OR_RETURN(LoadedScorer model, LoadModelScorer(config));
+  ReturnFreedMemory();
   TeacherWorker worker(std::move(model.scorer),
                        MakeTeacherMetrics(program.metrics()),
                        EndForRestart);
