@@ -54,6 +54,10 @@ class FakeWorker {
     MutexLock lock(&mutex_);
     load_status_ = std::move(status);
   }
+  void SetInstance(std::string instance) {
+    MutexLock lock(&mutex_);
+    instance_ = std::move(instance);
+  }
   // While set, Load does not return.
   void HoldLoad(bool hold) { hold_load_ = hold; }
   // While set, nobody takes a prefix: who sends one waits to be cancelled.
@@ -117,6 +121,7 @@ class FakeWorker {
   mutable Mutex mutex_;
   Handler handler_;
   absl::Status connect_status_;
+  std::string instance_;
   absl::Status load_status_;
   std::set<std::shared_ptr<Stream>> streams_;
   std::vector<uint64_t> seen_;
@@ -131,12 +136,12 @@ class FakeSession : public WorkerSession<FakeTask, FakeResult> {
   // `worker` null: nothing listens there.
   explicit FakeSession(FakeWorker* worker) : worker_(worker) {}
 
-  absl::StatusOr<int64_t> Connect() override {
+  absl::StatusOr<WorkerGreeting> Connect() override {
     if (worker_ == nullptr) return absl::UnavailableError("nothing listens");
     MutexLock lock(&worker_->mutex_);
     ++worker_->connects_;
     if (!worker_->connect_status_.ok()) return worker_->connect_status_;
-    return FakeWorker::kMaxInFlight;
+    return WorkerGreeting{FakeWorker::kMaxInFlight, worker_->instance_};
   }
 
   absl::StatusOr<uint64_t> Load(WeightSet set,

@@ -51,6 +51,14 @@ def many(trio):
     trio.end_trainers()
 
 
+@pytest.fixture
+def lone_rollout(workspace):
+    """One that is not started."""
+    cluster = Cluster(workspace, rollouts=1, teachers=0)
+    yield cluster.rollouts[0]
+    cluster.stop()
+
+
 @pytest.fixture(scope="session")
 def reference(shared_cluster):
     return Reference(shared_cluster)

@@ -1,4 +1,4 @@
-"""Files that name workers: a run follows what becomes of them."""
+"""Files that name workers: a run follows what becomes of them. A worker with two addresses."""
 
 import time
 
@@ -88,3 +88,17 @@ def test_a_file_that_never_comes_is_named_and_the_run_ends(cluster, tmp_path):
     code = cluster.train(run, rollouts=[f"file://{tmp_path}/nobody"], **{"trainer.peer_timeout_seconds": 2})
     assert code == 5
     assert f"cannot open {tmp_path}/nobody: No such file" in cluster.log(run)
+
+
+def test_two_addresses_of_a_worker_are_one(cluster, lone_rollout, holds):
+    """As the IPv4 and the IPv6 address of a name are."""
+    run, port = "two-addresses", lone_rollout.port
+    everywhere = {"security.insecure": "true"}
+    lone_rollout.start(**everywhere, **{"rollout.listen": f'"[::]:{port}"'}).wait_until_healthy()
+    trainer = cluster.start_trainer(run, failpoints=holds[0].at("step.after_metrics", 1),
+                                    rollouts=[f"127.0.0.1:{port}", f'"[::1]:{port}"'], **everywhere)
+    wait_for(lambda: steps_done(cluster, run) == 1 or trainer.poll() is not None, what="a step")
+    wait_for(lambda: " is not used: it is the one at " in cluster.log(run), what="the second address found out")
+    assert cluster.metric('dapd_trainer_workers{role="rollout"}') == 1
+    holds[0].release()
+    finish(cluster, run, trainer)

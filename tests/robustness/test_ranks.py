@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 import history
-from cluster import BATCH, SETTINGS, STEPS, Cluster
+from cluster import BATCH, SETTINGS, STEPS
 from workspace import children, free_port, wait_for
 
 
@@ -121,17 +121,9 @@ def test_answers_that_take_a_rank_long_are_waited_for(two_ranks):
     assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
 
 
-@pytest.fixture
-def worker(workspace):
-    """Of rollouts, not started."""
-    cluster = Cluster(workspace, rollouts=1, teachers=0)
-    yield cluster.rollouts[0]
-    cluster.stop()
-
-
-def test_ranks_that_together_overrun_a_worker_are_never_refused(two_ranks, worker):
+def test_ranks_that_together_overrun_a_worker_are_never_refused(two_ranks, lone_rollout):
     """Each rank has as many requests as the worker has slots: more than run and wait there together. The worker dies over them."""
-    run, slots = "ranks-overrun", 80
+    run, slots, worker = "ranks-overrun", 80, lone_rollout
     slow = {"rollout.slots": slots, "failpoints": "worker.before_token=sleep:100"}
     worker.start(**slow).wait_until_healthy()
     ranks = start_ranks(two_ranks, run, 2, rollouts=[worker.address], **{

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "common/base/random_name.h"
 #include "common/model/weights/placement.h"
 
 namespace dapd {
@@ -22,6 +23,7 @@ WorkerDescription DescribeWorker(const std::string& service,
   }
   WorkerDescription description;
   description.service = service;
+  description.instance = RandomName();
   description.layout_digest = weights.layout_digest;
   description.precision = PrecisionName(weights.dtype());
   description.vocab_size = config.vocab_size;

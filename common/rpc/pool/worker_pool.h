@@ -2,7 +2,9 @@
 //
 // Discovery: every resolve_interval the addresses are looked up again, files
 // among them read again (address_book.h); a new address is dialled, a vanished
-// one finishes what it has and is dropped.
+// one finishes what it has and is dropped. Where several lead to one process,
+// as an IPv4 and an IPv6 address of one name do, one of them stands for it; the
+// others are aliases, of which nobody hears, until that one is lost.
 // Each worker has a thread and a session, and is
 //   connecting -> loading -> ready -> lost -> (back-off) -> connecting ...
 // It gets tasks only while ready: it acknowledged the current updates, one for
@@ -128,6 +130,8 @@ class WorkerPool {
     int64_t number = 0;
     WorkerState state;
     int64_t capacity = 0;   // tasks it takes at a time; 0: not connected
+    std::string instance;   // of the process that its session led to
+    std::string alias_of;   // the address that stands for it; empty: its own
     bool wanted = true;     // its address is still named
     bool refusing = false;  // it gets no more tasks from this session
     bool unfit = false;     // it is up, but not what this run needs
@@ -166,6 +170,10 @@ class WorkerPool {
   absl::Status RunStream(Worker* worker,
                          Session* session,
                          std::shared_ptr<const PolicyUpdates> updates);
+  absl::Status TakeIn(Worker* worker, const WorkerGreeting& greeting);
+  bool IsAlias(const Worker& worker) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static bool LeadsTo(const Worker& worker, const std::string& instance);
   std::shared_ptr<const PolicyUpdates> WaitForUpdates(Worker* worker);
   absl::Status LoadAll(Session* session,
                        const PolicyUpdates& updates,

@@ -48,6 +48,7 @@ std::vector<WorkerState> WorkerPool<Task, Result>::Workers() const {
   MutexLock lock(&mutex_);
   std::vector<WorkerState> states;
   for (const auto& [endpoint, worker] : workers_) {
+    if (!worker->alias_of.empty()) continue;
     states.push_back(worker->state);
     states.back().in_flight = board_.InFlight(worker->number);
   }
@@ -184,6 +185,7 @@ absl::Status WorkerPool<Task, Result>::NothingUsable() {
   bool all_unfit = !workers_.empty() && resolve_errors_.empty();
   std::vector<WorkerState> states;
   for (const auto& [endpoint, worker] : workers_) {
+    if (!worker->alias_of.empty()) continue;
     if (worker->state.stage == WorkerStage::kReady) return absl::OkStatus();
     all_unfit = all_unfit && worker->unfit;
     states.push_back(worker->state);
@@ -201,7 +203,7 @@ template <typename Task, typename Result>
 PoolLoad WorkerPool<Task, Result>::Load() const {
   PoolLoad load;
   for (const auto& [endpoint, worker] : workers_) {
-    ++load.workers[worker->state.stage];
+    if (worker->alias_of.empty()) ++load.workers[worker->state.stage];
   }
   load.pending = board_.pending();
   load.in_flight = board_.unanswered() - load.pending;

@@ -16,8 +16,11 @@ void WorkerPool<Task, Result>::RunWorker(Worker* worker) {
     Lose(worker, RunSession(worker, &backoff));
     MutexLock lock(&mutex_);
     const absl::Time next = SteadyNow() + backoff.Next();
-    while (!stopping_ && worker->wanted && SteadyNow() < next) {
-      changed_.WaitFor(&mutex_, next - SteadyNow());
+    while (!stopping_ && worker->wanted) {
+      const absl::Duration left =
+          IsAlias(*worker) ? kPoolTick : next - SteadyNow();
+      if (left <= absl::ZeroDuration()) break;
+      changed_.WaitFor(&mutex_, left);
     }
     if (stopping_ || !worker->wanted) {
       worker->done = true;
@@ -35,15 +38,12 @@ absl::Status WorkerPool<Task, Result>::RunSession(Worker* worker,
     if (stopping_) return absl::CancelledError("shutting down");
     session = factory_(worker->state.address);
     worker->session = session;
+    worker->instance.clear();
     worker->timed_out = absl::OkStatus();
     SetStage(worker, WorkerStage::kConnecting);
   }
-  ASSIGN_OR_RETURN(const int64_t capacity, session->Connect());
-  {
-    MutexLock lock(&mutex_);
-    worker->capacity = capacity;
-    worker->refusing = false;
-  }
+  ASSIGN_OR_RETURN(const WorkerGreeting greeting, session->Connect());
+  RETURN_IF_ERROR(TakeIn(worker, greeting));
   PolicyUpdates loaded;  // in this session
   while (const auto updates = WaitForUpdates(worker)) {
     RETURN_IF_ERROR(LoadAll(session.get(), *updates, &loaded));
@@ -65,6 +65,38 @@ absl::Status WorkerPool<Task, Result>::RunSession(Worker* worker,
     RETURN_IF_ERROR(end);
   }
   return absl::CancelledError("no longer needed");
+}
+
+// Notes what the worker said. ALREADY_EXISTS: it is an alias.
+template <typename Task, typename Result>
+absl::Status WorkerPool<Task, Result>::TakeIn(Worker* worker,
+                                              const WorkerGreeting& greeting) {
+  MutexLock lock(&mutex_);
+  worker->capacity = greeting.max_in_flight;
+  worker->refusing = false;
+  worker->alias_of.clear();
+  for (const auto& [endpoint, other] : workers_) {
+    if (LeadsTo(*other, greeting.instance)) worker->alias_of = endpoint;
+  }
+  worker->instance = greeting.instance;
+  if (worker->alias_of.empty()) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat("it is the one at ", worker->alias_of));
+}
+
+// Whether the session at the other address goes on.
+template <typename Task, typename Result>
+bool WorkerPool<Task, Result>::IsAlias(const Worker& worker) const {
+  const auto other = workers_.find(worker.alias_of);
+  return other != workers_.end() && LeadsTo(*other->second, worker.instance);
+}
+
+// Whether a session of its own leads `worker` to the process `instance`.
+template <typename Task, typename Result>
+bool WorkerPool<Task, Result>::LeadsTo(const Worker& worker,
+                                       const std::string& instance) {
+  return !instance.empty() && worker.session != nullptr &&
+         worker.alias_of.empty() && worker.instance == instance;
 }
 
 template <typename Task, typename Result>
@@ -187,9 +219,11 @@ void WorkerPool<Task, Result>::Lose(Worker* worker, absl::Status why) {
   bool timed_out = false;
   bool is_news = false;
   bool was_ready = false;
+  bool is_alias = false;
   {
     MutexLock lock(&mutex_);
     was_ready = worker->state.stage == WorkerStage::kReady;
+    is_alias = !worker->alias_of.empty();
     timed_out = !worker->timed_out.ok();
     why = ShortError(timed_out ? worker->timed_out : why);
     const std::string error(why.message());
@@ -206,7 +240,13 @@ void WorkerPool<Task, Result>::Lose(Worker* worker, absl::Status why) {
     returned = board_.ReturnAll(worker->number, why);
   }
   Observe(timed_out ? TaskOutcome::kTimeout : TaskOutcome::kLost, returned);
-  if (is_news) {
+  if (is_news && is_alias) {
+    LogInfo(absl::StrCat(options_.role,
+                         " worker ",
+                         worker->state.address,
+                         " is not used: ",
+                         std::string(why.message())));
+  } else if (is_news) {
     LogWarning(DescribeLoss(
         options_.role, worker->state.address, was_ready, returned, why));
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,6 +23,13 @@ struct TaskAnswer {
   absl::StatusOr<Result> result;
 };
 
+// What a worker says of itself.
+struct WorkerGreeting {
+  int64_t max_in_flight = 1;  // tasks that it takes at a time, >= 1
+  // Of its process, whichever address led there. Empty: it does not say.
+  std::string instance;
+};
+
 // One connection to one worker, from connect to loss; a lost worker gets a new
 // session. All calls come from one thread except Receive, which a second one
 // calls while a stream is open, and Cancel.
@@ -35,8 +43,8 @@ class WorkerSession {
  public:
   virtual ~WorkerSession() = default;
 
-  // Asks what the worker is. The number of tasks it takes at a time, >= 1.
-  virtual absl::StatusOr<int64_t> Connect() = 0;
+  // Asks what the worker is.
+  virtual absl::StatusOr<WorkerGreeting> Connect() = 0;
 
   // Makes the worker serve `update` as its set `set` and compares the probe.
   // Returns the bytes sent.

@@ -301,6 +301,7 @@ v1::DescribeResponse MakeDescribeResponse(const WorkerDescription& description,
     FillAdapterState(set, policy, response.add_weight_sets());
   }
   response.set_unix_ns(absl::ToUnixNanos(absl::Now()));
+  response.set_instance(description.instance);
   return response;
 }
 

@@ -54,6 +54,7 @@ struct WorkerDescription {
   int64_t max_positions = 0;
   int64_t max_in_flight = 1;
   uint64_t max_adapter_bytes = 0;  // an upload past it is refused
+  std::string instance;            // random, of this process; empty: not told
   // That an upload may become; the first is meant where it names none.
   std::vector<WeightSet> weight_sets = {WeightSet::kLive};
 };

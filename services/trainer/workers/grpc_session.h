@@ -83,7 +83,7 @@ class GrpcSession : public WorkerSession<Task, Result> {
     }
   }
 
-  absl::StatusOr<int64_t> Connect() override {
+  absl::StatusOr<WorkerGreeting> Connect() override {
     RETURN_IF_ERROR(channel_.status());
     const auto context = BeginCall(kDescribeTimeout);
     v1::DescribeResponse response;
@@ -94,7 +94,7 @@ class GrpcSession : public WorkerSession<Task, Result> {
     ASSIGN_OR_RETURN(const int64_t max_in_flight,
                      CheckDescription(response, service_, expected_));
     ReadClock();
-    return max_in_flight;
+    return WorkerGreeting{max_in_flight, response.instance()};
   }
 
   absl::StatusOr<uint64_t> Load(WeightSet set,

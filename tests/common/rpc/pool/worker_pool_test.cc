@@ -179,6 +179,42 @@ TEST_F(WorkerPoolTest, WhenAllWorkersAreUnfitNextDoesNotWait) {
   }
 }
 
+TEST_F(WorkerPoolTest, TwoAddressesOfOneProcessAreOneWorker) {
+  SetEndpoints(std::vector<std::string>{"a", "b"});
+  for (FakeWorker* worker : {&a_, &b_}) worker->SetInstance("process 7");
+  std::atomic<int64_t> counted = 0;
+  options_.observer.on_load = [&](const PoolLoad& load) {
+    int64_t sum = 0;
+    for (const auto& [stage, workers] : load.workers) sum += workers;
+    counted = sum;
+  };
+  Start();
+  ASSERT_TRUE(Eventually([&] {
+    const auto workers = pool_->Workers();
+    return workers.size() == 1 && workers[0].stage == WorkerStage::kReady &&
+           a_.connects() == 1 && b_.connects() == 1;
+  }));
+  EXPECT_TRUE(Eventually([&] { return counted == 1; }));
+  const bool is_a = pool_->Workers().front().address == "a";
+  FakeWorker& first = is_a ? a_ : b_;
+  FakeWorker& alias = is_a ? b_ : a_;
+  for (uint64_t id = 0; id < 10; ++id) pool_->Submit({id});
+  EXPECT_EQ(Collect(10).size(), 10U);
+  EXPECT_EQ(first.seen().size(), 10U);
+  EXPECT_TRUE(alias.loaded_versions().empty());
+  EXPECT_EQ(alias.connects(), 1) << "it is not asked again meanwhile";
+
+  // The other address takes its place, and keeps it.
+  first.Kill(absl::UnavailableError("no route"));
+  pool_->Submit({10});
+  EXPECT_EQ(Collect(1).size(), 1U);
+  EXPECT_EQ(alias.seen().size(), 1U);
+  first.SetConnectStatus(absl::OkStatus());
+  EXPECT_TRUE(Eventually([&] { return pool_->Workers().size() == 1; }));
+  EXPECT_TRUE(HasWorkerIn(is_a ? "b" : "a", WorkerStage::kReady));
+  pool_->Shutdown();
+}
+
 TEST_F(WorkerPoolTest, OneUnfitWorkerDoesNotStopTheOthers) {
   SetEndpoints(std::vector<std::string>{"a", "b"});
   a_.SetLoadStatus(absl::FailedPreconditionError("another model"));

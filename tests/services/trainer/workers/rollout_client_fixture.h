@@ -39,9 +39,13 @@ class RolloutClientFixture : public ::testing::Test {
   // A rollout server process in miniature: everything but the model is real.
   class MiniServer {
    public:
-    MiniServer(FakeSamplerControl* control, const std::string& listen)
+    MiniServer(FakeSamplerControl* control,
+               const std::string& listen,
+               const std::string& instance = "")
         : worker_(std::make_unique<FakeSampler>(control), {}) {
-      service_.Attach(&worker_, Description());
+      WorkerDescription description = Description();
+      description.instance = instance;
+      service_.Attach(&worker_, description);
       server_ = StartOrFail(
           listen, &service_, v1::RolloutService::service_full_name());
     }

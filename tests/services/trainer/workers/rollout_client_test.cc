@@ -48,6 +48,16 @@ TEST_F(RolloutClientTest, TasksOverTwoWorkersAllComeBack) {
   EXPECT_GT(pushed_bytes_, MakeUpdate(1)->adapter.tensors.size());
 }
 
+TEST_F(RolloutClientTest, WhatSaysTheSameInstanceIsOneWorker) {
+  MiniServer first(&control_, "127.0.0.1:0", "one");
+  MiniServer same(&other_control_, "127.0.0.1:0", "one");
+  Start({first.address(), same.address()});
+  client_->Submit(MakeTask(1));
+  ASSERT_TRUE(client_->Next().ok());
+  WaitUntil([&] { return client_->Workers().size() == 1; });
+  EXPECT_EQ(control_.loads + other_control_.loads, 1);
+}
+
 TEST_F(RolloutClientTest, WhoListensHearsOfTokensAsTheyCome) {
   MiniServer server(&control_, "127.0.0.1:0");
   Start({server.address()});
