@@ -5,9 +5,12 @@
 
 #include "common/base/status_macros.h"
 #include "common/model/fast/chunk_forward.h"
+#include "common/model/spec/lora_config.h"
+#include "common/model/spec/memory_plan.h"
 #include "common/model/spec/scoring_shape.h"
 #include "common/model/weights/describe_worker.h"
 #include "common/model/weights/worker_placement.h"
+#include "common/tensor/torch_bridge.h"
 
 namespace dapd {
 
@@ -35,8 +38,15 @@ absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config) {
   // As many compute, and as many are on their way.
   loaded.description.max_in_flight = 2 * shape.most_together;
   loaded.description.weight_sets = {kTeacherSets.begin(), kTeacherSets.end()};
-  loaded.scorer = MakeModelScorer(
-      std::move(weights), shape, config.teacher.prefix_memory_mib << 20);
+  ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));
+  RETURN_IF_ERROR(CatchTorch([&] {
+    loaded.scorer =
+        MakeModelScorer(std::move(weights),
+                        shape,
+                        config.teacher.prefix_memory_mib << 20,
+                        TeacherSets(config).empty() ? nullptr : &lora);
+    return absl::OkStatus();
+  }));
   return loaded;
 }
 

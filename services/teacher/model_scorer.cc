@@ -9,12 +9,11 @@
 
 #include "common/base/status_macros.h"
 #include "common/model/fast/chunk_forward.h"
-#include "common/model/reference/token_logprobs.h"
-#include "common/model/weights/adapter.h"
 #include "common/tensor/torch_bridge.h"
 #include "services/teacher/chunk_plan.h"
 #include "services/teacher/prefix_cache.h"
 #include "services/teacher/score_payload.h"
+#include "services/teacher/scoring_weights.h"
 
 namespace dapd {
 namespace {
@@ -72,31 +71,26 @@ at::Tensor HiddenOf(const View& view, const PrefixChunk* last) {
 
 class ModelScorer : public Scorer {
  public:
-  ModelScorer(std::shared_ptr<const ModelWeights> weights,
+  ModelScorer(ModelWeights weights,
               const ScoringShape& shape,
-              int64_t prefix_bytes)
-      : weights_(std::move(weights)), shape_(shape), cache_(prefix_bytes) {
-    sets_[WeightSet::kBase] = {};
+              int64_t prefix_bytes,
+              const LoraConfig* lora)
+      : weights_(std::move(weights), lora),
+        shape_(shape),
+        cache_(prefix_bytes) {
+    roots_[WeightSet::kBase] = std::make_shared<const PrefixChunk>();
   }
 
   absl::StatusOr<AppliedAdapter> Load(const AdapterUpload& upload) override {
-    std::unique_ptr<const Adapter> adapter;
-    if (!upload.is_base) {
-      ASSIGN_OR_RETURN(
-          Adapter parsed,
-          ParseAdapter(upload.adapter, weights_->config, weights_->device()));
-      adapter = std::make_unique<const Adapter>(std::move(parsed));
-    }
-    ASSIGN_OR_RETURN(AppliedAdapter applied,
-                     ProbeWith(adapter.get(), upload.probe_ids));
+    ASSIGN_OR_RETURN(AppliedAdapter applied, weights_.Load(upload));
     // What the set's old weights computed is found no more, with its root.
-    sets_[upload.set] = {.adapter = std::move(adapter)};
+    roots_[upload.set] = std::make_shared<const PrefixChunk>();
     return applied;
   }
 
   absl::StatusOr<AppliedAdapter> Probe(
       WeightSet set, const std::vector<int32_t>& probe_ids) override {
-    return ProbeWith(sets_.at(set).adapter.get(), probe_ids);
+    return weights_.Probe(set, probe_ids);
   }
 
   absl::StatusOr<ScoreWork> Score(const ScoreInput& input,
@@ -136,7 +130,7 @@ class ModelScorer : public Scorer {
   absl::StatusOr<int64_t> Advance(
       std::span<const AheadSequence> sequences) override {
     const auto size = static_cast<size_t>(shape_.chunk_tokens);
-    const int64_t bytes = ChunkBytes(*weights_, shape_.chunk_tokens);
+    const int64_t bytes = ChunkBytes(weights_.base(), shape_.chunk_tokens);
     const int64_t rows = std::max(shape_.pass_tokens, shape_.chunk_tokens);
     const WeightSet set = sequences.front().weights;
     ChunkPlan plan(cache_, shape_.chunk_tokens);
@@ -148,7 +142,7 @@ class ModelScorer : public Scorer {
       HeldPrefix* prefix = sequence.prefix;
       PrefixChunkPtr chunk =
           prefix->tokens == 0
-              ? sets_.at(set).root
+              ? roots_.at(set)
               : std::static_pointer_cast<const PrefixChunk>(prefix->hold);
       const int64_t before = chunk->end;
       const std::span<const int32_t> ids(*sequence.ids);
@@ -189,26 +183,6 @@ class ModelScorer : public Scorer {
   void Forget() override { cache_.Clear(); }
 
  private:
-  struct LoadedSet {
-    std::unique_ptr<const Adapter> adapter;  // null: the base
-    // Of all sequences that were computed with it.
-    PrefixChunkPtr root = std::make_shared<const PrefixChunk>();
-  };
-
-  // `adapter` null: the base.
-  absl::StatusOr<AppliedAdapter> ProbeWith(
-      const Adapter* adapter, const std::vector<int32_t>& probe_ids) const {
-    AppliedAdapter applied;
-    applied.modules_applied = adapter == nullptr ? 0 : adapter->NumModules();
-    RETURN_IF_ERROR(CatchTorch([&] {
-      const at::Tensor logprobs = TokenLogprobs(*weights_, adapter, probe_ids);
-      const float* values = logprobs.const_data_ptr<float>();
-      applied.probe_logprobs.assign(values, values + logprobs.numel());
-      return absl::OkStatus();
-    }));
-    return applied;
-  }
-
   // Together first; where that takes more memory than there is, one by one.
   void ScoreSet(WeightSet set, const std::vector<OpenJob*>& jobs) {
     absl::Status status = TryToScore(set, jobs);
@@ -238,15 +212,14 @@ class ModelScorer : public Scorer {
             plan.TakePass(shape_.pass_tokens);
         if (!pass.empty()) Compute(set, pass);
         std::vector<PendingView> views = StartViews(jobs);
-        PendingPass launched{LaunchedWork(weights_->device()),
-                             std::move(views)};
+        PendingPass launched{LaunchedWork(device()), std::move(views)};
         // A GPU has the next pass to do while the host hands this one on; on a
         // CPU a pass's views go out before the next pass is computed.
         const bool is_last = plan.empty();
         bool all_wanted = true;
         if (before.has_value()) all_wanted = Send(*before);
         before.reset();
-        if (is_last || weights_->device().is_cpu()) {
+        if (is_last || device().is_cpu()) {
           all_wanted = Send(launched) && all_wanted;
         } else {
           before = std::move(launched);
@@ -267,7 +240,7 @@ class ModelScorer : public Scorer {
       OpenView& open = job->views[i];
       const std::span<const int32_t> ids = NeededIds(*open.view);
       const int64_t before = plan.tokens();
-      open.last = plan.AddPath(sets_.at(set).root, ids);
+      open.last = plan.AddPath(roots_.at(set), ids);
       open.work.computed_tokens = plan.tokens() - before;
       open.work.reused_tokens =
           static_cast<int64_t>(ids.size()) - open.work.computed_tokens;
@@ -297,15 +270,13 @@ class ModelScorer : public Scorer {
       tokens += static_cast<int64_t>(chunk->ids.size());
       chunks.push_back(std::move(next));
     }
-    std::vector<ChunkStates> states =
-        ForwardChunks(*weights_,
-                      sets_.at(set).adapter.get(),
-                      chunks,
-                      shape_.has_fixed_rows ? shape_.pass_tokens : tokens);
+    std::vector<ChunkStates> states = weights_.Forward(
+        set, chunks, shape_.has_fixed_rows ? shape_.pass_tokens : tokens);
     for (size_t i = 0; i < pass.size(); ++i) {
       pass[i]->states = std::move(states[i]);
       if (IsWhole(*pass[i])) {
-        cache_.Insert(pass[i], ChunkBytes(*weights_, shape_.chunk_tokens));
+        cache_.Insert(pass[i],
+                      ChunkBytes(weights_.base(), shape_.chunk_tokens));
       } else {
         // Nothing continues it.
         pass[i]->states.keys_values = at::Tensor();
@@ -325,7 +296,7 @@ class ModelScorer : public Scorer {
         OpenView& open = job->views[job->started];
         if (!IsComputed(*open.last)) break;
         started.push_back({job,
-                           StartPayload(*weights_,
+                           StartPayload(weights_.base(),
                                         *job->job->input,
                                         HiddenOf(*open.view, open.last.get()),
                                         shape_.head_rows)});
@@ -369,10 +340,13 @@ class ModelScorer : public Scorer {
     plan.KeepOnly(needed);
   }
 
-  const std::shared_ptr<const ModelWeights> weights_;
+  at::Device device() const { return weights_.base().device(); }
+
+  ScoringWeights weights_;
   const ScoringShape shape_;
   PrefixCache cache_;
-  std::map<WeightSet, LoadedSet> sets_;
+  // Of all sequences that are computed with a set.
+  std::map<WeightSet, PrefixChunkPtr> roots_;
 };
 
 }  // namespace
@@ -380,8 +354,12 @@ class ModelScorer : public Scorer {
 std::unique_ptr<Scorer> MakeModelScorer(
     std::shared_ptr<const ModelWeights> weights,
     const ScoringShape& shape,
-    int64_t prefix_bytes) {
-  return std::make_unique<ModelScorer>(std::move(weights), shape, prefix_bytes);
+    int64_t prefix_bytes,
+    const LoraConfig* lora) {
+  ModelWeights own = *weights;
+  weights.reset();  // so that nobody else holds what is packed
+  return std::make_unique<ModelScorer>(
+      std::move(own), shape, prefix_bytes, lora);
 }
 
 }  // namespace dapd

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "common/model/spec/lora_config.h"
 #include "common/model/spec/scoring_shape.h"
 #include "common/model/weights/weights.h"
 #include "services/teacher/scorer.h"
@@ -23,12 +24,14 @@ struct ScoringShape {
   int64_t head_rows = kCpuScoringHeadRows;  // whose logits are held at a time
 };
 
-// A scorer that keeps at most `prefix_bytes` of chunks. At most one pass is
-// launched before the scores of the one before are waited for, which is all
-// that the host waits for.
+// A scorer that keeps at most `prefix_bytes` of chunks. `lora`: what the
+// adapters to come look like (scoring_weights.h). At most one pass is launched
+// before the scores of the one before are waited for, which is all that the
+// host waits for. Throws for want of memory, as LibTorch does.
 std::unique_ptr<Scorer> MakeModelScorer(
     std::shared_ptr<const ModelWeights> weights,
     const ScoringShape& shape,
-    int64_t prefix_bytes);
+    int64_t prefix_bytes,
+    const LoraConfig* lora = nullptr);
 
 }  // namespace dapd

@@ -181,8 +181,8 @@ int Main(const std::string& mode, int64_t layers) {
                         Flops(*weights, kSnapshotTokens, mode == "ours"));
   const Config config;
   const ScoringShape shape = ScoringShapeFor(config.teacher, *device);
-  const std::unique_ptr<Scorer> scorer =
-      MakeModelScorer(weights, shape, config.teacher.prefix_memory_mib << 20);
+  const std::unique_ptr<Scorer> scorer = MakeModelScorer(
+      weights, shape, config.teacher.prefix_memory_mib << 20, &snapshot.config);
   const std::vector<ScoreInput> requests = MakeRequests();
   nlohmann::json ready = nlohmann::json::object();
   if (mode == "ours") {

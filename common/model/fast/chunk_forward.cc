@@ -9,6 +9,7 @@
 #include "common/model/fast/layer_math.h"
 #include "common/model/fast/layer_pass.h"
 #include "common/model/fast/packed_chunk_attention.h"
+#include "common/model/fast/packed_layer.h"
 #include "common/model/rope.h"
 #include "common/tensor/device_copy.h"
 
@@ -35,25 +36,36 @@ at::Tensor MakeKeysValues(const ModelWeights& weights, int64_t rows) {
       weights.embedding.options());
 }
 
+// What a pass computes with: the projections of `weights` and, if there is one,
+// `adapter`; or `packed`, with its adapter or without.
+struct PassWeights {
+  const ModelWeights& weights;
+  const Adapter* adapter = nullptr;
+  const PackedWeights* packed = nullptr;
+  bool with_adapter = false;
+};
+
 // Writes into `keys_values`, before `attend` is called with a layer's, and
 // returns it with the rest.
-ChunkStates Forward(const ModelWeights& weights,
-                    const Adapter* adapter,
+ChunkStates Forward(const PassWeights& with,
                     const PassInput& input,
                     const at::Tensor& keys_values,
                     AttendInLayer attend,
                     ChunkKeeps keeps) {
+  const ModelWeights& weights = with.weights;
+  const Adapter* const adapter = with.adapter;
   const ModelConfig& config = weights.config;
-  at::Tensor x = weights.embedding.index_select(0, input.ids);
-  const int64_t rows = x.size(0);
+  ResidualStream stream{weights.embedding.index_select(0, input.ids)};
+  at::Tensor& x = stream.x;
   ChunkStates states{.keys_values = keys_values};
   if (keeps == ChunkKeeps::kLayerInputs) {
     states.layer_inputs = at::empty(
-        {config.num_layers + 1, rows, config.hidden_size}, x.options());
+        {config.num_layers + 1, x.size(0), config.hidden_size}, x.options());
   }
   const auto keep_input = [&](int64_t layer) {
     if (states.layer_inputs.defined()) states.layer_inputs[layer].copy_(x);
   };
+  const PackedPass packed_pass{.with_adapter = with.with_adapter};
   const RotaryAngles angles =
       MakeRotaryAngles(config, input.positions, weights.dtype());
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
@@ -68,6 +80,15 @@ ChunkStates Forward(const ModelWeights& weights,
       own[1].copy_(v.transpose(0, 1));
       return attend(layer, q, own[0], own[1]);
     };
+    if (with.packed != nullptr) {
+      PackedLayer(config,
+                  weights.layers[index],
+                  with.packed->layers()[index],
+                  angles,
+                  packed_pass)
+          .Forward(attend_here, &stream);
+      continue;
+    }
     x = LayerPass(config,
                   weights.layers[index],
                   adapter == nullptr ? nullptr : &adapter->layers[index],
@@ -76,7 +97,7 @@ ChunkStates Forward(const ModelWeights& weights,
             .Forward(x, /*rows=*/{}, attend_here, /*activations=*/nullptr);
   }
   keep_input(config.num_layers);
-  states.hidden = Norm(x, weights.final_norm, config.rms_norm_eps);
+  states.hidden = stream.Norm(weights.final_norm, config.rms_norm_eps);
   return states;
 }
 
@@ -120,30 +141,57 @@ ChunkStates StatesOf(const ChunkStates& pass,
 }
 
 // One pass of chunks side by side, which take the first rows of `input`.
-ChunkStates ForwardPass(const ModelWeights& weights,
-                        const Adapter* adapter,
+ChunkStates ForwardPass(const PassWeights& with,
                         const std::vector<PackedChunk>& chunks,
                         const PassInput& input,
                         ChunkKeeps keeps) {
+  const ModelWeights& weights = with.weights;
   const int64_t rows = input.ids.size(0);
   const at::Tensor keys_values = MakeKeysValues(weights, rows);
   if (weights.device().is_cuda()) {
     // Checks that the chunks fit into the rows.
     const PackedChunkAttention attention(chunks, rows, weights.device());
-    return Forward(weights,
-                   adapter,
+    return Forward(with,
                    input,
                    keys_values,
                    std::bind_front(&PackedChunkAttention::Attend, &attention),
                    keeps);
   }
   const SideBySideAttention attention(weights.config, chunks, keys_values);
-  return Forward(weights,
-                 adapter,
+  return Forward(with,
                  input,
                  keys_values,
                  std::bind_front(&SideBySideAttention::Attend, &attention),
                  keeps);
+}
+
+std::vector<ChunkStates> ForwardTogether(const PassWeights& with,
+                                         std::span<const NextChunk> chunks,
+                                         int64_t rows,
+                                         ChunkKeeps keeps) {
+  const at::NoGradGuard no_grad;
+  const at::Device device = with.weights.device();
+  std::vector<PackedChunk> packed;
+  int64_t tokens = 0;
+  for (const NextChunk& chunk : chunks) {
+    packed.push_back({.tokens = static_cast<int64_t>(chunk.ids.size()),
+                      .past = chunk.past,
+                      .parent = chunk.parent});
+    tokens += packed.back().tokens;
+  }
+  const ChunkStates pass =
+      ForwardPass(with,
+                  packed,
+                  InputOf(chunks, device.is_cuda() ? rows : tokens, device),
+                  keeps);
+  std::vector<ChunkStates> states;
+  int64_t row = 0;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    const RowRange range = {row, packed[i].tokens};
+    states.push_back(StatesOf(pass, range, chunks[i].is_kept));
+    row += range.tokens;
+  }
+  return states;
 }
 
 }  // namespace
@@ -156,8 +204,7 @@ ChunkStates ForwardChunk(const ModelWeights& weights,
   const at::NoGradGuard no_grad;
   const int64_t tokens = ids.size(0);
   const int64_t begin = TokensOf(past);
-  return ForwardPass(weights,
-                     adapter,
+  return ForwardPass({weights, adapter},
                      {{.tokens = tokens, .past = past}},
                      {ids, at::arange(begin, begin + tokens, ids.options())},
                      keeps);
@@ -168,30 +215,19 @@ std::vector<ChunkStates> ForwardChunks(const ModelWeights& weights,
                                        std::span<const NextChunk> chunks,
                                        int64_t rows,
                                        ChunkKeeps keeps) {
-  const at::NoGradGuard no_grad;
-  const at::Device device = weights.device();
-  std::vector<PackedChunk> packed;
-  int64_t tokens = 0;
-  for (const NextChunk& chunk : chunks) {
-    packed.push_back({.tokens = static_cast<int64_t>(chunk.ids.size()),
-                      .past = chunk.past,
-                      .parent = chunk.parent});
-    tokens += packed.back().tokens;
-  }
-  const ChunkStates pass =
-      ForwardPass(weights,
-                  adapter,
-                  packed,
-                  InputOf(chunks, device.is_cuda() ? rows : tokens, device),
-                  keeps);
-  std::vector<ChunkStates> states;
-  int64_t row = 0;
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    const RowRange range = {row, packed[i].tokens};
-    states.push_back(StatesOf(pass, range, chunks[i].is_kept));
-    row += range.tokens;
-  }
-  return states;
+  return ForwardTogether({weights, adapter}, chunks, rows, keeps);
+}
+
+std::vector<ChunkStates> ForwardChunks(const ModelWeights& weights,
+                                       const PackedWeights& packed,
+                                       bool with_adapter,
+                                       std::span<const NextChunk> chunks,
+                                       int64_t rows) {
+  return ForwardTogether(
+      {.weights = weights, .packed = &packed, .with_adapter = with_adapter},
+      chunks,
+      rows,
+      ChunkKeeps::kHidden);
 }
 
 int64_t ChunkTokensFor(int64_t configured, at::Device device) {

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "common/model/fast/packed_weights.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
 #include "common/tensor/aten.h"
@@ -65,6 +66,15 @@ std::vector<ChunkStates> ForwardChunks(const ModelWeights& weights,
                                        std::span<const NextChunk> chunks,
                                        int64_t rows,
                                        ChunkKeeps keeps = ChunkKeeps::kHidden);
+
+// The same through packed weights, whose projections `weights` no more has to
+// have (packed_layer.h): under the adapter that is applied to them, or the base
+// alone.
+std::vector<ChunkStates> ForwardChunks(const ModelWeights& weights,
+                                       const PackedWeights& packed,
+                                       bool with_adapter,
+                                       std::span<const NextChunk> chunks,
+                                       int64_t rows);
 
 // Tokens of a chunk: `configured`, or if that is 0 what suits the device. A GPU
 // reads all weights for a chunk, so that fewer tokens than some 300 leave its

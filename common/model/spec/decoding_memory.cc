@@ -8,6 +8,7 @@
 #include "common/kernels/cuda/skinny_product.h"
 #include "common/kernels/decode_attention_math.h"
 #include "common/model/spec/decoding_shape.h"
+#include "common/model/spec/number_bytes.h"
 
 namespace dapd {
 namespace {
@@ -63,21 +64,25 @@ Product ProductOf(const Config& config,
   return product;
 }
 
-Share ShareOfRank(const Config& config, const ModelConfig& model) {
+void SetProducts(const Config& config, Share* share) {
   using enum Projection;
+  share->qkv = ProductOf(config, *share, {kQ, kK, kV});
+  share->o = ProductOf(config, *share, {kO});
+  share->gate_up = ProductOf(config, *share, {kGate, kUp});
+  share->down = ProductOf(config, *share, {kDown});
+}
+
+Share ShareOfRank(const Config& config, const ModelConfig& model) {
   Share share{.model = model};
   share.merges = config.model.precision == "float32";
-  share.number = share.merges ? 4 : 2;
+  share.number = NumberBytes(config);
   share.ranks = config.rollout.tensor_parallel;
   share.model.num_heads /= share.ranks;
   share.model.num_kv_heads /= share.ranks;
   share.model.intermediate_size /= share.ranks;
   share.slots = std::min(config.rollout.slots, kGpuDecodeSlots);
   share.max_tokens = std::min(model.max_positions, kGpuLongestSequence);
-  share.qkv = ProductOf(config, share, {kQ, kK, kV});
-  share.o = ProductOf(config, share, {kO});
-  share.gate_up = ProductOf(config, share, {kGate, kUp});
-  share.down = ProductOf(config, share, {kDown});
+  SetProducts(config, &share);
   return share;
 }
 
@@ -243,6 +248,12 @@ int64_t PackingBytes(const Share& share) {
 }
 
 }  // namespace
+
+double AdapterColumnBytes(const Config& config, const ModelConfig& model) {
+  Share whole{.model = model, .number = NumberBytes(config)};
+  SetProducts(config, &whole);
+  return static_cast<double>(PackedBytes(whole));
+}
 
 int64_t ShortestPrefill(int64_t prompt_tokens) {
   return (prompt_tokens + kPrefillRows - 1) / kPrefillRows * kPrefillRows;

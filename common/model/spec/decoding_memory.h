@@ -39,6 +39,11 @@ struct DecodingMemory {
   double AtLeast() const { return std::max(least_prompts, change); }
 };
 
+// Of a whole model on a GPU, the columns that an adapter as configured has
+// behind the stacked projections, whatever the model's precision, with its A
+// and the stacked biases (common/model/fast/packed_weights.h).
+double AdapterColumnBytes(const Config& config, const ModelConfig& model);
+
 // Of one of a worker's ranks, for prompts of up to `prompt_tokens`.
 DecodingMemory DecodingMemoryOf(const Config& config,
                                 const ModelConfig& model,

@@ -126,15 +126,6 @@ RoleMemory RolloutMemory(const Config& config,
   return memory;
 }
 
-// The sets of weights besides the base that the terms read.
-std::set<WeightSet> TeacherSets(const Config& config) {
-  std::set<WeightSet> sets;
-  for (const TeacherPass& pass : TeacherPasses(ExpandTerms(config.objective))) {
-    if (pass.weights != WeightSet::kBase) sets.insert(pass.weights);
-  }
-  return sets;
-}
-
 RoleMemory TeacherMemory(const Config& config,
                          const ModelConfig& model,
                          const Sizes& sizes) {
@@ -145,8 +136,13 @@ RoleMemory TeacherMemory(const Config& config,
                      {"prefix caches", prefix_caches}}};
   std::ranges::move(ScoringItems(config, model, prefix_caches),
                     std::back_inserter(memory.items));
-  for (const WeightSet set : TeacherSets(config)) {
+  const std::set<WeightSet> sets = TeacherSets(config);
+  for (const WeightSet set : sets) {
     memory.items.push_back({WeightSetName(set), sizes.adapter});
+  }
+  if (PlansForGpu(config) && !sets.empty()) {
+    memory.items.push_back(
+        {"adapter in the projections", AdapterColumnBytes(config, model)});
   }
   return memory;
 }
@@ -212,6 +208,14 @@ RoleMemory TrainerMemory(const Config& config,
 }
 
 }  // namespace
+
+std::set<WeightSet> TeacherSets(const Config& config) {
+  std::set<WeightSet> sets;
+  for (const TeacherPass& pass : TeacherPasses(ExpandTerms(config.objective))) {
+    if (pass.weights != WeightSet::kBase) sets.insert(pass.weights);
+  }
+  return sets;
+}
 
 double LayerWorkspace(const Config& config,
                       const ModelConfig& model,

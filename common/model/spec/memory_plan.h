@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@ namespace dapd {
 
 // The template around a problem, and the problem itself, in tokens.
 inline constexpr int64_t kPromptTokens = 400;
+
+// The sets of weights besides the base that the terms read of a teacher.
+std::set<WeightSet> TeacherSets(const Config& config);
 
 // Weights of the projections of one layer.
 double LayerParameters(const ModelConfig& model);

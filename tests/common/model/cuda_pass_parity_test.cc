@@ -68,6 +68,7 @@ at::Tensor OnHost(const at::Tensor& tensor) {
 struct Where {
   const ModelWeights& weights;
   const Adapter& adapter;
+  const PackedWeights* packed = nullptr;  // instead, with the adapter applied
 };
 
 // The training pass over three sequences, of which every row of the last
@@ -114,8 +115,14 @@ Results Train(const Where& where, bool chunked) {
 // other, and alone; rows that are unused behind them.
 std::vector<ChunkStates> PassChunks(const Where& where,
                                     const std::vector<NextChunk>& chunks) {
-  return ForwardChunks(
-      where.weights, &where.adapter, chunks, /*rows=*/4 * kChunk);
+  constexpr int64_t kRows = 4 * kChunk;
+  return where.packed == nullptr
+             ? ForwardChunks(where.weights, &where.adapter, chunks, kRows)
+             : ForwardChunks(where.weights,
+                             *where.packed,
+                             /*with_adapter=*/true,
+                             chunks,
+                             kRows);
 }
 
 struct Sequences {
@@ -161,12 +168,26 @@ class CudaPassParityTest : public CudaPrecisionTest {
   }
 
   Where Gpu() const { return {*on_gpu_, adapter_on_gpu_}; }
+  // As a teacher has them.
+  Where PackedGpu() {
+    taken_ = *on_gpu_;
+    packed_ = std::make_unique<PackedWeights>(taken_,
+                                              AdapterForm::kColumns,
+                                              &adapter_on_gpu_.config,
+                                              /*merge=*/nullptr);
+    packed_->Apply(&adapter_on_gpu_);
+    return {taken_, adapter_on_gpu_, packed_.get()};
+  }
 
   // What `run` gives on the GPU against what it gives on the CPU.
   template <typename Run>
   void Compare(const Run& run) const {
+    Compare(run, Gpu());
+  }
+  template <typename Run>
+  void Compare(const Run& run, const Where& gpu) const {
     const Results expected = run({*exact_, adapter_});
-    const Results found = run(Gpu());
+    const Results found = run(gpu);
     const bool is_wide = GetParam() == at::kFloat;
     const Results rounded =
         is_wide ? Results()
@@ -190,6 +211,8 @@ class CudaPassParityTest : public CudaPrecisionTest {
       MakeTrainedAdapter(exact_->config, {.rank = 16, .alpha = 32});
   std::shared_ptr<const ModelWeights> on_gpu_;
   Adapter adapter_on_gpu_;
+  ModelWeights taken_;
+  std::unique_ptr<PackedWeights> packed_;
 };
 
 TEST_P(CudaPassParityTest, TrainingPass) {
@@ -202,16 +225,22 @@ TEST_P(CudaPassParityTest, TrainingPassBehindChunks) {
 
 TEST_P(CudaPassParityTest, ChunksThatPassTogether) { Compare(RunChunks); }
 
+TEST_P(CudaPassParityTest, ChunksThroughPackedWeights) {
+  Compare(RunChunks, PackedGpu());
+}
+
 // What lets a teacher stream views and share their beginnings.
 TEST_P(CudaPassParityTest, AChunksBitsAreItsOwn) {
   const Sequences sequences;
-  const std::vector<NextChunk> chunks = ChunksOf(Gpu(), sequences);
-  const std::vector<ChunkStates> together = PassChunks(Gpu(), chunks);
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    const NextChunk alone = ChunkAlone(chunks, together, i);
-    const ChunkStates states = PassChunks(Gpu(), {alone})[0];
-    EXPECT_TRUE(SameBits(together[i].hidden, states.hidden)) << i;
-    EXPECT_TRUE(SameBits(together[i].keys_values, states.keys_values)) << i;
+  for (const Where& where : {Gpu(), PackedGpu()}) {
+    const std::vector<NextChunk> chunks = ChunksOf(where, sequences);
+    const std::vector<ChunkStates> together = PassChunks(where, chunks);
+    for (size_t i = 0; i < chunks.size(); ++i) {
+      const NextChunk alone = ChunkAlone(chunks, together, i);
+      const ChunkStates states = PassChunks(where, {alone})[0];
+      EXPECT_TRUE(SameBits(together[i].hidden, states.hidden)) << i;
+      EXPECT_TRUE(SameBits(together[i].keys_values, states.keys_values)) << i;
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include "common/model/weights/adapter.h"
 #include "common/tensor/torch_bridge.h"
 #include "services/teacher/model_scorer.h"
+#include "tests/fakes/relative_error.h"
 #include "tests/fakes/torch_device/device_model.h"
 #include "tests/fakes/torch_device/torch_device.h"
 
@@ -133,15 +134,76 @@ TEST_F(DeviceScorerTest, ARequestFailsForMemoryOnlyIfItDoesAlone) {
   Restart();
   LimitDeviceMemory(one + (both - one) / 2);
   const std::vector<Hidden> got = Score({input, MakeInput(2)});
+  LimitDeviceMemory(0);
+  Restart();
   LimitDeviceMemory(WorkOfDevice().live_bytes + 1000);
   const ScoreJob job = {&input, [](ViewScores) { return true; }};
-  Restart();
   EXPECT_EQ(scorer_->ScoreTogether({&job, 1})[0].status().code(),
             absl::StatusCode::kResourceExhausted);
   LimitDeviceMemory(0);
   for (size_t i = 0; i < 2; ++i) {
     for (const auto& [view, hidden] : expected[i]) {
       EXPECT_TRUE(at::equal(hidden, got[i].at(view)));
+    }
+  }
+}
+
+// Sets take turns in the columns of the packed weights, and an adapter that
+// does not fit them has them made anew.
+TEST_F(DeviceScorerTest, EverySetScoresUnderItsOwnAdapter) {
+  constexpr double kRounding = 5e-2;
+  const auto upload = [&](WeightSet set, int64_t rank, uint64_t seed) {
+    Adapter adapter =
+        MakeFreshAdapter(weights_->config, {.rank = rank}, seed, at::kCPU);
+    for (const at::Tensor& tensor : adapter.Tensors()) tensor.add_(0.02);
+    AdapterUpload made;
+    made.set = set;
+    made.adapter = *SerializeAdapter(adapter, "base");
+    made.probe_ids = {1, 2, 3};
+    return made;
+  };
+  const std::vector<AdapterUpload> uploads = {
+      upload(WeightSet::kSnapshot, 4, 3),
+      upload(WeightSet::kEma, 4, 5),
+      upload(WeightSet::kLive, 12, 7)};
+  std::vector<ScoreInput> inputs = {MakeInput(1)};
+  for (const AdapterUpload& each : uploads) {
+    inputs.push_back(MakeInput(1));
+    inputs.back().weights = each.set;
+  }
+  std::vector<Hidden> alone;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Restart();
+    if (i > 0) ASSERT_TRUE(scorer_->Load(uploads[i - 1]).ok());
+    alone.push_back(Score({inputs[i]}).front());
+    for (size_t j = 0; j < i; ++j) {
+      EXPECT_GT(
+          RelativeError(alone[i].begin()->second, alone[j].begin()->second),
+          4 * kRounding);
+    }
+  }
+  Restart();
+  for (const AdapterUpload& each : uploads) {
+    ASSERT_TRUE(scorer_->Load(each).ok());
+  }
+  for (int round = 0; round < 2; ++round) {
+    const std::vector<Hidden> together = Score(inputs);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      for (const auto& [view, hidden] : alone[i]) {
+        EXPECT_LT(RelativeError(together[i].at(view), hidden), kRounding) << i;
+      }
+    }
+  }
+  // And against the CPU, which has its own way.
+  const auto on_cpu = MakeSmallModel(at::kBFloat16);
+  scorer_ = MakeModelScorer(on_cpu, {.chunk_tokens = 16}, int64_t{1} << 30);
+  for (const AdapterUpload& each : uploads) {
+    ASSERT_TRUE(scorer_->Load(each).ok());
+  }
+  const std::vector<Hidden> expected = Score(inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    for (const auto& [view, hidden] : alone[i]) {
+      EXPECT_LT(RelativeError(hidden, expected[i].at(view)), kRounding) << i;
     }
   }
 }

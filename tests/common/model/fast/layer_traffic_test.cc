@@ -17,6 +17,8 @@
 
 #include "ATen/record_function.h"
 #include "common/model/fast/layer_pass.h"
+#include "common/model/fast/packed_layer.h"
+#include "common/model/fast/packed_weights.h"
 #include "tests/fakes/device_rows_on_host.h"
 #include "tests/fakes/model_shapes.h"
 #include "tests/fakes/relative_error.h"
@@ -188,6 +190,42 @@ struct Layer {
   }
 };
 
+// The layer's weights as a teacher has them, with its adapter applied.
+class PackedLayerOf {
+ public:
+  explicit PackedLayerOf(const Layer& layer) : weights_(Model(layer)) {
+    const Adapter adapter{.config = {.rank = kRank, .alpha = 2.0 * kRank},
+                          .layers = {layer.lora}};
+    packed_ = std::make_unique<PackedWeights>(
+        weights_, AdapterForm::kColumns, &adapter.config, /*merge=*/nullptr);
+    packed_->Apply(&adapter);
+  }
+
+  // What the layer makes of x + `delta`, over which it may write.
+  ResidualStream Forward(ResidualStream stream,
+                         const RotaryAngles& angles,
+                         const FlashAttention& attention,
+                         bool with_adapter) const {
+    const PackedPass pass{.with_adapter = with_adapter};
+    PackedLayer(
+        weights_.config, weights_.layers[0], packed_->layers()[0], angles, pass)
+        .Forward(attention, &stream);
+    return stream;
+  }
+
+ private:
+  static ModelWeights Model(const Layer& layer) {
+    ModelWeights weights;
+    weights.config = layer.config;
+    weights.config.num_layers = 1;
+    weights.layers = {layer.weights};
+    return weights;
+  }
+
+  ModelWeights weights_;
+  std::unique_ptr<PackedWeights> packed_;
+};
+
 // Numbers of 2 bytes a token that a pass with all activations kept has to move
 // if every product and every attention reads its operands and writes its result
 // once, and every element-wise function its own. A pair's x A^T is a product of
@@ -281,15 +319,25 @@ TEST(LayerTrafficTest, ALayerIsAFewLaunches) {
   const at::Tensor x = layer.x.narrow(0, 0, kRows);
   const RotaryAngles angles{layer.angles.cos.narrow(0, 0, kRows),
                             layer.angles.sin.narrow(0, 0, kRows)};
-  const auto score = [&](const LoraLayer* lora) {
-    const LayerPass pass(layer.config, layer.weights, lora, 2.0, angles);
-    pass.Forward(x, /*rows=*/{}, attention, /*activations=*/nullptr);
+  const auto pass = [&](const LoraLayer* lora) {
+    LayerPass(layer.config, layer.weights, lora, 2.0, angles)
+        .Forward(x, /*rows=*/{}, attention, /*activations=*/nullptr);
   };
-  EXPECT_LE(LaunchesOf("scored", [&] { score(nullptr); }), 14);
+  EXPECT_LE(LaunchesOf("passed forward", [&] { pass(nullptr); }), 14);
   EXPECT_LE(WorkOfDevice().allocations, 17);
-  EXPECT_LE(LaunchesOf("scored with an adapter", [&] { score(&layer.lora); }),
-            36);
+  EXPECT_LE(
+      LaunchesOf("passed forward with an adapter", [&] { pass(&layer.lora); }),
+      36);
   EXPECT_LE(WorkOfDevice().allocations, 31);
+  const PackedLayerOf packed(layer);
+  const at::Tensor delta = at::zeros_like(x);
+  const auto score = [&](bool with_adapter) {
+    packed.Forward({x, delta}, angles, attention, with_adapter);
+  };
+  EXPECT_LE(LaunchesOf("scored", [&] { score(false); }), 10);
+  EXPECT_LE(WorkOfDevice().allocations, 14);
+  EXPECT_LE(LaunchesOf("scored with an adapter", [&] { score(true); }), 15);
+  EXPECT_LE(WorkOfDevice().allocations, 15);
   EXPECT_LE(LaunchesOf("trained", [&] { layer.Run(); }), 82);
   EXPECT_EQ(WorkOfDevice().waits, 0);
 }
@@ -308,6 +356,30 @@ TEST(LayerTrafficTest, TheGpusWayGivesWhatFloat32Gives) {
   }
   std::cout << "largest error " << worst << "\n";
   EXPECT_LT(worst, 2e-2);
+}
+
+// Both round, each at its own places.
+TEST(LayerTrafficTest, PackedWeightsGiveWhatFloat32Gives) {
+  const at::NoGradGuard no_grad;
+  const Layer layer(at::kBFloat16, kPlayed);
+  const Layer exact(at::kFloat, at::kCPU);
+  const PackedLayerOf packed(layer);
+  const FlashAttention attention({0, kTokens / 2, kTokens}, kPlayed);
+  const FlashAttention on_cpu({0, kTokens / 2, kTokens}, at::kCPU);
+  for (const bool with_adapter : {false, true}) {
+    const at::Tensor expected =
+        LayerPass(exact.config,
+                  exact.weights,
+                  with_adapter ? &exact.lora : nullptr,
+                  2.0,
+                  exact.angles)
+            .Forward(exact.x, /*rows=*/{}, on_cpu, /*activations=*/nullptr);
+    const ResidualStream stream = packed.Forward(
+        {layer.x.clone()}, layer.angles, attention, with_adapter);
+    const double error = RelativeError(stream.x + stream.delta, expected);
+    std::cout << "largest error " << error << "\n";
+    EXPECT_LT(error, 2e-2);
+  }
 }
 
 }  // namespace

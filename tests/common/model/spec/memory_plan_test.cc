@@ -263,6 +263,24 @@ TEST(MemoryPlanTest, ATeacherOnAGpuHoldsTheViewsOfSixRequests) {
       4096 * token);
 }
 
+// In either precision, while a worker merges a float32 model's.
+TEST(MemoryPlanTest, ATeachersAdapterHasColumnsOnAGpu) {
+  Config config;
+  config.model.device = "cuda";
+  const ModelConfig model = FourBillion();
+  constexpr char kColumns[] = "adapter in the projections";
+  const double bytes =
+      ItemOf(PlanMemory(config, model).teacher, kColumns).bytes;
+  EXPECT_EQ(bytes, ItemOf(PlanMemory(config, model).rollout, kColumns).bytes);
+  config.model.precision = "float32";
+  EXPECT_EQ(ItemOf(PlanMemory(config, model).teacher, kColumns).bytes,
+            2 * bytes);
+  config.objective.terms = {{.target = TeacherPass{}}};  // the base alone
+  for (const MemoryItem& item : PlanMemory(config, model).teacher.items) {
+    EXPECT_NE(item.what, kColumns);
+  }
+}
+
 // Ends of all views may share a pass, which attends to the whole of each.
 TEST(MemoryPlanTest, ATeachersPassBringsThePastsOfAllViewsTogether) {
   Config config;
