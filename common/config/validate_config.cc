@@ -193,6 +193,17 @@ void CheckCopy(const CheckpointSection& checkpoint,
           "checkpoint.copy_to: credentials do not belong in a URL, which is "
           "logged; give them in the environment",
           problems);
+  // Else a slash too few backs a run up into a folder of this machine.
+  const size_t colon = url.find_first_of(":/");
+  const bool is_url = colon != std::string::npos && url[colon] == ':';
+  Require(!is_url || absl::StartsWith(url, "s3://") ||
+              absl::StartsWith(url, "gs://"),
+          absl::StrCat("checkpoint.copy_to: '",
+                       url,
+                       "' is neither a folder nor a URL of a store: those "
+                       "begin with s3:// or gs://, and a folder whose name has "
+                       "a colon is written ./NAME"),
+          problems);
   Require(
       url.find_first_of(" \t\r\n?#") == std::string::npos &&
           !absl::StrContains(url, "::") && (url.empty() || host < url.size()),

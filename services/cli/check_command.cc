@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/log.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
@@ -35,6 +36,7 @@
 #include "services/cli/cost_text.h"
 #include "services/cli/device_text.h"
 #include "services/cli/objective_text.h"
+#include "services/cli/output_text.h"
 #include "services/cli/pass_limits_text.h"
 
 namespace dapd {
@@ -192,9 +194,9 @@ absl::Status CheckData(const Config& config, const ModelText& base) {
       }));
   return CheckDataset(
       "held out", config.evaluation.path, config.data, [&](Dataset* data) {
+        WarnOfUngradedProblems(config, *data);
         return ApplyHeldOutLimits(config, context, base.text, data);
       });
-        WarnOfUngradedProblems(config, *data);
 }
 
 // Of the samples that --samples names; without, as long as they may be.
@@ -253,6 +255,8 @@ absl::Status Check(const CheckOptions& options) {
         SplitText(config, model, lengths, options.gpus, options.rates));
     std::puts(split.c_str());
   }
+  // The run may be meant for another machine, which has them.
+  for (const std::string& warning : OutputWarnings(config)) LogWarning(warning);
   std::puts("the configuration is sound");
   return absl::OkStatus();
 }

@@ -163,7 +163,8 @@ TEST(LoadConfigTest, AnswersThatCannotDifferAreRefused) {
 }
 
 TEST(LoadConfigTest, AUrlOfCopiesHoldsNoSecretAndIsOne) {
-  for (const char* url : {"s3://bucket/runs", "gs://b", "/copies", "copies"}) {
+  for (const char* url :
+       {"s3://bucket/runs", "gs://b", "/copies", "a/b:c", "./s3:/b"}) {
     const auto loaded = Load(kGood, {std::string("checkpoint.copy_to=") + url});
     EXPECT_TRUE(loaded.ok()) << loaded.status();
   }
@@ -172,6 +173,10 @@ TEST(LoadConfigTest, AUrlOfCopiesHoldsNoSecretAndIsOne) {
   for (const char* url : {"s3://", "s3://b?x=1", "simplecache::s3://b"}) {
     EXPECT_THAT(Refusal({std::string("checkpoint.copy_to=") + url}),
                 HasSubstr("checkpoint.copy_to"));
+  }
+  for (const char* url : {"s3:/b/x", "s3:b/x", "ftp://b/x", "file:///x"}) {
+    EXPECT_THAT(Refusal({std::string("checkpoint.copy_to=") + url}),
+                HasSubstr("those begin with s3:// or gs://"));
   }
 }
 

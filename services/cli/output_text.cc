@@ -1,0 +1,58 @@
+#include "services/cli/output_text.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "common/base/files.h"
+
+namespace dapd {
+namespace {
+
+// Of the folder, or the nearest one above it that exists.
+absl::Status CheckWritableFolder(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path nearest = fs::absolute(folder, error);
+  while (!fs::exists(nearest, error) && nearest.has_relative_path()) {
+    nearest = nearest.parent_path();
+  }
+  if (!fs::is_directory(nearest, error)) {
+    return FileError("write", nearest.string(), ENOTDIR);
+  }
+  if (::faccessat(AT_FDCWD, nearest.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+    return FileError("write", nearest.string(), errno);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<std::string> OutputWarnings(const Config& config) {
+  std::vector<std::string> warnings;
+  const auto check = [&](const char* key, const std::string& parent) {
+    const std::string folder = JoinPath(parent, config.run.name);
+    const absl::Status status = CheckWritableFolder(folder);
+    if (status.ok()) return;
+    warnings.push_back(absl::StrCat(key,
+                                    ": ",
+                                    folder,
+                                    " cannot be written on this machine: ",
+                                    std::string(status.message())));
+  };
+  check("run.output_dir", config.run.output_dir);
+  const std::string& copy = config.checkpoint.copy_to;
+  if (!copy.empty() && !absl::StrContains(copy, "://")) {
+    check("checkpoint.copy_to", copy);
+  }
+  return warnings;
+}
+
+}  // namespace dapd
