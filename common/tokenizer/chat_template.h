@@ -1,6 +1,7 @@
 // The model folder's own chat template (Jinja), run in a sandbox. It has no
 // clock: `strftime_now` is undefined, so that Llama 3.2's template writes the
-// date of its own and a run resumed tomorrow has the prompts of today.
+// date of its own and a run resumed tomorrow has the prompts of today. A
+// template that calls it all the same cannot be rendered.
 #pragma once
 
 #include <memory>

@@ -7,8 +7,9 @@ std::vector<ConfigKey> ModelKeys(Config& c) {
       Text("model.path",
            &c.model.path,
            "Hugging Face folder of the base model (qwen3, qwen2, llama or "
-           "mistral), or its id on the hub with an optional revision "
-           "(Qwen/Qwen3-4B@main), found in the local cache.")
+           "mistral, with a byte-level tokenizer), or its id on the hub with "
+           "an optional revision (Qwen/Qwen3-4B@main), found in the local "
+           "cache.")
           .MayChange(),
       Text("model.name",
            &c.model.name,
