@@ -17,7 +17,8 @@ LOAD = [
     graph("Slots in use", "Requests being decoded, of those that can be (rollout.slots). Low while much is pending at the trainer: the "
           "workers wait for an adapter, or cannot be reached.", RATIO,
           query(f"dapd_rollout_requests_running{{{PROCESS}}} / dapd_rollout_slots{{{PROCESS}}}", "{{instance}}"), high=1),
-    graph("Waiting in the worker", "Requests that wait for a slot. The trainer sends no more than there are slots, so it stays near 0.", COUNT,
+    graph("Waiting in the worker", "Requests that wait for a slot. A trainer rank sends no more than there are slots, so it stays near 0 "
+          "with one rank and may be as many as the slots for each further one.", COUNT,
           query(f"dapd_rollout_requests_waiting{{{PROCESS}}}", "{{instance}}")),
     graph("Tasks at the trainer", "Rollouts that no worker has yet, and rollouts that one has. Always pending and never idle: more workers "
           "would shorten the step.", COUNT,
