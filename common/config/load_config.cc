@@ -24,6 +24,7 @@
 #include "common/config/strict_yaml.h"
 #include "common/config/validate_config.h"
 #include "common/config/value_reader.h"
+#include "common/config/yaml_text.h"
 
 extern char** environ;
 
@@ -185,8 +186,19 @@ class Loader {
     try {
       Set(where, origin, name, ParseStrictYaml(text));
     } catch (const YAML::Exception& error) {
-      problems_.push_back(
-          absl::StrCat(where, ": ", name, "=", text, ": ", error.what()));
+      problems_.push_back(absl::StrCat(where,
+                                       ": ",
+                                       name,
+                                       "=",
+                                       text,
+                                       ": ",
+                                       error.what(),
+                                       ": put quotes around such a text, and "
+                                       "the shell's around both: '",
+                                       name,
+                                       "=",
+                                       Quote(text),
+                                       "'"));
     }
   }
 

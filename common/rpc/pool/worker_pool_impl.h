@@ -26,8 +26,8 @@ absl::StatusOr<std::optional<Result>> WorkerPool<Task, Result>::NextWithin(
       return std::optional<Result>(std::move(answer));
     }
     if (stopping_) {
-      return absl::CancelledError(
-          absl::StrCat("the ", options_.role, " client was shut down"));
+      return absl::CancelledError(absl::StrCat(
+          "stopped while waiting for ", options_.role, " workers"));
     }
     if (board_.outstanding() == 0 || updates_ == nullptr) {
       return absl::FailedPreconditionError(

@@ -246,5 +246,13 @@ TEST(LoadConfigTest, AMistakenPromptIsNamed) {
               testing::AllOf(HasSubstr("prompts.none"), HasSubstr("quotes")));
 }
 
+TEST(LoadConfigTest, ATextThatIsNoYamlIsAnsweredWithTheQuotesThatItNeeds) {
+  EXPECT_THAT(Refusal({"data.path=*.jsonl"}),
+              HasSubstr("around both: 'data.path=\"*.jsonl\"'"));
+  EXPECT_THAT(Refusal({"prompts.none={problem} {x}"}),
+              HasSubstr("prompts.none=\"{problem} {x}\""));
+  EXPECT_TRUE(Load(kGood, {"data.path=\"*.jsonl\""}).ok());
+}
+
 }  // namespace
 }  // namespace dapd
