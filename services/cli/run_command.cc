@@ -20,6 +20,7 @@
 #include "services/cli/run_supervisor.h"
 #include "services/trainer/copy/run_copier.h"
 #include "services/trainer/record/end_notice.h"
+#include "services/trainer/record/run_outcome.h"
 
 namespace dapd {
 namespace {
@@ -83,12 +84,17 @@ absl::Status Run(RunOptions options) {
   // LocalRun refuses for all of them: a trainer that is started again finds the
   // folder of the one before it.
   options.overrides.push_back("run.resume=auto");
+  const absl::Time start = absl::Now();
   absl::Status outcome;
   {
     RunSupervisor supervisor;
     LocalRun run(options.config, options.overrides, config, supervisor);
     RETURN_IF_ERROR(run.Start());
     outcome = supervisor.Follow([&] { TellWhenDone(config, notice); });
+  }
+  if (const absl::Status corrected = CorrectOutcome(folder, outcome, start);
+      !corrected.ok()) {
+    LogWarning(std::string(corrected.message()));
   }
   notice.Tell(outcome);
   return outcome;

@@ -1,7 +1,7 @@
 #include "services/cli/run_supervisor.h"
 
-#include <algorithm>
 #include <csignal>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +25,34 @@ constexpr absl::Duration kLastRankGrace = absl::Seconds(10);
 constexpr absl::Duration kLostRankGrace = absl::Seconds(8);
 constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 
+// The larger, the more a trainer's exit code says of why the run ends. That a
+// rank was lost says nothing: it is how the others see the end of one.
+int WeightOf(int code) {
+  return code == static_cast<int>(ExitCode::kRestart) ? 0 : code;
+}
+
+std::string EndOfLog(const ChildProcess& process) {
+  return absl::StrCat(
+      "the end of its log (", process.log_path(), "):\n  ", process.LogTail());
+}
+
+// Rank 0 has spoken on our stderr, the others only in their logs. Of a stop
+// there is nothing to explain.
+absl::Status FailureOf(const ChildProcess& trainer, int code) {
+  const bool has_spoken =
+      trainer.log_path().empty() || code == kInterruptedCode;
+  return WithExitCode(
+      absl::InternalError(
+          has_spoken ? absl::StrCat(
+                           "the trainer ended with code ", code, "; see above")
+                     : absl::StrCat(trainer.name(),
+                                    " ended with code ",
+                                    code,
+                                    "; ",
+                                    EndOfLog(trainer))),
+      static_cast<ExitCode>(code));
+}
+
 }  // namespace
 
 absl::Status RunSupervisor::AddWorker(std::unique_ptr<ChildProcess> worker) {
@@ -43,21 +71,23 @@ absl::Status RunSupervisor::StartTrainers() {
 }
 
 // Rank 0 ends the run; another rank that fails ends the attempt of all.
-int RunSupervisor::PollTrainers() {
-  int result = -1;
+std::optional<RunSupervisor::End> RunSupervisor::PollTrainers() {
+  std::optional<End> end;
   for (const auto& trainer : trainers_) {
     const int code = trainer->Poll();
     if (code > 0 || (code == 0 && trainer == trainers_.front())) {
-      result = std::max(result, code);
+      if (!end.has_value() || WeightOf(code) > WeightOf(end->code)) {
+        end = {trainer.get(), code};
+      }
     }
   }
-  if (result < 0) return result;
+  if (!end.has_value()) return end;
   // A rank that was killed explains why the others end: they are given the
   // time to say so, and no more.
   for (const auto& trainer : trainers_) {
-    trainer->Stop(result == 0 ? kLastRankGrace : kLostRankGrace);
+    trainer->Stop(end->code == 0 ? kLastRankGrace : kLostRankGrace);
   }
-  return result;
+  return end;
 }
 
 // A trainer that was killed goes on after its newest checkpoint, and so do all
@@ -86,15 +116,13 @@ absl::Status RunSupervisor::KeepAlive(Worker& worker) {
                         code == static_cast<int>(ExitCode::kData) ||
                         code == static_cast<int>(ExitCode::kUsage);
   if (hopeless || worker.restarts >= kMaxRestarts) {
-    return WithExitCode(absl::InternalError(absl::StrCat(
-                            process.name(),
-                            " ended with code ",
-                            code,
-                            " and would do so again; the end of its log (",
-                            process.log_path(),
-                            "):\n  ",
-                            process.LogTail())),
-                        static_cast<ExitCode>(code));
+    return WithExitCode(
+        absl::InternalError(absl::StrCat(process.name(),
+                                         " ended with code ",
+                                         code,
+                                         " and would do so again; ",
+                                         EndOfLog(process))),
+        static_cast<ExitCode>(code));
   }
   ++worker.restarts;
   LogWarning(absl::StrCat(
@@ -106,7 +134,8 @@ absl::Status RunSupervisor::Follow(const std::function<void()>& look) {
   RETURN_IF_ERROR(StartTrainers());
   bool asked_to_stop = false;
   while (true) {
-    if (const int code = PollTrainers(); code >= 0) {
+    if (const std::optional<End> end = PollTrainers(); end.has_value()) {
+      const int code = end->code;
       if (code == 0) return absl::OkStatus();
       if (MayRestartTrainers(code, asked_to_stop)) {
         RETURN_IF_ERROR(StartTrainers());
@@ -116,10 +145,7 @@ absl::Status RunSupervisor::Follow(const std::function<void()>& look) {
       if (asked_to_stop && code == kSignalBase + SIGTERM) {
         return absl::CancelledError("stopped before the trainer had started");
       }
-      return WithExitCode(
-          absl::InternalError(absl::StrCat(
-              "the trainer ended with code ", code, "; see above")),
-          static_cast<ExitCode>(code));
+      return FailureOf(*end->trainer, code);
     }
     if (StopRequests() > 1) {
       return absl::CancelledError("stopped at once by a second signal");

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,7 +22,8 @@ class RunSupervisor {
   void AddTrainer(std::unique_ptr<ChildProcess> trainer);
 
   // Starts the trainers and blocks until they have ended. An error carries the
-  // exit code of the process that ended the run. `look` is called several times
+  // exit code of the process that ended the run, and its words where they are
+  // in a log of its own. `look` is called several times
   // a second. The first signal (common/base/stop_requests.h) tells the trainers
   // to stop; after a second one it returns CANCELLED at once.
   absl::Status Follow(const std::function<void()>& look);
@@ -32,9 +34,15 @@ class RunSupervisor {
     int restarts = 0;
   };
 
+  // The trainer that ended the run or its attempt, and its exit code.
+  struct End {
+    const ChildProcess* trainer;
+    int code;
+  };
+
   absl::Status StartTrainers();
-  // The exit code that ends the run or its attempt; -1 while it goes on.
-  int PollTrainers();
+  // None while the run goes on.
+  std::optional<End> PollTrainers();
   bool MayRestartTrainers(int code, bool asked_to_stop);
   absl::Status KeepAlive(Worker& worker);
 

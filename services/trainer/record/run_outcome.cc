@@ -9,6 +9,8 @@
 #include "common/base/json.h"
 #include "common/base/json_lines.h"
 #include "common/base/printable.h"
+#include "common/base/status_macros.h"
+#include "common/config/run_folder.h"
 
 namespace dapd {
 namespace {
@@ -62,6 +64,22 @@ absl::Status WriteOutcome(const std::string& folder,
 
 void ForgetOutcome(const std::string& folder) {
   std::remove(PathIn(folder).c_str());
+}
+
+absl::Status CorrectOutcome(const std::string& folder,
+                            const absl::Status& status,
+                            absl::Time start) {
+  const RunOutcome seen = OutcomeOf(status);
+  if (seen.state != "failed") return absl::OkStatus();
+  if (const auto recorded = ReadOutcome(folder); recorded.has_value()) {
+    // Recorded times are whole seconds.
+    const bool is_older = recorded->time + absl::Seconds(1) < start;
+    const bool is_same =
+        recorded->state == seen.state && recorded->exit_code == seen.exit_code;
+    if (is_older || is_same) return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const bool is_held, IsHeld(folder));
+  return is_held ? absl::OkStatus() : WriteOutcome(folder, seen);
 }
 
 std::optional<RunOutcome> ReadOutcome(const std::string& folder) try {

@@ -26,6 +26,17 @@ RunOutcome OutcomeOf(const absl::Status& status);
 absl::Status WriteOutcome(const std::string& folder, const RunOutcome& outcome);
 void ForgetOutcome(const std::string& folder);
 
+// For whoever started the run's processes, once they are gone: the attempt that
+// began at `start` ended with `status`. A trainer that was told to stop because
+// another process had failed knows only of the stop, and one that was killed
+// has written nothing: a failure takes the place of that. Of the same failure
+// the trainer's own word stays, which says more, as does the outcome of an
+// older attempt, behind which this one did not get as far as to begin. Writes
+// nothing if another process goes on with the run.
+absl::Status CorrectOutcome(const std::string& folder,
+                            const absl::Status& status,
+                            absl::Time start);
+
 // Nothing without the file, and for anything that WriteOutcome did not write.
 std::optional<RunOutcome> ReadOutcome(const std::string& folder);
 

@@ -144,39 +144,6 @@ TEST_F(RunOverviewTest, AnOutcomeThatNobodyWroteIsNone) {
   }
 }
 
-TEST_F(RunOverviewTest, AFailureTakesThePlaceOfAStopThatItBrought) {
-  const absl::Time start = absl::Now();
-  const absl::Status cause =
-      WithExitCode(absl::InternalError("rank 1 said why"), ExitCode::kData);
-  const auto corrected = [&](const absl::Status& recorded,
-                             const absl::Status& seen,
-                             absl::Time began) {
-    EXPECT_TRUE(WriteOutcome(folder_, OutcomeOf(recorded)).ok());
-    EXPECT_TRUE(CorrectOutcome(folder_, seen, began).ok());
-    return ReadOutcome(folder_)->message;
-  };
-  const absl::Status stop = absl::CancelledError("shut down");
-  EXPECT_EQ(corrected(stop, cause, start), "rank 1 said why");
-  EXPECT_EQ(ReadOutcome(folder_)->state, "failed");
-  EXPECT_EQ(ReadOutcome(folder_)->exit_code, 4);
-  EXPECT_EQ(corrected(absl::AbortedError("lost"), cause, start),
-            "rank 1 said why");
-  // The trainer's own failure; a stop; an older attempt's end.
-  EXPECT_EQ(corrected(absl::NotFoundError("no data"), cause, start), "no data");
-  EXPECT_EQ(corrected(stop, absl::CancelledError("Ctrl-C"), start),
-            "shut down");
-  EXPECT_EQ(corrected(stop, cause, start + absl::Seconds(9)), "shut down");
-  // Of a trainer that was killed; unless another goes on with the run.
-  ForgetOutcome(folder_);
-  const int lock = ::open((folder_ + "/.lock").c_str(), O_RDONLY | O_CLOEXEC);
-  ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);
-  EXPECT_TRUE(CorrectOutcome(folder_, cause, start).ok());
-  EXPECT_FALSE(ReadOutcome(folder_).has_value());
-  ::close(lock);
-  EXPECT_TRUE(CorrectOutcome(folder_, cause, start).ok());
-  EXPECT_EQ(ReadOutcome(folder_)->message, "rank 1 said why");
-}
-
 TEST_F(RunOverviewTest, WhatCannotBeReadIsNamed) {
   const auto problem = [this] {
     const absl::Status status = ReadRunOverview(folder_).status();

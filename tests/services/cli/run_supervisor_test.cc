@@ -1,0 +1,86 @@
+#include "services/cli/run_supervisor.h"
+
+#include <sys/wait.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A rank that goes on until it is told to stop.
+constexpr char kGoesOn[] = "trap 'exit 130' TERM; while :; do sleep 0.05; done";
+
+// A run whose rank 0 and rank 1 are shell scripts.
+class RunSupervisorTest : public testing::Test {
+ protected:
+  absl::Status Follow(
+      const std::string& rank_0,
+      const std::string& rank_1,
+      const std::function<void()>& look = [] {}) {
+    RunSupervisor supervisor;
+    for (const std::string& script : {rank_0, rank_1}) {
+      const bool first = trainers_.empty();
+      auto trainer = std::make_unique<ChildProcess>(
+          first ? "trainer" : "trainer-1",
+          std::vector<std::string>{"/bin/sh", "-c", script},
+          first ? "" : TempPath("trainer-1.log"));
+      trainers_.push_back(trainer.get());
+      supervisor.AddTrainer(std::move(trainer));
+    }
+    return supervisor.Follow(look);
+  }
+
+  std::vector<const ChildProcess*> trainers_;  // while Follow runs
+};
+
+TEST_F(RunSupervisorTest, TheFailureOfAnotherRankIsToldInItsOwnWords) {
+  const absl::Status status = Follow(kGoesOn, "echo the cause; exit 4");
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("trainer-1 ended with code 4"),
+                    HasSubstr("trainer-1.log"),
+                    HasSubstr("the cause")));
+}
+
+TEST_F(RunSupervisorTest, TheFailureOfRank0HasBeenSeen) {
+  const absl::Status status = Follow("exit 4", kGoesOn);
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
+  EXPECT_EQ(status.message(), "the trainer ended with code 4; see above");
+}
+
+TEST_F(RunSupervisorTest, ARankThatFailedSaysMoreThanOneThatMissesIt) {
+  const std::string go = TempPath("go");
+  const std::string waits =
+      absl::StrCat("while [ ! -e ", go, " ]; do sleep 0.02; done; ");
+  // Both have ended when they are looked at again.
+  const auto end_both = [&] {
+    ASSERT_TRUE(WriteFileAtomically(go, "").ok());
+    for (const ChildProcess* trainer : trainers_) {
+      siginfo_t info = {};
+      const auto pid = static_cast<id_t>(trainer->pid());
+      ASSERT_EQ(::waitid(P_PID, pid, &info, WEXITED | WNOWAIT), 0);
+    }
+  };
+  const absl::Status status =
+      Follow(waits + "exit 75", waits + "echo the cause; exit 1", end_both);
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the cause"));
+}
+
+}  // namespace
+}  // namespace dapd

@@ -1,0 +1,80 @@
+#include "services/trainer/record/run_outcome.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+class CorrectOutcomeTest : public testing::Test {
+ protected:
+  CorrectOutcomeTest() : folder_(TempPath("run")) {
+    EXPECT_TRUE(MakeDirectories(folder_).ok());
+  }
+  // What the folder says after a trainer has recorded `recorded` and `dapd run`
+  // saw `seen` of an attempt that began at `start`.
+  RunOutcome Corrected(const absl::Status& recorded,
+                       const absl::Status& seen,
+                       absl::Time start) {
+    EXPECT_TRUE(WriteOutcome(folder_, OutcomeOf(recorded)).ok());
+    EXPECT_TRUE(CorrectOutcome(folder_, seen, start).ok());
+    return ReadOutcome(folder_).value();
+  }
+
+  const std::string folder_;
+  const absl::Time start_ = absl::Now();
+  const absl::Status stop_ = absl::CancelledError("shut down");
+  const absl::Status cause_ =
+      WithExitCode(absl::InternalError("rank 1 said why"), ExitCode::kData);
+};
+
+TEST_F(CorrectOutcomeTest, AFailureTakesThePlaceOfWhatItBrought) {
+  for (const absl::Status& brought : {stop_, absl::AbortedError("lost")}) {
+    const RunOutcome outcome = Corrected(brought, cause_, start_);
+    EXPECT_EQ(outcome.state, "failed");
+    EXPECT_EQ(outcome.exit_code, 4);
+    EXPECT_EQ(outcome.message, "rank 1 said why");
+  }
+}
+
+TEST_F(CorrectOutcomeTest, TheTrainersOwnWordStays) {
+  EXPECT_EQ(Corrected(absl::NotFoundError("no data"), cause_, start_).message,
+            "no data");
+  EXPECT_EQ(Corrected(stop_, absl::CancelledError("Ctrl-C"), start_).message,
+            "shut down");
+  EXPECT_EQ(Corrected(absl::OkStatus(), absl::OkStatus(), start_).state,
+            "finished");
+}
+
+TEST_F(CorrectOutcomeTest, AnOlderAttemptsOutcomeStands) {
+  EXPECT_EQ(Corrected(stop_, cause_, start_ + absl::Seconds(9)).state,
+            "stopped");
+}
+
+TEST_F(CorrectOutcomeTest, ATrainerThatWasKilledIsSpokenFor) {
+  ASSERT_TRUE(CorrectOutcome(folder_, cause_, start_).ok());
+  EXPECT_EQ(ReadOutcome(folder_)->message, "rank 1 said why");
+}
+
+TEST_F(CorrectOutcomeTest, ARunThatAnotherProcessGoesOnWithHasNoneYet) {
+  const std::string path = JoinPath(folder_, ".lock");
+  const int lock = ::open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0644);
+  ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);
+  EXPECT_TRUE(CorrectOutcome(folder_, cause_, start_).ok());
+  EXPECT_FALSE(ReadOutcome(folder_).has_value());
+  ::close(lock);
+}
+
+}  // namespace
+}  // namespace dapd
