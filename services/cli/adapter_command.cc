@@ -7,14 +7,17 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 #include "common/base/files.h"
 #include "common/base/json.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/hub/model_folder.h"
 #include "common/model/spec/model_card.h"
 #include "common/model/weights/adapter.h"
+#include "common/model/weights/base_digest.h"
 #include "common/model/weights/merged_model.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/training/policy.h"
@@ -49,10 +52,22 @@ nlohmann::ordered_json ToJson(const AdapterReport& report) {
           {"changes_nothing", report.changes_nothing}};
 }
 
+// What of the base an adapter was trained on; empty where its card, which is
+// another program's or not there, says nothing of it.
+struct BaseOfAdapter {
+  std::string digest;
+  std::string trained_on;
+
+  bool is_known() const { return !trained_on.empty(); }
+  bool is_other() const { return is_known() && digest != trained_on; }
+};
+
 struct AdapterOfModel {
   std::string model_folder;
   std::string folder;
+  std::string card;  // empty: none
   Adapter adapter;
+  BaseOfAdapter base;
 };
 
 absl::StatusOr<AdapterOfModel> ReadAdapterOfModel(
@@ -62,7 +77,24 @@ absl::StatusOr<AdapterOfModel> ReadAdapterOfModel(
   ASSIGN_OR_RETURN(read.folder, FindAdapterFolder(options.adapter));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(read.model_folder));
   ASSIGN_OR_RETURN(read.adapter, ReadAdapter(read.folder, model, at::kCPU));
+  const auto card =
+      ReadFile(JoinPath(read.folder, kModelCardFile), kMaxCardBytes);
+  if (card.ok()) read.card = *card;
+  read.base.trained_on = CardBaseDigest(read.card);
+  if (read.base.is_known()) {
+    ASSIGN_OR_RETURN(read.base.digest, BaseDigest(read.model_folder));
+  }
   return read;
+}
+
+std::string Describe(const BaseOfAdapter& base) {
+  if (!base.is_known()) return "not known whether it is the adapter's";
+  if (!base.is_other()) return "the one that the adapter was trained on";
+  return absl::StrFormat(
+      "NOT the one that the adapter was trained on, or one of its *.json and "
+      "*.jinja files has changed: SHA-256 %s, trained on %s",
+      base.digest,
+      base.trained_on);
 }
 
 absl::Status VerifyAdapter(const AdapterOptions& options) {
@@ -70,7 +102,12 @@ absl::Status VerifyAdapter(const AdapterOptions& options) {
   const Adapter& adapter = read.adapter;
   const AdapterReport report = InspectAdapter(adapter);
   if (options.json) {
-    std::puts(ToJson(report).dump(2).c_str());
+    nlohmann::ordered_json printed = ToJson(report);
+    const BaseOfAdapter& base = read.base;
+    printed["base"] = !base.is_known()  ? "unknown"
+                      : base.is_other() ? "another"
+                                        : "same";
+    std::puts(printed.dump(2).c_str());
     return absl::OkStatus();
   }
   std::puts(absl::StrFormat("applied %d/%d modules, rank %d, alpha %g\n"
@@ -88,6 +125,7 @@ absl::Status VerifyAdapter(const AdapterOptions& options) {
                   "  layer %2d: update %.6g", layer.layer, layer.norm_delta)
                   .c_str());
   }
+  std::puts(absl::StrCat("base: ", Describe(read.base)).c_str());
   if (report.changes_nothing) std::puts("this adapter changes nothing");
   return absl::OkStatus();
 }
@@ -111,32 +149,33 @@ absl::Status InitAdapter(const AdapterOptions& options) {
 }
 
 // The card of the merged model: what the adapter's says of its training stays
-// true of it. One of another program, or none, says nothing.
+// true of it, unless it was on another base. One of another program, or none,
+// says nothing.
 std::string MergedCard(const AdapterOptions& options,
-                       const std::string& adapter_folder,
-                       const LoraConfig& lora) {
-  const auto card =
-      ReadFile(JoinPath(adapter_folder, kModelCardFile), kMaxCardBytes);
+                       const AdapterOfModel& read) {
   const std::filesystem::path output =
       std::filesystem::path(options.output).lexically_normal();
-  return FormatModelCard({.title = output.has_filename()
-                                       ? output.filename()
-                                       : output.parent_path().filename(),
-                          .base_model = BaseModelName(options.model),
-                          .lora = lora,
-                          .is_merged = true,
-                          .training = card.ok() ? CardTraining(*card) : ""});
+  return FormatModelCard(
+      {.title = output.has_filename() ? output.filename()
+                                      : output.parent_path().filename(),
+       .base_model = BaseModelName(options.model),
+       .lora = read.adapter.config,
+       .is_merged = true,
+       .training = read.base.is_other() ? "" : CardTraining(read.card)});
 }
 
 absl::Status MergeAdapter(const AdapterOptions& options) {
   ASSIGN_OR_RETURN(const AdapterOfModel read, ReadAdapterOfModel(options));
+  if (read.base.is_other()) {
+    LogWarning(absl::StrCat(options.model, " is ", Describe(read.base)));
+  }
   ASSIGN_OR_RETURN(
       const MergedModel merged,
       WriteMergedModel(read.model_folder,
                        read.adapter,
                        options.output,
                        static_cast<uint64_t>(options.max_shard_mib) << 20,
-                       MergedCard(options, read.folder, read.adapter.config)));
+                       MergedCard(options, read)));
   std::puts(absl::StrFormat("%s: %d modules merged, %.2f GiB in %d %s%s",
                             options.output,
                             merged.modules,

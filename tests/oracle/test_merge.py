@@ -1,5 +1,6 @@
 """`dapd adapter merge` against transformers and peft: the folder it writes is the model with the adapter."""
 
+import hashlib
 import json
 import random
 
@@ -12,7 +13,7 @@ from safetensors.torch import load_file
 import models
 from conftest import run_dapd
 from test_model import MAX_LOGIT_ERROR, compare, hf_logits, random_rows, score
-from test_objective import make_adapter
+from test_objective import Case, make_adapter
 
 VARIANTS = {
     "qwen3 in shards": dict(family="qwen3", hidden_size=256, intermediate_size=512),
@@ -87,3 +88,28 @@ def test_an_output_that_is_there_stays(tmp_path):
     result = run_dapd("adapter", "merge", "--model", tmp_path / "model", "--adapter", tmp_path / "adapter", "--output", tmp_path / "merged", check=False)
     assert result.returncode == 2 and "already exists" in result.stderr
     assert (tmp_path / "merged/mine.txt").read_text() == "mine"
+
+
+def test_an_adapter_of_another_base_is_named(tmp_path):
+    """Of two models of one shape only one is what the adapter was trained on; merged into the other, figures of the first would be false."""
+    case = Case(tmp_path, "qwen3", 2)
+    adapter = case.replay("--apply", **{"trainer.batch_size": 2}) / "adapter"
+    models.make_model(tmp_path / "other", "qwen3", seed=99)
+    files = sorted(path for path in case.folder.iterdir() if path.suffix in (".safetensors", ".json", ".jinja"))
+    listed = "".join(f"{path.name}\n{hashlib.sha256(path.read_bytes()).hexdigest()}\n" for path in files)
+    digest = hashlib.sha256(listed.encode()).hexdigest()
+    card = f"<!-- dapd: training -->\n## Training\n\n* Steps: 2\n* Base, SHA-256: {digest}\n* Accuracy: 76 %\n<!-- dapd: end of training -->\n"
+
+    def verify(model, *flags):
+        return run_dapd("adapter", "verify", "--model", model, "--adapter", adapter, *flags).stdout
+
+    assert "base: not known" in verify(case.folder)
+    (adapter / "README.md").write_text(card)
+    assert "base: the one that the adapter was trained on" in verify(case.folder)
+    assert "base: NOT the one" in verify(tmp_path / "other") and digest in verify(tmp_path / "other")
+    assert [json.loads(verify(model, "--json"))["base"] for model in (case.folder, tmp_path / "other")] == ["same", "another"]
+    for model, keeps in ((case.folder, True), (tmp_path / "other", False)):
+        output = tmp_path / f"merged-{keeps}"
+        merged = run_dapd("adapter", "merge", "--model", model, "--adapter", adapter, "--output", output)
+        assert ("Accuracy" in (output / "README.md").read_text()) == keeps
+        assert ("NOT the one" in merged.stderr) != keeps

@@ -21,6 +21,7 @@ namespace {
 
 constexpr absl::string_view kBegin = "<!-- dapd: training -->\n";
 constexpr absl::string_view kEnd = "<!-- dapd: end of training -->\n";
+constexpr absl::string_view kBaseDigest = "\n* Base, SHA-256: ";
 
 // A double-quoted scalar of YAML, which JSON's strings are.
 std::string YamlText(const std::string& text) {
@@ -137,6 +138,20 @@ std::string CardTraining(absl::string_view card) {
     return "";
   }
   return std::string(card.substr(begin, end + kEnd.size() - begin));
+}
+
+std::string BaseDigestLine(absl::string_view digest) {
+  return absl::StrCat(kBaseDigest, MarkdownText(digest));
+}
+
+std::string CardBaseDigest(absl::string_view card) {
+  const std::string section = CardTraining(card);
+  const absl::string_view training(section);
+  const size_t begin = training.find(kBaseDigest);
+  if (begin == absl::string_view::npos) return "";
+  const size_t digest = begin + kBaseDigest.size();
+  return std::string(
+      training.substr(digest, training.find('\n', digest) - digest));
 }
 
 std::string MarkdownText(absl::string_view text) {

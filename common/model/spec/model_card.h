@@ -33,6 +33,11 @@ std::string TrainingSection(absl::string_view markdown);
 // program's.
 std::string CardTraining(absl::string_view card);
 
+// The line in a training section that says which base was trained on, and what
+// the section of a card says of that; empty if nothing.
+std::string BaseDigestLine(absl::string_view digest);
+std::string CardBaseDigest(absl::string_view card);
+
 // Foreign text as plain text of a line of Markdown, in a table or out of one.
 std::string MarkdownText(absl::string_view text);
 // As a block that shows it as it is.

@@ -33,7 +33,7 @@ const Interval* FindDivergence(const EvaluationReport* report,
 }
 
 std::string Share(const Interval* interval) {
-  if (interval == nullptr) return "";
+  if (interval == nullptr) return "-";
   return absl::StrFormat("%.1f %% \\[%.1f, %.1f\\]",
                          100 * interval->mean,
                          100 * interval->low,
@@ -41,7 +41,7 @@ std::string Share(const Interval* interval) {
 }
 
 std::string Number(const Interval* interval) {
-  if (interval == nullptr) return "";
+  if (interval == nullptr) return "-";
   return absl::StrFormat(
       "%.4f \\[%.4f, %.4f\\]", interval->mean, interval->low, interval->high);
 }
@@ -91,8 +91,7 @@ std::string FormatTraining(
                                   run.step,
                                   "\n* Adapter: ",
                                   MarkdownText(run.adapter_digest),
-                                  "\n* Base, SHA-256: ",
-                                  MarkdownText(run.base_digest),
+                                  BaseDigestLine(run.base_digest),
                                   "\n* Data, SHA-256: ",
                                   MarkdownText(run.data_digest),
                                   "\n");

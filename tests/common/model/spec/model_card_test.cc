@@ -41,6 +41,17 @@ TEST(ModelCardTest, AnAdaptersHeaderNamesItsBase) {
   EXPECT_EQ(CardTraining(card), TrainingSection("trained\n"));
 }
 
+TEST(ModelCardTest, TheBaseThatWasTrainedOnIsFoundAgain) {
+  const std::string section =
+      TrainingSection("## Training\n\n* Steps: 3" + BaseDigestLine("12ab") +
+                      "\n* Data, SHA-256: 34cd\n");
+  EXPECT_EQ(
+      CardBaseDigest(FormatModelCard({.title = "x", .training = section})),
+      "12ab");
+  EXPECT_EQ(CardBaseDigest(FormatModelCard({.title = "x"})), "");
+  EXPECT_EQ(CardBaseDigest("# Mine\n\n* Base, SHA-256: 12ab\n"), "");
+}
+
 TEST(ModelCardTest, AMergedModelIsAModel) {
   const YAML::Node header = HeaderOf(FormatModelCard(
       {.title = "m", .base_model = "org/base", .is_merged = true}));
