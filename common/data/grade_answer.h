@@ -16,8 +16,10 @@ namespace dapd {
 // The content of the last balanced \boxed{...}; nothing if there is none.
 std::optional<std::string> ExtractBoxed(absl::string_view text);
 
-// Symmetric. Bounded work for any input: what is longer than 4,096 bytes or
-// nested more than 64 deep is compared as text.
+// Symmetric but for equations: a given one is its right-hand side, whatever is
+// on its left ("BC = 10" where 10 is expected), an expected one only if that is
+// a name or a number. Bounded work for any input: what is longer than 4,096
+// bytes or nested more than 64 deep is compared as text.
 bool AnswersEqual(absl::string_view given, absl::string_view expected);
 
 struct Grade {

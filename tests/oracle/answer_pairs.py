@@ -219,11 +219,36 @@ def matrices(rng):
     def write(rows, name, separator):
         return f"\\begin{{{name}}}" + separator.join(" & ".join(map(str, row)) for row in rows) + f"\\end{{{name}}}"
 
-    return write(changed, rng.choice(["pmatrix", "bmatrix"]), rng.choice([" \\\\ ", "\\\\"])), write(values, "pmatrix", " \\\\ ")
+    given = write(changed, rng.choice(["pmatrix", "bmatrix", "array"]), rng.choice([" \\\\ ", "\\\\"]))
+    columns = "{" + "c" * len(values[0]) + "}"
+    given = given.replace("{array}", "{array}" + columns, 1)
+    if columns in given:
+        given = rng.choice(["\\left[%s\\right]", "\\left(%s\\right)"]) % given
+    return given, write(values, "pmatrix", " \\\\ ")
+
+
+def labels(rng):
+    """A left-hand side that says of what the answer is."""
+    n = rng.randint(1, 60)
+    m = n if rng.random() < 0.6 else off(rng, n)
+    if rng.random() < 0.2:
+        return f"(x,y) = ({m},{n})", f"({n}, {n})"
+    if rng.random() < 0.2:
+        return f"f^{{-1}}(x) = \\frac{{x-{abs(m)}}}{{2}}", f"\\frac{{x-{n}}}{{2}}"
+    forms = ["BC = %d", "m\\angle A = %d^\\circ", "\\text{Area} = %d", "f(2) = %d", "|z| = %d", "a+b = %d", "= %d", "\\cos\\theta = \\frac{%d}{1}"]
+    return rng.choice(forms) % m, str(n)
+
+
+def approximations(rng):
+    n = rng.randint(2, 12)
+    m = n if rng.random() < 0.6 else n + 1
+    if rng.random() < 0.5:
+        return f"{m}\\pi \\approx {m * 3.14159265:.2f}", f"{n}\\pi"
+    return f"\\approx {m * 3.14159265:.2f}", f"{n * 3.14159265:.2f}"
 
 
 KINDS = [integers, decimals, fractions, roots, powers, degrees, percentages, intervals, tuples, sets, equations, polynomials, constants, inequalities, texts,
-         choices, matrices]
+         choices, matrices, labels, approximations]
 
 
 def pairs(seed, count):

@@ -49,9 +49,14 @@ KNOWN = [
     ("90^{\\circ}", "\\frac{\\pi}{2}", False),
     ("0.33333", "\\frac13", False),
     ("0.333333", "\\frac13", True),
+    ("4\\pi \\approx 12.57", "12.57", True),
+    ("m\\angle A = 50^\\circ", "50", True),
     ("12.5\\%", "0.125", True),
     ("\\{1,2\\}", "\\{1,2,2\\}", False),
 ]
+
+# An equation counts as its right-hand side where that is expected; whoever expects the equation wants one.
+COMPUTED = [("BC = 10", "10"), ("|z| = 5", "5"), ("\\cos\\theta = \\frac12", "\\frac12"), ("x+y = 7", "7")]
 
 HOSTILE = [
     "{" * 5000,
@@ -134,6 +139,11 @@ def test_an_expected_answer_may_be_worked_text(grader, tmp_path):
 @pytest.mark.parametrize("given, expected, right", KNOWN)
 def test_known_pairs(tmp_path, given, expected, right):
     assert [row["correct"] for row in grade(tmp_path, boxed([(given, expected), (expected, given)]))] == [right, right]
+
+
+def test_what_is_computed_counts_only_if_it_is_expected(tmp_path):
+    assert [row["correct"] for row in grade(tmp_path, boxed(COMPUTED))] == [True] * len(COMPUTED)
+    assert not any(row["correct"] for row in grade(tmp_path, boxed([(expected, given) for given, expected in COMPUTED])))
 
 
 def test_slips_of_math_verify_are_judged_by_the_mathematics(tmp_path):

@@ -28,8 +28,10 @@ struct AnswerExpression {
   std::vector<AnswerExpression> parts;
   bool left_open = false;  // of an interval
   bool right_open = false;
-  std::vector<std::string> relations;  // "=", "<", "<=", ">", ">=", "!=", "in"
-  // Of a relation: what stands on the left is one name, "x" or "f(x)".
+  std::vector<std::string> relations;  // "=", "<", "<=", ">", ">=", "!=", "~="
+                                       // (about), "in"
+  // Of a relation: what stands on the left is a name: "x", "f(x)", "(x, y)", or
+  // what is no mathematics.
   bool is_assignment = false;
 };
 
@@ -38,11 +40,14 @@ struct AnswerExpression {
 std::optional<AnswerExpression> ParseAnswer(
     const std::vector<LatexToken>& tokens);
 
-// Symmetric. Values as SameValue. "x = 5" is 5 and "x \in S" is S, but "x = 5"
-// is not "y = 5"; equations are the same if their differences are in a constant
+// Values as SameValue. "x = 5" is 5 and "x \in S" is S, but "x = 5" is not
+// "y = 5"; an equation that is given is its right-hand side even if more than a
+// name or a number is on its left, and one with "~=" is any of its sides;
+// equations are the same if their differences are in a constant
 // ratio, inequalities in a positive one, and so are ratios; "1 < x < 2" is (1,
 // 2); the open interval (1, 2) is also the point and, in this order, the list
 // 1, 2.
-bool SameAnswer(const AnswerExpression& a, const AnswerExpression& b);
+bool SameAnswer(const AnswerExpression& given,
+                const AnswerExpression& expected);
 
 }  // namespace dapd

@@ -1,15 +1,18 @@
 // Recursive descent over the tokens of an answer:
 //
-//   answer    = relation { "," relation }
-//   relation  = union { ("=" | "<" | ...) union }
+//   answer    = ["=" | "~="] relation { "," relation }
+//   relation  = (union | anything "=") { ("=" | "<" | ...) union }
 //   union     = operand { "\cup" operand }
 //   operand   = set | interval | tuple | matrix | ratio
 //
 // A ratio, most often a single sum, is read by value_parser.h.
+#include <algorithm>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
 
 #include "common/data/grading/answer_expression.h"
 #include "common/data/grading/token_reader.h"
@@ -44,6 +47,7 @@ class AnswerParser {
       : tokens_(tokens), values_(tokens_) {}
 
   std::optional<AnswerExpression> Answer() {
+    if (!tokens_.Take("=")) tokens_.Take("~=");
     auto answer = List();
     if (!answer.has_value() || !tokens_.at_end()) return std::nullopt;
     return answer;
@@ -99,7 +103,7 @@ class AnswerParser {
   }
 
   std::optional<std::string> TakeRelation() {
-    for (const char* symbol : {"=", "<", "<=", ">", ">=", "!="}) {
+    for (const char* symbol : {"=", "<", "<=", ">", ">=", "!=", "~="}) {
       if (tokens_.Take(symbol)) return symbol;
     }
     if (tokens_.TakeCommand("in")) return "in";
@@ -109,6 +113,7 @@ class AnswerParser {
   std::optional<AnswerExpression> Relation() {
     const size_t begin = tokens_.at();
     auto first = Union();
+    if (!first.has_value()) first = NameFrom(begin);
     if (!first.has_value()) return std::nullopt;
     const size_t end = tokens_.at();
     AnswerExpression relation = Compound(Form::kRelation, {});
@@ -126,16 +131,46 @@ class AnswerParser {
     return relation;
   }
 
-  // "x", "x_1", "f(x)".
+  // What stands from `begin` up to a "=" as a name, "m\angle A".
+  std::optional<AnswerExpression> NameFrom(size_t begin) {
+    // Only where answers have it, as in WithBothSigns.
+    if (tokens_.depth() > 2) return std::nullopt;
+    std::string name;
+    int open = 0;
+    for (tokens_.GoTo(begin); !tokens_.at_end(); tokens_.Next()) {
+      const LatexToken& token = tokens_.here();
+      if (open == 0 && (tokens_.Sees("=") || tokens_.Sees("~="))) {
+        if (name.empty()) return std::nullopt;
+        return ValueOf(VariableValue(name));
+      }
+      if (open == 0 && tokens_.Sees(",")) return std::nullopt;
+      if (tokens_.Sees("(") || tokens_.Sees("[") || tokens_.Sees("{")) ++open;
+      if (tokens_.Sees(")") || tokens_.Sees("]") || tokens_.Sees("}")) --open;
+      absl::StrAppend(&name, token.text, " ");
+    }
+    return std::nullopt;
+  }
+
+  // "x", "x_1", "(x, y)", "f(x)", "f(2)", "f^{-1}(x)".
   bool IsName(size_t begin,
               size_t end,
               const AnswerExpression& expression) const {
+    const auto is_symbol = [](const AnswerExpression& part) {
+      return part.kind == Form::kValue && !part.value.symbol.empty();
+    };
+    if (expression.kind == Form::kInterval || expression.kind == Form::kTuple) {
+      return std::ranges::all_of(expression.parts, is_symbol);
+    }
     if (expression.kind != Form::kValue) return false;
-    if (!expression.value.symbol.empty()) return true;
-    return end - begin == 4 && tokens_.TokenAt(begin).kind == Kind::kLetter &&
-           tokens_.SeesAt(begin + 1, "(") &&
-           tokens_.TokenAt(begin + 2).kind == Kind::kLetter &&
-           tokens_.SeesAt(begin + 3, ")");
+    if (is_symbol(expression)) return true;
+    if (tokens_.TokenAt(begin).kind != Kind::kLetter) return false;
+    size_t at = begin + 1;
+    for (const char* part : {"^", "{", "-"}) at += tokens_.SeesAt(at, part);
+    if (at > begin + 1) at += 2;  // "1", "}"
+    return end - at == 3 && tokens_.SeesAt(at, "(") &&
+           (tokens_.TokenAt(at + 1).kind == Kind::kLetter ||
+            tokens_.TokenAt(at + 1).kind == Kind::kNumber) &&
+           tokens_.SeesAt(at + 2, ")");
   }
 
   std::optional<AnswerExpression> Union() {
@@ -178,17 +213,21 @@ class AnswerParser {
     return Compound(Form::kList, *std::move(items));
   }
 
-  // A tuple or an interval; nothing for a single item.
+  // A tuple or an interval, or a matrix; nothing for another single item.
   std::optional<AnswerExpression> Bracketed() {
     const bool left_open = tokens_.Take("(");
     if (!left_open) tokens_.Take("[");
     size_t num_written = 0;
     auto items = Items(&num_written);
-    if (!items.has_value() || num_written < 2) return std::nullopt;
+    if (!items.has_value()) return std::nullopt;
+    const bool is_matrix =
+        num_written == 1 && items->front().kind == Form::kMatrix;
+    if (num_written < 2 && !is_matrix) return std::nullopt;
     const bool right_open = tokens_.Take(")");
     if (!right_open && !tokens_.Take("]")) return std::nullopt;
     const bool is_interval = items->size() == 2;
     if (!is_interval && left_open != right_open) return std::nullopt;
+    if (is_matrix) return std::move(items->front());
     AnswerExpression expression = Compound(
         is_interval ? Form::kInterval : Form::kTuple, *std::move(items));
     expression.left_open = left_open;

@@ -32,6 +32,13 @@ bool IsSymbol(const LatexToken& token, absl::string_view text) {
   return token.kind == Kind::kSymbol && token.text == text;
 }
 
+// A \text{}, or a word too long for a product of letters.
+bool IsProse(const LatexToken& token) {
+  constexpr size_t kLongestProduct = 3;
+  return token.kind == Kind::kText ||
+         (token.kind == Kind::kWord && token.text.size() > kLongestProduct);
+}
+
 // Index behind which the tokens are an exponent ("^2", "^{2}"); their number if
 // they are not.
 size_t BeforeExponent(const std::vector<LatexToken>& tokens) {
@@ -113,12 +120,16 @@ void DropUnits(std::vector<LatexToken>* tokens) {
 
 std::vector<LatexToken> SplitWords(const std::vector<LatexToken>& tokens) {
   std::vector<LatexToken> split;
-  for (const LatexToken& token : tokens) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const LatexToken& token = tokens[i];
+    const bool is_name =
+        IsProse(token) && i + 1 < tokens.size() &&
+        (IsSymbol(tokens[i + 1], "=") || IsSymbol(tokens[i + 1], "~="));
     if (token.kind != Kind::kText && token.kind != Kind::kWord) {
       split.push_back(token);
-    } else if (std::any_of(token.text.begin(), token.text.end(), [](char c) {
-                 return (c & 0x80) != 0;
-               })) {
+    } else if (is_name || std::any_of(token.text.begin(),
+                                      token.text.end(),
+                                      [](char c) { return (c & 0x80) != 0; })) {
       split.push_back({Kind::kLetter, token.text, false});
     } else {
       for (const char c : token.text) {
@@ -147,11 +158,7 @@ std::string LettersOf(const std::vector<LatexToken>& tokens) {
 }
 
 bool HasProse(const std::vector<LatexToken>& tokens) {
-  constexpr size_t kLongestProduct = 3;
-  return std::any_of(tokens.begin(), tokens.end(), [](const LatexToken& token) {
-    return token.kind == Kind::kText ||
-           (token.kind == Kind::kWord && token.text.size() > kLongestProduct);
-  });
+  return std::any_of(tokens.begin(), tokens.end(), IsProse);
 }
 
 }  // namespace dapd

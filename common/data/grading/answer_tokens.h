@@ -16,7 +16,8 @@ void DropDegrees(std::vector<LatexToken>* tokens);
 // Drops units ("12 km", "3 m^2", "5 \text{ apples}") and sentence ends.
 void DropUnits(std::vector<LatexToken>* tokens);
 
-// What is left of words inside mathematics are products of letters.
+// What is left of words inside mathematics are products of letters; but prose
+// in front of a "=" is one name ("\text{Area} = 5").
 std::vector<LatexToken> SplitWords(const std::vector<LatexToken>& tokens);
 
 // The letters of a text answer; empty if the tokens are more than words.

@@ -226,6 +226,11 @@ class Lexer {
     if (name == "begin" || name == "end") {
       const auto environment = Argument();
       if (!environment.has_value()) return false;
+      // The columns of an array.
+      if (name == "begin" && *environment == "array" && Next(0) == '{' &&
+          !Argument().has_value()) {
+        return false;
+      }
       Add(Kind::kCommand, name);
       return true;
     }

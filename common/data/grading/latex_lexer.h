@@ -18,7 +18,7 @@ struct LatexToken {
     kCommand,  // "frac", "sqrt", "sin", "cup", "infty", ...
     kText,     // the words of \text{}, in lower case, one space between two
     kWord,     // several letters in a row elsewhere, in lower case
-    kSymbol,   // one character, or "<=", ">=", "!=", "\\{", "\\}", "\\\\"
+    kSymbol,   // one character, or "<=", ">=", "!=", "~=", "\\{", "\\}", "\\\\"
   };
   Kind kind = Kind::kSymbol;
   std::string text;

@@ -78,7 +78,7 @@ std::string SymbolOfCommand(const std::string& name) {
         std::pair("lt", "<"),        std::pair("gt", ">"),
         std::pair("cdot", "*"),      std::pair("times", "*"),
         std::pair("ast", "*"),       std::pair("div", "/"),
-        std::pair("colon", ":"),     std::pair("approx", "="),
+        std::pair("colon", ":"),     std::pair("approx", "~="),
         std::pair("equiv", "="),     std::pair("lbrace", "\\{"),
         std::pair("rbrace", "\\}"),  std::pair("lbrack", "["),
         std::pair("rbrack", "]"),    std::pair("vert", "|")}) {
@@ -114,6 +114,7 @@ std::string ReplaceCharacters(absl::string_view text) {
                               {"\xE2\x88\xAA", "\\cup "},
                               {"\xE2\x88\x88", "\\in "},
                               {"\xC2\xB1", "\\pm "},
+                              {"\xE2\x89\x88", "\\approx "},
                               {"\xE2\x82\xAC", ""},  // euro
                               {"\xC2\xA3", ""},      // pound
                               {"\xC2\xA0", " "},

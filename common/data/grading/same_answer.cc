@@ -14,7 +14,9 @@ bool IsEquation(const AnswerExpression& a) {
   return a.kind == Form::kRelation &&
          std::all_of(a.relations.begin(),
                      a.relations.end(),
-                     [](const std::string& symbol) { return symbol == "="; });
+                     [](const std::string& symbol) {
+                       return symbol == "=" || symbol == "~=";
+                     });
 }
 
 bool IsMembership(const AnswerExpression& a) {
@@ -169,19 +171,45 @@ bool SameRelation(const AnswerExpression& left, const AnswerExpression& right) {
          SameDifference(a, b, /*must_be_positive=*/a.relations[0] != "!=");
 }
 
-// A relation and something that is none.
-bool RelationIs(const AnswerExpression& relation,
-                const AnswerExpression& other) {
-  if (IsMembership(relation)) return SameAnswer(relation.parts[1], other);
-  if (IsEquation(relation)) {
-    const bool computes =
-        relation.is_assignment ||
-        (IsValue(relation.parts[0]) && !relation.parts[0].value.has_variables);
-    return computes && SameAnswer(relation.parts.back(), other);
+// What a relation says that something is: of "x = 4\pi ~= 12.57" both values,
+// of "x in S" S, of "1 < x < 2" the interval.
+std::vector<AnswerExpression> Results(const AnswerExpression& relation) {
+  if (IsMembership(relation)) return {relation.parts[1]};
+  if (!IsEquation(relation)) {
+    const auto range = RangeOf(relation);
+    if (!range.has_value()) return {};
+    return {range->interval};
   }
-  if (IsValue(other)) return false;
-  const auto range = RangeOf(relation);
-  return range.has_value() && SameAnswer(range->interval, other);
+  std::vector<AnswerExpression> results;
+  for (size_t i = relation.is_assignment ? 1 : 0; i < relation.parts.size();
+       ++i) {
+    if (i == relation.relations.size() || relation.relations[i] == "~=") {
+      results.push_back(relation.parts[i]);
+    }
+  }
+  return results;
+}
+
+// A relation for something that is none. What is computed on the left does not
+// count.
+bool GivenRelationIs(const AnswerExpression& relation,
+                     const AnswerExpression& expected) {
+  return std::ranges::any_of(Results(relation), [&](const auto& result) {
+    return SameAnswer(result, expected);
+  });
+}
+
+// The other way round: "x + y = 7" asks for an equation.
+bool IsExpectedRelation(const AnswerExpression& given,
+                        const AnswerExpression& relation) {
+  const AnswerExpression& left = relation.parts.front();
+  if (IsEquation(relation) && !relation.is_assignment &&
+      (!IsValue(left) || left.value.has_variables)) {
+    return false;
+  }
+  return std::ranges::any_of(Results(relation), [&](const auto& result) {
+    return SameAnswer(given, result);
+  });
 }
 
 // a : b : c and ka : kb : kc.
@@ -215,46 +243,52 @@ bool IsOrdered(const AnswerExpression& a) {
          (a.kind == Form::kInterval && a.left_open && a.right_open);
 }
 
+// Two of one kind.
+bool SameForm(const AnswerExpression& a, const AnswerExpression& b) {
+  switch (a.kind) {
+    case Form::kValue:
+      return SameValue(a.value, b.value);
+    case Form::kList:
+    case Form::kUnion:
+      return SameInAnyOrder(a.parts, b.parts);
+    case Form::kRatio:
+      return SameRatio(a.parts, b.parts);
+    case Form::kInterval:
+      return SameInterval(a, b);
+    case Form::kTuple:
+    case Form::kMatrix:
+      return SameInOrder(a.parts, b.parts);
+    case Form::kEmptySet:
+      return true;
+    case Form::kRelation:
+      return IsMembership(a) && IsMembership(b) ? SameInOrder(a.parts, b.parts)
+                                                : SameRelation(a, b);
+  }
+  return false;
+}
+
 }  // namespace
 
-bool SameAnswer(const AnswerExpression& a, const AnswerExpression& b) {
-  if (a.kind == Form::kRelation || b.kind == Form::kRelation) {
-    if (a.kind == b.kind) {
-      if (IsMembership(a) && IsMembership(b)) {
-        return SameInOrder(a.parts, b.parts);
-      }
-      return SameRelation(a, b);
-    }
-    return a.kind == Form::kRelation ? RelationIs(a, b) : RelationIs(b, a);
+bool SameAnswer(const AnswerExpression& given,
+                const AnswerExpression& expected) {
+  if (given.kind == expected.kind) return SameForm(given, expected);
+  if (given.kind == Form::kRelation) return GivenRelationIs(given, expected);
+  if (expected.kind == Form::kRelation) {
+    return IsExpectedRelation(given, expected);
   }
-  if (a.kind == b.kind) {
-    switch (a.kind) {
-      case Form::kValue:
-        return SameValue(a.value, b.value);
-      case Form::kList:
-      case Form::kUnion:
-        return SameInAnyOrder(a.parts, b.parts);
-      case Form::kRatio:
-        return SameRatio(a.parts, b.parts);
-      case Form::kInterval:
-        return SameInterval(a, b);
-      case Form::kTuple:
-      case Form::kMatrix:
-        return SameInOrder(a.parts, b.parts);
-      case Form::kEmptySet:
-        return true;
-      case Form::kRelation:
-        return false;  // seen above
-    }
+  if (given.kind == Form::kList) {
+    return given.parts.size() == 1
+               ? SameAnswer(given.parts[0], expected)
+               : IsOrdered(expected) &&
+                     SameInOrder(given.parts, expected.parts);
   }
-  const bool one_is_list = (a.kind == Form::kList) != (b.kind == Form::kList);
-  if (!one_is_list) {
-    return IsOrdered(a) && IsOrdered(b) && SameInOrder(a.parts, b.parts);
+  if (expected.kind == Form::kList) {
+    return expected.parts.size() == 1
+               ? SameAnswer(given, expected.parts[0])
+               : IsOrdered(given) && SameInOrder(given.parts, expected.parts);
   }
-  const AnswerExpression& list = a.kind == Form::kList ? a : b;
-  const AnswerExpression& other = a.kind == Form::kList ? b : a;
-  if (list.parts.size() == 1) return SameAnswer(list.parts[0], other);
-  return IsOrdered(other) && SameInOrder(list.parts, other.parts);
+  return IsOrdered(given) && IsOrdered(expected) &&
+         SameInOrder(given.parts, expected.parts);
 }
 
 }  // namespace dapd

@@ -168,6 +168,49 @@ TEST(AnswersEqualTest, RatiosCompareUpToAFactor) {
   });
 }
 
+TEST(AnswersEqualTest, AnEquationIsWhatItsLeftHandSideIsSaidToBe) {
+  ExpectEitherWay({
+      {"m\\angle A = 50^\\circ", "50", true},
+      {"m\\angle A = 50", "m\\angle A = 50^\\circ", true},
+      {"m\\angle A = 50", "m\\angle B = 50", false},
+      {"P(A|B) = \\frac13", "1/3", true},
+      {"\\text{Area} = 55", "55", true},
+      {"\\text{Area} = 55", "Area = 55", true},
+      {"\\text{Area} = 55", "\\text{Volume} = 55", false},
+      {"(x,y) = (2,3)", "(2, 3)", true},
+      {"(x,y) = (2,3)", "(3, 2)", false},
+      {"f(2) = 7", "7", true},
+      {"f(2) = 7", "f(3) = 7", false},
+      {"f^{-1}(x) = \\frac{x-1}{2}", "\\frac{x-1}{2}", true},
+      {"= 5", "5", true},
+      {"x = y = 5", "5", true},
+      {"x = y = 5", "y", false},
+      {"4\\pi \\approx 12.57", "4\\pi", true},
+      {"4\\pi \\approx 12.57", "12.57", true},
+      {"x = 4\\pi \xE2\x89\x88 12.57", "4\\pi", true},
+      {"x = 4\\pi \\approx 12.57", "x", false},
+      {"x \\approx 12.57", "x", false},
+      {"\\approx 12.57", "12.57", true},
+      {"x \\approx 12.57", "x = 12.57", true},
+      {"BC = 10", "AB = 10", false},
+      {"a, b = 3", "3", false},
+      {"= = 3", "3", false},
+  });
+}
+
+TEST(AnswersEqualTest, WhatIsComputedOnTheLeftCountsOnlyIfItIsExpected) {
+  for (const Case& c :
+       std::vector<Case>{{"BC = 10", "10", true},
+                         {"|z| = 5", "5", true},
+                         {"\\cos\\theta = 0.5", "1/2", true},
+                         {"a+b = 7", "7", true},
+                         {"AB = 3, BC = 4", "4, 3", true},
+                         {"A\\cup B = \\{1,2\\}", "2,1", true}}) {
+    EXPECT_TRUE(AnswersEqual(c.given, c.expected)) << c.given;
+    EXPECT_FALSE(AnswersEqual(c.expected, c.given)) << c.given;
+  }
+}
+
 TEST(AnswersEqualTest, SetsTuplesAndRelationsCompareByTheirParts) {
   ExpectEitherWay({
       {"1, 2", "2, 1", true},
@@ -197,6 +240,12 @@ TEST(AnswersEqualTest, SetsTuplesAndRelationsCompareByTheirParts) {
       {"\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}",
        "\\begin{bmatrix}1 & 2 \\\\ 3 & 4\\end{bmatrix}",
        true},
+      {"\\left[\\begin{array}{c|c}1&2\\\\3&4\\end{array}\\right]",
+       "\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}",
+       true},
+      {"\\left(\\begin{array}{c}1\\end{array}\\right]",
+       "\\begin{pmatrix}1\\end{pmatrix}",
+       false},
       {"\\begin{pmatrix}1\\\\2\\end{pmatrix}",
        "\\begin{pmatrix}2\\\\1\\end{pmatrix}",
        false},
