@@ -307,10 +307,9 @@ absl::Status Run(const ServiceFlags& flags) {
         folder,
         " holds a finished run; there is nothing left to do (another run.name "
         "starts a new run, more trainer.steps continue this one)"));
-    CopyFinishedRun(config, [&signal](absl::Duration timeout) {
-      return signal.WaitFor(timeout);
-    });
-    if (!StaysWhenDone(config)) return absl::OkStatus();
+    if (!StaysWhenDone(config) && config.checkpoint.copy_to.empty()) {
+      return absl::OkStatus();
+    }
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
                    Security::Load(config.security, {Role::kTrainer}));
@@ -331,7 +330,11 @@ absl::Status Run(const ServiceFlags& flags) {
   }
   RETURN_IF_ERROR(window.ShowFinishedRun(folder));
   ASSIGN_OR_RETURN(const auto server, window.ServeRpc());
-  ServeUntilSignal(*server, signal);
+  server->SetStarted();  // whoever waits for that would not wait for a copy
+  CopyFinishedRun(config, [&signal](absl::Duration timeout) {
+    return signal.WaitFor(timeout);
+  });
+  if (StaysWhenDone(config)) ServeUntilSignal(*server, signal);
   return absl::OkStatus();
 }
 

@@ -114,7 +114,8 @@ absl::Status TrainerLoop::RunSteps() {
   }));
   DAPD_FAILPOINT("run.after_started");
 
-  if (policy_.version() == 0 && !parts_.recorder.HasEvaluation("before")) {
+  if (policy_.version() == 0 &&
+      !parts_.recorder.evaluations().all().contains("before")) {
     RETURN_IF_ERROR(EvaluateHeldOut("before"));
   }
   // Whoever saved the checkpoint may have died before this, too.
@@ -134,13 +135,8 @@ absl::Status TrainerLoop::RunSteps() {
     RETURN_IF_ERROR(
         disk_.MustWrite("the adapter", [&] { return ExportAdapter(); }));
   }
-  // There is no step left, and so the other ranks are done.
-  RETURN_IF_ERROR(batch_.BeginStep().status());
   RETURN_IF_ERROR(EvaluateHeldOut("after"));
-  if (parts_.batch.config.evaluation.interval > 0) {
-    RETURN_IF_ERROR(KeepBest("after"));
-  }
-  RETURN_IF_ERROR(batch_.Finish());
+  RETURN_IF_ERROR(KeepBest("after"));
   RETURN_IF_ERROR(disk_.Write("the ledger", [&] {
     return parts_.ledger.Reached(
         "finished", policy_.version(), batch_.live_digest());
@@ -149,6 +145,9 @@ absl::Status TrainerLoop::RunSteps() {
   RETURN_IF_ERROR(disk_.MustWrite("the summary", [&] {
     return parts_.recorder.Finish(absl::ToDoubleSeconds(SteadyNow() - start));
   }));
+  // There is no step left, and so the other ranks are done; not before this one
+  // is, which would wait for them if it were started again.
+  RETURN_IF_ERROR(batch_.BeginStep().status());
   parts_.on_saved(policy_.version());
   return absl::OkStatus();
 }
@@ -185,16 +184,23 @@ absl::Status TrainerLoop::EvaluateHeldOut(const std::string& when) {
 
 absl::Status TrainerLoop::EvaluateWithin() {
   const int64_t step = policy_.version();
-  if (step == 0 || !batch_.IsEvaluatedAfter(step)) return absl::OkStatus();
-  const std::string when = absl::StrFormat("step-%06d", step);
-  if (!parts_.recorder.HasEvaluation(when, batch_.live_digest())) {
+  if (step == 0) return absl::OkStatus();
+  const std::string when = NameWithinRun(step);
+  ASSIGN_OR_RETURN(
+      const bool is_known,
+      parts_.recorder.RecallEvaluation(when, batch_.live_digest()));
+  if (!is_known) {
+    if (!batch_.IsEvaluatedAfter(step)) return absl::OkStatus();
     RETURN_IF_ERROR(EvaluateHeldOut(when));
   }
   return KeepBest(when);
 }
 
 absl::Status TrainerLoop::KeepBest(const std::string& when) {
-  if (parts_.recorder.BestEvaluation() != when) return absl::OkStatus();
+  if (parts_.batch.config.evaluation.interval == 0 ||
+      parts_.recorder.evaluations().Best() != when) {
+    return absl::OkStatus();
+  }
   RETURN_IF_ERROR(disk_.Write("the best adapter", [&]() -> absl::Status {
     const std::string folder =
         JoinPath(parts_.recorder.folder(), "adapter-best");
@@ -331,7 +337,7 @@ std::string TrainerLoop::Card() const {
       {.title = run.name,
        .base_model = identity.base_model_path,
        .lora = policy_.live().config,
-       .training = FormatTraining(run, parts_.recorder.evaluations())});
+       .training = FormatTraining(run, parts_.recorder.evaluations().all())});
 }
 
 absl::Status TrainerLoop::SaveNewest() {
@@ -345,7 +351,7 @@ absl::Status RunOtherRank(BatchTrainerParts parts) {
     RETURN_IF_ERROR(batch.Start());
     while (true) {
       ASSIGN_OR_RETURN(const bool begun, batch.BeginStep());
-      if (!begun) return batch.Finish();
+      if (!begun) return absl::OkStatus();
       StepReport report;
       RETURN_IF_ERROR(batch.Sample(nullptr, &report).status());
       RETURN_IF_ERROR(batch.Train(&report));

@@ -100,6 +100,18 @@ def test_r24_a_rank_that_dies_ends_the_step_everywhere_and_the_job_goes_on(victi
     history.check(two_ranks.workspace.runs(run) / "ledger.jsonl", BATCH, STEPS)
 
 
+@pytest.mark.parametrize("base", ["whole", "split"])
+def test_ranks_are_there_until_the_last_evaluation_is_over(base, two_ranks):
+    """Those that were done before it would not come again for a rank 0 that has to be started again."""
+    run = f"ranks-evaluated-{base}"
+    settings = SHARDED if base == "split" else {}
+    ranks = start_ranks(two_ranks, run, 2, failpoints={0: "evaluation.after=kill@2"}, **settings)
+    assert ranks[0].wait(timeout=120) == -signal.SIGKILL, two_ranks.log(run)
+    assert ranks[1].wait(timeout=60) == 75, two_ranks.log(run)
+    finish(two_ranks, run, start_ranks(two_ranks, run, 2, **settings))
+    assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 def test_r24_a_rank_that_hangs_is_found_out(victim, two_ranks):
     run = f"r24-hang-{victim}"

@@ -52,6 +52,8 @@ class BatchTrainer {
 
   // Sends the problems of the slice to the rollout workers, unless that was
   // done while the step before was trained. False if rank 0 planned no step.
+  // The other ranks wait for it without an end, and contribute their layers to
+  // what it computes meanwhile (an evaluation).
   absl::StatusOr<bool> BeginStep();
 
   // Waits for the answers of the step that was begun, and sends them to be
@@ -69,10 +71,6 @@ class BatchTrainer {
   // of each phase, and at rank 0 the objective and the counts of the whole
   // batch. DATA_LOSS if the ranks end in different weights.
   absl::Status Train(StepReport* report);
-
-  // To be called after the last step: rank 0 may still compute passes of its
-  // own (an evaluation), to which the other ranks contribute their layers.
-  absl::Status Finish() { return ServeLayers(); }
 
   // The rows of the data that step `step` (from 1) trains, in order: one for
   // each sample, those of a group (rollout.group_size) side by side.

@@ -121,8 +121,7 @@ TEST(PackedWeightsTest, NothingIsLeftOfAnAdapterOfAHigherRank) {
   const Adapter high = MakeAdapter(weights->config, {}, 0.1, 8);
   const Adapter low = MakeAdapter(weights->config, {}, 0.1, 4);
   ModelWeights taken = *weights;
-  PackedWeights packed(
-      taken, AdapterForm::kColumns, &high.config, MergeOnCpu);
+  PackedWeights packed(taken, AdapterForm::kColumns, &high.config, MergeOnCpu);
   packed.Apply(&high);
   ASSERT_TRUE(packed.Fits(&low));
   packed.Apply(&low);
@@ -154,14 +153,12 @@ TEST(PackedWeightsTest, ColumnsFitOneLayoutOfAdapters) {
   const Adapter all = MakeAdapter(weights->config, {}, 0.1);
   const Adapter some = MakeAdapter(weights->config, {Projection::kQ}, 0.1);
   ModelWeights taken = *weights;
-  PackedWeights columns(
-      taken, AdapterForm::kColumns, &all.config, MergeOnCpu);
+  PackedWeights columns(taken, AdapterForm::kColumns, &all.config, MergeOnCpu);
   EXPECT_TRUE(columns.Fits(&all));
   EXPECT_TRUE(columns.Fits(nullptr));
   EXPECT_FALSE(columns.Fits(&some));
   EXPECT_THROW(columns.Apply(&some), c10::Error);
-  const PackedWeights merged(
-      taken, AdapterForm::kMerged, nullptr, MergeOnCpu);
+  const PackedWeights merged(taken, AdapterForm::kMerged, nullptr, MergeOnCpu);
   EXPECT_TRUE(merged.Fits(&some));
 }
 
