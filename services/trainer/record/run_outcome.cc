@@ -76,7 +76,9 @@ absl::Status CorrectOutcome(const std::string& folder,
     const bool is_older = recorded->time + absl::Seconds(1) < start;
     const bool is_same =
         recorded->state == seen.state && recorded->exit_code == seen.exit_code;
-    if (is_older || is_same) return absl::OkStatus();
+    if (is_older || is_same || recorded->state == "finished") {
+      return absl::OkStatus();
+    }
   }
   ASSIGN_OR_RETURN(const bool is_held, IsHeld(folder));
   return is_held ? absl::OkStatus() : WriteOutcome(folder, seen);

@@ -30,9 +30,9 @@ void ForgetOutcome(const std::string& folder);
 // began at `start` ended with `status`. A trainer that was told to stop because
 // another process had failed knows only of the stop, and one that was killed
 // has written nothing: a failure takes the place of that. Of the same failure
-// the trainer's own word stays, which says more, as does the outcome of an
-// older attempt, behind which this one did not get as far as to begin. Writes
-// nothing if another process goes on with the run.
+// the trainer's own word stays, which says more; so do the end of a run that
+// has finished, and the outcome of an older attempt, which this one did not get
+// as far as to forget. Writes nothing if another process goes on with the run.
 absl::Status CorrectOutcome(const std::string& folder,
                             const absl::Status& status,
                             absl::Time start);
