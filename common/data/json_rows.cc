@@ -14,6 +14,7 @@
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
+#include "common/data/json_text.h"
 #include "common/data/row_source.h"
 
 namespace dapd {
@@ -99,15 +100,12 @@ absl::StatusOr<TextRow> ToTextRow(const std::string& line,
   for (const std::string& column : query.columns) {
     if (!json.contains(column) || json[column].is_null()) continue;
     const nlohmann::json& value = json[column];
+    const std::string what = absl::StrCat(where, ": column '", column, "'");
     if (value.is_structured()) {
-      return DataError(absl::StrCat(where,
-                                    ": column '",
-                                    column,
-                                    "' holds ",
-                                    value.type_name(),
-                                    "; a string is needed"));
+      return DataError(absl::StrCat(
+          what, " holds ", value.type_name(), "; a string is needed"));
     }
-    row[column] = value.is_string() ? value.get<std::string>() : value.dump();
+    ASSIGN_OR_RETURN(row[column], JsonText(value, what));
   }
   for (const std::string& column : query.required) {
     if (json.contains(column)) continue;

@@ -12,7 +12,7 @@
 namespace dapd {
 
 // Column -> text of one row. A missing or null value is absent; numbers and
-// booleans are written out.
+// booleans are written out (json_text.h).
 using TextRow = std::map<std::string, std::string>;
 
 // Called with each row and its place ("file:12"). `row` not OK: the row could

@@ -14,6 +14,7 @@
 #include "common/config/preset_terms.h"
 #include "common/data/expected_answer.h"
 #include "common/data/grade_answer.h"
+#include "common/data/json_text.h"
 
 namespace dapd {
 namespace {
@@ -31,10 +32,10 @@ absl::StatusOr<std::vector<float>> ParseLogprobs(const nlohmann::json& list,
 }
 
 // Null as if it were not there, what is no text as JSON writes it.
-std::string TextAt(const nlohmann::json& row, const char* key) {
+absl::StatusOr<std::string> TextAt(const nlohmann::json& row, const char* key) {
   const auto found = row.find(key);
   if (found == row.end() || found->is_null()) return "";
-  return found->is_string() ? found->get<std::string>() : found->dump();
+  return JsonText(*found, key);
 }
 
 bool Has(const nlohmann::json& row, const char* key) {
@@ -57,8 +58,8 @@ absl::Status ParseOptional(const nlohmann::json& row,
   if (Has(row, "correct")) parsed->correct = row.at("correct").get<bool>();
   if (Has(row, "left_out"))
     parsed->is_left_out = row.at("left_out").get<bool>();
-  parsed->answer = TextAt(row, "answer");
-  parsed->feedback = TextAt(row, "feedback");
+  ASSIGN_OR_RETURN(parsed->answer, TextAt(row, "answer"));
+  ASSIGN_OR_RETURN(parsed->feedback, TextAt(row, "feedback"));
   return absl::OkStatus();
 }
 
@@ -68,8 +69,8 @@ absl::StatusOr<SampleRow> ParseRow(const nlohmann::json& row,
   SampleRow parsed;
   Sample& sample = parsed.sample;
   try {
-    const nlohmann::json& id = row.at("id");
-    sample.id = id.is_string() ? id.get<std::string>() : id.dump();
+    ASSIGN_OR_RETURN(sample.id,
+                     JsonText(row.at("id"), absl::StrCat(where, ": id")));
     sample.problem = row.at("problem").get<std::string>();
     sample.reference = row.at("reference").get<std::string>();
     auto ids = JsonTokenIds(row.at("rollout_ids"), "rollout_ids", vocab_size);

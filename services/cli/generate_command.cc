@@ -12,6 +12,7 @@
 #include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
+#include "common/data/json_text.h"
 #include "common/tensor/torch_bridge.h"
 #include "services/cli/chat_rows.h"
 #include "services/cli/command.h"
@@ -36,8 +37,8 @@ absl::StatusOr<AnswerPrompt> ParsePrompt(const GenerateOptions& options,
   AnswerPrompt prompt;
   prompt.example = index;
   try {
-    const nlohmann::json& id = row.at("id");
-    prompt.name = id.is_string() ? id.get<std::string>() : id.dump();
+    ASSIGN_OR_RETURN(prompt.name,
+                     JsonText(row.at("id"), absl::StrCat(where, ": id")));
     if (row.contains("input_ids")) {
       auto ids = JsonTokenIds(
           row["input_ids"], "input_ids", generator.model().vocab_size);

@@ -12,6 +12,7 @@
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/data/expected_answer.h"
+#include "common/data/json_text.h"
 #include "services/cli/answer_grader.h"
 #include "services/cli/command.h"
 #include "services/cli/math_verify_grader.h"
@@ -48,7 +49,7 @@ absl::StatusOr<std::string> TextOf(const nlohmann::json& row,
                                   key,
                                   "' as a string or a number"));
   }
-  return found->is_string() ? found->get<std::string>() : found->dump();
+  return JsonText(*found, absl::StrCat(where, ": '", key, "'"));
 }
 
 absl::Status GradeRows(const GradeOptions& options) {

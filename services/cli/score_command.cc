@@ -14,6 +14,7 @@
 #include "common/base/json_lines.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
+#include "common/data/json_text.h"
 #include "common/hub/model_folder.h"
 #include "common/model/reference/decoder.h"
 #include "common/model/reference/token_logprobs.h"
@@ -48,8 +49,8 @@ absl::StatusOr<ScoreRow> ParseScoreRow(const nlohmann::json& json,
                                        const ModelConfig& model) {
   ScoreRow row;
   try {
-    const nlohmann::json& id = json.at("id");
-    row.id = id.is_string() ? id.get<std::string>() : id.dump();
+    ASSIGN_OR_RETURN(row.id,
+                     JsonText(json.at("id"), absl::StrCat(where, ": id")));
     auto ids =
         JsonTokenIds(json.at("input_ids"), "input_ids", model.vocab_size);
     if (!ids.ok()) {

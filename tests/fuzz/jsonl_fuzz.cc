@@ -10,6 +10,7 @@
 
 #include "common/base/check.h"
 #include "common/base/json_lines.h"
+#include "common/data/json_text.h"
 #include "common/data/row_source.h"
 #include "tests/fuzz/input.h"
 
@@ -63,7 +64,9 @@ std::optional<Rows> Slow(absl::string_view text) {
       const nlohmann::json& value = (*json)[column];
       good = !value.is_structured();
       if (value.is_null() || !good) continue;
-      row[column] = value.is_string() ? value.get<std::string>() : value.dump();
+      const auto written = JsonText(value, column);
+      good = written.ok();
+      if (good) row[column] = *written;
     }
     if (good) {
       rows.good.push_back(row);

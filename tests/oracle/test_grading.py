@@ -167,6 +167,13 @@ def test_math_verify_goes_on_behind_what_it_cannot_do(tmp_path):
     assert [row["correct"] for row in graded] == [True, False, True]
 
 
+@pytest.mark.parametrize("key", ["id", "answer"])
+def test_a_number_whose_digits_json_loses_is_refused(key, tmp_path):
+    source = write_jsonl(tmp_path / "in.jsonl", [{"id": 1, "text": "\\boxed{1267650600228229401496703205376}", "answer": "1", key: 2**100}])
+    result = run_dapd("grade", "--input", source, "--output", tmp_path / "out.jsonl", check=False)
+    assert result.returncode == 4 and f"in.jsonl:1: '{key}'" in result.stderr and "in quotes" in result.stderr
+
+
 def test_a_row_that_lacks_something_is_named(tmp_path):
     source = write_jsonl(tmp_path / "in.jsonl", [{"id": 1, "text": "\\boxed{1}", "answer": "1"}, {"id": 2, "text": "x"}])
     result = run_dapd("grade", "--input", source, "--output", tmp_path / "out.jsonl", check=False)

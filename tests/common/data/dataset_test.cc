@@ -40,6 +40,18 @@ TEST(ReadDatasetTest, RowsKeepTheirOrderIdsAndAnswers) {
   EXPECT_EQ(data->problems[1].answer, "");
 }
 
+TEST(ReadDatasetTest, ANumberThatIsNotReadExactlyIsABadRow) {
+  const absl::Status status =
+      ReadDataset(Write("large.jsonl",
+                        "{\"problem\": \"2^100?\", \"solution\": \"2\", "
+                        "\"answer\": 1267650600228229401496703205376}\n"),
+                  {})
+          .status();
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("large.jsonl:1: column 'answer' holds a number"));
+}
+
 TEST(ReadDatasetTest, GzipIsReadLikePlain) {
   const std::string path = TempPath("rows.jsonl.gz");
   const gzFile file = ::gzopen(path.c_str(), "wb");

@@ -1,0 +1,26 @@
+#include "common/data/json_text.h"
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+
+namespace dapd {
+
+absl::StatusOr<std::string> JsonText(const nlohmann::json& value,
+                                     absl::string_view what) {
+  if (value.is_string()) return value.get<std::string>();
+  // Integers that fit are none.
+  if (value.is_number_float()) {
+    const auto number = value.get<double>();
+    if (number >= 0x1p64 || number <= -0x1p63) {
+      return DataError(absl::StrCat(what,
+                                    " holds a number past 64 bits, of which "
+                                    "only ",
+                                    value.dump(),
+                                    " could be read; put it in quotes"));
+    }
+  }
+  return value.dump();
+}
+
+}  // namespace dapd
