@@ -5,15 +5,18 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/base/thread_share.h"
+#include "common/config/config_keys.h"
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
 #include "common/config/run_settings.h"
@@ -26,6 +29,79 @@ namespace dapd {
 namespace {
 
 constexpr double kGiB = 1 << 30;
+
+bool Sets(const Overrides& overrides, absl::string_view key) {
+  return std::ranges::any_of(overrides, [&](const std::string& override) {
+    return absl::StartsWith(override, absl::StrCat(key, "="));
+  });
+}
+
+// What gives a run its name and place must not be given once more: runs would
+// be named after seeds that they do not have, or lie in several folders.
+absl::Status CheckPlaces(const std::string& path,
+                         const SweepFile& file,
+                         const Overrides& further) {
+  std::vector<std::pair<std::string, const Overrides*>> givers = {
+      {"--set", &further}, {"set", &file.common}};
+  for (const SweepSetting& setting : file.settings) {
+    givers.emplace_back(absl::StrCat("the setting ", setting.name),
+                        &setting.overrides);
+  }
+  for (const auto& [giver, overrides] : givers) {
+    if (Sets(*overrides, "run.name")) {
+      return ConfigError(
+          absl::StrCat(path,
+                       ": ",
+                       giver,
+                       " gives run.name, but a sweep names its runs itself"));
+    }
+    if (!file.seeds.empty() && Sets(*overrides, "run.seed")) {
+      return ConfigError(absl::StrCat(
+          path,
+          ": ",
+          giver,
+          " gives run.seed, and seeds too; give only one of the two"));
+    }
+  }
+  for (const SweepSetting& setting : file.settings) {
+    if (!Sets(setting.overrides, "run.output_dir")) continue;
+    return ConfigError(
+        absl::StrCat(path,
+                     ": the setting ",
+                     setting.name,
+                     " gives run.output_dir, but all runs of a sweep lie in "
+                     "one folder; give it in set"));
+  }
+  return absl::OkStatus();
+}
+
+// Two names for one run would count as two results.
+absl::Status CheckRunsDiffer(const std::string& path,
+                             const std::vector<SweepRun>& runs) {
+  std::set<std::string> names;
+  std::map<std::string, std::string> name_of;  // by all other values
+  for (const SweepRun& run : runs) {
+    if (!names.insert(run.name).second) {
+      return ConfigError(
+          absl::StrCat(path, ": two runs are called ", run.name));
+    }
+    Config config = run.config;
+    std::string values;
+    for (const ConfigKey& key : ConfigKeys(config)) {
+      if (key.name == "run.name") continue;
+      absl::StrAppend(&values, FormatValue(key), "\n");
+    }
+    const auto [same, is_new] = name_of.emplace(std::move(values), run.name);
+    if (is_new) continue;
+    return ConfigError(absl::StrCat(path,
+                                    ": ",
+                                    same->second,
+                                    " and ",
+                                    run.name,
+                                    " have the same values of all keys"));
+  }
+  return absl::OkStatus();
+}
 
 // Bytes of all processes of a run.
 double MemoryOf(const Config& config, const ModelConfig& model) {
@@ -125,6 +201,7 @@ int64_t SideBySide(const SweepFile& file, const SweepPlan& plan) {
 absl::StatusOr<SweepPlan> ReadSweep(const std::string& path,
                                     const std::vector<std::string>& overrides) {
   ASSIGN_OR_RETURN(const SweepFile file, ReadSweepFile(path));
+  RETURN_IF_ERROR(CheckPlaces(path, file, overrides));
   SweepPlan plan{.config_path = file.config,
                  .memory_bytes = file.memory_gib * kGiB};
   const std::vector<std::string> seeds =
@@ -153,11 +230,7 @@ absl::StatusOr<SweepPlan> ReadSweep(const std::string& path,
             path, " has invalid runs:\n  ", absl::StrJoin(problems, "\n  "))),
         ExitCodeOf(first));
   }
-  std::set<std::string> names;
-  for (const SweepRun& run : plan.runs) {
-    if (names.insert(run.name).second) continue;
-    return ConfigError(absl::StrCat(path, ": two runs are called ", run.name));
-  }
+  RETURN_IF_ERROR(CheckRunsDiffer(path, plan.runs));
   plan.parallel = SideBySide(file, plan);
   if (plan.parallel == 1) return plan;
   // Those that run together share the cores, from the first on: how many

@@ -14,7 +14,9 @@
 //   parallel: 4              # side by side, at most; without: 1, or as many as
 //   memory_gib: 64           # fit in this by the plan that `dapd check` prints
 //
-// Paths are relative to the working directory, as in a configuration.
+// Paths are relative to the working directory, as in a configuration. The sweep
+// gives run.name, and run.seed where there are seeds; run.output_dir is the
+// same for all runs.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +50,8 @@ struct SweepPlan {
 };
 
 // Reads the file and checks every run that it stands for: its configuration,
-// its model, and that a folder that is there holds a run of these settings.
+// its model, that a folder that is there holds a run of these settings, and
+// that no two runs have the same values.
 // `overrides`: further ones for all runs, which win. All mistakes at once; exit
 // code kConfig, or kData for a model that cannot be read.
 absl::StatusOr<SweepPlan> ReadSweep(const std::string& path,

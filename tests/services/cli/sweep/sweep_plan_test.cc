@@ -1,5 +1,6 @@
 #include "services/cli/sweep/sweep_plan.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -47,8 +48,9 @@ class ReadSweepTest : public ::testing::Test {
           "name: s\nconfig: " + folder_ + "/config.yaml\n" + text);
     return ReadSweep(folder_ + "/sweep.yaml", overrides);
   }
-  std::string Problem(const std::string& text) const {
-    const absl::Status status = Read(text).status();
+  std::string Problem(const std::string& text,
+                      const std::vector<std::string>& overrides = {}) const {
+    const absl::Status status = Read(text, overrides).status();
     EXPECT_EQ(ExitCodeOf(status), ExitCode::kConfig) << status;
     return std::string(status.message());
   }
@@ -136,6 +138,10 @@ TEST_F(ReadSweepTest, AFinishedRunIsDoneUnlessItWasAnother) {
   EXPECT_THAT(Problem("seeds: [1]\nset: {lora.rank: 8}\n"),
               AllOf(HasSubstr("a run of other settings"),
                     HasSubstr("lora.rank was 64, is 8")));
+  // The environment counts for the runs of the sweep, not for those there are.
+  ASSERT_EQ(::setenv("DAPD_LORA__RANK", "8", 1), 0);
+  EXPECT_THAT(Problem("seeds: [1]\n"), HasSubstr("lora.rank was 64, is 8"));
+  ::unsetenv("DAPD_LORA__RANK");
 }
 
 TEST_F(ReadSweepTest, EveryRunThatCannotBeIsNamedAtOnce) {
@@ -147,6 +153,35 @@ TEST_F(ReadSweepTest, EveryRunThatCannotBeIsNamedAtOnce) {
                     HasSubstr("lora.rank"),
                     HasSubstr("b: "),
                     HasSubstr("trainer.stepz")));
+}
+
+TEST_F(ReadSweepTest, NameSeedAndPlaceAreNotGivenTwice) {
+  const std::string both = "run.seed, and seeds too";
+  EXPECT_THAT(Problem("seeds: [1, 2]\n", {"run.seed=9"}),
+              HasSubstr("--set gives " + both));
+  EXPECT_THAT(Problem("seeds: [7]\nset: {run.seed: 9}\n"),
+              HasSubstr("set gives " + both));
+  EXPECT_THAT(Problem("seeds: [7]\ngrid: {run.seed: [1, 2]}\n"),
+              HasSubstr("the setting seed-1 gives " + both));
+  EXPECT_THAT(Problem("grid: {run.output_dir: [ox, oy]}\n"),
+              HasSubstr("the setting output_dir-ox gives run.output_dir"));
+  const std::string named = "gives run.name, but a sweep names its runs";
+  EXPECT_THAT(Problem("list: [{name: a, set: {run.name: b}}]\n"),
+              HasSubstr("the setting a " + named));
+  EXPECT_THAT(Problem("seeds: [1]\n", {"run.name=b"}),
+              HasSubstr("--set " + named));
+  EXPECT_TRUE(Read("grid: {run.seed: [1, 2]}\n").ok());
+  EXPECT_TRUE(
+      Read("set: {run.output_dir: " + folder_ + "/other}\n", {"run.seed=9"})
+          .ok());
+}
+
+TEST_F(ReadSweepTest, TwoRunsOfTheSameValuesAreRefused) {
+  EXPECT_THAT(
+      Problem("grid: {trainer.learning_rate: [1.0e-4, 0.0001]}\n"),
+      HasSubstr("learning_rate-1.0e-4 and learning_rate-0.0001 have the same"));
+  EXPECT_THAT(Problem("grid: {run.seed: [1, 2]}\n", {"run.seed=9"}),
+              HasSubstr("seed-1 and seed-2 have the same values"));
 }
 
 TEST_F(ReadSweepTest, WhatTheFileCannotSayIsNamedByItsLine) {
