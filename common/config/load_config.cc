@@ -274,6 +274,15 @@ absl::StatusOr<LoadedConfig> LoadConfig(
   return loader.Finish(path);
 }
 
+absl::StatusOr<LoadedConfig> LoadWrittenConfig(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::vector<ConfigFile> files, ReadConfigFiles(path));
+  Loader loader;
+  ReadFiles(files, &loader);
+  loader.ReadPreset();
+  loader.PlaceRanks();
+  return loader.Finish(path);
+}
+
 Config PeekConfig(const std::string& path,
                   const std::vector<std::string>& overrides) {
   Loader loader;

@@ -31,6 +31,10 @@ struct LoadedConfig {
 absl::StatusOr<LoadedConfig> LoadConfig(
     const std::string& path, const std::vector<std::string>& overrides);
 
+// The config.yaml that a run has written into its folder: what that run was,
+// whatever the environment says now. Errors as LoadConfig.
+absl::StatusOr<LoadedConfig> LoadWrittenConfig(const std::string& path);
+
 // What can be read of the configuration, everything else as by default. For
 // what has to be known in order to report the mistakes: how to log. Reports
 // none itself.
