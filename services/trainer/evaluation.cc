@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 
 #include "common/base/log.h"
+#include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
 #include "common/data/expected_answer.h"
@@ -243,12 +244,33 @@ absl::StatusOr<std::vector<TermDivergence>> MeasureDivergences(
 
 }  // namespace
 
+std::string HeldOutDigest(const Config& config, const Dataset& held_out) {
+  if (held_out.problems.empty()) return "";
+  const EvaluationSection& asked = config.evaluation;
+  return Sha256Hex(absl::StrCat(held_out.digest,
+                                "\nprompt=",
+                                asked.prompt,
+                                "\nthinking=",
+                                asked.thinking,
+                                "\nsamples=",
+                                asked.samples,
+                                "\ntemperature=",
+                                asked.temperature,
+                                "\ntop_p=",
+                                asked.top_p,
+                                "\ntop_k=",
+                                asked.top_k,
+                                "\nmax_new_tokens=",
+                                HeldOutAnswerTokens(config)));
+}
+
 absl::StatusOr<EvaluationReport> Evaluate(const EvaluationParts& parts) {
   const absl::Time start = SteadyNow();
   const Config& config = parts.config;
   const size_t problems = parts.held_out.problems.size();
   EvaluationReport report;
   report.policy_version = parts.policy.version();
+  report.held_out_digest = HeldOutDigest(config, parts.held_out);
   report.problems = static_cast<int64_t>(problems);
   report.samples = config.evaluation.samples;
   ASSIGN_OR_RETURN(

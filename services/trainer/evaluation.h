@@ -4,6 +4,7 @@
 // true KL divergence.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -28,6 +29,12 @@ struct EvaluationParts {
   const ViewBuilder& views;
   SamplePipeline& pipeline;
 };
+
+// SHA-256 of what an evaluation's shares are a function of beside the policy:
+// the held-out problems, the prompt, and how answers are sampled. Empty where
+// nothing is held out. evaluation.marker and evaluation.kl_problems are not in
+// it: without them the other figures are the same.
+std::string HeldOutDigest(const Config& config, const Dataset& held_out);
 
 // Evaluates the policy that the workers serve, with the prompts of
 // evaluation.prompt and evaluation.thinking; divergences are those of

@@ -69,8 +69,8 @@ class TrainerLoop {
   // What evaluation.interval wants behind the last step: an evaluation, unless
   // an earlier attempt made it of the same adapter, and the best adapter kept.
   absl::Status EvaluateWithin();
-  // The run folder's adapter-best/ becomes the live one, if the evaluation
-  // `when`, of the live one, is the best so far.
+  // With evaluation.interval the run folder's adapter-best/ becomes the live
+  // one, if the evaluation `when`, of the live one, is the best so far.
   absl::Status KeepBest(const std::string& when);
   absl::Status RunStep();
   StepPlan PlanStep(int64_t step, const PolicyUpdate& policy);

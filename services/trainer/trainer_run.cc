@@ -234,9 +234,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   state->identity.data_digest = state->data.digest;
   state->identity.settings = ResultSettings(config);
   std::unique_ptr<TrainerRun> run(new TrainerRun(std::move(state)));
-  if (config.trainer.rank == 0) {
-    RETURN_IF_ERROR(run->OpenFolder(lora));
-  }
+  if (config.trainer.rank == 0) RETURN_IF_ERROR(run->OpenFolder(lora));
   return run;
 }
 
@@ -257,6 +255,7 @@ absl::Status TrainerRun::OpenFolder(const LoraConfig& lora) {
                    RunRecorder::Create(state.loaded,
                                        *state.folder,
                                        state.policy->version(),
+                                       state.held_out,
                                        state.displays));
   // From here on an attempt is under way.
   ForgetOutcome(state.folder->path());

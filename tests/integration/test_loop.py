@@ -234,6 +234,20 @@ def test_an_adapter_of_a_folder_names_the_base_that_others_have(workspace):
     assert yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])["base_model"] == "org/base"
 
 
+def test_figures_of_other_held_out_problems_stand_beside_none(workspace):
+    other = workspace.folder / "other_held_out.jsonl"
+    workspace.dapd("problems", "--task", "unit_conversion", "--split", "held_out", "--count", 4, "--output", other)
+    settings = {"evaluation.kl_problems": 0, "evaluation.path": workspace.folder / "held_out.jsonl"}
+    workspace.run("other-problems", **settings, **{"trainer.steps": 1})
+    shown = workspace.run("other-problems", **{**settings, "trainer.steps": 2, "evaluation.path": other}).stderr
+    assert "are of other held-out problems" in shown and re.search(r"^  accuracy +- +\d", shown, re.M)
+    folder = workspace.runs("other-problems")
+    assert set(json.loads((folder / "summary.json").read_text())["evaluation"]) == {"after"}
+    assert re.search(r"^\| accuracy \| - \| \d", (folder / "adapter/README.md").read_text(), re.M)
+    (run,) = json.loads(workspace.dapd("runs", "list", folder, "--json").stdout)
+    assert run["accuracy_before"] is None and run["accuracy_after"] is not None
+
+
 def test_every_adapter_has_a_card_with_what_it_was_trained_on(workspace):
     """The hub reads the header; settings, digests and held-out figures are the run's own."""
     hostile = "`{problem}`\n---\n```\n<!-- dapd: end of training --> \u202e"

@@ -32,6 +32,7 @@ absl::StatusOr<EvaluationReport> ParseEvaluationReport(
   EvaluationReport report;
   report.policy_version = json.at("policy_version");
   report.adapter_digest = json.value("adapter_digest", "");
+  report.held_out_digest = json.value("held_out_digest", "");
   report.problems = json.at("problems");
   report.samples = json.at("samples");
   report.graded_problems = json.value("graded_problems", report.problems);
@@ -70,6 +71,12 @@ struct ShareRow {
   std::optional<Interval> after;
 };
 
+std::optional<Interval> FormatRate(
+    const std::optional<EvaluationReport>& report) {
+  if (!report.has_value()) return std::nullopt;
+  return report->format_rate;
+}
+
 std::string ShareText(const std::optional<Interval>& share) {
   return share.has_value() ? PercentText(*share) : "    -";
 }
@@ -94,6 +101,7 @@ Json ToJson(const EvaluationReport& report) {
   }
   Json json = {{"policy_version", report.policy_version},
                {"adapter_digest", report.adapter_digest},
+               {"held_out_digest", report.held_out_digest},
                {"problems", report.problems},
                {"samples", report.samples},
                {"graded_problems", report.graded_problems}};
@@ -134,34 +142,36 @@ std::string AccuracyText(const EvaluationReport& report) {
   return text;
 }
 
-std::string CompareEvaluations(const EvaluationReport& before,
-                               const EvaluationReport& after) {
+std::string CompareEvaluations(const std::optional<EvaluationReport>& before,
+                               const std::optional<EvaluationReport>& after) {
+  const EvaluationReport a = before.value_or(EvaluationReport());
+  const EvaluationReport b = after.value_or(EvaluationReport());
   std::vector<ShareRow> rows;
-  if (before.accuracy.has_value() || after.accuracy.has_value()) {
+  if (a.accuracy.has_value() || b.accuracy.has_value()) {
+    const EvaluationReport& any = after.has_value() ? b : a;
     rows.push_back(
-        {after.graded_problems < after.problems
+        {any.graded_problems < any.problems
              ? absl::StrFormat(
-                   "accuracy (%d of %d)", after.graded_problems, after.problems)
+                   "accuracy (%d of %d)", any.graded_problems, any.problems)
              : "accuracy",
-         before.accuracy,
-         after.accuracy});
+         a.accuracy,
+         b.accuracy});
   }
-  rows.push_back({"format rate", before.format_rate, after.format_rate});
-  if (before.truncated.has_value() || after.truncated.has_value()) {
-    rows.push_back({"cut off", before.truncated, after.truncated});
+  rows.push_back({"format rate", FormatRate(before), FormatRate(after)});
+  if (a.truncated.has_value() || b.truncated.has_value()) {
+    rows.push_back({"cut off", a.truncated, b.truncated});
   }
-  if (before.repeated.has_value() || after.repeated.has_value()) {
-    rows.push_back({"repeating", before.repeated, after.repeated});
+  if (a.repeated.has_value() || b.repeated.has_value()) {
+    rows.push_back({"repeating", a.repeated, b.repeated});
   }
-  const bool is_same = before.marker == after.marker;
-  if (before.marker_rate.has_value()) {
-    rows.push_back({MarkerLabel(before.marker),
-                    before.marker_rate,
-                    is_same ? after.marker_rate : std::nullopt});
+  const bool is_same = a.marker == b.marker;
+  if (a.marker_rate.has_value()) {
+    rows.push_back({MarkerLabel(a.marker),
+                    a.marker_rate,
+                    is_same ? b.marker_rate : std::nullopt});
   }
-  if (after.marker_rate.has_value() && !is_same) {
-    rows.push_back(
-        {MarkerLabel(after.marker), std::nullopt, after.marker_rate});
+  if (b.marker_rate.has_value() && !is_same) {
+    rows.push_back({MarkerLabel(b.marker), std::nullopt, b.marker_rate});
   }
   size_t width = 0;
   for (const ShareRow& row : rows) width = std::max(width, row.label.size());
@@ -177,7 +187,7 @@ std::string CompareEvaluations(const EvaluationReport& before,
   }
   // evaluation.kl_problems may change within a run.
   std::vector<std::string> names;
-  for (const EvaluationReport* report : {&before, &after}) {
+  for (const EvaluationReport* report : {&a, &b}) {
     for (const TermDivergence& term : report->divergences) {
       if (std::ranges::count(names, term.name) == 0) names.push_back(term.name);
     }
@@ -186,8 +196,8 @@ std::string CompareEvaluations(const EvaluationReport& before,
     absl::StrAppendFormat(&text,
                           "  true KL %-21s %-23s   %s\n",
                           name,
-                          DivergenceText(before, name),
-                          DivergenceText(after, name));
+                          DivergenceText(a, name),
+                          DivergenceText(b, name));
   }
   return text;
 }
@@ -205,19 +215,39 @@ absl::StatusOr<EvaluationReport> ReadEvaluationReport(const std::string& path) {
   return ParseEvaluationReport(Json(json), path);
 }
 
+std::string NameWithinRun(int64_t step) {
+  return absl::StrFormat("step-%06d", step);
+}
+
 absl::StatusOr<std::vector<NamedEvaluation>> ReadEvaluationReports(
     const std::string& folder) {
   std::vector<NamedEvaluation> evaluations;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(
            JoinPath(folder, "evaluation"), error)) {
-    if (entry.path().extension() != ".json") continue;
+    const std::string when = entry.path().stem();
+    if (entry.path().extension() != ".json" ||
+        (when != "before" && when != "after" && !IsWithinRun(when))) {
+      continue;
+    }
     ASSIGN_OR_RETURN(EvaluationReport report,
                      ReadEvaluationReport(entry.path()));
-    evaluations.emplace_back(entry.path().stem().string(), std::move(report));
+    evaluations.emplace_back(when, std::move(report));
   }
   std::ranges::sort(evaluations, {}, [](const NamedEvaluation& evaluation) {
     return std::pair(evaluation.second.policy_version, evaluation.first);
+  });
+  return evaluations;
+}
+
+absl::StatusOr<std::vector<NamedEvaluation>> ReadComparableEvaluations(
+    const std::string& folder) {
+  ASSIGN_OR_RETURN(std::vector<NamedEvaluation> evaluations,
+                   ReadEvaluationReports(folder));
+  if (evaluations.empty()) return evaluations;
+  const std::string digest = evaluations.back().second.held_out_digest;
+  std::erase_if(evaluations, [&](const NamedEvaluation& evaluation) {
+    return !MeasureTheSame(evaluation.second.held_out_digest, digest);
   });
   return evaluations;
 }

@@ -26,6 +26,9 @@ struct TermDivergence {
 struct EvaluationReport {
   int64_t policy_version = 0;
   std::string adapter_digest;  // of the policy; empty in older runs
+  // Of the held-out problems and of how they were asked (HeldOutDigest); empty
+  // in older runs.
+  std::string held_out_digest;
   int64_t problems = 0;
   int64_t samples = 0;  // answers per problem
   // Problems with something to grade against (common/data/expected_answer.h);
@@ -59,10 +62,17 @@ std::string PercentText(const Interval& interval);
 // all; "no accuracy (no problem has an expected answer)".
 std::string AccuracyText(const EvaluationReport& report);
 
-// Lines of the closing summary: both evaluations of a run side by side. What
-// only one of them measured has a dash for the other.
-std::string CompareEvaluations(const EvaluationReport& before,
-                               const EvaluationReport& after);
+// Whether evaluations with these held_out_digests can be compared; an older
+// run's is taken to be like any other.
+inline bool MeasureTheSame(const std::string& a, const std::string& b) {
+  return a.empty() || b.empty() || a == b;
+}
+
+// Lines of the closing summary: both evaluations of a run side by side, of
+// which one may be missing. What only one of them measured has a dash for the
+// other.
+std::string CompareEvaluations(const std::optional<EvaluationReport>& before,
+                               const std::optional<EvaluationReport>& after);
 
 // evaluation/<when>.json: ToJson and, beside it, "answers".
 absl::Status WriteEvaluationReport(const std::string& path,
@@ -79,8 +89,14 @@ inline bool IsWithinRun(const std::string& when) {
   return when.starts_with("step-");
 }
 
+// The name of the one behind that step.
+std::string NameWithinRun(int64_t step);
+
 // All of a run folder, in the order of their policies; none without any.
 absl::StatusOr<std::vector<NamedEvaluation>> ReadEvaluationReports(
+    const std::string& folder);
+// Of these the newest, and those that measured the same as it.
+absl::StatusOr<std::vector<NamedEvaluation>> ReadComparableEvaluations(
     const std::string& folder);
 
 }  // namespace dapd

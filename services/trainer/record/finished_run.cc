@@ -29,7 +29,7 @@ using Json = nlohmann::ordered_json;
 absl::Status ShowEvaluations(const std::string& folder,
                              const RunDisplays& displays) {
   ASSIGN_OR_RETURN(const std::vector<NamedEvaluation> evaluations,
-                   ReadEvaluationReports(folder));
+                   ReadComparableEvaluations(folder));
   for (const auto& [when, report] : evaluations) {
     displays.metrics->RecordEvaluation(when, report);
     displays.status->Change([&](v1::GetStatusResponse& state) {

@@ -75,7 +75,7 @@ absl::Status RecallAnswers(const std::string& folder, RunAnswers* answers) {
                    ReadStepAnswers(JoinPath(folder, "answers.jsonl"), 0));
   answers->ShowStep(std::move(newest));
   ASSIGN_OR_RETURN(const std::vector<NamedEvaluation> evaluations,
-                   ReadEvaluationReports(folder));
+                   ReadComparableEvaluations(folder));
   for (const auto& [when, report] : evaluations) {
     answers->ShowEvaluation(report);
   }

@@ -128,6 +128,11 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& folder) {
   if (FinishedStep(folder) >= run.steps) {
     RETURN_IF_ERROR(ReadEvaluation(folder, "after", &run.after));
   }
+  if (run.before.has_value() && run.after.has_value() &&
+      !MeasureTheSame(run.before->held_out_digest,
+                      run.after->held_out_digest)) {
+    run.before.reset();
+  }
   run.last_written = LastWritten(folder);
   return run;
 }

@@ -31,6 +31,7 @@ struct RunOverview {
   int64_t steps = 0;           // that it is to take
   std::optional<double> loss;  // of the last step; nothing if it is not finite
   std::string adapter_digest;  // behind the last step
+  // None if `after` measured something else.
   std::optional<EvaluationReport> before;
   std::optional<EvaluationReport> after;  // only of a run that finished
   absl::Time last_written;                // of any of the run's records

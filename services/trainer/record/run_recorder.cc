@@ -1,9 +1,6 @@
 #include "services/trainer/record/run_recorder.h"
 
 #include <atomic>
-#include <filesystem>
-#include <set>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +20,7 @@
 #include "common/metrics/tensorboard_writer.h"
 #include "common/training/clip_watch.h"
 #include "common/training/metric_table.h"
+#include "services/trainer/evaluation.h"
 #include "services/trainer/record/answer_log.h"
 #include "services/trainer/record/choose_answers.h"
 #include "services/trainer/record/recorded_steps.h"
@@ -53,7 +51,7 @@ struct RunRecorder::State {
   std::vector<ClipFinding> clip_news;  // of the last step, to be told
   std::unique_ptr<Progress> evaluation_progress;
   std::string step_note;  // what the progress line says of the last step
-  std::map<std::string, EvaluationReport> evaluations;
+  RunEvaluations evaluations;
   std::map<std::string, double> seconds;  // by phase, over all steps
   int64_t start_step = 0;
   int64_t steps = 0;
@@ -70,6 +68,7 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
     const LoadedConfig& loaded,
     const RunFolder& folder,
     int64_t start_step,
+    const Dataset& held_out,
     const RunDisplays& displays) {
   const Config& config = loaded.config;
   RETURN_IF_ERROR(
@@ -118,43 +117,22 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
                 .events = std::move(events),
                 .progress = Progress("steps", config.trainer.steps, start_step),
                 .clip_watch = std::move(watch),
+                .evaluations = RunEvaluations(folder.path(),
+                                              HeldOutDigest(config, held_out)),
                 .seconds = kept.seconds,
                 .start_step = start_step,
                 .steps = start_step})));
-  RETURN_IF_ERROR(recorder->RecallEvaluation("before"));
-  RETURN_IF_ERROR(recorder->RecallEvaluationsWithin());
+  ASSIGN_OR_RETURN(const std::vector<NamedEvaluation> evaluations,
+                   recorder->state_->evaluations.Recall(config, start_step));
+  for (const auto& [when, report] : evaluations) {
+    recorder->KeepEvaluation(when, report);
+  }
   return recorder;
-}
-
-absl::Status RunRecorder::RecallEvaluation(const std::string& when) {
-  const std::string path = EvaluationPath(when);
-  if (!FileExists(path)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const EvaluationReport report, ReadEvaluationReport(path));
-  KeepEvaluation(when, report);
-  return absl::OkStatus();
-}
-
-absl::Status RunRecorder::RecallEvaluationsWithin() {
-  std::set<std::string> names;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(
-           JoinPath(state_->folder, "evaluation"), error)) {
-    const std::string name = entry.path().stem();
-    if (IsWithinRun(name) && entry.path().extension() == ".json") {
-      names.insert(name);
-    }
-  }
-  for (const std::string& name : names) {
-    RETURN_IF_ERROR(RecallEvaluation(name));
-  }
-  return absl::OkStatus();
 }
 
 void RunRecorder::KeepEvaluation(const std::string& when,
                                  const EvaluationReport& report) {
-  EvaluationReport kept = report;
-  kept.answers.clear();
-  state_->evaluations.insert_or_assign(when, std::move(kept));
+  state_->evaluations.Add(when, report);
   state_->displays.metrics->RecordEvaluation(when, report);
   state_->displays.status->Change([&](v1::GetStatusResponse& state) {
     dapd::ShowEvaluation(when, report, &state);
@@ -162,41 +140,16 @@ void RunRecorder::KeepEvaluation(const std::string& when,
   state_->displays.answers->ShowEvaluation(report);
 }
 
-bool RunRecorder::HasEvaluation(const std::string& when) const {
-  return state_->evaluations.contains(when);
+absl::StatusOr<bool> RunRecorder::RecallEvaluation(
+    const std::string& when, const std::string& adapter_digest) {
+  ASSIGN_OR_RETURN(const auto report,
+                   state_->evaluations.Find(when, adapter_digest));
+  if (report.has_value()) KeepEvaluation(when, *report);
+  return report.has_value();
 }
 
-bool RunRecorder::HasEvaluation(const std::string& when,
-                                const std::string& adapter_digest) const {
-  const auto found = state_->evaluations.find(when);
-  return found != state_->evaluations.end() &&
-         found->second.adapter_digest == adapter_digest;
-}
-
-std::string RunRecorder::BestEvaluation() const {
-  const auto is_better = [](const EvaluationReport& a,
-                            const EvaluationReport& b) {
-    return a.accuracy->mean != b.accuracy->mean
-               ? a.accuracy->mean > b.accuracy->mean
-               : a.policy_version < b.policy_version;
-  };
-  std::string best;
-  for (const auto& [when, report] : state_->evaluations) {
-    if (when == "before" || !report.accuracy.has_value()) continue;
-    if (best.empty() || is_better(report, state_->evaluations.at(best))) {
-      best = when;
-    }
-  }
-  return best;
-}
-
-const std::map<std::string, EvaluationReport>& RunRecorder::evaluations()
-    const {
+const RunEvaluations& RunRecorder::evaluations() const {
   return state_->evaluations;
-}
-
-std::string RunRecorder::EvaluationPath(const std::string& when) const {
-  return JoinPath(state_->folder, absl::StrCat("evaluation/", when, ".json"));
 }
 
 const std::string& RunRecorder::folder() const { return state_->folder; }
@@ -340,7 +293,7 @@ void RunRecorder::ShowEvaluation(const std::string& when,
 
 absl::Status RunRecorder::WriteEvaluation(
     const std::string& when, const EvaluationReport& report) const {
-  return WriteEvaluationReport(EvaluationPath(when), report);
+  return state_->evaluations.Write(when, report);
 }
 
 // The events only repeat what metrics.jsonl holds: a failure is told once.
@@ -361,8 +314,8 @@ absl::Status RunRecorder::Finish(double total_seconds) {
       .start_step = state_->start_step,
       .seconds = total_seconds,
       .seconds_by_phase = state_->seconds,
-      .evaluations = state_->evaluations,
-      .best = BestEvaluation(),
+      .evaluations = state_->evaluations.all(),
+      .best = state_->evaluations.Best(),
       .has_evaluations_within = state_->loaded.config.evaluation.interval > 0,
       .clip_findings = state_->clip_watch.Findings()};
   RETURN_IF_ERROR(WriteSummary(summary));

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,9 +15,11 @@
 
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
+#include "common/data/dataset.h"
 #include "common/training/step_report.h"
 #include "services/trainer/record/evaluation_report.h"
 #include "services/trainer/record/run_displays.h"
+#include "services/trainer/record/run_evaluations.h"
 #include "services/trainer/step/rollout_record.h"
 
 namespace dapd {
@@ -29,11 +30,13 @@ class RunRecorder {
  public:
   // Writes config.yaml into the folder. `start_step`: the step that the run
   // goes on behind, 0 for a new one; what is recorded of later steps is dropped
-  // (they are done again).
+  // (they are done again). `held_out`: what it is evaluated on; evaluations of
+  // other problems do not count (run_evaluations.h).
   static absl::StatusOr<std::unique_ptr<RunRecorder>> Create(
       const LoadedConfig& loaded,
       const RunFolder& folder,
       int64_t start_step,
+      const Dataset& held_out,
       const RunDisplays& displays);
   ~RunRecorder();
 
@@ -66,17 +69,12 @@ class RunRecorder {
   // evaluation/<when>.json.
   absl::Status WriteEvaluation(const std::string& when,
                                const EvaluationReport& report) const;
-  // An earlier attempt evaluated already.
-  bool HasEvaluation(const std::string& when) const;
-  // The same, and the adapter that this digest is of.
-  bool HasEvaluation(const std::string& when,
-                     const std::string& adapter_digest) const;
-  // That of the highest accuracy, the earliest of several, among all but
-  // "before"; empty if none has an accuracy.
-  std::string BestEvaluation() const;
-  // Those of this run, by their names, without their answers: a long run has
-  // thousands.
-  const std::map<std::string, EvaluationReport>& evaluations() const;
+  // Whether an earlier attempt evaluated, within the run, the adapter that the
+  // digest is of; the evaluation is then shown, and counts from here on.
+  absl::StatusOr<bool> RecallEvaluation(const std::string& when,
+                                        const std::string& adapter_digest);
+  // Those that count so far.
+  const RunEvaluations& evaluations() const;
   // The closing summary on stderr, report.html and summary.json
   // (run_summary.h).
   absl::Status Finish(double total_seconds);
@@ -85,11 +83,7 @@ class RunRecorder {
   void WriteReport(const absl::Status& outcome);
 
  private:
-  absl::Status RecallEvaluation(const std::string& when);
-  // Those within the run that earlier attempts made, of later steps too.
-  absl::Status RecallEvaluationsWithin();
   void KeepEvaluation(const std::string& when, const EvaluationReport& report);
-  std::string EvaluationPath(const std::string& when) const;
   void AddEvent(const std::string& tag, int64_t step, double value);
 
   struct State;

@@ -1,5 +1,7 @@
 #include "services/trainer/record/run_summary.h"
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -8,6 +10,17 @@
 #include "common/base/json.h"
 
 namespace dapd {
+namespace {
+
+std::optional<EvaluationReport> Find(
+    const std::map<std::string, EvaluationReport>& evaluations,
+    const std::string& when) {
+  const auto found = evaluations.find(when);
+  if (found == evaluations.end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace
 
 absl::Status WriteSummary(const RunSummary& summary) {
   using Json = nlohmann::ordered_json;
@@ -39,11 +52,10 @@ std::string ClosingText(const RunSummary& summary) {
       summary.seconds,
       goes_on ? "all: " : "",
       absl::StrJoin(phases, ", "));
-  const auto before = summary.evaluations.find("before");
-  const auto after = summary.evaluations.find("after");
-  if (before != summary.evaluations.end() &&
-      after != summary.evaluations.end()) {
-    text += CompareEvaluations(before->second, after->second);
+  const auto before = Find(summary.evaluations, "before");
+  const auto after = Find(summary.evaluations, "after");
+  if (before.has_value() || after.has_value()) {
+    text += CompareEvaluations(before, after);
     absl::StrAppend(
         &text, "  answers:        dapd answers ", summary.folder, "\n");
   }

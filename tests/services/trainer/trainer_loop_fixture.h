@@ -96,8 +96,11 @@ class TrainerLoopTest : public ::testing::Test {
     RunAnswers answers;
     const auto ledger = Ledger::Open(folder.File("ledger.jsonl")).value();
     const auto recorder =
-        RunRecorder::Create(
-            loaded_, folder, 0, {&metrics, &status, &history, &answers})
+        RunRecorder::Create(loaded_,
+                            folder,
+                            0,
+                            held_out_,
+                            {&metrics, &status, &history, &answers})
             .value();
     TrainerLoop loop(
         {.batch = {

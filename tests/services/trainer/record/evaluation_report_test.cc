@@ -1,7 +1,9 @@
 #include "services/trainer/record/evaluation_report.h"
 
+#include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -118,6 +120,34 @@ TEST(CompareEvaluationsTest, SharesOfDifferentTextsAreNotCompared) {
   EXPECT_THAT(text, HasSubstr("with \"b\"        -                   "));
   EXPECT_THAT(CompareEvaluations(Report(""), Report("b")),
               HasSubstr("with \"b\"        -                   "));
+}
+
+TEST(CompareEvaluationsTest, OneThatThereIsNotHasADashEverywhere) {
+  const std::string text = CompareEvaluations(std::nullopt, Report(""));
+  EXPECT_THAT(text, HasSubstr("\n  accuracy        -"));
+  EXPECT_THAT(text, HasSubstr("50.0 % [40.0, 60.0]\n"));
+  EXPECT_THAT(text, HasSubstr("\n  format rate     -"));
+}
+
+TEST(ReadEvaluationsTest, OnlyThoseThatMeasuredTheSameAreComparable) {
+  const std::string folder = TempPath("run");
+  ASSERT_TRUE(MakeDirectories(folder + "/evaluation").ok());
+  for (const int64_t step : {2, 4, 6}) {
+    EvaluationReport report = Report("");
+    report.policy_version = step;
+    report.held_out_digest = step == 2 ? "others" : "these";
+    ASSERT_TRUE(
+        WriteEvaluationReport(
+            absl::StrCat(folder, "/evaluation/", NameWithinRun(step), ".json"),
+            report)
+            .ok());
+  }
+  ASSERT_TRUE(WriteFileAtomically(folder + "/evaluation/mine.json", "[]").ok());
+  EXPECT_EQ(ReadEvaluationReports(folder)->size(), 3u);
+  const auto comparable = ReadComparableEvaluations(folder);
+  ASSERT_TRUE(comparable.ok()) << comparable.status();
+  ASSERT_EQ(comparable->size(), 2u);
+  EXPECT_EQ(comparable->front().first, "step-000004");
 }
 
 // evaluation.kl_problems may be another when a run goes on.

@@ -91,6 +91,21 @@ TEST_F(RunOverviewTest, TheStateIsWhatLockSummaryAndOutcomeSay) {
   EXPECT_EQ(ReadRunOverview(folder_)->after->accuracy->mean, 1.0);
 }
 
+TEST_F(RunOverviewTest, FiguresOfOtherProblemsDoNotStandBesideThoseAfter) {
+  for (const char* when : {"before", "after"}) {
+    ASSERT_TRUE(WriteEvaluationReport(
+                    absl::StrCat(folder_, "/evaluation/", when, ".json"),
+                    {.held_out_digest = when})
+                    .ok());
+  }
+  EXPECT_TRUE(ReadRunOverview(folder_)->before.has_value());
+  Write("summary.json", "{\"steps\": 2}");
+  const auto run = ReadRunOverview(folder_);
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_FALSE(run->before.has_value());
+  EXPECT_TRUE(run->after.has_value());
+}
+
 TEST_F(RunOverviewTest, ARunOfAnyNumberOfEvaluationsIsFinished) {
   std::string summary = "{\"steps\": 2, \"evaluation\": {";
   for (int64_t step = 1; step <= 10'000; ++step) {

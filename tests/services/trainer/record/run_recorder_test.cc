@@ -64,6 +64,7 @@ class RunRecorderTest : public testing::Test {
         loaded_,
         *folder_,
         start_step,
+        Dataset(),
         {metrics_.get(), status_.get(), history_.get(), answers_.get()});
     ASSERT_TRUE(recorder.ok()) << recorder.status();
     recorder_ = *std::move(recorder);
@@ -151,7 +152,7 @@ TEST_F(RunRecorderTest, OfAllEvaluationsOnlyTheFiguresAreKept) {
   recorder_->ShowEvaluation("before", report);
   ASSERT_TRUE(recorder_->WriteEvaluation("before", report).ok());
   for (int i = 0; i < 2; ++i) {
-    const EvaluationReport& kept = recorder_->evaluations().at("before");
+    const EvaluationReport& kept = recorder_->evaluations().all().at("before");
     EXPECT_EQ(kept.accuracy->mean, 0.5);
     EXPECT_TRUE(kept.answers.empty());
     EXPECT_EQ(answers_->Get().held_out.size(), 1U);

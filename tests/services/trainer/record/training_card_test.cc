@@ -50,7 +50,7 @@ TEST(TrainingCardTest, AccuracySaysHowManyProblemsItIsOf) {
   report.graded_problems = 0;
   report.accuracy.reset();
   EXPECT_THAT(FormatTraining(run, {{"after", report}}),
-              HasSubstr("| accuracy |  |  |"));
+              HasSubstr("| accuracy | - | - |"));
 }
 
 TEST(TrainingCardTest, AnEvaluationOfAnotherAdapterIsNotThisOnes) {

@@ -1,0 +1,95 @@
+#include "services/trainer/record/run_evaluations.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/files.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+
+namespace dapd {
+
+RunEvaluations::RunEvaluations(std::string run_folder,
+                               std::string held_out_digest)
+    : run_folder_(std::move(run_folder)),
+      held_out_digest_(std::move(held_out_digest)) {}
+
+absl::StatusOr<std::vector<NamedEvaluation>> RunEvaluations::Recall(
+    const Config& config, int64_t start_step) const {
+  ASSIGN_OR_RETURN(std::vector<NamedEvaluation> found,
+                   ReadEvaluationReports(run_folder_));
+  std::vector<NamedEvaluation> recalled;
+  int64_t num_others = 0;
+  for (auto& [when, report] : found) {
+    if (!Counts(report)) {
+      ++num_others;
+      continue;
+    }
+    if (when == "after") {
+      if (config.evaluation.interval == 0 ||
+          report.policy_version >= config.trainer.steps) {
+        continue;
+      }
+      when = NameWithinRun(report.policy_version);
+      // One that is there was made since.
+      if (FileExists(PathOf(when))) continue;
+      RETURN_IF_ERROR(Write(when, report));
+    }
+    if (when == "before" || report.policy_version < start_step) {
+      recalled.emplace_back(when, std::move(report));
+    }
+  }
+  if (num_others > 0) {
+    LogWarning(absl::StrCat(
+        num_others,
+        " evaluations of this run are of other held-out problems, or were "
+        "asked in another way, than evaluation.* says now; nothing is compared "
+        "with them"));
+  }
+  return recalled;
+}
+
+absl::StatusOr<std::optional<EvaluationReport>> RunEvaluations::Find(
+    const std::string& when, const std::string& adapter_digest) const {
+  std::optional<EvaluationReport> none;
+  if (!FileExists(PathOf(when))) return none;
+  ASSIGN_OR_RETURN(EvaluationReport report, ReadEvaluationReport(PathOf(when)));
+  if (!Counts(report) || report.adapter_digest != adapter_digest) return none;
+  return std::optional(std::move(report));
+}
+
+void RunEvaluations::Add(const std::string& when, EvaluationReport report) {
+  report.answers.clear();
+  all_.insert_or_assign(when, std::move(report));
+}
+
+absl::Status RunEvaluations::Write(const std::string& when,
+                                   const EvaluationReport& report) const {
+  return WriteEvaluationReport(PathOf(when), report);
+}
+
+std::string RunEvaluations::Best() const {
+  const auto is_better = [](const EvaluationReport& a,
+                            const EvaluationReport& b) {
+    return a.accuracy->mean != b.accuracy->mean
+               ? a.accuracy->mean > b.accuracy->mean
+               : a.policy_version < b.policy_version;
+  };
+  std::string best;
+  for (const auto& [when, report] : all_) {
+    if (when == "before" || !report.accuracy.has_value()) continue;
+    if (best.empty() || is_better(report, all_.at(best))) best = when;
+  }
+  return best;
+}
+
+std::string RunEvaluations::PathOf(const std::string& when) const {
+  return JoinPath(run_folder_, absl::StrCat("evaluation/", when, ".json"));
+}
+
+bool RunEvaluations::Counts(const EvaluationReport& report) const {
+  return MeasureTheSame(report.held_out_digest, held_out_digest_);
+}
+
+}  // namespace dapd

@@ -1,0 +1,60 @@
+// RunEvaluations: the evaluations that a run's figures are made of. Not every
+// file in evaluation/ counts: some are of other held-out problems, or asked in
+// another way, than the run's settings say by now, and some of policies that an
+// attempt led to whose steps are done again.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "common/config/config.h"
+#include "services/trainer/record/evaluation_report.h"
+
+namespace dapd {
+
+// Not thread-safe.
+class RunEvaluations {
+ public:
+  // `held_out_digest`: EvaluationReport's, of the evaluations to come.
+  RunEvaluations(std::string run_folder, std::string held_out_digest);
+
+  // What the folder has of a run that goes on behind `start_step`, for Add:
+  // "before", and those of earlier steps, in their order. The rest count once
+  // Find has them, or never: of those that measured something else there is a
+  // warning. With evaluation.interval the end of a run that goes on to more
+  // steps becomes one within it, also in the folder.
+  absl::StatusOr<std::vector<NamedEvaluation>> Recall(const Config& config,
+                                                      int64_t start_step) const;
+  // One in the folder of this very adapter, for Add; nothing if there is none
+  // that counts.
+  absl::StatusOr<std::optional<EvaluationReport>> Find(
+      const std::string& when, const std::string& adapter_digest) const;
+
+  // From here on it counts. Its answers are not kept: a long run has thousands.
+  void Add(const std::string& when, EvaluationReport report);
+  // evaluation/<when>.json.
+  absl::Status Write(const std::string& when,
+                     const EvaluationReport& report) const;
+
+  // Those that were added, by their names.
+  const std::map<std::string, EvaluationReport>& all() const { return all_; }
+  // That of the highest accuracy, the earliest of several, among all but
+  // "before"; empty if none has an accuracy.
+  std::string Best() const;
+
+ private:
+  std::string PathOf(const std::string& when) const;
+  bool Counts(const EvaluationReport& report) const;
+
+  std::string run_folder_;
+  std::string held_out_digest_;
+  std::map<std::string, EvaluationReport> all_;
+};
+
+}  // namespace dapd

@@ -1,0 +1,94 @@
+#include "services/trainer/record/run_evaluations.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::ElementsAre;
+
+class RunEvaluationsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(MakeDirectories(folder_ + "/evaluation").ok());
+    config_.trainer.steps = 8;
+    config_.evaluation.interval = 2;
+  }
+  EvaluationReport Report(int64_t step,
+                          double accuracy,
+                          const std::string& held_out = "these") const {
+    return {.policy_version = step,
+            .adapter_digest = absl::StrCat("of ", step),
+            .held_out_digest = held_out,
+            .accuracy = Interval{accuracy, accuracy, accuracy}};
+  }
+  void Write(const std::string& when, const EvaluationReport& report) {
+    ASSERT_TRUE(evaluations_.Write(when, report).ok());
+  }
+  // The names, once all are added.
+  std::vector<std::string> Recall(int64_t start_step) {
+    const auto recalled = evaluations_.Recall(config_, start_step);
+    EXPECT_TRUE(recalled.ok()) << recalled.status();
+    std::vector<std::string> names;
+    for (const auto& [when, report] : *recalled) {
+      names.push_back(when);
+      evaluations_.Add(when, report);
+    }
+    return names;
+  }
+  bool Finds(const std::string& when, const std::string& adapter_digest) {
+    const auto found = evaluations_.Find(when, adapter_digest);
+    EXPECT_TRUE(found.ok()) << found.status();
+    return found.ok() && found->has_value();
+  }
+
+  const std::string folder_ = TempPath("run");
+  Config config_;
+  RunEvaluations evaluations_{folder_, "these"};
+};
+
+TEST_F(RunEvaluationsTest, ALaterOneCountsOnceItsAdapterIsReachedAgain) {
+  Write("before", Report(0, 0.5));
+  Write("step-000002", Report(2, 0.25));
+  Write("step-000004", Report(4, 0.75));
+  Write("step-000006", Report(6, 1.0));
+  EXPECT_THAT(Recall(4), ElementsAre("before", "step-000002"));
+  EXPECT_EQ(evaluations_.Best(), "step-000002");
+  EXPECT_TRUE(Finds("step-000004", "of 4"));
+  EXPECT_FALSE(Finds("step-000006", "of other bits"));
+  EXPECT_FALSE(Finds("step-000008", "of 8"));
+}
+
+TEST_F(RunEvaluationsTest, ThoseOfOtherProblemsCountForNothing) {
+  Write("before", Report(0, 0.0, "others"));
+  Write("step-000002", Report(2, 1.0, "others"));
+  Write("step-000004", Report(4, 0.5));
+  EXPECT_THAT(Recall(6), ElementsAre("step-000004"));
+  EXPECT_EQ(evaluations_.Best(), "step-000004");
+  EXPECT_FALSE(Finds("step-000002", "of 2"));
+}
+
+TEST_F(RunEvaluationsTest, ThoseOfOlderRunsCount) {
+  Write("before", Report(0, 0.5, ""));
+  EXPECT_THAT(Recall(2), ElementsAre("before"));
+}
+
+TEST_F(RunEvaluationsTest, TheEndOfAShorterRunIsWithinTheLongerOne) {
+  Write("after", Report(3, 0.75));
+  EXPECT_THAT(Recall(3), ElementsAre());
+  EXPECT_TRUE(Finds("step-000003", "of 3"));
+  // The longer run's own end is written over it.
+  Write("after", Report(8, 0.5));
+  EXPECT_THAT(Recall(8), ElementsAre("step-000003"));
+}
+
+}  // namespace
+}  // namespace dapd
