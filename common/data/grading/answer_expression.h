@@ -16,7 +16,7 @@ struct AnswerExpression {
     kValue,     // value
     kList,      // parts in any order: "1, 2", "\{1, 2\}", "\pm 1"
     kTuple,     // parts in their order: "(1, 2, 3)"
-    kRatio,     // three parts or more, all values: "3 : 4 : 5"
+    kRatio,     // three parts or more, as ValueParser::RatioOf: "3 : 4 : 5"
     kInterval,  // two parts; "(1, 2)" can be an open one and a point
     kUnion,     // parts in any order: intervals and sets
     kRelation,  // parts with a relation between each two: "1 < x <= 2"
@@ -28,8 +28,8 @@ struct AnswerExpression {
   std::vector<AnswerExpression> parts;
   bool left_open = false;  // of an interval
   bool right_open = false;
-  std::vector<std::string> relations;  // "=", "<", "<=", ">", ">=", "!=", "~="
-                                       // (about), "in"
+  // "=", "~=" (about), "<", "<=", ">", ">=", "!=", "in".
+  std::vector<std::string> relations;
   // Of a relation: what stands on the left is a name: "x", "f(x)", "(x, y)", or
   // what is no mathematics.
   bool is_assignment = false;

@@ -212,26 +212,6 @@ bool IsExpectedRelation(const AnswerExpression& given,
   });
 }
 
-// a : b : c and ka : kb : kc.
-bool SameRatio(const std::vector<AnswerExpression>& a,
-               const std::vector<AnswerExpression>& b) {
-  const MathValue zero = ExactValue(ExactNumber::Of(0));
-  size_t unit = a.size();  // the place of the first part that is not zero
-  for (size_t i = 0; i < a.size(); ++i) {
-    const bool is_zero = SameValue(a[i].value, zero);
-    if (i >= b.size() || is_zero != SameValue(b[i].value, zero)) return false;
-    if (!is_zero && unit == a.size()) unit = i;
-  }
-  if (a.size() != b.size() || unit == a.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (!SameValue(Product(a[i].value, b[unit].value),
-                   Product(b[i].value, a[unit].value))) {
-      return false;
-    }
-  }
-  return true;
-}
-
 bool SameInterval(const AnswerExpression& a, const AnswerExpression& b) {
   return a.left_open == b.left_open && a.right_open == b.right_open &&
          SameInOrder(a.parts, b.parts);
@@ -251,11 +231,10 @@ bool SameForm(const AnswerExpression& a, const AnswerExpression& b) {
     case Form::kList:
     case Form::kUnion:
       return SameInAnyOrder(a.parts, b.parts);
-    case Form::kRatio:
-      return SameRatio(a.parts, b.parts);
     case Form::kInterval:
       return SameInterval(a, b);
     case Form::kTuple:
+    case Form::kRatio:
     case Form::kMatrix:
       return SameInOrder(a.parts, b.parts);
     case Form::kEmptySet:

@@ -1,5 +1,6 @@
 #include "common/data/grading/value_parser.h"
 
+#include <algorithm>
 #include <limits>
 #include <numbers>
 #include <utility>
@@ -27,7 +28,14 @@ std::optional<std::vector<MathValue>> ValueParser::RatioOf() {
     }
     parts.push_back(*std::move(part));
   } while (tokens_.Take(":"));
-  if (parts.size() == 2) parts = {Quotient(parts[0], parts[1])};
+  if (parts.size() == 1) return parts;
+  if (parts.size() == 2) return std::vector{Quotient(parts[0], parts[1])};
+  const MathValue zero = ExactValue(ExactNumber::Of(0));
+  const auto unit = std::ranges::find_if_not(
+      parts, [&](const MathValue& part) { return SameValue(part, zero); });
+  if (unit == parts.end()) return std::nullopt;
+  const MathValue divisor = *unit;
+  for (MathValue& part : parts) part = Quotient(part, divisor);
   return parts;
 }
 

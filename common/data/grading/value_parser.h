@@ -35,7 +35,7 @@ class ValueParser {
   // The sum that begins here.
   std::optional<MathValue> SumOf();
   // The ratio that begins here: as one value where it is a sum or a quotient of
-  // two.
+  // two, else its parts divided by the first that is not zero.
   std::optional<std::vector<MathValue>> RatioOf();
 
   BothSigns& both_signs() { return both_signs_; }

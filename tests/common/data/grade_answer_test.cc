@@ -162,6 +162,7 @@ TEST(AnswersEqualTest, RatiosCompareUpToAFactor) {
       {"1:0:0", "1:0:1", false},
       {"0:0:1", "0:1:0", false},
       {"0:0:0", "1:1:1", false},
+      {"0:2:3", "0:4:6", true},
       {"3:4", "6:8", true},
       {"(3:4)", "0.75", true},
       {"a+b:c", "\\frac{a+b}{c}", true},
