@@ -1,8 +1,10 @@
 // dapd compare: runs side by side.
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "services/cli/command.h"
 #include "services/cli/compare/comparison.h"
 #include "services/cli/compare/paired_seeds.h"
+#include "services/trainer/record/run_name.h"
 
 namespace dapd {
 namespace {
@@ -61,11 +64,27 @@ std::string ToText(const nlohmann::ordered_json& json) {
          "\n";
 }
 
+// What a sweep's folder holds beside its runs, which `dapd compare SWEEP/*`
+// names too: files, and the runs' logs.
+bool IsBesideRuns(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error) ||
+         (RunName(path) == "logs" &&
+          !FileExists(JoinPath(path, "config.yaml")));
+}
+
 absl::Status Compare(const CompareOptions& options) {
   std::vector<RunResults> runs;
   for (const std::string& folder : options.runs) {
+    if (IsBesideRuns(folder)) continue;
     ASSIGN_OR_RETURN(RunResults run, ReadRunResults(folder));
     runs.push_back(std::move(run));
+  }
+  if (runs.empty()) {
+    return WithExitCode(
+        absl::InvalidArgumentError(absl::StrCat(
+            absl::StrJoin(options.runs, ", "), ": no run's folder is named")),
+        ExitCode::kUsage);
   }
   Comparison comparison = CompareRuns(std::move(runs));
   if (options.paired) RETURN_IF_ERROR(PairBySeed(&comparison));

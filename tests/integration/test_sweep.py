@@ -34,6 +34,16 @@ def test_every_combination_is_run_and_compared(workspace, swept):
     assert "curves: " in result.stderr and (folder(workspace, "rates") / "compare.html").stat().st_size > 10000
 
 
+def test_all_that_lies_in_its_folder_can_be_compared(workspace, swept):
+    everything = sorted(folder(workspace, "rates").iterdir())
+    assert {"compare.html", "logs"} <= {path.name for path in everything}
+    compared = json.loads(workspace.dapd("compare", *everything, "--json").stdout)
+    assert len(compared["runs"]) == 4
+    assert [(len(group["runs"]), group["seeds"]) for group in compared["groups"]] == [(2, 2), (2, 2)]
+    nothing = workspace.dapd("compare", folder(workspace, "rates") / "compare.html", check=False)
+    assert nothing.returncode == 2 and "no run's folder is named" in nothing.stderr
+
+
 def test_a_run_of_a_sweep_is_the_run_by_itself(workspace, swept):
     workspace.run("alone", **{"trainer.steps": 2, "trainer.learning_rate": 0.01, "run.seed": 2})
     assert workspace.adapter_digest("alone") == workspace.adapter_digest("rates/learning_rate-0.01-seed-2")

@@ -56,8 +56,10 @@ function showRuns({ runs, differing }) {
       differing.map((key) => html("td", { class: "code", title: run.settings[key] }, shortened(run.settings[key]))))))));
 }
 
+// What rounds to nothing has neither sign.
 function signed(value, format) {
-  return `${value > 0 ? "+" : value < 0 ? "\u2212" : "\u00b1"}${format(Math.abs(value))}`;
+  const size = format(Math.abs(value));
+  return `${size === format(0) ? "\u00b1" : value > 0 ? "+" : "\u2212"}${size}`;
 }
 
 function intervalText(interval, format, isDifference) {
@@ -81,8 +83,8 @@ function figureRows(figure, rows, label, range) {
     const plot = svg("svg", { class: "interval-plot", role: "img", "aria-label": intervalText(row.after, format) },
       svg("line", { class: "axis", x1: 0, x2: "100%", y1: 14, y2: 14 }));
     if (row.after) plot.append(...whisker(row.after, index % numColors, 14, ...range));
-    return html("tr", { "data-figure": figure.name, "data-row": label(row) },
-      html("th", { scope: "row" }, label(row)),
+    return html("tr", { "data-figure": figure.name, "data-row": label(row, index) },
+      html("th", { scope: "row" }, label(row, index)),
       html("td", { "data-label": "before" }, intervalText(row.before, format)),
       html("td", { "data-label": "after" }, intervalText(row.after, format)),
       html("td", { "data-label": "change" }, intervalText(row.change, format, true)),
@@ -91,7 +93,7 @@ function figureRows(figure, rows, label, range) {
   });
 }
 
-function figureTable(figure, paired) {
+function figureTable(figure, groups, paired) {
   const all = [...figure.runs, ...figure.groups].flatMap((row) => row.after ? [row.after] : []);
   const range = figure.is_share ? [0, 1] : [Math.min(0, ...all.map((value) => value.low)), Math.max(1e-9, ...all.map((value) => value.high))];
   const format = figure.is_share ? formatPercent : formatNumber;
@@ -101,16 +103,16 @@ function figureTable(figure, paired) {
     group(figure.title, `${format(range[0])} to ${format(range[1])}`),
     figureRows(figure, figure.runs, (row) => row.run, range),
     figure.groups.length > 0 && group(paired ? "over seeds, paired" : "over seeds", ""),
-    figureRows(figure, figure.groups, (row) => row.group, range));
+    figureRows(figure, figure.groups, (row, index) => groups[index].label, range));
 }
 
-function showHeldOut({ figures, paired }) {
+function showHeldOut({ figures, groups, paired }) {
   const head = ["", "before", "after", "change", "against the first", ""];
   byId("held-out").replaceChildren(figures.length === 0
     ? html("p", { class: "empty-text" }, "No run has a held-out evaluation (evaluation.path).")
     : html("table", { class: "intervals" },
       html("thead", {}, html("tr", {}, head.map((text) => html("th", { scope: "col" }, text)))),
-      figures.map((figure) => figureTable(figure, paired))));
+      figures.map((figure) => figureTable(figure, groups, paired))));
 }
 
 // Figures of the evaluations within the runs, with their intervals; runs of one

@@ -114,6 +114,10 @@ std::vector<RunGroup> GroupRuns(const std::vector<RunResults>& runs,
           return belong_together(runs[group.runs.front()], runs[i]);
         });
     if (found != groups.end()) {
+      const bool is_known = std::ranges::any_of(found->runs, [&](size_t run) {
+        return Setting(runs[run], kSeed) == Setting(runs[i], kSeed);
+      });
+      found->num_seeds += is_known ? 0 : 1;
       found->runs.push_back(i);
       continue;
     }

@@ -26,6 +26,8 @@ struct RunGroup {
   // group's are, else the settings in which groups differ.
   std::string name;
   std::vector<size_t> runs;  // indices
+  // Fewer than runs where some have the same: they count as often as they are.
+  size_t num_seeds = 1;
 };
 
 // A held-out figure of all runs.
@@ -71,7 +73,8 @@ std::string ComparisonText(const Comparison& comparison);
 // "loss"}],
 //  "figures": [{"name", "runs": [{"run", "before", "after", "change",
 //  "against_first", "by_step"}], "groups": [the same with "group"], "steps"}],
-//  "groups": [{"name", "runs"}], "paired": false}; intervals as {"mean",
+//  "groups": [{"name", "runs", "seeds"}], "paired": false}; intervals as
+//  {"mean",
 // "low", "high"} or null, "by_step" a list of them, one for each of "steps"; a
 // marker's share has its "marker".
 nlohmann::ordered_json ComparisonJson(const Comparison& comparison);

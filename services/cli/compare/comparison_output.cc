@@ -59,17 +59,21 @@ std::string Table(const std::vector<Cells>& rows) {
   return text;
 }
 
+// What rounds to nothing has no sign.
 std::string NumberText(double value, bool is_share) {
-  return is_share ? absl::StrFormat("%.1f", 100 * value)
-                  : absl::StrFormat("%.4g", value);
+  const std::string text = is_share ? absl::StrFormat("%.1f", 100 * value)
+                                    : absl::StrFormat("%.4g", value);
+  return text == "-0.0" || text == "-0" ? text.substr(1) : text;
 }
 
 std::string IntervalText(const std::optional<Interval>& interval,
                          bool is_share,
                          bool is_difference) {
   if (!interval.has_value()) return "-";
-  return absl::StrCat(is_difference && interval->mean > 0 ? "+" : "",
-                      NumberText(interval->mean, is_share),
+  const std::string mean = NumberText(interval->mean, is_share);
+  const bool is_more = interval->mean > 0 && mean != NumberText(0, is_share);
+  return absl::StrCat(is_difference && is_more ? "+" : "",
+                      mean,
                       is_share ? (is_difference ? " points [" : " % [") : " [",
                       NumberText(interval->low, is_share),
                       ", ",
@@ -116,6 +120,20 @@ std::string RunsTable(const Comparison& comparison) {
   return Table(rows);
 }
 
+// "slow (3 runs)", or "slow (3 runs of 2 seeds)".
+std::string GroupLabel(const RunGroup& group) {
+  const size_t runs = group.runs.size();
+  std::string label =
+      absl::StrCat(group.name, " (", runs, runs == 1 ? " run" : " runs");
+  if (group.num_seeds < runs) {
+    absl::StrAppend(&label,
+                    " of ",
+                    group.num_seeds,
+                    group.num_seeds == 1 ? " seed" : " seeds");
+  }
+  return label + ")";
+}
+
 Cells FigureCells(const std::string& name,
                   const ComparedFigure& figure,
                   const ComparedFigure::Row& row) {
@@ -140,14 +158,9 @@ std::string FigureTable(const Comparison& comparison,
       rows.push_back(
           {comparison.is_paired ? "over seeds, paired" : "over seeds"});
     }
-    rows.push_back(
-        FigureCells(absl::StrCat("  ",
-                                 Printable(group.name),
-                                 " (",
-                                 group.runs.size(),
-                                 group.runs.size() == 1 ? " run)" : " runs)"),
-                    figure,
-                    figure.groups[i]));
+    rows.push_back(FigureCells(absl::StrCat("  ", Printable(GroupLabel(group))),
+                               figure,
+                               figure.groups[i]));
   }
   return Table(rows);
 }
@@ -314,7 +327,8 @@ Json ComparisonJson(const Comparison& comparison) {
     for (const size_t run : group.runs) {
       names.push_back(comparison.runs[run].name);
     }
-    groups.push_back({{"name", group.name}, {"runs", names}});
+    groups.push_back(
+        {{"name", group.name}, {"runs", names}, {"seeds", group.num_seeds}});
   }
   Json figures = Json::array();
   for (const ComparedFigure& figure : comparison.figures) {
@@ -353,6 +367,9 @@ std::string ComparisonHtml(const Comparison& comparison) {
   Json data = ComparisonJson(comparison);
   for (size_t i = 0; i < comparison.runs.size(); ++i) {
     data["runs"][i]["curves"] = CurvesOf(comparison.runs[i], panels);
+  }
+  for (size_t i = 0; i < comparison.groups.size(); ++i) {
+    data["groups"][i]["label"] = GroupLabel(comparison.groups[i]);
   }
   Json charts = Json::array();
   for (const Panel& panel : panels) {

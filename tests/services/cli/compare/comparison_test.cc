@@ -84,6 +84,21 @@ TEST(CompareRunsTest, RunsOfOneSettingAreAGroupOverTheirSeeds) {
   EXPECT_NEAR(rows[1].against_first->mean, 0.15, 1e-12);
 }
 
+TEST(CompareRunsTest, AGroupSaysThatItsRunsHaveFewerSeeds) {
+  const std::vector<RunResults> runs = {MakeRun("a", "0.001", "42", 0.4),
+                                        MakeRun("b", "0.001", "42", 0.4),
+                                        MakeRun("c", "0.001", "7", 0.5)};
+  const Comparison comparison = CompareRuns(runs);
+  EXPECT_EQ(comparison.groups.at(0).num_seeds, 2u);
+  EXPECT_THAT(ComparisonText(comparison), HasSubstr("all (3 runs of 2 seeds)"));
+  EXPECT_EQ(ComparisonJson(comparison)["groups"][0]["seeds"], 2);
+  EXPECT_THAT(ComparisonHtml(comparison), HasSubstr("all (3 runs of 2 seeds)"));
+  EXPECT_THAT(ComparisonText(CompareRuns({runs[0], runs[1]})),
+              HasSubstr("all (2 runs of 1 seed)"));
+  EXPECT_THAT(ComparisonText(CompareRuns({runs[0], runs[2]})),
+              HasSubstr("all (2 runs)"));
+}
+
 TEST(CompareRunsTest, TheIntervalOverSeedsIsStudents) {
   const Comparison comparison = CompareRuns(
       {MakeRun("a1", "0.001", "1", 0.45), MakeRun("a2", "0.001", "2", 0.46)});
@@ -237,6 +252,20 @@ TEST(ComparisonTextTest, TablesHaveEveryRunAndNoForeignControlCharacters) {
   EXPECT_THAT(text, HasSubstr("+30.0 points ["));
   EXPECT_THAT(text, HasSubstr("b\\x1b[2J"));
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+}
+
+TEST(ComparisonTextTest, ADifferenceThatRoundsToNothingHasNoSign) {
+  for (const double accuracy : {0.0999, 0.1, 0.1001}) {
+    const std::string text =
+        ComparisonText(CompareRuns({MakeRun("a", "0.001", "1", accuracy)}));
+    EXPECT_THAT(text, HasSubstr(" 0.0 points [")) << accuracy;
+  }
+  RunResults run = MakeRun("a", "0.001", "1", 0.1);
+  run.before.figures["accuracy"] = {0.1, 0.1, 0.1};
+  run.after.figures["accuracy"] = {0.1, 0.1, 0.1};
+  run.after.figures["accuracy"].low -= 1e-9;
+  EXPECT_THAT(ComparisonText(CompareRuns({run})),
+              HasSubstr(" 0.0 points [0.0, 0.0]"));
 }
 
 TEST(ComparisonHtmlTest, CarriesTheCurvesThatItShowsAndNoMore) {
