@@ -71,21 +71,29 @@ absl::Status RunSupervisor::StartTrainers() {
 }
 
 // Rank 0 ends the run; another rank that fails ends the attempt of all.
-std::optional<RunSupervisor::End> RunSupervisor::PollTrainers() {
-  std::optional<End> end;
+std::optional<RunSupervisor::End> RunSupervisor::PollTrainers(
+    bool asked_to_stop) {
   for (const auto& trainer : trainers_) {
     const int code = trainer->Poll();
-    if (code > 0 || (code == 0 && trainer == trainers_.front())) {
-      if (!end.has_value() || WeightOf(code) > WeightOf(end->code)) {
-        end = {trainer.get(), code};
-      }
+    if (code == 0 && trainer == trainers_.front()) {
+      // The run is done, whatever became of the others meanwhile.
+      end_ = {trainer.get(), code};
+      break;
+    }
+    if (code > 0 &&
+        (!end_.has_value() || WeightOf(code) > WeightOf(end_->code))) {
+      end_ = {trainer.get(), code};
     }
   }
-  if (!end.has_value()) return end;
+  // A second signal would end rank 0 in the middle of its last checkpoint.
+  if (!end_.has_value() || (asked_to_stop && trainers_.front()->running())) {
+    return std::nullopt;
+  }
+  const End end = *std::exchange(end_, std::nullopt);
   // A rank that was killed explains why the others end: they are given the
   // time to say so, and no more.
   for (const auto& trainer : trainers_) {
-    trainer->Stop(end->code == 0 ? kLastRankGrace : kLostRankGrace);
+    trainer->Stop(end.code == 0 ? kLastRankGrace : kLostRankGrace);
   }
   return end;
 }
@@ -134,7 +142,7 @@ absl::Status RunSupervisor::Follow(const std::function<void()>& look) {
   RETURN_IF_ERROR(StartTrainers());
   bool asked_to_stop = false;
   while (true) {
-    if (const std::optional<End> end = PollTrainers(); end.has_value()) {
+    if (const auto end = PollTrainers(asked_to_stop); end.has_value()) {
       const int code = end->code;
       if (code == 0) return absl::OkStatus();
       if (MayRestartTrainers(code, asked_to_stop)) {

@@ -23,9 +23,10 @@ class RunSupervisor {
 
   // Starts the trainers and blocks until they have ended. An error carries the
   // exit code of the process that ended the run, and its words where they are
-  // in a log of its own. `look` is called several times
-  // a second. The first signal (common/base/stop_requests.h) tells the trainers
-  // to stop; after a second one it returns CANCELLED at once.
+  // in a log of its own. `look` is called several times a second. The first
+  // signal (common/base/stop_requests.h) tells the trainers to stop, for which
+  // rank 0 may take as long as it needs; after a second one it returns
+  // CANCELLED at once.
   absl::Status Follow(const std::function<void()>& look);
 
  private:
@@ -41,13 +42,14 @@ class RunSupervisor {
   };
 
   absl::Status StartTrainers();
-  // None while the run goes on.
-  std::optional<End> PollTrainers();
+  // None while the run goes on; once asked to stop, while rank 0 does.
+  std::optional<End> PollTrainers(bool asked_to_stop);
   bool MayRestartTrainers(int code, bool asked_to_stop);
   absl::Status KeepAlive(Worker& worker);
 
   std::vector<Worker> workers_;
   std::vector<std::unique_ptr<ChildProcess>> trainers_;  // by rank
+  std::optional<End> end_;  // as far as it is known before rank 0's
   int trainer_restarts_ = 0;
 };
 

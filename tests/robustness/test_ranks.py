@@ -1,5 +1,6 @@
 """Several trainer ranks give what one gives; a rank that is lost ends the step everywhere, and the job goes on."""
 
+import json
 import os
 import re
 import signal
@@ -187,6 +188,17 @@ def test_dapd_run_starts_the_ranks_and_starts_them_again(workspace, two_ranks):
     assert "restarting from the newest checkpoint" in workspace.log("run-ranks")
     same = all(torch.equal(a, b) for a, b in zip(tensors(two_ranks, "run-ranks").values(), tensors(two_ranks, "ranks-2").values(), strict=True))
     assert same
+
+
+def test_a_signal_lets_rank_0_of_dapd_run_save(workspace):
+    run = "run-ranks-stopped"
+    settings = {**SETTINGS, "run.seed": 1000, "trainer.ranks": 2, "trainer.steps": 400, "trainer.schedule_steps": 400, "checkpoint.interval": 400}
+    process = workspace.start(run, failpoints="checkpoint.before_rename=sleep:3000", **settings)
+    wait_for(lambda: len(workspace.metrics(run)) >= 1 or process.poll() is not None, what="a step")
+    process.terminate()
+    assert process.wait(timeout=60) == 130, workspace.log(run)
+    assert list((workspace.runs(run) / "checkpoints").glob("step-*/manifest.json")), workspace.log(run)
+    assert json.loads((workspace.runs(run) / "outcome.json").read_text())["state"] == "stopped"
 
 
 def start_machine(cluster, run, **settings):
