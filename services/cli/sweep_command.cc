@@ -15,6 +15,7 @@
 #include "common/base/stop_requests.h"
 #include "services/cli/command.h"
 #include "services/cli/compare/comparison.h"
+#include "services/cli/sweep/sweep_data.h"
 #include "services/cli/sweep/sweep_plan.h"
 #include "services/cli/sweep/sweep_runner.h"
 
@@ -65,6 +66,7 @@ absl::Status Sweep(const SweepOptions& options) {
   SetLogName("sweep");
   ASSIGN_OR_RETURN(const SweepPlan plan,
                    ReadSweep(options.sweep, options.overrides));
+  RETURN_IF_ERROR(CheckSweepData(plan));
   if (options.plan_only) {
     PrintPlan(plan);
     return absl::OkStatus();

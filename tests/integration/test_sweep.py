@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 
@@ -58,14 +59,16 @@ def test_a_second_call_runs_nothing_again(workspace, swept):
 
 
 def test_a_failed_run_is_reported_and_the_rest_is_done(workspace):
-    lost = workspace.folder / "lost.jsonl"
+    lost = workspace.folder / "lost-model"
+    weights = workspace.model / "model.safetensors"
+    shutil.copytree(workspace.model, lost, ignore=shutil.ignore_patterns(weights.name))
     path = write_sweep(workspace, "failing", set={"trainer.steps": 1},
-                       list=[{"name": "bad", "set": {"data.path": str(lost)}}, {"name": "good"}])
+                       list=[{"name": "bad", "set": {"model.path": str(lost)}}, {"name": "good"}])
     result = workspace.dapd("sweep", path, check=False)
     assert result.returncode == 4
     assert "bad failed with code 4" in result.stderr and str(lost) in result.stderr and "1 of 2 runs failed" in result.stderr
     assert (folder(workspace, "failing") / "good/summary.json").exists() and "good" in result.stdout
-    lost.write_bytes((workspace.folder / "train.jsonl").read_bytes())
+    shutil.copy(weights, lost)
     assert workspace.dapd("sweep", path).returncode == 0
 
 
@@ -108,3 +111,26 @@ def test_what_cannot_be_run_stops_the_sweep_before_it_starts(workspace):
     result = workspace.dapd("sweep", path, check=False)
     assert result.returncode == 3 and "rank-0: " in result.stderr and "lora.rank" in result.stderr
     assert not folder(workspace, "wrong").exists()
+
+
+@pytest.mark.parametrize("plan", [[], ["--plan"]])
+def test_data_that_a_run_cannot_read_stops_the_sweep_before_it_starts(workspace, plan):
+    good, lost, other = (workspace.folder / f"{name}.jsonl" for name in ("train", "no-such", "other-columns"))
+    other.write_text('{"question": "1 + 1?", "solution": "2"}\n')
+    path = write_sweep(workspace, "unread", set={"trainer.steps": 1}, seeds=[1, 2], list=[
+        {"name": "good", "set": {"data.path": str(good)}}, {"name": "column", "set": {"data.path": str(other)}},
+        {"name": "lost", "set": {"evaluation.path": str(lost)}}, {"name": "long", "set": {"trainer.pack_tokens": 16}}])
+    result = workspace.dapd("sweep", path, *plan, check=False)
+    assert result.returncode == 4 and result.stdout == "", result.stderr
+    assert all(text in result.stderr for text in ("column-seed-1: ", "problem", "lost-seed-1: ", str(lost), "long-seed-1: ", "cannot be trained"))
+    assert "seed-2" not in result.stderr and "good" not in result.stderr, "each combination once"
+    assert not folder(workspace, "unread").exists()
+
+
+def test_a_finished_sweep_needs_its_data_no_more(workspace):
+    data = workspace.folder / "once.jsonl"
+    data.write_bytes((workspace.folder / "train.jsonl").read_bytes())
+    path = write_sweep(workspace, "once", set={"trainer.steps": 1, "data.path": str(data)})
+    workspace.dapd("sweep", path)
+    data.unlink()
+    assert "is already done" in workspace.dapd("sweep", path).stderr
