@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
 
 import pytest
-from conftest import BIN, wait_for
+from conftest import BIN, ROOT, set_flags, wait_for
 from hold import Hold
 
 
@@ -104,6 +106,18 @@ def test_the_plan_names_runs_and_memory_and_starts_nothing(workspace):
     plan = workspace.dapd("sweep", path, "--plan").stdout
     assert "seed-3" in plan and "GiB" in plan and "3 runs, at most 3 at a time" in plan
     assert not folder(workspace, "planned").exists()
+
+
+def test_the_loop_of_the_main_table_plans_every_size(workspace, tmp_path):
+    document = (ROOT / "docs/experiments.md").read_text()
+    loop = re.search(r"^for size in 1\.7b 4b 8b 14b 32b; do\n.*?^  dapd sweep \S+ --plan", document, re.MULTILINE | re.DOTALL)[0]
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    flags = shlex.join(set_flags({"model.path": workspace.model, "data.path": workspace.folder / "train.jsonl", "rollout.max_new_tokens": 16,
+                                  "objective.max_reference_tokens": 48}))
+    planned = subprocess.run(["bash", "-c", f'set -e\ndapd() {{ "{BIN}/dapd" "$@" {flags}; }}\n{loop}\ndone'], cwd=tmp_path, text=True,
+                             capture_output=True)
+    assert planned.returncode == 0, planned.stderr
+    assert [f"11 runs, at most 1 at a time, in runs/methods-{size}" in planned.stdout for size in ("1.7b", "4b", "8b", "14b", "32b")] == [True] * 5
 
 
 def test_what_cannot_be_run_stops_the_sweep_before_it_starts(workspace):
