@@ -12,9 +12,9 @@
 
 #include "common/generation/cuda/cuda_decode_api.h"
 #include "common/generation/cuda/cuda_decoder.h"
-#include "common/model/fast/packed_weights.h"
 #include "common/generation/cuda/cuda_prefill.h"
 #include "common/generation/cuda/cuda_ranks.h"
+#include "common/model/fast/packed_weights.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
 #include "common/tensor/aten.h"
