@@ -21,6 +21,7 @@
 #include "common/config/run_folder.h"
 #include "common/config/run_settings.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/lora_config.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
 #include "services/cli/sweep/sweep_file.h"
@@ -138,6 +139,13 @@ absl::Status CheckHeldRun(const SweepRun& run) {
                                   "that folder"));
 }
 
+absl::Status CheckStart(const LoraSection& lora) {
+  if (lora.start_from.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindAdapterFolder(lora.start_from));
+  return CheckStartAdapter(folder, lora);
+}
+
 // Adds the setting's run with `seed` (empty: the configuration's).
 absl::Status AddRun(const SweepFile& file,
                     const SweepSetting& setting,
@@ -168,6 +176,7 @@ absl::Status AddRun(const SweepFile& file,
   ASSIGN_OR_RETURN(const std::string folder,
                    FindModelFolder(run.config.model.path));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
+  if (!run.done) RETURN_IF_ERROR(CheckStart(run.config.lora));
   run.memory_bytes = MemoryOf(run.config, model);
   if (plan->memory_bytes > 0 && run.memory_bytes > plan->memory_bytes) {
     return ConfigError(

@@ -50,10 +50,10 @@ struct SweepPlan {
 };
 
 // Reads the file and checks every run that it stands for: its configuration,
-// its model, that a folder that is there holds a run of these settings, and
-// that no two runs have the same values.
+// its model, the adapter that it starts from, that a folder that is there holds
+// a run of these settings, and that no two runs have the same values.
 // `overrides`: further ones for all runs, which win. All mistakes at once; exit
-// code kConfig, or kData for a model that cannot be read.
+// code kConfig, or kData for a model or an adapter that cannot be read.
 absl::StatusOr<SweepPlan> ReadSweep(const std::string& path,
                                     const std::vector<std::string>& overrides);
 

@@ -19,6 +19,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ReadSweepTest : public ::testing::Test {
  protected:
@@ -174,6 +175,19 @@ TEST_F(ReadSweepTest, NameSeedAndPlaceAreNotGivenTwice) {
   EXPECT_TRUE(
       Read("set: {run.output_dir: " + folder_ + "/other}\n", {"run.seed=9"})
           .ok());
+}
+
+TEST_F(ReadSweepTest, AnAdapterToStartFromHasToFitEachRun) {
+  Write("start/adapter_model.safetensors", "");
+  Write("start/adapter_config.json", R"({"peft_type": "LORA", "r": 8,
+    "lora_alpha": 16, "target_modules": ["q_proj"]})");
+  const std::string start = "set: {lora.start_from: " + folder_ +
+                            "/start, lora.alpha: 16, lora.targets: [q_proj]}\n";
+  EXPECT_THAT(Problem(start + "grid: {lora.rank: [8, 4]}\n"),
+              AllOf(HasSubstr("rank-4: "), Not(HasSubstr("rank-8: "))));
+  const absl::Status lost =
+      Read("set: {lora.start_from: " + folder_ + "/none}\n").status();
+  EXPECT_EQ(ExitCodeOf(lost), ExitCode::kData) << lost;
 }
 
 TEST_F(ReadSweepTest, TwoRunsOfTheSameValuesAreRefused) {
