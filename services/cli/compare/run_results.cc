@@ -17,6 +17,7 @@
 #include "common/base/status_macros.h"
 #include "common/charts/run_history.h"
 #include "common/config/run_folder.h"
+#include "services/trainer/record/evaluation_report.h"
 #include "services/trainer/record/run_name.h"
 
 namespace dapd {
@@ -129,6 +130,9 @@ absl::Status ReadEvaluation(const std::string& path,
   if (json.contains("marker") && json["marker"].is_string()) {
     held_out->marker = json["marker"];
   }
+  if (json.contains("held_out_digest") && json["held_out_digest"].is_string()) {
+    held_out->digest = json["held_out_digest"];
+  }
   int64_t version = 0;
   if (json.contains("policy_version") &&
       ReadNumber(json["policy_version"], &version)) {
@@ -153,6 +157,15 @@ absl::Status ReadEvaluationsWithin(const std::string& folder, RunResults* run) {
   return absl::OkStatus();
 }
 
+void LeaveOutOtherMeasures(RunResults* run) {
+  if (run->evaluations.empty()) return;
+  const std::string newest = run->evaluations.rbegin()->second.digest;
+  if (!MeasureTheSame(run->before.digest, newest)) run->before = {};
+  std::erase_if(run->evaluations, [&](const auto& entry) {
+    return !MeasureTheSame(entry.second.digest, newest);
+  });
+}
+
 }  // namespace
 
 absl::StatusOr<RunResults> ReadRunResults(const std::string& folder) {
@@ -170,6 +183,7 @@ absl::StatusOr<RunResults> ReadRunResults(const std::string& folder) {
     RETURN_IF_ERROR(ReadEvaluation(
         JoinPath(folder, "evaluation/after.json"), &run, &run.after));
   }
+  LeaveOutOtherMeasures(&run);
   return run;
 }
 

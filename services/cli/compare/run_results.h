@@ -19,6 +19,7 @@ namespace dapd {
 struct HeldOutFigures {
   std::map<std::string, Interval> figures;
   std::string marker;  // of "marker_rate"; empty: none
+  std::string digest;  // of what was measured; empty: an older run's
   int64_t problems = 0;
   int64_t samples = 0;
 };
@@ -32,7 +33,9 @@ struct RunResults {
   // Dotted key -> YAML text, out of config.yaml.
   std::map<std::string, std::string> settings;
   nlohmann::ordered_json history;  // as RunHistory::ToJson
-  HeldOutFigures before;           // empty without an evaluation
+  // Of evaluations that measured something else than the newest there is
+  // nothing.
+  HeldOutFigures before;  // empty without an evaluation
   HeldOutFigures after;
   // Both and those within the run, by the steps behind their policy.
   std::map<int64_t, HeldOutFigures> evaluations;

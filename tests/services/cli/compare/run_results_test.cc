@@ -74,6 +74,34 @@ TEST_F(ReadRunResultsTest, ARunIsFinishedOnceItsSummaryHasAllItsSteps) {
   EXPECT_TRUE(ReadRunResults(folder_)->finished);
 }
 
+// The run was given other held-out problems behind its first step.
+TEST_F(ReadRunResultsTest, WhatMeasuredSomethingElseThanTheNewestIsLeftOut) {
+  const auto write =
+      [&](const std::string& when, int step, const std::string& digest) {
+        Write("evaluation/" + when + ".json",
+              absl::StrCat("{\"policy_version\": ",
+                           step,
+                           ", \"held_out_digest\": \"",
+                           digest,
+                           "\", \"accuracy\": {\"mean\": 0.5, \"low\": 0, "
+                           "\"high\": 1}}"));
+      };
+  write("before", 0, "first");
+  write("step-000001", 1, "first");
+  write("step-000002", 2, "second");
+  write("after", 2, "second");
+  Write("summary.json", "{\"steps\": 2}");
+  auto run = ReadRunResults(folder_);
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_TRUE(run->before.figures.empty());
+  EXPECT_FALSE(run->after.figures.empty());
+  EXPECT_THAT(run->evaluations, ElementsAre(Key(2)));
+  write("before", 0, "second");
+  run = ReadRunResults(folder_);
+  EXPECT_FALSE(run->before.figures.empty());
+  EXPECT_THAT(run->evaluations, ElementsAre(Key(0), Key(2)));
+}
+
 TEST_F(ReadRunResultsTest, EvaluationsWithinItAreThereUpToItsLastStep) {
   const auto write = [&](const std::string& when, int step, double rate) {
     Write("evaluation/" + when + ".json",
