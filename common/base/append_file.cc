@@ -42,17 +42,30 @@ AppendFile::~AppendFile() {
 }
 
 absl::Status AppendFile::Append(absl::string_view record) {
+  return Add(record, /*synced=*/true);
+}
+
+absl::Status AppendFile::AppendUnsynced(absl::string_view record) {
+  return Add(record, /*synced=*/false);
+}
+
+absl::Status AppendFile::Add(absl::string_view record, bool synced) {
   if (torn_) RETURN_IF_ERROR(Truncate(size_));
   torn_ = true;
   absl::Cleanup cut = [this] { Truncate(size_).IgnoreError(); };
-  RETURN_IF_ERROR(DAPD_FAILPOINT_STATUS("append.before_write"));
+  if (synced) RETURN_IF_ERROR(DAPD_FAILPOINT_STATUS("append.before_write"));
   RETURN_IF_ERROR(WriteAll(descriptor_, path_, record));
-  DAPD_FAILPOINT("append.before_sync");
-  if (::fdatasync(descriptor_) != 0) return FileError("sync", path_, errno);
-  DAPD_FAILPOINT("append.after_sync");
+  if (synced) RETURN_IF_ERROR(Sync());
   std::move(cut).Cancel();
   size_ += record.size();
   torn_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status AppendFile::Sync() {
+  DAPD_FAILPOINT("append.before_sync");
+  if (::fdatasync(descriptor_) != 0) return FileError("sync", path_, errno);
+  DAPD_FAILPOINT("append.after_sync");
   return absl::OkStatus();
 }
 

@@ -1,5 +1,5 @@
-// AppendFile: a file that only grows, record by record, each on disk before it
-// counts.
+// AppendFile: a file that only grows, record by record, each whole before it
+// counts, and on disk unless that is not asked for.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,8 @@ class AppendFile {
   // off, at once or before the next record. RESOURCE_EXHAUSTED for a full disk;
   // the call can be repeated.
   absl::Status Append(absl::string_view record);
+  // The same, but a machine that goes down may take it along.
+  absl::Status AppendUnsynced(absl::string_view record);
 
   // Cuts the file at `size` bytes, at most its size.
   absl::Status Truncate(uint64_t size);
@@ -33,6 +35,9 @@ class AppendFile {
 
  private:
   AppendFile(std::string path, int descriptor, uint64_t size);
+  absl::Status Add(absl::string_view record, bool synced);
+  absl::Status Sync();
+
   std::string path_;
   int descriptor_;
   uint64_t size_;      // of the whole records

@@ -1,20 +1,15 @@
 #include "common/metrics/tensorboard_writer.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 #include "common/base/crc32c.h"
-#include "common/base/files.h"
 #include "common/base/status_macros.h"
 
 namespace dapd {
@@ -73,36 +68,12 @@ absl::StatusOr<TensorBoardWriter> TensorBoardWriter::Create(
                                         host,
                                         ".",
                                         ::getpid());
-  const int descriptor =
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (descriptor < 0) return FileError("create", path, errno);
-  struct stat info = {};
-  if (::fstat(descriptor, &info) != 0) {
-    const absl::Status error = FileError("stat", path, errno);
-    ::close(descriptor);
-    return error;
-  }
-  TensorBoardWriter writer(
-      path, descriptor, static_cast<uint64_t>(info.st_size));
+  ASSIGN_OR_RETURN(AppendFile file, AppendFile::Open(path));
+  TensorBoardWriter writer(std::move(file));
   // Event {wall_time = 1, file_version = 3}.
   RETURN_IF_ERROR(writer.WriteRecord(DoubleField(1, Now()) +
                                      BytesField(3, "brain.Event:2")));
   return writer;
-}
-
-TensorBoardWriter::TensorBoardWriter(std::string path,
-                                     int descriptor,
-                                     uint64_t size)
-    : path_(std::move(path)), descriptor_(descriptor), size_(size) {}
-
-TensorBoardWriter::TensorBoardWriter(TensorBoardWriter&& other) noexcept
-    : path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      size_(other.size_),
-      torn_(other.torn_) {}
-
-TensorBoardWriter::~TensorBoardWriter() {
-  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 absl::Status TensorBoardWriter::AddRestart(int64_t step) {
@@ -126,24 +97,9 @@ absl::Status TensorBoardWriter::WriteRecord(const std::string& event) {
   const std::string length = LittleEndian(static_cast<uint64_t>(event.size()));
   const std::string record = length + LittleEndian(MaskedCrc(length)) + event +
                              LittleEndian(MaskedCrc(event));
-  if (torn_) RETURN_IF_ERROR(CutTornRecord());
-  torn_ = true;
-  absl::Cleanup cut = [this] { CutTornRecord().IgnoreError(); };
-  RETURN_IF_ERROR(WriteAll(descriptor_, path_, record));
-  std::move(cut).Cancel();
-  size_ += record.size();
-  torn_ = false;
-  return absl::OkStatus();
-}
-
-// Readers find a record by the lengths of those before it, and stop at one
-// that is torn.
-absl::Status TensorBoardWriter::CutTornRecord() {
-  if (::ftruncate(descriptor_, static_cast<off_t>(size_)) != 0) {
-    return FileError("shorten", path_, errno);
-  }
-  torn_ = false;
-  return absl::OkStatus();
+  // Readers find a record by the lengths of those before it, and stop at one
+  // that is torn.
+  return file_.AppendUnsynced(record);
 }
 
 }  // namespace dapd

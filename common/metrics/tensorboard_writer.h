@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
+#include "common/base/append_file.h"
 
 namespace dapd {
 
@@ -18,9 +20,6 @@ class TensorBoardWriter {
  public:
   // Creates `folder`/events.out.tfevents.<seconds>.<host>.<pid>.
   static absl::StatusOr<TensorBoardWriter> Create(const std::string& folder);
-  TensorBoardWriter(TensorBoardWriter&& other) noexcept;
-  TensorBoardWriter& operator=(TensorBoardWriter&&) = delete;
-  ~TensorBoardWriter();
 
   // The run goes on at `step`: TensorBoard drops what older files of the folder
   // say about this step and later ones.
@@ -28,15 +27,10 @@ class TensorBoardWriter {
   absl::Status AddScalar(const std::string& tag, int64_t step, double value);
 
  private:
-  TensorBoardWriter(std::string path, int descriptor, uint64_t size);
+  explicit TensorBoardWriter(AppendFile file) : file_(std::move(file)) {}
   absl::Status WriteRecord(const std::string& event);
-  // Cuts off what a failed call left of its record.
-  absl::Status CutTornRecord();
 
-  std::string path_;
-  int descriptor_;
-  uint64_t size_;      // of the whole records
-  bool torn_ = false;  // more than size_ bytes may be in the file
+  AppendFile file_;
 };
 
 }  // namespace dapd
