@@ -28,6 +28,41 @@ std::vector<T> RandomNumbers(int64_t size, uint32_t seed, float spread = 1.0F) {
   return numbers;
 }
 
+// Rows of `size` numbers in memory of `stride` a row.
+template <typename T>
+std::vector<T> Spread(const std::vector<T>& rows,
+                      int64_t size,
+                      int64_t stride) {
+  const int64_t count = static_cast<int64_t>(rows.size()) / size;
+  std::vector<T> spread(static_cast<size_t>(count * stride));
+  for (int64_t r = 0; r < count; ++r) {
+    std::copy_n(rows.begin() + r * size, size, spread.begin() + r * stride);
+  }
+  return spread;
+}
+template <typename T>
+std::vector<T> Gathered(const std::vector<T>& spread,
+                        int64_t size,
+                        int64_t stride) {
+  std::vector<T> rows;
+  for (size_t i = 0; i < spread.size(); i += static_cast<size_t>(stride)) {
+    rows.insert(rows.end(),
+                spread.begin() + static_cast<int64_t>(i),
+                spread.begin() + static_cast<int64_t>(i) + size);
+  }
+  return rows;
+}
+// What lies between those rows.
+template <typename T>
+void ForbidBeside(int64_t rows,
+                  int64_t size,
+                  int64_t stride,
+                  DeviceBuffer<T>* buffer) {
+  for (int64_t r = 0; r < rows && stride > size; ++r) {
+    buffer->Forbid(r * stride + size, stride - size);
+  }
+}
+
 template <typename T>
 constexpr CudaNumber NumberOf() {
   return std::is_same_v<T, float> ? CudaNumber::kFloat32

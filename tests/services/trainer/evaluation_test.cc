@@ -19,7 +19,19 @@ namespace {
 
 using ::testing::ElementsAre;
 
-using EvaluationTest = TrainerLoopTest;
+class EvaluationTest : public TrainerLoopTest {
+ protected:
+  // Of one problem, without divergences, also within the run if `interval` is
+  // not 0. The configuration, for more.
+  Config& EvaluateEvery(int64_t interval) {
+    held_out_.problems = {data_.problems[0]};
+    Config& config = loaded_.config;
+    config.evaluation.kl_problems = 0;
+    config.evaluation.path = "held_out.jsonl";
+    config.evaluation.interval = interval;
+    return config;
+  }
+};
 
 TEST_F(EvaluationTest, HeldOutProblemsAreAnsweredByTheLivePolicy) {
   held_out_.problems = {data_.problems[0]};
@@ -35,10 +47,7 @@ TEST_F(EvaluationTest, HeldOutProblemsAreAnsweredByTheLivePolicy) {
 // With a lag the step behind an evaluation is begun after it, but by the same
 // policy as without.
 TEST_F(EvaluationTest, EvaluationsWithinTheRunChangeNothingOfIt) {
-  held_out_.problems = {data_.problems[0]};
-  Config& config = loaded_.config;
-  config.evaluation.kl_problems = 0;
-  config.evaluation.path = "held_out.jsonl";
+  Config& config = EvaluateEvery(0);
   for (const int64_t max_staleness : {0, 1}) {
     std::vector<std::vector<double>> losses;
     std::vector<std::vector<int64_t>> served;
@@ -63,11 +72,7 @@ TEST_F(EvaluationTest, EvaluationsWithinTheRunChangeNothingOfIt) {
 }
 
 TEST_F(EvaluationTest, AnEvaluationThatWasRecordedIsNotRepeated) {
-  held_out_.problems = {data_.problems[0]};
-  Config& config = loaded_.config;
-  config.evaluation.kl_problems = 0;
-  config.evaluation.path = "held_out.jsonl";
-  config.evaluation.interval = 1;
+  Config& config = EvaluateEvery(1);
   ASSERT_TRUE(Run(0).ok());
   EXPECT_THAT(rollouts_->held_out_submissions_,
               ElementsAre(Submission{0, 0},
@@ -279,12 +284,8 @@ TEST_F(EvaluationTest, ADivergenceOfNothingIsNoShareAndOneOfNoTokenIsUnknown) {
 
 // Of others the figures before training are no measure of those after it.
 TEST_F(EvaluationTest, OtherProblemsAreEvaluatedAnew) {
-  held_out_.problems = {data_.problems[0]};
+  Config& config = EvaluateEvery(2);
   held_out_.digest = "first";
-  Config& config = loaded_.config;
-  config.evaluation.kl_problems = 0;
-  config.evaluation.path = "held_out.jsonl";
-  config.evaluation.interval = 2;
   ASSERT_TRUE(Run(0).ok());
   const auto all =
       ElementsAre(Submission{0, 0}, Submission{2, 2}, Submission{4, 4});
@@ -301,11 +302,7 @@ TEST_F(EvaluationTest, OtherProblemsAreEvaluatedAnew) {
 
 // A lost attempt's evaluation, of an adapter that this one does not lead to.
 TEST_F(EvaluationTest, WhatIsNotReachedAgainDoesNotKeepTheBestFromBeingKept) {
-  held_out_.problems = {data_.problems[0]};
-  Config& config = loaded_.config;
-  config.evaluation.kl_problems = 0;
-  config.evaluation.path = "held_out.jsonl";
-  config.evaluation.interval = 1;
+  Config& config = EvaluateEvery(1);
   ASSERT_TRUE(Run(0).ok());
   const std::string run = JoinPath(folder_, config.run.name);
   const std::string lost = run + "/evaluation/step-000003.json";
@@ -319,11 +316,7 @@ TEST_F(EvaluationTest, WhatIsNotReachedAgainDoesNotKeepTheBestFromBeingKept) {
 }
 
 TEST_F(EvaluationTest, TheEndOfAShorterRunMayStayTheBest) {
-  held_out_.problems = {data_.problems[0]};
-  Config& config = loaded_.config;
-  config.evaluation.kl_problems = 0;
-  config.evaluation.path = "held_out.jsonl";
-  config.evaluation.interval = 3;
+  Config& config = EvaluateEvery(3);
   const uint64_t of_held_out = config.run.seed + 1;
   answer_of_ = [this, of_held_out](const SamplingKey& key) {
     return Boxed(key.seed == of_held_out && key.step == 2 ? "123" : "5");
@@ -343,10 +336,7 @@ TEST_F(EvaluationTest, TheEndOfAShorterRunMayStayTheBest) {
 }
 
 TEST_F(EvaluationTest, TheBestAdapterStaysBesideTheNewest) {
-  held_out_.problems = {data_.problems[0]};
-  Config& config = loaded_.config;
-  config.evaluation.kl_problems = 0;
-  config.evaluation.path = "held_out.jsonl";
+  Config& config = EvaluateEvery(0);
   const std::string run = JoinPath(folder_, config.run.name);
   ASSERT_TRUE(Run(0).ok());
   EXPECT_FALSE(FileExists(run + "/adapter-best"));
