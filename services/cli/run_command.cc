@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -19,8 +20,7 @@
 #include "services/cli/local_run.h"
 #include "services/cli/run_supervisor.h"
 #include "services/trainer/copy/run_copier.h"
-#include "services/trainer/record/end_notice.h"
-#include "services/trainer/record/run_outcome.h"
+#include "services/trainer/record/attempt_end.h"
 
 namespace dapd {
 namespace {
@@ -30,16 +30,6 @@ struct RunOptions {
   std::vector<std::string> overrides;
   int64_t ranks = 0;  // 0: as configured
 };
-
-// A trainer that stays when it is done (trainer.when_done: serve) is not waited
-// for.
-void TellWhenDone(const Config& config, EndNotice& notice) {
-  if (config.trainer.when_done == "serve" &&
-      FinishedStep(JoinPath(config.run.output_dir, config.run.name)) >=
-          config.trainer.steps) {
-    notice.Tell(absl::OkStatus());
-  }
-}
 
 // Nothing is left to do but what the run's end may have lacked.
 void CopyAgain(const Config& config, const std::string& folder) {
@@ -72,31 +62,25 @@ absl::Status Run(RunOptions options) {
   // take them from the others (kernels/parallel_for.h). A user's own setting
   // stays.
   ::setenv("OMP_WAIT_POLICY", "PASSIVE", /*overwrite=*/0);
-  ASSIGN_OR_RETURN(EndNotice notice, EndNotice::Create(config.run, [] {
+  ASSIGN_OR_RETURN(AttemptEnd end, AttemptEnd::Create(config, [] {
                      return StopRequests() > 1;
                    }));
-  // A trainer's end need not be the run's: this process tells of that.
-  options.overrides.push_back("run.notify_url=");
-  options.overrides.push_back("run.notify_secret_file=");
-  options.overrides.push_back("run.notify_ca_file=");
+  for (std::string& override : AttemptEnd::TrainerOverrides()) {
+    options.overrides.push_back(std::move(override));
+  }
   // This process stops its workers itself.
   options.overrides.push_back("run.stopped_worker=done");
   // LocalRun refuses for all of them: a trainer that is started again finds the
   // folder of the one before it.
   options.overrides.push_back("run.resume=auto");
-  const absl::Time start = absl::Now();
   absl::Status outcome;
   {
     RunSupervisor supervisor;
     LocalRun run(options.config, options.overrides, config, supervisor);
     RETURN_IF_ERROR(run.Start());
-    outcome = supervisor.Follow([&] { TellWhenDone(config, notice); });
+    outcome = supervisor.Follow([&] { end.TellIfDone(); });
   }
-  if (const absl::Status corrected = CorrectOutcome(folder, outcome, start);
-      !corrected.ok()) {
-    LogWarning(std::string(corrected.message()));
-  }
-  notice.Tell(outcome);
+  end.Tell(outcome);
   return outcome;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -23,6 +24,7 @@
 #include "common/config/validate_config.h"
 #include "common/gpus/gpu_report.h"
 #include "common/rpc/pool/address_resolver.h"
+#include "services/trainer/record/attempt_end.h"
 
 namespace dapd {
 namespace {
@@ -131,10 +133,11 @@ absl::StatusOr<std::vector<std::unique_ptr<ChildProcess>>> MakeProcesses(
   ASSIGN_OR_RETURN(
       const std::vector<LocalRank> ranks,
       PlanLocalRanks(config, GpusToComputeOn(config.model.device)));
+  const std::vector<std::string> all_ranks = AttemptEnd::TrainerOverrides();
   std::vector<std::unique_ptr<ChildProcess>> processes;
   for (const LocalRank& rank : ranks) {
     std::vector<std::string> command = {program, config_path};
-    for (const auto* list : {&overrides, &rank.overrides}) {
+    for (const auto* list : {&overrides, &rank.overrides, &all_ranks}) {
       for (const std::string& override : *list) {
         command.push_back("--set");
         command.push_back(override);
@@ -157,6 +160,40 @@ absl::StatusOr<std::vector<std::unique_ptr<ChildProcess>>> MakeProcesses(
     processes.push_back(std::move(process));
   }
   return processes;
+}
+
+// From their start to their end; `look` is called several times a second.
+absl::Status FollowRanks(std::vector<std::unique_ptr<ChildProcess>> processes,
+                         bool has_rank_zero,
+                         ShutdownSignal& signal,
+                         const std::function<void()>& look) {
+  RunningRanks ranks;
+  RETURN_IF_ERROR(ranks.Start(std::move(processes)));
+  bool told = false;
+  while (ranks.running()) {
+    if (signal.requested() && !std::exchange(told, true)) ranks.Signal(SIGTERM);
+    look();
+    absl::SleepFor(kPollInterval);
+    ranks.Poll();
+    if (has_rank_zero && ranks.first_is_done()) {
+      ranks.WaitFor(kLastRankGrace);
+      ranks.End(kLostRankGrace);
+      return absl::OkStatus();
+    }
+    // Those that were told to end do so by themselves.
+    if (!told && ranks.any_failed()) ranks.End(kLostRankGrace);
+  }
+  // Once asked to end, one rank that misses another is no accident.
+  const bool interrupted =
+      told && std::ranges::count(ranks.codes(), kInterruptedCode) > 0;
+  const int code = interrupted ? kInterruptedCode : CodeOfRanks(ranks.codes());
+  if (code == 0) return absl::OkStatus();
+  return WithExitCode(
+      absl::InternalError(absl::StrCat("the ranks of this machine ended with "
+                                       "code ",
+                                       code,
+                                       "; the trainer's log says why")),
+      static_cast<ExitCode>(code));
 }
 
 }  // namespace
@@ -219,31 +256,17 @@ absl::Status RunLocalRanks(const std::string& config_path,
                    config.trainer.rank + config.trainer.ranks_per_machine - 1,
                    " of ",
                    config.trainer.ranks));
-  RunningRanks ranks;
-  RETURN_IF_ERROR(ranks.Start(std::move(processes)));
-  const bool has_rank_zero = config.trainer.machine == 0;
-  bool told = false;
-  while (ranks.running()) {
-    if (signal.requested() && !std::exchange(told, true)) ranks.Signal(SIGTERM);
-    absl::SleepFor(kPollInterval);
-    ranks.Poll();
-    if (has_rank_zero && ranks.first_is_done()) {
-      ranks.WaitFor(kLastRankGrace);
-      ranks.End(kLostRankGrace);
-      return absl::OkStatus();
-    }
-    // Those that were told to end do so by themselves.
-    if (!told && ranks.any_failed()) ranks.End(kLostRankGrace);
+  // Only rank 0 has the run's folder. A second signal ends the process at once,
+  // and with it any wait.
+  if (config.trainer.machine != 0) {
+    return FollowRanks(std::move(processes), false, signal, [] {});
   }
-  // Once asked to end, one rank that misses another is no accident.
-  const bool interrupted =
-      told && std::ranges::count(ranks.codes(), kInterruptedCode) > 0;
-  const int code = interrupted ? kInterruptedCode : CodeOfRanks(ranks.codes());
-  if (code == 0) return absl::OkStatus();
-  return WithExitCode(
-      absl::InternalError(absl::StrCat(
-          "the ranks of this machine ended with code ", code, "; see above")),
-      static_cast<ExitCode>(code));
+  ASSIGN_OR_RETURN(AttemptEnd end,
+                   AttemptEnd::Create(config, [] { return false; }));
+  const absl::Status outcome = FollowRanks(
+      std::move(processes), true, signal, [&] { end.TellIfDone(); });
+  end.Tell(outcome);
+  return outcome;
 }
 
 }  // namespace dapd

@@ -1,54 +1,15 @@
 """run.notify_url: who is told of a run's end, by `dapd run` and by a trainer of its own, over HTTP and HTTPS."""
 
-import http.server
 import json
 import signal
-import ssl
 import subprocess
-import threading
 
 import certificates
 import pytest
+from receiver import Receiver
 from workspace import BIN, set_flags, wait_for
 
 SECRET = "correct-horse-battery-staple"
-
-
-class Receiver:
-    """A server that keeps what it is sent; `hangs`: it takes connections and never answers."""
-
-    def __init__(self, hangs=False, certificate=None):
-        self.documents, self.headers, self.released = [], [], threading.Event()
-        receiver = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.headers.append(self.headers)
-                receiver.documents.append(json.loads(body))
-                if hangs:
-                    receiver.released.wait()
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        if certificate is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate / "tls.crt", certificate / "tls.key")
-            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
-        self.url = f"http{'s' if certificate is not None else ''}://127.0.0.1:{self.server.server_port}/hidden-path"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.released.set()
-        self.server.shutdown()
-        self.server.server_close()
 
 
 @pytest.fixture

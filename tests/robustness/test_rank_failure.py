@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import socket
 import subprocess
 
+from receiver import Receiver
 from workspace import BIN, set_flags
 
 # The trainer that `dapd run` starts. Rank 1 finds no data, once rank 0 has begun the attempt and waits for it.
@@ -32,3 +34,20 @@ def test_the_failure_of_another_rank_is_the_runs(workspace, tmp_path):
     outcome = json.loads((workspace.runs("rank-fails") / "outcome.json").read_text())
     assert (outcome["state"], outcome["exit_code"]) == ("failed", 4), outcome
     assert "trainer-1 ended with code 4" in outcome["message"] and "/no/such/data" in outcome["message"], outcome
+
+
+def test_the_failure_of_another_rank_of_a_machine_is_the_runs(workspace):
+    run = "rank-of-machine-fails"
+    nobody = "[127.0.0.1:1]"
+    # Rank 1's ports are 10 further on than rank 0's; this one is taken.
+    with socket.create_server(("127.0.0.1", 0)) as taken, Receiver() as receiver:
+        result = subprocess.run(
+            [BIN / "dapd-trainer", workspace.config, *set_flags({
+                "run.name": run, "trainer.ranks_per_machine": 2, "rollout.addresses": nobody, "teacher.addresses": nobody,
+                "trainer.listen": f"127.0.0.1:{taken.getsockname()[1] - 10}", "metrics.trainer_listen": "127.0.0.1:0",
+                "run.notify_url": receiver.url})],
+            capture_output=True, text=True, timeout=120)
+    assert result.returncode == 3 and "rank 1 ended with code 3" in result.stderr, result.stderr
+    outcome = json.loads((workspace.runs(run) / "outcome.json").read_text())
+    assert (outcome["state"], outcome["exit_code"]) == ("failed", 3), outcome
+    assert [(document["state"], document["exit_code"]) for document in receiver.documents] == [("failed", 3)]

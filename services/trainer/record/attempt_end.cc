@@ -1,0 +1,48 @@
+#include "services/trainer/record/attempt_end.h"
+
+#include <utility>
+
+#include "absl/time/clock.h"
+
+#include "common/base/files.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/config/run_folder.h"
+#include "services/trainer/record/run_outcome.h"
+
+namespace dapd {
+
+AttemptEnd::AttemptEnd(const Config& config, EndNotice notice)
+    : folder_(JoinPath(config.run.output_dir, config.run.name)),
+      steps_(config.trainer.steps),
+      was_finished_(FinishedStep(folder_) >= steps_),
+      trainer_stays_(config.trainer.when_done == "serve"),
+      notice_(std::move(notice)),
+      start_(absl::Now()) {}
+
+absl::StatusOr<AttemptEnd> AttemptEnd::Create(const Config& config,
+                                              std::function<bool()> gives_up) {
+  ASSIGN_OR_RETURN(EndNotice notice,
+                   EndNotice::Create(config.run, std::move(gives_up)));
+  return AttemptEnd(config, std::move(notice));
+}
+
+std::vector<std::string> AttemptEnd::TrainerOverrides() {
+  return {"run.notify_url=", "run.notify_secret_file=", "run.notify_ca_file="};
+}
+
+void AttemptEnd::TellIfDone() {
+  if (trainer_stays_ && !was_finished_ && FinishedStep(folder_) >= steps_) {
+    notice_.Tell(absl::OkStatus());
+  }
+}
+
+void AttemptEnd::Tell(const absl::Status& status) {
+  if (const absl::Status corrected = CorrectOutcome(folder_, status, start_);
+      !corrected.ok()) {
+    LogWarning(std::string(corrected.message()));
+  }
+  if (!was_finished_ || !status.ok()) notice_.Tell(status);
+}
+
+}  // namespace dapd

@@ -1,0 +1,43 @@
+"""An HTTP or HTTPS server that keeps the JSON documents it is sent, as run.notify_url's are."""
+
+import http.server
+import json
+import ssl
+import threading
+
+
+class Receiver:
+    """A server that keeps what it is sent; `hangs`: it takes connections and never answers."""
+
+    def __init__(self, hangs=False, certificate=None):
+        self.documents, self.headers, self.released = [], [], threading.Event()
+        receiver = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.headers.append(self.headers)
+                receiver.documents.append(json.loads(body))
+                if hangs:
+                    receiver.released.wait()
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate / "tls.crt", certificate / "tls.key")
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.url = f"http{'s' if certificate is not None else ''}://127.0.0.1:{self.server.server_port}/hidden-path"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.released.set()
+        self.server.shutdown()
+        self.server.server_close()

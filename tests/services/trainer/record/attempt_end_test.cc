@@ -1,0 +1,82 @@
+#include "services/trainer/record/attempt_end.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "services/trainer/record/run_outcome.h"
+#include "tests/fakes/http_listener.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class AttemptEndTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    config_.run.name = "first";
+    config_.run.output_dir = TempPath("runs");
+    config_.run.notify_url = server_.url();
+    config_.trainer.steps = 9;
+    ASSERT_TRUE(MakeDirectories(Folder()).ok());
+  }
+  std::string Folder() const {
+    return JoinPath(config_.run.output_dir, config_.run.name);
+  }
+  AttemptEnd Begin() const {
+    return *AttemptEnd::Create(config_, [] { return false; });
+  }
+  void Finish() const {
+    ASSERT_TRUE(WriteFileAtomically(JoinPath(Folder(), "summary.json"),
+                                    R"({"steps": 9})")
+                    .ok());
+  }
+
+  HttpListener server_{[](size_t) { return HttpAnswer(200); }};
+  Config config_;
+};
+
+TEST_F(AttemptEndTest, AFailureIsRecordedAndToldWhereTheTrainerKnewOfAStop) {
+  AttemptEnd end = Begin();
+  const absl::Status stop = WithExitCode(absl::CancelledError("told to stop"),
+                                         ExitCode::kInterrupted);
+  ASSERT_TRUE(WriteOutcome(Folder(), OutcomeOf(stop)).ok());
+  end.Tell(WithExitCode(absl::InternalError("rank 1 failed"), ExitCode::kData));
+  const auto recorded = ReadOutcome(Folder());
+  ASSERT_TRUE(recorded.has_value());
+  EXPECT_EQ(recorded->state, "failed");
+  EXPECT_EQ(recorded->message, "rank 1 failed");
+  ASSERT_THAT(server_.requests(), SizeIs(1));
+  EXPECT_THAT(server_.requests()[0], HasSubstr("rank 1 failed"));
+}
+
+TEST_F(AttemptEndTest, ATrainerThatStaysWhenDoneIsNotWaitedFor) {
+  config_.trainer.when_done = "serve";
+  AttemptEnd end = Begin();
+  end.TellIfDone();
+  EXPECT_THAT(server_.requests(), IsEmpty());
+  Finish();
+  end.TellIfDone();
+  end.TellIfDone();
+  end.Tell(absl::OkStatus());
+  EXPECT_THAT(server_.requests(), SizeIs(1));
+}
+
+TEST_F(AttemptEndTest, ARunThatHadFinishedBeforeIsNotToldOfAgain) {
+  Finish();
+  config_.trainer.when_done = "serve";
+  AttemptEnd end = Begin();
+  end.TellIfDone();
+  end.Tell(absl::OkStatus());
+  EXPECT_THAT(server_.requests(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace dapd
