@@ -1,24 +1,61 @@
 #include "common/base/thread_share.h"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <thread>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
+
+#include "common/base/control_group.h"
+#include "common/base/files.h"
 
 namespace dapd {
 namespace {
 
-int64_t ThreadsOfThisProcess() {
-  const char* limit = std::getenv("OMP_NUM_THREADS");
-  int64_t threads = 0;
-  if (limit != nullptr && absl::SimpleAtoi(limit, &threads) && threads > 0) {
-    return threads;
+int64_t CoresToRunOn() {
+  cpu_set_t cores;
+  if (::sched_getaffinity(0, sizeof(cores), &cores) == 0) {
+    return CPU_COUNT(&cores);
   }
-  return std::thread::hardware_concurrency();
+  return std::thread::hardware_concurrency();  // more cores than the set has
+}
+
+// Of "QUOTA PERIOD", the microseconds that it may compute of each period;
+// "max" is no limit of its own.
+int64_t CoresOfGroup(const std::string& group, int64_t at_most) {
+  std::ifstream file(JoinPath(group, "cpu.max"));
+  double quota = 0;
+  double period = 0;
+  if (!(file >> quota >> period) || quota <= 0 || period <= 0) return at_most;
+  return static_cast<int64_t>(
+      std::min(std::ceil(quota / period), static_cast<double>(at_most)));
+}
+
+int64_t ThreadsOfThisProcess() {
+  if (const char* limit = std::getenv("OMP_NUM_THREADS"); limit != nullptr) {
+    // "4,2" are the threads of nested loops, of which we have none.
+    const absl::string_view outermost =
+        absl::string_view(limit).substr(0, absl::string_view(limit).find(','));
+    int64_t threads = 0;
+    if (absl::SimpleAtoi(outermost, &threads) && threads > 0) return threads;
+  }
+  return UsableCores();
 }
 
 }  // namespace
+
+int64_t UsableCores(const std::string& root) {
+  int64_t cores = CoresToRunOn();
+  for (const std::string& group : ControlGroups(root)) {
+    cores = CoresOfGroup(group, cores);
+  }
+  return std::max<int64_t>(1, cores);
+}
 
 int64_t ThreadsOfEach(int64_t processes) {
   return std::max<int64_t>(1, ThreadsOfThisProcess() / processes);

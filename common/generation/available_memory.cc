@@ -5,8 +5,7 @@
 #include <limits>
 #include <optional>
 
-#include "absl/strings/str_cat.h"
-
+#include "common/base/control_group.h"
 #include "common/base/files.h"
 
 namespace dapd {
@@ -54,28 +53,14 @@ int64_t AvailableInGroup(const std::string& group) {
   return std::max<int64_t>(0, *limit - *used + FileBytes(group));
 }
 
-// "/a/b" for the group b within a; "" for the one at the root, where a
-// container sees its own.
-std::string OwnGroup(const std::string& root) {
-  std::ifstream groups(JoinPath(root, "proc/self/cgroup"));
-  std::string line;
-  while (std::getline(groups, line)) {
-    if (line.starts_with("0::/") && line != "0::/") return line.substr(3);
-  }
-  return "";
-}
-
 }  // namespace
 
 int64_t AvailableMemory(const std::string& root) {
   int64_t bytes = AvailableOfMachine(root);
-  const std::string groups = JoinPath(root, "sys/fs/cgroup");
-  std::string group = OwnGroup(root);
-  while (true) {
-    bytes = std::min(bytes, AvailableInGroup(absl::StrCat(groups, group)));
-    if (group.empty()) return bytes;
-    group.resize(group.rfind('/'));
+  for (const std::string& group : ControlGroups(root)) {
+    bytes = std::min(bytes, AvailableInGroup(group));
   }
+  return bytes;
 }
 
 }  // namespace dapd

@@ -18,8 +18,8 @@ std::vector<ConfigKey> RunKeys(Config& c) {
             0,
             4096,
             "Compute threads per process; 0: OMP_NUM_THREADS, else one per "
-            "core; the processes of a role that are started together divide "
-            "them.")
+            "core that the process may use; the processes of a role that are "
+            "started together divide them.")
           .MayChange(),
       Range("run.rollout_workers",
             &c.run.rollout_workers,

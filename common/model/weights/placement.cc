@@ -6,6 +6,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/thread_share.h"
 #include "common/gpus/cuda_backend.h"
 #include "common/gpus/cuda_device.h"
 #include "common/gpus/gpu_report.h"
@@ -108,7 +109,8 @@ const char* PrecisionName(at::ScalarType dtype) {
 }
 
 void SetComputeThreads(int64_t num_threads) {
-  if (num_threads > 0) at::set_num_threads(static_cast<int>(num_threads));
+  at::set_num_threads(
+      static_cast<int>(num_threads > 0 ? num_threads : ThreadsOfEach(1)));
 }
 
 }  // namespace dapd

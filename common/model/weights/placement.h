@@ -30,8 +30,8 @@ void SetUpCuda(bool deterministic, at::Context& context);
 absl::StatusOr<at::ScalarType> ParsePrecision(const std::string& name);
 const char* PrecisionName(at::ScalarType dtype);
 
-// Compute threads of this process; 0: LibTorch's default, which is
-// OMP_NUM_THREADS or one per core.
+// Compute threads of this process; 0: OMP_NUM_THREADS, or one per core that it
+// may use (thread_share.h), where LibTorch would not see a container's limit.
 void SetComputeThreads(int64_t num_threads);
 
 }  // namespace dapd
