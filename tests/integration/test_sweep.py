@@ -60,6 +60,19 @@ def test_a_second_call_runs_nothing_again(workspace, swept):
     assert {run: run.stat().st_mtime_ns for run in before} == before
 
 
+def test_a_second_call_completes_the_copies_of_runs_that_are_done(workspace):
+    copies = workspace.folder / "copies-of-sweeps"
+    path = write_sweep(workspace, "copied", set={"trainer.steps": 1, "checkpoint.copy_to": str(copies)}, seeds=[1, 2])
+    workspace.dapd("sweep", path)
+    shutil.rmtree(copies)
+    again = workspace.dapd("sweep", path)
+    assert again.stderr.count("its copy is completed") == 2
+    for seed in (1, 2):
+        back = workspace.runs(f"seed-{seed}-of-a-copy")
+        workspace.dapd("restore", copies / "copied" / f"seed-{seed}", back)
+        assert (back / "summary.json").read_bytes() == (folder(workspace, "copied") / f"seed-{seed}/summary.json").read_bytes()
+
+
 def test_a_failed_run_is_reported_and_the_rest_is_done(workspace):
     lost = workspace.folder / "lost-model"
     weights = workspace.model / "model.safetensors"

@@ -167,6 +167,12 @@ absl::Status AddRun(const SweepFile& file,
   plan->folder = JoinPath(loaded.config.run.output_dir, file.name);
   run.overrides.push_back(absl::StrCat("run.output_dir=", plan->folder));
   run.overrides.push_back(absl::StrCat("run.name=", run.name));
+  // Runs of other sweeps have the same names.
+  if (const std::string& copies = loaded.config.checkpoint.copy_to;
+      !copies.empty()) {
+    run.overrides.push_back(
+        absl::StrCat("checkpoint.copy_to=", JoinPath(copies, file.name)));
+  }
   ASSIGN_OR_RETURN(const LoadedConfig placed,
                    LoadConfig(file.config, run.overrides));
   run.config = placed.config;

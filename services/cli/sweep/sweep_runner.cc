@@ -85,10 +85,12 @@ absl::Status SweepRunner::Start(size_t index) {
       std::move(command),
       JoinPath(logs, absl::StrCat(run.name, ".log")),
       std::move(environment));
-  const bool goes_on = FileExists(JoinPath(run.folder, "config.yaml"));
+  const char* what = " starts";
+  if (FileExists(JoinPath(run.folder, "config.yaml"))) what = " resumes";
+  if (run.done) what = " is already done, and its copy is completed";
   RETURN_IF_ERROR(active.process->Start());
   LogInfo(absl::StrCat(run.name,
-                       goes_on ? " resumes" : " starts",
+                       what,
                        " (",
                        index + 1,
                        " of ",
@@ -105,7 +107,8 @@ absl::Status SweepRunner::StartWhatFits() {
   while (next_ < plan_.runs.size() &&
          active_.size() < static_cast<size_t>(plan_.parallel)) {
     const SweepRun& run = plan_.runs[next_];
-    if (run.done) {
+    // What its copy may lack is copied by a run of its own.
+    if (run.done && run.config.checkpoint.copy_to.empty()) {
       ++num_done_;
       ++next_;
       LogInfo(absl::StrCat(run.name, " is already done"));

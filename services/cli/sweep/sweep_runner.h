@@ -19,7 +19,8 @@ class SweepRunner {
  public:
   explicit SweepRunner(SweepPlan plan);
 
-  // Blocks until every run that is not done has ended. One that fails is
+  // Blocks until every run has ended that is not done, or whose copy
+  // (checkpoint.copy_to) may lack something. One that fails is
   // logged with the end of its log, and the others go on. An error names all
   // that failed, with the first one's exit code; CANCELLED after a signal
   // (common/base/stop_requests.h): the first tells the runs that are under way

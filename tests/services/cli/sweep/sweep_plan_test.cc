@@ -80,8 +80,16 @@ TEST_F(ReadSweepTest, AGridIsEveryCombinationWithEverySeed) {
   EXPECT_EQ(last.trainer.steps, 5);
   EXPECT_EQ(last.run.seed, 2u);
   EXPECT_EQ(last.run.output_dir, folder_ + "/runs/s");
+  EXPECT_EQ(last.checkpoint.copy_to, "");
   EXPECT_EQ(plan->runs[3].folder, folder_ + "/runs/s/" + plan->runs[3].name);
   EXPECT_EQ(plan->parallel, 1);
+}
+
+TEST_F(ReadSweepTest, SweepsWhoseRunsHaveTheSameNamesAreCopiedBesideEachOther) {
+  const auto plan =
+      Read("seeds: [1, 2]\nset: {checkpoint.copy_to: 's3://bucket/all/'}\n");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->runs[1].config.checkpoint.copy_to, "s3://bucket/all/s");
 }
 
 TEST_F(ReadSweepTest, AListIsOneByOneAndTheCommandLineWins) {
