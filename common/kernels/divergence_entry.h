@@ -16,7 +16,8 @@
 //   Jensen-Shannon beta q log(q/m) + (1 - beta) p log(p/m)     -p (1 - beta)
 //                  with m = beta q + (1 - beta) p              log(p/m)
 //
-// so that a new divergence is one more ComponentOf. component_clip.h clips.
+// so that a new divergence is a case of ComponentOf, and of WithKind.
+// component_clip.h clips.
 //
 // The ratio is taken from the difference of the logits, which is exact where
 // student and target nearly agree, and not from two rounded logarithms.

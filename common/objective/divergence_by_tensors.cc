@@ -66,7 +66,8 @@ struct Components {
   at::Tensor pull;   // e where nothing is clipped
 };
 
-// A divergence is a case here, in the kernels' EntryOf and in DivergenceKind.
+// A divergence is a case here, in the kernels' ComponentOf and WithKind, and in
+// DivergenceKind.
 Components ComponentsOf(const Entries& entries, const Divergence& divergence) {
   const at::Tensor p = entries.log_p.exp();
   const at::Tensor q = entries.log_q.exp();
