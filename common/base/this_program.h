@@ -12,8 +12,8 @@ namespace dapd {
 std::string ThisProgram();
 
 // bin/NAME for a `program` libexec/NAME, if that is there: it gives the program
-// the libraries of its release (deploy/launch.sh). Any other `program` as it
-// is.
+// the libraries of its release (deploy/release/launch.sh). Any other `program`
+// as it is.
 std::string LauncherOf(const std::string& program);
 
 // Calls this process what its file is called, for ps and top, which otherwise

@@ -84,7 +84,7 @@ struct OneHot {
 
 using Target = std::variant<TeacherPass, Mixture, Routed, OneHot>;
 
-// The teacher passes that it is made of, in the order in which a HeadTarget
+// The teacher passes that it is made of, in the order in which a HeadTerm
 // (head_loss.h) has them: of a Mixture the anchor first.
 std::vector<TeacherPass> PassesOf(const Target& target);
 

@@ -106,8 +106,8 @@ class Policy {
   int64_t updates() const { return updates_; }
 
   // The accumulated gradient of all tensors, in the adapter's order, one behind
-  // the other, [NumElements] float32 on the policy's device; zero where nothing
-  // was accumulated. Set takes the same form.
+  // the other, [N] float32 for N parameters, on the policy's device; zero where
+  // nothing was accumulated. Set takes the same form.
   at::Tensor FlatGradient() const;
   void SetFlatGradient(const at::Tensor& gradient);
 

@@ -79,8 +79,8 @@ absl::StatusOr<AdapterLayout> LayOutAdapter(const Adapter& adapter,
                                             const std::string& base_model_path,
                                             const AllocateBytes& allocate = {});
 
-// All tensors one behind the other, as in the wire form, [NumElements] on the
-// adapter's device: a copy.
+// All tensors one behind the other, as in the wire form, [N] for N parameters,
+// on the adapter's device: a copy.
 at::Tensor Flat(const Adapter& adapter);
 
 // The digest that `serialized` should carry.

@@ -50,8 +50,8 @@ absl::StatusOr<at::Tensor> ToParameter(const HostTensor& host,
   return ToTorch(host).to(at::kFloat);
 }
 
-// Float32 tensors on the CPU as one, [NumElements]: where they lie one behind
-// the other in memory, as in the wire form, without a copy.
+// Float32 tensors on the CPU as one, [N] for N elements in all: where they lie
+// one behind the other in memory, as in the wire form, without a copy.
 at::Tensor Together(const std::vector<at::Tensor>& tensors) {
   int64_t total = 0;
   bool adjoin = true;
