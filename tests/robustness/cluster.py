@@ -191,6 +191,13 @@ def finish(cluster, run, trainer, timeout=180):
     assert trainer.wait(timeout=timeout) == 0, cluster.log(run)
 
 
+def stop_with_two_checkpoints(cluster, run, failpoint, **settings):
+    """Kills the run at the failpoint, which comes after its second checkpoint; its name."""
+    code = cluster.train(run, failpoints=failpoint, **{**settings, "checkpoint.keep": 2})
+    assert code == -signal.SIGKILL, cluster.log(run)
+    return run
+
+
 def copy_run(workspace, source, target):
     """The checkpoints of the copy, oldest first."""
     shutil.copytree(workspace.runs(source), workspace.runs(target))

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 import history
-from cluster import BATCH, STEPS, Reference, Service, copy_run, damage
+from cluster import BATCH, STEPS, Reference, Service, copy_run, damage, stop_with_two_checkpoints
 from workspace import free_port
 
 SEED = 0
@@ -78,11 +78,7 @@ def test_more_steps_go_on_with_the_lag(cluster, lagging):
 
 @pytest.fixture(scope="module")
 def stopped_run(shared_cluster, lagging):
-    """A run with two checkpoints, killed after the second."""
-    run = "lag-damaged"
-    code = shared_cluster.train(run, failpoints="train.before_micro_batch=kill@9", **{**lagging.settings(SEED), "checkpoint.keep": 2})
-    assert code == -signal.SIGKILL, shared_cluster.log(run)
-    return run
+    return stop_with_two_checkpoints(shared_cluster, "lag-damaged", "train.before_micro_batch=kill@9", **lagging.settings(SEED))
 
 
 @pytest.mark.parametrize("file", ["adapter_model.safetensors", "adapter_config.json"])

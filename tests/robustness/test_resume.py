@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from cluster import BATCH, SEEDS, STEPS, copy_run, damage
+from cluster import BATCH, SEEDS, STEPS, copy_run, damage, stop_with_two_checkpoints
 from workspace import ROOT, wait_for
 
 # Those of copies are in test_copy.py: they are reached where there is something to copy to.
@@ -90,11 +90,7 @@ def test_everything_killed_at_random_times_goes_on_to_the_same_result(seed, clus
 
 @pytest.fixture(scope="module")
 def stopped_run(shared_cluster):
-    """A run with two checkpoints, killed after the second."""
-    run = "damaged"
-    code = shared_cluster.train(run, failpoints="rollout.before_start=kill@5", **{"run.seed": 1000, "checkpoint.keep": 2})
-    assert code == -signal.SIGKILL, shared_cluster.log(run)
-    return run
+    return stop_with_two_checkpoints(shared_cluster, "damaged", "rollout.before_start=kill@5", **{"run.seed": 1000})
 
 
 @pytest.mark.parametrize("file", ["adapter/adapter_model.safetensors", "adapter/adapter_config.json", "snapshot/adapter_model.safetensors",
