@@ -12,6 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fakes"))
 from cluster import Cluster, Reference  # noqa: E402
 from fault_proxy import FaultProxy  # noqa: E402
 from hold import Hold  # noqa: E402
+from stores import SERVERS  # noqa: E402
 from workspace import Workspace  # noqa: E402
 
 
@@ -80,3 +81,30 @@ def proxies(shared_cluster):
     yield made
     for proxy in made:
         proxy.close()
+
+
+@pytest.fixture(scope="module")
+def servers(workspace):
+    """The server of a kind, started when it is first asked for."""
+    made = {}
+
+    def of(kind):
+        if kind not in made:
+            made[kind] = SERVERS[kind](workspace.folder).start()
+        return made[kind]
+
+    yield of
+    for server in made.values():
+        server.kill()
+
+
+@pytest.fixture
+def store(request, servers, monkeypatch):
+    """The server of the test's kind, up, with its address and credentials in the environment."""
+    server = servers(getattr(request, "param", "s3"))
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    server.wake()
+    if server.process.poll() is not None:
+        server.start()
+    return server
