@@ -44,8 +44,12 @@ absl::Status ExplainOutputError(const absl::Status& error) {
 
 }  // namespace
 
+std::string FolderOf(const RunConfig& run) {
+  return JoinPath(run.output_dir, run.name);
+}
+
 absl::StatusOr<RunFolder> RunFolder::Open(const RunConfig& run) {
-  const std::string path = JoinPath(run.output_dir, run.name);
+  const std::string path = FolderOf(run);
   if (const absl::Status made = MakeDirectories(path); !made.ok()) {
     return ExplainOutputError(made);
   }
@@ -117,6 +121,10 @@ int64_t FinishedStep(const std::string& run_folder) {
   return steps != summary->end() && steps->is_number_integer()
              ? steps->get<int64_t>()
              : 0;
+}
+
+bool HasFinished(const std::string& run_folder, int64_t steps) {
+  return FinishedStep(run_folder) >= steps;
 }
 
 }  // namespace dapd

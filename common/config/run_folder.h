@@ -1,6 +1,7 @@
 // RunFolder: `<run.output_dir>/<run.name>`, held by one trainer at a time.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -9,6 +10,9 @@
 #include "common/config/config.h"
 
 namespace dapd {
+
+// The folder of the run: <run.output_dir>/<run.name>.
+std::string FolderOf(const RunConfig& run);
 
 class RunFolder {
  public:
@@ -44,5 +48,9 @@ absl::StatusOr<bool> IsHeld(const std::string& run_folder);
 // The step at which the run in this folder finished; 0 if there is none or it
 // did not finish.
 int64_t FinishedStep(const std::string& run_folder);
+
+// Whether it has taken so many steps, those of one that is to take them, and
+// done what follows them.
+bool HasFinished(const std::string& run_folder, int64_t steps);
 
 }  // namespace dapd

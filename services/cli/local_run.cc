@@ -51,7 +51,7 @@ LocalRun::LocalRun(std::string config_path,
     : config_path_(std::move(config_path)),
       overrides_(std::move(overrides)),
       config_(std::move(config)),
-      folder_(JoinPath(config_.run.output_dir, config_.run.name)),
+      folder_(FolderOf(config_.run)),
       supervisor_(supervisor) {}
 
 absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
@@ -147,7 +147,7 @@ absl::StatusOr<std::string> LocalRun::TakeListen(const std::string& configured,
 
 absl::Status LocalRun::CheckFolder() const {
   const bool resumed = FileExists(JoinPath(folder_, "config.yaml"));
-  const bool finished = FinishedStep(folder_) >= config_.trainer.steps;
+  const bool finished = HasFinished(folder_, config_.trainer.steps);
   if (resumed && (finished || config_.run.resume == "never")) {
     return ConfigError(
         absl::StrCat(folder_,

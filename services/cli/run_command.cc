@@ -52,8 +52,8 @@ absl::Status Run(RunOptions options) {
                    LoadConfig(options.config, options.overrides));
   const Config& config = loaded.config;
   CatchStopRequests();
-  const std::string folder = JoinPath(config.run.output_dir, config.run.name);
-  if (FinishedStep(folder) >= config.trainer.steps &&
+  const std::string folder = FolderOf(config.run);
+  if (HasFinished(folder, config.trainer.steps) &&
       config.run.resume != "never" && !config.checkpoint.copy_to.empty()) {
     CopyAgain(config, folder);
     return absl::OkStatus();

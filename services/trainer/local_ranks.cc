@@ -212,9 +212,7 @@ absl::StatusOr<std::vector<LocalRank>> PlanLocalRanks(
                                     "or lower trainer.ranks_per_machine"));
   }
   const bool finished =
-      trainer.machine == 0 &&
-      FinishedStep(JoinPath(config.run.output_dir, config.run.name)) >=
-          trainer.steps;
+      trainer.machine == 0 && HasFinished(FolderOf(config.run), trainer.steps);
   std::vector<LocalRank> ranks;
   for (int64_t index = 0; index < (finished ? 1 : here); ++index) {
     LocalRank local{.rank = trainer.rank + index};

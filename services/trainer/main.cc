@@ -97,7 +97,7 @@ absl::StatusOr<std::unique_ptr<Collective>> JoinRanks(
 std::unique_ptr<Timeline> MakeTimeline(const Config& config) {
   const TrainerSection& trainer = config.trainer;
   if (trainer.timeline_steps == 0) return nullptr;
-  const std::string folder = JoinPath(config.run.output_dir, config.run.name);
+  const std::string folder = FolderOf(config.run);
   if (!FileExists(folder)) {
     LogWarning(absl::StrCat("this rank writes no timeline: there is no ",
                             folder,
@@ -293,9 +293,9 @@ absl::Status Run(const ServiceFlags& flags) {
   if (config.trainer.ranks_per_machine > 1) {
     return RunLocalRanks(flags.config, flags.Overrides(), config, signal);
   }
-  const std::string folder = JoinPath(config.run.output_dir, config.run.name);
+  const std::string folder = FolderOf(config.run);
   const bool finished =
-      config.trainer.rank == 0 && FinishedStep(folder) >= config.trainer.steps;
+      config.trainer.rank == 0 && HasFinished(folder, config.trainer.steps);
   if (finished && config.run.resume == "never") {
     return ConfigError(
         absl::StrCat(folder,

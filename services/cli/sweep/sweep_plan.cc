@@ -178,7 +178,7 @@ absl::Status AddRun(const SweepFile& file,
   run.config = placed.config;
   run.folder = JoinPath(plan->folder, run.name);
   RETURN_IF_ERROR(CheckHeldRun(run));
-  run.done = FinishedStep(run.folder) >= run.config.trainer.steps;
+  run.done = HasFinished(run.folder, run.config.trainer.steps);
   ASSIGN_OR_RETURN(const std::string folder,
                    FindModelFolder(run.config.model.path));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));

@@ -13,17 +13,20 @@
 namespace dapd {
 
 AttemptEnd::AttemptEnd(const Config& config, EndNotice notice)
-    : folder_(JoinPath(config.run.output_dir, config.run.name)),
+    : folder_(FolderOf(config.run)),
       steps_(config.trainer.steps),
-      was_finished_(FinishedStep(folder_) >= steps_),
       trainer_stays_(config.trainer.when_done == "serve"),
       notice_(std::move(notice)),
       start_(absl::Now()) {}
 
 absl::StatusOr<AttemptEnd> AttemptEnd::Create(const Config& config,
                                               std::function<bool()> gives_up) {
+  RunConfig told = config.run;
+  if (HasFinished(FolderOf(told), config.trainer.steps)) {
+    told.notify_url.clear();
+  }
   ASSIGN_OR_RETURN(EndNotice notice,
-                   EndNotice::Create(config.run, std::move(gives_up)));
+                   EndNotice::Create(told, std::move(gives_up)));
   return AttemptEnd(config, std::move(notice));
 }
 
@@ -32,7 +35,7 @@ std::vector<std::string> AttemptEnd::TrainerOverrides() {
 }
 
 void AttemptEnd::TellIfDone() {
-  if (trainer_stays_ && !was_finished_ && FinishedStep(folder_) >= steps_) {
+  if (trainer_stays_ && HasFinished(folder_, steps_)) {
     notice_.Tell(absl::OkStatus());
   }
 }
@@ -42,7 +45,7 @@ void AttemptEnd::Tell(const absl::Status& status) {
       !corrected.ok()) {
     LogWarning(std::string(corrected.message()));
   }
-  if (!was_finished_ || !status.ok()) notice_.Tell(status);
+  notice_.Tell(status);
 }
 
 }  // namespace dapd

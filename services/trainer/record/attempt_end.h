@@ -22,7 +22,8 @@ namespace dapd {
 // Not thread-safe.
 class AttemptEnd {
  public:
-  // The attempt begins now. `gives_up` and errors: as EndNotice::Create.
+  // The attempt begins now. Of a run that has finished nothing is told again.
+  // `gives_up` and errors: as EndNotice::Create.
   static absl::StatusOr<AttemptEnd> Create(const Config& config,
                                            std::function<bool()> gives_up);
 
@@ -33,8 +34,7 @@ class AttemptEnd {
   // trainer stays when it is done (trainer.when_done: serve).
   void TellIfDone();
 
-  // The trainers are gone, and the attempt has ended with `status`. A run that
-  // had finished before the attempt began has been told of already.
+  // The trainers are gone, and the attempt has ended with `status`.
   void Tell(const absl::Status& status);
 
  private:
@@ -42,7 +42,6 @@ class AttemptEnd {
 
   std::string folder_;
   int64_t steps_;
-  bool was_finished_;
   bool trainer_stays_;
   EndNotice notice_;
   absl::Time start_;

@@ -27,10 +27,6 @@ std::string HostName() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-std::string FolderOf(const RunConfig& run) {
-  return JoinPath(run.output_dir, run.name);
-}
-
 bool IsHeldByAnother(const std::string& folder) {
   const auto is_held = IsHeld(folder);
   return is_held.ok() && *is_held;

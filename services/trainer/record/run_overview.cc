@@ -93,7 +93,7 @@ absl::Time LastWritten(const std::string& folder) {
 
 absl::StatusOr<RunState> StateOf(const RunOverview& run) {
   // Held or not: with trainer.when_done: serve a trainer stays.
-  if (FinishedStep(run.folder) >= run.steps) return RunState::kFinished;
+  if (HasFinished(run.folder, run.steps)) return RunState::kFinished;
   ASSIGN_OR_RETURN(const bool is_held, IsHeld(run.folder));
   if (is_held) return RunState::kRunning;
   return run.outcome.has_value() && run.outcome->state == "failed"
@@ -125,7 +125,7 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& folder) {
   ASSIGN_OR_RETURN(run.state, StateOf(run));
   RETURN_IF_ERROR(ReadEvaluation(folder, "before", &run.before));
   // One that a run of fewer steps left is not this run's end.
-  if (FinishedStep(folder) >= run.steps) {
+  if (HasFinished(folder, run.steps)) {
     RETURN_IF_ERROR(ReadEvaluation(folder, "after", &run.after));
   }
   if (run.before.has_value() && run.after.has_value() &&

@@ -7,6 +7,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/config/run_folder.h"
 #include "services/trainer/record/run_outcome.h"
 #include "tests/fakes/http_listener.h"
 #include "tests/fakes/temp_path.h"
@@ -27,9 +28,7 @@ class AttemptEndTest : public ::testing::Test {
     config_.trainer.steps = 9;
     ASSERT_TRUE(MakeDirectories(Folder()).ok());
   }
-  std::string Folder() const {
-    return JoinPath(config_.run.output_dir, config_.run.name);
-  }
+  std::string Folder() const { return FolderOf(config_.run); }
   AttemptEnd Begin() const {
     return *AttemptEnd::Create(config_, [] { return false; });
   }
@@ -74,7 +73,7 @@ TEST_F(AttemptEndTest, ARunThatHadFinishedBeforeIsNotToldOfAgain) {
   config_.trainer.when_done = "serve";
   AttemptEnd end = Begin();
   end.TellIfDone();
-  end.Tell(absl::OkStatus());
+  end.Tell(ConfigError("holds a finished run"));
   EXPECT_THAT(server_.requests(), IsEmpty());
 }
 
