@@ -3,9 +3,10 @@
 
     fetch_from_hub.py model|data ID[@REVISION][:GLOB]
 
-Of a model only what DAPD reads is fetched, not its weights in other formats. A path that exists wins over an id of the same
-spelling, as everywhere: then nothing is fetched. deploy/fetch.sh calls this with the project's own Python, and so does the image
-of deploy/fetch.Dockerfile. Exit codes as dapd's: 0 done, 2 usage, 4 not to be had, 5 the hub cannot be reached.
+Of a model only what DAPD reads is fetched, not its weights in other formats, those of checkpoints in subfolders, or Mistral's own
+copy of them. A path that exists wins over an id of the same spelling, as everywhere: then nothing is fetched. deploy/fetch.sh calls
+this with the project's own Python, and so does the image of deploy/fetch.Dockerfile. Exit codes as dapd's: 0 done, 2 usage, 4 not to
+be had, 5 the hub cannot be reached.
 """
 
 import argparse
@@ -19,11 +20,13 @@ from huggingface_hub.errors import (GatedRepoError, HfHubHTTPError, HFValidation
 
 USAGE, DATA, UNREACHABLE = 2, 4, 5
 
-# By name, in any folder. What adapters are made of is among a model's.
+# By name, in any folder: * stands for a / too. What adapters are made of is among a model's.
 PATTERNS = {
     "model": ["*.safetensors", "*.json", "*.jinja", "*.txt", "*.model", "LICENSE*"],
     "data": ["*.parquet", "*.jsonl", "*.jsonl.gz", "*.json", "*.json.gz"],
 }
+# Weights that nothing here reads. Their index is a *.json, which a complete model has to have.
+UNREAD = {"model": ["consolidated*.safetensors", "*/*.safetensors"], "data": []}
 REPO_TYPES = {"model": "model", "data": "dataset"}
 
 
@@ -46,7 +49,8 @@ def first_line(error):
 def fetch(kind, name, revision, pattern):
     what = f"{name}@{revision}" if revision else name
     try:
-        return snapshot_download(name, repo_type=REPO_TYPES[kind], revision=revision, allow_patterns=[pattern] if pattern else PATTERNS[kind])
+        return snapshot_download(name, repo_type=REPO_TYPES[kind], revision=revision, allow_patterns=[pattern] if pattern else PATTERNS[kind],
+                                 ignore_patterns=UNREAD[kind])
     except HFValidationError as error:
         fail(USAGE, f"'{name}' is not an id: {first_line(error)}")
     except GatedRepoError:

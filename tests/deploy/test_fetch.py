@@ -19,6 +19,8 @@ sys.path.insert(0, str(ROOT / "tests/fakes"))
 from hub_server import COMMIT, HubServer  # noqa: E402
 
 ROWS = "".join(json.dumps({"problem": f"{n} + 1?", "solution": f"It is {n + 1}.", "answer": str(n + 1)}) + "\n" for n in range(4)).encode()
+# As another program has them, as Mistral's own does, and of an earlier step.
+UNREAD = ["pytorch_model.bin", "consolidated.safetensors", "consolidated-00001-of-00002.safetensors", "checkpoint-500/model.safetensors"]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def tiny_model(tmp_path_factory):
 @pytest.fixture
 def hub(tiny_model):
     server = HubServer({
-        "models/org/tiny": {**tiny_model, "pytorch_model.bin": b"the same weights, as another program has them"},
+        "models/org/tiny": {**tiny_model, **{path: b"weights that DAPD does not read" for path in UNREAD}, "consolidated.safetensors.index.json": b"{}"},
         "datasets/org/sums": {"README.md": b"# Sums", "data/train-00000-of-00002.jsonl": ROWS, "data/train-00001-of-00002.jsonl": ROWS,
                               "data/test-00000-of-00001.jsonl": ROWS},
     })
@@ -76,7 +78,7 @@ def test_what_the_message_says_brings_the_model(call, hub, tmp_path):
     fetched = call(ROOT / command.split()[0], *command.split()[1:])
     assert fetched.returncode == 0, fetched.stderr
     folder = pathlib.Path(fetched.stdout.splitlines()[0])
-    assert folder.name == COMMIT and not (folder / "pytorch_model.bin").exists()
+    assert folder.name == COMMIT and not set(hub.downloads()) & set(UNREAD)
     assert tokenize(call, tmp_path, "org/tiny@main").returncode == 0
     assert tokenize(call, tmp_path, folder).returncode == 0
     hub.requests.clear()
