@@ -66,15 +66,6 @@ struct BackwardBuffers {
   std::vector<float> grad_keys, grad_values;  // sums over the blocks
 };
 
-template <typename T>
-float Dot(const T* a, const float* b, int64_t size) {
-  double sum = 0.0;
-  for (int64_t i = 0; i < size; ++i) {
-    sum += static_cast<double>(ToFloat(a[i])) * b[i];
-  }
-  return static_cast<float>(sum);
-}
-
 // Head `index` of `tokens` tokens becomes `scale` times `sums`.
 template <typename T>
 void WriteHeads(const std::vector<float>& sums,
@@ -109,19 +100,18 @@ void AttendGroupBackward(const HeadGroup<T>& heads,
     heads.Gather(block, gradients.out, 1.0F, grad_rows);
     heads.MultiplyByHeads(block, rows, sequence.k, weights);
     heads.MultiplyByHeads(block, grad_rows, sequence.v, grad_scores);
-    heads.ForEachRow(block, sequence.out, [&](const T* out, int64_t row) {
+    for (int64_t row = 0; row < block.rows(); ++row) {
       float* weight = weights + row * block.visible;
       float* grad_score = grad_scores + row * block.visible;
       const int64_t visible = block.VisibleTo(row);
       kernel.soften_backward(*heads.LogSumExp(block, row),
-                             Dot(out, grad_rows + row * dim, dim),
                              visible,
                              ScoreScale<T>(scale),
                              weight,
                              grad_score);
       std::fill(weight + visible, weight + block.visible, 0.0F);
       std::fill(grad_score + visible, grad_score + block.visible, 0.0F);
-    });
+    }
     heads.AddOuterProducts(
         block, weights, grad_rows, buffers.grad_values.data());
     heads.AddOuterProducts(block, grad_scores, rows, buffers.grad_keys.data());

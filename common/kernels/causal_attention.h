@@ -65,7 +65,7 @@ void CausalAttention(int num_threads,
                      const AttentionHeads& heads,
                      std::span<const HalfAttentionSequence> sequences);
 
-// Gradients of a sequence, of which `out` is given.
+// Gradients of a sequence; that of `out` is given.
 template <typename T>
 struct AttentionSequenceGradientsOf {
   HeadMatrix<const T> out;

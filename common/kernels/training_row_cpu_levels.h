@@ -43,12 +43,8 @@ struct TrainingRowKernel {
   // Replaces `scores` by that softmax, given that log, and `grad`, that of the
   // softmax, by that of the scaled scores: p (grad - mean), mean the sum of p
   // grad.
-  void (*soften_backward)(float logsumexp,
-                          float mean,
-                          int64_t size,
-                          float scale,
-                          float* scores,
-                          float* grad);
+  void (*soften_backward)(
+      float logsumexp, int64_t size, float scale, float* scores, float* grad);
 };
 
 template <>

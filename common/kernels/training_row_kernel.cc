@@ -160,16 +160,20 @@ float Soften(float* scores, int64_t size, float scale) {
   return max + __builtin_logf(sum);
 }
 
-void SoftenBackward(float logsumexp,
-                    float mean,
-                    int64_t size,
-                    float scale,
-                    float* scores,
-                    float* grad) {
+void SoftenBackward(
+    float logsumexp, int64_t size, float scale, float* scores, float* grad) {
+  Floats sums = {};
   for (int64_t i = 0; i < size; i += kLanes) {
     const int64_t left = size - i;
-    const Floats p = Exp(LoadPart(scores + i, left, 0.0F) * scale - logsumexp);
+    Floats p = Exp(LoadPart(scores + i, left, 0.0F) * scale - logsumexp);
+    for (int64_t j = left; j < kLanes; ++j) p[j] = 0.0F;
+    sums += p * LoadPart(grad + i, left, 0.0F);
     StorePart(p, left, scores + i);
+  }
+  const float mean = Sum(sums);
+  for (int64_t i = 0; i < size; i += kLanes) {
+    const int64_t left = size - i;
+    const Floats p = LoadPart(scores + i, left, 0.0F);
     StorePart(p * (LoadPart(grad + i, left, 0.0F) - mean), left, grad + i);
   }
 }
