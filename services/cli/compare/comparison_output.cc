@@ -93,25 +93,15 @@ std::string SettingOf(const RunResults& run, const std::string& key) {
   return found == run.settings.end() ? "" : found->second;
 }
 
-// The last value of a column of the history; nothing where there is none.
-std::optional<double> LastValue(const RunResults& run,
-                                const std::string& column) {
-  const Json& series = run.history["series"];
-  if (!series.contains(column) || series[column].empty()) return std::nullopt;
-  const Json& last = series[column].back();
-  if (!last.is_number()) return std::nullopt;
-  return last.get<double>();
-}
-
 std::string RunsTable(const Comparison& comparison) {
   std::vector<Cells> rows = {{"run", "steps", "loss"}};
   for (const std::string& key : comparison.differing) rows[0].push_back(key);
   for (const RunResults& run : comparison.runs) {
-    const std::optional<double> loss = LastValue(run, "loss");
-    Cells row = {Printable(run.name),
-                 run.finished ? absl::StrCat(run.step)
-                              : absl::StrCat(run.step, " of ", run.steps),
-                 loss.has_value() ? absl::StrFormat("%.4g", *loss) : "-"};
+    Cells row = {
+        Printable(run.name),
+        run.finished ? absl::StrCat(run.step)
+                     : absl::StrCat(run.step, " of ", run.steps),
+        run.loss.has_value() ? absl::StrFormat("%.4g", *run.loss) : "-"};
     for (const std::string& key : comparison.differing) {
       row.push_back(Shortened(SettingOf(run, key)));
     }
@@ -312,14 +302,13 @@ Json ComparisonJson(const Comparison& comparison) {
     for (const std::string& key : comparison.differing) {
       settings[key] = SettingOf(run, key);
     }
-    const std::optional<double> loss = LastValue(run, "loss");
     runs.push_back({{"name", run.name},
                     {"folder", run.folder},
                     {"finished", run.finished},
                     {"step", run.step},
                     {"steps", run.steps},
                     {"settings", settings},
-                    {"loss", loss.has_value() ? Json(*loss) : Json()}});
+                    {"loss", run.loss.has_value() ? Json(*run.loss) : Json()}});
   }
   Json groups = Json::array();
   for (const RunGroup& group : comparison.groups) {

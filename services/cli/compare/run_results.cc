@@ -87,6 +87,10 @@ absl::Status ReadHistory(const std::string& path, RunResults* run) {
         !ReadNumber(json["step"], &run->step)) {
       return DataError(absl::StrCat(where, " is not a step"));
     }
+    double loss = 0.0;
+    const bool has_loss =
+        json.contains("loss") && ReadNumber(json["loss"], &loss);
+    run->loss = has_loss ? std::optional(loss) : std::nullopt;
     history.Add(nlohmann::ordered_json(json));
   }
   run->history = history.ToJson();

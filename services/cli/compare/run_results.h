@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -30,6 +31,8 @@ struct RunResults {
   bool finished = false;
   int64_t step = 0;   // the last one
   int64_t steps = 0;  // that it was to take
+  // Of the last step; nothing if it is not finite.
+  std::optional<double> loss;
   // Dotted key -> YAML text, out of config.yaml.
   std::map<std::string, std::string> settings;
   nlohmann::ordered_json history;  // as RunHistory::ToJson

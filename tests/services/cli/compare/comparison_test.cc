@@ -23,6 +23,7 @@ RunResults MakeRun(const std::string& name,
   run.folder = "runs/" + name;
   run.finished = true;
   run.step = run.steps = 2;
+  run.loss = 0.25;
   run.settings = {{"trainer.learning_rate", rate},
                   {"run.seed", seed},
                   {"run.name", name},

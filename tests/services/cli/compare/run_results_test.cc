@@ -67,6 +67,21 @@ TEST_F(ReadRunResultsTest, SettingsStepsAndFiguresAreThere) {
   EXPECT_FALSE(run->finished);
 }
 
+TEST_F(ReadRunResultsTest, TheLossIsThatOfTheLastStepHoweverLongTheRun) {
+  EXPECT_EQ(ReadRunResults(folder_)->loss, 0.25);
+  std::string lines;
+  for (int step = 1; step <= 1999; ++step) {
+    absl::StrAppend(&lines, "{\"step\": ", step, ", \"loss\": ", step, "}\n");
+  }
+  Write("metrics.jsonl", lines + "{\"step\": 2000, \"loss\": 0.5}\n");
+  const auto run = ReadRunResults(folder_);
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->loss, 0.5);
+  EXPECT_EQ(run->history["stride"], 2) << "of which a point is a mean";
+  Write("metrics.jsonl", lines + "{\"step\": 2000, \"loss\": null}\n");
+  EXPECT_FALSE(ReadRunResults(folder_)->loss.has_value()) << "not finite";
+}
+
 TEST_F(ReadRunResultsTest, ARunIsFinishedOnceItsSummaryHasAllItsSteps) {
   Write("summary.json", "{\"steps\": 1}");
   EXPECT_FALSE(ReadRunResults(folder_)->finished);
