@@ -1,5 +1,6 @@
 #include "common/tokenizer/tokenizer_config.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
@@ -12,27 +13,33 @@ namespace dapd {
 namespace {
 
 constexpr uint64_t kMaxConfigBytes = 64 << 20;
+constexpr char kExtraTokens[] = "extra_special_tokens";
 
-// A text, or an object with "content".
-std::map<std::string, std::string> SpecialTokens(const nlohmann::json& config) {
-  std::map<std::string, std::string> tokens;
-  for (const char* key : {"bos_token",
-                          "eos_token",
-                          "unk_token",
-                          "sep_token",
-                          "pad_token",
-                          "cls_token",
-                          "mask_token"}) {
-    if (!config.contains(key)) continue;
-    const nlohmann::json& value = config[key];
-    if (value.is_string()) {
-      tokens[key] = value.get<std::string>();
-    } else if (value.is_object() && value.contains("content") &&
-               value["content"].is_string()) {
-      tokens[key] = value["content"].get<std::string>();
-    }
+// A text, or an object with "content"; null takes the token away.
+void SetToken(const std::string& key,
+              const nlohmann::json& value,
+              std::map<std::string, std::string>* tokens) {
+  if (value.is_string()) {
+    (*tokens)[key] = value.get<std::string>();
+  } else if (value.is_object() && value.contains("content") &&
+             value["content"].is_string()) {
+    (*tokens)[key] = value["content"].get<std::string>();
+  } else if (value.is_null()) {
+    tokens->erase(key);
   }
-  return tokens;
+}
+
+// Those that `named` names win over `tokens`.
+void AddSpecialTokens(const nlohmann::json& named,
+                      std::map<std::string, std::string>* tokens) {
+  for (const auto& [key, value] : named.items()) {
+    if (absl::EndsWith(key, "_token")) SetToken(key, value, tokens);
+  }
+  // A list of them has no names.
+  if (!named.contains(kExtraTokens) || !named[kExtraTokens].is_object()) return;
+  for (const auto& [key, value] : named[kExtraTokens].items()) {
+    SetToken(key, value, tokens);
+  }
 }
 
 // A text, or a list of named templates of which "default" is meant.
@@ -51,18 +58,28 @@ std::string TemplateText(const nlohmann::json& config) {
   return "";
 }
 
+// An empty object if there is no such file.
+absl::StatusOr<nlohmann::json> ReadObject(const std::string& path) {
+  if (!FileExists(path)) return nlohmann::json::object();
+  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxConfigBytes));
+  ASSIGN_OR_RETURN(nlohmann::json json, ParseJson(bytes, path));
+  if (!json.is_object()) {
+    return DataError(absl::StrCat(path, " is not a JSON object"));
+  }
+  return json;
+}
+
 }  // namespace
 
 absl::StatusOr<TokenizerConfig> ReadTokenizerConfig(const std::string& folder) {
   TokenizerConfig config{.path = JoinPath(folder, "tokenizer_config.json")};
-  if (!FileExists(config.path)) return config;
-  ASSIGN_OR_RETURN(const std::string bytes,
-                   ReadFile(config.path, kMaxConfigBytes));
-  ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(bytes, config.path));
-  if (!json.is_object()) {
-    return DataError(absl::StrCat(config.path, " is not a JSON object"));
+  ASSIGN_OR_RETURN(const nlohmann::json json, ReadObject(config.path));
+  AddSpecialTokens(json, &config.special_tokens);
+  if (!json.contains("added_tokens_decoder")) {
+    ASSIGN_OR_RETURN(const nlohmann::json map,
+                     ReadObject(JoinPath(folder, "special_tokens_map.json")));
+    AddSpecialTokens(map, &config.special_tokens);
   }
-  config.special_tokens = SpecialTokens(json);
   config.chat_template = TemplateText(json);
   return config;
 }

@@ -1,5 +1,7 @@
 // tokenizer_config.json of a model folder: the special tokens by their roles,
-// and the chat template where no file of its own holds it.
+// and the chat template where no file of its own holds it. Folders that
+// transformers wrote before 4.34 have no added_tokens_decoder in it; of them
+// special_tokens_map.json is read too, as transformers does, and wins.
 #pragma once
 
 #include <map>
@@ -11,14 +13,15 @@ namespace dapd {
 
 struct TokenizerConfig {
   std::string path;
-  // Texts by key ("bos_token", "eos_token", "pad_token", ...); a key that is
-  // absent or null is not here.
+  // Texts by key ("bos_token", "eos_token", ..., and what else ends in "_token"
+  // or is named in "extra_special_tokens"), which templates know by these
+  // names; a key that is absent or null is not here.
   std::map<std::string, std::string> special_tokens;
   std::string chat_template;  // empty: none here
 };
 
-// A folder without the file has the empty configuration. An exit code of the
-// data if the file is no JSON object.
+// What a folder lacks counts as an empty file. An exit code of the data if a
+// file is no JSON object.
 absl::StatusOr<TokenizerConfig> ReadTokenizerConfig(const std::string& folder);
 
 }  // namespace dapd

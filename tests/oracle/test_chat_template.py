@@ -76,6 +76,38 @@ def render_both(template, folder, tokenizer_folder):
     return read_jsonl(folder / "out")[0]["text"], oracle.apply_chat_template(messages, tokenize=False)
 
 
+TOKENS = "{{ bos_token }}|{{ eos_token }}|{{ think_token }}|{{ image }}|{{ messages[0].content }}"
+CONFIG = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
+AS_OBJECT = {"content": "<|im_end|>", "lstrip": False, "rstrip": False, "normalized": False, "single_word": False}
+
+
+@pytest.mark.parametrize("config, special_tokens_map", [
+    (CONFIG, None),
+    ({}, {"bos_token": "<|endoftext|>", "eos_token": AS_OBJECT}),
+    (None, {"bos_token": "<|endoftext|>", "eos_token": AS_OBJECT}),
+    (CONFIG, {"eos_token": "<|im_end|>"}),
+    (CONFIG, {"bos_token": None}),
+    ({**CONFIG, "added_tokens_decoder": {}}, {"eos_token": "<|im_end|>"}),
+    ({**CONFIG, "think_token": "<think>", "other_token": 3}, None),
+    ({**CONFIG, "extra_special_tokens": {"think_token": "<think>", "image": {"__type": "AddedToken", **AS_OBJECT}}}, None),
+    ({**CONFIG, "extra_special_tokens": ["<think>"]}, {"extra_special_tokens": {"think_token": "<think>"}}),
+    (CONFIG, {"think_token": "<think>"}),
+])
+def test_special_tokens_come_from_the_same_files(config, special_tokens_map, qwen_folder, tmp_path):
+    (tmp_path / "tokenizer.json").write_bytes((qwen_folder / "tokenizer.json").read_bytes())
+    (tmp_path / "chat_template.jinja").write_text(TOKENS)
+    if config is not None:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **config}))
+    if special_tokens_map is not None:
+        (tmp_path / "special_tokens_map.json").write_text(json.dumps(special_tokens_map))
+    messages = [{"role": "user", "content": "x"}]
+    write_jsonl(tmp_path / "in", [{"messages": messages}])
+    run_dapd("render", "--model", tmp_path, "--input", tmp_path / "in", "--output", tmp_path / "out")
+    # From the folder, as AutoTokenizer does where it knows the class.
+    oracle = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    assert read_jsonl(tmp_path / "out")[0]["text"] == oracle.apply_chat_template(messages, tokenize=False)
+
+
 @pytest.mark.filterwarnings("ignore:invalid")
 def test_escapes_in_strings_mean_the_same(qwen_folder, tmp_path):
     rng = random.Random(5)
