@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 
 #include "common/config/preset_terms.h"
+#include "common/config/run_folder.h"
 
 namespace dapd {
 namespace {
@@ -104,7 +105,7 @@ TrainerMetrics::TrainerMetrics(MetricsRegistry& registry, const Config& config)
   Set("dapd_trainer_checkpoint_interval_steps",
       "Optimizer steps between two checkpoints.",
       static_cast<double>(config.checkpoint.interval));
-  WatchDisk(registry_, config.run.output_dir);
+  WatchDisk(registry_, FolderOf(config.run));
 }
 
 void TrainerMetrics::Set(const std::string& name,

@@ -18,7 +18,7 @@ class TrainerMetrics {
  public:
   // Before registry.Serve. At rank 0, the only one that speaks for the run:
   // sets what `config` decides once and for all, and follows the free space of
-  // run.output_dir.
+  // the run folder, which may be a link to another disk.
   TrainerMetrics(MetricsRegistry& registry, const Config& config);
 
   void BeginPhase(TrainerPhase phase);

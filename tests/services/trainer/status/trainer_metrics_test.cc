@@ -1,9 +1,14 @@
 #include "services/trainer/status/trainer_metrics.h"
 
+#include <filesystem>
 #include <string>
 
+#include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
+#include "common/config/run_folder.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -44,6 +49,24 @@ TEST(TrainerMetricsTest, NoWorkerIsBehindThatNothingIsAskedOf) {
   config.evaluation.path = "held_out.jsonl";
   TrainerMetrics(registry, config).RecordServed(3);
   EXPECT_THAT(registry.Expose(), HasSubstr(kServed));
+}
+
+TEST(TrainerMetricsTest, TheDiskIsTheOneThatTheRunFolderIsALinkTo) {
+  Config config;
+  config.run = {.name = "linked", .output_dir = TempPath("runs")};
+  const auto size_of = [](const std::string& path) {
+    return std::filesystem::space(path).capacity;
+  };
+  std::filesystem::create_directories(config.run.output_dir);
+  std::filesystem::create_directory_symlink("/dev/shm", FolderOf(config.run));
+  if (size_of("/dev/shm") == size_of(config.run.output_dir)) {
+    GTEST_SKIP() << "/dev/shm is no other file system";
+  }
+  MetricsRegistry registry("trainer");
+  const TrainerMetrics metrics(registry, config);
+  EXPECT_THAT(registry.Expose(),
+              HasSubstr(absl::StrFormat("\ndapd_trainer_disk_size_bytes %d\n",
+                                        size_of("/dev/shm"))));
 }
 
 TEST(TrainerMetricsTest, WhatAnEvaluationOfAnOlderRunLacksIsNoZero) {
