@@ -144,8 +144,14 @@ absl::StatusOr<bool> RunRecorder::RecallEvaluation(
     const std::string& when, const std::string& adapter_digest) {
   ASSIGN_OR_RETURN(const auto report,
                    state_->evaluations.Find(when, adapter_digest));
-  if (report.has_value()) KeepEvaluation(when, *report);
-  return report.has_value();
+  if (!report.has_value()) return false;
+  KeepEvaluation(when, *report);
+  // TensorBoard drops what earlier attempts' files have behind the step at
+  // which this one's begins.
+  if (report->policy_version > state_->start_step) {
+    AddEvaluationEvents(*report);
+  }
+  return true;
 }
 
 const RunEvaluations& RunRecorder::evaluations() const {
@@ -277,6 +283,10 @@ void RunRecorder::ShowEvaluation(const std::string& when,
       report.seconds));
   KeepEvaluation(when, report);
   state_->displays.metrics->RecordEvaluationEnd();
+  AddEvaluationEvents(report);
+}
+
+void RunRecorder::AddEvaluationEvents(const EvaluationReport& report) {
   if (report.accuracy.has_value()) {
     AddEvent("eval/accuracy", report.policy_version, report.accuracy->mean);
   }

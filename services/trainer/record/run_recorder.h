@@ -84,6 +84,7 @@ class RunRecorder {
 
  private:
   void KeepEvaluation(const std::string& when, const EvaluationReport& report);
+  void AddEvaluationEvents(const EvaluationReport& report);
   void AddEvent(const std::string& tag, int64_t step, double value);
 
   struct State;

@@ -1,12 +1,15 @@
 #include "services/trainer/record/run_recorder.h"
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
@@ -158,6 +161,37 @@ TEST_F(RunRecorderTest, OfAllEvaluationsOnlyTheFiguresAreKept) {
     EXPECT_EQ(answers_->Get().held_out.size(), 1U);
     Start(0);
   }
+}
+
+TEST_F(RunRecorderTest, AnEvaluationThatIsRecalledIsInTensorBoardAgain) {
+  const auto events = [&] {
+    std::string text;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(recorder_->folder())) {
+      const std::string path = entry.path();
+      if (!absl::StrContains(path, "tfevents")) continue;
+      text += ReadFile(path, 1 << 20).value();
+    }
+    const std::vector<std::string> parts =
+        absl::StrSplit(text, "eval/accuracy");
+    return parts.size() - 1;
+  };
+  Start(0);
+  Record(1);
+  Record(2);
+  const EvaluationReport report{.policy_version = 2,
+                                .adapter_digest = "abc",
+                                .accuracy = Interval{0.5, 0.4, 0.6}};
+  recorder_->ShowEvaluation("step-000002", report);
+  ASSERT_TRUE(recorder_->WriteEvaluation("step-000002", report).ok());
+  EXPECT_EQ(events(), 1u);
+  Start(1);  // whose events drop all behind step 1
+  Record(2);
+  EXPECT_TRUE(recorder_->RecallEvaluation("step-000002", "abc").value());
+  EXPECT_EQ(events(), 2u);
+  Start(2);
+  EXPECT_TRUE(recorder_->RecallEvaluation("step-000002", "abc").value());
+  EXPECT_EQ(events(), 2u) << "what is there is still shown";
 }
 
 // By it the alert NoProgress knows why no step ended for so long.
