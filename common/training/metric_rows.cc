@@ -1,4 +1,5 @@
 #include <functional>
+#include <optional>
 #include <type_traits>
 
 #include "common/training/metric_table.h"
@@ -13,6 +14,16 @@ template <typename Get>
 Read Value(Get get) {
   return [get](const StepReport& report) {
     return std::vector<MetricValue>{{"", std::invoke(get, report)}};
+  };
+}
+
+// Of steps alone that have something to measure it by.
+Read ValueIfAny(std::optional<double> StepReport::*field) {
+  return [field](const StepReport& report) {
+    std::vector<MetricValue> values;
+    const std::optional<double>& number = report.*field;
+    if (number.has_value()) values.push_back({"", *number});
+    return values;
   };
 }
 
@@ -215,13 +226,13 @@ std::vector<StepMetric> SampleRows() {
        .prometheus = "dapd_trainer_rollout_accuracy_ratio",
        .help = "Share of correct answers among the last step's answers to "
                "problems with an expected result.",
-       .read = Value(&StepReport::correct_fraction)},
+       .read = ValueIfAny(&StepReport::correct_fraction)},
       {.path = "rollout/solved_fraction",
        .tag = "rollout/solved_ratio",
        .prometheus = "dapd_trainer_rollout_solved_ratio",
-       .help = "Share of the last step's groups of answers that contain a "
-               "correct one.",
-       .read = Value(&StepReport::solved_fraction)},
+       .help = "Share of the last step's groups of answers to problems with an "
+               "expected result that contain a correct one.",
+       .read = ValueIfAny(&StepReport::solved_fraction)},
       {.path = "rollout/taught_fraction",
        .tag = "rollout/taught_ratio",
        .prometheus = "dapd_trainer_rollout_taught_ratio",

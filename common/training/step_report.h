@@ -70,8 +70,10 @@ struct StepReport {
   double mean_rollout_tokens = 0.0;
   double truncated_fraction = 0.0;  // answers that hit max_new_tokens
   double boxed_fraction = 0.0;
-  double correct_fraction = 0.0;  // of answers that can be graded; 0: none can
-  double solved_fraction = 0.0;   // groups with at least one right answer
+  // Of the answers that can be graded, and of their groups those with at least
+  // one right answer; nothing where none can.
+  std::optional<double> correct_fraction;
+  std::optional<double> solved_fraction;
   // Samples whose self-teacher has a sibling or feedback to read; those of
   // which the grader approved a candidate for the reference's place.
   double taught_fraction = 0.0;

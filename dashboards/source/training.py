@@ -47,9 +47,9 @@ ANSWERS = [
     graph("Tokens per step", "Tokens sampled, and tokens scored by the teachers, a step.", COUNT,
           *[query(f"sum(rate(dapd_trainer_{kind}_tokens_total{{{RUN}}}[$window])) / sum(rate(dapd_trainer_steps_total{{{RUN}}}[$window]))", kind)
             for kind in ("generated", "scored")], width=6),
-    graph("What stands in for a reference", "Of the last step. `solved`: groups of answers that contain a correct one. `taught`: answers "
-          "whose self-teacher had a correct sibling or feedback to read (SDPO). `verified`: samples for which the grader accepted an answer "
-          "in place of the reference (rollout.source: verified). What the objective does not use stays at 0.", RATIO,
+    graph("What stands in for a reference", "Of the last step. `solved`: groups of answers that contain a correct one (of problems with an "
+          "answer). `taught`: answers whose self-teacher had a correct sibling or feedback to read (SDPO). `verified`: samples for which the "
+          "grader accepted an answer in place of the reference (rollout.source: verified). What the objective does not use stays at 0.", RATIO,
           *[query(f"dapd_trainer_rollout_{kind}_ratio{{{RUN}}}", kind) for kind in ("solved", "taught", "verified")], high=1, width=12),
     graph("Samples left out", "Share of the samples that trained nothing or only their reference: `unverified` without an answer that may "
           "take the reference's place, `empty` without a token of the answer to score.", RATIO,

@@ -25,7 +25,6 @@ namespace dapd {
 namespace {
 
 void SummarizeRollouts(const std::vector<RolloutRecord>& records,
-                       int64_t group_size,
                        StepReport& report) {
   int64_t tokens = 0;
   const auto share = [&](const auto& holds) {
@@ -48,26 +47,36 @@ void SummarizeRollouts(const std::vector<RolloutRecord>& records,
   });
   report.boxed_fraction =
       share([](const RolloutRecord& record) { return record.has_box; });
-  const auto graded =
-      std::ranges::count_if(records, [](const RolloutRecord& record) {
-        return !ExpectedAnswer(*record.problem).empty();
-      });
-  report.correct_fraction = static_cast<double>(std::ranges::count_if(
-                                records, &RolloutRecord::correct)) /
-                            static_cast<double>(std::max<int64_t>(1, graded));
   report.taught_fraction = share(
       [](const RolloutRecord& record) { return !record.context.empty(); });
   report.verified_fraction =
       share([](const RolloutRecord& record) { return record.is_approved; });
+}
+
+// A group's answers are to one problem: all of them can be graded, or none.
+void SummarizeGrades(const std::vector<RolloutRecord>& records,
+                     int64_t group_size,
+                     StepReport& report) {
   const auto size = static_cast<size_t>(group_size);
+  int64_t groups = 0;
   int64_t solved = 0;
+  int64_t correct = 0;
   for (size_t begin = 0; begin < records.size(); begin += size) {
-    solved += std::ranges::any_of(
-        std::span(records).subspan(begin, size),
-        [](const RolloutRecord& record) { return record.correct; });
+    const auto group = std::span(records).subspan(begin, size);
+    // An objective of references alone has problems without answers.
+    if (group[0].ids.empty() || ExpectedAnswer(*group[0].problem).empty()) {
+      continue;
+    }
+    const auto right = std::ranges::count_if(group, &RolloutRecord::correct);
+    ++groups;
+    solved += right > 0 ? 1 : 0;
+    correct += right;
   }
-  report.solved_fraction = static_cast<double>(solved * group_size) /
-                           static_cast<double>(records.size());
+  if (groups == 0) return;
+  report.correct_fraction =
+      static_cast<double>(correct) / static_cast<double>(groups * group_size);
+  report.solved_fraction =
+      static_cast<double>(solved) / static_cast<double>(groups);
 }
 
 }  // namespace
@@ -91,9 +100,9 @@ absl::Status TrainerLoop::Run() {
   const absl::Status caught = CatchTorch([&] { return status = RunSteps(); });
   if (status.ok()) status = caught;
   // A step whose records are not all written is done again, as after a crash.
-  if (absl::IsCancelled(status) && policy_.version() > saved_version_ &&
+  if (IsPolicyWholeAfter(status) && policy_.version() > saved_version_ &&
       policy_.version() == recorded_version_) {
-    const absl::Status saved = SaveCheckpointNow();
+    const absl::Status saved = CatchTorch([&] { return SaveCheckpointNow(); });
     LogInfo(saved.ok() ? absl::StrCat("stopped after step ",
                                       policy_.version(),
                                       "; adapter and checkpoint are in ",
@@ -103,6 +112,12 @@ absl::Status TrainerLoop::Run() {
                                       saved.ToString()));
   }
   return status;
+}
+
+bool TrainerLoop::IsPolicyWholeAfter(const absl::Status& status) const {
+  // ABORTED also for this rank's device, and the policy with it.
+  return absl::IsCancelled(status) || absl::IsUnavailable(status) ||
+         (absl::IsAborted(status) && parts_.batch.collective.HasLostRank());
 }
 
 absl::Status TrainerLoop::RunSteps() {
@@ -263,7 +278,8 @@ absl::StatusOr<std::vector<RolloutRecord>> TrainerLoop::Sample(
                          });
                        },
                        report));
-  SummarizeRollouts(records, parts_.batch.config.rollout.group_size, *report);
+  SummarizeRollouts(records, *report);
+  SummarizeGrades(records, parts_.batch.config.rollout.group_size, *report);
   RETURN_IF_ERROR(disk_.Write("the samples", [&] {
     return parts_.recorder.RecordSamples(step, records);
   }));

@@ -71,6 +71,13 @@ TEST(MetricTableTest, AStepsLineHoldsEveryRowAtItsPath) {
             "\"publish\":0.5}");
 }
 
+TEST(MetricTableTest, WhatAStepCouldNotMeasureItsLineLacks) {
+  StepReport report = MakeReport();
+  EXPECT_FALSE(StepLine(report).at("rollout").contains("correct_fraction"));
+  report.correct_fraction = 0.0;
+  EXPECT_EQ(StepLine(report).at("rollout").at("correct_fraction"), 0.0);
+}
+
 TEST(MetricTableTest, ReplayWritesWhatIsKnownWithoutServices) {
   const StepReport report = MakeReport();
   const nlohmann::ordered_json line =

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
@@ -180,12 +181,32 @@ TEST_F(TrainerLoopTest, RightAnswersAreCountedAmongThoseThatCanBeGraded) {
   ASSERT_TRUE(Run(0).ok());
   EXPECT_THAT(MetricOfSteps("/rollout/correct_fraction"),
               ElementsAre(1, 1, 1, 1));
+  EXPECT_THAT(MetricOfSteps("/rollout/solved_fraction"),
+              ElementsAre(1, 1, 1, 1));
+}
 
-  config.run.name = "ungraded";
+TEST_F(TrainerLoopTest, NoAnswerIsWrongWhereNoneCanBeGraded) {
+  Config& config = loaded_.config;
+  answer_ = Boxed("123");
+  const auto measures = [&](const std::string& name) {
+    config.run.name = name;
+    EXPECT_TRUE(Run(0).ok());
+    const std::string lines =
+        ReadFile(JoinPath(JoinPath(folder_, name), "metrics.jsonl"), 1 << 20)
+            .value();
+    EXPECT_THAT(lines, HasSubstr("boxed_fraction"));
+    return absl::StrContains(lines, "correct_fraction") ||
+           absl::StrContains(lines, "solved_fraction");
+  };
+  EXPECT_TRUE(measures("graded"));
+  config.objective.preset = "sft";  // whose steps sample none
+  config.objective.component_clip = kNoClip;
+  config.objective.kappa = 1.0;
+  is_stopped_ = false;
+  EXPECT_FALSE(measures("unsampled"));
+  config.objective = Config().objective;
   for (Problem& problem : data_.problems) problem.answer.clear();
-  ASSERT_TRUE(Run(0).ok());
-  EXPECT_THAT(MetricOfSteps("/rollout/correct_fraction"),
-              ElementsAre(0, 0, 0, 0));
+  EXPECT_FALSE(measures("ungraded"));
 }
 
 TEST_F(TrainerLoopTest, EachStepSaysWhetherTheClipHidesSomething) {
@@ -275,7 +296,7 @@ TEST_F(TrainerLoopTest, TheSamplersMismatchIsOfAllAnswersOfAStep) {
   EXPECT_EQ(MetricOfSteps("loss"), losses) << "measured, not trained";
 }
 
-TEST_F(TrainerLoopTest, WithoutATokenForAnyTermAStepIsAnError) {
+TEST_F(TrainerLoopTest, AStepWithoutATokenForAnyTermRestsWithAWarning) {
   text_ = LoadTextPipeline(folder_, {}, /*end_token_id=*/kSmallEndId).value();
   loaded_.config.objective.terms = {
       {.name = "on_policy",
@@ -284,10 +305,21 @@ TEST_F(TrainerLoopTest, WithoutATokenForAnyTermAStepIsAnError) {
        .weight = 1.0}};
   even_answer_ = {kSmallEndId};
   ASSERT_TRUE(Run(0).ok()) << "its neighbour is trained";
-  loaded_.config.run.name = "all";
   answer_ = {kSmallEndId};
-  const absl::Status status = Run(0);
-  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  for (const int64_t max_staleness : {0, 1}) {
+    loaded_.config.run.name = absl::StrCat("all-", max_staleness);
+    testing::internal::CaptureStderr();
+    const absl::Status outcome = Run(max_staleness);
+    const std::string log = testing::internal::GetCapturedStderr();
+    ASSERT_TRUE(outcome.ok()) << outcome;
+    EXPECT_THAT(MetricOfSteps("untrainable_samples"), ElementsAre(2, 2, 2, 2));
+    EXPECT_THAT(MetricOfSteps("gradient_norm"), ElementsAre(0, 0, 0, 0));
+    for (int64_t step = 1; step <= 4; ++step) {
+      EXPECT_THAT(
+          log,
+          HasSubstr(absl::StrCat("step ", step, " has nothing to learn from")));
+    }
+  }
 }
 
 // Wherever the workers leave it, a step is done with the answers that it had.
