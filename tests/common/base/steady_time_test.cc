@@ -5,13 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "common/base/child_process.h"
 #include "common/base/line_process.h"
 #include "common/base/progress.h"
+#include "tests/fakes/eventually.h"
 #include "tests/fakes/machine_clock.h"
 
 namespace dapd {
@@ -35,7 +36,7 @@ TEST(SteadyTimeTest, AChildHasAllOfItsGraceToEnd) {
     if (line == "ready") is_ready = true;
   });
   ASSERT_TRUE(child.Start().ok());
-  while (!is_ready) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(Eventually([&] { return is_ready.load(); }));
   child.Stop(absl::Seconds(30));
   EXPECT_THAT(lines, ElementsAre("ready", "ending", "ended"));
 }

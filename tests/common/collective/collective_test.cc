@@ -18,6 +18,7 @@
 #include "common/collective/rank_follower.h"
 #include "common/collective/rank_leader.h"
 #include "common/rpc/server/server.h"
+#include "tests/fakes/eventually.h"
 
 namespace dapd {
 namespace {
@@ -169,8 +170,10 @@ TEST_F(CollectiveTest, ARankThatDoesNotComeInTimeEndsTheOperation) {
   timeout_ = absl::Milliseconds(300);
   auto ranks = Join(2);
   std::vector<float> values(10, 1.0F);
+  EXPECT_FALSE(ranks[0]->HasLostRank());
   const absl::Status status = ranks[0]->Sum(absl::MakeSpan(values));
   EXPECT_TRUE(absl::IsAborted(status)) << status;
+  EXPECT_TRUE(ranks[0]->HasLostRank());
 }
 
 TEST_F(CollectiveTest, WhatTakesRanksDifferentTimesHasNoEndByTheClock) {
@@ -194,14 +197,11 @@ TEST_F(CollectiveTest, WhatTakesRanksDifferentTimesHasNoEndByTheClock) {
 TEST_F(CollectiveTest, EveryRankLearnsThatOneIsGone) {
   auto ranks = Join(3);
   for (const auto& rank : ranks) EXPECT_FALSE(rank->HasLostRank());
-  const auto wait_for_it = [](const Collective& rank) {
-    while (!rank.HasLostRank()) absl::SleepFor(absl::Milliseconds(10));
-  };
   ranks[2].reset();
-  wait_for_it(*ranks[0]);
+  EXPECT_TRUE(Eventually([&] { return ranks[0]->HasLostRank(); }));
   EXPECT_FALSE(ranks[1]->HasLostRank()) << "rank 0 lives";
   ranks[0].reset();
-  wait_for_it(*ranks[1]);
+  EXPECT_TRUE(Eventually([&] { return ranks[1]->HasLostRank(); }));
 }
 
 TEST_F(CollectiveTest, RanksAtDifferentOperationsAreNamed) {

@@ -13,6 +13,7 @@
 #include "common/rpc/server/server.h"
 #include "common/rpc/transfer/adapter_stream.h"
 #include "tests/fakes/encoded_messages.h"
+#include "tests/fakes/eventually.h"
 #include "tests/fakes/fake_sampler.h"
 #include "tests/fakes/generic_call.h"
 #include "tests/fakes/worker_servers.h"
@@ -249,9 +250,9 @@ TEST_F(RolloutServiceTest, AClientThatGoesAwayFreesItsSlots) {
   const auto stream = StreamOfPolicy3(&context);
   const v1::GenerateRequest request = RequestOfPolicy3(1, 5);
   ASSERT_TRUE(stream->Write(request));
-  while (control_.running != 1) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Eventually([&] { return control_.running == 1; }));
   context.TryCancel();
-  while (control_.running != 0) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Eventually([&] { return control_.running == 0; }));
   EXPECT_EQ(control_.cancelled, 1);
 }
 

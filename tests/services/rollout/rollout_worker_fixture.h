@@ -10,10 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 
+#include "common/base/steady_time.h"
 #include "services/rollout/rollout_worker.h"
+#include "tests/fakes/eventually.h"
 #include "tests/fakes/fake_sampler.h"
 
 namespace dapd {
@@ -58,8 +60,8 @@ class RolloutWorkerTest : public ::testing::Test {
 
   // Reads the outbox until `id` has ended; answers of others are kept.
   Answer Wait(uint64_t id) {
-    const absl::Time deadline = absl::Now() + absl::Seconds(20);
-    while (!ended_.contains(id) && absl::Now() < deadline) {
+    const absl::Time deadline = SteadyNow() + absl::Seconds(20);
+    while (!ended_.contains(id) && SteadyNow() < deadline) {
       const auto event = outbox_->PopFor(absl::Seconds(1));
       if (!event.has_value()) continue;
       Answer& answer = answers_[event->request_id];
@@ -76,11 +78,7 @@ class RolloutWorkerTest : public ::testing::Test {
   }
 
   void WaitForRunning(int count) {
-    const absl::Time deadline = absl::Now() + absl::Seconds(20);
-    while (control_.running != count && absl::Now() < deadline) {
-      absl::SleepFor(absl::Milliseconds(1));
-    }
-    ASSERT_EQ(control_.running, count);
+    ASSERT_TRUE(Eventually([&] { return control_.running == count; }));
   }
 
   // With policy 1, and request 5 of three tokens that does not go on.

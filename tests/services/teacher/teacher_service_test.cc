@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "common/rpc/server/server.h"
+#include "tests/fakes/eventually.h"
 #include "tests/fakes/fake_scorer.h"
 #include "tests/fakes/generic_call.h"
 #include "tests/fakes/worker_servers.h"
@@ -167,7 +168,7 @@ TEST_F(TeacherServiceTest, AClientThatGoesAwayIsNotComputedFor) {
   for (uint64_t id = 1; id <= 10; ++id) {
     ASSERT_TRUE(stream->Write(MakeRequest(id)));
   }
-  while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(Eventually([&] { return control_.started != 0; }));
   context_.TryCancel();
   v1::ScoreResponse response;
   while (stream->Read(&response)) {

@@ -7,10 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "tests/fakes/eventually.h"
 #include "tests/fakes/fake_scorer.h"
 
 namespace dapd {
@@ -75,7 +76,7 @@ class TeacherWorkerTest : public ::testing::Test {
                      const std::string& digest) {
     control_.hold = true;
     Submit(id, weights, digest);
-    while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_TRUE(Eventually([&] { return control_.started != 0; }));
   }
 
   void SubmitPrefix(uint64_t id,
@@ -186,7 +187,7 @@ TEST_F(TeacherWorkerTest, ALostDeviceIsReportedWhateverMeetsIt) {
   EXPECT_EQ(losses_, 1);
   // A chunk ahead of a request, too.
   SubmitPrefix(10, "digest", 0, 8);
-  while (losses_ < 2) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Eventually([&] { return losses_ >= 2; }));
 }
 
 TEST_F(TeacherWorkerTest, RequestsOfADeadStreamAreSkipped) {
@@ -207,9 +208,9 @@ TEST_F(TeacherWorkerTest, RequestsOfADeadStreamAreSkipped) {
 TEST_F(TeacherWorkerTest, APrefixIsComputedBeforeTheRequestComes) {
   Load(1, "digest");
   SubmitPrefix(9, "digest", 0, 10);
-  while (control_.adapter_ahead < 8) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Eventually([&] { return control_.adapter_ahead >= 8; }));
   SubmitPrefix(9, "digest", 10, 2);
-  while (control_.adapter_ahead < 12) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Eventually([&] { return control_.adapter_ahead >= 12; }));
   EXPECT_EQ(ahead_, 12);
   Submit(9, WeightSet::kSnapshot, "digest");
   Expect<ViewScores>();
@@ -274,7 +275,7 @@ TEST_F(TeacherWorkerTest, AnUploadComesBetweenTheRequestsAroundIt) {
   std::atomic<bool> is_queued = false;
   std::jthread loader(
       [&] { Load(1, "next", WeightSet::kSnapshot, &is_queued); });
-  while (!is_queued) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(Eventually([&] { return is_queued.load(); }));
   Submit(3, WeightSet::kSnapshot, "next");
   control_.hold = false;
   for (const std::string digest : {"digest", "digest", "next"}) {
@@ -295,14 +296,14 @@ TEST_F(TeacherWorkerTest, RequestsComeBeforePrefixes) {
     Expect<ViewScores>();
     Expect<ScoreFinished>();
   }
-  while (control_.adapter_ahead < 8) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Eventually([&] { return control_.adapter_ahead >= 8; }));
   EXPECT_EQ(control_.started, 2);
 }
 
 TEST_F(TeacherWorkerTest, AnIdleWorkerKeepsPrefixesAndNothingElse) {
   Load(1, "digest");
   SubmitPrefix(9, "digest", 0, 8);
-  while (control_.adapter_ahead < 8) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Eventually([&] { return control_.adapter_ahead >= 8; }));
   const int forgotten = control_.forgotten;
   Submit(1, WeightSet::kBase, "");
   Expect<ViewScores>();
@@ -310,13 +311,13 @@ TEST_F(TeacherWorkerTest, AnIdleWorkerKeepsPrefixesAndNothingElse) {
   Expect<ScoreFinished>();
   EXPECT_EQ(control_.forgotten, forgotten);
   Load(2, "next");
-  while (control_.forgotten == forgotten) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Eventually([&] { return control_.forgotten != forgotten; }));
 }
 
 TEST_F(TeacherWorkerTest, WhatIsServedAlreadyIsProbedAndItsPrefixesStay) {
   Load(1, "digest");
   SubmitPrefix(9, "digest", 0, 8);
-  while (control_.adapter_ahead < 8) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Eventually([&] { return control_.adapter_ahead >= 8; }));
   const int forgotten = control_.forgotten;
   Load(1, "digest");  // another rank's upload
   EXPECT_EQ(control_.loads, 1);
@@ -338,7 +339,7 @@ TEST_F(TeacherWorkerTest, PrefixesForOtherWeightsAreLeftOut) {
   Load(1, "digest");
   SubmitPrefix(9, "other", 0, 8);
   SubmitPrefix(10, "digest", 0, 4);
-  while (control_.adapter_ahead < 4) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Eventually([&] { return control_.adapter_ahead >= 4; }));
   EXPECT_EQ(ahead_, 4);
 }
 
@@ -358,14 +359,15 @@ TEST_F(TeacherWorkerTest, ShutdownWithoutGraceFailsWhatIsQueued) {
   control_.hold = true;
   Submit(1, WeightSet::kBase, "");
   Submit(2, WeightSet::kBase, "");
-  while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(Eventually([&] { return control_.started != 0; }));
   std::jthread stopper([&] { worker_.Shutdown(absl::ZeroDuration()); });
   // It has begun once a request is refused; one that is not joins the queue.
   const std::shared_ptr<TeacherOutbox> queued = outbox_;
   outbox_ = std::make_shared<TeacherOutbox>(64);
-  do {
+  EXPECT_TRUE(Eventually([&] {
     Submit(3, WeightSet::kBase, "");
-  } while (!outbox_->PopFor(absl::Milliseconds(1)).has_value());
+    return outbox_->PopFor(absl::Milliseconds(1)).has_value();
+  }));
   outbox_ = queued;
   control_.hold = false;
   Expect<ViewScores>();
@@ -382,7 +384,7 @@ TEST_F(TeacherWorkerTest, ShutdownGivesUpAClientThatReadsNothing) {
   Submit(1, WeightSet::kBase, "");  // two views, of which one has room
   outbox_ = other;
   Submit(2, WeightSet::kBase, "");
-  while (unread->size() == 0) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Eventually([&] { return unread->size() != 0; }));
   worker_.Shutdown(absl::Milliseconds(20));
   EXPECT_TRUE(unread->closed());
   EXPECT_EQ(unread->size(), 1U);

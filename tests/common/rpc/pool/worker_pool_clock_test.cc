@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 
 #include "tests/common/rpc/pool/worker_pool_fixture.h"
+#include "tests/fakes/eventually.h"
 #include "tests/fakes/machine_clock.h"
 
 namespace dapd {

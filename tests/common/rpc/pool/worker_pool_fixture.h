@@ -37,6 +37,7 @@ class WorkerPoolFixture : public ::testing::Test {
     options_.backoff.max = absl::Milliseconds(20);
     options_.resolver = [names = names_](const std::string&) {
       MutexLock lock(&names->mutex);
+      ++names->times_resolved;
       return names->endpoints;
     };
     options_.observer.on_outcome = [this](TaskOutcome outcome) {
@@ -62,20 +63,15 @@ class WorkerPoolFixture : public ::testing::Test {
     MutexLock lock(&names_->mutex);
     names_->endpoints = std::move(endpoints);
   }
+  int TimesResolved() {
+    MutexLock lock(&names_->mutex);
+    return names_->times_resolved;
+  }
   int OutcomeCount(const std::string& name) {
     MutexLock lock(&mutex_);
     return outcomes_[name];
   }
 
-  template <typename Condition>
-  static bool Eventually(Condition condition) {
-    const absl::Time deadline = absl::Now() + absl::Seconds(20);
-    while (!condition()) {
-      if (absl::Now() > deadline) return false;
-      absl::SleepFor(absl::Milliseconds(1));
-    }
-    return true;
-  }
   bool HasWorkerIn(const std::string& address, WorkerStage stage) {
     for (const WorkerState& worker : pool_->Workers()) {
       if (worker.address == address && worker.stage == stage) return true;
@@ -100,6 +96,7 @@ class WorkerPoolFixture : public ::testing::Test {
     Mutex mutex;
     absl::StatusOr<std::vector<std::string>> endpoints =
         std::vector<std::string>{"a"};
+    int times_resolved = 0;
   };
 
   const std::shared_ptr<NameService> names_ = std::make_shared<NameService>();

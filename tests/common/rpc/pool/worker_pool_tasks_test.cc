@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 
 #include "tests/common/rpc/pool/worker_pool_fixture.h"
+#include "tests/fakes/eventually.h"
 
 namespace dapd {
 namespace {

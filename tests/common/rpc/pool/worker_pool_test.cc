@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 
 #include "tests/common/rpc/pool/worker_pool_fixture.h"
+#include "tests/fakes/eventually.h"
 
 namespace dapd {
 namespace {
@@ -128,7 +129,8 @@ TEST_F(WorkerPoolTest, AFailingNameServiceDropsNobody) {
   ASSERT_TRUE(
       Eventually([&] { return HasWorkerIn("a", WorkerStage::kReady); }));
   SetEndpoints(absl::UnavailableError("no name server"));
-  absl::SleepFor(4 * options_.resolve_interval);
+  const int before = TimesResolved();
+  ASSERT_TRUE(Eventually([&] { return TimesResolved() >= before + 2; }));
   pool_->Submit({1});
   EXPECT_THAT(Collect(1), ElementsAre(1));
 }

@@ -21,6 +21,7 @@
 #include "common/rpc/transport.h"
 #include "dapd/v1/trainer.grpc.pb.h"
 #include "tests/fakes/certificate_authority.h"
+#include "tests/fakes/eventually.h"
 #include "tests/fakes/generic_call.h"
 #include "tests/fakes/held_trainer.h"
 #include "tests/fakes/loopback_socket.h"
@@ -150,7 +151,7 @@ TEST_F(ServerLimitsTest, OneConnectionRunsSoManyCallsAtATime) {
     callers.emplace_back(
         [&] { EXPECT_TRUE(CallByName(channel, kGetStatus).ok()); });
   }
-  while (service_.calls < 3) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(Eventually([&] { return service_.calls >= 3; }));
   EXPECT_EQ(
       CallByName(channel, kGetStatus, "", nullptr, absl::Milliseconds(300))
           .error_code(),
@@ -185,7 +186,7 @@ TEST_F(ServerLimitsTest, MoreCallsThanThreadsAreRefusedAndTheOthersGoOn) {
             << status.error_message();
       });
     }
-    while (refused == 0) absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_TRUE(Eventually([&] { return refused != 0; }));
     service_.hold = false;
   }
   EXPECT_GT(served, 0);
@@ -223,12 +224,8 @@ TEST_F(ServerLimitsTest, AnIdleConnectionIsClosedAndTheNextCallMakesAnother) {
   Start({.max_connection_idle = absl::Milliseconds(200)});
   const auto channel = OpenPlaintextChannel(server_->address());
   EXPECT_TRUE(CallByName(channel, kGetStatus).ok());
-  const absl::Time deadline = absl::Now() + absl::Seconds(20);
-  while (channel->GetState(false) == GRPC_CHANNEL_READY &&
-         absl::Now() < deadline) {
-    absl::SleepFor(absl::Milliseconds(10));
-  }
-  EXPECT_NE(channel->GetState(false), GRPC_CHANNEL_READY);
+  EXPECT_TRUE(Eventually(
+      [&] { return channel->GetState(false) != GRPC_CHANNEL_READY; }));
   EXPECT_TRUE(CallByName(channel, kGetStatus).ok());
 }
 

@@ -14,6 +14,7 @@
 
 #include "common/base/exit_code.h"
 #include "dapd/v1/trainer.grpc.pb.h"
+#include "tests/fakes/eventually.h"
 #include "tests/fakes/generic_call.h"
 #include "tests/fakes/held_trainer.h"
 
@@ -133,7 +134,7 @@ TEST_F(ServerTest, ShutdownLetsARunningCallEndWithinTheGrace) {
   service_.hold = true;
   grpc::Status status;
   std::jthread caller([&] { status = Call(); });
-  while (service_.calls == 0) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(Eventually([&] { return service_.calls != 0; }));
   std::jthread releaser([&] { service_.hold = false; });
   server_->Shutdown(absl::Seconds(20));
   caller.join();
@@ -145,7 +146,7 @@ TEST_F(ServerTest, ShutdownCancelsWhatOutlastsTheGrace) {
   service_.hold = true;
   grpc::Status status;
   std::jthread caller([&] { status = Call(); });
-  while (service_.calls == 0) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(Eventually([&] { return service_.calls != 0; }));
   const absl::Time start = absl::Now();
   server_->Shutdown(absl::Milliseconds(50));
   EXPECT_LT(absl::Now() - start, absl::Seconds(10));

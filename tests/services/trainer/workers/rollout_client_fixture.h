@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 
 #include "common/base/sha256.h"
 #include "services/rollout/rollout_service.h"
 #include "services/trainer/workers/rollout_client.h"
+#include "tests/fakes/eventually.h"
 #include "tests/fakes/fake_sampler.h"
 #include "tests/fakes/worker_servers.h"
 
@@ -148,21 +149,14 @@ class RolloutClientFixture : public ::testing::Test {
   int Count(TaskOutcome outcome) const {
     return outcomes_[static_cast<int>(outcome)];
   }
-  static void WaitUntil(const std::function<bool()>& condition) {
-    const absl::Time deadline = absl::Now() + absl::Seconds(20);
-    while (!condition() && absl::Now() < deadline) {
-      absl::SleepFor(absl::Milliseconds(1));
-    }
-    ASSERT_TRUE(condition());
-  }
 
   // Until the first worker's last one says `text`.
   void WaitForError(const std::string& text) {
-    WaitUntil([&] {
+    ASSERT_TRUE(Eventually([&] {
       const auto workers = client_->Workers();
       return !workers.empty() &&
              workers.front().last_error.find(text) != std::string::npos;
-    });
+    }));
   }
 
   std::atomic<int> outcomes_[static_cast<int>(TaskOutcome::kHedged) + 1] = {};

@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "tests/fakes/eventually.h"
 #include "tests/services/trainer/workers/rollout_client_fixture.h"
 
 namespace dapd {
@@ -54,7 +55,7 @@ TEST_F(RolloutClientTest, WhatSaysTheSameInstanceIsOneWorker) {
   Start({first.address(), same.address()});
   client_->Submit(MakeTask(1));
   ASSERT_TRUE(client_->Next().ok());
-  WaitUntil([&] { return client_->Workers().size() == 1; });
+  ASSERT_TRUE(Eventually([&] { return client_->Workers().size() == 1; }));
   EXPECT_EQ(control_.loads + other_control_.loads, 1);
 }
 
@@ -99,10 +100,10 @@ TEST_F(RolloutClientTest, AWorkerKilledAndStartedAgainFinishesTheTasks) {
   const std::string address = server->address();
   Start({address});
   for (uint64_t id = 0; id < 3; ++id) client_->Submit(MakeTask(id));
-  WaitUntil([&] { return control_.running == 3; });
+  ASSERT_TRUE(Eventually([&] { return control_.running == 3; }));
   server.reset();
-  WaitUntil(
-      [&] { return client_->Workers().front().stage == WorkerStage::kLost; });
+  ASSERT_TRUE(Eventually(
+      [&] { return client_->Workers().front().stage == WorkerStage::kLost; }));
   EXPECT_FALSE(client_->Workers().front().last_error.empty());
   FakeSamplerControl fresh;
   MiniServer again(&fresh, address);
@@ -111,7 +112,7 @@ TEST_F(RolloutClientTest, AWorkerKilledAndStartedAgainFinishesTheTasks) {
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_THAT(result->ids, ElementsAre(10, 11, 12));
   }
-  WaitUntil([&] { return Count(TaskOutcome::kAccepted) == 3; });
+  ASSERT_TRUE(Eventually([&] { return Count(TaskOutcome::kAccepted) == 3; }));
   EXPECT_EQ(Count(TaskOutcome::kLost), 3);
 }
 
@@ -120,7 +121,7 @@ TEST_F(RolloutClientTest, AServerToldToStopFinishesItsTasksFirst) {
   MiniServer first(&control_, "127.0.0.1:0");
   Start({first.address()});
   client_->Submit(MakeTask(1));
-  WaitUntil([&] { return control_.running == 1; });
+  ASSERT_TRUE(Eventually([&] { return control_.running == 1; }));
   std::jthread stopper([&] { first.Stop(absl::Seconds(1)); });
   absl::SleepFor(absl::Milliseconds(20));
   control_.hold = false;
@@ -147,7 +148,7 @@ TEST_F(RolloutClientTest, ATaskInFlightIsSampledAgainUnderTheNewPolicy) {
   MiniServer server(&control_, "127.0.0.1:0");
   Start({server.address()});
   client_->Submit(MakeTask(1));
-  WaitUntil([&] { return control_.running == 1; });
+  ASSERT_TRUE(Eventually([&] { return control_.running == 1; }));
   client_->SetPolicy(MakeUpdate(2));
   control_.hold = false;
   const auto result = client_->Next();
@@ -175,10 +176,10 @@ TEST_F(RolloutClientTest, ShutdownEndsAWaitInTheMiddleOfAStream) {
   MiniServer server(&control_, "127.0.0.1:0");
   Start({server.address()});
   client_->Submit(MakeTask(1));
-  WaitUntil([&] { return control_.running == 1; });
+  ASSERT_TRUE(Eventually([&] { return control_.running == 1; }));
   client_->Shutdown();
   EXPECT_EQ(client_->Next().status().code(), absl::StatusCode::kCancelled);
-  WaitUntil([&] { return control_.running == 0; });
+  ASSERT_TRUE(Eventually([&] { return control_.running == 0; }));
 }
 
 }  // namespace

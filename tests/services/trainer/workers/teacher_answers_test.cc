@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 
 #include "common/base/crc32c.h"
+#include "tests/fakes/eventually.h"
 #include "tests/services/trainer/workers/teacher_client_fixture.h"
 
 namespace dapd {
@@ -92,9 +93,8 @@ TEST_F(TeacherAnswersTest, AScoreOfAnOlderVersionOfItsSetIsNotTaken) {
   ScoreTask task = MakeTask(1);
   task.weights = WeightSet::kEma;
   client_->Submit(task);
-  while (outcomes_[static_cast<int>(TaskOutcome::kStale)] == 0) {
-    absl::SleepFor(absl::Milliseconds(1));
-  }
+  ASSERT_TRUE(Eventually(
+      [&] { return outcomes_[static_cast<int>(TaskOutcome::kStale)] != 0; }));
 }
 
 TEST_F(TeacherAnswersTest, ABadViewFailsItsTaskWithTheReason) {

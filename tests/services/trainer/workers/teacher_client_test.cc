@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 
+#include "tests/fakes/eventually.h"
 #include "tests/services/trainer/workers/teacher_client_fixture.h"
 
 namespace dapd {
@@ -175,11 +175,10 @@ TEST_F(TeacherClientTest, ATeacherKilledAndStartedAgainFinishesTheTasks) {
   Start(address);
   client_->Submit(MakeTask(1));
   client_->Submit(MakeTask(2));
-  while (control_.started == 0) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(Eventually([&] { return control_.started != 0; }));
   std::jthread releaser([&] {
-    while (outcomes_[static_cast<int>(TaskOutcome::kLost)] < 2) {
-      absl::SleepFor(absl::Milliseconds(1));
-    }
+    EXPECT_TRUE(Eventually(
+        [&] { return outcomes_[static_cast<int>(TaskOutcome::kLost)] >= 2; }));
     control_.hold = false;
   });
   server.reset();

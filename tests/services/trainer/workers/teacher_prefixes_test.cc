@@ -4,11 +4,11 @@
 #include <memory>
 #include <string>
 
-#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 
 #include "common/base/json.h"
 #include "common/timeline/timeline.h"
+#include "tests/fakes/eventually.h"
 #include "tests/fakes/temp_path.h"
 #include "tests/fakes/timeline_slices.h"
 #include "tests/services/trainer/workers/teacher_client_fixture.h"
@@ -30,9 +30,9 @@ TEST_F(TeacherPrefixesTest, APrefixIsComputedAheadOfItsTask) {
   MiniServer server(&control_, "127.0.0.1:0");
   Start(server.address());
   client_->SubmitPrefix(MakePrefix(10));
-  while (control_.base_ahead < 2 * 8) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Eventually([&] { return control_.base_ahead >= 2 * 8; }));
   client_->SubmitPrefix(MakePrefix(30));
-  while (control_.base_ahead < 2 * 28) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Eventually([&] { return control_.base_ahead >= 2 * 28; }));
   client_->Submit(MakeTask(1, 40));
   const auto result = client_->Next();
   ASSERT_TRUE(result.ok()) << result.status();
@@ -49,7 +49,7 @@ TEST_F(TeacherPrefixesTest, WhatATeacherDidIsInTheTimeline) {
   MiniServer server(&control_, "127.0.0.1:0");
   Start(server.address());
   client_->SubmitPrefix(MakePrefix(30));
-  while (control_.base_ahead < 2 * 28) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Eventually([&] { return control_.base_ahead >= 2 * 28; }));
   client_->Submit(MakeTask(1, 40));
   const auto result = client_->Next();
   client_.reset();  // before its timeline
@@ -77,13 +77,13 @@ TEST_F(TeacherPrefixesTest, ATeacherThatComesBackIsToldFromTheStart) {
   const std::string address = server->address();
   Start(address);
   client_->SubmitPrefix(MakePrefix(30));
-  while (control_.base_ahead < 2 * 28) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Eventually([&] { return control_.base_ahead >= 2 * 28; }));
   server.reset();
   control_.base_ahead = 0;
   MiniServer again(&control_, address);
-  while (control_.base_ahead < 2 * 28) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Eventually([&] { return control_.base_ahead >= 2 * 28; }));
   client_->SubmitPrefix(MakePrefix(34));
-  while (control_.base_ahead < 2 * 32) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Eventually([&] { return control_.base_ahead >= 2 * 32; }));
 }
 
 TEST_F(TeacherPrefixesTest, AWithdrawnTaskIsForgotten) {
@@ -91,15 +91,13 @@ TEST_F(TeacherPrefixesTest, AWithdrawnTaskIsForgotten) {
   MiniServer server(&control_, "127.0.0.1:0");
   Start(server.address());
   client_->SubmitPrefix(MakePrefix(30));
-  while (control_.base_ahead < 4) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_TRUE(Eventually([&] { return control_.base_ahead >= 4; }));
   ScoreTask other = MakePrefix(30);
   other.id = 2;
   client_->SubmitPrefix(other);
   control_.chunks_left = 14;
   client_->WithdrawPrefix(1);
-  while (control_.base_ahead < 4 + 2 * 28) {
-    absl::SleepFor(absl::Milliseconds(1));
-  }
+  ASSERT_TRUE(Eventually([&] { return control_.base_ahead >= 4 + 2 * 28; }));
 }
 
 }  // namespace
