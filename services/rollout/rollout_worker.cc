@@ -35,12 +35,14 @@ void RolloutWorker::Submit(uint64_t request_id,
                            DecodeRequest request,
                            ServedPolicy policy,
                            std::shared_ptr<GenerationOutbox> outbox) {
-  const absl::Time arrival = absl::Now();
+  const SampleTimes times = {.arrived = absl::Now()};
+  const absl::Time arrival = SteadyNow();
   Sequence sequence{request_id,
                     std::move(request),
                     std::move(policy),
                     outbox,
                     WaitForPlace(*outbox),
+                    times,
                     arrival};
   if (sequence.place == nullptr ||
       !commands_.Push(
@@ -137,8 +139,8 @@ void RolloutWorker::StartWaiting() {
     waiting_.pop_front();
     sequence.place.reset();
     const uint64_t id = next_id_++;
-    sequence.started = absl::Now();
-    sequence.slot = FreeSlot();
+    sequence.times.started = absl::Now();
+    sequence.times.slot = FreeSlot();
     DAPD_FAILPOINT("worker.before_prefill");
     const absl::Status status = sampler_->Submit(id, sequence.request);
     if (!status.ok()) {
@@ -152,7 +154,8 @@ void RolloutWorker::StartWaiting() {
 uint32_t RolloutWorker::FreeSlot() const {
   std::vector<bool> taken(running_.size() + 1);
   for (const auto& [id, sequence] : running_) {
-    if (sequence.slot < taken.size()) taken[sequence.slot] = true;
+    const uint32_t slot = sequence.times.slot;
+    if (slot < taken.size()) taken[slot] = true;
   }
   return static_cast<uint32_t>(std::ranges::find(taken, false) - taken.begin());
 }
@@ -163,7 +166,7 @@ absl::StatusOr<std::vector<SampledToken>> RolloutWorker::Compute() {
 }
 
 void RolloutWorker::Step() {
-  const absl::Time start = absl::Now();
+  const absl::Time start = SteadyNow();
   const absl::StatusOr<std::vector<SampledToken>> tokens = Compute();
   if (!tokens.ok()) {
     LogError(absl::StrCat("decode step failed: ",
@@ -191,27 +194,27 @@ void RolloutWorker::Step() {
       running_.erase(found);
       continue;
     }
-    if (sequence.num_tokens == 0) sequence.first_token = absl::Now();
+    if (sequence.num_tokens == 0) {
+      sequence.times.first_token = absl::Now();
+      sequence.to_first_token = SteadyNow() - sequence.arrival;
+    }
     sequence.outbox->AddToken(
         request_id, sequence.num_tokens++, token.token, token.logprob);
     if (token.finish_reason == FinishReason::kNone) continue;
     DAPD_FAILPOINT("worker.before_answer");
+    sequence.times.ended = absl::Now();
     sequence.outbox->Finish(request_id,
                             token.finish_reason,
                             sequence.num_tokens,
                             served_.Of(WeightSet::kLive),
-                            {.arrived = sequence.arrival,
-                             .started = sequence.started,
-                             .first_token = sequence.first_token,
-                             .ended = absl::Now(),
-                             .slot = sequence.slot});
+                            sequence.times);
     DAPD_FAILPOINT("worker.after_answer");
     Report(sequence, token.finish_reason);
     running_.erase(found);
   }
   if (options_.observer.on_step) {
     options_.observer.on_step(static_cast<int64_t>(tokens->size()),
-                              absl::ToDoubleSeconds(absl::Now() - start));
+                              absl::ToDoubleSeconds(SteadyNow() - start));
   }
 }
 
@@ -270,11 +273,8 @@ void RolloutWorker::Report(const Sequence& sequence,
        .prompt_tokens =
            static_cast<int64_t>(sequence.request.prompt_ids.size()),
        .answer_tokens = sequence.num_tokens,
-       .seconds_to_first_token =
-           sequence.num_tokens == 0
-               ? 0.0
-               : absl::ToDoubleSeconds(sequence.first_token - sequence.arrival),
-       .seconds = absl::ToDoubleSeconds(absl::Now() - sequence.arrival)});
+       .seconds_to_first_token = absl::ToDoubleSeconds(sequence.to_first_token),
+       .seconds = absl::ToDoubleSeconds(SteadyNow() - sequence.arrival)});
 }
 
 void RolloutWorker::FailRunning(const absl::Status& error) {

@@ -105,11 +105,10 @@ class RolloutWorker {
     DecodeRequest request;
     ServedPolicy policy;
     std::shared_ptr<GenerationOutbox> outbox;
-    Place place;  // until it has a slot
-    absl::Time arrival;
-    absl::Time started;  // from here on: once it has a slot
-    absl::Time first_token;
-    uint32_t slot = 0;
+    Place place;         // until it has a slot
+    SampleTimes times;   // for the timeline, as far as they are known
+    absl::Time arrival;  // by SteadyNow
+    absl::Duration to_first_token;  // from there
     uint32_t num_tokens = 0;
   };
 

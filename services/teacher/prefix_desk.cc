@@ -5,11 +5,24 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
+#include "common/base/steady_time.h"
+
 namespace dapd {
 namespace {
 
 // Between two chunks with nothing between them: less than a chunk takes.
 constexpr absl::Duration kNoGap = absl::Microseconds(20);
+
+// Spans by SteadyNow as the machine's clock tells the time, which only the
+// timeline shows.
+std::vector<TimeSpan> OnTheClock(std::vector<TimeSpan> spans) {
+  const absl::Duration offset = absl::Now() - SteadyNow();
+  for (TimeSpan& span : spans) {
+    span.begin += offset;
+    span.end += offset;
+  }
+  return spans;
+}
 
 }  // namespace
 
@@ -44,7 +57,7 @@ AheadWork PrefixDesk::Close(Stream stream, uint64_t request_id) {
   const auto found = requests_.find({request_id, stream});
   if (found == requests_.end()) return work;
   work.seconds = found->second.seconds;
-  work.spans = std::move(found->second.spans);
+  work.spans = OnTheClock(std::move(found->second.spans));
   for (auto& [name, view] : found->second.views) {
     work.held.push_back(std::move(view.held));
   }
@@ -81,11 +94,11 @@ absl::StatusOr<int64_t> PrefixDesk::Advance(Scorer& scorer) {
       before.push_back(view.held.tokens);
     }
   }
-  const absl::Time start = absl::Now();
+  const absl::Time start = SteadyNow();
   const absl::StatusOr<int64_t> advanced = sequences.empty()
                                                ? absl::StatusOr<int64_t>(0)
                                                : scorer.Advance(sequences);
-  const absl::Duration taken = absl::Now() - start;
+  const absl::Duration taken = SteadyNow() - start;
   if (!advanced.ok()) {
     requests_.erase(keys.front());
     has_work_ = !requests_.empty();

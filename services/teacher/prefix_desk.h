@@ -48,7 +48,8 @@ inline constexpr size_t kMaxAheadSpans = 64;
 // What was computed ahead of one request; keeps it.
 struct AheadWork {
   double seconds = 0.0;
-  std::vector<TimeSpan> spans;  // when; chunk after chunk is one
+  // When, by the machine's clock; chunk after chunk is one.
+  std::vector<TimeSpan> spans;
   std::vector<HeldPrefix> held;
 };
 
@@ -83,7 +84,7 @@ class PrefixDesk {
   struct Request {
     WeightSet weights = WeightSet::kBase;
     double seconds = 0.0;
-    std::vector<TimeSpan> spans;
+    std::vector<TimeSpan> spans;  // by SteadyNow
     std::map<ViewName, View> views;
   };
   using Key = std::pair<uint64_t, Stream>;  // the lowest request id first

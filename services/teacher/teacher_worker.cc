@@ -126,7 +126,7 @@ void TeacherWorker::Run() {
 }
 
 void TeacherWorker::ComputeAhead() {
-  const absl::Time start = absl::Now();
+  const absl::Time start = SteadyNow();
   DAPD_FAILPOINT("worker.before_chunk");
   const absl::StatusOr<int64_t> tokens = desk_.Advance(*scorer_);
   device_.Note(tokens.status());
@@ -135,7 +135,7 @@ void TeacherWorker::ComputeAhead() {
     LogWarning(absl::StrCat("computing ahead of a request failed: ",
                             std::string(tokens.status().message())));
   } else if (*tokens > 0 && observer_.on_ahead) {
-    observer_.on_ahead(*tokens, absl::ToDoubleSeconds(absl::Now() - start));
+    observer_.on_ahead(*tokens, absl::ToDoubleSeconds(SteadyNow() - start));
   }
 }
 
@@ -211,21 +211,22 @@ void TeacherWorker::TakeTurns() {
   std::vector<ScoreJob> jobs;
   for (const Turn& turn : turns) {
     jobs.push_back({&turn.request->input, [&](ViewScores scores) {
-                      const absl::Time begin = absl::Now();
+                      const absl::Time begin = SteadyNow();
                       if (observer_.on_payload) {
                         observer_.on_payload(NumBytes(scores));
                       }
                       const bool wanted =
                           Deliver({turn.request->request_id, std::move(scores)},
                                   *turn.outbox);
-                      waiting += absl::Now() - begin;
+                      waiting += SteadyNow() - begin;
                       return wanted;
                     }});
   }
-  const absl::Time start = absl::Now();
+  const absl::Time begin = absl::Now();  // for the timeline
+  const absl::Time start = SteadyNow();
   DAPD_FAILPOINT("worker.before_score");
   const auto outcomes = scorer_->ScoreTogether(jobs);
-  const absl::Time end = absl::Now();
+  const absl::Duration taken = SteadyNow() - start;
   // One computation, whatever the number of requests that it fails.
   const auto failed = std::ranges::find_if(outcomes, [](const auto& outcome) {
     return absl::IsInternal(outcome.status()) ||
@@ -233,7 +234,7 @@ void TeacherWorker::TakeTurns() {
   });
   device_.Note(failed == outcomes.end() ? absl::OkStatus() : failed->status());
   // Each has of the time as much as of the tokens.
-  const double seconds = absl::ToDoubleSeconds(end - start - waiting);
+  const double seconds = absl::ToDoubleSeconds(taken - waiting);
   int64_t all_tokens = 0;
   const auto tokens_of = [](const ScoreWork& work) {
     return work.computed_tokens + work.reused_tokens;
@@ -266,7 +267,7 @@ void TeacherWorker::TakeTurns() {
                       .compute_seconds = share * seconds,
                       .ahead_seconds = turn.ahead.seconds,
                       .work = work,
-                      .scored = {start, end},
+                      .scored = {begin, begin + taken},
                       .ahead = turn.ahead.spans});
   }
 }
