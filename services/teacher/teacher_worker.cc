@@ -30,6 +30,16 @@ uint64_t NumBytes(const ViewScores& scores) {
   return bytes;
 }
 
+int64_t NumTokens(const ScoreWork& work) {
+  return work.computed_tokens + work.reused_tokens;
+}
+
+int64_t NumScoredTokens(const ScoreInput& input) {
+  int64_t tokens = 0;
+  for (const auto& [name, view] : input.views) tokens += view.scored_count;
+  return tokens;
+}
+
 }  // namespace
 
 TeacherWorker::TeacherWorker(std::unique_ptr<Scorer> scorer,
@@ -186,6 +196,11 @@ WeightSet TeacherWorker::NextSet() {
 }
 
 void TeacherWorker::TakeTurns() {
+  const std::vector<Turn> turns = TakeNextTurns();
+  if (!turns.empty()) ReportTurns(turns, ScoreTurns(turns));
+}
+
+std::vector<TeacherWorker::Turn> TeacherWorker::TakeNextTurns() {
   const WeightSet set = NextSet();
   std::vector<Turn> taken;
   std::vector<Turn> left;
@@ -206,68 +221,77 @@ void TeacherWorker::TakeTurns() {
       turns.push_back(std::move(turn));
     }
   }
-  if (turns.empty()) return;
+  return turns;
+}
+
+TeacherWorker::Scored TeacherWorker::ScoreTurns(
+    const std::vector<Turn>& turns) {
   absl::Duration waiting;  // for the clients
   std::vector<ScoreJob> jobs;
   for (const Turn& turn : turns) {
     jobs.push_back({&turn.request->input, [&](ViewScores scores) {
-                      const absl::Time begin = SteadyNow();
-                      if (observer_.on_payload) {
-                        observer_.on_payload(NumBytes(scores));
-                      }
-                      const bool wanted =
-                          Deliver({turn.request->request_id, std::move(scores)},
-                                  *turn.outbox);
-                      waiting += SteadyNow() - begin;
-                      return wanted;
+                      return SendScores(turn, std::move(scores), &waiting);
                     }});
   }
-  const absl::Time begin = absl::Now();  // for the timeline
+  const absl::Time begin = absl::Now();
   const absl::Time start = SteadyNow();
   DAPD_FAILPOINT("worker.before_score");
-  const auto outcomes = scorer_->ScoreTogether(jobs);
+  Scored scored = {.outcomes = scorer_->ScoreTogether(jobs)};
   const absl::Duration taken = SteadyNow() - start;
+  scored.span = {begin, begin + taken};
+  scored.seconds = absl::ToDoubleSeconds(taken - waiting);
   // One computation, whatever the number of requests that it fails.
-  const auto failed = std::ranges::find_if(outcomes, [](const auto& outcome) {
-    return absl::IsInternal(outcome.status()) ||
-           absl::IsAborted(outcome.status());
-  });
-  device_.Note(failed == outcomes.end() ? absl::OkStatus() : failed->status());
-  // Each has of the time as much as of the tokens.
-  const double seconds = absl::ToDoubleSeconds(taken - waiting);
+  const auto failed =
+      std::ranges::find_if(scored.outcomes, [](const auto& outcome) {
+        return absl::IsInternal(outcome.status()) ||
+               absl::IsAborted(outcome.status());
+      });
+  device_.Note(failed == scored.outcomes.end() ? absl::OkStatus()
+                                               : failed->status());
+  return scored;
+}
+
+bool TeacherWorker::SendScores(const Turn& turn,
+                               ViewScores scores,
+                               absl::Duration* waiting) const {
+  const absl::Time start = SteadyNow();
+  if (observer_.on_payload) observer_.on_payload(NumBytes(scores));
+  const bool is_wanted =
+      Deliver({turn.request->request_id, std::move(scores)}, *turn.outbox);
+  *waiting += SteadyNow() - start;
+  return is_wanted;
+}
+
+void TeacherWorker::ReportTurns(const std::vector<Turn>& turns,
+                                const Scored& scored) {
   int64_t all_tokens = 0;
-  const auto tokens_of = [](const ScoreWork& work) {
-    return work.computed_tokens + work.reused_tokens;
-  };
-  for (const auto& outcome : outcomes) {
-    if (outcome.ok()) all_tokens += tokens_of(*outcome);
+  for (const auto& outcome : scored.outcomes) {
+    if (outcome.ok()) all_tokens += NumTokens(*outcome);
   }
   for (size_t i = 0; i < turns.size(); ++i) {
     const Turn& turn = turns[i];
-    if (!outcomes[i].ok()) {
-      End(turn, outcomes[i].status());
+    if (!scored.outcomes[i].ok()) {
+      End(turn, scored.outcomes[i].status());
       continue;
     }
-    const ScoreWork& work = *outcomes[i];
+    const ScoreWork& work = *scored.outcomes[i];
     const double share =
         turns.size() == 1
             ? 1.0
-            : static_cast<double>(tokens_of(work)) /
+            : static_cast<double>(NumTokens(work)) /
                   static_cast<double>(std::max<int64_t>(all_tokens, 1));
-    int64_t scored_tokens = 0;
-    for (const auto& [name, view] : turn.request->input.views) {
-      scored_tokens += view.scored_count;
+    const double seconds = share * scored.seconds;
+    if (observer_.on_scored) {
+      observer_.on_scored(NumScoredTokens(turn.request->input), seconds);
     }
-    if (observer_.on_scored)
-      observer_.on_scored(scored_tokens, share * seconds);
     if (observer_.on_work) observer_.on_work(work);
     DAPD_FAILPOINT("worker.after_score");
     End(turn,
         ScoreFinished{.policy = served_.Of(turn.request->input.weights),
-                      .compute_seconds = share * seconds,
+                      .compute_seconds = seconds,
                       .ahead_seconds = turn.ahead.seconds,
                       .work = work,
-                      .scored = {begin, begin + taken},
+                      .scored = scored.span,
                       .ahead = turn.ahead.spans});
   }
 }

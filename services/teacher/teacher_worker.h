@@ -127,9 +127,25 @@ class TeacherWorker {
   // The set whose turn it is: one that is full, before the oldest request's,
   // but not twice.
   WeightSet NextSet();
+  // What several turns came to that were scored together.
+  struct Scored {
+    std::vector<absl::StatusOr<ScoreWork>> outcomes;  // of each turn
+    TimeSpan span;         // by the machine's clock, for the timeline
+    double seconds = 0.0;  // without the time that clients took
+  };
   // Scores requests of turns_ together, of the next set: a pass over the model
   // has the weights of one.
   void TakeTurns();
+  // As many of turns_ as are worth while to score together, of the next set;
+  // without those that nobody waits for any more or that it refuses.
+  std::vector<Turn> TakeNextTurns();
+  Scored ScoreTurns(const std::vector<Turn>& turns);
+  // False: the client wants no more. Adds the time that the client took.
+  bool SendScores(const Turn& turn,
+                  ViewScores scores,
+                  absl::Duration* waiting) const;
+  // Ends each with its outcome and as much of the time as it has of the tokens.
+  void ReportTurns(const std::vector<Turn>& turns, const Scored& scored);
   absl::Status CheckTurn(const TeacherRequest& request);
   // Shutdown's grace has passed.
   bool IsOverdue() const;
