@@ -14,6 +14,7 @@ absl::StatusOr<ModelText> ReadModelText(const Config& config) {
       TextPipeline text,
       LoadTextPipeline(
           folder, MakeViewOptions(config), model.eos_token_ids.front()));
+  text.vocab_size = model.vocab_size;
   return ModelText{std::move(folder), std::move(model), std::move(text)};
 }
 

@@ -2,6 +2,8 @@
 // and the view builder over both.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -18,6 +20,9 @@ struct TextPipeline {
   std::unique_ptr<const Tokenizer> tokenizer;
   std::unique_ptr<const ChatTemplate> chat_template;
   std::unique_ptr<const ViewBuilder> views;
+  // ModelConfig::vocab_size, where the model is known: the ids below it are all
+  // that it has, whatever the tokenizer gives.
+  int64_t vocab_size = std::numeric_limits<int64_t>::max();
 };
 
 // `options.pad_token_id` becomes the tokenizer's, or `end_token_id`

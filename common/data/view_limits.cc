@@ -1,6 +1,8 @@
 #include "common/data/view_limits.h"
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -9,20 +11,18 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
-#include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/config/preset_terms.h"
 #include "common/config/prompts.h"
 #include "common/data/held_out_prompt.h"
 #include "common/data/self_teacher.h"
+#include "common/data/unfit_rows.h"
 #include "common/terms/term.h"
 #include "common/tokenizer/unicode_text.h"
 
 namespace dapd {
 namespace {
-
-constexpr size_t kMaxNamedRows = 10;
 
 struct LongView {
   ViewName view = ViewName::kNoneRollout;
@@ -31,55 +31,14 @@ struct LongView {
   int64_t sampled = 0;
 };
 
-// Which of the rows are too long, as they are measured.
-class LongRows {
- public:
-  // The next row. `description`: of one that is too long.
-  void Add(bool fits, const std::string& description) {
-    fits_.push_back(fits);
-    if (!fits && num_long_++ < kMaxNamedRows) {
-      absl::StrAppend(&named_, "\n  ", description);
-    }
-  }
-
-  // Refuses them or leaves them out of `data`, whose rows all have been added,
-  // as `on_bad_row` says. `problem`: "cannot be trained: ..."; `advice`: what
-  // makes them fit.
-  absl::Status Settle(const std::string& path,
-                      const std::string& problem,
-                      const std::string& advice,
-                      const std::string& on_bad_row,
-                      Dataset* data) const {
-    if (num_long_ == 0) return absl::OkStatus();
-    const std::string named =
-        absl::StrCat(named_, num_long_ > kMaxNamedRows ? "\n  ..." : "");
-    const std::string what = absl::StrCat(
-        path, ": ", num_long_, " of ", fits_.size(), " rows ", problem);
-    const bool skips = on_bad_row == "skip";
-    if (!skips || num_long_ == fits_.size()) {
-      return DataError(
-          absl::StrCat(what,
-                       ", ",
-                       advice,
-                       skips ? "" : ", or skip them with data.on_bad_row: skip",
-                       named));
-    }
-    LogWarning(absl::StrCat(what, "; left out (data.on_bad_row: skip)", named));
-    std::vector<Problem> fitting;
-    for (size_t i = 0; i < fits_.size(); ++i) {
-      if (fits_[i]) fitting.push_back(std::move(data->problems[i]));
-    }
-    data->problems = std::move(fitting);
-    data->skipped_rows += static_cast<int64_t>(num_long_);
-    data->digest = DigestOf(data->problems);
-    return absl::OkStatus();
-  }
-
- private:
-  std::vector<bool> fits_;
-  size_t num_long_ = 0;
-  std::string named_;  // the first few
-};
+// The first of `ids` that the model does not have.
+std::optional<int32_t> FirstForeignId(const std::vector<int32_t>& ids,
+                                      const TextPipeline& text) {
+  const auto found = std::find_if(ids.begin(), ids.end(), [&](int32_t id) {
+    return id >= text.vocab_size;
+  });
+  return found == ids.end() ? std::nullopt : std::optional<int32_t>(*found);
+}
 
 class ViewMeter {
  public:
@@ -112,21 +71,31 @@ class ViewMeter {
   // With the longest answer. Inside a prompt its text can take a few more
   // tokens than it was sampled in.
   absl::StatusOr<LongView> Longest(const Problem& problem) const {
-    const absl::StatusOr<Views> views =
-        BuildShort(problem.problem, problem.solution);
-    if (!views.ok()) {
-      return DataError(absl::StrCat(
-          problem.where, ": ", std::string(views.status().message())));
-    }
+    ASSIGN_OR_RETURN(const Views views, BuildShort(problem));
     LongView longest;
     for (const ViewName view : views_) {
-      const int64_t tokens = WithLongAnswer(view, *views);
+      const int64_t tokens = WithLongAnswer(view, views);
       if (tokens > longest.tokens) longest = {view, tokens};
     }
     if (StepsNeedAnswers(config_)) {
-      longest.sampled = WithLongAnswer(ViewName::kNoneRollout, *views);
+      longest.sampled = WithLongAnswer(ViewName::kNoneRollout, views);
     }
     return longest;
+  }
+
+  // An id that the model is sent with this problem and does not have; or none.
+  absl::StatusOr<std::optional<int32_t>> ForeignId(
+      const Problem& problem) const {
+    ASSIGN_OR_RETURN(const Views views, BuildShort(problem));
+    std::set<ViewName> sent = views_;
+    if (StepsNeedAnswers(config_)) sent.insert(ViewName::kNoneRollout);
+    for (const ViewName view : sent) {
+      const std::vector<int32_t>& ids =
+          views[static_cast<size_t>(view)].input_ids;
+      const std::optional<int32_t> foreign = FirstForeignId(ids, text_);
+      if (foreign.has_value()) return foreign;
+    }
+    return std::nullopt;
   }
 
  private:
@@ -156,6 +125,13 @@ class ViewMeter {
       sample.context = {.sibling = "0", .feedback = VerdictOn("")};
     }
     return text_.views->Build(sample);
+  }
+
+  absl::StatusOr<Views> BuildShort(const Problem& problem) const {
+    absl::StatusOr<Views> views = BuildShort(problem.problem, problem.solution);
+    if (views.ok()) return views;
+    return DataError(absl::StrCat(
+        problem.where, ": ", std::string(views.status().message())));
   }
 
   int64_t WithLongAnswer(ViewName name, const Views& views) const {
@@ -238,6 +214,52 @@ std::string DescribeLimit(const Config& config, int64_t context) {
                             "; shorten or remove such rows");
 }
 
+// "rows.jsonl:12: problem 'a': '[PAD]' has id 151669"
+absl::StatusOr<std::string> DescribeForeignId(const Problem& problem,
+                                              int32_t id,
+                                              const TextPipeline& text) {
+  ASSIGN_OR_RETURN(const std::string token,
+                   text.tokenizer->Decode({id}, /*skip_special_tokens=*/false));
+  return absl::StrCat(
+      problem.where, ": problem '", problem.id, "': '", token, "' has id ", id);
+}
+
+using FindForeignId =
+    std::function<absl::StatusOr<std::optional<int32_t>>(const Problem&)>;
+
+// Of the rows of `path`, in which `find` looks for ids. `verb`: "trained".
+absl::Status ApplyVocabulary(const Config& config,
+                             const std::string& path,
+                             const std::string& verb,
+                             const TextPipeline& text,
+                             const FindForeignId& find,
+                             Dataset* data) {
+  if (text.tokenizer->size() <= text.vocab_size) return absl::OkStatus();
+  UnfitRows rows;
+  const auto total = static_cast<int64_t>(data->problems.size());
+  Progress progress("rows compared with the model's vocabulary", total);
+  for (int64_t i = 0; i < total; ++i) {
+    const Problem& problem = data->problems[static_cast<size_t>(i)];
+    ASSIGN_OR_RETURN(const std::optional<int32_t> id, find(problem));
+    std::string description;
+    if (id.has_value()) {
+      ASSIGN_OR_RETURN(description, DescribeForeignId(problem, *id, text));
+    }
+    rows.Add(!id.has_value(), description);
+    progress.Update(i + 1);
+  }
+  return rows.Settle(
+      path,
+      absl::StrCat("cannot be ",
+                   verb,
+                   ": the tokenizer gives them ids that the model does not "
+                   "have, whose vocabulary is ",
+                   text.vocab_size),
+      "use the tokenizer that the model was trained with",
+      config.data.on_bad_row,
+      data);
+}
+
 }  // namespace
 
 absl::Status ApplyViewLimits(const Config& config,
@@ -246,7 +268,14 @@ absl::Status ApplyViewLimits(const Config& config,
                              Dataset* data) {
   const int64_t limit = std::min(context, config.trainer.pack_tokens);
   ASSIGN_OR_RETURN(const ViewMeter meter, ViewMeter::Make(config, text));
-  LongRows rows;
+  RETURN_IF_ERROR(ApplyVocabulary(
+      config,
+      config.data.path,
+      "trained",
+      text,
+      [&](const Problem& problem) { return meter.ForeignId(problem); },
+      data));
+  UnfitRows rows;
   const auto total = static_cast<int64_t>(data->problems.size());
   Progress progress("rows measured", total);
   for (int64_t i = 0; i < total; ++i) {
@@ -272,17 +301,30 @@ absl::Status ApplyHeldOutLimits(const Config& config,
                                 const TextPipeline& text,
                                 Dataset* held_out) {
   const int64_t answer = HeldOutAnswerTokens(config);
-  LongRows rows;
+  const auto prompt_of =
+      [&](const Problem& problem) -> absl::StatusOr<std::vector<int32_t>> {
+    auto prompt = HeldOutPrompt(config, *text.views, problem.problem);
+    if (prompt.ok()) return prompt;
+    return DataError(absl::StrCat(
+        problem.where, ": ", std::string(prompt.status().message())));
+  };
+  RETURN_IF_ERROR(ApplyVocabulary(
+      config,
+      config.evaluation.path,
+      "evaluated",
+      text,
+      [&](const Problem& problem) -> absl::StatusOr<std::optional<int32_t>> {
+        ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, prompt_of(problem));
+        return FirstForeignId(prompt, text);
+      },
+      held_out));
+  UnfitRows rows;
   const auto total = static_cast<int64_t>(held_out->problems.size());
   Progress progress("held-out rows measured", total);
   for (int64_t i = 0; i < total; ++i) {
     const Problem& problem = held_out->problems[static_cast<size_t>(i)];
-    const auto prompt = HeldOutPrompt(config, *text.views, problem.problem);
-    if (!prompt.ok()) {
-      return DataError(absl::StrCat(
-          problem.where, ": ", std::string(prompt.status().message())));
-    }
-    const auto tokens = static_cast<int64_t>(prompt->size());
+    ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, prompt_of(problem));
+    const auto tokens = static_cast<int64_t>(prompt.size());
     rows.Add(tokens + answer <= context,
              absl::StrCat(problem.where,
                           ": problem '",

@@ -49,4 +49,15 @@ inline void WriteSmallTokenizer(const std::string& folder) {
   }
 }
 
+// Gives the tokenizer in `folder` one more token, with the id behind "<end>".
+inline void AddToSmallTokenizer(const std::string& folder,
+                                const std::string& content) {
+  const std::string path = JoinPath(folder, "tokenizer.json");
+  nlohmann::json tokenizer =
+      nlohmann::json::parse(ReadFile(path, 1 << 20).value());
+  tokenizer["added_tokens"].push_back(
+      {{"id", kSmallEndId + 1}, {"content", content}, {"special", false}});
+  ASSERT_TRUE(WriteFileAtomically(path, tokenizer.dump()).ok());
+}
+
 }  // namespace dapd

@@ -222,6 +222,45 @@ TEST_F(ViewLimitsTest, WhatIsSampledFitsTheContextAlsoWhereNoTermReadsIt) {
   EXPECT_TRUE(Apply(prompt + 199).ok()) << "nothing is sampled";
 }
 
+// The small tokenizer's "<end>" is the last of 262 ids, and in every view.
+TEST_F(ViewLimitsTest, TokensThatTheModelDoesNotHaveAreRefused) {
+  TextPipeline text = Text();
+  text.vocab_size = kSmallEndId;
+  const absl::Status all = ApplyViewLimits(config_, kContext, text, &data_);
+  EXPECT_EQ(ExitCodeOf(all), ExitCode::kData);
+  EXPECT_THAT(
+      std::string(all.message()),
+      AllOf(HasSubstr("rows.jsonl: 3 of 3 rows cannot be trained"),
+            HasSubstr("whose vocabulary is 261"),
+            HasSubstr("rows.jsonl:a: problem 'a': '<end>' has id 261")));
+  text.vocab_size = kSmallEndId + 1;
+  EXPECT_TRUE(ApplyViewLimits(config_, kContext, text, &data_).ok());
+}
+
+TEST_F(ViewLimitsTest, ARowWithATokenThatTheModelDoesNotHaveIsABadRow) {
+  AddToSmallTokenizer(folder_, "<new>");
+  TextPipeline text = Text();
+  text.vocab_size = kSmallEndId + 1;
+  data_.problems[1].solution = "a <new> one";
+  config_.evaluation.path = "held_out.jsonl";
+  EXPECT_TRUE(ApplyHeldOutLimits(config_, kContext, text, &data_).ok())
+      << "which is not asked with its solution";
+  EXPECT_THAT(
+      std::string(ApplyViewLimits(config_, kContext, text, &data_).message()),
+      AllOf(HasSubstr("rows.jsonl: 1 of 3 rows"),
+            HasSubstr("rows.jsonl:b: problem 'b': '<new>' has id 262")));
+  data_.problems[2].problem = "a <new> one";
+  EXPECT_THAT(
+      std::string(
+          ApplyHeldOutLimits(config_, kContext, text, &data_).message()),
+      AllOf(HasSubstr("held_out.jsonl: 1 of 3 rows cannot be evaluated"),
+            HasSubstr("rows.jsonl:c: problem 'c': '<new>' has id 262")));
+  config_.data.on_bad_row = "skip";
+  ASSERT_TRUE(ApplyViewLimits(config_, kContext, text, &data_).ok());
+  ASSERT_EQ(data_.problems.size(), 1u);
+  EXPECT_EQ(data_.problems[0].id, "a");
+}
+
 TEST_F(ViewLimitsTest, AHeldOutPromptLeavesRoomForTheLongestAnswer) {
   config_.evaluation.path = "held_out.jsonl";
   data_.problems[1].problem = std::string(500, 'x');
