@@ -25,6 +25,18 @@ absl::Status FlushPrinted() {
                       ExitCode::kData);
 }
 
+// Why the program ends. A stop is no failure.
+void Tell(const absl::Status& status) {
+  const std::string message(status.message());
+  if (!LogsJson()) {
+    std::fprintf(stderr, "dapd: %s\n", PrintableLines(message).c_str());
+  } else if (ExitCodeOf(status) == ExitCode::kInterrupted) {
+    LogInfo(message);
+  } else {
+    LogError(message);
+  }
+}
+
 }  // namespace
 }  // namespace dapd
 
@@ -42,11 +54,6 @@ int main(int argc, char** argv) {
   if (const auto code = line.Parse(argc, argv)) return *code;
   absl::Status status = line.Run();
   if (status.ok()) status = dapd::FlushPrinted();
-  if (!status.ok() && dapd::LogsJson()) {
-    dapd::LogError(std::string(status.message()));
-  } else if (!status.ok()) {
-    std::fprintf(
-        stderr, "dapd: %s\n", dapd::PrintableLines(status.message()).c_str());
-  }
+  if (!status.ok()) dapd::Tell(status);
   return static_cast<int>(dapd::ExitCodeOf(status));
 }

@@ -60,6 +60,16 @@ def test_a_trainer_that_is_killed(workspace):
     assert any(line["level"] == "warning" and "killed" in line["message"] for line in messages)
 
 
+def test_a_run_that_is_stopped(workspace):
+    process = start(workspace, "stopped", **{"trainer.steps": 2000, "trainer.schedule_steps": 2000})
+    wait_for(lambda: workspace.metrics("stopped"), what="a step")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=240) == 130
+    messages = written(workspace, "stopped")
+    assert "130" in messages[-1]["message"]
+    assert [line for line in messages if line["level"] == "error"] == [], "a stop is no failure"
+
+
 def test_the_level_leaves_out_what_matters_less(workspace):
     process = start(workspace, "quiet", **{"trainer.steps": 1, "log.level": "error"})
     assert process.wait(timeout=240) == 0
