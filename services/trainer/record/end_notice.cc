@@ -12,6 +12,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 #include "common/base/version.h"
 #include "common/config/notify_url.h"
 #include "common/config/run_folder.h"
@@ -91,7 +92,8 @@ EndNotice::EndNotice(const RunConfig& run,
     : run_(run),
       webhook_(std::move(webhook)),
       gives_up_(std::move(gives_up)),
-      start_(absl::Now()) {}
+      start_(absl::Now()),
+      steady_start_(SteadyNow()) {}
 
 absl::StatusOr<EndNotice> EndNotice::Create(const RunConfig& run,
                                             std::function<bool()> gives_up) {
@@ -109,7 +111,8 @@ void EndNotice::Tell(const absl::Status& outcome) {
   const RunOutcome told = OutcomeToTell(FolderOf(run_), outcome, start_);
   const absl::Status posted = PostJson(
       webhook,
-      EndDocument(run_, told, absl::ToDoubleSeconds(told.time - start_)),
+      EndDocument(
+          run_, told, absl::ToDoubleSeconds(SteadyNow() - steady_start_)),
       gives_up_);
   if (posted.ok()) {
     LogInfo(absl::StrCat("notified ",

@@ -45,7 +45,8 @@ class EndNotice {
   RunConfig run_;
   std::optional<Webhook> webhook_;
   std::function<bool()> gives_up_;
-  absl::Time start_;
+  absl::Time start_;  // as recorded outcomes tell the time
+  absl::Time steady_start_;
 };
 
 // The document.
