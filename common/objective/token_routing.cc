@@ -26,20 +26,23 @@ TokenRoutes RouteTokens(const Routed& routed,
   const at::Tensor log_1 = at::cat(at::TensorList(first.data(), first.size()));
   const at::Tensor log_2 =
       at::cat(at::TensorList(second.data(), second.size()));
-  const at::Tensor q_1 = log_1.exp();
-  const at::Tensor q_2 = log_2.exp();
+  // In units of the largest: tokens that both passes find all but impossible
+  // have probabilities that float32 takes for 0.
+  const at::Tensor largest = at::maximum(log_1, log_2).max();
+  const at::Tensor q_1 = (log_1 - largest).exp();
+  const at::Tensor q_2 = (log_2 - largest).exp();
   const at::Tensor distance = (log_1 - log_2).abs();
   const at::Tensor agrees = distance < TrimmedMean(distance, routed.trim);
   const at::Tensor is_likely = q_1 + q_2 >= TrimmedMean(q_1, routed.trim) +
                                                 TrimmedMean(q_2, routed.trim);
   const auto value = [](Regime regime) { return static_cast<int64_t>(regime); };
-  const at::Tensor regimes = at::where(
-      agrees,
-      at::where(is_likely,
-                value(Regime::kAgreeLikely),
-                value(Regime::kAgreeUnlikely)),
-      at::where(
-          q_1 >= q_2, value(Regime::kFirstSurer), value(Regime::kSecondSurer)));
+  const at::Tensor regimes = at::where(agrees,
+                                       at::where(is_likely,
+                                                 value(Regime::kAgreeLikely),
+                                                 value(Regime::kAgreeUnlikely)),
+                                       at::where(log_1 >= log_2,
+                                                 value(Regime::kFirstSurer),
+                                                 value(Regime::kSecondSurer)));
   std::vector<float> factors;
   std::vector<int64_t> seconds;
   std::vector<at::Tensor> counts;

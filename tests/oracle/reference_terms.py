@@ -71,9 +71,11 @@ class Objective(reference_objective.Objective):
         trim = target.get("trim", 0.05)
         distance = (first - second).abs()
         mean_distance = trimmed_mean(distance, trim)
-        mean_sum = trimmed_mean(first.exp(), trim) + trimmed_mean(second.exp(), trim)
+        largest = torch.maximum(first, second).max()  # whose unit keeps float32 from taking small ones for 0
+        first, second = (first - largest).exp(), (second - largest).exp()
+        mean_sum = trimmed_mean(first, trim) + trimmed_mean(second, trim)
         names = []
-        for d, one, two in zip(distance, first.exp(), second.exp()):
+        for d, one, two in zip(distance, first, second):
             if d < mean_distance:
                 names.append("agree_likely" if one + two >= mean_sum else "agree_unlikely")
             else:

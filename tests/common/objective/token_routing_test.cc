@@ -50,6 +50,17 @@ TEST(RouteTokensTest, EveryTokenIsInTheRegimeThatItsProbabilitiesSay) {
   EXPECT_THAT(CountsOf(routes), ElementsAre(1, 1, 1, 1));
 }
 
+TEST(RouteTokensTest, ProbabilitiesThatFloat32TakesForZeroAreStillCompared) {
+  const std::vector<at::Tensor> first = {
+      at::tensor({-150.0F, -200.0F, -150.0F, -200.0F})};
+  const std::vector<at::Tensor> second = {
+      at::tensor({-150.1F, -200.1F, -200.0F, -150.0F})};
+  const TokenRoutes routes = RouteTokens(MakeRouted(0.0), first, second);
+  EXPECT_TRUE(
+      at::equal(routes.token_weights[0],
+                at::tensor(std::vector<float>{0.6F, 0.3F, 1.0F, 0.5F})));
+}
+
 TEST(RouteTokensTest, TwoEqualPassesGoTheFirstsWay) {
   const auto logs = Logs({{0.4, 0.1, 0.9}});
   const TokenRoutes routes = RouteTokens(MakeRouted(0.05), logs, logs);
