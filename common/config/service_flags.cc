@@ -1,6 +1,7 @@
 #include "common/config/service_flags.h"
 
 #include "common/base/version.h"
+#include "common/config/yaml_text.h"
 
 namespace dapd {
 
@@ -14,7 +15,7 @@ void ServiceFlags::AddTo(CommandLine& line, const std::string& listen_key) {
 
 std::vector<std::string> ServiceFlags::Overrides() const {
   std::vector<std::string> all = overrides;
-  if (!listen_.empty()) all.push_back(listen_key_ + "=" + listen_);
+  if (!listen_.empty()) all.push_back(TextOverride(listen_key_, listen_));
   return all;
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace dapd {
@@ -40,6 +41,10 @@ std::string Quote(const std::string& text) {
     }
   }
   return quoted + "\"";
+}
+
+std::string TextOverride(const std::string& key, const std::string& text) {
+  return absl::StrCat(key, "=", Quote(text));
 }
 
 }  // namespace dapd

@@ -10,5 +10,7 @@ std::string FormatDouble(double value);
 bool ParseDouble(const std::string& text, double* value);
 // In double quotes and on one line, whatever it holds.
 std::string Quote(const std::string& text);
+// What gives `key` this text as an argument of --set: key="text".
+std::string TextOverride(const std::string& key, const std::string& text);
 
 }  // namespace dapd

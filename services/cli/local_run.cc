@@ -20,6 +20,7 @@
 #include "common/config/rank_place.h"
 #include "common/config/run_folder.h"
 #include "common/config/validate_config.h"
+#include "common/config/yaml_text.h"
 #include "common/gpus/cuda_backend.h"
 #include "common/gpus/gpu_report.h"
 #include "common/hub/model_folder.h"
@@ -108,14 +109,15 @@ absl::Status LocalRun::AddWorkers(const std::string& role,
     ASSIGN_OR_RETURN(const std::string address, TakeAddress());
     addresses->push_back(address);
     std::vector<std::string> overrides = {
-        absl::StrCat(role, ".listen=", address),
+        TextOverride(absl::StrCat(role, ".listen"), address),
         absl::StrCat("run.num_threads=", threads)};
     if (!metrics_listen.empty()) {
       // The first worker takes the configured port, the next ones 10 further
       // on.
       ASSIGN_OR_RETURN(const std::string metrics,
                        TakeListen(metrics_listen, 10 * static_cast<int>(i)));
-      overrides.push_back(absl::StrCat("metrics.", role, "_listen=", metrics));
+      overrides.push_back(
+          TextOverride(absl::StrCat("metrics.", role, "_listen"), metrics));
     }
     const std::string name = absl::StrCat(role, "-", i);
     ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> worker,
@@ -250,8 +252,8 @@ absl::StatusOr<std::vector<std::string>> LocalRun::RankOverrides(
   if (first) *status_address = Reachable(listen);
   std::vector<std::string> overrides =
       SettingsOfRank(config_.trainer.ranks, rank);
-  overrides.push_back(absl::StrCat("trainer.listen=", listen));
-  overrides.push_back(absl::StrCat("trainer.rendezvous=", rendezvous));
+  overrides.push_back(TextOverride("trainer.listen", listen));
+  overrides.push_back(TextOverride("trainer.rendezvous", rendezvous));
   if (config_.trainer.ranks > 1 && config_.run.num_threads == 0) {
     // Ranks must compute with as many threads as each other, and share the
     // cores.
@@ -262,7 +264,7 @@ absl::StatusOr<std::vector<std::string>> LocalRun::RankOverrides(
     ASSIGN_OR_RETURN(const std::string metrics,
                      TakeListen(config_.metrics.trainer_listen,
                                 10 * static_cast<int>(rank)));
-    overrides.push_back(absl::StrCat("metrics.trainer_listen=", metrics));
+    overrides.push_back(TextOverride("metrics.trainer_listen", metrics));
     if (first) {
       LogInfo(absl::StrCat(
           "metrics of the trainer: http://", Reachable(metrics), "/metrics"));

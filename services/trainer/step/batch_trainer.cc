@@ -289,8 +289,9 @@ absl::Status BatchTrainer::Train(StepReport* report) {
     if (!has_gradient_) {
       LogWarning(absl::StrCat("step ",
                               report->step,
-                              " has nothing to learn from: no sample has a "
-                              "target; the weights stay as they are"));
+                              " has nothing to learn from: no sample has "
+                              "tokens to score and a target; the weights stay "
+                              "as they are"));
     }
     const ScopedSlice optimizer(parts_.timeline, kComputeTrack, "optimizer");
     ASSIGN_OR_RETURN(report->optimizer,
@@ -349,17 +350,9 @@ absl::Status BatchTrainer::FinishGradient(StepReport* report) {
   DAPD_FAILPOINT("train.after_last_micro_batch");
   std::vector<float> counts = {
       static_cast<float>(slice_trainer_->num_trained()),
-      slice_trainer_->objective().HasGradient() ? 1.0F : 0.0F,
-      static_cast<float>(slice_trainer_->num_left_out())};
+      slice_trainer_->objective().HasGradient() ? 1.0F : 0.0F};
   RETURN_IF_ERROR(parts_.collective.Sum(absl::MakeSpan(counts)));
   const float trained = counts[0];
-  if (trained == 0.0F && counts[2] == 0.0F) {
-    return absl::DataLossError(
-        absl::StrCat("no answer of step ",
-                     report->step,
-                     " has anything to score; every rollout consisted only of "
-                     "padding, and no term scores references"));
-  }
   has_gradient_ = counts[1] > 0.0F;
   // The mean over the micro-batches of all ranks.
   if (trained > 0.0F) {

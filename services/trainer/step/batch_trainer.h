@@ -66,10 +66,11 @@ class BatchTrainer {
                                                     StepReport* report);
 
   // Completes the slice's gradient, adds up all ranks', takes the step and,
-  // without a lag, publishes it. Where no sample of the step has a target there
-  // is no gradient: the policy rests (Policy::Rest). `report` gets the seconds
-  // of each phase, and at rank 0 the objective and the counts of the whole
-  // batch. DATA_LOSS if the ranks end in different weights.
+  // without a lag, publishes it. Where no sample of the step has tokens to
+  // score and a target there is no gradient: the policy rests (Policy::Rest),
+  // with a warning. `report` gets the seconds of each phase, and at rank 0 the
+  // objective and the counts of the whole batch. DATA_LOSS if the ranks end in
+  // different weights.
   absl::Status Train(StepReport* report);
 
   // The rows of the data that step `step` (from 1) trains, in order: one for

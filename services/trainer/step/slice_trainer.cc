@@ -226,10 +226,7 @@ absl::StatusOr<std::vector<ScoredSample>> SliceTrainer::Take(
   };
   for (size_t i = micro_batch.begin; i < micro_batch.end; ++i) {
     const SampleState state = pipeline_.StateOf(i);
-    if (state == SampleState::kLeftOut) {
-      ++num_left_out_;
-      continue;
-    }
+    if (state == SampleState::kLeftOut) continue;
     if (state == SampleState::kUntrainable) {
       warn(i, "left out");
       continue;

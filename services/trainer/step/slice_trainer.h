@@ -52,8 +52,6 @@ class SliceTrainer {
   // Micro-batches that added to the gradient: those with a token for any term.
   // The gradient is their sum.
   int64_t num_trained() const { return num_trained_; }
-  // Samples that nothing may stand in the reference's place of.
-  int64_t num_left_out() const { return num_left_out_; }
   // Their losses.
   ObjectiveAccumulator& objective() { return objective_; }
 
@@ -93,7 +91,6 @@ class SliceTrainer {
   ForwardAhead ahead_;
   size_t turn_ = 0;  // first micro-batch that was not added up
   int64_t num_trained_ = 0;
-  int64_t num_left_out_ = 0;
   ObjectiveAccumulator objective_;
 };
 
