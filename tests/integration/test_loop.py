@@ -101,6 +101,15 @@ def test_what_is_to_be_seen_from_elsewhere_listens_where_it_is_told(reference_ru
     assert page is not True and status, reference_run.log("elsewhere")
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/net/if_inet6"), reason="no IPv6")
+def test_a_run_listens_on_ipv6(reference_run):
+    """Whose addresses are no YAML without quotes, in which the run's processes are told them."""
+    run = reference_run.run("ipv6", **{key: '"[::1]:0"' for key in (
+        "trainer.listen", "metrics.trainer_listen", "metrics.rollout_listen", "metrics.teacher_listen")})
+    assert re.search(r"status page: http://\[::1\]:\d+/", run.stderr) and re.search(r"dapd status \[::1\]:\d+", run.stderr)
+    assert reference_run.adapter_digest("ipv6") == reference_run.adapter_digest("reference")
+
+
 def test_a_second_run_in_the_same_folder_is_refused(reference_run):
     result = reference_run.run("reference", check=False)
     assert result.returncode == 3 and "already holds a finished run" in result.stderr
