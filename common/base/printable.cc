@@ -16,7 +16,7 @@ constexpr char kIndent[] = "  ";
 bool IsUnfit(char32_t c) {
   const bool is_control = c < 0x20 || (c >= 0x7F && c < 0xA0);
   const bool ends_line = c == 0x2028 || c == 0x2029;
-  const bool turns_direction = c == 0x200E || c == 0x200F ||
+  const bool turns_direction = c == 0x061C || c == 0x200E || c == 0x200F ||
                                (c >= 0x202A && c <= 0x202E) ||
                                (c >= 0x2066 && c <= 0x2069);
   return is_control || ends_line || turns_direction;

@@ -58,10 +58,10 @@ def test_rows_of_data(workspace, tmp_path, compressed):
 
 def test_ids_of_rows(workspace, tmp_path):
     path = tmp_path / "rows.jsonl"
-    row = {"id": "a\n" + FORGED.decode() + "\x1b[2J\u202e", "input_ids": [1, 2]}
+    row = {"id": "a\n" + FORGED.decode() + "\x1b[2J\u202e\u061c", "input_ids": [1, 2]}
     path.write_text((json.dumps(row) + "\n") * 2)
     printed = failed("dapd", "score", "--model", workspace.model, "--input", path, "--output", tmp_path / "out", code=4)
-    check_printed(printed, "a\\nE 2026", "\\x1b[2J\\u202e")
+    check_printed(printed, "a\\nE 2026", "\\x1b[2J\\u202e\\u061c")
 
 
 def write_tensors(path, header):

@@ -26,6 +26,24 @@ TEST(PrintableTest, WhatATerminalWouldObeyIsEscaped) {
   EXPECT_EQ(Printable("\xe2\x80\xa8"), "\\u2028");
 }
 
+// Unicode's Bidi_Control, all of it.
+TEST(PrintableTest, WhatTurnsTheDirectionOfReadingIsEscaped) {
+  for (const char* text : {"\u061c",
+                           "\u200e",
+                           "\u200f",
+                           "\u202a",
+                           "\u202b",
+                           "\u202c",
+                           "\u202d",
+                           "\u202e",
+                           "\u2066",
+                           "\u2067",
+                           "\u2068",
+                           "\u2069"}) {
+    EXPECT_EQ(Printable(text).substr(0, 2), "\\u") << Printable(text);
+  }
+}
+
 TEST(PrintableTest, IllFormedBytesAreEscapedOneByOne) {
   EXPECT_EQ(Printable("a\xff z"), "a\\xff z");
   EXPECT_EQ(Printable("\xc3("), "\\xc3(");                  // cut off

@@ -12,7 +12,7 @@ const pairsInSight = 3;
 // What a browser would leave out, or would let turn the direction of reading,
 // as common/base/printable.h has it; tabs and ends of lines are kept.
 function visibleText(text) {
-  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
+  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
