@@ -91,6 +91,23 @@ def test_warnings_stand_above_the_numbers_and_only_where_there_are_any(finished,
     assert page.problems == []
 
 
+@needs_chromium
+def test_a_divergence_that_is_not_finite_is_a_dash_and_spoils_no_other(finished, page, tmp_path):
+    html = (finished.runs("reported") / "report.html").read_text()
+    found = re.search(r'id="data">(.*?)</script>', html, re.S)
+    data = json.loads(found[1])
+    for evaluation in data["status"]["evaluations"]:
+        evaluation["divergences"][0]["unclipped"] = dict.fromkeys(("mean", "low", "high"), "NaN")  # as protobuf writes it
+    start, end = found.span(1)
+    (tmp_path / "report.html").write_text(html[:start] + json.dumps(data).replace("<", "\\u003c") + html[end:])
+    page.open((tmp_path / "report.html").as_uri())
+    name = data["status"]["evaluations"][0]["divergences"][0]["name"].replace("_", " ")
+    assert page.js(f"document.querySelector(`[data-measure='{name}'] [data-label=after]`).textContent") == "\u2013 [\u2013, \u2013]"
+    assert page.js("document.querySelectorAll('.interval-plot .whisker').length") == 2 * (5 + 5)
+    assert "NaN" not in page.js("document.getElementById('evaluation').innerHTML")
+    assert page.problems == []
+
+
 def test_a_run_that_goes_on_shows_the_steps_of_its_first_attempt(workspace):
     name, settings = "went-on", {"trainer.schedule_steps": 2000, "checkpoint.interval": 1}
     process = workspace.start(name, **settings, **{"trainer.steps": 2000})
@@ -149,7 +166,7 @@ def test_the_terminal_shows_answers_before_and_after_side_by_side(finished):
 
 
 HOSTILE = ("</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>{{script}}"
-           "\x1b[2J\x07\0\x9b31m\u202e\ufffd\nE 2026-01-01T00:00:00.000Z trainer] forged\t\\frac{1}{2} $x^2$ \u4e2d\u6587 ")
+           "\x1b[2J\x07\0\x9b31m\u202e\u061c\ufffd\nE 2026-01-01T00:00:00.000Z trainer] forged\t\\frac{1}{2} $x^2$ \u4e2d\u6587 ")
 
 
 def poison(folder, *keys):

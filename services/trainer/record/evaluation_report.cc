@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -22,9 +23,16 @@ using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 24;
 
+// A divergence may not be a finite number, for which JSON has no word.
+double ParseDouble(const Json& json) {
+  return json.is_null() ? std::numeric_limits<double>::quiet_NaN()
+                        : json.get<double>();
+}
+
 Interval ParseInterval(const Json& json) {
-  return {
-      .mean = json.at("mean"), .low = json.at("low"), .high = json.at("high")};
+  return {.mean = ParseDouble(json.at("mean")),
+          .low = ParseDouble(json.at("low")),
+          .high = ParseDouble(json.at("high"))};
 }
 
 absl::StatusOr<EvaluationReport> ParseEvaluationReport(

@@ -17,7 +17,8 @@
 
 namespace dapd {
 
-// A term's unclipped KL, token mean a problem, then over problems.
+// A term's unclipped KL, token mean a problem, then over problems; not a number
+// where a problem's is not finite.
 struct TermDivergence {
   std::string name;
   Interval unclipped;

@@ -17,9 +17,14 @@ function intervalText(interval, format) {
   return interval ? `${format(interval.mean)} [${format(interval.low)}, ${format(interval.high)}]` : "\u2013";
 }
 
+// JSON has words for what is not a finite number, as a divergence may be.
+function isFiniteInterval(interval) {
+  return Boolean(interval) && [interval.mean, interval.low, interval.high].every(Number.isFinite);
+}
+
 // "+0.12", and whether the two intervals have no value in common.
 function changeText(before, after, format) {
-  if (!before || !after) return "";
+  if (!isFiniteInterval(before) || !isFiniteInterval(after)) return "";
   const change = after.mean - before.mean;
   const text = `${change > 0 ? "+" : change < 0 ? "\u2212" : "\u00b1"}${format(Math.abs(change))}`;
   const isApart = before.high < after.low || after.high < before.low;
@@ -32,8 +37,8 @@ function intervalRows(rows, format, end) {
     const plot = svg("svg", { class: "interval-plot", role: "img",
       "aria-label": `${label}: before ${intervalText(before, format)}, after ${intervalText(after, format)}` },
       svg("line", { class: "axis", x1: 0, x2: "100%", y1: 14, y2: 14 }));
-    if (before) plot.append(whisker(before, "before", 8, end));
-    if (after) plot.append(whisker(after, "after", 20, end));
+    if (isFiniteInterval(before)) plot.append(whisker(before, "before", 8, end));
+    if (isFiniteInterval(after)) plot.append(whisker(after, "after", 20, end));
     return html("tr", { "data-measure": label },
       html("th", { scope: "row" }, label),
       html("td", { "data-label": "before" }, intervalText(before, format)),
@@ -111,7 +116,7 @@ function evaluationView(evaluations) {
     label,
     before: before?.divergences.find((term) => term.name === name)?.unclipped,
     after: after?.divergences.find((term) => term.name === name)?.unclipped }));
-  const largest = Math.max(1e-9, ...divergences.flatMap((row) => [row.before?.high ?? 0, row.after?.high ?? 0]));
+  const largest = Math.max(1e-9, ...divergences.flatMap((row) => [row.before, row.after]).filter(isFiniteInterval).map(({ high }) => high));
   const graded = known.graded_problems;
   const gradedText = graded < known.problems ? `; accuracy: ${graded === 0 ? "no" : `the ${graded}`} problems with an expected answer` : "";
   const table = html("table", { class: "intervals" },

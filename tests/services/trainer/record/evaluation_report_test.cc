@@ -1,5 +1,7 @@
 #include "services/trainer/record/evaluation_report.h"
 
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -46,6 +48,25 @@ TEST(EvaluationReportTest, ReadsWhatItWrote) {
   ASSERT_TRUE(read->truncated.has_value());
   EXPECT_EQ(read->truncated->high, 0.25);
   EXPECT_FALSE(read->repeated.has_value()) << "as in older runs";
+}
+
+TEST(EvaluationReportTest, ADivergenceThatIsNotFiniteIsNoDamage) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const std::string path = TempPath("step-000003.json");
+  EvaluationReport report = Report("");
+  report.divergences = {{"a", {kNan, kNan, kNan}},
+                        {"b", {kInfinity, 0.5, kInfinity}}};
+  ASSERT_TRUE(WriteEvaluationReport(path, report).ok());
+  const auto read = ReadEvaluationReport(path);
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->divergences.size(), 2u);
+  EXPECT_TRUE(std::isnan(read->divergences[0].unclipped.mean));
+  EXPECT_TRUE(std::isnan(read->divergences[1].unclipped.high));
+  EXPECT_EQ(read->divergences[1].unclipped.low, 0.5);
+  EXPECT_EQ(ToJson(*read).dump(), ToJson(report).dump());
+  EXPECT_THAT(CompareEvaluations(*read, std::nullopt),
+              HasSubstr("true KL a                     nan [nan, nan]"));
 }
 
 TEST(EvaluationReportTest, WithoutAMarkerAFileIsAsInOlderRuns) {
