@@ -268,6 +268,17 @@ def test_ticks_are_few_round_and_inside_for_any_range(page):
 
 
 @needs_chromium
+def test_the_first_loss_of_a_long_run_is_called_the_mean_that_it_is(page):
+    page.open("about:blank")
+    page.js(SCALE_SCRIPT.read_text() + STATUS_SCRIPT.read_text() + "; Object.assign(window, {firstLossText}); null")
+    for steps, loss, text in (([1, 2], [0.5, 0.25], "first step 0.5"), ([4, 8], [0.5, 0.25], "mean of the first 4 steps 0.5"),
+                              ([1], [None], "of the last step"), ([], None, "of the last step")):
+        history = {"steps": steps, "series": {} if loss is None else {"loss": loss}}
+        assert page.js(f"firstLossText({json.dumps(history)})") == text
+    assert page.js("firstLossText(null)") == "of the last step"
+
+
+@needs_chromium
 def test_a_worker_is_behind_what_it_is_to_serve_and_nothing_else(page):
     page.open("about:blank")
     page.js(STATUS_SCRIPT.read_text() + "; Object.assign(window, {servedText}); null")

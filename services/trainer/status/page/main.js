@@ -95,18 +95,17 @@ async function follow() {
   let lastAnswers = -Infinity;
   let lastAnswer = Date.now();
   let status = null;
-  let firstLoss = null;
+  let history = null;
   setText(byId("kind"), "live");
   addChoices("answers-choices", [["newest", false], ["hold", true]], answers.hold);
   for (;;) {
     try {
       status = await fetchJson("status.json");
-      showStatus(status, firstLoss);
+      showStatus(status, history);
       if (status.step !== shownStep && performance.now() - lastHistory >= 1000 * historySeconds) {
-        const history = await fetchJson("history.json");
+        history = await fetchJson("history.json");
         showSteps(history, status);
         shownStep = history.last_step;
-        firstLoss = history.series.loss?.[0] ?? null;
         lastHistory = performance.now();
       }
       if (answersKey(status) !== shownAnswers && performance.now() - lastAnswers >= 1000 * historySeconds) {

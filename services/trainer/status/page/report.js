@@ -32,7 +32,7 @@ function showConfiguration(rows, onlySet) {
 function showReport(data) {
   byId("charts-section").before(byId("evaluation-section"));
   setText(byId("workers-title"), "Workers at the end");
-  showStatus(data.status, data.history.series.loss?.[0] ?? null);
+  showStatus(data.status, data.history);
   showOutcome(data);
   document.title = `${data.status.run_name}: report`;
   showSteps(data.history, data.status);

@@ -12,14 +12,23 @@ function tile(id, label, value, note) {
     html("p", { class: "label" }, label), html("p", { class: "number" }, value), html("p", { class: "note" }, note ?? ""));
 }
 
-// `first`: the loss of the first step in the history, or null.
-function showTiles(status, first) {
+// What the loss was at first, as far as the history, or null, says it: in long
+// runs a point is the mean of several steps.
+function firstLossText(history) {
+  const first = history?.series.loss?.[0] ?? null;
+  if (first === null) return "of the last step";
+  const steps = history.steps[0];
+  return steps === 1 ? `first step ${formatNumber(first)}` : `mean of the first ${steps} steps ${formatNumber(first)}`;
+}
+
+// `history`: as /history.json, or null.
+function showTiles(status, history) {
   const { terms, workers } = status;
   const hasStep = status.step > 0;
   const ready = workers.filter((worker) => worker.state === "ready").length;
   const number = (value, format = formatNumber) => (hasStep ? format(value) : "\u2013");
   byId("tiles").replaceChildren(
-    tile("loss", "Loss", number(status.loss), first === null ? "of the last step" : `first step ${formatNumber(first)}`),
+    tile("loss", "Loss", number(status.loss), firstLossText(history)),
     tile("clipped", "Clipped tokens", number(weightedClip(terms), formatPercent), "weighted mean"),
     tile("gradient", "Gradient norm", number(status.gradient_norm), status.max_gradient_norm > 0 ? `clipped at ${formatNumber(status.max_gradient_norm)}` : ""),
     tile("length", "Rollout length", number(status.mean_rollout_tokens), status.max_rollout_tokens > 0 ? `of at most ${status.max_rollout_tokens}` : "tokens"),
@@ -124,11 +133,11 @@ function showDetails(status) {
     }))));
 }
 
-function showStatus(status, first) {
+function showStatus(status, history) {
   document.title = `${status.run_name || "DAPD"}: step ${status.step} of ${status.total_steps}`;
   showHead(status);
   showWarnings(status);
-  showTiles(status, first);
+  showTiles(status, history);
   showWorkers(status);
   showEvaluation(status);
   showDetails(status);
