@@ -37,7 +37,7 @@ void LocalGeneratorOptions::AddFlags(Command& command) {
       .AddOption("--top-k",
                  sampling.top_k,
                  "most probable tokens to sample from; 0: all")
-      .NonNegative();
+      .Range(0, 1'000'000);
   command
       .AddOption("--max-new-tokens", sampling.max_new_tokens, "longest answer")
       .Positive();

@@ -78,8 +78,49 @@ def test_an_empty_text_is_refused_with_the_name_of_its_option(tmp_path, argument
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("command", ["generate", "eval"])
+def test_a_top_k_that_no_worker_could_be_told_is_refused(command):
+    """Messages have 32 bits for it, which hold 1 of this number: greedy answers."""
+    result = dapd(command, "--top-k", str(2**32 + 1))
+    assert result.returncode == 2 and "--top-k: Value 4294967297 not in range" in result.stderr, result
+
+
 @pytest.mark.parametrize("command", ["generate", "score"])
 def test_an_output_that_cannot_be_is_named_before_anything_is_computed(tmp_path, command):
     arguments = ["--model", tmp_path / "no-model", "--input", tmp_path / "no-input", "--output", tmp_path / "no-folder/out"]
     result = dapd(command, *arguments)
     assert result.returncode == 4 and "no-folder/out" in result.stderr, result
+
+
+@pytest.mark.parametrize("command, options", [
+    (["generate", "--model", "m"], ["--input"]),
+    (["score", "--model", "m"], ["--input"]),
+    (["render", "--model", "m"], ["--input"]),
+    (["tokenize", "--model", "m"], ["--input"]),
+    (["views"], ["--config", "--input"]),
+    (["grade"], ["--input"]),
+    (["probe", "claims"], ["--input"]),
+    (["probe", "compatibility"], ["--config", "--samples"]),
+])
+def test_an_output_that_would_replace_what_is_read_is_refused(tmp_path, command, options):
+    for read in options:
+        given = []
+        for option in options:
+            path = tmp_path / option.strip("-")
+            path.write_text('{"id": "a", "text": "x", "answer": "1"}\n')
+            given += [option, path]
+        output = tmp_path / "link"
+        output.unlink(missing_ok=True)
+        output.symlink_to(tmp_path / read.strip("-"))
+        before = {path.name: path.read_text() for path in tmp_path.iterdir()}
+        result = dapd(*command, *given, "--output", output)
+        assert result.returncode == 2 and "link is read, and would be written over" in result.stderr, result
+        assert {path.name: path.read_text() for path in tmp_path.iterdir()} == before
+
+
+def test_a_page_of_compare_replaces_no_other_file(tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text("run: {name: a}\n")
+    result = dapd("compare", tmp_path, "--output", config)
+    assert result.returncode == 2 and "config.yaml already exists and is no page of dapd compare" in result.stderr, result
+    assert config.read_text() == "run: {name: a}\n"
