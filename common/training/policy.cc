@@ -30,7 +30,8 @@ bool ChangesNothing(const Adapter& adapter) {
 
 Policy::Policy(Adapter start,
                std::optional<Adapter> snapshot,
-               OptimizerOptions options)
+               OptimizerOptions options,
+               std::optional<Adapter> ema)
     : live_(start.Clone()), snapshot_(std::move(snapshot)), options_(options) {
   for (auto& layer : live_.layers) {
     std::vector<at::Tensor> parameters;
@@ -46,8 +47,11 @@ Policy::Policy(Adapter start,
             .eps(1e-8)
             .weight_decay(0.0)));
   }
-  if (options_.ema_rate.has_value()) ema_ = live_.Clone();
-  start_is_base_ = ChangesNothing(live_);
+  if (options_.ema_rate.has_value()) {
+    ema_ = ema.has_value() ? std::move(ema) : live_.Clone();
+  }
+  start_is_base_ =
+      ChangesNothing(live_) && (!ema_.has_value() || ChangesNothing(*ema_));
 }
 
 Policy::~Policy() = default;

@@ -46,9 +46,12 @@ struct PolicyState {
 class Policy {
  public:
   // `start`: the adapter at version 0. `snapshot`: absent means the base.
+  // `ema`: the moving average then, where one is kept; absent means `start`, as
+  // in a run.
   Policy(Adapter start,
          std::optional<Adapter> snapshot,
-         OptimizerOptions options);
+         OptimizerOptions options,
+         std::optional<Adapter> ema = std::nullopt);
   ~Policy();
   // A policy that goes on where `state` was taken, bit for bit.
   // INVALID_ARGUMENT if the moments are not those of the adapter's tensors, or
@@ -132,7 +135,7 @@ class Policy {
   void UpdateEma();
 
   Adapter live_;
-  bool start_is_base_ = false;  // of version 0
+  bool start_is_base_ = false;  // live_ and ema_ of version 0
   std::optional<Adapter> snapshot_;
   std::optional<Adapter> ema_;
   std::optional<Adapter> previous_;

@@ -31,8 +31,7 @@ namespace {
 struct CompatibilityOptions {
   std::string config;
   std::vector<std::string> overrides;
-  std::string adapter;
-  std::string snapshot;
+  LocalPolicyOptions policy;
   std::string samples;
   // The Inference Anchor and the term that leads the bridge, Self, to Cross.
   std::string first = "inference_rollout";
@@ -134,6 +133,8 @@ void PrintReport(const CompatibilityReport& report,
 
 absl::Status ProbeCompatibility(const CompatibilityOptions& options) {
   if (!options.output.empty()) {
+    RETURN_IF_ERROR(CheckOutputSpares(options.config, options.output));
+    RETURN_IF_ERROR(CheckOutputSpares(options.samples, options.output));
     RETURN_IF_ERROR(CheckWritable(options.output));
   }
   ASSIGN_OR_RETURN(LoadedConfig loaded,
@@ -146,17 +147,15 @@ absl::Status ProbeCompatibility(const CompatibilityOptions& options) {
                      JsonLinesWriter::Open(options.output));
     lines.emplace(std::move(writer));
   }
-  const std::string& adapter =
-      options.adapter.empty() ? config.lora.start_from : options.adapter;
   // Before the model that is measured takes its memory.
-  ASSIGN_OR_RETURN(const auto problems,
-                   TakeProbeSamples(config,
-                                    {.samples = options.samples,
-                                     .adapter = adapter,
-                                     .problems = options.problems,
-                                     .seed = options.seed}));
-  ASSIGN_OR_RETURN(LocalPolicy local,
-                   LoadLocalPolicy(config, adapter, options.snapshot));
+  ASSIGN_OR_RETURN(
+      const auto problems,
+      TakeProbeSamples(config,
+                       {.samples = options.samples,
+                        .adapter = options.policy.LiveAdapter(config),
+                        .problems = options.problems,
+                        .seed = options.seed}));
+  ASSIGN_OR_RETURN(LocalPolicy local, LoadLocalPolicy(config, options.policy));
   ASSIGN_OR_RETURN(
       PositionProbe probe,
       PositionProbe::Make(config,
@@ -185,13 +184,7 @@ void AddCompatibilityProbe(Command& probe) {
       .Required();
   command.AddOption(
       "--set", options->overrides, "key=value, overrides the file");
-  command.AddOption("--adapter",
-                    options->adapter,
-                    "PEFT folder of the live adapter (default: "
-                    "lora.start_from, else a fresh one)");
-  command.AddOption("--snapshot",
-                    options->snapshot,
-                    "PEFT folder of the snapshot (default: the base)");
+  options->policy.AddFlags(command);
   command.AddOption("--samples",
                     options->samples,
                     "JSON Lines {id, problem, reference, rollout_ids} "

@@ -1,19 +1,58 @@
 #include "services/cli/local_policy.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/config/preset_terms.h"
 #include "common/data/model_text.h"
 #include "common/hub/model_folder.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/placement.h"
 
 namespace dapd {
+namespace {
+
+bool ReadsWeights(const Config& config, WeightSet weights) {
+  return std::ranges::any_of(
+      TeacherPasses(ExpandTerms(config.objective)),
+      [&](const TeacherPass& pass) { return pass.weights == weights; });
+}
+
+// Empty: the base. Where no term reads it, the adapter that a run began with
+// need not be there any more.
+std::string SnapshotAdapter(const Config& config,
+                            const LocalPolicyOptions& options) {
+  if (!options.snapshot.empty()) return options.snapshot;
+  return ReadsWeights(config, WeightSet::kSnapshot) ? config.lora.start_from
+                                                    : "";
+}
+
+}  // namespace
+
+void LocalPolicyOptions::AddFlags(Command& command) {
+  command.AddOption("--adapter",
+                    adapter,
+                    "PEFT folder of the live adapter (default: "
+                    "lora.start_from, else a fresh one)");
+  command.AddOption("--snapshot",
+                    snapshot,
+                    "PEFT folder of the snapshot (default: lora.start_from, "
+                    "else the base)");
+  command.AddOption("--ema",
+                    ema,
+                    "PEFT folder of the moving average (default: the live "
+                    "adapter, which it is before the first step)");
+}
+
+const std::string& LocalPolicyOptions::LiveAdapter(const Config& config) const {
+  return adapter.empty() ? config.lora.start_from : adapter;
+}
 
 absl::StatusOr<LocalPolicy> LoadLocalPolicy(const Config& config,
-                                            const std::string& adapter,
-                                            const std::string& snapshot) {
+                                            const LocalPolicyOptions& options) {
   LocalPolicy local;
   ASSIGN_OR_RETURN(ModelText base, ReadModelText(config));
   ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
@@ -24,20 +63,32 @@ absl::StatusOr<LocalPolicy> LoadLocalPolicy(const Config& config,
   ASSIGN_OR_RETURN(local.weights, LoadModelWeights(base.folder, dtype, device));
   local.text = std::move(base.text);
   const ModelConfig& model = local.weights->config;
-  const auto read = [&](const std::string& name) -> absl::StatusOr<Adapter> {
+  // Nothing without a name.
+  const auto read =
+      [&](const std::string& name) -> absl::StatusOr<std::optional<Adapter>> {
+    if (name.empty()) return std::nullopt;
     ASSIGN_OR_RETURN(const std::string path, FindAdapterFolder(name));
     return ReadAdapter(path, model, device);
   };
-  Adapter live = MakeFreshAdapter(model, lora, config.run.seed, device);
-  if (!adapter.empty()) {
-    ASSIGN_OR_RETURN(live, read(adapter));
+  ASSIGN_OR_RETURN(std::optional<Adapter> live,
+                   read(options.LiveAdapter(config)));
+  if (!live.has_value()) {
+    live = MakeFreshAdapter(model, lora, config.run.seed, device);
   }
-  std::optional<Adapter> older;
-  if (!snapshot.empty()) {
-    ASSIGN_OR_RETURN(older, read(snapshot));
+  ASSIGN_OR_RETURN(std::optional<Adapter> snapshot,
+                   read(SnapshotAdapter(config, options)));
+  ASSIGN_OR_RETURN(std::optional<Adapter> ema, read(options.ema));
+  if (!options.adapter.empty() && !ema.has_value() &&
+      ReadsWeights(config, WeightSet::kEma)) {
+    LogWarning(
+        "a term reads the moving average, and --adapter is given without "
+        "--ema: the adapter itself stands in its place. For step N of a run, "
+        "give the folder ema of the checkpoint of step N-1");
   }
-  local.policy = std::make_unique<Policy>(
-      std::move(live), std::move(older), MakeOptimizerOptions(config));
+  local.policy = std::make_unique<Policy>(*std::move(live),
+                                          std::move(snapshot),
+                                          MakeOptimizerOptions(config),
+                                          std::move(ema));
   return local;
 }
 

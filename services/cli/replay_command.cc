@@ -36,8 +36,7 @@ struct ReplayOptions {
   std::vector<std::string> overrides;
   std::string batch;
   std::string output;
-  std::string adapter;
-  std::string snapshot;
+  LocalPolicyOptions policy;
   bool apply = false;
 };
 
@@ -78,8 +77,7 @@ absl::StatusOr<std::unique_ptr<Replay>> Replay::Load(
                    LoadConfig(options.config, options.overrides));
   const Config& config = replay->config_ = loaded.config;
   replay->terms_ = ExpandTerms(config.objective);
-  ASSIGN_OR_RETURN(replay->local_,
-                   LoadLocalPolicy(config, options.adapter, options.snapshot));
+  ASSIGN_OR_RETURN(replay->local_, LoadLocalPolicy(config, options.policy));
   ASSIGN_OR_RETURN(
       replay->rows_,
       ReadSampleRows(options.batch, replay->local_.weights->config.vocab_size));
@@ -238,15 +236,11 @@ void AddReplayCommand(Command& app) {
       .Required();
   command.AddOption("--output", options->output, "folder for the results")
       .Required();
-  command.AddOption("--adapter",
-                    options->adapter,
-                    "PEFT folder of the live adapter (default: fresh)");
-  command.AddOption("--snapshot",
-                    options->snapshot,
-                    "PEFT folder of the snapshot (default: the base)");
-  command.AddFlag("--apply",
-                  options->apply,
-                  "take an optimizer step every batch_size rows");
+  options->policy.AddFlags(command);
+  command.AddFlag(
+      "--apply",
+      options->apply,
+      "take an optimizer step every batch_size rows, as at a run's start");
   command.Does([options] { return RunReplay(*options); });
 }
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from conftest import ROOT, children, wait_for
+from conftest import ROOT, children, set_flags, wait_for
 
 sys.path.insert(0, str(ROOT / "tests" / "robustness"))
 import history  # noqa: E402
@@ -35,6 +35,22 @@ def test_a_preset_trains_as_its_recorded_samples_replay(preset, workspace):
         shares = metrics[0]["terms"]["dopd_reverse"]["regimes"]
         assert shares["first_surer"] == 1.0, "both passes are the base's before the first step"
         assert all(abs(sum(line["terms"]["dopd_surer"]["regimes"].values()) - 1) < 1e-12 for line in metrics)
+
+
+def test_a_step_replays_from_the_checkpoint_before_it(workspace, tmp_path):
+    """With the moving average, which is not the live adapter any more."""
+    settings = {"objective.preset": "sdft", "trainer.learning_rate": 0.05}
+    workspace.run("averaged", **settings, **{"trainer.steps": 3, "checkpoint.interval": 1, "checkpoint.keep": 0})
+    before = workspace.runs("averaged") / "checkpoints/step-000002"
+    losses = {}
+    for name, flags in {"with": ["--ema", before / "ema"], "without": []}.items():
+        result = workspace.dapd("replay", "--config", workspace.config, *set_flags(settings), "--adapter", before / "adapter", *flags,
+                                "--batch", workspace.runs("averaged") / "samples/step-000003.jsonl", "--output", tmp_path / name)
+        assert ("given without --ema" in result.stderr) == (name == "without"), result.stderr
+        losses[name] = json.loads((tmp_path / name / "objective.json").read_text())["loss"]
+    measured = workspace.metrics("averaged")[2]["loss"]
+    print(f"step 3: loss {measured:.6f}, replayed {losses}")
+    assert losses["with"] == pytest.approx(measured, rel=1e-5) and losses["without"] != pytest.approx(measured, rel=1e-2)
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

@@ -18,16 +18,31 @@ def start(workspace, tmp_path_factory):
 
 
 def test_a_run_begins_with_the_adapter_and_takes_it_for_its_snapshot(workspace, start, tmp_path):
-    """The first step's loss is that of its samples under this adapter, live and as the snapshot."""
+    """The first step's loss is that of its samples under this adapter, live and as the snapshot: replay and probe take it for both."""
     workspace.run("from-start", **{"lora.start_from": start, "trainer.steps": 1})
     measured = workspace.metrics("from-start")[0]["loss"]
-    losses = {}
-    for name, flags in {"start": ["--adapter", start, "--snapshot", start], "base": ["--adapter", start]}.items():
-        workspace.dapd("replay", "--config", workspace.config, "--batch", workspace.runs("from-start") / "samples/step-000001.jsonl",
-                       "--output", tmp_path / name, *flags)
+    samples = workspace.runs("from-start") / "samples/step-000001.jsonl"
+    started = set_flags({"lora.start_from": start})
+    losses, gradients = {}, {}
+    for name, flags in {"set": started, "live given": [*started, "--adapter", start], "both given": ["--adapter", start, "--snapshot", start],
+                        "base": ["--adapter", start]}.items():
+        workspace.dapd("replay", "--config", workspace.config, "--batch", samples, "--output", tmp_path / name, *flags)
         losses[name] = json.loads((tmp_path / name / "objective.json").read_text())["loss"]
-    assert measured == pytest.approx(losses["start"], rel=1e-5)
-    assert losses["base"] != pytest.approx(losses["start"], rel=1e-5)
+        report = workspace.dapd("probe", "compatibility", "--config", workspace.config, "--samples", samples, "--json",
+                                "--first", "entangled_rollout", "--second", "privileged_rollout", *flags)
+        gradients[name] = json.loads(report.stdout)["over_all"]["first_norm"]
+    assert losses["set"] == losses["live given"] == losses["both given"] == pytest.approx(measured, rel=1e-5)
+    assert gradients["set"] == gradients["live given"] == gradients["both given"]
+    assert losses["base"] != pytest.approx(measured, rel=1e-5) and gradients["base"] != pytest.approx(gradients["set"], rel=1e-5)
+
+
+def test_an_adapter_that_is_gone_is_missed_only_as_the_snapshot(workspace, start, tmp_path):
+    settings = {"lora.start_from": tmp_path / "gone", "objective.preset": "opsd"}
+    workspace.run("opsd", **{"objective.preset": "opsd", "trainer.steps": 1})
+    call = ["replay", "--config", workspace.config, "--batch", workspace.runs("opsd") / "samples/step-000001.jsonl", "--output", tmp_path / "out"]
+    workspace.dapd(*call, *set_flags(settings), "--adapter", start)
+    missed = workspace.dapd(*call, *set_flags({**settings, "objective.teacher_weights": "snapshot"}), "--adapter", start, check=False)
+    assert missed.returncode == 4 and "there is no adapter folder" in missed.stderr, missed.stderr
 
 
 def test_a_step_of_no_size_leaves_the_adapter_as_it_was(workspace, start):

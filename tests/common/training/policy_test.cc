@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -158,6 +159,21 @@ TEST(PolicyTest, AMovingAverageOfRateOneIsTheLiveAdapter) {
   FillGradients(policy, 0.3);
   ASSERT_TRUE(policy.Step().ok());
   ExpectSame(*policy.ema(), policy.live());
+}
+
+TEST(PolicyTest, AGivenMovingAverageIsReadAtOnceAndMovesOn) {
+  const OptimizerOptions options{.learning_rate = 0.01, .ema_rate = 0.25};
+  Policy earlier = MakePolicy(options);
+  FillGradients(earlier, 0.3);
+  ASSERT_TRUE(earlier.Step().ok());
+  const auto fresh = [] { return MakePolicy({}).live().Clone(); };
+  Policy policy(fresh(), std::nullopt, options, earlier.ema()->Clone());
+  ASSERT_NE(policy.WeightSets().at(WeightSet::kEma), nullptr);
+  ExpectSame(*policy.WeightSets().at(WeightSet::kEma), *earlier.ema());
+  ASSERT_TRUE(policy.Rest().ok());
+  ExpectSame(*policy.ema(), *earlier.ema());
+  const Policy without(fresh(), std::nullopt, {}, earlier.ema()->Clone());
+  EXPECT_EQ(without.ema(), nullptr) << "nobody asked for it";
 }
 
 TEST(PolicyTest, EverySetHasItsAdapterAndItsVersion) {
