@@ -20,6 +20,7 @@
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
 #include "common/config/run_settings.h"
+#include "common/config/yaml_text.h"
 #include "common/hub/model_folder.h"
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/memory_plan.h"
@@ -165,13 +166,13 @@ absl::Status AddRun(const SweepFile& file,
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(file.config, run.overrides));
   plan->folder = JoinPath(loaded.config.run.output_dir, file.name);
-  run.overrides.push_back(absl::StrCat("run.output_dir=", plan->folder));
-  run.overrides.push_back(absl::StrCat("run.name=", run.name));
+  run.overrides.push_back(TextOverride("run.output_dir", plan->folder));
+  run.overrides.push_back(TextOverride("run.name", run.name));
   // Runs of other sweeps have the same names.
   if (const std::string& copies = loaded.config.checkpoint.copy_to;
       !copies.empty()) {
     run.overrides.push_back(
-        absl::StrCat("checkpoint.copy_to=", JoinPath(copies, file.name)));
+        TextOverride("checkpoint.copy_to", JoinPath(copies, file.name)));
   }
   ASSIGN_OR_RETURN(const LoadedConfig placed,
                    LoadConfig(file.config, run.overrides));

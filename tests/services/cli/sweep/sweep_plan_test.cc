@@ -92,6 +92,18 @@ TEST_F(ReadSweepTest, SweepsWhoseRunsHaveTheSameNamesAreCopiedBesideEachOther) {
   EXPECT_EQ(plan->runs[1].config.checkpoint.copy_to, "s3://bucket/all/s");
 }
 
+TEST_F(ReadSweepTest, TheRunsLieInFoldersOfAnyName) {
+  const std::string runs = folder_ + "/my runs #2: [a]";
+  const auto plan = Read("list: [{name: 'null'}]\nset:\n  run.output_dir: \"" +
+                         runs + "\"\n  checkpoint.copy_to: \"[copies]\"\n");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const SweepRun& run = plan->runs[0];
+  EXPECT_EQ(run.folder, runs + "/s/null");
+  EXPECT_EQ(run.config.run.output_dir, runs + "/s");
+  EXPECT_EQ(run.config.run.name, "null");
+  EXPECT_EQ(run.config.checkpoint.copy_to, "[copies]/s");
+}
+
 TEST_F(ReadSweepTest, AListIsOneByOneAndTheCommandLineWins) {
   const auto plan = Read(
       "list:\n  - {name: base}\n"
@@ -223,7 +235,11 @@ TEST_F(ReadSweepTest, WhatTheFileCannotSayIsNamedByItsLine) {
            {"memory_gib: -1\n", "memory_gib"},
            {"seeds: [1, 1]\n", "two runs are called seed-1"},
            {"set: [1]\n", "a map of keys"},
-           {"set: {a.b: }\n", "a value is missing"}}) {
+           {"set: {a.b: }\n", "a value is missing"},
+           {"seeds: [1]\nseeds: [2]\n", "sweep.yaml:4: seeds occurs twice"},
+           {"set: {a.b: 1, a.b: 3}\n", "sweep.yaml:3: a.b occurs twice"},
+           {"list: [{name: x, name: y}]\n", "name occurs twice"},
+           {"---\nname: t\n", "only one document"}}) {
     EXPECT_THAT(Problem(text), HasSubstr(said)) << text;
   }
 }
