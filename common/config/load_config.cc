@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <set>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -33,6 +34,7 @@ namespace {
 
 constexpr char kEnvironmentPrefix[] = "DAPD_";
 constexpr char kDefaultOrigin[] = "default";
+constexpr char kEnvironmentOrigin[] = "environment";
 
 size_t EditDistance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
@@ -61,6 +63,18 @@ bool AllUtf8(const YAML::Node& node) {
          std::all_of(node.begin(), node.end(), [](const YAML::Node& item) {
            return AllUtf8(item);
          });
+}
+
+// Whether YAML takes a text as it is. Of one without quotes it drops what looks
+// like a comment, a tag, a directive or the head of a block, and folds lines.
+bool KeepsText(const std::string& text, const YAML::Node& value) {
+  const std::string trimmed(absl::StripAsciiWhitespace(text));
+  if (value.IsNull()) return YAML::IsNullString(trimmed);
+  if (!value.IsScalar() || value.Scalar() == trimmed) return true;
+  const std::string first = trimmed.substr(0, 1);
+  const bool is_block =
+      (first == "|" || first == ">") && absl::StrContains(trimmed, '\n');
+  return first == "'" || first == "\"" || is_block;
 }
 
 // Collects every mistake while values are read from all sources.
@@ -100,7 +114,7 @@ class Loader {
           absl::AsciiStrToLower(
               variable.substr(sizeof(kEnvironmentPrefix) - 1)),
           {{"__", "."}});
-      SetFromText("environment", variable, key, text.substr(equals + 1));
+      SetFromText(kEnvironmentOrigin, variable, key, text.substr(equals + 1));
     }
   }
 
@@ -183,23 +197,36 @@ class Loader {
                    const std::string& where,
                    const std::string& name,
                    const std::string& text) {
+    std::string problem;
     try {
-      Set(where, origin, name, ParseStrictYaml(text));
+      const YAML::Node value = ParseStrictYaml(text);
+      if (!IsText(name) || KeepsText(text, value)) {
+        Set(where, origin, name, value);
+        return;
+      }
+      problem = absl::StrCat(
+          "YAML takes it for '", value.IsNull() ? "" : value.Scalar(), "'");
     } catch (const YAML::Exception& error) {
-      problems_.push_back(absl::StrCat(where,
-                                       ": ",
-                                       name,
-                                       "=",
-                                       text,
-                                       ": ",
-                                       error.what(),
-                                       ": put quotes around such a text, and "
-                                       "the shell's around both: '",
-                                       name,
-                                       "=",
-                                       Quote(text),
-                                       "'"));
+      problem = error.what();
     }
+    if (IsText(name)) {
+      absl::StrAppend(&problem,
+                      ": put quotes around such a text, and the shell's around "
+                      "both: ",
+                      origin == kEnvironmentOrigin
+                          ? absl::StrCat(where, "='", Quote(text), "'")
+                          : absl::StrCat("'", TextOverride(name, text), "'"));
+    }
+    problems_.push_back(
+        absl::StrCat(where, ": ", name, "=", text, ": ", problem));
+  }
+
+  // Where quotes help: numbers and the like need none.
+  bool IsText(const std::string& name) const {
+    const auto key = std::ranges::find(keys_, name, &ConfigKey::name);
+    return key != keys_.end() &&
+           (std::holds_alternative<std::string*>(key->target) ||
+            std::holds_alternative<std::vector<std::string>*>(key->target));
   }
 
   void Set(const std::string& where,

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -14,13 +15,16 @@
 #include "common/config/config_text.h"
 #include "common/config/run_settings.h"
 #include "common/config/validate_config.h"
+#include "common/config/yaml_text.h"
 #include "tests/fakes/loaded_config.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(LoadConfigTest, ValuesAndTheirOriginsAreRead) {
   const auto loaded = Load(kGood, {"trainer.steps=30"});
@@ -252,6 +256,49 @@ TEST(LoadConfigTest, ATextThatIsNoYamlIsAnsweredWithTheQuotesThatItNeeds) {
   EXPECT_THAT(Refusal({"prompts.none={problem} {x}"}),
               HasSubstr("prompts.none=\"{problem} {x}\""));
   EXPECT_TRUE(Load(kGood, {"data.path=\"*.jsonl\""}).ok());
+  EXPECT_THAT(Refusal({"trainer.steps=*x"}), Not(HasSubstr("quotes")));
+}
+
+TEST(LoadConfigTest, ATextOfWhichYamlWouldDropSomethingNeedsQuotes) {
+  for (const char* text : {"####",
+                           "Answer #",
+                           "!wow",
+                           "! wow",
+                           "%d",
+                           "--- x",
+                           ">",
+                           "|\n",
+                           "two\nlines",
+                           "'a' b",
+                           "\v"}) {
+    EXPECT_THAT(Refusal({absl::StrCat("evaluation.marker=", text)}),
+                HasSubstr("put quotes around"))
+        << text;
+    const std::string quoted = TextOverride("evaluation.marker", text);
+    EXPECT_EQ(Load(kGood, {quoted})->config.evaluation.marker, text);
+  }
+  EXPECT_THAT(Refusal({"rollout.addresses=file:///a #2"}),
+              HasSubstr("'rollout.addresses=\"file:///a #2\"'"));
+  ::setenv("DAPD_EVALUATION__MARKER", "####", 1);
+  EXPECT_THAT(Refusal({}),
+              AllOf(HasSubstr("YAML takes it for ''"),
+                    HasSubstr("both: DAPD_EVALUATION__MARKER='\"####\"'")));
+  ::unsetenv("DAPD_EVALUATION__MARKER");
+}
+
+TEST(LoadConfigTest, ATextWithoutQuotesIsTakenAsFarAsYamlKeepsIt) {
+  for (const auto& [text, marker] : {std::pair{"C#", "C#"},
+                                     std::pair{" Answer is ", "Answer is"},
+                                     std::pair{"'a #b' # c", "a #b"},
+                                     std::pair{"|-\n  Answer #\n", "Answer #"},
+                                     std::pair{" ~ ", ""},
+                                     std::pair{"null", ""},
+                                     std::pair{"", ""}}) {
+    const auto loaded = Load(kGood, {absl::StrCat("evaluation.marker=", text)});
+    ASSERT_TRUE(loaded.ok()) << text << loaded.status();
+    EXPECT_EQ(loaded->config.evaluation.marker, marker);
+  }
+  EXPECT_EQ(Load(kGood, {"trainer.steps=3 # few"})->config.trainer.steps, 3);
 }
 
 }  // namespace
