@@ -96,6 +96,7 @@ class Loader {
           absl::StrCat(path, ": a map of sections is expected"));
       return;
     }
+    read_keys_.clear();
     ReadMap(path, "", root);
   }
 
@@ -165,21 +166,19 @@ class Loader {
   void ReadMap(const std::string& path,
                const std::string& prefix,
                const YAML::Node& map) {
-    std::set<std::string> seen;
     for (const auto& entry : map) {
       const std::string name = absl::StrCat(prefix, entry.first.Scalar());
       const std::string where =
           absl::StrCat(path, ":", entry.first.Mark().line + 1);
       if (name == kExtends) continue;  // read before
-      if (!seen.insert(name).second) {
-        problems_.push_back(absl::StrCat(where, ": ", name, " occurs twice"));
-        continue;
-      }
       const bool is_section =
           std::any_of(keys_.begin(), keys_.end(), [&](const ConfigKey& key) {
             return absl::StartsWith(key.name, name + ".");
           });
-      if (!is_section) {
+      if (!is_section && !read_keys_.insert(name).second) {
+        // In its section and, with dots, outside.
+        problems_.push_back(absl::StrCat(where, ": ", name, " occurs twice"));
+      } else if (!is_section) {
         Set(where,
             absl::StrCat(file_origin_, ":", entry.first.Mark().line + 1),
             name,
@@ -273,8 +272,9 @@ class Loader {
   }
 
   LoadedConfig loaded_;
-  std::vector<ConfigKey> keys_;  // points into loaded_
-  std::string file_origin_;      // of the file that is read
+  std::vector<ConfigKey> keys_;      // points into loaded_
+  std::string file_origin_;          // of the file that is read
+  std::set<std::string> read_keys_;  // of that file
   std::vector<std::string> problems_;
 };
 

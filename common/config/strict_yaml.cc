@@ -2,7 +2,13 @@
 
 #include <yaml-cpp/eventhandler.h>
 
+#include <set>
 #include <sstream>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/printable.h"
 
 namespace dapd {
 namespace {
@@ -17,39 +23,60 @@ class Restrictions : public YAML::EventHandler {
   }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    Refuse(mark, anchor);
+    OnNode(mark, anchor, nullptr);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    Refuse(mark, anchor);
+    OnNode(mark, anchor, nullptr);
   }
   void OnScalar(const YAML::Mark& mark,
                 const std::string&,
                 YAML::anchor_t anchor,
-                const std::string&) override {
-    Refuse(mark, anchor);
+                const std::string& text) override {
+    OnNode(mark, anchor, &text);
   }
   void OnSequenceStart(const YAML::Mark& mark,
                        const std::string&,
                        YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
-    Refuse(mark, anchor);
+    OnNode(mark, anchor, nullptr);
+    open_.push_back({.is_map = false});
   }
-  void OnSequenceEnd() override {}
+  void OnSequenceEnd() override { open_.pop_back(); }
   void OnMapStart(const YAML::Mark& mark,
                   const std::string&,
                   YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
-    Refuse(mark, anchor);
+    OnNode(mark, anchor, nullptr);
+    open_.push_back({.is_map = true});
   }
-  void OnMapEnd() override {}
+  void OnMapEnd() override { open_.pop_back(); }
 
  private:
-  static void Refuse(const YAML::Mark& mark, YAML::anchor_t anchor) {
+  // A map or a sequence.
+  struct Collection {
+    bool is_map;
+    bool key_is_next = true;
+    std::set<std::string> keys;
+  };
+
+  // `text`: of a scalar.
+  void OnNode(const YAML::Mark& mark,
+              YAML::anchor_t anchor,
+              const std::string* text) {
     if (anchor != YAML::NullAnchor) {
       throw YAML::ParserException(mark, "anchors and aliases are not accepted");
     }
+    if (open_.empty() || !open_.back().is_map) return;
+    Collection& map = open_.back();
+    if (map.key_is_next && text != nullptr && !map.keys.insert(*text).second) {
+      throw YAML::ParserException(
+          mark, absl::StrCat(Printable(*text), " occurs twice"));
+    }
+    map.key_is_next = !map.key_is_next;
   }
+
   int documents_ = 0;
+  std::vector<Collection> open_;  // from the outermost in
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/safe_name.h"
+#include "common/config/strict_yaml.h"
 #include "common/config/yaml_text.h"
 
 namespace dapd {
@@ -193,7 +194,7 @@ SweepFile ReadNodes(const YAML::Node& root) {
 absl::StatusOr<SweepFile> ReadSweepFile(const std::string& path) try {
   auto text = ReadFile(path, kMaxFileBytes);
   if (!text.ok()) return WithExitCode(text.status(), ExitCode::kConfig);
-  return ReadNodes(YAML::Load(*text));
+  return ReadNodes(ParseStrictYaml(*text));
 } catch (const YAML::BadConversion& error) {
   return ConfigError(absl::StrCat(
       path,

@@ -76,11 +76,31 @@ TEST(LoadConfigTest, NothingIsNoneOfSeveralChoices) {
 TEST(LoadConfigTest, BrokenOrHostileYamlIsOneClearError) {
   EXPECT_THAT(Message(Load("model: [1, 2")), HasSubstr("not valid YAML"));
   EXPECT_THAT(Message(Load("a: &x [1]\nb: *x\n")), HasSubstr("anchors"));
-  EXPECT_THAT(Message(Load("model:\n  path: a\n  path: b\n")),
-              HasSubstr("occurs twice"));
   EXPECT_THAT(Message(Load("just text")), HasSubstr("a map of sections"));
   EXPECT_EQ(ExitCodeOf(LoadConfig("/no/such/file.yaml", {}).status()),
             ExitCode::kConfig);
+}
+
+TEST(LoadConfigTest, WhatOccursTwiceIsRefusedByItsLine) {
+  EXPECT_THAT(Message(Load("model:\n  path: a\n  path: b\n")),
+              HasSubstr(".yaml:3: not valid YAML: path occurs twice"));
+  EXPECT_THAT(Message(Load("extends: a.yaml\nmodel: {path: a}\n"
+                           "extends: b.yaml\n")),
+              HasSubstr(".yaml:3: not valid YAML: extends occurs twice"));
+  EXPECT_THAT(Message(Load("model: {path: a}\ntrainer: {steps: 3}\n"
+                           "trainer.steps: 5\n")),
+              HasSubstr(".yaml:3: trainer.steps occurs twice"));
+  EXPECT_THAT(Message(Load("model: {path: a}\nobjective:\n  terms:\n"
+                           "    - name: only\n      name: other\n")),
+              HasSubstr(".yaml:5: not valid YAML: name occurs twice"));
+  EXPECT_THAT(Refusal({"objective.terms=[{name: only, name: other}]"}),
+              AllOf(HasSubstr("name occurs twice"), Not(HasSubstr("quotes"))));
+  // Keys of two maps, and values that are the same.
+  EXPECT_EQ(Load("model: {path: a}\ntrainer: {steps: 3}\n"
+                 "evaluation: {path: a, marker: marker}\n"
+                 "lora: {targets: [q_proj]}\n")
+                ->config.evaluation.marker,
+            "marker");
 }
 
 TEST(LoadConfigTest, TermsAreReadAndChecked) {
