@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/random_name.h"
 #include "common/base/status_macros.h"
@@ -15,7 +14,6 @@
 #include "common/config/preset_terms.h"
 #include "common/config/run_folder.h"
 #include "common/config/run_settings.h"
-#include "common/data/expected_answer.h"
 #include "common/data/model_text.h"
 #include "common/data/view_limits.h"
 #include "common/hub/model_folder.h"
@@ -24,7 +22,6 @@
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/pass_memory.h"
 #include "common/model/weights/base_digest.h"
-#include "common/model/weights/device_memory.h"
 #include "common/model/weights/placement.h"
 #include "common/model/weights/weights.h"
 #include "common/sharding/sharded_layers.h"
@@ -35,6 +32,7 @@
 #include "common/training/policy.h"
 #include "common/training/policy_state.h"
 #include "services/trainer/copy/run_copier.h"
+#include "services/trainer/load_run.h"
 #include "services/trainer/rank_identity.h"
 #include "services/trainer/record/checkpoint.h"
 #include "services/trainer/record/ledger.h"
@@ -43,125 +41,6 @@
 #include "services/trainer/trainer_loop.h"
 
 namespace dapd {
-namespace {
-
-// What to train on, and what to evaluate on.
-absl::Status ReadProblems(const Config& config,
-                          Dataset* data,
-                          Dataset* held_out) {
-  if (config.data.path.empty()) return ConfigError("data.path is missing");
-  const auto options = MakeDatasetOptions(config.data);
-  ASSIGN_OR_RETURN(*data, ReadDataset(config.data.path, options));
-  WarnOfLongAnswers(config.data.path, "data.answer_column", *data);
-  if (!config.evaluation.path.empty()) {
-    ASSIGN_OR_RETURN(*held_out, ReadDataset(config.evaluation.path, options));
-    WarnOfLongAnswers(config.evaluation.path, "data.answer_column", *held_out);
-    WarnOfUngradedProblems(config, *held_out);
-  }
-  return ApplyAnswerRule(config, data);
-}
-
-struct LoadedBase {
-  std::shared_ptr<const ModelWeights> weights;
-  // This rank's part where the ranks split the base; `weights` then gets its
-  // layers from all of them, once they are connected.
-  std::shared_ptr<const ShardedWeights> shard;
-};
-
-absl::StatusOr<LoadedBase> LoadBase(const std::string& folder,
-                                    at::ScalarType dtype,
-                                    at::Device device,
-                                    const TrainerSection& trainer) {
-  LoadedBase base;
-  RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
-    if (!trainer.shard_base) {
-      ASSIGN_OR_RETURN(base.weights, LoadModelWeights(folder, dtype, device));
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(
-        base.shard,
-        LoadShardedWeights(folder,
-                           dtype,
-                           device,
-                           {.rank = static_cast<int>(trainer.rank),
-                            .size = static_cast<int>(trainer.ranks)}));
-    base.weights = WithLayersFrom(*base.shard, /*source=*/nullptr);
-    return absl::OkStatus();
-  }));
-  return base;
-}
-
-// What version 0 of the policy is.
-absl::StatusOr<Adapter> StartAdapter(const Config& config,
-                                     const LoraConfig& lora,
-                                     const ModelWeights& weights) {
-  if (config.lora.start_from.empty()) {
-    return MakeFreshAdapter(
-        weights.config, lora, config.run.seed, weights.device());
-  }
-  ASSIGN_OR_RETURN(const std::string folder,
-                   FindAdapterFolder(config.lora.start_from));
-  RETURN_IF_ERROR(CheckStartAdapter(folder, config.lora));
-  LogInfo(absl::StrCat("continuing from the adapter in ", folder));
-  return ReadAdapter(folder, weights.config, weights.device());
-}
-
-// What fits on this rank's device beside the model; with the log told of it
-// where that is a GPU.
-absl::StatusOr<TrainerLimits> PlanLimits(const Config& config,
-                                         const ModelWeights& weights) {
-  TrainerLimits limits;
-  RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
-    ASSIGN_OR_RETURN(limits,
-                     PlanTrainerLimits(
-                         config,
-                         weights.config,
-                         MemoryOf(weights.device(), config.run.gpu_processes)));
-    return absl::OkStatus();
-  }));
-  if (weights.device().is_cuda()) LogInfo(Describe(limits, weights.config));
-  return limits;
-}
-
-// Where the run folder's newest checkpoint left off, or at the start.
-absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
-    const Config& config,
-    const LoraConfig& lora,
-    const ModelWeights& weights,
-    const RunFolder& folder,
-    const RunIdentity& identity) {
-  const OptimizerOptions options = MakeOptimizerOptions(config);
-  ASSIGN_OR_RETURN(std::optional<PolicyState> saved,
-                   LoadNewestCheckpoint(folder.File("checkpoints"),
-                                        identity,
-                                        weights.config,
-                                        weights.device()));
-  if (saved.has_value()) {
-    LogInfo(absl::StrCat(
-        "resuming after step ", saved->version, " of ", folder.path()));
-    return Policy::Restore(*std::move(saved), options);
-  }
-  if (const int64_t finished = FinishedStep(folder.path()); finished > 0) {
-    return absl::DataLossError(
-        absl::StrCat(folder.path(),
-                     " holds a run that finished step ",
-                     finished,
-                     ", but no checkpoint to resume from; put one back, or "
-                     "choose another run.name to start a new run"));
-  }
-  if (folder.resumed()) {
-    LogInfo(absl::StrCat(folder.path(),
-                         " has no checkpoint yet; starting at step 1"));
-  }
-  ASSIGN_OR_RETURN(Adapter start, StartAdapter(config, lora, weights));
-  // A fresh adapter changes nothing: its snapshot is the base.
-  std::optional<Adapter> snapshot;
-  if (!config.lora.start_from.empty()) snapshot = start.Clone();
-  return std::make_unique<Policy>(
-      std::move(start), std::move(snapshot), options);
-}
-
-}  // namespace
 
 struct TrainerRun::State {
   LoadedConfig loaded;
