@@ -81,6 +81,7 @@ void ReportCrashes() {
     action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER | SA_ONSTACK);
     ::sigaction(fault.signal_number, &action, nullptr);
   }
+  ::signal(SIGXFSZ, SIG_IGN);
 }
 
 }  // namespace dapd

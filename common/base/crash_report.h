@@ -14,6 +14,9 @@ namespace dapd {
 // have been. Where it is a stack that overflowed, only the main thread's is
 // reported: no other has room for the report. A signal that is handled already
 // (a sanitizer's) is left alone. To be called before any thread starts.
+//
+// SIGXFSZ, by which a write past `ulimit -f` ends a process without a word, is
+// ignored from here on: the write fails with EFBIG.
 void ReportCrashes();
 
 }  // namespace dapd

@@ -63,6 +63,13 @@ absl::Status FileError(absl::string_view verb,
     case EDQUOT:
       return absl::ResourceExhaustedError(
           absl::StrCat(message, "; free some space, or choose another folder"));
+    case EFBIG:
+      return absl::ResourceExhaustedError(
+          absl::StrCat(message,
+                       "; larger than this process may make files (ulimit -f; "
+                       "prlimit --fsize=unlimited --pid ",
+                       ::getpid(),
+                       " raises that), or than the file system takes"));
     case EACCES:
     case EPERM:
       return absl::PermissionDeniedError(
@@ -252,6 +259,21 @@ absl::Status CheckNewOutput(const std::string& output) {
   return WithExitCode(
       absl::AlreadyExistsError(absl::StrCat(
           output, " already exists; choose another --output, or remove it")),
+      ExitCode::kUsage);
+}
+
+absl::Status CheckOutputSpares(const std::string& input,
+                               const std::string& output) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::is_regular_file(output, error) ||
+      !fs::equivalent(input, output, error)) {
+    return absl::OkStatus();
+  }
+  return WithExitCode(
+      absl::InvalidArgumentError(absl::StrCat(
+          output,
+          " is read, and would be written over; choose another --output")),
       ExitCode::kUsage);
 }
 

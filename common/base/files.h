@@ -4,10 +4,10 @@
 // and then renamed over the target, and the folder is synced. A reader sees the
 // old file or the new one, never a part. What is no file but a device, a pipe
 // or /dev/stdout is never replaced: it is written into. Errors name the path
-// and the system's reason; a full disk is RESOURCE_EXHAUSTED, a missing file
-// NOT_FOUND, a folder or another path that cannot be a file's INVALID_ARGUMENT,
-// one that is not this user's to open PERMISSION_DENIED, with the user's number
-// and what to do.
+// and the system's reason; a full disk and a file that may not grow (ulimit -f)
+// are RESOURCE_EXHAUSTED, a missing file NOT_FOUND, a folder or another path
+// that cannot be a file's INVALID_ARGUMENT, one that is not this user's to open
+// PERMISSION_DENIED, with the user's number and what to do.
 #pragma once
 
 #include <cstdint>
@@ -68,6 +68,11 @@ bool FileExists(const std::string& path);
 // For what is never written over: ALREADY_EXISTS, exit code kUsage, if anything
 // but an empty folder stands where the option --output points to.
 absl::Status CheckNewOutput(const std::string& output);
+
+// INVALID_ARGUMENT, exit code kUsage, if the option --output points to the file
+// that is read, `input`, by whatever name. A terminal or pipe may be both.
+absl::Status CheckOutputSpares(const std::string& input,
+                               const std::string& output);
 
 // For code with descriptors of its own: all of `bytes`; and the status of a
 // failed call, as the head of this file says ("cannot <verb> <path>: ...").

@@ -1,5 +1,6 @@
 """Disks that refuse what a run writes: it waits, goes on without or ends, as configured, and loses nothing."""
 
+import resource
 import subprocess
 
 import pytest
@@ -80,3 +81,20 @@ def test_a_disk_that_refuses_once_ends_or_does_not_end_the_run_as_configured(pol
         assert "training continues without it" in cluster.log(run)
     else:
         assert "No space left" in cluster.log(run)
+
+
+def test_a_limit_on_the_size_of_files_is_a_disk_that_refuses(cluster, reference):
+    """The ledger grows past it, and so would the log: it is the metrics that tell."""
+    reference.of_seed(0)
+    run = "size-limit"
+    trainer = cluster.start_trainer(run, failpoints=SLOW, **{"run.seed": 1000})
+    ledger = cluster.workspace.runs(run) / "ledger.jsonl"
+    wait_for(lambda: ledger.exists() and ledger.stat().st_size > 0, what="a ledger")
+    _, hard = resource.prlimit(trainer.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(trainer.pid, resource.RLIMIT_FSIZE, (ledger.stat().st_size, hard))
+    wait_for(lambda: trainer.poll() is not None or cluster.metric("dapd_trainer_paused_for_disk") == 1, what="the pause")
+    assert trainer.poll() is None, cluster.log(run)
+    resource.prlimit(trainer.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    finish(cluster, run, trainer)
+    assert "training continues" in cluster.log(run)
+    reference.assert_equal(run, 0)

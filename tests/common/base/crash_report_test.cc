@@ -69,6 +69,15 @@ TEST(CrashReportTest, WhatIsHandledAlreadyIsLeftAlone) {
   EXPECT_EXIT(handled(), ExitedWithCode(3), "^$");
 }
 
+TEST(CrashReportTest, NobodyDiesOfAFileThatGrowsTooLarge) {
+  const auto exceed = [] {
+    ReportCrashes();
+    std::raise(SIGXFSZ);
+    std::_Exit(3);
+  };
+  EXPECT_EXIT(exceed(), ExitedWithCode(3), "^$");
+}
+
 TEST(CrashReportTest, ARequestToStopIsNoCrash) {
   const auto stop = [] {
     ReportCrashes();

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "gtest/gtest.h"
 
 #include "common/base/exit_code.h"
@@ -51,6 +52,25 @@ TEST_F(FilesTest, ANewOutputIsNothingOrAnEmptyFolder) {
     EXPECT_EQ(status.message().rfind(taken + " already exists", 0), 0U)
         << status;
   }
+}
+
+TEST_F(FilesTest, AnOutputIsNotWhatIsReadByAnyName) {
+  const std::string input = JoinPath(folder_, "a");
+  ASSERT_TRUE(WriteFileAtomically(input, "x").ok());
+  const std::string link = JoinPath(folder_, "link");
+  std::filesystem::create_symlink("a", link);
+  for (const std::string& output : {input, folder_ + "/./a", link}) {
+    const absl::Status status = CheckOutputSpares(input, output);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kUsage);
+    EXPECT_TRUE(absl::StartsWith(status.message(), output)) << status;
+  }
+  const std::string other = JoinPath(folder_, "b");
+  EXPECT_TRUE(CheckOutputSpares(input, other).ok());
+  EXPECT_TRUE(CheckOutputSpares("", input).ok());
+  ASSERT_TRUE(WriteFileAtomically(other, "x").ok());
+  EXPECT_TRUE(CheckOutputSpares(input, other).ok());
+  EXPECT_TRUE(CheckOutputSpares("/dev/null", "/dev/null").ok());
 }
 
 TEST_F(FilesTest, WhatIsWrittenIsRead) {
@@ -98,7 +118,8 @@ TEST_F(FilesTest, AWriteThatFailsLeavesTheOldFileAndNoTrace) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
   const absl::Status status = WriteFileAtomically(path, "new");
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  EXPECT_FALSE(status.ok());
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "ulimit -f")) << status;
   EXPECT_EQ(ReadFile(path, 100).value(), "old");
   EXPECT_EQ(NumFiles(), 1);
 }
