@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
@@ -23,6 +25,8 @@ namespace dapd {
 namespace {
 
 constexpr size_t kBufferBytes = 1 << 20;
+// Between a path and the number of the process that writes it.
+constexpr char kTemporary[] = ".tmp-";
 
 absl::Status NoPath(absl::string_view what) {
   return absl::InvalidArgumentError(
@@ -47,6 +51,12 @@ bool IsStream(const std::string& path, const struct stat& info) {
     if (absl::StartsWith(path, streams)) return true;
   }
   return !S_ISREG(info.st_mode);
+}
+
+// In a container this process has the number of the one before it.
+bool IsGone(pid_t process) {
+  return process > 0 &&
+         (process == ::getpid() || (::kill(process, 0) != 0 && errno == ESRCH));
 }
 
 }  // namespace
@@ -158,7 +168,7 @@ absl::StatusOr<AtomicFileWriter> AtomicFileWriter::Open(
       return AtomicFileWriter(path, "", stream);
     }
   }
-  std::string temporary = absl::StrCat(path, ".tmp-", ::getpid());
+  std::string temporary = absl::StrCat(path, kTemporary, ::getpid());
   const int descriptor = CreateNew(temporary);
   if (descriptor < 0) return FileError("create", temporary, errno);
   return AtomicFileWriter(path, std::move(temporary), descriptor);
@@ -230,6 +240,23 @@ absl::Status WriteFileAtomically(const std::string& path,
   ASSIGN_OR_RETURN(AtomicFileWriter writer, AtomicFileWriter::Open(path));
   RETURN_IF_ERROR(writer.Append(bytes));
   return writer.Commit();
+}
+
+void RemoveTemporaries(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    const size_t mark = name.rfind(kTemporary);
+    pid_t process = 0;
+    if (mark != std::string::npos &&
+        absl::SimpleAtoi(name.substr(mark + std::strlen(kTemporary)),
+                         &process) &&
+        IsGone(process) &&
+        entry.symlink_status(error).type() == fs::file_type::regular) {
+      fs::remove(entry.path(), error);
+    }
+  }
 }
 
 absl::Status SyncDirectory(const std::string& folder) {

@@ -54,6 +54,10 @@ class AtomicFileWriter {
 // have computed for long. Leaves nothing.
 absl::Status CheckWritable(const std::string& path);
 
+// Removes what processes that were killed left of their writes into `folder`,
+// but not below it. One that runs on another machine counts as killed.
+void RemoveTemporaries(const std::string& folder);
+
 // Makes the names in `folder` durable.
 absl::Status SyncDirectory(const std::string& folder);
 

@@ -76,6 +76,10 @@ absl::StatusOr<RunFolder> RunFolder::Open(const RunConfig& run) {
             "run.name (--set run.name=...) or remove that folder")),
         ExitCode::kConfig);
   }
+  for (const char* name :
+       {"", "adapter", "adapter-best", "evaluation", "samples"}) {
+    RemoveTemporaries(folder.File(name));
+  }
   for (const char* name : {"samples", "checkpoints", "evaluation"}) {
     RETURN_IF_ERROR(MakeDirectories(folder.File(name)));
   }

@@ -17,7 +17,7 @@ std::string FolderOf(const RunConfig& run);
 class RunFolder {
  public:
   // Makes the folder, or takes the one that an earlier attempt left, and locks
-  // it until destruction.
+  // it until destruction. Half files of an attempt that was killed are removed.
   //   FAILED_PRECONDITION (exit code kConfig)  it holds a run and run.resume
   //                        is "never"
   //   INVALID_ARGUMENT (kConfig)  this user may not write there

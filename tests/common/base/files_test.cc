@@ -3,14 +3,17 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
 #include "common/base/exit_code.h"
@@ -139,6 +142,31 @@ TEST_F(FilesTest, WhatStandsInTheTemporaryFilesPlaceIsNotWrittenInto) {
   EXPECT_EQ(ReadFile(path, 100).value(), "newer");
   EXPECT_EQ(ReadFile(other, 100).value(), "kept");
   EXPECT_EQ(NumFiles(), 2);
+}
+
+TEST_F(FilesTest, WhatAKilledProcessWroteAsideCanBeRemoved) {
+  const pid_t killed = ::fork();
+  if (killed == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(killed, nullptr, 0), killed);
+  const std::string gone = absl::StrCat(".tmp-", killed);
+  const std::string alive = absl::StrCat("b.tmp-", ::getppid());
+  const std::vector<std::string> kept = {
+      "a", "b.tmp", "b.tmp-", "b.tmp-7x", "b.tmp-0", alive};
+  for (const std::string& name : kept) {
+    ASSERT_TRUE(WriteFileAtomically(JoinPath(folder_, name), "bytes").ok());
+  }
+  for (const std::string& name : {absl::StrCat("a", gone),
+                                  absl::StrCat("a.tmp-b", gone),
+                                  absl::StrCat("a.tmp-", ::getpid())}) {
+    ASSERT_TRUE(WriteFileAtomically(JoinPath(folder_, name), "half").ok());
+  }
+  ASSERT_TRUE(MakeDirectories(JoinPath(folder_, "c" + gone)).ok());
+  RemoveTemporaries(folder_);
+  RemoveTemporaries(JoinPath(folder_, "missing"));
+  for (const std::string& name : kept) {
+    EXPECT_TRUE(FileExists(JoinPath(folder_, name))) << name;
+  }
+  EXPECT_EQ(NumFiles(), 7);
 }
 
 TEST_F(FilesTest, AFolderInAFilesPlaceIsRefusedBeforeAnythingIsWritten) {
