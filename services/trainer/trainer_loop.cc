@@ -216,14 +216,14 @@ absl::Status TrainerLoop::KeepBest(const std::string& when) {
       parts_.recorder.evaluations().Best() != when) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(disk_.Write("the best adapter", [&]() -> absl::Status {
+  // Its weights are nowhere else once the next step is taken.
+  return disk_.MustWrite("the best adapter", [&]() -> absl::Status {
     const std::string folder =
         JoinPath(parts_.recorder.folder(), "adapter-best");
     RETURN_IF_ERROR(
         WriteAdapter(folder, policy_.live(), parts_.identity.base_model_path));
     return WriteFileAtomically(JoinPath(folder, kModelCardFile), Card());
-  }));
-  return absl::OkStatus();
+  });
 }
 
 absl::Status TrainerLoop::RunStep() {

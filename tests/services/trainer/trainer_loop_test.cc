@@ -106,6 +106,21 @@ TEST_F(TrainerLoopTest, AnEvaluationThatTheDiskRefusesAtFirstIsToldOnce) {
   EXPECT_EQ(parts.size(), 2u) << log;
 }
 
+// The summary names it.
+TEST_F(TrainerLoopTest, TheBestAdapterIsWaitedForWhereTheRestMayBeLost) {
+  held_out_.problems = {data_.problems[0]};
+  loaded_.config.evaluation.interval = 2;
+  loaded_.config.checkpoint.on_write_error = "continue";
+  const std::string best = JoinPath(FolderOf(loaded_.config.run),
+                                    "adapter-best/adapter_model.safetensors");
+  const std::string in_the_way = absl::StrCat(best, ".tmp-", ::getpid());
+  ASSERT_TRUE(MakeDirectories(in_the_way).ok());
+  on_wait_ = [&] { std::filesystem::remove(in_the_way); };
+  is_stopped_ = false;
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_TRUE(FileExists(best));
+}
+
 TEST_F(TrainerLoopTest, AnObjectiveOfReferencesAloneAsksNobody) {
   Config& config = loaded_.config;
   config.objective.preset = "sft";
