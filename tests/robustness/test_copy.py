@@ -262,6 +262,20 @@ def test_another_run_of_the_same_name_is_not_mixed_in(cluster, store):
     assert store.objects(f"h/{run}") == before
 
 
+def test_a_run_that_is_lost_before_its_first_copy_does_not_keep_its_place(cluster, reference, store):
+    run = "lost-early"
+    settings = copied(store.url("j"))
+    assert cluster.train(run, failpoints="copy.before_object=kill;train.before_micro_batch=sleep:700", **settings) == -signal.SIGKILL, cluster.log(run)
+    assert list(store.objects(f"j/{run}")) == ["owner.json"]
+    shutil.rmtree(cluster.workspace.runs(run))
+    assert cluster.train(run, **settings) == 0, cluster.log(run)
+    assert "is taken over from another run of that name" in cluster.log(run)
+    reference.assert_equal(run, 0)
+    shutil.rmtree(cluster.workspace.runs(run))
+    restore(cluster.workspace, store.url(f"j/{run}"), run)
+    reference.assert_equal(run, 0)
+
+
 def test_a_folder_serves_as_well(cluster, reference, tmp_path):
     run = "to-a-folder"
     assert cluster.train(run, **copied(tmp_path / "copies")) == 0, cluster.log(run)

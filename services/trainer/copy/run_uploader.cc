@@ -101,7 +101,8 @@ RunUploader::RunUploader(ObjectStore* store,
 // --- Whose place it is
 // -------------------------------------------------------
 
-// OK with *is_free if nothing is at the URL, or if this run owns it.
+// OK with *is_free if nothing is at the URL; OK if this run owns it, or may
+// begin there.
 absl::Status RunUploader::ReadOwner(bool* is_free) {
   const auto text = store_.Read(kCopyOwner, kMaxOwnerBytes);
   *is_free = absl::IsNotFound(text.status());
@@ -129,10 +130,21 @@ absl::Status RunUploader::ReadOwner(bool* is_free) {
                      "it away, or choose another checkpoint.copy_to"));
   }
   if (owner->at("run") != run_id_) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        store_.url(),
-        " holds the copy of another run of that name; choose another "
-        "checkpoint.copy_to or run.name, or move that copy away"));
+    bool is_lost = false;
+    if (!is_open_) {
+      ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCommits(store_));
+      is_lost = steps.empty();
+    }
+    if (!is_lost) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          store_.url(),
+          " holds the copy of another run of that name; choose another "
+          "checkpoint.copy_to or run.name, or move that copy away"));
+    }
+    LogInfo(absl::StrCat(store_.url(),
+                         " is taken over from another run of that name, of "
+                         "which it holds nothing that could be restored"));
+    return absl::OkStatus();
   }
   if (is_open_ && owner->at("copier") != token_) {
     return absl::AbortedError(absl::StrCat(

@@ -21,7 +21,8 @@
 namespace dapd {
 
 // Errors are those of ObjectStore, and:
-//   FAILED_PRECONDITION  something else is at the URL
+//   FAILED_PRECONDITION  something else is at the URL; not if it is what a run
+//                        left that was lost before its first commit
 //   ABORTED              another process has begun to copy the run there
 // Every call can be repeated after an error, and sends nothing twice that
 // arrived. Not thread-safe.

@@ -155,6 +155,19 @@ TEST_F(RunUploaderTest, AnotherRunsPlaceAndForeignThingsAreLeftAlone) {
   EXPECT_THAT(*ListCommits(store_), ElementsAre(2));
 }
 
+// Its machine went, and the run that begins again is another.
+TEST_F(RunUploaderTest, ThePlaceOfARunWithoutACommitIsTakenOver) {
+  RunUploader lost = Uploader(1);
+  ASSERT_TRUE(lost.Open().ok());
+  RunUploader other = Uploader(1, "another");
+  const absl::Status copied = Copy(other, 4);
+  EXPECT_TRUE(copied.ok()) << copied;
+  EXPECT_EQ(ReadCommit(store_, 4).value().run_id, "another");
+  // Whether or not it was.
+  EXPECT_TRUE(absl::IsFailedPrecondition(Copy(lost, 2)));
+  EXPECT_THAT(*ListCommits(store_), ElementsAre(4));
+}
+
 TEST_F(RunUploaderTest, TheProcessThatBeganLastGoesOn) {
   RunUploader first = Uploader(1);
   ASSERT_TRUE(Copy(first, 2).ok());
