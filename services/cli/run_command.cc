@@ -22,6 +22,7 @@
 #include "services/trainer/copy/run_copier.h"
 #include "services/trainer/record/attempt_end.h"
 
+#include "services/trainer/record/run_outcome.h"
 namespace dapd {
 namespace {
 
@@ -53,10 +54,12 @@ absl::Status Run(RunOptions options) {
   const Config& config = loaded.config;
   CatchStopRequests();
   const std::string folder = FolderOf(config.run);
-  if (HasFinished(folder, config.trainer.steps) &&
-      config.run.resume != "never" && !config.checkpoint.copy_to.empty()) {
-    CopyAgain(config, folder);
-    return absl::OkStatus();
+  if (HasFinished(folder, config.trainer.steps)) {
+    RecordFinished(folder);
+    if (config.run.resume != "never" && !config.checkpoint.copy_to.empty()) {
+      CopyAgain(config, folder);
+      return absl::OkStatus();
+    }
   }
   // The processes share the cores: a thread that spins while it waits would
   // take them from the others (kernels/parallel_for.h). A user's own setting

@@ -46,6 +46,7 @@
 #include "services/trainer/record/finished_run.h"
 #include "services/trainer/record/run_answers.h"
 #include "services/trainer/record/run_displays.h"
+#include "services/trainer/record/run_outcome.h"
 #include "services/trainer/status/page/status_pages.h"
 #include "services/trainer/status/trainer_metrics.h"
 #include "services/trainer/status/trainer_service.h"
@@ -307,6 +308,7 @@ absl::Status Run(const ServiceFlags& flags) {
         folder,
         " holds a finished run; there is nothing left to do (another run.name "
         "starts a new run, more trainer.steps continue this one)"));
+    RecordFinished(folder);
     if (!StaysWhenDone(config) && config.checkpoint.copy_to.empty()) {
       return absl::OkStatus();
     }

@@ -296,8 +296,12 @@ def test_dapd_run_copies_what_the_end_of_the_run_could_not(workspace, tmp_path):
     refused = workspace.run(run, check=False, **settings, **{"run.resume": "never"})
     assert refused.returncode == 3 and "already holds a finished run" in refused.stderr and "remove" not in refused.stderr
     disk.unlink()
+    # As if it had been killed while it waited for the copy.
+    outcome = workspace.runs(run) / "outcome.json"
+    outcome.unlink()
     again = workspace.run(run, **{**settings, "checkpoint.copy_wait_seconds": 600})
     assert "started rollout" not in again.stderr
+    assert json.loads(outcome.read_text())["state"] == "finished"
     adapter = workspace.adapter_digest(run)
     shutil.rmtree(workspace.runs(run))
     restore(workspace, disk / "runs" / run, run)

@@ -1,5 +1,6 @@
 """A trainer that is killed anywhere goes on to the same adapter and the same losses, bit for bit."""
 
+import json
 import pathlib
 import random
 import re
@@ -40,6 +41,9 @@ def test_killed_at_a_failpoint_it_goes_on_to_the_same_result(name, seed, cluster
     code = cluster.train(run, **{"run.seed": 1000 + seed})
     assert code == 0, cluster.log(run)
     seen = reference.assert_equal(run, seed)
+    folder = cluster.workspace.runs(run)
+    assert json.loads((folder / "outcome.json").read_text())["state"] == "finished"
+    assert not list(folder.rglob("*.tmp-*")), "half a file that a killed trainer left"
     print(f"{name}@{hit}: {seen.attempt} attempts, {seen.resampled} answers sampled again, resumed run took {time.monotonic() - start:.1f} s")
 
 

@@ -8,6 +8,7 @@
 #include "common/base/files.h"
 #include "common/base/json.h"
 #include "common/base/json_lines.h"
+#include "common/base/log.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/config/run_folder.h"
@@ -37,6 +38,12 @@ std::string Shorten(std::string text) {
   }
   text.resize(end);
   return text + " ...";
+}
+
+absl::Status WriteUnlessHeld(const std::string& folder,
+                             const RunOutcome& outcome) {
+  ASSIGN_OR_RETURN(const bool is_held, IsHeld(folder));
+  return is_held ? absl::OkStatus() : WriteOutcome(folder, outcome);
 }
 
 }  // namespace
@@ -80,8 +87,15 @@ absl::Status CorrectOutcome(const std::string& folder,
       return absl::OkStatus();
     }
   }
-  ASSIGN_OR_RETURN(const bool is_held, IsHeld(folder));
-  return is_held ? absl::OkStatus() : WriteOutcome(folder, seen);
+  return WriteUnlessHeld(folder, seen);
+}
+
+void RecordFinished(const std::string& folder) {
+  const auto recorded = ReadOutcome(folder);
+  if (recorded.has_value() && recorded->state == "finished") return;
+  const absl::Status written =
+      WriteUnlessHeld(folder, OutcomeOf(absl::OkStatus()));
+  if (!written.ok()) LogWarning(std::string(written.message()));
 }
 
 std::optional<RunOutcome> ReadOutcome(const std::string& folder) try {

@@ -78,5 +78,18 @@ TEST_F(CorrectOutcomeTest, ARunThatAnotherProcessGoesOnWithHasNoneYet) {
   ::close(lock);
 }
 
+TEST_F(CorrectOutcomeTest, ARunThatIsFoundFinishedHasFinished) {
+  RecordFinished(folder_);
+  EXPECT_EQ(ReadOutcome(folder_)->state, "finished") << "killed behind its end";
+  for (const absl::Status& recorded : {stop_, cause_}) {
+    ASSERT_TRUE(WriteOutcome(folder_, OutcomeOf(recorded)).ok());
+    RecordFinished(folder_);
+    const RunOutcome outcome = ReadOutcome(folder_).value();
+    EXPECT_EQ(outcome.state, "finished");
+    EXPECT_EQ(outcome.exit_code, 0);
+    EXPECT_EQ(outcome.message, "");
+  }
+}
+
 }  // namespace
 }  // namespace dapd
