@@ -1,29 +1,16 @@
 #include "services/teacher/load_scorer.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "common/model/fast/chunk_forward.h"
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/memory_plan.h"
-#include "common/model/spec/scoring_shape.h"
 #include "common/model/weights/describe_worker.h"
 #include "common/model/weights/worker_placement.h"
 #include "common/tensor/torch_bridge.h"
+#include "services/teacher/model_scorer.h"
 
 namespace dapd {
-
-ScoringShape ScoringShapeFor(const TeacherSection& config, at::Device device) {
-  ScoringShape shape;
-  shape.chunk_tokens = ChunkTokensFor(config.chunk_tokens, device);
-  if (!device.is_cuda()) return shape;
-  shape.has_fixed_rows = true;
-  shape.pass_tokens = std::max(kGpuScoringRows, shape.chunk_tokens);
-  shape.most_together = kGpuScoringRequests;
-  shape.head_rows = kGpuScoringHeadRows;
-  return shape;
-}
 
 absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config) {
   ASSIGN_OR_RETURN(

@@ -351,6 +351,17 @@ class ModelScorer : public Scorer {
 
 }  // namespace
 
+ScoringShape ScoringShapeFor(const TeacherSection& config, at::Device device) {
+  ScoringShape shape;
+  shape.chunk_tokens = ChunkTokensFor(config.chunk_tokens, device);
+  if (!device.is_cuda()) return shape;
+  shape.has_fixed_rows = true;
+  shape.pass_tokens = std::max(kGpuScoringRows, shape.chunk_tokens);
+  shape.most_together = kGpuScoringRequests;
+  shape.head_rows = kGpuScoringHeadRows;
+  return shape;
+}
+
 std::unique_ptr<Scorer> MakeModelScorer(
     std::shared_ptr<const ModelWeights> weights,
     const ScoringShape& shape,

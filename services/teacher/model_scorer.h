@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <memory>
 
+#include "common/config/config.h"
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/scoring_shape.h"
 #include "common/model/weights/weights.h"
+#include "common/tensor/aten.h"
 #include "services/teacher/scorer.h"
 
 namespace dapd {
@@ -23,6 +25,12 @@ struct ScoringShape {
   int64_t most_together = 1;                // requests
   int64_t head_rows = kCpuScoringHeadRows;  // whose logits are held at a time
 };
+
+// What suits the device. A CPU packs a layer's weights once a pass, which costs
+// as much as some 16 tokens. On a GPU a pass of 4,096 rows keeps all
+// multiprocessors busy in every product of a model of 1.7B or more, and takes
+// longer than its launches.
+ScoringShape ScoringShapeFor(const TeacherSection& config, at::Device device);
 
 // A scorer that keeps at most `prefix_bytes` of chunks. `lora`: what the
 // adapters to come look like (scoring_weights.h). At most one pass is launched

@@ -21,7 +21,6 @@
 #include "common/model/weights/weight_names.h"
 #include "common/tensor/aten.h"
 #include "common/tensor/torch_bridge.h"
-#include "services/teacher/load_scorer.h"
 #include "services/teacher/model_scorer.h"
 #include "tests/benchmarks/contender.h"
 #include "tests/fakes/relative_error.h"

@@ -16,9 +16,9 @@
 
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/model_config.h"
-#include "common/model/spec/serialized_adapter.h"
 #include "common/tensor/aten.h"
 #include "common/tensor/safetensors.h"
+#include "common/tensor/serialized_adapter.h"
 
 namespace dapd {
 

@@ -10,9 +10,9 @@
 
 #include "absl/status/status.h"
 
-#include "common/model/spec/serialized_adapter.h"
 #include "common/rpc/transfer/chunk_checksums.h"
 #include "common/rpc/transfer/update_progress.h"
+#include "common/tensor/serialized_adapter.h"
 #include "common/terms/weight_set.h"
 
 namespace dapd {

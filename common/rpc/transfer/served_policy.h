@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/model/spec/serialized_adapter.h"
+#include "common/tensor/serialized_adapter.h"
 #include "common/terms/weight_set.h"
 
 namespace dapd {

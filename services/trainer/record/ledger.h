@@ -31,7 +31,7 @@
 
 #include "common/base/append_file.h"
 #include "services/trainer/step/answer_place.h"
-#include "services/trainer/workers/rollout_client.h"
+#include "services/trainer/workers/rollout_task.h"
 
 namespace dapd {
 

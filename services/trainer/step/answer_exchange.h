@@ -19,7 +19,7 @@
 #include "services/trainer/step/answer_rules.h"
 #include "services/trainer/step/rank_messages.h"
 #include "services/trainer/step/rollout_record.h"
-#include "services/trainer/workers/rollout_client.h"
+#include "services/trainer/workers/rollout_task.h"
 
 namespace dapd {
 

@@ -22,7 +22,7 @@
 #include "common/config/config.h"
 #include "common/config/feedback_rule.h"
 #include "common/generation/sampling.h"
-#include "services/trainer/workers/rollout_client.h"
+#include "services/trainer/workers/rollout_task.h"
 
 namespace dapd {
 

@@ -11,7 +11,7 @@
 #include "common/terms/view.h"
 #include "common/terms/weight_set.h"
 #include "services/trainer/step/answer_rules.h"
-#include "services/trainer/workers/teacher_client.h"
+#include "services/trainer/workers/score_task.h"
 
 namespace dapd {
 

@@ -18,28 +18,14 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
-#include "common/generation/decode_request.h"
 #include "common/rpc/pool/worker_pool_options.h"
 #include "common/rpc/transfer/policy_update.h"
+#include "services/trainer/workers/rollout_task.h"
 
 namespace dapd {
 
 class RpcCredentials;
 class Timeline;
-
-struct RolloutTask {
-  uint64_t id = 0;  // unique among the tasks without a result
-  DecodeRequest request;
-};
-
-struct RolloutResult {
-  uint64_t id = 0;
-  std::vector<int32_t> ids;     // the answer, its end token included
-  std::vector<float> logprobs;  // one each, at temperature 1, unfiltered
-  FinishReason finish_reason = FinishReason::kEos;
-  int64_t policy_version = 0;  // always the current policy's
-  std::string adapter_digest;
-};
 
 // Called with the tokens of a task's answer so far, as they come; from the
 // start again if the task is done again or by a second worker, too. From any

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,37 +15,12 @@
 
 #include "common/rpc/pool/worker_pool_options.h"
 #include "common/rpc/transfer/policy_update.h"
-#include "common/tensor/host_tensor.h"
-#include "common/terms/payload.h"
-#include "common/terms/view.h"
-#include "common/terms/weight_set.h"
+#include "services/trainer/workers/score_task.h"
 
 namespace dapd {
 
 class RpcCredentials;
 class Timeline;
-
-struct ScoreTask {
-  uint64_t id = 0;  // unique among the tasks without a result
-  WeightSet weights = WeightSet::kBase;
-  Payload payload = Payload::kHiddenStates;
-  int64_t top_k = 0;         // of a top_k payload
-  double temperature = 1.0;  // of a top_k payload
-  NamedViews views;          // scored_from is at least 1 in each
-};
-
-struct ScoreResult {
-  uint64_t id = 0;
-  // By view, then by tensor name: "hidden" [n, hidden] in the base's
-  // dtype, or "logits" [n, vocab] float32, or "ids" [n, k] int32 with
-  // "logprobs" [n, k] float32. Shapes and dtypes are checked on arrival.
-  std::map<ViewName, std::map<std::string, HostTensor>> views;
-  double compute_seconds = 0.0;  // on the worker, since the task came
-  double ahead_seconds = 0.0;    // and before, for its prefixes
-  int64_t computed_tokens = 0;   // of the views, since the task came
-  int64_t reused_tokens = 0;     // and before
-  uint64_t payload_bytes = 0;
-};
 
 struct TeacherClientOptions {
   std::vector<std::string> addresses;
