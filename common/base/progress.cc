@@ -49,7 +49,7 @@ std::string Clock(double seconds) {
 }
 
 // A line that wraps could not be redrawn in place.
-size_t TerminalColumns() {
+size_t TerminalWidth() {
   winsize size = {};
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0
              ? size.ws_col
@@ -137,10 +137,9 @@ void Progress::Show(absl::Time now) {
   const std::string line = meter_.Line(note_);
   if (is_terminal_) {
     // \x1b[K erases the rest of what stood there.
-    std::fputs(
-        absl::StrCat("\r", line.substr(0, TerminalColumns() - 1), "\x1b[K")
-            .c_str(),
-        stderr);
+    std::fputs(absl::StrCat("\r", line.substr(0, TerminalWidth() - 1), "\x1b[K")
+                   .c_str(),
+               stderr);
     has_line_ = true;
   } else {
     LogInfo(line);

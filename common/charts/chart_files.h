@@ -6,8 +6,9 @@ namespace dapd {
 
 extern const char kStyleCss[];
 // To stand in one scope in this order.
-extern const char kDomJs[];    // elements
-extern const char kScaleJs[];  // scales, ticks, numbers
-extern const char kChartJs[];  // charts over steps
+extern const char kDomJs[];       // elements
+extern const char kScaleJs[];     // scales, ticks, numbers
+extern const char kChartJs[];     // charts over steps
+extern const char kControlsJs[];  // what changes all charts of a page
 
 }  // namespace dapd

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-#include "services/cli/side_by_side.h"
+#include "services/cli/terminal/side_by_side.h"
 
 namespace dapd {
 namespace {

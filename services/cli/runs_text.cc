@@ -14,7 +14,7 @@
 #include "common/base/log.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
-#include "services/cli/side_by_side.h"
+#include "services/cli/terminal/text_table.h"
 #include "services/trainer/record/run_name.h"
 
 namespace dapd {
@@ -83,10 +83,7 @@ std::string AccuracyText(const std::optional<EvaluationReport>& report) {
   return absl::StrFormat("%.1f%%", 100 * report->accuracy->mean);
 }
 
-constexpr size_t kColumns = 8;
-using Row = std::array<std::string, kColumns>;
-
-Row RowOf(const RunOverview& run, const std::string& name, absl::Time now) {
+Cells RowOf(const RunOverview& run, const std::string& name, absl::Time now) {
   return {name,
           NameOf(run.state),
           absl::StrCat(run.step, " of ", run.steps),
@@ -131,14 +128,14 @@ absl::StatusOr<std::vector<ListedRun>> ListRuns(const std::string& folder) {
 std::string RunsText(const std::vector<ListedRun>& runs,
                      const std::string& folder,
                      absl::Time now) {
-  std::vector<Row> rows = {{"run",
-                            "state",
-                            "step",
-                            "loss",
-                            "before",
-                            "after",
-                            "written",
-                            "adapter"}};
+  std::vector<Cells> rows = {{"run",
+                              "state",
+                              "step",
+                              "loss",
+                              "before",
+                              "after",
+                              "written",
+                              "adapter"}};
   // Behind a row: of a run that failed why, of a damaged one only that.
   std::vector<std::string> notes = {""};
   for (const ListedRun& run : runs) {
@@ -153,23 +150,11 @@ std::string RunsText(const std::vector<ListedRun>& runs,
                         ? Printable(run.overview->outcome->message)
                         : "");
   }
-  std::array<size_t, kColumns> widths = {};
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < kColumns; ++i) {
-      widths[i] = std::max(widths[i], TerminalColumns(row[i]));
-    }
-  }
   std::string text;
-  for (size_t r = 0; r < rows.size(); ++r) {
-    std::string line;
-    for (size_t i = 0; i < kColumns; ++i) {
-      const std::string& cell = rows[r][i];
-      absl::StrAppend(
-          &line, cell, std::string(widths[i] - TerminalColumns(cell) + 2, ' '));
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    absl::StrAppend(&text, line, "\n");
-    if (!notes[r].empty()) absl::StrAppend(&text, "    ", notes[r], "\n");
+  const std::vector<std::string> lines = AlignColumns(rows);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    absl::StrAppend(&text, lines[i], "\n");
+    if (!notes[i].empty()) absl::StrAppend(&text, "    ", notes[i], "\n");
   }
   return text;
 }

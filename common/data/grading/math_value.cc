@@ -71,10 +71,6 @@ bool AreExact(const MathValue& a, const MathValue& b) {
   return a.exact.has_value() && b.exact.has_value();
 }
 
-std::optional<int64_t> IntegerOf(const MathValue& a) {
-  return a.exact.has_value() ? a.exact->ToInteger() : std::nullopt;
-}
-
 bool ClosePoints(const Complex& x, const Complex& y) {
   if (IsInfinite(x) || IsInfinite(y)) return x.real() == y.real();
   return std::abs(x - y) <=
@@ -96,6 +92,10 @@ bool SameWhenRounded(const MathValue& a, const MathValue& b) {
 }
 
 }  // namespace
+
+std::optional<int64_t> IntegerOf(const MathValue& a) {
+  return a.exact.has_value() ? a.exact->ToInteger() : std::nullopt;
+}
 
 MathValue ExactValue(const ExactNumber& number) {
   const long double rounded = number.ToFloat();

@@ -7,6 +7,7 @@
 #include <array>
 #include <complex>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -32,6 +33,9 @@ struct MathValue {
   // The name of a variable that stands alone.
   std::string symbol;
 };
+
+// Nothing for what is no exact integer of at most 62 bits.
+std::optional<int64_t> IntegerOf(const MathValue& a);
 
 MathValue ExactValue(const ExactNumber& number);
 MathValue FloatValue(MathValue::Complex number);

@@ -12,10 +12,6 @@ namespace {
 
 using Kind = LatexToken::Kind;
 
-std::optional<int64_t> IntegerOf(const MathValue& value) {
-  return value.exact.has_value() ? value.exact->ToInteger() : std::nullopt;
-}
-
 }  // namespace
 
 std::optional<MathValue> ValueParser::Number(bool may_be_mixed) {

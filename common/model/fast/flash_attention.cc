@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/kernels/causal_attention.h"
+#include "common/model/fast/number_type.h"
 
 namespace dapd {
 namespace {
@@ -47,16 +48,6 @@ std::vector<AttentionSequenceOf<T>> SequencesOf(
                          logsumexp.data_ptr<float>() + begin * q.size(1)});
   }
   return sequences;
-}
-
-// body(T{}) with T the kernels' name for q's dtype.
-template <typename Body>
-void WithNumberOf(const at::Tensor& q, const Body& body) {
-  if (q.scalar_type() == at::kBFloat16) {
-    body(BFloat16{});
-  } else {
-    body(float{});
-  }
 }
 
 // [N, H] for the rows and heads of q.

@@ -6,6 +6,7 @@
 #include "common/kernels/decode_attention_math.h"
 #include "common/kernels/training_rows.h"
 #include "common/model/fast/device_rows.h"
+#include "common/model/fast/number_type.h"
 #include "common/model/reference/decoder_layer.h"
 #include "common/tensor/torch_bridge.h"
 
@@ -15,16 +16,6 @@ namespace {
 bool HasKernels(const at::Tensor& x) {
   return x.is_cpu() &&
          (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
-}
-
-// body(T{}) with T the kernels' name for x's dtype.
-template <typename Body>
-void WithNumberOf(const at::Tensor& x, const Body& body) {
-  if (x.scalar_type() == at::kBFloat16) {
-    body(BFloat16{});
-  } else {
-    body(float{});
-  }
 }
 
 template <typename T>

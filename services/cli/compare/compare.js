@@ -28,19 +28,6 @@ function valuesAt(steps, curve, values) {
   });
 }
 
-function addChoices(id, choices, choose) {
-  const buttons = choices.map(([label, value]) => {
-    const button = html("button", { type: "button", class: "choice", "aria-pressed": "false" }, label);
-    button.addEventListener("click", () => {
-      for (const other of buttons) other.setAttribute("aria-pressed", String(other === button));
-      choose(value);
-    });
-    return button;
-  });
-  buttons[0].setAttribute("aria-pressed", "true");
-  byId(id).replaceChildren(...buttons);
-}
-
 function shortened(text) {
   return text.length > 60 ? `${text.slice(0, 57)}...` : text;
 }
@@ -143,14 +130,7 @@ function showCharts({ runs, charts }) {
       return values ? [{ ...runStyle(run, index), values: valuesAt(steps, run.curves.steps, values) }] : [];
     }) });
   }
-  addChoices("scale-choices", [["linear", false], ["log", true]], (isLog) => view.set({ isLog }));
-  addChoices("smoothing-choices", [["raw", 0], ["smooth", 0.6], ["smoother", 0.9]], (smoothing) => view.set({ smoothing }));
-  const zoom = byId("zoom");
-  zoom.addEventListener("click", () => view.set({ range: null }));
-  view.onChange = () => {
-    zoom.hidden = view.range === null;
-    if (view.range) setText(zoom, `steps ${view.range.join(" to ")} \u2715`);
-  };
+  startViewControls();
 }
 
 const data = JSON.parse(byId("data").textContent);

@@ -6,20 +6,6 @@ const historySeconds = 5;  // at least, between two histories
 const timeoutSeconds = 10;
 const tokenKey = "dapd-token";
 
-// A row of buttons of which one is pressed, at first the first.
-function addChoices(id, choices, choose) {
-  const buttons = choices.map(([label, value]) => {
-    const button = html("button", { type: "button", class: "choice", "aria-pressed": "false" }, label);
-    button.addEventListener("click", () => {
-      for (const other of buttons) other.setAttribute("aria-pressed", String(other === button));
-      choose(value);
-    });
-    return button;
-  });
-  buttons[0].setAttribute("aria-pressed", "true");
-  byId(id).replaceChildren(...buttons);
-}
-
 function showSteps(history, status) {
   showHistory(history, status);
   setText(byId("thinned"), history.stride > 1 ? `each point is the mean of ${history.stride} steps; the pale band runs from the lowest to the highest` : "");
@@ -28,14 +14,7 @@ function showSteps(history, status) {
 function startControls() {
   byId("charts").replaceChildren(...charts.map(({ chart }) => chart.figure));
   for (const { chart } of charts) resizeObserver.observe(chart.box);
-  addChoices("scale-choices", [["linear", false], ["log", true]], (isLog) => view.set({ isLog }));
-  addChoices("smoothing-choices", [["raw", 0], ["smooth", 0.6], ["smoother", 0.9]], (smoothing) => view.set({ smoothing }));
-  const zoom = byId("zoom");
-  zoom.addEventListener("click", () => view.set({ range: null }));
-  view.onChange = () => {
-    zoom.hidden = view.range === null;
-    if (view.range) setText(zoom, `steps ${view.range.join(" to ")} \u2715`);
-  };
+  startViewControls();
 }
 
 // "hold" keeps the answers of a step in place for as long as they are read.

@@ -15,6 +15,7 @@ const HtmlPage& Page() {
                                               {kDomJs,
                                                kScaleJs,
                                                kChartJs,
+                                               kControlsJs,
                                                kIntervalPlotJs,
                                                kPanelsJs,
                                                kAnswersViewJs,

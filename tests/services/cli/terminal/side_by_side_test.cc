@@ -1,4 +1,4 @@
-#include "services/cli/side_by_side.h"
+#include "services/cli/terminal/side_by_side.h"
 
 #include <string>
 #include <vector>

@@ -1,0 +1,95 @@
+// A comparison for other programs.
+
+#include <utility>
+
+#include "services/cli/compare/comparison.h"
+#include "services/cli/compare/comparison_labels.h"
+
+namespace dapd {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json OptionalJson(const std::optional<Interval>& interval) {
+  return interval.has_value() ? ToJson(*interval) : Json();
+}
+
+Json RowJson(const char* kind,
+             const std::string& name,
+             const ComparedFigure::Row& row,
+             const ComparedFigure::Curve& curve) {
+  Json by_step = Json::array();
+  for (const std::optional<Interval>& value : curve) {
+    by_step.push_back(OptionalJson(value));
+  }
+  return {{kind, name},
+          {"before", OptionalJson(row.before)},
+          {"after", OptionalJson(row.after)},
+          {"change", OptionalJson(row.change)},
+          {"against_first", OptionalJson(row.against_first)},
+          {"by_step", by_step}};
+}
+
+// Empty where the figure has no curves.
+ComparedFigure::Curve CurveAt(const std::vector<ComparedFigure::Curve>& curves,
+                              size_t i) {
+  return i < curves.size() ? curves[i] : ComparedFigure::Curve();
+}
+
+}  // namespace
+
+Json ComparisonJson(const Comparison& comparison) {
+  Json runs = Json::array();
+  for (const RunResults& run : comparison.runs) {
+    Json settings = Json::object();
+    for (const std::string& key : comparison.differing) {
+      settings[key] = SettingOf(run, key);
+    }
+    runs.push_back({{"name", run.name},
+                    {"folder", run.folder},
+                    {"finished", run.finished},
+                    {"step", run.step},
+                    {"steps", run.steps},
+                    {"settings", settings},
+                    {"loss", run.loss.has_value() ? Json(*run.loss) : Json()}});
+  }
+  Json groups = Json::array();
+  for (const RunGroup& group : comparison.groups) {
+    Json names = Json::array();
+    for (const size_t run : group.runs) {
+      names.push_back(comparison.runs[run].name);
+    }
+    groups.push_back(
+        {{"name", group.name}, {"runs", names}, {"seeds", group.num_seeds}});
+  }
+  Json figures = Json::array();
+  for (const ComparedFigure& figure : comparison.figures) {
+    Json of_runs = Json::array();
+    for (size_t i = 0; i < figure.runs.size(); ++i) {
+      of_runs.push_back(RowJson("run",
+                                comparison.runs[i].name,
+                                figure.runs[i],
+                                CurveAt(figure.run_curves, i)));
+    }
+    Json of_groups = Json::array();
+    for (size_t i = 0; i < figure.groups.size(); ++i) {
+      of_groups.push_back(RowJson("group",
+                                  comparison.groups[i].name,
+                                  figure.groups[i],
+                                  CurveAt(figure.group_curves, i)));
+    }
+    Json json = {{"name", figure.name},
+                 {"is_share", figure.is_share},
+                 {"steps", figure.steps},
+                 {"runs", of_runs},
+                 {"groups", of_groups}};
+    if (!figure.marker.empty()) json["marker"] = figure.marker;
+    figures.push_back(std::move(json));
+  }
+  return {{"runs", runs},
+          {"groups", groups},
+          {"figures", figures},
+          {"paired", comparison.is_paired}};
+}
+
+}  // namespace dapd
