@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import resource
+import shlex
 import shutil
 import subprocess
 import sys
@@ -205,6 +206,17 @@ def test_a_cuda_build_without_a_compiler_for_its_kernels_fails(tmp_path):
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode != 0 and not (tmp_path / "build.ninja").exists()
     assert "The host compiler of /bin/false" in result.stdout and "-DDAPD_CUDA=OFF leaves CUDA out" in result.stdout
+
+
+def test_the_sources_build_in_a_folder_with_a_space_in_its_name(tmp_path):
+    place = tmp_path / "a space"
+    place.mkdir()
+    (place / "sources").symlink_to(ROOT)
+    subprocess.run(["cmake", "-S", place / "sources", "-B", place / "build", "-G", "Ninja", "-DDAPD_TESTS=ON"], check=True, capture_output=True)
+    commands = subprocess.run(["ninja", "-C", place / "build", "-t", "commands"], check=True, capture_output=True, text=True).stdout
+    words = {word for command in commands.splitlines() for word in shlex.split(command)}
+    assert any(word.startswith(f"{place}/sources/") for word in words)
+    assert not [word for word in words if word.startswith("space/")], "parts of paths that were cut"
 
 
 def test_an_image_build_reads_only_what_it_needs():
