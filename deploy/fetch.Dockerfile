@@ -16,6 +16,8 @@ COPY deploy/requirements.txt /opt/fetch/
 RUN python3 -m venv /opt/fetch/venv && \
     /opt/fetch/venv/bin/pip install --no-cache-dir --constraint /opt/fetch/requirements.txt huggingface_hub
 COPY deploy/fetch_from_hub.py /opt/fetch/
+# Whose checkout may keep others out, as whom containers run.
+RUN chmod go=rX /opt/fetch/fetch_from_hub.py
 # A volume that is mounted there while it is empty takes over the owner.
 RUN install --directory --owner=10001 --group=10001 /hub
 USER 10001:10001

@@ -326,6 +326,16 @@ def test_an_image_can_be_read_by_others_whoever_made_its_package(tmp_path):
         assert mode == (0o755 if path.is_dir() or path.name == "dapd" else 0o644), path
 
 
+def test_the_download_image_can_be_read_by_others_whoever_made_its_checkout(tmp_path):
+    copied = "deploy/fetch_from_hub.py /opt/fetch/"
+    steps = image_root.instructions((ROOT / "deploy/fetch.Dockerfile").read_text())
+    behind = [rest for name, rest in steps[steps.index(("COPY", copied)):] if name == "RUN" and "/opt/fetch/" in rest]
+    program = tmp_path / "fetch_from_hub.py"
+    program.touch(0o600)
+    subprocess.run(["sh", "-ec", "\n".join(behind).replace("/opt/fetch/", f"{tmp_path}/")], check=True)
+    assert program.stat().st_mode & 0o777 == 0o644
+
+
 def test_a_model_takes_the_place_of_nothing_else(tmp_path):
     folder = tmp_path / "models"
     folder.mkdir()
