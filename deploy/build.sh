@@ -6,6 +6,7 @@
 # --tests builds the unit tests too. JOBS sets the compilers that run at a time
 # (default: one per core, 2 GiB of memory each).
 set -euo pipefail
+unset CDPATH  # where cd would look first, and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source deploy/phase.sh
 

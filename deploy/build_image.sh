@@ -25,6 +25,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 if [ -n "$installed" ]; then installed=$(realpath "$installed"); fi
+unset CDPATH  # where cd would look first, and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 arguments=(--file deploy/Dockerfile --target "$target" --tag "${tag:-dapd:$target}")

@@ -11,6 +11,7 @@
 # variables of huggingface_hub hold: HF_HOME or HF_HUB_CACHE for the place,
 # HF_TOKEN for what is not public, HF_ENDPOINT for a mirror.
 set -euo pipefail
+unset CDPATH  # where cd would look first, and print what it found
 deploy=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 python=$deploy/../.deps/venv/bin/python
 

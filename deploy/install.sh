@@ -16,6 +16,7 @@
 # nor sudo is at hand, it prints what root has to run. A second call skips what is
 # there. PYTHON names another interpreter (3.11 or newer).
 set -euo pipefail
+unset CDPATH  # where cd would look first, and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source deploy/phase.sh
 

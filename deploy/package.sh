@@ -17,6 +17,7 @@ if [ $# -ne 1 ] || [[ $1 == -* ]]; then
 fi
 mkdir -p "$1"
 package=$(realpath "$1")
+unset CDPATH  # where cd would look first, and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # These names are common ones: /, /usr/local and many a home have them.

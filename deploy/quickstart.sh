@@ -10,6 +10,7 @@
 # package. --tiny trains a tiny random Qwen3, a few steps: it shows in seconds
 # that everything works, and teaches nothing.
 set -euo pipefail
+unset CDPATH  # where cd would look first, and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source deploy/phase.sh
 

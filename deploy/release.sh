@@ -45,6 +45,7 @@ elif [ ${#flavours[@]} -eq 0 ]; then
 fi
 mkdir -p "$output"
 output=$(realpath "$output")
+unset CDPATH  # where cd would look first, and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source deploy/phase.sh
 python=$PWD/.deps/venv/bin/python

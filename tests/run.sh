@@ -14,6 +14,7 @@
 #                 (one seed a scenario; tests/robustness/run.sh has the long form)
 #   fuzz          every fuzz target for FUZZ_SECONDS (3) seconds
 set -euo pipefail
+unset CDPATH  # where cd would look first, and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source deploy/phase.sh
 

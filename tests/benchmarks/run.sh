@@ -9,5 +9,6 @@
 # this fails if a check fails; a missed target is printed, not an error.
 # DAPD_BENCHMARK_PAIRS (5): pairs a ratio. Builds nothing: deploy/build.sh --tests.
 set -euo pipefail
+unset CDPATH  # where cd would look first, and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 exec .deps/venv/bin/python tests/benchmarks/main.py "$@"

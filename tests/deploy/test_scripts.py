@@ -336,6 +336,17 @@ def test_the_download_image_can_be_read_by_others_whoever_made_its_checkout(tmp_
     assert program.stat().st_mode & 0o777 == 0o644
 
 
+def test_no_script_looks_for_its_own_folder_in_cdpath():
+    """Where that is exported cd may go elsewhere, and prints where, which is then a part of the path that is taken from it."""
+    goes = 0
+    for path in (path for folder in ("deploy", "tests", ".ci") for path in (ROOT / folder).rglob("*") if path.is_file()):
+        text = path.read_bytes()
+        if re.match(rb"#!.*sh\n", text) and b'cd "$(dirname ' in text:
+            goes += 1
+            assert b"\nunset CDPATH" in text.split(b'cd "$(dirname ')[0], path
+    assert goes
+
+
 def test_a_model_takes_the_place_of_nothing_else(tmp_path):
     folder = tmp_path / "models"
     folder.mkdir()

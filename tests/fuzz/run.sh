@@ -12,6 +12,7 @@
 # where the last one ended. CXX names another clang; FUZZ_SEED fixes the mutations'
 # random numbers (default 0: others each time).
 set -euo pipefail
+unset CDPATH  # where cd would look first, and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source deploy/phase.sh
 

@@ -13,6 +13,7 @@
 # Needs deploy/install.sh --tests, deploy/build.sh --tests with CUDA kernels, and
 # PyPI for the peers, once. OUT is replaced if a pack is in it.
 set -euo pipefail
+unset CDPATH  # where cd would look first, and print what it found
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
 usage() {

@@ -32,6 +32,7 @@ usage() {
   exit 2
 }
 
+unset CDPATH  # where cd would look first, and print what it found
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 pack=$here results=gpu-results seconds=540 total='' rehearse=()
 while [[ ${1:-} == -* ]]; do

@@ -8,6 +8,7 @@
 # Default: all parts, 5 seeds, 60 s a fuzz target, 10,000 flips. The build with
 # tests must be there (deploy/build.sh --tests).
 set -euo pipefail
+unset CDPATH  # where cd would look first, and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 seeds=5

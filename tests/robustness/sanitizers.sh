@@ -11,6 +11,7 @@
 # A report ends the test that caused it. The last line is "N passed, N failed,
 # N skipped"; logs: build-<sanitizer>/test-logs/.
 set -euo pipefail
+unset CDPATH  # where cd would look first, and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source deploy/phase.sh
 
