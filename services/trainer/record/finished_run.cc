@@ -73,7 +73,8 @@ absl::Status ShowFinishedRun(const Config& config,
                                     watch.Recall(line);
                                     last = line;
                                     return absl::OkStatus();
-                                  }));
+                                  })
+                      .status());
   if (last.is_null()) return absl::OkStatus();
   try {
     displays.status->Change([&](v1::GetStatusResponse& state) {
@@ -83,10 +84,7 @@ absl::Status ShowFinishedRun(const Config& config,
       ShowClipFindings(watch.Findings(), &state);
     });
   } catch (const Json::exception& error) {
-    return absl::DataLossError(
-        absl::StrCat(folder,
-                     "/metrics.jsonl ends in a line that is not a step: ",
-                     error.what()));
+    WarnOf("a last step", absl::DataLossError(error.what()));
   }
   const v1::GetStatusResponse shown = displays.status->Get();
   displays.metrics->RecordStart(shown.step(), /*resumed=*/false);

@@ -13,8 +13,8 @@
 namespace dapd {
 
 // Sets them to what they were when the run in `folder` ended, but for what
-// only its process knew: counters, rates, workers. Answers and evaluations that
-// cannot be read are a warning. DATA_LOSS for a metrics.jsonl that is damaged.
+// only its process knew: counters, rates, workers. Answers, evaluations and
+// lines of metrics.jsonl that cannot be read are a warning.
 absl::Status ShowFinishedRun(const Config& config,
                              const std::string& folder,
                              const RunDisplays& displays);

@@ -1,6 +1,7 @@
 #include "services/trainer/record/recorded_steps.h"
 
-#include <utility>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -9,6 +10,7 @@
 #include "common/base/files.h"
 #include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 
 namespace dapd {
@@ -18,6 +20,31 @@ using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxLinesBytes = uint64_t{1} << 32;
 
+using TakeStep = std::function<absl::Status(int64_t step, const Json& line)>;
+
+// False if the line is damaged.
+absl::StatusOr<bool> Take(absl::string_view line, const TakeStep& take) try {
+  const Json row = Json::parse(line);
+  const auto step = JsonInteger(row.at("step"), 0);
+  if (!step.ok() || !row.contains("seconds")) return false;
+  RETURN_IF_ERROR(take(*step, row));
+  return true;
+} catch (const Json::exception& /*error*/) {
+  return false;
+}
+
+absl::Status KeepDamaged(const std::string& path) {
+  const std::string aside = absl::StrCat(path, ".damaged");
+  std::error_code error;
+  std::filesystem::copy_file(
+      path, aside, std::filesystem::copy_options::overwrite_existing, error);
+  if (error) {
+    return FileError(absl::StrCat("copy ", path, " to"), aside, error.value());
+  }
+  LogWarning(absl::StrCat(path, " as it was is kept as ", aside));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void AddSeconds(const Json& line, std::map<std::string, double>* sums) {
@@ -26,32 +53,35 @@ void AddSeconds(const Json& line, std::map<std::string, double>* sums) {
   }
 }
 
-absl::Status ForEachStepLine(
+absl::StatusOr<int64_t> ForEachStepLine(
     const std::string& path,
-    const std::function<absl::Status(int64_t step, const Json& line)>&
-        take) try {
-  if (!FileExists(path)) return absl::OkStatus();
+    const std::function<absl::Status(int64_t step, const Json& line)>& take) {
+  if (!FileExists(path)) return 0;
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxLinesBytes));
+  int64_t number = 0;
+  int64_t first_damaged = 0;
+  int64_t num_damaged = 0;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    ++number;
     // A line without its end is one that a crash cut off.
     if (line.empty() ||
         line.data() + line.size() == text.data() + text.size()) {
       continue;
     }
-    const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    const auto step = row.is_object()
-                          ? JsonInteger(row.value("step", Json()), 0)
-                          : absl::InvalidArgumentError("not an object");
-    if (!step.ok() || !row.contains("seconds")) {
-      return absl::DataLossError(
-          absl::StrCat(path, " has a line that is not a step: ", line));
-    }
-    RETURN_IF_ERROR(take(*step, row));
+    ASSIGN_OR_RETURN(const bool is_taken, Take(line, take));
+    if (is_taken) continue;
+    if (num_damaged++ == 0) first_damaged = number;
   }
-  return absl::OkStatus();
-} catch (const Json::exception& error) {
-  return absl::DataLossError(
-      absl::StrCat(path, " has a line that is not a step: ", error.what()));
+  if (num_damaged > 0) {
+    LogWarning(absl::StrCat(
+        path,
+        ":",
+        first_damaged,
+        " is damaged, no line of a step, and is left out",
+        num_damaged > 1 ? absl::StrCat(" (the first of ", num_damaged, ")")
+                        : ""));
+  }
+  return num_damaged;
 }
 
 absl::StatusOr<KeptLines> KeepLines(const std::string& path,
@@ -61,16 +91,18 @@ absl::StatusOr<KeptLines> KeepLines(const std::string& path,
   KeptLines kept;
   if (!FileExists(path)) return kept;
   ASSIGN_OR_RETURN(JsonLinesWriter writer, JsonLinesWriter::Open(path));
-  RETURN_IF_ERROR(ForEachStepLine(
-      path, [&](int64_t step, const Json& line) -> absl::Status {
-        if (step > last_step) return absl::OkStatus();
-        AddSeconds(line, &kept.seconds);
-        RETURN_IF_ERROR(writer.Append(line));
-        history->Add(line);
-        watch->Recall(line);
-        kept.last = line;
-        return absl::OkStatus();
-      }));
+  ASSIGN_OR_RETURN(
+      const int64_t num_damaged,
+      ForEachStepLine(path,
+                      [&](int64_t step, const Json& line) -> absl::Status {
+                        if (step > last_step) return absl::OkStatus();
+                        history->Add(line);
+                        watch->Recall(line);
+                        AddSeconds(line, &kept.seconds);
+                        kept.last = line;
+                        return writer.Append(line);
+                      }));
+  if (num_damaged > 0) RETURN_IF_ERROR(KeepDamaged(path));
   RETURN_IF_ERROR(writer.Commit());
   return kept;
 }

@@ -18,8 +18,10 @@ namespace dapd {
 
 // Calls `take` with each whole line and its step, in their order, until it
 // returns an error; not at all without the file. A line that a crash cut off is
-// left out. DATA_LOSS for a line that is no step's.
-absl::Status ForEachStepLine(
+// left out, and so are damaged ones: those that are no step's, and those on
+// which `take` throws JSON's exceptions. A warning names the first of them; the
+// result is how many there are.
+absl::StatusOr<int64_t> ForEachStepLine(
     const std::string& path,
     const std::function<
         absl::Status(int64_t step, const nlohmann::ordered_json& line)>& take);
@@ -32,7 +34,8 @@ struct KeptLines {
 
 // Drops the lines behind `last_step`, those steps are done again, and one that
 // a crash cut off. The others begin the history, and what is watched over many
-// steps. DATA_LOSS for a line that is no step's.
+// steps. Damaged lines go as well; the file as it was is kept beside it, as
+// metrics.jsonl.damaged.
 absl::StatusOr<KeptLines> KeepLines(const std::string& path,
                                     int64_t last_step,
                                     RunHistory* history,

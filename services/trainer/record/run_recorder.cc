@@ -103,8 +103,8 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
         ShowClipFindings(watch.Findings(), &state);
       });
     } catch (const Json::exception& error) {
-      return absl::DataLossError(absl::StrCat(
-          lines_path, " ends in a line that is not a step: ", error.what()));
+      LogWarning(absl::StrCat(
+          lines_path, " ends in a step that cannot be shown: ", error.what()));
     }
   }
   displays.metrics->RecordStart(start_step, folder.resumed());

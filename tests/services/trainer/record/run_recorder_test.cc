@@ -9,6 +9,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -135,6 +137,32 @@ TEST_F(RunRecorderTest, ARunGoesOnBehindALossThatIsNotFinite) {
   Start(1);
   EXPECT_EQ(status_->Get().step(), 1);
   EXPECT_TRUE(std::isnan(status_->Get().loss()));
+}
+
+TEST_F(RunRecorderTest, ADamagedLineCostsOnlyThatLine) {
+  Start(0);
+  for (int64_t step = 1; step <= 6; ++step) Record(step);
+  const std::string path = folder_->File("metrics.jsonl");
+  std::vector<std::string> lines =
+      absl::StrSplit(ReadFile(path, 1 << 20).value(), '\n');
+  const std::vector<std::string> whole = lines;
+  // Each stops being what another of the readers needs.
+  lines[1][0] = 'x';
+  lines[2] = absl::StrReplaceAll(lines[2], {{"\"step\"", "\"stfp\""}});
+  lines[3] = absl::StrReplaceAll(lines[3], {{"\"tokens\"", "\"tokenr\""}});
+  lines[5] = absl::StrReplaceAll(lines[5], {{"\"samples\"", "\"sampler\""}});
+  const std::string damaged = absl::StrJoin(lines, "\n");
+  ASSERT_TRUE(WriteFileAtomically(path, damaged).ok());
+  testing::internal::CaptureStderr();
+  Start(6);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("metrics.jsonl:2 is damaged"));
+  EXPECT_THAT(log, HasSubstr("left out (the first of 3)"));
+  EXPECT_EQ(ReadFile(path, 1 << 20).value(),
+            absl::StrCat(whole[0], "\n", whole[4], "\n", lines[5], "\n"));
+  EXPECT_EQ(ReadFile(path + ".damaged", 1 << 20).value(), damaged);
+  EXPECT_EQ(status_->Get().start_step(), 6);
+  Record(7);
 }
 
 TEST_F(RunRecorderTest, WhatComesBeforeTheFirstStepIsNoPartOfItsTime) {
