@@ -9,6 +9,8 @@ export DAPD_LISTEN_HOST=${DAPD_LISTEN_HOST:-0.0.0.0}
 export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1}
 # srun does not take this over from sbatch by itself.
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
+# These it does take over, and each step would wait for all GPUs of its nodes.
+unset SLURM_NTASKS_PER_NODE SLURM_GPUS_PER_NODE
 # Two jobs on a node get different ports, below those that the kernel hands out,
 # unless their numbers differ by a multiple of 100: then name one of them another.
 export DAPD_FIRST_PORT=${DAPD_FIRST_PORT:-$((20000 + SLURM_JOB_ID % 100 * 100))}
@@ -79,17 +81,17 @@ functions=$(declare -f announce announce_step result_of worker)
 # --- Steps --------------------------------------------------------------------
 declare -A process  # of each step's srun
 
-# Starts a step; its tasks run COMMAND and say which step they are. With
-# gpus_of_task they have so many GPUs each, instead of as many as the job's tasks.
-# With shares_gpus each task may use those of all the step's tasks on its node.
+# Starts a step; its tasks run COMMAND and say which step they are. With gpus_of_task
+# they have so many GPUs each, instead of as many as the job's tasks, and with
+# gpu_mask may use those of all the step's tasks on their node.
 gpus_of_task=
-shares_gpus=
+gpu_mask=
 step() {  # NAME TASKS LOG COMMAND...
   local name=$1 tasks=$2 log=$3
   shift 3
   rm -f "$DAPD_ANNOUNCEMENTS/step-$name"
   srun --exact --ntasks="$tasks" --job-name="$name" --kill-on-bad-exit=0 \
-    ${gpus_of_task:+--gpus-per-task="$gpus_of_task"} ${shares_gpus:+--gpu-bind=none} \
+    ${gpus_of_task:+--gpus-per-task="$gpus_of_task"} ${gpu_mask:+--gpu-bind=mask_gpu:"$gpu_mask"} \
     --output="$DAPD_JOB_FOLDER/$log-%t.log" --open-mode=append \
     bash -euo pipefail -c "$functions"$'\n"$@"' task announce_step "$name" "$@" &
   process[$name]=$!

@@ -1,0 +1,69 @@
+"""Which GPUs the tasks of deploy/slurm see."""
+
+import re
+import subprocess
+
+import pytest
+from slurm_cluster import BIN, PATIENCE_SECONDS, Cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    return Cluster(tmp_path_factory.mktemp("slurm"))
+
+
+@pytest.fixture
+def programs(tmp_path):
+    """A folder with stand-ins: workers wait, and a rank writes which GPU it computes on and ends."""
+    seen = 'echo "$CUDA_VISIBLE_DEVICES" >"${0%/*}/$SLURM_PROCID"'
+    # The job writes that file once it has all three.
+    for name, text in (("rollout", "exec sleep 600"), ("teacher", "exec sleep 600"), ("trainer", f"{seen}; until [ -e $DAPD_JOB_FOLDER/prometheus.json ]; do sleep 0.1; done")):
+        write_program(tmp_path, name, text)
+    return tmp_path
+
+
+def write_program(folder, name, text):
+    (folder / f"dapd-{name}").write_text(f"#!/bin/sh\n{text}\n")
+    (folder / f"dapd-{name}").chmod(0o755)
+
+
+@pytest.mark.parametrize("job, node, own", [(4123, {}, ["0", "1"]), (4124, {"FAKE_SRUN_BIND": "own"}, ["0", "0"])], ids=["it is told", "it binds each to one"])
+def test_ranks_may_use_the_gpus_of_each_other_and_compute_on_their_own(job, node, own, cluster, programs):
+    """NCCL reaches no GPU that a task is not allowed."""
+    process = cluster.submit(job, ranks=2, gpus=True, DAPD_BIN=str(programs), **node)
+    assert process.wait(timeout=60) == 0, cluster.output(job)
+    assert {step["step"]: step["gpu_bind"] for step in cluster.steps(job)} == {"rollout": None, "teacher": None, "trainer": "mask_gpu:0xf"}
+    assert [(programs / str(rank)).read_text().strip() for rank in (0, 1)] == own
+
+
+def test_ranks_find_their_gpus_among_a_nodes_last(cluster, programs):
+    process = cluster.submit(4125, ranks=2, gpus=True, DAPD_BIN=str(programs), SLURM_JOB_GPUS="4,5,6,7")
+    assert process.wait(timeout=60) == 0, cluster.output(4125)
+    assert [step["gpu_bind"] for step in cluster.steps(4125) if step["step"] == "trainer"] == ["mask_gpu:0xff"]
+
+
+def test_a_rank_that_is_not_told_its_gpu_takes_none(cluster, programs):
+    """All of a node would take its first."""
+    process = cluster.submit(4126, ranks=2, gpus=True, DAPD_BIN=str(programs), FAKE_SRUN_BIND="none")
+    assert process.wait(timeout=60) == 2
+    assert "which GPU is rank 1's?" in cluster.output(4126)
+    assert not (programs / "0").exists()
+
+
+def test_more_tasks_than_gpus_are_refused(cluster):
+    process = cluster.submit(4127, tasks=16, nodes=2, gpus=True, SLURM_GPUS_ON_NODE="4")
+    assert process.wait(timeout=60) == 2
+    assert "8 tasks on a node with 4 GPUs" in cluster.output(4127) and not cluster.steps(4127)
+
+
+def test_a_rollout_worker_of_several_gpus_takes_as_many_tasks(cluster):
+    settings = ("--set", "rollout.tensor_parallel=2")
+    plan = subprocess.run([BIN / "dapd", "check", cluster.config, "--gpus", "6", *settings], capture_output=True, text=True, check=True).stdout
+    split = re.search(r"^split .* of 6: ranks (\d+), teachers (\d+), rollouts (\d+);.*; 2 devices a rollout worker$", plan, re.M)
+    ranks, teachers, rollouts = map(int, split.groups())
+    assert ranks + teachers + 2 * rollouts == 6
+    for job, variables in ((4121, {"ranks": None}), (4122, {"ranks": ranks, "DAPD_TEACHERS": str(teachers), "DAPD_ROLLOUT_GPUS": "2"})):
+        process = cluster.submit(job, "--set", f"run.name=wide-{job}", *settings, tasks=6, gpus=True, **variables)
+        assert process.wait(timeout=PATIENCE_SECONDS) == 0, cluster.output(job)
+        steps = {step["step"]: (len(step["tasks"]), step["gpus"]) for step in cluster.steps(job)}
+        assert steps == {"trainer": (ranks, 1), "teacher": (teachers, 1), "rollout": (rollouts, 2)}
