@@ -22,6 +22,7 @@
 #include "common/config/rank_place.h"
 #include "common/config/run_folder.h"
 #include "common/config/validate_config.h"
+#include "common/config/yaml_text.h"
 #include "common/gpus/gpu_report.h"
 #include "common/rpc/pool/address_resolver.h"
 #include "services/trainer/record/attempt_end.h"
@@ -44,7 +45,7 @@ bool RunsOnGpus(const Config& config, const std::vector<std::string>& gpus) {
          (config.model.device == "auto" && !gpus.empty());
 }
 
-// "key=address" with the port of the `index`-th rank here. Where the system
+// key="address" with the port of the `index`-th rank here. Where the system
 // chooses the port, or nothing listens, it is as configured.
 std::string ListenOverride(const std::string& key,
                            const std::string& configured,
@@ -52,10 +53,10 @@ std::string ListenOverride(const std::string& key,
   std::string host;
   int port = 0;
   if (!SplitAddress(configured, &host, &port) || port == 0) {
-    return absl::StrCat(key, "=", configured);
+    return TextOverride(key, configured);
   }
-  return absl::StrCat(
-      key, "=", JoinHostPort(host, port + kPortStep * static_cast<int>(index)));
+  return TextOverride(
+      key, JoinHostPort(host, port + kPortStep * static_cast<int>(index)));
 }
 
 int PriorityOf(int code) {

@@ -41,14 +41,15 @@ TEST(LocalRanksTest, EachRankHasItsNumberItsPortsAndItsGpu) {
   ASSERT_TRUE(ranks.ok()) << ranks.status();
   ASSERT_THAT(*ranks, SizeIs(3));
   EXPECT_EQ(ranks->at(0).rank, 3);
-  EXPECT_THAT(ranks->at(0).overrides, Contains("trainer.listen=0.0.0.0:7003"));
+  EXPECT_THAT(ranks->at(0).overrides,
+              Contains("trainer.listen=\"0.0.0.0:7003\""));
   const LocalRank& last = ranks->at(2);
   EXPECT_EQ(last.rank, 5);
   for (const char* setting : {"trainer.ranks_per_machine=0",
                               "trainer.ranks=6",
                               "trainer.rank=5",
-                              "trainer.listen=0.0.0.0:7023",
-                              "metrics.trainer_listen=[::]:9123"}) {
+                              "trainer.listen=\"0.0.0.0:7023\"",
+                              "metrics.trainer_listen=\"[::]:9123\""}) {
     EXPECT_THAT(last.overrides, Contains(setting));
   }
   EXPECT_THAT(last.environment, ElementsAre("CUDA_VISIBLE_DEVICES=GPU-x"));
@@ -61,8 +62,9 @@ TEST(LocalRanksTest, WithoutGpusTheySeeNoneAndPortsThatNobodyChoseStayFree) {
   const auto ranks = PlanLocalRanks(config, {});
   ASSERT_TRUE(ranks.ok()) << ranks.status();
   EXPECT_THAT(ranks->at(2).environment, IsEmpty());
-  EXPECT_THAT(ranks->at(2).overrides, Contains("trainer.listen=127.0.0.1:0"));
-  EXPECT_THAT(ranks->at(2).overrides, Contains("metrics.trainer_listen="));
+  EXPECT_THAT(ranks->at(2).overrides,
+              Contains("trainer.listen=\"127.0.0.1:0\""));
+  EXPECT_THAT(ranks->at(2).overrides, Contains("metrics.trainer_listen=\"\""));
 }
 
 TEST(LocalRanksTest, TheyShareTheThreadsThatTheContainerMayUse) {
