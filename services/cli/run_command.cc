@@ -96,8 +96,9 @@ void AddRunCommand(Command& app) {
   command.AddOption("config", options->config, "YAML configuration").Required();
   command.AddOption(
       "--set", options->overrides, "key=value, overrides the file");
-  command.AddOption(
-      "--ranks", options->ranks, "Trainer processes (trainer.ranks)");
+  command
+      .AddOption("--ranks", options->ranks, "Trainer processes (trainer.ranks)")
+      .Range(1, 4096);
   command.Does([options] { return Run(*options); });
 }
 

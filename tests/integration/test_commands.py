@@ -40,6 +40,12 @@ def test_each_explains_itself_and_refuses_what_it_does_not_know(name):
     assert wrong.returncode == 2 and wrong.stdout == "" and "--help" in wrong.stderr, wrong
 
 
+def test_a_run_has_at_least_one_rank():
+    for ranks in ("-3", "0"):
+        refused = dapd("run", "none.yaml", "--ranks", ranks)
+        assert refused.returncode == 2 and "--ranks" in refused.stderr, refused
+
+
 def test_only_the_wrapper_includes_the_library():
     files = [path for folder in ("common", "services", "tests") for path in (ROOT / folder).rglob("*") if path.suffix in (".h", ".cc")]
     including = [str(path.relative_to(ROOT)) for path in files if "#include <CLI/" in path.read_text()]
