@@ -4,12 +4,14 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
+#include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
@@ -131,6 +133,13 @@ absl::Status VerifyAdapter(const AdapterOptions& options) {
 }
 
 absl::Status InitAdapter(const AdapterOptions& options) {
+  std::set<std::string> targets;
+  for (const std::string& target : options.lora.targets) {
+    if (targets.insert(target).second) continue;
+    return WithExitCode(absl::InvalidArgumentError(absl::StrCat(
+                            "--targets: '", target, "' occurs twice")),
+                        ExitCode::kUsage);
+  }
   RETURN_IF_ERROR(CheckNewOutput(options.output));
   ASSIGN_OR_RETURN(const std::string base, FindModelFolder(options.model));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(base));

@@ -73,6 +73,13 @@ def test_verify_says_when_nothing_changes(peft_folder, tmp_path):
     assert result.returncode == 0 and "changes nothing" in result.stdout
 
 
+def test_no_target_of_a_fresh_adapter_occurs_twice(peft_folder, tmp_path):
+    result = run_dapd("adapter", "init", "--model", peft_folder / "model", "--output", tmp_path / "fresh", "--targets", "q_proj", "k_proj", "q_proj",
+                      check=False)
+    assert result.returncode == 2 and "--targets: 'q_proj' occurs twice" in result.stderr
+    assert not (tmp_path / "fresh").exists()
+
+
 def test_a_fresh_adapter_is_not_written_over_another_one(peft_folder, tmp_path):
     folder = tmp_path / "fresh"
     folder.mkdir()
