@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "common/base/crash_report.h"
 #include "common/base/exit_code.h"
@@ -21,8 +22,10 @@ absl::Status FlushPrinted() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {
     return absl::OkStatus();
   }
-  return WithExitCode(FileError("write to", "the standard output", errno),
-                      ExitCode::kData);
+  absl::Status lost = FileError("write to", "the standard output", errno);
+  // A full disk has a code of its own.
+  if (absl::IsResourceExhausted(lost)) return lost;
+  return WithExitCode(std::move(lost), ExitCode::kData);
 }
 
 // Why the program ends. A stop is no failure.
