@@ -81,9 +81,10 @@ functions=$(declare -f announce announce_step result_of worker)
 # --- Steps --------------------------------------------------------------------
 declare -A process  # of each step's srun
 
-# Starts a step; its tasks run COMMAND and say which step they are. With gpus_of_task
-# they have so many GPUs each, instead of as many as the job's tasks, and with
-# gpu_mask may use those of all the step's tasks on their node.
+# Starts a step on as few of the job's nodes as have room; its tasks run COMMAND and
+# say which step they are. With gpus_of_task they have so many GPUs each, instead of
+# as many as the job's tasks, and with gpu_mask may use those of all the step's tasks
+# on their node.
 gpus_of_task=
 gpu_mask=
 step() {  # NAME TASKS LOG COMMAND...
@@ -91,6 +92,7 @@ step() {  # NAME TASKS LOG COMMAND...
   shift 3
   rm -f "$DAPD_ANNOUNCEMENTS/step-$name"
   srun --exact --ntasks="$tasks" --job-name="$name" --kill-on-bad-exit=0 \
+    --nodes="1-$SLURM_JOB_NUM_NODES" --distribution=block,pack \
     ${gpus_of_task:+--gpus-per-task="$gpus_of_task"} ${gpu_mask:+--gpu-bind=mask_gpu:"$gpu_mask"} \
     --output="$DAPD_JOB_FOLDER/$log-%t.log" --open-mode=append \
     bash -euo pipefail -c "$functions"$'\n"$@"' task announce_step "$name" "$@" &
@@ -130,14 +132,17 @@ change_list() {  # ROLE: this job's lines become those on standard input
   ) 9>"$DAPD_JOB_FOLDER/.$1.lock"
 }
 
-# Once every task of the role has announced itself.
+# Once every task of the role has announced itself; not if a step of the job ends
+# before.
 join_run() {  # ROLE TASKS
-  local files=()
+  local files=() name
   while [ ${#files[@]} -lt "$2" ]; do
-    if ! is_running "$1"; then
-      echo "the $1 step ended before it served; see $DAPD_JOB_FOLDER/$1-*.log" >&2
-      return 1
-    fi
+    for name in "${!process[@]}"; do
+      if ! is_running "$name"; then
+        echo "the $name step ended before the $1 workers served; see $DAPD_JOB_FOLDER/*.log" >&2
+        return 1
+      fi
+    done
     sleep 0.2
     mapfile -t files < <(find "$DAPD_ANNOUNCEMENTS" -name "$1-*" ! -name '*.part')
   done

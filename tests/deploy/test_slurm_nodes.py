@@ -1,4 +1,4 @@
-"""Which GPUs the tasks of deploy/slurm see."""
+"""On which nodes the steps of deploy/slurm land, and which GPUs their tasks see."""
 
 import re
 import subprocess
@@ -67,3 +67,17 @@ def test_a_rollout_worker_of_several_gpus_takes_as_many_tasks(cluster):
         assert process.wait(timeout=PATIENCE_SECONDS) == 0, cluster.output(job)
         steps = {step["step"]: (len(step["tasks"]), step["gpus"]) for step in cluster.steps(job)}
         assert steps == {"trainer": (ranks, 1), "teacher": (teachers, 1), "rollout": (rollouts, 2)}
+
+
+def test_a_job_runs_on_small_nodes(cluster):
+    process = cluster.submit(4128, "--set", "run.name=small", nodes=2, ranks=2, gpus=True)
+    assert process.wait(timeout=PATIENCE_SECONDS) == 0, cluster.output(4128)
+    assert {step["step"]: step["nodes"] for step in cluster.steps(4128)} == {"trainer": [0, 0], "rollout": [1], "teacher": [1]}
+    assert cluster.trained("small") == 6
+
+
+@pytest.mark.parametrize("job, ranks, trainer, rollout, teacher", [(4129, 3, [0] * 3, [1], [0, 1]), (4130, 4, [0] * 4, [1], [1, 1]), (4131, 5, [0] * 4 + [1], [1], [1])])
+def test_the_ranks_are_on_as_few_nodes_as_can_be_and_leave_room_for_wide_workers(job, ranks, trainer, rollout, teacher, cluster, programs):
+    process = cluster.submit(job, tasks=8, nodes=2, gpus=True, ranks=ranks, DAPD_BIN=str(programs), DAPD_TEACHERS=str(len(teacher)), DAPD_ROLLOUT_GPUS="2")
+    assert process.wait(timeout=60) == 0, cluster.output(job)
+    assert {step["step"]: step["nodes"] for step in cluster.steps(job)} == {"trainer": trainer, "rollout": rollout, "teacher": teacher}
