@@ -46,16 +46,21 @@ class LineReader {
     if (file_ != nullptr) ::gzclose(file_);
   }
 
-  // False at the end.
-  absl::StatusOr<bool> Next(std::string* line) {
+  // False at the end. `where`: for messages. Of a line that is too long the
+  // beginning is left in `line`.
+  absl::StatusOr<bool> Next(const std::string& where, std::string* line) {
     line->clear();
     while (true) {
       // Not gzgets: it cannot tell a zero byte in the file from its own.
       const size_t end = block_.find('\n', position_);
       line->append(block_, position_, end - position_);
       if (line->size() > kMaxLineBytes) {
-        return DataError(absl::StrCat(
-            path_, ": a line is longer than ", kMaxLineBytes, " bytes"));
+        return DataError(
+            absl::StrCat(where,
+                         ": the line is longer than ",
+                         kMaxLineBytes >> 20,
+                         " MiB; leave the row out, or what it "
+                         "holds beside the columns that are read"));
       }
       if (end != std::string::npos) {
         position_ = end + 1;
@@ -138,19 +143,22 @@ absl::Status VisitJsonRows(const std::string& path,
   std::string line;
   bool is_first = true;
   for (int64_t number = 1;; ++number) {
-    ASSIGN_OR_RETURN(const bool more, reader.Next(&line));
-    if (!more) return absl::OkStatus();
+    const std::string where = absl::StrCat(path, ":", number);
+    const absl::StatusOr<bool> more = reader.Next(where, &line);
     const size_t begin = line.find_first_not_of(" \t\r");
-    if (begin == std::string::npos) continue;
-    // Else each of its lines would be called bad JSON.
-    if (std::exchange(is_first, false) && line[begin] == '[') {
+    const bool is_blank = begin == std::string::npos;
+    // Else each of its lines would be called bad JSON, or its only one too
+    // long.
+    if (!is_blank && std::exchange(is_first, false) && line[begin] == '[') {
       return DataError(absl::StrCat(path,
                                     " holds one JSON array; JSON Lines are "
                                     "expected, one row per line: jq -c '.[]' ",
                                     path,
                                     " > rows.jsonl converts it"));
     }
-    const std::string where = absl::StrCat(path, ":", number);
+    RETURN_IF_ERROR(more.status());
+    if (!*more) return absl::OkStatus();
+    if (is_blank) continue;
     RETURN_IF_ERROR(visit(ToTextRow(line, where, query), where));
   }
 }

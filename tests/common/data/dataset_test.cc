@@ -30,6 +30,15 @@ std::string Write(const std::string& name, const std::string& bytes) {
   return path;
 }
 
+std::string WriteGzip(const std::string& name, const std::string& bytes) {
+  const std::string path = TempPath(name);
+  const gzFile file = ::gzopen(path.c_str(), "wb1");
+  EXPECT_EQ(::gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())),
+            static_cast<int>(bytes.size()));
+  ::gzclose(file);
+  return path;
+}
+
 TEST(ReadDatasetTest, RowsKeepTheirOrderIdsAndAnswers) {
   const auto data = ReadDataset(Write("rows.jsonl", kRows), {});
   ASSERT_TRUE(data.ok()) << data.status();
@@ -53,11 +62,7 @@ TEST(ReadDatasetTest, ANumberThatIsNotReadExactlyIsABadRow) {
 }
 
 TEST(ReadDatasetTest, GzipIsReadLikePlain) {
-  const std::string path = TempPath("rows.jsonl.gz");
-  const gzFile file = ::gzopen(path.c_str(), "wb");
-  ::gzputs(file, kRows);
-  ::gzclose(file);
-  const auto data = ReadDataset(path, {});
+  const auto data = ReadDataset(WriteGzip("rows.jsonl.gz", kRows), {});
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(data->digest, ReadDataset(Write("rows.jsonl", kRows), {})->digest);
 }
@@ -74,6 +79,21 @@ TEST(ReadDatasetTest, AnArrayOfRowsIsNoJsonLines) {
     EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
     EXPECT_THAT(std::string(status.message()), HasSubstr("jq -c '.[]'"));
   }
+}
+
+TEST(ReadDatasetTest, ALineThatIsTooLongIsNamedUnlessItIsAnArray) {
+  const std::string much(size_t{64} << 20, 'x');
+  EXPECT_THAT(
+      std::string(
+          ReadDataset(WriteGzip("long.jsonl.gz", kRows + ("{\"" + much)), {})
+              .status()
+              .message()),
+      HasSubstr("long.jsonl.gz:4: the line is longer than 64 MiB"));
+  EXPECT_THAT(
+      std::string(ReadDataset(WriteGzip("array.json.gz", "[\"" + much), {})
+                      .status()
+                      .message()),
+      HasSubstr("jq -c '.[]'"));
 }
 
 TEST(ReadDatasetTest, AColumnMapChoosesTheColumns) {
