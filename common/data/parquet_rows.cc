@@ -4,6 +4,8 @@
 #include <arrow/io/file.h>
 #include <parquet/arrow/reader.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
@@ -93,7 +95,19 @@ absl::Status VisitParquetRows(const std::string& path,
   std::shared_ptr<arrow::Schema> schema;
   RETURN_IF_ERROR(ToAbsl(path, reader->GetSchema(&schema)));
 
-  std::vector<std::string> names = schema->field_names();
+  const std::vector<std::string> names = schema->field_names();
+  for (const std::string& column : query.columns) {
+    if (const auto count = std::ranges::count(names, column); count > 1) {
+      return DataError(absl::StrCat(path,
+                                    ": there are ",
+                                    count,
+                                    " columns '",
+                                    column,
+                                    "'; rename those that are not meant, or "
+                                    "name another one with ",
+                                    query.column_settings));
+    }
+  }
   for (const std::string& column : query.required) {
     if (schema->GetFieldIndex(column) < 0) {
       return MissingColumn(path, query, column, names);

@@ -69,12 +69,15 @@ def test_categories_are_their_texts(check, expected, tmp_path):
     assert check(path) == expected
 
 
-def test_missing_nested_and_damaged_columns_are_named(check, tmp_path):
+def test_missing_nested_double_and_damaged_columns_are_named(check, tmp_path):
     path = tmp_path / "rows.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"question": ["a"], "text": ["b"]}), path)
     assert "question, text" in check(path, code=4)
     pyarrow.parquet.write_table(pyarrow.table({"problem": [["a"]], "solution": ["b"]}), path)
     assert "nested" in check(path, code=4)
+    for twice in ("problem", "answer"):
+        pyarrow.parquet.write_table(pyarrow.table([["a"]] * 4, names=["problem", "solution", "answer", twice]), path)
+        assert f"there are 2 columns '{twice}'" in check(path, code=4)
     path.write_bytes(path.read_bytes()[:-30])
     assert "rows.parquet" in check(path, code=4)
 
