@@ -101,13 +101,15 @@ step() {  # NAME TASKS LOG COMMAND...
 
 is_running() { kill -0 "${process[$1]-}" 2>/dev/null; }  # NAME
 
-# SIGTERM for the tasks. srun itself would kill them.
+# SIGTERM for the tasks: srun itself would kill them. As long as none has begun there
+# is only srun, which waits for room.
 terminate() {  # NAME
-  until [ -e "$DAPD_ANNOUNCEMENTS/step-$1" ]; do
-    is_running "$1" || return 0
-    sleep 0.2
-  done
-  scancel --signal=TERM "$SLURM_JOB_ID.$(cat "$DAPD_ANNOUNCEMENTS/step-$1")" || true
+  is_running "$1" || return 0
+  if [ -e "$DAPD_ANNOUNCEMENTS/step-$1" ]; then
+    scancel --signal=TERM "$SLURM_JOB_ID.$(cat "$DAPD_ANNOUNCEMENTS/step-$1")" || true
+  else
+    kill "${process[$1]}" || true
+  fi
 }
 
 stop_steps() {
@@ -132,11 +134,13 @@ change_list() {  # ROLE: this job's lines become those on standard input
   ) 9>"$DAPD_JOB_FOLDER/.$1.lock"
 }
 
-# Once every task of the role has announced itself; not if a step of the job ends
-# before.
+# Once every task of the role has announced itself; not if the job ends before, or
+# one of its steps.
+ending=  # why the job ends, as soon as it does
 join_run() {  # ROLE TASKS
   local files=() name
   while [ ${#files[@]} -lt "$2" ]; do
+    if [ -n "$ending" ]; then return 1; fi
     for name in "${!process[@]}"; do
       if ! is_running "$name"; then
         echo "the $name step ended before the $1 workers served; see $DAPD_JOB_FOLDER/*.log" >&2

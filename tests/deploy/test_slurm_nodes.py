@@ -1,10 +1,14 @@
-"""On which nodes the steps of deploy/slurm land, and which GPUs their tasks see."""
+"""On which nodes the steps of deploy/slurm land, which GPUs their tasks see, and what becomes of a step for which there is no room."""
 
 import re
+import signal
 import subprocess
 
 import pytest
-from slurm_cluster import BIN, PATIENCE_SECONDS, Cluster
+from slurm_cluster import BIN, PATIENCE_SECONDS, WORKERS, Cluster
+from waiting import wait_for
+
+ENDS_WHEN_ASKED = "trap 'exit 130' TERM; while :; do sleep 600 & wait; done"
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +85,25 @@ def test_the_ranks_are_on_as_few_nodes_as_can_be_and_leave_room_for_wide_workers
     process = cluster.submit(job, tasks=8, nodes=2, gpus=True, ranks=ranks, DAPD_BIN=str(programs), DAPD_TEACHERS=str(len(teacher)), DAPD_ROLLOUT_GPUS="2")
     assert process.wait(timeout=60) == 0, cluster.output(job)
     assert {step["step"]: step["nodes"] for step in cluster.steps(job)} == {"trainer": trainer, "rollout": rollout, "teacher": teacher}
+
+
+@pytest.mark.parametrize("job, places, started", [(4132, "1", []), (4133, "3", ["trainer", "rollout"])], ids=["the trainer's", "a worker's"])
+def test_a_job_whose_step_waits_for_room_ends_at_a_signal(job, places, started, cluster, programs):
+    write_program(programs, "trainer", ENDS_WHEN_ASKED)
+    for how, code, again in ((signal.SIGTERM, {1, 130}, []), (signal.SIGUSR1, {0}, [f"requeue {job}"])):
+        (cluster.folder / f"steps-{job}.log").unlink(missing_ok=True)
+        process = cluster.submit(job, ranks=2, gpus=True, SLURM_TASKS_PER_NODE=places, DAPD_BIN=str(programs))
+        wait_for(lambda: "Requested nodes are busy" in cluster.output(job), lambda: cluster.output(job))
+        assert [step["step"] for step in cluster.steps(job)] == started
+        process.send_signal(how)
+        assert process.wait(timeout=60) in code, cluster.output(job)
+        assert cluster.queued_again(job) == again
+
+
+def test_workers_that_wait_for_room_end_at_a_signal(cluster, programs):
+    (cluster.folder / "job-4134").mkdir()
+    (cluster.folder / "job-4134/teacher.addresses").touch()
+    process = cluster.submit(4217, cluster.folder / "job-4134", "teacher", cluster.config, tasks=2, script=WORKERS, SLURM_TASKS_PER_NODE="1", DAPD_BIN=str(programs))
+    wait_for(lambda: "Requested nodes are busy" in cluster.output(4217), lambda: cluster.output(4217))
+    process.send_signal(signal.SIGUSR1)
+    assert process.wait(timeout=60) == 0, cluster.output(4217)
