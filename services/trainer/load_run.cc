@@ -116,6 +116,7 @@ absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
                      ", but no checkpoint to resume from; put one back, or "
                      "choose another run.name to start a new run"));
   }
+  RETURN_IF_ERROR(CheckIdentity(folder.path(), identity));
   if (folder.resumed()) {
     LogInfo(absl::StrCat(folder.path(),
                          " has no checkpoint yet; starting at step 1"));

@@ -17,7 +17,7 @@
 #include "common/sharding/sharded_weights.h"
 #include "common/tensor/aten.h"
 #include "common/training/policy.h"
-#include "services/trainer/record/checkpoint.h"
+#include "services/trainer/record/run_identity.h"
 
 namespace dapd {
 
@@ -44,8 +44,9 @@ absl::StatusOr<TrainerLimits> PlanLimits(const Config& config,
                                          const ModelWeights& weights);
 
 // The policy where the run folder's newest checkpoint left off, or at the
-// start. Errors as LoadNewestCheckpoint, and DATA_LOSS for a finished run
-// without one.
+// start. Errors as LoadNewestCheckpoint, also for a folder without one in which
+// another run began (CheckIdentity), and DATA_LOSS for a finished run without
+// one.
 absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
     const Config& config,
     const LoraConfig& lora,

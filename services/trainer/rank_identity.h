@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "services/trainer/record/checkpoint.h"
+#include "services/trainer/record/run_identity.h"
 
 namespace dapd {
 

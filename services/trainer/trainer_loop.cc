@@ -124,14 +124,19 @@ absl::Status TrainerLoop::RunSteps() {
   const absl::Time start = SteadyNow();
   RETURN_IF_ERROR(batch_.Start());
   parts_.metrics.RecordPolicy(policy_.version(), policy_.snapshot_version());
+  RETURN_IF_ERROR(disk_.Write("identity.json", [&] {
+    return WriteIdentity(parts_.recorder.folder(), parts_.identity);
+  }));
   RETURN_IF_ERROR(disk_.Write("the ledger", [&] {
     return parts_.ledger.Started(policy_.version(), batch_.live_digest());
   }));
   DAPD_FAILPOINT("run.after_started");
 
-  if (policy_.version() == 0 &&
-      !parts_.recorder.evaluations().all().contains("before")) {
-    RETURN_IF_ERROR(EvaluateHeldOut("before"));
+  if (policy_.version() == 0) {
+    ASSIGN_OR_RETURN(
+        const bool is_known,
+        parts_.recorder.RecallEvaluation("before", batch_.live_digest()));
+    if (!is_known) RETURN_IF_ERROR(EvaluateHeldOut("before"));
   }
   // Whoever saved the checkpoint may have died before this, too.
   RETURN_IF_ERROR(EvaluateWithin());

@@ -133,29 +133,59 @@ def test_a_damaged_ledger_only_costs_sampling(cluster, reference, stopped_run):
     assert "the checksum differs" in cluster.log(run) and path.with_name("ledger.jsonl.damaged").exists()
 
 
+def test_a_damaged_line_of_the_metrics_only_costs_that_line(cluster, reference, stopped_run):
+    run = "damaged-metrics"
+    copy_run(cluster.workspace, stopped_run, run)
+    path = cluster.workspace.runs(run) / "metrics.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"step":2', b'"step"\x002', 1))
+    damaged = path.read_bytes()
+    assert damaged != whole
+    assert cluster.train(run, **{"run.seed": 1000}) == 0, cluster.log(run)
+    assert f"{path}:2 is damaged" in cluster.log(run)
+    assert path.with_name("metrics.jsonl.damaged").read_bytes() == damaged
+    adapter, lines, answers = reference.of_seed(0)
+    assert reference.result(run) == (adapter, [line for line in lines if line[0] != 2], answers)
+
+
+@pytest.fixture(scope="module")
+def begun_run(shared_cluster):
+    """One without a checkpoint, and with answers to its second step."""
+    run = "begun"
+    code = shared_cluster.train(run, failpoints=f"ledger.after_accept=kill@{BATCH + 2}", **{"run.seed": 1000, "checkpoint.interval": 50})
+    assert code == -signal.SIGKILL, shared_cluster.log(run)
+    assert not list((shared_cluster.workspace.runs(run) / "checkpoints").iterdir())
+    return run
+
+
+@pytest.fixture(params=["stopped_run", "begun_run"])
+def left_run(request):
+    return request.getfixturevalue(request.param)
+
+
 @pytest.mark.parametrize("key,value", [("run.seed", 7), ("trainer.learning_rate", 0.5), ("objective.component_clip", 0.06), ("rollout.top_k", 19),
                                        ("rollout.max_staleness", 1), ("teacher.snapshot_interval", 3), ("lora.alpha", 9)])
-def test_a_changed_configuration_is_refused_by_name(key, value, cluster, stopped_run):
-    run = f"changed-{key}"
-    copy_run(cluster.workspace, stopped_run, run)
+def test_a_changed_configuration_is_refused_by_name(key, value, cluster, left_run):
+    run = f"changed-{key}-of-{left_run}"
+    copy_run(cluster.workspace, left_run, run)
     assert cluster.train(run, **{"run.seed": 1000, key: value}) == 3
     assert f"{key}: was " in cluster.log(run)
 
 
-def test_changed_data_are_refused_by_name(cluster, stopped_run):
-    run = "changed-data"
-    copy_run(cluster.workspace, stopped_run, run)
+def test_changed_data_are_refused_by_name(cluster, left_run):
+    run = f"changed-data-of-{left_run}"
+    copy_run(cluster.workspace, left_run, run)
     other = cluster.workspace.folder / "other.jsonl"
     other.write_text("\n".join((cluster.workspace.folder / "train.jsonl").read_text().splitlines()[:-1]) + "\n")
     assert cluster.train(run, **{"run.seed": 1000, "data.path": other}) == 3
     assert "the data: data.path holds different problems" in cluster.log(run)
 
 
-def test_a_changed_base_is_refused_by_name_and_a_moved_one_is_not(cluster, reference, stopped_run):
+def test_a_changed_base_is_refused_by_name_and_a_moved_one_is_not(cluster, reference, left_run):
     import shutil
 
-    for run, change in (("moved-base", False), ("changed-base", True)):
-        copy_run(cluster.workspace, stopped_run, run)
+    for run, change in ((f"moved-base-of-{left_run}", False), (f"changed-base-of-{left_run}", True)):
+        copy_run(cluster.workspace, left_run, run)
         model = cluster.workspace.folder / f"model-{run}"
         shutil.copytree(cluster.workspace.model, model)
         if change:
@@ -170,6 +200,15 @@ def test_a_changed_base_is_refused_by_name_and_a_moved_one_is_not(cluster, refer
         else:
             # The adapter's own configuration names the base's path, so digests of both together differ; the weights do not.
             assert cluster.workspace.adapter_digest(run) == reference.of_seed(0)[0]
+
+
+def test_a_damaged_identity_of_a_run_without_a_checkpoint_is_told_of(cluster, reference, begun_run):
+    run = "damaged-identity"
+    copy_run(cluster.workspace, begun_run, run)
+    (cluster.workspace.runs(run) / "identity.json").write_text("{")
+    assert cluster.train(run, **{"run.seed": 1000}) == 0, cluster.log(run)
+    assert "identity.json is damaged" in cluster.log(run)
+    reference.assert_equal(run, 0)
 
 
 def test_what_does_not_touch_the_result_may_change(cluster, reference, stopped_run):

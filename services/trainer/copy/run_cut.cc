@@ -148,8 +148,12 @@ absl::StatusOr<RunCut> CutRun(const std::string& folder, int64_t step) {
   absl::Cleanup drop = [&cut] { DropCut(cut); };
   Cutter cutter(folder, &cut);
   RETURN_IF_ERROR(cutter.AddLinked(FilesUnder(folder, checkpoint)));
-  RETURN_IF_ERROR(cutter.AddLinked(Existing(
-      folder, {"config.yaml", "copy.json", "summary.json", "report.html"})));
+  RETURN_IF_ERROR(cutter.AddLinked(Existing(folder,
+                                            {"config.yaml",
+                                             "copy.json",
+                                             "identity.json",
+                                             "summary.json",
+                                             "report.html"})));
   for (const char* name : {"evaluation", "adapter", "adapter-best"}) {
     RETURN_IF_ERROR(cutter.AddLinked(FilesUnder(folder, name)));
   }

@@ -17,7 +17,6 @@
 #include "common/base/json_lines.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/config/run_settings.h"
 #include "common/model/spec/model_card.h"
 #include "common/model/weights/adapter.h"
 #include "common/tensor/safetensors.h"
@@ -39,11 +38,8 @@ constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 24;
 Json StateOf(const Policy& policy, const RunIdentity& identity) {
   Json state = {{"format", kFormat},
                 {"step", policy.version()},
-                {"snapshot_step", policy.snapshot_version()},
-                {"base_model_path", identity.base_model_path},
-                {"base_digest", identity.base_digest},
-                {"data_digest", identity.data_digest},
-                {"settings", identity.settings}};
+                {"snapshot_step", policy.snapshot_version()}};
+  state.update(ToJson(identity));
   if (policy.updates() != policy.version()) {
     state["updates"] = policy.updates();
   }
@@ -101,52 +97,6 @@ absl::Status WriteContents(const std::string& folder,
 absl::Status Damaged(const std::string& folder, const std::string& what) {
   return absl::DataLossError(
       absl::StrCat("checkpoint ", folder, " is damaged: ", what));
-}
-
-std::string Shorten(const std::string& value) {
-  return value.size() <= 60 ? value : absl::StrCat(value.substr(0, 57), "...");
-}
-
-absl::Status CompareIdentity(const std::string& folder,
-                             const nlohmann::json& state,
-                             const RunIdentity& identity) {
-  std::vector<std::string> differences;
-  if (state.at("base_digest") != identity.base_digest) {
-    differences.push_back(absl::StrCat("the base model: ",
-                                       identity.base_model_path,
-                                       " does not have the content that ",
-                                       state.at("base_model_path").dump(),
-                                       " had"));
-  }
-  if (state.at("data_digest") != identity.data_digest) {
-    differences.push_back("the data: data.path holds different problems");
-  }
-  auto before = state.at("settings").get<std::map<std::string, std::string>>();
-  for (const auto& [key, value] : identity.settings) {
-    const auto old = before.find(key);
-    if (old == before.end() || old->second != value) {
-      differences.push_back(
-          absl::StrCat(key,
-                       ": was ",
-                       old == before.end() ? "not set" : Shorten(old->second),
-                       ", is ",
-                       Shorten(value)));
-    }
-    if (old != before.end()) before.erase(old);
-  }
-  for (const auto& [key, value] : before) {
-    if (MayChangeOnResume(key)) continue;
-    differences.push_back(
-        absl::StrCat(key, ": was ", Shorten(value), ", is not set"));
-  }
-  if (differences.empty()) return absl::OkStatus();
-  return WithExitCode(
-      absl::FailedPreconditionError(absl::StrCat(
-          folder,
-          " belongs to another run; what differs:\n  ",
-          absl::StrJoin(differences, "\n  "),
-          "\n  set it back to resume, or choose another run.name")),
-      ExitCode::kConfig);
 }
 
 absl::StatusOr<PolicyState> ReadContents(const std::string& folder,

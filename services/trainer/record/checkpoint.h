@@ -20,7 +20,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 
@@ -28,16 +27,9 @@
 #include "absl/status/statusor.h"
 
 #include "common/training/policy.h"
+#include "services/trainer/record/run_identity.h"
 
 namespace dapd {
-
-// What a run's result is a function of; a checkpoint belongs to exactly this.
-struct RunIdentity {
-  std::string base_model_path;                  // where it was; may change
-  std::string base_digest;                      // BaseDigest
-  std::string data_digest;                      // Dataset::digest
-  std::map<std::string, std::string> settings;  // ResultSettings
-};
 
 // Writes `folder`/step-NNNNNN, unless a sound one is there, then removes the
 // oldest ones so that `keep` stay (0: all). What a crash left half written or

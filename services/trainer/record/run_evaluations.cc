@@ -36,7 +36,7 @@ absl::StatusOr<std::vector<NamedEvaluation>> RunEvaluations::Recall(
       if (FileExists(PathOf(when))) continue;
       RETURN_IF_ERROR(Write(when, report));
     }
-    if (when == "before" || report.policy_version < start_step) {
+    if (report.policy_version < start_step) {
       recalled.emplace_back(when, std::move(report));
     }
   }

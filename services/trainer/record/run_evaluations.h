@@ -25,9 +25,9 @@ class RunEvaluations {
   RunEvaluations(std::string run_folder, std::string held_out_digest);
 
   // What the folder has of a run that goes on behind `start_step`, for Add:
-  // "before", and those of earlier steps, in their order. The rest count once
-  // Find has them, or never: of those that measured something else there is a
-  // warning. With evaluation.interval the end of a run that goes on to more
+  // those of earlier steps ("before" is one of step 0), in their order. The
+  // rest count once Find has them, or never: of those that measured something
+  // else there is a warning. With evaluation.interval the end of a run that goes on to more
   // steps becomes one within it, also in the folder.
   absl::StatusOr<std::vector<NamedEvaluation>> Recall(const Config& config,
                                                       int64_t start_step) const;

@@ -69,8 +69,9 @@ class RunRecorder {
   // evaluation/<when>.json.
   absl::Status WriteEvaluation(const std::string& when,
                                const EvaluationReport& report) const;
-  // Whether an earlier attempt evaluated, within the run, the adapter that the
-  // digest is of; the evaluation is then shown, and counts from here on.
+  // Whether an earlier attempt evaluated, before the first step or within the
+  // run, the adapter that the digest is of; the evaluation is then shown, and
+  // counts from here on.
   absl::StatusOr<bool> RecallEvaluation(const std::string& when,
                                         const std::string& adapter_digest);
   // Those that count so far.

@@ -67,6 +67,14 @@ TEST_F(RunEvaluationsTest, ALaterOneCountsOnceItsAdapterIsReachedAgain) {
   EXPECT_FALSE(Finds("step-000008", "of 8"));
 }
 
+TEST_F(RunEvaluationsTest, ARunThatBeginsAnewCountsNone) {
+  Write("before", Report(0, 0.5));
+  Write("step-000002", Report(2, 0.25));
+  EXPECT_THAT(Recall(0), ElementsAre());
+  EXPECT_TRUE(Finds("before", "of 0"));
+  EXPECT_FALSE(Finds("before", "of another seed"));
+}
+
 TEST_F(RunEvaluationsTest, ThoseOfOtherProblemsCountForNothing) {
   Write("before", Report(0, 0.0, "others"));
   Write("step-000002", Report(2, 1.0, "others"));

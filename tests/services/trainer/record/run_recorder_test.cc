@@ -178,7 +178,8 @@ TEST_F(RunRecorderTest, WhatComesBeforeTheFirstStepIsNoPartOfItsTime) {
 
 TEST_F(RunRecorderTest, OfAllEvaluationsOnlyTheFiguresAreKept) {
   Start(0);
-  EvaluationReport report{.accuracy = Interval{0.5, 0.4, 0.6}};
+  EvaluationReport report{.adapter_digest = "abc",
+                          .accuracy = Interval{0.5, 0.4, 0.6}};
   report.answers = {{.text = "an answer"}};
   recorder_->ShowEvaluation("before", report);
   ASSERT_TRUE(recorder_->WriteEvaluation("before", report).ok());
@@ -188,6 +189,7 @@ TEST_F(RunRecorderTest, OfAllEvaluationsOnlyTheFiguresAreKept) {
     EXPECT_TRUE(kept.answers.empty());
     EXPECT_EQ(answers_->Get().held_out.size(), 1U);
     Start(0);
+    EXPECT_TRUE(recorder_->RecallEvaluation("before", "abc").value());
   }
 }
 
@@ -232,7 +234,7 @@ TEST_F(RunRecorderTest, TheEndOfAnEvaluationIsKnownOnceOneEndedHere) {
   recorder_->ShowEvaluation("before", report);
   EXPECT_THAT(registry_->Expose(), HasSubstr(kEnd));
   ASSERT_TRUE(recorder_->WriteEvaluation("before", report).ok());
-  Start(0);
+  Start(1);
   EXPECT_THAT(registry_->Expose(), HasSubstr(kAccuracy));
   EXPECT_THAT(registry_->Expose(), Not(HasSubstr(kEnd)));
 }

@@ -1,0 +1,99 @@
+#include "services/trainer/record/run_identity.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/config/run_settings.h"
+
+namespace dapd {
+namespace {
+
+constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 24;
+
+std::string PathIn(const std::string& run_folder) {
+  return JoinPath(run_folder, "identity.json");
+}
+
+std::string Shorten(const std::string& value) {
+  return value.size() <= 60 ? value : absl::StrCat(value.substr(0, 57), "...");
+}
+
+}  // namespace
+
+nlohmann::ordered_json ToJson(const RunIdentity& identity) {
+  return {{"base_model_path", identity.base_model_path},
+          {"base_digest", identity.base_digest},
+          {"data_digest", identity.data_digest},
+          {"settings", identity.settings}};
+}
+
+absl::Status CompareIdentity(const std::string& folder,
+                             const nlohmann::json& recorded,
+                             const RunIdentity& identity) {
+  std::vector<std::string> differences;
+  if (recorded.at("base_digest") != identity.base_digest) {
+    differences.push_back(absl::StrCat("the base model: ",
+                                       identity.base_model_path,
+                                       " does not have the content that ",
+                                       recorded.at("base_model_path").dump(),
+                                       " had"));
+  }
+  if (recorded.at("data_digest") != identity.data_digest) {
+    differences.push_back("the data: data.path holds different problems");
+  }
+  auto before =
+      recorded.at("settings").get<std::map<std::string, std::string>>();
+  for (const auto& [key, value] : identity.settings) {
+    const auto old = before.find(key);
+    if (old == before.end() || old->second != value) {
+      differences.push_back(
+          absl::StrCat(key,
+                       ": was ",
+                       old == before.end() ? "not set" : Shorten(old->second),
+                       ", is ",
+                       Shorten(value)));
+    }
+    if (old != before.end()) before.erase(old);
+  }
+  for (const auto& [key, value] : before) {
+    if (MayChangeOnResume(key)) continue;
+    differences.push_back(
+        absl::StrCat(key, ": was ", Shorten(value), ", is not set"));
+  }
+  if (differences.empty()) return absl::OkStatus();
+  return WithExitCode(
+      absl::FailedPreconditionError(absl::StrCat(
+          folder,
+          " belongs to another run; what differs:\n  ",
+          absl::StrJoin(differences, "\n  "),
+          "\n  set it back to resume, or choose another run.name")),
+      ExitCode::kConfig);
+}
+
+absl::Status WriteIdentity(const std::string& run_folder,
+                           const RunIdentity& identity) {
+  return WriteFileAtomically(PathIn(run_folder),
+                             ToJson(identity).dump(2) + "\n");
+}
+
+absl::Status CheckIdentity(const std::string& run_folder,
+                           const RunIdentity& identity) try {
+  const std::string path = PathIn(run_folder);
+  if (!FileExists(path)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxJsonBytes));
+  return CompareIdentity(run_folder, nlohmann::json::parse(text), identity);
+} catch (const nlohmann::json::exception& error) {
+  LogWarning(absl::StrCat(PathIn(run_folder),
+                          " is damaged, so it is not known whether the "
+                          "configuration has changed: ",
+                          error.what()));
+  return absl::OkStatus();
+}
+
+}  // namespace dapd

@@ -1,0 +1,72 @@
+#include "services/trainer/record/run_identity.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class RunIdentityTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(MakeDirectories(folder_).ok());
+    ASSERT_TRUE(WriteIdentity(folder_, identity_).ok());
+  }
+
+  const std::string folder_ = TempPath("run");
+  RunIdentity identity_ = {
+      .base_model_path = "models/base",
+      .base_digest = "abc",
+      .data_digest = "def",
+      .settings = {{"run.seed", "7"}, {"lora.alpha", "4"}}};
+};
+
+TEST_F(RunIdentityTest, TheSameRunGoesOnAlsoWithABaseThatWasMoved) {
+  identity_.base_model_path = "elsewhere";
+  EXPECT_TRUE(CheckIdentity(folder_, identity_).ok());
+}
+
+TEST_F(RunIdentityTest, AnotherRunIsRefusedByAllThatDiffers) {
+  identity_.base_digest = "another";
+  identity_.data_digest = "another";
+  identity_.settings = {{"run.seed", "8"}, {"rollout.top_k", "20"}};
+  const absl::Status refused = CheckIdentity(folder_, identity_);
+  EXPECT_EQ(ExitCodeOf(refused), ExitCode::kConfig) << refused;
+  for (const char* difference :
+       {"the base model: models/base does not have the content that "
+        "\"models/base\" had",
+        "the data: data.path holds different problems",
+        "run.seed: was 7, is 8",
+        "rollout.top_k: was not set, is 20",
+        "lora.alpha: was 4, is not set"}) {
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(difference));
+  }
+  identity_.base_digest = "abc";
+  EXPECT_THAT(std::string(CheckIdentity(folder_, identity_).message()),
+              Not(HasSubstr("the base model")));
+}
+
+TEST_F(RunIdentityTest, WhatIsNotKnownIsNotCompared) {
+  identity_.base_digest = "another";
+  const std::string path = JoinPath(folder_, "identity.json");
+  for (const char* damaged : {"{", "[]", R"({"base_digest": "abc"})"}) {
+    ASSERT_TRUE(WriteFileAtomically(path, damaged).ok());
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(CheckIdentity(folder_, identity_).ok()) << damaged;
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                HasSubstr("identity.json is damaged"));
+  }
+  EXPECT_TRUE(CheckIdentity(TempPath("older"), identity_).ok());
+}
+
+}  // namespace
+}  // namespace dapd
