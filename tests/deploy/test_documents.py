@@ -81,14 +81,20 @@ def calls(text):
 
 
 def source_of(command):
-    """The sources that declare the options of a subcommand."""
-    path = ROOT / "services/cli" / f"{command.replace('-', '_')}_command.cc"
-    if not path.exists():
-        return ""
-    text = path.read_text()
-    shared = [ROOT / header.replace(".h", ".cc") for header in re.findall(r'#include "(services/cli/\w+\.h)"', text)]
-    headers = [path.with_suffix(".h") for path in shared]
-    return text + "".join(path.read_text() for path in shared + headers if path.exists() and "AddOption(" in path.read_text())
+    """The sources that declare the options of a subcommand: its own, and of those that these include the ones that declare any."""
+    own = ROOT / "services/cli" / f"{command.replace('-', '_')}_command.cc"
+    texts, paths = {}, [own]
+    while paths:
+        path = paths.pop()
+        if path in texts or not path.exists():
+            continue
+        text = path.read_text()
+        if path != own and "AddOption(" not in text:
+            continue
+        texts[path] = text
+        headers = [ROOT / header for header in re.findall(r'#include "(services/cli/\w+\.h)"', text)]
+        paths += headers + [header.with_suffix(".cc") for header in headers]
+    return "".join(texts.values())
 
 
 def config_keys():
