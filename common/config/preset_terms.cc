@@ -168,11 +168,12 @@ struct Preset {
   const char* name;
   std::vector<Term> (*terms)(const ObjectiveSection& section);
   std::vector<PresetDefault> defaults;
+  std::vector<std::string> unread;  // UnreadKeys
 };
 
 const std::vector<Preset>& Presets() {
   static const auto& presets = *new std::vector<Preset>{
-      {"dapd", DapdTerms, {}},
+      {"dapd", DapdTerms, {}, {"objective.teacher_weights"}},
       {"opsd", OpsdTerms, {{"objective.kappa", "1"}}},
       {"opsd_v1",
        OpsdTerms,
@@ -205,7 +206,8 @@ const std::vector<Preset>& Presets() {
         {"objective.reduction", "seq_mean"},
         {"objective.support", "student_top_k"},
         {"objective.top_k", "128"},
-        {"objective.tail", "false"}}},
+        {"objective.tail", "false"}},
+       {"objective.divergence"}},
       {"sdpo",
        SdpoTerms,
        {{"objective.kappa", "1"},
@@ -216,12 +218,18 @@ const std::vector<Preset>& Presets() {
         {"rollout.group_size", "8"},
         {"rollout.temperature", "1"},
         {"rollout.top_p", "1"},
-        {"rollout.top_k", "0"}}},
+        {"rollout.top_k", "0"}},
+       {"objective.divergence",
+        "objective.support",
+        "objective.top_k",
+        "objective.tail",
+        "objective.teacher_weights"}},
       {"sft",
        SftTerms,
        {{"objective.kappa", "1"},
         {"objective.component_clip", ".inf"},
-        {"objective.temperature", "1"}}},
+        {"objective.temperature", "1"}},
+       {"objective.teacher_weights"}},
   };
   return presets;
 }
@@ -240,6 +248,10 @@ std::vector<std::string> PresetNames() {
 
 std::vector<PresetDefault> PresetDefaults(const std::string& preset) {
   return PresetOf(preset).defaults;
+}
+
+std::vector<std::string> UnreadKeys(const std::string& preset) {
+  return PresetOf(preset).unread;
 }
 
 std::vector<Term> ExpandTerms(const ObjectiveSection& section) {

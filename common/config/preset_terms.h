@@ -20,9 +20,14 @@ struct PresetDefault {
 };
 std::vector<PresetDefault> PresetDefaults(const std::string& preset);
 
+// Of the keys below, those that the preset's terms do not take from the
+// section: they have their own, or no use for one. A value that is given has no
+// effect.
+std::vector<std::string> UnreadKeys(const std::string& preset);
+
 // objective.terms if there are any, else the preset's, which take divergence,
-// clip, support, reduction, skip_tokens and, where they have one teacher, its
-// weights from the section; sdpo has its own divergence, support and weights.
+// clip, support, reduction, skip_tokens and teacher_weights from the section,
+// except for UnreadKeys.
 //
 //   dapd   the six terms of the paper. With w(beta_i, beta_p, f) = kappa f /
 //          (1 + beta_i + beta_p) (1, beta_i, beta_p) for (entangled, inference,

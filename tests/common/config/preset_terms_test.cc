@@ -14,6 +14,7 @@
 
 #include "common/base/files.h"
 #include "common/config/load_config.h"
+#include "common/config/term_yaml.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -243,6 +244,45 @@ TEST(PresetTermsTest, TheSectionsFieldsAreThoseOfAllTerms) {
   EXPECT_EQ(term.reduction, Reduction::kSeqMean);
   EXPECT_EQ(term.skip_tokens, 2);
   EXPECT_EQ(std::get<TeacherPass>(term.target).weights, WeightSet::kSnapshot);
+}
+
+TEST(PresetTermsTest, AKeyIsUnreadExactlyWhereItChangesNoTerm) {
+  using Change = void (*)(ObjectiveSection & section);
+  const std::map<std::string, Change> changes = {
+      {"divergence", [](auto& section) { section.divergence = "reverse_kl"; }},
+      {"component_clip", [](auto& section) { section.component_clip = 0.5; }},
+      {"support", [](auto& section) { section.support = "teacher_top_k"; }},
+      {"top_k", [](auto& section) { section.top_k = 7; }},
+      {"tail", [](auto& section) { section.tail = !section.tail; }},
+      {"reduction",
+       [](auto& section) { section.reduction = "seq_mean_keep_masked"; }},
+      {"skip_tokens", [](auto& section) { section.skip_tokens = 2; }},
+      {"teacher_weights",
+       [](auto& section) { section.teacher_weights = "snapshot"; }},
+  };
+  const auto terms_of = [](const ObjectiveSection& section) {
+    std::vector<std::string> terms;
+    for (const Term& term : ExpandTerms(section)) {
+      terms.push_back(FormatTerm(term));
+    }
+    return terms;
+  };
+  for (const std::string& preset : PresetNames()) {
+    ObjectiveSection section = Loaded(preset).objective;
+    // Else no term would say how many tokens, and sdpo's reduction is taken.
+    section.support = "student_top_k";
+    section.reduction = "micro_token";
+    std::set<std::string> unread;
+    for (const auto& [key, change] : changes) {
+      ObjectiveSection changed = section;
+      change(changed);
+      if (terms_of(changed) == terms_of(section)) {
+        unread.insert("objective." + key);
+      }
+    }
+    const std::vector<std::string> expected = UnreadKeys(preset);
+    EXPECT_EQ(unread, std::set(expected.begin(), expected.end())) << preset;
+  }
 }
 
 // Each token of dopd belongs to exactly one of its two terms.
