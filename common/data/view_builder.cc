@@ -93,22 +93,19 @@ class Renderer {
     if (end.first == prompt_ids.end()) {
       return std::vector<int32_t>(end.second, all.end());
     }
-    std::string after = After(reference, conversation);
-    if (after.empty()) {
-      ASSIGN_OR_RETURN(const std::string other,
-                       Conversation(message, kAnyAnswer));
-      after = After(kAnyAnswer, other);
-    }
+    ASSIGN_OR_RETURN(const std::string after, AfterAnswer(message));
     return tokenizer_.Encode(absl::StrCat(reference, after));
   }
 
  private:
-  static std::string After(const std::string& answer,
-                           const std::string& conversation) {
-    const size_t begin = conversation.rfind(answer);
-    return begin == std::string::npos
-               ? std::string()
-               : conversation.substr(begin + answer.size());
+  // What the template writes after an answer. The reference itself would not do
+  // to find it: it may be rewritten there, or also occur in what follows.
+  absl::StatusOr<std::string> AfterAnswer(const std::string& message) const {
+    ASSIGN_OR_RETURN(const std::string conversation,
+                     Conversation(message, kAnyAnswer));
+    const size_t begin = conversation.rfind(kAnyAnswer);
+    if (begin == std::string::npos) return std::string();
+    return conversation.substr(begin + sizeof(kAnyAnswer) - 1);
   }
 
   const Tokenizer& tokenizer_;

@@ -72,10 +72,9 @@ class Views:
         prompt_ids, full_ids = self.ids(prompt), self.ids(full)
         if full_ids[: len(prompt_ids)] == prompt_ids:
             return prompt_ids, full_ids[len(prompt_ids) :]
+        # The released code looks for the reference itself first, and cuts wrongly where its text is in the terminator too.
         other = self.render(("user", message), ("assistant", "SENTINEL"))
-        terminator = other.rpartition("SENTINEL")[2]
-        suffix = full.rpartition(reference)[2] if reference in full else ""
-        return prompt_ids, self.ids(reference + (suffix or terminator))
+        return prompt_ids, self.ids(reference + other.rpartition("SENTINEL")[2])
 
     def build(self, problem, reference, rollout):
         rollout = list(rollout)

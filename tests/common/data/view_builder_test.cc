@@ -122,6 +122,16 @@ TEST_F(ViewsTest, WithoutAPreambleEachPromptIsItsGenerationPrompt) {
   }
 }
 
+TEST_F(ViewsTest, AReferenceThatOccursInTheTemplatesEndIsNotLookedForThere) {
+  sample_.reference = "e";
+  const ViewBuilder builder(*tokenizer_, *chat_, {});
+  const Views views = builder.Build(sample_).value();
+  const View& view = views[static_cast<size_t>(ViewName::kNoneReference)];
+  EXPECT_EQ(std::vector<int32_t>(view.input_ids.begin() + view.scored_from,
+                                 view.input_ids.end()),
+            *tokenizer_->Encode("e<end>"));
+}
+
 TEST_F(ViewsTest, PaddingAloneLeavesTheReferencesViews) {
   const ViewBuilder builder(*tokenizer_, *chat_, {.pad_token_id = kSmallEndId});
   const Views whole = builder.Build(sample_).value();
