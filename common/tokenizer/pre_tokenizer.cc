@@ -152,23 +152,28 @@ class Scanner {
   const size_t end_;
 };
 
+absl::Status Refuse(const std::string& what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("pre_tokenizer: ", what, " is not supported"));
+}
+
+// `to_bytes`: whether a part before this one was ByteLevel, which writes bytes
+// as letters: what comes after it would cut these and not the text.
 absl::Status AddRules(const nlohmann::json& json,
-                      std::vector<PreTokenizer::Rule>& rules) {
+                      std::vector<PreTokenizer::Rule>& rules,
+                      bool& to_bytes) {
   using Rule = PreTokenizer::Rule;
-  const auto refuse = [](const std::string& what) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("pre_tokenizer: ", what, " is not supported"));
-  };
-  if (!json.is_object()) return refuse(json.dump());
+  if (!json.is_object()) return Refuse(json.dump());
   const std::string type = json.value("type", std::string());
   if (type == "Sequence") {
     for (const nlohmann::json& part :
          json.value("pretokenizers", nlohmann::json::array())) {
-      absl::Status status = AddRules(part, rules);
+      absl::Status status = AddRules(part, rules, to_bytes);
       if (!status.ok()) return status;
     }
     return absl::OkStatus();
   }
+  if (to_bytes) return Refuse(absl::StrCat("'", type, "' after ByteLevel"));
   if (type == "Split") {
     const nlohmann::json pattern = json.value("pattern", nlohmann::json());
     const std::string regex =
@@ -176,7 +181,7 @@ absl::Status AddRules(const nlohmann::json& json,
     const std::string behavior = json.value("behavior", std::string());
     if (json.value("invert", false) ||
         (behavior != "Isolated" && behavior != "isolated")) {
-      return refuse(absl::StrCat("Split with behavior ", behavior));
+      return Refuse(absl::StrCat("Split with behavior ", behavior));
     }
     if (regex == kQwenPattern) {
       rules.push_back(Rule::kQwen);
@@ -185,33 +190,36 @@ absl::Status AddRules(const nlohmann::json& json,
     } else if (regex == kTekkenPattern) {
       rules.push_back(Rule::kTekken);
     } else {
-      return refuse(absl::StrCat("the expression ", pattern.dump()));
+      return Refuse(absl::StrCat("the expression ", pattern.dump()));
     }
     return absl::OkStatus();
   }
   if (type == "ByteLevel") {
     if (json.value("add_prefix_space", true)) {
-      return refuse("ByteLevel with add_prefix_space");
+      return Refuse("ByteLevel with add_prefix_space");
     }
+    to_bytes = true;
     if (json.value("use_regex", true)) rules.push_back(Rule::kGpt2);
     return absl::OkStatus();
   }
   if (type == "Digits") {
     if (!json.value("individual_digits", false)) {
-      return refuse("Digits without individual_digits");
+      return Refuse("Digits without individual_digits");
     }
     rules.push_back(Rule::kSingleDigits);
     return absl::OkStatus();
   }
-  return refuse(absl::StrCat("type '", type, "'"));
+  return Refuse(absl::StrCat("type '", type, "'"));
 }
 
 }  // namespace
 
 absl::StatusOr<PreTokenizer> PreTokenizer::Parse(const nlohmann::json& json) {
   PreTokenizer result;
-  absl::Status status = AddRules(json, result.rules_);
+  bool to_bytes = false;
+  absl::Status status = AddRules(json, result.rules_, to_bytes);
   if (!status.ok()) return status;
+  if (!to_bytes) return Refuse("one without ByteLevel");
   return result;
 }
 

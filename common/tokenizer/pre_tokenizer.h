@@ -33,8 +33,8 @@ class PreTokenizer {
     kSingleDigits  // Digits with individual_digits
   };
 
-  // From the "pre_tokenizer" of tokenizer.json; INVALID_ARGUMENT names what is
-  // not supported.
+  // From the "pre_tokenizer" of tokenizer.json, whose last part is ByteLevel;
+  // INVALID_ARGUMENT names what is not supported.
   static absl::StatusOr<PreTokenizer> Parse(const nlohmann::json& json);
 
   // The words of `points`, in order, without gaps. Each rule cuts every piece

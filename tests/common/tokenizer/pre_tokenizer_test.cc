@@ -20,10 +20,21 @@ constexpr char kTekken[] =
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
     R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+const nlohmann::json kByteLevel = {
+    {"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+const nlohmann::json kDigits = {{"type", "Digits"},
+                                {"individual_digits", true}};
+
+absl::StatusOr<PreTokenizer> ParseParts(
+    const std::vector<nlohmann::json>& parts) {
+  return PreTokenizer::Parse({{"type", "Sequence"}, {"pretokenizers", parts}});
+}
+
 absl::StatusOr<PreTokenizer> ParseSplit(const std::string& regex) {
-  return PreTokenizer::Parse({{"type", "Split"},
-                              {"pattern", {{"Regex", regex}}},
-                              {"behavior", "Isolated"}});
+  return ParseParts({{{"type", "Split"},
+                      {"pattern", {{"Regex", regex}}},
+                      {"behavior", "Isolated"}},
+                     kByteLevel});
 }
 
 Words Split(const PreTokenizer& splitter, const std::string& text) {
@@ -60,6 +71,17 @@ TEST(PreTokenizerTest, TekkenCutsWhereCapitalsBegin) {
 TEST(PreTokenizerTest, AnUnknownExpressionIsShown) {
   EXPECT_THAT(std::string(ParseSplit("\\w+").status().message()),
               ::testing::HasSubstr("the expression {\"Regex\":\"\\\\w+\"}"));
+}
+
+// Of what ByteLevel writes for a text some letters are digits: \u00b2, \u00bd.
+TEST(PreTokenizerTest, OnlyTheLastPartIsByteLevel) {
+  EXPECT_TRUE(ParseParts({kDigits, kByteLevel}).ok());
+  EXPECT_EQ(ParseParts({kByteLevel, kDigits}).status().message(),
+            "pre_tokenizer: 'Digits' after ByteLevel is not supported");
+  EXPECT_EQ(ParseParts({kByteLevel, kByteLevel}).status().message(),
+            "pre_tokenizer: 'ByteLevel' after ByteLevel is not supported");
+  EXPECT_EQ(ParseParts({kDigits}).status().message(),
+            "pre_tokenizer: one without ByteLevel is not supported");
 }
 
 }  // namespace
