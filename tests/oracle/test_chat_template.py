@@ -138,6 +138,11 @@ def test_sieves_keep_the_same_items(qwen_folder, tmp_path):
                     lines.append(f"{{{{ {name} | {sieve}('{attribute}'{test}) | list | tojson }}}}")
     for sieve in ("select", "reject"):
         lines += [f"{{{{ {name} | {sieve}({test[2:]}) | list | tojson }}}}" for name in lists for test in tests]
+    # Where one may stand without a list made of it.
+    for sieve in ("selectattr('role')", "selectattr('absent')", "rejectattr('absent')"):
+        lines += [f"{{{{ items | {sieve} | first | default('none') | tojson }}}}", f"{{{{ items | {sieve} | select | list | tojson }}}}",
+                  f"{{{{ items[3] in items | {sieve} }}}}{{{{ items[3] not in items | {sieve} }}}}",
+                  f"{{% for item in items | {sieve} %}}{{{{ loop.index ~ item.role ~ loop.last ~ loop.length }}}}{{% endfor %}}|"]
     ours, expected = render_both("\n".join(lines), tmp_path, qwen_folder)
     differing = [line for line, a, b in zip(lines[1:], ours.split("\n"), expected.split("\n"), strict=True) if a != b]
     print(f"{len(differing)} of {len(lines) - 1} sieves differ")

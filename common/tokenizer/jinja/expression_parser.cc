@@ -14,6 +14,7 @@
 #include "common/base/status_macros.h"
 #include "common/tokenizer/jinja/builtins.h"
 #include "common/tokenizer/jinja/filters.h"
+#include "common/tokenizer/jinja/generators.h"
 
 namespace dapd::jinja {
 namespace {
@@ -381,11 +382,15 @@ class ExpressionParser {
 }  // namespace
 
 absl::StatusOr<ExpressionPtr> ParseExpression(TokenStream& in) {
-  return ExpressionParser(in).ParseExpression();
+  ASSIGN_OR_RETURN(ExpressionPtr value, ExpressionParser(in).ParseExpression());
+  RETURN_IF_ERROR(CheckGenerators(*value, /*iterated=*/false));
+  return value;
 }
 
-absl::StatusOr<ExpressionPtr> ParseUnconditional(TokenStream& in) {
-  return ExpressionParser(in).ParseOr();
+absl::StatusOr<ExpressionPtr> ParseIterated(TokenStream& in) {
+  ASSIGN_OR_RETURN(ExpressionPtr value, ExpressionParser(in).ParseOr());
+  RETURN_IF_ERROR(CheckGenerators(*value, /*iterated=*/true));
+  return value;
 }
 
 }  // namespace dapd::jinja

@@ -13,7 +13,7 @@ namespace dapd::jinja {
 // INVALID_ARGUMENT with the line, also for what is nested deeper than
 // kMaxDepth.
 absl::StatusOr<ExpressionPtr> ParseExpression(TokenStream& in);
-// Up to an `if`, which belongs to the loop that it stands in.
-absl::StatusOr<ExpressionPtr> ParseUnconditional(TokenStream& in);
+// What a loop goes through: up to an `if`, which belongs to the loop.
+absl::StatusOr<ExpressionPtr> ParseIterated(TokenStream& in);
 
 }  // namespace dapd::jinja

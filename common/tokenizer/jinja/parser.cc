@@ -129,7 +129,7 @@ class Parser {
       statement.names.push_back(std::move(name));
     } while (in_.TakeOperator(","));
     if (!in_.TakeName("in")) return in_.Error("expected 'in'");
-    ASSIGN_OR_RETURN(statement.expression, ParseUnconditional(in_));
+    ASSIGN_OR_RETURN(statement.expression, ParseIterated(in_));
     if (in_.TakeName("if")) {
       ASSIGN_OR_RETURN(statement.filter, ParseExpression(in_));
     }
