@@ -149,6 +149,19 @@ def test_sieves_keep_the_same_items(qwen_folder, tmp_path):
     assert not differing
 
 
+def test_comments_and_loops_that_are_left_early_write_the_same(qwen_folder, tmp_path):
+    comments = [f"{before}{{#{inside}#}}{after}" for before in ("a", "a  ", "a\n  ") for after in ("b", "  b", "\n  b")
+                for inside in ("", "-", "+", "--", "-+", "+-", "- ", " -", "-x-", "+x+", "---")]
+    leaves = ["", "{% break %}", "{% continue %}", "{% if i == 1 %}{% break %}{% endif %}", "{% if i == 2 %}{% break %}{% endif %}",
+              "{% if i < 3 %}{% continue %}{% endif %}", "{% for j in [1] %}{% break %}{% endfor %}",
+              "{% for j in [1] %}{% continue %}{% else %}{% break %}{% endfor %}", "{% for j in [] %}{% else %}{% continue %}{% endfor %}"]
+    loops = [f"{{% for i in {items} %}}{{{{ i }}}}{leave}x{{% else %}}E{{% endfor %}}" for items in ([], [1], [1, 2, 3]) for leave in leaves]
+    ours, expected = render_both("|".join(comments + loops), tmp_path, qwen_folder)
+    differing = [case for case, a, b in zip(comments + loops, ours.split("|"), expected.split("|"), strict=True) if a != b]
+    print(f"{len(differing)} of {len(comments) + len(loops)} differ")
+    assert not differing, differing
+
+
 @pytest.mark.parametrize(
     "template, expected",
     [

@@ -50,7 +50,8 @@ struct Statement {
     kOutput,  // expression
     kSet,     // names[0] = expression, or names[0].names[1] = expression
     kIf,      // branches, `otherwise`
-    kFor,     // names in expression if filter: body, else `otherwise`
+    kFor,     // names in expression if filter: body; `otherwise` if no
+              // iteration reached the body's end
     kScope,   // body, whose names are its own
     kBreak,
     kContinue

@@ -146,7 +146,9 @@ class Interpreter {
       }
       items.push_back(item);
     }
-    if (items.empty()) return RunBlock(loop.otherwise);
+    // As jinja2 has it: `else` is for a loop that reached its end in no
+    // iteration, and one that was left early did not.
+    bool reached_end = false;
     for (size_t i = 0; i < items.size(); ++i) {
       scopes_.emplace_back();
       RETURN_IF_ERROR(Bind(loop, items[i]));
@@ -154,8 +156,9 @@ class Interpreter {
       ASSIGN_OR_RETURN(const Flow flow, RunBlock(loop.body));
       scopes_.pop_back();
       if (flow == Flow::kBreak) break;
+      if (flow == Flow::kNormal) reached_end = true;
     }
-    return Flow::kNormal;
+    return reached_end ? Flow::kNormal : RunBlock(loop.otherwise);
   }
 
   static Value LoopVariable(const List& items, size_t i) {

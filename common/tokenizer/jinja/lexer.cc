@@ -92,11 +92,12 @@ class Lexer {
   absl::Status LexTag() {
     const char type = source_[position_ + 1];
     position_ += 2;
-    if (type == '#') return SkipComment();
+    // In "{#-#}" too the sign is the opening one.
     if (position_ < source_.size() &&
         (source_[position_] == '-' || source_[position_] == '+')) {
       ++position_;
     }
+    if (type == '#') return SkipComment();
     Add(type == '{' ? Token::Kind::kOutputBegin : Token::Kind::kBlockBegin, "");
     const std::string close = type == '{' ? "}}" : "%}";
     while (true) {

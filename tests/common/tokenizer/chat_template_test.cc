@@ -85,6 +85,9 @@ TEST(ChatTemplateTest, BlocksTrimTheirLinesAndDashesTrimMore) {
             "b\nc");
   EXPECT_EQ(Render("{# a #}\n  {# b #}\nx"), "x");
   EXPECT_EQ(Render("{% if true %}\n  {{ 'a' }}{% endif %}"), "  a");
+  // A comment's first sign is never its last.
+  EXPECT_EQ(Render("a {#-#} b{#+#}\nc {#--#} d"), "a bcd");
+  EXPECT_EQ(Render("{% if true +%}\n  {% endif +%}\nx{# a +#}\ny"), "\n\nx\ny");
 }
 
 TEST(ChatTemplateTest, LoopsHaveTheirOwnScopeAndNamespacesDoNot) {
@@ -98,6 +101,12 @@ TEST(ChatTemplateTest, LoopsHaveTheirOwnScopeAndNamespacesDoNot) {
                    "{% endif %}{% if i == 4 %}{% break %}{% endif %}{{ i }}"
                    "{% endfor %}"),
             "013");
+  // Else is for loops of which no iteration reached its end.
+  EXPECT_EQ(Render("{% for i in [1, 2] %}{% break %}{% else %}a{% endfor %}"
+                   "{% for i in [1, 2] %}{% continue %}{% else %}b{% endfor %}"
+                   "{% for i in [1, 2] %}{% if i == 2 %}{% break %}{% endif %}"
+                   "{% else %}c{% endfor %}"),
+            "ab");
 }
 
 TEST(ChatTemplateTest, WhatAnAssistantSaysMayBeMarked) {
