@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -23,6 +24,8 @@
 
 namespace dapd {
 namespace {
+
+constexpr int kHeadBytes = 4096;  // of a page, its title included
 
 struct CompareOptions {
   std::vector<std::string> runs;
@@ -73,7 +76,27 @@ bool IsBesideRuns(const std::string& path) {
           !FileExists(JoinPath(path, "config.yaml")));
 }
 
+// A page of an earlier call is replaced. Any other file, such as one of a
+// run's, is likely not meant.
+absl::Status CheckPage(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error) ||
+      std::filesystem::is_empty(path, error)) {
+    return absl::OkStatus();
+  }
+  std::string head(kHeadBytes, '\0');
+  std::ifstream(path).read(head.data(), kHeadBytes);
+  if (IsComparisonHtml(head)) return absl::OkStatus();
+  return WithExitCode(
+      absl::AlreadyExistsError(absl::StrCat(
+          path,
+          " already exists and is no page of dapd compare; choose another "
+          "--output, or remove it")),
+      ExitCode::kUsage);
+}
+
 absl::Status Compare(const CompareOptions& options) {
+  if (!options.output.empty()) RETURN_IF_ERROR(CheckPage(options.output));
   std::vector<RunResults> runs;
   for (const std::string& folder : options.runs) {
     if (IsBesideRuns(folder)) continue;

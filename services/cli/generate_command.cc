@@ -65,6 +65,7 @@ absl::StatusOr<AnswerPrompt> ParsePrompt(const GenerateOptions& options,
 }
 
 absl::Status Generate(const GenerateOptions& options) {
+  RETURN_IF_ERROR(CheckOutputSpares(options.input, options.output));
   RETURN_IF_ERROR(CheckWritable(options.output));
   ASSIGN_OR_RETURN(const std::unique_ptr<LocalGenerator> generator,
                    LocalGenerator::Load(options.generator));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/files.h"
 #include "common/base/json_lines.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
@@ -53,6 +54,7 @@ absl::StatusOr<std::string> TextOf(const nlohmann::json& row,
 }
 
 absl::Status GradeRows(const GradeOptions& options) {
+  RETURN_IF_ERROR(CheckOutputSpares(options.input, options.output));
   ASSIGN_OR_RETURN(const std::unique_ptr<AnswerGrader> grader,
                    MakeGrader(options));
   ASSIGN_OR_RETURN(JsonLinesWriter writer,

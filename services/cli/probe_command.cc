@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/files.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
 #include "common/data/claim_probe.h"
@@ -132,6 +133,7 @@ absl::Status ProbeClaims(const ClaimOptions& options) {
   ASSIGN_OR_RETURN(const ClaimProbe probe, ClaimProbe::Make(options.reach));
   std::optional<JsonLinesWriter> found;
   if (!options.output.empty()) {
+    RETURN_IF_ERROR(CheckOutputSpares(options.input, options.output));
     ASSIGN_OR_RETURN(JsonLinesWriter writer,
                      JsonLinesWriter::Open(options.output));
     found.emplace(std::move(writer));

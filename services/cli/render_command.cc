@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/files.h"
 #include "common/base/json_lines.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
@@ -25,6 +26,7 @@ struct RenderOptions {
 };
 
 absl::Status Render(const RenderOptions& options) {
+  RETURN_IF_ERROR(CheckOutputSpares(options.input, options.output));
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(folder));
   ASSIGN_OR_RETURN(const auto chat_template, ChatTemplate::Load(folder));

@@ -92,6 +92,7 @@ absl::StatusOr<std::vector<ScoreRow>> ReadScoreRows(const std::string& path,
 }
 
 absl::Status Score(const ScoreOptions& options) {
+  RETURN_IF_ERROR(CheckOutputSpares(options.input, options.output));
   RETURN_IF_ERROR(CheckWritable(options.output));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(options.precision));

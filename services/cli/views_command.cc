@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/base/files.h"
 #include "common/base/json_lines.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
@@ -38,6 +39,8 @@ nlohmann::ordered_json ToJson(const std::string& id, const Views& views) {
 }
 
 absl::Status BuildViews(const ViewsOptions& options) {
+  RETURN_IF_ERROR(CheckOutputSpares(options.input, options.output));
+  RETURN_IF_ERROR(CheckOutputSpares(options.config, options.output));
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
   const Config& config = loaded.config;

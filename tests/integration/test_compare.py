@@ -90,6 +90,20 @@ def test_what_is_no_run_is_named(workspace, runs):
     assert result.returncode == 4 and str(workspace.folder) in result.stderr and "holds no run" in result.stderr and result.stdout == ""
 
 
+def test_a_page_of_an_earlier_call_is_replaced_and_nothing_else(workspace, runs, tmp_path):
+    page = tmp_path / "page.html"
+    workspace.dapd("compare", *runs, "--output", page)
+    first = page.read_text()
+    workspace.dapd("compare", runs[0], "--output", page)
+    assert page.read_text() != first
+    for name in ("config.yaml", "metrics.jsonl", "summary.json"):
+        file = runs[0] / name
+        before = file.read_text()
+        result = workspace.dapd("compare", *runs, "--output", file, check=False)
+        assert result.returncode == 2 and f"{file} already exists and is no page of dapd compare" in result.stderr
+        assert file.read_text() == before
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, which deploy/install.sh --tests installs")
 def test_the_page_draws_every_run_and_asks_nobody(workspace, runs, tmp_path):
     page = tmp_path / "page.html"

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+
 #include "common/base/json.h"
 #include "common/data/confidence_interval.h"
 #include "services/cli/compare/run_results.h"
@@ -80,5 +82,7 @@ std::string ComparisonText(const Comparison& comparison);
 nlohmann::ordered_json ComparisonJson(const Comparison& comparison);
 // One page that asks nobody, with the runs' curves over each other.
 std::string ComparisonHtml(const Comparison& comparison);
+// Whether `html`, or what it begins with, is such a page.
+bool IsComparisonHtml(absl::string_view html);
 
 }  // namespace dapd

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
@@ -72,6 +73,10 @@ Json CurvesOf(const RunResults& run, const std::vector<Panel>& panels) {
 }
 
 }  // namespace
+
+bool IsComparisonHtml(absl::string_view html) {
+  return absl::StrContains(html, "<title>DAPD: runs compared</title>");
+}
 
 std::string ComparisonHtml(const Comparison& comparison) {
   static const HtmlPage& page = *new HtmlPage(

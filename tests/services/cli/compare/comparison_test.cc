@@ -278,5 +278,12 @@ TEST(ComparisonHtmlTest, CarriesTheCurvesThatItShowsAndNoMore) {
   EXPECT_THAT(html, HasSubstr("\\u003c/script>"));
 }
 
+TEST(ComparisonHtmlTest, IsKnownByItsHead) {
+  const std::string html =
+      ComparisonHtml(CompareRuns({MakeRun("a", "1", "1", 0.5)}));
+  EXPECT_TRUE(IsComparisonHtml(html.substr(0, 4096)));
+  EXPECT_FALSE(IsComparisonHtml("<!doctype html>\n<title>a</title>"));
+}
+
 }  // namespace
 }  // namespace dapd
