@@ -372,7 +372,8 @@ std::vector<std::string> FindContradictions(const Config& config) {
                        ") leaves no room for a prompt in "
                        "data.max_prompt_tokens (",
                        config.data.max_prompt_tokens,
-                       "): raise the latter"),
+                       "): raise the latter above the former by the tokens of "
+                       "the longest prompt"),
           problems);
   Require(config.evaluation.marker.size() <= kMaxMarkerBytes,
           absl::StrCat("evaluation.marker has ",

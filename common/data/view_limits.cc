@@ -15,6 +15,7 @@
 #include "common/base/status_macros.h"
 #include "common/config/preset_terms.h"
 #include "common/config/prompts.h"
+#include "common/data/cut_prompts.h"
 #include "common/data/held_out_prompt.h"
 #include "common/data/self_teacher.h"
 #include "common/data/unfit_rows.h"
@@ -288,12 +289,13 @@ absl::Status ApplyViewLimits(const Config& config,
              Describe(problem, longest, context));
     progress.Update(i + 1);
   }
-  return rows.Settle(
+  RETURN_IF_ERROR(rows.Settle(
       config.data.path,
       absl::StrCat("cannot be trained: ", DescribeLimit(config, context)),
       "lower rollout.max_new_tokens or objective.max_reference_tokens",
       config.data.on_bad_row,
-      data);
+      data));
+  return CheckCutPrompts(config, text, *data);
 }
 
 absl::Status ApplyHeldOutLimits(const Config& config,

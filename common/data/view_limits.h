@@ -19,7 +19,8 @@ namespace dapd {
 // take. Does with the rows that do not fit what data.on_bad_row says: an error
 // that names them by place, length and limit, or token and id (exit code of the
 // data), or they are left out of `data`, counted in skipped_rows and named in a
-// warning. `context`: ModelConfig::max_positions.
+// warning. Of the rows that are left, warns of those whose prompt is cut
+// (cut_prompts.h). `context`: ModelConfig::max_positions.
 //
 // A function of its arguments only, so every rank is left with the same rows.
 absl::Status ApplyViewLimits(const Config& config,

@@ -32,7 +32,9 @@ std::vector<ConfigKey> DataKeys(Config& c) {
             kMillion,
             "Maximum number of tokens of a prompt in front of an answer; "
             "within it the sampler's prompt must leave room for "
-            "rollout.max_new_tokens. Longer prompts are cut on the right."),
+            "rollout.max_new_tokens. Longer prompts are cut on the right, "
+            "where they say what to do: check warns of rows with such a "
+            "prompt."),
   };
 }
 

@@ -1,0 +1,176 @@
+#include "common/data/cut_prompts.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/log.h"
+#include "common/base/progress.h"
+#include "common/base/status_macros.h"
+#include "common/config/preset_terms.h"
+#include "common/config/prompts.h"
+#include "common/data/view_builder.h"
+#include "common/terms/term.h"
+#include "common/tokenizer/unicode_text.h"
+
+namespace dapd {
+namespace {
+
+// A prompt that every row has.
+struct LimitedPrompt {
+  ViewName view = ViewName::kNoneRollout;
+  int64_t limit = 0;  // tokens
+  int64_t frame_bytes = 0;
+  int64_t rows_cut = 0;
+  int64_t longest = 0;  // of those, in tokens
+};
+
+std::vector<LimitedPrompt> PromptsWithLimits(const Config& config) {
+  const ViewOptions options = MakeViewOptions(config);
+  std::vector<LimitedPrompt> prompts;
+  if (StepsNeedAnswers(config)) {
+    prompts.push_back({ViewName::kNoneRollout, options.max_sampler_prompt});
+  }
+  if (config.rollout.source != "reference") return prompts;
+  for (const ViewName view : ViewsRead(ExpandTerms(config.objective))) {
+    if (view == ViewName::kCrossRollout ||
+        view == ViewName::kDemonstrationRollout ||
+        view == ViewName::kProbeRollout) {
+      prompts.push_back({view, options.max_prompt});
+    }
+  }
+  return prompts;
+}
+
+ViewBuilder UncutBuilder(const Config& config, const TextPipeline& text) {
+  ViewOptions options = MakeViewOptions(config);
+  options.max_sampler_prompt = kUncut;
+  options.max_prompt = kUncut;
+  return {*text.tokenizer, *text.chat_template, std::move(options)};
+}
+
+const std::vector<int32_t>& IdsOf(const LimitedPrompt& prompt,
+                                  const Views& views) {
+  return views[static_cast<size_t>(prompt.view)].input_ids;
+}
+
+int64_t Bytes(const std::string& text) {
+  return static_cast<int64_t>(std::max(text.size(), ComposeNfc(text).size()));
+}
+
+std::string Describe(const LimitedPrompt& prompt) {
+  return prompt.view == ViewName::kNoneRollout
+             ? std::string("the sampler's prompt")
+             : absl::StrCat("the prompt of ", ViewNameString(prompt.view));
+}
+
+// What of data.max_prompt_tokens a prompt of `tokens` needs.
+std::string DescribeRemedy(const Config& config,
+                           const LimitedPrompt& prompt,
+                           int64_t tokens) {
+  const int64_t answer = config.data.max_prompt_tokens - prompt.limit;
+  return absl::StrCat(
+      "raise data.max_prompt_tokens (",
+      config.data.max_prompt_tokens,
+      prompt.view == ViewName::kNoneRollout
+          ? ", which holds an answer of rollout.max_new_tokens as well) to "
+          : ") to ",
+      tokens + answer);
+}
+
+// Of an empty problem and the shortest reference.
+absl::Status MeasureFrames(const Config& config,
+                           const TextPipeline& text,
+                           const ViewBuilder& uncut,
+                           std::vector<LimitedPrompt>* prompts) {
+  ASSIGN_OR_RETURN(const Views frame, uncut.BuildPrefixes({"", "", "0", {}}));
+  for (LimitedPrompt& prompt : *prompts) {
+    const std::vector<int32_t>& ids = IdsOf(prompt, frame);
+    const auto tokens = static_cast<int64_t>(ids.size());
+    if (tokens > prompt.limit) {
+      return ConfigError(
+          absl::StrCat(Describe(prompt),
+                       " has ",
+                       tokens,
+                       " tokens around the problem alone and would be cut to ",
+                       prompt.limit,
+                       ": ",
+                       DescribeRemedy(config, prompt, tokens),
+                       " and the longest problem's tokens"));
+    }
+    ASSIGN_OR_RETURN(
+        const std::string bytes,
+        text.tokenizer->Decode(ids, /*skip_special_tokens=*/false));
+    prompt.frame_bytes = Bytes(bytes);
+  }
+  return absl::OkStatus();
+}
+
+// Costs next to nothing: no token is shorter than a byte.
+bool CertainlyFits(const LimitedPrompt& prompt,
+                   const Prompts& templates,
+                   const Problem& problem) {
+  int64_t bytes =
+      prompt.frame_bytes +
+      static_cast<int64_t>(templates.most_problems()) * Bytes(problem.problem);
+  if (prompt.view != ViewName::kNoneRollout) {
+    bytes += static_cast<int64_t>(templates.most_references()) *
+             Bytes(problem.solution);
+  }
+  return bytes <= prompt.limit;
+}
+
+}  // namespace
+
+absl::Status CheckCutPrompts(const Config& config,
+                             const TextPipeline& text,
+                             const Dataset& data) {
+  std::vector<LimitedPrompt> prompts = PromptsWithLimits(config);
+  if (prompts.empty()) return absl::OkStatus();
+  const ViewBuilder uncut = UncutBuilder(config, text);
+  RETURN_IF_ERROR(MeasureFrames(config, text, uncut, &prompts));
+  const Prompts templates(config.prompts);
+  const auto total = static_cast<int64_t>(data.problems.size());
+  Progress progress("prompts measured", total);
+  int64_t done = 0;
+  for (const Problem& problem : data.problems) {
+    progress.Update(++done);
+    if (std::all_of(prompts.begin(), prompts.end(), [&](const auto& prompt) {
+          return CertainlyFits(prompt, templates, problem);
+        })) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(
+        const Views views,
+        uncut.BuildPrefixes({"", problem.problem, problem.solution, {}}));
+    for (LimitedPrompt& prompt : prompts) {
+      const auto tokens = static_cast<int64_t>(IdsOf(prompt, views).size());
+      if (tokens <= prompt.limit) continue;
+      ++prompt.rows_cut;
+      prompt.longest = std::max(prompt.longest, tokens);
+    }
+  }
+  for (const LimitedPrompt& prompt : prompts) {
+    if (prompt.rows_cut == 0) continue;
+    LogWarning(absl::StrCat(config.data.path,
+                            ": ",
+                            prompt.rows_cut,
+                            " of ",
+                            total,
+                            " rows: ",
+                            Describe(prompt),
+                            " is cut to ",
+                            prompt.limit,
+                            " tokens and loses its end, with what the model "
+                            "is asked to do; ",
+                            DescribeRemedy(config, prompt, prompt.longest)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace dapd

@@ -1,0 +1,29 @@
+"""What `dapd check` refuses or warns of, a run refuses at its start: not after hours, and not with answers that are spoilt."""
+
+import json
+import os
+import subprocess
+
+import pytest
+from workspace import BIN, free_port, set_flags
+
+SECURITY_FILES = [("certificate", "private_key", "ca"), ("token",), ("tokens.viewer",), ("tokens.trainer",), ("tokens.admin",)]
+
+
+def check(workspace, **settings):
+    return workspace.dapd("check", workspace.config, *set_flags(settings), check=False)
+
+
+def trainer(workspace, name, **settings):
+    settings = {"run.name": name, "rollout.addresses": f"[127.0.0.1:{free_port()}]", "teacher.addresses": f"[127.0.0.1:{free_port()}]", **settings}
+    return subprocess.run([BIN / "dapd-trainer", workspace.config, *set_flags(settings)], capture_output=True, text=True, timeout=60)
+
+
+def test_prompts_that_are_cut_are_counted(workspace, tmp_path):
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps({"problem": problem, "solution": "2"}) + "\n" for problem in ("1 + 1?", "1 + 1? " * 200)))
+    settings = {"data.path": data, "rollout.max_new_tokens": 16, "data.max_prompt_tokens": 1000}
+    result = check(workspace, **settings)
+    assert result.returncode == 0 and "1 of 2 rows: the sampler's prompt is cut to 984 tokens" in result.stderr, result
+    result = check(workspace, **{**settings, "data.max_prompt_tokens": 20})
+    assert result.returncode == 3 and "around the problem alone and would be cut to 4" in result.stderr, result
