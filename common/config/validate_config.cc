@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 
 #include "common/base/safe_name.h"
+#include "common/config/copy_place.h"
 #include "common/config/feedback_rule.h"
 #include "common/config/notify_url.h"
 #include "common/config/preset_terms.h"
@@ -182,38 +183,6 @@ void CheckTrainer(const TrainerSection& trainer,
           problems);
 }
 
-// A URL is shown in logs and in the configuration, so it may hold no secret.
-void CheckCopy(const CheckpointSection& checkpoint,
-               std::vector<std::string>& problems) {
-  const std::string& url = checkpoint.copy_to;
-  const size_t scheme = url.find("://");
-  const size_t host = scheme == std::string::npos ? 0 : scheme + 3;
-  const std::string place = url.substr(host, url.find('/', host) - host);
-  Require(scheme == std::string::npos || !absl::StrContains(place, '@'),
-          "checkpoint.copy_to: credentials do not belong in a URL, which is "
-          "logged; give them in the environment",
-          problems);
-  // Else a slash too few backs a run up into a folder of this machine.
-  const size_t colon = url.find_first_of(":/");
-  const bool is_url = colon != std::string::npos && url[colon] == ':';
-  Require(!is_url || absl::StartsWith(url, "s3://") ||
-              absl::StartsWith(url, "gs://"),
-          absl::StrCat("checkpoint.copy_to: '",
-                       url,
-                       "' is neither a folder nor a URL of a store: those "
-                       "begin with s3:// or gs://, and a folder whose name has "
-                       "a colon is written ./NAME"),
-          problems);
-  Require(
-      url.find_first_of(" \t\r\n?#") == std::string::npos &&
-          !absl::StrContains(url, "::") && (url.empty() || host < url.size()),
-      absl::StrCat("checkpoint.copy_to: '",
-                   url,
-                   "' is neither a folder nor a URL such as s3://BUCKET/PATH: "
-                   "it must not contain blanks, ?, # or ::"),
-      problems);
-}
-
 void CheckRanks(const Config& config, std::vector<std::string>& problems) {
   const TrainerSection& trainer = config.trainer;
   const int64_t unit = SamplesOfUnit(config);
@@ -382,7 +351,9 @@ std::vector<std::string> FindContradictions(const Config& config) {
                        kMaxMarkerBytes),
           problems);
   CheckTrainer(config.trainer, problems);
-  CheckCopy(config.checkpoint, problems);
+  for (std::string& problem : FindCopyProblems(config)) {
+    problems.push_back(std::move(problem));
+  }
   CheckRanks(config, problems);
   CheckAnswers(config, problems);
   CheckTerms(config, problems);

@@ -19,6 +19,12 @@ def trainer(workspace, name, **settings):
     return subprocess.run([BIN / "dapd-trainer", workspace.config, *set_flags(settings)], capture_output=True, text=True, timeout=60)
 
 
+def test_a_run_is_not_its_own_copy(workspace):
+    folder = workspace.runs("own").parent
+    result = check(workspace, **{"run.output_dir": folder, "checkpoint.copy_to": os.path.relpath(folder)})
+    assert result.returncode == 3 and "is run.output_dir" in result.stderr, result
+
+
 def test_prompts_that_are_cut_are_counted(workspace, tmp_path):
     data = tmp_path / "rows.jsonl"
     data.write_text("".join(json.dumps({"problem": problem, "solution": "2"}) + "\n" for problem in ("1 + 1?", "1 + 1? " * 200)))

@@ -1,5 +1,6 @@
 #include "common/config/validate_config.h"
 
+#include <filesystem>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -9,6 +10,7 @@
 
 #include "tests/fakes/hostile_names.h"
 #include "tests/fakes/loaded_config.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -177,6 +179,23 @@ TEST(LoadConfigTest, AUrlOfCopiesHoldsNoSecretAndIsOne) {
   for (const char* url : {"s3:/b/x", "s3:b/x", "ftp://b/x", "file:///x"}) {
     EXPECT_THAT(Refusal({std::string("checkpoint.copy_to=") + url}),
                 HasSubstr("those begin with s3:// or gs://"));
+  }
+}
+
+TEST(LoadConfigTest, ARunIsNotItsOwnCopy) {
+  const std::string folder = TempPath("runs");
+  std::filesystem::create_directories(folder);
+  std::filesystem::create_symlink(folder, folder + "-link");
+  const std::string output = "run.output_dir=" + folder;
+  for (const char* same : {"", "/", "/./", "-link"}) {
+    EXPECT_THAT(Refusal({output, "checkpoint.copy_to=" + folder + same}),
+                HasSubstr("is run.output_dir"));
+  }
+  EXPECT_THAT(Refusal({"run.output_dir=none", "checkpoint.copy_to=./none/"}),
+              HasSubstr("is run.output_dir"));
+  for (const char* other : {"/copies", "s"}) {
+    EXPECT_TRUE(
+        Load(kGood, {output, "checkpoint.copy_to=" + folder + other}).ok());
   }
 }
 
