@@ -17,6 +17,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/lora_config.h"
 #include "common/model/spec/model_card.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/base_digest.h"
@@ -241,7 +242,7 @@ void AddAdapterCommand(Command& app) {
       .Required();
   init.AddOption("--rank", options->lora.rank, "rank").Range(1, 4096);
   init.AddOption("--alpha", options->lora.alpha, "scale is alpha / rank")
-      .Positive();
+      .Range(1e-6, kMaxLoraAlpha);
   init.AddOption("--targets", options->lora.targets, "projections");
   init.AddOption("--seed", options->seed, "as run.seed");
   init.Does(

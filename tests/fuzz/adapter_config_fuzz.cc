@@ -12,7 +12,8 @@ namespace {
 void Run(absl::string_view json) {
   const auto lora = ParseLoraConfig(std::string(json), "input");
   if (!lora.ok()) return;
-  Check(lora->rank > 0 && std::isfinite(lora->scale()), "the scale is finite");
+  Check(lora->rank > 0 && std::isfinite(static_cast<float>(lora->scale())),
+        "single precision holds the scale");
   Check(!lora->targets.empty(), "there is something to adapt");
   const std::string written =
       FormatLoraConfig(*lora, "/models/" + std::string(json.substr(0, 8)));

@@ -109,8 +109,9 @@ absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
   }
   lora.rank = *rank;
   if (!config.contains("lora_alpha") || !config["lora_alpha"].is_number() ||
-      !std::isfinite(config["lora_alpha"].get<double>())) {
-    return refuse("lora_alpha must be a number");
+      std::abs(config["lora_alpha"].get<double>()) > kMaxLoraAlpha) {
+    return refuse(
+        absl::StrCat("lora_alpha must be a number up to ", kMaxLoraAlpha));
   }
   lora.alpha = config["lora_alpha"].get<double>();
   if (!config.contains("target_modules") ||

@@ -14,6 +14,10 @@
 
 namespace dapd {
 
+// The most that lora.alpha may be as well: single precision holds what a weight
+// is scaled by.
+inline constexpr double kMaxLoraAlpha = 1e6;
+
 struct LoraConfig {
   int64_t rank = 64;
   double alpha = 128.0;
@@ -25,10 +29,10 @@ struct LoraConfig {
 // CONFIG error for an unknown name among lora.targets.
 absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section);
 
-// Refused by name: not LORA, DoRA, modules_to_save, rank or alpha patterns, a
-// bias, fan_in_fan_out, one that is active behind certain tokens only or that
-// began with a part of the base's weights (PiSSA, OLoRA), a target that is none
-// of the seven projections.
+// Refused by name: not LORA, an alpha beyond kMaxLoraAlpha, DoRA,
+// modules_to_save, rank or alpha patterns, a bias, fan_in_fan_out, one that is
+// active behind certain tokens only or that began with a part of the base's
+// weights (PiSSA, OLoRA), a target that is none of the seven projections.
 // `where` leads every message.
 absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
                                            const std::string& where);

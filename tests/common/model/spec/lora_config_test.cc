@@ -45,6 +45,18 @@ TEST(FormatLoraConfigTest, ReadsBackAsItWas) {
             (std::vector<Projection>{Projection::kQ, Projection::kUp}));
 }
 
+TEST(ParseLoraConfigTest, AnAlphaThatWeightsCannotBeScaledByIsRefused) {
+  for (const double alpha : {1e6, -1e6}) {
+    auto config = Formatted("a/b");
+    config["lora_alpha"] = alpha;
+    EXPECT_TRUE(ParseLoraConfig(config.dump(), "test").ok()) << alpha;
+    config["lora_alpha"] = alpha * 1.01;
+    EXPECT_THAT(
+        std::string(ParseLoraConfig(config.dump(), "test").status().message()),
+        HasSubstr("test: lora_alpha must be a number up to 1e+06"));
+  }
+}
+
 // What is written has to be read back with the same digest.
 TEST(MakeLoraConfigTest, TargetsHaveOneOrderHoweverTheyAreListed) {
   const auto lora = MakeLoraConfig(
