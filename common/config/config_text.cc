@@ -51,6 +51,8 @@ std::string ConfigReference() {
       "OTHER.yaml`, relative to itself, and contain only what differs from "
       "that one.\nThe environment (`DAPD_TRAINER__LEARNING_RATE`) overrides "
       "the file, and `--set trainer.learning_rate=1e-5` overrides both.\n"
+      "Both are YAML too: a text with ` #` or the like needs quotes, within "
+      "the shell's: `--set 'evaluation.marker=\"####\"'`.\n"
       "`objective.preset` changes some defaults (docs/objective.md, "
       "\"Presets\").\nA resumed run may have other values than it began with "
       "only where the column \"on resume\" says so.\n";

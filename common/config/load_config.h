@@ -1,5 +1,7 @@
 // YAML + environment + --set -> Config. Precedence: file < environment
 // (DAPD_TRAINER__LEARNING_RATE) < overrides ("trainer.learning_rate=1e-5").
+// The latter two are YAML as well; a text of which YAML would drop something,
+// as it drops comments, is a mistake.
 // Where none of them says anything, what objective.preset says, or the default.
 // A file may begin with `extends: PATH`, relative to itself: what it does not
 // say is then as in that file, which may extend another.
