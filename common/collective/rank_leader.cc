@@ -257,7 +257,9 @@ class RankLeader final : public Collective {
     });
   }
 
-  bool HasLostRank() const override { return members_.HasLost(); }
+  bool HasLostRank() const override {
+    return has_failed_ || members_.HasLost();
+  }
 
   void Cancel() override {
     is_cancelled_ = true;
@@ -276,6 +278,7 @@ class RankLeader final : public Collective {
     const absl::Cleanup clear = [this] { SetDeadline(std::nullopt); };
     const absl::Status status = operation(next_operation_++);
     if (status.ok()) return status;
+    has_failed_ = true;  // gRPC tells of an end a little later than a read
     // The others learn of it at once, whatever they do.
     members_.CancelAll();
     return is_cancelled_ && absl::IsAborted(status) ? RanksCancelled() : status;
@@ -342,6 +345,7 @@ class RankLeader final : public Collective {
   std::vector<RankLink> links_;  // of rank 1, 2, ...
   uint64_t next_operation_ = 0;
   std::atomic<bool> is_cancelled_ = false;
+  std::atomic<bool> has_failed_ = false;  // an operation
   Mutex mutex_;
   std::optional<absl::Time> deadline_ ABSL_GUARDED_BY(mutex_);
   std::jthread watchdog_;

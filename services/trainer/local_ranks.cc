@@ -4,6 +4,7 @@
 #include <csignal>
 #include <functional>
 #include <memory>
+#include <ranges>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -34,6 +35,8 @@ constexpr int kPortStep = 10;
 constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 // For the others to say why they end, once one has.
 constexpr absl::Duration kLostRankGrace = absl::Seconds(8);
+// For rank 0 then to save.
+constexpr absl::Duration kSaveGrace = absl::Minutes(1);
 // For the others to end, once rank 0 is done.
 constexpr absl::Duration kLastRankGrace = absl::Seconds(10);
 constexpr int kSignalBase = 128;  // ChildProcess::Poll
@@ -94,11 +97,16 @@ class RunningRanks {
     }
   }
 
-  // SIGTERM to the rest; after `grace` SIGKILL, which says nothing of why.
-  void End(absl::Duration grace) {
+  // SIGTERM to the rest; after `grace` SIGKILL, which says nothing of why. The
+  // first may take longer.
+  void End(absl::Duration grace, absl::Duration grace_of_first) {
     Signal(SIGTERM);
     WaitFor(grace);
-    for (const auto& process : processes_) process->Stop(absl::ZeroDuration());
+    for (const auto& process : processes_ | std::views::drop(1)) {
+      process->Stop(absl::ZeroDuration());
+    }
+    WaitFor(grace_of_first - grace);
+    processes_.front()->Stop(absl::ZeroDuration());
   }
 
   bool running() const {
@@ -168,6 +176,8 @@ absl::Status FollowRanks(std::vector<std::unique_ptr<ChildProcess>> processes,
                          bool has_rank_zero,
                          ShutdownSignal& signal,
                          const std::function<void()>& look) {
+  const absl::Duration grace_of_first =
+      has_rank_zero ? kSaveGrace : kLostRankGrace;
   RunningRanks ranks;
   RETURN_IF_ERROR(ranks.Start(std::move(processes)));
   bool told = false;
@@ -178,11 +188,13 @@ absl::Status FollowRanks(std::vector<std::unique_ptr<ChildProcess>> processes,
     ranks.Poll();
     if (has_rank_zero && ranks.first_is_done()) {
       ranks.WaitFor(kLastRankGrace);
-      ranks.End(kLostRankGrace);
+      ranks.End(kLostRankGrace, kLostRankGrace);
       return absl::OkStatus();
     }
     // Those that were told to end do so by themselves.
-    if (!told && ranks.any_failed()) ranks.End(kLostRankGrace);
+    if (!told && ranks.any_failed()) {
+      ranks.End(kLostRankGrace, grace_of_first);
+    }
   }
   // Once asked to end, one rank that misses another is no accident.
   const bool interrupted =

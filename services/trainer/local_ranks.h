@@ -40,9 +40,9 @@ int CodeOfRanks(const std::vector<int>& codes);
 
 // Runs this program once for each rank, and returns when all have ended: OK if
 // rank 0 is here and done, or if all are; else with the exit code of
-// CodeOfRanks. A rank that fails ends the others; SIGTERM or SIGINT is passed
-// on to them. Where rank 0 is here it records and tells the run's end for it
-// (AttemptEnd).
+// CodeOfRanks. A rank that fails ends the others, for which rank 0, which
+// saves, has a minute; SIGTERM or SIGINT is passed on to them. Where rank 0 is
+// here it records and tells the run's end for it (AttemptEnd).
 absl::Status RunLocalRanks(const std::string& config_path,
                            const std::vector<std::string>& overrides,
                            const Config& config,

@@ -54,17 +54,21 @@ class TrainerLoop {
  public:
   explicit TrainerLoop(TrainerParts parts);
 
-  // Runs to trainer.steps. CANCELLED once the clients were shut down; the
-  // newest adapter and a checkpoint of the last whole step are then written,
-  // unless the records of that step are not.
-  // Other errors are those of the clients (UNAVAILABLE, ...), of the disk
-  // where checkpoint.on_write_error says so, and DATA_LOSS for a gradient that
-  // is not finite. Whatever ends a run, the next one with the same
-  // configuration goes on after the newest checkpoint, to the same result.
+  // Runs to trainer.steps. CANCELLED once the clients were shut down,
+  // UNAVAILABLE without workers, ABORTED without another rank; the newest
+  // adapter and a checkpoint of the last whole step are then written, unless
+  // the records of that step are not.
+  // Other errors are those of the clients, of this rank's device (ABORTED), of
+  // the disk where checkpoint.on_write_error says so, and DATA_LOSS for a
+  // gradient that is not finite. Whatever ends a run, the next one with the
+  // same configuration goes on after the newest checkpoint, to the same result.
   absl::Status Run();
 
  private:
   absl::Status RunSteps();
+  // Whether an end with `status` came from outside: what this rank holds is
+  // then what the last whole step led to.
+  bool IsPolicyWholeAfter(const absl::Status& status) const;
   absl::Status EvaluateHeldOut(const std::string& when);
   // What evaluation.interval wants behind the last step: an evaluation, unless
   // an earlier attempt made it of the same adapter, and the best adapter kept.

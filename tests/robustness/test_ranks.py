@@ -101,6 +101,25 @@ def test_r24_a_rank_that_dies_ends_the_step_everywhere_and_the_job_goes_on(victi
     history.check(two_ranks.workspace.runs(run) / "ledger.jsonl", BATCH, STEPS)
 
 
+NO_CHECKPOINT_IS_DUE = {"trainer.steps": 400, "trainer.schedule_steps": 400, "checkpoint.interval": 400}
+
+
+@pytest.mark.parametrize("base", ["whole", "split"])
+@pytest.mark.parametrize("fault,code", [(signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL), (signal.SIGSTOP, None)])
+def test_rank_0_saves_when_another_rank_is_stopped_lost_or_hangs(fault, code, base, two_ranks):
+    """A pod of several that is moved must not cost the steps that all of them have."""
+    run = f"rank-lost-{base}-{fault.name}"
+    # The fault falls into a step that no rank has ended.
+    ranks = start_ranks(two_ranks, run, 2, failpoints={1: "rollout.after_collect=sleep:3000@3"}, **NO_CHECKPOINT_IS_DUE, **(SHARDED if base == "split" else {}))
+    wait_for(lambda: len(two_ranks.workspace.metrics(run)) >= 2 or ranks[0].poll() is not None, what="two steps")
+    ranks[1].send_signal(fault)
+    assert ranks[0].wait(timeout=60) == 75, two_ranks.log(run)
+    if code is None:
+        ranks[1].kill()
+    assert ranks[1].wait(timeout=60) == code or code is None, two_ranks.log(run)
+    assert os.listdir(two_ranks.workspace.runs(run) / "checkpoints") == ["step-000002"], two_ranks.log(run)
+
+
 @pytest.mark.parametrize("base", ["whole", "split"])
 def test_ranks_are_there_until_the_last_evaluation_is_over(base, two_ranks):
     """Those that were done before it would not come again for a rank 0 that has to be started again."""
@@ -239,6 +258,16 @@ def test_ranks_of_a_machine_that_cannot_start_end_with_their_reason(bad, code, m
     trainer = start_machine(two_ranks, run, **{"trainer.ranks_per_machine": 2, **bad})
     assert trainer.wait(timeout=60) == code, two_ranks.log(run)
     assert message in two_ranks.log(run)
+
+
+def test_rank_0_of_a_machine_that_lost_another_has_the_time_to_save(two_ranks):
+    run = "ranks-lost"
+    failpoints = "rollout.after_collect=sleep:3000@2;checkpoint.before_rename=sleep:9000"
+    trainer = start_machine(two_ranks, run, failpoints=failpoints, **{"trainer.ranks_per_machine": 2, **NO_CHECKPOINT_IS_DUE})
+    wait_for(lambda: len(two_ranks.workspace.metrics(run)) >= 1 or trainer.poll() is not None, what="a step")
+    os.kill(children(trainer)["dapd-trainer"][1], signal.SIGKILL)
+    assert trainer.wait(timeout=60) == 75, two_ranks.log(run)
+    assert os.listdir(two_ranks.workspace.runs(run) / "checkpoints") == ["step-000001"], two_ranks.log(run)
 
 
 def test_a_signal_ends_the_ranks_of_a_machine_with_a_checkpoint(two_ranks):

@@ -81,6 +81,13 @@ TEST_F(TrainerLoopTest, AStepThatIsStoppedBeforeItIsRecordedIsNotSaved) {
   EXPECT_FALSE(FileExists(folder.File("checkpoints/step-000001")));
 }
 
+TEST_F(TrainerLoopTest, ARunWithoutWorkersSavesItsLastWholeStep) {
+  num_left_ = 3;  // of two a step
+  EXPECT_TRUE(absl::IsUnavailable(Run(0)));
+  EXPECT_TRUE(FileExists(
+      JoinPath(FolderOf(loaded_.config.run), "checkpoints/step-000001")));
+}
+
 TEST_F(TrainerLoopTest, AnEvaluationThatTheDiskRefusesAtFirstIsToldOnce) {
   held_out_.problems = {data_.problems[0]};
   // A folder where its file is to be written aside.
