@@ -66,7 +66,7 @@ worker() {  # ROLE PORT [ARGUMENT]...
   announce "$role-$SLURM_PROCID" "$port"
   until [ -n "$stopping" ]; do
     "$DAPD_BIN/dapd-$role" "$@" --listen "$DAPD_LISTEN_HOST:$port" \
-      --set "metrics.${role}_listen=$DAPD_LISTEN_HOST:$metrics" &
+      --set "metrics.${role}_listen=\"$DAPD_LISTEN_HOST:$metrics\"" &
     result_of $! && code=0 || code=$?
     case $code in 0 | 2 | 3 | 4) return "$code" ;; esac
     if [ -n "$stopping" ]; then return 0; fi

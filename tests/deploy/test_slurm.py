@@ -43,7 +43,7 @@ def test_a_job_runs_the_three_roles_and_ends(undisturbed):
     assert "--set trainer.peer_timeout_seconds=3600" in command, "workers may read their model for longer than the usual 5 minutes"
     assert [(step["gpus"], step["gpu_bind"]) for step in undisturbed.steps(4100)] == [(None, None)] * 3, "without GPUs"
     folder = undisturbed.folder / "job-4100"
-    assert f"rollout.addresses=file://{folder}/rollout.addresses" in command
+    assert f'rollout.addresses="file://{folder}/rollout.addresses"' in command
     assert f"{folder}/rollout.addresses names 2 workers" in undisturbed.output(4100)
     assert not list(folder.glob("*.addresses"))
     assert undisturbed.trained("undisturbed") == 6
