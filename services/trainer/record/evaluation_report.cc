@@ -13,6 +13,7 @@
 
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/data/marker_label.h"
 
@@ -219,8 +220,9 @@ absl::Status WriteEvaluationReport(const std::string& path,
 
 absl::StatusOr<EvaluationReport> ReadEvaluationReport(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFileBytes));
-  ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(text, path));
-  return ParseEvaluationReport(Json(json), path);
+  const absl::StatusOr<nlohmann::json> json = ParseJson(text, path);
+  if (!json.ok()) return absl::DataLossError(json.status().message());
+  return ParseEvaluationReport(Json(*json), path);
 }
 
 std::string NameWithinRun(int64_t step) {
@@ -238,9 +240,14 @@ absl::StatusOr<std::vector<NamedEvaluation>> ReadEvaluationReports(
         (when != "before" && when != "after" && !IsWithinRun(when))) {
       continue;
     }
-    ASSIGN_OR_RETURN(EvaluationReport report,
-                     ReadEvaluationReport(entry.path()));
-    evaluations.emplace_back(when, std::move(report));
+    absl::StatusOr<EvaluationReport> report =
+        ReadEvaluationReport(entry.path());
+    if (absl::IsDataLoss(report.status())) {
+      LogWarning(absl::StrCat(report.status().message(), "; it is left out"));
+      continue;
+    }
+    RETURN_IF_ERROR(report.status());
+    evaluations.emplace_back(when, *std::move(report));
   }
   std::ranges::sort(evaluations, {}, [](const NamedEvaluation& evaluation) {
     return std::pair(evaluation.second.policy_version, evaluation.first);

@@ -78,7 +78,7 @@ std::string CompareEvaluations(const std::optional<EvaluationReport>& before,
 // evaluation/<when>.json: ToJson and, beside it, "answers".
 absl::Status WriteEvaluationReport(const std::string& path,
                                    const EvaluationReport& report);
-// NOT_FOUND without the file; an error that names it for anything that
+// NOT_FOUND without the file; DATA_LOSS, which names it, for anything that
 // WriteEvaluationReport did not write.
 absl::StatusOr<EvaluationReport> ReadEvaluationReport(const std::string& path);
 
@@ -94,6 +94,7 @@ inline bool IsWithinRun(const std::string& when) {
 std::string NameWithinRun(int64_t step);
 
 // All of a run folder, in the order of their policies; none without any.
+// Damaged ones are left out, with a warning.
 absl::StatusOr<std::vector<NamedEvaluation>> ReadEvaluationReports(
     const std::string& folder);
 // Of these the newest, and those that measured the same as it.

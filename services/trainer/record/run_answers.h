@@ -54,7 +54,8 @@ class RunAnswers {
 };
 
 // Shows what a run folder has of them; whoever trains there may go on
-// meanwhile. An error names the file that is damaged.
+// meanwhile. Damaged evaluations are left out, with a warning; an error names
+// answers.jsonl if that is damaged.
 absl::Status RecallAnswers(const std::string& folder, RunAnswers* answers);
 
 }  // namespace dapd

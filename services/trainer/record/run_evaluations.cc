@@ -54,9 +54,11 @@ absl::StatusOr<std::optional<EvaluationReport>> RunEvaluations::Find(
     const std::string& when, const std::string& adapter_digest) const {
   std::optional<EvaluationReport> none;
   if (!FileExists(PathOf(when))) return none;
-  ASSIGN_OR_RETURN(EvaluationReport report, ReadEvaluationReport(PathOf(when)));
-  if (!Counts(report) || report.adapter_digest != adapter_digest) return none;
-  return std::optional(std::move(report));
+  absl::StatusOr<EvaluationReport> report = ReadEvaluationReport(PathOf(when));
+  if (absl::IsDataLoss(report.status())) return none;
+  RETURN_IF_ERROR(report.status());
+  if (!Counts(*report) || report->adapter_digest != adapter_digest) return none;
+  return std::optional(*std::move(report));
 }
 
 void RunEvaluations::Add(const std::string& when, EvaluationReport report) {

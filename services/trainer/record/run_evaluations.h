@@ -27,12 +27,12 @@ class RunEvaluations {
   // What the folder has of a run that goes on behind `start_step`, for Add:
   // those of earlier steps ("before" is one of step 0), in their order. The
   // rest count once Find has them, or never: of those that measured something
-  // else there is a warning. With evaluation.interval the end of a run that goes on to more
-  // steps becomes one within it, also in the folder.
+  // else there is a warning. With evaluation.interval the end of a run that
+  // goes on to more steps becomes one within it, also in the folder.
   absl::StatusOr<std::vector<NamedEvaluation>> Recall(const Config& config,
                                                       int64_t start_step) const;
   // One in the folder of this very adapter, for Add; nothing if there is none
-  // that counts.
+  // that counts, or it is damaged.
   absl::StatusOr<std::optional<EvaluationReport>> Find(
       const std::string& when, const std::string& adapter_digest) const;
 

@@ -116,9 +116,14 @@ TEST_F(RecallAnswersTest, ADamagedFileIsNamed) {
   text.replace(text.find("ungraded"), 8, "splendid");
   ASSERT_TRUE(WriteFileAtomically(path, text).ok());
   RunAnswers answers;
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(RecallAnswers(folder_, &answers).ok());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("before.json"));
+  const std::string lines = folder_ + "/answers.jsonl";
+  ASSERT_TRUE(WriteFileAtomically(lines, "{}\n").ok());
   const absl::Status status = RecallAnswers(folder_, &answers);
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("before.json"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("answers.jsonl"));
 }
 
 }  // namespace

@@ -75,6 +75,18 @@ TEST_F(RunEvaluationsTest, ARunThatBeginsAnewCountsNone) {
   EXPECT_FALSE(Finds("before", "of another seed"));
 }
 
+TEST_F(RunEvaluationsTest, ADamagedOneIsMadeAgain) {
+  Write("before", Report(0, 0.5));
+  Write("step-000004", Report(4, 0.75));
+  for (const char* name : {"step-000002", "step-000006"}) {
+    ASSERT_TRUE(WriteFileAtomically(
+                    absl::StrCat(folder_, "/evaluation/", name, ".json"), "{")
+                    .ok());
+  }
+  EXPECT_THAT(Recall(6), ElementsAre("before", "step-000004"));
+  EXPECT_FALSE(Finds("step-000006", "of 6"));
+}
+
 TEST_F(RunEvaluationsTest, ThoseOfOtherProblemsCountForNothing) {
   Write("before", Report(0, 0.0, "others"));
   Write("step-000002", Report(2, 1.0, "others"));
