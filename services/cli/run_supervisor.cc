@@ -23,6 +23,8 @@ constexpr int kInterruptedCode = static_cast<int>(ExitCode::kInterrupted);
 // How long the other ranks may take once rank 0 is done, or one is lost.
 constexpr absl::Duration kLastRankGrace = absl::Seconds(10);
 constexpr absl::Duration kLostRankGrace = absl::Seconds(8);
+// And rank 0, which saves the last whole step then.
+constexpr absl::Duration kSaveGrace = absl::Minutes(1);
 constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 
 // The larger, the more a trainer's exit code says of why the run ends. That a
@@ -93,7 +95,10 @@ std::optional<RunSupervisor::End> RunSupervisor::PollTrainers(
   // A rank that was killed explains why the others end: they are given the
   // time to say so, and no more.
   for (const auto& trainer : trainers_) {
-    trainer->Stop(end.code == 0 ? kLastRankGrace : kLostRankGrace);
+    const bool is_first = &trainer == &trainers_.front();
+    trainer->Stop(end.code == 0 ? kLastRankGrace
+                  : is_first    ? kSaveGrace
+                                : kLostRankGrace);
   }
   return end;
 }
