@@ -51,9 +51,10 @@ bool ParseNumber(const YAML::Node& node, double* number) {
 
 Field Number(double* target) {
   return [target](const YAML::Node& node) -> std::string {
-    return ParseNumber(node, target) && std::isfinite(*target)
+    constexpr double kMost = 1e6;
+    return ParseNumber(node, target) && std::abs(*target) <= kMost
                ? ""
-               : "must be a finite number";
+               : absl::StrCat("must be a number from -", kMost, " to ", kMost);
   };
 }
 

@@ -42,7 +42,8 @@ std::string ProblemWith(const Mixture& mixture) {
                         " passes, not ",
                         mixture.delta.size());
   }
-  if (!(mixture.soft_clip > 0.0)) return "soft_clip must be above 0";
+  // Differences are divided by it in single precision.
+  if (!(mixture.soft_clip >= 1e-6)) return "soft_clip must be at least 1e-06";
   return "";
 }
 

@@ -1,6 +1,7 @@
 #include "common/training/step_metrics.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -36,6 +37,12 @@ void ObjectiveAccumulator::Add(const std::vector<DivergenceSums>& sums) {
     }
   }
   ++micro_batches_;
+}
+
+bool ObjectiveAccumulator::HasFiniteLoss() const {
+  return std::ranges::all_of(totals_, [](const TermMetrics& term) {
+    return term.weight == 0.0 || std::isfinite(term.value);
+  });
 }
 
 ObjectiveMetrics ObjectiveAccumulator::Finish() const {

@@ -28,6 +28,8 @@ class ObjectiveAccumulator {
   void Add(const std::vector<DivergenceSums>& sums);
   ObjectiveMetrics Finish() const;
   bool HasGradient() const { return dapd::HasGradient(totals_); }
+  // Of the terms that have a weight: others are only measured.
+  bool HasFiniteLoss() const;
 
   // What was added so far, for another rank (proto/dapd/v1/rank.proto).
   v1::ObjectiveSums Sums() const;

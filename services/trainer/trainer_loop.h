@@ -59,9 +59,10 @@ class TrainerLoop {
   // adapter and a checkpoint of the last whole step are then written, unless
   // the records of that step are not.
   // Other errors are those of the clients, of this rank's device (ABORTED), of
-  // the disk where checkpoint.on_write_error says so, and DATA_LOSS for a
-  // gradient that is not finite. Whatever ends a run, the next one with the
-  // same configuration goes on after the newest checkpoint, to the same result.
+  // the disk where checkpoint.on_write_error says so, and DATA_LOSS for a loss
+  // or a gradient that is not finite. Whatever ends a run, the next one with
+  // the same configuration goes on after the newest checkpoint, to the same
+  // result.
   absl::Status Run();
 
  private:

@@ -33,3 +33,9 @@ def test_prompts_that_are_cut_are_counted(workspace, tmp_path):
     assert result.returncode == 0 and "1 of 2 rows: the sampler's prompt is cut to 984 tokens" in result.stderr, result
     result = check(workspace, **{**settings, "data.max_prompt_tokens": 20})
     assert result.returncode == 3 and "around the problem alone and would be cut to 4" in result.stderr, result
+
+
+@pytest.mark.parametrize("key", ["objective.temperature", "objective.purified.beta", "objective.purified.soft_clip"])
+def test_divisors_that_single_precision_cannot_bear_are_refused(workspace, key):
+    result = check(workspace, **{key: "1e-39"})
+    assert result.returncode == 3 and key in result.stderr and "1e-06" in result.stderr, result

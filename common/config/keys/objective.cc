@@ -17,9 +17,9 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
           "Replaces the preset's terms: a list of {name, student, teacher, "
           "teacher_weights, weight, divergence, clip, ...}; docs/objective.md "
           "has every field."),
-      Above("objective.temperature",
+      Range("objective.temperature",
             &c.objective.temperature,
-            0,
+            kMillionth,
             100,
             "Temperature T of both distributions of every term."),
       Range("objective.lambda",
@@ -116,17 +116,17 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
           "purified_opsd: whether the mean over the vocabulary is subtracted "
           "from the difference of reference and probe.")
           .CountsUnlessDefault(),
-      Above("objective.purified.soft_clip",
+      Range("objective.purified.soft_clip",
             &c.objective.purified.soft_clip,
-            0,
+            kMillionth,
             kInfinity,
             "purified_opsd: c in c tanh(difference / c), which bounds the "
             "difference; .inf: no bound.")
           .CountsUnlessDefault(),
-      Above(
+      Range(
           "objective.purified.beta",
           &c.objective.purified.beta,
-          0,
+          kMillionth,
           kMillion,
           "purified_opsd: divisor of the difference before it moves the base.")
           .CountsUnlessDefault(),

@@ -350,8 +350,16 @@ absl::Status BatchTrainer::FinishGradient(StepReport* report) {
   DAPD_FAILPOINT("train.after_last_micro_batch");
   std::vector<float> counts = {
       static_cast<float>(slice_trainer_->num_trained()),
-      slice_trainer_->objective().HasGradient() ? 1.0F : 0.0F};
+      slice_trainer_->objective().HasGradient() ? 1.0F : 0.0F,
+      slice_trainer_->objective().HasFiniteLoss() ? 0.0F : 1.0F};
   RETURN_IF_ERROR(parts_.collective.Sum(absl::MakeSpan(counts)));
+  // Its gradient may be finite, but is of no use.
+  if (counts[2] > 0.0F) {
+    return absl::DataLossError(
+        absl::StrCat("the loss of step ",
+                     report->step,
+                     " is not finite; the weights stay as they were"));
+  }
   const float trained = counts[0];
   has_gradient_ = counts[1] > 0.0F;
   // The mean over the micro-batches of all ranks.

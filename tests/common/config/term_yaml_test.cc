@@ -116,7 +116,7 @@ TEST(TermYamlTest, AMistakeIsNamedWithItsPlace) {
             "target: anchor: weights: 'bass' is not one of base"},
            {"{name: t, student: none_rollout, weight: .inf, teacher: "
             "cross_rollout, teacher_weights: base}",
-            "weight: must be a finite number"}}) {
+            "weight: must be a number from -1e+06 to 1e+06"}}) {
     Term term;
     EXPECT_THAT(Read(c.text, &term), HasSubstr(c.problem)) << c.text;
   }

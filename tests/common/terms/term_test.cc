@@ -69,6 +69,9 @@ TEST(TermTest, WhatCannotBeComputedIsNamed) {
   Mixture empty = MakeMixture();
   empty.delta.clear();
   add("1 to 4 passes, not 0", empty);
+  Mixture narrow = MakeMixture();
+  narrow.soft_clip = 1e-39;
+  add("soft_clip must be at least 1e-06", narrow);
   Mixture large = MakeMixture();
   large.delta.resize(5, {kCross, 1.0});
   add("1 to 4 passes, not 5", large);

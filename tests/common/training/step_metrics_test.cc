@@ -1,5 +1,7 @@
 #include "common/training/step_metrics.h"
 
+#include <limits>
+
 #include "gtest/gtest.h"
 
 #include "common/base/json.h"
@@ -48,6 +50,19 @@ TEST(ObjectiveAccumulatorTest, ValuesAreMeansOfMicroBatchTokenMeans) {
   EXPECT_DOUBLE_EQ(metrics.terms[0].clipped_fraction, 2.0 / 5);
   EXPECT_DOUBLE_EQ(metrics.terms[1].value, 1.5);
   EXPECT_DOUBLE_EQ(metrics.loss, 0.5 * 0.75 + 2.0 * 1.5);
+}
+
+TEST(ObjectiveAccumulatorTest, ALossIsFiniteIfEveryTermWithAWeightIs) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const DivergenceSums broken = {
+      .clipped = nan, .unclipped = nan, .tokens = 1, .denominator = 1};
+  std::vector<Term> terms = TwoTerms();
+  terms[1].weight = 0.0;  // only measured
+  ObjectiveAccumulator accumulator(terms);
+  accumulator.Add({{}, broken});
+  EXPECT_TRUE(accumulator.HasFiniteLoss());
+  accumulator.Add({broken, {}});
+  EXPECT_FALSE(accumulator.HasFiniteLoss());
 }
 
 TEST(ObjectiveAccumulatorTest, OnlyARoutedTermHasSharesOfRegimes) {
