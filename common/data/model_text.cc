@@ -2,14 +2,34 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
 #include "common/hub/model_folder.h"
 
 namespace dapd {
+namespace {
+
+// Teachers refuse what they cannot send.
+absl::Status CheckPayload(const TeacherSection& teacher,
+                          const ModelConfig& model) {
+  if (teacher.payload != "top_k" || teacher.top_k <= model.vocab_size) {
+    return absl::OkStatus();
+  }
+  return ConfigError(absl::StrCat("teacher.top_k (",
+                                  teacher.top_k,
+                                  ") is more than the model's vocabulary has (",
+                                  model.vocab_size,
+                                  "); lower it"));
+}
+
+}  // namespace
 
 absl::StatusOr<ModelText> ReadModelText(const Config& config) {
   ASSIGN_OR_RETURN(std::string folder, FindModelFolder(config.model.path));
   ASSIGN_OR_RETURN(ModelConfig model, ReadModelConfig(folder));
+  RETURN_IF_ERROR(CheckPayload(config.teacher, model));
   ASSIGN_OR_RETURN(
       TextPipeline text,
       LoadTextPipeline(

@@ -19,7 +19,8 @@ struct ModelText {
   TextPipeline text;
 };
 
-// Of model.path, a folder or an id; views as the configuration wants them.
+// Of model.path, a folder or an id; views as the configuration wants them. Exit
+// code kConfig if the model does not allow teacher.top_k.
 absl::StatusOr<ModelText> ReadModelText(const Config& config);
 
 }  // namespace dapd

@@ -19,6 +19,12 @@ def trainer(workspace, name, **settings):
     return subprocess.run([BIN / "dapd-trainer", workspace.config, *set_flags(settings)], capture_output=True, text=True, timeout=60)
 
 
+def test_a_teacher_cannot_send_more_tokens_than_there_are(workspace):
+    settings = {"teacher.payload": "top_k", "teacher.top_k": 10**6}
+    for result in (check(workspace, **settings), trainer(workspace, "beyond", **settings)):
+        assert result.returncode == 3 and "teacher.top_k (1000000) is more than the model's vocabulary has" in result.stderr, result
+
+
 def test_a_run_is_not_its_own_copy(workspace):
     folder = workspace.runs("own").parent
     result = check(workspace, **{"run.output_dir": folder, "checkpoint.copy_to": os.path.relpath(folder)})
