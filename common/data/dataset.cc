@@ -63,6 +63,11 @@ absl::StatusOr<Problem> ToProblem(const absl::StatusOr<TextRow>& row,
 
 }  // namespace
 
+absl::Status RequireDataPath(const DataSection& section) {
+  return section.path.empty() ? ConfigError("data.path is missing")
+                              : absl::OkStatus();
+}
+
 DatasetOptions MakeDatasetOptions(const DataSection& section) {
   return {.problem_column = section.problem_column,
           .solution_column = section.solution_column,

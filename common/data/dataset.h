@@ -56,6 +56,9 @@ std::string DigestOf(const std::vector<Problem>& problems);
 absl::StatusOr<Dataset> ReadDataset(const std::string& path,
                                     const DatasetOptions& options);
 
+// Exit code kConfig without a data.path, which workers need not have.
+absl::Status RequireDataPath(const DataSection& section);
+
 // The options that the configuration's `data` section stands for.
 DatasetOptions MakeDatasetOptions(const DataSection& section);
 

@@ -186,6 +186,7 @@ absl::Status CheckAdapter(const LoraSection& lora, int64_t parameters) {
 }
 
 absl::Status CheckData(const Config& config, const ModelText& base) {
+  RETURN_IF_ERROR(RequireDataPath(config.data));
   const int64_t context = base.model.max_positions;
   RETURN_IF_ERROR(
       CheckDataset("data", config.data.path, config.data, [&](Dataset* data) {

@@ -16,13 +16,14 @@
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
 #include "common/config/set_up_log.h"
+#include "common/data/dataset.h"
 #include "services/cli/command.h"
 #include "services/cli/local_run.h"
 #include "services/cli/run_supervisor.h"
 #include "services/trainer/copy/run_copier.h"
 #include "services/trainer/record/attempt_end.h"
-
 #include "services/trainer/record/run_outcome.h"
+
 namespace dapd {
 namespace {
 
@@ -61,6 +62,7 @@ absl::Status Run(RunOptions options) {
       return absl::OkStatus();
     }
   }
+  RETURN_IF_ERROR(RequireDataPath(config.data));
   // The processes share the cores: a thread that spins while it waits would
   // take them from the others (kernels/parallel_for.h). A user's own setting
   // stays.

@@ -25,6 +25,14 @@ def test_a_teacher_cannot_send_more_tokens_than_there_are(workspace):
         assert result.returncode == 3 and "teacher.top_k (1000000) is more than the model's vocabulary has" in result.stderr, result
 
 
+def test_a_run_without_data_ends_before_a_worker_starts(workspace):
+    result = check(workspace, **{"data.path": '""'})
+    assert result.returncode == 3 and "data.path is missing" in result.stderr and "sound" not in result.stdout, result
+    result = workspace.run("without", check=False, **{"data.path": '""'})
+    assert result.returncode == 3 and result.stderr.count("\n") == 1 and "data.path is missing" in result.stderr, result
+    assert not workspace.runs("without").exists()
+
+
 def test_a_run_is_not_its_own_copy(workspace):
     folder = workspace.runs("own").parent
     result = check(workspace, **{"run.output_dir": folder, "checkpoint.copy_to": os.path.relpath(folder)})

@@ -35,7 +35,7 @@ std::string DataSettings(Config config) {
 }
 
 absl::Status CheckData(const Config& config) {
-  if (config.data.path.empty()) return ConfigError("data.path is missing");
+  RETURN_IF_ERROR(RequireDataPath(config.data));
   ASSIGN_OR_RETURN(const ModelText base, ReadModelText(config));
   const int64_t context = base.model.max_positions;
   const DatasetOptions options = MakeDatasetOptions(config.data);
