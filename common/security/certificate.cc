@@ -37,12 +37,19 @@ std::vector<X509Pointer> ParseAll(absl::string_view pem) {
   return certificates;
 }
 
-absl::StatusOr<std::vector<X509Pointer>> ReadAll(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string pem, ReadFile(path, kMaxPemBytes));
-  std::vector<X509Pointer> certificates = ParseAll(pem);
+// `key` is the configuration key that names the file, for messages.
+absl::StatusOr<std::vector<X509Pointer>> ReadAll(const std::string& key,
+                                                 const std::string& path) {
+  const auto pem = ReadFile(path, kMaxPemBytes);
+  if (!pem.ok()) {
+    return absl::Status(
+        pem.status().code(),
+        absl::StrCat(key, ": ", std::string(pem.status().message())));
+  }
+  std::vector<X509Pointer> certificates = ParseAll(*pem);
   if (certificates.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, " holds no certificate in PEM form"));
+        absl::StrCat(key, ": ", path, " holds no certificate in PEM form"));
   }
   return certificates;
 }
@@ -128,7 +135,8 @@ absl::StatusOr<Certificate> ParseCertificate(absl::string_view pem) {
 }
 
 absl::StatusOr<Certificate> ReadCertificate(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::vector<X509Pointer> all, ReadAll(path));
+  ASSIGN_OR_RETURN(const std::vector<X509Pointer> all,
+                   ReadAll("security.certificate", path));
   return DescribeCertificate(all.front().get());
 }
 
@@ -136,9 +144,9 @@ absl::Status CheckIdentity(const IdentityPaths& paths,
                            TlsEnd end,
                            absl::Time now) {
   ASSIGN_OR_RETURN(const std::vector<X509Pointer> chain,
-                   ReadAll(paths.certificate));
+                   ReadAll("security.certificate", paths.certificate));
   ASSIGN_OR_RETURN(const std::vector<X509Pointer> authorities,
-                   ReadAll(paths.ca));
+                   ReadAll("security.ca", paths.ca));
   X509* own = chain.front().get();
   RETURN_IF_ERROR(CheckKey(paths, own));
 

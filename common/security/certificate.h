@@ -29,7 +29,7 @@ Certificate DescribeCertificate(x509_st* certificate);
 // intermediates. INVALID_ARGUMENT if there is none.
 absl::StatusOr<Certificate> ParseCertificate(absl::string_view pem);
 
-// The same of a file.
+// The same of the file that security.certificate names.
 absl::StatusOr<Certificate> ReadCertificate(const std::string& path);
 
 struct IdentityPaths {

@@ -32,6 +32,9 @@
 #include "common/model/spec/step_cost.h"
 #include "common/notify/webhook.h"
 #include "common/rpc/pool/address_file.h"
+#include "common/security/certificate.h"
+#include "common/security/role.h"
+#include "common/security/security.h"
 #include "services/cli/command.h"
 #include "services/cli/cost_text.h"
 #include "services/cli/device_text.h"
@@ -200,6 +203,19 @@ absl::Status CheckData(const Config& config, const ModelText& base) {
       });
 }
 
+// The files are what they have to be for a process that the certificate names.
+absl::Status CheckSecurity(const SecuritySection& security) {
+  RoleSet needed;
+  if (!security.certificate.empty()) {
+    const auto own = ReadCertificate(security.certificate);
+    if (!own.ok()) return WithExitCode(own.status(), ExitCode::kConfig);
+    for (const Role role : {Role::kRollout, Role::kTeacher, Role::kTrainer}) {
+      if (own->roles.Contains(role)) needed.Add({role});
+    }
+  }
+  return Security::Load(security, needed).status();
+}
+
 // Of the samples that --samples names; without, as long as they may be.
 absl::StatusOr<SampleLengths> LengthsOf(const std::string& samples,
                                         const Config& config,
@@ -228,6 +244,7 @@ absl::Status Check(const CheckOptions& options) {
   if (!config.run.notify_url.empty()) {
     RETURN_IF_ERROR(LoadWebhook(config.run).status());
   }
+  RETURN_IF_ERROR(CheckSecurity(config.security));
   std::puts(absl::StrFormat(
                 "%-16s %d of batch %d, micro-batch %d; rate %g falling to zero "
                 "over %d; snapshot every %d",

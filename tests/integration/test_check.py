@@ -33,6 +33,12 @@ def test_a_run_without_data_ends_before_a_worker_starts(workspace):
     assert not workspace.runs("without").exists()
 
 
+@pytest.mark.parametrize("keys", SECURITY_FILES, ids=lambda keys: keys[-1])
+def test_a_security_file_that_is_not_there_is_named_with_its_key(workspace, tmp_path, keys):
+    result = check(workspace, **{f"security.{key}": tmp_path / "none" for key in keys})
+    assert result.returncode == 3 and f"security.{keys[0]}: " in result.stderr and "No such file" in result.stderr, result
+
+
 def test_a_run_is_not_its_own_copy(workspace):
     folder = workspace.runs("own").parent
     result = check(workspace, **{"run.output_dir": folder, "checkpoint.copy_to": os.path.relpath(folder)})
