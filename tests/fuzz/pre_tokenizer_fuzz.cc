@@ -33,10 +33,15 @@ std::string ForIcu(std::string pattern) {
   return pattern;
 }
 
+// As tokenizers have it: ByteLevel behind it writes bytes and cuts no further.
 Pattern Split(const std::string& regex) {
-  return {{{"type", "Split"},
-           {"pattern", {{"Regex", regex}}},
-           {"behavior", "Isolated"}},
+  const nlohmann::json split = {{"type", "Split"},
+                                {"pattern", {{"Regex", regex}}},
+                                {"behavior", "Isolated"}};
+  const nlohmann::json bytes = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  return {{{"type", "Sequence"},
+           {"pretokenizers", nlohmann::json::array({split, bytes})}},
           ForIcu(regex)};
 }
 
