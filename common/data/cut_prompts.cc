@@ -59,10 +59,6 @@ const std::vector<int32_t>& IdsOf(const LimitedPrompt& prompt,
   return views[static_cast<size_t>(prompt.view)].input_ids;
 }
 
-int64_t Bytes(const std::string& text) {
-  return static_cast<int64_t>(std::max(text.size(), ComposeNfc(text).size()));
-}
-
 std::string Describe(const LimitedPrompt& prompt) {
   return prompt.view == ViewName::kNoneRollout
              ? std::string("the sampler's prompt")
@@ -106,21 +102,21 @@ absl::Status MeasureFrames(const Config& config,
     ASSIGN_OR_RETURN(
         const std::string bytes,
         text.tokenizer->Decode(ids, /*skip_special_tokens=*/false));
-    prompt.frame_bytes = Bytes(bytes);
+    prompt.frame_bytes = MostTokens(bytes);
   }
   return absl::OkStatus();
 }
 
-// Costs next to nothing: no token is shorter than a byte.
+// Costs next to nothing.
 bool CertainlyFits(const LimitedPrompt& prompt,
                    const Prompts& templates,
                    const Problem& problem) {
   int64_t bytes =
-      prompt.frame_bytes +
-      static_cast<int64_t>(templates.most_problems()) * Bytes(problem.problem);
+      prompt.frame_bytes + static_cast<int64_t>(templates.most_problems()) *
+                               MostTokens(problem.problem);
   if (prompt.view != ViewName::kNoneRollout) {
     bytes += static_cast<int64_t>(templates.most_references()) *
-             Bytes(problem.solution);
+             MostTokens(problem.solution);
   }
   return bytes <= prompt.limit;
 }

@@ -53,7 +53,7 @@ class ViewMeter {
       ASSIGN_OR_RETURN(const std::string bytes,
                        text.tokenizer->Decode(view.input_ids,
                                               /*skip_special_tokens=*/false));
-      meter.frame_bytes_ = std::max(meter.frame_bytes_, Bytes(bytes));
+      meter.frame_bytes_ = std::max(meter.frame_bytes_, MostTokens(bytes));
     }
     return meter;
   }
@@ -61,8 +61,9 @@ class ViewMeter {
   // A bound of Longest that costs next to nothing: no token is shorter than a
   // byte.
   int64_t AtMost(const Problem& problem) const {
-    const int64_t reference = HasGivenReference() ? Bytes(problem.solution) : 0;
-    return frame_bytes_ + problems_ * Bytes(problem.problem) +
+    const int64_t reference =
+        HasGivenReference() ? MostTokens(problem.solution) : 0;
+    return frame_bytes_ + problems_ * MostTokens(problem.problem) +
            references_ * reference +
            std::min(reference, config_.objective.max_reference_tokens) +
            (1 + std::max({int64_t{1}, references_, told_})) *
@@ -105,10 +106,6 @@ class ViewMeter {
     const Prompts prompts(config.prompts);
     problems_ = static_cast<int64_t>(prompts.most_problems());
     references_ = static_cast<int64_t>(prompts.most_references());
-  }
-
-  static int64_t Bytes(const std::string& text) {
-    return static_cast<int64_t>(std::max(text.size(), ComposeNfc(text).size()));
   }
 
   bool HasGivenReference() const {

@@ -7,6 +7,7 @@
 #include <unicode/unistr.h>
 #include <unicode/utf8.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "absl/strings/str_cat.h"
@@ -80,6 +81,10 @@ std::string ComposeNfc(absl::string_view text) {
       error);
   Check(U_SUCCESS(error) != 0, "well-formed text can be composed");
   return composed;
+}
+
+int64_t MostTokens(absl::string_view text) {
+  return static_cast<int64_t>(std::max(text.size(), ComposeNfc(text).size()));
 }
 
 std::string RepairUtf8(absl::string_view bytes) {

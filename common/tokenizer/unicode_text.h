@@ -33,6 +33,10 @@ bool IsSmallOrUncased(int32_t c);
 // `tokenizers` knows.
 std::string ComposeNfc(absl::string_view text);
 
+// No fewer than the tokens of well-formed text, which are no shorter than a
+// byte: the bytes of the text or, if they are more, of its composition.
+int64_t MostTokens(absl::string_view text);
+
 // Replaces every maximal ill-formed subsequence by U+FFFD.
 std::string RepairUtf8(absl::string_view bytes);
 

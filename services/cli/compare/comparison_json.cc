@@ -30,10 +30,21 @@ Json RowJson(const char* kind,
           {"by_step", by_step}};
 }
 
-// Empty where the figure has no curves.
-ComparedFigure::Curve CurveAt(const std::vector<ComparedFigure::Curve>& curves,
-                              size_t i) {
-  return i < curves.size() ? curves[i] : ComparedFigure::Curve();
+// Of `owners`, the runs or the groups that `kind` says; `curves` may be empty.
+template <typename Owner>
+Json RowsJson(const char* kind,
+              const std::vector<Owner>& owners,
+              const std::vector<ComparedFigure::Row>& rows,
+              const std::vector<ComparedFigure::Curve>& curves) {
+  Json json = Json::array();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    json.push_back(
+        RowJson(kind,
+                owners[i].name,
+                rows[i],
+                i < curves.size() ? curves[i] : ComparedFigure::Curve()));
+  }
+  return json;
 }
 
 }  // namespace
@@ -64,25 +75,15 @@ Json ComparisonJson(const Comparison& comparison) {
   }
   Json figures = Json::array();
   for (const ComparedFigure& figure : comparison.figures) {
-    Json of_runs = Json::array();
-    for (size_t i = 0; i < figure.runs.size(); ++i) {
-      of_runs.push_back(RowJson("run",
-                                comparison.runs[i].name,
-                                figure.runs[i],
-                                CurveAt(figure.run_curves, i)));
-    }
-    Json of_groups = Json::array();
-    for (size_t i = 0; i < figure.groups.size(); ++i) {
-      of_groups.push_back(RowJson("group",
-                                  comparison.groups[i].name,
-                                  figure.groups[i],
-                                  CurveAt(figure.group_curves, i)));
-    }
-    Json json = {{"name", figure.name},
-                 {"is_share", figure.is_share},
-                 {"steps", figure.steps},
-                 {"runs", of_runs},
-                 {"groups", of_groups}};
+    Json json = {
+        {"name", figure.name},
+        {"is_share", figure.is_share},
+        {"steps", figure.steps},
+        {"runs",
+         RowsJson("run", comparison.runs, figure.runs, figure.run_curves)},
+        {"groups",
+         RowsJson(
+             "group", comparison.groups, figure.groups, figure.group_curves)}};
     if (!figure.marker.empty()) json["marker"] = figure.marker;
     figures.push_back(std::move(json));
   }

@@ -12,10 +12,12 @@
 
 namespace dapd {
 
-AttemptEnd::AttemptEnd(const Config& config, EndNotice notice)
+AttemptEnd::AttemptEnd(const Config& config,
+                       bool looks_for_end,
+                       EndNotice notice)
     : folder_(FolderOf(config.run)),
       steps_(config.trainer.steps),
-      trainer_stays_(config.trainer.when_done == "serve"),
+      looks_for_end_(looks_for_end),
       notice_(std::move(notice)),
       start_(absl::Now()) {}
 
@@ -27,7 +29,10 @@ absl::StatusOr<AttemptEnd> AttemptEnd::Create(const Config& config,
   }
   ASSIGN_OR_RETURN(EndNotice notice,
                    EndNotice::Create(told, std::move(gives_up)));
-  return AttemptEnd(config, std::move(notice));
+  return AttemptEnd(config,
+                    /*looks_for_end=*/config.trainer.when_done == "serve" &&
+                        !told.notify_url.empty(),
+                    std::move(notice));
 }
 
 std::vector<std::string> AttemptEnd::TrainerOverrides() {
@@ -35,9 +40,9 @@ std::vector<std::string> AttemptEnd::TrainerOverrides() {
 }
 
 void AttemptEnd::TellIfDone() {
-  if (trainer_stays_ && HasFinished(folder_, steps_)) {
-    notice_.Tell(absl::OkStatus());
-  }
+  if (!looks_for_end_ || !HasFinished(folder_, steps_)) return;
+  looks_for_end_ = false;
+  notice_.Tell(absl::OkStatus());
 }
 
 void AttemptEnd::Tell(const absl::Status& status) {

@@ -38,11 +38,11 @@ class AttemptEnd {
   void Tell(const absl::Status& status);
 
  private:
-  AttemptEnd(const Config& config, EndNotice notice);
+  AttemptEnd(const Config& config, bool looks_for_end, EndNotice notice);
 
   std::string folder_;
   int64_t steps_;
-  bool trainer_stays_;
+  bool looks_for_end_;  // the trainer stays, and somebody is still to be told
   EndNotice notice_;
   absl::Time start_;
 };

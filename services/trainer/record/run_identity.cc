@@ -9,6 +9,7 @@
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 #include "common/config/run_settings.h"
 
 namespace dapd {
@@ -21,7 +22,7 @@ std::string PathIn(const std::string& run_folder) {
 }
 
 std::string Shorten(const std::string& value) {
-  return value.size() <= 60 ? value : absl::StrCat(value.substr(0, 57), "...");
+  return value.size() <= 60 ? value : absl::StrCat(Utf8Head(value, 57), "...");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
 #include "common/base/exit_code.h"
@@ -11,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 #include "common/config/run_folder.h"
 
 namespace dapd {
@@ -29,15 +31,9 @@ bool IsState(const std::string& state) {
   return state == "finished" || state == "failed" || state == "stopped";
 }
 
-// At most so many bytes, no character cut.
-std::string Shorten(std::string text) {
+std::string Shorten(const std::string& text) {
   if (text.size() <= kMaxMessageBytes) return text;
-  size_t end = kMaxMessageBytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
-    --end;
-  }
-  text.resize(end);
-  return text + " ...";
+  return absl::StrCat(Utf8Head(text, kMaxMessageBytes), " ...");
 }
 
 absl::Status WriteUnlessHeld(const std::string& folder,
