@@ -29,23 +29,26 @@ class Restrictions : public YAML::EventHandler {
     OnNode(mark, anchor, nullptr);
   }
   void OnScalar(const YAML::Mark& mark,
-                const std::string&,
+                const std::string& tag,
                 YAML::anchor_t anchor,
                 const std::string& text) override {
+    RefuseTag(mark, tag);
     OnNode(mark, anchor, &text);
   }
   void OnSequenceStart(const YAML::Mark& mark,
-                       const std::string&,
+                       const std::string& tag,
                        YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
+    RefuseTag(mark, tag);
     OnNode(mark, anchor, nullptr);
     open_.push_back({.is_map = false});
   }
   void OnSequenceEnd() override { open_.pop_back(); }
   void OnMapStart(const YAML::Mark& mark,
-                  const std::string&,
+                  const std::string& tag,
                   YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
+    RefuseTag(mark, tag);
     OnNode(mark, anchor, nullptr);
     open_.push_back({.is_map = true});
   }
@@ -58,6 +61,16 @@ class Restrictions : public YAML::EventHandler {
     bool key_is_next = true;
     std::set<std::string> keys;
   };
+
+  // yaml-cpp's tags of what has none: "?", and "!" of a text in quotes.
+  static void RefuseTag(const YAML::Mark& mark, const std::string& tag) {
+    if (tag.empty() || tag == "?" || tag == "!") return;
+    throw YAML::ParserException(
+        mark,
+        absl::StrCat("tags are not accepted, such as ",
+                     Printable(tag),
+                     "; put quotes around a text that begins with !"));
+  }
 
   // `text`: of a scalar.
   void OnNode(const YAML::Mark& mark,

@@ -76,6 +76,13 @@ TEST(LoadConfigTest, NothingIsNoneOfSeveralChoices) {
 TEST(LoadConfigTest, BrokenOrHostileYamlIsOneClearError) {
   EXPECT_THAT(Message(Load("model: [1, 2")), HasSubstr("not valid YAML"));
   EXPECT_THAT(Message(Load("a: &x [1]\nb: *x\n")), HasSubstr("anchors"));
+  // Without its quotes the text would be read as an empty one.
+  EXPECT_THAT(Message(Load("model: {path: a}\nevaluation: {marker: !wow}\n")),
+              AllOf(HasSubstr(".yaml:2: not valid YAML: tags"),
+                    HasSubstr("!wow; put quotes around")));
+  EXPECT_EQ(Load("model: {path: a}\nevaluation: {marker: \"!wow\"}\n")
+                ->config.evaluation.marker,
+            "!wow");
   EXPECT_THAT(Message(Load("just text")), HasSubstr("a map of sections"));
   EXPECT_EQ(ExitCodeOf(LoadConfig("/no/such/file.yaml", {}).status()),
             ExitCode::kConfig);
