@@ -112,6 +112,7 @@ def children(process):
             name = path.with_name("comm").read_text().strip()
         except OSError:
             continue
-        if int(fields[1]) == process.pid:
+        # A child has its parent's name until it begins its own program.
+        if int(fields[1]) == process.pid and name != "dapd":
             found.setdefault(name, []).append(int(path.parent.name))
     return found
