@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 #include "common/config/released_prompts.h"
 
 namespace dapd {
@@ -252,6 +254,23 @@ std::vector<PresetDefault> PresetDefaults(const std::string& preset) {
 
 std::vector<std::string> UnreadKeys(const std::string& preset) {
   return PresetOf(preset).unread;
+}
+
+std::vector<std::string> PresetWarnings(const LoadedConfig& loaded) {
+  if (!loaded.config.objective.terms.empty()) return {};
+  const std::string& preset = loaded.config.objective.preset;
+  std::vector<std::string> warnings;
+  for (const std::string& key : UnreadKeys(preset)) {
+    const std::string& origin = loaded.origins.at(key);
+    if (origin == "default") continue;
+    warnings.push_back(absl::StrCat(key,
+                                    " (",
+                                    origin,
+                                    ") has no effect: the terms of preset ",
+                                    preset,
+                                    " do not read it"));
+  }
+  return warnings;
 }
 
 std::vector<Term> ExpandTerms(const ObjectiveSection& section) {

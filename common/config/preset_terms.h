@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/config/config.h"
+#include "common/config/load_config.h"
 
 namespace dapd {
 
@@ -24,6 +25,10 @@ std::vector<PresetDefault> PresetDefaults(const std::string& preset);
 // section: they have their own, or no use for one. A value that is given has no
 // effect.
 std::vector<std::string> UnreadKeys(const std::string& preset);
+
+// A warning for each key that is given and that the preset's terms do not read;
+// none where objective.terms replace them.
+std::vector<std::string> PresetWarnings(const LoadedConfig& loaded);
 
 // objective.terms if there are any, else the preset's, which take divergence,
 // clip, support, reduction, skip_tokens and teacher_weights from the section,

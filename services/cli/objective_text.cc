@@ -71,23 +71,6 @@ std::vector<std::string> PresetText(const LoadedConfig& loaded) {
   return lines;
 }
 
-std::vector<std::string> PresetWarnings(const LoadedConfig& loaded) {
-  if (!loaded.config.objective.terms.empty()) return {};
-  const std::string& preset = loaded.config.objective.preset;
-  std::vector<std::string> warnings;
-  for (const std::string& key : UnreadKeys(preset)) {
-    const std::string& origin = loaded.origins.at(key);
-    if (origin == "default") continue;
-    warnings.push_back(absl::StrCat(key,
-                                    " (",
-                                    origin,
-                                    ") has no effect: the terms of preset ",
-                                    preset,
-                                    " do not read it"));
-  }
-  return warnings;
-}
-
 std::string AnswersOfStepText(const Config& config) {
   return absl::StrFormat("%-16s %d of %d problems a step; reference: %s",
                          "answers",

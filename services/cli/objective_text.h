@@ -13,10 +13,6 @@ namespace dapd {
 // nothing.
 std::vector<std::string> PresetText(const LoadedConfig& loaded);
 
-// A warning for each key that is given and that the preset's terms do not read;
-// none where objective.terms replace them.
-std::vector<std::string> PresetWarnings(const LoadedConfig& loaded);
-
 // One line: how many answers a step has, and what their reference is.
 std::string AnswersOfStepText(const Config& config);
 

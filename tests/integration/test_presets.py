@@ -56,12 +56,13 @@ def test_a_step_replays_from_the_checkpoint_before_it(workspace, tmp_path):
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_supervised_fine_tuning_starts_no_workers(ranks, workspace):
     name = f"sft-{ranks}"
-    process = workspace.start(name, **{"objective.preset": "sft", "trainer.ranks": ranks})
+    process = workspace.start(name, **{"objective.preset": "sft", "trainer.ranks": ranks, "objective.teacher_weights": "base"})
     seen = set()
     wait_for(lambda: seen.update(children(process)) or process.poll() is not None, what="the end")
     assert process.wait() == 0, workspace.log(name)
     assert seen <= {"dapd-trainer"}
     assert "needs no teachers" in workspace.log(name)
+    assert workspace.log(name).count("objective.teacher_weights (--set) has no effect") == 1
     lines = workspace.metrics(name)
     assert [line["samples"] for line in lines] == [6] * 5
     assert all(line["generated_tokens"] == line["scored_tokens"] == 0 for line in lines)

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
@@ -19,6 +20,10 @@
 
 namespace dapd {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 TEST(PresetTermsTest, EveryScalesConfigurationHasThePapersWeights) {
   struct Scale {
@@ -333,6 +338,25 @@ TEST(PresetTermsTest, GivenTermsReplaceThePreset) {
   section.terms = {{.name = "mine", .weight = 3.0}};
   ASSERT_EQ(ExpandTerms(section).size(), 1u);
   EXPECT_EQ(ExpandTerms(section)[0].name, "mine");
+}
+
+TEST(PresetWarningsTest, AKeyThatIsGivenInVainIsNamedWithItsOrigin) {
+  const std::string path = TempPath("config.yaml");
+  ASSERT_TRUE(WriteFileAtomically(path,
+                                  "model: {path: some/model}\n"
+                                  "objective: {teacher_weights: base}\n")
+                  .ok());
+  const auto warnings = [&](const std::string& preset) {
+    const auto loaded = LoadConfig(path, {"objective.preset=" + preset});
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return PresetWarnings(*loaded);
+  };
+  const std::string where = "objective.teacher_weights (file:2) ";
+  for (const char* preset : {"dapd", "sft", "sdpo"}) {
+    EXPECT_THAT(warnings(preset), ElementsAre(StartsWith(where))) << preset;
+  }
+  EXPECT_THAT(warnings("opsd"), IsEmpty());
+  EXPECT_THAT(warnings("dopd"), IsEmpty()) << "divergence is not given";
 }
 
 }  // namespace

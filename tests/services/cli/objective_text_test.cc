@@ -15,7 +15,6 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 TEST(PresetTextTest, ItSaysOfWhomNothingIsAsked) {
@@ -27,25 +26,6 @@ TEST(PresetTextTest, ItSaysOfWhomNothingIsAsked) {
   EXPECT_EQ(lines.front(), "preset           sft");
   EXPECT_THAT(lines, Contains("  no rollout workers are needed"));
   EXPECT_THAT(lines, Contains("  no teachers are needed"));
-}
-
-TEST(PresetWarningsTest, AKeyThatIsGivenInVainIsNamedWithItsOrigin) {
-  const std::string path = TempPath("config.yaml");
-  ASSERT_TRUE(WriteFileAtomically(path,
-                                  "model: {path: some/model}\n"
-                                  "objective: {teacher_weights: base}\n")
-                  .ok());
-  const auto warnings = [&](const std::string& preset) {
-    const auto loaded = LoadConfig(path, {"objective.preset=" + preset});
-    EXPECT_TRUE(loaded.ok()) << loaded.status();
-    return PresetWarnings(*loaded);
-  };
-  const std::string where = "objective.teacher_weights (file:2) ";
-  for (const char* preset : {"dapd", "sft", "sdpo"}) {
-    EXPECT_THAT(warnings(preset), ElementsAre(StartsWith(where))) << preset;
-  }
-  EXPECT_THAT(warnings("opsd"), IsEmpty());
-  EXPECT_THAT(warnings("dopd"), IsEmpty()) << "divergence is not given";
 }
 
 TEST(AnswersOfStepTextTest, ItNamesWhatStandsInTheReferencesPlace) {
