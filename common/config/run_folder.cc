@@ -48,6 +48,18 @@ std::string FolderOf(const RunConfig& run) {
   return JoinPath(run.output_dir, run.name);
 }
 
+absl::Status AlreadyHoldsRun(const RunConfig& run, bool finished) {
+  return WithExitCode(
+      absl::FailedPreconditionError(
+          absl::StrCat(FolderOf(run),
+                       " already holds a ",
+                       finished ? "finished run" : "run",
+                       run.resume == "never" ? " and run.resume is never" : "",
+                       "; choose another run.name (--set run.name=...)",
+                       finished ? "" : " or remove that folder")),
+      ExitCode::kConfig);
+}
+
 absl::StatusOr<RunFolder> RunFolder::Open(const RunConfig& run) {
   const std::string path = FolderOf(run);
   if (const absl::Status made = MakeDirectories(path); !made.ok()) {
@@ -69,12 +81,7 @@ absl::StatusOr<RunFolder> RunFolder::Open(const RunConfig& run) {
   const bool resumed = FileExists(JoinPath(path, "config.yaml"));
   RunFolder folder(path, lock, resumed);
   if (resumed && run.resume == "never") {
-    return WithExitCode(
-        absl::FailedPreconditionError(absl::StrCat(
-            path,
-            " already holds a run and run.resume is never; choose another "
-            "run.name (--set run.name=...) or remove that folder")),
-        ExitCode::kConfig);
+    return AlreadyHoldsRun(run, /*finished=*/false);
   }
   for (const char* name :
        {"", "adapter", "adapter-best", "evaluation", "samples"}) {

@@ -14,12 +14,16 @@ namespace dapd {
 // The folder of the run: <run.output_dir>/<run.name>.
 std::string FolderOf(const RunConfig& run);
 
+// The error for a run that is not to go on in its folder, which holds one that
+// has `finished`, or that run.resume says never to continue.
+//   FAILED_PRECONDITION (exit code kConfig)
+absl::Status AlreadyHoldsRun(const RunConfig& run, bool finished);
+
 class RunFolder {
  public:
   // Makes the folder, or takes the one that an earlier attempt left, and locks
   // it until destruction. Half files of an attempt that was killed are removed.
-  //   FAILED_PRECONDITION (exit code kConfig)  it holds a run and run.resume
-  //                        is "never"
+  //   FAILED_PRECONDITION (kConfig)  it holds a run and run.resume is "never"
   //   INVALID_ARGUMENT (kConfig)  this user may not write there
   //   UNAVAILABLE          another trainer holds it
   static absl::StatusOr<RunFolder> Open(const RunConfig& run);

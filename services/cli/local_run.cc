@@ -151,12 +151,7 @@ absl::Status LocalRun::CheckFolder() const {
   const bool resumed = FileExists(JoinPath(folder_, "config.yaml"));
   const bool finished = HasFinished(folder_, config_.trainer.steps);
   if (resumed && (finished || config_.run.resume == "never")) {
-    return ConfigError(
-        absl::StrCat(folder_,
-                     " already holds a ",
-                     finished ? "finished run" : "run",
-                     "; choose another run.name (--set run.name=...)",
-                     finished ? "" : " or remove that folder"));
+    return AlreadyHoldsRun(config_.run, finished);
   }
   return MakeDirectories(JoinPath(folder_, "logs"));
 }

@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stop_requests.h"
+#include "services/trainer/rank_grace.h"
 
 namespace dapd {
 namespace {
@@ -20,11 +21,6 @@ constexpr int kMaxRestarts = 20;
 // ChildProcess::Poll: 128 + the signal that ended it.
 constexpr int kSignalBase = 128;
 constexpr int kInterruptedCode = static_cast<int>(ExitCode::kInterrupted);
-// How long the other ranks may take once rank 0 is done, or one is lost.
-constexpr absl::Duration kLastRankGrace = absl::Seconds(10);
-constexpr absl::Duration kLostRankGrace = absl::Seconds(8);
-// And rank 0, which saves the last whole step then.
-constexpr absl::Duration kSaveGrace = absl::Minutes(1);
 constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 
 // The larger, the more a trainer's exit code says of why the run ends. That a

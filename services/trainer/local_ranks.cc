@@ -26,6 +26,7 @@
 #include "common/config/yaml_text.h"
 #include "common/gpus/gpu_report.h"
 #include "common/rpc/pool/address_resolver.h"
+#include "services/trainer/rank_grace.h"
 #include "services/trainer/record/attempt_end.h"
 
 namespace dapd {
@@ -33,12 +34,6 @@ namespace {
 
 constexpr int kPortStep = 10;
 constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
-// For the others to say why they end, once one has.
-constexpr absl::Duration kLostRankGrace = absl::Seconds(8);
-// For rank 0 then to save.
-constexpr absl::Duration kSaveGrace = absl::Minutes(1);
-// For the others to end, once rank 0 is done.
-constexpr absl::Duration kLastRankGrace = absl::Seconds(10);
 constexpr int kSignalBase = 128;  // ChildProcess::Poll
 constexpr int kInterruptedCode = static_cast<int>(ExitCode::kInterrupted);
 constexpr int kRestartCode = static_cast<int>(ExitCode::kRestart);

@@ -298,10 +298,7 @@ absl::Status Run(const ServiceFlags& flags) {
   const bool finished =
       config.trainer.rank == 0 && HasFinished(folder, config.trainer.steps);
   if (finished && config.run.resume == "never") {
-    return ConfigError(
-        absl::StrCat(folder,
-                     " already holds a finished run and run.resume is never; "
-                     "choose another run.name (--set run.name=...)"));
+    return AlreadyHoldsRun(config.run, finished);
   }
   if (finished) {
     LogInfo(absl::StrCat(
@@ -325,6 +322,11 @@ absl::Status Run(const ServiceFlags& flags) {
   RunWindow window(config, security, credentials);
   RETURN_IF_ERROR(window.ServeHttp());
   if (!finished) {
+    if (config.trainer.rank == 0) {
+      for (const std::string& warning : PresetWarnings(loaded)) {
+        LogWarning(warning);
+      }
+    }
     const absl::Status result =
         Train(loaded, credentials, window, signal, notice);
     if (!result.ok()) notice.Tell(result);
