@@ -81,7 +81,7 @@ absl::Status GenerationEngine::Submit(uint64_t id, DecodeRequest request) {
                      "its memory; lower rollout.max_new_tokens"));
   }
   if (bytes > budget_.limit_bytes()) {
-    return absl::InvalidArgumentError(
+    return absl::ResourceExhaustedError(
         absl::StrCat("a prompt of ",
                      prompt,
                      " tokens and an answer of up to ",

@@ -50,9 +50,9 @@ class GenerationEngine {
 
   // Accepts a request into a free place, of which there are as many as slots.
   // `id` must be unique among the running. INVALID_ARGUMENT if the prompt is
-  // empty, has an id outside the vocabulary, if prompt + max_new_tokens exceed
-  // max_length, or if they need more KV memory than there is;
-  // RESOURCE_EXHAUSTED if no place is free.
+  // empty, has an id outside the vocabulary, or if prompt + max_new_tokens
+  // exceed max_length or what the backend takes; RESOURCE_EXHAUSTED if they
+  // need more KV memory than there is here, or if no place is free.
   absl::Status Submit(uint64_t id, DecodeRequest request);
 
   // Drops a sequence; unknown ids are ignored.

@@ -162,7 +162,7 @@ TEST(GenerationEngineTest,
   Collect(engine.Step(), first);
   EXPECT_EQ(first.size(), 2u);  // the third waits
   const absl::Status refused = engine.Submit(4, EngineRequest(4, 100, 100));
-  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(refused.message().find("rollout.kv_memory_mib"), std::string::npos);
   engine.Cancel(2);
   EndedAnswers rest = RunAll(engine);
