@@ -19,7 +19,9 @@ if name == "dapd":
 if name == "peer" and os.environ["PEER_ROUNDS"] == "hangs":
     # Beside it what it has started, in a group of its own.
     subprocess.run(["sleep", os.environ["SLEEP"]], process_group=0)
-if "CUDA_MPS_PIPE_DIRECTORY" in os.environ or (name == "peer" and os.environ["PEER_ROUNDS"] == "none"):
+told = {{key: value for key, value in os.environ.items() if key.startswith("CUDA_MPS") and not key.endswith("DIRECTORY")}}
+pathlib.Path(sys.argv[0] + ".told").open("a").write(json.dumps(told) + "\\n")
+if ("CUDA_MPS_PIPE_DIRECTORY" in os.environ and os.environ.get("MPS") != "works") or (name == "peer" and os.environ["PEER_ROUNDS"] == "none"):
     sys.exit(3)
 print(json.dumps({{"loss_error": 0, "loss_error_of_passes": 0, "gradient_error": 0, "weight_bytes": 1e9, "tokens": 8, "flops": 1e12, "mismatches": 0, "chi_square": 1}}), flush=True)
 for number, _ in enumerate(sys.stdin):
@@ -176,15 +178,32 @@ def test_decoding_beside_a_peer_compares_both_batches(tmp_path):
         assert said.count(f"batch {batch}: times generate's speed") == said.count(f"batch {batch}: log-probabilities of our answers, worst") == 1
 
 
-def test_two_processes_in_turns_are_measured_whatever_mps_does(tmp_path):
-    """Its control program may start, and the processes that go through it may not."""
+def mps_control(tmp_path):
     control = tmp_path / "path/nvidia-cuda-mps-control"
     control.parent.mkdir()
     control.write_text("#!/bin/sh\n")
     control.chmod(0o755)
-    result, lines = run_rows(tmp_path, "g7_side_by_side", path=control.parent)
+    return control.parent
+
+
+def test_two_processes_in_turns_are_measured_whatever_mps_does(tmp_path):
+    """Its control program may start, and the processes that go through it may not."""
+    result, lines = run_rows(tmp_path, "g7_side_by_side", path=mps_control(tmp_path))
     assert result.returncode == 0, result.stderr
     assert [figure for _, figure, value in lines if value is not None] == [
         "in turns, as the driver has it: of the time one after the other", "in turns, as the driver has it: decoding beside scoring, times its time alone",
         "with MPS", "of the time one after the other"]
     assert lines[-2][2] == "not measured: decoding ended with code 3"
+
+
+def test_mps_is_told_of_the_process_that_scores_alone(tmp_path):
+    result, lines = run_rows(tmp_path, "g7_side_by_side", path=mps_control(tmp_path), MPS="works")
+    assert result.returncode == 0, result.stderr
+    ways = [figure.removesuffix(": of the time one after the other") for _, figure, _ in lines if figure.endswith(": of the time one after the other")]
+    assert ways == ["in turns, as the driver has it", "with MPS", "with MPS, decoding first", "with MPS, scoring on 70 % of the multiprocessors"]
+
+    def told(kind):
+        return [json.loads(line) for line in (tmp_path / f"dapd_{kind}_benchmark.told").read_text().splitlines()]
+
+    assert told("scoring") == [{}, {}, {"CUDA_MPS_CLIENT_PRIORITY": "1"}, {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "70"}]
+    assert told("decode") == [{}] * 4
