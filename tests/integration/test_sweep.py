@@ -121,6 +121,15 @@ def test_the_plan_names_runs_and_memory_and_starts_nothing(workspace):
     assert not folder(workspace, "planned").exists()
 
 
+def test_the_documented_sweep_can_be_planned(workspace):
+    example = re.search(r"^```yaml\n(name: rates\n.*?)^```", (ROOT / "docs/many-runs.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    path = workspace.folder / "documented.yaml"
+    path.write_text(example.replace("config: configs/", f"config: {ROOT}/configs/"))
+    plan = workspace.dapd("sweep", path, "--plan", *set_flags({"model.path": workspace.model, "data.path": workspace.folder / "train.jsonl",
+                                                               "evaluation.path": workspace.folder / "held_out.jsonl"})).stdout
+    assert "12 runs, at most 4 at a time" in plan
+
+
 def test_the_loop_of_the_main_table_plans_every_size(workspace, tmp_path):
     document = (ROOT / "docs/experiments.md").read_text()
     loop = re.search(r"^for size in 1\.7b 4b 8b 14b 32b; do\n.*?^  dapd sweep \S+ --plan", document, re.MULTILINE | re.DOTALL)[0]
