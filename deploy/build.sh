@@ -10,7 +10,7 @@ unset CDPATH  # where cd would look first, and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source deploy/phase.sh
 
-case "${1:-}" in
+case "$*" in
   --tests) tests=ON ;;
   "") tests=OFF ;;
   *) echo "usage: deploy/build.sh [--tests]" >&2; exit 2 ;;

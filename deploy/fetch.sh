@@ -26,7 +26,7 @@ how_to_install() {
 }
 
 if [ $# -ne 2 ] || { [ "$1" != model ] && [ "$1" != data ]; }; then
-  echo "usage: deploy/fetch.sh model|data ID[@REVISION]" >&2
+  echo "usage: deploy/fetch.sh model ID[@REVISION], or data ID[@REVISION][:GLOB]" >&2
   exit 2
 fi
 # Not from the folder that this is called in, where Python would look first.

@@ -47,7 +47,8 @@ driver_series() {
 }
 least_driver=580  # CUDA 13's
 
-case "${1:-}" in
+# One flag a call: a second one is refused, not passed over.
+case "$*" in
   --tests)
     packages+=("${test_packages[@]}")
     requirements+=(deploy/requirements-cuda.txt deploy/requirements-copy.txt

@@ -88,6 +88,13 @@ def test_an_unknown_option_is_a_usage_error(script):
     assert result.returncode == 2 and f"usage: {script}" in result.stderr
 
 
+@pytest.mark.parametrize("call", ["deploy/install.sh --copy --follow", "deploy/build.sh --tests --cuda", "deploy/quickstart.sh --tiny --smollm2"])
+def test_a_second_option_is_refused_and_not_passed_over(call):
+    script, *options = call.split()
+    result = subprocess.run([ROOT / script, *options], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2 and f"usage: {script}" in result.stderr
+
+
 def test_a_second_install_takes_no_time(tmp_path):
     """The tests run in the environment that deploy/install.sh --tests made. Other checkouts may share it: where it is not what this one asks
     for, it stays as it is."""
