@@ -8,6 +8,7 @@ import signal
 import socket
 import struct
 import subprocess
+import time
 
 import pytest
 import torch
@@ -142,19 +143,37 @@ def test_a_finished_run_without_its_checkpoints_is_not_begun_anew(reference_run)
     assert reference_run.adapter_digest("bare") == before
 
 
-def test_sigterm_saves_the_last_whole_step(reference_run):
-    process = reference_run.start("stopped", **{"trainer.steps": 500, "trainer.schedule_steps": 500})
-    wait_for(lambda: len(reference_run.metrics("stopped")) >= 2, what="two steps")
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 130, reference_run.log("stopped")
-    folder = reference_run.runs("stopped")
-    steps = len(reference_run.metrics("stopped"))
+def tell(process, how):
+    if how == "SIGTERM":
+        process.send_signal(signal.SIGTERM)
+    elif how == "a service manager":
+        for told in (process.pid, *sum(children(process).values(), [])):
+            os.kill(told, signal.SIGTERM)
+    elif how == "a closed terminal":  # the kernel tells the process, and so does the shell
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.05)
+        process.send_signal(signal.SIGHUP)
+    else:  # the kernel tells the children, once for each thread of their parent
+        process.kill()
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "a service manager", "a closed terminal", "its parent's death"])
+def test_a_stop_saves_the_last_whole_step(how, reference_run):
+    name = f"stopped-by-{how.split()[-1].lower()}"
+    process = reference_run.start(name, **{"trainer.steps": 500, "trainer.schedule_steps": 500})
+    wait_for(lambda: len(reference_run.metrics(name)) >= 2, what="two steps")
+    started = sum(children(process).values(), [])
+    tell(process, how)
+    assert process.wait(timeout=60) == (-signal.SIGKILL if how == "its parent's death" else 130), reference_run.log(name)
+    wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in started), what="the end of all processes")
+    folder = reference_run.runs(name)
+    steps = len(reference_run.metrics(name))
     newest = sorted((folder / "checkpoints").iterdir())[-1]
-    assert json.loads((newest / "state.json").read_text())["step"] == steps
+    assert json.loads((newest / "state.json").read_text())["step"] == steps, reference_run.log(name)
+    assert json.loads((folder / "outcome.json").read_text())["state"] == "stopped"
     assert (folder / "adapter" / "adapter_model.safetensors").exists()
-    assert "the same command resumes the run" in reference_run.log("stopped")
-    assert not [line for line in reference_run.log("stopped").splitlines() if line.startswith("E")], "a stop is no error"
-    assert not children(process)
+    assert "the same command resumes the run" in reference_run.log(name)
+    assert not [line for line in reference_run.log(name).splitlines() if line.startswith("E")], "a stop is no error"
 
 
 def test_recorded_samples_replay_to_the_same_losses(reference_run):

@@ -9,12 +9,14 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/steady_time.h"
+#include "common/base/stop_requests.h"
 
 namespace dapd {
 namespace {
@@ -22,8 +24,7 @@ namespace {
 sigset_t ShutdownSignals() {
   sigset_t signals;
   sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  for (const int number : StopSignals()) sigaddset(&signals, number);
   return signals;
 }
 
@@ -33,7 +34,7 @@ ShutdownSignal::ShutdownSignal(std::function<void()> on_first)
     : on_first_(std::move(on_first)) {
   const sigset_t signals = ShutdownSignals();
   Check(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0,
-        "SIGTERM and SIGINT can be blocked");
+        "the signals that stop a process can be blocked");
   ::signal(SIGPIPE, SIG_IGN);
   signal_descriptor_ = signalfd(-1, &signals, SFD_CLOEXEC);
   stop_descriptor_ = eventfd(0, EFD_CLOEXEC);
@@ -52,7 +53,7 @@ ShutdownSignal::~ShutdownSignal() {
 }
 
 void ShutdownSignal::Watch() {
-  bool seen = false;
+  std::optional<absl::Time> first;
   while (true) {
     pollfd sources[] = {{signal_descriptor_, POLLIN, 0},
                         {stop_descriptor_, POLLIN, 0}};
@@ -65,11 +66,13 @@ void ShutdownSignal::Watch() {
     if (::read(signal_descriptor_, &info, sizeof(info)) != sizeof(info)) {
       continue;
     }
-    if (seen) {
+    const absl::Time now = SteadyNow();
+    if (first.has_value()) {
+      if (now - *first < kSameRequest) continue;
       LogWarning("second signal: ending at once");
       ::_exit(static_cast<int>(ExitCode::kInterrupted));
     }
-    seen = true;
+    first = now;
     LogInfo("signal received: shutting down (a second one ends at once)");
     Request();
   }

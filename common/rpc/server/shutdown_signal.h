@@ -1,7 +1,8 @@
-// SIGTERM and SIGINT: the first asks the process to end in good order, the
-// second ends it at once with exit code 130.
+// The signals that ask a process to stop (common/base/stop_requests.h): the
+// first asks it to end in good order, the second ends it at once with exit code
+// 130. What comes within kSameRequest of the first is not the second.
 //
-// Make one in main() before any other thread starts: it blocks both signals in
+// Make one in main() before any other thread starts: it blocks these signals in
 // this thread, and threads inherit that. SIGPIPE is ignored from then on.
 // Thread-safe. One at a time.
 #pragma once

@@ -6,7 +6,10 @@
 #include <cstdlib>
 #include <thread>
 
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
+
+#include "common/base/stop_requests.h"
 
 namespace dapd {
 namespace {
@@ -15,7 +18,7 @@ namespace {
 // could take the signal, such as those of other tests.
 TEST(ShutdownSignalDeathTest, TheFirstSignalEndsWait) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  for (const int number : {SIGTERM, SIGINT}) {
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
     EXPECT_EXIT(
         {
           ShutdownSignal signal;
@@ -53,11 +56,28 @@ TEST(ShutdownSignalDeathTest, TheSecondSignalEndsTheProcessAtOnce) {
         ShutdownSignal signal;
         ::kill(::getpid(), SIGTERM);
         signal.Wait();
+        absl::SleepFor(kSameRequest);
         ::kill(::getpid(), SIGTERM);
         ::pause();
       },
       ::testing::ExitedWithCode(130),
       "second signal");
+}
+
+// As from a service manager and then from a parent that was told as well.
+TEST(ShutdownSignalDeathTest, TheFirstThatArrivesAgainIsNotTheSecond) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        ShutdownSignal signal;
+        ::kill(::getpid(), SIGTERM);
+        signal.Wait();
+        ::kill(::getpid(), SIGTERM);
+        absl::SleepFor(kSameRequest / 2);
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0),
+      "shutting down");
 }
 
 }  // namespace
