@@ -61,6 +61,21 @@ std::string IsNotEmpty(const std::string& text) {
   return text.empty() ? "The value is empty" : "";
 }
 
+// What was given where a subcommand was expected; the library says only that
+// one is required. Empty: nothing was.
+std::string UnknownSubcommand(const CLI::App& app) {
+  const CLI::App* chosen = &app;
+  while (!chosen->get_subcommands().empty()) {
+    chosen = chosen->get_subcommands().front();
+  }
+  const std::vector<std::string> rest = chosen->remaining();
+  if (chosen->get_require_subcommand_min() == 0 || rest.empty()) return "";
+  return absl::StrCat(chosen->get_name(),
+                      " has no subcommand or option '",
+                      rest.front(),
+                      "'; --help lists them");
+}
+
 }  // namespace
 
 struct CommandLine::State {
@@ -89,7 +104,16 @@ CommandOption& CommandOption::Range(int min, int max) {
 }
 
 CommandOption& CommandOption::Range(double min, double max) {
-  option_->check(CLI::Range(min, max));
+  // Not the library's, which calls a minimum of 1e-9 zero.
+  option_->check(
+      [min, max](const std::string& text) {
+        const double value = std::strtod(text.c_str(), nullptr);
+        return value >= min && value <= max
+                   ? ""
+                   : absl::StrCat(
+                         "Value ", text, " not in range ", min, " to ", max);
+      },
+      absl::StrCat("FLOAT in [", min, " - ", max, "]"));
   return *this;
 }
 
@@ -205,8 +229,9 @@ std::optional<int> CommandLine::Parse(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     std::ostringstream problem;
     if (app_->exit(error, std::cout, problem) == 0) return 0;
+    const std::string unknown = UnknownSubcommand(*app_);
     // It quotes arguments.
-    std::istringstream lines(problem.str());
+    std::istringstream lines(unknown.empty() ? problem.str() : unknown);
     for (std::string line; std::getline(lines, line);) {
       std::fprintf(stderr, "%s\n", Printable(line).c_str());
     }

@@ -27,6 +27,7 @@ struct Values {
   int64_t any_count = 1;
   uint64_t seed = 0;
   double rate = 0.5;
+  double share = 0.5;
   std::optional<bool> maybe;
   bool flag = false;
   std::optional<int> code;
@@ -42,6 +43,7 @@ Values ParseValues(const std::vector<std::string>& words) {
   line.AddOption("--any-count", values.any_count, "a count without a range");
   line.AddOption("--seed", values.seed, "a seed");
   line.AddOption("--rate", values.rate, "a rate").Positive();
+  line.AddOption("--share", values.share, "a share").Range(1e-9, 1.0);
   line.AddOption("--maybe", values.maybe, "true or false");
   line.AddFlag("--flag", values.flag, "a flag");
   testing::internal::CaptureStderr();
@@ -62,6 +64,8 @@ TEST(CommandLineTest, OptionsFillTheirValues) {
                                      "18446744073709551615",
                                      "--rate",
                                      "2.5",
+                                     "--share",
+                                     "1e-9",
                                      "--maybe",
                                      "false",
                                      "--flag"});
@@ -71,6 +75,7 @@ TEST(CommandLineTest, OptionsFillTheirValues) {
   EXPECT_EQ(values.count, 3);
   EXPECT_EQ(values.seed, 18446744073709551615u);
   EXPECT_EQ(values.rate, 2.5);
+  EXPECT_EQ(values.share, 1e-9);
   EXPECT_EQ(values.maybe, false);
   EXPECT_TRUE(values.flag);
 }
@@ -85,6 +90,9 @@ TEST(CommandLineTest, WhatIsWrongIsSaidAndAUsageError) {
            {{"x", "--rate", "-1"}, "--rate: Value -1 is not above 0"},
            {{"x", "--rate", "nan"}, "--rate: Value nan is not a finite number"},
            {{"x", "--rate", "1e400"}, "--rate"},
+           {{"x", "--share", "0"}, "--share: Value 0 not in range 1e-09 to 1"},
+           {{"x", "--share", "2"}, "--share: Value 2 not in range 1e-09 to 1"},
+           {{"x", "--share", "half"}, "--share"},
            {{"x", "--any-count", "9223372036854775808"}, "--any-count"},
            {{"x", "--seed", "18446744073709551616"}, "--seed"},
            {{"x", "--seed", "-1"}, "--seed: Value -1 is negative"},
@@ -111,6 +119,29 @@ TEST(CommandLineTest, ArgumentsAreQuotedEscaped) {
   EXPECT_EQ(values.code, kUsage);
   EXPECT_NE(values.error.find("\\xff\\x1b[2J"), std::string::npos)
       << values.error;
+}
+
+TEST(CommandLineTest, AnUnknownSubcommandIsNamed) {
+  for (const auto& [words, said] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{}, "A subcommand is required"},
+           {{"lists"}, "A subcommand is required"},
+           {{"train", "run.yaml"},
+            "program has no subcommand or option 'train'"},
+           {{"-v"}, "program has no subcommand or option '-v'"},
+           {{"lists", "shw"}, "lists has no subcommand or option 'shw'"},
+           {{"lists", "show", "more"}, "was not expected: more"}}) {
+    CommandLine line("Tests.", "program");
+    line.RequireSubcommand();
+    Command lists = line.AddSubcommand("lists", "has a subcommand");
+    lists.RequireSubcommand();
+    lists.AddSubcommand("show", "succeeds");
+    testing::internal::CaptureStderr();
+    const std::optional<int> code = Parse(line, words);
+    const std::string error = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(code, kUsage) << said;
+    EXPECT_NE(error.find(said), std::string::npos) << error;
+  }
 }
 
 TEST(CommandLineTest, TheChosenCommandRuns) {
