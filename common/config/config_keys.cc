@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -60,6 +61,10 @@ std::string TypeName(const ConfigKey& key) {
 
 std::string AcceptedValues(const ConfigKey& key) {
   if (!key.choices.empty()) return absl::StrJoin(key.choices, ", ");
+  if (std::holds_alternative<bool*>(key.target)) return "true, false";
+  if (std::holds_alternative<uint64_t*>(key.target)) {
+    return absl::StrCat("0 to ", std::numeric_limits<uint64_t>::max());
+  }
   const bool has_min = std::isfinite(key.min);
   const bool has_max = std::isfinite(key.max);
   if (key.min == key.max) return FormatDouble(key.min);
@@ -71,7 +76,8 @@ std::string AcceptedValues(const ConfigKey& key) {
   }
   if (has_min) {
     return absl::StrCat(key.above_min ? "above " : "at least ",
-                        FormatDouble(key.min));
+                        FormatDouble(key.min),
+                        ", or .inf");
   }
   return TypeName(key);
 }

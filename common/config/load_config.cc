@@ -50,6 +50,11 @@ size_t EditDistance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
+// A key's name without its section.
+std::string LastPart(const std::string& name) {
+  return name.substr(name.rfind('.') + 1);
+}
+
 // Values are written into JSON files of the run, which are UTF-8. YAML's
 // escapes can spell what is not.
 bool AllUtf8(const YAML::Node& node) {
@@ -250,14 +255,13 @@ class Loader {
     loaded_.origins[name] = origin;
   }
 
+  // Behind the right name a section is forgotten, or confused with another.
   std::string Nearest(const std::string& name) const {
-    return std::min_element(keys_.begin(),
-                            keys_.end(),
-                            [&](const ConfigKey& a, const ConfigKey& b) {
-                              return EditDistance(a.name, name) <
-                                     EditDistance(b.name, name);
-                            })
-        ->name;
+    const auto rank = [&name](const ConfigKey& key) {
+      return std::pair(LastPart(key.name) != LastPart(name),
+                       EditDistance(key.name, name));
+    };
+    return std::ranges::min_element(keys_, {}, rank)->name;
   }
 
   absl::Status Problems(const std::string& what) const {

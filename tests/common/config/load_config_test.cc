@@ -56,6 +56,29 @@ TEST(LoadConfigTest, AllMistakesAreReportedAtOnceWithTheirLines) {
   EXPECT_THAT(message, HasSubstr(".yaml:6: trainer.batch_size: 'many'"));
 }
 
+TEST(LoadConfigTest, AKeyInAnotherSectionIsTheNearest) {
+  for (const auto& [given, nearest] :
+       {std::pair{"learning_rate", "trainer.learning_rate"},
+        std::pair{"trainer.seed", "run.seed"},
+        std::pair{"rollout.batch_size", "trainer.batch_size"},
+        std::pair{"lora.path", "data.path"}}) {
+    EXPECT_THAT(Message(Load(kGood, {absl::StrCat(given, "=1")})),
+                HasSubstr(absl::StrCat(
+                    "unknown key ", given, "; the nearest is ", nearest)));
+  }
+}
+
+TEST(LoadConfigTest, WhatIsAcceptedIsSaid) {
+  for (const auto& [given, accepted] :
+       {std::pair{"model.deterministic=True", "boolean: true, false"},
+        std::pair{"objective.component_clip=inf", "number: above 0, or .inf"},
+        std::pair{"objective.purified.soft_clip=none",
+                  "number: at least 1e-06, or .inf"},
+        std::pair{"run.seed=-1", "integer: 0 to 18446744073709551615"}}) {
+    EXPECT_THAT(Message(Load(kGood, {given})), HasSubstr(accepted)) << given;
+  }
+}
+
 TEST(LoadConfigTest, NothingIsNoneOfSeveralChoices) {
   for (const char* key : {"objective.preset",
                           "objective.divergence",
@@ -170,8 +193,14 @@ TEST(LoadConfigTest, EveryMutationOfEveryKeyIsRefused) {
     if (type == "integer") bad.push_back("1.5");
     if (type == "boolean") bad.insert(bad.end(), {"yes", "1"});
     if (!key.choices.empty()) bad.push_back("no_such_choice");
+    if (std::holds_alternative<std::vector<std::string>*>(key.target)) {
+      bad.insert(bad.end(), {"[]", "[a:1, a:1]"});
+    }
     if (std::isfinite(key.min)) {
       bad.push_back(std::to_string(static_cast<int64_t>(key.min) - 1));
+      if (key.above_min) {
+        bad.push_back(std::to_string(static_cast<int64_t>(key.min)));
+      }
     }
     if (std::isfinite(key.max)) {
       bad.push_back(std::to_string(static_cast<int64_t>(key.max) + 1));
