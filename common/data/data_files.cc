@@ -87,8 +87,8 @@ absl::StatusOr<Files> ListDataFiles(const std::string& folder) {
 }
 
 // "test" or "validation" if the path has that word, as data sets on the hub
-// name their splits ("data/test-00000-of-00002.parquet"); everything else is
-// "train".
+// name their splits ("data/test-00000-of-00002.parquet"), "held_out" as `dapd
+// problems` names its own; everything else is "train".
 std::string SplitOf(const std::string& path) {
   static const auto& splits =
       *new std::map<std::string, std::string>{{"test", "test"},
@@ -98,7 +98,9 @@ std::string SplitOf(const std::string& path) {
                                               {"validation", "validation"},
                                               {"valid", "validation"},
                                               {"val", "validation"},
-                                              {"dev", "validation"}};
+                                              {"dev", "validation"},
+                                              {"held", "held_out"},
+                                              {"heldout", "held_out"}};
   for (const absl::string_view word :
        absl::StrSplit(path, absl::ByAnyChar("/._- "))) {
     const auto found = splits.find(absl::AsciiStrToLower(word));
@@ -286,6 +288,11 @@ absl::StatusOr<Files> FindDataFiles(const std::string& path) {
                                   ".jsonl.gz, .json.gz or .parquet"));
   }
   const std::string none = absl::StrCat("there is no data file ", path);
+  if (absl::StrContains(path, "://")) {
+    return NoData(absl::StrCat(none,
+                               "; URLs are not read: copy the file here, or "
+                               "give a data set's id on the hub (org/name)"));
+  }
   const size_t colon = path.find(':');
   const auto id = ParseHubId(absl::string_view(path).substr(0, colon));
   const bool has_pattern = colon != std::string::npos;

@@ -20,9 +20,9 @@ namespace dapd {
 // The order is that of the paths' bytes, so "10.jsonl" precedes "2.jsonl".
 //
 // A folder, in the cache or not, has to be unambiguous: Parquet beside JSON
-// Lines, or several splits (names with test or validation in them, beside
-// others), is an error that names files and asks for a glob; so is a set of
-// shards "x-00001-of-00005" of which one is missing. A ".json" counts in a
+// Lines, or several splits (names with test, validation or held_out in them,
+// beside others), is an error that names files and asks for a glob; so is a set
+// of shards "x-00001-of-00005" of which one is missing. A ".json" counts in a
 // folder where nothing else does: beside Parquet files it describes them.
 // Hidden files never count.
 //

@@ -18,6 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class FindDataFilesTest : public ::testing::Test {
  protected:
@@ -86,6 +87,25 @@ TEST_F(FindDataFilesTest, AnAmbiguousFolderIsNotGuessedAt) {
   std::filesystem::remove(folder_ + "/test-00000-of-00001.parquet");
   Add("more.jsonl");
   EXPECT_THAT(Problem(folder_), HasSubstr("Parquet and JSON Lines"));
+}
+
+TEST_F(FindDataFilesTest, HeldOutProblemsAreASplit) {
+  Add("sum/train-1000.jsonl");
+  Add("sum/held_out-100.jsonl");
+  EXPECT_THAT(
+      Problem(folder_),
+      AllOf(HasSubstr("several splits"), HasSubstr("sum/held_out-100.jsonl")));
+  EXPECT_THAT(Find(folder_ + "/sum/held_out-*"),
+              ElementsAre("sum/held_out-100.jsonl"));
+}
+
+TEST_F(FindDataFilesTest, AUrlIsNoId) {
+  for (const std::string path :
+       {"s3://bucket/problems.jsonl", "https://example.org/problems.jsonl"}) {
+    EXPECT_THAT(Problem(path),
+                AllOf(HasSubstr("there is no data file " + path),
+                      Not(HasSubstr("fetch.sh"))));
+  }
 }
 
 TEST_F(FindDataFilesTest, AShardThatItsSiblingsPromiseIsMissed) {
