@@ -26,9 +26,16 @@ bool IsPart(absl::string_view part) {
          });
 }
 
+// The hub's own pages are in the place of these owners: "models/Qwen3-4B" can
+// only be meant as a folder.
+bool IsPage(absl::string_view owner) {
+  return owner == "models" || owner == "datasets" || owner == "spaces";
+}
+
 bool IsName(absl::string_view name) {
   const std::vector<absl::string_view> parts = absl::StrSplit(name, '/');
   return parts.size() <= 2 && std::all_of(parts.begin(), parts.end(), IsPart) &&
+         !(parts.size() == 2 && IsPage(parts.front())) &&
          !absl::StrContains(name, "..") && !absl::StrContains(name, "--");
 }
 

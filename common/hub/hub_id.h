@@ -25,8 +25,9 @@ struct HubId {
 };
 
 // Nothing if `text` cannot be one: the hub's names have one or two parts of
-// letters, digits, '_', '-' and '.', without ".." and "--". What is returned
-// can be part of a path that leads nowhere else.
+// letters, digits, '_', '-' and '.', without ".." and "--", and no owner is
+// called "models", "datasets" or "spaces". What is returned can be part of a
+// path that leads nowhere else.
 std::optional<HubId> ParseHubId(absl::string_view text);
 
 // The command that brings it into the local cache.

@@ -21,6 +21,8 @@ TEST(HubIdTest, WhatTheHubCallsNothingIsRefused) {
   for (const char* text : {"",
                            "/models/Qwen3-4B",
                            "./Qwen3-4B",
+                           "models/Qwen3-4B",
+                           "datasets/gsm8k@main",
                            "a/b/c",
                            "a//b",
                            "a/b@",
