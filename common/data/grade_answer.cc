@@ -86,6 +86,11 @@ std::optional<std::string> ExtractBoxed(absl::string_view text) {
   size_t begin = 0;          // of the last box's content, if `end` is not 0
   size_t end = 0;
   for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\') {
+      // "\{" need not be balanced: "\left\{ ... \right.".
+      ++i;
+      continue;
+    }
     if (text[i] == '{') open.push_back(i);
     if (text[i] != '}' || open.empty()) continue;
     const size_t brace = open.back();

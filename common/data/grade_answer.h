@@ -13,7 +13,8 @@
 
 namespace dapd {
 
-// The content of the last balanced \boxed{...}; nothing if there is none.
+// The content of the last \boxed{...} whose braces are balanced, those that are
+// written ("\{") left aside; nothing if there is none.
 std::optional<std::string> ExtractBoxed(absl::string_view text);
 
 // Symmetric but for equations: a given one is its right-hand side, whatever is

@@ -16,6 +16,14 @@ TEST(ExtractBoxedTest, TheLastBalancedBoxCounts) {
   EXPECT_EQ(ExtractBoxed("\\boxed{}"), "");
 }
 
+TEST(ExtractBoxedTest, BracesThatAreWrittenAreNotBalanced) {
+  EXPECT_EQ(ExtractBoxed("\\boxed{\\{1, 2\\}}"), "\\{1, 2\\}");
+  EXPECT_EQ(ExtractBoxed("\\boxed{3} \\boxed{\\left\\{\\begin{array}{l}x=1\\\\"
+                         "y=2\\end{array}\\right.} a"),
+            "\\left\\{\\begin{array}{l}x=1\\\\y=2\\end{array}\\right.");
+  EXPECT_EQ(ExtractBoxed("\\\\boxed{1\\\\}"), "1\\\\");
+}
+
 struct Case {
   std::string given, expected;
   bool equal;
