@@ -39,6 +39,48 @@ bool IsProse(const LatexToken& token) {
          (token.kind == Kind::kWord && token.text.size() > kLongestProduct);
 }
 
+bool IsCommand(const LatexToken& token, absl::string_view name) {
+  return token.kind == Kind::kCommand && token.text == name;
+}
+
+bool IsName(const LatexToken& token) {
+  return token.kind == Kind::kLetter || token.kind == Kind::kWord;
+}
+
+// A number, or degrees: "^\circ", "^{\circ}".
+bool EndsInNumber(const std::vector<LatexToken>& tokens) {
+  const size_t n = tokens.size();
+  return tokens[n - 1].kind == Kind::kNumber ||
+         IsCommand(tokens[n - 1], "circ") ||
+         (n > 1 && IsSymbol(tokens[n - 1], "}") &&
+          IsCommand(tokens[n - 2], "circ"));
+}
+
+bool EndsInValue(const std::vector<LatexToken>& tokens) {
+  const LatexToken& last = tokens.back();
+  return EndsInNumber(tokens) || IsSymbol(last, "}") || IsSymbol(last, ")") ||
+         IsCommand(last, "pi");
+}
+
+// Units with their exponents, and what joins them.
+bool AreUnits(const std::vector<LatexToken>& tokens) {
+  return std::ranges::all_of(tokens, [](const LatexToken& token) {
+    switch (token.kind) {
+      case Kind::kLetter:
+      case Kind::kWord:
+        return Units().contains(token.text);
+      case Kind::kNumber:
+        return true;
+      case Kind::kSymbol:
+        return absl::StrContains("/^{}", token.text);
+      case Kind::kText:
+      case Kind::kCommand:
+        return false;
+    }
+    return false;
+  });
+}
+
 // Index behind which the tokens are an exponent ("^2", "^{2}"); their number if
 // they are not.
 size_t BeforeExponent(const std::vector<LatexToken>& tokens) {
@@ -61,7 +103,9 @@ bool IsUnit(const std::vector<LatexToken>& tokens, size_t at) {
   const LatexToken& unit = tokens[at];
   const LatexToken& before = tokens[at - 1];
   if (IsSymbol(before, "/")) {
-    return at >= 2 && Units().contains(unit.text) && IsUnit(tokens, at - 2);
+    return at >= 2 &&
+           (unit.kind == Kind::kText || Units().contains(unit.text)) &&
+           IsUnit(tokens, at - 2);
   }
   const bool after_number = before.kind == Kind::kNumber ||
                             IsSymbol(before, "}") || IsSymbol(before, ")");
@@ -82,6 +126,20 @@ bool IsUnit(const std::vector<LatexToken>& tokens, size_t at) {
 }
 
 }  // namespace
+
+void MarkUnits(const std::vector<LatexToken>& before,
+               std::vector<LatexToken>* text) {
+  if (before.empty() || text->empty() || !IsName(text->front())) return;
+  const std::string& first = text->front().text;
+  const bool is_letter = text->size() == 1 && first != "i" && first != "e";
+  if (!(is_letter && EndsInNumber(before)) &&
+      !(AreUnits(*text) && EndsInValue(before))) {
+    return;
+  }
+  for (LatexToken& token : *text) {
+    if (IsName(token)) token.kind = Kind::kText;
+  }
+}
 
 void DropDegrees(std::vector<LatexToken>* tokens) {
   std::vector<LatexToken> kept;

@@ -10,6 +10,12 @@
 
 namespace dapd {
 
+// Makes words, as units are, of the letters of `text`, what stands in a \text{}
+// behind `before`: "m", or "m/s^2", behind what is measured, and any one letter
+// but "i" and "e" behind a number or degrees.
+void MarkUnits(const std::vector<LatexToken>& before,
+               std::vector<LatexToken>* text);
+
 // "^\circ" and "^{\circ}" behind what is measured in degrees.
 void DropDegrees(std::vector<LatexToken>* tokens);
 

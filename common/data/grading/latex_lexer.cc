@@ -222,7 +222,7 @@ class Lexer {
       if ((name == "left" || name == "right") && Next(0) == '.') ++at_;
       return true;
     }
-    if (TextCommands().contains(name)) return LexText();
+    if (TextCommands().contains(name)) return LexText(name);
     if (name == "begin" || name == "end") {
       const auto environment = Argument();
       if (!environment.has_value()) return false;
@@ -250,7 +250,7 @@ class Lexer {
   }
 
   // \text{...}: words, a unit, "and", or mathematics in another type.
-  bool LexText() {
+  bool LexText(const std::string& name) {
     const auto argument = Argument();
     if (!argument.has_value()) return false;
     if (nesting_ >= kMaxNesting) return false;
@@ -265,14 +265,8 @@ class Lexer {
           return token.kind == Kind::kNumber;
         });
     if (!has_prose || has_digit) {
-      // "A", "(B)", "5", ",": but a single letter behind a number is a unit, if
-      // it is no constant.
-      const bool is_unit =
-          inner.size() == 1 && inner[0].kind == Kind::kLetter &&
-          inner[0].text != "i" && inner[0].text != "e" && !tokens_->empty() &&
-          (tokens_->back().kind == Kind::kNumber ||
-           tokens_->back() == LatexToken{Kind::kCommand, "circ"});
-      if (is_unit) inner[0].kind = Kind::kText;
+      // "A", "(B)", "5", ","; bold and slanted letters are no units.
+      if (UprightCommands().contains(name)) MarkUnits(*tokens_, &inner);
       tokens_->insert(tokens_->end(), inner.begin(), inner.end());
       return true;
     }

@@ -38,6 +38,12 @@ const LatexNames& TextCommands() {
   return names;
 }
 
+const LatexNames& UprightCommands() {
+  static const auto& names =
+      *new LatexNames{"text", "textrm", "textnormal", "mathrm", "mbox", "hbox"};
+  return names;
+}
+
 const LatexNames& FunctionWords() {
   static const auto& names = *new LatexNames{
       "sqrt", "sin",      "cos",    "tan",    "cot",    "sec", "csc", "sinh",

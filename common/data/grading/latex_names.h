@@ -15,6 +15,8 @@ using LatexNames = std::set<absl::string_view>;
 const LatexNames& Decorations();
 // Commands whose argument is prose, or letters in another type.
 const LatexNames& TextCommands();
+// Those of them in which units are written.
+const LatexNames& UprightCommands();
 // Words of plain notation that are commands.
 const LatexNames& FunctionWords();
 const LatexNames& GreekLetters();

@@ -159,6 +159,30 @@ TEST(AnswersEqualTest, NumbersBesideEachOtherAreOneNumberOrNone) {
   });
 }
 
+TEST(AnswersEqualTest, UnitsBehindAValueAreLeftOut) {
+  ExpectEitherWay({
+      {"9.8\\,\\text{m/s}", "9.8", true},
+      {"9.8\\,\\mathrm{m/s^2}", "9.8", true},
+      {"9.8\\text{m/s}^2", "9.8", true},
+      {"v = 9.8 \\ \\text{m/s}", "9.8", true},
+      {"5\\,\\mathrm{m^2}", "5", true},
+      {"5\\,\\mathrm{g/cm^3}", "5", true},
+      {"5 \\text{ miles}/\\text{hour}", "5", true},
+      {"4\\pi\\text{ m}", "4\\pi", true},
+      {"4\\pi\\,\\mathrm{cm^2}", "4\\pi", true},
+      {"\\sqrt{3}\\,\\text{m}", "\\sqrt3", true},
+      {"\\frac{1}{2}\\text{h}", "\\frac12", true},
+      {"25^{\\circ}\\text{C}", "25", true},
+      {"25^\\circ\\text{C}", "25", true},
+      {"\\frac{1}{2}\\mathrm{R}", "\\frac12 R", true},
+      {"4\\pi\\,\\text{m}", "4\\pi^2", false},
+      // Vectors are none.
+      {"3\\mathbf{v}", "3", false},
+      {"2\\mathbf{a}+3\\mathbf{b}", "3\\mathbf{b}+2\\mathbf{a}", true},
+      {"4\\mathbf{i}-3\\mathbf{j}", "4\\mathbf{i}-3", false},
+  });
+}
+
 TEST(AnswersEqualTest, RatiosCompareUpToAFactor) {
   ExpectEitherWay({
       {"3:4:5", "3:5:4", false},
