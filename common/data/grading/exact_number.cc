@@ -45,6 +45,13 @@ bool Fit(const BIGNUM* numerator, const BIGNUM* denominator) {
   return BN_num_bits(numerator) + BN_num_bits(denominator) <= kMaxBits;
 }
 
+// Of an integer that is not 0.
+int TrailingZeros(const BIGNUM* integer) {
+  int zeros = 0;
+  while (BN_is_bit_set(integer, zeros) == 0) ++zeros;
+  return zeros;
+}
+
 // The size of `integer` without its last `*dropped` bits, which are those past
 // a word.
 long double LeadingBits(const BIGNUM* integer, int* dropped) {
@@ -195,6 +202,10 @@ bool ExactNumber::is_integer() const {
   Must(BN_div(
       nullptr, rest.get(), numerator_.get(), denominator_.get(), Context()));
   return BN_is_zero(rest.get()) != 0;
+}
+
+int ExactNumber::PowerOfTwo() const {
+  return TrailingZeros(numerator_.get()) - TrailingZeros(denominator_.get());
 }
 
 std::optional<int64_t> ExactNumber::ToInteger() const {

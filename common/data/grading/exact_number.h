@@ -36,6 +36,9 @@ class ExactNumber {
   // The number itself if it is an integer of at most 62 bits.
   std::optional<int64_t> ToInteger() const;
   bool is_integer() const;
+  // How often 2 divides a number that is not 0; negative for what it divides in
+  // the denominator: -3 of 5/8, 0 where both are odd.
+  int PowerOfTwo() const;
   // Rounded to 63 bits; infinite past the range.
   long double ToFloat() const;
 

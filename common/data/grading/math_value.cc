@@ -159,9 +159,15 @@ MathValue Power(const MathValue& base, const MathValue& exponent) {
     return ExactOrUndefined(integer.has_value() ? base.exact->Power(*integer)
                                                 : std::nullopt);
   }
-  return Pointwise(base, exponent, [](const Complex& x, const Complex& y) {
-    if (x != Complex(0)) return std::pow(x, y);
-    return y.real() > 0 ? Complex(0) : kUndefined;
+  const bool is_known =
+      exponent.exact.has_value() && !exponent.exact->is_zero();
+  const int twos = is_known ? exponent.exact->PowerOfTwo() : -1;
+  return Pointwise(base, exponent, [&](const Complex& x, const Complex& y) {
+    if (x == Complex(0)) return y.real() > 0 ? Complex(0) : kUndefined;
+    if (twos >= 0 && x.imag() == 0 && x.real() < 0) {
+      return twos > 0 ? std::pow(-x, y) : -std::pow(-x, y);
+    }
+    return std::pow(x, y);
   });
 }
 

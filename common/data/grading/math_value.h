@@ -49,6 +49,8 @@ MathValue Sum(const MathValue& a, const MathValue& b);
 MathValue Difference(const MathValue& a, const MathValue& b);
 MathValue Product(const MathValue& a, const MathValue& b);
 MathValue Quotient(const MathValue& a, const MathValue& b);
+// Real for a negative number where `exponent` is a fraction whose denominator
+// is odd, as Root is.
 MathValue Power(const MathValue& base, const MathValue& exponent);
 // The real root of a negative number where `degree` is an odd integer.
 MathValue Root(const MathValue& a, const MathValue& degree);

@@ -124,6 +124,23 @@ TEST(AnswersEqualTest, LargeNumbersAreNotRounded) {
   });
 }
 
+TEST(AnswersEqualTest, RootsArePowers) {
+  ExpectEitherWay({
+      {"\\sqrt[3]{x}", "x^{1/3}", true},
+      {"\\sqrt[3]{x^2}", "x^{\\frac23}", true},
+      {"x\\sqrt[3]{x}", "x^{4/3}", true},
+      {"\\sqrt[5]{x}", "x^{0.2}", true},
+      {"\\frac{1}{\\sqrt[3]{x}}", "x^{-1/3}", true},
+      {"(-8)^{1/3}", "-2", true},
+      {"\\sqrt{x}", "x^{1/2}", true},
+      {"\\sqrt[3]{x}", "x^{2/3}", false},
+      {"x^{1/3}", "-x^{1/3}", false},
+      {"x^0", "1", true},
+      {"x^2", "|x|^2", true},
+      {"x^3", "|x|^3", false},
+  });
+}
+
 TEST(AnswersEqualTest, NumbersBesideEachOtherAreOneNumberOrNone) {
   ExpectEitherWay({
       {"2 1/2", "1", false},

@@ -33,6 +33,13 @@ TEST(ExactNumberTest, IntegersAreRecognisedInAnyTerms) {
   EXPECT_NEAR(static_cast<double>(Decimal("0.5").ToFloat()), 0.5, 1e-15);
 }
 
+TEST(ExactNumberTest, TwosAreCountedInLowestTerms) {
+  EXPECT_EQ(ExactNumber::Of(-12).PowerOfTwo(), 2);
+  EXPECT_EQ(Decimal("0.2").PowerOfTwo(), 0);
+  EXPECT_EQ(Decimal("0.4").PowerOfTwo(), 1);
+  EXPECT_EQ(Decimal("0.625").PowerOfTwo(), -3);
+}
+
 TEST(ExactNumberTest, LargeNumbersAreToldFromTheirNeighbours) {
   const ExactNumber one = ExactNumber::Of(1);
   const ExactNumber large = ExactNumber::Of(5).Power(2023).value();
