@@ -151,9 +151,9 @@ bool SameDifference(const AnswerExpression& a,
 bool SameRelation(const AnswerExpression& left, const AnswerExpression& right) {
   if (IsEquation(left) && IsEquation(right)) {
     // a = b = c says that a is c.
-    if (left.is_assignment && right.is_assignment) {
-      return SameAnswer(left.parts.front(), right.parts.front()) &&
-             SameAnswer(left.parts.back(), right.parts.back());
+    if (left.is_assignment && right.is_assignment &&
+        SameAnswer(left.parts.front(), right.parts.front())) {
+      return SameAnswer(left.parts.back(), right.parts.back());
     }
     return SameDifference(left, right, /*must_be_positive=*/false) ||
            SameInOrder(left.parts, right.parts);
