@@ -255,7 +255,7 @@ class Loader {
     loaded_.origins[name] = origin;
   }
 
-  // Behind the right name a section is forgotten, or confused with another.
+  // Where the name is right, only its section is forgotten or another one.
   std::string Nearest(const std::string& name) const {
     const auto rank = [&name](const ConfigKey& key) {
       return std::pair(LastPart(key.name) != LastPart(name),
