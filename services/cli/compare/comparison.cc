@@ -175,17 +175,28 @@ std::optional<Interval> OverRuns(
   return Interval{means.front(), sum.low / count, sum.high / count};
 }
 
-// Fills the differences of rows whose values are there.
-void TakeDifferences(std::vector<ComparedFigure::Row>* rows) {
-  for (size_t i = 0; i < rows->size(); ++i) {
-    ComparedFigure::Row& row = (*rows)[i];
-    if (!row.after.has_value()) continue;
-    if (row.before.has_value())
-      row.change = Difference(*row.after, *row.before);
+// After - before of the runs that have both: what another has shows no change,
+// and would move the mean.
+std::optional<Interval> ChangeOver(std::vector<std::optional<Interval>> before,
+                                   std::vector<std::optional<Interval>> after,
+                                   bool is_share) {
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (before[i].has_value() && after[i].has_value()) continue;
+    before[i].reset();
+    after[i].reset();
+  }
+  const std::optional<Interval> from = OverRuns(before, is_share);
+  const std::optional<Interval> to = OverRuns(after, is_share);
+  if (!from.has_value() || !to.has_value()) return std::nullopt;
+  return Difference(*to, *from);
+}
+
+void CompareWithFirst(std::vector<ComparedFigure::Row>* rows) {
+  for (size_t i = 1; i < rows->size(); ++i) {
     const std::optional<Interval>& first = rows->front().after;
-    if (i > 0 && first.has_value()) {
-      row.against_first = Difference(*row.after, *first);
-    }
+    ComparedFigure::Row& row = (*rows)[i];
+    if (!row.after.has_value() || !first.has_value()) continue;
+    row.against_first = Difference(*row.after, *first);
   }
 }
 
@@ -229,8 +240,11 @@ ComparedFigure CompareFigure(const FigureId& id,
                         .marker = id.second,
                         .is_share = !absl::StartsWith(id.first, kDivergences)};
   for (const RunResults& run : runs) {
-    const ComparedFigure::Row row{.before = Find(run.before, id),
-                                  .after = Find(run.after, id)};
+    ComparedFigure::Row row{.before = Find(run.before, id),
+                            .after = Find(run.after, id)};
+    if (row.before.has_value() && row.after.has_value()) {
+      row.change = Difference(*row.after, *row.before);
+    }
     for (const std::optional<Interval>& value : {row.before, row.after}) {
       if (value.has_value() && (value->mean < 0 || value->mean > 1)) {
         figure.is_share = false;
@@ -246,12 +260,14 @@ ComparedFigure CompareFigure(const FigureId& id,
         before.push_back(figure.runs[run].before);
         after.push_back(figure.runs[run].after);
       }
-      figure.groups.push_back({.before = OverRuns(before, figure.is_share),
-                               .after = OverRuns(after, figure.is_share)});
+      figure.groups.push_back(
+          {.before = OverRuns(before, figure.is_share),
+           .after = OverRuns(after, figure.is_share),
+           .change = ChangeOver(before, after, figure.is_share)});
     }
   }
-  TakeDifferences(&figure.runs);
-  TakeDifferences(&figure.groups);
+  CompareWithFirst(&figure.runs);
+  CompareWithFirst(&figure.groups);
   FillCurves(id, runs, groups, &figure);
   return figure;
 }

@@ -44,9 +44,10 @@ struct ComparedFigure {
     std::optional<Interval> against_first;  // after - the first row's after
   };
   std::vector<Row> runs;  // by run
-  // By group: means over its runs, with Student's t interval over them; where
-  // there is only one, or all agree, the mean of their own intervals. Empty
-  // where no group has two.
+  // By group: means over those of its runs that have the figure, with Student's
+  // t interval over them; where there is only one, or all agree, the mean of
+  // their own intervals. A change is of those that have both. Empty where no
+  // group has two.
   std::vector<Row> groups;
   // Against the step, where runs were evaluated within, too: every step of an
   // evaluation, ascending, and by run or group the value at each. Empty where

@@ -109,6 +109,20 @@ TEST(CompareRunsTest, TheIntervalOverSeedsIsStudents) {
   EXPECT_NEAR(after.high, 0.455 + 0.06353, 1e-4);
 }
 
+// Its figure from before moved the mean that it was compared with.
+TEST(CompareRunsTest, ARunWithoutAnEndHasNoPartInAChange) {
+  std::vector<RunResults> runs = {MakeRun("a1", "0.001", "1", 0.4),
+                                  MakeRun("a2", "0.001", "2", 0.5),
+                                  MakeRun("a3", "0.001", "3", 0.0)};
+  runs[2].before.figures["accuracy"] = {0.7, 0.6, 0.8};
+  runs[2].after = {};
+  const ComparedFigure::Row row =
+      CompareRuns(std::move(runs)).figures.at(0).groups.at(0);
+  EXPECT_NEAR(row.before->mean, 0.3, 1e-12);
+  EXPECT_NEAR(row.after->mean, 0.45, 1e-12);
+  EXPECT_NEAR(row.change->mean, 0.35, 1e-12);
+}
+
 TEST(CompareRunsTest, GroupsOfASweepHaveItsNamesForThem) {
   const std::vector<RunResults> sweep = {
       MakeRun("slow-seed-1", "0.001", "1", 0.4),
