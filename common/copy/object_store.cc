@@ -126,7 +126,12 @@ absl::Status ObjectStore::Ask(
     const auto answer = ReadLine(options_.progress_timeout);
     if (!answer.ok()) return give_up(answer.status());
     try {
-      if (answer->contains("error")) return ErrorOf(where, *answer);
+      if (answer->contains("error")) {
+        // It keeps the credentials that it began with; the next one reads what
+        // they have been renewed to.
+        if (IsDenied(*answer)) process_.Kill();
+        return ErrorOf(where, *answer);
+      }
       if (answer->contains("moved")) {
         if (options_.on_sent) options_.on_sent(answer->at("moved"));
         continue;

@@ -52,8 +52,9 @@ struct StoredObject {
   std::optional<absl::Duration> age;
 };
 
-// Every call starts the helper if it does not run and ends it after an error of
-// the first two kinds. Errors name the URL, the object and the reason:
+// Every call starts the helper if it does not run, and ends it once it was
+// silent or was denied what it asked for: the next one reads the credentials
+// anew. Errors name the URL, the object and the reason:
 //   UNAVAILABLE          the helper died, or the store could not be reached
 //   DEADLINE_EXCEEDED    it was silent for too long
 //   PERMISSION_DENIED    no credentials, or none that may do this

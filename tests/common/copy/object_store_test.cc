@@ -95,6 +95,27 @@ TEST(ObjectStoreTest, AStoreThatDeniesSaysWhereCredentialsComeFrom) {
   EXPECT_THAT(std::string(denied.message()), HasSubstr("AWS_PROFILE"));
 }
 
+// The clients read a file of credentials once.
+TEST(ObjectStoreTest, CredentialsThatWereRenewedAreUsed) {
+  const std::string renewed = TempPath("renewed");
+  ObjectStore store(
+      {.url = "s3://bucket/run",
+       .command = {"sh",
+                   "-c",
+                   absl::StrCat(
+                       "answer='{\"error\": \"expired\", \"kind\": "
+                       "\"denied\"}'; [ -e ",
+                       renewed,
+                       " ] && answer='{\"done\": true}'; echo '{\"ready\": "
+                       "\"0\"}'; while read -r line; do echo \"$answer\"; "
+                       "done")},
+       .progress_timeout = absl::Seconds(30)});
+  EXPECT_TRUE(absl::IsPermissionDenied(store.Remove({"x"})));
+  ASSERT_TRUE(WriteFileAtomically(renewed, "").ok());
+  const absl::Status removed = store.Remove({"x"});
+  EXPECT_TRUE(removed.ok()) << removed;
+}
+
 TEST(ObjectStoreTest, CredentialsThatCannotBeReadAreNoMatterOfPackages) {
   ObjectStore store({.url = "gs://bucket/run",
                      .command = {"sh",
