@@ -120,8 +120,14 @@ absl::Status Judge(CURLcode code, long http_status, const std::string& place) {
   }
 }
 
+long Milliseconds(absl::Duration duration) {
+  return static_cast<long>(
+      std::max<int64_t>(absl::ToInt64Milliseconds(duration), 1));
+}
+
 absl::Status PostOnce(const Webhook& webhook,
                       const std::string& json,
+                      absl::Duration connect_timeout,
                       absl::Duration timeout,
                       const std::function<bool()>& gives_up) {
   const std::unique_ptr<CURL, CurlDeleter> handle(curl_easy_init());
@@ -146,15 +152,15 @@ absl::Status PostOnce(const Webhook& webhook,
   const auto set = [curl](CURLoption option, auto value) {
     return curl_easy_setopt(curl, option, value) == CURLE_OK;
   };
-  const auto milliseconds = static_cast<long>(
-      std::max<int64_t>(absl::ToInt64Milliseconds(timeout), 1));
   const bool is_set =
       set(CURLOPT_URL, webhook.url.c_str()) &&
       set(CURLOPT_PROTOCOLS_STR, "http,https") && set(CURLOPT_POST, 1L) &&
       set(CURLOPT_POSTFIELDS, json.c_str()) &&
       set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(json.size())) &&
       set(CURLOPT_HTTPHEADER, headers.get()) &&
-      set(CURLOPT_USERAGENT, "dapd") && set(CURLOPT_TIMEOUT_MS, milliseconds) &&
+      set(CURLOPT_USERAGENT, "dapd") &&
+      set(CURLOPT_CONNECTTIMEOUT_MS, Milliseconds(connect_timeout)) &&
+      set(CURLOPT_TIMEOUT_MS, Milliseconds(timeout)) &&
       set(CURLOPT_NOSIGNAL, 1L) &&
       // A name server that hangs is not waited for either.
       set(CURLOPT_QUICK_EXIT, 1L) && set(CURLOPT_WRITEFUNCTION, &CountAnswer) &&
@@ -211,10 +217,12 @@ absl::Status PostJson(const Webhook& webhook,
       absl::StrCat("no time left to reach ", NotifyPlace(webhook.url)));
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (gives_up()) return absl::CancelledError("abandoned");
-    // What is left is shared: one attempt that hangs leaves time for others.
+    // A connection that is not made leaves time for others. Whoever has the
+    // document, and may be slow, is waited for: it would get it again.
     const absl::Duration left = deadline - SteadyNow();
     if (left <= absl::ZeroDuration()) break;
-    last = PostOnce(webhook, json, left / (kAttempts - attempt), gives_up);
+    last =
+        PostOnce(webhook, json, left / (kAttempts - attempt), left, gives_up);
     if (last.ok() ||
         !(absl::IsUnavailable(last) || absl::IsDeadlineExceeded(last))) {
       return last;

@@ -28,10 +28,11 @@ struct Webhook {
 absl::StatusOr<Webhook> LoadWebhook(const RunConfig& run);
 
 // Posts `json`. Up to three attempts, within the time-out, names resolved and
-// hanging servers included; no redirection is followed, and what the server
-// answers is not kept. OK once the server said 2xx; it may have got the
-// document more than once, where an answer was lost. Otherwise an error that
-// says where (NotifyPlace) and why:
+// hanging servers included: one that has taken the document may take all of it
+// to answer. No redirection is followed, and what the server answers is not
+// kept. OK once the server said 2xx; it may have got the document more than
+// once, where an answer was lost. Otherwise an error that says where
+// (NotifyPlace) and why:
 //   UNAVAILABLE        it cannot be reached, or said 408, 429 or 5xx
 //   DEADLINE_EXCEEDED  the time is up
 //   INVALID_ARGUMENT   it said anything else: no further attempt is made

@@ -39,7 +39,7 @@ def test_a_finished_run_is_told_with_its_evaluation_and_no_secret_is_kept(worksp
 def test_a_server_that_hangs_holds_the_run_no_longer_than_the_time_out(workspace):
     with Receiver(hangs=True) as receiver:
         result = workspace.run("hangs", **{"trainer.steps": 1, "run.notify_url": receiver.url, "run.notify_timeout_seconds": 2})
-        assert len(receiver.documents) == 3, "each attempt sent it"
+        assert len(receiver.documents) == 1, "it may only be slow"
     assert "no notice of the run's end could be sent" in result.stderr and "hidden-path" not in result.stderr
     assert json.loads((workspace.runs("hangs") / "outcome.json").read_text())["state"] == "finished"
 

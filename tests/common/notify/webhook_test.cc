@@ -80,6 +80,17 @@ TEST(PostJsonTest, AServerThatHangsHoldsNobodyBeyondTheTimeOut) {
   EXPECT_LT(absl::Now() - start, absl::Seconds(10));
 }
 
+TEST(PostJsonTest, AServerThatIsSlowIsWaitedForAndGetsItOnce) {
+  HttpListener server([](size_t) {
+    absl::SleepFor(absl::Seconds(1));
+    return HttpAnswer(200);
+  });
+  const absl::Status said =
+      PostJson({.url = server.url(), .timeout = absl::Seconds(2)}, "{}", Never);
+  EXPECT_TRUE(said.ok()) << said;
+  EXPECT_THAT(server.requests(), SizeIs(1));
+}
+
 TEST(PostJsonTest, AClockThatIsSetCostsNoAttempt) {
   HttpListener server(
       [](size_t before) { return HttpAnswer(before == 0 ? 503 : 200); });
