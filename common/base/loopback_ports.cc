@@ -19,6 +19,7 @@ namespace {
 constexpr int kFirstPort = 20000;
 constexpr int kNumPorts = 10000;
 constexpr int kPortsPerRun = 50;
+constexpr int kMaxPort = 65535;
 
 bool IsFree(int port) {
   const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -79,7 +80,9 @@ bool LoopbackPorts::TakeIfFree(int port) {
 }
 
 absl::StatusOr<int> LoopbackPorts::Take(int preferred) {
-  if (preferred != 0 && TakeIfFree(preferred)) return preferred;
+  if (preferred != 0 && preferred <= kMaxPort && TakeIfFree(preferred)) {
+    return preferred;
+  }
   for (int i = 0; i < kNumPorts; ++i) {
     const int port = kFirstPort + next_;
     next_ = (next_ + 1) % kNumPorts;

@@ -24,8 +24,8 @@ class LoopbackPorts {
   LoopbackPorts(const LoopbackPorts&) = delete;
   LoopbackPorts& operator=(const LoopbackPorts&) = delete;
 
-  // `preferred` if it is free and not handed out yet (0: no preference), else
-  // the next such port. UNAVAILABLE if there is none.
+  // `preferred` if it is a port, free and not handed out yet (0: no
+  // preference), else the next such port. UNAVAILABLE if there is none.
   absl::StatusOr<int> Take(int preferred);
 
  private:

@@ -81,6 +81,12 @@ TEST(LoopbackPortsTest, AFreePreferenceIsKeptAndATakenOneIsNot) {
   EXPECT_NE(LoopbackPorts().Take(port).value(), port);
 }
 
+// That of the second worker, say, where the first has one of the last ports.
+TEST(LoopbackPortsTest, APreferenceBeyondTheLastPortIsNoPort) {
+  const int port = LoopbackPorts().Take(0).value();
+  EXPECT_LE(LoopbackPorts().Take((1 << 16) + port).value(), 65535);
+}
+
 // A run that is started again at once keeps its ports, which Prometheus knows.
 TEST(LoopbackPortsTest, APortWhoseServerHasJustClosedItsConnectionsIsFree) {
   const int port = LoopbackPorts().Take(0).value();
