@@ -45,8 +45,8 @@ std::optional<AnswerExpression> ParseAnswer(
 // name or a number is on its left, and one with "~=" is any of its sides;
 // equations are the same if their differences are in a constant
 // ratio, inequalities in a positive one, and so are ratios; "1 < x < 2" is (1,
-// 2); the open interval (1, 2) is also the point and, in this order, the list
-// 1, 2.
+// 2) and "x < 1 or x > 2" a union; \mathbb{R} is (-inf, inf); the open interval
+// (1, 2) is also the point and, in this order, the list 1, 2.
 bool SameAnswer(const AnswerExpression& given,
                 const AnswerExpression& expected);
 

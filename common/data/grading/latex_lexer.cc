@@ -285,7 +285,7 @@ class Lexer {
   bool LexAccent(const std::string& name) {
     while (Next(0) == ' ') ++at_;
     std::string plain;
-    if (IsDigit(Next(0))) {
+    if (IsDigit(Next(0)) || IsLetter(Next(0))) {
       plain.push_back(text_[at_++]);
     } else {
       const auto argument = Argument();

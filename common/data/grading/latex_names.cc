@@ -117,6 +117,11 @@ std::string ReplaceCharacters(absl::string_view text) {
                               {"\xE2\x89\xA4", "\\le "},
                               {"\xE2\x89\xA5", "\\ge "},
                               {"\xE2\x89\xA0", "\\ne "},
+                              {"\xC2\xB2", "^{2}"},  // superscripts
+                              {"\xC2\xB3", "^{3}"},
+                              {"\xC2\xBD", "\\frac{1}{2}"},  // a half
+                              {"\xE2\x88\x85", "\\emptyset "},
+                              {"\xE2\x84\x9D", "\\mathbb{R}"},
                               {"\xE2\x88\xAA", "\\cup "},
                               {"\xE2\x88\x88", "\\in "},
                               {"\xC2\xB1", "\\pm "},

@@ -212,6 +212,30 @@ bool IsExpectedRelation(const AnswerExpression& given,
   });
 }
 
+// "x < 1 or x > 2" is the union of what its parts say of x.
+bool ListIsUnion(const AnswerExpression& list, const AnswerExpression& all) {
+  std::vector<AnswerExpression> intervals;
+  std::string variable;
+  for (const AnswerExpression& part : list.parts) {
+    if (part.kind != Form::kRelation) return false;
+    std::optional<Range> range = RangeOf(part);
+    if (!range.has_value()) return false;
+    if (intervals.empty()) variable = range->variable;
+    if (range->variable != variable) return false;
+    intervals.push_back(std::move(range->interval));
+  }
+  return SameInAnyOrder(intervals, all.parts);
+}
+
+// "\mathbb{R}" is all that is between the infinities.
+bool IsRealLine(const AnswerExpression& name,
+                const AnswerExpression& interval) {
+  return name.kind == Form::kValue && name.value.symbol == "\\mathbbr" &&
+         interval.kind == Form::kInterval && interval.left_open &&
+         interval.right_open && SameAnswer(interval.parts[0], Infinity(-1)) &&
+         SameAnswer(interval.parts[1], Infinity(1));
+}
+
 bool SameInterval(const AnswerExpression& a, const AnswerExpression& b) {
   return a.left_open == b.left_open && a.right_open == b.right_open &&
          SameInOrder(a.parts, b.parts);
@@ -255,6 +279,13 @@ bool SameAnswer(const AnswerExpression& given,
   if (expected.kind == Form::kRelation) {
     return IsExpectedRelation(given, expected);
   }
+  if (given.kind == Form::kList && expected.kind == Form::kUnion) {
+    return ListIsUnion(given, expected);
+  }
+  if (given.kind == Form::kUnion && expected.kind == Form::kList) {
+    return ListIsUnion(expected, given);
+  }
+  if (IsRealLine(given, expected) || IsRealLine(expected, given)) return true;
   if (given.kind == Form::kList) {
     return given.parts.size() == 1
                ? SameAnswer(given.parts[0], expected)
