@@ -240,11 +240,15 @@ void AddAdapterCommand(Command& app) {
       .Required();
   init.AddOption("--output", options->output, "PEFT folder to write")
       .Required();
-  init.AddOption("--rank", options->lora.rank, "rank").Range(1, 4096);
+  init.AddOption("--rank", options->lora.rank, "rank")
+      .Range(1, 4096)
+      .ShowDefault();
   init.AddOption("--alpha", options->lora.alpha, "scale is alpha / rank")
-      .Range(1e-6, kMaxLoraAlpha);
-  init.AddOption("--targets", options->lora.targets, "projections");
-  init.AddOption("--seed", options->seed, "as run.seed");
+      .Range(1e-6, kMaxLoraAlpha)
+      .ShowDefault();
+  init.AddOption("--targets", options->lora.targets, "projections")
+      .ShowDefault();
+  init.AddOption("--seed", options->seed, "as run.seed").ShowDefault();
   init.Does(
       [options] { return CatchTorch([&] { return InitAdapter(*options); }); });
 }

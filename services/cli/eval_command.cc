@@ -322,7 +322,8 @@ void AddEvalCommand(Command& app) {
                   options->thinking,
                   "let the model think first, if its template supports it");
   command.AddOption("--samples", options->samples, "answers per problem (K)")
-      .Range(1, 4096);
+      .Range(1, 4096)
+      .ShowDefault();
   command.AddOption("--limit", options->limit, "only the first N problems")
       .NonNegative();
   command.AddOption(

@@ -22,26 +22,33 @@ void LocalGeneratorOptions::AddFlags(Command& command) {
                  "float32, bfloat16, or auto: as the model is stored")
       .OneOf({"float32", "bfloat16", "auto"})
       .ShowDefault();
-  command.AddOption("--device", device, "auto, cpu or cuda");
+  command.AddOption("--device", device, "where the model is computed")
+      .OneOf({"auto", "cpu", "cuda"})
+      .ShowDefault();
   command.AddOption("--slots", slots, "answers decoded in parallel")
-      .Range(1, 1024);
+      .Range(1, 1024)
+      .ShowDefault();
   command
       .AddOption("--temperature",
                  sampling.temperature,
                  "sampling temperature; 0: greedy")
-      .Range(0.0, 100.0);
+      .Range(0.0, 100.0)
+      .ShowDefault();
   command
       .AddOption("--top-p", sampling.top_p, "nucleus sampling; 1: all tokens")
-      .Range(1e-9, 1.0);
+      .Range(1e-9, 1.0)
+      .ShowDefault();
   command
       .AddOption("--top-k",
                  sampling.top_k,
                  "most probable tokens to sample from; 0: all")
-      .Range(0, 1'000'000);
+      .Range(0, 1'000'000)
+      .ShowDefault();
   command
       .AddOption("--max-new-tokens", sampling.max_new_tokens, "longest answer")
-      .Positive();
-  command.AddOption("--seed", seed, "seed of the sampling");
+      .Positive()
+      .ShowDefault();
+  command.AddOption("--seed", seed, "seed of the sampling").ShowDefault();
 }
 
 absl::StatusOr<std::string> LocalGeneratorOptions::ResolvedPrecision() const {

@@ -182,8 +182,10 @@ void AddProbeCommand(Command& app) {
   claims
       .AddOption(
           "--resamples", options->resamples, "resamples of the bootstrap")
-      .Positive();
-  claims.AddOption("--seed", options->seed, "seed of the bootstrap");
+      .Positive()
+      .ShowDefault();
+  claims.AddOption("--seed", options->seed, "seed of the bootstrap")
+      .ShowDefault();
   claims.AddFlag("--json", options->json, "print JSON");
   claims.Does([options] { return ProbeClaims(*options); });
   AddCompatibilityProbe(command);

@@ -50,9 +50,13 @@ void AddProblemsCommand(Command& app) {
       .AddOption("--task", options->task, absl::StrJoin(ProblemTasks(), ", "))
       .Required();
   command.AddOption("--split", options->split, "train or held_out")
-      .OneOf({"train", "held_out"});
-  command.AddOption("--count", options->count, "number of problems").Positive();
-  command.AddOption("--seed", options->seed, "seed of the generator");
+      .OneOf({"train", "held_out"})
+      .ShowDefault();
+  command.AddOption("--count", options->count, "number of problems")
+      .Positive()
+      .ShowDefault();
+  command.AddOption("--seed", options->seed, "seed of the generator")
+      .ShowDefault();
   command.AddOption("--output", options->output, "JSON Lines file").Required();
   command.Does([options] { return WriteProblems(*options); });
 }

@@ -145,8 +145,12 @@ void AddScoreCommand(Command& app) {
   command.AddOption("--input", options->input, "JSON Lines {id, input_ids}")
       .Required();
   command.AddOption("--output", options->output, "safetensors file").Required();
-  command.AddOption("--precision", options->precision, "float32 or bfloat16");
-  command.AddOption("--device", options->device, "auto, cpu or cuda");
+  command.AddOption("--precision", options->precision, "of the weights")
+      .OneOf({"float32", "bfloat16"})
+      .ShowDefault();
+  command.AddOption("--device", options->device, "where the model is computed")
+      .OneOf({"auto", "cpu", "cuda"})
+      .ShowDefault();
   command.AddFlag("--logits", options->logits, "write <id>.logits as well");
   command.Does(
       [options] { return CatchTorch([&] { return Score(*options); }); });

@@ -40,6 +40,27 @@ def test_each_explains_itself_and_refuses_what_it_does_not_know(name):
     assert wrong.returncode == 2 and wrong.stdout == "" and "--help" in wrong.stderr, wrong
 
 
+@pytest.mark.parametrize("command, defaults", [
+    (["generate"], {"--precision": "float32", "--device": "auto", "--slots": "32", "--temperature": "1", "--top-p": "1", "--top-k": "0",
+                    "--max-new-tokens": "1024", "--seed": "42"}),
+    (["eval"], {"--precision": "auto", "--samples": "1"}),
+    (["score"], {"--precision": "float32", "--device": "auto"}),
+    (["problems"], {"--split": "train", "--count": "100", "--seed": "1"}),
+    (["adapter", "init"], {"--rank": "64", "--alpha": "128", "--seed": "42"}),
+    (["probe", "claims"], {"--resamples": "10000", "--reach": "8"}),
+])
+def test_help_says_what_holds_without_an_option(command, defaults):
+    shown = dapd(*command, "--help").stdout
+    assert {option: re.search(rf"^  {option} .*=(\S+)", shown, re.MULTILINE)[1] for option in defaults} == defaults
+
+
+@pytest.mark.parametrize("command", ["generate", "eval", "score"])
+@pytest.mark.parametrize("option, value", [("--device", "gpu"), ("--precision", "fp16")])
+def test_a_device_or_a_precision_that_is_none_is_a_usage_error_with_the_name_of_its_option(command, option, value):
+    result = dapd(command, option, value)
+    assert result.returncode == 2 and f"{option}: {value} not in {{" in result.stderr, result
+
+
 def test_a_run_has_at_least_one_rank():
     for ranks in ("-3", "0"):
         refused = dapd("run", "none.yaml", "--ranks", ranks)
