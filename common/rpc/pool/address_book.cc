@@ -48,7 +48,9 @@ void AddressBook::Resolve(const std::string& address, Entries* entries) {
   }
   const auto known = resolved_.find(address);
   if (known == resolved_.end()) return;
-  entries->endpoints.insert(known->second.begin(), known->second.end());
+  for (const std::string& endpoint : known->second) {
+    entries->endpoints[endpoint].insert(address);
+  }
 }
 
 }  // namespace dapd

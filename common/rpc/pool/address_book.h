@@ -20,7 +20,8 @@ class AddressBook {
               AddressResolver resolver);
 
   struct Entries {
-    std::set<std::string> endpoints;  // "ip:port"
+    // "ip:port", and the names that stand for it.
+    std::map<std::string, std::set<std::string>> endpoints;
     // By address, what could not be read or resolved, and why.
     std::map<std::string, std::string> errors;
   };

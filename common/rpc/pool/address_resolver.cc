@@ -72,6 +72,8 @@ std::string JoinHostPort(const std::string& host, int port) {
                  : absl::StrCat(host, ":", port);
 }
 
+bool IsIpv6(const std::string& endpoint) { return endpoint.starts_with('['); }
+
 AddressResolver Abandonable(AddressResolver resolver,
                             std::function<bool()> gives_up) {
   return [resolver = std::move(resolver),

@@ -20,6 +20,9 @@ absl::StatusOr<HostPort> ParseHostPort(const std::string& address);
 // The inverse; an IPv6 host gets its brackets.
 std::string JoinHostPort(const std::string& host, int port);
 
+// Of an endpoint "ip:port".
+bool IsIpv6(const std::string& endpoint);
+
 // "host:port" -> "ip:port" for each address the host has now, sorted, without
 // repetitions. May block for as long as the system's resolver does.
 using AddressResolver = std::function<absl::StatusOr<std::vector<std::string>>(

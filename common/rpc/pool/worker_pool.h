@@ -4,7 +4,9 @@
 // among them read again (address_book.h); a new address is dialled, a vanished
 // one finishes what it has and is dropped. Where several lead to one process,
 // as an IPv4 and an IPv6 address of one name do, one of them stands for it; the
-// others are aliases, of which nobody hears, until that one is lost.
+// others are aliases, of which nobody hears, until that one is lost. If workers
+// were found at the IPv4 addresses of a name and none at its IPv6 addresses,
+// nobody hears of the latter either; the same the other way round.
 // Each worker has a thread and a session, and is
 //   connecting -> loading -> ready -> lost -> (back-off) -> connecting ...
 // It gets tasks only while ready: it acknowledged the current updates, one for
@@ -129,7 +131,9 @@ class WorkerPool {
   struct Worker {
     int64_t number = 0;
     WorkerState state;
-    int64_t capacity = 0;   // tasks it takes at a time; 0: not connected
+    // That stand for its address.
+    std::set<std::string> names;
+    int64_t capacity = 0;   // tasks it takes at a time; 0: never connected
     std::string instance;   // of the process that its session led to
     std::string alias_of;   // the address that stands for it; empty: its own
     bool wanted = true;     // its address is still named
@@ -162,7 +166,7 @@ class WorkerPool {
   };
 
   void Discover();
-  void Apply(const std::set<std::string>& endpoints)
+  void Apply(const AddressBook::Entries& entries)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchDeadlines();
   void RunWorker(Worker* worker);
@@ -174,6 +178,8 @@ class WorkerPool {
   bool IsAlias(const Worker& worker) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool LeadsTo(const Worker& worker, const std::string& instance);
+  bool IsUnused(const Worker& worker) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<const PolicyUpdates> WaitForUpdates(Worker* worker);
   absl::Status LoadAll(Session* session,
                        const PolicyUpdates& updates,
@@ -213,6 +219,8 @@ class WorkerPool {
   int64_t next_number_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, std::unique_ptr<Worker>> workers_
       ABSL_GUARDED_BY(mutex_);  // by endpoint
+  // Names, and whether it was at their IPv6 addresses that a worker was found.
+  std::set<std::pair<std::string, bool>> found_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::string> resolve_errors_ ABSL_GUARDED_BY(mutex_);
   std::jthread discovery_;
   std::jthread watchdog_;

@@ -48,7 +48,7 @@ std::vector<WorkerState> WorkerPool<Task, Result>::Workers() const {
   MutexLock lock(&mutex_);
   std::vector<WorkerState> states;
   for (const auto& [endpoint, worker] : workers_) {
-    if (!worker->alias_of.empty()) continue;
+    if (IsUnused(*worker)) continue;
     states.push_back(worker->state);
     states.back().in_flight = board_.InFlight(worker->number);
   }
@@ -97,8 +97,8 @@ void WorkerPool<Task, Result>::Discover() {
       std::erase_if(workers_,
                     [](const auto& w) { return w.second == nullptr; });
       if (stopping_) return;
+      Apply(entries);
       resolve_errors_ = std::move(entries.errors);
-      Apply(entries.endpoints);
       changed_.NotifyAll();
     }
     ended.clear();  // joins, without the lock
@@ -112,21 +112,23 @@ void WorkerPool<Task, Result>::Discover() {
 }
 
 template <typename Task, typename Result>
-void WorkerPool<Task, Result>::Apply(const std::set<std::string>& endpoints) {
-  for (const std::string& endpoint : endpoints) {
+void WorkerPool<Task, Result>::Apply(const AddressBook::Entries& entries) {
+  for (const auto& [endpoint, names] : entries.endpoints) {
     std::unique_ptr<Worker>& worker = workers_[endpoint];
     if (worker != nullptr) {
       worker->wanted = true;
+      worker->names = names;
       continue;
     }
     worker = std::make_unique<Worker>();
+    worker->names = names;
     worker->number = next_number_++;
     worker->state.address = endpoint;
     worker->state.stage = WorkerStage::kConnecting;
     worker->thread = std::jthread([this, w = worker.get()] { RunWorker(w); });
   }
   for (const auto& [endpoint, worker] : workers_) {
-    if (!endpoints.contains(endpoint)) worker->wanted = false;
+    if (!entries.endpoints.contains(endpoint)) worker->wanted = false;
   }
 }
 
@@ -182,14 +184,15 @@ void WorkerPool<Task, Result>::SetStage(Worker* worker, WorkerStage stage) {
 
 template <typename Task, typename Result>
 absl::Status WorkerPool<Task, Result>::NothingUsable() {
-  bool all_unfit = !workers_.empty() && resolve_errors_.empty();
+  bool all_unfit = resolve_errors_.empty();
   std::vector<WorkerState> states;
   for (const auto& [endpoint, worker] : workers_) {
-    if (!worker->alias_of.empty()) continue;
+    if (IsUnused(*worker)) continue;
     if (worker->state.stage == WorkerStage::kReady) return absl::OkStatus();
     all_unfit = all_unfit && worker->unfit;
     states.push_back(worker->state);
   }
+  all_unfit = all_unfit && !states.empty();
   const bool impatient = SteadyNow() - patience_start_ > options_.peer_timeout;
   if (!all_unfit && !impatient) return absl::OkStatus();
   const std::string details =
@@ -203,7 +206,7 @@ template <typename Task, typename Result>
 PoolLoad WorkerPool<Task, Result>::Load() const {
   PoolLoad load;
   for (const auto& [endpoint, worker] : workers_) {
-    if (worker->alias_of.empty()) ++load.workers[worker->state.stage];
+    if (!IsUnused(*worker)) ++load.workers[worker->state.stage];
   }
   load.pending = board_.pending();
   load.in_flight = board_.unanswered() - load.pending;

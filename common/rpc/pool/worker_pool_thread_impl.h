@@ -75,6 +75,9 @@ absl::Status WorkerPool<Task, Result>::TakeIn(Worker* worker,
   worker->capacity = greeting.max_in_flight;
   worker->refusing = false;
   worker->alias_of.clear();
+  for (const std::string& name : worker->names) {
+    found_.emplace(name, IsIpv6(worker->state.address));
+  }
   for (const auto& [endpoint, other] : workers_) {
     if (LeadsTo(*other, greeting.instance)) worker->alias_of = endpoint;
   }
@@ -97,6 +100,18 @@ bool WorkerPool<Task, Result>::LeadsTo(const Worker& worker,
                                        const std::string& instance) {
   return !instance.empty() && worker.session != nullptr &&
          worker.alias_of.empty() && worker.instance == instance;
+}
+
+// Whether nobody hears of it, in whatever state it is.
+template <typename Task, typename Result>
+bool WorkerPool<Task, Result>::IsUnused(const Worker& worker) const {
+  if (!worker.alias_of.empty()) return workers_.contains(worker.alias_of);
+  const bool is_ipv6 = IsIpv6(worker.state.address);
+  return worker.capacity == 0 && !worker.names.empty() &&
+         std::ranges::all_of(worker.names, [&](const std::string& name) {
+           return found_.contains({name, !is_ipv6}) &&
+                  !found_.contains({name, is_ipv6});
+         });
 }
 
 template <typename Task, typename Result>
@@ -228,6 +243,7 @@ void WorkerPool<Task, Result>::Lose(Worker* worker, absl::Status why) {
     why = ShortError(timed_out ? worker->timed_out : why);
     const std::string error(why.message());
     is_news = !stopping_ && worker->wanted &&
+              (is_alias || !IsUnused(*worker)) &&
               (worker->state.last_error != error ||
                worker->state.stage == WorkerStage::kReady);
     worker->state.last_error = error;

@@ -40,9 +40,11 @@ TEST_F(AddressBookTest, ANameStandsForAllItsAddresses) {
   names_["a:1"] = {"1.1.1.1:1", "1.1.1.2:1"};
   names_["b:1"] = {"1.1.1.2:1"};
   AddressBook book = Of({"a:1", "b:1"});
-  EXPECT_THAT(book.LookUp().endpoints, ElementsAre("1.1.1.1:1", "1.1.1.2:1"));
+  EXPECT_THAT(book.LookUp().endpoints,
+              ElementsAre(Key("1.1.1.1:1"), Key("1.1.1.2:1")));
   names_["a:1"] = {"1.1.1.3:1"};
-  EXPECT_THAT(book.LookUp().endpoints, ElementsAre("1.1.1.2:1", "1.1.1.3:1"));
+  EXPECT_THAT(book.LookUp().endpoints,
+              ElementsAre(Key("1.1.1.2:1"), Key("1.1.1.3:1")));
 }
 
 TEST_F(AddressBookTest, ANameThatDoesNotResolveNowKeepsItsWorkers) {
@@ -53,7 +55,8 @@ TEST_F(AddressBookTest, ANameThatDoesNotResolveNowKeepsItsWorkers) {
   names_.erase("a:1");
   names_["b:1"] = {"2.2.2.3:1"};
   const AddressBook::Entries entries = book.LookUp();
-  EXPECT_THAT(entries.endpoints, ElementsAre("1.1.1.1:1", "2.2.2.3:1"));
+  EXPECT_THAT(entries.endpoints,
+              ElementsAre(Key("1.1.1.1:1"), Key("2.2.2.3:1")));
   EXPECT_THAT(entries.errors, ElementsAre(Key("a:1")));
 }
 
@@ -64,19 +67,21 @@ TEST_F(AddressBookTest, WhatAFileNamesComesAndGoes) {
   const std::string path = TempPath("address_book.txt");
   AddressBook book = Of({"a:1", "file://" + path});
   AddressBook::Entries entries = book.LookUp();
-  EXPECT_THAT(entries.endpoints, ElementsAre("1.1.1.1:1"));
+  EXPECT_THAT(entries.endpoints, ElementsAre(Key("1.1.1.1:1")));
   EXPECT_THAT(entries.errors["file://" + path], HasSubstr("No such file"));
 
   ASSERT_TRUE(WriteFileAtomically(path, "b:1\nc:1\n").ok());
   entries = book.LookUp();
-  EXPECT_THAT(entries.endpoints,
-              ElementsAre("1.1.1.1:1", "2.2.2.2:1", "3.3.3.3:1"));
+  EXPECT_THAT(
+      entries.endpoints,
+      ElementsAre(Key("1.1.1.1:1"), Key("2.2.2.2:1"), Key("3.3.3.3:1")));
   EXPECT_THAT(entries.errors, IsEmpty());
 
   // A line whose name does not resolve keeps nobody else's worker.
   ASSERT_TRUE(WriteFileAtomically(path, "c:1\nd:1\n").ok());
   entries = book.LookUp();
-  EXPECT_THAT(entries.endpoints, ElementsAre("1.1.1.1:1", "3.3.3.3:1"));
+  EXPECT_THAT(entries.endpoints,
+              ElementsAre(Key("1.1.1.1:1"), Key("3.3.3.3:1")));
   EXPECT_THAT(entries.errors, ElementsAre(Key("d:1")));
 }
 

@@ -48,8 +48,9 @@ class WorkerPoolFixture : public ::testing::Test {
 
   void Start(int64_t version = 1) {
     pool_ = std::make_unique<Pool>(options_, [this](const std::string& where) {
-      FakeWorker* worker = where == "a" ? &a_ : where == "b" ? &b_ : nullptr;
-      return std::make_unique<FakeSession>(worker);
+      const auto found = workers_.find(where);
+      return std::make_unique<FakeSession>(
+          found == workers_.end() ? nullptr : found->second);
     });
     SetVersion(version);
   }
@@ -104,6 +105,8 @@ class WorkerPoolFixture : public ::testing::Test {
   std::map<std::string, int> outcomes_;
   FakeWorker a_{"a"};
   FakeWorker b_{"b"};
+  // By endpoint; nothing listens at others.
+  std::map<std::string, FakeWorker*> workers_ = {{"a", &a_}, {"b", &b_}};
   WorkerPoolOptions options_;
   std::unique_ptr<Pool> pool_;
 };

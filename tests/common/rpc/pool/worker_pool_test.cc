@@ -217,6 +217,62 @@ TEST_F(WorkerPoolTest, TwoAddressesOfOneProcessAreOneWorker) {
   pool_->Shutdown();
 }
 
+TEST_F(WorkerPoolTest, AnAliasCountsOnceTheAddressThatStoodForItHasLeft) {
+  SetEndpoints(std::vector<std::string>{"a", "b"});
+  for (FakeWorker* worker : {&a_, &b_}) worker->SetInstance("process 7");
+  Start();
+  ASSERT_TRUE(Eventually([&] {
+    return pool_->Workers().size() == 1 && a_.connects() == 1 &&
+           b_.connects() == 1;
+  }));
+  const bool is_a = pool_->Workers().front().address == "a";
+  const std::string alias = is_a ? "b" : "a";
+  (is_a ? b_ : a_).SetConnectStatus(absl::UnavailableError("no route"));
+  SetEndpoints(std::vector<std::string>{alias});
+  EXPECT_TRUE(Eventually([&] {
+    return pool_->Workers().size() == 1 &&
+           HasWorkerIn(alias, WorkerStage::kLost);
+  }));
+  // It may come back within peer_timeout.
+  pool_->Submit({1});
+  const auto result = pool_->NextWithin(absl::Milliseconds(50));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(result->has_value());
+  (is_a ? b_ : a_).SetConnectStatus(absl::OkStatus());
+  EXPECT_EQ(Collect(1).size(), 1U);
+}
+
+// localhost where workers listen on 127.0.0.1.
+TEST_F(WorkerPoolTest, AnIpv6AddressThatNobodyListensAtIsNoLostWorker) {
+  workers_ = {{"127.0.0.1:1", &a_}};
+  SetEndpoints(std::vector<std::string>{"127.0.0.1:1", "[::1]:1"});
+  std::atomic<int64_t> lost = 0;
+  options_.observer.on_load = [&](const PoolLoad& load) {
+    lost = load.workers.at(WorkerStage::kLost);
+  };
+  Start();
+  ASSERT_TRUE(Eventually(
+      [&] { return HasWorkerIn("127.0.0.1:1", WorkerStage::kReady); }));
+  EXPECT_EQ(pool_->Workers().size(), 1U);
+  EXPECT_TRUE(Eventually([&] { return lost == 0; }));
+  // A worker that is lost still is.
+  a_.Kill(absl::UnavailableError("no route"));
+  EXPECT_TRUE(Eventually([&] { return lost == 1; }));
+  EXPECT_EQ(pool_->Workers().front().address, "127.0.0.1:1");
+  pool_->Shutdown();
+}
+
+TEST_F(WorkerPoolTest, WhereWorkersListenAtBothKindsOfAddressesALostOneIsOne) {
+  workers_ = {{"1.1.1.1:1", &a_}, {"[2::2]:1", &b_}};
+  SetEndpoints(std::vector<std::string>{"1.1.1.1:1", "[2::2]:1", "[2::3]:1"});
+  Start();
+  EXPECT_TRUE(Eventually([&] {
+    return HasWorkerIn("1.1.1.1:1", WorkerStage::kReady) &&
+           HasWorkerIn("[2::2]:1", WorkerStage::kReady) &&
+           HasWorkerIn("[2::3]:1", WorkerStage::kLost);
+  }));
+}
+
 TEST_F(WorkerPoolTest, OneUnfitWorkerDoesNotStopTheOthers) {
   SetEndpoints(std::vector<std::string>{"a", "b"});
   a_.SetLoadStatus(absl::FailedPreconditionError("another model"));
