@@ -140,8 +140,9 @@ absl::StatusOr<int> LockFolder(const std::string& folder) {
 
 absl::Status RefuseIfThere(const std::string& folder) {
   struct stat info = {};
-  if (::lstat(folder.c_str(), &info) != 0 && errno == ENOENT) {
-    return absl::OkStatus();
+  if (::lstat(folder.c_str(), &info) != 0) {
+    return errno == ENOENT ? absl::OkStatus()
+                           : FileError("look for", folder, errno);
   }
   return absl::FailedPreconditionError(
       absl::StrCat(folder,

@@ -81,6 +81,12 @@ TEST_F(RestoreRunTest, AFolderThatIsThereIsRefused) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
+TEST_F(RestoreRunTest, AFolderThatCannotBeThereIsNotCalledOneThatIs) {
+  ASSERT_TRUE(WriteFileAtomically(folder_, "a file").ok());
+  const auto run = RestoreRun(store_, folder_ + "/run", -1);
+  EXPECT_TRUE(absl::IsInvalidArgument(run.status())) << run.status();
+}
+
 TEST_F(RestoreRunTest, AStepThatIsNotThereNamesThoseThatAre) {
   const auto run = RestoreRun(store_, folder_, 3);
   EXPECT_TRUE(absl::IsNotFound(run.status())) << run.status();
