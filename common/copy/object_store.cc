@@ -33,6 +33,10 @@ absl::Status ErrorOf(const std::string& what, const Json& answer) {
   if (kind == "missing") return absl::NotFoundError(text);
   if (kind == "changed") return absl::DataLossError(text);
   if (kind == "unusable") return absl::FailedPreconditionError(text);
+  if (kind == "full") {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(text, "; free some space, or choose another folder"));
+  }
   if (kind == "denied") {
     return absl::PermissionDeniedError(absl::StrCat(
         text,

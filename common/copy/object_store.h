@@ -63,6 +63,7 @@ struct StoredObject {
 //                        be
 //   FAILED_PRECONDITION  there is no such bucket, no Python, or none with what
 //                        the URL needs
+//   RESOURCE_EXHAUSTED   a disk of this machine is full
 //   CANCELLED            is_cancelled() said so
 // Not thread-safe.
 class ObjectStore {
@@ -71,7 +72,9 @@ class ObjectStore {
 
   const std::string& url() const { return options_.url; }
 
-  // Every object whose name begins with `folder`/, by name; all for "".
+  // Every object whose name begins with `folder`/, by name; all for "". Beside
+  // those in a folder also files that are being written, or were by a helper
+  // that was killed: "<name>.<process>.part".
   absl::StatusOr<std::map<std::string, StoredObject>> List(
       const std::string& folder);
 

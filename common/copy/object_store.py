@@ -3,7 +3,8 @@
 Started and watched by common/copy/object_store.cc, which gives this program to Python as it stands, with the store's URL.
 It says {"ready": VERSION} and then answers each line, one after another:
 
-  {"op": "list", "under"}                           {"names": {name: [bytes, seconds since it was written or null]}, "more"}
+  {"op": "list", "under"}                           {"names": {name: [bytes, seconds since it was written or null]}, "more"},
+                                                    with the NAME.PROCESS.part of what is, or was, being written into a folder
   {"op": "read", "name", "limit"}                   {"text"}
   {"op": "write", "name", "text"}                   {"done"}
   {"op": "put", "path", "offset", "bytes", ...}     {"done"}, once the object was read back and is what "sha256" says
@@ -12,11 +13,12 @@ It says {"ready": VERSION} and then answers each line, one after another:
   {"op": "remove", "names"}                         {"done"}
 
 While bytes move, {"moved": count} comes before the answer. What fails is {"error", "kind"}, kind one of "missing" (the
-object), "unusable" (the bucket is missing), "denied", "changed" and "other". Whoever waits in vain for a line ends this
-process.
+object), "unusable" (the bucket is missing), "denied", "changed", "full" (a disk of this machine) and "other". Whoever waits
+in vain for a line ends this process.
 """
 
 import datetime
+import errno
 import hashlib
 import json
 import logging
@@ -32,6 +34,7 @@ DENIALS = {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "
            "DefaultCredentialsError", "RefreshError", "NonRetryableError"}  # google.auth and gcsfs
 # S3 has more codes for the same thing than s3fs translates.
 DENIAL_CODES = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "AccessDenied")
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SECRET_WORDS = ("KEY", "SECRET", "TOKEN", "PASSWORD", "CREDENTIAL")
 
 
@@ -75,7 +78,7 @@ class Store:
             self.require_bucket()
         names, now = {}, time.time()
         for path, info in sorted(found.items()):
-            if not path.startswith(self.root + "/") or path.endswith(".part"):
+            if not path.startswith(self.root + "/"):
                 continue
             names[path[len(self.root) + 1:]] = [info.get("size") or 0, age(info, now)]
             if len(names) == NAMES:
@@ -254,6 +257,8 @@ def kind_of(error):
         return error.kind
     if isinstance(error, FileNotFoundError):
         return "missing"
+    if isinstance(error, OSError) and error.errno in FULL:
+        return "full"
     if isinstance(error, PermissionError) or DENIALS & {each.__name__ for each in type(error).__mro__}:
         return "denied"
     # gcsfs has one type for every status but 403, and none for that.

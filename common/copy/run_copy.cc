@@ -164,6 +164,10 @@ bool IsObjectName(absl::string_view name) {
          IsHex(name, kDigestDigits);
 }
 
+bool IsPartName(absl::string_view name) {
+  return absl::EndsWith(name, ".part");
+}
+
 absl::StatusOr<std::vector<int64_t>> ListCommits(ObjectStore& store) {
   ASSIGN_OR_RETURN(const auto objects, store.List(kCopyCommits));
   std::vector<int64_t> steps;

@@ -55,6 +55,9 @@ std::optional<int64_t> StepOfCommit(absl::string_view name);
 // "objects/<SHA-256>", and whether a name is of that form.
 std::string ObjectName(const Content& content);
 bool IsObjectName(absl::string_view name);
+// Whether it is that of an object that is not written whole
+// (ObjectStore::List).
+bool IsPartName(absl::string_view name);
 
 // The steps that have a commit, in order; none where there is no copy.
 absl::StatusOr<std::vector<int64_t>> ListCommits(ObjectStore& store);

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 
@@ -24,9 +25,10 @@ CONTENTS = {
 
 
 class Copier:
-    def __init__(self, url, environment):
+    def __init__(self, url, environment, largest_file=resource.RLIM_INFINITY):
         self.process = subprocess.Popen([sys.executable, ROOT / "common/copy/object_store.py", url], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, env={**os.environ, **environment})
+                                        text=True, env={**os.environ, **environment},
+                                        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, resource.RLIM_INFINITY)))
         self.greeting = json.loads(self.process.stdout.readline())
 
     def ask(self, op, **row):
@@ -156,3 +158,24 @@ def test_nobody_is_denied(store):
         assert denied["kind"] == "denied" and "Anonymous caller" in denied["error"], denied
     finally:
         copier.close()
+
+
+def test_a_disk_that_takes_no_more_is_told_apart_and_what_was_cut_off_is_listed(tmp_path):
+    source, data = tmp_path / "source", CONTENTS["long"]
+    source.write_bytes(data)
+    row = {"name": "objects/long", **content(data)}
+    left = tmp_path / "copy/objects/long.1.part"  # by one that was killed
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half")
+    copier = Copier(str(tmp_path / "copy"), {})
+    try:
+        assert copier.ask("put", path=str(source), offset=0, **row) == {"done": True}
+        assert list(copier.ask("list", under="")["names"]) == ["objects/long", "objects/long.1.part"]
+    finally:
+        copier.close()
+    full = Copier(str(tmp_path / "copy"), {}, largest_file=1 << 20)
+    try:
+        assert full.ask("get", path=str(tmp_path / "target"), offset=0, **row)["kind"] == "full"
+        assert full.ask("put", path=str(source), offset=0, **row)["kind"] == "full"
+    finally:
+        full.close()

@@ -107,7 +107,9 @@ absl::Status RunUploader::ReadOwner(bool* is_free) {
   const auto text = store_.Read(kCopyOwner, kMaxOwnerBytes);
   *is_free = absl::IsNotFound(text.status());
   if (*is_free) {
-    ASSIGN_OR_RETURN(const auto objects, store_.List(""));
+    ASSIGN_OR_RETURN(auto objects, store_.List(""));
+    std::erase_if(objects,
+                  [](const auto& object) { return IsPartName(object.first); });
     if (objects.empty()) return absl::OkStatus();
     return absl::FailedPreconditionError(
         absl::StrCat(store_.url(),
@@ -342,10 +344,12 @@ absl::Status RunUploader::Thin() {
       for (const Content& part : parts) named.insert(ObjectName(part));
     }
   }
-  ASSIGN_OR_RETURN(const auto objects, store_.List(kCopyObjects));
+  ASSIGN_OR_RETURN(const auto objects, store_.List(""));
   std::vector<std::string> orphans;
   for (const auto& [name, object] : objects) {
-    if (!IsObjectName(name) || named.contains(name)) continue;
+    const bool is_orphan =
+        IsPartName(name) || (IsObjectName(name) && !named.contains(name));
+    if (!is_orphan) continue;
     if (released_.contains(name) ||
         object.age.value_or(absl::ZeroDuration()) > kOrphanAge) {
       orphans.push_back(name);
@@ -353,6 +357,7 @@ absl::Status RunUploader::Thin() {
   }
   RETURN_IF_ERROR(store_.Remove(orphans));
   for (const std::string& name : orphans) {
+    if (!IsObjectName(name)) continue;
     verified_.erase(name.substr(std::size(kCopyObjects)));
   }
   released_.clear();

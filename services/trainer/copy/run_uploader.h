@@ -50,7 +50,8 @@ class RunUploader {
   absl::Status Upload(const RunCut& cut);
 
   // Removes the commits that are not kept, then the objects that no commit
-  // names: at once what a removed commit named, anything else after an hour.
+  // names: at once what a removed commit named, anything else, and what is
+  // written half, after an hour.
   absl::Status Thin();
 
  private:

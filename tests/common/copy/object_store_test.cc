@@ -139,6 +139,13 @@ TEST(ObjectStoreTest, ABucketThatIsMissingIsNoMissingObject) {
   EXPECT_TRUE(absl::IsFailedPrecondition(missing)) << missing;
 }
 
+TEST(ObjectStoreTest, ADiskWithoutRoomIsNoStoreThatIsAway) {
+  ObjectStore store(Shell(
+      "echo '{\"error\": \"No space left on device\", \"kind\": \"full\"}'"));
+  const absl::Status full = store.Remove({"x"});
+  EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
+}
+
 TEST(ObjectStoreTest, NonsenseIsAnError) {
   ObjectStore store(Shell("echo '[1]'"));
   EXPECT_TRUE(absl::IsUnavailable(store.Remove({"x"})));

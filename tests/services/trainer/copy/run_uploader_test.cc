@@ -1,6 +1,7 @@
 // Copies to a folder, through the real helper.
 #include "services/trainer/copy/run_uploader.h"
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -114,6 +115,27 @@ TEST_F(RunUploaderTest, OldCommitsGoWithWhatOnlyTheyName) {
     for (const Content& part : parts) named[ObjectName(part)] = part.bytes;
   }
   EXPECT_EQ(Objects(), named.size());
+}
+
+// Of a process that was killed, or of one that is not done yet.
+TEST_F(RunUploaderTest, WhatIsWrittenHalfGoesOnceItIsOld) {
+  const std::string owner = place_ + "/owner.json.1.part";
+  const std::string old = place_ + "/objects/old.2.part";
+  const std::string fresh = place_ + "/objects/fresh.3.part";
+  ASSERT_TRUE(MakeDirectories(place_ + "/objects").ok());
+  for (const std::string& part : {owner, old, fresh}) {
+    ASSERT_TRUE(WriteFileAtomically(part, "half").ok());
+    if (part == fresh) continue;
+    std::filesystem::last_write_time(
+        part,
+        std::filesystem::file_time_type::clock::now() - std::chrono::hours(2));
+  }
+  RunUploader uploader = Uploader(1);
+  const absl::Status copied = Copy(uploader, 2);
+  ASSERT_TRUE(copied.ok()) << copied;
+  EXPECT_FALSE(FileExists(owner));
+  EXPECT_FALSE(FileExists(old));
+  EXPECT_TRUE(FileExists(fresh));
 }
 
 TEST_F(RunUploaderTest, LaterCopiesOfAnEarlierAttemptStay) {
