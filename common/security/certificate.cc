@@ -164,6 +164,10 @@ absl::Status CheckIdentity(const IdentityPaths& paths,
   // As the peer's handshake does.
   X509_STORE_CTX_set_purpose(context.get(), PurposeOf(end));
   X509_STORE_CTX_set_time(context.get(), 0, absl::ToTimeT(now));
+  // Which takes no keys and digests that are too weak.
+  const SslContextPointer tls(SSL_CTX_new(TLS_method()));
+  X509_VERIFY_PARAM_set_auth_level(X509_STORE_CTX_get0_param(context.get()),
+                                   SSL_CTX_get_security_level(tls.get()));
   if (X509_verify_cert(context.get()) != 1) {
     const int error = X509_STORE_CTX_get_error(context.get());
     return absl::InvalidArgumentError(absl::StrCat(

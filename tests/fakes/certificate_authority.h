@@ -38,10 +38,11 @@ class CertificateAuthority {
   // `names`: as OpenSSL writes subject alternative names,
   // "URI:spiffe://dapd/rollout,DNS:localhost,IP:127.0.0.1".
   // `usages`: extended ones, "serverAuth,clientAuth"; empty: any.
-  IssuedCertificate Issue(const std::string& names,
-                          absl::Duration lifetime = absl::Hours(1),
-                          const std::string& usages = "") const {
-    const KeyPointer key(EVP_EC_gen("P-256"));
+  IssuedCertificate Issue(
+      const std::string& names,
+      absl::Duration lifetime = absl::Hours(1),
+      const std::string& usages = "",
+      const KeyPointer& key = KeyPointer(EVP_EC_gen("P-256"))) const {
     const X509Pointer certificate =
         Sign(key.get(), "leaf", names, lifetime, "CA:FALSE", usages);
     const BioPointer bio(BIO_new(BIO_s_mem()));

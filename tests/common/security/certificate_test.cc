@@ -1,5 +1,7 @@
 #include "common/security/certificate.h"
 
+#include <openssl/rsa.h>
+
 #include <string>
 
 #include "absl/time/clock.h"
@@ -88,6 +90,19 @@ TEST_F(CertificateTest, EachMismatchIsNamed) {
   auto missing = WriteIdentity("missing", issued, authority_.pem());
   missing.certificate += ".gone";
   EXPECT_THAT(Check(missing), HasSubstr("missing.crt.gone"));
+}
+
+TEST_F(CertificateTest, AKeyThatTlsTakesForTooWeakIsFoundOut) {
+  const auto identity = [&](unsigned bits) {
+    return WriteIdentity("rsa",
+                         authority_.Issue("URI:spiffe://dapd/admin",
+                                          absl::Hours(1),
+                                          "",
+                                          KeyPointer(EVP_RSA_gen(bits))),
+                         authority_.pem());
+  };
+  EXPECT_EQ(Check(identity(2048)), "");
+  EXPECT_THAT(Check(identity(1024)), HasSubstr("key too weak"));
 }
 
 TEST_F(CertificateTest, EachEndNeedsItsExtendedKeyUsage) {
