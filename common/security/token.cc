@@ -34,14 +34,16 @@ bool IsToken(absl::string_view text) {
 absl::StatusOr<std::vector<std::string>> ParseTokens(const std::string& key,
                                                      absl::string_view bytes) {
   std::vector<std::string> tokens;
+  int64_t number = 0;
   for (absl::string_view line : absl::StrSplit(bytes, '\n')) {
+    ++number;
     line = absl::StripAsciiWhitespace(line);
     if (line.empty()) continue;
     if (!IsToken(line)) {
       return ConfigError(absl::StrCat(
           key,
           ": line ",
-          tokens.size() + 1,
+          number,
           " of the file is not a token of ",
           kMinLength,
           " to ",
@@ -64,64 +66,66 @@ absl::string_view ParseBearer(absl::string_view header) {
   return absl::StripAsciiWhitespace(header.substr(kScheme.size()));
 }
 
+absl::StatusOr<TokenFile> TokenFile::Open(const std::string& key,
+                                          const std::string& path) {
+  ASSIGN_OR_RETURN(auto secret, SecretFile::Open(key, path));
+  TokenFile file(key, std::move(secret));
+  RETURN_IF_ERROR(file.ReadIfChanged());
+  return file;
+}
+
+absl::Status TokenFile::ReadIfChanged() {
+  SecretFile::Bytes bytes = secret_->Get();
+  if (bytes == read_) return absl::OkStatus();
+  read_ = std::move(bytes);
+  ASSIGN_OR_RETURN(tokens_, ParseTokens(key_, *read_));
+  return absl::OkStatus();
+}
+
+const std::vector<std::string>& TokenFile::Get() {
+  const absl::Status read = ReadIfChanged();
+  if (!read.ok()) {
+    LogWarning(absl::StrCat(std::string(read.message()),
+                            "; its previous content stays in effect"));
+  }
+  return tokens_;
+}
+
 absl::StatusOr<std::unique_ptr<TokenTable>> TokenTable::Load(
     const std::vector<Entry>& entries) {
   auto table = std::unique_ptr<TokenTable>(new TokenTable());
   for (const Entry& entry : entries) {
-    ASSIGN_OR_RETURN(auto secret, SecretFile::Open(entry.key, entry.path));
-    RETURN_IF_ERROR(ParseTokens(entry.key, *secret->Get()).status());
-    table->files_.push_back(
-        {entry.role, entry.key, std::move(secret), nullptr});
+    ASSIGN_OR_RETURN(TokenFile tokens, TokenFile::Open(entry.key, entry.path));
+    table->files_.push_back({entry.role, std::move(tokens)});
   }
   return table;
 }
 
-void TokenTable::Refresh() {
-  bool has_changed = false;
-  for (File& file : files_) {
-    SecretFile::Bytes bytes = file.secret->Get();
-    has_changed = has_changed || bytes != file.parsed;
-    file.parsed = std::move(bytes);
-  }
-  if (!has_changed) return;
-  accepted_.clear();
-  for (const File& file : files_) {
-    const auto tokens = ParseTokens(file.key, *file.parsed);
-    if (!tokens.ok()) {
-      LogWarning(absl::StrCat(std::string(tokens.status().message()),
-                              "; no token in it is accepted"));
-      continue;
-    }
-    for (const std::string& token : *tokens) {
-      accepted_.push_back({Sha256Hex(token), file.role});
-    }
-  }
-}
-
 RoleSet TokenTable::Find(absl::string_view token) {
+  // Digests, so that all have one length.
   const std::string digest = Sha256Hex(token);
   RoleSet roles;
   MutexLock lock(&mutex_);
-  Refresh();
-  for (const Accepted& accepted : accepted_) {
-    const bool is_same =
-        CRYPTO_memcmp(digest.data(), accepted.digest.data(), digest.size()) ==
-        0;
-    roles.Add(is_same ? RoleSet{accepted.role} : RoleSet{});
+  for (File& file : files_) {
+    for (const std::string& accepted : file.tokens.Get()) {
+      const bool is_same =
+          CRYPTO_memcmp(
+              digest.data(), Sha256Hex(accepted).data(), digest.size()) == 0;
+      roles.Add(is_same ? RoleSet{file.role} : RoleSet{});
+    }
   }
   return roles;
 }
 
 absl::StatusOr<std::unique_ptr<PresentedToken>> PresentedToken::Load(
     const std::string& key, const std::string& path) {
-  ASSIGN_OR_RETURN(auto secret, SecretFile::Open(key, path));
-  RETURN_IF_ERROR(ParseTokens(key, *secret->Get()).status());
-  return std::unique_ptr<PresentedToken>(new PresentedToken(std::move(secret)));
+  ASSIGN_OR_RETURN(TokenFile file, TokenFile::Open(key, path));
+  return std::unique_ptr<PresentedToken>(new PresentedToken(std::move(file)));
 }
 
 std::string PresentedToken::Get() {
-  const auto tokens = ParseTokens("security.token", *secret_->Get());
-  return tokens.ok() ? tokens->front() : "";
+  MutexLock lock(&mutex_);
+  return file_.Get().front();
 }
 
 }  // namespace dapd

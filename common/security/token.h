@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,16 +23,39 @@ namespace dapd {
 // is none. The scheme's case does not matter.
 absl::string_view ParseBearer(absl::string_view header);
 
+// The tokens of a file, one a line, at least one. While a newer version of the
+// file holds something else, say nothing yet, those of the version before it
+// stay in effect, which is logged once. Not thread-safe.
+class TokenFile {
+ public:
+  // Errors as ReadSecretFile, and for a file without or with a malformed token.
+  // `key`: of the configuration, for messages.
+  static absl::StatusOr<TokenFile> Open(const std::string& key,
+                                        const std::string& path);
+
+  const std::vector<std::string>& Get();
+
+ private:
+  TokenFile(std::string key, std::unique_ptr<SecretFile> secret)
+      : key_(std::move(key)), secret_(std::move(secret)) {}
+  absl::Status ReadIfChanged();
+
+  std::string key_;
+  std::unique_ptr<SecretFile> secret_;
+  SecretFile::Bytes read_;  // what tokens_ are of, or a malformed version
+  std::vector<std::string> tokens_;
+};
+
 // Which roles a presented token has. Thread-safe.
 class TokenTable {
  public:
   struct Entry {
     Role role;
     std::string key;   // of the configuration, for messages
-    std::string path;  // a file with one token a line, all of them accepted
+    std::string path;  // a file whose tokens are all accepted
   };
 
-  // Errors as ReadSecretFile, and for a file without or with a malformed token.
+  // Errors as TokenFile::Open.
   static absl::StatusOr<std::unique_ptr<TokenTable>> Load(
       const std::vector<Entry>& entries);
 
@@ -42,23 +66,15 @@ class TokenTable {
   RoleSet Find(absl::string_view token);
 
  private:
-  struct Accepted {
-    std::string digest;  // SHA-256, so that all have one length
-    Role role;
-  };
   struct File {
     Role role;
-    std::string key;
-    std::unique_ptr<SecretFile> secret;
-    SecretFile::Bytes parsed;  // what `accepted_` holds of it
+    TokenFile tokens;
   };
 
   TokenTable() = default;
-  void Refresh() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  Mutex mutex_;
-  std::vector<File> files_;
-  std::vector<Accepted> accepted_ ABSL_GUARDED_BY(mutex_);
+  Mutex mutex_;              // for the tokens of files_
+  std::vector<File> files_;  // none is added after Load
 };
 
 // The token that a process presents: the first of its file. Thread-safe.
@@ -70,9 +86,9 @@ class PresentedToken {
   std::string Get();
 
  private:
-  explicit PresentedToken(std::unique_ptr<SecretFile> secret)
-      : secret_(std::move(secret)) {}
-  const std::unique_ptr<SecretFile> secret_;
+  explicit PresentedToken(TokenFile file) : file_(std::move(file)) {}
+  Mutex mutex_;
+  TokenFile file_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace dapd

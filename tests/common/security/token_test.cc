@@ -99,6 +99,32 @@ TEST(TokenTest, TwoTokensOverlapWhileOneIsReplaced) {
   EXPECT_TRUE(table->Find(old_token).empty());
 }
 
+// As a shell leaves it that has opened the file and not written yet.
+TEST(TokenTest, WhatIsNoTokenDoesNotTakeThePlaceOfOne) {
+  const std::string path = Write("held", kViewerToken);
+  const auto table = Table(path);
+  const auto own = PresentedToken::Load("key", path).value();
+  ASSERT_FALSE(table->Find(kViewerToken).empty());
+  for (const char* bytes : {"", "no token"}) {
+    Write("held", bytes);
+    absl::SleepFor(absl::Seconds(1.1));
+    EXPECT_FALSE(table->Find(kViewerToken).empty()) << bytes;
+    EXPECT_TRUE(table->Find("").empty()) << bytes;
+    EXPECT_EQ(own->Get(), kViewerToken) << bytes;
+  }
+  Write("held", kAdminToken);
+  absl::SleepFor(absl::Seconds(1.1));
+  EXPECT_TRUE(table->Find(kViewerToken).empty());
+  EXPECT_EQ(own->Get(), kAdminToken);
+}
+
+TEST(TokenTest, AMalformedLineIsNamedByItsNumber) {
+  const absl::Status status =
+      PresentedToken::Load("key", Write("bad", "\n" + kViewerToken + "\n\nno"))
+          .status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("line 4"));
+}
+
 TEST(TokenTest, TheFirstTokenOfAFileIsPresented) {
   const auto own =
       PresentedToken::Load(
