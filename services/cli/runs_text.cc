@@ -28,7 +28,7 @@ constexpr size_t kDigestLetters = 12;
 bool IsRun(const fs::path& folder) {
   std::error_code error;
   return std::ranges::any_of(
-      std::array{"config.yaml", "metrics.jsonl", ".lock"},
+      std::array{"config.yaml", "metrics.jsonl", "outcome.json", ".lock"},
       [&](const char* name) { return fs::exists(folder / name, error); });
 }
 
@@ -86,7 +86,7 @@ std::string AccuracyText(const std::optional<EvaluationReport>& report) {
 Cells RowOf(const RunOverview& run, const std::string& name, absl::Time now) {
   return {name,
           NameOf(run.state),
-          absl::StrCat(run.step, " of ", run.steps),
+          run.steps > 0 ? absl::StrCat(run.step, " of ", run.steps) : "-",
           run.loss.has_value() ? absl::StrFormat("%.4g", *run.loss) : "-",
           AccuracyText(run.before),
           AccuracyText(run.after),
@@ -177,7 +177,7 @@ Json RunsJson(const std::vector<ListedRun>& runs, const std::string& folder) {
          {"folder", run.folder},
          {"state", NameOf(seen.state)},
          {"step", seen.step},
-         {"steps", seen.steps},
+         {"steps", seen.steps > 0 ? Json(seen.steps) : Json()},
          {"loss", seen.loss.has_value() ? Json(*seen.loss) : Json()},
          {"accuracy_before", AccuracyJson(seen.before)},
          {"accuracy_after", AccuracyJson(seen.after)},

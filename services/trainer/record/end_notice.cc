@@ -62,7 +62,7 @@ std::string EndDocument(const RunConfig& run,
   const auto overview = ReadRunOverview(FolderOf(run));
   const RunOverview seen = overview.ok() ? *overview : RunOverview();
   const auto number = [&](int64_t value) {
-    return overview.ok() ? Json(value) : Json();
+    return seen.steps > 0 ? Json(value) : Json();
   };
   const Json document = {
       {"run", run.name},

@@ -91,9 +91,17 @@ absl::Time LastWritten(const std::string& folder) {
   return last;
 }
 
+bool NeverBegan(const RunOverview& run) {
+  return run.outcome.has_value() &&
+         !FileExists(JoinPath(run.folder, "config.yaml")) &&
+         !FileExists(JoinPath(run.folder, "metrics.jsonl"));
+}
+
 absl::StatusOr<RunState> StateOf(const RunOverview& run) {
   // Held or not: with trainer.when_done: serve a trainer stays.
-  if (HasFinished(run.folder, run.steps)) return RunState::kFinished;
+  if (run.steps > 0 && HasFinished(run.folder, run.steps)) {
+    return RunState::kFinished;
+  }
   ASSIGN_OR_RETURN(const bool is_held, IsHeld(run.folder));
   if (is_held) return RunState::kRunning;
   return run.outcome.has_value() && run.outcome->state == "failed"
@@ -119,9 +127,14 @@ const char* NameOf(RunState state) {
 
 absl::StatusOr<RunOverview> ReadRunOverview(const std::string& folder) {
   RunOverview run{.folder = folder, .name = RunName(folder)};
+  run.outcome = ReadOutcome(folder);
+  if (NeverBegan(run)) {
+    ASSIGN_OR_RETURN(run.state, StateOf(run));
+    run.last_written = LastWritten(folder);
+    return run;
+  }
   RETURN_IF_ERROR(ReadPlannedSteps(&run));
   RETURN_IF_ERROR(ReadLastStep(&run));
-  run.outcome = ReadOutcome(folder);
   ASSIGN_OR_RETURN(run.state, StateOf(run));
   RETURN_IF_ERROR(ReadEvaluation(folder, "before", &run.before));
   // One that a run of fewer steps left is not this run's end.

@@ -28,7 +28,7 @@ struct RunOverview {
   std::string name;  // the folder's own
   RunState state = RunState::kInterrupted;
   int64_t step = 0;            // the last one
-  int64_t steps = 0;           // that it is to take
+  int64_t steps = 0;           // that it is to take; 0 if it never began
   std::optional<double> loss;  // of the last step; nothing if it is not finite
   std::string adapter_digest;  // behind the last step
   // None if `after` measured something else.
@@ -38,8 +38,9 @@ struct RunOverview {
   std::optional<RunOutcome> outcome;      // of the last attempt
 };
 
-// Exit code kData, with the file's name, if `folder` holds no run or a file of
-// it cannot be read.
+// A folder with nothing but an outcome is a run that ended before it began: its
+// data could not be read, for instance. Exit code kData, with the file's name,
+// if `folder` holds no run or a file of it cannot be read.
 absl::StatusOr<RunOverview> ReadRunOverview(const std::string& folder);
 
 }  // namespace dapd

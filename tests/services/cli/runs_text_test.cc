@@ -71,6 +71,17 @@ TEST_F(RunsTextTest, AFailedRunSaysWhyAndNothingIsATerminalsCommand) {
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
 }
 
+TEST_F(RunsTextTest, ARunThatEndedBeforeItBeganIsALine) {
+  Write("early/outcome.json",
+        "{\"state\": \"failed\", \"exit_code\": 4, \"time\": 1, "
+        "\"message\": \"no data\"}");
+  EXPECT_THAT(Text(), HasSubstr("early  failed  -     -"));
+  EXPECT_THAT(Text(), HasSubstr("\n    no data\n"));
+  const auto json = RunsJson(*ListRuns(folder_), folder_);
+  EXPECT_EQ(json[0]["state"], "failed");
+  EXPECT_EQ(json[0]["steps"], nullptr);
+}
+
 TEST_F(RunsTextTest, OneRunIsAListOfItself) {
   Write("one/config.yaml", "trainer: {steps: 9}\n");
   const auto runs = ListRuns(JoinPath(folder_, "one"));

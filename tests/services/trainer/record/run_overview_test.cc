@@ -151,6 +151,24 @@ TEST_F(RunOverviewTest, ARunThatHasTakenNoStepIsOne) {
   EXPECT_FALSE(run->loss.has_value());
 }
 
+TEST_F(RunOverviewTest, ARunThatEndedBeforeItBeganIsOneThatFailed) {
+  std::filesystem::remove(folder_ + "/config.yaml");
+  const absl::Status failure = DataError("there is no data file");
+  ASSERT_TRUE(WriteOutcome(folder_, OutcomeOf(failure)).ok());
+  EXPECT_FALSE(ReadRunOverview(folder_).ok()) << "its configuration is lost";
+  std::filesystem::remove(folder_ + "/metrics.jsonl");
+  const auto run = ReadRunOverview(folder_);
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->state, RunState::kFailed);
+  EXPECT_EQ(run->outcome->message, "there is no data file");
+  EXPECT_EQ(run->steps, 0);
+  EXPECT_GT(run->last_written, absl::UnixEpoch());
+  ASSERT_TRUE(
+      WriteOutcome(folder_, OutcomeOf(absl::CancelledError("stopped early")))
+          .ok());
+  EXPECT_EQ(State(), RunState::kInterrupted);
+}
+
 TEST_F(RunOverviewTest, AnOutcomeThatNobodyWroteIsNone) {
   for (const char* text :
        {"", "[]", "{\"state\": \"odd\"}", "{\"state\": 1}"}) {
