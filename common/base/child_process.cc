@@ -43,6 +43,9 @@ constexpr std::streamoff kTailBytes = 1 << 16;
   for (const int number : {SIGINT, SIGTERM, SIGPIPE}) {
     ::signal(number, SIG_DFL);
   }
+  // To the terminal that we share it writes from the background, for which
+  // `stty tostop` would stop it.
+  ::signal(SIGTTOU, SIG_IGN);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -58,6 +58,13 @@ TEST(ChildProcessTest, AProcessThatItLeavesBehindDoesNotHoldItsEndUp) {
   EXPECT_EQ(::kill(left_behind, SIGKILL), 0) << "it ended first";
 }
 
+TEST(ChildProcessTest, ATerminalDoesNotStopItForWritingFromTheBackground) {
+  ChildProcess child(
+      "writer", {"/bin/sh", "-c", "kill -TTOU $$; exit 3"}, TempPath("log"));
+  ASSERT_TRUE(child.Start().ok());
+  EXPECT_EQ(EndOf(child), 3);
+}
+
 TEST(ChildProcessTest, OfALogOnlyTheEndIsRead) {
   const std::string path = TempPath("log");
   const ChildProcess child("talker", {"/bin/true"}, path);
