@@ -87,3 +87,15 @@ def test_null_cells_are_bad_rows(check, tmp_path):
     pyarrow.parquet.write_table(pyarrow.table({"problem": ["a", None, "c"], "solution": ["x", "y", "z"]}), path)
     assert "row 2" in check(path, code=4)
     assert check(path, "--set", "data.on_bad_row=skip")[:2] == ("2", "1")
+
+
+@pytest.mark.parametrize("column", ["id", "problem", "solution", "answer"])
+def test_texts_that_are_not_utf8_are_bad_rows(column, check, tmp_path):
+    """pyarrow writes what it is told is text, and no file of a run could quote it."""
+    columns = {name: ["a", "b"] for name in ("id", "problem", "solution", "answer")}
+    columns[column] = pyarrow.array([b"a", b"b\xff"]).view(pyarrow.string())
+    path = tmp_path / "rows.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    error = check(path, code=4)
+    assert "row 2" in error and f"column '{column}' is not UTF-8" in error
+    assert check(path, "--set", "data.on_bad_row=skip")[:2] == ("1", "1")

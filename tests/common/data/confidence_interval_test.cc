@@ -103,6 +103,17 @@ TEST(BootstrapMeanTest, OfNumbersThatAreNoSharesThereIsNoExceptionAtOne) {
   EXPECT_EQ(BootstrapMean({}, 1).mean, 0.0);
 }
 
+TEST(BootstrapOfTest, AsMuchIsLeftOutBelowAsAbove) {
+  double next = 0.0;
+  const Interval interval =
+      BootstrapOf(1, 7, [&](const std::vector<double>& /*times*/) {
+        return next++;  // by resample, then of the values themselves
+      });
+  EXPECT_EQ(interval.mean, 10000.0);
+  EXPECT_EQ(interval.low, 249.0);
+  EXPECT_EQ(interval.high, 9999.0 - 249.0);
+}
+
 TEST(BootstrapOfTest, OfAMeanItIsBootstrapInterval) {
   const std::vector<double> values = {0.1, 0.25, 0.9, 0.4, 0.55};
   const auto mean = [&](const std::vector<double>& times) {

@@ -74,6 +74,12 @@ TEST_F(CutPromptsTest, RowsWhoseSamplerIsNotAskedToTheEndAreCounted) {
                     HasSubstr("raise data.max_prompt_tokens (" +
                               std::to_string(needed - 1)),
                     HasSubstr(" to " + std::to_string(needed))));
+  // Shorter than the one before it, and cut as well.
+  data_.problems.push_back({"d", std::string(490, 'x'), "12", "12"});
+  config_.data.max_prompt_tokens = needed - 20;
+  EXPECT_THAT(Warnings(),
+              AllOf(HasSubstr("2 of 4 rows"),
+                    HasSubstr(") to " + std::to_string(needed))));
 }
 
 TEST_F(CutPromptsTest, APromptThatShowsALongReferenceIsOneIfATermReadsIt) {

@@ -149,6 +149,21 @@ TEST(ReadDatasetTest, ABadRowIsNamedOrSkippedAndCounted) {
   EXPECT_EQ(data->skipped_rows, 2);
 }
 
+TEST(DigestOfTest, EachTextOfARowCounts) {
+  const Problem problem = {"id", "1+1?", "so 2", "2"};
+  for (std::string Problem::*text : {&Problem::id,
+                                     &Problem::problem,
+                                     &Problem::solution,
+                                     &Problem::answer}) {
+    Problem other = problem;
+    other.*text += "x";
+    EXPECT_NE(DigestOf({problem}), DigestOf({other})) << other.*text;
+  }
+  EXPECT_NE(DigestOf({{"id", "1+1?", "so 22", ""}}),
+            DigestOf({{"id", "1+1?", "so 2", "2"}}))
+      << "where one text ends";
+}
+
 TEST(ReadDatasetTest, OtherFilesAreRefused) {
   EXPECT_EQ(ExitCodeOf(ReadDataset("/no/such.jsonl", {}).status()),
             ExitCode::kData);

@@ -1,5 +1,6 @@
 #include "common/data/sample_rows.h"
 
+#include <algorithm>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -86,11 +87,29 @@ TEST(SampleRowsTest, WhatARunRecordsBesidesIsRead) {
 TEST(SampleRowsTest, WhatDoesNotFitItsRolloutIsRefused) {
   for (const char* fields : {R"(,"sampler_logprobs":[-1])",
                              R"(,"sampler_logprobs":["a","b"])",
+                             R"(,"sampler_logprobs":[-1,-1e39])",
                              R"(,"reference_ids":[300])",
                              R"(,"correct":"yes")"}) {
     const auto rows = ReadRows({fields});
     EXPECT_EQ(ExitCodeOf(rows.status()), ExitCode::kData) << fields;
   }
+}
+
+TEST(SampleRowsTest, AViewMayFillTheContext) {
+  const std::string folder = TempPath("sample_rows_model");
+  WriteSmallTokenizer(folder);
+  const TextPipeline text =
+      LoadTextPipeline(folder, {}, /*end_token_id=*/-1).value();
+  const Sample sample = {"a", "p", "so 1", {7, 8}};
+  size_t longest = 0;
+  for (const View& view : BuildViewsOf(*text.views, sample).value()) {
+    longest = std::max(longest, view.input_ids.size());
+  }
+  const auto context = static_cast<int64_t>(longest);
+  EXPECT_TRUE(BuildViewsWithin(*text.views, sample, context).ok());
+  EXPECT_EQ(
+      ExitCodeOf(BuildViewsWithin(*text.views, sample, context - 1).status()),
+      ExitCode::kData);
 }
 
 class FillContextsTest : public testing::Test {

@@ -47,17 +47,23 @@ class ViewsTest : public ::testing::Test {
 TEST_F(ViewsTest, PrefixesAreThoseOfTheViewsOnceAllIsKnown) {
   for (const auto self : {ViewOptions::SelfRollout::kAppend,
                           ViewOptions::SelfRollout::kTemplate}) {
-    const ViewBuilder builder(*tokenizer_, *chat_, {.self_rollout = self});
-    const Views all = builder.Build(sample_).value();
-    for (size_t known = 0; known <= sample_.rollout_ids.size(); ++known) {
-      Sample so_far = sample_;
-      so_far.rollout_ids.resize(known);
-      const auto prefixes = builder.BuildPrefixes(so_far);
-      ASSERT_TRUE(prefixes.ok()) << prefixes.status();
-      for (int i = 0; i < kNumViews; ++i) {
-        const auto name = static_cast<size_t>(i);
-        EXPECT_TRUE(Begins(all[name], (*prefixes)[name]))
-            << ViewNameString(static_cast<ViewName>(i)) << " after " << known;
+    for (const int64_t max_prompt : {kUncut, int64_t{50}}) {
+      const ViewBuilder builder(
+          *tokenizer_,
+          *chat_,
+          {.self_rollout = self, .max_prompt = max_prompt});
+      const Views all = builder.Build(sample_).value();
+      for (size_t known = 0; known <= sample_.rollout_ids.size(); ++known) {
+        Sample so_far = sample_;
+        so_far.rollout_ids.resize(known);
+        const auto prefixes = builder.BuildPrefixes(so_far);
+        ASSERT_TRUE(prefixes.ok()) << prefixes.status();
+        for (int i = 0; i < kNumViews; ++i) {
+          const auto name = static_cast<size_t>(i);
+          EXPECT_TRUE(Begins(all[name], (*prefixes)[name]))
+              << ViewNameString(static_cast<ViewName>(i)) << " after " << known
+              << " with prompts of " << max_prompt;
+        }
       }
     }
   }

@@ -53,9 +53,9 @@ class ViewLimitsTest : public ::testing::Test {
         static_cast<size_t>(config_.rollout.max_new_tokens), 72);
     size_t longest = 0;
     for (const Problem& problem : data_.problems) {
-      const Views views =
-          text.views->Build({"", problem.problem, problem.solution, answer})
-              .value();
+      Sample sample = {"", problem.problem, problem.solution, answer};
+      if (config_.rollout.source != "reference") sample.reference_ids = answer;
+      const Views views = text.views->Build(sample).value();
       for (const ViewName name : names) {
         longest = std::max(longest,
                            views[static_cast<size_t>(name)].input_ids.size());
@@ -141,6 +141,38 @@ TEST_F(ViewLimitsTest, OnlyViewsThatATermReadsCount) {
   EXPECT_TRUE(Apply().ok()) << Apply();
   --config_.trainer.pack_tokens;
   EXPECT_FALSE(Apply().ok());
+}
+
+// Of answers that are shorter than a prompt, a reference and the cut of a
+// prompt, and longer than each.
+TEST_F(ViewLimitsTest, EachViewIsMeasuredToTheToken) {
+  config_.prompts.privileged = "{problem} {reference}, or {reference}";
+  for (const char* source : {"reference", "dual"}) {
+    for (const char* self : {"append", "template"}) {
+      for (const int64_t answer : {20, 4000}) {
+        for (const int64_t cut : {5000, 100'000}) {
+          for (const ViewName view : kAllViews) {
+            config_.rollout.source = source;
+            config_.objective.self_rollout = self;
+            config_.rollout.max_new_tokens = answer;
+            config_.data.max_prompt_tokens = cut;
+            config_.objective.terms = {
+                {.name = "a",
+                 .student = view,
+                 .target = TeacherPass{WeightSet::kBase, view},
+                 .weight = 1.0}};
+            const int64_t longest = Longest({view});
+            config_.trainer.pack_tokens = longest;
+            EXPECT_TRUE(Apply().ok()) << Apply();
+            config_.trainer.pack_tokens = longest - 1;
+            EXPECT_FALSE(Apply().ok())
+                << ViewNameString(view) << ", " << source << ", " << self
+                << ", answers of " << answer << ", prompts cut to " << cut;
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST_F(ViewLimitsTest, APromptThatIsCutIsAsLongAsItsCut) {
@@ -259,6 +291,24 @@ TEST_F(ViewLimitsTest, ARowWithATokenThatTheModelDoesNotHaveIsABadRow) {
   ASSERT_TRUE(ApplyViewLimits(config_, kContext, text, &data_).ok());
   ASSERT_EQ(data_.problems.size(), 1u);
   EXPECT_EQ(data_.problems[0].id, "a");
+}
+
+TEST_F(ViewLimitsTest, ATokenThatOnlyTheSamplerReadsIsCompared) {
+  AddToSmallTokenizer(folder_, "<new>");
+  config_.prompts.none = "<new> {problem}";
+  config_.objective.terms = {
+      {.name = "privileged",
+       .student = ViewName::kSelfReference,
+       .target = TeacherPass{WeightSet::kBase, ViewName::kSelfReference},
+       .weight = 1.0}};
+  TextPipeline text = Text();
+  text.vocab_size = kSmallEndId + 1;
+  EXPECT_TRUE(ApplyViewLimits(config_, kContext, text, &data_).ok())
+      << "nothing is sampled";
+  config_.rollout.source = "dual";
+  EXPECT_THAT(
+      std::string(ApplyViewLimits(config_, kContext, text, &data_).message()),
+      HasSubstr("3 of 3 rows"));
 }
 
 TEST_F(ViewLimitsTest, AHeldOutPromptLeavesRoomForTheLongestAnswer) {
