@@ -69,6 +69,24 @@ TEST(PromptsTest, TheSiblingsPartsAreThereWhenTheyHaveSomethingToSay) {
   EXPECT_EQ(prompts.Sibling("p", "{feedback}", ""), "<{feedback}> p (p?)");
 }
 
+TEST(PromptsTest, ASelfTeacherIsToldOfSiblingsAndOfWhatIsWrong) {
+  Config config;
+  config.prompts.sibling = "{prompt} {solution} {feedback}";
+  config.prompts.sibling_solution = "{reference}, again: {reference}";
+  config.prompts.sibling_feedback = "{feedback} {feedback} {feedback}";
+  const auto told = [&](const char* feedback, int64_t group_size) {
+    config.objective.sdpo.feedback = feedback;
+    config.rollout.group_size = group_size;
+    return MostAnswersTold(config);
+  };
+  EXPECT_EQ(told("never", 8), 2);
+  EXPECT_EQ(told("without_sibling", 8), 3) << "one or the other";
+  EXPECT_EQ(told("always", 8), 2 + 3);
+  EXPECT_EQ(told("never", 1), 0) << "an answer has no siblings";
+  EXPECT_EQ(told("without_sibling", 1), 3);
+  EXPECT_EQ(told("always", 1), 3);
+}
+
 TEST(PromptsTest, EveryMistakeIsNamedWithItsKey) {
   EXPECT_THAT(
       FindPromptProblems({.none = "nothing",

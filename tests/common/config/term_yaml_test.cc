@@ -104,6 +104,7 @@ TEST(TermYamlTest, AMistakeIsNamedWithItsPlace) {
            {plain + ", importance: all}",
             "importance: 'all' is not one of none, token, sequence"},
            {plain + ", top_k: 1.5}", "top_k: must be an integer"},
+           {plain + ", skip_tokens: -1}", "skip_tokens: must be an integer"},
            {plain + ", tail: maybe}", "tail: must be true or false"},
            {plain + ", klip: 1}", "unknown key 'klip'"},
            {plain + ", target: {anchor: 1}}", "target: delta is missing"},

@@ -31,6 +31,8 @@ TEST(LoadConfigTest, ContradictionsAreNamed) {
       Message(Load(
           kGood, {absl::StrCat("evaluation.marker=", std::string(257, 'x'))})),
       HasSubstr("evaluation.marker has 257 bytes"));
+  EXPECT_EQ(
+      Refusal({absl::StrCat("evaluation.marker=", std::string(256, 'x'))}), "");
   EXPECT_THAT(Message(Load(kGood, {"rollout.listen=0.0.0.0:7001"})),
               HasSubstr("security.insecure"));
   EXPECT_TRUE(
@@ -93,6 +95,44 @@ TEST(LoadConfigTest, PlaintextBeyondLoopbackNeedsAnExplicitFlag) {
     EXPECT_THAT(Refusal({peer}), HasSubstr("without encryption")) << peer;
     EXPECT_EQ(Refusal({peer, "security.insecure=true"}), "");
   }
+}
+
+TEST(LoadConfigTest, AnAddressHasAHostAndAPortThatThereIs) {
+  EXPECT_EQ(Refusal({"rollout.listen=127.0.0.1:0"}), "") << "any that is free";
+  EXPECT_EQ(Refusal({"rollout.listen=127.0.0.1:65535"}), "");
+  for (const char* listen : {"127.0.0.1:65536", "127.0.0.1:-1", ":7001", "a"}) {
+    EXPECT_THAT(Refusal({absl::StrCat("rollout.listen='", listen, "'")}),
+                HasSubstr("is not host:port"))
+        << listen;
+  }
+  EXPECT_EQ(Refusal({"rollout.addresses=127.0.0.1:7001"}), "");
+  EXPECT_THAT(Refusal({"rollout.addresses=127.0.0.1:0"}),
+              HasSubstr("is not host:port"))
+      << "nobody listens at any port";
+}
+
+TEST(IsLoopbackTest, AnIPv4AddressInIPv6IsWhatItIs) {
+  EXPECT_TRUE(IsLoopback("::ffff:127.0.0.1"));
+  EXPECT_FALSE(IsLoopback("::ffff:10.0.0.1"));
+  EXPECT_FALSE(IsLoopback("::2"));
+}
+
+TEST(LoadConfigTest, AsManyRanksAsPartsOfAStepHaveSomethingToDo) {
+  const auto refusal =
+      [](int64_t batch, int64_t micro_batch, int64_t group, int64_t ranks) {
+        return Refusal({absl::StrCat("trainer.batch_size=", batch),
+                        absl::StrCat("trainer.micro_batch_size=", micro_batch),
+                        absl::StrCat("rollout.group_size=", group),
+                        absl::StrCat("trainer.ranks=", ranks)});
+      };
+  EXPECT_EQ(refusal(10, 4, 1, 3), "") << "the last part has two samples";
+  EXPECT_THAT(refusal(10, 4, 1, 4), HasSubstr("the 3 micro-batches of a step"));
+  EXPECT_EQ(refusal(24, 4, 6, 2), "") << "parts of twelve";
+  EXPECT_THAT(refusal(24, 4, 6, 3), HasSubstr("the 2 parts of a step"));
+  EXPECT_EQ(refusal(32, 4, 4, 8), "");
+  EXPECT_EQ(Refusal({"trainer.ranks=2", "trainer.rank=1"}), "");
+  EXPECT_THAT(Refusal({"trainer.ranks=2", "trainer.rank=2"}),
+              HasSubstr("trainer.rank (2) counts from 0"));
 }
 
 TEST(LoadConfigTest, AnUrlThatNothingCanBePostedToIsRefused) {
