@@ -68,6 +68,17 @@ void ExpectAGigabyte(int64_t vocabulary, int64_t hidden, int64_t rows) {
   }
 }
 
+TEST(ChunkTokensTest, ATokensBytesAreThoseOfAllThatIsComputedOfIt) {
+  const HeadLossShape shape{.vocabulary = 1'000,
+                            .hidden = 10,
+                            .rows = 5,
+                            .products = 4,
+                            .gradients = 2,
+                            .supports = 100};
+  EXPECT_EQ(ChunkBytesOfToken(shape),
+            5 * 1'000 * 4 + (4 + 2) * 10 * 2 + 100 * (4 + 8));
+}
+
 TEST(ChunkTokensTest, ACallTakesAGigabyteOfAGpuWhateverItsShape) {
   for (const int64_t vocabulary : {32'000, 151'936, 262'144}) {
     for (const int64_t hidden : {576, 2'560, 8'192}) {

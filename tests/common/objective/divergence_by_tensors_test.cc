@@ -207,6 +207,23 @@ TEST(DivergenceByTensorsTest, GradientAgreesWithCentralDifferences) {
             << "\n";
 }
 
+// Of beta 0.5, rounded as in the code under test.
+double LargestComponent(const Case& c) {
+  const at::Tensor log_p = at::log_softmax(c.student, -1);
+  const at::Tensor log_q = at::log_softmax(c.teacher, -1);
+  const at::Tensor p = log_p.exp();
+  const at::Tensor q = log_q.exp();
+  const at::Tensor log_m =
+      at::logaddexp(log_q + std::log(0.5), log_p + std::log(0.5));
+  const std::vector<at::Tensor> components = {
+      q * (log_q - log_p),
+      p * (log_p - log_q),
+      0.5 * q * (log_q - log_m) + 0.5 * p * (log_p - log_m)};
+  return components[static_cast<size_t>(c.divergence.kind)]
+      .max()
+      .item<double>();
+}
+
 TEST(DivergenceByTensorsTest, AComponentExactlyAtTheClipPassesGradient) {
   for (int kind = 0; kind < 3; ++kind) {
     Case c = {"",
@@ -221,14 +238,10 @@ TEST(DivergenceByTensorsTest, AComponentExactlyAtTheClipPassesGradient) {
       return std::pair(grad, sums.clipped_tokens);
     };
     const at::Tensor unclipped = gradient(kInfinity).first;
-    // The largest component, to the bit: the least clip that clips nothing.
-    double low = 0.0;
-    double high = 10.0;
-    while (std::nextafter(low, high) < high) {
-      const double middle = low + (high - low) / 2;
-      (gradient(middle).second == 0 ? high : low) = middle;
-    }
+    const double high = LargestComponent(c);
+    const double low = std::nextafter(high, 0.0);
     EXPECT_TRUE(at::equal(gradient(high).first, unclipped)) << kind;
+    EXPECT_EQ(gradient(high).second, 0) << kind;
     EXPECT_EQ(gradient(low).second, 1) << kind;
     EXPECT_FALSE(at::allclose(gradient(low).first, unclipped)) << kind;
   }
@@ -336,17 +349,22 @@ TEST(DivergenceByTensorsTest, TokenWeightsScaleLossAndGradient) {
                           2.0,
                           grad);
   double expected = 0.0;
+  int64_t clipped_tokens = 0;
   for (int64_t t = 0; t < 3; ++t) {
     Case row = c;
     row.student = c.student.narrow(0, t, 1);
     row.teacher = c.teacher.narrow(0, t, 1);
     const double weight = weights[t].item<double>();
     at::Tensor of_row = at::zeros_like(row.student);
-    expected +=
-        weight * Compute(row, row.student, 2.0 * weight, of_row).clipped;
+    const DivergenceSums sums_of_row =
+        Compute(row, row.student, 2.0 * weight, of_row);
+    expected += weight * sums_of_row.clipped;
+    EXPECT_EQ(sums_of_row.clipped_tokens, 1);
+    clipped_tokens += weight == 0.0 ? 0 : 1;
     EXPECT_TRUE(at::allclose(grad[t], of_row[0]));
   }
   EXPECT_NEAR(sums.clipped, expected, 1e-12);
+  EXPECT_EQ(sums.clipped_tokens, clipped_tokens);
 }
 
 }  // namespace

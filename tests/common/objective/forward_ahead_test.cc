@@ -147,6 +147,16 @@ TEST_F(ForwardAheadTest, InFloat32ChunksChangeNoBit) {
   EXPECT_FALSE(ahead.AdvanceRollout(NoneRollout(0, 30)));
 }
 
+// Of 7 + 18 tokens the last is not needed: three chunks hold all others.
+TEST_F(ForwardAheadTest, AnAnswerOfWholeChunksLeavesATokenToItsPass) {
+  terms_ = {PaperTerms()[0]};
+  ASSERT_EQ(terms_[0].student, ViewName::kNoneRollout);
+  samples_ = {MakeSample(*weights_, 18, 1)};
+  const at::Tensor expected = Gradient(nullptr);
+  limits_.chunk_tokens = 0;
+  EXPECT_TRUE(at::equal(Gradient(nullptr), expected));
+}
+
 TEST_F(ForwardAheadTest, ASampleThatCannotBeTrainedLeavesNothingBehind) {
   ByteBudget memory(kPlenty);
   ForwardAhead ahead = MakeAhead(memory);

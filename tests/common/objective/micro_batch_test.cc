@@ -1,5 +1,7 @@
 #include "common/objective/micro_batch.h"
 
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -222,6 +224,42 @@ TEST_F(MicroBatchTest, TokensThatAreLeftOutAreNotRouted) {
   EXPECT_EQ(std::reduce(left_out.regimes.begin(), left_out.regimes.end()),
             left_out.tokens);
   EXPECT_NEAR(left_out.clipped, never_scored.clipped, 1e-5);
+}
+
+// The second answer has no other tokens than those that are left out.
+TEST_F(MicroBatchTest, AMaskedAnswerCountsOnlyWhereTheReductionKeepsIt) {
+  Term term{.name = "on_policy",
+            .student = ViewName::kSelfRollout,
+            .target = TeacherPass{WeightSet::kBase, ViewName::kNoneRollout},
+            .divergence = {.clip = kNoClip},
+            .reduction = Reduction::kSeqMean,
+            .skip_tokens = 3,
+            .weight = 1.0};
+  const DivergenceSums mean = Evaluate(term);
+  term.reduction = Reduction::kSeqMeanKeepMasked;
+  const DivergenceSums with_masked = Evaluate(term);
+  EXPECT_GT(mean.value(), 0.0);
+  EXPECT_NEAR(2 * mean.value(), 3 * with_masked.value(), 1e-6);
+  for (const DivergenceSums& sums : {mean, with_masked}) {
+    EXPECT_NEAR(sums.true_value(), sums.value(), 1e-6) << "nothing is clipped";
+  }
+}
+
+// Without a cap the ratio is as large as the difference lets it be.
+TEST_F(MicroBatchTest, TokensThatTheSamplerTookForImpossibleCountFinitely) {
+  for (ScoredSample& sample : samples_) {
+    sample.sampler_logprobs.assign(
+        static_cast<size_t>(sample.views[0].scored_count), -1e4F);
+  }
+  const DivergenceSums sums = Evaluate(
+      {.name = "uncapped",
+       .student = ViewName::kNoneRollout,
+       .target = TeacherPass{WeightSet::kBase, ViewName::kCrossRollout},
+       .importance = Importance::kToken,
+       .importance_cap = std::numeric_limits<double>::infinity(),
+       .weight = 1.0});
+  EXPECT_TRUE(std::isfinite(sums.value())) << sums.value();
+  EXPECT_GT(sums.value(), 1e6);
 }
 
 TEST_F(MicroBatchTest, TheSameMicroBatchHasTheSameBits) {

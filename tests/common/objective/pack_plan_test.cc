@@ -66,13 +66,14 @@ TEST_F(PackPlanTest, ReferencesAndRolloutsAreApart) {
 }
 
 TEST_F(PackPlanTest, APackHoldsAsManySamplesAsItsTokensAllow) {
-  for (const int64_t tokens : {11, 11, 51, 6}) AddSample(tokens);
-  // Two views a sample: 20, 20, 100 and 10 tokens.
+  for (const int64_t tokens : {11, 11, 51, 6, 6}) AddSample(tokens);
+  // Two views a sample: 20, 20, 100, 10 and 10 tokens.
   EXPECT_THAT(SamplesOf(Completion::kReference, 140),
-              ElementsAre(ElementsAre(0, 1, 2), ElementsAre(3)));
-  EXPECT_THAT(SamplesOf(Completion::kReference, 40),
-              ElementsAre(ElementsAre(0, 1), ElementsAre(2), ElementsAre(3)));
-  EXPECT_THAT(SamplesOf(Completion::kReference, 1).size(), 4);
+              ElementsAre(ElementsAre(0, 1, 2), ElementsAre(3, 4)));
+  EXPECT_THAT(
+      SamplesOf(Completion::kReference, 40),
+      ElementsAre(ElementsAre(0, 1), ElementsAre(2), ElementsAre(3, 4)));
+  EXPECT_THAT(SamplesOf(Completion::kReference, 1).size(), 5);
 }
 
 TEST_F(PackPlanTest, AnAnswerWithoutATokenToScoreIsInNoPack) {
@@ -86,6 +87,17 @@ TEST_F(PackPlanTest, AnAnswerWithoutATokenToScoreIsInNoPack) {
               ElementsAre(ElementsAre(0, 2)));
   EXPECT_THAT(SamplesOf(Completion::kReference, 1000),
               ElementsAre(ElementsAre(0, 1, 2)));
+}
+
+TEST_F(PackPlanTest, AnAnswerWithoutATargetIsInNoPack) {
+  for (const int64_t tokens : {11, 11, 11}) AddSample(tokens);
+  terms_ = {{.name = "sibling",
+             .student = ViewName::kNoneRollout,
+             .target = TeacherPass{WeightSet::kEma, ViewName::kSiblingRollout},
+             .weight = 1.0}};
+  samples_[1][static_cast<size_t>(ViewName::kSiblingRollout)] = View();
+  EXPECT_THAT(SamplesOf(Completion::kRollout, 1000),
+              ElementsAre(ElementsAre(0, 2)));
 }
 
 TEST_F(PackPlanTest, ATermsAbsenceIsAPacksAbsence) {

@@ -76,6 +76,9 @@ TEST(TermTest, WhatCannotBeComputedIsNamed) {
   large.delta.resize(5, {kCross, 1.0});
   add("1 to 4 passes, not 5", large);
   add("trim", Routed{.first = kNone, .second = kCross, .trim = 1.0});
+  add("clip is not a number", kCross).divergence.clip =
+      std::numeric_limits<double>::quiet_NaN();
+  add("importance_cap must be above 0", kCross).importance_cap = 0.0;
   add("beta 1", kCross).divergence = {DivergenceKind::kJensenShannon, 1.0};
   add("beta 0", kCross).divergence = {DivergenceKind::kJensenShannon, 0.0};
   add("", kCross).divergence = {DivergenceKind::kReverseKl, 1.0};
