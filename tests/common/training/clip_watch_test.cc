@@ -1,6 +1,7 @@
 #include "common/training/clip_watch.h"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <random>
 #include <string>
@@ -181,6 +182,40 @@ TEST(ClipWatchTest, IsQuietAboutNoiseThatPullsTheTwoApart) {
       }
     }
   }
+}
+
+// Whether 20 steps are found whose divergence rises, and whose value falls by
+// `slope` a step, but for `residuals`.
+bool IsFound(double slope, const std::function<double(int64_t)>& residuals) {
+  ClipWatch watch({MakeTerm("a")});
+  bool is_found = false;
+  for (int64_t step = 1; step <= 20; ++step) {
+    const auto at = static_cast<double>(step);
+    StepReport report =
+        MakeReport(step, 0.1 - slope * at + residuals(step), 0.5 + 0.01 * at);
+    is_found = !watch.Add(&report).empty();
+  }
+  return is_found;
+}
+
+// Residuals of 1e-3, up and down, have a slope of 1.5e-5 themselves, and a line
+// leaves 18 degrees of freedom: a standard error is 4.07e-5.
+TEST(ClipWatchTest, ATrendIsMoreThanSixStandardErrors) {
+  const auto up_and_down = [](int64_t step) {
+    return step % 2 == 0 ? 1e-3 : -1e-3;
+  };
+  EXPECT_FALSE(IsFound(1.5e-5 + 5.85 * 4.07e-5, up_and_down));
+  EXPECT_TRUE(IsFound(1.5e-5 + 6.15 * 4.07e-5, up_and_down));
+}
+
+// Up for four steps, down for four: the residuals' correlation of 0.55 makes a
+// standard error of 4.0e-5 one of 7.4e-5.
+TEST(ClipWatchTest, StepsThatResembleTheirNeighboursHaveToFallByMore) {
+  const auto by_four = [](int64_t step) {
+    return (step - 1) / 4 % 2 == 0 ? 1e-3 : -1e-3;
+  };
+  EXPECT_FALSE(IsFound(5.5 * 7.4e-5, by_four));
+  EXPECT_TRUE(IsFound(6.5 * 7.4e-5, by_four));
 }
 
 // A value and a divergence that move in straight lines, but for a little.

@@ -10,6 +10,14 @@ TEST(OptimizerOptionsTest, TheRateFallsLinearlyFromTheFirstStep) {
   EXPECT_DOUBLE_EQ(LearningRateAt(options, 1), 1.0);
   EXPECT_DOUBLE_EQ(LearningRateAt(options, 200), 1.0 - 199.0 / 500.0);
   EXPECT_DOUBLE_EQ(LearningRateAt(options, 501), 0.0);
+  EXPECT_DOUBLE_EQ(LearningRateAt(options, 600), 0.0);
+}
+
+TEST(OptimizerOptionsTest, ThePolicyBeforeIsKeptWhereItStillSamples) {
+  Config config;
+  EXPECT_FALSE(MakeOptimizerOptions(config).keep_previous);
+  config.rollout.max_staleness = 1;
+  EXPECT_TRUE(MakeOptimizerOptions(config).keep_previous);
 }
 
 TEST(OptimizerOptionsTest, OnlyATermThatReadsTheMovingAverageHasItKept) {

@@ -157,6 +157,10 @@ TEST(PolicyTest, MomentsOfAnotherAdapterAreRefused) {
   PolicyState extra = StateOf(policy);
   extra.moments.emplace_back("another", extra.moments[0].second);
   EXPECT_FALSE(Policy::Restore(std::move(extra), {}).ok());
+  // Those of an A where those of a B are due.
+  PolicyState misplaced = StateOf(policy);
+  misplaced.moments[2].second = misplaced.moments[0].second;
+  EXPECT_FALSE(Policy::Restore(std::move(misplaced), {}).ok());
 }
 
 TEST(PolicyStateTest, BytesThatAreNoStateAreRefused) {

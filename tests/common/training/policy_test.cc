@@ -120,6 +120,20 @@ TEST(PolicyTest, AGradientThatIsNotFiniteChangesNothing) {
     EXPECT_TRUE(
         at::equal(before.Tensors()[i], policy.live().Tensors()[i].detach()));
   }
+  EXPECT_EQ(policy.FlatGradient().abs().sum().item<float>(), 0.0F);
+}
+
+TEST(PolicyTest, ARestHasItsStepsRateAndDropsWhatWasAccumulated) {
+  Policy policy = MakePolicy(
+      {.learning_rate = 0.01, .schedule_steps = 4, .keep_previous = true});
+  FillGradients(policy, 1.0);
+  ASSERT_TRUE(policy.Step().ok());
+  FillGradients(policy, 1.0);
+  const auto rest = policy.Rest();
+  ASSERT_TRUE(rest.ok()) << rest.status();
+  EXPECT_DOUBLE_EQ(rest->learning_rate, 0.0075);
+  EXPECT_EQ(policy.FlatGradient().abs().sum().item<float>(), 0.0F);
+  ExpectSame(*policy.previous(), policy.live());
 }
 
 TEST(PolicyTest, MomentsAndGradientsCarryPeftNames) {

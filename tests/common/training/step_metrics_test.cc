@@ -52,6 +52,13 @@ TEST(ObjectiveAccumulatorTest, ValuesAreMeansOfMicroBatchTokenMeans) {
   EXPECT_DOUBLE_EQ(metrics.loss, 0.5 * 0.75 + 2.0 * 1.5);
 }
 
+TEST(ObjectiveAccumulatorTest, AStepWithoutAMicroBatchHasNoLoss) {
+  const ObjectiveMetrics metrics = ObjectiveAccumulator(TwoTerms()).Finish();
+  EXPECT_EQ(metrics.loss, 0.0);
+  EXPECT_EQ(metrics.terms[0].value, 0.0);
+  EXPECT_EQ(metrics.terms[0].clipped_fraction, 0.0);
+}
+
 TEST(ObjectiveAccumulatorTest, ALossIsFiniteIfEveryTermWithAWeightIs) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const DivergenceSums broken = {
