@@ -208,6 +208,32 @@ TEST_F(EvaluationTest, AnswersThatEndInALoopAreCounted) {
   EXPECT_EQ(report->truncated->mean, 0.0);
 }
 
+TEST(HeldOutDigestTest, AllThatMakesAnswersOthersCounts) {
+  Dataset held_out;
+  held_out.problems.resize(1);
+  held_out.digest = "these";
+  const Config config;
+  const std::string digest = HeldOutDigest(config, held_out);
+  const auto changed = [&](auto EvaluationSection::*key, auto value) {
+    Config other = config;
+    other.evaluation.*key = value;
+    return HeldOutDigest(other, held_out) != digest;
+  };
+  using Section = EvaluationSection;
+  EXPECT_TRUE(changed(&Section::prompt, "plain"));
+  EXPECT_TRUE(changed(&Section::thinking, !config.evaluation.thinking));
+  EXPECT_TRUE(changed(&Section::samples, config.evaluation.samples + 1));
+  EXPECT_TRUE(changed(&Section::temperature, 0.123));
+  EXPECT_TRUE(changed(&Section::top_p, 0.123));
+  EXPECT_TRUE(changed(&Section::top_k, 123));
+  EXPECT_TRUE(changed(&Section::max_new_tokens, 123));
+  EXPECT_FALSE(changed(&Section::marker, "so"));
+  EXPECT_FALSE(changed(&Section::interval, 123));
+  EXPECT_FALSE(changed(&Section::kl_problems, 123));
+  held_out.digest = "others";
+  EXPECT_NE(HeldOutDigest(config, held_out), digest);
+}
+
 // Workers refuse what is longer than the context, and a refusal ends the run.
 TEST_F(EvaluationTest, DivergencesLeaveOutWhatTheContextDoesNotTake) {
   held_out_.problems = {data_.problems[0], data_.problems[2]};

@@ -164,6 +164,23 @@ TEST_F(CheckpointTest, ADamagedOrMissingPolicyBeforeTheLastStepIsFound) {
   }
 }
 
+// The first one that was set aside is in nobody's way.
+TEST_F(CheckpointTest, AStepsCheckpointMayBeDamagedTwice) {
+  const auto policy = MakePolicy(/*keep_previous=*/false);
+  TakeStep(*policy);
+  Save(*policy);
+  TakeStep(*policy);
+  for (int attempt = 1; attempt <= 2; ++attempt) {
+    Save(*policy);
+    const std::string path =
+        checkpoints_ + "/step-000002/optimizer.safetensors";
+    ASSERT_TRUE(WriteFileAtomically(path, "damaged").ok());
+    const auto state = Load();
+    ASSERT_TRUE(state.ok()) << attempt << ": " << state.status();
+    EXPECT_EQ((*state)->version, 1);
+  }
+}
+
 TEST_F(CheckpointTest, ARunWhoseCheckpointsAreAllDamagedDoesNotBeginAnew) {
   const auto policy = MakePolicy(/*keep_previous=*/false);
   TakeStep(*policy);

@@ -32,6 +32,13 @@ class FullDiskRuleTest : public testing::Test {
     return status;
   }
 
+  bool SaysPaused() const {
+    const std::string text = registry_.Expose();
+    const size_t begin = text.find("\ndapd_trainer_paused_for_disk{");
+    const size_t value = text.find("} ", begin) + 2;
+    return text.substr(value, text.find('\n', value) - value) == "1";
+  }
+
   MetricsRegistry registry_{"trainer", "demo", {}};
   TrainerMetrics metrics_{registry_, {}};
   TrainerStatus status_;
@@ -44,6 +51,7 @@ class FullDiskRuleTest : public testing::Test {
         const v1::GetStatusResponse now = status_.Get();
         seen_.insert(seen_.end(), now.warnings().begin(), now.warnings().end());
         paused_ += pause;
+        EXPECT_TRUE(SaysPaused());
         return paused_ >= stop_after_;
       },
       &metrics_,
@@ -67,6 +75,7 @@ TEST_F(FullDiskRuleTest, TheStatusWarnsOfAWaitAsLongAsItLasts) {
   }
   ASSERT_EQ(status_.Get().warnings_size(), 1) << "that of the term stays";
   EXPECT_THAT(log_, HasSubstr("training continues"));
+  EXPECT_FALSE(SaysPaused());
 }
 
 TEST_F(FullDiskRuleTest, TheLogSaysAgainThatTheRunWaits) {

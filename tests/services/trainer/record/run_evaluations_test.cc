@@ -67,6 +67,15 @@ TEST_F(RunEvaluationsTest, ALaterOneCountsOnceItsAdapterIsReachedAgain) {
   EXPECT_FALSE(Finds("step-000008", "of 8"));
 }
 
+TEST_F(RunEvaluationsTest, OfEquallyAccurateAdaptersTheFirstIsTheBest) {
+  for (const int64_t step : {4, 2, 6}) {
+    evaluations_.Add(NameWithinRun(step), Report(step, 0.5));
+  }
+  EXPECT_EQ(evaluations_.Best(), "step-000002");
+  evaluations_.Add("after", Report(8, 0.5));
+  EXPECT_EQ(evaluations_.Best(), "step-000002");
+}
+
 TEST_F(RunEvaluationsTest, ARunThatBeginsAnewCountsNone) {
   Write("before", Report(0, 0.5));
   Write("step-000002", Report(2, 0.25));
@@ -105,6 +114,12 @@ TEST_F(RunEvaluationsTest, TheEndOfAShorterRunIsWithinTheLongerOne) {
   Write("after", Report(3, 0.75));
   EXPECT_THAT(Recall(3), ElementsAre());
   EXPECT_TRUE(Finds("step-000003", "of 3"));
+  // One of that step which was made since stays.
+  EvaluationReport since = Report(3, 0.25);
+  since.adapter_digest = "of other bits";
+  Write("step-000003", since);
+  EXPECT_THAT(Recall(3), ElementsAre());
+  EXPECT_TRUE(Finds("step-000003", "of other bits"));
   // The longer run's own end is written over it.
   Write("after", Report(8, 0.5));
   EXPECT_THAT(Recall(8), ElementsAre("step-000003"));

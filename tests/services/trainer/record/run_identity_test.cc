@@ -35,6 +35,14 @@ TEST_F(RunIdentityTest, TheSameRunGoesOnAlsoWithABaseThatWasMoved) {
   EXPECT_TRUE(CheckIdentity(folder_, identity_).ok());
 }
 
+// An older version may have recorded them.
+TEST_F(RunIdentityTest, SettingsThatMayChangeMayBeGone) {
+  const RunIdentity now = identity_;
+  identity_.settings["trainer.steps"] = "20";
+  ASSERT_TRUE(WriteIdentity(folder_, identity_).ok());
+  EXPECT_TRUE(CheckIdentity(folder_, now).ok()) << CheckIdentity(folder_, now);
+}
+
 TEST_F(RunIdentityTest, AnotherRunIsRefusedByAllThatDiffers) {
   identity_.base_digest = "another";
   identity_.data_digest = "another";

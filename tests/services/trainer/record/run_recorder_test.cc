@@ -193,17 +193,31 @@ TEST_F(RunRecorderTest, OfAllEvaluationsOnlyTheFiguresAreKept) {
   }
 }
 
+std::string EventFiles(const std::string& folder) {
+  std::string text;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string path = entry.path();
+    if (!absl::StrContains(path, "tfevents")) continue;
+    text += ReadFile(path, 1 << 20).value();
+  }
+  return text;
+}
+
+TEST_F(RunRecorderTest, TensorBoardIsToldFromWhichStepOnARunIsDoneAgain) {
+  // Event {step = 2, session_log = 7 {status = START}}.
+  const std::string restart = "\x10\x02\x3a\x02\x08\x01";
+  Start(0);
+  Record(1);
+  Record(2);
+  EXPECT_THAT(EventFiles(recorder_->folder()), Not(HasSubstr(restart)));
+  Start(1);
+  EXPECT_THAT(EventFiles(recorder_->folder()), HasSubstr(restart));
+}
+
 TEST_F(RunRecorderTest, AnEvaluationThatIsRecalledIsInTensorBoardAgain) {
   const auto events = [&] {
-    std::string text;
-    for (const auto& entry :
-         std::filesystem::directory_iterator(recorder_->folder())) {
-      const std::string path = entry.path();
-      if (!absl::StrContains(path, "tfevents")) continue;
-      text += ReadFile(path, 1 << 20).value();
-    }
     const std::vector<std::string> parts =
-        absl::StrSplit(text, "eval/accuracy");
+        absl::StrSplit(EventFiles(recorder_->folder()), "eval/accuracy");
     return parts.size() - 1;
   };
   Start(0);

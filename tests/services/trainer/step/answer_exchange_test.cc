@@ -144,6 +144,14 @@ TEST_F(AnswerExchangeTest, AnAnswerOutsideOfTheBatchIsRefused) {
               HasSubstr("trainer rank 2 gave answer 0 to sample 6"));
 }
 
+TEST_F(AnswerExchangeTest, MoreAnswersToASampleThanItCanHaveAreRefused) {
+  std::vector<BatchAnswer> answers = AllAnswers();
+  answers.push_back({{4, kMaxAttempts - 1}, AnswerOf(4)});
+  EXPECT_TRUE(Exchange(answers).ok());
+  answers.back().place.attempt = kMaxAttempts;
+  EXPECT_TRUE(absl::IsDataLoss(Exchange(answers).status()));
+}
+
 TEST_F(AnswerExchangeTest, AnAnswerToAnotherRanksSampleIsRefused) {
   for (const int64_t sample : {0, 5}) {  // of rank 0 and of rank 2
     handed_on_.clear();
@@ -174,6 +182,9 @@ TEST_F(AnswerExchangeTest, AnAnswerOfAnotherPolicyOnAnyRankIsRefused) {
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("an answer to step 8 was sampled by version 6"),
                     HasSubstr("but the request was for version 7")));
+  answers = AllAnswers();
+  answers[4].result.adapter_digest = "of another run";
+  EXPECT_TRUE(absl::IsFailedPrecondition(Exchange(answers).status()));
 }
 
 }  // namespace
