@@ -45,6 +45,9 @@ TEST_F(ModelScorerTest, LogitsPredictTheScoredTokens) {
 }
 
 TEST_F(ModelScorerTest, TheThreePayloadsAgree) {
+  ScoringShape shape = ScoringShapeFor(config_.teacher, at::kCPU);
+  shape.head_rows = 2;  // of views of five and two
+  scorer_ = MakeModelScorer(weights_, shape, /*prefix_bytes=*/0, nullptr);
   const Scores hidden = Score(Payload::kHiddenStates);
   const Scores logits = Score(Payload::kLogits);
   input_.top_k = 5;

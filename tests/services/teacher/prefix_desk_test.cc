@@ -106,6 +106,16 @@ TEST_F(PrefixDeskTest, AViewMayStartOver) {
   EXPECT_EQ(AdvanceAll(), 4);
 }
 
+TEST_F(PrefixDeskTest, OfSoManyRequestsSomethingIsKnownAndOfNoMore) {
+  for (uint64_t id = 0; id <= kMaxOpenPrefixes; ++id) Tell(id, 0, 1);
+  EXPECT_EQ(desk_.open(), kMaxOpenPrefixes);
+  Tell(0, 1, 3);
+  EXPECT_EQ(AdvanceAll(), 4) << "those that are open go on";
+  desk_.Close(this, 0);
+  Tell(kMaxOpenPrefixes, 0, 4);
+  EXPECT_EQ(AdvanceAll(), 4);
+}
+
 TEST_F(PrefixDeskTest, NoViewsWithdrawARequest) {
   Tell(1, 0, 8);
   PrefixUpdate update;
