@@ -52,6 +52,7 @@ Config ForTensorRanks(Config config) {
 
 // One of the processes that a worker started.
 absl::Status RunTensorRank(const Flags& flags) {
+  HeedRankZeroAlone();
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(flags.worker.config, flags.worker.Overrides()));
   Config config = ForTensorRanks(loaded.config);

@@ -1,5 +1,6 @@
 #include "services/rollout/tensor_ranks.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -13,6 +14,7 @@
 #include "common/base/loopback_ports.h"
 #include "common/base/random_name.h"
 #include "common/base/status_macros.h"
+#include "common/base/stop_requests.h"
 #include "common/base/this_program.h"
 #include "common/base/visible_gpus.h"
 #include "common/collective/rank_follower.h"
@@ -33,6 +35,13 @@ RankOptions MakeOptions(const Config& config,
           .world_size = static_cast<int>(config.rollout.tensor_parallel),
           .rendezvous = place.rendezvous,
           .identity = std::move(key)};
+}
+
+pid_t rank_zero = 0;
+
+// The kernel, too, sends in the name of rank 0 when that has died.
+void EndIfRankZeroSaysSo(int number, siginfo_t* info, void* /*context*/) {
+  if (info->si_pid == rank_zero) ::_exit(128 + number);
 }
 
 std::string HowItEnded(const ChildProcess& child, int code) {
@@ -118,6 +127,16 @@ void TensorRanks::EndWithRanks(const absl::Status& status) {
   LogError(absl::StrCat("the ranks of this worker are lost: ",
                         std::string(status.message())));
   ::_exit(static_cast<int>(ExitCode::kRestart));
+}
+
+void HeedRankZeroAlone() {
+  rank_zero = ::getppid();
+  struct sigaction action = {};
+  action.sa_sigaction = EndIfRankZeroSaysSo;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  for (const int number : StopSignals()) {
+    ::sigaction(number, &action, nullptr);
+  }
 }
 
 absl::StatusOr<std::unique_ptr<Collective>> JoinTensorRanks(

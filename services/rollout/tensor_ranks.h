@@ -54,6 +54,12 @@ struct TensorRank {
   std::string rendezvous;
 };
 
+// There: from here on a signal that asks this process to stop ends it if rank 0
+// has sent it, or has died. What tells all processes of a worker, as pkill and
+// systemd do, is for rank 0 to heed, which lets answers end before and needs
+// this process for them.
+void HeedRankZeroAlone();
+
 // Connects to rank 0.
 absl::StatusOr<std::unique_ptr<Collective>> JoinTensorRanks(
     const Config& config, const TensorRank& place);

@@ -4,10 +4,12 @@ import json
 import os
 import signal
 import subprocess
+import time
 
 import pytest
 
 from conftest import BIN, children, set_flags, wait_for
+from service_process import running
 
 TOGETHER = {"rollout.tensor_parallel": 2}
 
@@ -73,6 +75,18 @@ def test_the_processes_of_a_worker_end_with_it(together):
     (rank,) = children(Parent(worker))["dapd-rollout"]
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 130, together.log(name)
+    wait_for(lambda: not os.path.exists(f"/proc/{rank}"), what="the other rank's end")
+
+
+def test_a_signal_to_all_processes_of_a_worker_is_for_the_first_to_heed(together):
+    """As pkill and systemd send it: what is sampled needs the others."""
+    with running("dapd-rollout", together, TOGETHER) as worker:
+        (rank,) = children(worker.process)["dapd-rollout"]
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(rank, number)
+        time.sleep(1)
+        assert worker.process.poll() is None, worker.log()
+        worker.stop()
     wait_for(lambda: not os.path.exists(f"/proc/{rank}"), what="the other rank's end")
 
 
