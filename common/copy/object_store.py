@@ -214,8 +214,15 @@ class Store:
             if os.path.lexists(part):
                 os.unlink(part)
             with open(part, "xb") as file:
+                unsynced = 0
                 for data in chunks:
                     file.write(data)
+                    unsynced += len(data)
+                    if unsynced >= BLOCK:
+                        # At the end, all of a large file would take a slow disk longer than silence is waited for.
+                        file.flush()
+                        os.fdatasync(file.fileno())
+                        unsynced = 0
                     self.say({"moved": len(data)})
                 file.flush()
                 os.fsync(file.fileno())

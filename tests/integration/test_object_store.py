@@ -1,6 +1,7 @@
 """common/copy/object_store.py as the copying process it is, at servers of this machine."""
 
 import hashlib
+import importlib.util
 import json
 import os
 import random
@@ -158,6 +159,30 @@ def test_nobody_is_denied(store):
         assert denied["kind"] == "denied" and "Anonymous caller" in denied["error"], denied
     finally:
         copier.close()
+
+
+def test_a_disk_is_slow_for_no_longer_than_it_writes_a_block(tmp_path, monkeypatch):
+    path = ROOT / "common/copy/object_store.py"
+    module = importlib.util.module_from_spec(importlib.util.spec_from_file_location("object_store", path))
+    module.__spec__.loader.exec_module(module)
+    import fsspec.implementations.local  # noqa: F401, as its main does
+
+    written, longest = 0, 0
+
+    def say(message):
+        nonlocal written, longest
+        written += message["moved"]
+        longest = max(longest, written)
+
+    def sync(descriptor):
+        nonlocal written
+        written = 0
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    source = tmp_path / "source"
+    source.write_bytes(3 * CONTENTS["long"])
+    module.Store(str(tmp_path / "copy"), say).put({"name": "x", "path": str(source), "offset": 0, **content(source.read_bytes())})
+    assert longest <= module.BLOCK
 
 
 def test_a_disk_that_takes_no_more_is_told_apart_and_what_was_cut_off_is_listed(tmp_path):
