@@ -22,13 +22,13 @@ def tensors(cluster, run):
     return load_file(cluster.workspace.runs(run) / "adapter" / "adapter_model.safetensors")
 
 
-def start_ranks(cluster, run, count, failpoints=None, **settings):
+def start_ranks(cluster, run, count, failpoints=None, of_rank_1=None, **settings):
     rendezvous = f"127.0.0.1:{free_port()}"
     ranks = []
     for rank in range(count):
-        own = {"metrics.trainer_listen": "127.0.0.1:0"} if rank else {}
+        own = {"metrics.trainer_listen": "127.0.0.1:0", **(of_rank_1 or {})} if rank else {}
         ranks.append(cluster.start_trainer(run, failpoints=(failpoints or {}).get(rank, ""), **{
-            "run.seed": 1000, "trainer.ranks": count, "trainer.rank": rank, "trainer.rendezvous": rendezvous, **own, **settings}))
+            "run.seed": 1000, "trainer.ranks": count, "trainer.rank": rank, "trainer.rendezvous": rendezvous, **settings, **own}))
     return ranks
 
 
@@ -64,6 +64,13 @@ def test_two_ranks_give_the_result_of_one(two_ranks, reference):
 def test_the_ranks_of_a_run_share_each_sample_out_once(two_ranks):
     seen = history.check(two_ranks.workspace.runs("ranks-2") / "ledger.jsonl", BATCH, STEPS)
     assert all(len(samples) == BATCH for samples in seen.trained.values())
+
+
+def test_ranks_share_out_a_batch_whose_last_micro_batch_is_not_full(two_ranks):
+    run = "ranks-of-five"
+    finish(two_ranks, run, start_ranks(two_ranks, run, 2, **{"trainer.batch_size": 5, "trainer.micro_batch_size": 2, "trainer.steps": 2}))
+    seen = history.check(two_ranks.workspace.runs(run) / "ledger.jsonl", 5, 2)
+    assert all(len(samples) == 5 for samples in seen.trained.values())
 
 
 def test_the_same_ranks_give_the_same_bits(two_ranks):
@@ -183,9 +190,10 @@ def test_a_rank_that_waits_for_the_others_has_started_and_does_not_serve(two_ran
     rank.wait()
 
 
-@pytest.mark.parametrize("of_rank_0,of_rank_1", [({}, {"trainer.learning_rate": 0.5}), (SHARDED, {})], ids=["learning rate", "whole base"])
+@pytest.mark.parametrize("of_rank_0,of_rank_1", [({}, {"trainer.learning_rate": 0.5}), (SHARDED, {}), ({"security.insecure": "true"}, {})],
+                         ids=["learning rate", "whole base", "secure"])
 def test_a_rank_with_another_configuration_is_refused(of_rank_0, of_rank_1, two_ranks):
-    run = f"other-rank-{len(of_rank_0)}"
+    run = f"other-rank-{'-'.join([*of_rank_0, *of_rank_1])}"
     rendezvous = f"127.0.0.1:{free_port()}"
     common = {"run.seed": 1000, "trainer.ranks": 2, "trainer.rendezvous": rendezvous, "trainer.peer_timeout_seconds": 20}
     leader = two_ranks.start_trainer(run, **{**common, **of_rank_0, "trainer.rank": 0})
@@ -194,6 +202,14 @@ def test_a_rank_with_another_configuration_is_refused(of_rank_0, of_rank_1, two_
     leader.wait()
     assert code == 4, two_ranks.log(run)
     assert "differs from rank 0's" in two_ranks.log(run)
+
+
+def test_each_rank_may_have_the_base_in_a_folder_of_its_own(two_ranks):
+    run = "base-elsewhere"
+    elsewhere = two_ranks.workspace.folder / "the-same-base"
+    elsewhere.symlink_to(two_ranks.workspace.model)
+    finish(two_ranks, run, start_ranks(two_ranks, run, 2, of_rank_1={"model.path": elsewhere}))
+    assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
 
 
 def test_dapd_run_starts_the_ranks_and_starts_them_again(workspace, two_ranks):
