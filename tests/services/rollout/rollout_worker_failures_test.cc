@@ -45,6 +45,45 @@ TEST_F(RolloutWorkerTest, ARequestThatComesAfterItsStreamDiedTakesNoSlot) {
   EXPECT_TRUE(Wait(6).error.ok());
 }
 
+TEST_F(RolloutWorkerTest, WhatWaitsOfADeadStreamIsNotSampled) {
+  control_.slots = 1;
+  control_.hold = true;
+  control_.eos_after = 1 << 29;  // sampled, it would never end
+  std::atomic<int64_t> waiting = 0;
+  RolloutWorker::Options options;
+  options.observer.on_load = [&](int64_t, int64_t now) { waiting = now; };
+  Start(std::move(options));
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 3);
+  Submit(6, 1 << 29);
+  ASSERT_TRUE(Eventually([&] { return waiting == 1; }));
+  worker_->CancelStream(outbox_);
+  outbox_ = std::make_shared<GenerationOutbox>();
+  Submit(7, 3);
+  control_.hold = false;
+  EXPECT_TRUE(Wait(7).error.ok());
+}
+
+// The compute thread is busy with an upload while the stream dies: what it
+// takes up after that is nobody's.
+TEST_F(RolloutWorkerTest, ARequestWhoseStreamDiedOnItsWayIsNotSampled) {
+  std::atomic<bool> is_busy = true;
+  std::atomic<int> reports = 0;
+  RolloutWorker::Options options;
+  options.observer.on_load = [&](int64_t, int64_t) {
+    while (is_busy) absl::SleepFor(absl::Milliseconds(1));
+  };
+  options.observer.on_request = [&](const RolloutReport&) { ++reports; };
+  Start(std::move(options));
+  std::jthread upload([&] { EXPECT_TRUE(Load(1, "one").ok()); });
+  Submit(5, 3);
+  outbox_->Abandon();
+  is_busy = false;
+  upload.join();
+  ASSERT_TRUE(Load(2, "two").ok());  // behind the request
+  EXPECT_EQ(reports, 0);
+}
+
 TEST_F(RolloutWorkerTest, AFailedStepFailsItsRequestsAndTheWorkerGoesOn) {
   ASSERT_NO_FATAL_FAILURE(StartHolding());
   control_.fail_steps = true;

@@ -81,6 +81,21 @@ TEST_F(RolloutWorkerTest, AnAnswerSaysWhenAndInWhichSlotItWasSampled) {
   }
 }
 
+TEST_F(RolloutWorkerTest, TheTimeOfTheFirstTokenIsNotThatOfALaterOne) {
+  control_.eos_after = 1 << 29;
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  Submit(5, 1 << 29);
+  ASSERT_TRUE(outbox_->PopFor(absl::Seconds(20)).has_value());
+  // Clocks of two threads differ by microseconds.
+  absl::SleepFor(absl::Milliseconds(20));
+  const absl::Time between = absl::Now() - absl::Milliseconds(10);
+  control_.eos_after = 1;
+  const SampleTimes times = Wait(5).times;
+  EXPECT_LT(times.first_token, between);
+  EXPECT_LT(between, times.ended);
+}
+
 TEST_F(RolloutWorkerTest, TheUseOfKvMemoryIsReported) {
   std::vector<KvUse> uses;  // read once the worker has stopped
   control_.restarts = 3;
