@@ -36,9 +36,9 @@ class AvailableMemoryTest : public testing::Test {
     Write(folder + "memory.max", max + "\n");
     Write(folder + "memory.current", std::to_string(current) + "\n");
     Write(folder + "memory.stat",
-          "anon 5\nfile 77\ninactive_file " + std::to_string(inactive_file) +
-              "\nactive_file " + std::to_string(active_file) +
-              "\nunevictable 3\n");
+          "anon 5\nfile 77\nshmem 4096\ninactive_file " +
+              std::to_string(inactive_file) + "\nactive_file " +
+              std::to_string(active_file) + "\nunevictable 3\n");
   }
   int64_t Available() const { return AvailableMemory(root_); }
 

@@ -184,11 +184,16 @@ TEST(BackendRelayTest, WhatOneRankHasNoMemoryForGrowsOnNone) {
 // Gives out prepared broadcasts, then loses the connection.
 class ScriptedRank final : public Collective {
  public:
-  explicit ScriptedRank(std::vector<std::string> messages)
-      : messages_(std::move(messages)) {}
+  // `without_memory`: ranks beside it that find none for anything.
+  explicit ScriptedRank(std::vector<std::string> messages,
+                        float without_memory = 0.0F)
+      : messages_(std::move(messages)), without_memory_(without_memory) {}
   int rank() const override { return 1; }
   int size() const override { return 2; }
-  absl::Status Sum(absl::Span<float>) override { return absl::OkStatus(); }
+  absl::Status Sum(absl::Span<float> values) override {
+    for (float& value : values) value += without_memory_;
+    return absl::OkStatus();
+  }
   absl::Status Broadcast(std::string* bytes) override {
     if (next_ == messages_.size()) return absl::AbortedError("rank 0 is lost");
     *bytes = messages_[next_++];
@@ -203,12 +208,14 @@ class ScriptedRank final : public Collective {
 
  private:
   const std::vector<std::string> messages_;
+  const float without_memory_;
   size_t next_ = 0;
 };
 
-absl::Status Follow(std::vector<std::string> messages) {
+absl::Status Follow(std::vector<std::string> messages,
+                    float without_memory = 0.0F) {
   AtenBackend own(DecoderModel(MakeRandomModel("qwen3")), 1, 0);
-  ScriptedRank collective(std::move(messages));
+  ScriptedRank collective(std::move(messages), without_memory);
   return FollowBackend(own, at::kCPU, collective);
 }
 
@@ -241,6 +248,13 @@ TEST(BackendRelayTest, ARankThatSampledOtherTokensSaysSo) {
     EXPECT_TRUE(
         absl::IsDataLoss(Follow({StartMessage(), first_step, second_step})));
   }
+}
+
+TEST(BackendRelayTest, WhatOneRankHasNoMemoryToStartIsStoppedOnAll) {
+  const std::string step = StepMessage({});
+  EXPECT_TRUE(Follow({StartMessage(), step, step, EndMessage()},
+                     /*without_memory=*/1.0F)
+                  .ok());
 }
 
 TEST(BackendRelayTest, WhatIsNoCallIsRefused) {

@@ -84,6 +84,28 @@ INSTANTIATE_TEST_SUITE_P(Parameters,
                            return info.param.name;
                          });
 
+TEST(ChooseTokenTest, GreedyFindsTheLargestWhereverItIs) {
+  constexpr int64_t kTokens = 3 * kMaximaChunk + 5;
+  std::vector<float> logits(kTokens, 0.0F);
+  for (int32_t i = 0; i < kTokens; ++i) {
+    logits[static_cast<size_t>(i)] = 1.0F;
+    EXPECT_EQ(ChooseToken(Kernels(), logits, kTokens, {.temperature = 0.0}, 0.5)
+                  ->token,
+              i);
+    logits[static_cast<size_t>(i)] = 0.0F;
+  }
+}
+
+// Its exponential alone would be no finite number.
+TEST(ChooseTokenTest, ALargeLogitOfPaddingCounts) {
+  std::vector<float> logits(100, 0.0F);
+  logits[99] = 200.0F;
+  const std::optional<ChosenToken> chosen =
+      ChooseToken(Kernels(), logits, 50, {.temperature = 0.0}, 0.5);
+  ASSERT_TRUE(chosen.has_value());
+  EXPECT_FLOAT_EQ(chosen->logprob, -200.0F);
+}
+
 TEST(ChooseTokenTest, ALogitThatIsNotFiniteGivesNothing) {
   std::vector<float> logits(100, 0.0F);
   logits[99] = NAN;

@@ -184,6 +184,35 @@ TEST(EngineMemoryTest, WhereTheDeviceHasLessThanTheBudgetAnswersGiveWayToo) {
   EXPECT_GT(engine.kv_use().restarts, 0);
 }
 
+// 200 bytes: 5 that the first has, and 2 x 64 that two may grow by.
+TEST(EngineMemoryTest, NobodyStartsWhoWouldSoonHaveToGiveWay) {
+  Counts counts;
+  GenerationEngine engine = MakeCountingEngine({}, kPrompt + kAnswer, counts);
+  for (uint64_t id = 1; id <= 3; ++id) {
+    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
+  }
+  ExpectAllTokens(RunToTheEnd(engine), 3);
+  EXPECT_EQ(counts.most_running, 2);
+}
+
+// Each end of an answer gives memory back, which is tried anew.
+TEST(EngineMemoryTest, ADeviceThatWasFullOnceIsNotTakenForFullForEver) {
+  Counts counts;
+  GenerationEngine engine =
+      MakeCountingEngine({.memory = 2 * (kPrompt + kAnswer)}, 0, counts);
+  for (uint64_t id = 1; id <= 4; ++id) {
+    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
+  }
+  ExpectAllTokens(RunToTheEnd(engine), 4);
+  ASSERT_GT(engine.kv_use().restarts, 0);
+  counts.most_running = 0;
+  for (uint64_t id = 1; id <= 2; ++id) {
+    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
+  }
+  ExpectAllTokens(RunToTheEnd(engine), 2);
+  EXPECT_EQ(counts.most_running, 2);
+}
+
 TEST(EngineMemoryTest, AnAnswerThatIsAloneAndFindsNoMemoryIsAnError) {
   Counts counts;
   GenerationEngine engine = MakeCountingEngine({.memory = 100}, 0, counts);

@@ -107,6 +107,27 @@ TEST(SampleTokenTest, GreedyTakesTheFirstOfEquals) {
   EXPECT_EQ(SampleToken(logits, 4, {.temperature = 0.0}, 0.9), 1);
 }
 
+// Each of four has a quarter; a run that goes on draws as it would have.
+TEST(SampleTokenTest, OnTheBorderOfTwoTokensTheLaterOneIsDrawn) {
+  const std::vector<float> logits(4, 1.0F);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(SampleToken(logits, 4, {.temperature = 1.0}, i / 4.0), i);
+    EXPECT_EQ(SampleToken(logits,
+                          4,
+                          {.temperature = 1.0},
+                          std::nextafter((i + 1) / 4.0, 0.0)),
+              i);
+  }
+}
+
+TEST(SampleTokenTest, TopPKeepsNoMoreThanItsMassNeeds) {
+  const std::vector<float> logits(4, 1.0F);
+  EXPECT_EQ(SampleToken(logits, 4, {.temperature = 1.0, .top_p = 0.5}, 0.99),
+            1);
+  EXPECT_EQ(SampleToken(logits, 4, {.temperature = 1.0, .top_p = 0.51}, 0.99),
+            2);
+}
+
 TEST(SampleTokenTest, PaddingRowsAreNeverChosen) {
   const std::vector<float> logits = {0.0F, 1.0F, 50.0F, 60.0F};
   EXPECT_EQ(SampleToken(logits, 2, {.temperature = 0.0}, 0.0), 1);

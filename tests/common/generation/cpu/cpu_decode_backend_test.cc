@@ -230,6 +230,30 @@ TEST(CpuDecodeBackendTest, ScoresWhatItSamples) {
   }
 }
 
+TEST(CpuDecodeBackendTest, AnAnswerThatIsStoppedWithinItsPromptIsForgotten) {
+  const auto model = PackModel(*MakeModel("qwen3", Storage::kFloat32));
+  CpuDecodeBackend alone(model, {.slots = 1});
+  alone.Start(0, MakeRequest(1, 45, 5));
+  const auto expected = RunAll(alone, {{0, 5}})[0];
+  CpuDecodeBackend backend(model, {.slots = 2, .step_tokens = 7});
+  backend.Start(0, MakeRequest(2, 45, 5));
+  EXPECT_TRUE(backend.Step().empty()) << "a part of the prompt";
+  backend.Stop(0);
+  backend.Start(1, MakeRequest(1, 45, 5));
+  EXPECT_EQ(RunAll(backend, {{1, 5}})[1], expected);
+}
+
+// A head has more rows than the tokenizer has tokens.
+TEST(CpuDecodeBackendTest, WhatTheTokenizerLacksIsNotSampled) {
+  const auto model = PackModel(*MakeModel("qwen3", Storage::kFloat32));
+  CpuDecodeBackend backend(model, {.slots = 1, .num_tokens = 10});
+  DecodeRequest request = MakeRequest(1, 5, 40);
+  request.sampling = {.temperature = 50.0, .max_new_tokens = 40};
+  backend.Start(0, request);
+  const Tokens tokens = RunAll(backend, {{0, 40}});
+  for (const auto& [token, logprob] : tokens.at(0)) EXPECT_LT(token, 10);
+}
+
 // Memory is used again from one adapter to the next.
 TEST(CpuDecodeBackendTest, NothingIsLeftOfTheAdapterBefore) {
   const auto weights = MakeModel("qwen2", Storage::kFloat32);
