@@ -20,13 +20,6 @@
 namespace dapd {
 namespace {
 
-WorkerDescription Describe(const Config& config, const ModelWeights& weights) {
-  WorkerDescription description =
-      DescribeWorker("rollout", weights, config.lora.rank);
-  description.max_in_flight = config.rollout.slots;
-  return description;
-}
-
 // Of all answers together; 0: as the backend has it. On a GPU that others
 // share, half of what this process may still take, for they come for theirs.
 int64_t KvMemory(const Config& config, at::Device device) {
@@ -72,7 +65,8 @@ absl::StatusOr<Share> LoadShare(const Config& config,
       DeviceGroup::Join(
           ranks, placement.device, config.trainer.rank_timeout_seconds));
   Share share{.device = placement.device,
-              .description = Describe(config, weights->shard)};
+              .description =
+                  DescribeWorker("rollout", weights->shard, config.lora.rank)};
   share.backend = MakeSharedDecodeBackend(
       std::move(weights),
       std::move(devices),
@@ -85,6 +79,13 @@ absl::StatusOr<Share> LoadShare(const Config& config,
 
 }  // namespace
 
+LoadedSampler Offer(WorkerDescription description,
+                    std::unique_ptr<Sampler> sampler) {
+  // Nothing runs yet.
+  description.max_in_flight = sampler->num_free();
+  return {std::move(sampler), std::move(description)};
+}
+
 absl::StatusOr<LoadedSampler> LoadEngineSampler(const Config& config,
                                                 int64_t num_tokens) {
   ASSIGN_OR_RETURN(
@@ -93,8 +94,9 @@ absl::StatusOr<LoadedSampler> LoadEngineSampler(const Config& config,
   ASSIGN_OR_RETURN(
       std::shared_ptr<const ModelWeights> weights,
       LoadModelWeights(config.model.path, placement.dtype, placement.device));
+  WorkerDescription description =
+      DescribeWorker("rollout", *weights, config.lora.rank);
   LoadedSampler loaded;
-  loaded.description = Describe(config, *weights);
   RETURN_IF_ERROR(CatchTorch([&] {
     // The backend keeps what it needs; the rest of the weights is given back
     // before the engine looks how much memory is left.
@@ -102,7 +104,8 @@ absl::StatusOr<LoadedSampler> LoadEngineSampler(const Config& config,
         std::move(weights),
         {.slots = config.rollout.slots, .num_tokens = num_tokens});
     ReturnFreedMemory();
-    loaded.sampler = MakeSampler(config, placement.device, std::move(backend));
+    loaded = Offer(std::move(description),
+                   MakeSampler(config, placement.device, std::move(backend)));
     return absl::OkStatus();
   }));
   return loaded;
@@ -115,11 +118,12 @@ absl::StatusOr<LoadedSampler> LoadSharedSampler(const Config& config,
   LoadedSampler loaded;
   RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
     ASSIGN_OR_RETURN(Share share, LoadShare(config, num_tokens, ranks));
-    loaded.description = share.description;
-    loaded.sampler = MakeSampler(
-        config,
-        share.device,
-        LeadBackend(std::move(share.backend), ranks, std::move(on_lost)));
+    loaded = Offer(
+        std::move(share.description),
+        MakeSampler(
+            config,
+            share.device,
+            LeadBackend(std::move(share.backend), ranks, std::move(on_lost))));
     return absl::OkStatus();
   }));
   return loaded;

@@ -20,6 +20,11 @@ struct LoadedSampler {
   WorkerDescription description;
 };
 
+// Of `description` all but the slots, which the sampler knows: on a GPU they
+// may be fewer than rollout.slots.
+LoadedSampler Offer(WorkerDescription description,
+                    std::unique_ptr<Sampler> sampler);
+
 // Reads the model that `config` names and prepares rollout.slots slots. Blocks
 // for as long as the weights take to read. `num_tokens`: ids the tokenizer
 // knows; the padding rows above are never sampled.

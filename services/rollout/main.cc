@@ -95,10 +95,10 @@ absl::Status Run(const Flags& flags) {
   }
   ASSIGN_OR_RETURN(LoadedSampler model,
                    LoadSampler(config, tokenizer->size(), ranks.get()));
-  RolloutWorker worker(
-      std::move(model.sampler),
-      {.observer = MakeRolloutMetrics(program.metrics(), config.rollout.slots),
-       .on_broken = EndForRestart});
+  RolloutWorker worker(std::move(model.sampler),
+                       {.observer = MakeRolloutMetrics(
+                            program.metrics(), model.description.max_in_flight),
+                        .on_broken = EndForRestart});
   service.Attach(&worker, model.description);
   return program.ServeUntilSignal([&](absl::Duration grace) {
     if (ranks != nullptr) ranks->StopWatching();

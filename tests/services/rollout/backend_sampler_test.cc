@@ -8,6 +8,8 @@
 #include "gtest/gtest.h"
 
 #include "common/model/weights/adapter.h"
+#include "services/rollout/engine_sampler.h"
+#include "tests/fakes/fake_sampler.h"
 #include "tests/fakes/random_model.h"
 
 namespace dapd {
@@ -108,6 +110,17 @@ TEST_F(BackendSamplerTest, NothingIsSampledBeforeItIsServedAgain) {
   EXPECT_TRUE(absl::IsResourceExhausted(sampler_->Submit(1, request)));
   EXPECT_TRUE(sampler_->Submit(2, request).ok());
   EXPECT_THAT(Probe(), ElementsAre(2));
+}
+
+// A GPU's decoder has at most 128, whatever rollout.slots says.
+TEST(OfferTest, AWorkerTakesAsManyRequestsAsItsSamplerHasSlots) {
+  FakeSamplerControl control;
+  control.slots = 3;
+  const LoadedSampler loaded =
+      Offer({.service = "rollout"}, std::make_unique<FakeSampler>(&control));
+  EXPECT_EQ(loaded.description.service, "rollout");
+  EXPECT_EQ(loaded.description.max_in_flight, 3);
+  EXPECT_EQ(loaded.sampler->num_free(), 3);
 }
 
 }  // namespace
