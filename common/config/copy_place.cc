@@ -23,7 +23,24 @@ bool IsRunFolder(const std::string& copy_to, const RunConfig& run) {
   return TrueName(JoinPath(copy_to, run.name)) == TrueName(FolderOf(run));
 }
 
+bool IsUrl(const std::string& url) {
+  const size_t colon = url.find_first_of(":/");
+  return colon != std::string::npos && url[colon] == ':';
+}
+
 }  // namespace
+
+std::string StoreProblem(const std::string& url) {
+  if (!IsUrl(url) || absl::StartsWith(url, "s3://") ||
+      absl::StartsWith(url, "gs://")) {
+    return "";
+  }
+  return absl::StrCat(
+      "'",
+      url,
+      "' is neither a folder nor a URL of a store: those begin with s3:// or "
+      "gs://, and a folder whose name has a colon is written ./NAME");
+}
 
 std::vector<std::string> FindCopyProblems(const Config& config) {
   const std::string& url = config.checkpoint.copy_to;
@@ -38,15 +55,8 @@ std::vector<std::string> FindCopyProblems(const Config& config) {
         "logged; give them in the environment");
   }
   // Else a slash too few backs a run up into a folder of this machine.
-  const size_t colon = url.find_first_of(":/");
-  const bool is_url = colon != std::string::npos && url[colon] == ':';
-  if (is_url && !absl::StartsWith(url, "s3://") &&
-      !absl::StartsWith(url, "gs://")) {
-    problems.push_back(absl::StrCat(
-        "checkpoint.copy_to: '",
-        url,
-        "' is neither a folder nor a URL of a store: those begin with s3:// or "
-        "gs://, and a folder whose name has a colon is written ./NAME"));
+  if (const std::string problem = StoreProblem(url); !problem.empty()) {
+    problems.push_back(absl::StrCat("checkpoint.copy_to: ", problem));
   }
   if (url.find_first_of(" \t\r\n?#") != std::string::npos ||
       absl::StrContains(url, "::") || host >= url.size()) {
@@ -56,7 +66,7 @@ std::vector<std::string> FindCopyProblems(const Config& config) {
         "' is neither a folder nor a URL such as s3://BUCKET/PATH: it must not "
         "contain blanks, ?, # or ::"));
   }
-  if (!is_url && IsRunFolder(url, config.run)) {
+  if (!IsUrl(url) && IsRunFolder(url, config.run)) {
     problems.push_back(absl::StrCat(
         "checkpoint.copy_to: '",
         url,

@@ -9,6 +9,10 @@
 
 namespace dapd {
 
+// What is wrong with `url` if it is neither a folder nor of a store: one slash
+// too few, say. Empty: nothing.
+std::string StoreProblem(const std::string& url);
+
 // One line a problem: a URL that is none or holds credentials, a folder that is
 // run.output_dir, by whatever name.
 std::vector<std::string> FindCopyProblems(const Config& config);

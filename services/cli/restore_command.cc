@@ -9,6 +9,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
+#include "common/config/copy_place.h"
 #include "common/copy/object_store.h"
 #include "services/cli/command.h"
 #include "services/cli/restore_run.h"
@@ -29,6 +30,10 @@ absl::Status Restore(const RestoreOptions& options) {
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
   std::string url = options.url;
   while (url.size() > 1 && url.back() == '/') url.pop_back();
+  // Else a folder of this machine is looked at, which holds no copy.
+  if (const std::string problem = StoreProblem(url); !problem.empty()) {
+    return WithExitCode(absl::InvalidArgumentError(problem), ExitCode::kUsage);
+  }
   ObjectStore store(
       {.url = url,
        .command = ObjectStoreCommand(options.python, url),

@@ -105,6 +105,12 @@ def test_an_empty_text_is_refused_with_the_name_of_its_option(tmp_path, argument
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("url", ["s3:/bucket/runs/mine", "https://example.org/runs/mine"])
+def test_a_copy_that_is_of_no_store_is_not_looked_for_in_a_folder(tmp_path, url):
+    result = dapd("restore", url, tmp_path / "mine")
+    assert result.returncode == 2 and f"'{url}' is neither a folder nor a URL of a store" in result.stderr, result
+
+
 @pytest.mark.parametrize("command", ["generate", "eval"])
 def test_a_top_k_that_no_worker_could_be_told_is_refused(command):
     """Messages have 32 bits for it, which hold 1 of this number: greedy answers."""
