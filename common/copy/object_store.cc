@@ -1,8 +1,11 @@
 #include "common/copy/object_store.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/base/find_python.h"
@@ -26,7 +29,9 @@ bool IsDenied(const Json& answer) {
   return answer.contains("error") && answer.value("kind", Json()) == "denied";
 }
 
-absl::Status ErrorOf(const std::string& what, const Json& answer) {
+absl::Status ErrorOf(const std::string& url,
+                     const std::string& what,
+                     const Json& answer) {
   const std::string kind = answer.value("kind", "other");
   const std::string text =
       absl::StrCat(what, ": ", Printable(answer.value("error", "")));
@@ -40,10 +45,15 @@ absl::Status ErrorOf(const std::string& what, const Json& answer) {
   if (kind == "denied") {
     return absl::PermissionDeniedError(absl::StrCat(
         text,
-        "; credentials come from the environment as the store's own client "
-        "reads them (AWS_PROFILE, AWS_ACCESS_KEY_ID and ~/.aws for s3://, "
-        "GOOGLE_APPLICATION_CREDENTIALS for gs://) and must allow listing, "
-        "reading, writing and deleting there"));
+        absl::StrContains(url, "://")
+            ? "; credentials come from the environment as the store's own "
+              "client reads them (AWS_PROFILE, AWS_ACCESS_KEY_ID and ~/.aws "
+              "for s3://, GOOGLE_APPLICATION_CREDENTIALS for gs://) and must "
+              "allow listing, reading, writing and deleting there"
+            : absl::StrCat("; user ",
+                           ::geteuid(),
+                           " must be able to list, read, write and delete "
+                           "there")));
   }
   return absl::UnavailableError(text);
 }
@@ -88,7 +98,7 @@ absl::Status ObjectStore::Start() {
   process_.Kill();
   if (absl::IsCancelled(greeting.status())) return greeting.status();
   if (greeting.ok() && IsDenied(*greeting)) {
-    return ErrorOf(options_.url + " cannot be used", *greeting);
+    return ErrorOf(options_.url, options_.url + " cannot be used", *greeting);
   }
   std::string reason(greeting.status().message());
   if (greeting.ok()) reason = Printable(greeting->dump());
@@ -134,7 +144,7 @@ absl::Status ObjectStore::Ask(
         // It keeps the credentials that it began with; the next one reads what
         // they have been renewed to.
         if (IsDenied(*answer)) process_.Kill();
-        return ErrorOf(where, *answer);
+        return ErrorOf(options_.url, where, *answer);
       }
       if (answer->contains("moved")) {
         if (options_.on_sent) options_.on_sent(answer->at("moved"));

@@ -95,6 +95,16 @@ TEST(ObjectStoreTest, AStoreThatDeniesSaysWhereCredentialsComeFrom) {
   EXPECT_THAT(std::string(denied.message()), HasSubstr("AWS_PROFILE"));
 }
 
+TEST(ObjectStoreTest, AFolderThatDeniesAsksForNoCredentials) {
+  ObjectStoreOptions options =
+      Shell("echo '{\"error\": \"Permission denied\", \"kind\": \"denied\"}'");
+  options.url = "/mnt/runs";
+  const absl::Status denied = ObjectStore(options).Write("x", "y");
+  EXPECT_TRUE(absl::IsPermissionDenied(denied)) << denied;
+  EXPECT_THAT(std::string(denied.message()),
+              AllOf(HasSubstr("user "), Not(HasSubstr("AWS_PROFILE"))));
+}
+
 // The clients read a file of credentials once.
 TEST(ObjectStoreTest, CredentialsThatWereRenewedAreUsed) {
   const std::string renewed = TempPath("renewed");
