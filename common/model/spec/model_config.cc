@@ -121,6 +121,10 @@ void RefuseUnsupported(FieldReader& reader) {
   if (reader.Has("pretraining_tp") && object["pretraining_tp"] != 1) {
     reader.Fail("pretraining_tp", "other than 1 is not supported");
   }
+  // Embedding models say so: their tokens also see those behind them.
+  if (!reader.Boolean("is_causal", true)) {
+    reader.Fail("is_causal", "is false; only causal attention is supported");
+  }
 }
 
 // What one of the two spellings says: `object` is the whole configuration's

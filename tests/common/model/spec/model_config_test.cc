@@ -249,7 +249,8 @@ TEST_F(ModelConfigTest, WhatTheDecoderDoesNotComputeIsRefusedByItsKey) {
             "rope_parameters: full_attention"},
            {R"(,"layer_types":["full_attention","sliding_attention"])",
             "layer_types"},
-           {R"(,"pretraining_tp":2)", "pretraining_tp"}}) {
+           {R"(,"pretraining_tp":2)", "pretraining_tp"},
+           {R"(,"is_causal":false)", "is_causal"}}) {
     const absl::Status status =
         Read(Qwen3Json(64, 96, 2, 8, true, more)).status();
     EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << more;
