@@ -23,16 +23,14 @@ struct SupportShape {
   bool tail_is_constant = false;
 };
 
-// `math` has Exp, Log and Expm1 of a double. `sum_q`, `sum_p`: probabilities of
-// the support.
+// `math` has Exp, Log and Expm1 of a double. `log_q`, `log_p`: log of the
+// support's probability, which itself may be less than a double holds.
 template <typename Math>
-DAPD_HOST_DEVICE inline SupportShape ShapeOf(double sum_q,
-                                             double sum_p,
+DAPD_HOST_DEVICE inline SupportShape ShapeOf(double log_q,
+                                             double log_p,
                                              bool has_tail,
                                              const Math& math) {
   constexpr double kLeastTail = -1e-7;  // log of the most that a support has
-  const double log_q = math.Log(sum_q);
-  const double log_p = math.Log(sum_p);
   if (!has_tail) return {log_q, log_p};
   const auto tail = [&](double log_sum) {
     return math.Log(-math.Expm1(log_sum < kLeastTail ? log_sum : kLeastTail));

@@ -197,19 +197,32 @@ struct Token {
            scratch.statistics[source].log_sum_exp;
   }
 
+  // log of the sum of the probabilities of `count` entries.
+  double LogProbabilityOfAll(int source, const int64_t* ids, int count) const {
+    const DoubleMath math;
+    double largest = LogProbabilityOf(source, ids[0]);
+    for (int i = 1; i < count; ++i) {
+      const double other = LogProbabilityOf(source, ids[i]);
+      if (other > largest) largest = other;
+    }
+    double sum = 0.0;
+    for (int i = 0; i < count; ++i) {
+      sum += math.Exp(LogProbabilityOf(source, ids[i]) - largest);
+    }
+    return largest + math.Log(sum);
+  }
+
   // The sums over a support, and in `pull` (null: not wanted) what each of its
   // logits gets on top of what all logits get.
   DivergenceTokenSums SumsOfSupport(const DivergenceTerm& term,
                                     float* pull) const {
     const DoubleMath math;
     const int64_t* ids = term.support + index * term.support_size;
-    double sum_q = 0.0;
-    double sum_p = 0.0;
-    for (int i = 0; i < term.support_size; ++i) {
-      sum_q += math.Exp(LogProbabilityOf(term.target, ids[i]));
-      sum_p += math.Exp(LogProbabilityOf(term.student, ids[i]));
-    }
-    const SupportShape shape = ShapeOf(sum_q, sum_p, term.has_tail, math);
+    const SupportShape shape =
+        ShapeOf(LogProbabilityOfAll(term.target, ids, term.support_size),
+                LogProbabilityOfAll(term.student, ids, term.support_size),
+                term.has_tail,
+                math);
     DivergenceTokenSums sums;
     const auto add = [&](double log_q, double log_p) {
       const ClippedEntry<double> entry =

@@ -249,11 +249,8 @@ class DivergenceDefinition {
       result.push_back(all[problem_.support[token_ * kSupport + i]]);
       sum += std::exp(result.back());
     }
-    if (has_tail) {
-      result.push_back(std::log1p(-sum));
-    } else {
-      for (double& entry : result) entry -= std::log(sum);
-    }
+    if (!has_tail) return Normalised(result, 1.0);
+    result.push_back(std::log1p(-sum));
     return result;
   }
 

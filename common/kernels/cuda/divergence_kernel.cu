@@ -112,6 +112,7 @@ struct Block {
   float* support_pull;        // one an entry of all supports
 
   __device__ static double Sum(double value) { return BlockSum(value); }
+  __device__ static float Max(float value) { return BlockMax(value); }
 
   __device__ double LogProbabilityOf(int source, int64_t id) const {
     return static_cast<double>(rows[source][id]) * args.scale -

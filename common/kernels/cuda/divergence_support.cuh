@@ -3,11 +3,13 @@
 // mathematics.
 //
 // Block is what that block knows: kSize threads; `args`, `token`, and `rows` by
-// source; `support_pull`, one number an entry of all supports; Sum(value) over
-// its threads, in every one of them; LogProbabilityOf(source, id); and
-// IsOf(term, student), whether the token counts in a term of that student.
+// source; `support_pull`, one number an entry of all supports; Sum(value) and
+// Max(value) over its threads, in every one of them; LogProbabilityOf(source,
+// id); and IsOf(term, student), whether the token counts in a term of that
+// student.
 #pragma once
 
+#include <cfloat>
 #include <cmath>
 
 #include "common/kernels/cuda/device.cuh"
@@ -22,6 +24,26 @@ struct DoubleMath {
   __device__ double Expm1(double x) const { return expm1(x); }
 };
 
+// log of the sum of the probabilities of `count` entries.
+template <typename Block>
+__device__ double LogProbabilityOfAll(const Block& block,
+                                      int source,
+                                      const int64_t* ids,
+                                      int count) {
+  const DoubleMath math;
+  float largest = -FLT_MAX;
+  for (int i = threadIdx.x; i < count; i += Block::kSize) {
+    largest = fmaxf(largest,
+                    static_cast<float>(block.LogProbabilityOf(source, ids[i])));
+  }
+  largest = block.Max(largest);
+  double part = 0.0;
+  for (int i = threadIdx.x; i < count; i += Block::kSize) {
+    part += math.Exp(block.LogProbabilityOf(source, ids[i]) - largest);
+  }
+  return largest + math.Log(block.Sum(part));
+}
+
 // The sums over a support, and in `pull` what each of its logits gets on top
 // of what all logits get.
 template <typename Block>
@@ -30,15 +52,11 @@ __device__ DivergenceTokenSums SumsOfSupport(const Block& block,
                                              float* pull) {
   const DoubleMath math;
   const int64_t* ids = term.support + block.token * term.support_size;
-  double part_q = 0.0;
-  double part_p = 0.0;
-  for (int i = threadIdx.x; i < term.support_size; i += Block::kSize) {
-    part_q += math.Exp(block.LogProbabilityOf(term.target, ids[i]));
-    part_p += math.Exp(block.LogProbabilityOf(term.student, ids[i]));
-  }
-  const double sum_q = block.Sum(part_q);
-  const double sum_p = block.Sum(part_p);
-  const SupportShape shape = ShapeOf(sum_q, sum_p, term.has_tail, math);
+  const SupportShape shape =
+      ShapeOf(LogProbabilityOfAll(block, term.target, ids, term.support_size),
+              LogProbabilityOfAll(block, term.student, ids, term.support_size),
+              term.has_tail,
+              math);
   const auto entry_at = [&](int i) {
     return SupportEntry(
         term.kind,
