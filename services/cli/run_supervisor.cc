@@ -35,14 +35,15 @@ std::string EndOfLog(const ChildProcess& process) {
 }
 
 // Rank 0 has spoken on our stderr, the others only in their logs. Of a stop
-// there is nothing to explain.
+// there is nothing to explain. A webhook may be told this: it sees no stderr.
 absl::Status FailureOf(const ChildProcess& trainer, int code) {
   const bool has_spoken =
       trainer.log_path().empty() || code == kInterruptedCode;
   return WithExitCode(
       absl::InternalError(
-          has_spoken ? absl::StrCat(
-                           "the trainer ended with code ", code, "; see above")
+          has_spoken ? absl::StrCat("the trainer ended with code ",
+                                    code,
+                                    "; the output of dapd run says why")
                      : absl::StrCat(trainer.name(),
                                     " ended with code ",
                                     code,

@@ -60,7 +60,8 @@ TEST_F(RunSupervisorTest, TheFailureOfAnotherRankIsToldInItsOwnWords) {
 TEST_F(RunSupervisorTest, TheFailureOfRank0HasBeenSeen) {
   const absl::Status status = Follow("exit 4", kGoesOn);
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
-  EXPECT_EQ(status.message(), "the trainer ended with code 4; see above");
+  EXPECT_EQ(status.message(),
+            "the trainer ended with code 4; the output of dapd run says why");
 }
 
 TEST_F(RunSupervisorTest, ARankThatFailedSaysMoreThanOneThatMissesIt) {
