@@ -30,7 +30,8 @@ CHUNK = 4 << 20  # bytes read at a time
 BLOCK = 16 << 20  # bytes that the store is sent at a time; S3's smallest is 5 MiB, and it takes 10,000 of them
 NAMES = 2000  # of a line
 # What the clients raise where nothing or nobody vouches for the one who asks.
-DENIALS = {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "TokenRetrievalError",  # botocore
+DENIALS = {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound", "SSOError",
+           "TokenRetrievalError",  # botocore
            "DefaultCredentialsError", "RefreshError", "NonRetryableError"}  # google.auth and gcsfs
 # S3 has more codes for the same thing than s3fs translates.
 DENIAL_CODES = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "AccessDenied")

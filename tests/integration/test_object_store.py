@@ -150,6 +150,21 @@ def test_a_key_that_cannot_be_read_does_not_become_nobody(store, tmp_path, text)
     assert copier.greeting["kind"] == "denied" and "ready" not in copier.greeting, copier.greeting
 
 
+@pytest.mark.parametrize("store", ["s3"], indirect=True)
+@pytest.mark.parametrize("profile", ["sso_start_url=https://x/start\nsso_region=a\nsso_account_id=1\nsso_role_name=r", "credential_process=/bin/false"])
+def test_a_login_that_has_ended_is_a_denial(store, tmp_path, profile):
+    (tmp_path / "config").write_text(f"[default]\n{profile}\n")
+    environment = {**store.environment(), "AWS_CONFIG_FILE": str(tmp_path / "config"), "HOME": str(tmp_path)}
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        environment[name] = ""
+    copier = Copier(store.url("copy"), environment)
+    try:
+        denied = copier.ask("list", under="")
+        assert denied["kind"] == "denied", denied
+    finally:
+        copier.close()
+
+
 @pytest.mark.parametrize("store", ["gs"], indirect=True)
 def test_nobody_is_denied(store):
     environment = {**store.environment(), "GOOGLE_APPLICATION_CREDENTIALS": "", "CLOUDSDK_CONFIG": "/nonexistent", "NO_GCE_CHECK": "true"}
