@@ -1,6 +1,5 @@
 #include "services/cli/open_rollout_client.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,14 +33,6 @@ void WorkerOptions::AddFlags(Command& command) {
   AddSecurityOption(command, &security);
 }
 
-absl::Duration WorkerOptions::AnswerTimeout(int64_t max_new_tokens) const {
-  if (answer_timeout_seconds > 0) return absl::Seconds(answer_timeout_seconds);
-  constexpr double kSlowestSecondsPerToken = 0.25;
-  return std::max(absl::Minutes(10),
-                  absl::Seconds(kSlowestSecondsPerToken *
-                                static_cast<double>(max_new_tokens)));
-}
-
 absl::StatusOr<std::unique_ptr<RolloutClient>> OpenRolloutClient(
     const WorkerOptions& options,
     const ExpectedWorker& expected,
@@ -62,7 +53,9 @@ absl::StatusOr<std::unique_ptr<RolloutClient>> OpenRolloutClient(
   }
   client.expected = expected;
   client.credentials = std::make_shared<const RpcCredentials>(security);
-  client.task_timeout = options.AnswerTimeout(max_new_tokens);
+  client.task_timeout = options.answer_timeout_seconds > 0
+                            ? absl::Seconds(options.answer_timeout_seconds)
+                            : AnswerTimeout(absl::Minutes(10), max_new_tokens);
   client.peer_timeout = absl::Seconds(options.peer_timeout_seconds);
   auto started = RolloutClient::Start(std::move(client));
   if (!started.ok()) {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 
 #include "common/base/command_line.h"
 #include "services/trainer/workers/rollout_client.h"
@@ -14,16 +13,13 @@
 namespace dapd {
 
 struct WorkerOptions {
-  std::string addresses;  // "host:port,..."; empty: none
-  double answer_timeout_seconds = 0.0;
+  std::string addresses;                // "host:port,..."; empty: none
+  double answer_timeout_seconds = 0.0;  // 0: by AnswerTimeout
   double peer_timeout_seconds = 300.0;
   std::vector<std::string> security;  // --set security.<key>=value
 
   // Adds --workers, --answer-timeout, --peer-timeout and --set.
   void AddFlags(Command& command);
-  // What a worker has for one answer of `max_new_tokens`: the flag, or four
-  // tokens a second and at least ten minutes.
-  absl::Duration AnswerTimeout(int64_t max_new_tokens) const;
 };
 
 // Starts to look for the workers, as a trainer does (rollout_client.h): with

@@ -5,6 +5,7 @@
 // trainer.when_done: serve, stays until a signal. With
 // trainer.ranks_per_machine it is that many processes.
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -30,6 +31,7 @@
 #include "common/config/run_folder.h"
 #include "common/config/service_flags.h"
 #include "common/config/set_up_log.h"
+#include "common/data/held_out_prompt.h"
 #include "common/gpus/gpu_labels.h"
 #include "common/metrics/metrics_registry.h"
 #include "common/metrics/security_metrics.h"
@@ -69,7 +71,9 @@ Options MakeClientOptions(const Config& config,
   options.addresses = addresses;
   options.credentials = std::move(credentials);
   options.expected = expected;
-  options.task_timeout = absl::Seconds(config.trainer.rpc_timeout_seconds);
+  options.task_timeout = AnswerTimeout(
+      absl::Seconds(config.trainer.rpc_timeout_seconds),
+      std::max(config.rollout.max_new_tokens, HeldOutAnswerTokens(config)));
   options.peer_timeout = absl::Seconds(config.trainer.peer_timeout_seconds);
   options.timeline = timeline;
   options.observer = std::move(observer);

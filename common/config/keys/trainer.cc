@@ -86,7 +86,8 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
             &c.trainer.rpc_timeout_seconds,
             0,
             kMillion,
-            "Time a worker has for one rollout or score.")
+            "Time a worker has for one rollout or score; where answers may be "
+            "longer than 2,400 tokens, longer in proportion.")
           .MayChange(),
       Above("trainer.peer_timeout_seconds",
             &c.trainer.peer_timeout_seconds,

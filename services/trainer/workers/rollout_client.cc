@@ -1,5 +1,6 @@
 #include "services/trainer/workers/rollout_client.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -62,6 +63,12 @@ class PooledRolloutClient final : public RolloutClient {
 };
 
 }  // namespace
+
+absl::Duration AnswerTimeout(absl::Duration usual, int64_t max_new_tokens) {
+  constexpr double kUsualTokens = 2400;
+  return usual *
+         std::max(1.0, static_cast<double>(max_new_tokens) / kUsualTokens);
+}
 
 absl::StatusOr<RolloutResult> RolloutClient::Next() {
   ASSIGN_OR_RETURN(std::optional<RolloutResult> result,

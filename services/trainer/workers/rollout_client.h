@@ -33,6 +33,10 @@ class Timeline;
 using OnTokens =
     std::function<void(uint64_t id, const std::vector<int32_t>& ids)>;
 
+// What a worker has for an answer of up to `max_new_tokens`: `usual`; beyond
+// 2,400 tokens longer in proportion.
+absl::Duration AnswerTimeout(absl::Duration usual, int64_t max_new_tokens);
+
 struct RolloutClientOptions {
   std::vector<std::string> addresses;
   ExpectedWorker expected;

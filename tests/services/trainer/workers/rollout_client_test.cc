@@ -26,6 +26,13 @@ TEST_F(RolloutClientTest, ABadAddressIsRefusedAtTheStart) {
             absl::StatusCode::kInvalidArgument);
 }
 
+// Four tokens a second. Ten minutes for 38,912 ended a run that took longer:
+// after ten attempts, each of which was cut off.
+TEST_F(RolloutClientTest, LongAnswersHaveLonger) {
+  EXPECT_EQ(AnswerTimeout(absl::Minutes(10), 1024), absl::Minutes(10));
+  EXPECT_EQ(AnswerTimeout(absl::Minutes(10), 38912), absl::Seconds(9728));
+}
+
 TEST_F(RolloutClientTest, TasksOverTwoWorkersAllComeBack) {
   MiniServer first(&control_, "127.0.0.1:0");
   MiniServer second(&other_control_, "127.0.0.1:0");
