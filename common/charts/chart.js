@@ -46,7 +46,7 @@ function areaSwatch({ color }) {
     svg("rect", { class: `area c${color}`, x: 4, y: 0, width: 10, height: 10, rx: 2 }));
 }
 
-// spec: {id, title, note, format, percent, stacked, exact,
+// spec: {id, title, note, format, percent, stacked, exact, joined,
 //        log: "always" | "switched"}
 // data: {steps, series: [{name, label, color, dashed, values, low, high}],
 //        limit: {value, label} or null}; values are numbers or null, `low` and
@@ -188,7 +188,8 @@ class Chart {
     }
   }
 
-  // "M1 2L3 4M...": a gap wherever a value is missing.
+  // "M1 2L3 4M...": a gap wherever a value is missing, but for what was measured
+  // at some of the steps alone.
   path(values) {
     const { x, y, first, last } = this.frame;
     const { steps } = this.data;
@@ -197,7 +198,7 @@ class Chart {
     for (let i = first; i <= last; ++i) {
       const value = values[i];
       if (value === null || value === undefined || (this.isLog && value <= 0)) {
-        isGap = true;
+        isGap ||= !this.spec.joined;
         continue;
       }
       d += `${isGap ? "M" : "L"}${x(steps[i]).toFixed(1)} ${y(value).toFixed(1)}`;

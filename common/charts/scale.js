@@ -75,8 +75,13 @@ function formatNumber(value) {
   return String(Number(value.toPrecision(size < 0.1 ? 3 : 4)));
 }
 
+// "81.2" of 81.25: the terminal's printf rounds to the even digit.
+function toTenths(value) {
+  return (value % 1 === 0.25 ? value - 0.05 : value).toFixed(1);
+}
+
 function formatPercent(fraction) {
-  return fraction === null || !Number.isFinite(fraction) ? "\u2013" : `${(100 * fraction).toFixed(1)} %`;
+  return fraction === null || !Number.isFinite(fraction) ? "\u2013" : `${toTenths(100 * fraction)} %`;
 }
 
 // "48 ms", "4.21 s", "12 min 30 s", "3 h 05 min", "2 d 4 h".

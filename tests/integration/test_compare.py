@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy
 import pytest
@@ -123,7 +124,32 @@ def test_the_page_draws_every_run_and_asks_nobody(workspace, runs, tmp_path):
         for figure in ("accuracy", "marker_rate"):
             lines = browser.js(f"[...document.querySelectorAll('[data-chart=\"held-out/{figure}\"] path.line')].map((line) => Number(line.dataset.points))")
             assert lines == [3, 4]
+        change = browser.js("document.querySelector('[data-figure=accuracy] [data-label=change]').textContent")
+        assert re.fullmatch(r"[+\u2212\u00b1]\d+\.\d points \[.*\]", change)
+        # The names of settings are longer than the legend's columns.
+        assert browser.js("""[...document.querySelectorAll('.legend li')].filter((item) =>
+            item.querySelector('.value').getBoundingClientRect().right > item.getBoundingClientRect().right + 1).length""") == 0
         assert browser.problems == []
         assert [url for url in browser.requests if not url.startswith(("file:", "data:", "about:"))] == []
+    finally:
+        browser.close()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, which deploy/install.sh --tests installs")
+def test_evaluations_are_joined_over_steps_that_others_were_measured_at(workspace, runs, tmp_path):
+    page = tmp_path / "page.html"
+    workspace.dapd("compare", *runs, "--figures", "accuracy", "--output", page)
+    html = page.read_text()
+    found = re.search(r'id="data">(.*?)</script>', html, re.S)
+    data = json.loads(found[1])
+    data["figures"][0]["groups"][1]["by_step"][1] = None
+    start, end = found.span(1)
+    page.write_text(html[:start] + json.dumps(data).replace("<", "\\u003c") + html[end:])
+    browser = Browser(tmp_path / "profile")
+    try:
+        browser.open(page.as_uri())
+        browser.wait("document.querySelectorAll('[data-chart=\"held-out/accuracy\"] path.line').length === 2")
+        paths = browser.js("[...document.querySelectorAll('[data-chart=\"held-out/accuracy\"] path.line')].map((line) => line.getAttribute('d'))")
+        assert [(path.count("M"), path.count("L")) for path in paths] == [(1, 2), (1, 2)]
     finally:
         browser.close()

@@ -49,10 +49,15 @@ function signed(value, format) {
   return `${size === format(0) ? "\u00b1" : value > 0 ? "+" : "\u2212"}${size}`;
 }
 
-function intervalText(interval, format, isDifference) {
+function intervalText(interval, format) {
+  return interval ? `${format(interval.mean)} [${format(interval.low)}, ${format(interval.high)}]` : "\u2013";
+}
+
+// Shares differ by points, as in the terminal.
+function differenceText(interval, isShare) {
   if (!interval) return "\u2013";
-  const write = isDifference ? (value) => signed(value, format) : format;
-  return `${write(interval.mean)} [${write(interval.low)}, ${write(interval.high)}]`;
+  const write = (value) => signed(value, isShare ? (share) => toTenths(100 * share) : formatNumber);
+  return `${write(interval.mean)}${isShare ? " points" : ""} [${write(interval.low)}, ${write(interval.high)}]`;
 }
 
 // A bar from `low` to `high` with a dot at the mean, on a scale from `from` to
@@ -74,8 +79,8 @@ function figureRows(figure, rows, label, range) {
       html("th", { scope: "row" }, label(row, index)),
       html("td", { "data-label": "before" }, intervalText(row.before, format)),
       html("td", { "data-label": "after" }, intervalText(row.after, format)),
-      html("td", { "data-label": "change" }, intervalText(row.change, format, true)),
-      html("td", { "data-label": "against the first" }, intervalText(row.against_first, format, true)),
+      html("td", { "data-label": "change" }, differenceText(row.change, figure.is_share)),
+      html("td", { "data-label": "against the first" }, differenceText(row.against_first, figure.is_share)),
       html("td", { class: "plot-cell" }, plot));
   });
 }
@@ -109,7 +114,7 @@ function showHeldOutCharts({ figures }) {
     const rows = figure.groups.length > 0 ? figure.groups : figure.runs;
     const chart = new Chart({
       id: `held-out/${figure.name}`, title: `Held out: ${figure.title}`, note: "", format: figure.is_share ? formatPercent : formatNumber,
-      percent: figure.is_share, log: figure.is_share ? undefined : "switched", exact: true });
+      percent: figure.is_share, log: figure.is_share ? undefined : "switched", exact: true, joined: true });
     byId("held-out-charts").append(chart.figure);
     resizeObserver.observe(chart.box);
     const part = (row, name) => row.by_step.map((value) => value?.[name] ?? null);
