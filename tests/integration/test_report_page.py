@@ -38,6 +38,23 @@ def test_the_report_plots_accuracy_and_marker_within_the_run(curve, caption, fin
     assert page.js(f"document.querySelector('figure:has([data-curve={curve}]) figcaption').textContent") == caption
 
 
+def find_data(report):
+    return re.search(r'id="data">(.*?)</script>', report, re.S)
+
+
+def report_data(finished):
+    return json.loads(find_data((finished.runs("reported") / "report.html").read_text())[1])
+
+
+def report_with(finished, data, tmp_path):
+    """The address of a copy of the report that holds other data."""
+    report = (finished.runs("reported") / "report.html").read_text()
+    start, end = find_data(report).span(1)
+    copy = tmp_path / "report.html"
+    copy.write_text(report[:start] + json.dumps(data).replace("<", "\\u003c") + report[end:])
+    return copy.as_uri()
+
+
 @needs_chromium
 def test_the_report_holds_curves_evaluation_and_configuration(finished, page):
     folder = finished.runs("reported")
@@ -93,18 +110,40 @@ def test_warnings_stand_above_the_numbers_and_only_where_there_are_any(finished,
 
 @needs_chromium
 def test_a_divergence_that_is_not_finite_is_a_dash_and_spoils_no_other(finished, page, tmp_path):
-    html = (finished.runs("reported") / "report.html").read_text()
-    found = re.search(r'id="data">(.*?)</script>', html, re.S)
-    data = json.loads(found[1])
+    data = report_data(finished)
     for evaluation in data["status"]["evaluations"]:
         evaluation["divergences"][0]["unclipped"] = dict.fromkeys(("mean", "low", "high"), "NaN")  # as protobuf writes it
-    start, end = found.span(1)
-    (tmp_path / "report.html").write_text(html[:start] + json.dumps(data).replace("<", "\\u003c") + html[end:])
-    page.open((tmp_path / "report.html").as_uri())
+    page.open(report_with(finished, data, tmp_path))
     name = data["status"]["evaluations"][0]["divergences"][0]["name"].replace("_", " ")
     assert page.js(f"document.querySelector(`[data-measure='{name}'] [data-label=after]`).textContent") == "\u2013 [\u2013, \u2013]"
     assert page.js("document.querySelectorAll('.interval-plot .whisker').length") == 2 * (5 + 5)
     assert "NaN" not in page.js("document.getElementById('evaluation').innerHTML")
+    assert page.problems == []
+
+
+@needs_chromium
+def test_shares_are_rounded_as_the_terminal_rounds_them(finished, page, tmp_path):
+    data = report_data(finished)
+    shares = {"before": 0.8125, "after": 0.9375}
+    for evaluation in data["status"]["evaluations"]:
+        share = shares.get(evaluation["when"], 0.5)
+        evaluation["accuracy"] = {"mean": share, "low": share, "high": share}
+    page.open(report_with(finished, data, tmp_path))
+    cells = page.js("[...document.querySelectorAll('[data-measure=accuracy] td[data-label]')].map((cell) => cell.textContent)")
+    expected = ["{0:.1f} % [{0:.1f} %, {0:.1f} %]".format(100 * share) for share in shares.values()]
+    assert cells == [*expected, "+12.5 points, intervals apart"]
+
+
+@needs_chromium
+def test_divergences_that_only_the_last_evaluation_measured_are_shown(finished, page, tmp_path):
+    """evaluation.kl_problems may change within a run."""
+    data = report_data(finished)
+    before = next(evaluation for evaluation in data["status"]["evaluations"] if evaluation["when"] == "before")
+    name = before["divergences"][0]["name"].replace("_", " ")
+    before["divergences"] = []
+    page.open(report_with(finished, data, tmp_path))
+    cells = page.js(f"[...document.querySelectorAll(`[data-measure='{name}'] td[data-label]`)].map((cell) => cell.textContent)")
+    assert cells[:1] == ["\u2013"] and "[" in cells[1]
     assert page.problems == []
 
 

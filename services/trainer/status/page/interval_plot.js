@@ -22,6 +22,10 @@ function isFiniteInterval(interval) {
   return Boolean(interval) && [interval.mean, interval.low, interval.high].every(Number.isFinite);
 }
 
+function pointsText(share) {
+  return `${toTenths(100 * share)} points`;
+}
+
 // "+0.12", and whether the two intervals have no value in common.
 function changeText(before, after, format) {
   if (!isFiniteInterval(before) || !isFiniteInterval(after)) return "";
@@ -43,7 +47,7 @@ function intervalRows(rows, format, end) {
       html("th", { scope: "row" }, label),
       html("td", { "data-label": "before" }, intervalText(before, format)),
       html("td", { "data-label": "after" }, intervalText(after, format)),
-      html("td", { "data-label": "change" }, changeText(before, after, format)),
+      html("td", { "data-label": "change" }, changeText(before, after, format === formatPercent ? pointsText : format)),
       html("td", { class: "plot-cell" }, plot));
   });
 }
@@ -112,7 +116,9 @@ function evaluationView(evaluations) {
   const markers = [...new Set(evaluations.filter((evaluation) => evaluation.marker_rate).map((evaluation) => evaluation.marker))];
   const markerRates = markers.map((marker) => ({
     label: markerLabel(marker), before: withMarker([before], marker)[0]?.marker_rate, after: withMarker([after], marker)[0]?.marker_rate }));
-  const divergences = termStyles(known.divergences.map((term) => term.name)).map(({ name, label }) => ({
+  // evaluation.kl_problems may change within a run.
+  const names = new Set([before, after].filter(Boolean).flatMap((evaluation) => evaluation.divergences.map((term) => term.name)));
+  const divergences = termStyles([...names]).map(({ name, label }) => ({
     label,
     before: before?.divergences.find((term) => term.name === name)?.unclipped,
     after: after?.divergences.find((term) => term.name === name)?.unclipped }));
