@@ -151,7 +151,8 @@ def test_a_key_that_cannot_be_read_does_not_become_nobody(store, tmp_path, text)
 
 
 @pytest.mark.parametrize("store", ["s3"], indirect=True)
-@pytest.mark.parametrize("profile", ["sso_start_url=https://x/start\nsso_region=a\nsso_account_id=1\nsso_role_name=r", "credential_process=/bin/false"])
+@pytest.mark.parametrize("profile", ["sso_start_url=https://x/start\nsso_region=a\nsso_account_id=1\nsso_role_name=r",
+                                     "credential_process=/bin/false"])
 def test_a_login_that_has_ended_is_a_denial(store, tmp_path, profile):
     (tmp_path / "config").write_text(f"[default]\n{profile}\n")
     environment = {**store.environment(), "AWS_CONFIG_FILE": str(tmp_path / "config"), "HOME": str(tmp_path)}
