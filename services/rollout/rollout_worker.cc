@@ -182,6 +182,7 @@ void RolloutWorker::Step() {
     return;
   }
   device_.Note(absl::OkStatus());
+  int64_t new_tokens = 0;
   for (const SampledToken& token : *tokens) {
     const auto found = running_.find(token.id);
     if (found == running_.end()) continue;
@@ -194,6 +195,7 @@ void RolloutWorker::Step() {
       running_.erase(found);
       continue;
     }
+    ++new_tokens;
     if (sequence.num_tokens == 0) {
       sequence.times.first_token = absl::Now();
       sequence.to_first_token = SteadyNow() - sequence.arrival;
@@ -213,7 +215,7 @@ void RolloutWorker::Step() {
     running_.erase(found);
   }
   if (options_.observer.on_step) {
-    options_.observer.on_step(static_cast<int64_t>(tokens->size()),
+    options_.observer.on_step(new_tokens,
                               absl::ToDoubleSeconds(SteadyNow() - start));
   }
 }

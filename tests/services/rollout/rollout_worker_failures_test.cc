@@ -139,7 +139,10 @@ TEST_F(RolloutWorkerTest, ALostDeviceIsReportedBeforeItsRequestsFail) {
 }
 
 TEST_F(RolloutWorkerTest, AnAnswerWithoutMemoryFailsAlone) {
-  Start();
+  int64_t tokens = 0;  // read once the worker has stopped
+  Start({.observer = {.on_step = [&](int64_t new_tokens, double /*seconds*/) {
+           tokens += new_tokens;
+         }}});
   ASSERT_TRUE(Load(1, "one").ok());
   control_.longest = 100;
   control_.hold = true;
@@ -149,6 +152,8 @@ TEST_F(RolloutWorkerTest, AnAnswerWithoutMemoryFailsAlone) {
   EXPECT_EQ(Wait(5).error, absl::ResourceExhaustedError("no memory"));
   EXPECT_TRUE(Wait(6).error.ok());
   EXPECT_EQ(control_.running, 0);
+  worker_.reset();
+  EXPECT_EQ(tokens, 3);
 }
 
 TEST_F(RolloutWorkerTest, WhatWaitsOutlivesAStepWithoutMemory) {
