@@ -15,9 +15,11 @@
 #include "absl/time/clock.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
 #include "common/config/notify_url.h"
+#include "common/security/certificate.h"
 #include "common/security/secret_file.h"
 
 namespace dapd {
@@ -27,6 +29,8 @@ constexpr int kAttempts = 3;
 constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
 constexpr absl::Duration kLookInterval = absl::Milliseconds(50);
 constexpr size_t kMaxAnswerBytes = 64 << 10;
+// A system's whole bundle has a fifth of a MiB.
+constexpr uint64_t kMaxAuthoritiesBytes = 16 << 20;
 
 // --- Loading -----------------------------------------------------------------
 
@@ -66,6 +70,20 @@ absl::StatusOr<std::string> ReadHeader(const std::string& path) {
         kKey, ": the file holds neither a token nor a header (Name: value)"));
   }
   return line;
+}
+
+// libcurl would find out only when the run has ended.
+absl::Status CheckAuthorities(const std::string& path) {
+  constexpr char kKey[] = "run.notify_ca_file: ";
+  const auto pem = ReadFile(path, kMaxAuthoritiesBytes);
+  if (!pem.ok()) {
+    return ConfigError(absl::StrCat(kKey, std::string(pem.status().message())));
+  }
+  if (!ParseCertificate(*pem).ok()) {
+    return ConfigError(
+        absl::StrCat(kKey, path, " holds no certificate in PEM form"));
+  }
+  return absl::OkStatus();
 }
 
 // --- One attempt -------------------------------------------------------------
@@ -198,6 +216,9 @@ absl::StatusOr<Webhook> LoadWebhook(const RunConfig& run) {
   }
   if (!run.notify_secret_file.empty()) {
     ASSIGN_OR_RETURN(webhook.header, ReadHeader(run.notify_secret_file));
+  }
+  if (!run.notify_ca_file.empty()) {
+    RETURN_IF_ERROR(CheckAuthorities(run.notify_ca_file));
   }
   return webhook;
 }

@@ -23,7 +23,8 @@ struct Webhook {
 
 // What the section `run` says, its files read. Exit code kConfig, with the key
 // and nothing of a secret, for a file that cannot be used: ReadSecretFile's
-// errors, another number of lines than one, a header that is none.
+// errors, another number of lines than one, a header that is none, authorities
+// of which none is there.
 // `run.notify_url` must not be empty.
 absl::StatusOr<Webhook> LoadWebhook(const RunConfig& run);
 

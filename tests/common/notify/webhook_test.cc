@@ -12,6 +12,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "tests/fakes/certificate_authority.h"
 #include "tests/fakes/http_listener.h"
 #include "tests/fakes/machine_clock.h"
 #include "tests/fakes/temp_path.h"
@@ -173,6 +174,25 @@ TEST(LoadWebhookTest, ASecretThatIsNoHeaderIsRefusedAndNotRepeated) {
                 HasSubstr("run.notify_secret_file"));
     EXPECT_THAT(std::string(said.message()), Not(HasSubstr("hid")));
   }
+}
+
+TEST(LoadWebhookTest, AuthoritiesThatAreNotThereAreFoundBeforeTheRun) {
+  RunConfig run;
+  run.notify_url = "https://example.org/hook";
+  run.notify_ca_file = TempPath("ca");
+  for (const bool exists : {false, true}) {
+    if (exists) {
+      ASSERT_TRUE(WriteFileAtomically(run.notify_ca_file, "no").ok());
+    }
+    const absl::Status refused = LoadWebhook(run).status();
+    EXPECT_EQ(ExitCodeOf(refused), ExitCode::kConfig) << refused;
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr("run.notify_ca_file"));
+  }
+  ASSERT_TRUE(
+      WriteFileAtomically(run.notify_ca_file, CertificateAuthority("one").pem())
+          .ok());
+  EXPECT_TRUE(LoadWebhook(run).ok());
 }
 
 }  // namespace
