@@ -241,7 +241,6 @@ absl::StatusOr<LoadResult> RolloutWorker::Switch(const AdapterUpload& upload) {
     absl::StatusOr<AppliedAdapter> probed = sampler_->Probe(upload.probe_ids);
     device_.Note(probed.status());
     ASSIGN_OR_RETURN(AppliedAdapter applied, std::move(probed));
-    applied.modules_applied = modules_applied_;
     return LoadResult{
         WeightSet::kLive, served_.Keep(upload), std::move(applied)};
   }
@@ -255,7 +254,6 @@ absl::StatusOr<LoadResult> RolloutWorker::Switch(const AdapterUpload& upload) {
   absl::StatusOr<AppliedAdapter> loaded = sampler_->Load(upload);
   device_.Note(loaded.status());
   ASSIGN_OR_RETURN(AppliedAdapter applied, std::move(loaded));
-  modules_applied_ = applied.modules_applied;
   served_.Set(WeightSet::kLive, fresh);
   DAPD_FAILPOINT("worker.after_adapter");
   if (options_.observer.on_policy) options_.observer.on_policy(fresh);

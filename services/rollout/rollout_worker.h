@@ -139,7 +139,6 @@ class RolloutWorker {
   std::map<uint64_t, Sequence> running_;  // by the sampler's id
   std::deque<Sequence> waiting_;
   uint64_t next_id_ = 1;
-  int64_t modules_applied_ = 0;
   DeviceWatch device_;
 
   ServedWeights served_;  // the live adapter

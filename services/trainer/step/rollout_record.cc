@@ -34,7 +34,7 @@ absl::StatusOr<RolloutRecord> RecordMaker::MakeRecord(
                    tokenizer_.Decode(record.ids, /*skip_special_tokens=*/true));
   const Grade grade = GradeAnswer(record.text, expected);
   record.has_box = grade.has_box;
-  record.correct = grade.correct && !expected.empty();
+  record.correct = grade.correct;
   record.extracted = grade.extracted;
   for (const auto& [attempt, answer] : answers) {
     record.sampled_tokens += static_cast<int64_t>(answer.ids.size());
@@ -44,8 +44,7 @@ absl::StatusOr<RolloutRecord> RecordMaker::MakeRecord(
     for (int64_t attempt = 1; attempt <= kNumCandidates; ++attempt) {
       ASSIGN_OR_RETURN(const std::string text,
                        views_.TextOf(answers.at(attempt).ids));
-      is_right.push_back(!expected.empty() &&
-                         GradeAnswer(text, expected).correct);
+      is_right.push_back(GradeAnswer(text, expected).correct);
     }
   }
   const std::optional<ReferenceChoice> choice =
