@@ -314,6 +314,19 @@ TEST_F(TrainerLoopTest, TheSamplersMismatchIsOfAllAnswersOfAStep) {
   // A random model of 300 tokens gives each about 1/300.
   for (const double mean : mismatches("mean")) EXPECT_NEAR(mean, 94, 5);
   EXPECT_EQ(MetricOfSteps("loss"), losses) << "measured, not trained";
+
+  // The end token is that of padding, too, and is not scored.
+  loaded_.config.run.name = "padded";
+  text_ = LoadTextPipeline(folder_, {}, /*end_token_id=*/kSmallEndId).value();
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(mismatches("tokens"), ElementsAre(4, 4, 4, 4));
+}
+
+TEST_F(TrainerLoopTest, WhatTeachersScoreIsCountedStepByStep) {
+  ASSERT_TRUE(Run(0).ok());
+  const std::vector<double> tokens = MetricOfSteps("scored_tokens");
+  EXPECT_GT(tokens[0], 0);
+  EXPECT_EQ(tokens, std::vector<double>(4, tokens[0]));
 }
 
 TEST_F(TrainerLoopTest, AStepWithoutATokenForAnyTermRestsWithAWarning) {
