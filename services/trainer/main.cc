@@ -14,6 +14,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 
 #include "common/base/command_line.h"
 #include "common/base/crash_report.h"
@@ -272,14 +273,32 @@ absl::Status TrainLoaded(
   return result;
 }
 
+// Why a run could not be loaded, for whoever has made its folder and would
+// otherwise know no more than the exit code (`dapd run`).
+void KeepEarlyFailure(const Config& config,
+                      const absl::Status& status,
+                      absl::Time start) {
+  const std::string folder = FolderOf(config.run);
+  if (config.trainer.rank != 0 || !FileExists(folder)) return;
+  if (const absl::Status kept = CorrectOutcome(folder, status, start);
+      !kept.ok()) {
+    LogWarning(std::string(kept.message()));
+  }
+}
+
 // The run from its loading to its end.
 absl::Status Train(const LoadedConfig& loaded,
                    const std::shared_ptr<const RpcCredentials>& credentials,
                    RunWindow& window,
                    ShutdownSignal& signal,
                    EndNotice& notice) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<TrainerRun> run,
-                   TrainerRun::Load(loaded, window.displays()));
+  const absl::Time start = absl::Now();
+  auto loading = TrainerRun::Load(loaded, window.displays());
+  if (!loading.ok()) {
+    KeepEarlyFailure(loaded.config, loading.status(), start);
+    return loading.status();
+  }
+  const std::unique_ptr<TrainerRun> run = *std::move(loading);
   const auto on_done = [&] {
     run->RecordOutcome(absl::OkStatus());
     notice.Tell(absl::OkStatus());

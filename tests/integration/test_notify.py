@@ -51,6 +51,17 @@ def test_a_server_that_refuses_fails_nothing(workspace):
     assert "no notice of the run's end could be sent" in result.stderr
 
 
+def test_a_run_that_cannot_be_loaded_is_told_with_the_trainers_own_words(workspace):
+    with Receiver() as receiver:
+        settings = {"data.path": workspace.folder / "none.jsonl", "run.notify_url": receiver.url}
+        assert workspace.run("unloaded", check=False, **settings).returncode == 4
+    (document,) = receiver.documents
+    recorded = json.loads((workspace.runs("unloaded") / "outcome.json").read_text())
+    (listed,) = json.loads(workspace.dapd("runs", "list", workspace.runs("unloaded"), "--json").stdout)
+    assert {part["message"] for part in (document, recorded, listed)} == {f"there is no data file {workspace.folder}/none.jsonl"}
+    assert {part["state"] for part in (document, recorded, listed)} == {"failed"} and document["steps"] is None
+
+
 def test_a_stop_is_told_once_though_trainer_and_supervisor_end(workspace):
     with Receiver() as receiver:
         process = workspace.start("stopped-and-told", **{"trainer.steps": 500, "trainer.schedule_steps": 500, "run.notify_url": receiver.url})
