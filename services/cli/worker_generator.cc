@@ -64,7 +64,6 @@ absl::Status WorkerGenerator::AnswerAll(
                                     adapter_.get(),
                                     /*version=*/0,
                                     /*key=*/"",
-                                    generator_.model,
                                     probe_ids,
                                     DigestKind::kSha256));
   const ExpectedWorker expected = {

@@ -63,7 +63,6 @@ class Trainer {
     const auto writer = PolicyUpdateWriter::Start(adapter_,
                                                   version_,
                                                   /*key=*/"",
-                                                  "",
                                                   {1, 2},
                                                   DigestKind::kXxh3,
                                                   /*side=*/nullptr)

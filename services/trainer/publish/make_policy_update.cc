@@ -23,7 +23,6 @@ absl::StatusOr<std::shared_ptr<const PolicyUpdate>> MakePolicyUpdate(
     const Adapter* adapter,
     int64_t version,
     const std::string& key,
-    const std::string& base_model_path,
     const std::vector<int32_t>& probe_ids,
     DigestKind digest_kind) {
   auto update = std::make_shared<PolicyUpdate>();
@@ -31,8 +30,9 @@ absl::StatusOr<std::shared_ptr<const PolicyUpdate>> MakePolicyUpdate(
   update->key = key;
   update->is_base = adapter == nullptr;
   if (adapter != nullptr) {
-    ASSIGN_OR_RETURN(update->adapter,
-                     SerializeAdapter(*adapter, base_model_path, digest_kind));
+    ASSIGN_OR_RETURN(
+        update->adapter,
+        SerializeAdapter(*adapter, /*base_model_path=*/"", digest_kind));
     update->checksums = std::make_shared<ChunkChecksums>(
         NumChunks(update->adapter.tensors.size()));
   }

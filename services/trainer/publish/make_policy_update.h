@@ -17,13 +17,13 @@
 namespace dapd {
 
 // `adapter` null: the base. `key`: PolicyUpdate::key. `probe_ids`: at least 2
-// tokens, fixed for the run.
+// tokens, fixed for the run. The bytes do not say where the base is, so that
+// their digest is the same wherever a machine has it.
 absl::StatusOr<std::shared_ptr<const PolicyUpdate>> MakePolicyUpdate(
     const ModelWeights& weights,
     const Adapter* adapter,
     int64_t version,
     const std::string& key,
-    const std::string& base_model_path,
     const std::vector<int32_t>& probe_ids,
     DigestKind digest_kind);
 

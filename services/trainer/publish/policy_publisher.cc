@@ -50,7 +50,6 @@ absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> PolicyPublisher::WriteNext()
   return PolicyUpdateWriter::Start(parts_.policy.live(),
                                    parts_.policy.version() + 1,
                                    KeyOf(parts_.policy.version() + 1),
-                                   parts_.base_model_path,
                                    probe_ids_,
                                    parts_.digest_kind,
                                    side_.get());
@@ -75,7 +74,6 @@ absl::StatusOr<std::shared_ptr<const PolicyUpdate>> PolicyPublisher::Pack(
                           adapter,
                           version,
                           KeyOf(version),
-                          parts_.base_model_path,
                           probe_ids_,
                           parts_.digest_kind);
 }

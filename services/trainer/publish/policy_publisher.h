@@ -28,7 +28,6 @@ namespace dapd {
 // All referenced objects must outlive the publisher.
 struct PolicyPublisherParts {
   const ModelWeights& weights;
-  const std::string& base_model_path;
   const Policy& policy;
   std::set<WeightSet> teacher_sets;  // that the objective reads
   DigestKind digest_kind;            // of all that is pushed

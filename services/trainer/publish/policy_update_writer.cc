@@ -38,7 +38,6 @@ absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> PolicyUpdateWriter::Start(
     const Adapter& adapter,
     int64_t version,
     const std::string& key,
-    const std::string& base_model_path,
     const std::vector<int32_t>& probe_ids,
     DigestKind digest_kind,
     SideStream* side) {
@@ -47,7 +46,7 @@ absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> PolicyUpdateWriter::Start(
     allocate = [side](int64_t bytes) { return TakeBuffer(*side, bytes); };
   }
   ASSIGN_OR_RETURN(AdapterLayout layout,
-                   LayOutAdapter(adapter, base_model_path, allocate));
+                   LayOutAdapter(adapter, /*base_model_path=*/"", allocate));
   auto update = std::make_shared<PolicyUpdate>();
   update->version = version;
   update->key = key;

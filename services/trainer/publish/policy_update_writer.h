@@ -39,7 +39,6 @@ class PolicyUpdateWriter {
       const Adapter& adapter,
       int64_t version,
       const std::string& key,
-      const std::string& base_model_path,
       const std::vector<int32_t>& probe_ids,
       DigestKind digest_kind,
       SideStream* side);

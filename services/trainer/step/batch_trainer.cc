@@ -59,7 +59,6 @@ BatchTrainer::BatchTrainer(BatchTrainerParts parts, Planner planner)
       answers_(
           parts_.collective, parts_.data, pipeline_.record_maker(), rules_),
       publisher_({.weights = *parts_.weights,
-                  .base_model_path = parts_.config.model.path,
                   .policy = parts_.policy,
                   .teacher_sets = SetsRead(parts_.terms),
                   .digest_kind = DigestOfPushes(parts_.config.security),

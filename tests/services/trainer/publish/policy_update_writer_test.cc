@@ -25,7 +25,6 @@ class PolicyUpdateWriterTest : public ::testing::TestWithParam<bool> {
     return PolicyUpdateWriter::Start(adapter_,
                                      3,
                                      "attempt/3",
-                                     "base",
                                      probe_,
                                      DigestKind::kXxh3,
                                      GetParam() ? &side_ : nullptr)
@@ -39,14 +38,10 @@ class PolicyUpdateWriterTest : public ::testing::TestWithParam<bool> {
 };
 
 TEST_P(PolicyUpdateWriterTest, ItWritesWhatIsPackedAtOnceByteForByte) {
-  const auto whole = MakePolicyUpdate(*weights_,
-                                      &adapter_,
-                                      3,
-                                      "attempt/3",
-                                      "base",
-                                      probe_,
-                                      DigestKind::kXxh3)
-                         .value();
+  const auto whole =
+      MakePolicyUpdate(
+          *weights_, &adapter_, 3, "attempt/3", probe_, DigestKind::kXxh3)
+          .value();
   const auto writer = Start();
   for (const at::Tensor& tensor : adapter_.Tensors()) {
     ASSERT_TRUE(writer->Append(tensor).ok());
@@ -84,7 +79,7 @@ TEST_P(PolicyUpdateWriterTest, WhoWaitsReadsEveryByteWhileItIsWritten) {
   }
   reader.join();
   ASSERT_TRUE(writer->Finish(*weights_, adapter_).ok());
-  EXPECT_EQ(read, SerializeAdapter(adapter_, "base").value().tensors.view());
+  EXPECT_EQ(read, SerializeAdapter(adapter_, "").value().tensors.view());
 }
 
 TEST_P(PolicyUpdateWriterTest, OneThatIsDroppedGivesItsUpdateUp) {
