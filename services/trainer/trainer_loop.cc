@@ -251,7 +251,7 @@ absl::Status TrainerLoop::RunStep() {
 
 StepPlan TrainerLoop::PlanStep(int64_t step, const PolicyUpdate& policy) {
   if (step > parts_.batch.config.trainer.steps) return {.step = 0};
-  StepPlan plan{.step = step};
+  StepPlan plan{.step = step, .is_evaluated = batch_.IsEvaluatedAfter(step)};
   const std::vector<int64_t> rows = batch_.BatchRows(step);
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto sample = static_cast<int64_t>(i);

@@ -99,16 +99,19 @@ def test_a_run_with_a_lag_does_not_go_on_without(cluster, lagging, stopped_run):
 
 
 def test_ranks_with_a_lag_go_on_to_the_same_result(cluster, lagging):
-    def train(run, failpoints=""):
+    def train(run, failpoints="", of_rank_0=None):
         rendezvous = f"127.0.0.1:{free_port()}"
         ranks = [cluster.start_trainer(run, failpoints=failpoints if rank else "", **{
             **lagging.settings(SEED), "trainer.ranks": 2, "trainer.rank": rank, "trainer.rendezvous": rendezvous,
-            **({"metrics.trainer_listen": "127.0.0.1:0"} if rank else {})}) for rank in range(2)]
+            **({"metrics.trainer_listen": "127.0.0.1:0"} if rank else of_rank_0 or {})}) for rank in range(2)]
         return [rank.wait(timeout=120) for rank in ranks]
 
     assert train("lag-ranks") == [0, 0], cluster.log("lag-ranks")
     assert train("lag-ranks-killed", failpoints="optimizer.before_step=kill@4") == [75, -signal.SIGKILL], cluster.log("lag-ranks-killed")
     assert train("lag-ranks-killed") == [0, 0], cluster.log("lag-ranks-killed")
     assert lagging.result("lag-ranks-killed") == lagging.result("lag-ranks")
-    for run in ("lag-ranks", "lag-ranks-killed"):
+    # The other ranks need not know of its evaluations.
+    assert train("lag-ranks-evaluated", of_rank_0={"evaluation.interval": 2}) == [0, 0], cluster.log("lag-ranks-evaluated")
+    assert lagging.result("lag-ranks-evaluated") == lagging.result("lag-ranks")
+    for run in ("lag-ranks", "lag-ranks-killed", "lag-ranks-evaluated"):
         lagging.check(run)

@@ -202,7 +202,7 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
   ASSIGN_OR_RETURN(std::vector<RolloutRecord> records,
                    answers_.Share(step, slice_, on_answer));
   if (HasLag()) {
-    if (IsEvaluatedAfter(step.plan.step)) {
+    if (step.plan.is_evaluated) {
       held_ = publisher_.live();
     } else {
       RETURN_IF_ERROR(Begin(step.plan.step + 1, publisher_.live()));

@@ -83,7 +83,8 @@ class BatchTrainer {
   void ServeLive();
 
   // Whether the run pauses behind this step to be evaluated. With a lag the
-  // next step is not begun before that, but by the same policy as without.
+  // next step is not begun before that, but by the same policy as without. Rank
+  // 0's configuration decides (StepPlan).
   bool IsEvaluatedAfter(int64_t step) const;
 
   SamplePipeline& pipeline() { return pipeline_; }

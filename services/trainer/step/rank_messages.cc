@@ -58,6 +58,7 @@ absl::StatusOr<BatchAnswer> FromMessage(const v1::BatchAnswer& message) {
 std::string SerializePlan(const StepPlan& plan) {
   v1::StepPlan message;
   message.set_step(plan.step);
+  message.set_is_evaluated(plan.is_evaluated);
   for (const auto& [place, result] : plan.recalled) {
     *message.add_recalled() = ToMessage(place, result);
   }
@@ -70,7 +71,7 @@ absl::StatusOr<StepPlan> ParsePlan(const std::string& bytes) {
   if (!message.has_step()) {
     return absl::DataLossError("rank 0 sent a plan without its step");
   }
-  StepPlan plan{.step = message.step()};
+  StepPlan plan{.step = message.step(), .is_evaluated = message.is_evaluated()};
   for (const v1::BatchAnswer& known : message.recalled()) {
     ASSIGN_OR_RETURN(BatchAnswer answer, FromMessage(known));
     plan.recalled[answer.place] = std::move(answer.result);

@@ -18,6 +18,7 @@ namespace dapd {
 struct StepPlan {
   int64_t step = 0;  // from 1; 0: there is none, the run is done
   std::map<AnswerPlace, RolloutResult> recalled;  // known already
+  bool is_evaluated = false;                      // the run pauses behind it
 };
 
 // An answer on its way from one rank to another.

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 
 TEST(StepPlanTest, APlanSurvivesTheWay) {
   constexpr AnswerPlace kPlace = {3, 2};
-  StepPlan plan{.step = 7};
+  StepPlan plan{.step = 7, .is_evaluated = true};
   plan.recalled[kPlace].ids = {1, 2, 3};
   plan.recalled[kPlace].logprobs = {-0.1F, -2.0F, -1e-30F};
   plan.recalled[kPlace].finish_reason = FinishReason::kLength;
@@ -23,6 +23,7 @@ TEST(StepPlanTest, APlanSurvivesTheWay) {
   const auto read = ParsePlan(SerializePlan(plan));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->step, 7);
+  EXPECT_TRUE(read->is_evaluated);
   ASSERT_EQ(read->recalled.size(), 1U);
   const RolloutResult& answer = read->recalled.at(kPlace);
   EXPECT_THAT(answer.ids, ElementsAre(1, 2, 3));
