@@ -161,8 +161,10 @@ void TrainerRun::RecordOutcome(const absl::Status& outcome) const {
 }
 
 std::string TrainerRun::Identity() const {
-  return RankIdentity(
-      state_->identity, Version(), state_->base.shard != nullptr);
+  return RankIdentity(state_->identity,
+                      Version(),
+                      state_->base.shard != nullptr,
+                      state_->loaded.config.security.insecure);
 }
 
 // Rank 0's policy becomes everybody's.

@@ -23,20 +23,21 @@ TEST(RankIdentityTest, EveryPartThatRanksShareMakesItAnother) {
   RunIdentity settings = Identity();
   settings.settings["trainer.batch_size"] = "7";
   const std::set<std::string> identities = {
-      RankIdentity(Identity(), "0.1.0-1-gabc", false),
-      RankIdentity(Identity(), "0.1.0-2-gdef", false),
-      RankIdentity(Identity(), "0.1.0-1-gabc", true),
-      RankIdentity(base, "0.1.0-1-gabc", false),
-      RankIdentity(data, "0.1.0-1-gabc", false),
-      RankIdentity(settings, "0.1.0-1-gabc", false)};
-  EXPECT_EQ(identities.size(), 6U) << "two of them are taken for the same job";
+      RankIdentity(Identity(), "0.1.0-1-gabc", false, false),
+      RankIdentity(Identity(), "0.1.0-2-gdef", false, false),
+      RankIdentity(Identity(), "0.1.0-1-gabc", true, false),
+      RankIdentity(Identity(), "0.1.0-1-gabc", false, true),
+      RankIdentity(base, "0.1.0-1-gabc", false, false),
+      RankIdentity(data, "0.1.0-1-gabc", false, false),
+      RankIdentity(settings, "0.1.0-1-gabc", false, false)};
+  EXPECT_EQ(identities.size(), 7U) << "two of them are taken for the same job";
 }
 
 TEST(RankIdentityTest, WhereTheModelLiesIsEachMachinesOwn) {
   RunIdentity elsewhere = Identity();
   elsewhere.base_model_path = "/mnt/models";
-  EXPECT_EQ(RankIdentity(elsewhere, "0.1.0", false),
-            RankIdentity(Identity(), "0.1.0", false));
+  EXPECT_EQ(RankIdentity(elsewhere, "0.1.0", false, false),
+            RankIdentity(Identity(), "0.1.0", false, false));
 }
 
 }  // namespace
