@@ -194,6 +194,14 @@ TEST_F(RolloutRecordTest, TheFirstApprovedCandidateStandsInTheReferencesPlace) {
   EXPECT_THAT(MetricOfSteps("samples"), ElementsAre(0, 0, 0, 0));
   EXPECT_THAT(MetricOfSteps("gradient_norm"), ElementsAre(0, 0, 0, 0));
   EXPECT_TRUE(SamplesOfStep(1)[0].at("left_out").get<bool>());
+  EXPECT_TRUE(ForEachJsonLine(RunFolder::Open(config.run)->File("ledger.jsonl"),
+                              [&](const nlohmann::json& event, int) {
+                                EXPECT_FALSE(event.at("event") == "trained" &&
+                                             event.contains("samples"))
+                                    << event;
+                                return absl::OkStatus();
+                              })
+                  .ok());
 }
 
 }  // namespace
