@@ -1,7 +1,6 @@
 #include "services/rollout/rollout_service.h"
 
 #include <cmath>
-#include <functional>
 #include <memory>
 #include <utility>
 
@@ -14,7 +13,6 @@
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/transfer/adapter_stream.h"
 #include "common/rpc/transfer/encoded_methods.h"
-#include "common/rpc/transfer/take_adapter.h"
 
 namespace dapd {
 namespace {
@@ -24,11 +22,6 @@ using GenerateStream =
 
 // How often a writer without events looks whether the client is still there.
 constexpr absl::Duration kLivenessPoll = absl::Milliseconds(500);
-
-grpc::Status StillLoading() {
-  return {grpc::StatusCode::UNAVAILABLE,
-          "the rollout worker is still loading its model"};
-}
 
 absl::Status CheckSampling(const v1::SamplingParams& sampling) {
   if (!std::isfinite(sampling.temperature()) || sampling.temperature() < 0) {
@@ -148,42 +141,20 @@ absl::StatusOr<DecodeRequest> ParseGenerateRequest(
 RolloutService::RolloutService() {
   MarkMethodStreamed(
       MethodIndex(v1::RolloutService::service_full_name(), "LoadAdapter"),
-      EncodedReaderMethod(this, &RolloutService::TakeAdapter));
-}
-
-void RolloutService::Attach(RolloutWorker* worker,
-                            const WorkerDescription& description) {
-  description_ = description;
-  taker_ = std::make_unique<AdapterTaker>(
-      description,
-      worker->served(),
-      [worker](AdapterUpload upload, const std::function<bool()>& cancelled) {
-        return worker->Load(std::move(upload), cancelled);
-      });
-  worker_ = worker;
+      EncodedReaderMethod(&worker_,
+                          &AttachedWorker<RolloutWorker>::TakeAdapter));
 }
 
 grpc::Status RolloutService::Describe(grpc::ServerContext*,
                                       const v1::DescribeRequest*,
                                       v1::DescribeResponse* response) {
-  const RolloutWorker* worker = worker_;
-  if (worker == nullptr) return StillLoading();
-  *response = MakeDescribeResponse(description_, worker->served());
-  return grpc::Status::OK;
-}
-
-grpc::Status RolloutService::TakeAdapter(
-    grpc::ServerContext* context,
-    grpc::ServerReader<grpc::ByteBuffer>* reader,
-    v1::LoadAdapterResponse* response) {
-  if (worker_ == nullptr) return StillLoading();
-  return taker_->Take(context, reader, response);
+  return worker_.Describe(response);
 }
 
 grpc::Status RolloutService::Generate(grpc::ServerContext* context,
                                       GenerateStream* stream) {
-  RolloutWorker* worker = worker_;
-  if (worker == nullptr) return StillLoading();
+  RolloutWorker* worker = worker_.get();
+  if (worker == nullptr) return worker_.StillLoading();
   auto outbox = std::make_shared<GenerationOutbox>();
   StreamWriter writer([&] { WriteEvents(context, stream, worker, outbox); },
                       [&] {
@@ -199,7 +170,7 @@ grpc::Status RolloutService::Generate(grpc::ServerContext* context,
       break;
     }
     absl::StatusOr<DecodeRequest> request =
-        ParseGenerateRequest(message, description_);
+        ParseGenerateRequest(message, worker_.description());
     if (request.ok()) {
       worker->Submit(message.request_id(),
                      *std::move(request),

@@ -6,14 +6,11 @@
 // listen, and tell its health, while the model is still being read.
 #pragma once
 
-#include <atomic>
-#include <memory>
-
 #include "absl/status/statusor.h"
 #include "grpcpp/support/byte_buffer.h"
 
+#include "common/rpc/transfer/attached_worker.h"
 #include "common/rpc/transfer/served_policy.h"
-#include "common/rpc/transfer/take_adapter.h"
 #include "dapd/v1/rollout.grpc.pb.h"
 #include "services/rollout/rollout_worker.h"
 
@@ -30,7 +27,9 @@ class RolloutService final : public v1::RolloutService::Service {
   RolloutService();
 
   // Once. `worker` must outlive the server.
-  void Attach(RolloutWorker* worker, const WorkerDescription& description);
+  void Attach(RolloutWorker* worker, const WorkerDescription& description) {
+    worker_.Attach(worker, description);
+  }
 
   grpc::Status Describe(grpc::ServerContext* context,
                         const v1::DescribeRequest* request,
@@ -41,15 +40,7 @@ class RolloutService final : public v1::RolloutService::Service {
           stream) override;
 
  private:
-  // LoadAdapter, its messages encoded (encoded_methods.h).
-  grpc::Status TakeAdapter(grpc::ServerContext* context,
-                           grpc::ServerReader<grpc::ByteBuffer>* reader,
-                           v1::LoadAdapterResponse* response);
-
-  // Both set before worker_.
-  WorkerDescription description_;
-  std::unique_ptr<AdapterTaker> taker_;
-  std::atomic<RolloutWorker*> worker_ = nullptr;
+  AttachedWorker<RolloutWorker> worker_{"rollout"};
 };
 
 }  // namespace dapd

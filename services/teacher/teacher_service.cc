@@ -1,6 +1,5 @@
 #include "services/teacher/teacher_service.h"
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,7 +14,6 @@
 #include "common/rpc/transfer/adapter_stream.h"
 #include "common/rpc/transfer/chunk_stream.h"
 #include "common/rpc/transfer/encoded_methods.h"
-#include "common/rpc/transfer/take_adapter.h"
 #include "services/teacher/score_request.h"
 
 namespace dapd {
@@ -28,11 +26,6 @@ using ScoreStream =
 constexpr size_t kOutboxViews = 2;
 // How often a writer without events looks whether the client is still there.
 constexpr absl::Duration kLivenessPoll = absl::Milliseconds(500);
-
-grpc::Status StillLoading() {
-  return {grpc::StatusCode::UNAVAILABLE,
-          "the teacher worker is still loading its model"};
-}
 
 bool WriteScores(uint64_t request_id,
                  const ViewScores& scores,
@@ -152,45 +145,24 @@ void WriteEvents(grpc::ServerContext* context,
 
 TeacherService::TeacherService() {
   const std::string name = v1::TeacherService::service_full_name();
-  MarkMethodStreamed(MethodIndex(name, "LoadAdapter"),
-                     EncodedReaderMethod(this, &TeacherService::TakeAdapter));
+  MarkMethodStreamed(
+      MethodIndex(name, "LoadAdapter"),
+      EncodedReaderMethod(&worker_,
+                          &AttachedWorker<TeacherWorker>::TakeAdapter));
   MarkMethodStreamed(MethodIndex(name, "Score"),
                      EncodedWriterMethod(this, &TeacherService::StreamScores));
-}
-
-void TeacherService::Attach(TeacherWorker* worker,
-                            const WorkerDescription& description) {
-  description_ = description;
-  taker_ = std::make_unique<AdapterTaker>(
-      description,
-      worker->served(),
-      [worker](AdapterUpload upload, const std::function<bool()>& cancelled) {
-        return worker->Load(std::move(upload), cancelled);
-      });
-  worker_ = worker;
 }
 
 grpc::Status TeacherService::Describe(grpc::ServerContext*,
                                       const v1::DescribeRequest*,
                                       v1::DescribeResponse* response) {
-  const TeacherWorker* worker = worker_;
-  if (worker == nullptr) return StillLoading();
-  *response = MakeDescribeResponse(description_, worker->served());
-  return grpc::Status::OK;
-}
-
-grpc::Status TeacherService::TakeAdapter(
-    grpc::ServerContext* context,
-    grpc::ServerReader<grpc::ByteBuffer>* reader,
-    v1::LoadAdapterResponse* response) {
-  if (worker_ == nullptr) return StillLoading();
-  return taker_->Take(context, reader, response);
+  return worker_.Describe(response);
 }
 
 grpc::Status TeacherService::StreamScores(grpc::ServerContext* context,
                                           ScoreStream* stream) {
-  TeacherWorker* worker = worker_;
-  if (worker == nullptr) return StillLoading();
+  TeacherWorker* worker = worker_.get();
+  if (worker == nullptr) return worker_.StillLoading();
   auto outbox = std::make_shared<TeacherOutbox>(kOutboxViews);
   OpenRequests open(outbox.get());
   StreamWriter writer(
@@ -203,14 +175,14 @@ grpc::Status TeacherService::StreamScores(grpc::ServerContext* context,
   v1::ScoreRequest message;
   while (status.ok() && stream->Read(&message)) {
     if (message.has_prefix()) {
-      auto update = ParsePrefixUpdate(message, description_);
+      auto update = ParsePrefixUpdate(message, worker_.description());
       status = update.status();
       if (update.ok()) worker->SubmitPrefix(*std::move(update), outbox);
       continue;
     }
     open.Add();
     absl::StatusOr<TeacherRequest> request =
-        ParseScoreRequest(message, description_);
+        ParseScoreRequest(message, worker_.description());
     if (request.ok()) {
       worker->Submit(*std::move(request), outbox);
     } else {

@@ -6,13 +6,10 @@
 // listen, and tell its health, while the model is still being read.
 #pragma once
 
-#include <atomic>
-#include <memory>
-
 #include "grpcpp/support/byte_buffer.h"
 
+#include "common/rpc/transfer/attached_worker.h"
 #include "common/rpc/transfer/served_policy.h"
-#include "common/rpc/transfer/take_adapter.h"
 #include "dapd/v1/teacher.grpc.pb.h"
 #include "services/teacher/teacher_worker.h"
 
@@ -23,25 +20,21 @@ class TeacherService final : public v1::TeacherService::Service {
   TeacherService();
 
   // Once. `worker` must outlive the server.
-  void Attach(TeacherWorker* worker, const WorkerDescription& description);
+  void Attach(TeacherWorker* worker, const WorkerDescription& description) {
+    worker_.Attach(worker, description);
+  }
 
   grpc::Status Describe(grpc::ServerContext* context,
                         const v1::DescribeRequest* request,
                         v1::DescribeResponse* response) override;
 
  private:
-  // LoadAdapter and Score, payloads encoded (encoded_methods.h).
-  grpc::Status TakeAdapter(grpc::ServerContext* context,
-                           grpc::ServerReader<grpc::ByteBuffer>* reader,
-                           v1::LoadAdapterResponse* response);
+  // Score, its answers encoded (encoded_methods.h).
   grpc::Status StreamScores(
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<grpc::ByteBuffer, v1::ScoreRequest>* stream);
 
-  // Both set before worker_.
-  WorkerDescription description_;
-  std::unique_ptr<AdapterTaker> taker_;
-  std::atomic<TeacherWorker*> worker_ = nullptr;
+  AttachedWorker<TeacherWorker> worker_{"teacher"};
 };
 
 }  // namespace dapd
