@@ -32,6 +32,7 @@
 #include "common/training/policy.h"
 #include "common/training/policy_state.h"
 #include "services/trainer/copy/run_copier.h"
+#include "services/trainer/copy/run_cut.h"
 #include "services/trainer/load_run.h"
 #include "services/trainer/rank_identity.h"
 #include "services/trainer/record/checkpoint.h"
@@ -145,7 +146,11 @@ absl::Status TrainerRun::OpenFolder(const LoraConfig& lora) {
 void TrainerRun::StartCopier() {
   State& state = *state_;
   auto options = CopierOptions(state.loaded.config, state.folder->path());
-  if (!options.has_value()) return;
+  if (!options.has_value()) {
+    // Of an earlier attempt, which may have copied.
+    DropAllCuts(state.folder->path());
+    return;
+  }
   options->observer = state.displays.metrics->MakeCopyObserver();
   state.copier = RunCopier::StartOrWarn(*std::move(options));
   if (state.copier == nullptr) return;

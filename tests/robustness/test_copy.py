@@ -133,6 +133,15 @@ def test_a_trainer_killed_while_it_copies_leaves_nothing_half_copied(name, clust
         assert not cluster.workspace.runs(run).exists()
 
 
+def test_a_run_that_goes_on_without_its_copy_keeps_no_links_for_it(cluster, tmp_path):
+    run, links = "copied-no-longer", cluster.workspace.runs("copied-no-longer") / ".copying"
+    settings = copied(tmp_path / "copy", **{"checkpoint.interval": 1})
+    code = cluster.train(run, failpoints="copy.before_commit=kill;train.before_micro_batch=sleep:300", **settings)
+    assert code == -signal.SIGKILL and links.exists(), cluster.log(run)
+    assert cluster.train(run, **{**settings, "checkpoint.copy_to": ""}) == 0, cluster.log(run)
+    assert not links.exists()
+
+
 def test_a_copier_killed_again_and_again_is_started_again(cluster, reference, store):
     run, kills = "copier-killed", 0
     trainer = cluster.start_trainer(run, failpoints="copy.after_object=sleep:100;train.before_micro_batch=sleep:200", **copied(store.url("e")))
