@@ -30,10 +30,12 @@ absl::StatusOr<ModelText> ReadModelText(const Config& config) {
   ASSIGN_OR_RETURN(std::string folder, FindModelFolder(config.model.path));
   ASSIGN_OR_RETURN(ModelConfig model, ReadModelConfig(folder));
   RETURN_IF_ERROR(CheckPayload(config.teacher, model));
+  ViewOptions options = MakeViewOptions(config);
+  options.max_view = model.max_positions;
   ASSIGN_OR_RETURN(
       TextPipeline text,
       LoadTextPipeline(
-          folder, MakeViewOptions(config), model.eos_token_ids.front()));
+          folder, std::move(options), model.eos_token_ids.front()));
   text.vocab_size = model.vocab_size;
   return ModelText{std::move(folder), std::move(model), std::move(text)};
 }

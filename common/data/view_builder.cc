@@ -8,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/config/preset_terms.h"
 #include "common/config/released_prompts.h"
+#include "common/data/message_renderer.h"
 #include "common/terms/term.h"
 
 namespace dapd {
@@ -32,85 +33,12 @@ View MakeView(const std::vector<int32_t>& prefix,
   return view;
 }
 
-// Where a template of Qwen3's kind begins an answer without thoughts.
-constexpr char kEmptyThoughts[] =
-    "<|im_start|>assistant\n<think>\n\n</think>\n\n";
-
-// Stands for an answer where only what follows it is looked for.
-constexpr char kAnyAnswer[] = "__ANSWER__";
-
 std::vector<int32_t> CutRight(std::vector<int32_t> ids, int64_t limit) {
   if (Size(ids) > limit) {
     ids.resize(static_cast<size_t>(limit));
   }
   return ids;
 }
-
-// One problem's texts through tokenizer and template.
-class Renderer {
- public:
-  Renderer(const Tokenizer& tokenizer, const ChatTemplate& chat_template)
-      : tokenizer_(tokenizer), chat_template_(chat_template) {}
-
-  absl::StatusOr<std::vector<int32_t>> Prompt(const std::string& message,
-                                              bool thinking) const {
-    ASSIGN_OR_RETURN(const std::string text,
-                     chat_template_.Render({{"user", message}},
-                                           {.add_generation_prompt = true,
-                                            .enable_thinking = thinking}));
-    return tokenizer_.Encode(text);
-  }
-
-  absl::StatusOr<std::string> Conversation(const std::string& message,
-                                           const std::string& answer) const {
-    return chat_template_.Render({{"user", message}, {"assistant", answer}},
-                                 {});
-  }
-
-  // The prompt of a reference in `conversation`, its rendering.
-  absl::StatusOr<std::vector<int32_t>> ReferencePrompt(
-      const std::string& message,
-      const std::string& conversation,
-      bool thinking) const {
-    const size_t preamble = chat_template_.supports_thinking()
-                                ? conversation.rfind(kEmptyThoughts)
-                                : std::string::npos;
-    if (preamble == std::string::npos) return Prompt(message, thinking);
-    return tokenizer_.Encode(
-        conversation.substr(0, preamble + sizeof(kEmptyThoughts) - 1));
-  }
-
-  // The tokens of `reference` in `conversation`, after `prompt_ids`.
-  absl::StatusOr<std::vector<int32_t>> Completion(
-      const std::string& message,
-      const std::string& reference,
-      const std::string& conversation,
-      const std::vector<int32_t>& prompt_ids) const {
-    ASSIGN_OR_RETURN(const std::vector<int32_t> all,
-                     tokenizer_.Encode(conversation));
-    const auto end = std::mismatch(
-        prompt_ids.begin(), prompt_ids.end(), all.begin(), all.end());
-    if (end.first == prompt_ids.end()) {
-      return std::vector<int32_t>(end.second, all.end());
-    }
-    ASSIGN_OR_RETURN(const std::string after, AfterAnswer(message));
-    return tokenizer_.Encode(absl::StrCat(reference, after));
-  }
-
- private:
-  // What the template writes after an answer. The reference itself would not do
-  // to find it: it may be rewritten there, or also occur in what follows.
-  absl::StatusOr<std::string> AfterAnswer(const std::string& message) const {
-    ASSIGN_OR_RETURN(const std::string conversation,
-                     Conversation(message, kAnyAnswer));
-    const size_t begin = conversation.rfind(kAnyAnswer);
-    if (begin == std::string::npos) return std::string();
-    return conversation.substr(begin + sizeof(kAnyAnswer) - 1);
-  }
-
-  const Tokenizer& tokenizer_;
-  const ChatTemplate& chat_template_;
-};
 
 // Tokens at the end of a text whose boundaries what follows may move.
 constexpr size_t kUnsettledTokens = 8;
@@ -160,7 +88,7 @@ ViewBuilder::ViewBuilder(const Tokenizer& tokenizer,
 absl::StatusOr<std::vector<int32_t>> ViewBuilder::RolloutPrompt(
     const std::string& problem) const {
   ASSIGN_OR_RETURN(std::vector<int32_t> prompt,
-                   Renderer(tokenizer_, chat_template_)
+                   MessageRenderer(tokenizer_, chat_template_)
                        .Prompt(options_.prompts.None(problem),
                                /*thinking=*/false));
   return CutRight(std::move(prompt), options_.max_sampler_prompt);
@@ -168,7 +96,7 @@ absl::StatusOr<std::vector<int32_t>> ViewBuilder::RolloutPrompt(
 
 absl::StatusOr<std::vector<int32_t>> ViewBuilder::EvaluationPrompt(
     const std::string& problem, EvaluationForm form, bool thinking) const {
-  return Renderer(tokenizer_, chat_template_)
+  return MessageRenderer(tokenizer_, chat_template_)
       .Prompt(form == EvaluationForm::kTraining ? options_.prompts.None(problem)
                                                 : PlainMessage(problem),
               thinking);
@@ -178,7 +106,7 @@ absl::StatusOr<std::vector<int32_t>> ViewBuilder::RolloutPrefix(
     const std::string& message, bool thinking) const {
   ASSIGN_OR_RETURN(
       std::vector<int32_t> prompt,
-      Renderer(tokenizer_, chat_template_).Prompt(message, thinking));
+      MessageRenderer(tokenizer_, chat_template_).Prompt(message, thinking));
   return CutRight(std::move(prompt), options_.max_prompt);
 }
 
@@ -204,6 +132,12 @@ ViewBuilder::ReferencePrefixes(const std::string& problem,
     RETURN_IF_ERROR(add(ViewName::kProbeRollout, prompts.Probe(reference)));
   }
   return prefixes;
+}
+
+View ViewBuilder::MakeShowing(std::vector<int32_t> prompt,
+                              const std::vector<int32_t>& scored) const {
+  const int64_t room = std::max<int64_t>(1, options_.max_view - Size(scored));
+  return MakeView(CutRight(std::move(prompt), room), scored);
 }
 
 std::vector<int32_t> ViewBuilder::ScoredTokens(
@@ -240,13 +174,13 @@ absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
                                  /*thinking=*/false));
   Views views;
   At(views, ViewName::kNoneReference) = MakeView(none, scored);
-  At(views, ViewName::kSelfReference) = MakeView(self, scored);
+  At(views, ViewName::kSelfReference) = MakeShowing(self, scored);
   return views;
 }
 
 absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
     const std::string& problem, const std::string& reference) const {
-  const Renderer renderer(tokenizer_, chat_template_);
+  const MessageRenderer renderer(tokenizer_, chat_template_);
   const std::string none = options_.prompts.None(problem);
   ASSIGN_OR_RETURN(const std::string none_text,
                    renderer.Conversation(none, reference));
@@ -273,7 +207,7 @@ absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
 }
 
 absl::StatusOr<Views> ViewBuilder::BuildPrefixes(const Sample& so_far) const {
-  const Renderer renderer(tokenizer_, chat_template_);
+  const MessageRenderer renderer(tokenizer_, chat_template_);
   const std::vector<int32_t>& rollout = so_far.rollout_ids;
   const auto settled = static_cast<int64_t>(
       rollout.size() - std::min(rollout.size(), kUnsettledTokens));
@@ -307,7 +241,8 @@ absl::StatusOr<Views> ViewBuilder::BuildPrefixes(const Sample& so_far) const {
     self = none;
   } else {
     ASSIGN_OR_RETURN(self, shown(/*thinking=*/false));
-    self = CutRight(std::move(self), options_.max_prompt);
+    self = CutRight(std::move(self),
+                    std::min(options_.max_prompt, options_.max_view));
   }
 
   ASSIGN_OR_RETURN(auto prefixes,
@@ -317,8 +252,10 @@ absl::StatusOr<Views> ViewBuilder::BuildPrefixes(const Sample& so_far) const {
     At(views, name).input_ids = std::move(prefix);
   }
 
-  ASSIGN_OR_RETURN(At(views, ViewName::kCrossReference).input_ids,
+  ASSIGN_OR_RETURN(std::vector<int32_t> crossed,
                    shown(options_.privileged_thinking));
+  At(views, ViewName::kCrossReference).input_ids =
+      CutRight(std::move(crossed), options_.max_view);
   return views;
 }
 
@@ -354,7 +291,7 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
         RolloutPrefix(options_.prompts.Privileged(sample.problem, rollout_text),
                       /*thinking=*/false));
   }
-  At(views, ViewName::kSelfRollout) = MakeView(self, rollout);
+  At(views, ViewName::kSelfRollout) = MakeShowing(std::move(self), rollout);
 
   std::string shown = sample.reference;
   if (!sample.reference_ids.empty()) {
@@ -363,19 +300,21 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
   ASSIGN_OR_RETURN(const auto prefixes,
                    ReferencePrefixes(sample.problem, shown));
   for (const auto& [name, prefix] : prefixes) {
-    At(views, name) = MakeView(prefix, rollout);
+    At(views, name) = sample.reference_ids.empty()
+                          ? MakeView(prefix, rollout)
+                          : MakeShowing(prefix, rollout);
   }
 
   ASSIGN_OR_RETURN(
       const std::vector<int32_t> crossed,
-      Renderer(tokenizer_, chat_template_)
+      MessageRenderer(tokenizer_, chat_template_)
           .Prompt(options_.prompts.Privileged(sample.problem, rollout_text),
                   options_.privileged_thinking));
   const View& reference = At(views, ViewName::kNoneReference);
   At(views, ViewName::kCrossReference) =
-      MakeView(crossed,
-               {reference.input_ids.begin() + reference.scored_from,
-                reference.input_ids.end()});
+      MakeShowing(crossed,
+                  {reference.input_ids.begin() + reference.scored_from,
+                   reference.input_ids.end()});
 
   if (!sample.context.empty()) {
     ASSIGN_OR_RETURN(
@@ -384,7 +323,7 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
                                                sample.context.sibling,
                                                sample.context.feedback),
                       /*thinking=*/false));
-    At(views, ViewName::kSiblingRollout) = MakeView(sibling, rollout);
+    At(views, ViewName::kSiblingRollout) = MakeShowing(sibling, rollout);
   }
   return views;
 }

@@ -42,6 +42,10 @@ struct ViewOptions {
   // None's) so that the longest answer fits after it, and the others.
   int64_t max_sampler_prompt = kUncut;
   int64_t max_prompt = kUncut;
+  // Of a view whose prompt shows a sampled answer: the text may take more
+  // tokens than it was sampled in, and the prompt is cut on the right so that
+  // what is scored still fits after it.
+  int64_t max_view = kUncut;
   int32_t pad_token_id = -1;  // dropped from the rollout's end
   Prompts prompts;
   // Of the prompts that show an answer in front of another one.
@@ -49,8 +53,8 @@ struct ViewOptions {
   std::set<ViewName> extra_views;  // to be built besides the six
   bool reads_rollouts = true;      // whether a sample must have one
 };
-// Those of the configuration, with the views that its terms read and no pad
-// token yet.
+// Those of the configuration, with the views that its terms read, and without
+// what the model decides: pad token, max_view.
 ViewOptions MakeViewOptions(const Config& config);
 
 // The user's message of an evaluation: the None view's, or the problem and the
@@ -138,6 +142,9 @@ class ViewBuilder {
   absl::StatusOr<std::vector<std::pair<ViewName, std::vector<int32_t>>>>
   ReferencePrefixes(const std::string& problem,
                     const std::string& reference) const;
+  // The view with a prompt that shows a sampled answer.
+  View MakeShowing(std::vector<int32_t> prompt,
+                   const std::vector<int32_t>& scored) const;
 
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_template_;

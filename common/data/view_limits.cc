@@ -70,8 +70,8 @@ class ViewMeter {
                config_.rollout.max_new_tokens;
   }
 
-  // With the longest answer. Inside a prompt its text can take a few more
-  // tokens than it was sampled in.
+  // With the longest answer. Inside a prompt its text can take more tokens than
+  // it was sampled in, for which that prompt is cut (ViewOptions::max_view).
   absl::StatusOr<LongView> Longest(const Problem& problem) const {
     ASSIGN_OR_RETURN(const Views views, BuildShort(problem));
     LongView longest;
@@ -102,7 +102,10 @@ class ViewMeter {
 
  private:
   ViewMeter(const Config& config, const TextPipeline& text)
-      : config_(config), text_(text), told_(MostAnswersTold(config)) {
+      : config_(config),
+        text_(text),
+        builder_(*text.tokenizer, *text.chat_template, MakeViewOptions(config)),
+        told_(MostAnswersTold(config)) {
     const Prompts prompts(config.prompts);
     problems_ = static_cast<int64_t>(prompts.most_problems());
     references_ = static_cast<int64_t>(prompts.most_references());
@@ -122,7 +125,7 @@ class ViewMeter {
     if (views_.contains(ViewName::kSiblingRollout)) {
       sample.context = {.sibling = "0", .feedback = VerdictOn("")};
     }
-    return text_.views->Build(sample);
+    return builder_.Build(sample);
   }
 
   absl::StatusOr<Views> BuildShort(const Problem& problem) const {
@@ -173,6 +176,8 @@ class ViewMeter {
 
   const Config& config_;
   const TextPipeline& text_;
+  // Not the pipeline's, which cuts what does not fit the model's context.
+  ViewBuilder builder_;
   std::set<ViewName> views_;
   int64_t frame_bytes_ = 0;
   int64_t problems_ = 1;  // in a prompt, at most

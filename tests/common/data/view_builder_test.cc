@@ -333,5 +333,38 @@ TEST_F(ViewsTest, PromptsBeforeARolloutAreCutOnTheRight) {
   }
 }
 
+TEST_F(ViewsTest, APromptThatShowsAnAnswerIsCutWhereTheContextEnds) {
+  sample_.context = {.sibling = "it is 12"};
+  const ViewOptions options = {
+      .self_rollout = ViewOptions::SelfRollout::kTemplate,
+      .extra_views = {ViewName::kSiblingRollout}};
+  const Views whole =
+      ViewBuilder(*tokenizer_, *chat_, options).Build(sample_).value();
+  for (const ViewName name : {ViewName::kSelfRollout,
+                              ViewName::kCrossReference,
+                              ViewName::kSiblingRollout}) {
+    const View& before = whole[static_cast<size_t>(name)];
+    ViewOptions limited = options;
+    limited.max_view = static_cast<int64_t>(before.input_ids.size()) - 3;
+    const ViewBuilder builder(*tokenizer_, *chat_, limited);
+    const Views views = builder.Build(sample_).value();
+    const View& view = views[static_cast<size_t>(name)];
+    std::vector<int32_t> expected = before.input_ids;
+    const auto end = expected.begin() + before.scored_from;
+    expected.erase(end - 3, end);
+    EXPECT_EQ(view.input_ids, expected) << ViewNameString(name);
+    EXPECT_EQ(view.scored_from, before.scored_from - 3);
+    EXPECT_EQ(view.scored_count, before.scored_count);
+    // Nothing of an answer is shown in it.
+    EXPECT_EQ(views[static_cast<size_t>(ViewName::kCrossRollout)],
+              whole[static_cast<size_t>(ViewName::kCrossRollout)]);
+    limited.max_view = 30;
+    const Views told = ViewBuilder(*tokenizer_, *chat_, limited)
+                           .BuildPrefixes(sample_)
+                           .value();
+    EXPECT_LE(told[static_cast<size_t>(name)].input_ids.size(), 30u);
+  }
+}
+
 }  // namespace
 }  // namespace dapd

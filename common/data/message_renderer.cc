@@ -1,0 +1,74 @@
+#include "common/data/message_renderer.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/status_macros.h"
+
+namespace dapd {
+namespace {
+
+// Where a template of Qwen3's kind begins an answer without thoughts.
+constexpr char kEmptyThoughts[] =
+    "<|im_start|>assistant\n<think>\n\n</think>\n\n";
+
+// Stands for an answer where only what follows it is looked for.
+constexpr char kAnyAnswer[] = "__ANSWER__";
+
+}  // namespace
+
+absl::StatusOr<std::vector<int32_t>> MessageRenderer::Prompt(
+    const std::string& message, bool thinking) const {
+  ASSIGN_OR_RETURN(const std::string text,
+                   chat_template_.Render({{"user", message}},
+                                         {.add_generation_prompt = true,
+                                          .enable_thinking = thinking}));
+  return tokenizer_.Encode(text);
+}
+
+absl::StatusOr<std::string> MessageRenderer::Conversation(
+    const std::string& message, const std::string& answer) const {
+  return chat_template_.Render({{"user", message}, {"assistant", answer}}, {});
+}
+
+absl::StatusOr<std::vector<int32_t>> MessageRenderer::ReferencePrompt(
+    const std::string& message,
+    const std::string& conversation,
+    bool thinking) const {
+  const size_t preamble = chat_template_.supports_thinking()
+                              ? conversation.rfind(kEmptyThoughts)
+                              : std::string::npos;
+  if (preamble == std::string::npos) return Prompt(message, thinking);
+  return tokenizer_.Encode(
+      conversation.substr(0, preamble + sizeof(kEmptyThoughts) - 1));
+}
+
+absl::StatusOr<std::vector<int32_t>> MessageRenderer::Completion(
+    const std::string& message,
+    const std::string& reference,
+    const std::string& conversation,
+    const std::vector<int32_t>& prompt_ids) const {
+  ASSIGN_OR_RETURN(const std::vector<int32_t> all,
+                   tokenizer_.Encode(conversation));
+  const auto end = std::mismatch(
+      prompt_ids.begin(), prompt_ids.end(), all.begin(), all.end());
+  if (end.first == prompt_ids.end()) {
+    return std::vector<int32_t>(end.second, all.end());
+  }
+  ASSIGN_OR_RETURN(const std::string after, AfterAnswer(message));
+  return tokenizer_.Encode(absl::StrCat(reference, after));
+}
+
+// What the template writes after an answer. The reference itself would not do
+// to find it: it may be rewritten there, or also occur in what follows.
+absl::StatusOr<std::string> MessageRenderer::AfterAnswer(
+    const std::string& message) const {
+  ASSIGN_OR_RETURN(const std::string conversation,
+                   Conversation(message, kAnyAnswer));
+  const size_t begin = conversation.rfind(kAnyAnswer);
+  if (begin == std::string::npos) return std::string();
+  return conversation.substr(begin + sizeof(kAnyAnswer) - 1);
+}
+
+}  // namespace dapd
