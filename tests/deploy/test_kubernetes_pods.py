@@ -102,7 +102,9 @@ def test_the_demo_trains_as_its_manifests_say(security, tmp_path, demo):
         run = pods.claims["runs-dapd-trainer-0"] / "demo"
         assert json.loads((run / "summary.json").read_text()) and (run / "adapter/adapter_model.safetensors").exists()
         assert (run / "config.yaml").stat().st_uid == 10001
-        assert trainer.probe("livenessProbe") and trainer.probe("readinessProbe")
+        for probe in ("livenessProbe", "readinessProbe"):
+            # kubelet asks again, too, where a busy machine was late.
+            wait_for(lambda: trainer.probe(probe), lambda: f"{probe}\n{trainer.log()}")
         for container in (*rollouts, teacher, trainer):
             assert container.terminate() == 0, container.log()
 

@@ -52,7 +52,8 @@ metrics: {{rollout_listen: "127.0.0.1:0", teacher_listen: "127.0.0.1:0", trainer
     def start(self, name, failpoints="", **settings):
         flags = set_flags({"run.name": name, **settings})
         log = open(self.folder / f"{name}.log", "w")
-        return subprocess.Popen([BIN / "dapd", "run", self.config, *flags], stderr=log, stdout=log,
+        # As from a shell, also where the tests run under nohup.
+        return subprocess.Popen(["env", "--default-signal=HUP", BIN / "dapd", "run", self.config, *flags], stderr=log, stdout=log,
                                 env={**os.environ, "DAPD_FAILPOINTS": failpoints})
 
     def run(self, name, check=True, **settings):

@@ -10,6 +10,7 @@ namespace dapd {
 namespace {
 
 TEST(StopRequestsTest, SignalsAreCountedAndEndNothing) {
+  std::signal(SIGHUP, SIG_DFL);  // also under nohup
   CatchStopRequests();
   int expected = StopRequests();  // of a repetition
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) {

@@ -21,6 +21,7 @@ TEST(ShutdownSignalDeathTest, TheFirstSignalEndsWait) {
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
     EXPECT_EXIT(
         {
+          ::signal(SIGHUP, SIG_DFL);  // also under nohup
           ShutdownSignal signal;
           const bool early = signal.requested();
           ::kill(::getpid(), number);
