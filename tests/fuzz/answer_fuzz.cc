@@ -15,6 +15,16 @@ namespace {
 
 constexpr size_t kMaxBytes = 2000;
 
+// A brace behind an odd number of backslashes, which begin no earlier than
+// `begin`.
+bool IsWritten(const std::string& text, size_t begin, size_t brace) {
+  size_t backslashes = 0;
+  while (brace - backslashes > begin && text[brace - backslashes - 1] == '\\') {
+    ++backslashes;
+  }
+  return backslashes % 2 == 1;
+}
+
 // From the last opening backwards, each followed to the end.
 std::optional<std::string> SlowBox(const std::string& text) {
   const std::string open = "\\boxed{";
@@ -23,6 +33,7 @@ std::optional<std::string> SlowBox(const std::string& text) {
     const size_t begin = at + open.size();
     int depth = 1;
     for (size_t i = begin; i < text.size(); ++i) {
+      if (IsWritten(text, begin, i)) continue;
       depth += text[i] == '{' ? 1 : text[i] == '}' ? -1 : 0;
       if (depth == 0) return text.substr(begin, i - begin);
     }
