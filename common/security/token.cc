@@ -78,11 +78,16 @@ absl::Status TokenFile::ReadIfChanged() {
   SecretFile::Bytes bytes = secret_->Get();
   if (bytes == read_) return absl::OkStatus();
   read_ = std::move(bytes);
-  ASSIGN_OR_RETURN(tokens_, ParseTokens(key_, *read_));
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                   ParseTokens(key_, *read_));
+  tokens_.clear();
+  for (const std::string& text : texts) {
+    tokens_.push_back({text, Sha256Hex(text)});
+  }
   return absl::OkStatus();
 }
 
-const std::vector<std::string>& TokenFile::Get() {
+const std::vector<TokenFile::Token>& TokenFile::Get() {
   const absl::Status read = ReadIfChanged();
   if (!read.ok()) {
     LogWarning(absl::StrCat(std::string(read.message()),
@@ -102,15 +107,14 @@ absl::StatusOr<std::unique_ptr<TokenTable>> TokenTable::Load(
 }
 
 RoleSet TokenTable::Find(absl::string_view token) {
-  // Digests, so that all have one length.
   const std::string digest = Sha256Hex(token);
   RoleSet roles;
   MutexLock lock(&mutex_);
   for (File& file : files_) {
-    for (const std::string& accepted : file.tokens.Get()) {
+    for (const TokenFile::Token& accepted : file.tokens.Get()) {
       const bool is_same =
-          CRYPTO_memcmp(
-              digest.data(), Sha256Hex(accepted).data(), digest.size()) == 0;
+          CRYPTO_memcmp(digest.data(), accepted.digest.data(), digest.size()) ==
+          0;
       roles.Add(is_same ? RoleSet{file.role} : RoleSet{});
     }
   }
@@ -125,7 +129,7 @@ absl::StatusOr<std::unique_ptr<PresentedToken>> PresentedToken::Load(
 
 std::string PresentedToken::Get() {
   MutexLock lock(&mutex_);
-  return file_.Get().front();
+  return file_.Get().front().text;
 }
 
 }  // namespace dapd

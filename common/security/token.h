@@ -33,7 +33,11 @@ class TokenFile {
   static absl::StatusOr<TokenFile> Open(const std::string& key,
                                         const std::string& path);
 
-  const std::vector<std::string>& Get();
+  struct Token {
+    std::string text;
+    std::string digest;  // SHA-256, so that all have one length
+  };
+  const std::vector<Token>& Get();
 
  private:
   TokenFile(std::string key, std::unique_ptr<SecretFile> secret)
@@ -43,7 +47,7 @@ class TokenFile {
   std::string key_;
   std::unique_ptr<SecretFile> secret_;
   SecretFile::Bytes read_;  // what tokens_ are of, or a malformed version
-  std::vector<std::string> tokens_;
+  std::vector<Token> tokens_;
 };
 
 // Which roles a presented token has. Thread-safe.
