@@ -169,12 +169,12 @@ absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
       CutRight(ScoredTokens(reference_ids), options_.max_reference_tokens);
   ASSIGN_OR_RETURN(const std::string text, TextOf(reference_ids));
   ASSIGN_OR_RETURN(const std::vector<int32_t> none, RolloutPrompt(problem));
-  ASSIGN_OR_RETURN(const std::vector<int32_t> self,
+  ASSIGN_OR_RETURN(std::vector<int32_t> self,
                    RolloutPrefix(options_.prompts.Privileged(problem, text),
                                  /*thinking=*/false));
   Views views;
   At(views, ViewName::kNoneReference) = MakeView(none, scored);
-  At(views, ViewName::kSelfReference) = MakeShowing(self, scored);
+  At(views, ViewName::kSelfReference) = MakeShowing(std::move(self), scored);
   return views;
 }
 
@@ -306,24 +306,25 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
   }
 
   ASSIGN_OR_RETURN(
-      const std::vector<int32_t> crossed,
+      std::vector<int32_t> crossed,
       MessageRenderer(tokenizer_, chat_template_)
           .Prompt(options_.prompts.Privileged(sample.problem, rollout_text),
                   options_.privileged_thinking));
   const View& reference = At(views, ViewName::kNoneReference);
   At(views, ViewName::kCrossReference) =
-      MakeShowing(crossed,
+      MakeShowing(std::move(crossed),
                   {reference.input_ids.begin() + reference.scored_from,
                    reference.input_ids.end()});
 
   if (!sample.context.empty()) {
     ASSIGN_OR_RETURN(
-        const std::vector<int32_t> sibling,
+        std::vector<int32_t> sibling,
         RolloutPrefix(options_.prompts.Sibling(sample.problem,
                                                sample.context.sibling,
                                                sample.context.feedback),
                       /*thinking=*/false));
-    At(views, ViewName::kSiblingRollout) = MakeShowing(sibling, rollout);
+    At(views, ViewName::kSiblingRollout) =
+        MakeShowing(std::move(sibling), rollout);
   }
   return views;
 }
