@@ -32,6 +32,13 @@ DecodeRequest RequestOf(uint64_t id,
   return EngineRequest(id, prompt, answer);
 }
 
+// Those of ids 1 to `last`.
+void SubmitRequests(GenerationEngine& engine, uint64_t last) {
+  for (uint64_t id = 1; id <= last; ++id) {
+    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
+  }
+}
+
 struct TimedAnswer {
   std::vector<int32_t> ids;
   std::vector<float> logprobs;
@@ -98,9 +105,7 @@ TEST(EngineMemoryTest, MoreRunSideBySideThanTheirLongestOutcomesWouldLet) {
                               .tokens_a_step = tokens_a_step},
                              2 * (kPrompt + kAnswer),
                              counts);
-      for (uint64_t id = 1; id <= 4; ++id) {
-        ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
-      }
+      ASSERT_NO_FATAL_FAILURE(SubmitRequests(engine, 4));
       ExpectAllTokens(RunToTheEnd(engine), 4);
       EXPECT_EQ(counts.most_running, 4);
       EXPECT_LE(counts.most_bytes, 2 * (kPrompt + kAnswer));
@@ -113,9 +118,7 @@ TEST(EngineMemoryTest, WithoutNeedNobodyGivesWay) {
   Counts counts;
   GenerationEngine engine =
       MakeCountingEngine({}, 4 * (kPrompt + kAnswer), counts);
-  for (uint64_t id = 1; id <= 4; ++id) {
-    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
-  }
+  ASSERT_NO_FATAL_FAILURE(SubmitRequests(engine, 4));
   ExpectAllTokens(RunToTheEnd(engine), 4);
   EXPECT_EQ(engine.kv_use().restarts, 0);
 }
@@ -124,9 +127,7 @@ TEST(EngineMemoryTest, TheOldestIsNeverHeldUp) {
   Counts counts;
   GenerationEngine engine =
       MakeCountingEngine({}, kPrompt + kAnswer + 100, counts);
-  for (uint64_t id = 1; id <= 4; ++id) {
-    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
-  }
+  ASSERT_NO_FATAL_FAILURE(SubmitRequests(engine, 4));
   const TimedAnswers outcome = RunToTheEnd(engine);
   ExpectAllTokens(outcome, 4);
   EXPECT_EQ(outcome.answers.at(1).ended_in_step, kAnswer);
@@ -152,9 +153,7 @@ TEST(EngineMemoryTest, ACancelledAnswerGivesItsPagesBack) {
   Counts counts;
   GenerationEngine engine =
       MakeCountingEngine({}, 2 * (kPrompt + kAnswer), counts);
-  for (uint64_t id = 1; id <= 4; ++id) {
-    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
-  }
+  ASSERT_NO_FATAL_FAILURE(SubmitRequests(engine, 4));
   TimedAnswers outcome;
   int64_t step = 1;
   while (engine.kv_use().restarts == 0) StepOnce(engine, step++, outcome);
@@ -175,9 +174,7 @@ TEST(EngineMemoryTest, WhereTheDeviceHasLessThanTheBudgetAnswersGiveWayToo) {
   Counts counts;
   GenerationEngine engine =
       MakeCountingEngine({.memory = 2 * (kPrompt + kAnswer)}, 0, counts);
-  for (uint64_t id = 1; id <= 4; ++id) {
-    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
-  }
+  ASSERT_NO_FATAL_FAILURE(SubmitRequests(engine, 4));
   const TimedAnswers outcome = RunToTheEnd(engine);
   ExpectAllTokens(outcome, 4);
   EXPECT_EQ(counts.starts.at(1), 1);
@@ -188,9 +185,7 @@ TEST(EngineMemoryTest, WhereTheDeviceHasLessThanTheBudgetAnswersGiveWayToo) {
 TEST(EngineMemoryTest, NobodyStartsWhoWouldSoonHaveToGiveWay) {
   Counts counts;
   GenerationEngine engine = MakeCountingEngine({}, kPrompt + kAnswer, counts);
-  for (uint64_t id = 1; id <= 3; ++id) {
-    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
-  }
+  ASSERT_NO_FATAL_FAILURE(SubmitRequests(engine, 3));
   ExpectAllTokens(RunToTheEnd(engine), 3);
   EXPECT_EQ(counts.most_running, 2);
 }
@@ -200,15 +195,11 @@ TEST(EngineMemoryTest, ADeviceThatWasFullOnceIsNotTakenForFullForEver) {
   Counts counts;
   GenerationEngine engine =
       MakeCountingEngine({.memory = 2 * (kPrompt + kAnswer)}, 0, counts);
-  for (uint64_t id = 1; id <= 4; ++id) {
-    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
-  }
+  ASSERT_NO_FATAL_FAILURE(SubmitRequests(engine, 4));
   ExpectAllTokens(RunToTheEnd(engine), 4);
   ASSERT_GT(engine.kv_use().restarts, 0);
   counts.most_running = 0;
-  for (uint64_t id = 1; id <= 2; ++id) {
-    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
-  }
+  ASSERT_NO_FATAL_FAILURE(SubmitRequests(engine, 2));
   ExpectAllTokens(RunToTheEnd(engine), 2);
   EXPECT_EQ(counts.most_running, 2);
 }
@@ -235,9 +226,7 @@ TEST(EngineMemoryTest, AStepWithoutMemoryIsTakenAgainByHalfAsMany) {
         {.resumes_from_the_start = from_the_start, .side_by_side = 3},
         4 * (kPrompt + kAnswer),
         counts);
-    for (uint64_t id = 1; id <= 4; ++id) {
-      ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
-    }
+    ASSERT_NO_FATAL_FAILURE(SubmitRequests(engine, 4));
     const TimedAnswers outcome = RunToTheEnd(engine);
     EXPECT_TRUE(outcome.failed.empty());
     ExpectAllTokens(outcome, 4);
@@ -256,9 +245,7 @@ TEST(EngineMemoryTest, OnlyTheAnswerThatNeverFitsFails) {
   Counts counts;
   GenerationEngine engine =
       MakeCountingEngine({.hopeless = 2}, 4 * (kPrompt + kAnswer), counts);
-  for (uint64_t id = 1; id <= 4; ++id) {
-    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
-  }
+  ASSERT_NO_FATAL_FAILURE(SubmitRequests(engine, 4));
   const TimedAnswers outcome = RunToTheEnd(engine);
   EXPECT_EQ(outcome.failed.size(), 1U);
   EXPECT_TRUE(outcome.failed.contains(2));
@@ -270,9 +257,7 @@ TEST(EngineMemoryTest, AnAnswerThatTakesAnotherCourseIsAnError) {
   Counts counts;
   GenerationEngine engine =
       MakeCountingEngine({.drifts = true}, 2 * (kPrompt + kAnswer), counts);
-  for (uint64_t id = 1; id <= 4; ++id) {
-    ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
-  }
+  ASSERT_NO_FATAL_FAILURE(SubmitRequests(engine, 4));
   EXPECT_THROW(RunToTheEnd(engine), c10::Error);
 }
 
