@@ -55,6 +55,18 @@ std::string LastPart(const std::string& name) {
   return name.substr(name.rfind('.') + 1);
 }
 
+// "trainer_steps"
+std::string WithSingleUnderscores(const ConfigKey& key) {
+  return absl::StrReplaceAll(key.name, {{".", "_"}});
+}
+
+// "DAPD_TRAINER__STEPS"
+std::string VariableOf(const ConfigKey& key) {
+  return absl::StrCat(
+      kEnvironmentPrefix,
+      absl::AsciiStrToUpper(absl::StrReplaceAll(key.name, {{".", "__"}})));
+}
+
 // Values are written into JSON files of the run, which are UTF-8. YAML's
 // escapes can spell what is not.
 bool AllUtf8(const YAML::Node& node) {
@@ -109,18 +121,26 @@ class Loader {
     for (char** entry = environ; *entry != nullptr; ++entry) {
       const std::string text = *entry;
       const size_t equals = text.find('=');
-      // Only names with a section are ours: DAPD_SECTION__KEY.
       if (!absl::StartsWith(text, kEnvironmentPrefix) ||
-          equals == std::string::npos ||
-          !absl::StrContains(text.substr(0, equals), "__")) {
+          equals == std::string::npos) {
         continue;
       }
       const std::string variable = text.substr(0, equals);
-      const std::string key = absl::StrReplaceAll(
-          absl::AsciiStrToLower(
-              variable.substr(sizeof(kEnvironmentPrefix) - 1)),
-          {{"__", "."}});
-      SetFromText(kEnvironmentOrigin, variable, key, text.substr(equals + 1));
+      const std::string name = absl::AsciiStrToLower(
+          variable.substr(sizeof(kEnvironmentPrefix) - 1));
+      // Only names with a section are ours: DAPD_SECTION__KEY. Others may be
+      // anybody's, but not those that mean a key.
+      if (absl::StrContains(name, "__")) {
+        SetFromText(kEnvironmentOrigin,
+                    variable,
+                    absl::StrReplaceAll(name, {{"__", "."}}),
+                    text.substr(equals + 1));
+      } else if (const auto key =
+                     std::ranges::find(keys_, name, WithSingleUnderscores);
+                 key != keys_.end()) {
+        problems_.push_back(absl::StrCat(
+            variable, " is not read; ", key->name, " is ", VariableOf(*key)));
+      }
     }
   }
 

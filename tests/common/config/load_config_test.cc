@@ -45,6 +45,19 @@ TEST(LoadConfigTest, TheEnvironmentStandsBetweenFileAndOverrides) {
   ::unsetenv("DAPD_TRAINER__STEPS");
 }
 
+TEST(LoadConfigTest, AVariableThatMeansAKeyButIsNotReadIsRefused) {
+  ::setenv("DAPD_TRAINER_BATCH_SIZE", "8", 1);
+  ::setenv("DAPD_TRAINER", "8", 1);  // a script's own
+  EXPECT_THAT(Message(Load(kGood)),
+              AllOf(HasSubstr("DAPD_TRAINER_BATCH_SIZE is not read; "
+                              "trainer.batch_size is "
+                              "DAPD_TRAINER__BATCH_SIZE"),
+                    Not(HasSubstr("DAPD_TRAINER "))));
+  ::unsetenv("DAPD_TRAINER_BATCH_SIZE");
+  EXPECT_TRUE(Load(kGood).ok());
+  ::unsetenv("DAPD_TRAINER");
+}
+
 TEST(LoadConfigTest, AllMistakesAreReportedAtOnceWithTheirLines) {
   const std::string message = Message(
       Load("model:\n  path: x\n  presicion: float32\ntrainer:\n  steps: -1\n"
