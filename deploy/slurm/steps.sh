@@ -118,6 +118,10 @@ stop_steps() {
   for name in "${!process[@]}"; do result_of "${process[$name]}" || true; done
 }
 
+# Whether the job has to make room for another. Its steps are told, it is not; and one
+# that ends within its grace has to queue again by itself, or has failed.
+is_preempted() { [[ $(scontrol show job "$SLURM_JOB_ID") == *PreemptTime=[0-9]* ]]; }
+
 # --- The lists of workers -----------------------------------------------------
 # DAPD_JOB_FOLDER/ROLE.addresses is what the trainer reads, and reads again while
 # it trains. A line belongs to the job in its comment; several jobs write.

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -27,7 +28,7 @@ class Cluster:
         # scancel --signal=TERM JOB.STEP reaches the process groups of the step's tasks.
         take = "import json, sys; print(*(-task for task in json.loads(sys.stdin.readlines()[int(sys.argv[1])])['tasks']))"
         self.program("scancel", f'kill -s "${{1#--signal=}}" -- $({sys.executable} -c "{take}" "${{2#*.}}" <"$FAKE_SRUN_LOG")')
-        self.program("scontrol", f'echo "$@" >>{folder}/scontrol.log')
+        self.program("scontrol", f'if [ "$1" = show ]; then cat {folder}/state-$3; else echo "$@" >>{folder}/scontrol.log; fi')
         python = [sys.executable, ROOT / "deploy/make_tiny_model.py", "--output", folder / "model"]
         subprocess.run(python, check=True, capture_output=True)
         problems = [BIN / "dapd", "problems", "--task", "unit_conversion", "--split", "train", "--count", "40"]
@@ -69,6 +70,7 @@ run: {{output_dir: {folder}/runs}}
         """As sbatch: starts the script; the last call's output is in FOLDER/JOB.out. Without `ranks` the script chooses."""
         here = tasks // nodes
         first_port, claim = self.claim_ports()
+        (self.folder / f"state-{job}").write_text("   PreemptEligibleTime=2026-11-27T08:00:00 PreemptTime=None\n")
         environment = os.environ | {
             "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
             "FAKE_SRUN_LOG": str(self.folder / f"steps-{job}.log"),
@@ -110,6 +112,13 @@ run: {{output_dir: {folder}/runs}}
     def queued_again(self, job):
         log = self.folder / "scontrol.log"
         return [line for line in log.read_text().splitlines() if str(job) in line] if log.exists() else []
+
+    def preempt(self, job):
+        """As Slurm was seen to do it where a partition has a GraceTime: the steps are told, the job is not."""
+        (self.folder / f"state-{job}").write_text("   PreemptEligibleTime=2026-11-27T08:00:00 PreemptTime=2026-11-27T08:02:57\n")
+        for step in self.steps(job):
+            for task in step["tasks"]:
+                os.killpg(task, signal.SIGTERM)
 
     def assert_nothing_runs(self, job):
         processes = [process for step in self.steps(job) for process in (step["srun"], *step["tasks"])]

@@ -1,4 +1,5 @@
-"""On which nodes the steps of deploy/slurm land, which GPUs their tasks see, and what becomes of a step for which there is no room."""
+"""On which nodes the steps of deploy/slurm land, which GPUs their tasks see, and what becomes of a step for which there is no room, or of a job
+that has to make some."""
 
 import re
 import signal
@@ -107,3 +108,33 @@ def test_workers_that_wait_for_room_end_at_a_signal(cluster, programs):
     wait_for(lambda: "Requested nodes are busy" in cluster.output(4217), lambda: cluster.output(4217))
     process.send_signal(signal.SIGUSR1)
     assert process.wait(timeout=60) == 0, cluster.output(4217)
+
+
+def test_a_run_that_makes_room_for_another_job_is_queued_again(cluster, programs):
+    write_program(programs, "trainer", ENDS_WHEN_ASKED)
+    process = cluster.submit(4135, DAPD_BIN=str(programs))
+    wait_for((cluster.folder / "job-4135/prometheus.json").exists, lambda: cluster.output(4135))
+    cluster.preempt(4135)
+    assert process.wait(timeout=60) == 0, cluster.output(4135)
+    assert cluster.queued_again(4135) == ["requeue 4135"]
+    # Workers that joined wait for it.
+    assert cluster.listed(4135, "rollout") == [] and (cluster.folder / "job-4135/rollout.addresses").exists()
+
+
+def test_a_run_that_makes_room_before_its_workers_serve_is_queued_again(cluster, programs):
+    write_program(programs, "trainer", ENDS_WHEN_ASKED)
+    process = cluster.submit(4138, DAPD_BIN=str(programs), SLURM_TASKS_PER_NODE="2")
+    wait_for(lambda: "Requested nodes are busy" in cluster.output(4138), lambda: cluster.output(4138))
+    cluster.preempt(4138)
+    assert process.wait(timeout=60) == 0, cluster.output(4138)
+    assert cluster.queued_again(4138) == ["requeue 4138"]
+
+
+def test_workers_that_make_room_for_another_job_are_queued_again(cluster, programs):
+    (cluster.folder / "job-4136").mkdir()
+    (cluster.folder / "job-4136/rollout.addresses").touch()
+    process = cluster.submit(4218, cluster.folder / "job-4136", "rollout", cluster.config, tasks=2, script=WORKERS, DAPD_BIN=str(programs))
+    wait_for(lambda: len(cluster.listed(4136, "rollout")) == 2, lambda: cluster.output(4218))
+    cluster.preempt(4218)
+    assert process.wait(timeout=60) == 0, cluster.output(4218)
+    assert cluster.queued_again(4218) == ["requeue 4218"] and cluster.listed(4136, "rollout") == []
