@@ -11,6 +11,9 @@ export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1}
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
 # These it does take over, and each step would wait for all GPUs of its nodes.
 unset SLURM_NTASKS_PER_NODE SLURM_GPUS_PER_NODE
+# Of the memory of a node (--mem) a step that asks for none takes all, and the next one
+# would wait for it; with 0 they share it.
+if [ -n "${SLURM_MEM_PER_NODE-}" ]; then export SLURM_MEM_PER_NODE=0; fi
 # Two jobs on a node get different ports, below those that the kernel hands out,
 # unless their numbers differ by a multiple of 100: then name one of them another.
 export DAPD_FIRST_PORT=${DAPD_FIRST_PORT:-$((20000 + SLURM_JOB_ID % 100 * 100))}

@@ -36,6 +36,8 @@ def main():
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     check_gpus(options)
+    if int(os.environ.get("SLURM_MEM_PER_NODE", 0)):
+        sys.exit("fake_srun: this step would take all memory of its nodes, for which the next one would wait")
     tasks = []
 
     def end(*_):

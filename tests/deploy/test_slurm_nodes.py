@@ -110,6 +110,12 @@ def test_workers_that_wait_for_room_end_at_a_signal(cluster, programs):
     assert process.wait(timeout=60) == 0, cluster.output(4217)
 
 
+def test_steps_share_the_memory_of_a_node(cluster, programs):
+    """Where a job asks for memory by the node (--mem)."""
+    process = cluster.submit(4137, DAPD_BIN=str(programs), SLURM_MEM_PER_NODE="6144")
+    assert process.wait(timeout=60) == 0, cluster.output(4137)
+
+
 def test_a_run_that_makes_room_for_another_job_is_queued_again(cluster, programs):
     write_program(programs, "trainer", ENDS_WHEN_ASKED)
     process = cluster.submit(4135, DAPD_BIN=str(programs))
