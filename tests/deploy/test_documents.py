@@ -15,7 +15,7 @@ FOLDERS = ("common", "configs", "dashboards", "deploy", "docs", "proto", "servic
 PATH = re.compile(r"(?<![\w./-])(?:%s)/[\w./*{},-]*[\w*}/]" % "|".join(FOLDERS))
 # A source without its folder, as a row names the second of two neighbours.
 SOURCE = re.compile(r"`(\w+\.(?:h|cc|cu|proto|py))`")
-LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 
 
 def spelled_out(path):
@@ -32,13 +32,24 @@ def exists(path):
     return any(True for _ in ROOT.glob(path)) or any(True for _ in ROOT.glob(path + ".*"))
 
 
+def sections(page):
+    """The names under which links reach its headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def is_linked(page, section):
+    return page.exists() and (not section or page.suffix != ".md" or section in sections(page))
+
+
 def missing(document):
     text = (ROOT / document).read_text()
     sources = {path.name for folder in FOLDERS for path in (ROOT / folder).rglob("*.*")}
     named = {path for found in PATH.findall(text) for path in spelled_out(found)}
     folder = (ROOT / document).parent
     return sorted([path for path in named - MADE_BY_READERS if not exists(path)] +
-                  [link for link in LINK.findall(text) if not (folder / link).exists()] +
+                  ["#".join(filter(None, link)) for link in LINK.findall(text)
+                   if not is_linked(folder / link[0] if link[0] else ROOT / document, link[1])] +
                   [name for name in SOURCE.findall(text) if name not in sources])
 
 
@@ -49,9 +60,9 @@ def test_every_path_is_there(document):
 
 def test_a_path_that_is_not_there_is_found(tmp_path):
     document = tmp_path / "page.md"
-    document.write_text("`common/base/files.h`, common/base/no_such_file.h. `deploy/{build,no_such}.sh`, `common/rpc/server/server`, `tests/*/con*.py` "
-                        "[a](no_such_page.md#x), [b](https://example.org/docs/x.md), build/tests/x, `dapd/common/x.y`, `files.h`, `no_such_file.cc`")
-    assert missing(document) == ["common/base/no_such_file.h", "deploy/no_such.sh", "no_such_file.cc", "no_such_page.md"]
+    document.write_text("# Here\n`common/base/files.h`, common/base/no_such_file.h. `deploy/{build,no_such}.sh`, `common/rpc/server/server`, `tests/*/con*.py` "
+                        "[a](no_such_page.md#x), [c](#here), [d](#there), [b](https://example.org/docs/x.md), build/tests/x, `dapd/common/x.y`, `files.h`, `no_such_file.cc`")
+    assert missing(document) == ["common/base/no_such_file.h", "deploy/no_such.sh", "no_such_file.cc", "no_such_page.md#x", "there"]
 
 
 def test_every_fuzz_target_is_described():

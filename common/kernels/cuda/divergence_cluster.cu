@@ -27,7 +27,7 @@ __global__ __launch_bounds__(kClusterThreads, 1) void DivergenceInClusters(
 }
 
 // Clusters on fewer multiprocessors than this are slower than the block kernel,
-// which reads three times as much but has all of the device (docs/gpu.md).
+// which reads three times as much but has all of the device (docs/cuda.md).
 constexpr double kLeastShare = 0.35;
 
 struct Launcher {

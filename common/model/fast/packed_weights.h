@@ -11,7 +11,7 @@
 // last place, 2^-9 of it, which early in training is nearly everywhere, so a
 // merged policy would sample from the base while the trainer trains another.
 // Columns keep the update to 2^-9 of itself, for about 5 % more bytes per step
-// and four more launches per layer (docs/gpu.md). They also leave the base as
+// and four more launches per layer (docs/cuda.md). They also leave the base as
 // it is, so that it stands in memory once, in them; merging needs it beside
 // them.
 #pragma once

@@ -58,7 +58,7 @@ struct GpuStepMemory {
   double policy = 0;    // the live adapter and its snapshot
   double adapters = 0;  // gradients, moments, what is pushed, averaged, summed
   double scores = 0;    // of a step, a rank's part
-  double loss = 0;      // its buffers, whatever the length (docs/gpu.md)
+  double loss = 0;      // its buffers, whatever the length (docs/cuda.md)
 };
 GpuStepMemory GpuStepMemoryOf(const Config& config, const ModelConfig& model);
 

@@ -279,7 +279,7 @@ TEST(CudaDivergenceOnHostTest, TokensAtATimeAreThoseOfTheFormThatIsTaken) {
   args.terms[2] = {.student = 1, .target = 4};
   fake::SetTraits({.major = 9, .multiprocessors = 132, .largest_cluster = 16});
   EXPECT_EQ(DapdCudaDivergenceTokens(&args), 8) << "16 blocks a token";
-  // By docs/gpu.md's times three of them are faster than a block a token, two
+  // By docs/cuda.md's times three of them are faster than a block a token, two
   // are not.
   for (const auto& [clusters, tokens] : {std::pair{3, 3}, {2, 264}, {1, 264}}) {
     fake::SetTraits({.major = 9,

@@ -309,7 +309,7 @@ int64_t LaunchesOf(const std::string& what, const Call& call) {
   return launches;
 }
 
-// docs/gpu.md calculates with these.
+// docs/cuda.md calculates with these.
 TEST(LayerTrafficTest, ALayerIsAFewLaunches) {
   const at::NoGradGuard no_grad;
   // As a teacher's 4,096 rows stand between the widths of 4B's layer.
