@@ -1,5 +1,5 @@
-// ContentDigest: a digest of one of the kinds that identify an adapter. Which
-// of them serves where, and why, says docs/security.md.
+// ContentDigest: a digest of one of the kinds that identify an adapter.
+// docs/security.md says which of them serves where, and why.
 #pragma once
 
 #include <string>

@@ -12,9 +12,8 @@
 //   softmax  a warp a query head; lane i takes the tokens i, i + 32, ...
 //   values   NumValueGroups(head_dim) groups of threads; group i takes the
 //            tokens i, i + groups, ...; then the groups are added in order
-//   combined the splits' weights exp(max_i - max); of their sum lane i of a
-//   warp
-//            takes the splits i, i + 32, ...; the outputs are added in order
+//   combined the splits' weights exp(max_i - max); lane i of a warp adds those
+//            of the splits i, i + 32, ...; the outputs are added in order
 // The bfloat16 kernel leaves the order within a product to the tensor cores.
 #pragma once
 

@@ -6,8 +6,7 @@
 // sample: top-k 20, top-p 0.95 of 32 rows of 151,936 logits. Ready with
 //   "mismatches" (tokens that differ from SampleToken's) and "chi_square"
 //   (of many draws of one row against its probabilities, by degree of freedom).
-// merge:  an adapter of rank 64 into all weights of a Qwen3-4B trunk. Ready
-// with
+// merge: an adapter of rank 64 into all weights of a Qwen3-4B trunk. Ready with
 //   "error", relative to the weights, of one of them against float64.
 // copy:   the bytes of merge, copied.
 // products: of a decode step of Qwen3-4B, all layers, with the number of rows

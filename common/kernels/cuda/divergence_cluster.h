@@ -5,9 +5,9 @@
 // declines.
 //
 // Clusters stay for the whole call and take one token after the other. Every
-// thread loads, reads and writes entries of its own, in groups of four: where
-// the gradient of a group is written, the copy of the next token's begins, and
-// only sums go from thread to thread, and from block to block.
+// thread loads, reads and writes entries of its own, in groups of four: once it
+// has written its gradients it begins to copy the next token's, and only sums
+// go from thread to thread, and from block to block.
 //
 // An entry's way through shared memory: z of every source; behind a student's
 // first term the weighted pull of its terms lies in its `room`, and behind its

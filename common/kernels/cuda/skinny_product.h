@@ -1,9 +1,8 @@
 // The products of a decode step in bfloat16: few rows with large weights, which
 // are read once. Beside cuBLASLt's (gemm.h) two things are different:
 //
-// * A row's bits depend on nothing but the row, the weights and their shape:
-// not
-//   on how many rows there are, nor on which of them it is.
+// * A row's bits depend on nothing but the row, the weights and their shape,
+//   neither on how many rows there are nor on which of them it is.
 // * The launch may begin before the one in front of it has ended, and its first
 //   weights come while that one still runs (device.cuh); with `early` it is
 //   that far when the last of x is there.

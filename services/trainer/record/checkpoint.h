@@ -3,9 +3,8 @@
 //
 //   step-000050/adapter/               PEFT, the live adapter
 //   step-000050/snapshot/              PEFT; missing while it is the base
-//   step-000050/ema/                   PEFT, the moving average; there only if
-//   a
-//                                      term reads it
+//   step-000050/ema/                   PEFT, the moving average; there only
+//                                      where a term reads it
 //   step-000050/previous/              PEFT, the adapter one step before, which
 //                                      samples the open step; there only if
 //                                      rollout.max_staleness is 1
