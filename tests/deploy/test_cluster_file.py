@@ -155,6 +155,25 @@ def test_what_belongs_together_is_set_by_one_setting(cluster):
     assert classes == {"dapd-input": settings["input-storage-class"], "dapd-runs": settings["runs-storage-class"]}
 
 
+# What an API server lets nobody change of an object that is there, by its published rules.
+MAY_CHANGE = {
+    "StatefulSet": {"replicas", "template", "updateStrategy", "persistentVolumeClaimRetentionPolicy"},
+    "PersistentVolumeClaim": {"resources"},  # which may grow
+    "Job": {"backoffLimit"},
+}
+
+
+def test_the_page_names_the_settings_that_count_only_once():
+    settled = [{key: value for key, value in entry["spec"].items() if key not in MAY_CHANGE[entry["kind"]]}
+               for entry in of_kind(rendered(FIRST), *MAY_CHANGE)]
+    text = yaml.safe_dump_all(settled, width=10**6)
+    settings = {key for key, value in FIRST["settings"].items() if re.search(rf"(?<![\w.-]){re.escape(value)}(?![\w-])", text)}
+    assert {"runs-size", "input-access", "model"} <= settings
+    page = (manifests.MANIFESTS / "README.md").read_text()
+    refused = "".join(part for part in page.split("\n\n") if "refuse" in part)
+    assert not sorted(setting for setting in settings if f"`{setting}`" not in refused)
+
+
 def test_alerts_lead_to_the_grafana_of_the_cluster():
     (rules,) = of_kind(rendered(FIRST), "PrometheusRule")
     links = [rule["annotations"]["runbook_url"] for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule]

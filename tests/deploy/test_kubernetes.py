@@ -62,6 +62,17 @@ def test_a_job_set_is_made_of_the_pods_of_the_other_overlays():
         assert pod == other
 
 
+def test_the_page_says_how_to_delete_what_a_job_set_replaces():
+    """`kubectl apply` removes nothing."""
+    kept = {manifests.name_of(entry) for entry in manifests.objects("jobset")}
+    replaced = [entry for entry in manifests.objects("one-node-8-gpus") if entry["kind"] != "ConfigMap" and manifests.name_of(entry) not in kept]
+    assert replaced
+    _, section = (manifests.MANIFESTS / "README.md").read_text().split("\n## As a job\n")
+    kinds, name, value = re.search(r"kubectl -n dapd delete ([a-z,]+) -l ([\w./]+)=(\w+)`", section).groups()
+    for entry in replaced:
+        assert entry["kind"].lower() in kinds.split(",") and entry["metadata"]["labels"][name] == value, manifests.name_of(entry)
+
+
 def labels_match(term, labels):
     """A node selector term of In and NotIn, as the scheduler does it."""
     return all((labels.get(each["key"]) in each["values"]) == {"In": True, "NotIn": False}[each["operator"]] for each in term["matchExpressions"])
