@@ -23,6 +23,11 @@ default_jobs() {
   echo $((gibibytes / 2 < 1 ? 1 : gibibytes / 2 < cores ? gibibytes / 2 : cores))
 }
 
+# ccache compiles nothing without a home, nor with one that keeps nothing, as that of
+# whoever a container or a batch system starts may be.
+export HOME=${HOME:-$PWD/.deps}
+if [ ! -w "$HOME" ]; then export CCACHE_DIR=${CCACHE_DIR:-$PWD/.deps/ccache}; fi
+
 phase "configure" build/logs/configure.log \
   cmake -S . -B build -G Ninja -DDAPD_TESTS=$tests
 phase "build" build/logs/build.log \

@@ -226,6 +226,25 @@ def test_the_sources_build_in_a_folder_with_a_space_in_its_name(tmp_path):
     assert not [word for word in words if word.startswith("space/")], "parts of paths that were cut"
 
 
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ccache") is None, reason="needs root and ccache")
+@pytest.mark.parametrize("home", [{}, {"HOME": "/"}, {"HOME": "/nonexistent"}], ids=["none", "not writable", "not there"])
+def test_a_build_needs_no_home(home, tmp_path):
+    """Of a user that no file names, as a container's may be. What stands in for CMake compiles."""
+    (tmp_path / "deploy").mkdir()
+    for name in ("build.sh", "phase.sh"):
+        shutil.copy(ROOT / "deploy" / name, tmp_path / "deploy")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/cmake").write_text("#!/bin/sh\necho 'int x;' >x.c && exec ccache cc -c x.c\n")
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        path.chmod(0o755)
+        os.chown(path, 12345, 12345)
+    namespaces = ["unshare", "--mount", "bash", "-c", 'mount --bind "$1" /mnt && cd /mnt && shift && exec "$@"', "bash", tmp_path]
+    user = ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", "env", "--ignore-environment", f"PATH=/mnt/bin:{os.environ['PATH']}"]
+    result = subprocess.run([*namespaces, *user, *[f"{key}={value}" for key, value in home.items()], "deploy/build.sh"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert (tmp_path / "x.o").exists()
+
+
 def test_an_image_build_reads_only_what_it_needs():
     """Models, data and keys lie in a working tree, and layers are pushed to registries."""
     lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
