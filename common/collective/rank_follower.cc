@@ -36,7 +36,8 @@ class RankFollower final : public Collective {
   explicit RankFollower(const RankOptions& options)
       : options_(options),
         link_(
-            "trainer rank 0",
+            options_,
+            /*peer=*/0,
             [this](v1::RankMessage* message) {
               std::optional<v1::RankMessage> next = received_.Pop();
               if (next.has_value()) *message = *std::move(next);
@@ -60,12 +61,13 @@ class RankFollower final : public Collective {
       if (status.ok()) reader_ = std::jthread([this] { ReadOn(); });
       if (status.ok() || absl::IsFailedPrecondition(status)) return status;
       if (options_.gives_up && options_.gives_up()) {
-        return absl::CancelledError(
-            "told to stop while waiting for trainer rank 0");
+        return absl::CancelledError(absl::StrCat(
+            "told to stop while waiting for ", options_.called, " 0"));
       }
       if (SteadyNow() >= deadline) {
         return absl::UnavailableError(
-            absl::StrCat("trainer rank 0 could not be reached at ",
+            absl::StrCat(options_.called,
+                         " 0 could not be reached at ",
                          options_.rendezvous,
                          " within ",
                          absl::FormatDuration(options_.join_timeout),
@@ -113,7 +115,8 @@ class RankFollower final : public Collective {
   }
 
   absl::Status Outcome(const absl::Status& status) const {
-    return is_cancelled_ && absl::IsAborted(status) ? RanksCancelled() : status;
+    return is_cancelled_ && absl::IsAborted(status) ? RanksCancelled(options_)
+                                                    : status;
   }
 
   absl::Status Exchange(absl::Span<float> values) {

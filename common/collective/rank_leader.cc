@@ -90,8 +90,8 @@ class Members final : public v1::RankService::Service {
     members_.erase(rank);
     changed_.NotifyAll();
     if (!is_gone) return grpc::Status::OK;
-    LogWarning(
-        absl::StrCat("trainer rank ", rank, " left before the others joined"));
+    LogWarning(absl::StrCat(
+        options_.called, " ", rank, " left before the others joined"));
     return grpc::Status::CANCELLED;
   }
 
@@ -103,13 +103,14 @@ class Members final : public v1::RankService::Service {
       const std::vector<std::string> missing = Missing();
       if (missing.empty()) break;
       if (options_.gives_up && options_.gives_up()) {
-        return absl::CancelledError(
-            "told to stop while waiting for trainer ranks");
+        return absl::CancelledError(absl::StrCat(
+            "told to stop while waiting for ", options_.called, "s"));
       }
       const absl::Duration left = deadline - SteadyNow();
       if (left <= absl::ZeroDuration()) {
         return absl::UnavailableError(
-            absl::StrCat("trainer rank ",
+            absl::StrCat(options_.called,
+                         " ",
                          absl::StrJoin(missing, ", "),
                          " did not join at ",
                          options_.rendezvous,
@@ -203,12 +204,15 @@ class RankLeader final : public Collective {
                          server_->address(),
                          " for ",
                          options_.world_size - 1,
-                         " other trainer ranks"));
+                         " other ",
+                         options_.called,
+                         "s"));
     RETURN_IF_ERROR(members_.WaitForAll());
     for (int rank = 1; rank < options_.world_size; ++rank) {
       Stream* stream = members_.StreamOf(rank);
       links_.emplace_back(
-          absl::StrCat("trainer rank ", rank),
+          options_,
+          rank,
           [stream](v1::RankMessage* message) { return stream->Read(message); },
           [stream](const v1::RankMessage& message) {
             return stream->Write(message);
@@ -281,7 +285,8 @@ class RankLeader final : public Collective {
     has_failed_ = true;  // gRPC tells of an end a little later than a read
     // The others learn of it at once, whatever they do.
     members_.CancelAll();
-    return is_cancelled_ && absl::IsAborted(status) ? RanksCancelled() : status;
+    return is_cancelled_ && absl::IsAborted(status) ? RanksCancelled(options_)
+                                                    : status;
   }
 
   // Chunk by chunk, so that memory does not grow with the ranks.
@@ -330,11 +335,14 @@ class RankLeader final : public Collective {
         if (!has_lost && SteadyNow() < *deadline_) continue;
         deadline_ = std::nullopt;
       }
-      LogError(has_lost ? "a trainer rank is gone"
-                        : absl::StrCat(
-                              "a trainer rank did not respond within ",
-                              absl::FormatDuration(options_.operation_timeout),
-                              " (trainer.rank_timeout_seconds)"));
+      LogError(absl::StrCat(
+          "a ",
+          options_.called,
+          has_lost
+              ? " is gone"
+              : absl::StrCat(" did not respond within ",
+                             absl::FormatDuration(options_.operation_timeout),
+                             " (trainer.rank_timeout_seconds)")));
       members_.CancelAll();
     }
   }

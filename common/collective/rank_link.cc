@@ -10,20 +10,22 @@
 
 namespace dapd {
 
-absl::Status RanksCancelled() {
-  return absl::CancelledError("the trainer ranks were told to stop");
+absl::Status RanksCancelled(const RankOptions& options) {
+  return absl::CancelledError(
+      absl::StrCat("the ", options.called, "s were told to stop"));
 }
 
-RankLink::RankLink(std::string peer, ReadMessage read, WriteMessage write)
-    : peer_(std::move(peer)),
+RankLink::RankLink(const RankOptions& options,
+                   int peer,
+                   ReadMessage read,
+                   WriteMessage write)
+    : peer_(absl::StrCat(options.called, " ", peer)),
+      when_lost_(options.when_lost),
       read_(std::move(read)),
       write_(std::move(write)) {}
 
 absl::Status RankLink::Lost() const {
-  return absl::AbortedError(
-      absl::StrCat(peer_,
-                   " is lost; the job resumes from its newest checkpoint "
-                   "once every rank is started again"));
+  return absl::AbortedError(absl::StrCat(peer_, " is lost; ", when_lost_));
 }
 
 absl::Status RankLink::SendChunk(uint64_t operation,

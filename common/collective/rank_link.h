@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
+#include "common/collective/rank_options.h"
 #include "dapd/v1/rank.pb.h"
 
 namespace dapd {
@@ -18,7 +19,7 @@ inline constexpr size_t kRankChunkBytes = size_t{1} << 20;
 inline constexpr uint64_t kMaxRankBytes = uint64_t{1} << 36;
 
 // What an operation ends with that Cancel broke.
-absl::Status RanksCancelled();
+absl::Status RanksCancelled(const RankOptions& options);
 
 // Not thread-safe. The stream's two halves come as functions, so that client
 // and server streams are the same here.
@@ -27,8 +28,11 @@ class RankLink {
   using ReadMessage = std::function<bool(v1::RankMessage* message)>;
   using WriteMessage = std::function<bool(const v1::RankMessage& message)>;
 
-  // `peer`: "trainer rank 2", for messages.
-  RankLink(std::string peer, ReadMessage read, WriteMessage write);
+  // To rank `peer`.
+  RankLink(const RankOptions& options,
+           int peer,
+           ReadMessage read,
+           WriteMessage write);
 
   // One chunk of `total` bytes at `offset` of operation `operation`.
   absl::Status SendChunk(uint64_t operation,
@@ -46,12 +50,14 @@ class RankLink {
   absl::Status Send(uint64_t operation, absl::string_view bytes);
   absl::Status Receive(uint64_t operation, std::string* bytes);
 
+  // "trainer rank 2", for messages.
   const std::string& peer() const { return peer_; }
 
  private:
   absl::Status Lost() const;
 
   const std::string peer_;
+  const std::string when_lost_;
   const ReadMessage read_;
   const WriteMessage write_;
 };

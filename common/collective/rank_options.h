@@ -28,6 +28,12 @@ struct RankOptions {
   // for rank 0 as long as its connection answers pings: it may be evaluating,
   // or waiting for a disk.
   absl::Duration operation_timeout = absl::Minutes(10);
+  // For messages: what a rank is called, and what becomes of the job without
+  // one.
+  std::string called = "trainer rank";
+  std::string when_lost =
+      "the job resumes from its newest checkpoint once every rank is started "
+      "again";
 };
 
 }  // namespace dapd

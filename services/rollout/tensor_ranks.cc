@@ -31,10 +31,16 @@ constexpr char kKeyVariable[] = "DAPD_TENSOR_RANKS_KEY";
 RankOptions MakeOptions(const Config& config,
                         const TensorRank& place,
                         std::string key) {
-  return {.rank = place.rank,
-          .world_size = static_cast<int>(config.rollout.tensor_parallel),
-          .rendezvous = place.rendezvous,
-          .identity = std::move(key)};
+  return {
+      .rank = place.rank,
+      .world_size = static_cast<int>(config.rollout.tensor_parallel),
+      .rendezvous = place.rendezvous,
+      .identity = std::move(key),
+      .operation_timeout = absl::Seconds(config.trainer.rank_timeout_seconds),
+      .called = "rollout rank",
+      .when_lost =
+          "the worker ends, for whoever keeps it running to start "
+          "it again"};
 }
 
 pid_t rank_zero = 0;

@@ -18,7 +18,8 @@ using Messages = std::vector<v1::RankMessage>;
 
 RankLink LinkOver(Messages* messages, size_t* next) {
   return RankLink(
-      "rank 1",
+      {},
+      /*peer=*/1,
       [messages, next](v1::RankMessage* message) {
         if (*next == messages->size()) return false;
         *message = (*messages)[(*next)++];

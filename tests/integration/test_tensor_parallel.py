@@ -51,6 +51,8 @@ def test_a_process_that_is_lost_takes_its_worker_with_it_and_the_run_goes_on(sto
     os.kill(rank, stop)
     assert process.wait(timeout=120) == 0, together.log(name)
     assert "restarting it" in together.log(name)
+    log = (together.runs(name) / "logs" / "rollout-0.log").read_text()
+    assert "other rollout rank" in log and "trainer rank" not in log
     assert together.adapter_digest(name) == together.adapter_digest("together")
 
 

@@ -44,6 +44,8 @@ class CollectiveTest : public ::testing::TestWithParam<int> {
     options.identity = "same";
     options.join_timeout = absl::Seconds(30);
     options.operation_timeout = timeout_;
+    options.called = called_;
+    options.when_lost = when_lost_;
     std::vector<std::future<Joined>> joining;
     for (int rank = 0; rank < size; ++rank) {
       options.rank = rank;
@@ -76,6 +78,8 @@ class CollectiveTest : public ::testing::TestWithParam<int> {
   }
 
   absl::Duration timeout_ = absl::Seconds(30);
+  std::string called_ = RankOptions().called;
+  std::string when_lost_ = RankOptions().when_lost;
 };
 
 std::vector<float> ValuesOf(int rank, size_t count) {
@@ -164,6 +168,16 @@ TEST_F(CollectiveTest, ALostRankEndsTheOperationOnEveryOther) {
     EXPECT_TRUE(absl::IsAborted(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("trainer rank"));
   }
+}
+
+TEST_F(CollectiveTest, WhatIsLostIsCalledWhatTheJobCallsIt) {
+  called_ = "rollout rank";
+  when_lost_ = "the worker ends";
+  auto ranks = Join(2);
+  ranks.pop_back();
+  const absl::Status status = ranks[0]->AwaitAll();
+  EXPECT_EQ(status,
+            absl::AbortedError("rollout rank 1 is lost; the worker ends"));
 }
 
 TEST_F(CollectiveTest, ARankThatDoesNotComeInTimeEndsTheOperation) {
