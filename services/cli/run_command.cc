@@ -22,7 +22,6 @@
 #include "services/cli/run_supervisor.h"
 #include "services/trainer/copy/run_copier.h"
 #include "services/trainer/record/attempt_end.h"
-#include "services/trainer/record/run_outcome.h"
 
 namespace dapd {
 namespace {
@@ -54,22 +53,20 @@ absl::Status Run(RunOptions options) {
                    LoadConfig(options.config, options.overrides));
   const Config& config = loaded.config;
   CatchStopRequests();
+  ASSIGN_OR_RETURN(AttemptEnd end, AttemptEnd::Create(config, [] {
+                     return StopRequests() > 1;
+                   }));
   const std::string folder = FolderOf(config.run);
-  if (HasFinished(folder, config.trainer.steps)) {
-    RecordFinished(folder);
-    if (config.run.resume != "never" && !config.checkpoint.copy_to.empty()) {
-      CopyAgain(config, folder);
-      return absl::OkStatus();
-    }
+  if (HasFinished(folder, config.trainer.steps) &&
+      config.run.resume != "never" && !config.checkpoint.copy_to.empty()) {
+    CopyAgain(config, folder);
+    return absl::OkStatus();
   }
   RETURN_IF_ERROR(RequireDataPath(config.data));
   // The processes share the cores: a thread that spins while it waits would
   // take them from the others (kernels/parallel_for.h). A user's own setting
   // stays.
   ::setenv("OMP_WAIT_POLICY", "PASSIVE", /*overwrite=*/0);
-  ASSIGN_OR_RETURN(AttemptEnd end, AttemptEnd::Create(config, [] {
-                     return StopRequests() > 1;
-                   }));
   for (std::string& override : AttemptEnd::TrainerOverrides()) {
     options.overrides.push_back(std::move(override));
   }

@@ -300,8 +300,9 @@ absl::Status Train(const LoadedConfig& loaded,
   }
   const std::unique_ptr<TrainerRun> run = *std::move(loading);
   const auto on_done = [&] {
-    run->RecordOutcome(absl::OkStatus());
+    // In this order: who is killed in between tells again (TellIfUntold).
     notice.Tell(absl::OkStatus());
+    run->RecordOutcome(absl::OkStatus());
   };
   const absl::Status result =
       TrainLoaded(*run, loaded.config, credentials, window, signal, on_done);
@@ -328,7 +329,7 @@ absl::Status Run(const ServiceFlags& flags) {
         folder,
         " holds a finished run; there is nothing left to do (another run.name "
         "starts a new run, more trainer.steps continue this one)"));
-    RecordFinished(folder);
+    RETURN_IF_ERROR(TellIfUntold(config.run, [] { return false; }));
     if (!StaysWhenDone(config) && config.checkpoint.copy_to.empty()) {
       return absl::OkStatus();
     }

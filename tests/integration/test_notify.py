@@ -113,6 +113,21 @@ def test_a_second_dapd_run_tells_nothing_of_a_run_that_goes_on(workspace):
     assert [document["state"] for document in receiver.documents] == ["stopped"]
 
 
+@pytest.mark.parametrize("command,code", [(["dapd-trainer"], 0), (["dapd", "run"], 3)], ids=["trainer", "dapd run"])
+def test_an_end_that_its_process_could_not_tell_is_told_by_the_next_start(workspace, command, code):
+    """It was killed behind its summary, while it waited for the last copy, say."""
+    run = f"untold-{command[0]}"
+    workspace.runs(run).mkdir(parents=True)
+    for name, text in (("config.yaml", workspace.config.read_text()), ("summary.json", '{"steps": 5}')):
+        (workspace.runs(run) / name).write_text(text)
+    with Receiver() as receiver:
+        start = [BIN / command[0], *command[1:], workspace.config, *set_flags({"run.name": run, "run.notify_url": receiver.url})]
+        for _ in range(2):
+            result = subprocess.run(start, capture_output=True, text=True, timeout=60)
+            assert result.returncode == code and "finished run" in result.stderr, result.stderr
+    assert [(document["state"], document["exit_code"]) for document in receiver.documents] == [("finished", 0)]
+
+
 def test_https_needs_the_authority_that_is_named(workspace, tmp_path):
     certificates.make(tmp_path / "tls")
     server = certificates.make_odd(tmp_path / "tls" / "ca", tmp_path / "server", "IP:127.0.0.1")

@@ -25,6 +25,7 @@ absl::StatusOr<AttemptEnd> AttemptEnd::Create(const Config& config,
                                               std::function<bool()> gives_up) {
   RunConfig told = config.run;
   if (HasFinished(FolderOf(told), config.trainer.steps)) {
+    RETURN_IF_ERROR(TellIfUntold(told, gives_up));
     told.notify_url.clear();
   }
   ASSIGN_OR_RETURN(EndNotice notice,

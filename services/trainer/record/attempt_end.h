@@ -22,8 +22,9 @@ namespace dapd {
 // Not thread-safe.
 class AttemptEnd {
  public:
-  // The attempt begins now. Of a run that has finished nothing is told again.
-  // `gives_up` and errors: as EndNotice::Create.
+  // The attempt begins now. Of a run that has finished nothing is told again,
+  // but what whoever finished it had not told yet (TellIfUntold). `gives_up`
+  // and errors: as EndNotice::Create.
   static absl::StatusOr<AttemptEnd> Create(const Config& config,
                                            std::function<bool()> gives_up);
 

@@ -126,4 +126,13 @@ void EndNotice::Tell(const absl::Status& outcome) {
       std::string(posted.message())));
 }
 
+absl::Status TellIfUntold(const RunConfig& run,
+                          std::function<bool()> gives_up) {
+  if (!RecordFinished(FolderOf(run))) return absl::OkStatus();
+  ASSIGN_OR_RETURN(EndNotice notice,
+                   EndNotice::Create(run, std::move(gives_up)));
+  notice.Tell(absl::OkStatus());
+  return absl::OkStatus();
+}
+
 }  // namespace dapd

@@ -49,6 +49,11 @@ class EndNotice {
   absl::Time steady_start_;
 };
 
+// For whoever finds a run that has finished: records that, and tells of it if
+// whoever finished it was killed, or told to stop, before it had. Errors as
+// EndNotice::Create.
+absl::Status TellIfUntold(const RunConfig& run, std::function<bool()> gives_up);
+
 // The document.
 std::string EndDocument(const RunConfig& run,
                         const RunOutcome& outcome,

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
@@ -36,10 +37,13 @@ std::string Shorten(const std::string& text) {
   return absl::StrCat(Utf8Head(text, kMaxMessageBytes), " ...");
 }
 
-absl::Status WriteUnlessHeld(const std::string& folder,
-                             const RunOutcome& outcome) {
+// Whether it wrote: not if another process holds the run.
+absl::StatusOr<bool> WriteUnlessHeld(const std::string& folder,
+                                     const RunOutcome& outcome) {
   ASSIGN_OR_RETURN(const bool is_held, IsHeld(folder));
-  return is_held ? absl::OkStatus() : WriteOutcome(folder, outcome);
+  if (is_held) return false;
+  RETURN_IF_ERROR(WriteOutcome(folder, outcome));
+  return true;
 }
 
 }  // namespace
@@ -83,15 +87,16 @@ absl::Status CorrectOutcome(const std::string& folder,
       return absl::OkStatus();
     }
   }
-  return WriteUnlessHeld(folder, seen);
+  return WriteUnlessHeld(folder, seen).status();
 }
 
-void RecordFinished(const std::string& folder) {
+bool RecordFinished(const std::string& folder) {
   const auto recorded = ReadOutcome(folder);
-  if (recorded.has_value() && recorded->state == "finished") return;
-  const absl::Status written =
-      WriteUnlessHeld(folder, OutcomeOf(absl::OkStatus()));
-  if (!written.ok()) LogWarning(std::string(written.message()));
+  if (recorded.has_value() && recorded->state == "finished") return false;
+  const auto written = WriteUnlessHeld(folder, OutcomeOf(absl::OkStatus()));
+  if (written.ok()) return *written;
+  LogWarning(std::string(written.status().message()));
+  return false;
 }
 
 std::optional<RunOutcome> ReadOutcome(const std::string& folder) try {

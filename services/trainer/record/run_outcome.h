@@ -39,9 +39,10 @@ absl::Status CorrectOutcome(const std::string& folder,
 
 // For whoever finds a run that has finished: its outcome says so from here on.
 // The attempt that finished it may have been killed, or told to stop, behind
-// its summary. Writes nothing if another process holds the run; what goes wrong
-// is logged.
-void RecordFinished(const std::string& folder);
+// its summary. True if that is so: whoever ends a run tells of it before it
+// records it. Writes nothing, and false, if another process holds the run; what
+// goes wrong is logged.
+bool RecordFinished(const std::string& folder);
 
 // Nothing without the file, and for anything that WriteOutcome did not write.
 std::optional<RunOutcome> ReadOutcome(const std::string& folder);

@@ -70,11 +70,21 @@ TEST_F(AttemptEndTest, ATrainerThatStaysWhenDoneIsNotWaitedFor) {
 
 TEST_F(AttemptEndTest, ARunThatHadFinishedBeforeIsNotToldOfAgain) {
   Finish();
+  ASSERT_TRUE(WriteOutcome(Folder(), OutcomeOf(absl::OkStatus())).ok());
   config_.trainer.when_done = "serve";
   AttemptEnd end = Begin();
   end.TellIfDone();
   end.Tell(ConfigError("holds a finished run"));
   EXPECT_THAT(server_.requests(), IsEmpty());
+}
+
+TEST_F(AttemptEndTest, AnEndThatWasNotToldIsToldOnce) {
+  Finish();  // and killed
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    Begin().Tell(ConfigError("holds a finished run"));
+  }
+  ASSERT_THAT(server_.requests(), SizeIs(1));
+  EXPECT_THAT(server_.requests()[0], HasSubstr(R"("state":"finished")"));
 }
 
 }  // namespace

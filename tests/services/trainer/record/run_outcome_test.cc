@@ -79,11 +79,12 @@ TEST_F(CorrectOutcomeTest, ARunThatAnotherProcessGoesOnWithHasNoneYet) {
 }
 
 TEST_F(CorrectOutcomeTest, ARunThatIsFoundFinishedHasFinished) {
-  RecordFinished(folder_);
+  EXPECT_TRUE(RecordFinished(folder_));
   EXPECT_EQ(ReadOutcome(folder_)->state, "finished") << "killed behind its end";
+  EXPECT_FALSE(RecordFinished(folder_)) << "it is known";
   for (const absl::Status& recorded : {stop_, cause_}) {
     ASSERT_TRUE(WriteOutcome(folder_, OutcomeOf(recorded)).ok());
-    RecordFinished(folder_);
+    EXPECT_TRUE(RecordFinished(folder_));
     const RunOutcome outcome = ReadOutcome(folder_).value();
     EXPECT_EQ(outcome.state, "finished");
     EXPECT_EQ(outcome.exit_code, 0);
