@@ -183,7 +183,7 @@ absl::Status AdapterReceiver::Start(const v1::AdapterHeader& header) {
                            header.probe_ids().end());
   if (upload_.is_base) return absl::OkStatus();
   if (header.total_bytes() > limits_.max_bytes) {
-    return absl::ResourceExhaustedError(
+    return absl::InvalidArgumentError(
         absl::StrCat("an adapter of ",
                      header.total_bytes(),
                      " bytes; this model's with this worker's lora.rank has at "
@@ -192,7 +192,7 @@ absl::Status AdapterReceiver::Start(const v1::AdapterHeader& header) {
                      ": give trainer and worker the same configuration"));
   }
   if (header.config_json().size() > kMaxConfigBytes) {
-    return absl::ResourceExhaustedError(
+    return absl::InvalidArgumentError(
         absl::StrCat("an adapter configuration of ",
                      header.config_json().size(),
                      " bytes; at most ",

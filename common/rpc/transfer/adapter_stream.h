@@ -52,9 +52,9 @@ class AdapterReceiver {
   // As if all had come, of what another upload with this key brought.
   AdapterUpload AsServed() const;
 
-  // The next message, encoded or not. RESOURCE_EXHAUSTED for an adapter past
-  // the limit, before it is allocated; INVALID_ARGUMENT for a bad header, set,
-  // probe or chunk; DATA_LOSS for a corrupted chunk.
+  // The next message, encoded or not. INVALID_ARGUMENT for an adapter past the
+  // limit, before it is allocated, and for a bad header, set, probe or chunk;
+  // DATA_LOSS for a corrupted chunk.
   absl::Status Add(grpc::ByteBuffer& message);
   absl::Status Add(const v1::LoadAdapterRequest& request);
 

@@ -202,7 +202,7 @@ TEST_F(RolloutServiceTest, DescribeSaysWhatItIsAndServes) {
 TEST_F(RolloutServiceTest, AnAdapterPastTheLimitIsRefused) {
   Attach();
   EXPECT_EQ(Load(1, std::string(1001, 'w')).error_code(),
-            grpc::StatusCode::RESOURCE_EXHAUSTED);
+            grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 TEST_F(RolloutServiceTest, AStreamAnswersAllRequestsThenEnds) {

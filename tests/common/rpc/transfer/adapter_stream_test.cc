@@ -179,7 +179,7 @@ TEST_F(AdapterStreamTest, AnAdapterPastTheLimitIsRefusedByItsHeader) {
   limits_.max_bytes = update_.adapter.tensors.size() - 1;
   AdapterReceiver receiver(limits_);
   const absl::Status status = receiver.Add(Messages().front());
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("lora.rank"));
 }
 
