@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <system_error>
@@ -182,62 +183,86 @@ absl::Status NoCopyAt(ObjectStore& store) {
       ExitCode::kData);
 }
 
+// `wanted`, or else the newest step that there is a copy of; of those that were
+// not tried. Nothing: all were.
+absl::StatusOr<std::optional<int64_t>> NextStep(
+    ObjectStore& store, int64_t wanted, const std::set<int64_t>& tried) {
+  ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListCommits(store));
+  if (steps.empty() && tried.empty()) return NoCopyAt(store);
+  if (wanted >= 0 && !std::ranges::count(steps, wanted)) {
+    return absl::NotFoundError(absl::StrCat(store.url(),
+                                            " has no copy of step ",
+                                            wanted,
+                                            "; it has those of steps ",
+                                            StepsText(steps)));
+  }
+  std::erase_if(steps, [&](int64_t step) {
+    return tried.contains(step) || (wanted >= 0 && step != wanted);
+  });
+  return steps.empty() ? std::nullopt : std::optional(steps.back());
+}
+
+absl::StatusOr<RestoredRun> RestoreStep(ObjectStore& store,
+                                        int64_t step,
+                                        const std::string& aside) {
+  ASSIGN_OR_RETURN(const RunCopy copy, ReadCommit(store, step));
+  LogInfo(absl::StrCat("restoring step ",
+                       copy.step,
+                       " from ",
+                       store.url(),
+                       ": ",
+                       copy.files.size(),
+                       " files, ",
+                       BytesOf(copy),
+                       " bytes"));
+  RETURN_IF_ERROR(RestoreFiles(store, copy, aside));
+  return RestoredRun{.step = copy.step,
+                     .files = static_cast<int64_t>(copy.files.size()),
+                     .bytes = BytesOf(copy)};
+}
+
+// Gives what was restored its name.
+absl::Status Finish(const std::string& aside, const std::string& folder) {
+  RETURN_IF_ERROR(RefuseIfThere(folder));
+  if (std::rename(aside.c_str(), folder.c_str()) != 0) {
+    return FileError(absl::StrCat("rename ", aside, " to"), folder, errno);
+  }
+  return SyncDirectory(fs::absolute(folder).parent_path());
+}
+
 }  // namespace
 
 absl::StatusOr<RestoredRun> RestoreRun(ObjectStore& store,
                                        const std::string& folder,
                                        int64_t step) {
   RETURN_IF_ERROR(RefuseIfThere(folder));
-  ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListCommits(store));
-  if (steps.empty()) return NoCopyAt(store);
-  if (step >= 0) {
-    if (!std::ranges::count(steps, step)) {
-      return absl::NotFoundError(absl::StrCat(store.url(),
-                                              " has no copy of step ",
-                                              step,
-                                              "; it has those of steps ",
-                                              StepsText(steps)));
-    }
-    steps = {step};
-  }
+  std::set<int64_t> tried;
+  ASSIGN_OR_RETURN(std::optional<int64_t> next, NextStep(store, step, tried));
   const std::string aside = folder + kAside;
   ASSIGN_OR_RETURN(const int lock, LockFolder(aside));
   const absl::Cleanup unlock = [lock] { ::close(lock); };
   absl::Status last;
-  for (; !steps.empty(); steps.pop_back()) {
-    const auto copy = ReadCommit(store, steps.back());
-    last = copy.status();
-    if (copy.ok()) {
-      LogInfo(absl::StrCat("restoring step ",
-                           copy->step,
-                           " from ",
-                           store.url(),
-                           ": ",
-                           copy->files.size(),
-                           " files, ",
-                           BytesOf(*copy),
-                           " bytes"));
-      last = RestoreFiles(store, *copy, aside);
+  while (next.has_value()) {
+    const auto run = RestoreStep(store, *next, aside);
+    if (run.ok()) {
+      RETURN_IF_ERROR(Finish(aside, folder));
+      return run;
     }
-    if (last.ok()) {
-      RETURN_IF_ERROR(RefuseIfThere(folder));
-      if (std::rename(aside.c_str(), folder.c_str()) != 0) {
-        return FileError(absl::StrCat("rename ", aside, " to"), folder, errno);
-      }
-      const std::string parent = fs::absolute(folder).parent_path();
-      RETURN_IF_ERROR(SyncDirectory(parent));
-      return RestoredRun{.step = copy->step,
-                         .files = static_cast<int64_t>(copy->files.size()),
-                         .bytes = BytesOf(*copy)};
-    }
+    last = run.status();
     const bool is_damaged = absl::IsDataLoss(last) || absl::IsNotFound(last);
     if (!is_damaged) return last;
-    if (steps.size() > 1) {
+    const int64_t failed = *next;
+    tried.insert(failed);
+    // Anew: a run that goes on meanwhile adds to its copy, and removes of it.
+    ASSIGN_OR_RETURN(next, NextStep(store, step, tried));
+    if (next.has_value()) {
       LogWarning(absl::StrCat("the copy of step ",
-                              steps.back(),
+                              failed,
                               " cannot be restored: ",
                               std::string(last.message()),
-                              "; the one before it is tried"));
+                              "; that of step ",
+                              *next,
+                              " is tried"));
     }
   }
   return absl::DataLossError(absl::StrCat("nothing at ",

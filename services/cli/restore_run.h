@@ -21,7 +21,7 @@ struct RestoredRun {
 // and renamed once the digest of every file is that of the commit and the
 // checkpoint is what its own manifest says; another call goes on with what an
 // interrupted one left there. With no `step`, a commit that cannot be restored
-// is told about, and the one before it taken.
+// is told about, and the newest other taken, one that came meanwhile included.
 //   FAILED_PRECONDITION  `folder` is there
 //   NOT_FOUND            no copy, or none of `step`; names what is there
 //   DATA_LOSS            the copy is damaged

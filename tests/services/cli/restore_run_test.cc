@@ -107,6 +107,26 @@ TEST_F(RestoreRunTest, ADamagedObjectGivesWayToTheStepBefore) {
   EXPECT_FALSE(FileExists(folder_ + "/checkpoints/step-000004/state.json"));
 }
 
+TEST_F(RestoreRunTest, ACopyThatGoesOnMeanwhileIsFollowed) {
+  bool has_gone_on = false;
+  const auto go_on = [&] {
+    // Steps 2 and 4 are listed; what they are made of is removed.
+    if (!has_gone_on && FileExists(folder_ + ".restoring")) {
+      has_gone_on = true;
+      std::filesystem::remove_all(place_);
+      MakeCopy(6);
+    }
+    return false;
+  };
+  ObjectStore store({.url = place_,
+                     .command = ObjectStoreCommand("", place_),
+                     .is_cancelled = go_on});
+  const auto run = RestoreRun(store, folder_, -1);
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->step, 6);
+  EXPECT_EQ(Read("checkpoints/step-000006/state.json"), "state of 6");
+}
+
 TEST_F(RestoreRunTest, WhatAnInterruptedRestoreLeftIsVerifiedAndUsed) {
   const std::string aside = folder_ + ".restoring";
   ASSERT_TRUE(MakeDirectories(aside).ok());
