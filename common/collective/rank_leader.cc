@@ -46,21 +46,13 @@ class Members final : public v1::RankService::Service {
     }
     const v1::RankHello& hello = message.hello();
     const int rank = static_cast<int>(hello.rank());
-    if (rank < 1 || rank >= options_.world_size ||
-        static_cast<int>(hello.world_size()) != options_.world_size) {
-      return {grpc::StatusCode::FAILED_PRECONDITION,
-              absl::StrCat("this job has ",
-                           options_.world_size,
-                           " ranks and does not expect rank ",
-                           rank,
-                           " of ",
-                           hello.world_size())};
-    }
-    if (hello.identity() != options_.identity) {
-      return {grpc::StatusCode::FAILED_PRECONDITION,
-              "the base, the data, the configuration or the program's version "
-              "differs from rank 0's; start all ranks from one build (`dapd "
-              "--version`)"};
+    if (const std::string refusal = WhyRefused(hello); !refusal.empty()) {
+      // Whoever looks for a rank that is missing looks here.
+      LogWarning(absl::StrCat(
+          "refused ", options_.called, " ", hello.rank(), ": ", refusal));
+      MutexLock lock(&mutex_);
+      last_refusal_ = refusal;
+      return {grpc::StatusCode::FAILED_PRECONDITION, refusal};
     }
     {
       MutexLock lock(&mutex_);
@@ -115,7 +107,11 @@ class Members final : public v1::RankService::Service {
                          " did not join at ",
                          options_.rendezvous,
                          " within ",
-                         absl::FormatDuration(options_.join_timeout)));
+                         absl::FormatDuration(options_.join_timeout),
+                         last_refusal_.empty()
+                             ? ""
+                             : absl::StrCat("; one that came was refused: ",
+                                            last_refusal_)));
       }
       changed_.WaitFor(&mutex_, std::min(left, kGivesUpPoll));
     }
@@ -160,6 +156,24 @@ class Members final : public v1::RankService::Service {
     bool is_welcomed = false;
   };
 
+  // Why a rank is none of this job's; empty: it is one.
+  std::string WhyRefused(const v1::RankHello& hello) const {
+    const int rank = static_cast<int>(hello.rank());
+    if (rank < 1 || rank >= options_.world_size ||
+        static_cast<int>(hello.world_size()) != options_.world_size) {
+      return absl::StrCat("this job has ",
+                          options_.world_size,
+                          " ranks and does not expect rank ",
+                          rank,
+                          " of ",
+                          hello.world_size());
+    }
+    if (hello.identity() == options_.identity) return "";
+    return "the base, the data, the configuration or the program's version "
+           "differs from rank 0's; start all ranks from one build (`dapd "
+           "--version`)";
+  }
+
   std::vector<std::string> Missing() const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::vector<std::string> missing;
@@ -175,6 +189,7 @@ class Members final : public v1::RankService::Service {
   const RankOptions options_;
   mutable Mutex mutex_;
   CondVar changed_;
+  std::string last_refusal_ ABSL_GUARDED_BY(mutex_);
   // For as long as their handlers run.
   std::map<int, Member> members_ ABSL_GUARDED_BY(mutex_);
   bool is_complete_ ABSL_GUARDED_BY(mutex_) = false;  // all were there at once

@@ -241,6 +241,8 @@ TEST_F(CollectiveTest, ARankOfAnotherJobIsRefused) {
   const absl::Status waited = leader.get().status();
   EXPECT_TRUE(absl::IsUnavailable(waited));
   EXPECT_THAT(std::string(waited.message()), HasSubstr("trainer rank 1"));
+  EXPECT_THAT(std::string(waited.message()),
+              HasSubstr("refused: the base, the data, the configuration"));
 }
 
 TEST_F(CollectiveTest, CancelEndsAWaitingRank) {
