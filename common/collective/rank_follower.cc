@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 
 #include "common/base/bounded_queue.h"
+#include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
@@ -26,6 +27,8 @@ namespace dapd {
 namespace {
 
 constexpr absl::Duration kRetryInterval = absl::Milliseconds(300);
+// Where the run is over, whether it has begun anew.
+constexpr absl::Duration kOverInterval = absl::Seconds(1);
 // Chunks of rank 0's that may wait to be taken, each of kRankChunkBytes.
 constexpr size_t kReceivedMessages = 4;
 
@@ -55,7 +58,8 @@ class RankFollower final : public Collective {
 
   // Tries until rank 0 answers: it may start later than this one.
   absl::Status Join() {
-    const absl::Time deadline = SteadyNow() + options_.join_timeout;
+    absl::Time deadline = SteadyNow() + options_.join_timeout;
+    bool was_over = false;
     while (true) {
       const absl::Status status = TryJoin();
       if (status.ok()) reader_ = std::jthread([this] { ReadOn(); });
@@ -64,7 +68,15 @@ class RankFollower final : public Collective {
         return absl::CancelledError(absl::StrCat(
             "told to stop while waiting for ", options_.called, " 0"));
       }
-      if (SteadyNow() >= deadline) {
+      const bool is_over = absl::IsOutOfRange(status);
+      if (is_over) {
+        deadline = SteadyNow() + options_.join_timeout;
+        if (!std::exchange(was_over, true)) {
+          LogInfo(
+              "the run is over, says rank 0; there is nothing to do until it "
+              "begins anew, with more steps, say");
+        }
+      } else if (SteadyNow() >= deadline) {
         return absl::UnavailableError(
             absl::StrCat(options_.called,
                          " 0 could not be reached at ",
@@ -74,7 +86,7 @@ class RankFollower final : public Collective {
                          ": ",
                          std::string(status.message())));
       }
-      absl::SleepFor(kRetryInterval);
+      absl::SleepFor(is_over ? kOverInterval : kRetryInterval);
     }
   }
 

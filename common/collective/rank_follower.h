@@ -10,10 +10,10 @@
 
 namespace dapd {
 
-// Blocks until rank 0 has taken this rank in.
+// Blocks until rank 0 has taken this rank in. Where rank 0 says that the run is
+// over (EndedJob) it waits without an end, for another beginning.
 //   UNAVAILABLE          rank 0 cannot be reached in time, or this rank was
-//   there
-//                        already all the time
+//                        there already all the time
 //   FAILED_PRECONDITION  it is another job
 //   CANCELLED            RankOptions::gives_up
 absl::StatusOr<std::unique_ptr<Collective>> JoinRankLeader(

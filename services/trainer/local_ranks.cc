@@ -219,8 +219,7 @@ absl::StatusOr<std::vector<LocalRank>> PlanLocalRanks(
                                     " GPUs; each rank needs its own: add GPUs, "
                                     "or lower trainer.ranks_per_machine"));
   }
-  const bool finished =
-      trainer.machine == 0 && HasFinished(FolderOf(config.run), trainer.steps);
+  const bool finished = HasFinished(FolderOf(config.run), trainer.steps);
   std::vector<LocalRank> ranks;
   for (int64_t index = 0; index < (finished ? 1 : here); ++index) {
     LocalRank local{.rank = trainer.rank + index};

@@ -29,8 +29,9 @@ struct LocalRank {
 
 // The ranks of this machine. `config`: of LoadConfig, with ranks_per_machine
 // above 0. `gpus`: those that this process sees, as CUDA_VISIBLE_DEVICES names
-// them. Of a run that machine 0 has finished only rank 0 is left, which shows
-// it. An error (kConfig) if there are fewer GPUs than ranks.
+// them. Of a run that has finished, where its folder is here, only the first:
+// it has nothing left to do. An error (kConfig) if there are fewer GPUs than
+// ranks.
 absl::StatusOr<std::vector<LocalRank>> PlanLocalRanks(
     const Config& config, const std::vector<std::string>& gpus);
 

@@ -24,7 +24,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/this_program.h"
-#include "common/charts/run_history.h"
+#include "common/collective/ended_job.h"
 #include "common/collective/rank_follower.h"
 #include "common/collective/rank_leader.h"
 #include "common/config/load_config.h"
@@ -33,27 +33,17 @@
 #include "common/config/service_flags.h"
 #include "common/config/set_up_log.h"
 #include "common/data/held_out_prompt.h"
-#include "common/gpus/gpu_labels.h"
-#include "common/metrics/metrics_registry.h"
-#include "common/metrics/security_metrics.h"
 #include "common/rpc/grpc_log.h"
 #include "common/rpc/rpc_credentials.h"
 #include "common/rpc/server/server.h"
-#include "common/rpc/server/server_metrics.h"
 #include "common/rpc/server/shutdown_signal.h"
 #include "common/security/security.h"
 #include "common/timeline/timeline.h"
 #include "services/trainer/copy/run_copier.h"
 #include "services/trainer/local_ranks.h"
 #include "services/trainer/record/end_notice.h"
-#include "services/trainer/record/finished_run.h"
-#include "services/trainer/record/run_answers.h"
-#include "services/trainer/record/run_displays.h"
 #include "services/trainer/record/run_outcome.h"
-#include "services/trainer/status/page/status_pages.h"
-#include "services/trainer/status/trainer_metrics.h"
-#include "services/trainer/status/trainer_service.h"
-#include "services/trainer/status/trainer_status.h"
+#include "services/trainer/status/run_window.h"
 #include "services/trainer/trainer_run.h"
 #include "services/trainer/workers/rollout_client.h"
 #include "services/trainer/workers/teacher_client.h"
@@ -123,7 +113,21 @@ bool StaysWhenDone(const Config& config) {
   return config.trainer.when_done == "serve";
 }
 
-void ServeUntilSignal(RpcServer& server, ShutdownSignal& signal) {
+// Other ranks may be started again meanwhile.
+void ServeUntilSignal(const TrainerSection& trainer,
+                      const std::shared_ptr<const RpcCredentials>& credentials,
+                      RpcServer& server,
+                      ShutdownSignal& signal) {
+  std::unique_ptr<EndedJob> ended;
+  if (trainer.rank == 0 && trainer.ranks > 1) {
+    auto served = EndedJob::Serve(trainer.rendezvous, credentials);
+    if (served.ok()) {
+      ended = *std::move(served);
+    } else {
+      LogWarning(absl::StrCat("ranks that join are not told of the end: ",
+                              std::string(served.status().message())));
+    }
+  }
   server.SetServing(true);
   LogInfo(absl::StrCat("the run is done; serving its status on ",
                        server.address(),
@@ -131,67 +135,38 @@ void ServeUntilSignal(RpcServer& server, ShutdownSignal& signal) {
   signal.Wait();
 }
 
-// What the process shows of its run: status, history and metrics, by HTTP and
-// gRPC. `config` must outlive it.
-class RunWindow {
- public:
-  RunWindow(const Config& config,
-            const std::shared_ptr<Security>& security,
-            std::shared_ptr<const RpcCredentials> credentials)
-      : config_(config),
-        security_(security),
-        credentials_(std::move(credentials)),
-        registry_("trainer", config.run.name, GpuLabels(config.model.device)),
-        metrics_(registry_, config),
-        service_(&status_) {
-    AddSecurityMetrics(security,
-                       config.trainer.listen,
-                       config.metrics.trainer_listen,
-                       &registry_);
-    if (config.trainer.rank == 0) return;
-    status_.Change([&](v1::GetStatusResponse& state) {
-      state.set_run_name(config.run.name);
-      state.set_phase(
-          absl::StrCat("rank ", config.trainer.rank, ", see rank 0"));
-    });
-  }
+// Joins the other ranks, and trains with them.
+absl::Status TrainWithRanks(
+    TrainerRun& run,
+    const TrainerSection& trainer,
+    const std::shared_ptr<const RpcCredentials>& credentials,
+    RolloutClient& rollouts,
+    TeacherClient& teachers,
+    RpcServer& server,
+    Timeline* timeline,
+    ShutdownSignal& signal) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Collective> collective,
+                   JoinRanks(trainer, credentials, run.Identity(), signal));
+  server.SetServing(true);
+  LogInfo(absl::StrCat("training; status on ", server.address()));
 
-  absl::Status ServeHttp() {
-    return WithExitCode(registry_
-                            .Serve({config_.metrics.trainer_listen,
-                                    config_.metrics.allowed_hosts,
-                                    security_},
-                                   StatusPages(&status_, &history_, &answers_))
-                            .status(),
-                        ExitCode::kConfig);
-  }
-  absl::StatusOr<std::unique_ptr<RpcServer>> ServeRpc() {
-    return RpcServer::Start(
-        {.listen = config_.trainer.listen,
-         .credentials = credentials_,
-         .observer = MakeRpcObserver(&registry_)},
-        {{&service_, v1::TrainerService::service_full_name()}});
-  }
-  // What there is to show of a run that an earlier process finished.
-  absl::Status ShowFinishedRun(const std::string& folder) {
-    return dapd::ShowFinishedRun(config_, folder, displays());
-  }
-
-  TrainerStatus& status() { return status_; }
-  TrainerMetrics& metrics() { return metrics_; }
-  RunDisplays displays() { return {&metrics_, &status_, &history_, &answers_}; }
-
- private:
-  const Config& config_;
-  const std::shared_ptr<Security> security_;
-  const std::shared_ptr<const RpcCredentials> credentials_;
-  TrainerStatus status_;
-  RunHistory history_;
-  RunAnswers answers_;
-  MetricsRegistry registry_;  // serves the three above
-  TrainerMetrics metrics_;
-  TrainerService service_;
-};
+  // A signal ends the clients' waits, and with them the loop.
+  std::jthread watcher([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      if (!signal.WaitFor(absl::Milliseconds(200))) continue;
+      rollouts.Shutdown();
+      teachers.Shutdown();
+      collective->Cancel();
+      return;
+    }
+  });
+  return run.Train(
+      rollouts,
+      teachers,
+      *collective,
+      timeline,
+      [&signal](absl::Duration timeout) { return signal.WaitFor(timeout); });
+}
 
 // The loaded run to its end, with workers and other ranks. `on_done` is called
 // once it is finished, before the process stays for its status.
@@ -242,31 +217,19 @@ absl::Status TrainLoaded(
   ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, window.ServeRpc());
   // The other ranks may be long in coming, which no restart of this one mends.
   server->SetStarted();
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<Collective> collective,
-      JoinRanks(config.trainer, credentials, run.Identity(), signal));
-  server->SetServing(true);
-  LogInfo(absl::StrCat("training; status on ", server->address()));
-
-  // A signal ends the clients' waits, and with them the loop.
-  std::jthread watcher([&](const std::stop_token& stop) {
-    while (!stop.stop_requested()) {
-      if (!signal.WaitFor(absl::Milliseconds(200))) continue;
-      rollouts->Shutdown();
-      teachers->Shutdown();
-      collective->Cancel();
-      return;
-    }
-  });
-  const absl::Status result = run.Train(
-      *rollouts,
-      *teachers,
-      *collective,
-      timeline.get(),
-      [&signal](absl::Duration timeout) { return signal.WaitFor(timeout); });
+  const absl::Status result = TrainWithRanks(run,
+                                             config.trainer,
+                                             credentials,
+                                             *rollouts,
+                                             *teachers,
+                                             *server,
+                                             timeline.get(),
+                                             signal);
   if (result.ok()) {
     on_done();
-    if (StaysWhenDone(config)) ServeUntilSignal(*server, signal);
+    if (StaysWhenDone(config)) {
+      ServeUntilSignal(config.trainer, credentials, *server, signal);
+    }
   }
   server->SetServing(false);
   server->Shutdown(absl::Seconds(1));
@@ -319,20 +282,23 @@ absl::Status Run(const ServiceFlags& flags) {
     return RunLocalRanks(flags.config, flags.Overrides(), config, signal);
   }
   const std::string folder = FolderOf(config.run);
-  const bool finished =
-      config.trainer.rank == 0 && HasFinished(folder, config.trainer.steps);
+  // The other ranks know it where they see the folder: rank 0 is not there then
+  // to tell them.
+  const bool finished = HasFinished(folder, config.trainer.steps);
   if (finished && config.run.resume == "never") {
     return AlreadyHoldsRun(config.run, finished);
   }
+  const bool is_first = config.trainer.rank == 0;
   if (finished) {
     LogInfo(absl::StrCat(
         folder,
         " holds a finished run; there is nothing left to do (another run.name "
         "starts a new run, more trainer.steps continue this one)"));
-    RETURN_IF_ERROR(TellIfUntold(config.run, [] { return false; }));
-    if (!StaysWhenDone(config) && config.checkpoint.copy_to.empty()) {
-      return absl::OkStatus();
+    if (is_first) {
+      RETURN_IF_ERROR(TellIfUntold(config.run, [] { return false; }));
     }
+    const bool copies = is_first && !config.checkpoint.copy_to.empty();
+    if (!StaysWhenDone(config) && !copies) return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
                    Security::Load(config.security, {Role::kTrainer}));
@@ -340,13 +306,13 @@ absl::Status Run(const ServiceFlags& flags) {
   // Other ranks have nothing to tell and need not have the secret. A second
   // signal ends the process at once, and with it any wait.
   RunConfig told = config.run;
-  if (config.trainer.rank != 0) told.notify_url.clear();
+  if (!is_first) told.notify_url.clear();
   ASSIGN_OR_RETURN(EndNotice notice,
                    EndNotice::Create(told, [] { return false; }));
   RunWindow window(config, security, credentials);
   RETURN_IF_ERROR(window.ServeHttp());
   if (!finished) {
-    if (config.trainer.rank == 0) {
+    if (is_first) {
       for (const std::string& warning : PresetWarnings(loaded)) {
         LogWarning(warning);
       }
@@ -356,13 +322,17 @@ absl::Status Run(const ServiceFlags& flags) {
     if (!result.ok()) notice.Tell(result);
     return result;
   }
-  RETURN_IF_ERROR(window.ShowFinishedRun(folder));
+  if (is_first) RETURN_IF_ERROR(window.ShowFinishedRun(folder));
   ASSIGN_OR_RETURN(const auto server, window.ServeRpc());
   server->SetStarted();  // whoever waits for that would not wait for a copy
-  CopyFinishedRun(config, [&signal](absl::Duration timeout) {
-    return signal.WaitFor(timeout);
-  });
-  if (StaysWhenDone(config)) ServeUntilSignal(*server, signal);
+  if (is_first) {
+    CopyFinishedRun(config, [&signal](absl::Duration timeout) {
+      return signal.WaitFor(timeout);
+    });
+  }
+  if (StaysWhenDone(config)) {
+    ServeUntilSignal(config.trainer, credentials, *server, signal);
+  }
   return absl::OkStatus();
 }
 

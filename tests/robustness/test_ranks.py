@@ -267,6 +267,43 @@ def test_ranks_of_two_machines_give_the_same_bits(two_ranks):
     assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
 
 
+def test_of_a_finished_run_no_rank_waits_for_the_others(two_ranks):
+    """Those of another machine see its folder, and rank 0, which ends at once, is not there to tell them."""
+    start = {"run.seed": 1000, "trainer.rendezvous": f"127.0.0.1:{free_port()}", "metrics.trainer_listen": "127.0.0.1:0"}
+    alone = two_ranks.start_trainer("ranks-2", **start, **{"trainer.ranks": 2, "trainer.rank": 1})
+    machine = two_ranks.start_trainer("ranks-2", **start, **{"trainer.ranks_per_machine": 1, "trainer.machines": 2, "trainer.machine": 1})
+    assert [alone.wait(timeout=30), machine.wait(timeout=30)] == [0, 0], two_ranks.log("ranks-2")
+
+
+def test_a_rank_that_comes_behind_the_end_waits_for_another_beginning(two_ranks):
+    """Of a finished run whose folder only rank 0 has, which stays: on Kubernetes a claim is one pod's."""
+    run, here = "ranks-behind-the-end", two_ranks.workspace.folder
+    rendezvous = f"127.0.0.1:{free_port()}"
+
+    def start(rank, steps, folder):
+        own = {"metrics.trainer_listen": "127.0.0.1:0"} if rank else {}
+        return two_ranks.start_trainer(run, **{
+            "run.seed": 1000, "run.output_dir": here / folder, "trainer.ranks": 2, "trainer.rank": rank, "trainer.rendezvous": rendezvous,
+            "trainer.steps": steps, "trainer.when_done": "serve", **own})
+
+    def says(text):
+        return lambda: text in two_ranks.log(run) or rank_0.poll() is not None or rank_1.poll() is not None
+
+    rank_0, rank_1 = start(0, 1, "runs"), start(1, 1, "others")
+    wait_for(lambda: two_ranks.log(run).count("the run is done") == 2 or rank_0.poll() is not None, what="the end")
+    rank_1.kill()
+    rank_1 = start(1, 2, "others")
+    wait_for(says("the run is over"), what="the word of rank 0")
+    rank_0.terminate()
+    assert rank_0.wait(timeout=60) == 0 and rank_1.poll() is None, two_ranks.log(run)
+    rank_0 = start(0, 2, "runs")
+    wait_for(lambda: len(two_ranks.workspace.metrics(run)) == 2 or rank_0.poll() is not None, what="another step")
+    wait_for(lambda: two_ranks.log(run).count("the run is done") == 4 or rank_0.poll() is not None, what="the end")
+    for rank in (rank_0, rank_1):
+        rank.terminate()
+        assert rank.wait(timeout=60) == 0, two_ranks.log(run)
+
+
 @pytest.mark.parametrize("bad,code,message", [({"data.path": "/no/such/file"}, 4, "/no/such/file"), ({"trainer.ranks": 3}, 3, "leave it out")],
                          ids=["data", "ranks"])
 def test_ranks_of_a_machine_that_cannot_start_end_with_their_reason(bad, code, message, two_ranks):

@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/collective/ended_job.h"
 #include "common/collective/rank_follower.h"
 #include "common/collective/rank_leader.h"
 #include "common/rpc/server/server.h"
@@ -243,6 +244,19 @@ TEST_F(CollectiveTest, ARankOfAnotherJobIsRefused) {
   EXPECT_THAT(std::string(waited.message()), HasSubstr("trainer rank 1"));
   EXPECT_THAT(std::string(waited.message()),
               HasSubstr("refused: the base, the data, the configuration"));
+}
+
+TEST_F(CollectiveTest, ARankThatComesBehindTheEndWaitsForAnotherBeginning) {
+  RankOptions options{.rank = 1, .world_size = 2, .rendezvous = FreeAddress()};
+  auto ended = EndedJob::Serve(options.rendezvous, nullptr);
+  ASSERT_TRUE(ended.ok()) << ended.status();
+  options.join_timeout = absl::ZeroDuration();
+  int answers = 0;
+  options.gives_up = [&] { return ++answers == 2; };
+  EXPECT_TRUE(absl::IsCancelled(JoinRankLeader(options).status()));
+  ended->reset();
+  EXPECT_TRUE(absl::IsUnavailable(JoinRankLeader(options).status()))
+      << "rank 0 is gone";
 }
 
 TEST_F(CollectiveTest, CancelEndsAWaitingRank) {
