@@ -62,6 +62,7 @@ TEST_F(RolloutWorkerTest, WhatWaitsOfADeadStreamIsNotSampled) {
   Submit(7, 3);
   control_.hold = false;
   EXPECT_TRUE(Wait(7).error.ok());
+  worker_.reset();
 }
 
 // The compute thread is busy with an upload while the stream dies: what it
@@ -81,6 +82,7 @@ TEST_F(RolloutWorkerTest, ARequestWhoseStreamDiedOnItsWayIsNotSampled) {
   is_busy = false;
   upload.join();
   ASSERT_TRUE(Load(2, "two").ok());  // behind the request
+  worker_.reset();
   EXPECT_EQ(reports, 0);
 }
 
