@@ -142,7 +142,12 @@ INSTANTIATE_TEST_SUITE_P(
                     ProductShape{1, 9728, 2560},         // down
                     ProductShape{32, 1032, 5128},        // odd
                     ProductShape{7, 264, 8456},          // two slices
-                    ProductShape{9, 72, 40}));
+                    ProductShape{9, 72, 40}),
+    [](const auto& info) {
+      const auto& [rows, inner, cols] = info.param;
+      return std::to_string(rows) + "x" + std::to_string(inner) + "x" +
+             std::to_string(cols);
+    });
 
 }  // namespace
 }  // namespace dapd

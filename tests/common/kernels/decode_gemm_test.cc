@@ -214,7 +214,18 @@ INSTANTIATE_TEST_SUITE_P(Kinds,
                          DecodeGemmTest,
                          testing::Values(Kind::kFloat32,
                                          Kind::kBFloat16,
-                                         Kind::kBFloat16Dot));
+                                         Kind::kBFloat16Dot),
+                         [](const auto& info) {
+                           switch (info.param) {
+                             case Kind::kFloat32:
+                               return "float32";
+                             case Kind::kBFloat16:
+                               return "bfloat16";
+                             case Kind::kBFloat16Dot:
+                               return "bfloat16_pairs";
+                           }
+                           return "";
+                         });
 
 }  // namespace
 }  // namespace dapd
