@@ -156,4 +156,16 @@ std::string Security::OwnToken() const {
   return own_token_ == nullptr ? "" : own_token_->Get();
 }
 
+absl::Status Security::AdmitsItself() const {
+  constexpr RoleSet kDrive = {Role::kTrainer, Role::kAdmin};
+  if (has_certificate() || !accepts_tokens() ||
+      RolesOfToken(OwnToken()).Intersects(kDrive)) {
+    return absl::OkStatus();
+  }
+  return ConfigError(
+      "with security.tokens, workers on this machine take calls only with a "
+      "token of security.tokens.trainer or .admin, and security.token holds "
+      "none of these: name the file of one there");
+}
+
 }  // namespace dapd

@@ -61,6 +61,9 @@ class Security {
   }
   // What this process shows its peers; empty: none.
   std::string OwnToken() const;
+  // An error with exit code kConfig where workers with these settings would
+  // refuse a trainer with the same: without a certificate, only tokens count.
+  absl::Status AdmitsItself() const;
 
  private:
   Security() = default;

@@ -205,6 +205,8 @@ absl::Status CheckData(const Config& config, const ModelText& base) {
 }
 
 // The files are what they have to be for a process that the certificate names.
+// Workers may have other settings than the trainer, so of a token that they
+// would miss there is a warning.
 absl::Status CheckSecurity(const SecuritySection& security) {
   RoleSet needed;
   if (!security.certificate.empty()) {
@@ -214,7 +216,11 @@ absl::Status CheckSecurity(const SecuritySection& security) {
       if (own->roles.Contains(role)) needed.Add({role});
     }
   }
-  return Security::Load(security, needed).status();
+  ASSIGN_OR_RETURN(const auto loaded, Security::Load(security, needed));
+  if (const absl::Status status = loaded->AdmitsItself(); !status.ok()) {
+    LogWarning(std::string(status.message()));
+  }
+  return absl::OkStatus();
 }
 
 // Of the samples that --samples names; without, as long as they may be.

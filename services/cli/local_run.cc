@@ -29,6 +29,7 @@
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
 #include "common/rpc/pool/address_resolver.h"
+#include "common/security/security.h"
 
 namespace dapd {
 namespace {
@@ -183,7 +184,15 @@ absl::Status LocalRun::TakeGpus() {
   return CheckShares(processes, PlanMemory(config_, model), names, report.gpus);
 }
 
+// The trainer would wait for workers that refuse it.
+absl::Status LocalRun::CheckTokens() const {
+  ASSIGN_OR_RETURN(const auto security,
+                   Security::Load(config_.security, /*needed=*/{}));
+  return security->AdmitsItself();
+}
+
 absl::Status LocalRun::Start() {
+  RETURN_IF_ERROR(CheckTokens());
   RETURN_IF_ERROR(TakeGpus());
   RETURN_IF_ERROR(CheckFolder());
   std::vector<std::string> rollouts;

@@ -34,6 +34,7 @@ class LocalRun {
   absl::Status Start();
 
  private:
+  absl::Status CheckTokens() const;
   absl::Status CheckFolder() const;
   // Deals GPUs out, and tells the processes how many share one.
   absl::Status TakeGpus();

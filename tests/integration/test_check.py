@@ -39,6 +39,18 @@ def test_a_security_file_that_is_not_there_is_named_with_its_key(workspace, tmp_
     assert result.returncode == 3 and f"security.{keys[0]}: " in result.stderr and "No such file" in result.stderr, result
 
 
+def test_a_run_does_not_wait_for_workers_that_would_refuse_it(workspace, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("t" * 40)
+    token.chmod(0o600)
+    settings = {"security.tokens.trainer": token}
+    result = check(workspace, **settings)
+    assert result.returncode == 0 and "security.token holds none of these" in result.stderr, result
+    result = workspace.run("refused", check=False, **settings)
+    assert result.returncode == 3 and "security.token holds none of these" in result.stderr and "started" not in result.stderr, result
+    assert "holds none" not in check(workspace, **settings, **{"security.token": token}).stderr
+
+
 def test_a_run_is_not_its_own_copy(workspace):
     folder = workspace.runs("own").parent
     result = check(workspace, **{"run.output_dir": folder, "checkpoint.copy_to": os.path.relpath(folder)})

@@ -172,6 +172,14 @@ TEST_F(SecurityTest, TokensAreReadFromTheirFiles) {
             RoleSet{Role::kTrainer});
   EXPECT_FALSE(Security::Loopback()->accepts_tokens());
   EXPECT_EQ(Security::Loopback()->OwnToken(), "");
+  EXPECT_TRUE(security->AdmitsItself().ok());
+  section.token.clear();
+  EXPECT_EQ(ExitCodeOf(Security::Load(section, {}).value()->AdmitsItself()),
+            ExitCode::kConfig);
+  section.tokens = {.viewer = path};
+  section.token = path;
+  EXPECT_FALSE(Security::Load(section, {}).value()->AdmitsItself().ok());
+  EXPECT_TRUE(Security::Loopback()->AdmitsItself().ok());
   section.tokens.admin = path + ".gone";
   EXPECT_EQ(ExitCodeOf(Security::Load(section, {}).status()),
             ExitCode::kConfig);
