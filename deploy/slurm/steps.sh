@@ -141,11 +141,21 @@ change_list() {  # ROLE: this job's lines become those on standard input
   ) 9>"$DAPD_JOB_FOLDER/.$1.lock"
 }
 
+# srun waits for room without a word.
+name_waiting_steps() {
+  local name
+  for name in "${!process[@]}"; do
+    if [ -e "$DAPD_ANNOUNCEMENTS/step-$name" ]; then continue; fi
+    echo "the $name step has waited a minute for processors, memory or GPUs that the job's other" \
+      "steps have; where a core has two threads, --cpus-per-task has to be even" >&2
+  done
+}
+
 # Once every task of the role has announced itself; not if the job ends before, or
 # one of its steps.
 ending=  # why the job ends, as soon as it does
 join_run() {  # ROLE TASKS
-  local files=() name
+  local files=() name looks=0
   while [ ${#files[@]} -lt "$2" ]; do
     if [ -n "$ending" ]; then return 1; fi
     for name in "${!process[@]}"; do
@@ -155,6 +165,7 @@ join_run() {  # ROLE TASKS
       fi
     done
     sleep 0.2
+    if [ $((looks += 1)) -eq 300 ]; then name_waiting_steps; fi
     mapfile -t files < <(find "$DAPD_ANNOUNCEMENTS" -name "$1-*" ! -name '*.part')
   done
   sed "s/\$/  # job $SLURM_JOB_ID/" "${files[@]}" | change_list "$1"

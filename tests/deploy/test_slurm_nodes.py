@@ -1,6 +1,7 @@
 """On which nodes the steps of deploy/slurm land, which GPUs their tasks see, and what becomes of a step for which there is no room, or of a job
 that has to make some."""
 
+import os
 import re
 import signal
 import subprocess
@@ -99,6 +100,17 @@ def test_a_job_whose_step_waits_for_room_ends_at_a_signal(job, places, started, 
         process.send_signal(how)
         assert process.wait(timeout=60) in code, cluster.output(job)
         assert cluster.queued_again(job) == again
+
+
+def test_a_step_that_waits_long_for_room_is_named(tmp_path):
+    """What stands in for the pause ends the wait."""
+    (tmp_path / "step-trainer").touch()
+    environment = os.environ | {"DAPD_JOB_FOLDER": str(tmp_path), "DAPD_ANNOUNCEMENTS": str(tmp_path), "SLURM_JOB_ID": "1"}
+    for looks, named in ((298, 0), (400, 1)):
+        command = f"""source {WORKERS.parent}/steps.sh; process=([trainer]=$$ [teacher]=$$)
+            sleep() {{ if [ "$looks" -eq {looks} ]; then ending=stop; fi; }}; ! join_run teacher 1"""
+        result = subprocess.run(["bash", "-euc", command], env=environment, capture_output=True, text=True, timeout=60)
+        assert result.returncode == 0 and result.stderr.count("step has waited a minute") == result.stderr.count("the teacher step has") == named
 
 
 def test_workers_that_wait_for_room_end_at_a_signal(cluster, programs):
