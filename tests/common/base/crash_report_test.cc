@@ -25,6 +25,9 @@ int Recurse(volatile int* depth) {
 }
 
 TEST(CrashReportTest, ACrashNamesItsSignalAndItsStack) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers report crashes themselves";
+#endif
   const auto crash = [](int signal_number) {
     ReportCrashes();
     std::raise(signal_number);
@@ -52,6 +55,9 @@ TEST(CrashReportTest, SoDoesAnExceptionThatNobodyCatches) {
 }
 
 TEST(CrashReportTest, SoDoesAStackThatOverflows) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers report crashes themselves";
+#endif
   const auto overflow = [] {
     ReportCrashes();
     volatile int depth = 0;
