@@ -3,7 +3,7 @@
 //   answer    = ["=" | "~="] relation { "," relation }
 //   relation  = (union | anything "=") { ("=" | "<" | ...) union }
 //   union     = operand { "\cup" operand }
-//   operand   = set | interval | tuple | matrix | ratio
+//   operand   = set | interval | tuple | ["-" | sum ["*"]] matrix | ratio
 //
 // A ratio, most often a single sum, is read by value_parser.h.
 #include <algorithm>
@@ -195,9 +195,17 @@ class AnswerParser {
       if (bracket.has_value()) return bracket;
       tokens_.GoTo(begin);
     }
+    if (tokens_.Sees("-") && tokens_.SeesCommandAt(tokens_.at() + 1, "begin")) {
+      tokens_.Take("-");
+      return MatrixTimes(ExactValue(ExactNumber::Of(-1)));
+    }
     auto ratio = values_.RatioOf();
     if (!ratio.has_value()) return std::nullopt;
-    if (ratio->size() == 1) return ValueOf(std::move(ratio->front()));
+    if (ratio->size() == 1) {
+      tokens_.Take("*");
+      return tokens_.SeesCommand("begin") ? MatrixTimes(ratio->front())
+                                          : ValueOf(std::move(ratio->front()));
+    }
     AnswerExpression expression = Compound(Form::kRatio, {});
     for (MathValue& part : *ratio) {
       expression.parts.push_back(ValueOf(std::move(part)));
@@ -252,6 +260,19 @@ class AnswerParser {
     }
     if (!row.empty() || rows.empty()) return std::nullopt;
     return Compound(Form::kMatrix, std::move(rows));
+  }
+
+  // The matrix that begins here, with its entries multiplied.
+  std::optional<AnswerExpression> MatrixTimes(const MathValue& factor) {
+    auto matrix = Matrix();
+    if (!matrix.has_value()) return std::nullopt;
+    for (AnswerExpression& row : matrix->parts) {
+      for (AnswerExpression& entry : row.parts) {
+        if (entry.kind != Form::kValue) return std::nullopt;
+        entry.value = Product(factor, entry.value);
+      }
+    }
+    return matrix;
   }
 
   TokenReader tokens_;

@@ -161,7 +161,7 @@ void DropDegrees(std::vector<LatexToken>* tokens) {
   *tokens = std::move(kept);
 }
 
-void DropUnits(std::vector<LatexToken>* tokens) {
+void DropUnitsAtEnd(std::vector<LatexToken>* tokens) {
   while (!tokens->empty()) {
     if (IsSymbol(tokens->back(), ".") || IsSymbol(tokens->back(), ",") ||
         IsSymbol(tokens->back(), "?")) {
@@ -174,6 +174,30 @@ void DropUnits(std::vector<LatexToken>* tokens) {
     // "60 km/h".
     if (!tokens->empty() && IsSymbol(tokens->back(), "/")) tokens->pop_back();
   }
+}
+
+void DropUnits(std::vector<LatexToken>* tokens) {
+  DropUnitsAtEnd(tokens);
+  std::vector<LatexToken> kept;
+  std::vector<LatexToken> item;
+  int depth = 0;
+  for (const LatexToken& token : *tokens) {
+    const bool is_symbol = token.kind == Kind::kSymbol;
+    if (is_symbol && absl::StrContains("([\\{", token.text)) ++depth;
+    if (is_symbol && absl::StrContains(")]\\}", token.text)) --depth;
+    if (depth == 0 && IsSymbol(token, ",")) {
+      const size_t end = BeforeExponent(item);
+      // "2 m, 3 t" are products as well.
+      if (end > 0 && item[end - 1].kind != Kind::kLetter) DropUnitsAtEnd(&item);
+      kept.insert(kept.end(), item.begin(), item.end());
+      item.clear();
+      kept.push_back(token);
+    } else {
+      item.push_back(token);
+    }
+  }
+  kept.insert(kept.end(), item.begin(), item.end());
+  *tokens = std::move(kept);
 }
 
 std::vector<LatexToken> SplitWords(const std::vector<LatexToken>& tokens) {

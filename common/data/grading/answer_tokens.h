@@ -19,7 +19,8 @@ void MarkUnits(const std::vector<LatexToken>& before,
 // "^\circ" and "^{\circ}" behind what is measured in degrees.
 void DropDegrees(std::vector<LatexToken>* tokens);
 
-// Drops units ("12 km", "3 m^2", "5 \text{ apples}") and sentence ends.
+// Drops units ("12 km", "3 m^2", "5 \text{ apples}", "3 cm, 4 cm") and sentence
+// ends.
 void DropUnits(std::vector<LatexToken>* tokens);
 
 // What is left of words inside mathematics are products of letters; but prose

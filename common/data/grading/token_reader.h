@@ -38,7 +38,10 @@ class TokenReader {
     return at < tokens_.size() && Is(at, LatexToken::Kind::kSymbol, symbol);
   }
   bool SeesCommand(absl::string_view name) const {
-    return !at_end() && Is(at_, LatexToken::Kind::kCommand, name);
+    return SeesCommandAt(at_, name);
+  }
+  bool SeesCommandAt(size_t at, absl::string_view name) const {
+    return at < tokens_.size() && Is(at, LatexToken::Kind::kCommand, name);
   }
   bool SeesKind(LatexToken::Kind kind) const {
     return !at_end() && here().kind == kind;

@@ -42,6 +42,17 @@ std::optional<std::vector<MathValue>> ValueParser::RatioOf() {
 std::optional<MathValue> ValueParser::SumOf() {
   const TokenReader::Level level(tokens_);
   if (level.is_too_deep()) return std::nullopt;
+  const auto above = TermsOf();
+  const bool chooses = tokens_.TakeCommand("choose");
+  if (!above.has_value() || (!chooses && !tokens_.TakeCommand("over"))) {
+    return above;
+  }
+  const auto below = SumOf();
+  if (!below.has_value()) return std::nullopt;
+  return chooses ? Binomial(*above, *below) : Quotient(*above, *below);
+}
+
+std::optional<MathValue> ValueParser::TermsOf() {
   std::optional<MathValue> sum;
   while (true) {
     int sign = 1;
@@ -80,7 +91,8 @@ bool ValueParser::StartsFactor() const {
       return name != "cup" && name != "cap" && name != "in" && name != "end" &&
              name != "pm" && name != "mp" && name != "mod" &&
              name != "rfloor" && name != "rceil" && name != "setminus" &&
-             name != "to" && name != "Rightarrow";
+             name != "to" && name != "Rightarrow" && name != "begin" &&
+             name != "over" && name != "choose";
     }
     case Kind::kSymbol:
       return tokens_.Sees("(") || tokens_.Sees("{") ||
@@ -105,7 +117,8 @@ std::optional<MathValue> ValueParser::ProductOf() {
   if (!product.has_value()) return std::nullopt;
   while (!FollowsNumber(begin)) {
     const bool divides = tokens_.Sees("/");
-    if (divides || tokens_.Sees("*")) {
+    if (divides || (tokens_.Sees("*") &&
+                    !tokens_.SeesCommandAt(tokens_.at() + 1, "begin"))) {
       tokens_.Next();
       int sign = 1;
       while (tokens_.Sees("-") || tokens_.Sees("+")) {

@@ -1,11 +1,13 @@
 // The sums in an answer, from its tokens to what they are worth (math_value.h):
 //
 //   ratio     = sum { ":" sum }
-//   sum       = ["+" | "-" | "\pm"] product { ("+" | "-" | "\pm") product }
+//   sum       = terms [("\over" | "\choose") sum]
+//   terms     = ["+" | "-" | "\pm"] product { ("+" | "-" | "\pm") product }
 //   product   = power { ["*" | "/"] power }
 //   power     = primary { "!" | "%" | "^" script }
 //
-// What stands around sums is answer_parser.cc.
+// A sum ends before a matrix that it is a factor of. What stands around sums is
+// answer_parser.cc.
 #pragma once
 
 #include <cstddef>
@@ -51,6 +53,7 @@ class ValueParser {
     MathValue value;
   };
 
+  std::optional<MathValue> TermsOf();
   bool StartsFactor() const;
   // Whether a number stands here directly behind one that ends the factor from
   // `begin` on, which begins with a number: "2 3" is no product.

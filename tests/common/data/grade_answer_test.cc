@@ -99,6 +99,33 @@ TEST(AnswersEqualTest, NumbersCompareExactlyAndTextNormalised) {
   });
 }
 
+TEST(AnswersEqualTest, WhatStandsAboveAndBelowFillsTheGroup) {
+  ExpectEitherWay({
+      {"{10 \\choose 3}", "120", true},
+      {"10 \\choose 3", "\\binom{10}{3}", true},
+      {"2{5 \\choose 2}+1", "21", true},
+      {"{n+1 \\choose k}", "\\binom{n+1}{k}", true},
+      {"{10 \\choose 3}", "\\frac{10}{3}", false},
+      {"{1 \\over 2}", "0.5", true},
+      {"3 \\over 4+1", "\\frac{3}{5}", true},
+      {"x^{1 \\over 2}", "\\sqrt{x}", true},
+      {"\\choose 3", "3", false},
+  });
+}
+
+TEST(AnswersEqualTest, UnitsWithinAListAreLeftOut) {
+  ExpectEitherWay({
+      {"3 cm, 4 cm", "3, 4", true},
+      {"3 \\text{ cm}^2, 4 \\text{ cm}^2", "4, 3", true},
+      {"x = 3\\text{ m}, y = 4\\text{ m}", "x = 3, y = 4", true},
+      {"5 \\text{ apples}, 3 \\text{ pears}", "5, 3", true},
+      {"2 s, 3 t", "2s, 3t", true},
+      {"2 s, 3 t", "2, 3t", false},
+      {"3 cm, 4 cm", "4 cm, 5 cm", false},
+      {"(3 \\text{A}, 4)", "(3, 4)", false},
+  });
+}
+
 TEST(AnswersEqualTest, LargeNumbersAreNotRounded) {
   ExpectEitherWay({
       {"5^{2023}-4", "5^{2023}", false},
@@ -313,6 +340,21 @@ TEST(AnswersEqualTest, SetsTuplesAndRelationsCompareByTheirParts) {
        false},
       {"\\begin{pmatrix}1\\\\2\\end{pmatrix}",
        "\\begin{pmatrix}2\\\\1\\end{pmatrix}",
+       false},
+      {"2\\begin{pmatrix}1\\\\2\\end{pmatrix}",
+       "\\begin{pmatrix}2\\\\4\\end{pmatrix}",
+       true},
+      {"\\frac{1}{2} \\cdot \\begin{pmatrix}1&x\\end{pmatrix}",
+       "\\begin{pmatrix}0.5&x/2\\end{pmatrix}",
+       true},
+      {"v = -\\begin{pmatrix}1\\\\2\\end{pmatrix}",
+       "\\begin{pmatrix}-1\\\\-2\\end{pmatrix}",
+       true},
+      {"2\\begin{pmatrix}1\\\\2\\end{pmatrix}",
+       "\\begin{pmatrix}1\\\\2\\end{pmatrix}",
+       false},
+      {"2\\begin{pmatrix}(1,2)\\end{pmatrix}",
+       "\\begin{pmatrix}(1,2)\\end{pmatrix}",
        false},
   });
 }
