@@ -14,7 +14,8 @@
 namespace dapd {
 namespace {
 
-constexpr int64_t kBarWidth = 24;
+constexpr size_t kBarWidth = 24;
+constexpr size_t kMinBarWidth = 8;
 constexpr size_t kMaxUpdates = 21;  // the ends of the last 20
 constexpr size_t kDefaultColumns = 80;
 constexpr absl::Duration kFirstShown = absl::Milliseconds(500);
@@ -46,6 +47,14 @@ std::string Clock(double seconds) {
                   static_cast<long long>(whole % 60));
   }
   return text;
+}
+
+// Without the last parts of the line that have no room: half a number is
+// another one.
+std::string Fitted(const std::string& line, size_t columns) {
+  if (line.size() <= columns) return line;
+  const size_t end = line.rfind("  ", columns);
+  return line.substr(0, end == std::string::npos ? columns : end);
 }
 
 // A line that wraps could not be redrawn in place.
@@ -88,19 +97,16 @@ double ProgressMeter::EtaSeconds() const {
   return static_cast<double>(left) * SecondsPerUnit();
 }
 
-std::string ProgressMeter::Line(const std::string& note) const {
+std::string ProgressMeter::Line(const std::string& note, size_t columns) const {
   const int64_t done = updates_.back().second;
   const double seconds = SecondsPerUnit();
   const std::string rate =
       seconds > 0 ? absl::StrCat("  ", Rounded(1.0 / seconds), "/s") : "";
   const std::string tail = note.empty() ? "" : absl::StrCat("  ", note);
-  if (total_ == 0) return absl::StrCat(done, " ", unit_, rate, tail);
-  const auto filled = static_cast<size_t>(
-      std::clamp<int64_t>(kBarWidth * done / total_, 0, kBarWidth));
-  return absl::StrCat(
-      "[",
-      std::string(filled, '#'),
-      std::string(static_cast<size_t>(kBarWidth) - filled, '.'),
+  if (total_ == 0) {
+    return Fitted(absl::StrCat(done, " ", unit_, rate, tail), columns);
+  }
+  const std::string text = absl::StrCat(
       "] ",
       done,
       "/",
@@ -110,6 +116,15 @@ std::string ProgressMeter::Line(const std::string& note) const {
       rate,
       rate.empty() ? "" : absl::StrCat("  ETA ", Clock(EtaSeconds())),
       tail);
+  const size_t room = columns - std::min(columns, text.size() + 1);
+  const size_t width = std::clamp(room, kMinBarWidth, kBarWidth);
+  const auto filled = static_cast<size_t>(std::clamp<int64_t>(
+      static_cast<int64_t>(width) * done / total_, 0, width));
+  return Fitted(absl::StrCat("[",
+                             std::string(filled, '#'),
+                             std::string(width - filled, '.'),
+                             text),
+                columns);
 }
 
 Progress::Progress(std::string unit, int64_t total, int64_t done)
@@ -134,15 +149,13 @@ void Progress::Update(int64_t done, const std::string& note) {
 void Progress::Begin() { meter_.Begin(SteadyNow()); }
 
 void Progress::Show(absl::Time now) {
-  const std::string line = meter_.Line(note_);
   if (is_terminal_) {
     // \x1b[K erases the rest of what stood there.
-    std::fputs(absl::StrCat("\r", line.substr(0, TerminalWidth() - 1), "\x1b[K")
-                   .c_str(),
-               stderr);
+    const std::string line = meter_.Line(note_, TerminalWidth() - 1);
+    std::fputs(absl::StrCat("\r", line, "\x1b[K").c_str(), stderr);
     has_line_ = true;
   } else {
-    LogInfo(line);
+    LogInfo(meter_.Line(note_));
   }
   is_pending_ = false;
   next_shown_ = now + (is_terminal_ ? kRedrawInterval : kLogInterval);

@@ -5,6 +5,7 @@
 // even on a terminal.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -31,8 +32,10 @@ class ProgressMeter {
   double EtaSeconds() const;
 
   // "[####....] 5/20 steps  1.25/s  ETA 0:12  note"; without a total
-  // "5 steps  1.25/s  note".
-  std::string Line(const std::string& note) const;
+  // "5 steps  1.25/s  note". For fewer columns the bar is shorter, and then the
+  // last parts are left out, those of a note too if two spaces part them.
+  std::string Line(const std::string& note,
+                   size_t columns = std::string::npos) const;
 
  private:
   const std::string unit_;

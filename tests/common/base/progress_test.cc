@@ -75,6 +75,23 @@ TEST(ProgressMeterTest, HoursAreHoursAndABarNeverOverflows) {
   EXPECT_THAT(meter.Line(""), HasSubstr("ETA 0:00"));
 }
 
+TEST(ProgressMeterTest, ALineThatIsTooLongLosesItsBarAndThenWholeParts) {
+  ProgressMeter meter("steps", 40, 20, At(0));
+  meter.Update(28, At(16));
+  const std::string note = "loss 0.0353  grad 0.15";
+  EXPECT_EQ(meter.Line(note, 79),
+            "[################.......] 28/40 steps  0.50/s  ETA 0:24  "
+            "loss 0.0353  grad 0.15");
+  EXPECT_EQ(meter.Line(note, 63),
+            "[#####...] 28/40 steps  0.50/s  ETA 0:24  loss 0.0353");
+  EXPECT_EQ(meter.Line(note, 53), meter.Line(note, 63));
+  EXPECT_EQ(meter.Line(note, 52), "[#####...] 28/40 steps  0.50/s  ETA 0:24");
+  EXPECT_EQ(meter.Line(note, 10), "[#####...]");
+  ProgressMeter rows("rows", 0, 0, At(0));
+  rows.Update(300, At(2));
+  EXPECT_EQ(rows.Line("a.jsonl", 20), "300 rows  150/s");
+}
+
 TEST(ProgressTest, AShortCommandLeavesALogFileAlone) {
   testing::internal::CaptureStderr();
   {
