@@ -1,5 +1,8 @@
 #include "common/hub/hub_cache.h"
 
+#include <pwd.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -36,11 +39,19 @@ std::string Variable(const std::string& name) {
   return value == nullptr ? "" : value;
 }
 
+// Where HOME is not set, as in a service, the user database has it: that is
+// where huggingface_hub downloads to.
+std::string Home() {
+  if (std::getenv("HOME") != nullptr) return Variable("HOME");
+  const struct passwd* user = ::getpwuid(::getuid());
+  return user == nullptr ? "" : user->pw_dir;
+}
+
 // "~/x", "$NAME/x" and "${NAME}/x"; a name without a value stays as it is.
 std::string Expand(const std::string& text) {
   std::string path = text;
   if (path == "~" || absl::StartsWith(path, "~/")) {
-    path.replace(0, 1, Variable("HOME"));
+    path.replace(0, 1, Home());
   }
   std::string expanded;
   for (size_t i = 0; i < path.size();) {

@@ -1,5 +1,8 @@
 #include "common/hub/hub_cache.h"
 
+#include <pwd.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -8,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/files.h"
 #include "tests/fakes/hub_cache.h"
 #include "tests/fakes/temp_path.h"
 
@@ -31,6 +35,10 @@ TEST(HubCacheFolderTest, TheVariablesCountInTheOrderOfHuggingfaceHub) {
   const std::string home = TempPath("home");
   ::setenv("HOME", home.c_str(), 1);
   EXPECT_EQ(HubCacheFolder(), home + "/.cache/huggingface/hub");
+  ::unsetenv("HOME");
+  EXPECT_EQ(HubCacheFolder(),
+            JoinPath(::getpwuid(::getuid())->pw_dir, ".cache/huggingface/hub"));
+  ::setenv("HOME", home.c_str(), 1);
   ::setenv("XDG_CACHE_HOME", "/cache", 1);
   EXPECT_EQ(HubCacheFolder(), "/cache/huggingface/hub");
   ::setenv("HF_HOME", "~/hf", 1);
