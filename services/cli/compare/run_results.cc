@@ -3,7 +3,6 @@
 #include <yaml-cpp/yaml.h>
 
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -14,11 +13,13 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/charts/run_history.h"
 #include "common/config/run_folder.h"
 #include "services/trainer/record/evaluation_report.h"
 #include "services/trainer/record/run_name.h"
+#include "services/trainer/record/step_lines.h"
 
 namespace dapd {
 namespace {
@@ -27,7 +28,6 @@ using Json = nlohmann::json;
 
 constexpr uint64_t kMaxConfigBytes = 1 << 20;
 constexpr uint64_t kMaxReportBytes = uint64_t{1} << 24;
-constexpr size_t kMaxLineBytes = size_t{1} << 24;
 constexpr size_t kMaxPoints = 1000;  // of a run's curve
 
 // Throws YAML::Exception.
@@ -68,31 +68,23 @@ absl::Status ReadSettings(const std::string& path, RunResults* run) try {
   return DataError(absl::StrCat(path, ": ", error.what()));
 }
 
-// A last line without an end is one that is being written.
 absl::Status ReadHistory(const std::string& path, RunResults* run) {
-  RunHistory history(kMaxPoints);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
+  if (!FileExists(path)) {
     return DataError(
         absl::StrCat(run->folder, " holds no run: there is no ", path));
   }
-  std::string line;
-  for (int number = 1; std::getline(file, line) && !file.eof(); ++number) {
-    const std::string where = absl::StrCat(path, ":", number);
-    if (line.size() > kMaxLineBytes) {
-      return DataError(absl::StrCat(where, ": the line is too long"));
-    }
-    ASSIGN_OR_RETURN(const Json json, ParseJson(line, where));
-    if (!json.is_object() || !json.contains("step") ||
-        !ReadNumber(json["step"], &run->step)) {
-      return DataError(absl::StrCat(where, " is not a step"));
-    }
-    double loss = 0.0;
-    const bool has_loss =
-        json.contains("loss") && ReadNumber(json["loss"], &loss);
-    run->loss = has_loss ? std::optional(loss) : std::nullopt;
-    history.Add(nlohmann::ordered_json(json));
-  }
+  RunHistory history(kMaxPoints);
+  const auto damaged = ForEachStepLine(
+      path, [&](int64_t step, const nlohmann::ordered_json& line) {
+        double loss = 0.0;
+        const bool has_loss =
+            line.contains("loss") && ReadNumber(line["loss"], &loss);
+        history.Add(line);
+        run->step = step;
+        run->loss = has_loss ? std::optional(loss) : std::nullopt;
+        return absl::OkStatus();
+      });
+  if (!damaged.ok()) return WithExitCode(damaged.status(), ExitCode::kData);
   run->history = history.ToJson();
   return absl::OkStatus();
 }
@@ -118,14 +110,20 @@ void CollectFigures(const Json& json,
   }
 }
 
-// Into `held_out` and run->evaluations; nothing where there is no such file.
+// Into `held_out` and run->evaluations; nothing where there is no such file, or
+// a damaged one, which a warning names.
 absl::Status ReadEvaluation(const std::string& path,
                             RunResults* run,
                             HeldOutFigures* held_out) {
   const auto text = ReadFile(path, kMaxReportBytes);
   if (absl::IsNotFound(text.status())) return absl::OkStatus();
   if (!text.ok()) return WithExitCode(text.status(), ExitCode::kData);
-  ASSIGN_OR_RETURN(const Json json, ParseJson(*text, path));
+  const auto parsed = ParseJson(*text, path);
+  if (!parsed.ok()) {
+    LogWarning(absl::StrCat(parsed.status().message(), "; it is left out"));
+    return absl::OkStatus();
+  }
+  const Json& json = *parsed;
   CollectFigures(json, "", &held_out->figures);
   if (json.contains("problems")) {
     ReadNumber(json["problems"], &held_out->problems);

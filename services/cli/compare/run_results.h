@@ -44,6 +44,7 @@ struct RunResults {
   std::map<int64_t, HeldOutFigures> evaluations;
 };
 
+// Damaged evaluations and lines of metrics.jsonl are left out, with a warning.
 // Exit code kData, with the file's name, if `folder` holds no run or a file of
 // it cannot be read.
 absl::StatusOr<RunResults> ReadRunResults(const std::string& folder);

@@ -14,6 +14,7 @@
 namespace dapd {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Key;
@@ -27,13 +28,16 @@ class ReadRunResultsTest : public ::testing::Test {
           "run:\n  seed: 3  # --set\ntrainer:\n  steps: 2  # file:4\n"
           "lora:\n  targets: [\"q_proj\", \"k_proj\"]  # default\n");
     Write("metrics.jsonl",
-          "{\"step\": 1, \"loss\": 0.5, \"terms\": {\"a\": {\"value\": 1}}}\n"
-          "{\"step\": 2, \"loss\": 0.25}\n{\"step\": 3, \"lo");
+          Step(1, "0.5") + Step(2, "0.25") + "{\"step\": 3, \"lo");
     Write("evaluation/before.json",
           "{\"problems\": 8, \"samples\": 2, \"accuracy\": {\"mean\": 0.5, "
           "\"low\": 0.25, \"high\": 0.75}, \"unclipped_divergence\": {\"a\": "
           "{\"mean\": 1, \"low\": 1, \"high\": 1}}, \"mean_tokens\": 4}");
     Write("evaluation/after.json", "{}");
+  }
+  static std::string Step(int step, const std::string& loss) {
+    return absl::StrCat(
+        "{\"step\": ", step, ", \"loss\": ", loss, ", \"seconds\": {}}\n");
   }
   void Write(const std::string& name, const std::string& text) const {
     ASSERT_TRUE(WriteFileAtomically(folder_ + "/" + name, text).ok());
@@ -71,14 +75,14 @@ TEST_F(ReadRunResultsTest, TheLossIsThatOfTheLastStepHoweverLongTheRun) {
   EXPECT_EQ(ReadRunResults(folder_)->loss, 0.25);
   std::string lines;
   for (int step = 1; step <= 1999; ++step) {
-    absl::StrAppend(&lines, "{\"step\": ", step, ", \"loss\": ", step, "}\n");
+    absl::StrAppend(&lines, Step(step, absl::StrCat(step)));
   }
-  Write("metrics.jsonl", lines + "{\"step\": 2000, \"loss\": 0.5}\n");
+  Write("metrics.jsonl", lines + Step(2000, "0.5"));
   const auto run = ReadRunResults(folder_);
   ASSERT_TRUE(run.ok()) << run.status();
   EXPECT_EQ(run->loss, 0.5);
   EXPECT_EQ(run->history["stride"], 2) << "of which a point is a mean";
-  Write("metrics.jsonl", lines + "{\"step\": 2000, \"loss\": null}\n");
+  Write("metrics.jsonl", lines + Step(2000, "null"));
   EXPECT_FALSE(ReadRunResults(folder_)->loss.has_value()) << "not finite";
 }
 
@@ -140,13 +144,28 @@ TEST_F(ReadRunResultsTest, EvaluationsWithinItAreThereUpToItsLastStep) {
   EXPECT_THAT(run->evaluations, ElementsAre(Key(0), Key(1), Key(2)));
   EXPECT_EQ(run->after.marker, " = ");
   EXPECT_EQ(run->evaluations.at(1).figures.at("marker_rate").mean, 0.5);
-  Write("evaluation/step-000001.json", "{");
-  EXPECT_THAT(Problem(), HasSubstr("step-000001.json"));
+}
+
+TEST_F(ReadRunResultsTest, WhatIsDamagedIsLeftOut) {
+  Write("evaluation/before.json", "{");
+  Write("evaluation/step-000001.json", "{\"policy_version\": 1}");
+  Write("evaluation/step-000002.json", std::string(100, '\0'));
+  Write("metrics.jsonl", Step(1, "1") + "[]\n{\"st\n" + Step(2, "0.25"));
+  testing::internal::CaptureStderr();
+  const auto run = ReadRunResults(folder_);
+  const std::string told = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_TRUE(run->before.figures.empty());
+  EXPECT_THAT(run->evaluations, ElementsAre(Key(1)));
+  EXPECT_EQ(run->history["series"]["loss"].size(), 2u);
+  EXPECT_EQ(run->loss, 0.25);
+  EXPECT_THAT(told,
+              AllOf(HasSubstr("evaluation/before.json"),
+                    HasSubstr("evaluation/step-000002.json"),
+                    HasSubstr("metrics.jsonl:2")));
 }
 
 TEST_F(ReadRunResultsTest, WhatIsNoRunIsSaid) {
-  Write("metrics.jsonl", "{\"step\": 1}\n[]\n");
-  EXPECT_THAT(Problem(), HasSubstr("metrics.jsonl:2"));
   Write("config.yaml", "a: [");
   EXPECT_THAT(Problem(), HasSubstr("config.yaml"));
   Write("config.yaml", "a: 1");
