@@ -75,13 +75,20 @@ function formatNumber(value) {
   return String(Number(value.toPrecision(size < 0.1 ? 3 : 4)));
 }
 
-// "81.2" of 81.25: the terminal's printf rounds to the even digit.
-function toTenths(value) {
-  return (value % 1 === 0.25 ? value - 0.05 : value).toFixed(1);
+// A share in points, "81.2" of 0.8125: the terminal's printf rounds to the even
+// digit.
+function toPoints(share) {
+  const points = 100 * share;
+  return (points % 1 === 0.25 ? points - 0.05 : points).toFixed(1);
 }
 
 function formatPercent(fraction) {
-  return fraction === null || !Number.isFinite(fraction) ? "\u2013" : `${toTenths(100 * fraction)} %`;
+  return fraction === null || !Number.isFinite(fraction) ? "\u2013" : `${toPoints(fraction)} %`;
+}
+
+// "48.0 % [40.1 %, 55.9 %]"
+function intervalText(interval, format) {
+  return interval ? `${format(interval.mean)} [${format(interval.low)}, ${format(interval.high)}]` : "\u2013";
 }
 
 // "48 ms", "4.21 s", "12 min 30 s", "3 h 05 min", "2 d 4 h".

@@ -49,14 +49,10 @@ function signed(value, format) {
   return `${size === format(0) ? "\u00b1" : value > 0 ? "+" : "\u2212"}${size}`;
 }
 
-function intervalText(interval, format) {
-  return interval ? `${format(interval.mean)} [${format(interval.low)}, ${format(interval.high)}]` : "\u2013";
-}
-
 // Shares differ by points, as in the terminal.
 function differenceText(interval, isShare) {
   if (!interval) return "\u2013";
-  const write = (value) => signed(value, isShare ? (share) => toTenths(100 * share) : formatNumber);
+  const write = (value) => signed(value, isShare ? toPoints : formatNumber);
   return `${write(interval.mean)}${isShare ? " points" : ""} [${write(interval.low)}, ${write(interval.high)}]`;
 }
 

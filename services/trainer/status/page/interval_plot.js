@@ -13,17 +13,13 @@ function whisker(interval, kind, y, end) {
     svg("circle", { cx: at(interval.mean), cy: y, r: 3.6 }));
 }
 
-function intervalText(interval, format) {
-  return interval ? `${format(interval.mean)} [${format(interval.low)}, ${format(interval.high)}]` : "\u2013";
-}
-
 // JSON has words for what is not a finite number, as a divergence may be.
 function isFiniteInterval(interval) {
   return Boolean(interval) && [interval.mean, interval.low, interval.high].every(Number.isFinite);
 }
 
 function pointsText(share) {
-  return `${toTenths(100 * share)} points`;
+  return `${toPoints(share)} points`;
 }
 
 // "+0.12", and whether the two intervals have no value in common.
