@@ -243,10 +243,7 @@ void KeepEarlyFailure(const Config& config,
                       absl::Time start) {
   const std::string folder = FolderOf(config.run);
   if (config.trainer.rank != 0 || !FileExists(folder)) return;
-  if (const absl::Status kept = CorrectOutcome(folder, status, start);
-      !kept.ok()) {
-    LogWarning(std::string(kept.message()));
-  }
+  CorrectOutcome(folder, status, start);
 }
 
 // The run from its loading to its end.

@@ -5,7 +5,6 @@
 #include "absl/time/clock.h"
 
 #include "common/base/files.h"
-#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/config/run_folder.h"
 #include "services/trainer/record/run_outcome.h"
@@ -47,10 +46,7 @@ void AttemptEnd::TellIfDone() {
 }
 
 void AttemptEnd::Tell(const absl::Status& status) {
-  if (const absl::Status corrected = CorrectOutcome(folder_, status, start_);
-      !corrected.ok()) {
-    LogWarning(std::string(corrected.message()));
-  }
+  CorrectOutcome(folder_, status, start_);
   notice_.Tell(status);
 }
 

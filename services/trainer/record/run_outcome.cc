@@ -37,13 +37,20 @@ std::string Shorten(const std::string& text) {
   return absl::StrCat(Utf8Head(text, kMaxMessageBytes), " ...");
 }
 
-// Whether it wrote: not if another process holds the run.
-absl::StatusOr<bool> WriteUnlessHeld(const std::string& folder,
-                                     const RunOutcome& outcome) {
+absl::StatusOr<bool> TryWriteUnlessHeld(const std::string& folder,
+                                        const RunOutcome& outcome) {
   ASSIGN_OR_RETURN(const bool is_held, IsHeld(folder));
   if (is_held) return false;
   RETURN_IF_ERROR(WriteOutcome(folder, outcome));
   return true;
+}
+
+// Whether it wrote: not if another process holds the run, nor where it warns.
+bool WriteUnlessHeld(const std::string& folder, const RunOutcome& outcome) {
+  const auto written = TryWriteUnlessHeld(folder, outcome);
+  if (written.ok()) return *written;
+  LogWarning(std::string(written.status().message()));
+  return false;
 }
 
 }  // namespace
@@ -73,30 +80,25 @@ void ForgetOutcome(const std::string& folder) {
   std::remove(PathIn(folder).c_str());
 }
 
-absl::Status CorrectOutcome(const std::string& folder,
-                            const absl::Status& status,
-                            absl::Time start) {
+void CorrectOutcome(const std::string& folder,
+                    const absl::Status& status,
+                    absl::Time start) {
   const RunOutcome seen = OutcomeOf(status);
-  if (seen.state != "failed") return absl::OkStatus();
+  if (seen.state != "failed") return;
   if (const auto recorded = ReadOutcome(folder); recorded.has_value()) {
     // Recorded times are whole seconds.
     const bool is_older = recorded->time + absl::Seconds(1) < start;
     const bool is_same =
         recorded->state == seen.state && recorded->exit_code == seen.exit_code;
-    if (is_older || is_same || recorded->state == "finished") {
-      return absl::OkStatus();
-    }
+    if (is_older || is_same || recorded->state == "finished") return;
   }
-  return WriteUnlessHeld(folder, seen).status();
+  WriteUnlessHeld(folder, seen);
 }
 
 bool RecordFinished(const std::string& folder) {
   const auto recorded = ReadOutcome(folder);
   if (recorded.has_value() && recorded->state == "finished") return false;
-  const auto written = WriteUnlessHeld(folder, OutcomeOf(absl::OkStatus()));
-  if (written.ok()) return *written;
-  LogWarning(std::string(written.status().message()));
-  return false;
+  return WriteUnlessHeld(folder, OutcomeOf(absl::OkStatus()));
 }
 
 std::optional<RunOutcome> ReadOutcome(const std::string& folder) try {

@@ -32,10 +32,11 @@ void ForgetOutcome(const std::string& folder);
 // has written nothing: a failure takes the place of that. Of the same failure
 // the trainer's own word stays, which says more; so do the end of a run that
 // has finished, and the outcome of an older attempt, which this one did not get
-// as far as to forget. Writes nothing if another process goes on with the run.
-absl::Status CorrectOutcome(const std::string& folder,
-                            const absl::Status& status,
-                            absl::Time start);
+// as far as to forget. Writes nothing if another process goes on with the run;
+// what goes wrong is logged.
+void CorrectOutcome(const std::string& folder,
+                    const absl::Status& status,
+                    absl::Time start);
 
 // For whoever finds a run that has finished: its outcome says so from here on.
 // The attempt that finished it may have been killed, or told to stop, behind
