@@ -262,8 +262,8 @@ class Loader {
           return key.name == name;
         });
     if (found == keys_.end()) {
-      problems_.push_back(absl::StrCat(
-          where, ": unknown key ", name, "; the nearest is ", Nearest(name)));
+      problems_.push_back(
+          absl::StrCat(where, ": unknown key ", name, Nearest(name)));
       return;
     }
     const std::string problem =
@@ -275,13 +275,20 @@ class Loader {
     loaded_.origins[name] = origin;
   }
 
-  // Where the name is right, only its section is forgotten or another one.
+  // Where the name is right, only its section is forgotten or another one. None
+  // that shares less than half of the name: lr is not nearly rank.
   std::string Nearest(const std::string& name) const {
     const auto rank = [&name](const ConfigKey& key) {
       return std::pair(LastPart(key.name) != LastPart(name),
                        EditDistance(key.name, name));
     };
-    return std::ranges::min_element(keys_, {}, rank)->name;
+    const std::string& nearest =
+        std::ranges::min_element(keys_, {}, rank)->name;
+    const bool is_near =
+        LastPart(nearest) == LastPart(name) ||
+        2 * EditDistance(nearest, name) <= LastPart(name).size() + 1;
+    return is_near ? absl::StrCat("; the nearest is ", nearest)
+                   : "; dapd config-reference prints all keys";
   }
 
   absl::Status Problems(const std::string& what) const {

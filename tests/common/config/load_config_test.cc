@@ -81,6 +81,17 @@ TEST(LoadConfigTest, AKeyInAnotherSectionIsTheNearest) {
   }
 }
 
+TEST(LoadConfigTest, NoKeyIsNamedThatHasHardlyALetterOfTheGivenOne) {
+  for (const char* given : {"trainer.lr", "lora.dropout", "trainer.epochs"}) {
+    EXPECT_THAT(
+        Message(Load(kGood, {absl::StrCat(given, "=1")})),
+        HasSubstr(absl::StrCat(
+            "unknown key ", given, "; dapd config-reference prints all")));
+  }
+  EXPECT_THAT(Message(Load(kGood, {"trainer.micro_batch=1"})),
+              HasSubstr("the nearest is trainer.micro_batch_size"));
+}
+
 TEST(LoadConfigTest, WhatIsAcceptedIsSaid) {
   for (const auto& [given, accepted] :
        {std::pair{"model.deterministic=True", "boolean: true, false"},
