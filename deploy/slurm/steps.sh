@@ -9,8 +9,9 @@ export DAPD_LISTEN_HOST=${DAPD_LISTEN_HOST:-0.0.0.0}
 export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1}
 # srun does not take this over from sbatch by itself.
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
-# These it does take over, and each step would wait for all GPUs of its nodes.
-unset SLURM_NTASKS_PER_NODE SLURM_GPUS_PER_NODE
+# These it does take over: each step would wait for all GPUs of the job or of its nodes,
+# be refused, or be without what this script has exported (sbatch --export).
+unset SLURM_NTASKS_PER_NODE SLURM_NTASKS_PER_GPU SLURM_GPUS SLURM_GPUS_PER_NODE SLURM_EXPORT_ENV
 # Of the memory of a node (--mem) a step that asks for none takes all, and the next one
 # would wait for it; with 0 they share it.
 if [ -n "${SLURM_MEM_PER_NODE-}" ]; then export SLURM_MEM_PER_NODE=0; fi

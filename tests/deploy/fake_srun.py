@@ -38,6 +38,8 @@ def main():
     check_gpus(options)
     if int(os.environ.get("SLURM_MEM_PER_NODE", 0)):
         sys.exit("fake_srun: this step would take all memory of its nodes, for which the next one would wait")
+    if taken_over := {"SLURM_GPUS", "SLURM_NTASKS_PER_GPU", "SLURM_EXPORT_ENV"} & os.environ.keys():
+        sys.exit(f"fake_srun: this step would wait for GPUs, be refused or start without an environment: {taken_over}")
     tasks = []
 
     def end(*_):

@@ -122,6 +122,13 @@ def test_workers_that_wait_for_room_end_at_a_signal(cluster, programs):
     assert process.wait(timeout=60) == 0, cluster.output(4217)
 
 
+@pytest.mark.parametrize("job, asked", [(4139, {"SLURM_GPUS": "4"}), (4140, {"SLURM_NTASKS_PER_GPU": "1"}), (4141, {"SLURM_EXPORT_ENV": "NONE"})],
+                         ids=["--gpus", "--ntasks-per-gpu", "--export"])
+def test_steps_take_over_nothing_that_is_the_jobs_alone(job, asked, cluster, programs):
+    process = cluster.submit(job, gpus=True, DAPD_BIN=str(programs), **asked)
+    assert process.wait(timeout=60) == 0, cluster.output(job)
+
+
 def test_steps_share_the_memory_of_a_node(cluster, programs):
     """Where a job asks for memory by the node (--mem)."""
     process = cluster.submit(4137, DAPD_BIN=str(programs), SLURM_MEM_PER_NODE="6144")
