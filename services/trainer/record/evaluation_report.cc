@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
@@ -86,8 +87,11 @@ std::optional<Interval> FormatRate(
   return report->format_rate;
 }
 
+// The decimal points of a column stand below each other.
 std::string ShareText(const std::optional<Interval>& share) {
-  return share.has_value() ? PercentText(*share) : "    -";
+  if (!share.has_value()) return "    -";
+  const std::string text = PercentText(*share);
+  return absl::StrCat(std::string(5 - text.find(' '), ' '), text);
 }
 
 // Of a term by its name.
@@ -131,7 +135,7 @@ Json ToJson(const EvaluationReport& report) {
 }
 
 std::string PercentText(const Interval& interval) {
-  return absl::StrFormat("%5.1f %% [%.1f, %.1f]",
+  return absl::StrFormat("%.1f %% [%.1f, %.1f]",
                          100 * interval.mean,
                          100 * interval.low,
                          100 * interval.high);
@@ -182,21 +186,23 @@ std::string CompareEvaluations(const std::optional<EvaluationReport>& before,
   if (b.marker_rate.has_value() && !is_same) {
     rows.push_back({MarkerLabel(b.marker), std::nullopt, b.marker_rate});
   }
-  size_t width = 0;
+  constexpr absl::string_view kTitle = "held out";
+  size_t width = kTitle.size();
   for (const ShareRow& row : rows) width = std::max(width, row.label.size());
   std::string text =
-      "  held out              before                    after\n";
+      absl::StrFormat("  %-*s %-21s   %s\n", width, kTitle, "before", "after");
   for (const ShareRow& row : rows) {
     absl::StrAppendFormat(&text,
-                          "  %-*s %-20s   %s\n",
+                          "  %-*s %-21s   %s\n",
                           width,
                           row.label,
                           ShareText(row.before),
                           ShareText(row.after));
   }
-  // evaluation.kl_problems may change within a run.
+  // evaluation.kl_problems may change within a run. One that was read from a
+  // file has the terms in the order of their names: the newer one may be fresh.
   std::vector<std::string> names;
-  for (const EvaluationReport* report : {&a, &b}) {
+  for (const EvaluationReport* report : {&b, &a}) {
     for (const TermDivergence& term : report->divergences) {
       if (std::ranges::count(names, term.name) == 0) names.push_back(term.name);
     }

@@ -56,7 +56,7 @@ struct EvaluationReport {
 // The figures, without the answers.
 nlohmann::ordered_json ToJson(const EvaluationReport& report);
 
-// " 48.0 % [40.1, 55.9]"
+// "48.0 % [40.1, 55.9]"
 std::string PercentText(const Interval& interval);
 
 // "accuracy 48.0 % [40.1, 55.9]", and of how many problems where it is not of

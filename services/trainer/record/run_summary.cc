@@ -68,7 +68,7 @@ std::string ClosingText(const RunSummary& summary) {
     absl::StrAppend(&text,
                     "  best on held-out problems: step ",
                     best.policy_version,
-                    ",",
+                    ", ",
                     PercentText(*best.accuracy),
                     ", in ",
                     summary.folder,

@@ -19,6 +19,7 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 EvaluationReport Report(const std::string& marker) {
   EvaluationReport report{.policy_version = 3,
@@ -79,7 +80,7 @@ TEST(EvaluationReportTest, WithoutAMarkerAFileIsAsInOlderRuns) {
 }
 
 TEST(EvaluationReportTest, AccuracyIsOfTheProblemsThatCanBeGraded) {
-  EXPECT_EQ(AccuracyText(Report("")), "accuracy  50.0 % [40.0, 60.0]");
+  EXPECT_EQ(AccuracyText(Report("")), "accuracy 50.0 % [40.0, 60.0]");
   EvaluationReport some = Report("");
   some.graded_problems = 3;
   EXPECT_THAT(AccuracyText(some), HasSubstr("of the 3 problems with"));
@@ -119,7 +120,7 @@ TEST(CompareEvaluationsTest, TheMarkersShareStandsBelowTheOthers) {
               Not(HasSubstr("with ")));
   EXPECT_THAT(
       CompareEvaluations(Report(" = "), Report(" = ")),
-      HasSubstr("\n  with \" = \"   25.0 % [12.5, 37.5]    25.0 % [12.5"));
+      HasSubstr("\n  with \" = \"   25.0 % [12.5, 37.5]     25.0 % [12.5"));
 }
 
 TEST(CompareEvaluationsTest, WhatWasCutOffAndWhatRepeatsIsCompared) {
@@ -137,10 +138,31 @@ TEST(CompareEvaluationsTest, WhatWasCutOffAndWhatRepeatsIsCompared) {
 
 TEST(CompareEvaluationsTest, SharesOfDifferentTextsAreNotCompared) {
   const std::string text = CompareEvaluations(Report("a\n"), Report("b"));
-  EXPECT_THAT(text, HasSubstr("with \"a\\n\"   25.0 % [12.5, 37.5]       -\n"));
+  EXPECT_THAT(text,
+              HasSubstr("with \"a\\n\"   25.0 % [12.5, 37.5]        -\n"));
   EXPECT_THAT(text, HasSubstr("with \"b\"        -                   "));
   EXPECT_THAT(CompareEvaluations(Report(""), Report("b")),
               HasSubstr("with \"b\"        -                   "));
+}
+
+TEST(CompareEvaluationsTest, ColumnsStandBelowEachOther) {
+  EvaluationReport report = Report("");
+  report.format_rate = {1.0, 0.95, 1.0};
+  EXPECT_THAT(
+      CompareEvaluations(report, report),
+      StartsWith("  held out    before                  after\n"
+                 "  accuracy     50.0 % [40.0, 60.0]     50.0 % [40.0, 60.0]\n"
+                 "  format rate 100.0 % [95.0, 100.0]   "
+                 "100.0 % [95.0, 100.0]\n"));
+}
+
+TEST(CompareEvaluationsTest, TermsHaveTheOrderOfTheNewerOne) {
+  EvaluationReport before = Report("");
+  before.divergences = {{"first", {}}, {"second", {}}};
+  EvaluationReport after = Report("");
+  after.divergences = {{"second", {}}, {"first", {}}};
+  const std::string text = CompareEvaluations(before, after);
+  EXPECT_LT(text.find("true KL second"), text.find("true KL first"));
 }
 
 TEST(CompareEvaluationsTest, OneThatThereIsNotHasADashEverywhere) {
