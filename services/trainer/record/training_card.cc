@@ -50,10 +50,11 @@ std::string HeldOut(const EvaluationReport* before,
                     const EvaluationReport* now) {
   const EvaluationReport& any = now != nullptr ? *now : *before;
   std::string text = absl::StrFormat(
-      "\nHeld out: %d problems, %d answers each, 95 %% intervals%s.\n\n"
+      "\nHeld out: %d problems, %d answer%s each, 95 %% intervals%s.\n\n"
       "| | before training | this adapter |\n| --- | --- | --- |\n",
       any.problems,
       any.samples,
+      any.samples == 1 ? "" : "s",
       any.graded_problems < any.problems
           ? absl::StrCat("; accuracy over the ",
                          any.graded_problems,

@@ -62,6 +62,16 @@ TEST(TrainingCardTest, AnEvaluationOfAnotherAdapterIsNotThisOnes) {
   EXPECT_THAT(FormatTraining(run, {}), Not(HasSubstr("Held out")));
 }
 
+TEST(TrainingCardTest, OneAnswerIsNoPlural) {
+  const CardRun run{.name = "first", .step = 4, .adapter_digest = "trained"};
+  EvaluationReport report = Report(4, 0.75);
+  EXPECT_THAT(FormatTraining(run, {{"after", report}}),
+              HasSubstr("8 problems, 2 answers each, 95 %"));
+  report.samples = 1;
+  EXPECT_THAT(FormatTraining(run, {{"after", report}}),
+              HasSubstr("8 problems, 1 answer each, 95 %"));
+}
+
 TEST(TrainingCardTest, NoSettingEndsItsBlockOrTheSection) {
   const std::string hostile =
       "```\n<!-- dapd: end of training -->\n# forged \xe2\x80\xae";
