@@ -187,13 +187,15 @@ void RunRecorder::AdvancePhase(int64_t done, int64_t total) {
     s.set_phase_total(total);
   });
   if (phase != TrainerPhase::kEvaluating) {
-    state_->progress.Update(state_->steps,
-                            absl::StrFormat("%s%s %d/%d%s",
-                                            state_->step_note,
-                                            NameOf(phase),
-                                            done,
-                                            total,
-                                            ahead));
+    state_->progress.Update(
+        state_->steps,
+        absl::StrFormat("%s %d/%d%s%s%s",
+                        NameOf(phase),
+                        done,
+                        total,
+                        ahead,
+                        state_->step_note.empty() ? "" : "  ",
+                        state_->step_note));
     return;
   }
   if (state_->evaluation_progress == nullptr) {
@@ -243,7 +245,7 @@ void RunRecorder::ShowStep(const StepReport& report) {
   state_->displays.metrics->RecordStep(report);
   ++state_->steps;
   state_->step_note =
-      absl::StrFormat("loss %.4f  grad %.3f  rollout %.0f tokens  ",
+      absl::StrFormat("loss %.4f  grad %.3f  rollout %.0f tokens",
                       report.objective.loss,
                       report.optimizer.gradient_norm,
                       report.mean_rollout_tokens);
