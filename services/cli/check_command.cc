@@ -301,7 +301,8 @@ void AddCheckCommand(Command& app) {
       "--samples",
       options->samples,
       "JSON Lines {id, problem, reference, rollout_ids}, as a run's samples/ "
-      "holds them: plan for their mean lengths instead of the longest");
+      "holds them: plan for their mean lengths instead of the longest answers "
+      "and references after prompts of 200 tokens");
   CommandOption flops =
       command.AddOption("--tflops",
                         options->rates.teraflops,
