@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMaxIndexBytes = uint64_t{64} << 20;
 constexpr char kModelPrefix[] = "models--";
+constexpr char kAdapterConfig[] = "adapter_config.json";
 
 bool Exists(const std::string& path) {
   std::error_code error;
@@ -95,7 +96,7 @@ absl::Status CheckModel(const HubId& id, const HubSnapshot& snapshot) {
 
 absl::Status CheckAdapter(const HubId& id, const HubSnapshot& snapshot) {
   return CheckFiles(
-      id, snapshot, {"adapter_config.json", "adapter_model.safetensors"});
+      id, snapshot, {kAdapterConfig, "adapter_model.safetensors"});
 }
 
 absl::StatusOr<std::string> FindFolder(
@@ -153,7 +154,17 @@ absl::StatusOr<std::string> FindModelFolder(const std::string& path) {
 }
 
 absl::StatusOr<std::string> FindAdapterFolder(const std::string& path) {
-  return FindFolder(path, "adapter", CheckAdapter);
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindFolder(path, "adapter", CheckAdapter));
+  const std::string within = JoinPath(folder, "adapter");
+  if (!FileExists(JoinPath(folder, kAdapterConfig)) &&
+      FileExists(JoinPath(within, kAdapterConfig))) {
+    return DataError(absl::StrCat(folder,
+                                  " is a run or a checkpoint, not an adapter; "
+                                  "its adapter is ",
+                                  within));
+  }
+  return folder;
 }
 
 std::string BaseModelName(const std::string& path) {

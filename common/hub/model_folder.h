@@ -21,7 +21,8 @@ namespace dapd {
 absl::StatusOr<std::string> FindModelFolder(const std::string& path);
 
 // The same for a PEFT adapter: adapter_config.json and
-// adapter_model.safetensors.
+// adapter_model.safetensors. Of a run's or a checkpoint's folder an error says
+// where in it the adapter is.
 absl::StatusOr<std::string> FindAdapterFolder(const std::string& path);
 
 // What an adapter trained on the model at `path` records as its base: an id

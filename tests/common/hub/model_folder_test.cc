@@ -1,6 +1,7 @@
 #include "common/hub/model_folder.h"
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -135,6 +136,17 @@ TEST_F(FindModelFolderTest, AnAdapterIsFoundByItsOwnFiles) {
   cache_.AddFile("models--org--adapter", "adapter_model.safetensors", "x");
   EXPECT_EQ(FindAdapterFolder("org/adapter").value_or(""),
             cache_.Snapshot("models--org--adapter"));
+}
+
+TEST_F(FindModelFolderTest, OfARunTheAdaptersFolderIsNamed) {
+  const std::string run = TempPath("mine");
+  std::filesystem::create_directories(run + "/adapter");
+  EXPECT_EQ(FindAdapterFolder(run).value_or(""), run);
+  std::ofstream(run + "/adapter/adapter_config.json") << "{}";
+  const auto found = FindAdapterFolder(run);
+  EXPECT_THAT(Message(found), HasSubstr("its adapter is " + run + "/adapter"));
+  EXPECT_EQ(ExitCodeOf(found.status()), ExitCode::kData);
+  EXPECT_EQ(FindAdapterFolder(run + "/adapter").value_or(""), run + "/adapter");
 }
 
 TEST_F(FindModelFolderTest, ABaseIsRecordedByItsId) {
