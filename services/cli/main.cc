@@ -28,8 +28,9 @@ absl::Status FlushPrinted() {
   return WithExitCode(std::move(lost), ExitCode::kData);
 }
 
-// Why the program ends. A stop is no failure.
+// Why the program ends, below what it printed. A stop is no failure.
 void Tell(const absl::Status& status) {
+  std::fflush(stdout);
   const std::string message(status.message());
   if (!LogsJson()) {
     std::fprintf(stderr, "dapd: %s\n", PrintableLines(message).c_str());

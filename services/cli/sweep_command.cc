@@ -58,6 +58,7 @@ absl::Status ShowComparison(const SweepPlan& plan) {
   const std::string page = JoinPath(plan.folder, "compare.html");
   RETURN_IF_ERROR(WriteFileAtomically(page, ComparisonHtml(comparison)));
   std::fputs(ComparisonText(comparison).c_str(), stdout);
+  std::fflush(stdout);  // before the log's next line, which may go there too
   LogInfo(absl::StrCat("curves: ", page));
   return absl::OkStatus();
 }

@@ -60,6 +60,12 @@ def test_a_second_call_runs_nothing_again(workspace, swept):
     assert {run: run.stat().st_mtime_ns for run in before} == before
 
 
+def test_what_the_log_says_last_is_below_the_table(swept):
+    path, _ = swept
+    both = subprocess.run([BIN / "dapd", "sweep", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
+    assert both.returncode == 0 and "curves: " in both.stdout.splitlines()[-1]
+
+
 def test_a_second_call_completes_the_copies_of_runs_that_are_done(workspace):
     copies = workspace.folder / "copies-of-sweeps"
     path = write_sweep(workspace, "copied", set={"trainer.steps": 1, "checkpoint.copy_to": str(copies)}, seeds=[1, 2])
