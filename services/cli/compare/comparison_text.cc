@@ -54,6 +54,16 @@ std::string Shortened(const std::string& text) {
           : absl::StrCat(Utf8Head(text, kMaxSettingBytes - 3), "..."));
 }
 
+std::vector<Cells> Transposed(const std::vector<Cells>& rows) {
+  std::vector<Cells> columns(rows[0].size());
+  for (const Cells& row : rows) {
+    for (size_t i = 0; i < columns.size(); ++i) columns[i].push_back(row[i]);
+  }
+  return columns;
+}
+
+// A row a run; a column a run where they differ in more settings than they are,
+// for which a terminal has no room beside each other.
 std::string RunsTable(const Comparison& comparison) {
   std::vector<Cells> rows = {{"run", "steps", "loss"}};
   for (const std::string& key : comparison.differing) rows[0].push_back(key);
@@ -68,7 +78,8 @@ std::string RunsTable(const Comparison& comparison) {
     }
     rows.push_back(std::move(row));
   }
-  return Table(rows);
+  const bool is_tall = comparison.differing.size() > comparison.runs.size();
+  return Table(is_tall ? Transposed(rows) : rows);
 }
 
 Cells FigureCells(const std::string& name,

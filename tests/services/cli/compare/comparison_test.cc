@@ -13,6 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 RunResults MakeRun(const std::string& name,
                    const std::string& rate,
@@ -267,6 +268,18 @@ TEST(ComparisonTextTest, TablesHaveEveryRunAndNoForeignControlCharacters) {
   EXPECT_THAT(text, HasSubstr("+30.0 points ["));
   EXPECT_THAT(text, HasSubstr("b\\x1b[2J"));
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+}
+
+TEST(ComparisonTextTest, ManySettingsStandBelowEachOther) {
+  const RunResults a = MakeRun("a", "0.001", "1", 0.4);
+  RunResults b = MakeRun("b", "0.002", "2", 0.4);
+  EXPECT_THAT(ComparisonText(CompareRuns({a, b})),
+              StartsWith("  run  steps  loss  run.seed  trainer."));
+  b.settings["lora.rank"] = "8";
+  EXPECT_THAT(ComparisonText(CompareRuns({a, b})),
+              StartsWith("  run                    a      b\n"
+                         "  steps                  2      2\n"
+                         "  loss                   0.25   0.25\n"));
 }
 
 TEST(ComparisonTextTest, ADifferenceThatRoundsToNothingHasNoSign) {
