@@ -93,6 +93,31 @@ absl::StatusOr<bool> ParseNormalizer(const nlohmann::json& json) {
       absl::StrCat("normalizer: type '", type, "' is not supported"));
 }
 
+// As transformers has them: those of tokenizer.json, with what
+// tokenizer_config.json says of them, then those that only this one has.
+nlohmann::json JoinAddedTokens(nlohmann::json listed,
+                               const nlohmann::json& configured) {
+  const auto content = [](const nlohmann::json& token) {
+    return token.value("content", std::string());
+  };
+  std::unordered_map<std::string, size_t> places;
+  for (size_t i = 0; i < listed.size(); ++i) {
+    places.emplace(content(listed[i]), i);
+  }
+  for (const nlohmann::json& token : configured) {
+    const auto place = places.find(content(token));
+    if (place == places.end()) {
+      listed.push_back(token);
+      continue;
+    }
+    nlohmann::json& known = listed[place->second];
+    const nlohmann::json id = known.value("id", nlohmann::json());
+    known.update(token);
+    known["id"] = id;
+  }
+  return listed;
+}
+
 absl::Status CheckDecoder(const nlohmann::json& json) {
   if (json.is_object() && json.value("type", std::string()) == "ByteLevel") {
     return absl::OkStatus();
@@ -117,8 +142,10 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> ByteLevelTokenizer::Parse(
   ASSIGN_OR_RETURN(Bpe bpe, Bpe::Parse(json["model"]));
   ASSIGN_OR_RETURN(
       AddedTokens added,
-      AddedTokens::Parse(json.value("added_tokens", nlohmann::json::array()),
-                         compose));
+      AddedTokens::Parse(
+          JoinAddedTokens(json.value("added_tokens", nlohmann::json::array()),
+                          config.added_tokens),
+          compose));
   auto tokenizer = std::unique_ptr<ByteLevelTokenizer>(new ByteLevelTokenizer(
       compose, std::move(pre_tokenizer), std::move(bpe), std::move(added)));
   RETURN_IF_ERROR(tokenizer->BuildTables());

@@ -15,10 +15,10 @@ namespace dapd {
 // Immutable once loaded; thread-safe.
 class Tokenizer {
  public:
-  // Reads tokenizer.json (and tokenizer_config.json for pad_id) of a model
-  // folder. A normaliser, pre-tokeniser, decoder or model setting that is not
-  // implemented is refused by name, as is an added token to which `tokenizers`
-  // would give another id than the file.
+  // Reads tokenizer.json of a model folder, and of tokenizer_config.json the
+  // added tokens and pad_id. A normaliser, pre-tokeniser, decoder or model
+  // setting that is not implemented is refused by name, as is an added token to
+  // which `tokenizers` would give another id than the file.
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> Load(
       const std::string& folder);
   virtual ~Tokenizer() = default;

@@ -1,6 +1,10 @@
 #include "common/tokenizer/tokenizer_config.h"
 
+#include <cstdint>
+#include <utility>
+
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
@@ -14,6 +18,7 @@ namespace {
 
 constexpr uint64_t kMaxConfigBytes = 64 << 20;
 constexpr char kExtraTokens[] = "extra_special_tokens";
+constexpr char kTokensById[] = "added_tokens_decoder";
 
 // A text, or an object with "content"; null takes the token away.
 void SetToken(const std::string& key,
@@ -58,6 +63,26 @@ std::string TemplateText(const nlohmann::json& config) {
   return "";
 }
 
+absl::StatusOr<nlohmann::json> ListOfTokens(const nlohmann::json& by_id,
+                                            const std::string& where) {
+  std::map<int64_t, nlohmann::json> sorted;
+  for (const auto& [id, token] : by_id.items()) {
+    int64_t number = 0;
+    if (!by_id.is_object() || !token.is_object() ||
+        !absl::SimpleAtoi(id, &number)) {
+      return DataError(absl::StrCat(
+          where, ": added_tokens_decoder has no tokens by their ids"));
+    }
+    sorted[number] = token;
+  }
+  nlohmann::json list = nlohmann::json::array();
+  for (auto& [id, token] : sorted) {
+    token["id"] = id;
+    list.push_back(std::move(token));
+  }
+  return list;
+}
+
 // An empty object if there is no such file.
 absl::StatusOr<nlohmann::json> ReadObject(const std::string& path) {
   if (!FileExists(path)) return nlohmann::json::object();
@@ -75,7 +100,10 @@ absl::StatusOr<TokenizerConfig> ReadTokenizerConfig(const std::string& folder) {
   TokenizerConfig config{.path = JoinPath(folder, "tokenizer_config.json")};
   ASSIGN_OR_RETURN(const nlohmann::json json, ReadObject(config.path));
   AddSpecialTokens(json, &config.special_tokens);
-  if (!json.contains("added_tokens_decoder")) {
+  if (json.contains(kTokensById)) {
+    ASSIGN_OR_RETURN(config.added_tokens,
+                     ListOfTokens(json[kTokensById], config.path));
+  } else {
     ASSIGN_OR_RETURN(const nlohmann::json map,
                      ReadObject(JoinPath(folder, "special_tokens_map.json")));
     AddSpecialTokens(map, &config.special_tokens);

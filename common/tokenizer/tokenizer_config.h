@@ -1,5 +1,6 @@
 // tokenizer_config.json of a model folder: the special tokens by their roles,
-// and the chat template where no file of its own holds it. Folders that
+// tokens beside those of tokenizer.json, and the chat template where no file of
+// its own holds it. Folders that
 // transformers wrote before 4.34 have no added_tokens_decoder in it; of them
 // special_tokens_map.json is read too, as transformers does, and wins.
 #pragma once
@@ -9,6 +10,8 @@
 
 #include "absl/status/statusor.h"
 
+#include "common/base/json.h"
+
 namespace dapd {
 
 struct TokenizerConfig {
@@ -17,11 +20,14 @@ struct TokenizerConfig {
   // or is named in "extra_special_tokens"), which templates know by these
   // names; a key that is absent or null is not here.
   std::map<std::string, std::string> special_tokens;
+  // "added_tokens_decoder", as a list like the "added_tokens" of
+  // tokenizer.json, by rising ids.
+  nlohmann::json added_tokens = nlohmann::json::array();
   std::string chat_template;  // empty: none here
 };
 
 // What a folder lacks counts as an empty file. An exit code of the data if a
-// file is no JSON object.
+// file is no JSON object, or added_tokens_decoder none of tokens by their ids.
 absl::StatusOr<TokenizerConfig> ReadTokenizerConfig(const std::string& folder);
 
 }  // namespace dapd

@@ -5,6 +5,7 @@ import random
 import unicodedata
 
 import pytest
+import transformers
 from tokenizers import Tokenizer
 
 from conftest import ROOT, read_jsonl, run_dapd, write_jsonl
@@ -74,6 +75,31 @@ def test_ten_thousand_texts_encode_and_decode_alike(name, request, tmp_path):
         wrong = [i for i in range(len(sequences)) if decoded[i] != reference[i]]
         print(f"{name}: {len(wrong)} of {len(sequences)} decodings differ (skip_special_tokens={skip})")
         assert not wrong, (sequences[wrong[0]], decoded[wrong[0]], reference[wrong[0]])
+
+
+def test_tokens_that_only_the_configuration_adds_count(tmp_path):
+    """And what it says of those that tokenizer.json has."""
+    import models
+
+    ids = models.write_tokenizer(tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    flags = dict(lstrip=False, rstrip=False, normalized=False, single_word=False)
+    size = max(ids.values()) + 1
+    config["added_tokens_decoder"] = {
+        str(size + 1): dict(content="<b>", special=True, **flags), str(size): dict(content="<a>", special=False, **flags),
+        str(ids["<think>"]): dict(content="<think>", special=True, **flags),
+    }
+    path.write_text(json.dumps(config))
+    oracle = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    texts = ["x<a>y<b> <b>", "<think>x</think><a", "<|im_end|><a><b>"]
+    write_jsonl(tmp_path / "texts", [{"text": text} for text in texts])
+    run_dapd("tokenize", "--model", tmp_path, "--input", tmp_path / "texts", "--output", tmp_path / "ids")
+    rows = read_jsonl(tmp_path / "ids")
+    assert [row["ids"] for row in rows] == oracle(texts, add_special_tokens=False)["input_ids"]
+    assert size in rows[0]["ids"] and size + 1 in rows[0]["ids"]
+    run_dapd("tokenize", "--decode", "--skip-special-tokens", "--model", tmp_path, "--input", tmp_path / "ids", "--output", tmp_path / "out")
+    assert [row["text"] for row in read_jsonl(tmp_path / "out")] == [oracle.decode(row["ids"], skip_special_tokens=True) for row in rows]
 
 
 def broken(tokenizer, change):

@@ -43,12 +43,15 @@ nlohmann::json SmallTokenizer() {
 }
 
 absl::StatusOr<std::unique_ptr<const Tokenizer>> Load(
-    const nlohmann::json& json) {
+    const nlohmann::json& json, const nlohmann::json& config = {}) {
   const std::string folder = TempPath("model");
   std::filesystem::create_directories(folder);
-  EXPECT_TRUE(
-      WriteFileAtomically(JoinPath(folder, "tokenizer.json"), json.dump())
-          .ok());
+  const auto write = [&](const char* file, const nlohmann::json& content) {
+    EXPECT_TRUE(
+        WriteFileAtomically(JoinPath(folder, file), content.dump()).ok());
+  };
+  write("tokenizer.json", json);
+  if (!config.is_null()) write("tokenizer_config.json", config);
   return Tokenizer::Load(folder);
 }
 
@@ -159,6 +162,37 @@ TEST(TokenizerTest, AddedTokensFollowTheVocabularyInTheirOrder) {
            {{{259, "<b>"}, {258, "<a>"}}, "'<b>' has id 259"}}) {
     const absl::Status status = load(added);
     EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
+  }
+}
+
+// As transformers adds tokens.
+TEST(TokenizerTest, TokensOfTheConfigurationAreAddedToThoseOfTheTokenizer) {
+  const auto load = [](const nlohmann::json& by_id) {
+    return Load(SmallTokenizer(), {{"added_tokens_decoder", by_id}});
+  };
+  // The vocabulary's end and the added token stay where they are.
+  const auto tokenizer = load({{"1000", {{"content", "<b>"}}},
+                               {"259", {{"content", "<a>"}}},
+                               {"7", {{"content", "<end>"}}}});
+  EXPECT_THAT(std::string(tokenizer.status().message()),
+              HasSubstr("'<b>' has id 1000"));
+  const auto two = load({{"260", {{"content", "<b>"}, {"special", true}}},
+                         {"259", {{"content", "<a>"}}},
+                         {"258", {{"content", "<end>"}, {"special", false}}}});
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_THAT(*(*two)->Encode("<b>h<a><end>"), ElementsAre(260, 'h', 259, 258));
+  EXPECT_EQ(*(*two)->Decode({260, 259, 258}, true), "<a><end>");
+  EXPECT_EQ((*two)->size(), 261);
+  for (const auto& [by_id, expected] :
+       std::vector<std::pair<nlohmann::json, std::string>>{
+           {{{"258", {{"content", "<end>"}, {"lstrip", true}}}}, "lstrip"},
+           {{{"259", nlohmann::json::object()}}, "content"},
+           {{{"259", "<a>"}}, "added_tokens_decoder"},
+           {{{"a", {{"content", "<a>"}}}}, "added_tokens_decoder"},
+           {nlohmann::json::array({1}), "added_tokens_decoder"}}) {
+    const absl::Status status = load(by_id).status();
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << by_id;
     EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
   }
 }
