@@ -152,7 +152,7 @@ def test_sieves_keep_the_same_items(qwen_folder, tmp_path):
 def test_comments_and_loops_that_are_left_early_write_the_same(qwen_folder, tmp_path):
     comments = [f"{before}{{#{inside}#}}{after}" for before in ("a", "a  ", "a\n  ") for after in ("b", "  b", "\n  b")
                 for inside in ("", "-", "+", "--", "-+", "+-", "- ", " -", "-x-", "+x+", "---")]
-    leaves = ["", "{% break %}", "{% continue %}", "{% if i == 1 %}{% break %}{% endif %}", "{% if i == 2 %}{% break %}{% endif %}",
+    leaves = ["", "{{ loop.depth }}{{ loop.depth0 }}", "{% break %}", "{% continue %}", "{% if i == 1 %}{% break %}{% endif %}", "{% if i == 2 %}{% break %}{% endif %}",
               "{% if i < 3 %}{% continue %}{% endif %}", "{% for j in [1] %}{% break %}{% endfor %}",
               "{% for j in [1] %}{% continue %}{% else %}{% break %}{% endfor %}", "{% for j in [] %}{% else %}{% continue %}{% endfor %}"]
     loops = [f"{{% for i in {items} %}}{{{{ i }}}}{leave}x{{% else %}}E{{% endfor %}}" for items in ([], [1], [1, 2, 3]) for leave in leaves]

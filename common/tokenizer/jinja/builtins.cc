@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -146,6 +147,32 @@ const std::map<std::string, Method>& Methods() {
   return table;
 }
 
+// What may stand between the brackets, in the order of arguments without a
+// name; nothing where a name is not here.
+const std::map<std::string, std::vector<std::string>>& Parameters() {
+  static const auto& table =
+      *new std::map<std::string, std::vector<std::string>>{
+          {"trim", {"chars"}},
+          {"strip", {"chars"}},
+          {"lstrip", {"chars"}},
+          {"rstrip", {"chars"}},
+          {"startswith", {"affix"}},
+          {"endswith", {"affix"}},
+          {"split", {"sep", "maxsplit"}},
+          {"get", {"key", "default"}},
+          {"default", {"default_value", "boolean"}},
+          {"join", {"d"}},
+          {"replace", {"old", "new"}},
+          {"tojson", {"ensure_ascii", "indent"}},
+          {"equalto", {"other"}},
+          {"eq", {"other"}},
+          {"==", {"other"}},
+          {"ne", {"other"}},
+          {"!=", {"other"}},
+      };
+  return table;
+}
+
 absl::StatusOr<Value> Range(const Arguments& arguments) {
   for (const Value& value : arguments.positional) {
     if (!value.is_int()) return Refuse("range needs integers");
@@ -184,6 +211,28 @@ bool IsKnownFunction(const std::string& name) {
          name == kClock;
 }
 
+absl::Status CheckArguments(const std::string& name,
+                            const Arguments& arguments) {
+  if (IsSieve(name)) return absl::OkStatus();
+  const auto found = Parameters().find(name);
+  const std::vector<std::string> known =
+      found == Parameters().end() ? std::vector<std::string>() : found->second;
+  if (arguments.positional.size() > known.size()) {
+    return Refuse(absl::StrCat("'",
+                               name,
+                               "' with ",
+                               arguments.positional.size(),
+                               " arguments is not supported"));
+  }
+  for (const auto& [keyword, value] : arguments.keywords) {
+    if (std::find(known.begin(), known.end(), keyword) == known.end()) {
+      return Refuse(
+          absl::StrCat("'", keyword, "' of '", name, "' is not supported"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<bool> ApplyTest(const std::string& name,
                                const Value& operand,
                                const Arguments& arguments) {
@@ -200,6 +249,9 @@ absl::StatusOr<Value> CallFunction(const std::string& name,
                                    const Arguments& arguments) {
   if (name == "range") return Range(arguments);
   if (name == "namespace") {
+    if (!arguments.positional.empty()) {
+      return Refuse("a namespace of anything but keywords is not supported");
+    }
     return Value::MakeNamespace(arguments.keywords);
   }
   if (name == kClock) {

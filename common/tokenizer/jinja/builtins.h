@@ -24,13 +24,18 @@ bool IsKnownTest(const std::string& name);
 bool IsKnownMethod(const std::string& name);
 bool IsKnownFunction(const std::string& name);
 
+// INVALID_ARGUMENT for arguments beyond those that this test, method or filter
+// knows, which would be passed over.
+absl::Status CheckArguments(const std::string& name,
+                            const Arguments& arguments);
+
 absl::StatusOr<bool> ApplyTest(const std::string& name,
                                const Value& operand,
                                const Arguments& arguments);
 absl::StatusOr<Value> CallMethod(const std::string& name,
                                  const Value& object,
                                  const Arguments& arguments);
-// range, namespace, raise_exception; strftime_now is an error.
+// range, namespace (of keywords), raise_exception; strftime_now is an error.
 absl::StatusOr<Value> CallFunction(const std::string& name,
                                    const Arguments& arguments);
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,8 +35,7 @@ absl::StatusOr<std::string> ReplaceText(const std::string& text,
                                         const Arguments& arguments) {
   const Value from = arguments.At(0, "old");
   const Value to = arguments.At(1, "new");
-  if (!from.is_string() || !to.is_string() || from.string().empty() ||
-      arguments.positional.size() > 2) {
+  if (!from.is_string() || !to.is_string() || from.string().empty()) {
     return Refuse("replace needs two strings");
   }
   if (text.size() / from.string().size() * to.string().size() > kMaxTextBytes) {
@@ -107,11 +107,11 @@ absl::StatusOr<Value> Length(const Value& v) {
 }
 
 absl::StatusOr<Value> Join(const Value& v, const Arguments& a) {
-  const Value mark = a.At(0, "d");
+  ASSIGN_OR_RETURN(const std::string mark, ToText(a.At(0, "d")));
   ASSIGN_OR_RETURN(const List items, ToList(v));
   std::string joined;
   for (size_t i = 0; i < items.size(); ++i) {
-    if (i > 0 && mark.is_string()) joined += mark.string();
+    if (i > 0) joined += mark;
     ASSIGN_OR_RETURN(const std::string text, ToText(items[i]));
     joined += text;
     if (joined.size() > kMaxTextBytes) {
@@ -220,7 +220,15 @@ const std::map<std::string, Filter>& Filters() {
       {"count", [](const Value& v, const Arguments&) { return Length(v); }},
       {"tojson",
        [](const Value& v, const Arguments& a) -> absl::StatusOr<Value> {
-         const Value indent = a.At(0, "indent");
+         // In transformers' order, which is not that of jinja2.
+         const Value indent = a.At(1, "indent");
+         if (a.At(0, "ensure_ascii").Truthy() ||
+             (!indent.is_int() && !indent.is_none() &&
+              !indent.is_undefined())) {
+           return Refuse(
+               "tojson with ensure_ascii is not supported, nor with "
+               "an indent that is no number");
+         }
          ASSIGN_OR_RETURN(
              std::string text,
              ToJson(v, indent.is_int() ? indent.integer() : -1, kMaxTextBytes));
@@ -270,6 +278,12 @@ const std::map<std::string, Filter>& Filters() {
 }  // namespace
 
 bool IsKnownFilter(const std::string& name) { return Filters().contains(name); }
+
+bool IsSieve(const std::string& name) {
+  static const auto& sieves = *new std::set<std::string>{
+      "select", "reject", "selectattr", "rejectattr"};
+  return sieves.contains(name);
+}
 
 absl::StatusOr<Value> ApplyFilter(const std::string& name,
                                   const Value& operand,

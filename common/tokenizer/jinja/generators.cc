@@ -1,21 +1,15 @@
 #include "common/tokenizer/jinja/generators.h"
 
 #include <cstddef>
-#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_macros.h"
+#include "common/tokenizer/jinja/filters.h"
 
 namespace dapd::jinja {
 namespace {
-
-bool IsSieve(const std::string& filter) {
-  static const auto& sieves = *new std::set<std::string>{
-      "select", "reject", "selectattr", "rejectattr"};
-  return sieves.contains(filter);
-}
 
 bool IsGenerator(const Expression& node) {
   return node.kind == Expression::Kind::kFilter &&

@@ -170,7 +170,10 @@ class Interpreter {
                  {"revindex", Value(size - index)},
                  {"first", Value(index == 0)},
                  {"last", Value(index + 1 == size)},
-                 {"length", Value(size)}};
+                 {"length", Value(size)},
+                 // No loop is recursive.
+                 {"depth0", Value(int64_t{0})},
+                 {"depth", Value(int64_t{1})}};
     if (i > 0) loop.emplace_back("previtem", items[i - 1]);
     if (i + 1 < items.size()) loop.emplace_back("nextitem", items[i + 1]);
     return Value(std::move(loop));
@@ -287,6 +290,7 @@ class Interpreter {
                                     const Arguments& arguments) {
     RETURN_IF_ERROR(
         budget_.CountSteps(BuiltinCost(node.text, object, arguments)));
+    RETURN_IF_ERROR(CheckArguments(node.text, arguments));
     if (node.kind == Expression::Kind::kTest) {
       ASSIGN_OR_RETURN(const bool holds,
                        ApplyTest(node.text, object, arguments));

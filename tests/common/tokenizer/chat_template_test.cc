@@ -219,6 +219,28 @@ TEST(ChatTemplateTest, DictsAreEqualInAnyOrder) {
             "a-a- ba True");
 }
 
+TEST(ChatTemplateTest, ArgumentsThatWouldBePassedOverAreRefused) {
+  for (const auto& [source, expected] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"{{ 'a' | tojson(separators=[',']) }}",
+            "line 1: 'separators' of 'tojson'"},
+           {"{{ 'a' | tojson(ensure_ascii=true) }}", "ensure_ascii"},
+           {"{{ [1] | tojson(2) }}", "ensure_ascii"},
+           {"{{ [1] | tojson(indent=' ') }}", "indent"},
+           {"{{ 'aa' | replace('a', 'b', count=1) }}", "'count' of 'replace'"},
+           {"{{ 'aa'.replace('a', 'b', 1) }}", "'replace' with 3 arguments"},
+           {"{{ 'ab'.startswith('b', 1) }}", "'startswith' with 2 arguments"},
+           {"{{ messages | join(attribute='role') }}", "'attribute' of 'join'"},
+           {"{{ namespace({'a': 1}).a }}", "anything but keywords"}}) {
+    EXPECT_THAT(Render(source), HasSubstr(expected)) << source;
+  }
+  EXPECT_EQ(Render("{{ 'a' | tojson(ensure_ascii=False, indent=none) }} "
+                   "{{ [1, 2] | join(0) }} {{ [1, 2] | join(d='-') }} "
+                   "{{ 'a b c'.split(maxsplit=-1, sep=' ') | length }} "
+                   "{{ none | default(boolean=true, default_value='x') }}"),
+            "\"a\" 102 1-2 3 x");
+}
+
 // As in the template of Llama 3.1.
 TEST(ChatTemplateTest, SelectAndRejectSieveByATest) {
   const std::string tools = "{% set t = ['a', 'b', '', 'a'] %}";
