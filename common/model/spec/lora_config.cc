@@ -89,8 +89,12 @@ absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
                           "trainable_token_indices",
                           "alora_invocation_tokens"}) {
     if (!IsNeutral(config, key)) {
-      return refuse(
-          absl::StrCat(key, " = ", config[key].dump(), " is not supported"));
+      return refuse(absl::StrCat(
+          key,
+          " = ",
+          config[key].dump(),
+          " is not supported; let PEFT merge such an adapter into its base "
+          "(merge_and_unload) and take the result as the model"));
     }
   }
   if (ChangesBase(config)) {
@@ -116,7 +120,11 @@ absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
   lora.alpha = config["lora_alpha"].get<double>();
   if (!config.contains("target_modules") ||
       !config["target_modules"].is_array()) {
-    return refuse("target_modules must be a list of projection names");
+    return refuse(absl::StrCat(
+        "target_modules is ",
+        config.value("target_modules", json()).dump(),
+        "; it must be a list of projections, such as \"q_proj\": write those "
+        "that the adapter has tensors of in place of an expression"));
   }
   std::set<std::string> names;
   for (const json& name : config["target_modules"]) {

@@ -1,6 +1,8 @@
 #include "common/model/spec/lora_config.h"
 
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -54,6 +56,21 @@ TEST(ParseLoraConfigTest, AnAlphaThatWeightsCannotBeScaledByIsRefused) {
     EXPECT_THAT(
         std::string(ParseLoraConfig(config.dump(), "test").status().message()),
         HasSubstr("test: lora_alpha must be a number up to 1e+06"));
+  }
+}
+
+TEST(ParseLoraConfigTest, WhatIsRefusedIsNamedWithTheWayOut) {
+  for (const auto& [key, value, expected] :
+       std::vector<std::tuple<std::string, nlohmann::json, std::string>>{
+           {"use_rslora", true, "test: use_rslora = true is not supported"},
+           {"modules_to_save", {"lm_head"}, "merge_and_unload"},
+           {"target_modules", ".*q_proj", "\".*q_proj\"; it must be a list"},
+           {"target_modules", nullptr, "target_modules is null"}}) {
+    auto config = Formatted("a/b");
+    config[key] = value;
+    EXPECT_THAT(
+        std::string(ParseLoraConfig(config.dump(), "test").status().message()),
+        HasSubstr(expected));
   }
 }
 
