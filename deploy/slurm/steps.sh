@@ -15,6 +15,9 @@ unset SLURM_NTASKS_PER_NODE SLURM_NTASKS_PER_GPU SLURM_GPUS SLURM_GPUS_PER_NODE 
 # Of the memory of a node (--mem) a step that asks for none takes all, and the next one
 # would wait for it; with 0 they share it.
 if [ -n "${SLURM_MEM_PER_NODE-}" ]; then export SLURM_MEM_PER_NODE=0; fi
+# A task of an array by its place: the number of the last one is the whole array's.
+slurm_job=$SLURM_JOB_ID
+if [ -n "${SLURM_ARRAY_JOB_ID-}" ]; then slurm_job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID; fi
 # Two jobs on a node get different ports, below those that the kernel hands out,
 # unless their numbers differ by a multiple of 100: then name one of them another.
 export DAPD_FIRST_PORT=${DAPD_FIRST_PORT:-$((20000 + SLURM_JOB_ID % 100 * 100))}
@@ -110,7 +113,7 @@ is_running() { kill -0 "${process[$1]-}" 2>/dev/null; }  # NAME
 terminate() {  # NAME
   is_running "$1" || return 0
   if [ -e "$DAPD_ANNOUNCEMENTS/step-$1" ]; then
-    scancel --signal=TERM "$SLURM_JOB_ID.$(cat "$DAPD_ANNOUNCEMENTS/step-$1")" || true
+    scancel --signal=TERM "$slurm_job.$(cat "$DAPD_ANNOUNCEMENTS/step-$1")" || true
   else
     kill "${process[$1]}" || true
   fi
@@ -124,7 +127,7 @@ stop_steps() {
 
 # Whether the job has to make room for another. Its steps are told, it is not; and one
 # that ends within its grace has to queue again by itself, or has failed.
-is_preempted() { [[ $(scontrol show job "$SLURM_JOB_ID") == *PreemptTime=[0-9]* ]]; }
+is_preempted() { [[ $(scontrol show job "$slurm_job") == *PreemptTime=[0-9]* ]]; }
 
 # --- The lists of workers -----------------------------------------------------
 # DAPD_JOB_FOLDER/ROLE.addresses is what the trainer reads, and reads again while

@@ -155,6 +155,16 @@ def test_a_run_that_makes_room_before_its_workers_serve_is_queued_again(cluster,
     assert cluster.queued_again(4138) == ["requeue 4138"]
 
 
+def test_a_task_of_an_array_queues_itself_again_and_not_the_array(cluster, programs):
+    """The last one has the array's number."""
+    write_program(programs, "trainer", ENDS_WHEN_ASKED)
+    process = cluster.submit(4142, DAPD_BIN=str(programs), SLURM_ARRAY_JOB_ID="4142", SLURM_ARRAY_TASK_ID="7")
+    wait_for((cluster.folder / "job-4142/prometheus.json").exists, lambda: cluster.output(4142))
+    process.send_signal(signal.SIGUSR1)
+    assert process.wait(timeout=60) == 0, cluster.output(4142)
+    assert cluster.queued_again(4142) == ["requeue 4142_7"]
+
+
 def test_workers_that_make_room_for_another_job_are_queued_again(cluster, programs):
     (cluster.folder / "job-4136").mkdir()
     (cluster.folder / "job-4136/rollout.addresses").touch()
