@@ -59,13 +59,15 @@ void CheckTerms(const Config& config, std::vector<std::string>& problems) {
   std::set<std::string> names;
   const std::vector<Term> terms = ExpandTerms(config.objective);
   if (terms.empty()) problems.push_back("objective.terms is empty");
+  const bool are_presets = config.objective.terms.empty();
+  const std::string list = are_presets ? "objective.preset" : "objective.terms";
   const std::string top_k_key =
-      config.objective.terms.empty() ? "objective.top_k" : "top_k of this term";
+      are_presets ? "objective.top_k" : "top_k of this term";
   for (const Term& term : terms) {
     const auto report = [&](const std::string& problem) {
       if (problem.empty()) return;
       problems.push_back(
-          absl::StrCat("objective.terms: term '", term.name, "': ", problem));
+          absl::StrCat(list, ": term '", term.name, "': ", problem));
     };
     if (!names.insert(term.name).second) report("the name occurs twice");
     report(ProblemWith(term));

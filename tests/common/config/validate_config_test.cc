@@ -65,6 +65,16 @@ TEST(LoadConfigTest, ATeacherSendsTheTokensThatATermTakes) {
   EXPECT_THAT(refusal("student_top_k", 20), HasSubstr("teacher.payload"));
 }
 
+TEST(LoadConfigTest, ATermIsNamedByTheKeyThatItComesFrom) {
+  EXPECT_THAT(
+      Refusal({"objective.divergence=jensen_shannon", "objective.beta=0"}),
+      HasSubstr("objective.preset: term 'entangled_rollout': beta 0 is not"));
+  EXPECT_THAT(Refusal({"objective.terms=[{name: own, student: none_rollout, "
+                       "teacher: cross_rollout, teacher_weights: base, "
+                       "weight: 1, divergence: jensen_shannon, beta: 0}]"}),
+              HasSubstr("objective.terms: term 'own': beta 0 is not"));
+}
+
 TEST(LoadConfigTest, PlaintextBeyondLoopbackNeedsAnExplicitFlag) {
   for (const char* key : {"rollout.listen",
                           "teacher.listen",
