@@ -51,6 +51,9 @@
 namespace dapd {
 namespace {
 
+// Before the rendezvous is tried again.
+constexpr absl::Duration kRendezvousPause = absl::Seconds(5);
+
 template <typename Options>
 Options MakeClientOptions(const Config& config,
                           const std::vector<std::string>& addresses,
@@ -113,25 +116,33 @@ bool StaysWhenDone(const Config& config) {
   return config.trainer.when_done == "serve";
 }
 
-// Other ranks may be started again meanwhile.
+// Other ranks may be started again meanwhile. The name of the rendezvous may
+// still be that of the machine where this one was before.
 void ServeUntilSignal(const TrainerSection& trainer,
                       const std::shared_ptr<const RpcCredentials>& credentials,
                       RpcServer& server,
                       ShutdownSignal& signal) {
-  std::unique_ptr<EndedJob> ended;
-  if (trainer.rank == 0 && trainer.ranks > 1) {
-    auto served = EndedJob::Serve(trainer.rendezvous, credentials);
-    if (served.ok()) {
-      ended = *std::move(served);
-    } else {
-      LogWarning(absl::StrCat("ranks that join are not told of the end: ",
-                              std::string(served.status().message())));
-    }
-  }
   server.SetServing(true);
   LogInfo(absl::StrCat("the run is done; serving its status on ",
                        server.address(),
                        " until a signal"));
+  const bool tells_ranks = trainer.rank == 0 && trainer.ranks > 1;
+  std::unique_ptr<EndedJob> ended;
+  absl::Status failure;
+  while (tells_ranks && ended == nullptr && !signal.requested()) {
+    auto served = EndedJob::Serve(trainer.rendezvous, credentials);
+    if (served.ok()) {
+      ended = *std::move(served);
+      break;
+    }
+    if (std::exchange(failure, served.status()).ok()) {
+      LogWarning(
+          absl::StrCat("ranks that are started again are not told yet that the "
+                       "run is over: ",
+                       std::string(failure.message())));
+    }
+    signal.WaitFor(kRendezvousPause);
+  }
   signal.Wait();
 }
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import time
 
 import pytest
@@ -302,6 +303,22 @@ def test_a_rank_that_comes_behind_the_end_waits_for_another_beginning(two_ranks)
     for rank in (rank_0, rank_1):
         rank.terminate()
         assert rank.wait(timeout=60) == 0, two_ranks.log(run)
+
+
+def test_rank_0_tells_of_the_end_once_the_rendezvous_is_its_own(two_ranks):
+    """The name of a pod that was moved is for a while that of where it was."""
+    run, here = "ranks-behind-a-move", two_ranks.workspace.folder
+    (here / "runs" / run).mkdir(parents=True)
+    (here / "runs" / run / "summary.json").write_text('{"steps": 5}')
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        start = lambda rank, **own: two_ranks.start_trainer(run, **{
+            "trainer.ranks": 2, "trainer.rank": rank, "trainer.rendezvous": f"127.0.0.1:{taken.getsockname()[1]}", "trainer.when_done": "serve",
+            "metrics.trainer_listen": "127.0.0.1:0", **own})
+        rank_0 = start(0)
+        wait_for(lambda: "not told yet" in two_ranks.log(run) or rank_0.poll() is not None, what="a rendezvous that is taken")
+        rank_1 = start(1, **{"run.output_dir": here / "others"})
+    wait_for(lambda: "the run is over, says rank 0" in two_ranks.log(run) or rank_1.poll() is not None, what="the word of rank 0")
+    assert rank_0.poll() is rank_1.poll() is None, two_ranks.log(run)
 
 
 @pytest.mark.parametrize("bad,code,message", [({"data.path": "/no/such/file"}, 4, "/no/such/file"), ({"trainer.ranks": 3}, 3, "leave it out")],
