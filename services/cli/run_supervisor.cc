@@ -89,15 +89,19 @@ std::optional<RunSupervisor::End> RunSupervisor::PollTrainers(
     return std::nullopt;
   }
   const End end = *std::exchange(end_, std::nullopt);
-  // A rank that was killed explains why the others end: they are given the
-  // time to say so, and no more.
+  StopTrainers(/*is_done=*/end.code == 0);
+  return end;
+}
+
+// What was lost explains why the other ranks end: they are given the time to
+// say so, and no more.
+void RunSupervisor::StopTrainers(bool is_done) {
   for (const auto& trainer : trainers_) {
     const bool is_first = &trainer == &trainers_.front();
-    trainer->Stop(end.code == 0 ? kLastRankGrace
-                  : is_first    ? kSaveGrace
-                                : kLostRankGrace);
+    trainer->Stop(is_done    ? kLastRankGrace
+                  : is_first ? kSaveGrace
+                             : kLostRankGrace);
   }
-  return end;
 }
 
 // A trainer that was killed goes on after its newest checkpoint, and so do all
@@ -166,7 +170,11 @@ absl::Status RunSupervisor::Follow(const std::function<void()>& look) {
       asked_to_stop = true;
     }
     for (Worker& worker : workers_) {
-      if (!asked_to_stop) RETURN_IF_ERROR(KeepAlive(worker));
+      if (asked_to_stop) break;
+      if (const absl::Status kept = KeepAlive(worker); !kept.ok()) {
+        StopTrainers(/*is_done=*/false);
+        return kept;
+      }
     }
     look();
     absl::SleepFor(kPollInterval);

@@ -23,7 +23,8 @@ class RunSupervisor {
 
   // Starts the trainers and blocks until they have ended. An error carries the
   // exit code of the process that ended the run, and its words where they are
-  // in a log of its own. `look` is called several times a second. The first
+  // in a log of its own; rank 0 has saved the last whole step by then, if it
+  // could within a minute. `look` is called several times a second. The first
   // signal (common/base/stop_requests.h) tells the trainers to stop, for which
   // rank 0 may take as long as it needs; after a second one it returns
   // CANCELLED at once.
@@ -44,6 +45,7 @@ class RunSupervisor {
   absl::Status StartTrainers();
   // None while the run goes on; once asked to stop, while rank 0 does.
   std::optional<End> PollTrainers(bool asked_to_stop);
+  void StopTrainers(bool is_done);
   bool MayRestartTrainers(int code, bool asked_to_stop);
   absl::Status KeepAlive(Worker& worker);
 

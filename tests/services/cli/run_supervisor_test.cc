@@ -14,6 +14,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/base/status_macros.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -45,7 +46,31 @@ class RunSupervisorTest : public testing::Test {
     return supervisor.Follow(look);
   }
 
+  // Of a worker that is a shell script, and a trainer that goes on.
+  absl::Status FollowWorker(const std::string& script) {
+    RunSupervisor supervisor;
+    const std::vector<std::string> command = {"/bin/sh", "-c", Counted(script)};
+    RETURN_IF_ERROR(supervisor.AddWorker(std::make_unique<ChildProcess>(
+        "worker", command, TempPath("worker.log"))));
+    supervisor.AddTrainer(std::make_unique<ChildProcess>(
+        "trainer", std::vector<std::string>{"/bin/sh", "-c", kGoesOn}, ""));
+    return supervisor.Follow([] {});
+  }
+
+  // `script`, whose starts are counted from now on.
+  std::string Counted(const std::string& script) {
+    starts_ = TempPath("starts");
+    EXPECT_TRUE(WriteFileAtomically(starts_, "").ok());
+    return absl::StrCat("echo >>", starts_, "; ", script);
+  }
+  int Starts() const {
+    return static_cast<int>(ReadFile(starts_, 1 << 20).value().size());
+  }
+
   std::vector<const ChildProcess*> trainers_;  // while Follow runs
+
+ private:
+  std::string starts_;
 };
 
 TEST_F(RunSupervisorTest, TheFailureOfAnotherRankIsToldInItsOwnWords) {
@@ -55,6 +80,55 @@ TEST_F(RunSupervisorTest, TheFailureOfAnotherRankIsToldInItsOwnWords) {
               AllOf(HasSubstr("trainer-1 ended with code 4"),
                     HasSubstr("trainer-1.log"),
                     HasSubstr("the cause")));
+}
+
+// As of a model that is not there: nobody has to wait for the restarts.
+TEST_F(RunSupervisorTest, AWorkerThatWouldFailAgainEndsTheRun) {
+  for (const int code : {2, 3, 4}) {
+    const absl::Status status =
+        FollowWorker(absl::StrCat("echo the cause; exit ", code));
+    EXPECT_EQ(static_cast<int>(ExitCodeOf(status)), code);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr(absl::StrCat("worker ended with code ", code)),
+                      HasSubstr("the cause")));
+    EXPECT_EQ(Starts(), 1);
+  }
+}
+
+TEST_F(RunSupervisorTest, TheTrainerSavesWhereAWorkerEndsTheRun) {
+  const std::string trains = TempPath("trains");
+  const std::string saved = TempPath("saved");
+  const auto script = [](const std::string& name, const std::string& text) {
+    return std::make_unique<ChildProcess>(
+        name,
+        std::vector<std::string>{"/bin/sh", "-c", text},
+        TempPath(name + ".log"));
+  };
+  RunSupervisor supervisor;
+  ASSERT_TRUE(
+      supervisor
+          .AddWorker(script(
+              "worker",
+              absl::StrCat(
+                  "while [ ! -e ", trains, " ]; do sleep 0.02; done; exit 4")))
+          .ok());
+  supervisor.AddTrainer(script("trainer",
+                               absl::StrCat("trap 'echo >",
+                                            saved,
+                                            "; exit 130' TERM; echo >",
+                                            trains,
+                                            "; while :; do sleep 0.05; done")));
+  EXPECT_EQ(ExitCodeOf(supervisor.Follow([] {})), ExitCode::kData);
+  EXPECT_TRUE(FileExists(saved)) << "left to the destructor, which waits less";
+}
+
+TEST_F(RunSupervisorTest, NothingIsStartedAgainForEver) {
+  EXPECT_EQ(ExitCodeOf(FollowWorker("exit 1")), ExitCode::kInternal);
+  EXPECT_EQ(Starts(), 21);
+  const absl::Status status = Follow(Counted("kill -9 $$"), kGoesOn);
+  EXPECT_EQ(status.message(),
+            "the trainer ended with code 137; the output of dapd run says why");
+  EXPECT_EQ(Starts(), 21);
 }
 
 TEST_F(RunSupervisorTest, TheFailureOfRank0HasBeenSeen) {
