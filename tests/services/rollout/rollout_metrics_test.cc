@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -9,6 +10,39 @@ namespace dapd {
 namespace {
 
 using ::testing::HasSubstr;
+
+TEST(RolloutMetricsTest, EachNumberIsThereUnderItsOwnName) {
+  MetricsRegistry registry("rollout");
+  const RolloutObserver observer = MakeRolloutMetrics(registry, /*slots=*/4);
+  observer.on_step(/*new_tokens=*/3, /*seconds=*/0.25);
+  observer.on_load(/*running=*/5, /*waiting=*/6);
+  observer.on_policy({true, 7, "digest"});
+  for (const FinishReason reason : {FinishReason::kEos, FinishReason::kNone}) {
+    observer.on_request({.finish_reason = reason,
+                         .prompt_tokens = 8,
+                         .answer_tokens = 9,
+                         .seconds_to_first_token = 0.5,
+                         .seconds = 1.5});
+  }
+  const std::string text = registry.Expose();
+  for (const char* line : {"dapd_rollout_generated_tokens_total 3",
+                           "dapd_rollout_decode_step_duration_seconds_sum 0.25",
+                           "dapd_rollout_requests_running 5",
+                           "dapd_rollout_requests_waiting 6",
+                           "dapd_rollout_requests_waiting_limit 64",
+                           "dapd_rollout_slots 4",
+                           "dapd_rollout_policy_version 7",
+                           // What failed has neither lengths nor times.
+                           "dapd_rollout_requests_total{outcome=\"eos\"} 1",
+                           "dapd_rollout_requests_total{outcome=\"length\"} 0",
+                           "dapd_rollout_requests_total{outcome=\"failed\"} 1",
+                           "dapd_rollout_prompt_tokens_total 8",
+                           "dapd_rollout_answer_tokens_sum 9",
+                           "dapd_rollout_time_to_first_token_seconds_sum 0.5",
+                           "dapd_rollout_request_duration_seconds_sum 1.5"}) {
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("\n", line, "\n")));
+  }
+}
 
 TEST(RolloutMetricsTest, MemoryIsWhatItIsNowAndRestartsAddUp) {
   MetricsRegistry registry("rollout");

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -31,6 +32,79 @@ TEST(TrainerMetricsTest, PhasesAndUploadsOfManyMinutesHaveBuckets) {
   EXPECT_THAT(text,
               HasSubstr("\ndapd_trainer_adapter_push_duration_seconds_bucket"
                         "{role=\"rollout\",le=\"500\"} 1"));
+}
+
+TEST(TrainerMetricsTest, EachNumberIsThereUnderItsOwnName) {
+  Config config;
+  config.trainer.steps = 60;
+  config.trainer.max_grad_norm = 0.5;
+  config.checkpoint.interval = 3;
+  MetricsRegistry registry("trainer");
+  TrainerMetrics metrics(registry, config);
+  metrics.BeginPhase(TrainerPhase::kRollout);
+  metrics.RecordPolicy(/*version=*/4, /*snapshot_version=*/5);
+  metrics.RecordStart(/*step=*/6, /*resumed=*/true);
+  metrics.RecordRecalled(7);
+  metrics.RecordWriteFailure();
+  metrics.SetPausedForDisk(true);
+  PoolLoad load;
+  load.workers = {{WorkerStage::kConnecting, 8},
+                  {WorkerStage::kLoading, 9},
+                  {WorkerStage::kReady, 10},
+                  {WorkerStage::kLost, 11}};
+  load.pending = 12;
+  load.in_flight = 13;
+  const WorkerPoolObserver pool = metrics.PoolObserver("teacher");
+  pool.on_load(load);
+  pool.on_outcome(TaskOutcome::kStale);
+  pool.on_adapter_pushed(/*seconds=*/0.25, /*bytes=*/14);
+  const CopyObserver copy = metrics.MakeCopyObserver();
+  copy.on_newest(15);
+  copy.on_copied(/*seconds=*/0.75);
+  copy.on_left_out();
+  copy.on_sent(16);
+  const std::string text = registry.Expose();
+  for (const char* line :
+       {"dapd_trainer_planned_steps 60",
+        "dapd_trainer_gradient_norm_limit 0.5",
+        "dapd_trainer_checkpoint_interval_steps 3",
+        "dapd_trainer_phase{phase=\"rollout\"} 1",
+        "dapd_trainer_phase{phase=\"starting\"} 0",
+        "dapd_trainer_policy_version 4",
+        "dapd_trainer_snapshot_version 5",
+        "dapd_checkpoint_last_step 6",
+        "dapd_resumes_total 1",
+        "dapd_trainer_recalled_answers_total 7",
+        "dapd_checkpoint_failures_total 1",
+        "dapd_trainer_paused_for_disk 1",
+        "dapd_trainer_workers{role=\"teacher\",state=\"connecting\"} 8",
+        "dapd_trainer_workers{role=\"teacher\",state=\"loading\"} 9",
+        "dapd_trainer_workers{role=\"teacher\",state=\"ready\"} 10",
+        "dapd_trainer_workers{role=\"teacher\",state=\"lost\"} 11",
+        "dapd_trainer_tasks_pending{role=\"teacher\"} 12",
+        "dapd_trainer_tasks_in_flight{role=\"teacher\"} 13",
+        "dapd_trainer_tasks_total{outcome=\"stale\",role=\"teacher\"} 1",
+        "dapd_trainer_tasks_total{outcome=\"stale\",role=\"rollout\"} 0",
+        "dapd_trainer_adapter_push_duration_seconds_sum{role=\"teacher\"} "
+        "0.25",
+        "dapd_trainer_adapter_push_bytes_total{role=\"teacher\"} 14",
+        "dapd_checkpoint_copied_step 15",
+        "dapd_checkpoint_copied_total 1",
+        "dapd_checkpoint_copy_seconds_sum 0.75",
+        "dapd_checkpoint_copy_failures_total 0",
+        "dapd_checkpoint_copy_left_out_total 1",
+        "dapd_checkpoint_copy_bytes_total 16"}) {
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("\n", line, "\n")));
+  }
+  metrics.RecordStart(0, /*resumed=*/false);
+  metrics.RecordCheckpoint(/*step=*/17, /*seconds=*/0.5);
+  const std::string later = registry.Expose();
+  for (const char* line : {"dapd_resumes_total 1",
+                           "dapd_checkpoint_last_step 17",
+                           "dapd_checkpoint_saved_total 1",
+                           "dapd_checkpoint_seconds_sum 0.5"}) {
+    EXPECT_THAT(later, HasSubstr(absl::StrCat("\n", line, "\n")));
+  }
 }
 
 TEST(TrainerMetricsTest, NoWorkerIsBehindThatNothingIsAskedOf) {
