@@ -163,7 +163,7 @@ grpc::Status RolloutService::Generate(grpc::ServerContext* context,
                       });
   absl::Status status;
   v1::GenerateRequest message;
-  while (status.ok() && ReadRequestOf(stream, outbox.get(), &message)) {
+  while (ReadRequestOf(stream, outbox.get(), &message)) {
     if (!outbox->Open(message.request_id())) {
       status = absl::InvalidArgumentError(absl::StrCat(
           "request id ", message.request_id(), " is not yet answered"));

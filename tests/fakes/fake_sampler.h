@@ -23,9 +23,10 @@ struct FakeSamplerControl {
   std::atomic<bool> fail_steps = false;
   std::atomic<bool> fail_once = false;     // the next step does
   std::atomic<bool> break_device = false;  // its steps fail for ever
-  std::atomic<bool> lose_device = false;   // and say that it is lost
+  std::atomic<bool> lose_device = false;  // all fails, and says that it is lost
   // Requests longer than this have no memory; they end by themselves.
   std::atomic<int64_t> longest = 1 << 30;
+  std::atomic<bool> refuse = false;  // every request
   std::atomic<bool> fail_loads = false;
   std::atomic<float> probe = -1.5F;  // every probe log-probability
   std::atomic<int> running = 0;
@@ -46,11 +47,13 @@ class FakeSampler : public Sampler {
 
   absl::StatusOr<AppliedAdapter> Probe(
       const std::vector<int32_t>& probe_ids) override {
+    if (control_.lose_device) return absl::AbortedError("lost");
     return AppliedAdapter{
         7, std::vector<float>(probe_ids.size() - 1, control_.probe)};
   }
 
   absl::Status Submit(uint64_t id, DecodeRequest request) override {
+    if (control_.refuse) return absl::InvalidArgumentError("does not fit");
     running_[id] = {std::move(request), 0};
     control_.running = static_cast<int>(running_.size());
     return absl::OkStatus();

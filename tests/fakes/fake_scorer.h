@@ -47,6 +47,7 @@ class FakeScorer : public Scorer {
 
   absl::StatusOr<AppliedAdapter> Probe(
       WeightSet /*set*/, const std::vector<int32_t>& probe_ids) override {
+    if (control_.lose_device) return absl::AbortedError("lost");
     return AppliedAdapter{
         7, std::vector<float>(probe_ids.size() - 1, control_.probe)};
   }

@@ -1,7 +1,10 @@
 #include "services/rollout/generation_outbox.h"
 
+#include <functional>
 #include <thread>
+#include <vector>
 
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -58,8 +61,25 @@ TEST(GenerationOutboxTest, EventsOfARequestThatIsNotOpenAreDropped) {
   EXPECT_FALSE(outbox.PopFor(kNoWait).has_value());
 }
 
+// Each event comes, as a rule, while it is waited for.
+TEST(GenerationOutboxTest, WhoWaitsIsWokenByEachEvent) {
+  GenerationOutbox outbox;
+  for (const auto& add : std::vector<std::function<void()>>{
+           [&] { outbox.AddToken(1, 0, 10, -1.0F); },
+           [&] { outbox.Finish(1, FinishReason::kEos, 1, {}); },
+           [&] { outbox.Fail(1, absl::InternalError("x")); }}) {
+    outbox.Open(1);
+    std::jthread adder([&] {
+      absl::SleepFor(absl::Milliseconds(20));
+      add();
+    });
+    EXPECT_TRUE(outbox.PopFor(absl::Hours(1)).has_value());
+  }
+}
+
 TEST(GenerationOutboxTest, ClosingWaitsForTheLastAnswer) {
   GenerationOutbox outbox;
+  EXPECT_FALSE(outbox.done()) << "requests may come";
   outbox.Open(1);
   outbox.CloseWhenAnswered();
   EXPECT_FALSE(outbox.done());

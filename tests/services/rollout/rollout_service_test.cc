@@ -1,5 +1,6 @@
 #include "services/rollout/rollout_service.h"
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <string>
@@ -99,8 +100,14 @@ TEST(ParseGenerateRequestTest, WhatIsOutOfRangeIsRefusedByName) {
   }
 }
 
-TEST(ParseGenerateRequestTest, APromptThatFitsExactlyIsTaken) {
+TEST(ParseGenerateRequestTest, WhatIsJustWithinRangeIsTaken) {
   EXPECT_TRUE(ParseGenerateRequest(MakeRequest(9, 30), Limits()).ok());
+  v1::GenerateRequest message = MakeRequest(9, 1);
+  message.add_prompt_ids(0);
+  message.add_prompt_ids(99);
+  message.mutable_sampling()->set_temperature(0);
+  message.mutable_sampling()->set_top_p(1);
+  EXPECT_TRUE(ParseGenerateRequest(message, Limits()).ok());
 }
 
 // The service behind a real server on a free port.
@@ -179,6 +186,10 @@ TEST_F(RolloutServiceTest, UntilTheModelIsReadEveryCallIsUnavailable) {
   EXPECT_EQ(stub_->Describe(&context, {}, &response).error_code(),
             grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(Load(1, "weights").error_code(), grpc::StatusCode::UNAVAILABLE);
+  grpc::ClientContext context_of_stream;
+  SetDeadline(context_of_stream);
+  EXPECT_EQ(stub_->Generate(&context_of_stream)->Finish().error_code(),
+            grpc::StatusCode::UNAVAILABLE);
 }
 
 TEST_F(RolloutServiceTest, DescribeSaysWhatItIsAndServes) {
@@ -206,6 +217,7 @@ TEST_F(RolloutServiceTest, AnAdapterPastTheLimitIsRefused) {
 }
 
 TEST_F(RolloutServiceTest, AStreamAnswersAllRequestsThenEnds) {
+  control_.eos_after = 4;
   grpc::ClientContext context;
   const auto stream = StreamOfPolicy3(&context);
   for (uint64_t id = 1; id <= 6; ++id) {
@@ -229,6 +241,13 @@ TEST_F(RolloutServiceTest, AStreamAnswersAllRequestsThenEnds) {
     } else if (response.has_finished()) {
       ++finished;
       EXPECT_EQ(response.finished().num_tokens(), own.size());
+      EXPECT_EQ(response.finished().reason(),
+                own.size() < 4 ? v1::GenerationFinished::REASON_LENGTH
+                               : v1::GenerationFinished::REASON_EOS);
+      const v1::SampleTimes& times = response.finished().times();
+      EXPECT_LE(times.arrived(), times.started());
+      EXPECT_LE(times.started(), times.first_token());
+      EXPECT_LE(times.first_token(), times.ended());
       EXPECT_EQ(response.finished().policy_version(), 3);
       EXPECT_EQ(response.finished().adapter_digest(), digest_);
     } else {
@@ -241,7 +260,9 @@ TEST_F(RolloutServiceTest, AStreamAnswersAllRequestsThenEnds) {
   EXPECT_TRUE(stream->Finish().ok());
   EXPECT_EQ(finished, 5);
   EXPECT_EQ(failed, 1);
-  for (uint64_t id = 1; id <= 5; ++id) EXPECT_EQ(ids[id].size(), id);
+  for (uint64_t id = 1; id <= 5; ++id) {
+    EXPECT_EQ(ids[id].size(), std::min<uint64_t>(id, 4));
+  }
 }
 
 TEST_F(RolloutServiceTest, AClientThatGoesAwayFreesItsSlots) {
@@ -254,6 +275,19 @@ TEST_F(RolloutServiceTest, AClientThatGoesAwayFreesItsSlots) {
   context.TryCancel();
   ASSERT_TRUE(Eventually([&] { return control_.running == 0; }));
   EXPECT_EQ(control_.cancelled, 1);
+}
+
+// What it sends is no longer read: only its answers, which find nobody, tell.
+TEST_F(RolloutServiceTest, AClientThatHasAskedForAllFreesItsSlotsToo) {
+  control_.hold = true;
+  grpc::ClientContext context;
+  const auto stream = StreamOfPolicy3(&context);
+  ASSERT_TRUE(stream->Write(RequestOfPolicy3(1, 5)));
+  ASSERT_TRUE(stream->WritesDone());
+  ASSERT_TRUE(Eventually([&] { return control_.running == 1; }));
+  absl::SleepFor(absl::Milliseconds(20));
+  context.TryCancel();
+  ASSERT_TRUE(Eventually([&] { return control_.running == 0; }));
 }
 
 TEST_F(RolloutServiceTest, AnIdThatIsStillOpenEndsTheStream) {

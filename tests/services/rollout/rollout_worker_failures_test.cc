@@ -86,6 +86,17 @@ TEST_F(RolloutWorkerTest, ARequestWhoseStreamDiedOnItsWayIsNotSampled) {
   EXPECT_EQ(reports, 0);
 }
 
+TEST_F(RolloutWorkerTest, ARequestThatTheSamplerRefusesFailsAlone) {
+  Start();
+  ASSERT_TRUE(Load(1, "one").ok());
+  control_.refuse = true;
+  Submit(5, 3);
+  EXPECT_EQ(Wait(5).error, absl::InvalidArgumentError("does not fit"));
+  control_.refuse = false;
+  Submit(6, 3);
+  EXPECT_TRUE(Wait(6).error.ok());
+}
+
 TEST_F(RolloutWorkerTest, AFailedStepFailsItsRequestsAndTheWorkerGoesOn) {
   ASSERT_NO_FATAL_FAILURE(StartHolding());
   control_.fail_steps = true;
@@ -138,6 +149,22 @@ TEST_F(RolloutWorkerTest, ALostDeviceIsReportedBeforeItsRequestsFail) {
   Submit(5, 3);
   EXPECT_EQ(Wait(5).error.code(), absl::StatusCode::kAborted);
   EXPECT_EQ(reports, 1);
+}
+
+TEST_F(RolloutWorkerTest, ALostDeviceIsReportedByAnUploadToo) {
+  std::atomic<int> reports = 0;
+  RolloutWorker::Options options;
+  options.on_broken = [&](const absl::Status& why) {
+    EXPECT_EQ(why, absl::AbortedError("lost"));
+    ++reports;
+  };
+  Start(options);
+  ASSERT_TRUE(Load(1, "one").ok());
+  control_.lose_device = true;
+  EXPECT_TRUE(absl::IsAborted(Load(1, "one").status()));  // only probes
+  EXPECT_EQ(reports, 1);
+  EXPECT_TRUE(absl::IsAborted(Load(2, "two").status()));
+  EXPECT_EQ(reports, 2);
 }
 
 TEST_F(RolloutWorkerTest, AnAnswerWithoutMemoryFailsAlone) {

@@ -1,6 +1,7 @@
 #include "services/rollout/rollout_worker.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <string>
 #include <vector>
@@ -124,6 +125,21 @@ TEST_F(RolloutWorkerTest, MoreRequestsThanSlotsAreAllAnswered) {
   }
 }
 
+TEST_F(RolloutWorkerTest, WhatRunsAndWhatWaitsIsReported) {
+  control_.slots = 2;
+  control_.hold = true;
+  std::atomic<int64_t> running = 0;
+  std::atomic<int64_t> waiting = 0;
+  Start({.observer = {.on_load = [&](int64_t runs, int64_t waits) {
+           running = runs;
+           waiting = waits;
+         }}});
+  ASSERT_TRUE(Load(1, "one").ok());
+  for (uint64_t id = 0; id < 3; ++id) Submit(id, 3);
+  EXPECT_TRUE(Eventually([&] { return running == 2 && waiting == 1; }));
+  worker_.reset();
+}
+
 TEST_F(RolloutWorkerTest, BeforeTheFirstUploadRequestsAreRefused) {
   Start();
   EXPECT_FALSE(worker_->served().Of(WeightSet::kLive).loaded);
@@ -172,6 +188,18 @@ TEST_F(RolloutWorkerTest, TheSameUploadAgainOnlyProbes) {
   EXPECT_EQ(control_.loads, 1);
   control_.hold = false;
   EXPECT_TRUE(Wait(5).error.ok());
+}
+
+TEST_F(RolloutWorkerTest, WhatIsServedIsReportedWhenItChanges) {
+  std::vector<int64_t> versions;  // read once the worker has stopped
+  Start({.observer = {.on_policy = [&](const ServedPolicy& policy) {
+           versions.push_back(policy.version);
+         }}});
+  ASSERT_TRUE(Load(1, "one").ok());
+  ASSERT_TRUE(Load(1, "one").ok());
+  ASSERT_TRUE(Load(2, "two").ok());
+  worker_.reset();
+  EXPECT_THAT(versions, ElementsAre(1, 2));
 }
 
 TEST_F(RolloutWorkerTest, TheSameUploadIsKnownByTheKeyThatItCameWithLast) {

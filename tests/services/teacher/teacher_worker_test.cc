@@ -104,6 +104,13 @@ class TeacherWorkerTest : public ::testing::Test {
     return std::get<T>(event->content);
   }
 
+  // Of both views of a request, and their end.
+  ScoreFinished ExpectScores() {
+    Expect<ViewScores>();
+    Expect<ViewScores>();
+    return Expect<ScoreFinished>();
+  }
+
   FakeScorerControl control_;
   std::atomic<int64_t> tokens_ = 0;
   std::atomic<int64_t> ahead_ = 0;
@@ -127,9 +134,7 @@ TEST_F(TeacherWorkerTest, ViewsComeInOrderThenTheEnd) {
 
 TEST_F(TeacherWorkerTest, TheBaseIsThereWithoutAnUpload) {
   Submit(9, WeightSet::kBase, "");
-  Expect<ViewScores>();
-  Expect<ViewScores>();
-  EXPECT_EQ(Expect<ScoreFinished>().policy.digest, "");
+  EXPECT_EQ(ExpectScores().policy.digest, "");
 }
 
 TEST_F(TeacherWorkerTest, EachSetHasItsOwnAdapter) {
@@ -185,9 +190,19 @@ TEST_F(TeacherWorkerTest, ALostDeviceIsReportedWhateverMeetsIt) {
   Submit(9, WeightSet::kBase, "");
   EXPECT_EQ(Expect<absl::Status>().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(losses_, 1);
+  // An upload of what is served, and of what is not.
+  for (const int64_t version : {1, 2}) {
+    const AdapterUpload upload = {.set = WeightSet::kSnapshot,
+                                  .version = version,
+                                  .adapter = {.digest = "digest"},
+                                  .probe_ids = {1, 2}};
+    EXPECT_EQ(worker_.Load(upload, [] { return false; }).status().code(),
+              absl::StatusCode::kAborted);
+    EXPECT_EQ(losses_, 1 + version);
+  }
   // A chunk ahead of a request, too.
   SubmitPrefix(10, "digest", 0, 8);
-  ASSERT_TRUE(Eventually([&] { return losses_ >= 2; }));
+  ASSERT_TRUE(Eventually([&] { return losses_ >= 4; }));
 }
 
 TEST_F(TeacherWorkerTest, RequestsOfADeadStreamAreSkipped) {
@@ -213,9 +228,7 @@ TEST_F(TeacherWorkerTest, APrefixIsComputedBeforeTheRequestComes) {
   ASSERT_TRUE(Eventually([&] { return control_.adapter_ahead >= 12; }));
   EXPECT_EQ(ahead_, 12);
   Submit(9, WeightSet::kSnapshot, "digest");
-  Expect<ViewScores>();
-  Expect<ViewScores>();
-  const auto end = Expect<ScoreFinished>();
+  const auto end = ExpectScores();
   EXPECT_GT(end.ahead_seconds, 0);
   ASSERT_FALSE(end.ahead.empty());
   EXPECT_LE(end.ahead.back().end, end.scored.begin);
@@ -233,9 +246,7 @@ TEST_F(TeacherWorkerTest, RequestsThatWaitAreScoredTogether) {
   Submit(5, WeightSet::kSnapshot, "digest");
   Submit(6, WeightSet::kBase, "");
   control_.hold = false;
-  Expect<ViewScores>();
-  Expect<ViewScores>();
-  Expect<ScoreFinished>();
+  ExpectScores();
   // A full set goes first. The one in its middle fails alone, before the others
   // have come.
   EXPECT_EQ(Expect<absl::Status>().code(),
@@ -306,9 +317,7 @@ TEST_F(TeacherWorkerTest, AnIdleWorkerKeepsPrefixesAndNothingElse) {
   ASSERT_TRUE(Eventually([&] { return control_.adapter_ahead >= 8; }));
   const int forgotten = control_.forgotten;
   Submit(1, WeightSet::kBase, "");
-  Expect<ViewScores>();
-  Expect<ViewScores>();
-  Expect<ScoreFinished>();
+  ExpectScores();
   EXPECT_EQ(control_.forgotten, forgotten);
   Load(2, "next");
   ASSERT_TRUE(Eventually([&] { return control_.forgotten != forgotten; }));
@@ -322,9 +331,7 @@ TEST_F(TeacherWorkerTest, WhatIsServedAlreadyIsProbedAndItsPrefixesStay) {
   Load(1, "digest");  // another rank's upload
   EXPECT_EQ(control_.loads, 1);
   Submit(1, WeightSet::kSnapshot, "digest");
-  Expect<ViewScores>();
-  Expect<ViewScores>();
-  Expect<ScoreFinished>();
+  ExpectScores();
   EXPECT_EQ(control_.forgotten, forgotten);
 }
 
@@ -347,9 +354,7 @@ TEST_F(TeacherWorkerTest, ShutdownDoesWhatIsQueuedWithinTheGrace) {
   Load(1, "digest");
   Submit(9, WeightSet::kBase, "");
   worker_.Shutdown(absl::Seconds(20));
-  Expect<ViewScores>();
-  Expect<ViewScores>();
-  Expect<ScoreFinished>();
+  ExpectScores();
   Submit(10, WeightSet::kBase, "");
   EXPECT_EQ(Expect<absl::Status>().code(), absl::StatusCode::kUnavailable);
 }
@@ -370,9 +375,7 @@ TEST_F(TeacherWorkerTest, ShutdownWithoutGraceFailsWhatIsQueued) {
   }));
   outbox_ = queued;
   control_.hold = false;
-  Expect<ViewScores>();
-  Expect<ViewScores>();
-  Expect<ScoreFinished>();
+  ExpectScores();
   EXPECT_EQ(Expect<absl::Status>().code(), absl::StatusCode::kUnavailable);
 }
 
