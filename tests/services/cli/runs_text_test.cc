@@ -5,7 +5,10 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -112,6 +115,47 @@ TEST_F(RunsTextTest, FoldersOfSomebodyElseAreLeftOut) {
 
 TEST_F(RunsTextTest, AFolderThatIsNoneIsAnError) {
   EXPECT_EQ(ExitCodeOf(ListRuns(folder_).status()), ExitCode::kData);
+}
+
+TEST(RunsRowTest, EachFigureStandsAtItsPlace) {
+  const absl::Time now = absl::FromUnixSeconds(1'000'000'000);
+  const std::vector<ListedRun> runs = {
+      {"runs/a",
+       RunOverview{.state = RunState::kFinished,
+                   .step = 4,
+                   .steps = 9,
+                   .loss = 0.5,
+                   .adapter_digest = "0123456789abcdef",
+                   .before = EvaluationReport{.accuracy = Interval{0.25, 0, 1}},
+                   .after = EvaluationReport{.accuracy = Interval{0.75, 0, 1}},
+                   .last_written = now - absl::Seconds(60)}}};
+  EXPECT_THAT(
+      RunsText(runs, "runs", now),
+      HasSubstr("\na    finished  4 of 9  0.5   25.0%   75.0%  60s ago  "
+                "0123456789ab\n"));
+  const auto row = RunsJson(runs, "runs")[0];
+  EXPECT_EQ(row["step"], 4);
+  EXPECT_EQ(row["steps"], 9);
+  EXPECT_EQ(row["accuracy_before"]["mean"], 0.25);
+  EXPECT_EQ(row["accuracy_after"]["mean"], 0.75);
+  EXPECT_EQ(row["last_written"], "2001-09-09T01:45:40Z");
+  EXPECT_EQ(row["adapter_digest"], "0123456789abcdef");
+}
+
+TEST(RunsRowTest, AnAgeIsInTheUnitThatSuitsIt) {
+  const absl::Time now = absl::FromUnixSeconds(1'000'000'000);
+  for (const auto& [age, text] : {std::pair{-absl::Seconds(5), "0s"},
+                                  {absl::Seconds(119), "119s"},
+                                  {absl::Minutes(2), "2min"},
+                                  {absl::Minutes(119), "119min"},
+                                  {absl::Hours(2), "2h"},
+                                  {absl::Hours(47), "47h"},
+                                  {absl::Hours(48), "2d"}}) {
+    const std::vector<ListedRun> runs = {
+        {"runs/a", RunOverview{.last_written = now - age}}};
+    EXPECT_THAT(RunsText(runs, "runs", now),
+                HasSubstr(absl::StrCat(" ", text, " ago ")));
+  }
 }
 
 }  // namespace
