@@ -84,7 +84,12 @@ struct CommandLine::State {
 };
 
 CommandOption& CommandOption::Required() {
-  option_->required()->check(IsNotEmpty);
+  option_->required();
+  return NotEmpty();
+}
+
+CommandOption& CommandOption::NotEmpty() {
+  option_->check(IsNotEmpty);
   return *this;
 }
 

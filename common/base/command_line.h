@@ -29,6 +29,9 @@ class CommandOption {
   // Must be given, and not as an empty text: it is a file, say, or an address,
   // and a message about an empty one would name nothing.
   CommandOption& Required();
+  // May be left out, but not given as an empty text, as by a script whose
+  // variable is not set: it would count as left out.
+  CommandOption& NotEmpty();
   CommandOption& Positive();
   CommandOption& NonNegative();
   CommandOption& Range(int min, int max);

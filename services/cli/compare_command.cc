@@ -140,8 +140,10 @@ void AddCompareCommand(Command& app) {
                   options->paired,
                   "differences over seeds by pairs of runs of one seed");
   command.AddFlag("--json", options->json, "print JSON");
-  command.AddOption(
-      "--output", options->output, "HTML page with the curves to write");
+  command
+      .AddOption(
+          "--output", options->output, "HTML page with the curves to write")
+      .NotEmpty();
   command.Does([options] { return Compare(*options); });
 }
 

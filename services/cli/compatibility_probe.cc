@@ -185,10 +185,12 @@ void AddCompatibilityProbe(Command& probe) {
   command.AddOption(
       "--set", options->overrides, "key=value, overrides the file");
   options->policy.AddFlags(command);
-  command.AddOption("--samples",
-                    options->samples,
-                    "JSON Lines {id, problem, reference, rollout_ids} "
-                    "(default: problems of data.path, answered here)");
+  command
+      .AddOption("--samples",
+                 options->samples,
+                 "JSON Lines {id, problem, reference, rollout_ids} "
+                 "(default: problems of data.path, answered here)")
+      .NotEmpty();
   command.AddOption("--first", options->first, "term of the objective")
       .ShowDefault();
   command.AddOption("--second", options->second, "term over the same tokens")
@@ -213,8 +215,9 @@ void AddCompatibilityProbe(Command& probe) {
                  "memory for the gradients of the interval over all positions "
                  "(default: half of what is free)")
       .Range(0.0, 1e6);
-  command.AddOption(
-      "--output", options->output, "JSON Lines with every position");
+  command
+      .AddOption("--output", options->output, "JSON Lines with every position")
+      .NotEmpty();
   command.AddFlag("--json", options->json, "print JSON");
   command.Does([options] {
     return CatchTorch([&] { return ProbeCompatibility(*options); });

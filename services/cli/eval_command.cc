@@ -294,10 +294,12 @@ void AddEvalCommand(Command& app) {
                  options->data,
                  "problems with answers; solutions are not needed")
       .Required();
-  command.AddOption("--config",
-                    options->config,
-                    "YAML configuration whose prompts.none is used (default: "
-                    "the released prompt)");
+  command
+      .AddOption("--config",
+                 options->config,
+                 "YAML configuration whose prompts.none is used (default: "
+                 "the released prompt)")
+      .NotEmpty();
   command
       .AddOption(
           "--id-column", options->id_column, "column of the id; may be missing")
@@ -330,10 +332,12 @@ void AddEvalCommand(Command& app) {
       "--marker",
       options->marker,
       "a text: also measure the share of answers that contain it");
-  command.AddOption("--output",
-                    options->output,
-                    "JSON Lines with every answer and its grade, each written "
-                    "as it ends; the same call resumes an unfinished file");
+  command
+      .AddOption("--output",
+                 options->output,
+                 "JSON Lines with every answer and its grade, each written "
+                 "as it ends; the same call resumes an unfinished file")
+      .NotEmpty();
   command.AddFlag("--json", options->json, "print JSON");
   options->workers.AddFlags(command);
   command.Does(

@@ -15,7 +15,7 @@ namespace dapd {
 
 void LocalGeneratorOptions::AddFlags(Command& command) {
   command.AddOption("--model", model, "Hugging Face folder or id").Required();
-  command.AddOption("--adapter", adapter, "PEFT folder or id");
+  command.AddOption("--adapter", adapter, "PEFT folder or id").NotEmpty();
   command
       .AddOption("--precision",
                  precision,

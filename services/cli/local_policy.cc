@@ -33,18 +33,24 @@ std::string SnapshotAdapter(const Config& config,
 }  // namespace
 
 void LocalPolicyOptions::AddFlags(Command& command) {
-  command.AddOption("--adapter",
-                    adapter,
-                    "PEFT folder of the live adapter (default: "
-                    "lora.start_from, else a fresh one)");
-  command.AddOption("--snapshot",
-                    snapshot,
-                    "PEFT folder of the snapshot (default: lora.start_from, "
-                    "else the base)");
-  command.AddOption("--ema",
-                    ema,
-                    "PEFT folder of the moving average (default: the live "
-                    "adapter, which it is before the first step)");
+  command
+      .AddOption("--adapter",
+                 adapter,
+                 "PEFT folder of the live adapter (default: "
+                 "lora.start_from, else a fresh one)")
+      .NotEmpty();
+  command
+      .AddOption("--snapshot",
+                 snapshot,
+                 "PEFT folder of the snapshot (default: lora.start_from, "
+                 "else the base)")
+      .NotEmpty();
+  command
+      .AddOption("--ema",
+                 ema,
+                 "PEFT folder of the moving average (default: the live "
+                 "adapter, which it is before the first step)")
+      .NotEmpty();
 }
 
 const std::string& LocalPolicyOptions::LiveAdapter(const Config& config) const {

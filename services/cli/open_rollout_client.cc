@@ -15,10 +15,12 @@
 namespace dapd {
 
 void WorkerOptions::AddFlags(Command& command) {
-  command.AddOption("--workers",
-                    addresses,
-                    "host:port,... of rollout workers that answer instead of "
-                    "this process; no run may be using them");
+  command
+      .AddOption("--workers",
+                 addresses,
+                 "host:port,... of rollout workers that answer instead of "
+                 "this process; no run may be using them")
+      .NotEmpty();
   command
       .AddOption(
           "--answer-timeout",

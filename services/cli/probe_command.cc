@@ -170,8 +170,10 @@ void AddProbeCommand(Command& app) {
                  options->input,
                  "JSON Lines {id, text, correct or answer}, as eval writes")
       .Required();
-  claims.AddOption(
-      "--output", options->output, "JSON Lines with every wrong claim");
+  claims
+      .AddOption(
+          "--output", options->output, "JSON Lines with every wrong claim")
+      .NotEmpty();
   claims
       .AddOption(
           "--reach",

@@ -141,7 +141,8 @@ void AddScoreCommand(Command& app) {
       "score", "Writes log-probabilities of token sequences, as safetensors");
   command.AddOption("--model", options->model, "Hugging Face folder or id")
       .Required();
-  command.AddOption("--adapter", options->adapter, "PEFT folder or id");
+  command.AddOption("--adapter", options->adapter, "PEFT folder or id")
+      .NotEmpty();
   command.AddOption("--input", options->input, "JSON Lines {id, input_ids}")
       .Required();
   command.AddOption("--output", options->output, "safetensors file").Required();

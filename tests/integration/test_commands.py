@@ -98,6 +98,12 @@ def test_a_path_that_cannot_be_is_named(tmp_path, arguments, said):
     (["compare", "first", ""], "runs"),
     (["runs", "list", ""], "folder"),
     (["problems", "--task", "stepwise_sum", "--output", ""], "--output"),
+    (["eval", "--model", "m", "--data", "d", "--adapter", ""], "--adapter"),
+    (["eval", "--model", "m", "--data", "d", "--workers", ""], "--workers"),
+    (["eval", "--model", "m", "--data", "d", "--output", ""], "--output"),
+    (["score", "--model", "m", "--input", "i", "--output", "o", "--adapter", ""], "--adapter"),
+    (["replay", "--config", "c", "--batch", "b", "--output", "o", "--snapshot", ""], "--snapshot"),
+    (["compare", "first", "--output", ""], "--output"),
 ])
 def test_an_empty_text_is_refused_with_the_name_of_its_option(tmp_path, arguments, option):
     result = subprocess.run([BIN / "dapd", *arguments], capture_output=True, text=True, timeout=60, cwd=tmp_path)

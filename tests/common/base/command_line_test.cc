@@ -22,6 +22,7 @@ std::optional<int> Parse(CommandLine& line, std::vector<std::string> words) {
 // What a program with an option of every kind makes of `words`.
 struct Values {
   std::string text = "before";
+  std::string file;
   std::vector<std::string> list;
   int64_t count = 1;
   int64_t any_count = 1;
@@ -40,6 +41,7 @@ Values ParseValues(const std::vector<std::string>& words) {
   line.AddOption("text", values.text, "a text").Required();
   line.AddOption("--list", values.list, "a list").TakeAll();
   line.AddOption("--count", values.count, "a count").Range(1, 9);
+  line.AddOption("--file", values.file, "a file").NotEmpty();
   line.AddOption("--any-count", values.any_count, "a count without a range");
   line.AddOption("--seed", values.seed, "a seed");
   line.AddOption("--rate", values.rate, "a rate").Positive();
@@ -85,6 +87,7 @@ TEST(CommandLineTest, WhatIsWrongIsSaidAndAUsageError) {
        std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{}, "text is required"},
            {{""}, "text: The value is empty"},
+           {{"x", "--file", ""}, "--file: The value is empty"},
            {{"x", "--count", "10"}, "--count"},
            {{"x", "--count", "1.5"}, "--count"},
            {{"x", "--rate", "-1"}, "--rate: Value -1 is not above 0"},
