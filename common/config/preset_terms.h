@@ -26,9 +26,10 @@ std::vector<PresetDefault> PresetDefaults(const std::string& preset);
 // effect.
 std::vector<std::string> UnreadKeys(const std::string& preset);
 
-// A warning for each key that is given and that the preset's terms do not read;
-// none where objective.terms replace them.
-std::vector<std::string> PresetWarnings(const LoadedConfig& loaded);
+// A warning for each key that is given in vain: that the preset's terms do not
+// read, unless objective.terms replace them; and evaluation.samples where
+// evaluation.temperature is 0.
+std::vector<std::string> WarningsOfVainKeys(const LoadedConfig& loaded);
 
 // objective.terms if there are any, else the preset's, which take divergence,
 // clip, support, reduction, skip_tokens and teacher_weights from the section,

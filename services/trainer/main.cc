@@ -321,7 +321,7 @@ absl::Status Run(const ServiceFlags& flags) {
   RETURN_IF_ERROR(window.ServeHttp());
   if (!finished) {
     if (is_first) {
-      for (const std::string& warning : PresetWarnings(loaded)) {
+      for (const std::string& warning : WarningsOfVainKeys(loaded)) {
         LogWarning(warning);
       }
     }

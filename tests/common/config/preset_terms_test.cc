@@ -340,7 +340,7 @@ TEST(PresetTermsTest, GivenTermsReplaceThePreset) {
   EXPECT_EQ(ExpandTerms(section)[0].name, "mine");
 }
 
-TEST(PresetWarningsTest, AKeyThatIsGivenInVainIsNamedWithItsOrigin) {
+TEST(WarningsOfVainKeysTest, AKeyThatIsGivenInVainIsNamedWithItsOrigin) {
   const std::string path = TempPath("config.yaml");
   ASSERT_TRUE(WriteFileAtomically(path,
                                   "model: {path: some/model}\n"
@@ -349,7 +349,7 @@ TEST(PresetWarningsTest, AKeyThatIsGivenInVainIsNamedWithItsOrigin) {
   const auto warnings = [&](const std::string& preset) {
     const auto loaded = LoadConfig(path, {"objective.preset=" + preset});
     EXPECT_TRUE(loaded.ok()) << loaded.status();
-    return PresetWarnings(*loaded);
+    return WarningsOfVainKeys(*loaded);
   };
   const std::string where = "objective.teacher_weights (file:2) ";
   for (const char* preset : {"dapd", "sft", "sdpo"}) {
@@ -357,6 +357,22 @@ TEST(PresetWarningsTest, AKeyThatIsGivenInVainIsNamedWithItsOrigin) {
   }
   EXPECT_THAT(warnings("opsd"), IsEmpty());
   EXPECT_THAT(warnings("dopd"), IsEmpty()) << "divergence is not given";
+}
+
+TEST(WarningsOfVainKeysTest, GreedyAnswersAreAllTheSame) {
+  const std::string path = TempPath("config.yaml");
+  ASSERT_TRUE(WriteFileAtomically(path,
+                                  "model: {path: some/model}\n"
+                                  "evaluation: {samples: 4}\n")
+                  .ok());
+  const auto greedy = LoadConfig(path, {});
+  ASSERT_TRUE(greedy.ok()) << greedy.status();
+  EXPECT_THAT(WarningsOfVainKeys(*greedy),
+              ElementsAre(StartsWith("evaluation.samples (file:2) has no ")));
+  for (const char* other :
+       {"evaluation.temperature=1", "evaluation.samples=1"}) {
+    EXPECT_THAT(WarningsOfVainKeys(*LoadConfig(path, {other})), IsEmpty());
+  }
 }
 
 }  // namespace
