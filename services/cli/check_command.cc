@@ -280,8 +280,9 @@ absl::Status Check(const CheckOptions& options) {
         SplitText(config, model, lengths, options.gpus, options.rates));
     std::puts(split.c_str());
   }
-  for (const std::string& warning : WarningsOfVainKeys(loaded))
+  for (const std::string& warning : WarningsOfVainKeys(loaded)) {
     LogWarning(warning);
+  }
   // The run may be meant for another machine, which has them.
   for (const std::string& warning : OutputWarnings(config)) LogWarning(warning);
   std::puts("the configuration is sound");
