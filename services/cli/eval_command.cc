@@ -267,6 +267,12 @@ absl::Status Evaluate(const EvalOptions& options) {
   }
   ASSIGN_OR_RETURN(const PromptsSection prompts, ReadPrompts(options));
   ASSIGN_OR_RETURN(const Dataset data, ReadProblems(options));
+  if (options.samples > 1 && options.generator.sampling.temperature == 0.0) {
+    LogWarning(absl::StrCat("--samples ",
+                            options.samples,
+                            " has no effect: at --temperature 0 all answers to "
+                            "a problem are the same"));
+  }
   ASSIGN_OR_RETURN(KnownAnswers known, OpenOutput(options, prompts, data));
   if (known.records.size() <
       data.problems.size() * static_cast<size_t>(options.samples)) {

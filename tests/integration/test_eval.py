@@ -76,6 +76,13 @@ def test_the_marker_is_asked_of_answers_that_are_there(workspace, benchmark, tmp
     assert 'with "no such text"' in workspace.dapd(*call[:call.index("--json")], "--output", output, "--marker", "no such text").stdout
 
 
+def test_greedy_answers_that_are_all_the_same_are_warned_of(workspace, benchmark):
+    call = [*arguments(workspace, benchmark, "--limit", 1)]
+    assert "no effect" not in workspace.dapd(*call).stderr
+    call[call.index("--temperature") + 1] = 0
+    assert "--samples 2 has no effect" in workspace.dapd(*call).stderr
+
+
 def test_an_output_of_other_settings_is_refused(workspace, benchmark, tmp_path):
     output = tmp_path / "answers.jsonl"
     workspace.dapd(*arguments(workspace, benchmark, "--output", output))
