@@ -63,7 +63,18 @@ TEST_F(AttemptEndTest, ATrainerThatStaysWhenDoneIsNotWaitedFor) {
   EXPECT_THAT(server_.requests(), IsEmpty());
   Finish();
   end.TellIfDone();
+  EXPECT_THAT(server_.requests(), SizeIs(1));
   end.TellIfDone();
+  end.Tell(absl::OkStatus());
+  EXPECT_THAT(server_.requests(), SizeIs(1));
+}
+
+// It may still copy the run.
+TEST_F(AttemptEndTest, ATrainerThatEndsWhenDoneIsWaitedFor) {
+  AttemptEnd end = Begin();
+  Finish();
+  end.TellIfDone();
+  EXPECT_THAT(server_.requests(), IsEmpty());
   end.Tell(absl::OkStatus());
   EXPECT_THAT(server_.requests(), SizeIs(1));
 }

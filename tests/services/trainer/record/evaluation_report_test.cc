@@ -51,6 +51,33 @@ TEST(EvaluationReportTest, ReadsWhatItWrote) {
   EXPECT_FALSE(read->repeated.has_value()) << "as in older runs";
 }
 
+TEST(EvaluationReportTest, EveryFigureIsReadBack) {
+  const std::string path = TempPath("step-000003.json");
+  EvaluationReport report = Report("");
+  report.held_out_digest = "these";
+  report.repeated = Interval{0.75, 0.5, 1.0};
+  report.mean_tokens = 12.5;
+  report.divergences = {{"a", {1.5, 1.0, 2.0}}};
+  report.seconds = 2.5;
+  ASSERT_TRUE(WriteEvaluationReport(path, report).ok());
+  const auto read = ReadEvaluationReport(path);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->policy_version, 3);
+  EXPECT_EQ(read->adapter_digest, "abc");
+  EXPECT_EQ(read->held_out_digest, "these");
+  EXPECT_EQ(read->problems, 8);
+  EXPECT_EQ(read->samples, 4);
+  EXPECT_EQ(read->format_rate.low, 0.9);
+  ASSERT_TRUE(read->repeated.has_value());
+  EXPECT_EQ(read->repeated->mean, 0.75);
+  EXPECT_EQ(read->repeated->low, 0.5);
+  EXPECT_EQ(read->repeated->high, 1.0);
+  EXPECT_EQ(read->mean_tokens, 12.5);
+  ASSERT_EQ(read->divergences.size(), 1u);
+  EXPECT_EQ(read->divergences[0].unclipped.mean, 1.5);
+  EXPECT_EQ(read->seconds, 2.5);
+}
+
 TEST(EvaluationReportTest, ADivergenceThatIsNotFiniteIsNoDamage) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -170,6 +197,13 @@ TEST(CompareEvaluationsTest, OneThatThereIsNotHasADashEverywhere) {
   EXPECT_THAT(text, HasSubstr("\n  accuracy        -"));
   EXPECT_THAT(text, HasSubstr("50.0 % [40.0, 60.0]\n"));
   EXPECT_THAT(text, HasSubstr("\n  format rate     -"));
+  EvaluationReport before = Report("");
+  before.repeated = Interval{0.25, 0.125, 0.375};
+  const std::string alone = CompareEvaluations(before, std::nullopt);
+  EXPECT_THAT(alone,
+              HasSubstr("\n  accuracy     50.0 % [40.0, 60.0]        -\n"));
+  EXPECT_THAT(alone,
+              HasSubstr("\n  repeating    25.0 % [12.5, 37.5]        -\n"));
 }
 
 TEST(ReadEvaluationsTest, OnlyThoseThatMeasuredTheSameAreComparable) {
@@ -185,7 +219,11 @@ TEST(ReadEvaluationsTest, OnlyThoseThatMeasuredTheSameAreComparable) {
             report)
             .ok());
   }
-  ASSERT_TRUE(WriteFileAtomically(folder + "/evaluation/mine.json", "[]").ok());
+  for (const char* name : {"mine.json", "before.txt"}) {
+    ASSERT_TRUE(WriteEvaluationReport(
+                    absl::StrCat(folder, "/evaluation/", name), Report(""))
+                    .ok());
+  }
   EXPECT_EQ(ReadEvaluationReports(folder)->size(), 3u);
   const auto comparable = ReadComparableEvaluations(folder);
   ASSERT_TRUE(comparable.ok()) << comparable.status();

@@ -153,6 +153,7 @@ TEST_F(LedgerTest, AttemptsAreCounted) {
   const auto ledger = Open();
   EXPECT_EQ(ledger->attempt(), 1);
   ASSERT_TRUE(ledger->Started(0, "a").ok());
+  EXPECT_EQ(ledger->attempt(), 2);
   EXPECT_EQ(Open()->attempt(), 2);
 }
 

@@ -14,6 +14,7 @@ namespace dapd {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class RunEvaluationsTest : public testing::Test {
  protected:
@@ -67,6 +68,17 @@ TEST_F(RunEvaluationsTest, ALaterOneCountsOnceItsAdapterIsReachedAgain) {
   EXPECT_FALSE(Finds("step-000008", "of 8"));
 }
 
+TEST_F(RunEvaluationsTest, TheMostAccurateAdapterOfThoseTrainedIsTheBest) {
+  EXPECT_EQ(evaluations_.Best(), "");
+  evaluations_.Add("before", Report(0, 1.0));
+  evaluations_.Add("step-000001", {.policy_version = 1});
+  EXPECT_EQ(evaluations_.Best(), "");
+  evaluations_.Add("step-000002", Report(2, 0.25));
+  evaluations_.Add("step-000004", Report(4, 0.75));
+  evaluations_.Add("step-000006", Report(6, 0.5));
+  EXPECT_EQ(evaluations_.Best(), "step-000004");
+}
+
 TEST_F(RunEvaluationsTest, OfEquallyAccurateAdaptersTheFirstIsTheBest) {
   for (const int64_t step : {4, 2, 6}) {
     evaluations_.Add(NameWithinRun(step), Report(step, 0.5));
@@ -100,14 +112,19 @@ TEST_F(RunEvaluationsTest, ThoseOfOtherProblemsCountForNothing) {
   Write("before", Report(0, 0.0, "others"));
   Write("step-000002", Report(2, 1.0, "others"));
   Write("step-000004", Report(4, 0.5));
+  testing::internal::CaptureStderr();
   EXPECT_THAT(Recall(6), ElementsAre("step-000004"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("2 evaluations of this run are of other"));
   EXPECT_EQ(evaluations_.Best(), "step-000004");
   EXPECT_FALSE(Finds("step-000002", "of 2"));
 }
 
 TEST_F(RunEvaluationsTest, ThoseOfOlderRunsCount) {
   Write("before", Report(0, 0.5, ""));
+  testing::internal::CaptureStderr();
   EXPECT_THAT(Recall(2), ElementsAre("before"));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
 TEST_F(RunEvaluationsTest, TheEndOfAShorterRunIsWithinTheLongerOne) {
@@ -123,6 +140,14 @@ TEST_F(RunEvaluationsTest, TheEndOfAShorterRunIsWithinTheLongerOne) {
   // The longer run's own end is written over it.
   Write("after", Report(8, 0.5));
   EXPECT_THAT(Recall(8), ElementsAre("step-000003"));
+  EXPECT_FALSE(Finds("step-000008", "of 8"));
+}
+
+TEST_F(RunEvaluationsTest, ARunThatEvaluatesAtItsEndsOnlyHasNoneWithin) {
+  config_.evaluation.interval = 0;
+  Write("after", Report(3, 0.75));
+  EXPECT_THAT(Recall(8), ElementsAre());
+  EXPECT_FALSE(Finds("step-000003", "of 3"));
 }
 
 }  // namespace

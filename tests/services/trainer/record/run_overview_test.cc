@@ -149,6 +149,23 @@ TEST_F(RunOverviewTest, ARunThatHasTakenNoStepIsOne) {
   ASSERT_TRUE(run.ok()) << run.status();
   EXPECT_EQ(run->step, 0);
   EXPECT_FALSE(run->loss.has_value());
+  ASSERT_TRUE(
+      WriteOutcome(folder_, OutcomeOf(absl::InternalError("no worker"))).ok());
+  EXPECT_EQ(State(), RunState::kFailed);
+  EXPECT_EQ(ReadRunOverview(folder_)->steps, 2) << "it had begun";
+}
+
+TEST_F(RunOverviewTest, AStepMayLackAllButItsNumber) {
+  for (const char* line :
+       {"{\"step\": 1}",
+        "{\"step\": 1, \"loss\": null, \"adapter_digest\": 7}"}) {
+    Write("metrics.jsonl", absl::StrCat(line, "\n"));
+    const auto run = ReadRunOverview(folder_);
+    ASSERT_TRUE(run.ok()) << run.status();
+    EXPECT_EQ(run->step, 1);
+    EXPECT_FALSE(run->loss.has_value());
+    EXPECT_EQ(run->adapter_digest, "");
+  }
 }
 
 TEST_F(RunOverviewTest, ARunThatEndedBeforeItBeganIsOneThatFailed) {
@@ -170,8 +187,12 @@ TEST_F(RunOverviewTest, ARunThatEndedBeforeItBeganIsOneThatFailed) {
 }
 
 TEST_F(RunOverviewTest, AnOutcomeThatNobodyWroteIsNone) {
-  for (const char* text :
-       {"", "[]", "{\"state\": \"odd\"}", "{\"state\": 1}"}) {
+  for (const char* text : {"",
+                           "[]",
+                           "{\"state\": \"failed\"}",
+                           "{\"state\": \"odd\", \"exit_code\": 1, "
+                           "\"message\": \"\", \"time\": 1}",
+                           "{\"state\": 1}"}) {
     Write("outcome.json", text);
     EXPECT_FALSE(ReadOutcome(folder_).has_value()) << text;
   }
@@ -185,14 +206,18 @@ TEST_F(RunOverviewTest, WhatCannotBeReadIsNamed) {
   };
   Write("evaluation/before.json", "{");
   EXPECT_THAT(problem(), HasSubstr("before.json"));
-  Write("metrics.jsonl", "[]\n");
-  EXPECT_THAT(problem(), HasSubstr("metrics.jsonl"));
+  for (const char* line : {"[]\n", "{\"loss\": 1}\n"}) {
+    Write("metrics.jsonl", line);
+    EXPECT_THAT(problem(), HasSubstr("metrics.jsonl"));
+  }
   Write("config.yaml", "a: [");
   EXPECT_THAT(problem(), HasSubstr("config.yaml"));
   Write("config.yaml", "just a text");
   EXPECT_THAT(problem(), HasSubstr("config.yaml"));
-  std::filesystem::remove(folder_ + "/config.yaml");
-  EXPECT_THAT(problem(), HasSubstr("holds no run"));
+  for (const char* name : {"/config.yaml", "/metrics.jsonl"}) {
+    std::filesystem::remove(folder_ + name);
+    EXPECT_THAT(problem(), HasSubstr("holds no run"));
+  }
 }
 
 TEST(OutcomeOfTest, AMessageOfAnyLengthIsCutBetweenCharacters) {

@@ -105,6 +105,20 @@ TEST(ShownAnswersTest, AreReadBackAsTheyWereCut) {
   EXPECT_EQ(answers[0].expected, "\\frac{1}{2}");
 }
 
+TEST(ShownAnswersTest, NothingOfThemIsTooLongToShow) {
+  const std::string text(100'000, 'x');
+  const ShownAnswer cut = CutToShow({.id = text,
+                                     .problem = text,
+                                     .text = text,
+                                     .expected = text,
+                                     .extracted = text});
+  EXPECT_LE(cut.id.size(), kMaxShownResult);
+  EXPECT_LE(cut.problem.size(), kMaxShownProblem);
+  EXPECT_LE(cut.text.size(), kMaxShownText);
+  EXPECT_LE(cut.expected.size(), kMaxShownResult);
+  EXPECT_LE(cut.extracted.size(), kMaxShownResult);
+}
+
 TEST(ShownAnswersTest, AreCutWhoeverWroteThem) {
   Json json = ToJson({CutToShow(Hostile())});
   json[0]["text"] = std::string(100'000, 'x');

@@ -1,5 +1,6 @@
 #include "services/trainer/record/training_card.h"
 
+#include <map>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -29,13 +30,18 @@ TEST(TrainingCardTest, FiguresStandBesideEachOtherWithTheirIntervals) {
                     .step = 4,
                     .adapter_digest = "trained",
                     .data_digest = "dada"};
-  const std::string text = FormatTraining(
-      run, {{"before", Report(0, 0.25)}, {"step-000004", Report(4, 0.75)}});
+  EvaluationReport now = Report(4, 0.75);
+  now.format_rate = {.mean = 0.5, .low = 0.25, .high = 0.75};
+  const std::string text =
+      FormatTraining(run, {{"before", Report(0, 0.25)}, {"step-000004", now}});
   EXPECT_THAT(text, HasSubstr("* Steps: 4\n"));
   EXPECT_THAT(text, HasSubstr("dada"));
   EXPECT_THAT(text,
               HasSubstr("| accuracy | 25.0 % \\[10.0, 90.0\\] | 75.0 % "
                         "\\[10.0, 90.0\\] |"));
+  EXPECT_THAT(text,
+              HasSubstr("| answers with a box | 0.0 % \\[0.0, 0.0\\] | 50.0 % "
+                        "\\[25.0, 75.0\\] |"));
   EXPECT_THAT(text, HasSubstr("true KL a\\|b | 0.5000 \\[0.2500, 0.7500\\]"));
 }
 
@@ -60,6 +66,19 @@ TEST(TrainingCardTest, AnEvaluationOfAnotherAdapterIsNotThisOnes) {
   EXPECT_THAT(text, HasSubstr("| accuracy | 25.0"));
   EXPECT_THAT(text, Not(HasSubstr("75.0 %")));
   EXPECT_THAT(FormatTraining(run, {}), Not(HasSubstr("Held out")));
+}
+
+TEST(TrainingCardTest, OfAnOlderRunTheStepSaysWhichEvaluationIsThisOnes) {
+  std::map<std::string, EvaluationReport> evaluations = {
+      {"after", Report(6, 1.0)},
+      {"before", Report(0, 0.25)},
+      {"step-000002", Report(2, 0.5)},
+      {"step-000004", Report(4, 0.75)}};
+  for (auto& [when, report] : evaluations) report.adapter_digest.clear();
+  const CardRun run{.name = "first", .step = 4, .adapter_digest = "trained"};
+  EXPECT_THAT(FormatTraining(run, evaluations),
+              HasSubstr("| accuracy | 25.0 % \\[10.0, 90.0\\] | 75.0 % "
+                        "\\[10.0, 90.0\\] |"));
 }
 
 TEST(TrainingCardTest, OneAnswerIsNoPlural) {

@@ -37,6 +37,17 @@ TEST(AnswerRulesTest, AGivenReferenceTakesOneAnswer) {
   EXPECT_EQ(ChooseReference(rules, AnswersOf({5}), {})->attempt, 0);
 }
 
+TEST(AnswerRulesTest, TheConfigurationSaysHowManyAnswersThereAre) {
+  Config config;
+  config.rollout.group_size = 4;
+  config.objective.sdpo.feedback = "always";
+  const AnswerRules rules = MakeAnswerRules(config);
+  EXPECT_EQ(rules.group_size, 4);
+  EXPECT_EQ(rules.feedback, FeedbackRule::kAlways);
+  config.objective.preset = "sft";
+  EXPECT_THAT(WantedAttempts(MakeAnswerRules(config), {}), IsEmpty());
+}
+
 TEST(AnswerRulesTest, ADualAnswerIsSampledAgainWhileItEqualsTheFirst) {
   const AnswerRules rules = RulesOf("dual");
   EXPECT_THAT(WantedAttempts(rules, {}), ElementsAre(0, 1));

@@ -38,12 +38,14 @@ TEST(StepPlanTest, AnswersSurviveTheWay) {
   answers[0].place = {4, 1};
   answers[1].place = {5};
   answers[1].result.ids = {9};
+  answers[1].result.finish_reason = FinishReason::kEos;
   const auto read = ParseAnswers(SerializeAnswers(answers));
   ASSERT_TRUE(read.ok()) << read.status();
   ASSERT_EQ(read->size(), 2U);
   EXPECT_EQ((*read)[0].place, (AnswerPlace{4, 1}));
   EXPECT_TRUE((*read)[0].result.ids.empty());
   EXPECT_THAT((*read)[1].result.ids, ElementsAre(9));
+  EXPECT_EQ((*read)[1].result.finish_reason, FinishReason::kEos);
 }
 
 TEST(StepPlanTest, TheEndOfTheRunIsAPlan) {
