@@ -131,6 +131,8 @@ TEST(LoadConfigTest, BrokenOrHostileYamlIsOneClearError) {
                 ->config.evaluation.marker,
             "!wow");
   EXPECT_THAT(Message(Load("just text")), HasSubstr("a map of sections"));
+  EXPECT_THAT(Message(Load("model: {path: m}\ntrainer: 20\n")),
+              HasSubstr("config.yaml:2: trainer is a section"));
   EXPECT_EQ(ExitCodeOf(LoadConfig("/no/such/file.yaml", {}).status()),
             ExitCode::kConfig);
 }

@@ -82,16 +82,19 @@ TEST(RunSettingsTest, TheRateOfAMovingAverageCountsOnlyWhereItIsRead) {
 // A run that an earlier version began goes on.
 TEST(RunSettingsTest, YoungKeysCountOnlyWhereTheyAreRead) {
   Config config;
-  for (const char* key : {"rollout.source",
+  for (const char* key : {"lora.start_from",
+                          "rollout.source",
                           "rollout.unverified",
                           "rollout.group_size",
                           "objective.sdpo.top_k"}) {
     EXPECT_FALSE(ResultSettings(config).contains(key)) << key;
   }
+  config.lora.start_from = "adapter";
   config.objective.preset = "sdpo";
   config.rollout.group_size = 8;
   config.rollout.source = "verified";
-  for (const char* key : {"rollout.source",
+  for (const char* key : {"lora.start_from",
+                          "rollout.source",
                           "rollout.unverified",
                           "rollout.group_size",
                           "objective.sdpo.top_k"}) {

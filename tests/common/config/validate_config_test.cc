@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -21,12 +22,24 @@ using ::testing::HasSubstr;
 TEST(LoadConfigTest, ContradictionsAreNamed) {
   EXPECT_THAT(Message(Load(kGood, {"trainer.schedule_steps=10"})),
               HasSubstr("trainer.steps (20) exceeds trainer.schedule_steps"));
+  EXPECT_EQ(Refusal({"trainer.schedule_steps=20"}), "");
+  EXPECT_THAT(
+      Refusal({"trainer.batch_size=4", "trainer.micro_batch_size=8"}),
+      HasSubstr("trainer.micro_batch_size (8) exceeds trainer.batch_size (4)"));
+  EXPECT_EQ(Refusal({"trainer.batch_size=4", "trainer.micro_batch_size=4"}),
+            "");
+  EXPECT_THAT(Refusal({"trainer.shard_base=true"}),
+              HasSubstr("trainer.shard_base"));
+  EXPECT_EQ(Refusal({"trainer.shard_base=true", "trainer.ranks=2"}), "");
   EXPECT_THAT(Message(Load(kGood, {"rollout.max_new_tokens=20000"})),
               HasSubstr("rollout.max_new_tokens (20000) leaves no room"));
   EXPECT_TRUE(
       Load(kGood,
            {"rollout.max_new_tokens=20000", "data.max_prompt_tokens=20001"})
           .ok());
+  EXPECT_THAT(
+      Refusal({"rollout.max_new_tokens=20000", "data.max_prompt_tokens=20000"}),
+      HasSubstr("leaves no room"));
   EXPECT_THAT(
       Message(Load(
           kGood, {absl::StrCat("evaluation.marker=", std::string(257, 'x'))})),
@@ -38,6 +51,15 @@ TEST(LoadConfigTest, ContradictionsAreNamed) {
   EXPECT_TRUE(
       Load(kGood, {"rollout.listen=0.0.0.0:7001", "security.insecure=true"})
           .ok());
+}
+
+TEST(LoadConfigTest, EachTermHasANameOfItsOwn) {
+  const std::string term =
+      "{name: own, student: none_rollout, teacher: cross_rollout, "
+      "teacher_weights: base, weight: 1, divergence: forward_kl}";
+  EXPECT_EQ(Refusal({"objective.terms=[" + term + "]"}), "");
+  EXPECT_THAT(Refusal({"objective.terms=[" + term + ", " + term + "]"}),
+              HasSubstr("term 'own': the name occurs twice"));
 }
 
 TEST(LoadConfigTest, ATeacherSendsTheTokensThatATermTakes) {
@@ -63,6 +85,14 @@ TEST(LoadConfigTest, ATeacherSendsTheTokensThatATermTakes) {
               HasSubstr("or top_k of this term to 64 or less."));
   EXPECT_EQ(refusal("full", 65), "") << "the rest is one more entry";
   EXPECT_THAT(refusal("student_top_k", 20), HasSubstr("teacher.payload"));
+  for (const auto& [preset, term] :
+       {std::pair{"purified_opsd", "purified_opsd"}, {"dopd", "dopd_surer"}}) {
+    EXPECT_THAT(
+        Refusal({absl::StrCat("objective.preset=", preset),
+                 "teacher.payload=top_k"}),
+        HasSubstr(absl::StrCat(
+            "term '", term, "': needs the teachers' whole distributions")));
+  }
 }
 
 TEST(LoadConfigTest, ATermIsNamedByTheKeyThatItComesFrom) {
@@ -86,7 +116,11 @@ TEST(LoadConfigTest, PlaintextBeyondLoopbackNeedsAnExplicitFlag) {
     for (const char* host :
          {"0.0.0.0", "[::]", "10.0.0.1", "trainer", "127.0.0.1.example.org"}) {
       const std::string listen = absl::StrCat(key, "='", host, ":7001'");
-      EXPECT_THAT(Refusal({listen}), HasSubstr(key)) << listen;
+      EXPECT_THAT(Refusal({listen}),
+                  AllOf(HasSubstr(key),
+                        HasSubstr(is_http ? "security.insecure_metrics: true"
+                                          : "security.insecure: true")))
+          << listen;
       EXPECT_EQ(Refusal({listen, "security.insecure=true"}), "");
       EXPECT_EQ(Refusal({listen,
                          "security.certificate=a",
@@ -105,12 +139,22 @@ TEST(LoadConfigTest, PlaintextBeyondLoopbackNeedsAnExplicitFlag) {
     EXPECT_THAT(Refusal({peer}), HasSubstr("without encryption")) << peer;
     EXPECT_EQ(Refusal({peer, "security.insecure=true"}), "");
   }
+  constexpr char kElsewhere[] = "trainer.rendezvous=worker:7009";
+  EXPECT_THAT(Refusal({kElsewhere, "trainer.ranks=2"}),
+              HasSubstr("without encryption"));
+  EXPECT_EQ(Refusal({kElsewhere}), "") << "one rank meets nobody";
 }
 
 TEST(LoadConfigTest, AnAddressHasAHostAndAPortThatThereIs) {
   EXPECT_EQ(Refusal({"rollout.listen=127.0.0.1:0"}), "") << "any that is free";
   EXPECT_EQ(Refusal({"rollout.listen=127.0.0.1:65535"}), "");
-  for (const char* listen : {"127.0.0.1:65536", "127.0.0.1:-1", ":7001", "a"}) {
+  for (const char* listen : {"127.0.0.1:65536",
+                             "127.0.0.1:-1",
+                             ":7001",
+                             "a",
+                             "::1:7001",
+                             "[::1:7001",
+                             "::1]:7001"}) {
     EXPECT_THAT(Refusal({absl::StrCat("rollout.listen='", listen, "'")}),
                 HasSubstr("is not host:port"))
         << listen;
@@ -125,6 +169,7 @@ TEST(IsLoopbackTest, AnIPv4AddressInIPv6IsWhatItIs) {
   EXPECT_TRUE(IsLoopback("::ffff:127.0.0.1"));
   EXPECT_FALSE(IsLoopback("::ffff:10.0.0.1"));
   EXPECT_FALSE(IsLoopback("::2"));
+  EXPECT_FALSE(IsLoopback("2001:db8::7f00:1"));
 }
 
 TEST(LoadConfigTest, AsManyRanksAsPartsOfAStepHaveSomethingToDo) {
@@ -155,8 +200,10 @@ TEST(LoadConfigTest, AnUrlThatNothingCanBePostedToIsRefused) {
   EXPECT_THAT(Refusal({"run.notify_url=http://example.org/x",
                        "run.notify_secret_file=token"}),
               HasSubstr("without encryption"));
-  EXPECT_THAT(Refusal({"run.notify_secret_file=token"}),
-              HasSubstr("run.notify_url, which is missing"));
+  for (const char* file : {"notify_secret_file", "notify_ca_file"}) {
+    EXPECT_THAT(Refusal({absl::StrCat("run.", file, "=file")}),
+                HasSubstr("run.notify_url, which is missing"));
+  }
 }
 
 TEST(LoadConfigTest, ARunsNameLeadsNowhereElse) {
