@@ -53,6 +53,9 @@ TEST(WilsonIntervalTest, NoneStillHasWidth) {
   EXPECT_EQ(interval.mean, 0.0);
   EXPECT_EQ(interval.low, 0.0);
   EXPECT_NEAR(interval.high, 0.0876216, 1e-6);
+  const Interval some = WilsonInterval(0.25, 40);
+  EXPECT_NEAR(some.low, 0.1418712, 1e-6);
+  EXPECT_NEAR(some.high, 0.4019396, 1e-6);
 }
 
 TEST(WilsonIntervalTest, BoundsAtTheEndsAreTheEnds) {

@@ -72,8 +72,10 @@ TEST_F(CutPromptsTest, RowsWhoseSamplerIsNotAskedToTheEndAreCounted) {
                               "is cut to " +
                               std::to_string(needed - 21) + " tokens"),
                     HasSubstr("raise data.max_prompt_tokens (" +
-                              std::to_string(needed - 1)),
-                    HasSubstr(" to " + std::to_string(needed))));
+                              std::to_string(needed - 1) +
+                              ", which holds an answer of "
+                              "rollout.max_new_tokens as well) to " +
+                              std::to_string(needed))));
   // Shorter than the one before it, and cut as well.
   data_.problems.push_back({"d", std::string(490, 'x'), "12", "12"});
   config_.data.max_prompt_tokens = needed - 20;
@@ -87,7 +89,10 @@ TEST_F(CutPromptsTest, APromptThatShowsALongReferenceIsOneIfATermReadsIt) {
   EXPECT_THAT(Warnings(),
               AllOf(HasSubstr("1 of 3 rows: the prompt of cross_rollout is cut "
                               "to 2000 tokens"),
+                    HasSubstr("raise data.max_prompt_tokens (2000) to "),
                     Not(HasSubstr("sampler"))));
+  config_.objective.preset = "sdft";
+  EXPECT_THAT(Warnings(), HasSubstr("the prompt of demonstration_rollout"));
   config_.objective.preset = "sft";
   EXPECT_THAT(Warnings(), IsEmpty());
 }
@@ -109,6 +114,10 @@ TEST_F(CutPromptsTest, PromptsThatAreCutWhateverTheProblemAreRefused) {
                       " tokens around the problem alone and would be cut to " +
                       std::to_string(frame - 1)),
             HasSubstr("to " + std::to_string(frame + 20) + " and")));
+  config_.data.max_prompt_tokens = frame + 20;
+  EXPECT_THAT(std::string(CheckCutPrompts(config_, Text(), data_).message()),
+              HasSubstr("the prompt of cross_rollout has"))
+      << "the sampler's just fits";
 }
 
 }  // namespace

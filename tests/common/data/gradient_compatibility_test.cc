@@ -103,6 +103,15 @@ TEST(GradientCompatibilityTest, ByPositionEveryProblemCountsAlike) {
   // Positive at 1 of 1, 1 of 2 and 2 of 3.
   EXPECT_NEAR(
       report.by_position.positive.mean, (1.0 + 0.5 + 2.0 / 3) / 3, 1e-12);
+  double first = 0.0;
+  double second = 0.0;
+  for (const Place& place : Places()) {
+    const double count = counts[place.problem];
+    first += std::sqrt(Dot(place.first, place.first)) / count / 3;
+    second += std::sqrt(Dot(place.second, place.second)) / count / 3;
+  }
+  EXPECT_NEAR(report.by_position.first_norm.mean, first, 1e-12);
+  EXPECT_NEAR(report.by_position.second_norm.mean, second, 1e-12);
   EXPECT_EQ(report.positions, 6);
   EXPECT_EQ(report.problems, 3);
   EXPECT_EQ(report.positions_without_cosine, 0);

@@ -28,6 +28,8 @@ TEST(SampleRowsTest, ARecordedSampleIsRead) {
   ASSERT_TRUE(samples.ok()) << samples.status();
   ASSERT_EQ(samples->size(), 1u);
   EXPECT_EQ(samples->front().sample.id, "a");
+  EXPECT_EQ(samples->front().sample.problem, "p");
+  EXPECT_EQ(samples->front().sample.reference, "r");
   EXPECT_EQ(samples->front().sample.rollout_ids, (std::vector<int32_t>{0, 99}));
 }
 
