@@ -72,12 +72,24 @@ TEST(EvalReportTest, JsonHasTheMeasuresAndTextShowsThem) {
   EXPECT_EQ(json["problems"], 3);
   EXPECT_EQ(json["samples"], 4);
   EXPECT_EQ(json["mean_tokens"], 20.0);
+  EXPECT_NEAR(json["accuracy"]["mean"].get<double>(), 1.25 / 3, 1e-12);
+  EXPECT_NEAR(json["format_rate"]["mean"].get<double>(), 2.0 / 3, 1e-12);
+  EXPECT_NEAR(json["truncated"]["mean"].get<double>(), 0.5 / 3, 1e-12);
+  EXPECT_NEAR(json["repeated"]["mean"].get<double>(), 0.25 / 3, 1e-12);
+  EXPECT_EQ(json["tokens"]["mean"], 20.0);
   EXPECT_EQ(json["pass_at"].size(), 4u);
   EXPECT_EQ(json["by_problem"][0]["correct"], 4);
   const std::string text = ToText(report);
-  EXPECT_THAT(text, HasSubstr("Avg@4"));
-  EXPECT_THAT(text, HasSubstr("pass@4"));
-  EXPECT_THAT(text, HasSubstr(" 41.67 %"));
+  for (const char* row : {"3 problems x 4 answers; ",
+                          "\nAvg@4   accuracy  41.67 % [",
+                          "\npass@2            50.00 % [",
+                          "\npass@4            66.67 % [",
+                          "\nformat rate       66.67 % [",
+                          "\ntruncated         16.67 % [",
+                          "\nrepeated           8.33 % [",
+                          "\nmean tokens        20.0 ["}) {
+    EXPECT_THAT(text, HasSubstr(row));
+  }
 }
 
 TEST(EvalReportTest, TheMarkersShareIsThereIfThereIsAMarker) {

@@ -139,6 +139,12 @@ TEST_F(ReadSweepTest, MemoryLimitsHowManyRunSideBySide) {
   ASSERT_TRUE(some.ok()) << some.status();
   EXPECT_EQ(some->parallel, 2);
   EXPECT_EQ(some->runs[0].config.run.num_threads, ThreadsOfEach(2));
+  const auto larger = Read("seeds: [1]\nset: {run.rollout_workers: 3}\n");
+  ASSERT_TRUE(larger.ok()) << larger.status();
+  EXPECT_GT(larger->runs[0].memory_bytes, one->runs[0].memory_bytes);
+  const auto two = Read("seeds: [1, 2, 3]\nparallel: 2\n");
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_EQ(two->parallel, 2) << "whatever they need";
   const auto fewer = Read("seeds: [1, 2]\nparallel: 1\nmemory_gib: 1000\n");
   ASSERT_TRUE(fewer.ok()) << fewer.status();
   EXPECT_EQ(fewer->parallel, 1);
