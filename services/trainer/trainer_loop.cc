@@ -111,6 +111,10 @@ absl::Status TrainerLoop::Run() {
                        : absl::StrCat("stopped, but could not save: ",
                                       saved.ToString()));
   }
+  // Of ranks that are told to stop one ends first, and the others miss it.
+  if (absl::IsAborted(status) && parts_.wait_for_stop(absl::ZeroDuration())) {
+    return absl::CancelledError("the run was told to stop");
+  }
   return status;
 }
 

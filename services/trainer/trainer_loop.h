@@ -54,7 +54,8 @@ class TrainerLoop {
  public:
   explicit TrainerLoop(TrainerParts parts);
 
-  // Runs to trainer.steps. CANCELLED once the clients were shut down,
+  // Runs to trainer.steps. CANCELLED once the clients were shut down, or where
+  // another rank is gone and wait_for_stop says that the run is to stop;
   // UNAVAILABLE without workers, ABORTED without another rank; the newest
   // adapter and a checkpoint of the last whole step are then written, unless
   // the records of that step are not.

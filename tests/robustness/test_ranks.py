@@ -128,6 +128,19 @@ def test_rank_0_saves_when_another_rank_is_stopped_lost_or_hangs(fault, code, ba
     assert os.listdir(two_ranks.workspace.runs(run) / "checkpoints") == ["step-000002"], two_ranks.log(run)
 
 
+def test_a_rank_0_that_is_told_to_stop_has_stopped_though_another_ended_first(two_ranks):
+    """Whoever stops a run stops all of its ranks, and rank 0 may hear of the end of another before it heard that it is to end."""
+    run = "rank-ends-first"
+    folder = two_ranks.workspace.runs(run)
+    ranks = start_ranks(two_ranks, run, 2, failpoints={0: "checkpoint.before_rename=sleep:5000"}, **NO_CHECKPOINT_IS_DUE)
+    wait_for(lambda: len(two_ranks.workspace.metrics(run)) >= 1 or ranks[0].poll() is not None, what="a step")
+    ranks[1].kill()
+    wait_for(lambda: any((folder / "checkpoints").iterdir()) or ranks[0].poll() is not None, what="a checkpoint of rank 0 alone")
+    ranks[0].terminate()
+    assert ranks[0].wait(timeout=60) == 130, two_ranks.log(run)
+    assert json.loads((folder / "outcome.json").read_text())["state"] == "stopped"
+
+
 @pytest.mark.parametrize("base", ["whole", "split"])
 def test_ranks_are_there_until_the_last_evaluation_is_over(base, two_ranks):
     """Those that were done before it would not come again for a rank 0 that has to be started again."""
