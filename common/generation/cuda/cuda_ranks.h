@@ -68,7 +68,7 @@ class CudaRanks {
     }
   }
 
-  // What the ranks' parts add up to, as SumOfParts (cuda_prefill.h) has it, in
+  // What the ranks' parts add up to, as SumOfParts (packed_layer.h) has it, in
   // `dtype`: each of them adds up a piece of the parts, in the order of the
   // ranks, and gives it to the others.
   at::Tensor AddUp(const at::Tensor& part, at::ScalarType dtype) const;
