@@ -139,6 +139,16 @@ TEST_F(RestoreRunTest, WhatAnInterruptedRestoreLeftIsVerifiedAndUsed) {
   EXPECT_FALSE(FileExists(folder_ + "/foreign"));
 }
 
+// As a file has its size and no bytes after the power failed.
+TEST_F(RestoreRunTest, WhatIsLeftWithOtherBytesIsCopiedAnew) {
+  const std::string aside = folder_ + ".restoring";
+  ASSERT_TRUE(MakeDirectories(aside).ok());
+  ASSERT_TRUE(
+      WriteFileAtomically(aside + "/metrics.jsonl", std::string(8, '\0')).ok());
+  ASSERT_TRUE(RestoreRun(store_, folder_, -1).ok());
+  EXPECT_EQ(Read("metrics.jsonl"), "one\ntwo\n");
+}
+
 TEST_F(RestoreRunTest, APlaceWithoutACopyIsNamed) {
   const std::string place = TempPath("nothing");
   ObjectStore empty({.url = place, .command = ObjectStoreCommand("", place)});
