@@ -13,7 +13,7 @@ namespace dapd {
 absl::StatusOr<std::string> CudaBackendPath();
 
 // The kernels of this repository that were built with the program: "by nvcc
-// 13.0.88 for sm_80, sm_90". Empty: none were.
+// 13.0.88 for sm_80, sm_90, sm_100, sm_120". Empty: none were.
 const char* CudaKernels();
 
 // Loads CudaBackendPath() with all that it needs, once; what `handle` gets is

@@ -74,7 +74,7 @@ def test_check_says_kernels_driver_and_gpus(image):
     result = start(image, "dapd", "check", CONFIG, *ON_CUDA)
     assert result.returncode == 0, result.stderr
     lines = {line[:16].strip(): line[17:] for line in result.stdout.splitlines()}
-    assert lines["kernels"].startswith("our own on GPUs, by nvcc 13.0.") and lines["kernels"].endswith("for sm_80, sm_90")
+    assert lines["kernels"].startswith("our own on GPUs, by nvcc 13.0.") and lines["kernels"].endswith("for sm_80, sm_90, sm_100, sm_120")
     assert lines["gpus"].startswith("none usable: ") and "libcuda.so.1" in lines["gpus"]
 
 

@@ -14,9 +14,11 @@ using testing::MatchesRegex;
 
 TEST(CudaBackendTest, KernelsAreToldWithTheirCompilerAndArchitectures) {
   const std::string kernels = CudaKernels();
-  EXPECT_THAT(kernels,
-              AnyOf(std::string(),
-                    MatchesRegex("by nvcc 13\\.[0-9.]+ for sm_80, sm_90")));
+  EXPECT_THAT(
+      kernels,
+      AnyOf(std::string(),
+            MatchesRegex(
+                "by nvcc 13\\.[0-9.]+ for sm_80, sm_90, sm_100, sm_120")));
 }
 
 TEST(CudaBackendTest, AMissingLibraryIsNamedWithThePackageThatHasIt) {
