@@ -137,7 +137,9 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
             0,
             kMillion,
             "How long rank 0 waits for the others inside a step, but for their "
-            "answers, whose tasks have deadlines of their own.")
+            "answers, whose tasks have deadlines of their own; and how long the "
+            "processes of a rollout worker (rollout.tensor_parallel) wait for "
+            "each other.")
           .MayChange(),
       Any("trainer.shard_base",
           &c.trainer.shard_base,
