@@ -1,4 +1,4 @@
-// RolloutClient: the trainer's hand on all rollout workers.
+// RolloutClient: the trainer's client of all rollout workers.
 //
 // Tasks go to whichever worker has room; a task of a worker that dies, hangs
 // or serves other weights is done again elsewhere. Because sampling is keyed,

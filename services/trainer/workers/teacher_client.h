@@ -1,4 +1,4 @@
-// TeacherClient: the trainer's hand on all teacher workers. As RolloutClient,
+// TeacherClient: the trainer's client of all teacher workers. As RolloutClient,
 // with views to score in place of prompts.
 //
 // Thread-safe. NextWithin() and Next() are meant for one thread.
