@@ -8,8 +8,8 @@
 //   side.Copy(tensor, buffer);
 //   const auto copied = side.Mark();        ... copied->Wait() before reading
 //
-// An interface, so that a test plays the device on the host and counts
-// (tests/fakes/played_stream.h).
+// An interface, so that a test simulates the device on the host and counts
+// (tests/fakes/simulated_stream.h).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// libdapd_cuda.so's functions on a host that plays the device (cuda_on_host.h),
-// and ranks' with NCCL played between them (nccl_ranks.h).
+// libdapd_cuda.so's functions on a host that simulates the device
+// (cuda_on_host.h), and ranks' with NCCL simulated between them (nccl_ranks.h).
 #pragma once
 
 #include "common/generation/cuda/cuda_decode_api.h"

@@ -1,5 +1,5 @@
-// Ranks that decode together, each a thread with a played device of its own
-// (tests/fakes/cuda_on_host.h) and NCCL played between them
+// Ranks that decode together, each a thread with a simulated device of its own
+// (tests/fakes/cuda_on_host.h) and NCCL simulated between them
 // (tests/fakes/nccl_ranks.h), and models that they can share.
 #pragma once
 
@@ -22,10 +22,10 @@
 
 namespace dapd {
 
-// The ranks of a thread's played device.
-class PlayedGroup final : public DeviceGroup {
+// The ranks of a thread's simulated device.
+class SimulatedGroup final : public DeviceGroup {
  public:
-  PlayedGroup(Collective& collective, double timeout_seconds) {
+  SimulatedGroup(Collective& collective, double timeout_seconds) {
     char error[kNcclErrorBytes] = "";
     std::string id(kNcclIdBytes, '\0');
     if (collective.rank() == 0) DapdNcclUniqueId(id.data(), error);
@@ -42,7 +42,7 @@ class PlayedGroup final : public DeviceGroup {
               0)
         << error;
   }
-  ~PlayedGroup() override {
+  ~SimulatedGroup() override {
     if (!is_aborted_) DapdNcclDestroy(ranks_.communicator);
   }
 
@@ -106,12 +106,12 @@ inline void RunRanks(
     const CudaDecodeOptions& options,
     const CudaDecodeApi& api,
     const std::function<void(Collective& collective,
-                             PlayedGroup& group,
+                             SimulatedGroup& group,
                              std::unique_ptr<CudaDecodeBackend> own)>& body,
     double timeout_seconds = 60) {
   RunThreadRanks(size, [&](Collective& collective) {
     const auto group =
-        std::make_shared<PlayedGroup>(collective, timeout_seconds);
+        std::make_shared<SimulatedGroup>(collective, timeout_seconds);
     const auto share = ShardModel(whole, {collective.rank(), size});
     auto own = std::make_unique<CudaDecodeBackend>(
         CudaWeightsOfRank(*share),

@@ -1,4 +1,4 @@
-// A CUDA device played by the host: the parts of the CUDA runtime that
+// A CUDA device simulated by the host: the parts of the CUDA runtime that
 // CudaDecoder uses. Linked in place of the runtime, and with the kernels of
 // decode_kernels_on_host.cc, it runs the decoder's own host code on a machine
 // without a GPU: graphs are lists of calls, streams are in order because

@@ -1,4 +1,4 @@
-// What the host that plays a CUDA device (cuda_on_host.cc) was asked to do.
+// What the host that simulates a CUDA device (cuda_on_host.cc) was asked to do.
 #pragma once
 
 #include <cstdint>

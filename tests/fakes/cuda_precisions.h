@@ -20,7 +20,7 @@ inline std::string CudaPrecisionName(
   return info.param == at::kFloat ? "float32" : "bfloat16";
 }
 
-// Skips itself without a GPU, unless the host plays one (tests/fakes/
+// Skips itself without a GPU, unless the host simulates one (tests/fakes/
 // torch_device). A SetUp that goes on behind this one asks IsSkipped().
 class CudaPrecisionTest : public testing::TestWithParam<at::ScalarType> {
  protected:
@@ -28,8 +28,8 @@ class CudaPrecisionTest : public testing::TestWithParam<at::ScalarType> {
     // Before LibTorch is asked: it looks for its CUDA backend when it is first
     // asked about CUDA, and never again.
     const auto device = ParseDevice("cuda");
-    const bool is_played = !device.ok() && at::hasCUDA();
-    if (!device.ok() && !is_played) {
+    const bool is_simulated = !device.ok() && at::hasCUDA();
+    if (!device.ok() && !is_simulated) {
       GTEST_SKIP() << "no CUDA device: " << device.status().message();
     }
   }

@@ -1,6 +1,6 @@
 // Host twins of the kernels that CudaDecoder launches, over the same headers of
 // mathematics, and of its products. Linked in place of cuBLASLt and the .cu
-// files, they run as launches of the device that cuda_on_host.cc plays.
+// files, they run as launches of the device that cuda_on_host.cc simulates.
 
 #include <cuda_runtime_api.h>
 

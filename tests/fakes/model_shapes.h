@@ -20,7 +20,8 @@ inline ModelConfig FourBillion() {
   return model;
 }
 
-// One layer of it by a sixteenth, small enough for a host to play the device.
+// One layer of it by a sixteenth, small enough for a host to simulate the
+// device.
 inline ModelConfig SixteenthOfFourBillion() {
   ModelConfig model;
   model.model_type = "qwen3";

@@ -17,29 +17,29 @@ bool IsReady(int64_t* looks) {
 }
 
 ncclResult_t Launch() {
-  ++ThePlayedNccl().launches;
+  ++TheSimulatedNccl().launches;
   return ncclInProgress;
 }
 
 }  // namespace
 
-PlayedNccl& ThePlayedNccl() {
-  static PlayedNccl played;
-  return played;
+SimulatedNccl& TheSimulatedNccl() {
+  static SimulatedNccl simulated;
+  return simulated;
 }
 
 extern "C" {
 
 const char* cudaGetErrorString(cudaError_t) { return "a CUDA error"; }
 cudaError_t cudaStreamQuery(cudaStream_t) {
-  return IsReady(&ThePlayedNccl().looks_to_finish) ? cudaSuccess
-                                                   : cudaErrorNotReady;
+  return IsReady(&TheSimulatedNccl().looks_to_finish) ? cudaSuccess
+                                                      : cudaErrorNotReady;
 }
 cudaError_t cudaEventQuery(cudaEvent_t) { return cudaStreamQuery(nullptr); }
 
 const char* ncclGetErrorString(ncclResult_t) { return "an NCCL error"; }
 const char* ncclGetLastError(ncclComm_t) {
-  return ThePlayedNccl().breaks ? "its cause" : "";
+  return TheSimulatedNccl().breaks ? "its cause" : "";
 }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   std::memset(id, 7, sizeof(*id));
@@ -47,26 +47,26 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 ncclResult_t ncclCommInitRankConfig(
     ncclComm_t* comm, int, ncclUniqueId, int, ncclConfig_t* config) {
-  *comm = reinterpret_cast<ncclComm_t>(&ThePlayedNccl());
-  ThePlayedNccl().blocks = config->blocking != 0;
+  *comm = reinterpret_cast<ncclComm_t>(&TheSimulatedNccl());
+  TheSimulatedNccl().blocks = config->blocking != 0;
   return ncclInProgress;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* state) {
-  PlayedNccl& played = ThePlayedNccl();
-  if (played.breaks && played.launches > 0) {
+  SimulatedNccl& simulated = TheSimulatedNccl();
+  if (simulated.breaks && simulated.launches > 0) {
     *state = ncclRemoteError;
   } else {
-    *state = IsReady(&played.looks_to_join) ? ncclSuccess : ncclInProgress;
+    *state = IsReady(&simulated.looks_to_join) ? ncclSuccess : ncclInProgress;
   }
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t) {
-  ++ThePlayedNccl().aborts;
+  ++TheSimulatedNccl().aborts;
   return ncclSuccess;
 }
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclInProgress; }
 ncclResult_t ncclCommDestroy(ncclComm_t) {
-  ++ThePlayedNccl().destroys;
+  ++TheSimulatedNccl().destroys;
   return ncclSuccess;
 }
 ncclResult_t ncclAllReduce(const void*,
@@ -85,7 +85,7 @@ ncclResult_t ncclAllGather(const void* part,
                            ncclComm_t,
                            cudaStream_t) {
   if (!in_group) return ncclInvalidUsage;
-  ++ThePlayedNccl().gathers;
+  ++TheSimulatedNccl().gathers;
   std::memcpy(all, part, bytes);
   return ncclSuccess;
 }

@@ -1,12 +1,13 @@
-// NCCL and the parts of the CUDA runtime around it, played by the host: ranks
-// that come late or never, a stream that is never done, what was launched.
+// NCCL and the parts of the CUDA runtime around it, simulated by the host:
+// ranks that come late or never, a stream that is never done, what was
+// launched.
 #pragma once
 
 #include <cstdint>
 
 namespace dapd {
 
-struct PlayedNccl {
+struct SimulatedNccl {
   // Looks at a communicator, or at the stream, until it is ready; negative:
   // it never is.
   int64_t looks_to_join = 0;
@@ -21,6 +22,6 @@ struct PlayedNccl {
 };
 
 // Of the test that runs.
-PlayedNccl& ThePlayedNccl();
+SimulatedNccl& TheSimulatedNccl();
 
 }  // namespace dapd

@@ -1,5 +1,5 @@
-// Plays libcuda.so.1 and libnvidia-ml.so.1, as far as common/gpus asks them.
-// The environment, read at each call, says what there is:
+// Simulates libcuda.so.1 and libnvidia-ml.so.1, as far as common/gpus asks
+// them. The environment, read at each call, says what there is:
 //
 //   FAKE_NVIDIA_GPUS   NAME|CAPABILITY|GiB|GiB FREE, with ; between GPUs
 //   FAKE_NVIDIA_CUDA   the newest CUDA that the driver is for (13000)

@@ -1,4 +1,4 @@
-"""Real programs on machines whose driver and GPUs are played (tests/fakes/nvidia_driver.cc)."""
+"""Real programs on machines whose driver and GPUs are simulated (tests/fakes/nvidia_driver.cc)."""
 
 import json
 import os
@@ -99,7 +99,7 @@ def test_tests_that_need_a_gpu_load_the_backend_before_they_ask_libtorch(program
     """LibTorch keeps its first answer about CUDA: tests that ask too early would all fail where there is a GPU."""
     result = subprocess.run([BIN / program, "--gtest_filter=*Cuda*:*Gpu*:*GPU*"], env=machine(H100), capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stdout + result.stderr
-    # As far as it goes without a card: the driver is played, the backend is the real one.
+    # As far as it goes without a card: the driver is simulated, the backend is the real one.
     assert "the driver finds GPUs, but CUDA's runtime finds none" in result.stdout
     assert "before libdapd_cuda.so was loaded" not in result.stdout
 

@@ -1,5 +1,6 @@
 // The element-wise kernels of kernels/cuda/training_rows.h, for tensors on a
-// device that has them. tests/fakes/device_rows_on_host.cc plays such a device.
+// device that has them. tests/fakes/device_rows_on_host.cc simulates such a
+// device.
 #pragma once
 
 #include "common/kernels/cuda/training_rows.h"

@@ -25,34 +25,34 @@ class NcclApiTest : public testing::Test {
     return DapdNcclSum(&ranks, values_, 4, /*stream=*/nullptr, error_);
   }
 
-  PlayedNccl& played_ = ThePlayedNccl() = PlayedNccl();
+  SimulatedNccl& simulated_ = TheSimulatedNccl() = SimulatedNccl();
   void* communicator_ = nullptr;
   float values_[4] = {};
   char error_[kNcclErrorBytes] = "";
 };
 
 TEST_F(NcclApiTest, RanksThatNeverComeEndTheStartAndWhatItBegan) {
-  played_.looks_to_join = -1;
+  simulated_.looks_to_join = -1;
   const auto start = std::chrono::steady_clock::now();
   EXPECT_NE(Join(0.05), 0);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
   EXPECT_NE(std::string(error_).find("not all ranks joined in time"),
             std::string::npos)
       << error_;
-  EXPECT_FALSE(played_.blocks) << "a start that blocks cannot be ended";
-  EXPECT_EQ(played_.aborts, 1);
+  EXPECT_FALSE(simulated_.blocks) << "a start that blocks cannot be ended";
+  EXPECT_EQ(simulated_.aborts, 1);
   EXPECT_EQ(communicator_, nullptr);
 }
 
 TEST_F(NcclApiTest, ALateRankIsWaitedFor) {
-  played_.looks_to_join = 20;
+  simulated_.looks_to_join = 20;
   EXPECT_EQ(Join(5), 0) << error_;
   EXPECT_NE(communicator_, nullptr);
-  played_.looks_to_finish = 20;
+  simulated_.looks_to_finish = 20;
   EXPECT_EQ(Sum(5), 0) << error_;
-  EXPECT_EQ(played_.aborts, 0);
+  EXPECT_EQ(simulated_.aborts, 0);
   DapdNcclDestroy(communicator_);
-  EXPECT_EQ(played_.destroys, 1);
+  EXPECT_EQ(simulated_.destroys, 1);
 }
 
 TEST_F(NcclApiTest, GathersTogetherAreOneLaunch) {
@@ -65,26 +65,26 @@ TEST_F(NcclApiTest, GathersTogetherAreOneLaunch) {
   EXPECT_EQ(DapdNcclAllGather(&ranks, gathers, 3, /*stream=*/nullptr, error_),
             0)
       << error_;
-  EXPECT_EQ(played_.gathers, 3);
-  EXPECT_EQ(played_.launches, 1);
+  EXPECT_EQ(simulated_.gathers, 3);
+  EXPECT_EQ(simulated_.launches, 1);
   EXPECT_EQ(all[2][1], 6);
 }
 
 TEST_F(NcclApiTest, ARankThatIsGoneEndsTheOperation) {
   ASSERT_EQ(Join(5), 0) << error_;
-  played_.looks_to_finish = -1;
+  simulated_.looks_to_finish = -1;
   EXPECT_NE(Sum(0.05), 0);
   EXPECT_NE(std::string(error_).find("did not join in time"), std::string::npos)
       << error_;
-  EXPECT_EQ(played_.aborts, 1);
+  EXPECT_EQ(simulated_.aborts, 1);
 
-  played_ = PlayedNccl();
+  simulated_ = SimulatedNccl();
   ASSERT_EQ(Join(5), 0) << error_;
-  played_.looks_to_finish = -1;
-  played_.breaks = true;
+  simulated_.looks_to_finish = -1;
+  simulated_.breaks = true;
   EXPECT_NE(Sum(60), 0) << "an error is not waited for";
   EXPECT_EQ(std::string(error_), "ncclAllReduce: an NCCL error: its cause");
-  EXPECT_EQ(played_.aborts, 1);
+  EXPECT_EQ(simulated_.aborts, 1);
 }
 
 // NCCL's own state stays "in progress" when a process on the same machine ends.
@@ -96,11 +96,11 @@ TEST_F(NcclApiTest, ARankThatOthersKnowToBeGoneIsNotWaitedFor) {
     return ++*static_cast<int*>(const_cast<void*>(knows)) == 3;
   };
   ranks.knows = &questions;
-  played_.looks_to_finish = -1;
+  simulated_.looks_to_finish = -1;
   EXPECT_NE(Sum(ranks), 0);
   EXPECT_EQ(std::string(error_), "ncclAllReduce: a rank is lost");
   EXPECT_EQ(questions, 3);
-  EXPECT_EQ(played_.aborts, 1);
+  EXPECT_EQ(simulated_.aborts, 1);
 
   questions = 0;
   EXPECT_NE(DapdNcclWaitFor(&ranks, /*event=*/nullptr, error_), 0);
@@ -110,16 +110,16 @@ TEST_F(NcclApiTest, ARankThatOthersKnowToBeGoneIsNotWaitedFor) {
 TEST_F(NcclApiTest, ACommunicatorIsLeftThoughARankIsGone) {
   ASSERT_EQ(Join(5), 0) << error_;
   EXPECT_EQ(Sum(5), 0) << error_;
-  played_.breaks = true;
+  simulated_.breaks = true;
   DapdNcclDestroy(communicator_);
-  EXPECT_EQ(played_.aborts, 1);
-  EXPECT_EQ(played_.destroys, 0) << "it would wait for the rank";
+  EXPECT_EQ(simulated_.aborts, 1);
+  EXPECT_EQ(simulated_.destroys, 0) << "it would wait for the rank";
 }
 
 TEST_F(NcclApiTest, WhatIsOnlyLaunchedIsNotWaitedForAndAbortsNothing) {
   ASSERT_EQ(Join(5), 0) << error_;
   const NcclRanks ranks = Ranks(/*timeout_seconds=*/0.05);
-  played_.looks_to_finish = -1;
+  simulated_.looks_to_finish = -1;
   const char part[2] = {1, 2};
   char all[2] = {};
   const NcclGather gather{part, all, 2};
@@ -131,16 +131,16 @@ TEST_F(NcclApiTest, WhatIsOnlyLaunchedIsNotWaitedForAndAbortsNothing) {
       DapdNcclLaunchExchange(&ranks, part, all, 1, /*stream=*/nullptr, error_),
       0)
       << error_;
-  EXPECT_EQ(played_.launches, 2);
+  EXPECT_EQ(simulated_.launches, 2);
 
   EXPECT_NE(DapdNcclWaitFor(&ranks, /*event=*/nullptr, error_), 0);
   EXPECT_NE(std::string(error_).find("did not join in time"), std::string::npos)
       << error_;
-  EXPECT_EQ(played_.aborts, 0) << "it may still be used elsewhere";
-  played_.looks_to_finish = 3;
+  EXPECT_EQ(simulated_.aborts, 0) << "it may still be used elsewhere";
+  simulated_.looks_to_finish = 3;
   EXPECT_EQ(DapdNcclWaitFor(&ranks, /*event=*/nullptr, error_), 0) << error_;
   DapdNcclAbort(communicator_);
-  EXPECT_EQ(played_.aborts, 1);
+  EXPECT_EQ(simulated_.aborts, 1);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@ struct Case {
   const char* name;
   SamplingParams params;
 };
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 const Case kCases[] = {
     {"greedy", {.temperature = 0.0}},
@@ -80,9 +83,7 @@ TEST_P(ChooseTokenTest, EqualLogitsRankById) {
 INSTANTIATE_TEST_SUITE_P(Parameters,
                          ChooseTokenTest,
                          testing::ValuesIn(kCases),
-                         [](const testing::TestParamInfo<Case>& info) {
-                           return info.param.name;
-                         });
+                         testing::PrintToStringParamName());
 
 TEST(ChooseTokenTest, GreedyFindsTheLargestWhereverItIs) {
   constexpr int64_t kTokens = 3 * kMaximaChunk + 5;

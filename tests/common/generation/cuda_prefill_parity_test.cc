@@ -1,6 +1,6 @@
 // Several prompts in one pass through the packed weights on a GPU, with the
 // adapter in columns, against the decoder on the CPU. Skips itself without a
-// GPU; dapd_torch_device_test runs it on a device that the host plays.
+// GPU; dapd_torch_device_test runs it on a device that the host simulates.
 
 #include <iostream>
 #include <memory>

@@ -20,6 +20,10 @@ struct ProductShape {
   int64_t rows, inner, cols;
 };
 
+void PrintTo(const ProductShape& shape, std::ostream* out) {
+  *out << shape.rows << "x" << shape.inner << "x" << shape.cols;
+}
+
 class CudaProductParityTest : public testing::TestWithParam<ProductShape> {
  protected:
   void SetUp() override {
@@ -143,11 +147,7 @@ INSTANTIATE_TEST_SUITE_P(
                     ProductShape{32, 1032, 5128},        // odd
                     ProductShape{7, 264, 8456},          // two slices
                     ProductShape{9, 72, 40}),
-    [](const auto& info) {
-      const auto& [rows, inner, cols] = info.param;
-      return std::to_string(rows) + "x" + std::to_string(inner) + "x" +
-             std::to_string(cols);
-    });
+    testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace dapd

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -8,7 +9,7 @@
 
 #include "common/kernels/decode_kernels.h"
 #include "tests/common/kernels/decode_kernel_inputs.h"
-#include "tests/fakes/played_tiles.h"
+#include "tests/fakes/simulated_tiles.h"
 
 namespace dapd {
 namespace {
@@ -19,11 +20,12 @@ struct NamedKernels {
 };
 
 #if defined(__x86_64__)
-// Those of a processor with AMX, its instructions played.
-NamedKernels PlayedAmx() {
-  NamedKernels played = {"played amx", DecodeKernelsOf(CpuLevel::kAvx512Bf16)};
-  played_tiles::AddTileGemmKernels(&played.kernels);
-  return played;
+// Those of a processor with AMX, its instructions simulated.
+NamedKernels SimulatedAmx() {
+  NamedKernels simulated = {"simulated amx",
+                            DecodeKernelsOf(CpuLevel::kAvx512Bf16)};
+  simulated_tiles::AddTileGemmKernels(&simulated.kernels);
+  return simulated;
 }
 #endif
 
@@ -34,7 +36,7 @@ std::vector<NamedKernels> AllKernels() {
     all.push_back({CpuLevelName(level), DecodeKernelsOf(level)});
   }
 #if defined(__x86_64__)
-  if (MachineCpuLevel() >= CpuLevel::kAvx512Bf16) all.push_back(PlayedAmx());
+  if (MachineCpuLevel() >= CpuLevel::kAvx512Bf16) all.push_back(SimulatedAmx());
 #endif
   return all;
 }
@@ -92,6 +94,20 @@ TEST(DecodePanelsTest, AreTheSameBitsAtEveryLevel) {
 
 // A product by one of the three kinds of panels; x and w hold bfloat16 values.
 enum class Kind { kFloat32, kBFloat16, kBFloat16Dot };
+
+void PrintTo(Kind kind, std::ostream* out) {
+  switch (kind) {
+    case Kind::kFloat32:
+      *out << "float32";
+      break;
+    case Kind::kBFloat16:
+      *out << "bfloat16";
+      break;
+    case Kind::kBFloat16Dot:
+      *out << "bfloat16_pairs";
+      break;
+  }
+}
 
 std::vector<float> Multiply(const DecodeKernels& kernels,
                             Kind kind,
@@ -179,7 +195,7 @@ TEST(DecodeTilesTest, TheInstructionsComputeWhatIntelDefines) {
   if (MachineCpuLevel() < CpuLevel::kAmx) {
     GTEST_SKIP() << "this processor has no AMX";
   }
-  const NamedKernels played = PlayedAmx();
+  const NamedKernels simulated = SimulatedAmx();
   constexpr int64_t kStride = kPanelWidth + 3;
   for (const int64_t rows : {1, 15, 16, 17, 32, 33, 70}) {
     for (const int64_t depth : {1, 2, 31, 32, 33, 64, 100, 1090}) {
@@ -201,7 +217,7 @@ TEST(DecodeTilesTest, TheInstructionsComputeWhatIntelDefines) {
         return y;
       };
       const std::vector<float> y = product(DecodeKernelsOf(CpuLevel::kAmx));
-      EXPECT_EQ(y, product(played.kernels)) << rows << " x " << depth;
+      EXPECT_EQ(y, product(simulated.kernels)) << rows << " x " << depth;
       for (size_t i = kPanelWidth; i < y.size(); i += kStride) {
         EXPECT_EQ(y[i], -1.0F) << "what lies between the rows stays";
       }
@@ -215,17 +231,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds,
                          testing::Values(Kind::kFloat32,
                                          Kind::kBFloat16,
                                          Kind::kBFloat16Dot),
-                         [](const auto& info) {
-                           switch (info.param) {
-                             case Kind::kFloat32:
-                               return "float32";
-                             case Kind::kBFloat16:
-                               return "bfloat16";
-                             case Kind::kBFloat16Dot:
-                               return "bfloat16_pairs";
-                           }
-                           return "";
-                         });
+                         testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace dapd

@@ -14,7 +14,7 @@
 #include "common/kernels/bfloat16.h"
 #include "common/kernels/cpu_features.h"
 #include "common/kernels/packed_gemm_cpu_levels.h"
-#include "tests/fakes/played_tiles.h"
+#include "tests/fakes/simulated_tiles.h"
 #include "tests/fakes/worse.h"
 
 namespace dapd {
@@ -187,8 +187,8 @@ struct NamedKernel {
   PackedGemmKernel kernel;
 };
 
-// Of every level that this processor has; played tiles for what surrounds AMX's
-// instructions, where it lacks them.
+// Of every level that this processor has; simulated tiles for what surrounds
+// AMX's instructions, where it lacks them.
 std::vector<NamedKernel> KernelsOfThisMachine() {
   std::vector<NamedKernel> kernels = {
       {"baseline", baseline::MakePackedGemmKernel()}};
@@ -202,7 +202,8 @@ std::vector<NamedKernel> KernelsOfThisMachine() {
   }
   if (level >= CpuLevel::kAvx512Bf16) {
     kernels.push_back({"avx512_bf16", avx512_bf16::MakePackedGemmKernel()});
-    kernels.push_back({"played tiles", played_tiles::MakePackedGemmKernel()});
+    kernels.push_back(
+        {"simulated tiles", simulated_tiles::MakePackedGemmKernel()});
   }
   if (level >= CpuLevel::kAmx) {
     kernels.push_back({"amx", amx::MakePackedGemmKernel()});
@@ -353,7 +354,7 @@ TEST(PackedGemmTest, RowsOfATransposedAReadInPlaceGiveTheBitsOfPackedOnes) {
 }
 
 #if defined(__x86_64__)
-TEST(PackedGemmTest, PlayedTilesHaveTheBitsOfTheInstructions) {
+TEST(PackedGemmTest, SimulatedTilesHaveTheBitsOfTheInstructions) {
   if (MachineCpuLevel() < CpuLevel::kAmx) {
     GTEST_SKIP() << "this processor has no AMX";
   }
@@ -366,11 +367,11 @@ TEST(PackedGemmTest, PlayedTilesHaveTheBitsOfTheInstructions) {
         if (kind.c_bfloat16 && shape.k > kGemmWholeDepth) continue;
         Matrices found(shape, kind);
         found.Shrink(size);
-        Matrices played = found;
+        Matrices simulated = found;
         found.MultiplyBy(amx::MakePackedGemmKernel());
-        played.MultiplyBy(played_tiles::MakePackedGemmKernel());
-        EXPECT_EQ(found.c, played.c) << shape.m << " x " << shape.n << " x "
-                                     << shape.k << Name(kind) << " " << size;
+        simulated.MultiplyBy(simulated_tiles::MakePackedGemmKernel());
+        EXPECT_EQ(found.c, simulated.c) << shape.m << " x " << shape.n << " x "
+                                        << shape.k << Name(kind) << " " << size;
       }
     }
   }

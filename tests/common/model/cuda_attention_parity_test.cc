@@ -1,6 +1,6 @@
 // Attention over sequences of any lengths on a GPU, forward and backward,
 // against its definition in float64. Skips itself without one;
-// dapd_torch_device_test runs it on a device that the host plays.
+// dapd_torch_device_test runs it on a device that the host simulates.
 
 #include <cmath>
 #include <iostream>

@@ -1,6 +1,7 @@
 // Passes over a model on a GPU against the CPU: the trainer's, whole and behind
 // chunks that were computed before, and chunks that pass together. Skips itself
-// without one; dapd_torch_device_test runs it on a device that the host plays.
+// without one; dapd_torch_device_test runs it on a device that the host
+// simulates.
 //
 // Float32 differs by the order of sums. In bfloat16 both round, each its own
 // way: the GPU's numbers may be twice as far from the CPU's float32 as the

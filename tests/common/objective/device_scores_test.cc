@@ -1,4 +1,5 @@
-// Scores that arrive at a trainer on a GPU, on a host that plays the device.
+// Scores that arrive at a trainer on a GPU, on a host that simulates the
+// device.
 #include <map>
 #include <string>
 

@@ -1,4 +1,4 @@
-// A trainer's step on a GPU, on a host that plays the device: its numbers
+// A trainer's step on a GPU, on a host that simulates the device: its numbers
 // against the CPU, and what it asks of the device.
 
 #include <iostream>
@@ -105,8 +105,8 @@ TEST(DeviceStepTest, APartIsOneWaitAndAnOptimizerStepAnother) {
   const auto weights = MakeSmallModel(at::kFloat);
   const Adapter adapter = MakeTrainedAdapter(weights->config);
   const Outcome expected = RunStep(*weights, adapter.Clone(), 3);
-  const auto on_device = OnPlayedDevice(*weights);
-  const Outcome got = RunStep(*on_device, OnPlayedDevice(adapter), 3);
+  const auto on_device = OnSimulatedDevice(*weights);
+  const Outcome got = RunStep(*on_device, OnSimulatedDevice(adapter), 3);
 
   for (size_t k = 0; k < expected.sums.size(); ++k) {
     EXPECT_EQ(got.sums[k].tokens, expected.sums[k].tokens) << k;
@@ -136,8 +136,9 @@ TEST(DeviceStepTest, APartIsOneWaitAndAnOptimizerStepAnother) {
 }
 
 TEST(DeviceStepTest, MoreSamplesOfAPackAreNoMoreAttention) {
-  const auto weights = OnPlayedDevice(*MakeSmallModel(at::kFloat));
-  const Adapter adapter = OnPlayedDevice(MakeTrainedAdapter(weights->config));
+  const auto weights = OnSimulatedDevice(*MakeSmallModel(at::kFloat));
+  const Adapter adapter =
+      OnSimulatedDevice(MakeTrainedAdapter(weights->config));
   const Outcome one = RunStep(*weights, adapter.Clone(), 1);
   const Outcome five = RunStep(*weights, adapter.Clone(), 5);
   EXPECT_EQ(one.accumulated.waits, 2);
@@ -154,9 +155,9 @@ TEST(DeviceStepTest, RoutesAreNotWaitedForAndTheirCountsOnce) {
   const Adapter adapter = MakeTrainedAdapter(weights->config);
   const Outcome expected =
       RunStep(*weights, adapter.Clone(), 3, MakeRoutedTerms());
-  const auto on_device = OnPlayedDevice(*weights);
+  const auto on_device = OnSimulatedDevice(*weights);
   const Outcome got =
-      RunStep(*on_device, OnPlayedDevice(adapter), 3, MakeRoutedTerms());
+      RunStep(*on_device, OnSimulatedDevice(adapter), 3, MakeRoutedTerms());
   for (size_t k = 0; k < expected.sums.size(); ++k) {
     EXPECT_EQ(got.sums[k].regimes, expected.sums[k].regimes) << k;
     EXPECT_EQ(
@@ -176,18 +177,19 @@ TEST(DeviceStepTest, RoutesAreNotWaitedForAndTheirCountsOnce) {
 // Without kernels, as here, tensor operations compute the loss.
 TEST(DeviceStepTest, TensorOperationsStandBesideNoMemoryOfTheKernels) {
   constexpr int64_t kRows = 1'000'000;
-  const auto weights = OnPlayedDevice(*MakeSmallModel(at::kFloat));
-  const Adapter adapter = OnPlayedDevice(MakeTrainedAdapter(weights->config));
+  const auto weights = OnSimulatedDevice(*MakeSmallModel(at::kFloat));
+  const Adapter adapter =
+      OnSimulatedDevice(MakeTrainedAdapter(weights->config));
   const std::vector<ScoredSample> samples =
       MakeSamples(*weights, 2, TermsOfAllParts());
   Policy policy(adapter.Clone(), /*snapshot=*/std::nullopt, {});
   HeadWorkspace workspace;
-  workspace.Take(kRows, 1, PlayedDevice());
+  workspace.Take(kRows, 1, SimulatedDevice());
   MicroBatchOptions options;
   options.head.workspace = &workspace;
   AccumulateMicroBatch(
       *weights, policy.live(), TermsOfAllParts(), samples, options);
-  EXPECT_LT(workspace.Take(1, 1, PlayedDevice()).storage().nbytes(),
+  EXPECT_LT(workspace.Take(1, 1, SimulatedDevice()).storage().nbytes(),
             static_cast<size_t>(kRows));
 }
 

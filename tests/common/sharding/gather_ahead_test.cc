@@ -1,4 +1,4 @@
-// Gathering on a device that the host plays: one stream, how far ahead, how
+// Gathering on a device that the host simulates: one stream, how far ahead, how
 // much memory, how many launches.
 
 #include <algorithm>
@@ -16,9 +16,9 @@
 #include "common/collective/collective.h"
 #include "common/sharding/sharded_layers.h"
 #include "tests/fakes/machine_clock.h"
-#include "tests/fakes/played_stream.h"
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/random_shards.h"
+#include "tests/fakes/simulated_stream.h"
 #include "tests/fakes/small_memory.h"
 #include "tests/fakes/thread_ranks.h"
 
@@ -28,14 +28,14 @@ namespace {
 // What a gather found when it began.
 struct Gather {
   bool on_side_stream = false;
-  int64_t held = 0;   // PlayedStream::Counts
+  int64_t held = 0;   // SimulatedStream::Counts
   int64_t bytes = 0;  // of gathered weights that are still in memory
 };
 
 // One rank, whose parts are the whole; or of two, whose parts are alike.
-class PlayedGroup final : public DeviceGroup {
+class SimulatedGroup final : public DeviceGroup {
  public:
-  explicit PlayedGroup(const PlayedStream& stream) : stream_(stream) {}
+  explicit SimulatedGroup(const SimulatedStream& stream) : stream_(stream) {}
 
   void PlayTwoRanks() { size_ = 2; }
 
@@ -45,7 +45,7 @@ class PlayedGroup final : public DeviceGroup {
     {
       MutexLock lock(&mutex_);
       gathers_.push_back(
-          {PlayedStream::IsEntered(), stream_.counts().held, bytes_});
+          {SimulatedStream::IsEntered(), stream_.counts().held, bytes_});
     }
     std::vector<at::Tensor> all;
     for (const at::Tensor& part : parts) {
@@ -68,7 +68,7 @@ class PlayedGroup final : public DeviceGroup {
   }
 
  private:
-  const PlayedStream& stream_;
+  const SimulatedStream& stream_;
   int64_t size_ = 1;
   std::atomic<int64_t> bytes_ = 0;
   mutable Mutex mutex_;
@@ -116,9 +116,9 @@ class ClockSettingRank final : public SingleRank {
 class GatherAheadTest : public testing::Test {
  protected:
   GatherAheadTest() {
-    auto side = std::make_unique<PlayedStream>();
+    auto side = std::make_unique<SimulatedStream>();
     side_ = side.get();
-    group_ = std::make_unique<PlayedGroup>(*side_);
+    group_ = std::make_unique<SimulatedGroup>(*side_);
     refusing_ = std::make_unique<RefusingGroup>(*group_);
     layers_ = std::make_unique<ShardedLayers>(
         ShardModel(*whole_, {0, 1}), *collective_, *refusing_, std::move(side));
@@ -150,10 +150,10 @@ class GatherAheadTest : public testing::Test {
   const int64_t num_layers_ = whole_->config.num_layers;
   const std::unique_ptr<Collective> collective_ = MakeSingleRank();
   int64_t layer_bytes_ = 0;
-  std::unique_ptr<PlayedGroup> group_;
+  std::unique_ptr<SimulatedGroup> group_;
   std::unique_ptr<RefusingGroup> refusing_;
   std::unique_ptr<ShardedLayers> layers_;  // goes first: reads into group_
-  PlayedStream* side_ = nullptr;
+  SimulatedStream* side_ = nullptr;
 };
 
 TEST_F(GatherAheadTest, ALayerIsGatheredBehindWhatReadsTheOneTwoBefore) {
@@ -256,7 +256,7 @@ TEST_F(GatherAheadTest,
     const auto devices = DeviceGroup::Join(collective, at::kCPU, 1).value();
     RefusingGroup group(*devices);
     ShardedLayers layers(
-        shard, collective, group, std::make_unique<PlayedStream>());
+        shard, collective, group, std::make_unique<SimulatedStream>());
     const auto run = [&] {
       const auto pass = layers.Begin(WalkKind::kForward);
       for (int64_t i = 0; i < num_layers_; ++i) {

@@ -38,7 +38,7 @@ void* Map(size_t bytes) {
                       -1,
                       0);
   if (memory == MAP_FAILED) {
-    std::perror("the played device has no memory");
+    std::perror("the simulated device has no memory");
     std::abort();
   }
   return memory;
@@ -63,7 +63,7 @@ void* CheckedMemory::Take(std::string name, size_t bytes, size_t alignment) {
   const size_t offset = RoundUp(next_ + guard, 2 * alignment) + alignment;
   if (offset + bytes + guard > size_) {
     std::fprintf(stderr,
-                 "%s: the played device has no room for %zu bytes\n",
+                 "%s: the simulated device has no room for %zu bytes\n",
                  name.c_str(),
                  bytes);
     std::abort();

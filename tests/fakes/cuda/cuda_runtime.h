@@ -315,7 +315,7 @@ inline int __syncthreads_and(int predicate,
 // block whose thread 0 counts at the same place later and that fences again.
 void __threadfence();
 
-// A load past the L1 cache, which is not played.
+// A load past the L1 cache, which is not simulated.
 template <typename T>
 T __ldcg(const T* from) {
   return *from;

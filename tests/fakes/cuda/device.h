@@ -1,5 +1,5 @@
-// The device that the host plays for kernels compiled by host_source.cmake: its
-// memory, and what went wrong in its launches. There is one a process, as
+// The device that the host simulates for kernels compiled by host_source.cmake:
+// its memory, and what went wrong in its launches. There is one a process, as
 // kernels find it through globals. Not thread-safe.
 #pragma once
 

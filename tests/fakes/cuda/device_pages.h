@@ -1,5 +1,6 @@
-// The KV cache of a model with two layers on the device that the host plays.
-// Pages lie anywhere, and where a slot has no page yet its address is null.
+// The KV cache of a model with two layers on the device that the host
+// simulates. Pages lie anywhere, and where a slot has no page yet its address
+// is null.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // One problem of the loss kernel, as the kernel on the device that the host
-// plays computes it and as its host twin does.
+// simulates computes it and as its host twin does.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The device that the host plays finds what it is there for: in kernels that
-// are wrong on purpose, and in copies of the project's own with a mistake
+// The device that the host simulates finds what it is there for: in kernels
+// that are wrong on purpose, and in copies of the project's own with a mistake
 // planted by CMakeLists.txt.
 
 #include <string>

@@ -155,7 +155,7 @@ void GridRun::CheckTouch(const void* address, size_t bytes, Access access) {
   if (current_->has_arrived) {
     Fail(absl::StrCat(verb,
                       "memory between arriving at the cluster's barrier and "
-                      "waiting there, which is not played"));
+                      "waiting there, which is not simulated"));
   }
   const Block& block = *current_->block;
   toucher_.block = block.number;

@@ -1,5 +1,5 @@
-// Attention of the played device, from its definition, behind a check of what
-// LibTorch's CUDA kernels ask of their arguments.
+// Attention of the simulated device, from its definition, behind a check of
+// what LibTorch's CUDA kernels ask of their arguments.
 
 #include <torch/library.h>
 
@@ -183,7 +183,7 @@ FlashForward(const at::Tensor& q,
              const std::optional<at::Tensor>& /*alibi_slopes*/) {
   CheckFlash(q);
   CheckHeads(q, k, v);
-  TORCH_CHECK(dropout == 0.0 && is_causal, "[torch_device] not played");
+  TORCH_CHECK(dropout == 0.0 && is_causal, "[torch_device] not simulated");
   // With one query the kernel splits the keys by the size of the batch.
   TORCH_CHECK(max_q > 1, "[torch_device] bits that depend on the batch");
   CountLaunch("aten::_flash_attention_forward");
@@ -222,7 +222,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> FlashBackward(
     std::optional<int64_t> /*window_size_right*/) {
   CheckFlash(q);
   CheckHeads(q, k, v);
-  TORCH_CHECK(is_causal && grad.stride(-1) == 1, "[torch_device] not played");
+  TORCH_CHECK(is_causal && grad.stride(-1) == 1,
+              "[torch_device] not simulated");
   CountLaunch("aten::_flash_attention_backward");
   const Gradients found = RunAttentionBackward(
       OnHost(grad),
@@ -305,7 +306,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> EfficientBackward(
     std::optional<int64_t> /*window_size*/,
     bool /*shared_storage_dqdkdv*/) {
   CheckHeads(q, k, v);
-  TORCH_CHECK(mask_type == kFromBottomRight, "[torch_device] not played");
+  TORCH_CHECK(mask_type == kFromBottomRight, "[torch_device] not simulated");
   // As LibTorch has it, of the backward pass only.
   TORCH_CHECK(
       max_q <= q.size(1) && max_k <= k.size(1),

@@ -1,5 +1,5 @@
-// The memory of the played device, and the host's that is pinned for it: both
-// the host's, counted. Its failures are a GPU's.
+// The memory of the simulated device, and the host's that is pinned for it:
+// both the host's, counted. Its failures are a GPU's.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -11,7 +11,7 @@ namespace dapd {
 
 inline at::Device TheDevice() { return {at::kCUDA, 0}; }
 
-// What all of the played device counts in.
+// What all of the simulated device counts in.
 DeviceWork& Work();
 
 c10::Allocator& DeviceMemory();

@@ -1,4 +1,4 @@
-// A tiny random model on the device that the host plays.
+// A tiny random model on the device that the host simulates.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace dapd {
 
-inline at::Device PlayedDevice() { return {at::kCUDA, 0}; }
+inline at::Device SimulatedDevice() { return {at::kCUDA, 0}; }
 
 // Head dimension 16, which FlashAttention takes; weights small enough that
 // rounding is not magnified. On the CPU.
@@ -22,13 +22,13 @@ inline std::shared_ptr<ModelWeights> MakeSmallModel(at::ScalarType dtype) {
   return weights;
 }
 
-inline std::shared_ptr<const ModelWeights> OnPlayedDevice(
+inline std::shared_ptr<const ModelWeights> OnSimulatedDevice(
     const ModelWeights& weights) {
-  return OnDevice(weights, PlayedDevice());
+  return OnDevice(weights, SimulatedDevice());
 }
 
-inline Adapter OnPlayedDevice(const Adapter& adapter) {
-  return OnDevice(adapter, PlayedDevice());
+inline Adapter OnSimulatedDevice(const Adapter& adapter) {
+  return OnDevice(adapter, SimulatedDevice());
 }
 
 }  // namespace dapd

@@ -1,4 +1,4 @@
-// Operations of the played device: each as its CPU twin, on the same memory.
+// Operations of the simulated device: each as its CPU twin, on the same memory.
 #pragma once
 
 #include <string>

@@ -1,11 +1,11 @@
-// A CUDA device for LibTorch, played by the host: linked into a test in the
+// A CUDA device for LibTorch, simulated by the host: linked into a test in the
 // place of libtorch_cuda.so it registers LibTorch's CUDA backend, so that code
 // for a GPU runs as it is on a machine without one. "Device memory" is the
 // host's, every operation runs at once as its CPU twin, and all that a GPU
 // would be asked to do is counted: the count is what a test is after.
 //
-// What it does not play: time, streams (all work is done when a call returns),
-// and a GPU's rounding: bfloat16 products round as the CPU's do.
+// What it does not simulate: time, streams (all work is done when a call
+// returns), and a GPU's rounding: bfloat16 products round as the CPU's do.
 //
 // Attention is computed from the definition in float32, after a check of what
 // LibTorch's CUDA kernels ask of their arguments.

@@ -1,5 +1,5 @@
-// A teacher on a GPU, on a host that plays the device: what a request asks of
-// it, and that its bits do not depend on what else is scored.
+// A teacher on a GPU, on a host that simulates the device: what a request asks
+// of it, and that its bits do not depend on what else is scored.
 
 #include <map>
 #include <memory>
@@ -57,7 +57,7 @@ class DeviceScorerTest : public ::testing::Test {
   }
 
   const std::shared_ptr<const ModelWeights> weights_ =
-      OnPlayedDevice(*MakeSmallModel(at::kBFloat16));
+      OnSimulatedDevice(*MakeSmallModel(at::kBFloat16));
   std::unique_ptr<Scorer> scorer_;
 };
 

@@ -1,4 +1,4 @@
-// The CUDA decode backend on a host that plays the device
+// The CUDA decode backend on a host that simulates the device
 // (tests/fakes/cuda_on_host.cc): packing, rows, pages, sampling state, adapters
 // and scoring against LibTorch's operations.
 

@@ -1,5 +1,5 @@
 // The CUDA decoder's graphs, and that no step runs past the memory of its
-// sequence, on a host that plays the device (tests/fakes/cuda_on_host.cc).
+// sequence, on a host that simulates the device (tests/fakes/cuda_on_host.cc).
 
 #include "common/generation/cuda/cuda_decoder.h"
 

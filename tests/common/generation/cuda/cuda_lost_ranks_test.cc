@@ -22,7 +22,7 @@ namespace dapd {
 namespace {
 
 using OnRank = std::function<void(Collective& collective,
-                                  PlayedGroup& group,
+                                  SimulatedGroup& group,
                                   std::unique_ptr<CudaDecodeBackend> backend)>;
 
 // Calls `body` at each of two ranks, whose answers do not end early.
@@ -51,7 +51,7 @@ TEST(CudaTensorParallelTest, WhatFailsOnARankEndsWhatTheRanksDoTogether) {
   for (const CudaDecodeApi& api : {lost, full}) {
     RunTwoRanks(api,
                 [&](Collective&,
-                    PlayedGroup& group,
+                    SimulatedGroup& group,
                     std::unique_ptr<CudaDecodeBackend> backend) {
                   ASSERT_TRUE(backend->Start(0, MakeRequest(20, 100, 1)));
                   ASSERT_TRUE(backend->Start(1, MakeRequest(20, 100, 2)));
@@ -81,7 +81,7 @@ TEST(CudaTensorParallelTest, NothingIsAskedOfADecoderWhoseRanksAreLost) {
   api.stop = CountStop;
   RunTwoRanks(api,
               [&](Collective&,
-                  PlayedGroup& group,
+                  SimulatedGroup& group,
                   std::unique_ptr<CudaDecodeBackend> backend) {
                 num_stops = 0;
                 EXPECT_THROW(backend->ScoreTokens({1, 2, 3}), StatusError);
@@ -96,13 +96,13 @@ TEST(CudaTensorParallelTest, NothingIsAskedOfADecoderWhoseRanksAreLost) {
 void OutliveRankOne(
     bool is_noticed,
     double timeout_seconds,
-    const std::function<void(PlayedGroup& group,
+    const std::function<void(SimulatedGroup& group,
                              std::unique_ptr<CudaDecodeBackend> backend)>& body,
     const CudaDecodeApi& api = CudaDecodeApiOnHost()) {
   RunTwoRanks(
       api,
       [&](Collective& collective,
-          PlayedGroup& group,
+          SimulatedGroup& group,
           std::unique_ptr<CudaDecodeBackend> backend) {
         ASSERT_TRUE(backend->Start(0, MakeRequest(20, 100, 1)));
         ASSERT_TRUE(backend->Reserve(0, 120));
@@ -129,7 +129,7 @@ TEST(CudaTensorParallelTest, ARankThatEndsLeavesNoOtherInItsGraph) {
     OutliveRankOne(
         each.is_noticed,
         each.timeout_seconds,
-        [&](PlayedGroup& group, std::unique_ptr<CudaDecodeBackend> backend) {
+        [&](SimulatedGroup& group, std::unique_ptr<CudaDecodeBackend> backend) {
           try {
             for (int i = 0; i < 3; ++i) backend->Step();
             FAIL() << "nobody heard of it";
@@ -151,7 +151,7 @@ TEST(CudaTensorParallelTest, ARankThatEndsLetsTheOthersScoreAndEnd) {
     OutliveRankOne(
         /*is_noticed=*/false,
         /*timeout_seconds=*/2,
-        [&](PlayedGroup& group, std::unique_ptr<CudaDecodeBackend> backend) {
+        [&](SimulatedGroup& group, std::unique_ptr<CudaDecodeBackend> backend) {
           backend->Step();  // reads the steps before those that it launches
           EXPECT_TRUE(CudaHostIsStuck());
           if (scores) {
@@ -170,7 +170,7 @@ TEST(CudaTensorParallelTest, ARankThatEndsLeavesNoOtherInItsNewDecoder) {
   const auto whole = EndlessShareable(104);
   RunThreadRanks(2, [&](Collective& collective) {
     const auto group =
-        std::make_shared<PlayedGroup>(collective, /*timeout_seconds=*/2);
+        std::make_shared<SimulatedGroup>(collective, /*timeout_seconds=*/2);
     if (collective.rank() == 1) {
       EndNcclRank(group->nccl().communicator, /*is_noticed=*/false);
       return;
@@ -213,7 +213,7 @@ TEST(CudaTensorParallelTest, NoRankIsInAGraphWhenLogitsAreNotFinite) {
   OutliveRankOne(
       /*is_noticed=*/false,
       /*timeout_seconds=*/2,
-      [](PlayedGroup& group, std::unique_ptr<CudaDecodeBackend> backend) {
+      [](SimulatedGroup& group, std::unique_ptr<CudaDecodeBackend> backend) {
         backend->Step();
         EXPECT_TRUE(CudaHostIsStuck());
         logits_are_finite = false;

@@ -1,4 +1,4 @@
-// What decoding takes of a GPU, counted on a host that plays the device for
+// What decoding takes of a GPU, counted on a host that simulates the device for
 // LibTorch (tests/fakes/torch_device), for the decoder
 // (tests/fakes/cuda_on_host.cc) and for the kernels of a pass over prompts
 // (tests/fakes/device_rows_on_host.cc), against the rule by which a worker's
@@ -63,7 +63,7 @@ std::shared_ptr<const ModelWeights> MakeModel(const ModelConfig& config) {
 }
 
 Adapter AdapterOnDevice(const ModelConfig& model) {
-  return OnPlayedDevice(
+  return OnSimulatedDevice(
       MakeTrainedAdapter(model, {.rank = kRank, .alpha = 16, .targets = {}}));
 }
 
@@ -74,7 +74,7 @@ void ExpectCovers(double counted, int64_t allocated, const std::string& what) {
   EXPECT_LE(counted, kFactor * static_cast<double>(allocated)) << what;
 }
 
-// The plan but for what the device that is played does not have.
+// The plan but for what the device that is simulated does not have.
 double PlannedBytes(const Config& config, const ModelConfig& model) {
   double bytes = 0;
   for (const MemoryItem& item : PlanMemory(config, model).rollout.items) {
@@ -91,7 +91,7 @@ TEST(CudaMemoryTest, AWorkerTakesWhatItsPlanSays) {
   const int64_t before = WorkOfDevice().live_bytes;
   ResetWorkOfDevice();
   {
-    ModelWeights weights = *OnPlayedDevice(*host);
+    ModelWeights weights = *OnSimulatedDevice(*host);
     CudaDecodeBackend backend(std::move(weights),
                               {.slots = config.rollout.slots},
                               CudaDecodeApiOnHost());
@@ -114,7 +114,7 @@ int64_t AllocatedByPass(const ModelWeights& host,
                         int64_t num_prompts,
                         bool with_adapter) {
   const at::NoGradGuard no_grad;
-  ModelWeights weights = *OnPlayedDevice(host);
+  ModelWeights weights = *OnSimulatedDevice(host);
   const Adapter adapter = AdapterOnDevice(weights.config);
   const PackedWeights packed(weights,
                              AdapterForm::kColumns,
@@ -228,7 +228,7 @@ TEST(CudaMemoryTest, TheDecodersWorkspaceIsTheRules) {
 TEST(CudaMemoryTest, ScoringWaitsForNothingButTheDecodersEvents) {
   const auto host = MakeModel(SmallShape());
   CudaDecodeBackend backend(
-      *OnPlayedDevice(*host), {.slots = 2}, CudaDecodeApiOnHost());
+      *OnSimulatedDevice(*host), {.slots = 2}, CudaDecodeApiOnHost());
   ResetWorkOfDevice();
   EXPECT_EQ(backend.ScoreTokens({1, 2, 3, 4, 5}).size(), 4U);
   EXPECT_EQ(WorkOfDevice().waits, 0);

@@ -1,5 +1,5 @@
-// The CUDA decode backend where a GPU's memory is full, on a host that plays
-// the device (tests/fakes/cuda_on_host.cc): nobody's tokens change.
+// The CUDA decode backend where a GPU's memory is full, on a host that
+// simulates the device (tests/fakes/cuda_on_host.cc): nobody's tokens change.
 
 #include <cuda_runtime_api.h>
 

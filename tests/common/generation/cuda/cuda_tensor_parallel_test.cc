@@ -38,7 +38,7 @@ std::map<size_t, Answer> GenerateOnRanks(
            options,
            CudaDecodeApiOnHost(),
            [&](Collective& collective,
-               PlayedGroup&,
+               SimulatedGroup&,
                std::unique_ptr<CudaDecodeBackend> own) {
              if (collective.rank() != 0) {
                // It fails if this rank has sampled anything else.
@@ -135,7 +135,7 @@ TEST(CudaTensorParallelTest, AStepIsOneGraphWithItsGathersAndWaitsForNoRank) {
              {.slots = kSlots},
              CudaDecodeApiOnHost(),
              [&](Collective&,
-                 PlayedGroup&,
+                 SimulatedGroup&,
                  std::unique_ptr<CudaDecodeBackend> backend) {
                // As one process has, two gathers a layer and one of the logits.
                EXPECT_EQ(WorkOfCudaHost().graph_nodes,
@@ -200,7 +200,7 @@ TEST(CudaTensorParallelTest, ScoresAndAnotherLayoutAreThoseOfOneProcess) {
            options,
            CudaDecodeApiOnHost(),
            [&](Collective&,
-               PlayedGroup&,
+               SimulatedGroup&,
                std::unique_ptr<CudaDecodeBackend> backend) {
              EXPECT_EQ(backend->config().num_heads, whole->config.num_heads);
              EXPECT_EQ(2 * backend->KvBytes(1), one.KvBytes(1));

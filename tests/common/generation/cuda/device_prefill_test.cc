@@ -1,5 +1,5 @@
-// Prompts through the packed weights on a GPU, on a host that plays the device:
-// their numbers against the CPU, and what they ask of the device.
+// Prompts through the packed weights on a GPU, on a host that simulates the
+// device: their numbers against the CPU, and what they ask of the device.
 
 #include <iostream>
 #include <vector>
@@ -42,8 +42,8 @@ DevicePrefilled Prefill(const ModelWeights& base,
 TEST(DevicePrefillTest, PromptsPassByOneAttentionALayerAndWithoutAWait) {
   const auto weights = MakeSmallModel(at::kBFloat16);
   const Adapter adapter = MakeTrainedAdapter(weights->config);
-  const auto on_device = OnPlayedDevice(*weights);
-  const Adapter there = OnPlayedDevice(adapter);
+  const auto on_device = OnSimulatedDevice(*weights);
+  const Adapter there = OnSimulatedDevice(adapter);
   const std::vector<std::vector<int32_t>> ids = {RandomModelIds(9, 1),
                                                  RandomModelIds(40, 2),
                                                  RandomModelIds(70, 3),

@@ -1,4 +1,4 @@
-// Decode attention on a host that plays the device against attention in
+// Decode attention on a host that simulates the device against attention in
 // float64, in float32 also bit by bit the host twin in the kernel's order of
 // splits, lanes and groups.
 

@@ -1,5 +1,5 @@
-// The element-wise kernels of decoding on a host that plays the device: bit by
-// bit what the shared mathematics gives in their order of sums, and within
+// The element-wise kernels of decoding on a host that simulates the device: bit
+// by bit what the shared mathematics gives in their order of sums, and within
 // rounding what float64 gives.
 
 #include "common/kernels/cuda/decoder_layer.h"

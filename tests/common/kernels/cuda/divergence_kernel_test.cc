@@ -1,7 +1,7 @@
-// Both forms of the CUDA loss kernel on a host that plays the device, against
-// the host twin (common/kernels/divergence_kernel.h) and against the definition
-// in float64: losses by their formulas, gradients by central differences of
-// these losses.
+// Both forms of the CUDA loss kernel on a host that simulates the device,
+// against the host twin (common/kernels/divergence_kernel.h) and against the
+// definition in float64: losses by their formulas, gradients by central
+// differences of these losses.
 
 #include "common/kernels/cuda/divergence_kernel.h"
 

@@ -1,6 +1,7 @@
 // Which launches of a decode step begin before the one in front of them has
-// ended. That such a kernel waits before it touches memory, the played device
-// looks at whenever one runs: in this file and in every other test of theirs.
+// ended. That such a kernel waits before it touches memory, the simulated
+// device looks at whenever one runs: in this file and in every other test of
+// theirs.
 
 #include <cstdint>
 #include <functional>

@@ -1,4 +1,4 @@
-// The CUDA sampler on a host that plays the device: token by token what
+// The CUDA sampler on a host that simulates the device: token by token what
 // SampleToken gives, which sorts the vocabulary in float64.
 
 #include "common/kernels/cuda/sampling.h"

@@ -1,5 +1,5 @@
-// Products of few rows on a host that plays the device, against float64, at the
-// edges of tiles, slices and steps.
+// Products of few rows on a host that simulates the device, against float64, at
+// the edges of tiles, slices and steps.
 
 #include "common/kernels/cuda/skinny_product.h"
 
@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdint>
 #include <iostream>
-#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -110,9 +109,8 @@ struct Shape {
   int64_t rows, inner, cols;
 };
 
-std::string NameOf(const Shape& shape) {
-  return std::to_string(shape.rows) + "x" + std::to_string(shape.inner) + "x" +
-         std::to_string(shape.cols);
+void PrintTo(const Shape& shape, std::ostream* out) {
+  *out << shape.rows << "x" << shape.inner << "x" << shape.cols;
 }
 
 class SkinnyProductTest : public testing::TestWithParam<Shape> {};
@@ -162,7 +160,7 @@ INSTANTIATE_TEST_SUITE_P(
         Shape{2, 2600, 1032},
         Shape{1, 840, 4232},
         Shape{1, 264, 16904}),  // one slice
-    [](const auto& parameter) { return NameOf(parameter.param); });
+    testing::PrintToStringParamName());
 
 // Not of the rows' number, and not of a row's place among them.
 TEST(SkinnyProductBitsTest, ARowsBitsAreItsOwn) {
@@ -205,7 +203,8 @@ TEST(SkinnyProductBitsTest, WhatIsMultipliedEarlyChangesNone) {
         result.push_back(matrices.FloatResult()[sum.at]);
       }
       if (early == 0) expected = result;
-      EXPECT_EQ(result, expected) << NameOf(shape) << ", early " << early;
+      EXPECT_EQ(result, expected)
+          << testing::PrintToString(shape) << ", early " << early;
       // The device looks at every load.
       if (early == inner) continue;
       product.early = inner;

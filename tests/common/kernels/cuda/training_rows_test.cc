@@ -1,6 +1,6 @@
-// The element-wise kernels of training on a host that plays the device: within
-// rounding what float64 gives, in float32 also what the CPU's rows give, every
-// number read once and written once.
+// The element-wise kernels of training on a host that simulates the device:
+// within rounding what float64 gives, in float32 also what the CPU's rows give,
+// every number read once and written once.
 
 #include "common/kernels/cuda/training_rows.h"
 

@@ -1,5 +1,5 @@
-// Passes over a model on a GPU, on a host that plays the device: their numbers
-// against the CPU, and what they ask of the device.
+// Passes over a model on a GPU, on a host that simulates the device: their
+// numbers against the CPU, and what they ask of the device.
 
 #include <iostream>
 #include <string>
@@ -60,9 +60,9 @@ TEST(DevicePassTest, ATrainingPassIsOneAttentionALayerForAllSequences) {
     const at::Tensor wanted =
         FlatGradients(expected.Backward(here.grad_hidden));
 
-    const auto on_device = OnPlayedDevice(*weights);
-    const Adapter adapter_there = OnPlayedDevice(adapter);
-    const Case there(dtype, PlayedDevice());
+    const auto on_device = OnSimulatedDevice(*weights);
+    const Adapter adapter_there = OnSimulatedDevice(adapter);
+    const Case there(dtype, SimulatedDevice());
     ResetWorkOfDevice();
     TrainingPass pass(*on_device,
                       adapter_there,
@@ -98,12 +98,12 @@ TEST(DevicePassTest, TheReferenceAttendsAtOnceAndHasItsGradient) {
       ForwardHidden(*weights, &adapter, here.tokens, here.rows);
   expected.backward(here.grad_hidden);
 
-  const auto on_device = OnPlayedDevice(*weights);
-  Adapter there = OnPlayedDevice(adapter);
+  const auto on_device = OnSimulatedDevice(*weights);
+  Adapter there = OnSimulatedDevice(adapter);
   for (const at::Tensor& tensor : there.Tensors()) {
     at::Tensor(tensor).requires_grad_(true);
   }
-  const Case c(at::kFloat, PlayedDevice());
+  const Case c(at::kFloat, SimulatedDevice());
   ResetWorkOfDevice();
   const at::Tensor hidden = ForwardHidden(*on_device, &there, c.tokens, c.rows);
   hidden.backward(c.grad_hidden);
@@ -120,10 +120,10 @@ TEST(DevicePassTest, TheReferenceAttendsAtOnceAndHasItsGradient) {
 TEST(DevicePassTest, TailsBehindChunksAttendAtOnce) {
   const at::NoGradGuard no_grad;
   const auto weights = MakeSmallModel(at::kBFloat16);
-  const auto on_device = OnPlayedDevice(*weights);
+  const auto on_device = OnSimulatedDevice(*weights);
   const Adapter adapter = MakeTrainedAdapter(weights->config);
-  const Adapter there = OnPlayedDevice(adapter);
-  const Case c(at::kBFloat16, PlayedDevice());
+  const Adapter there = OnSimulatedDevice(adapter);
+  const Case c(at::kBFloat16, SimulatedDevice());
   TrainingPass whole(
       *on_device, there, c.tokens, c.rows, kUnlimitedActivations);
   std::vector<SequencePrefix> prefixes(3);
@@ -165,8 +165,9 @@ struct Chunks {
 
 TEST(DevicePassTest, ChunksThatPassTogetherAreThoseThatPassAlone) {
   const auto weights = MakeSmallModel(at::kBFloat16);
-  const auto on_device = OnPlayedDevice(*weights);
-  const Adapter adapter = OnPlayedDevice(MakeTrainedAdapter(weights->config));
+  const auto on_device = OnSimulatedDevice(*weights);
+  const Adapter adapter =
+      OnSimulatedDevice(MakeTrainedAdapter(weights->config));
   const Chunks c;
   const ChunkStates known = ForwardChunks(
       *on_device,
@@ -215,7 +216,7 @@ TEST(DevicePassTest, ChunksThatPassTogetherAreThoseThatPassAlone) {
 }
 
 TEST(DevicePassTest, TheEndOf40960TokensTakesMemoryForItsKeysOnly) {
-  const auto weights = OnPlayedDevice(*MakeSmallModel(at::kBFloat16));
+  const auto weights = OnSimulatedDevice(*MakeSmallModel(at::kBFloat16));
   const at::NoGradGuard no_grad;
   constexpr int64_t kTokens = 40'960;
   constexpr int64_t kOwn = 64;

@@ -1,7 +1,7 @@
 // What a layer's forward and backward pass moves through memory on a GPU,
-// counted on a host that plays one: bytes of the tensors that each operation
-// reads and writes, against the least that a layer with LoRA needs; and how
-// many launches they are.
+// counted on a host that simulates one: bytes of the tensors that each
+// operation reads and writes, against the least that a layer with LoRA needs;
+// and how many launches they are.
 
 #include <algorithm>
 #include <cmath>
@@ -32,7 +32,7 @@ namespace {
 constexpr int64_t kTokens = 1024;
 constexpr int64_t kRank = 8;
 
-const at::Device kPlayed(at::kCUDA, 0);  // tests/fakes/torch_device
+const at::Device kSimulated(at::kCUDA, 0);  // tests/fakes/torch_device
 
 int64_t BytesOf(const at::Tensor& tensor) {
   return tensor.defined()
@@ -65,7 +65,7 @@ class Meter {
     current_ = nullptr;
   }
 
-  // With those of the played kernels.
+  // With those of the simulated kernels.
   int64_t bytes() { return bytes_ += fake::TakeRowBytes(); }
 
  private:
@@ -277,7 +277,7 @@ int64_t WeightBytes(const Layer& layer) {
 
 TEST(LayerTrafficTest, TrainingMovesLittleMoreThanItsTensorsNeed) {
   const at::NoGradGuard no_grad;
-  const Layer layer(at::kBFloat16, kPlayed);
+  const Layer layer(at::kBFloat16, kSimulated);
   int64_t bytes = 0;
   {
     Meter meter;
@@ -314,8 +314,8 @@ TEST(LayerTrafficTest, ALayerIsAFewLaunches) {
   const at::NoGradGuard no_grad;
   // As a teacher's 4,096 rows stand between the widths of 4B's layer.
   constexpr int64_t kRows = 400;
-  const Layer layer(at::kBFloat16, kPlayed);
-  const FlashAttention attention({0, kRows}, kPlayed);
+  const Layer layer(at::kBFloat16, kSimulated);
+  const FlashAttention attention({0, kRows}, kSimulated);
   const at::Tensor x = layer.x.narrow(0, 0, kRows);
   const RotaryAngles angles{layer.angles.cos.narrow(0, 0, kRows),
                             layer.angles.sin.narrow(0, 0, kRows)};
@@ -344,7 +344,7 @@ TEST(LayerTrafficTest, ALayerIsAFewLaunches) {
 
 TEST(LayerTrafficTest, TheGpusWayGivesWhatFloat32Gives) {
   const at::NoGradGuard no_grad;
-  const Layer::Result ours = Layer(at::kBFloat16, kPlayed).Run();
+  const Layer::Result ours = Layer(at::kBFloat16, kSimulated).Run();
   const Layer::Result expected = Layer(at::kFloat, at::kCPU).Run();
   double worst = std::max(RelativeError(ours.y, expected.y),
                           RelativeError(ours.grad_x, expected.grad_x));
@@ -361,10 +361,10 @@ TEST(LayerTrafficTest, TheGpusWayGivesWhatFloat32Gives) {
 // Both round, each at its own places.
 TEST(LayerTrafficTest, PackedWeightsGiveWhatFloat32Gives) {
   const at::NoGradGuard no_grad;
-  const Layer layer(at::kBFloat16, kPlayed);
+  const Layer layer(at::kBFloat16, kSimulated);
   const Layer exact(at::kFloat, at::kCPU);
   const PackedLayerOf packed(layer);
-  const FlashAttention attention({0, kTokens / 2, kTokens}, kPlayed);
+  const FlashAttention attention({0, kTokens / 2, kTokens}, kSimulated);
   const FlashAttention on_cpu({0, kTokens / 2, kTokens}, at::kCPU);
   for (const bool with_adapter : {false, true}) {
     const at::Tensor expected =

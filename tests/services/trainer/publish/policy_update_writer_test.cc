@@ -6,13 +6,13 @@
 #include "gtest/gtest.h"
 
 #include "services/trainer/publish/make_policy_update.h"
-#include "tests/fakes/played_stream.h"
 #include "tests/fakes/random_model.h"
+#include "tests/fakes/simulated_stream.h"
 
 namespace dapd {
 namespace {
 
-// On the CPU, and from a device that the host plays.
+// On the CPU, and from a device that the host simulates.
 class PolicyUpdateWriterTest : public ::testing::TestWithParam<bool> {
  protected:
   PolicyUpdateWriterTest() {
@@ -34,7 +34,7 @@ class PolicyUpdateWriterTest : public ::testing::TestWithParam<bool> {
   const std::shared_ptr<const ModelWeights> weights_ = MakeRandomModel("qwen3");
   const std::vector<int32_t> probe_ = {5, 6, 7};
   Adapter adapter_;
-  PlayedStream side_;
+  SimulatedStream side_;
 };
 
 TEST_P(PolicyUpdateWriterTest, ItWritesWhatIsPackedAtOnceByteForByte) {
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Devices,
                          PolicyUpdateWriterTest,
                          testing::Bool(),
                          [](const auto& info) {
-                           return info.param ? "played" : "cpu";
+                           return info.param ? "simulated" : "cpu";
                          });
 
 // One buffer, one copy, which begins behind what computed the weights and which

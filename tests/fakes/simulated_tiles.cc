@@ -1,9 +1,9 @@
-#include "tests/fakes/played_tiles.h"
+#include "tests/fakes/simulated_tiles.h"
 
 #include "common/kernels/decode_gemm_tiles.h"
 #include "common/kernels/packed_gemm_tiles.h"
 
-namespace dapd::played_tiles {
+namespace dapd::simulated_tiles {
 namespace {
 
 // A subnormal number counts as zero, whether it is read or found.
@@ -20,15 +20,15 @@ float AddProduct(uint32_t a, uint32_t b, float sum) {
 // TDPBF16PS, bit by bit: in each column of B the even entries of a row of A
 // times those below them, and the odd ones, are summed apart; both sums
 // together are added to the block.
-class PlayedTiles {
+class SimulatedTiles {
  public:
-  explicit PlayedTiles(int64_t rows) : rows_(rows) {
+  explicit SimulatedTiles(int64_t rows) : rows_(rows) {
     if (rows < 1 || rows > kTileBlock || in_use) __builtin_trap();
     in_use = true;
   }
-  ~PlayedTiles() { in_use = false; }
-  PlayedTiles(const PlayedTiles&) = delete;
-  PlayedTiles& operator=(const PlayedTiles&) = delete;
+  ~SimulatedTiles() { in_use = false; }
+  SimulatedTiles(const SimulatedTiles&) = delete;
+  SimulatedTiles& operator=(const SimulatedTiles&) = delete;
 
   void Clear() {
     for (auto& row : block_) {
@@ -70,10 +70,10 @@ class PlayedTiles {
 
 }  // namespace
 
-PackedGemmKernel MakePackedGemmKernel() { return TileKernel<PlayedTiles>(); }
+PackedGemmKernel MakePackedGemmKernel() { return TileKernel<SimulatedTiles>(); }
 
 void AddTileGemmKernels(DecodeKernels* kernels) {
-  SetTileProducts<PlayedTiles>(kernels);
+  SetTileProducts<SimulatedTiles>(kernels);
 }
 
-}  // namespace dapd::played_tiles
+}  // namespace dapd::simulated_tiles

@@ -1,6 +1,6 @@
-// A device's side stream (common/tensor/side_stream.h) played by the host: it
-// counts, knows what each stream's work is behind, and makes a copy as late as
-// a device may.
+// A device's side stream (common/tensor/side_stream.h) simulated by the host:
+// it counts, knows what each stream's work is behind, and makes a copy as late
+// as a device may.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace dapd {
 
-class PlayedStream final : public SideStream {
+class SimulatedStream final : public SideStream {
  public:
   struct Counts {
     int64_t entries = 0;
@@ -63,7 +63,7 @@ class PlayedStream final : public SideStream {
  private:
   class Point final : public StreamPoint {
    public:
-    Point(PlayedStream& stream, int64_t behind)
+    Point(SimulatedStream& stream, int64_t behind)
         : stream_(stream), behind_(behind) {}
     void HoldStream() override {
       MutexLock lock(&stream_.mutex_);
@@ -81,7 +81,7 @@ class PlayedStream final : public SideStream {
     }
 
    private:
-    PlayedStream& stream_;
+    SimulatedStream& stream_;
     const int64_t behind_;
   };
 

@@ -7,11 +7,11 @@
 #include "common/kernels/decode_kernels.h"
 #include "common/kernels/packed_gemm_cpu_levels.h"
 
-namespace dapd::played_tiles {
+namespace dapd::simulated_tiles {
 
 // Both for processors with AVX-512 BF16.
 PackedGemmKernel MakePackedGemmKernel();
 // Replaces what AMX's products replace.
 void AddTileGemmKernels(DecodeKernels* kernels);
 
-}  // namespace dapd::played_tiles
+}  // namespace dapd::simulated_tiles
