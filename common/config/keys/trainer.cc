@@ -132,14 +132,15 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
            &c.trainer.rendezvous,
            "host:port at which rank 0 listens and the others find it.")
           .MayChange(),
-      Above("trainer.rank_timeout_seconds",
-            &c.trainer.rank_timeout_seconds,
-            0,
-            kMillion,
-            "How long rank 0 waits for the others inside a step, but for their "
-            "answers, whose tasks have deadlines of their own; and how long the "
-            "processes of a rollout worker (rollout.tensor_parallel) wait for "
-            "each other.")
+      Above(
+          "trainer.rank_timeout_seconds",
+          &c.trainer.rank_timeout_seconds,
+          0,
+          kMillion,
+          "How long rank 0 waits for the others inside a step, but for their "
+          "answers, whose tasks have deadlines of their own; and how long the "
+          "processes of a rollout worker (rollout.tensor_parallel) wait for "
+          "each other.")
           .MayChange(),
       Any("trainer.shard_base",
           &c.trainer.shard_base,
