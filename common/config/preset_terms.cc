@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
-
 #include "common/config/released_prompts.h"
 
 namespace dapd {
@@ -254,31 +252,6 @@ std::vector<PresetDefault> PresetDefaults(const std::string& preset) {
 
 std::vector<std::string> UnreadKeys(const std::string& preset) {
   return PresetOf(preset).unread;
-}
-
-std::vector<std::string> WarningsOfVainKeys(const LoadedConfig& loaded) {
-  std::vector<std::string> warnings;
-  const EvaluationSection& evaluation = loaded.config.evaluation;
-  if (evaluation.samples > 1 && evaluation.temperature == 0.0) {
-    warnings.push_back(absl::StrCat("evaluation.samples (",
-                                    loaded.origins.at("evaluation.samples"),
-                                    ") has no effect: at "
-                                    "evaluation.temperature 0 all answers to a "
-                                    "problem are the same"));
-  }
-  if (!loaded.config.objective.terms.empty()) return warnings;
-  const std::string& preset = loaded.config.objective.preset;
-  for (const std::string& key : UnreadKeys(preset)) {
-    const std::string& origin = loaded.origins.at(key);
-    if (origin == "default") continue;
-    warnings.push_back(absl::StrCat(key,
-                                    " (",
-                                    origin,
-                                    ") has no effect: the terms of preset ",
-                                    preset,
-                                    " do not read it"));
-  }
-  return warnings;
 }
 
 std::vector<Term> ExpandTerms(const ObjectiveSection& section) {

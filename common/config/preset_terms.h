@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "common/config/config.h"
-#include "common/config/load_config.h"
 
 namespace dapd {
 
@@ -25,11 +24,6 @@ std::vector<PresetDefault> PresetDefaults(const std::string& preset);
 // section: they have their own, or no use for one. A value that is given has no
 // effect.
 std::vector<std::string> UnreadKeys(const std::string& preset);
-
-// A warning for each key that is given in vain: that the preset's terms do not
-// read, unless objective.terms replace them; and evaluation.samples where
-// evaluation.temperature is 0.
-std::vector<std::string> WarningsOfVainKeys(const LoadedConfig& loaded);
 
 // objective.terms if there are any, else the preset's, which take divergence,
 // clip, support, reduction, skip_tokens and teacher_weights from the section,

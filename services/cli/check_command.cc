@@ -16,7 +16,7 @@
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
-#include "common/config/preset_terms.h"
+#include "common/config/vain_keys.h"
 #include "common/config/validate_config.h"
 #include "common/data/dataset.h"
 #include "common/data/expected_answer.h"

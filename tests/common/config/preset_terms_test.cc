@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
@@ -20,10 +19,6 @@
 
 namespace dapd {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
 
 TEST(PresetTermsTest, EveryScalesConfigurationHasThePapersWeights) {
   struct Scale {
@@ -338,41 +333,6 @@ TEST(PresetTermsTest, GivenTermsReplaceThePreset) {
   section.terms = {{.name = "mine", .weight = 3.0}};
   ASSERT_EQ(ExpandTerms(section).size(), 1u);
   EXPECT_EQ(ExpandTerms(section)[0].name, "mine");
-}
-
-TEST(WarningsOfVainKeysTest, AKeyThatIsGivenInVainIsNamedWithItsOrigin) {
-  const std::string path = TempPath("config.yaml");
-  ASSERT_TRUE(WriteFileAtomically(path,
-                                  "model: {path: some/model}\n"
-                                  "objective: {teacher_weights: base}\n")
-                  .ok());
-  const auto warnings = [&](const std::string& preset) {
-    const auto loaded = LoadConfig(path, {"objective.preset=" + preset});
-    EXPECT_TRUE(loaded.ok()) << loaded.status();
-    return WarningsOfVainKeys(*loaded);
-  };
-  const std::string where = "objective.teacher_weights (file:2) ";
-  for (const char* preset : {"dapd", "sft", "sdpo"}) {
-    EXPECT_THAT(warnings(preset), ElementsAre(StartsWith(where))) << preset;
-  }
-  EXPECT_THAT(warnings("opsd"), IsEmpty());
-  EXPECT_THAT(warnings("dopd"), IsEmpty()) << "divergence is not given";
-}
-
-TEST(WarningsOfVainKeysTest, GreedyAnswersAreAllTheSame) {
-  const std::string path = TempPath("config.yaml");
-  ASSERT_TRUE(WriteFileAtomically(path,
-                                  "model: {path: some/model}\n"
-                                  "evaluation: {samples: 4}\n")
-                  .ok());
-  const auto greedy = LoadConfig(path, {});
-  ASSERT_TRUE(greedy.ok()) << greedy.status();
-  EXPECT_THAT(WarningsOfVainKeys(*greedy),
-              ElementsAre(StartsWith("evaluation.samples (file:2) has no ")));
-  for (const char* other :
-       {"evaluation.temperature=1", "evaluation.samples=1"}) {
-    EXPECT_THAT(WarningsOfVainKeys(*LoadConfig(path, {other})), IsEmpty());
-  }
 }
 
 }  // namespace
