@@ -117,8 +117,28 @@ bool StaysWhenDone(const Config& config) {
   return config.trainer.when_done == "serve";
 }
 
-// Other ranks may be started again meanwhile. The name of the rendezvous may
-// still be that of the machine where this one was before.
+// Who tells ranks that are started again that the run is over; null once there
+// is a signal. The name of the rendezvous may for a while be that of the
+// machine where this rank was before.
+std::unique_ptr<EndedJob> ServeEndedJob(
+    const std::string& rendezvous,
+    const std::shared_ptr<const RpcCredentials>& credentials,
+    ShutdownSignal& signal) {
+  absl::Status failure;
+  while (!signal.requested()) {
+    auto served = EndedJob::Serve(rendezvous, credentials);
+    if (served.ok()) return *std::move(served);
+    if (std::exchange(failure, served.status()).ok()) {
+      LogWarning(
+          absl::StrCat("ranks that are started again are not told yet that the "
+                       "run is over: ",
+                       std::string(failure.message())));
+    }
+    signal.WaitFor(kRendezvousPause);
+  }
+  return nullptr;
+}
+
 void ServeUntilSignal(const TrainerSection& trainer,
                       const std::shared_ptr<const RpcCredentials>& credentials,
                       RpcServer& server,
@@ -127,22 +147,9 @@ void ServeUntilSignal(const TrainerSection& trainer,
   LogInfo(absl::StrCat("the run is done; serving its status on ",
                        server.address(),
                        " until a signal"));
-  const bool tells_ranks = trainer.rank == 0 && trainer.ranks > 1;
   std::unique_ptr<EndedJob> ended;
-  absl::Status failure;
-  while (tells_ranks && ended == nullptr && !signal.requested()) {
-    auto served = EndedJob::Serve(trainer.rendezvous, credentials);
-    if (served.ok()) {
-      ended = *std::move(served);
-      break;
-    }
-    if (std::exchange(failure, served.status()).ok()) {
-      LogWarning(
-          absl::StrCat("ranks that are started again are not told yet that the "
-                       "run is over: ",
-                       std::string(failure.message())));
-    }
-    signal.WaitFor(kRendezvousPause);
+  if (trainer.rank == 0 && trainer.ranks > 1) {
+    ended = ServeEndedJob(trainer.rendezvous, credentials, signal);
   }
   signal.Wait();
 }
