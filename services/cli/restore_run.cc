@@ -189,16 +189,17 @@ absl::StatusOr<std::optional<int64_t>> NextStep(
     ObjectStore& store, int64_t wanted, const std::set<int64_t>& tried) {
   ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListCommits(store));
   if (steps.empty() && tried.empty()) return NoCopyAt(store);
-  if (wanted >= 0 && !std::ranges::count(steps, wanted)) {
-    return absl::NotFoundError(absl::StrCat(store.url(),
-                                            " has no copy of step ",
-                                            wanted,
-                                            "; it has those of steps ",
-                                            StepsText(steps)));
+  if (wanted >= 0) {
+    if (!std::ranges::count(steps, wanted)) {
+      return absl::NotFoundError(absl::StrCat(store.url(),
+                                              " has no copy of step ",
+                                              wanted,
+                                              "; it has those of steps ",
+                                              StepsText(steps)));
+    }
+    steps = {wanted};
   }
-  std::erase_if(steps, [&](int64_t step) {
-    return tried.contains(step) || (wanted >= 0 && step != wanted);
-  });
+  std::erase_if(steps, [&](int64_t step) { return tried.contains(step); });
   return steps.empty() ? std::nullopt : std::optional(steps.back());
 }
 
