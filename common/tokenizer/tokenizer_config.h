@@ -1,8 +1,8 @@
 // tokenizer_config.json of a model folder: the special tokens by their roles,
 // tokens beside those of tokenizer.json, and the chat template where no file of
-// its own holds it. Folders that
-// transformers wrote before 4.34 have no added_tokens_decoder in it; of them
-// special_tokens_map.json is read too, as transformers does, and wins.
+// its own holds it. Folders that transformers wrote before 4.34 have no
+// added_tokens_decoder in it; of them special_tokens_map.json is read too, as
+// transformers does, and wins.
 #pragma once
 
 #include <map>

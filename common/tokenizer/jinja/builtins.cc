@@ -214,9 +214,10 @@ bool IsKnownFunction(const std::string& name) {
 absl::Status CheckArguments(const std::string& name,
                             const Arguments& arguments) {
   if (IsSieve(name)) return absl::OkStatus();
+  static const auto& none = *new std::vector<std::string>;
   const auto found = Parameters().find(name);
-  const std::vector<std::string> known =
-      found == Parameters().end() ? std::vector<std::string>() : found->second;
+  const std::vector<std::string>& known =
+      found == Parameters().end() ? none : found->second;
   if (arguments.positional.size() > known.size()) {
     return Refuse(absl::StrCat("'",
                                name,
