@@ -42,7 +42,7 @@ std::string Variable(const std::string& name) {
 // Where HOME is not set, as in a service, the user database has it: that is
 // where huggingface_hub downloads to.
 std::string Home() {
-  if (std::getenv("HOME") != nullptr) return Variable("HOME");
+  if (const char* home = std::getenv("HOME"); home != nullptr) return home;
   const struct passwd* user = ::getpwuid(::getuid());
   return user == nullptr ? "" : user->pw_dir;
 }
