@@ -33,7 +33,7 @@ Layout RowMajor(cudaDataType_t type,
   return {layout, &cublasLtMatrixLayoutDestroy};
 }
 
-Preference MakePreference() {
+Preference MakePreference(bool has_workspace) {
   cublasLtMatmulPreference_t made = nullptr;
   cublasLtMatmulPreferenceCreate(&made);
   const auto set = [made](cublasLtMatmulPreferenceAttributes_t attribute,
@@ -42,9 +42,11 @@ Preference MakePreference() {
         made, attribute, &value, sizeof(value));
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-      static_cast<uint64_t>(CudaGemm::kWorkspaceBytes));
+      static_cast<uint64_t>(has_workspace ? CudaGemm::kWorkspaceBytes : 0));
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-      static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+      static_cast<uint32_t>(has_workspace
+                                ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+                                : CUBLASLT_REDUCTION_SCHEME_NONE));
   for (const auto alignment : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
                                CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                                CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
@@ -52,6 +54,78 @@ Preference MakePreference() {
     set(alignment, kAlignment);
   }
   return {made, &cublasLtMatmulPreferenceDestroy};
+}
+
+// A product as cuBLASLt has it. Transposed, y^T = op(w)^T x^T: w is the first
+// operand, x the second.
+struct Operands {
+  explicit Operands(const CudaProduct& product)
+      : type(TypeOf(product.number)),
+        description(Describe(product)),
+        w(product.w_is_kn
+              ? RowMajor(type, product.inner, product.cols, product.w_stride)
+              : RowMajor(type, product.cols, product.inner, product.w_stride)),
+        x(RowMajor(type, product.rows, product.inner, product.x_stride)),
+        y(RowMajor(product.float_result ? CUDA_R_32F : type,
+                   product.rows,
+                   product.cols,
+                   product.y_stride)) {}
+
+  static Description Describe(const CudaProduct& product) {
+    cublasLtMatmulDesc_t made = nullptr;
+    cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    const auto set = [made](cublasLtMatmulDescAttributes_t attribute,
+                            const auto& value) {
+      cublasLtMatmulDescSetAttribute(made, attribute, &value, sizeof(value));
+    };
+    set(CUBLASLT_MATMUL_DESC_TRANSA,
+        product.w_is_kn ? CUBLAS_OP_N : CUBLAS_OP_T);
+    if (product.bias != nullptr) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias);
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, TypeOf(product.number));
+    }
+    return {made, &cublasLtMatmulDescDestroy};
+  }
+
+  cudaDataType_t type;
+  Description description;
+  Layout w;
+  Layout x;
+  Layout y;
+};
+
+// The first choice for the product's rows, or for those that it names instead.
+cublasStatus_t Choose(cublasLtHandle_t handle,
+                      CudaProduct product,
+                      bool has_workspace,
+                      cublasLtMatmulAlgo_t* algorithm) {
+  if (product.chosen_for > 0) product.rows = product.chosen_for;
+  const Operands of(product);
+  const Preference preference = MakePreference(has_workspace);
+  cublasLtMatmulHeuristicResult_t choice = {};
+  int num_choices = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle,
+                                     of.description.get(),
+                                     of.w.get(),
+                                     of.x.get(),
+                                     of.y.get(),
+                                     of.y.get(),
+                                     preference.get(),
+                                     1,
+                                     &choice,
+                                     &num_choices);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (num_choices == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+  *algorithm = choice.algo;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+bool IsAligned(const void* data, int64_t stride, CudaNumber number) {
+  const int64_t size = number == CudaNumber::kFloat32 ? 4 : 2;
+  return reinterpret_cast<uintptr_t>(data) % kAlignment == 0 &&
+         stride * size % kAlignment == 0;
 }
 
 std::string Failure(const char* what,
@@ -69,65 +143,69 @@ CudaGemm::~CudaGemm() {
   if (handle_ != nullptr) cublasLtDestroy(handle_);
 }
 
+std::string CudaGemm::MakeHandle(const CudaProduct& product) {
+  if (handle_ != nullptr) return "";
+  const cublasStatus_t made = cublasLtCreate(&handle_);
+  return made == CUBLAS_STATUS_SUCCESS
+             ? std::string()
+             : Failure("cublasLtCreate", made, product);
+}
+
+bool CudaGemm::Fits(const CudaProduct& product) {
+  const CudaNumber number = product.number;
+  if (!IsAligned(product.x, product.x_stride, number) ||
+      !IsAligned(product.w, product.w_stride, number) ||
+      !IsAligned(product.y, product.y_stride, number) ||
+      !MakeHandle(product).empty()) {
+    return false;
+  }
+  cublasLtMatmulAlgo_t algorithm;
+  if (Choose(handle_, product, workspace_ != nullptr, &algorithm) !=
+      CUBLAS_STATUS_SUCCESS) {
+    return false;
+  }
+  const Operands of(product);
+  cublasLtMatmulHeuristicResult_t result = {};
+  return cublasLtMatmulAlgoCheck(handle_,
+                                 of.description.get(),
+                                 of.w.get(),
+                                 of.x.get(),
+                                 of.y.get(),
+                                 of.y.get(),
+                                 &algorithm,
+                                 &result) == CUBLAS_STATUS_SUCCESS &&
+         result.workspaceSize <=
+             static_cast<size_t>(workspace_ == nullptr ? 0 : kWorkspaceBytes);
+}
+
 std::string CudaGemm::Multiply(const CudaProduct& product,
                                cudaStream_t stream) {
-  if (handle_ == nullptr) {
-    const cublasStatus_t made = cublasLtCreate(&handle_);
-    if (made != CUBLAS_STATUS_SUCCESS) {
-      return Failure("cublasLtCreate", made, product);
-    }
-  }
-  // Transposed, y^T = op(w)^T x^T: w is the first operand, x the second.
-  const cudaDataType_t type = TypeOf(product.number);
-  const cudaDataType_t result_type = product.float_result ? CUDA_R_32F : type;
-  cublasLtMatmulDesc_t made = nullptr;
-  cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F);
-  const Description description(made, &cublasLtMatmulDescDestroy);
-  const cublasOperation_t w_operation =
-      product.w_is_kn ? CUBLAS_OP_N : CUBLAS_OP_T;
-  cublasLtMatmulDescSetAttribute(
-      made, CUBLASLT_MATMUL_DESC_TRANSA, &w_operation, sizeof(w_operation));
-  const Layout w =
-      product.w_is_kn
-          ? RowMajor(type, product.inner, product.cols, product.w_stride)
-          : RowMajor(type, product.cols, product.inner, product.w_stride);
-  const Layout x =
-      RowMajor(type, product.rows, product.inner, product.x_stride);
-  const Layout y =
-      RowMajor(result_type, product.rows, product.cols, product.y_stride);
-  const Preference preference = MakePreference();
-  cublasLtMatmulHeuristicResult_t choice = {};
-  int num_choices = 0;
-  const cublasStatus_t chosen = cublasLtMatmulAlgoGetHeuristic(handle_,
-                                                               made,
-                                                               w.get(),
-                                                               x.get(),
-                                                               y.get(),
-                                                               y.get(),
-                                                               preference.get(),
-                                                               1,
-                                                               &choice,
-                                                               &num_choices);
-  if (chosen != CUBLAS_STATUS_SUCCESS || num_choices == 0) {
+  std::string problem = MakeHandle(product);
+  if (!problem.empty()) return problem;
+  cublasLtMatmulAlgo_t algorithm;
+  const cublasStatus_t chosen =
+      Choose(handle_, product, workspace_ != nullptr, &algorithm);
+  if (chosen != CUBLAS_STATUS_SUCCESS) {
     return Failure("no algorithm for the product", chosen, product);
   }
-  const cublasStatus_t run =
-      cublasLtMatmul(handle_,
-                     made,
-                     &product.alpha,
-                     product.w,
-                     w.get(),
-                     product.x,
-                     x.get(),
-                     &product.beta,
-                     product.c == nullptr ? product.y : product.c,
-                     y.get(),
-                     product.y,
-                     y.get(),
-                     &choice.algo,
-                     workspace_,
-                     static_cast<size_t>(kWorkspaceBytes),
-                     stream);
+  const Operands of(product);
+  const cublasStatus_t run = cublasLtMatmul(
+      handle_,
+      of.description.get(),
+      &product.alpha,
+      product.w,
+      of.w.get(),
+      product.x,
+      of.x.get(),
+      &product.beta,
+      product.c == nullptr ? product.y : product.c,
+      of.y.get(),
+      product.y,
+      of.y.get(),
+      &algorithm,
+      workspace_,
+      static_cast<size_t>(workspace_ == nullptr ? 0 : kWorkspaceBytes),
+      stream);
   return run == CUBLAS_STATUS_SUCCESS ? std::string()
                                       : Failure("product", run, product);
 }

@@ -8,7 +8,7 @@
 
 namespace dapd {
 
-// y = alpha x op(w) + beta c. All matrices are row-major with `*_stride`
+// y = alpha x op(w) + beta c + bias. All matrices are row-major with `*_stride`
 // elements from row to row, a multiple of 16 bytes.
 struct CudaProduct {
   int64_t rows = 0;         // M
@@ -29,6 +29,9 @@ struct CudaProduct {
   bool float_result = false;
   float alpha = 1.0F;
   float beta = 0.0F;
+  const void* bias = nullptr;  // [N] in `number`, of each row; gemm.h only
+  // Rows whose algorithm is taken (gemm.h); 0: that of the product's own.
+  int64_t chosen_for = 0;
 };
 
 }  // namespace dapd

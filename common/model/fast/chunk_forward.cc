@@ -10,6 +10,7 @@
 #include "common/model/fast/layer_pass.h"
 #include "common/model/fast/packed_chunk_attention.h"
 #include "common/model/fast/packed_layer.h"
+#include "common/model/fast/pass_products.h"
 #include "common/model/rope.h"
 #include "common/tensor/device_copy.h"
 
@@ -42,7 +43,7 @@ struct PassWeights {
   const ModelWeights& weights;
   const Adapter* adapter = nullptr;
   const PackedWeights* packed = nullptr;
-  bool with_adapter = false;
+  PackedPass packed_pass;
 };
 
 // Writes into `keys_values`, before `attend` is called with a layer's, and
@@ -65,7 +66,6 @@ ChunkStates Forward(const PassWeights& with,
   const auto keep_input = [&](int64_t layer) {
     if (states.layer_inputs.defined()) states.layer_inputs[layer].copy_(x);
   };
-  const PackedPass packed_pass{.with_adapter = with.with_adapter};
   const RotaryAngles angles =
       MakeRotaryAngles(config, input.positions, weights.dtype());
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
@@ -85,7 +85,7 @@ ChunkStates Forward(const PassWeights& with,
                   weights.layers[index],
                   with.packed->layers()[index],
                   angles,
-                  packed_pass)
+                  with.packed_pass)
           .Forward(attend_here, &stream);
       continue;
     }
@@ -104,6 +104,14 @@ ChunkStates Forward(const PassWeights& with,
 int64_t TokensOf(const std::vector<at::Tensor>& past) {
   int64_t tokens = 0;
   for (const at::Tensor& chunk : past) tokens += chunk.size(3);
+  return tokens;
+}
+
+int64_t TokensOf(std::span<const NextChunk> chunks) {
+  int64_t tokens = 0;
+  for (const NextChunk& chunk : chunks) {
+    tokens += static_cast<int64_t>(chunk.ids.size());
+  }
   return tokens;
 }
 
@@ -172,18 +180,16 @@ std::vector<ChunkStates> ForwardTogether(const PassWeights& with,
   const at::NoGradGuard no_grad;
   const at::Device device = with.weights.device();
   std::vector<PackedChunk> packed;
-  int64_t tokens = 0;
   for (const NextChunk& chunk : chunks) {
     packed.push_back({.tokens = static_cast<int64_t>(chunk.ids.size()),
                       .past = chunk.past,
                       .parent = chunk.parent});
-    tokens += packed.back().tokens;
   }
-  const ChunkStates pass =
-      ForwardPass(with,
-                  packed,
-                  InputOf(chunks, device.is_cuda() ? rows : tokens, device),
-                  keeps);
+  const ChunkStates pass = ForwardPass(
+      with,
+      packed,
+      InputOf(chunks, device.is_cuda() ? rows : TokensOf(chunks), device),
+      keeps);
   std::vector<ChunkStates> states;
   int64_t row = 0;
   for (size_t i = 0; i < chunks.size(); ++i) {
@@ -223,10 +229,14 @@ std::vector<ChunkStates> ForwardChunks(const ModelWeights& weights,
                                        bool with_adapter,
                                        std::span<const NextChunk> chunks,
                                        int64_t rows) {
+  const PassRows pass =
+      RowsOfPass(packed.layers()[0], with_adapter, TokensOf(chunks), rows);
   return ForwardTogether(
-      {.weights = weights, .packed = &packed, .with_adapter = with_adapter},
+      {.weights = weights,
+       .packed = &packed,
+       .packed_pass = {.whole = pass.whole, .with_adapter = with_adapter}},
       chunks,
-      rows,
+      pass.rows,
       ChunkKeeps::kHidden);
 }
 

@@ -69,7 +69,8 @@ std::vector<ChunkStates> ForwardChunks(const ModelWeights& weights,
 
 // The same through packed weights, whose projections `weights` no more has to
 // have (packed_layer.h): under the adapter that is applied to them, or the base
-// alone.
+// alone. Rows that no chunk has are left out where the device can
+// (pass_products.h).
 std::vector<ChunkStates> ForwardChunks(const ModelWeights& weights,
                                        const PackedWeights& packed,
                                        bool with_adapter,

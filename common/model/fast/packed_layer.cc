@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/model/fast/layer_math.h"
+#include "common/model/fast/pass_products.h"
 
 namespace dapd {
 namespace {
@@ -21,12 +22,16 @@ at::Tensor Widened(const at::Tensor& x, int64_t room) {
 }
 
 // y = x w^T + bias, summed in float32 and rounded to the dtype of y only.
+// `whole`: PackedPass's.
 void MultiplyInto(at::Tensor& y,
                   const at::Tensor& x,
                   const at::Tensor& w,
-                  const at::Tensor& bias) {
+                  const at::Tensor& bias,
+                  int64_t whole) {
   const at::ScalarType dtype = y.scalar_type();
-  if (dtype == x.scalar_type() && bias.defined()) {
+  if (whole > 0) {
+    MultiplyAsWhole(x, w, bias, whole, y);
+  } else if (dtype == x.scalar_type() && bias.defined()) {
     at::addmm_out(y, bias, x, w.t());
   } else if (dtype == x.scalar_type()) {
     at::mm_out(y, x, w.t());
@@ -77,10 +82,14 @@ at::Tensor PackedLayer::Multiply(const PackedLinear& linear,
     const at::Tensor own = wide.narrow(0, row, block);
     if (columns > 0) {
       at::Tensor low_rank = own.narrow(1, linear.in, columns);
-      at::mm_out(low_rank, own.narrow(1, 0, linear.in), linear.lora_a.t());
+      MultiplyInto(low_rank,
+                   own.narrow(1, 0, linear.in),
+                   linear.lora_a,
+                   /*bias=*/{},
+                   pass_.whole);
     }
     at::Tensor result = y.narrow(0, row, block);
-    MultiplyInto(result, own, weight, bias);
+    MultiplyInto(result, own, weight, bias, pass_.whole);
   }
   if (!sum) return y;
   y = sum(y);

@@ -28,6 +28,9 @@ using SumOfParts = std::function<at::Tensor(const at::Tensor& part)>;
 struct PackedPass {
   // Rows of a product, of which N is a multiple; 0: all.
   int64_t block = 0;
+  // Of a whole pass, as which all N rows are multiplied (pass_products.h); 0:
+  // by LibTorch.
+  int64_t whole = 0;
   // By the adapter that is applied to the weights; else by the base alone.
   bool with_adapter = true;
   // Where the weights are a rank's share: of its parts of what `o` and `down`

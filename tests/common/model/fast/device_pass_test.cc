@@ -1,6 +1,7 @@
 // Passes over a model on a GPU, on a host that simulates the device: their
 // numbers against the CPU, and what they ask of the device.
 
+#include <array>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -8,9 +9,11 @@
 #include "gtest/gtest.h"
 
 #include "common/model/fast/chunk_forward.h"
+#include "common/model/fast/pass_products.h"
 #include "common/model/fast/training_pass.h"
 #include "common/model/reference/decoder.h"
 #include "tests/fakes/chunk_alone.h"
+#include "tests/fakes/device_products_on_host.h"
 #include "tests/fakes/flat_gradients.h"
 #include "tests/fakes/relative_error.h"
 #include "tests/fakes/torch_device/device_model.h"
@@ -213,6 +216,85 @@ TEST(DevicePassTest, ChunksThatPassTogetherAreThoseThatPassAlone) {
         RelativeError(together[begin == 16 ? 0 : 2].hidden, states.hidden),
         2e-2);
   }
+}
+
+// Weights as a teacher on a GPU has them, with an adapter applied.
+struct Packed {
+  explicit Packed(const LoraConfig& lora)
+      : weights(*OnSimulatedDevice(*MakeSmallModel(at::kBFloat16))),
+        adapter(OnSimulatedDevice(MakeTrainedAdapter(weights.config, lora))),
+        packed(weights, AdapterForm::kColumns, &lora, /*merge=*/nullptr) {
+    packed.Apply(&adapter);
+  }
+  std::vector<ChunkStates> Forward(std::span<const NextChunk> chunks,
+                                   int64_t rows,
+                                   bool with_adapter = true) const {
+    return ForwardChunks(weights, packed, with_adapter, chunks, rows);
+  }
+
+  ModelWeights weights;
+  Adapter adapter;
+  PackedWeights packed;
+};
+
+// The rows of a layer's products, in their order: those of an adapter's columns
+// before each.
+std::vector<int64_t> RowsOfLayers(int64_t rows, bool with_adapter) {
+  return std::vector<int64_t>(with_adapter ? 2 * 8 : 2 * 4, rows);
+}
+
+TEST(DevicePassTest, APassHasRowsForItsTokensAndTheBitsOfAWholeOne) {
+  constexpr int64_t kWhole = 1024;
+  fake::SimulatedProducts products(/*row_step=*/256);
+  const Packed model({.rank = 8, .alpha = 16});
+  const std::vector<int32_t> first = RandomModelIds(240, 1);
+  const std::vector<int32_t> second = RandomModelIds(70, 5);
+  const std::vector<NextChunk> both = {{.ids = first}, {.ids = second}};
+  const std::vector<NextChunk> one = {{.ids = second}};
+  for (const bool with_adapter : {true, false}) {
+    ResetWorkOfDevice();
+    const auto together = model.Forward(both, kWhole, with_adapter);
+    EXPECT_EQ(products.TakeRows(), RowsOfLayers(512, with_adapter));
+    EXPECT_EQ(WorkOfDevice().Launches("aten::mm"), 0);
+    const auto alone = model.Forward(one, kWhole, with_adapter);
+    EXPECT_EQ(products.TakeRows(), RowsOfLayers(256, with_adapter));
+    EXPECT_TRUE(at::equal(alone[0].hidden.cpu(), together[1].hidden.cpu()));
+    EXPECT_EQ(alone[0].hidden.size(0), 70);
+  }
+  // LibTorch's, of a whole pass.
+  const std::vector<ChunkStates> ours = model.Forward(both, kWhole);
+  EXPECT_EQ(products.TakeRows().size(), 16U);
+  {
+    const fake::SimulatedProducts none(/*row_step=*/0);
+    ResetWorkOfDevice();
+    const std::vector<ChunkStates> theirs = model.Forward(both, kWhole);
+    EXPECT_EQ(WorkOfDevice().Launches("aten::mm"), 16);
+    EXPECT_LT(RelativeError(ours[0].hidden, theirs[0].hidden.cpu()), 2e-2);
+  }
+}
+
+TEST(DevicePassTest, APassIsWholeWhereTheAlgorithmTakesNoFewerRows) {
+  fake::SimulatedProducts products(/*row_step=*/1000);
+  const Packed model({.rank = 8, .alpha = 16});
+  const std::vector<int32_t> ids = RandomModelIds(70, 5);
+  model.Forward(std::vector<NextChunk>{{.ids = ids}}, 512);
+  EXPECT_EQ(products.TakeRows(), RowsOfLayers(512, true));
+}
+
+TEST(DevicePassTest, LibTorchMultipliesWhereRowsAreNotAligned) {
+  const fake::SimulatedProducts products(/*row_step=*/256);
+  const auto like = at::empty({0}, at::kBFloat16).to(SimulatedDevice());
+  const auto linears = [&](int64_t in) {
+    return std::array<PackedLinear, 4>{
+        PackedLinear{.weight = at::empty({64, 64}, like.options()), .in = 64},
+        PackedLinear{.weight = at::empty({64, 64}, like.options()), .in = 64},
+        PackedLinear{.weight = at::empty({64, 64}, like.options()), .in = 64},
+        PackedLinear{.weight = at::empty({64, in}, like.options()), .in = in}};
+  };
+  EXPECT_EQ(RowsOfPass(linears(64), false, 70, 512).rows, 256);
+  EXPECT_EQ(RowsOfPass(linears(64), false, 70, 512).whole, 512);
+  EXPECT_EQ(RowsOfPass(linears(60), false, 70, 512).rows, 512);
+  EXPECT_EQ(RowsOfPass(linears(60), false, 70, 512).whole, 0);
 }
 
 TEST(DevicePassTest, TheEndOf40960TokensTakesMemoryForItsKeysOnly) {
