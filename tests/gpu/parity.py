@@ -23,22 +23,25 @@ ROUNDINGS = 2.0
 ROUNDED_LOSS = 5e-2
 NEW_TOKENS = 24
 
+SIDES = {"exact": ("cpu", "float32"), "ours": (DEVICE, "float32"), "rounded": ("cpu", "bfloat16"), "ours-rounded": (DEVICE, "bfloat16")}
+
 
 def compare_logits(row, folder, name, model, vocabulary):
     rng = random.Random(1)
     texts = folder / "texts.jsonl"
     texts.write_text("".join(json.dumps({"id": f"t{i}", "input_ids": [rng.randrange(vocabulary) for _ in range(length)]}) + "\n"
                              for i, length in enumerate((1, 7, 128, 200))))
-    found = {}
-    for device, precision in (("cpu", "float32"), (DEVICE, "float32"), ("cpu", "bfloat16"), (DEVICE, "bfloat16")):
-        out = folder / f"{device}-{precision}.safetensors"
+
+    def logits(side, device, precision):
+        out = folder / f"{side}.safetensors"
         trial.dapd("score", "--model", model, "--input", texts, "--output", out, "--precision", precision, "--device", device, "--logits")
-        found[device, precision] = {key: tensor for key, tensor in trial.tensors(out).items() if key.endswith(".logits")}
-    exact = found["cpu", "float32"]
-    largest = max((float((found[DEVICE, "float32"][key] - exact[key]).abs().max()) for key in exact), key=by_size)
+        return {key: tensor for key, tensor in trial.tensors(out).items() if key.endswith(".logits")}
+
+    found = trial.side_by_side(logits, SIDES)
+    exact = found["exact"]
+    largest = max((float((found["ours"][key] - exact[key]).abs().max()) for key in exact), key=by_size)
     row.check(f"{name}: largest error of a logit, float32", largest, LOGITS)
-    row.check(f"{name}: logits in bfloat16, relative", trial.relative(found[DEVICE, "bfloat16"], exact),
-              ROUNDINGS * trial.relative(found["cpu", "bfloat16"], exact))
+    row.check(f"{name}: logits in bfloat16, relative", trial.relative(found["ours-rounded"], exact), ROUNDINGS * trial.relative(found["rounded"], exact))
 
 
 def compare_answers(row, folder):
@@ -59,24 +62,28 @@ def compare_answers(row, folder):
 def compare_objective(row, folder, name, model, samples):
     """Value and gradients under an adapter that ten steps have made, whose B is not zero."""
     adapter = trial.replay(folder / "start", samples, model, "cpu", "float32", steps=True, **{"trainer.batch_size": 4}) / "adapter"
-    found = {}
-    for device, precision in (("cpu", "float32"), (DEVICE, "float32"), ("cpu", "bfloat16"), (DEVICE, "bfloat16")):
-        out = trial.replay(folder / f"{device}-{precision}", samples, model, device, precision, adapter=adapter)
-        found[device, precision] = read_json((out / "objective.json").read_text()), trial.tensors(out / "gradients.safetensors")
-    exact, ours, ours_rounded = found["cpu", "float32"], found[DEVICE, "float32"], found[DEVICE, "bfloat16"]
+
+    def objective(side, device, precision):
+        out = trial.replay(folder / side, samples, model, device, precision, adapter=adapter)
+        return read_json((out / "objective.json").read_text()), trial.tensors(out / "gradients.safetensors")
+
+    exact, ours, rounded, ours_rounded = trial.side_by_side(objective, SIDES).values()
     for term, values in exact[0]["terms"].items():
         row.check(f"{name}: {term}, float32, relative", abs(ours[0]["terms"][term]["value"] / values["value"] - 1), LOSS)
     wrong, where = trial.worst(ours[1], exact[1])
     row.check(f"{name}: worst gradient, float32, relative ({where})", wrong, GRADIENT)
     row.check(f"{name}: objective in bfloat16, relative", abs(ours_rounded[0]["loss"] / exact[0]["loss"] - 1), ROUNDED_LOSS)
     row.check(f"{name}: all gradients in bfloat16, relative", trial.relative(ours_rounded[1], exact[1]),
-              ROUNDINGS * trial.relative(found["cpu", "bfloat16"][1], exact[1]))
+              ROUNDINGS * trial.relative(rounded[1], exact[1]))
 
 
 def compare_steps(row, folder, name, model, samples):
     batch = len(trial.lines(samples)) // STEPS
-    expected, found = (trial.replay(folder / f"{device}-steps", samples, model, device, "float32", steps=True, **{"trainer.batch_size": batch})
-                       for device in ("cpu", DEVICE))
+
+    def stepped(side, device):
+        return trial.replay(folder / f"{side}-steps", samples, model, device, "float32", steps=True, **{"trainer.batch_size": batch})
+
+    expected, found = trial.side_by_side(stepped, {"exact": ("cpu",), "ours": (DEVICE,)}).values()
     losses = [[line["loss"] for line in trial.lines(out / "metrics.jsonl")] for out in (found, expected)]
     row.check(f"{name}: steps missing of {STEPS}", STEPS - len(losses[0]), 0)
     row.check(f"{name}: worst loss of a step, float32, relative", max((abs(x / y - 1) for x, y in zip(*losses, strict=True)), key=by_size), STEP_LOSS)
