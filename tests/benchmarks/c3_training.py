@@ -28,8 +28,19 @@ def check(row, folder, ours, peer, limit, gradient_limit):
     row.check("worst gradient, relative", max((float((found[n] - g).norm() / g.norm()) for n, g in expected.items()), key=by_size), gradient_limit)
 
 
-def compare(row, folder, shape, layers, groups, device, precision, limit, targets, budget_mib=BUDGET_MIB, gradient_limit=None):
-    """`targets`: speed-up, memory ratio and part of the GEMM rate, or None where the row has none."""
+def measure_rate(row, ours, rounds, layers, target):
+    """Of `rounds` of ours, beside a bare GEMM."""
+    gemm = duel(ours, request="gemm")[0]
+    flops = ours.ready["flops"] / median(rounds)
+    libtorch, own = median(gemm, "libtorch_flops_a_second"), median(gemm, "own_flops_a_second")
+    share = flops / max(libtorch, own)
+    row.figure("rate", f"{median(rounds):.3f} s, {rounds[0]['kept_layers']} of {layers} layers kept: {flops / 1e9:.0f} GFLOP/s, a bare GEMM "
+                       f"{libtorch / 1e9:.0f} (LibTorch) and {own / 1e9:.0f} (ours): {share:.2f} of the faster", f">= {target}", share >= target)
+
+
+def compare(row, folder, shape, layers, groups, device, precision, limit, targets, budget_mib=BUDGET_MIB, gradient_limit=None, alone_mib=None):
+    """`targets`: speed-up, memory ratio and part of the GEMM rate, or None where the row has none. `alone_mib`: of activations where the peer takes no
+    memory; the rate is measured so then."""
     model, adapter = write_model(folder, shape, layers, precision, device)
     case = write_views(folder / "case.json", groups)
     arguments = [model, adapter, case, device, precision]
@@ -40,20 +51,20 @@ def compare(row, folder, shape, layers, groups, device, precision, limit, target
         loaded = ours.peak_mib(), peer.peak_mib()
         check(row, folder, ours, peer, limit, gradient_limit or limit)
         a, b = duel(ours, peer)
-        gemm = duel(ours, request="gemm")[0]
         if b:
             ratio = Ratio(a, b)
             row.figure("times as fast as peft", ratio, f">= {speedup}", ratio.median >= speedup)
-        flops = ours.ready["flops"] / median(a)
-        libtorch, own = median(gemm, "libtorch_flops_a_second"), median(gemm, "own_flops_a_second")
-        bare = max(libtorch, own)
         row.figure("seconds", f"{median(a):.3f} and {f'{median(b):.3f}' if b else 'none'}; layers kept {a[0]['kept_layers']} of {layers}")
-        row.figure("rate", f"{flops / 1e9:.0f} GFLOP/s, a bare GEMM {libtorch / 1e9:.0f} (LibTorch) and {own / 1e9:.0f} (ours): {flops / bare:.2f} of the faster", f">= {rate}", flops / bare >= rate)
+        if alone_mib is None:
+            measure_rate(row, ours, a, layers, rate)
         if memory is not None and not peer.lost:
             peak = ours.peak_mib(), peer.peak_mib()
             row.figure("peak memory", f"{peak[0]:.0f} and {peak[1]:.0f} MiB, {peak[0] / peak[1]:.2f}", f"<= {memory}", peak[0] <= memory * peak[1])
             grown = [after - before for before, after in zip(loaded, peak)]
             row.figure("of which the pass", f"{grown[0]:.0f} and {grown[1]:.0f} MiB, {grown[0] / grown[1]:.2f}")
+    if alone_mib is not None:
+        with Contender("ours", [BIN / "dapd_training_benchmark", *arguments, alone_mib]) as alone:
+            measure_rate(row, alone, duel(alone)[0], layers, rate)
 
 
 def main():
