@@ -93,15 +93,15 @@ absl::StatusOr<SampleLengths> MeanLengths(const std::vector<SampleRow>& rows,
   return mean;
 }
 
-// `measure`: all of it has to fit, see common/data/view_limits.h.
-absl::Status CheckDataset(
+// Its digest. `measure`: all of it has to fit, see common/data/view_limits.h.
+absl::StatusOr<std::string> CheckDataset(
     const char* key,
     const std::string& path,
     const DataSection& section,
     const std::function<absl::Status(Dataset*)>& measure) {
   if (path.empty()) {
     std::puts(absl::StrFormat("%-16s none", key).c_str());
-    return absl::OkStatus();
+    return std::string();
   }
   ASSIGN_OR_RETURN(Dataset data,
                    ReadDataset(path, MakeDatasetOptions(section)));
@@ -114,7 +114,7 @@ absl::Status CheckDataset(
                             data.skipped_rows,
                             data.digest.substr(0, 16))
                 .c_str());
-  return absl::OkStatus();
+  return data.digest;
 }
 
 // Whether the model's layers can be split as the configuration has it.
@@ -189,19 +189,27 @@ absl::Status CheckAdapter(const LoraSection& lora, int64_t parameters) {
   return absl::OkStatus();
 }
 
-absl::Status CheckData(const Config& config, const ModelText& base) {
+// The digest of data.path.
+absl::StatusOr<std::string> CheckData(const Config& config,
+                                      const ModelText& base) {
   RETURN_IF_ERROR(RequireDataPath(config.data));
   const int64_t context = base.model.max_positions;
-  RETURN_IF_ERROR(
+  ASSIGN_OR_RETURN(
+      const std::string digest,
       CheckDataset("data", config.data.path, config.data, [&](Dataset* data) {
         RETURN_IF_ERROR(ApplyAnswerRule(config, data));
         return ApplyViewLimits(config, context, base.text, data);
       }));
-  return CheckDataset(
-      "held out", config.evaluation.path, config.data, [&](Dataset* data) {
-        WarnOfUngradedProblems(config, *data);
-        return ApplyHeldOutLimits(config, context, base.text, data);
-      });
+  RETURN_IF_ERROR(CheckDataset("held out",
+                               config.evaluation.path,
+                               config.data,
+                               [&](Dataset* data) {
+                                 WarnOfUngradedProblems(config, *data);
+                                 return ApplyHeldOutLimits(
+                                     config, context, base.text, data);
+                               })
+                      .status());
+  return digest;
 }
 
 // The files are what they have to be for a process that the certificate names.
@@ -247,7 +255,7 @@ absl::Status Check(const CheckOptions& options) {
   const MemoryPlan plan = PlanMemory(config, model);
   PrintModel(base);
   RETURN_IF_ERROR(CheckAdapter(config.lora, plan.lora_parameters));
-  RETURN_IF_ERROR(CheckData(config, base));
+  ASSIGN_OR_RETURN(const std::string data_digest, CheckData(config, base));
   if (!config.run.notify_url.empty()) {
     RETURN_IF_ERROR(LoadWebhook(config.run).status());
   }
@@ -285,6 +293,10 @@ absl::Status Check(const CheckOptions& options) {
   }
   // The run may be meant for another machine, which has them.
   for (const std::string& warning : OutputWarnings(config)) LogWarning(warning);
+  if (const std::string other = OtherRunWarning(config, data_digest);
+      !other.empty()) {
+    LogWarning(other);
+  }
   std::puts("the configuration is sound");
   return absl::OkStatus();
 }

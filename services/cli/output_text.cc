@@ -12,6 +12,9 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/files.h"
+#include "common/config/run_folder.h"
+#include "common/config/run_settings.h"
+#include "services/trainer/record/run_identity.h"
 
 namespace dapd {
 namespace {
@@ -53,6 +56,14 @@ std::vector<std::string> OutputWarnings(const Config& config) {
     check("checkpoint.copy_to", copy);
   }
   return warnings;
+}
+
+std::string OtherRunWarning(const Config& config,
+                            const std::string& data_digest) {
+  const absl::Status status = CheckIdentity(
+      FolderOf(config.run),
+      {.data_digest = data_digest, .settings = ResultSettings(config)});
+  return std::string(status.message());
 }
 
 }  // namespace dapd

@@ -12,4 +12,10 @@ namespace dapd {
 // this user could not write or create on this machine. Creates nothing.
 std::vector<std::string> OutputWarnings(const Config& config);
 
+// A warning if the run's folder on this machine holds another run, which names
+// what differs, weights of the base excepted; else empty. `data_digest`:
+// Dataset::digest of data.path.
+std::string OtherRunWarning(const Config& config,
+                            const std::string& data_digest);
+
 }  // namespace dapd

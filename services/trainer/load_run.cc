@@ -91,6 +91,27 @@ absl::StatusOr<TrainerLimits> PlanLimits(const Config& config,
   return limits;
 }
 
+namespace {
+
+// A run that has taken more steps than it is to take would say that it has
+// finished them.
+absl::Status CheckSteps(const TrainerSection& trainer,
+                        const PolicyState& saved,
+                        const RunFolder& folder) {
+  if (saved.version <= trainer.steps) return absl::OkStatus();
+  return ConfigError(absl::StrCat("trainer.steps is ",
+                                  trainer.steps,
+                                  ", but the run in ",
+                                  folder.path(),
+                                  " has taken ",
+                                  saved.version,
+                                  " steps; set it to ",
+                                  saved.version,
+                                  " to end the run there, or higher to go on"));
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
     const Config& config,
     const LoraConfig& lora,
@@ -104,6 +125,7 @@ absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
                                         weights.config,
                                         weights.device()));
   if (saved.has_value()) {
+    RETURN_IF_ERROR(CheckSteps(config.trainer, *saved, folder));
     LogInfo(absl::StrCat(
         "resuming after step ", saved->version, " of ", folder.path()));
     return Policy::Restore(*std::move(saved), options);

@@ -231,6 +231,15 @@ def test_a_finished_run_is_left_alone_and_goes_on_with_more_steps(cluster):
     assert cluster.workspace.adapter_digest(longer) == cluster.workspace.adapter_digest(run)
 
 
+def test_fewer_steps_than_are_done_are_refused(cluster, reference, stopped_run):
+    run = "fewer-steps"
+    copy_run(cluster.workspace, stopped_run, run)
+    assert cluster.train(run, **{"run.seed": 1000, "trainer.steps": 1}) == 3, cluster.log(run)
+    assert "trainer.steps is 1, but the run in" in cluster.log(run)
+    assert cluster.train(run, **{"run.seed": 1000}) == 0, cluster.log(run)
+    reference.assert_equal(run, 0)
+
+
 def test_a_second_trainer_on_the_same_run_is_refused(cluster, holds):
     run = "twice"
     first = cluster.start_trainer(run, failpoints=holds[0].at("train.before_micro_batch", 1))

@@ -38,7 +38,8 @@ absl::Status CompareIdentity(const std::string& folder,
                              const nlohmann::json& recorded,
                              const RunIdentity& identity) {
   std::vector<std::string> differences;
-  if (recorded.at("base_digest") != identity.base_digest) {
+  if (!identity.base_digest.empty() &&
+      recorded.at("base_digest") != identity.base_digest) {
     differences.push_back(absl::StrCat("the base model: ",
                                        identity.base_model_path,
                                        " does not have the content that ",

@@ -14,7 +14,7 @@ namespace dapd {
 
 struct RunIdentity {
   std::string base_model_path;                  // where it was; may change
-  std::string base_digest;                      // BaseDigest
+  std::string base_digest;                      // BaseDigest; empty: not known
   std::string data_digest;                      // Dataset::digest
   std::map<std::string, std::string> settings;  // ResultSettings
 };
@@ -23,7 +23,8 @@ struct RunIdentity {
 nlohmann::ordered_json ToJson(const RunIdentity& identity);
 
 // FAILED_PRECONDITION (exit code kConfig) unless `recorded`, which ToJson wrote
-// for what is in `folder`, leads to the same result; names all that differs.
+// for what is in `folder`, leads to the same result as far as that is known;
+// names all that differs.
 // Throws JSON's exceptions for what ToJson did not write.
 absl::Status CompareIdentity(const std::string& folder,
                              const nlohmann::json& recorded,
@@ -33,7 +34,8 @@ absl::Status WriteIdentity(const std::string& run_folder,
                            const RunIdentity& identity);
 
 // CompareIdentity with what the run folder keeps. OK if it keeps nothing, as
-// those of early versions, and with a warning if that is damaged.
+// one without a run and those of early versions, and with a warning if that is
+// damaged.
 absl::Status CheckIdentity(const std::string& run_folder,
                            const RunIdentity& identity);
 

@@ -6,14 +6,18 @@
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
+#include "common/config/run_settings.h"
+#include "services/trainer/record/run_identity.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 TEST(OutputWarningsTest, FoldersThatCanBeMadeAreNotMade) {
   Config config;
@@ -38,6 +42,29 @@ TEST(OutputWarningsTest, FoldersThatCannotBeMadeAreNamedWithTheReason) {
               ElementsAre(HasSubstr("run.output_dir: " + file + "/runs/mine"),
                           HasSubstr("checkpoint.copy_to: " + file + "/mine")));
   EXPECT_THAT(OutputWarnings(config)[0], HasSubstr("Not a directory"));
+}
+
+TEST(OtherRunWarningTest, WhatDiffersFromTheRunInTheFolderIsNamed) {
+  Config config;
+  config.run.name = "mine";
+  config.run.output_dir = TempPath("runs");
+  EXPECT_EQ(OtherRunWarning(config, "digest"), "");
+  const std::string folder = JoinPath(config.run.output_dir, "mine");
+  std::filesystem::create_directories(folder);
+  ASSERT_TRUE(WriteIdentity(folder,
+                            {.base_model_path = "/models/base",
+                             .base_digest = "not read for this",
+                             .data_digest = "digest",
+                             .settings = ResultSettings(config)})
+                  .ok());
+  EXPECT_EQ(OtherRunWarning(config, "digest"), "");
+  EXPECT_THAT(OtherRunWarning(config, "another"),
+              HasSubstr("data.path holds different problems"));
+  config.trainer.learning_rate = 3e-4;
+  EXPECT_THAT(OtherRunWarning(config, "digest"),
+              AllOf(HasSubstr(folder + " belongs to another run"),
+                    HasSubstr("trainer.learning_rate: was"),
+                    Not(HasSubstr("the base model"))));
 }
 
 }  // namespace
