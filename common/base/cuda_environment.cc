@@ -1,6 +1,7 @@
 #include "common/base/cuda_environment.h"
 
 #include <cstdlib>
+#include <string>
 
 namespace dapd {
 
@@ -13,6 +14,15 @@ void SetCudaEnvironment(bool deterministic) {
   if (deterministic) {
     ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
     ::setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);
+  }
+}
+
+void GiveWayOnSharedGpu(int64_t percentage) {
+  ::setenv("CUDA_MPS_CLIENT_PRIORITY", "1", /*overwrite=*/0);
+  if (percentage > 0) {
+    ::setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+             std::to_string(percentage).c_str(),
+             /*overwrite=*/0);
   }
 }
 

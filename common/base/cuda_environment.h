@@ -1,6 +1,8 @@
 // Environment variables that CUDA's libraries read when they are loaded.
 #pragma once
 
+#include <cstdint>
+
 namespace dapd {
 
 // Sets those that LibTorch's defaults leave too much to chance, for this
@@ -22,5 +24,13 @@ namespace dapd {
 //       switches between GPUs add up nothing, in an order that may differ from
 //       call to call
 void SetCudaEnvironment(bool deterministic);
+
+// For a process whose kernels are to wait for those of others on its GPU, where
+// the Multi-Process Service runs (docs/gpu.md); as SetCudaEnvironment.
+//
+//   CUDA_MPS_CLIENT_PRIORITY=1                    below the others' 0
+//   CUDA_MPS_ACTIVE_THREAD_PERCENTAGE             `percentage` of the
+//       multiprocessors, unless that is 0
+void GiveWayOnSharedGpu(int64_t percentage);
 
 }  // namespace dapd

@@ -147,6 +147,7 @@ struct TeacherSection {
   bool streaming = true;
   int64_t chunk_tokens = 0;          // see common/model/fast/chunk_forward.h
   int64_t prefix_memory_mib = 2048;  // of one worker
+  int64_t mps_percentage = 0;        // of a GPU's multiprocessors; 0: all
 };
 
 struct TrainerSection {

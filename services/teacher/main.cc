@@ -63,6 +63,7 @@ int Main(int argc, char** argv) {
   if (const auto code = line.Parse(argc, argv)) return *code;
   const Config config = PeekConfig(flags.config, flags.Overrides());
   SetCudaEnvironment(config.model.deterministic);
+  GiveWayOnSharedGpu(config.teacher.mps_percentage);
   SetUpLog("teacher", config);
   LogWhatGrpcSays();
   const absl::Status status = Run(flags);

@@ -60,6 +60,14 @@ std::vector<ConfigKey> TeacherKeys(Config& c) {
             "MiB of keys, values and hidden states of prefixes that one "
             "teacher worker caches; 0: none.")
           .MayChange(),
+      Range("teacher.mps_percentage",
+            &c.teacher.mps_percentage,
+            0,
+            100,
+            "Percentage of a GPU's multiprocessors that a teacher worker takes "
+            "where NVIDIA's Multi-Process Service (MPS) runs, which leaves the "
+            "others to workers that decode on the same GPU meanwhile; 0: all.")
+          .MayChange(),
   };
 }
 

@@ -20,7 +20,9 @@ class CudaEnvironmentTest : public testing::Test {
                              "PYTORCH_CUDA_ALLOC_CONF",
                              "NCCL_GRAPH_REGISTER",
                              "NCCL_NVLS_ENABLE",
-                             "CUBLAS_WORKSPACE_CONFIG"}) {
+                             "CUBLAS_WORKSPACE_CONFIG",
+                             "CUDA_MPS_CLIENT_PRIORITY",
+                             "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"}) {
       ::unsetenv(name);
     }
   }
@@ -61,6 +63,18 @@ TEST_F(CudaEnvironmentTest, WhatTheUserHasSetStays) {
   ::setenv("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync", 1);
   SetCudaEnvironment(/*deterministic=*/false);
   EXPECT_EQ(Get("PYTORCH_ALLOC_CONF"), "backend:cudaMallocAsync");
+}
+
+TEST_F(CudaEnvironmentTest, WhoGivesWayIsBehindTheOthersAndMayLeaveThemRoom) {
+  GiveWayOnSharedGpu(0);
+  EXPECT_EQ(Get("CUDA_MPS_CLIENT_PRIORITY"), "1");
+  EXPECT_EQ(Get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), "unset");
+  ::setenv("CUDA_MPS_CLIENT_PRIORITY", "0", 1);
+  GiveWayOnSharedGpu(60);
+  EXPECT_EQ(Get("CUDA_MPS_CLIENT_PRIORITY"), "0") << "the user's";
+  EXPECT_EQ(Get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), "60");
+  GiveWayOnSharedGpu(70);
+  EXPECT_EQ(Get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), "60");
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ TEST(RunSettingsTest, WhereThingsAreAndWhoHelpsMayChange) {
                           "rollout.addresses",
                           "teacher.connections",
                           "teacher.prefix_memory_mib",
+                          "teacher.mps_percentage",
                           "trainer.steps",
                           "trainer.rank",
                           "trainer.ranks",
