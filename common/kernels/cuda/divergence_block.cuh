@@ -17,10 +17,12 @@ class ClusterBlock : public TokenRows {
   using TokenRows::TokenRows;
 
   // From rows that are under way to sums and gradients. Of `next`, if there is
-  // such a token, the rows are under way behind it.
+  // such a token, the rows are under way behind it: a thread begins to load a
+  // group as soon as it needs the one in its place no more.
   template <typename T>
   __device__ void Run(int64_t token, int64_t next) {
     token_ = token;
+    next_ = next;
     ReadWeights();
     MeasureGiven([this] {
       if (First() < args_.num_terms) PlaceTerm(First());
@@ -31,10 +33,11 @@ class ClusterBlock : public TokenRows {
     AddUpTerms();
     WriteSums();
     if (args_.with_gradient) WriteGradients<T>();
-    if (next < args_.num_tokens) Load(next);
   }
 
  private:
+  __device__ bool HasNext() const { return next_ < args_.num_tokens; }
+
   // Before the rows are waited for, and the barriers behind that.
   __device__ void ReadWeights() const {
     if (First() < args_.num_terms) {
@@ -85,7 +88,26 @@ class ClusterBlock : public TokenRows {
         });
       }
     }
-    CombineSums(args_.num_terms);
+    if (args_.num_terms == 0) {
+      LoadFree();
+    } else {
+      CombineSums(args_.num_terms, [this] { LoadFree(); });
+    }
+  }
+
+  // The next token's rows into the slots that are free. What is waited for are
+  // the groups of its last row, and with them all that was begun before.
+  __device__ void LoadFree() const {
+    if (!HasNext()) return;
+    for (int i = 0; i < plan_.num_free; ++i) {
+      const int slot = plan_.free[i];
+      const float* const row = rows_.RowFrom(slot, next_);
+      const bool is_last = plan_.last_student < 0 && i + 1 == plan_.num_free;
+      for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
+        rows_.LoadGroup(row, slot, g);
+        if (is_last) __pipeline_commit();
+      }
+    }
   }
 
   __device__ void BringSum(int k, const SumPart& of_warp) const {
@@ -197,6 +219,12 @@ class ClusterBlock : public TokenRows {
     const int room = plan_.room[source];
     const StudentOfToken student = shared_.students[slot];
     T* const row = rows_.template GradientRow<T>(args_.sources[source], token_);
+    const bool has_next = HasNext();
+    const bool loads_room = has_next && room < plan_.num_given;
+    const bool is_last = slot == plan_.last_student;
+    const float* const next = rows_.RowFrom(slot, next_);
+    const float* const next_in_room =
+        rows_.RowFrom(loads_room ? room : slot, next_);
     for (int g = First(); g < rows_.num_groups(); g += kClusterThreads) {
       Group gradient = {};
       if (student.has_terms) {
@@ -208,9 +236,14 @@ class ClusterBlock : public TokenRows {
               p.value[i], student.mass, pull.value[i], args_.scale);
         }
       }
+      if (has_next) rows_.LoadGroup(next, slot, g);
+      if (loads_room) rows_.LoadGroup(next_in_room, room, g);
+      if (has_next && is_last) __pipeline_commit();
       rows_.Store(row, g, gradient);
     }
   }
+
+  int64_t next_ = 0;
 };
 
 #endif  // DAPD_HAS_CLUSTERS

@@ -19,7 +19,7 @@ __global__ __launch_bounds__(kClusterThreads, 1) void DivergenceInClusters(
   const int64_t clusters = gridDim.x / static_cast<unsigned>(plan.blocks);
   int64_t token = blockIdx.x / static_cast<unsigned>(plan.blocks);
   block.Load(token);
-  ClusterSync();  // all blocks are there before one writes to another
+  block.Open();
   for (; token < args.num_tokens; token += clusters) {
     block.template Run<T>(token, token + clusters);
   }

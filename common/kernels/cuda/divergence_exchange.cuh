@@ -4,6 +4,9 @@
 // are added by the lanes of a warp.
 #pragma once
 
+#include <algorithm>
+
+#include "common/kernels/cuda/cluster_messages.cuh"
 #include "common/kernels/cuda/divergence_math.cuh"
 #include "common/kernels/cuda/divergence_plan.h"
 
@@ -34,14 +37,33 @@ struct SumPart {
   double any_clipped = 0.0;  // warps that have clipped any
 };
 
-// What blocks tell each other.
+// What a block's warps have found.
 template <typename Part, int kCount>
-struct Exchange {
+struct WarpParts {
   Part of_warp[kClusterWarps][kCount];
-  // Written by the cluster's blocks, in turns: the other half may still be
-  // read.
-  Part inbox[2][kClusterMaxBlocks][kCount];
 };
+
+// Where a block gets what the cluster's blocks tell it in a turn.
+struct Inbox {
+  static constexpr size_t kBytes =
+      kClusterMaxBlocks * std::max(kClusterMaxMeasures * sizeof(RowPart),
+                                   kClusterMaxTerms * sizeof(SumPart));
+
+  alignas(16) unsigned char bytes[kBytes];
+  MessageCount arrived;
+
+  // By block.
+  template <typename Part, int kCount>
+  __device__ Part (*Parts())[kCount] {
+    static_assert(sizeof(Part[kClusterMaxBlocks][kCount]) <= kBytes);
+    return reinterpret_cast<Part(*)[kCount]>(bytes);
+  }
+};
+
+// In turns. Who sends in a turn has got what all blocks sent in the turn
+// before, which each of them did after it had read what was sent in the one
+// before that.
+inline constexpr int kInboxes = 2;
 
 #ifdef DAPD_HAS_CLUSTERS
 
@@ -61,57 +83,75 @@ __device__ inline SumPart AddParts(const SumPart& own, float /*factor*/) {
           ButterflySum<kPartLanes>(own.any_clipped)};
 }
 
-__device__ inline void ClusterSync() {
-  __cluster_barrier_arrive();
-  __cluster_barrier_wait();
-}
-
-// A block's place among those of its cluster.
+// A block's place among those of its cluster, and what it sends them and gets
+// from them. Every block takes the same turns. A block may end behind its last:
+// nothing more is sent to it.
 class ClusterExchange {
  public:
-  // `blocks`: of the cluster.
-  __device__ explicit ClusterExchange(int blocks)
+  // `blocks`: of the cluster. `inboxes`: shared.
+  __device__ ClusterExchange(int blocks, Inbox (&inboxes)[kInboxes])
       : blocks_(blocks),
-        rank_(static_cast<int>(__clusterRelativeBlockRank())) {}
+        rank_(static_cast<int>(__clusterRelativeBlockRank())),
+        inboxes_(inboxes) {}
 
   __device__ int rank() const { return rank_; }
 
-  // All blocks' parts of `count` numbers, of which every block has brought its
-  // warps' in exchange.of_warp; read(i, part) in the first lane of warp i.
-  template <typename Part, int kCount, typename Factor, typename Read>
-  __device__ void Combine(Exchange<Part, kCount>& exchange,
+  // Before the first turn: all blocks are there before one writes to another.
+  __device__ void Open() const {
+    if (threadIdx.x == 0) {
+      for (Inbox& inbox : inboxes_) InitCount(&inbox.arrived);
+    }
+    __cluster_barrier_arrive();
+    __cluster_barrier_wait();
+  }
+
+  // All blocks' parts of `count` numbers, at least one, of which every block
+  // has brought its warps'; read(i, part) in the first lane of warp i. Calls
+  // beside() in all threads while they are under way.
+  template <typename Part,
+            int kCount,
+            typename Factor,
+            typename Read,
+            typename Beside>
+  __device__ void Combine(const WarpParts<Part, kCount>& parts,
                           int count,
                           const Factor& factor_of,
-                          const Read& read) {
+                          const Read& read,
+                          const Beside& beside) {
     static_assert(kCount <= kClusterWarps);
     const auto of = static_cast<int>(threadIdx.x) / kWarp;
     const auto lane = static_cast<int>(threadIdx.x) % kWarp;
+    Inbox& inbox = inboxes_[turn_ % kInboxes];
+    const auto by_block = inbox.template Parts<Part, kCount>();
     __syncthreads();
+    if (threadIdx.x == 0) {
+      ExpectBytes(&inbox.arrived,
+                  blocks_ * count * static_cast<int>(sizeof(Part)));
+    }
     if (of < count) {
       const Part part =
-          AddParts(lane < kClusterWarps ? exchange.of_warp[lane][of] : Part{},
+          AddParts(lane < kClusterWarps ? parts.of_warp[lane][of] : Part{},
                    factor_of(of));
       if (lane < blocks_) {
-        *static_cast<Part*>(__cluster_map_shared_rank(
-            &exchange.inbox[turn_][rank_][of], static_cast<unsigned>(lane))) =
-            part;
+        SendTo(lane, &by_block[rank_][of], part, &inbox.arrived);
       }
     }
-    ClusterSync();
+    beside();
     if (of < count) {
+      WaitForBytes(&inbox.arrived, turn_ / kInboxes % 2);
       const Part part =
-          AddParts(lane < blocks_ ? exchange.inbox[turn_][lane][of] : Part{},
-                   factor_of(of));
+          AddParts(lane < blocks_ ? by_block[lane][of] : Part{}, factor_of(of));
       if (lane == 0) read(of, part);
     }
-    turn_ ^= 1;
+    ++turn_;
     __syncthreads();
   }
 
  private:
   int blocks_;
   int rank_;
-  int turn_ = 0;  // which half of an inbox is written next
+  Inbox (&inboxes_)[kInboxes];
+  int turn_ = 0;
 };
 
 #endif  // DAPD_HAS_CLUSTERS

@@ -39,6 +39,24 @@ int RoomFor(const CudaDivergenceArgs& args, int student, ClusterPlan* plan) {
   return plan->num_slots++;
 }
 
+// What becomes of the given rows behind the terms' sums.
+void SortGiven(const CudaDivergenceArgs& args, ClusterPlan* plan) {
+  bool is_free[kClusterMaxGiven];
+  std::fill_n(is_free, plan->num_given, true);
+  for (int s = 0; args.with_gradient && s < plan->num_given; ++s) {
+    const int source = plan->given[s];
+    if (!args.sources[source].is_student) continue;
+    is_free[s] = false;
+    if (plan->room[source] < plan->num_given) {
+      is_free[plan->room[source]] = false;
+    }
+    plan->last_student = s;
+  }
+  for (int s = 0; s < plan->num_given; ++s) {
+    if (is_free[s]) plan->free[plan->num_free++] = s;
+  }
+}
+
 }  // namespace
 
 std::optional<ClusterPlan> SlotsOf(const CudaDivergenceArgs& args) {
@@ -74,6 +92,7 @@ std::optional<ClusterPlan> SlotsOf(const CudaDivergenceArgs& args) {
     plan.room[s] = -1;
     if (args.sources[s].is_student) plan.room[s] = RoomFor(args, s, &plan);
   }
+  SortGiven(args, &plan);
   return plan;
 }
 

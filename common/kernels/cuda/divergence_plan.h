@@ -31,6 +31,12 @@ struct ClusterPlan {
   int given[kClusterMaxGiven] = {};
   int slot[kCudaMaxSources] = {};
   int room[kCudaMaxSources] = {};
+  // Slots of rows that nothing needs behind the terms' sums: the next token's
+  // are loaded there before its other rows.
+  int num_free = 0;
+  int free[kClusterMaxGiven] = {};
+  // Of the student whose gradient is written last; -1: none is.
+  int last_student = -1;
   bool wide = false;  // rows can be copied 16 bytes at a time
 
   int64_t shared_bytes() const {

@@ -32,8 +32,9 @@ struct StudentOfToken {
 
 // What a block's threads share beside its rows.
 struct SharedState {
-  Exchange<RowPart, kClusterMaxMeasures> rows;
-  Exchange<SumPart, kClusterMaxTerms> sums;
+  WarpParts<RowPart, kClusterMaxMeasures> rows;
+  WarpParts<SumPart, kClusterMaxTerms> sums;
+  Inbox inboxes[kInboxes];
   RowStatistics measured[kClusterMaxMeasures];
   TermOfToken terms[kClusterMaxTerms];
   SumPart totals[kClusterMaxTerms];
@@ -64,7 +65,7 @@ class TokenRows {
       : args_(args),
         plan_(plan),
         shared_(shared),
-        exchange_(plan.blocks),
+        exchange_(plan.blocks, shared.inboxes),
         rows_(args, plan, exchange_.rank(), rows) {}
 
   // Begins to load a token's rows.
@@ -72,6 +73,8 @@ class TokenRows {
     WithCount(plan_.num_given,
               [&]<int kGiven>() { rows_.template Load<kGiven>(token); });
   }
+
+  __device__ void Open() const { exchange_.Open(); }
 
   // Of entry i of group g, by source.
   __device__ auto LogProbabilitiesAt(int g, int i) const {
@@ -160,12 +163,15 @@ class TokenRows {
     __syncthreads();
   }
 
-  __device__ void CombineSums(int count) {
+  // Calls beside() in all threads while the sums are under way.
+  template <typename Beside>
+  __device__ void CombineSums(int count, const Beside& beside) {
     exchange_.Combine(
         shared_.sums,
         count,
         [](int) { return 0.0F; },
-        [&](int i, const SumPart& part) { shared_.totals[i] = part; });
+        [&](int i, const SumPart& part) { shared_.totals[i] = part; },
+        beside);
   }
 
   const CudaDivergenceArgs& args_;
@@ -195,7 +201,8 @@ class TokenRows {
         [&](int i) { return scale_of(i) * kLog2OfE; },
         [&](int i, const RowPart& part) {
           shared_.measured[i] = StatisticsOf(part.max, part.sum, scale_of(i));
-        });
+        },
+        [] {});
   }
 
   __device__ RunningRow MeasureRow(int slot, float scale) const {
@@ -257,7 +264,7 @@ class TokenRows {
     if (First() % kWarp == 0) {
       shared_.sums.of_warp[WarpOfThread()][0] = {sum, 0.0, 0.0, 0};
     }
-    CombineSums(1);
+    CombineSums(1, [] {});
     return static_cast<float>(shared_.totals[0].clipped /
                               static_cast<double>(args_.vocabulary));
   }

@@ -52,8 +52,7 @@ class RowSlice {
     const float* from[kGiven];
 #pragma unroll
     for (int s = 0; s < kGiven; ++s) {
-      const DivergenceSource& source = args_.sources[plan_.given[s]];
-      from[s] = source.logits + token * source.stride + begin_;
+      from[s] = RowFrom(s, token);
     }
     const auto load = [&](const auto& load_group) {
 #pragma unroll 1
@@ -74,6 +73,23 @@ class RowSlice {
       load([this](const float* group, int g, float* to) {
         LoadEntries(group, g, to);
       });
+    }
+  }
+
+  // Where this block's part of the row for a given slot comes from.
+  __device__ const float* RowFrom(int slot, int64_t token) const {
+    const DivergenceSource& source = args_.sources[plan_.given[slot]];
+    return source.logits + token * source.stride + begin_;
+  }
+
+  // Begins to load a group of a row that comes from there.
+  __device__ void LoadGroup(const float* row, int slot, int g) const {
+    const float* const from = row + g * kClusterGroup;
+    float* const to = At(slot, g).value;
+    if (plan_.wide) {
+      __pipeline_memcpy_async(to, from, sizeof(Group));
+    } else {
+      LoadEntries(from, g, to);
     }
   }
 

@@ -1,5 +1,5 @@
-// How the kernels of training_rows.h are launched: in blocks of kRowThreads
-// threads, in turn, for numbers of either type.
+// How the kernels of training_rows.h are launched: in turn, for numbers of
+// either type.
 #pragma once
 
 #include "common/kernels/cuda/device.cuh"
@@ -8,16 +8,16 @@
 namespace dapd {
 
 inline constexpr int kRowThreads = 256;
-inline constexpr int kRowWarps = kRowThreads / kWarp;
 inline constexpr int kRowVector = 8;  // numbers that a thread loads at a time
 
-// Launches the kernel for `number` in `blocks` blocks, if there are rows; a
-// cudaError_t.
+// Launches the kernel for `number` in `blocks` blocks of `threads`, if there
+// are rows; a cudaError_t.
 template <auto kFloatKernel, auto kBFloat16Kernel, typename Args>
 int LaunchRows(const Args& args,
                int64_t blocks,
                CudaNumber number,
-               void* stream) {
+               void* stream,
+               int threads = kRowThreads) {
   if (args.rows == 0) return 0;
   const auto launch = number == CudaNumber::kFloat32
                           ? LaunchOn<kFloatKernel, Args>
@@ -25,7 +25,7 @@ int LaunchRows(const Args& args,
   return launch(stream,
                 Begin::kInTurn,
                 dim3(static_cast<unsigned>(blocks)),
-                kRowThreads,
+                threads,
                 args,
                 /*shared_bytes=*/0);
 }

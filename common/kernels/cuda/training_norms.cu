@@ -1,125 +1,147 @@
 #include "common/kernels/cuda/training_launch.cuh"
+#include "common/kernels/cuda/training_vectors.cuh"
 #include "common/kernels/decode_layer_math.h"
 #include "common/kernels/training_row_math.h"
 
 namespace dapd {
 namespace {
 
-// Vectors of a row that a thread holds.
-constexpr int kHeld = kCudaMaxNormSize / (kRowThreads * kRowVector);
+// A row has a block, of as many threads as hold it in kHeld vectors each, so
+// that with Qwen3's sizes none is idle. All that a thread reads is asked for
+// before the first of it is used.
+constexpr int kHeld = 2;
+constexpr int kMaxThreads = kCudaMaxNormSize / (kHeld * kRowVector);
+constexpr int kMaxWarps = kMaxThreads / kWarp;
 
-struct Sums {
-  float first = 0.0F;
-  float second = 0.0F;
+// What a thread holds of a row of `size` numbers; zeros beside it.
+template <typename T>
+struct RowPart {
+  NumberVector<T, kRowVector> vector[kHeld];
+
+  __device__ static int ColumnOf(int held) {
+    return static_cast<int>(held * blockDim.x + threadIdx.x) * kRowVector;
+  }
+
+  // Zeros if it is not `wanted`.
+  __device__ void Load(const void* rows,
+                       int64_t row,
+                       int size,
+                       bool wanted = true) {
+#pragma unroll
+    for (int j = 0; j < kHeld; ++j) {
+      const int i = ColumnOf(j);
+      LoadIf(wanted && i < size,
+             static_cast<const T*>(rows) + row * size + i,
+             vector[j]);
+    }
+  }
+
+  __device__ void StoreIn(T* row, int size) const {
+#pragma unroll
+    for (int j = 0; j < kHeld; ++j) {
+      const int i = ColumnOf(j);
+      StoreIf(i < size, row + i, vector[j]);
+    }
+  }
+
+  // Calls f with references to every pair, and to those beside it in `others`.
+  template <typename F, typename... Parts>
+  __device__ void ForPairs(const F& f, const Parts&... others) {
+#pragma unroll
+    for (int j = 0; j < kHeld; ++j) {
+#pragma unroll
+      for (int k = 0; k < NumberVector<T, kRowVector>::kPairs; ++k) {
+        f(vector[j].pair[k], others.vector[j].pair[k]...);
+      }
+    }
+  }
 };
 
-// Over the block, in every thread; its warps are added in order. Called once a
-// launch. `by_warp` [kRowWarps] is shared.
-__device__ Sums BlockSums(Sums sums, Sums* by_warp) {
-  sums = {ButterflySum<kWarp>(sums.first), ButterflySum<kWarp>(sums.second)};
-  if (threadIdx.x % kWarp == 0) by_warp[threadIdx.x / kWarp] = sums;
+// Over the block, in every thread. Called once a launch; `by_warp` is shared.
+template <int kSums>
+__device__ void SumOverBlock(float (&sums)[kSums],
+                             float (&by_warp)[kMaxWarps][kSums]) {
+  const unsigned lane = threadIdx.x % kWarp;
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) {
+    sums[i] = ButterflySum<kWarp>(sums[i]);
+    if (lane == 0) by_warp[threadIdx.x / kWarp][i] = sums[i];
+  }
   __syncthreads();
-  Sums total;
-  for (int warp = 0; warp < kRowWarps; ++warp) {
-    total.first += by_warp[warp].first;
-    total.second += by_warp[warp].second;
+  const unsigned warp = lane % kMaxWarps;
+  const bool is_there = warp < blockDim.x / kWarp;
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) {
+    sums[i] = ButterflySum<kMaxWarps>(is_there ? by_warp[warp][i] : 0.0F);
   }
-  return total;
 }
 
-__device__ int64_t VectorOf(int held) {
-  return (static_cast<int64_t>(held) * kRowThreads + threadIdx.x) * kRowVector;
-}
-
-// A block a row.
 template <typename T>
-__global__ __launch_bounds__(kRowThreads) void NormRowsKernel(
+__global__ __launch_bounds__(kMaxThreads) void NormRowsKernel(
     NormRowsArgs args) {
-  __shared__ Sums by_warp[kRowWarps];
+  __shared__ float by_warp[kMaxWarps][1];
   const int64_t row = blockIdx.x;
-  const T* x = static_cast<const T*>(args.x) + row * args.size;
-  const T* delta = static_cast<const T*>(args.delta);
-  Vector8<T> held[kHeld];
-  Sums sums;
-#pragma unroll
-  for (int j = 0; j < kHeld; ++j) {
-    const int64_t i = VectorOf(j);
-    if (i >= args.size) continue;
-    held[j] = Load8(x + i);
-    if (delta != nullptr) {
-      const Vector8<T> added = Load8(delta + row * args.size + i);
-      for (int k = 0; k < kRowVector; ++k) {
-        held[j].value[k] =
-            AddResidual(held[j].value[k], added.value[k], /*bias=*/0.0F);
-      }
-      Store8(static_cast<T*>(args.sum) + row * args.size + i, held[j]);
-    }
-    for (int k = 0; k < kRowVector; ++k) {
-      const float value = ToFloat(held[j].value[k]);
-      sums.first = fmaf(value, value, sums.first);
-    }
+  const auto size = static_cast<int>(args.size);
+  const bool has_delta = args.delta != nullptr;
+  RowPart<T> x;
+  RowPart<T> delta;
+  RowPart<T> weight;
+  x.Load(args.x, row, size);
+  delta.Load(args.delta, row, size, has_delta);
+  weight.Load(args.weight, /*row=*/0, size);
+  if (has_delta) {
+    x.ForPairs([](auto& a, auto b) { a = Sum(a, b); }, delta);
+    x.StoreIn(static_cast<T*>(args.sum) + row * size, size);
   }
-  const float scale =
-      NormScale(BlockSums(sums, by_warp).first, args.size, args.eps);
-  const T* weight = static_cast<const T*>(args.weight);
-  T* y = static_cast<T*>(args.y) + row * args.y_stride;
-#pragma unroll
-  for (int j = 0; j < kHeld; ++j) {
-    const int64_t i = VectorOf(j);
-    if (i >= args.size) continue;
-    const Vector8<T> weights = Load8(weight + i);
-    for (int k = 0; k < kRowVector; ++k) {
-      held[j].value[k] =
-          Normalized(ToFloat(held[j].value[k]), scale, weights.value[k]);
-    }
-    Store8(y + i, held[j]);
-  }
+  float squares[1] = {};
+  x.ForPairs([&](auto a) { squares[0] = AddProducts(a, a, squares[0]); });
+  SumOverBlock(squares, by_warp);
+  const float scale = NormScale(squares[0], args.size, args.eps);
+  x.ForPairs([&](auto& a, auto w) { a = NormalizedPair(a, scale, w); }, weight);
+  x.StoreIn(static_cast<T*>(args.y) + row * args.y_stride, size);
 }
 
-// A block a row.
 template <typename T>
-__global__ __launch_bounds__(kRowThreads) void NormRowsBackwardKernel(
+__global__ __launch_bounds__(kMaxThreads) void NormRowsBackwardKernel(
     NormRowsBackwardArgs args) {
-  __shared__ Sums by_warp[kRowWarps];
+  __shared__ float by_warp[kMaxWarps][2];
   const int64_t row = blockIdx.x;
-  const T* grad = static_cast<const T*>(args.grad) + row * args.size;
-  const T* x = static_cast<const T*>(args.x) + row * args.size;
-  const T* weight = static_cast<const T*>(args.weight);
-  T* grad_x = static_cast<T*>(args.grad_x) + row * args.size;
-  Vector8<T> grads[kHeld];
-  Vector8<T> values[kHeld];
-  Sums sums;
-#pragma unroll
-  for (int j = 0; j < kHeld; ++j) {
-    const int64_t i = VectorOf(j);
-    if (i >= args.size) continue;
-    grads[j] = Load8(grad + i);
-    values[j] = Load8(x + i);
-    const Vector8<T> weights = Load8(weight + i);
-    for (int k = 0; k < kRowVector; ++k) {
-      const float value = ToFloat(values[j].value[k]);
-      const float g = ToFloat(grads[j].value[k]) * ToFloat(weights.value[k]);
-      sums.first = fmaf(value, value, sums.first);
-      sums.second = fmaf(g, value, sums.second);
-    }
-  }
-  sums = BlockSums(sums, by_warp);
-  const float r = NormScale(sums.first, args.size, args.eps);
-  const float mean = NormMean(sums.second, r, args.size);
-#pragma unroll
-  for (int j = 0; j < kHeld; ++j) {
-    const int64_t i = VectorOf(j);
-    if (i >= args.size) continue;
-    const Vector8<T> weights = Load8(weight + i);
-    Vector8<T> to = Load8(grad_x + i);
-    for (int k = 0; k < kRowVector; ++k) {
-      const float g = ToFloat(grads[j].value[k]) * ToFloat(weights.value[k]);
-      to.value[k] =
-          FromFloat<T>(ToFloat(to.value[k]) +
-                       NormGradient(g, ToFloat(values[j].value[k]), r, mean));
-    }
-    Store8(grad_x + i, to);
-  }
+  const auto size = static_cast<int>(args.size);
+  RowPart<T> grad;
+  RowPart<T> x;
+  RowPart<T> weight;
+  RowPart<T> to;
+  grad.Load(args.grad, row, size);
+  x.Load(args.x, row, size);
+  weight.Load(args.weight, /*row=*/0, size);
+  to.Load(args.grad_x, row, size);
+  float sums[2] = {};
+  x.ForPairs(
+      [&](auto a, auto g, auto w) {
+        sums[0] = AddProducts(a, a, sums[0]);
+        sums[1] = fmaf(First(g) * First(w), First(a), sums[1]);
+        sums[1] = fmaf(Second(g) * Second(w), Second(a), sums[1]);
+      },
+      grad,
+      weight);
+  SumOverBlock(sums, by_warp);
+  const float r = NormScale(sums[0], args.size, args.eps);
+  const float mean = NormMean(sums[1], r, args.size);
+  to.ForPairs(
+      [&](auto& sum, auto a, auto g, auto w) {
+        sum = RoundedPair<T>(
+            First(sum) + NormGradient(First(g) * First(w), First(a), r, mean),
+            Second(sum) +
+                NormGradient(Second(g) * Second(w), Second(a), r, mean));
+      },
+      x,
+      grad,
+      weight);
+  to.StoreIn(static_cast<T*>(args.grad_x) + row * size, size);
+}
+
+int ThreadsFor(int64_t size) {
+  return static_cast<int>(NumBlocks(size, kHeld * kRowVector * kWarp)) * kWarp;
 }
 
 }  // namespace
@@ -128,7 +150,7 @@ extern "C" int DapdCudaNormRows(const NormRowsArgs* args,
                                 CudaNumber number,
                                 void* stream) {
   return LaunchRows<NormRowsKernel<float>, NormRowsKernel<BFloat16>>(
-      *args, args->rows, number, stream);
+      *args, args->rows, number, stream, ThreadsFor(args->size));
 }
 
 extern "C" int DapdCudaNormRowsBackward(const NormRowsBackwardArgs* args,
@@ -136,7 +158,7 @@ extern "C" int DapdCudaNormRowsBackward(const NormRowsBackwardArgs* args,
                                         void* stream) {
   return LaunchRows<NormRowsBackwardKernel<float>,
                     NormRowsBackwardKernel<BFloat16>>(
-      *args, args->rows, number, stream);
+      *args, args->rows, number, stream, ThreadsFor(args->size));
 }
 
 }  // namespace dapd

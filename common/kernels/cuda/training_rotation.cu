@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "common/kernels/cuda/training_launch.cuh"
+#include "common/kernels/cuda/training_vectors.cuh"
 #include "common/kernels/decode_attention_math.h"
 #include "common/kernels/decode_layer_math.h"
 #include "common/kernels/training_row_math.h"
@@ -8,190 +9,267 @@
 namespace dapd {
 namespace {
 
-// Pairs of a head that a lane holds, two by two.
-constexpr int kPairs = kMaxHeadDim / 2 / (2 * kWarp);
+// Heads of a row, side by side, that a team of lanes takes at once: it loads
+// what they are rotated by and normalised with once, and all that it reads
+// before the first of it is used. Backward, where a head is twice as much to
+// read, one.
+constexpr int kTeamHeads = 2;
 
-// The pairs (i, i + head_dim / 2) of a head in a warp's registers: lane l has i
-// = 2 l and 2 l + 1, and those 64 further.
-template <typename T>
-struct HeadPairs {
-  float first[kPairs][2] = {};
-  float second[kPairs][2] = {};
+// Small blocks: more of them fit into the registers.
+constexpr int kThreads = 128;
 
-  __device__ static int At(int j) {
-    return 2 * (static_cast<int>(threadIdx.x) % kWarp + j * kWarp);
+// What a lane has of a head, or of what belongs to its numbers: the pairs (i, i
+// + head_dim / 2) of kNumbers i that lie side by side.
+template <typename T, int kNumbers>
+struct HeadPart {
+  NumberVector<T, kNumbers> half[2];
+
+  // `size` is that of a half.
+  __device__ void Load(bool is_in, const T* from, int size) {
+    LoadIf(is_in, from, half[0]);
+    LoadIf(is_in, from + size, half[1]);
   }
 
-  __device__ void Load(const T* head, int half) {
-#pragma unroll
-    for (int j = 0; j < kPairs; ++j) {
-      const int i = At(j);
-      if (i >= half) continue;
-      const Vector2<T> a = Load2(head + i);
-      const Vector2<T> b = Load2(head + half + i);
-      for (int k = 0; k < 2; ++k) {
-        first[j][k] = ToFloat(a.value[k]);
-        second[j][k] = ToFloat(b.value[k]);
-      }
-    }
+  __device__ void StoreAt(bool is_in, T* to, int size) const {
+    StoreIf(is_in, to, half[0]);
+    StoreIf(is_in, to + size, half[1]);
   }
 
-  __device__ void Store(T* head, int half) const {
+  // Calls f with references to every pair, and to those beside it in `others`.
+  template <typename F, typename... Parts>
+  __device__ void ForPairs(const F& f, const Parts&... others) {
 #pragma unroll
-    for (int j = 0; j < kPairs; ++j) {
-      const int i = At(j);
-      if (i >= half) continue;
-      Vector2<T> a;
-      Vector2<T> b;
-      for (int k = 0; k < 2; ++k) {
-        a.value[k] = FromFloat<T>(first[j][k]);
-        b.value[k] = FromFloat<T>(second[j][k]);
-      }
-      *reinterpret_cast<Vector2<T>*>(head + i) = a;
-      *reinterpret_cast<Vector2<T>*>(head + half + i) = b;
-    }
-  }
-
-  // The sum over the head of the products with another's entries; what is
-  // beside the head is 0.
-  __device__ float Dot(const HeadPairs& other) const {
-    float sum = 0.0F;
+    for (int i = 0; i < 2; ++i) {
 #pragma unroll
-    for (int j = 0; j < kPairs; ++j) {
-      for (int k = 0; k < 2; ++k) {
-        sum = fmaf(first[j][k], other.first[j][k], sum);
-        sum = fmaf(second[j][k], other.second[j][k], sum);
+      for (int k = 0; k < kNumbers / 2; ++k) {
+        f(half[i].pair[k], others.half[i].pair[k]...);
       }
     }
-    return ButterflySum<kWarp>(sum);
   }
 };
 
-// The head that a warp computes.
-template <typename T>
-struct HeadOfWarp {
-  bool is_there;
-  int64_t x;  // its first number, counted over all rows of x
-  int64_t y;  // the same of y
-  int half;   // pairs
-  // What it is rotated by, its row's, and normalised with (null: not at all).
-  const T* cosine;
-  const T* sine;
-  const T* norm;
+// Where a team works, and its lane.
+template <typename T, int kNumbers, int kLanes>
+struct TeamPlace {
+  int heads;  // that are there; for a lane beside them none
+  int dim;
+  int half;
+  int column;  // the lane's first number of a head
+  // That of the first head, counted over all rows.
+  int64_t x;
+  int64_t y;
+  int64_t angles;
 
-  __device__ explicit HeadOfWarp(const RotateRowsArgs& args) {
-    const unsigned head = blockIdx.x * kRowWarps + threadIdx.x / kWarp;
-    const auto heads = static_cast<unsigned>(args.heads);
-    const unsigned row = head / heads;
-    is_there = row < args.rows;
-    x = row * args.x_stride + (head - row * heads) * args.head_dim;
-    y = head * args.head_dim;
-    half = static_cast<int>(args.head_dim) / 2;
-    cosine = static_cast<const T*>(args.cosine) + row * args.head_dim;
-    sine = static_cast<const T*>(args.sine) + row * args.head_dim;
-    norm = static_cast<const T*>(args.norm);
+  __device__ TeamPlace(const RotateRowsArgs& args, int team_heads)
+      : dim(static_cast<int>(args.head_dim)),
+        half(dim / 2),
+        column(static_cast<int>(threadIdx.x % kLanes) * kNumbers) {
+    const unsigned team =
+        blockIdx.x * (kThreads / kLanes) + threadIdx.x / kLanes;
+    const auto all = static_cast<unsigned>(args.heads);
+    const unsigned teams = (all + team_heads - 1) / team_heads;  // of a row
+    const unsigned row = team / teams;
+    const unsigned head = (team - row * teams) * team_heads;
+    const bool is_there = row < args.rows && column < half;
+    heads = is_there ? min(static_cast<int>(all - head), team_heads) : 0;
+    x = row * args.x_stride + head * dim + column;
+    y = (static_cast<int64_t>(row) * all + head) * dim + column;
+    angles = static_cast<int64_t>(row) * dim + column;
   }
 };
 
-// A warp a head.
+// What a lane's pairs are rotated by.
+template <typename T, int kNumbers>
+struct Angles {
+  NumberVector<T, kNumbers> cosine;
+  NumberVector<T, kNumbers> sine;
+
+  __device__ Angles(const RotateRowsArgs& args, bool is_in, int64_t at) {
+    LoadIf(is_in, static_cast<const T*>(args.cosine) + at, cosine);
+    LoadIf(is_in, static_cast<const T*>(args.sine) + at, sine);
+  }
+};
+
+// Rotate (decode_layer_math.h) of two pairs.
 template <typename T>
-__global__ __launch_bounds__(kRowThreads) void RotateRowsKernel(
-    RotateRowsArgs args) {
-  const HeadOfWarp<T> head(args);
-  if (!head.is_there) return;
-  HeadPairs<T> pairs;
-  pairs.Load(static_cast<const T*>(args.x) + head.x, head.half);
-  float scale = 1.0F;
-  if (head.norm != nullptr) {
-    scale = NormScale(pairs.Dot(pairs), args.head_dim, args.eps);
-  }
-#pragma unroll
-  for (int j = 0; j < kPairs; ++j) {
-    const int i = pairs.At(j);
-    if (i >= head.half) continue;
-    const Vector2<T> cosine = Load2(head.cosine + i);
-    const Vector2<T> sine = Load2(head.sine + i);
-    float(&first)[2] = pairs.first[j];
-    float(&second)[2] = pairs.second[j];
-    if (head.norm != nullptr) {
-      const Vector2<T> a = Load2(head.norm + i);
-      const Vector2<T> b = Load2(head.norm + head.half + i);
-      for (int k = 0; k < 2; ++k) {
-        first[k] = ToFloat(Normalized(first[k], scale, a.value[k]));
-        second[k] = ToFloat(Normalized(second[k], scale, b.value[k]));
-      }
-    }
-    for (int k = 0; k < 2; ++k) {
-      const RotatedPair turned =
-          Rotate(first[k], second[k], cosine.value[k], sine.value[k]);
-      first[k] = turned.first;
-      second[k] = turned.second;
-    }
-  }
-  pairs.Store(static_cast<T*>(args.y) + head.y, head.half);
+__device__ void Turn(NumberPair<T>& first,
+                     NumberPair<T>& second,
+                     NumberPair<T> cosine,
+                     NumberPair<T> sine) {
+  const NumberPair<T> turned =
+      Sum(Product(first, cosine), Product(second, Negative(sine)));
+  second = Sum(Product(second, cosine), Product(first, sine));
+  first = turned;
 }
 
-// A warp a head.
-template <typename T>
-__global__ __launch_bounds__(kRowThreads) void RotateRowsBackwardKernel(
+template <typename T, int kNumbers, int kLanes>
+__global__ __launch_bounds__(kThreads) void RotateRowsKernel(
     RotateRowsArgs args) {
-  const HeadOfWarp<T> head(args);
-  if (!head.is_there) return;
-  T* const grad = static_cast<T*>(args.y) + head.y;
-  HeadPairs<T> pulls;
-  pulls.Load(grad, head.half);
+  const TeamPlace<T, kNumbers, kLanes> place(args, kTeamHeads);
+  const bool has_norm = args.norm != nullptr;
+  HeadPart<T, kNumbers> heads[kTeamHeads];
 #pragma unroll
-  for (int j = 0; j < kPairs; ++j) {
-    const int i = pulls.At(j);
-    if (i >= head.half) continue;
-    const Vector2<T> cosine = Load2(head.cosine + i);
-    const Vector2<T> sine = Load2(head.sine + i);
-    float(&first)[2] = pulls.first[j];
-    float(&second)[2] = pulls.second[j];
-    for (int k = 0; k < 2; ++k) {
-      const PairGradient turned = RotateBack(first[k],
-                                             second[k],
-                                             ToFloat(cosine.value[k]),
-                                             ToFloat(sine.value[k]));
-      first[k] = turned.first;
-      second[k] = turned.second;
-    }
-    if (head.norm != nullptr) {
-      const Vector2<T> a = Load2(head.norm + i);
-      const Vector2<T> b = Load2(head.norm + head.half + i);
-      for (int k = 0; k < 2; ++k) {
-        first[k] *= ToFloat(a.value[k]);
-        second[k] *= ToFloat(b.value[k]);
-      }
-    }
+  for (int j = 0; j < kTeamHeads; ++j) {
+    heads[j].Load(j < place.heads,
+                  static_cast<const T*>(args.x) + place.x + j * place.dim,
+                  place.half);
   }
-  if (head.norm != nullptr) {
-    HeadPairs<T> x;
-    x.Load(static_cast<const T*>(args.x) + head.x, head.half);
-    const float r = NormScale(x.Dot(x), args.head_dim, args.eps);
-    const float mean = NormMean(x.Dot(pulls), r, args.head_dim);
+  const Angles<T, kNumbers> angles(args, place.heads > 0, place.angles);
+  HeadPart<T, kNumbers> norm;
+  norm.Load(place.heads > 0 && has_norm,
+            static_cast<const T*>(args.norm) + place.column,
+            place.half);
 #pragma unroll
-    for (int j = 0; j < kPairs; ++j) {
-      for (int k = 0; k < 2; ++k) {
-        pulls.first[j][k] =
-            NormGradient(pulls.first[j][k], x.first[j][k], r, mean);
-        pulls.second[j][k] =
-            NormGradient(pulls.second[j][k], x.second[j][k], r, mean);
-      }
+  for (int j = 0; j < kTeamHeads; ++j) {
+    HeadPart<T, kNumbers>& head = heads[j];
+    if (has_norm) {
+      float squares = 0.0F;
+      head.ForPairs([&](auto a) { squares = AddProducts(a, a, squares); });
+      const float scale =
+          NormScale(ButterflySum<kLanes>(squares), args.head_dim, args.eps);
+      head.ForPairs([&](auto& a, auto w) { a = NormalizedPair(a, scale, w); },
+                    norm);
     }
+#pragma unroll
+    for (int k = 0; k < kNumbers / 2; ++k) {
+      Turn(head.half[0].pair[k],
+           head.half[1].pair[k],
+           angles.cosine.pair[k],
+           angles.sine.pair[k]);
+    }
+    head.StoreAt(j < place.heads,
+                 static_cast<T*>(args.y) + place.y + j * place.dim,
+                 place.half);
   }
-  pulls.Store(grad, head.half);
 }
 
-template <auto kFloatKernel, auto kBFloat16Kernel>
-int Launch(const RotateRowsArgs& args, CudaNumber number, void* stream) {
-  // Heads are counted in 32 bits: a division of more is as long as the rest.
-  const int64_t heads = args.rows * args.heads;
-  if (heads > std::numeric_limits<int32_t>::max()) {
+// The gradient of a lane's part of a head, in float32.
+template <typename T, int kNumbers>
+struct HeadGradient {
+  HeadPart<float, kNumbers> part;
+
+  // Of what was turned, from `grad` of the result.
+  __device__ HeadGradient(const HeadPart<T, kNumbers>& grad,
+                          const Angles<T, kNumbers>& angles) {
+#pragma unroll
+    for (int k = 0; k < kNumbers / 2; ++k) {
+      const NumberPair<T> a = grad.half[0].pair[k];
+      const NumberPair<T> b = grad.half[1].pair[k];
+      const NumberPair<T> c = angles.cosine.pair[k];
+      const NumberPair<T> s = angles.sine.pair[k];
+      const PairGradient one =
+          RotateBack(First(a), First(b), First(c), First(s));
+      const PairGradient two =
+          RotateBack(Second(a), Second(b), Second(c), Second(s));
+      part.half[0].pair[k] = RoundedPair<float>(one.first, two.first);
+      part.half[1].pair[k] = RoundedPair<float>(one.second, two.second);
+    }
+  }
+
+  // Of the norm's x.
+  template <int kLanes>
+  __device__ void PullThroughNorm(const HeadPart<T, kNumbers>& x,
+                                  const HeadPart<T, kNumbers>& norm,
+                                  const RotateRowsArgs& args) {
+    float squares = 0.0F;
+    float products = 0.0F;
+    part.ForPairs(
+        [&](auto& g, auto a, auto w) {
+          g = RoundedPair<float>(First(g) * First(w), Second(g) * Second(w));
+          squares = AddProducts(a, a, squares);
+          products = AddProducts(g, a, products);
+        },
+        x,
+        norm);
+    squares = ButterflySum<kLanes>(squares);
+    products = ButterflySum<kLanes>(products);
+    const float r = NormScale(squares, args.head_dim, args.eps);
+    const float mean = NormMean(products, r, args.head_dim);
+    part.ForPairs(
+        [&](auto& g, auto a) {
+          g = RoundedPair<float>(NormGradient(First(g), First(a), r, mean),
+                                 NormGradient(Second(g), Second(a), r, mean));
+        },
+        x);
+  }
+
+  __device__ HeadPart<T, kNumbers> Rounded() const {
+    HeadPart<T, kNumbers> rounded;
+    rounded.ForPairs(
+        [](auto& to, auto g) { to = RoundedPair<T>(First(g), Second(g)); },
+        part);
+    return rounded;
+  }
+};
+
+template <typename T, int kNumbers, int kLanes>
+__global__ __launch_bounds__(kThreads) void RotateRowsBackwardKernel(
+    RotateRowsArgs args) {
+  const TeamPlace<T, kNumbers, kLanes> place(args, /*team_heads=*/1);
+  const bool is_there = place.heads > 0;
+  const bool has_norm = args.norm != nullptr;
+  T* const y = static_cast<T*>(args.y) + place.y;
+  HeadPart<T, kNumbers> grad;
+  HeadPart<T, kNumbers> x;
+  HeadPart<T, kNumbers> norm;
+  grad.Load(is_there, y, place.half);
+  x.Load(is_there && has_norm,
+         static_cast<const T*>(args.x) + place.x,
+         place.half);
+  const Angles<T, kNumbers> angles(args, is_there, place.angles);
+  norm.Load(is_there && has_norm,
+            static_cast<const T*>(args.norm) + place.column,
+            place.half);
+  HeadGradient<T, kNumbers> pull(grad, angles);
+  if (has_norm) pull.template PullThroughNorm<kLanes>(x, norm, args);
+  pull.Rounded().StoreAt(is_there, y, place.half);
+}
+
+struct Forward {
+  static constexpr int kHeads = kTeamHeads;
+  template <typename T, int kNumbers, int kLanes>
+  static constexpr auto kKernel = RotateRowsKernel<T, kNumbers, kLanes>;
+};
+struct Backward {
+  static constexpr int kHeads = 1;
+  template <typename T, int kNumbers, int kLanes>
+  static constexpr auto kKernel = RotateRowsBackwardKernel<T, kNumbers, kLanes>;
+};
+
+template <typename Pass, typename T, int kNumbers, int kLanes>
+int LaunchTeams(const RotateRowsArgs& args, void* stream) {
+  if (args.rows == 0) return 0;
+  const int64_t teams = args.rows * NumBlocks(args.heads, Pass::kHeads);
+  // Teams are counted in 32 bits: a division of more is as long as the rest.
+  if (teams > std::numeric_limits<int32_t>::max()) {
     return static_cast<int>(cudaErrorInvalidValue);
   }
-  return LaunchRows<kFloatKernel, kBFloat16Kernel>(
-      args, NumBlocks(heads, kRowWarps), number, stream);
+  return LaunchOn<Pass::template kKernel<T, kNumbers, kLanes>>(
+      stream,
+      Begin::kInTurn,
+      dim3(NumBlocks(teams, kThreads / kLanes)),
+      kThreads,
+      args);
+}
+
+// A lane loads 16 bytes of each half of a head if they can be cut that way, and
+// a team has as many lanes as a head of 128 or of kMaxHeadDim numbers needs.
+template <typename Pass>
+int Launch(const RotateRowsArgs& args, CudaNumber number, void* stream) {
+  return LaunchFor(number, [&](auto t) {
+    using T = decltype(t);
+    constexpr int kWide = 16 / sizeof(T);
+    const int64_t half = args.head_dim / 2;
+    if (half % kWide != 0) {
+      constexpr int kNarrow = 4;  // sizes are multiples of 8
+      return LaunchTeams<Pass, T, kNarrow, kMaxHeadDim / 2 / kNarrow>(args,
+                                                                      stream);
+    }
+    if (half > 64) {
+      return LaunchTeams<Pass, T, kWide, kMaxHeadDim / 2 / kWide>(args, stream);
+    }
+    return LaunchTeams<Pass, T, kWide, 64 / kWide>(args, stream);
+  });
 }
 
 }  // namespace
@@ -199,15 +277,13 @@ int Launch(const RotateRowsArgs& args, CudaNumber number, void* stream) {
 extern "C" int DapdCudaRotateRows(const RotateRowsArgs* args,
                                   CudaNumber number,
                                   void* stream) {
-  return Launch<RotateRowsKernel<float>, RotateRowsKernel<BFloat16>>(
-      *args, number, stream);
+  return Launch<Forward>(*args, number, stream);
 }
 
 extern "C" int DapdCudaRotateRowsBackward(const RotateRowsArgs* args,
                                           CudaNumber number,
                                           void* stream) {
-  return Launch<RotateRowsBackwardKernel<float>,
-                RotateRowsBackwardKernel<BFloat16>>(*args, number, stream);
+  return Launch<Backward>(*args, number, stream);
 }
 
 }  // namespace dapd

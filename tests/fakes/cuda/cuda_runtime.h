@@ -121,6 +121,14 @@ void WaitForCluster(Site site);
 // Where a shared variable of this block lies in the block `rank`.
 void* MapShared(const void* address, unsigned rank);
 
+// Messages between blocks (common/kernels/cuda/cluster_messages.cuh). Their
+// bytes arrive some time later, and nobody has written them until a thread of
+// their receiver has waited.
+void InitCount(void* count);
+void ExpectBytes(void* count, int bytes);
+void SendBytes(int rank, void* to, const void* from, size_t bytes, void* count);
+void WaitForBytes(void* count, int parity);
+
 // __pipeline_memcpy_async and its kin: the bytes arrive when they are waited
 // for, and until then nobody has written them.
 void CopyLater(void* to, const void* from, size_t bytes, Site site);

@@ -112,6 +112,15 @@ unsigned ClusterRank() { return running->cluster_rank(); }
 unsigned ClusterSize() { return running->cluster_size(); }
 void ArriveAtCluster(Site site) { running->ArriveAtCluster(site); }
 void WaitForCluster(Site site) { running->WaitForCluster(site); }
+void InitCount(void* count) { running->InitCount(count); }
+void ExpectBytes(void* count, int bytes) { running->ExpectBytes(count, bytes); }
+void SendBytes(
+    int rank, void* to, const void* from, size_t bytes, void* count) {
+  running->SendBytes(rank, to, from, bytes, count);
+}
+void WaitForBytes(void* count, int parity) {
+  running->WaitForBytes(count, parity);
+}
 void* MapShared(const void* address, unsigned rank) {
   return running->MapShared(address, rank);
 }

@@ -88,10 +88,13 @@ class DivergenceRows {
 };
 
 // `gap`: numbers between two rows; with a multiple of 4 rows stay aligned.
+// Without gradients the students' rows are left alone, and result->gradient has
+// them.
 inline void RunDivergenceKernel(const DivergenceProblem& problem,
                                 CudaNumber gradient,
                                 int64_t gap,
-                                DivergenceResult* result) {
+                                DivergenceResult* result,
+                                bool with_gradient = true) {
   const DivergenceCase& c = problem.c;
   const DeviceBuffer<int64_t> ids("ids", problem.ids);
   const DeviceBuffer<int64_t> support("support", problem.support);
@@ -107,7 +110,7 @@ inline void RunDivergenceKernel(const DivergenceProblem& problem,
       .num_tokens = c.tokens,
       .vocabulary = c.vocabulary,
       .scale = c.scale,
-      .with_gradient = true,
+      .with_gradient = with_gradient,
       .gradient = gradient,
       .sums = sums.data()};
   std::vector<std::unique_ptr<DivergenceRows>> rows;

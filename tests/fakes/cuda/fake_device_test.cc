@@ -203,6 +203,28 @@ TEST(FakeDeviceTest, BlocksOfAClusterReachEachOtherByItsBarrier) {
   EXPECT_EQ(out.Read(), std::vector<float>(kSize, 1.0F));
 }
 
+TEST(FakeDeviceTest, MessagesAreThereForWhoWaitsForThem) {
+  using ::testing::AnyOf;
+  const auto has = [](const char* text) { return HasSubstr(text); };
+  const auto stuck = has("waits for the bytes of messages");
+  const auto unread = has("where another block has not waited for one");
+  const auto unwritten = has("nobody has written");
+  for (uint32_t seed = 0; seed < 5; ++seed) {
+    EXPECT_THAT(ReportOfCluster(Fault::kMessageNone, seed), IsEmpty());
+    EXPECT_THAT(ReportOfCluster(Fault::kMessageNotWaitedFor, seed),
+                AnyOf(unwritten, unread));
+    EXPECT_THAT(ReportOfCluster(Fault::kMessageBeforeItsMemoryIsFree, seed),
+                AnyOf(unread, has("as another block of this launch does")));
+    EXPECT_THAT(ReportOfCluster(Fault::kMessageOfAnotherPhase, seed),
+                AnyOf(unwritten, stuck));
+    EXPECT_THAT(ReportOfCluster(Fault::kMessageThatIsNotExpected, seed), stuck);
+    EXPECT_THAT(ReportOfCluster(Fault::kMessageToABlockThatHasEnded, seed),
+                AnyOf(has("a block that has ended"),
+                      stuck,
+                      has("waits at the cluster's barrier")));
+  }
+}
+
 TEST(FakeDeviceTest, ClustersThatTheDeviceDoesNotTakeAreRefused) {
   const FaultyArgs args{.fault = Fault::kClusterNone};
   EXPECT_NE(RunFaultyClusters(args, 3, 2), 0) << "no whole clusters";

@@ -3,6 +3,7 @@
 #include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
+#include "common/kernels/cuda/cluster_messages.cuh"
 #include "tests/fakes/cuda/faulty_kernels.h"
 
 namespace dapd::fake {
@@ -180,6 +181,39 @@ __global__ void RunInClusters(FaultyArgs args) {
   }
 }
 
+// Each block sends the next one a number, twice.
+__global__ void RunMessages(FaultyArgs args) {
+  struct alignas(16) Number {
+    double value[2];
+  };
+  __shared__ Number inbox;
+  __shared__ MessageCount counts[2];
+  const auto rank = static_cast<int>(__clusterRelativeBlockRank());
+  const auto size = static_cast<int>(__clusterSizeInBlocks());
+  const int i = static_cast<int>(threadIdx.x);
+  if (i == 0) {
+    for (MessageCount& count : counts) InitCount(&count);
+  }
+  ClusterSync();
+  if (args.fault == Fault::kMessageToABlockThatHasEnded && rank == 1) return;
+  const Number number = {static_cast<double>(rank), 1.0};
+  const int to = (rank + 1) % size;
+  for (int turn = 0; turn < 2; ++turn) {
+    if (i == 0) {
+      SendTo(to, &inbox, number, &counts[turn]);
+      if (args.fault != Fault::kMessageThatIsNotExpected) {
+        ExpectBytes(&counts[turn], sizeof(Number));
+      }
+    }
+    if (args.fault != Fault::kMessageNotWaitedFor) {
+      WaitForBytes(&counts[turn],
+                   args.fault == Fault::kMessageOfAnotherPhase ? 1 : 0);
+    }
+    if (blockIdx.x == 0) args.out[i] = static_cast<float>(inbox.value[0]);
+    if (args.fault != Fault::kMessageBeforeItsMemoryIsFree) ClusterSync();
+  }
+}
+
 __global__ void RunCopies(FaultyArgs args) {
   __shared__ alignas(16) float values[kFaultyThreads];
   const int i = static_cast<int>(threadIdx.x);
@@ -214,7 +248,10 @@ int RunFaultyClusters(const FaultyArgs& args,
   attribute.val.clusterDim = {cluster, 1, 1};
   const cudaLaunchConfig_t config = {
       dim3(blocks), dim3(kFaultyThreads), 0, nullptr, &attribute, 1};
-  cudaLaunchKernelEx(&config, RunInClusters, args);
+  cudaLaunchKernelEx(
+      &config,
+      args.fault >= Fault::kMessageNone ? RunMessages : RunInClusters,
+      args);
   return static_cast<int>(cudaGetLastError());
 }
 

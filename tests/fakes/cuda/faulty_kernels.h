@@ -36,6 +36,13 @@ enum class Fault {
   kClusterReadAndWritten,
   kClusterBlockThatDoesNotCome,
   kClusterRankOutside,
+  // Of messages from block to block.
+  kMessageNone,
+  kMessageNotWaitedFor,
+  kMessageBeforeItsMemoryIsFree,
+  kMessageOfAnotherPhase,
+  kMessageThatIsNotExpected,
+  kMessageToABlockThatHasEnded,
   // Of copies that a thread waits for.
   kCopyNone,
   kCopyNotWaitedFor,

@@ -120,11 +120,22 @@ void GridRun::RunCluster(uint64_t first) {
   do {
     RunReadyThreads();
   } while (failure_.empty() && PassBarriers());
+  for (const auto& [place, count] : counts_) {
+    if (failure_.empty() && (count.is_expected || count.missing != 0)) {
+      failure_ = Named("ends in the midst of a phase of messages", nullptr);
+    }
+  }
+  counts_.clear();
+  messages_.clear();
   shared_.GiveAllBack();
 }
 
 void GridRun::RunReadyThreads() {
   while (!ready_.empty() && failure_.empty()) {
+    if (!messages_.empty() && random_() % 4 == 0) {
+      DeliverMessage();
+      continue;
+    }
     const size_t drawn = random_() % ready_.size();
     std::swap(ready_[drawn], ready_.back());
     current_ = &threads_[static_cast<size_t>(ready_.back())];
@@ -174,6 +185,10 @@ bool GridRun::PassBarriers() {
     return thread.state == State::kEnded;
   };
   if (std::all_of(threads_.begin(), threads_.end(), ended)) return false;
+  if (!messages_.empty()) {
+    DeliverMessage();
+    return failure_.empty();
+  }
   bool passed = PassClusterBarrier();
   for (size_t block = 0; block < blocks_.size(); ++block) {
     passed = PassBlockBarrier(block) || passed;
@@ -198,6 +213,7 @@ bool GridRun::PassBlockBarrier(size_t block) {
     ready_.push_back(static_cast<int>(thread->place));
   }
   blocks_[block].epoch = TakeEpoch(blocks_[block]);
+  TakeLearned(blocks_[block]);
   return true;
 }
 
@@ -342,6 +358,8 @@ std::string GridRun::Describe(const Thread& thread) const {
     case State::kAtCluster:
       return absl::StrCat(
           name, " waits at the cluster's barrier ", ToString(thread.site));
+    case State::kAtBytes:
+      return absl::StrCat(name, " waits for the bytes of messages");
     case State::kEnded:
       return absl::StrCat(name, " has ended");
     case State::kReady:

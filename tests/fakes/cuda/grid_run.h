@@ -76,6 +76,11 @@ class GridRun {
   void* MapShared(const void* address, unsigned rank);
   void ArriveAtCluster(Site site);
   void WaitForCluster(Site site);
+  void InitCount(void* count);
+  void ExpectBytes(void* count, int bytes);
+  void SendBytes(
+      int rank, void* to, const void* from, size_t bytes, void* count);
+  void WaitForBytes(void* count, int parity);
   void WaitForLaunchBefore() { current_->has_waited = true; }
   void LetNextLaunchBegin();
   void CopyLater(void* to, const void* from, size_t bytes, Site site);
@@ -84,7 +89,14 @@ class GridRun {
   [[noreturn]] void Fail(const std::string& reason);
 
  private:
-  enum class State { kReady, kAtBarrier, kAtLanes, kAtCluster, kEnded };
+  enum class State {
+    kReady,
+    kAtBarrier,
+    kAtLanes,
+    kAtCluster,
+    kAtBytes,
+    kEnded
+  };
   struct SharedVariable {
     std::string name;
     void* memory;
@@ -101,6 +113,7 @@ class GridRun {
     // What it has counted behind, and of that what it may look at.
     std::vector<BlockPast> behind;
     std::vector<BlockPast> before;
+    std::vector<BlockPast> learned;  // `before` from its next barrier on
     std::map<const void*, SharedVariable> variables;  // by declaration
   };
   struct Copy {
@@ -108,6 +121,26 @@ class GridRun {
     const void* from;
     size_t bytes;
     size_t batch;
+  };
+  struct Message {
+    void* to;
+    void* count;
+    std::vector<std::byte> bytes;
+    std::vector<BlockPast> before;
+  };
+  struct Arrived {
+    void* to;
+    size_t bytes;
+  };
+  // Of bytes that messages bring.
+  struct Count {
+    Block* block;
+    int64_t missing = 0;  // less than 0: they came before they were expected
+    bool is_expected = false;
+    int phase = 0;
+    std::vector<Arrived> under_way;  // of this phase
+    std::vector<Arrived> there;      // of those before, not waited for yet
+    std::vector<BlockPast> before;
   };
   struct Thread {
     GridRun* grid = nullptr;
@@ -118,10 +151,11 @@ class GridRun {
     Fiber* fiber = nullptr;
     State state = State::kReady;
     bool predicate = false;
-    bool has_arrived = false;  // at the cluster's barrier
-    bool has_waited = false;   // for the launch before it
-    Site site;                 // of the barrier
-    LaneMeeting meeting;       // with its warp
+    bool has_arrived = false;     // at the cluster's barrier
+    bool has_waited = false;      // for the launch before it
+    Site site;                    // of the barrier
+    const void* count = nullptr;  // whose bytes it waits for
+    LaneMeeting meeting;          // with its warp
     uint64_t result = 0;
     std::vector<Copy> copies;  // under way, in order
     size_t batch = 0;          // of copies, that is not committed yet
@@ -138,6 +172,10 @@ class GridRun {
   bool PassBarriers();
   bool PassBlockBarrier(size_t block);
   bool PassClusterBarrier();
+  Count& CountAt(const void* count);
+  void DeliverMessage();  // any of them
+  void EndPhaseIfOver(const void* place, Count& count);
+  static void TakeLearned(Block& block);
   uint32_t TakeEpoch(const Block& block);
   std::vector<Thread>::iterator ThreadsOf(size_t block);
   SharedVariable& VariableOf(Block& block,
@@ -159,6 +197,8 @@ class GridRun {
   std::vector<int> ready_;
   std::vector<Block> blocks_;               // of the cluster
   std::vector<uint32_t> blocks_of_epochs_;  // from the launch's first on
+  std::vector<Message> messages_;           // of the cluster, under way
+  std::map<const void*, Count> counts_;
   Traffic traffic_;
   Toucher toucher_;
   // What blocks that had fenced did before they counted, by place.

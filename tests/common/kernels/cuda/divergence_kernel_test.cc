@@ -240,6 +240,99 @@ TEST(CudaDivergenceOnHostTest, ClustersOfEverySizeThatHasToBe) {
   fake::SetTraits({});
 }
 
+// One cluster, of one block or of several, takes one token after the other:
+// each loads the next one's rows while it still needs some of this one's.
+TEST(CudaDivergenceOnHostTest, TokensOneBehindTheOther) {
+  const auto check = [](const Case& c, size_t shared_bytes) {
+    fake::SetTraits({.major = 9,
+                     .multiprocessors = 1,
+                     .shared_bytes = shared_bytes,
+                     .largest_cluster = 16});
+    for (const int64_t gap : {3, 8}) {
+      Check(c, CudaNumber::kBFloat16, gap);
+      if (HasFatalFailure()) return;
+    }
+  };
+  constexpr size_t kLarge = size_t{227} << 10;
+  constexpr size_t kLittle = 27'000;
+  for (const size_t shared_bytes : {kLarge, kLittle}) {
+    const int64_t vocabulary = shared_bytes == kLarge ? 6'164 : 604;
+    for (const Targets targets : {Targets::kTeachers,
+                                  Targets::kCentredMixture,
+                                  Targets::kRouted,
+                                  Targets::kOneHot}) {
+      InSeveralOrders([&] {
+        // Weights: every third token's students have no terms.
+        check({.name = "weights",
+               .tokens = 4,
+               .vocabulary = vocabulary,
+               .targets = targets,
+               .weights = true},
+              shared_bytes);
+      });
+      if (HasFatalFailure()) return;
+    }
+    check({.name = "mixed",
+           .tokens = 4,
+           .vocabulary = vocabulary,
+           .weights = true,
+           .mixed = true},
+          shared_bytes);
+    if (HasFatalFailure()) return;
+  }
+  fake::SetTraits({});
+}
+
+TEST(CudaDivergenceOnHostTest, SumsAloneAreTheSame) {
+  const Problem problem(
+      {.name = "sums alone", .tokens = 5, .vocabulary = 604, .weights = true});
+  for (const size_t shared_bytes : {size_t{227} << 10, size_t{27'000}}) {
+    fake::SetTraits({.major = 9,
+                     .multiprocessors = 1,
+                     .shared_bytes = shared_bytes,
+                     .largest_cluster = 16});
+    DivergenceResult with;
+    DivergenceResult without;
+    RunDivergenceKernel(problem, CudaNumber::kFloat32, 3, &with);
+    RunDivergenceKernel(problem, CudaNumber::kFloat32, 3, &without, false);
+    if (HasFatalFailure()) return;
+    EXPECT_EQ(without.logprobs, with.logprobs);
+    for (size_t i = 0; i < with.sums.size(); ++i) {
+      EXPECT_EQ(without.sums[i].clipped, with.sums[i].clipped) << i;
+      EXPECT_EQ(without.sums[i].mass, with.sums[i].mass) << i;
+    }
+    EXPECT_EQ(without.gradient[0], problem.logits[0]) << "left alone";
+  }
+  fake::SetTraits({});
+}
+
+// Log-probabilities alone: one exchange a token.
+TEST(CudaDivergenceOnHostTest, NoTermsAtAll) {
+  Problem problem({.name = "no terms", .tokens = 5, .vocabulary = 604});
+  DivergenceResult expected;
+  fake::SetTraits({.major = 8, .multiprocessors = 1});
+  RunDivergenceKernel(problem, CudaNumber::kFloat32, 3, &expected, false);
+  problem.terms.clear();
+  for (const bool with_gradient : {false, true}) {
+    DivergenceResult ours;
+    fake::SetTraits({.major = 9,
+                     .multiprocessors = 1,
+                     .shared_bytes = 27'000,
+                     .largest_cluster = 16});
+    InSeveralOrders([&] {
+      RunDivergenceKernel(
+          problem, CudaNumber::kFloat32, 3, &ours, with_gradient);
+    });
+    if (HasFatalFailure()) return;
+    for (size_t t = 0; t < ours.logprobs.size(); ++t) {
+      EXPECT_NEAR(ours.logprobs[t], expected.logprobs[t], 1e-6) << t;
+    }
+    if (!with_gradient) continue;
+    EXPECT_EQ(ours.gradient[0], std::vector<float>(problem.logits[0].size()));
+  }
+  fake::SetTraits({});
+}
+
 TEST(CudaDivergenceOnHostTest, ClustersReadAndWriteEveryLogitOnce) {
   const Case c{.name = "traffic", .tokens = 2, .vocabulary = 600};
   PlayDevice(4, size_t{30} << 10);
