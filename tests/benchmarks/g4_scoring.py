@@ -23,6 +23,7 @@ def main():
         mine, bare = duel(ours, products)
     # Four Cross views of 2,378 and two None views of 1,224 tokens per sample.
     row.check("tokens computed beyond those of the views", abs(mine[0]["tokens"] - TOKENS), 0)
+    row.figure("rows of a pass of 1,000 tokens", ours.ready["rows_for_1000_tokens"])
     rates = {}
     for name, figures in ("ours", mine), ("bare products", bare):
         rates[name] = figures[0]["flops"] / median(figures)

@@ -10,12 +10,14 @@
 // with the same weights, nothing else. Rounds answer "seconds", "tokens" and
 // "flops" (of the trunk's products with the adapter's, without attention).
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "common/model/fast/pass_products.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/placement.h"
 #include "common/model/weights/weight_names.h"
@@ -163,6 +165,22 @@ void Multiply(const ModelWeights& weights,
   }
 }
 
+// Rows that a pass of so many tokens has: fewer than a whole one's, if the
+// device's products take fewer.
+int64_t RowsFor(int64_t tokens, const ModelWeights& weights, int64_t whole) {
+  std::array<PackedLinear, 4> linears;
+  std::ranges::transform(
+      std::array{
+          Projection::kQ, Projection::kO, Projection::kGate, Projection::kDown},
+      linears.begin(),
+      [&](Projection projection) {
+        const at::Tensor& weight =
+            weights.layers[0].weight[static_cast<size_t>(projection)];
+        return PackedLinear{.weight = weight, .in = weight.size(1)};
+      });
+  return RowsOfPass(linears, /*with_adapter=*/false, tokens, whole).rows;
+}
+
 int Main(const std::string& mode, int64_t layers) {
   const auto device = OpenDevice({.device = "cuda"});
   TORCH_CHECK(device.ok(), "[scoring_benchmark] no CUDA device");
@@ -202,6 +220,7 @@ int Main(const std::string& mode, int64_t layers) {
                        RelativeError(ToTorch(together[i]), ToTorch(alone[i])));
     }
     ready["error"] = error;
+    ready["rows_for_1000_tokens"] = RowsFor(1000, *weights, shape.pass_tokens);
   }
   std::map<int64_t, at::Tensor> inputs;
   if (mode != "ours") inputs = MakeInputs(*weights, kBaseTokens);
