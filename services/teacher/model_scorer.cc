@@ -164,7 +164,8 @@ class ModelScorer : public Scorer {
       advanced += chunk->end - before;
       reached.emplace_back(prefix, std::move(chunk));
     }
-    // Half a pass of unused rows costs more than computing these later.
+    // A pass of few rows leaves most of a GPU waiting, which costs more than
+    // computing these later.
     if (shape_.has_fixed_rows && 2 * plan.tokens() < rows && !plan.empty()) {
       return 0;
     }

@@ -25,12 +25,14 @@ from g4_scoring import LAYERS
 BATCH, PROMPT = 32, 200
 SHORT = 64
 LONGEST = 4096
-# What MPS's clients may have in their environment. Blocks of a large product keep the small kernels of decoding waiting, unless
-# those go first or have multiprocessors that scoring does not take.
+FIRST = {"CUDA_MPS_CLIENT_PRIORITY": "1"}
+# What a teacher may have in its environment (common/base/cuda_environment.h). Blocks of a large product keep the small kernels of decoding waiting,
+# unless those go first or have multiprocessors that scoring does not take.
 WAYS = {
     "with MPS": {},
-    "with MPS, decoding first": {"CUDA_MPS_CLIENT_PRIORITY": "1"},
-    "with MPS, scoring on 70 % of the multiprocessors": {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "70"},
+    "with MPS, decoding first": FIRST,
+    "with MPS, decoding first, scoring on 70 % of the multiprocessors": {**FIRST, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "70"},
+    "with MPS, decoding first, scoring on 50 % of the multiprocessors": {**FIRST, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"},
 }
 
 
