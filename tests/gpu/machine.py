@@ -199,17 +199,37 @@ def find_peers(tree):
     return best
 
 
+def find_packages(tree, manifest, torch):
+    """Whether the programs fit this Python's torch, which writes TREE/library_path, and what peers there are."""
+    (tree / "library_path").write_text(os.pathsep.join(map(str, library_path(tree, manifest, torch))))
+    check_links(tree, sorted(path.name for path in (tree / "bin").iterdir()))
+    path, found, left_out = find_peers(tree)
+    return {"python_path": [str(folder) for folder in path], "peers": found, "peers_left_out": left_out}
+
+
+def remembered(file, key, find):
+    """What find() gives, or gave for the same key: it loads gigabytes, and a machine may be lent by the second."""
+    try:
+        before = json.loads(file.read_text())
+    except (OSError, ValueError):
+        before = {}
+    if before.get("key") != key:
+        before = {"key": key, "found": find()}
+        aside = file.with_suffix(".tmp")
+        aside.write_text(json.dumps(before))
+        aside.rename(file)
+    return before["found"]
+
+
 def examine(tree, work, manifest):
     """All facts as a dictionary that goes into the results; writes TREE/library_path for the programs."""
     facts = {"machine": platform.platform(), "glibc": check_loader(manifest), "python": f"{platform.python_version()} {sys.executable}", "cpus": os.cpu_count(),
              "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30), "disk_free_gib": shutil.disk_usage(work).free >> 30}
     torch = check_torch(manifest)
     facts.update(torch=torch["version"], driver=driver(), gpu=torch.get("gpu"), c_compiler=shutil.which("cc") or shutil.which("gcc"))
-    (tree / "library_path").write_text(os.pathsep.join(map(str, library_path(tree, manifest, torch))))
-    names = sorted(path.name for path in (tree / "bin").iterdir())
-    check_links(tree, names)
+    key = [facts["python"], torch["version"], torch["folder"], torch["libstdc++"], os.environ.get("PYTHONPATH"), os.environ.get("LD_LIBRARY_PATH")]
+    packages = remembered(tree / "packages.json", key, lambda: find_packages(tree, manifest, torch))
     facts["programs"] = ask([tree / "bin/dapd", "--version"]).stdout.strip()
-    path, facts["peers"], facts["peers_left_out"] = find_peers(tree)
-    facts["python_path"] = [str(folder) for folder in path]
+    facts.update(packages)
     facts["no_gpu"] = why_no_gpu(torch, facts["driver"])
     return facts
