@@ -200,10 +200,12 @@ def test_mps_is_told_of_the_process_that_scores_alone(tmp_path):
     result, lines = run_rows(tmp_path, "g7_side_by_side", path=mps_control(tmp_path), MPS="works")
     assert result.returncode == 0, result.stderr
     ways = [figure.removesuffix(": of the time one after the other") for _, figure, _ in lines if figure.endswith(": of the time one after the other")]
-    assert ways == ["in turns, as the driver has it", "with MPS", "with MPS, decoding first", "with MPS, scoring on 70 % of the multiprocessors"]
+    assert ways == ["in turns, as the driver has it", "with MPS", "with MPS, decoding first",
+                    *(f"with MPS, decoding first, scoring on {share} % of the multiprocessors" for share in (70, 50))]
 
     def told(kind):
         return [json.loads(line) for line in (tmp_path / f"dapd_{kind}_benchmark.told").read_text().splitlines()]
 
-    assert told("scoring") == [{}, {}, {"CUDA_MPS_CLIENT_PRIORITY": "1"}, {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "70"}]
-    assert told("decode") == [{}] * 4
+    first = {"CUDA_MPS_CLIENT_PRIORITY": "1"}
+    assert told("scoring") == [{}, {}, first, *({**first, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": share} for share in ("70", "50"))]
+    assert told("decode") == [{}] * 5
