@@ -199,12 +199,16 @@ def find_peers(tree):
     return best
 
 
-def find_packages(tree, manifest, torch):
-    """Whether the programs fit this Python's torch, which writes TREE/library_path, and what peers there are."""
-    (tree / "library_path").write_text(os.pathsep.join(map(str, library_path(tree, manifest, torch))))
+def find_packages(tree):
+    """That the programs find all they need, as the loader says, and what peers there are."""
     check_links(tree, sorted(path.name for path in (tree / "bin").iterdir()))
     path, found, left_out = find_peers(tree)
     return {"python_path": [str(folder) for folder in path], "peers": found, "peers_left_out": left_out}
+
+
+def files_of(folders):
+    """What tells whether something in the folders has changed."""
+    return [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
 
 
 def remembered(file, key, find):
@@ -227,8 +231,11 @@ def examine(tree, work, manifest):
              "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30), "disk_free_gib": shutil.disk_usage(work).free >> 30}
     torch = check_torch(manifest)
     facts.update(torch=torch["version"], driver=driver(), gpu=torch.get("gpu"), c_compiler=shutil.which("cc") or shutil.which("gcc"))
-    key = [facts["python"], torch["version"], torch["folder"], torch["libstdc++"], os.environ.get("PYTHONPATH"), os.environ.get("LD_LIBRARY_PATH")]
-    packages = remembered(tree / "packages.json", key, lambda: find_packages(tree, manifest, torch))
+    libraries = [pathlib.Path(folder) for folder in library_path(tree, manifest, torch)]
+    (tree / "library_path").write_text(os.pathsep.join(map(str, libraries)))
+    key = [facts["python"], torch["version"], os.environ.get("PYTHONPATH"), os.environ.get("LD_LIBRARY_PATH"),
+           files_of([*libraries, tree / "programs/bin", tree / "programs/lib"])]
+    packages = remembered(tree / "packages.json", key, lambda: find_packages(tree))
     facts["programs"] = ask([tree / "bin/dapd", "--version"]).stdout.strip()
     facts.update(packages)
     facts["no_gpu"] = why_no_gpu(torch, facts["driver"])
