@@ -68,8 +68,7 @@ class HostGroup final : public DeviceGroup {
 
 template <typename Function>
 absl::Status Find(const char* name, Function** function) {
-  *function = reinterpret_cast<Function*>(CudaSymbol(name));
-  if (*function != nullptr) return absl::OkStatus();
+  if (FindCudaFunction(name, function)) return absl::OkStatus();
   return absl::UnimplementedError(absl::StrCat(
       "libdapd_cuda.so has no ", name, "; build it and the program together"));
 }

@@ -24,6 +24,13 @@ absl::Status LoadCudaBackend(void** handle);
 // A function of libdapd_cuda.so, which is loaded for it; null without CUDA.
 void* CudaSymbol(const char* name);
 
+// Sets `function` to CudaSymbol(name); whether that is one.
+template <typename Function>
+bool FindCudaFunction(const char* name, Function** function) {
+  *function = reinterpret_cast<Function*>(CudaSymbol(name));
+  return *function != nullptr;
+}
+
 // What to do about a library that the loader did not find, from its message:
 // names the Python package that NCCL, cuDNN, cuBLAS and the like come in.
 std::string MissingLibraryAdvice(const std::string& loader_message);

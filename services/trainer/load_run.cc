@@ -36,6 +36,23 @@ absl::StatusOr<Adapter> StartAdapter(const Config& config,
   return ReadAdapter(folder, weights.config, weights.device());
 }
 
+// A run that has taken more steps than it is to take would say that it has
+// finished them.
+absl::Status CheckSteps(const TrainerSection& trainer,
+                        const PolicyState& saved,
+                        const RunFolder& folder) {
+  if (saved.version <= trainer.steps) return absl::OkStatus();
+  return ConfigError(absl::StrCat("trainer.steps is ",
+                                  trainer.steps,
+                                  ", but the run in ",
+                                  folder.path(),
+                                  " has taken ",
+                                  saved.version,
+                                  " steps; set it to ",
+                                  saved.version,
+                                  " to end the run there, or higher to go on"));
+}
+
 }  // namespace
 
 absl::Status ReadProblems(const Config& config,
@@ -90,27 +107,6 @@ absl::StatusOr<TrainerLimits> PlanLimits(const Config& config,
   if (weights.device().is_cuda()) LogInfo(Describe(limits, weights.config));
   return limits;
 }
-
-namespace {
-
-// A run that has taken more steps than it is to take would say that it has
-// finished them.
-absl::Status CheckSteps(const TrainerSection& trainer,
-                        const PolicyState& saved,
-                        const RunFolder& folder) {
-  if (saved.version <= trainer.steps) return absl::OkStatus();
-  return ConfigError(absl::StrCat("trainer.steps is ",
-                                  trainer.steps,
-                                  ", but the run in ",
-                                  folder.path(),
-                                  " has taken ",
-                                  saved.version,
-                                  " steps; set it to ",
-                                  saved.version,
-                                  " to end the run there, or higher to go on"));
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
     const Config& config,

@@ -12,8 +12,7 @@ std::optional<CudaDecodeApi> FindCudaDecodeApi() {
   bool complete = true;
   const auto find = [&]<typename Function>(Function*& function,
                                            const char* name) {
-    function = reinterpret_cast<Function*>(CudaSymbol(name));
-    complete = complete && function != nullptr;
+    complete = FindCudaFunction(name, &function) && complete;
   };
   find(api.free_bytes, "DapdCudaFreeBytes");
   find(api.merge_workspace, "DapdCudaMergeWorkspace");

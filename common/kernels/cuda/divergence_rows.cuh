@@ -69,10 +69,7 @@ class TokenRows {
         rows_(args, plan, exchange_.rank(), rows) {}
 
   // Begins to load a token's rows.
-  __device__ void Load(int64_t token) const {
-    WithCount(plan_.num_given,
-              [&]<int kGiven>() { rows_.template Load<kGiven>(token); });
-  }
+  __device__ void Load(int64_t token) const { rows_.Load(token); }
 
   __device__ void Open() const { exchange_.Open(); }
 

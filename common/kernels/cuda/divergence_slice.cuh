@@ -46,33 +46,14 @@ class RowSlice {
     return *reinterpret_cast<Group*>(Row(slot) + g * kClusterGroup);
   }
 
-  // Begins to load a token's rows, a group of all kGiven at a time.
-  template <int kGiven>
+  // Begins to load a token's rows, a group of all of them at a time.
   __device__ void Load(int64_t token) const {
-    const float* from[kGiven];
-#pragma unroll
-    for (int s = 0; s < kGiven; ++s) {
-      from[s] = RowFrom(s, token);
-    }
-    const auto load = [&](const auto& load_group) {
-#pragma unroll 1
-      for (int g = static_cast<int>(threadIdx.x); g < groups_;
-           g += kClusterThreads) {
-#pragma unroll
-        for (int s = 0; s < kGiven; ++s) {
-          load_group(from[s] + g * kClusterGroup, g, At(s, g).value);
-        }
-        __pipeline_commit();
+    for (int g = static_cast<int>(threadIdx.x); g < groups_;
+         g += kClusterThreads) {
+      for (int s = 0; s < plan_.num_given; ++s) {
+        LoadGroup(RowFrom(s, token), s, g);
       }
-    };
-    if (plan_.wide) {
-      load([](const float* group, int /*g*/, float* to) {
-        __pipeline_memcpy_async(to, group, sizeof(Group));
-      });
-    } else {
-      load([this](const float* group, int g, float* to) {
-        LoadEntries(group, g, to);
-      });
+      __pipeline_commit();
     }
   }
 

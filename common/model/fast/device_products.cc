@@ -9,13 +9,10 @@ namespace {
 
 std::optional<DeviceProducts> FindProducts() {
   DeviceProducts products;
-  products.fits = reinterpret_cast<decltype(products.fits)>(
-      CudaSymbol("DapdCudaPassProductFits"));
-  products.multiply = reinterpret_cast<decltype(products.multiply)>(
-      CudaSymbol("DapdCudaPassProduct"));
-  return products.fits != nullptr && products.multiply != nullptr
-             ? std::optional(products)
-             : std::nullopt;
+  const bool found =
+      FindCudaFunction("DapdCudaPassProductFits", &products.fits) &&
+      FindCudaFunction("DapdCudaPassProduct", &products.multiply);
+  return found ? std::optional(products) : std::nullopt;
 }
 
 }  // namespace

@@ -7,21 +7,15 @@
 namespace dapd {
 namespace {
 
-template <typename Function>
-bool Find(const char* name, Function** function) {
-  *function = reinterpret_cast<Function*>(CudaSymbol(name));
-  return *function != nullptr;
-}
-
 std::optional<DeviceRows> FindRows() {
   DeviceRows rows;
   const bool found =
-      Find("DapdCudaNormRows", &rows.norm) &&
-      Find("DapdCudaNormRowsBackward", &rows.norm_backward) &&
-      Find("DapdCudaRotateRows", &rows.rotate) &&
-      Find("DapdCudaRotateRowsBackward", &rows.rotate_backward) &&
-      Find("DapdCudaGatedRows", &rows.gated) &&
-      Find("DapdCudaGatedRowsBackward", &rows.gated_backward);
+      FindCudaFunction("DapdCudaNormRows", &rows.norm) &&
+      FindCudaFunction("DapdCudaNormRowsBackward", &rows.norm_backward) &&
+      FindCudaFunction("DapdCudaRotateRows", &rows.rotate) &&
+      FindCudaFunction("DapdCudaRotateRowsBackward", &rows.rotate_backward) &&
+      FindCudaFunction("DapdCudaGatedRows", &rows.gated) &&
+      FindCudaFunction("DapdCudaGatedRowsBackward", &rows.gated_backward);
   return found ? std::optional(rows) : std::nullopt;
 }
 

@@ -116,6 +116,22 @@ void PlayDevice(unsigned blocks, size_t shared_bytes = size_t{227} << 10) {
        .largest_cluster = blocks});
 }
 
+// A device that has room for one cluster, which takes all tokens.
+void PlayOneCluster(size_t shared_bytes) {
+  fake::SetTraits({.major = 9,
+                   .multiprocessors = 1,
+                   .shared_bytes = shared_bytes,
+                   .largest_cluster = 16});
+}
+
+// Rows that are not aligned for copies of 16 bytes, and rows that are.
+void CheckUnalignedAndAligned(const Case& c) {
+  for (const int64_t gap : {3, 8}) {
+    Check(c, CudaNumber::kBFloat16, gap);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
 // By a block a token, by a block with the rows in its shared memory, and by
 // clusters.
 void CheckAll(const std::vector<Case>& cases,
@@ -228,14 +244,9 @@ TEST(CudaDivergenceOnHostTest, SupportsAndWeightsOfTokens) {
 TEST(CudaDivergenceOnHostTest, ClustersOfEverySizeThatHasToBe) {
   const Case c{.name = "cluster", .tokens = 3, .vocabulary = 600};
   for (const size_t shared_bytes : {size_t{27'000}, size_t{33'000}}) {
-    fake::SetTraits({.major = 9,
-                     .multiprocessors = 1,
-                     .shared_bytes = shared_bytes,
-                     .largest_cluster = 16});
-    for (const int64_t gap : {3, 8}) {
-      Check(c, CudaNumber::kBFloat16, gap);
-      if (HasFatalFailure()) return;
-    }
+    PlayOneCluster(shared_bytes);
+    CheckUnalignedAndAligned(c);
+    if (HasFatalFailure()) return;
   }
   fake::SetTraits({});
 }
@@ -243,19 +254,10 @@ TEST(CudaDivergenceOnHostTest, ClustersOfEverySizeThatHasToBe) {
 // One cluster, of one block or of several, takes one token after the other:
 // each loads the next one's rows while it still needs some of this one's.
 TEST(CudaDivergenceOnHostTest, TokensOneBehindTheOther) {
-  const auto check = [](const Case& c, size_t shared_bytes) {
-    fake::SetTraits({.major = 9,
-                     .multiprocessors = 1,
-                     .shared_bytes = shared_bytes,
-                     .largest_cluster = 16});
-    for (const int64_t gap : {3, 8}) {
-      Check(c, CudaNumber::kBFloat16, gap);
-      if (HasFatalFailure()) return;
-    }
-  };
   constexpr size_t kLarge = size_t{227} << 10;
   constexpr size_t kLittle = 27'000;
   for (const size_t shared_bytes : {kLarge, kLittle}) {
+    PlayOneCluster(shared_bytes);
     const int64_t vocabulary = shared_bytes == kLarge ? 6'164 : 604;
     for (const Targets targets : {Targets::kTeachers,
                                   Targets::kCentredMixture,
@@ -263,21 +265,19 @@ TEST(CudaDivergenceOnHostTest, TokensOneBehindTheOther) {
                                   Targets::kOneHot}) {
       InSeveralOrders([&] {
         // Weights: every third token's students have no terms.
-        check({.name = "weights",
-               .tokens = 4,
-               .vocabulary = vocabulary,
-               .targets = targets,
-               .weights = true},
-              shared_bytes);
+        CheckUnalignedAndAligned({.name = "weights",
+                                  .tokens = 4,
+                                  .vocabulary = vocabulary,
+                                  .targets = targets,
+                                  .weights = true});
       });
       if (HasFatalFailure()) return;
     }
-    check({.name = "mixed",
-           .tokens = 4,
-           .vocabulary = vocabulary,
-           .weights = true,
-           .mixed = true},
-          shared_bytes);
+    CheckUnalignedAndAligned({.name = "mixed",
+                              .tokens = 4,
+                              .vocabulary = vocabulary,
+                              .weights = true,
+                              .mixed = true});
     if (HasFatalFailure()) return;
   }
   fake::SetTraits({});
@@ -287,10 +287,7 @@ TEST(CudaDivergenceOnHostTest, SumsAloneAreTheSame) {
   const Problem problem(
       {.name = "sums alone", .tokens = 5, .vocabulary = 604, .weights = true});
   for (const size_t shared_bytes : {size_t{227} << 10, size_t{27'000}}) {
-    fake::SetTraits({.major = 9,
-                     .multiprocessors = 1,
-                     .shared_bytes = shared_bytes,
-                     .largest_cluster = 16});
+    PlayOneCluster(shared_bytes);
     DivergenceResult with;
     DivergenceResult without;
     RunDivergenceKernel(problem, CudaNumber::kFloat32, 3, &with);
@@ -315,10 +312,7 @@ TEST(CudaDivergenceOnHostTest, NoTermsAtAll) {
   problem.terms.clear();
   for (const bool with_gradient : {false, true}) {
     DivergenceResult ours;
-    fake::SetTraits({.major = 9,
-                     .multiprocessors = 1,
-                     .shared_bytes = 27'000,
-                     .largest_cluster = 16});
+    PlayOneCluster(27'000);
     InSeveralOrders([&] {
       RunDivergenceKernel(
           problem, CudaNumber::kFloat32, 3, &ours, with_gradient);
