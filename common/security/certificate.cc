@@ -3,10 +3,13 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 
+#include <array>
 #include <memory>
+#include <set>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
@@ -75,6 +78,38 @@ absl::Time ToTime(const ASN1_TIME* asn1) {
   return absl::FromTM(parts, absl::UTCTimeZone());
 }
 
+// What `key` is, as OpenSSL calls it: "RSA", "EC secp256k1".
+std::string KindOf(EVP_PKEY* key) {
+  std::string kind(absl::NullSafeStringView(EVP_PKEY_get0_type_name(key)));
+  std::array<char, 64> curve = {};
+  if (EVP_PKEY_get_group_name(key, curve.data(), curve.size(), nullptr) == 1) {
+    absl::StrAppend(&kind, " ", curve.data());
+  }
+  return kind;
+}
+
+// OpenSSL signs a handshake of TLS 1.3, which two processes of ours agree on,
+// by no other key; it does vouch for certificates by more.
+absl::Status CheckKind(const std::string& path, EVP_PKEY* key) {
+  static const auto& kinds = *new std::set<std::string>{"EC prime256v1",
+                                                        "EC secp384r1",
+                                                        "EC secp521r1",
+                                                        "ED25519",
+                                                        "ED448",
+                                                        "RSA",
+                                                        "RSA-PSS"};
+  const std::string kind = KindOf(key);
+  if (kinds.contains(kind)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the key of the certificate in ",
+      path,
+      " is ",
+      kind,
+      ", by which TLS does not sign a handshake; peers would "
+      "refuse it: make a certificate for an EC key on P-256, P-384 "
+      "or P-521, an Ed25519 key, or an RSA key"));
+}
+
 absl::Status CheckKey(const IdentityPaths& paths, X509* certificate) {
   ASSIGN_OR_RETURN(const std::string pem,
                    ReadSecretFile("security.private_key", paths.private_key));
@@ -91,7 +126,7 @@ absl::Status CheckKey(const IdentityPaths& paths, X509* certificate) {
                                  " is not the key of the certificate in ",
                                  paths.certificate));
   }
-  return absl::OkStatus();
+  return CheckKind(paths.certificate, key.get());
 }
 
 int PurposeOf(TlsEnd end) {

@@ -43,9 +43,10 @@ enum class TlsEnd { kServer, kClient };
 
 // Finds out now what would otherwise be a failed handshake later: INVALID
 // ARGUMENT, with the file and the reason, unless the key is the certificate's
-// and, at `now`, one of the authorities vouches for it as that of such an end,
-// with keys and digests that TLS on this machine takes for strong enough.
-// The key file is checked as ReadSecretFile does.
+// and of a kind that signs in TLS 1.3 (RSA, Ed25519, Ed448, or EC on P-256,
+// P-384 or P-521) and, at `now`, one of the authorities vouches for it as that
+// of such an end, with keys and digests that TLS on this machine takes for
+// strong enough. The key file is checked as ReadSecretFile does.
 absl::Status CheckIdentity(const IdentityPaths& paths,
                            TlsEnd end,
                            absl::Time now);

@@ -3,7 +3,9 @@
 #include <openssl/rsa.h>
 
 #include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -103,6 +105,27 @@ TEST_F(CertificateTest, AKeyThatTlsTakesForTooWeakIsFoundOut) {
   };
   EXPECT_EQ(Check(identity(2048)), "");
   EXPECT_THAT(Check(identity(1024)), HasSubstr("key too weak"));
+}
+
+TEST_F(CertificateTest, AKeyByWhichTlsDoesNotSignIsNamed) {
+  const auto check = [&](KeyPointer key) {
+    return Check(WriteIdentity(
+        "kind",
+        authority_.Issue(
+            "URI:spiffe://dapd/admin", absl::Hours(1), "", std::move(key)),
+        authority_.pem()));
+  };
+  for (const char* curve : {"P-256", "P-384", "P-521"}) {
+    EXPECT_EQ(check(KeyPointer(EVP_EC_gen(curve))), "") << curve;
+  }
+  EXPECT_EQ(check(KeyPointer(EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519"))),
+            "");
+  for (const std::string curve :
+       {"secp256k1", "brainpoolP256r1", "secp224r1", "prime239v1"}) {
+    EXPECT_THAT(
+        check(KeyPointer(EVP_EC_gen(curve.c_str()))),
+        HasSubstr(absl::StrCat("kind.crt is EC ", curve, ", by which")));
+  }
 }
 
 TEST_F(CertificateTest, EachEndNeedsItsExtendedKeyUsage) {
