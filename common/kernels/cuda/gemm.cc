@@ -14,6 +14,8 @@ using Preference = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t,
                                    decltype(&cublasLtMatmulPreferenceDestroy)>;
 
 constexpr uint32_t kAlignment = 16;
+// Numbers of the inner size that cuBLASLt's kernels take at a time.
+constexpr int64_t kInnerStep = 64;
 
 cudaDataType_t TypeOf(CudaNumber number) {
   return number == CudaNumber::kFloat32 ? CUDA_R_32F : CUDA_R_16BF;
@@ -95,6 +97,24 @@ struct Operands {
   Layout y;
 };
 
+// Whether the algorithm may leave out what the inner size has beyond whole
+// steps: cuBLASLt 12.8, 13.1 and 13.2 have been seen to, on sm_90 and later,
+// where the steps go evenly into more parts than such numbers are left
+// (github.com/facebookexperimental/triton, pull request 2767). An adapter of
+// rank 8 whose columns stand behind 4,096 others is no more than that.
+bool MayDropRest(const cublasLtMatmulAlgo_t& algorithm, int64_t inner) {
+  const int64_t rest = inner % kInnerStep;
+  int32_t parts = 1;
+  size_t written = 0;
+  const cublasStatus_t known =
+      cublasLtMatmulAlgoConfigGetAttribute(&algorithm,
+                                           CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
+                                           &parts,
+                                           sizeof(parts),
+                                           &written);
+  return rest > 0 && known == CUBLAS_STATUS_SUCCESS && parts > rest;
+}
+
 // The first choice for the product's rows, or for those that it names instead.
 cublasStatus_t Choose(cublasLtHandle_t handle,
                       CudaProduct product,
@@ -118,6 +138,9 @@ cublasStatus_t Choose(cublasLtHandle_t handle,
                                      &num_choices);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (num_choices == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (has_workspace && MayDropRest(choice.algo, product.inner)) {
+    return Choose(handle, product, /*has_workspace=*/false, algorithm);
+  }
   *algorithm = choice.algo;
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -5,9 +5,11 @@
 //
 // The algorithm is the library's first choice for the shape, not the result of
 // a timing, so that it is the same in every process on the same kind of GPU;
-// sums are float32, also those of split products. cuBLASLt may choose another
-// algorithm for another number of rows: who wants bits that do not depend on
-// the batch keeps the number of rows fixed, or the one that it is chosen for.
+// sums are float32, also those of split products, and whole: a choice that may
+// leave out a sum's end is replaced by one that splits nothing. cuBLASLt may
+// choose another algorithm for another number of rows: who wants bits that do
+// not depend on the batch keeps the number of rows fixed, or the one that it is
+// chosen for.
 #pragma once
 
 #include <cublasLt.h>
