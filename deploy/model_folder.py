@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import sys
 
 from safetensors.numpy import save_file
@@ -62,22 +63,33 @@ def sync(path):
 
 
 @contextlib.contextmanager
+def cleaning_up_when_terminated():
+    """SIGTERM ends the program as Ctrl-C does: what is to be done at the end is done."""
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
 def written_aside(output):
     """A folder to write into, which becomes `output` if nothing goes wrong, and if that is not there, or empty."""
     output = pathlib.Path(output)
     aside = output.with_name(f"{output.name}.tmp-{os.getpid()}")
-    aside.mkdir(parents=True)
-    try:
-        yield aside
-        for path in (*aside.iterdir(), aside):
-            sync(path)
+    with cleaning_up_when_terminated():
         try:
-            aside.rename(output)
-        except OSError as error:  # it is there, with something else in it
-            sys.exit(f"{output}: {error.strerror}; it stays as it is: choose another --output, or remove it")
-        sync(output.parent)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir(parents=True)
+            yield aside
+            for path in (*aside.iterdir(), aside):
+                sync(path)
+            try:
+                aside.rename(output)
+            except OSError as error:  # it is there, with something else in it
+                sys.exit(f"{output}: {error.strerror}; it stays as it is: choose another --output, or remove it")
+            sync(output.parent)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
     print(f"wrote {output}")
 
 

@@ -17,6 +17,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/base/aside.h"
 #include "common/base/exit_code.h"
 #include "common/base/failpoint.h"
 #include "common/base/status_macros.h"
@@ -25,22 +26,10 @@ namespace dapd {
 namespace {
 
 constexpr size_t kBufferBytes = 1 << 20;
-// Between a path and the number of the process that writes it.
-constexpr char kTemporary[] = ".tmp-";
 
 absl::Status NoPath(absl::string_view what) {
   return absl::InvalidArgumentError(
       absl::StrCat("the path of ", what, " to write is empty"));
-}
-
-// A file of that name that is empty and this process's own: others may know the
-// name beforehand, and what they put there, such as a link to somewhere else,
-// is not written into. -1 with errno.
-int CreateNew(const std::string& path) {
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
-  const int descriptor = ::open(path.c_str(), kFlags, 0644);
-  if (descriptor >= 0 || errno != EEXIST) return descriptor;
-  return ::unlink(path.c_str()) == 0 ? ::open(path.c_str(), kFlags, 0644) : -1;
 }
 
 // Whether `path` names what is written into and never replaced: a device, a
@@ -168,8 +157,8 @@ absl::StatusOr<AtomicFileWriter> AtomicFileWriter::Open(
       return AtomicFileWriter(path, "", stream);
     }
   }
-  std::string temporary = absl::StrCat(path, kTemporary, ::getpid());
-  const int descriptor = CreateNew(temporary);
+  std::string temporary = AsideOf(path);
+  const int descriptor = CreateAsideFile(temporary);
   if (descriptor < 0) return FileError("create", temporary, errno);
   return AtomicFileWriter(path, std::move(temporary), descriptor);
 }
@@ -200,7 +189,7 @@ AtomicFileWriter::AtomicFileWriter(AtomicFileWriter&& other) noexcept
 AtomicFileWriter::~AtomicFileWriter() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) RemoveAside(temporary_);
 }
 
 absl::Status AtomicFileWriter::Append(absl::string_view bytes) {
@@ -226,9 +215,7 @@ absl::Status AtomicFileWriter::Commit() {
   RETURN_IF_ERROR(DAPD_FAILPOINT_STATUS("file.sync"));
   if (::fsync(descriptor_) != 0) return FileError("sync", temporary_, errno);
   DAPD_FAILPOINT("file.before_rename");
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    return FileError(absl::StrCat("rename ", temporary_, " to"), path_, errno);
-  }
+  RETURN_IF_ERROR(RenameAside(temporary_, path_));
   DAPD_FAILPOINT("file.after_rename");
   ::close(std::exchange(descriptor_, -1));
   const std::string parent = std::filesystem::path(path_).parent_path();
@@ -247,10 +234,10 @@ void RemoveTemporaries(const std::string& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename();
-    const size_t mark = name.rfind(kTemporary);
+    const size_t mark = name.rfind(kAsideMark);
     pid_t process = 0;
     if (mark != std::string::npos &&
-        absl::SimpleAtoi(name.substr(mark + std::strlen(kTemporary)),
+        absl::SimpleAtoi(name.substr(mark + std::strlen(kAsideMark)),
                          &process) &&
         IsGone(process) &&
         entry.symlink_status(error).type() == fs::file_type::regular) {

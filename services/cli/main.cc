@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/aside.h"
 #include "common/base/crash_report.h"
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
@@ -48,6 +49,7 @@ int main(int argc, char** argv) {
   dapd::OpenStandardStreams();
   dapd::NameThisProcess();
   dapd::ReportCrashes();
+  dapd::RemoveAsidesWhenStopped();
   dapd::CommandLine line(
       "Trains language models with Dual-Anchored Policy Distillation.", "dapd");
   line.RequireSubcommand();

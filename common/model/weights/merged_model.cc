@@ -1,10 +1,6 @@
 #include "common/model/weights/merged_model.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -21,6 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
+#include "common/base/aside.h"
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/json.h"
@@ -268,12 +265,9 @@ absl::StatusOr<MergedModel> WriteMergedModel(const std::string& base,
           : fs::path(output).lexically_normal().parent_path().string();
   RETURN_IF_ERROR(CheckOutput(target, merged.bytes));
 
-  const std::string aside = absl::StrCat(target, ".tmp-", ::getpid());
-  absl::Cleanup remove = [&aside] {
-    std::error_code ignored;
-    fs::remove_all(aside, ignored);
-  };
-  RETURN_IF_ERROR(MakeDirectories(aside));
+  const std::string aside = AsideOf(target);
+  absl::Cleanup remove = [&aside] { RemoveAside(aside); };
+  RETURN_IF_ERROR(CreateAsideFolder(aside));
   RETURN_IF_ERROR(CopyOtherFiles(base, aside));
   if (!card.empty()) {
     RETURN_IF_ERROR(WriteFileAtomically(JoinPath(aside, kModelCardFile), card));
@@ -292,9 +286,7 @@ absl::StatusOr<MergedModel> WriteMergedModel(const std::string& base,
     RETURN_IF_ERROR(WriteIndex(aside, shards, merged.bytes));
   }
   RETURN_IF_ERROR(SyncDirectory(aside));
-  if (std::rename(aside.c_str(), target.c_str()) != 0) {
-    return FileError(absl::StrCat("rename ", aside, " to"), target, errno);
-  }
+  RETURN_IF_ERROR(RenameAside(aside, target));
   std::move(remove).Cancel();
   std::error_code error;
   RETURN_IF_ERROR(
