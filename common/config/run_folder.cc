@@ -1,17 +1,15 @@
 #include "common/config/run_folder.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/file_lock.h"
 #include "common/base/files.h"
 #include "common/base/json.h"
 #include "common/base/json_lines.h"
@@ -20,19 +18,8 @@
 namespace dapd {
 namespace {
 
-// IsHeld has the lock for an instant.
-constexpr int kLockAttempts = 5;
-constexpr absl::Duration kLockPause = absl::Milliseconds(20);
 // It holds every evaluation of the run, 1.7 KB each.
 constexpr uint64_t kMaxSummaryBytes = uint64_t{1} << 32;
-
-bool TakeLock(int lock) {
-  for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
-    if (attempt > 0) absl::SleepFor(kLockPause);
-    if (::flock(lock, LOCK_EX | LOCK_NB) == 0) return true;
-  }
-  return false;
-}
 
 // A mount that is somebody else's is the usual reason.
 absl::Status ExplainOutputError(const absl::Status& error) {
@@ -71,7 +58,7 @@ absl::StatusOr<RunFolder> RunFolder::Open(const RunConfig& run) {
   if (lock < 0) {
     return ExplainOutputError(FileError("create", lock_path, errno));
   }
-  if (!TakeLock(lock)) {
+  if (!TryLock(lock)) {
     ::close(lock);
     return absl::UnavailableError(absl::StrCat(
         path,
@@ -110,16 +97,7 @@ std::string RunFolder::File(const std::string& name) const {
 }
 
 absl::StatusOr<bool> IsHeld(const std::string& run_folder) {
-  const std::string path = JoinPath(run_folder, ".lock");
-  const int lock = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (lock < 0 && errno == ENOENT) return false;
-  if (lock < 0) return FileError("open", path, errno);
-  const bool is_free = ::flock(lock, LOCK_SH | LOCK_NB) == 0;
-  const int error = errno;
-  ::close(lock);
-  if (is_free) return false;
-  if (error == EWOULDBLOCK) return true;
-  return FileError("check the lock of", path, error);
+  return IsLocked(JoinPath(run_folder, ".lock"));
 }
 
 int64_t FinishedStep(const std::string& run_folder) {

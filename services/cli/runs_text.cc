@@ -96,6 +96,16 @@ Cells RowOf(const RunOverview& run, const std::string& name, absl::Time now) {
               : Printable(run.adapter_digest.substr(0, kDigestLetters))};
 }
 
+// Why a run stands as it does, where that is not as it should be.
+std::string NoteOf(const RunOverview& run) {
+  if (run.state == RunState::kFailed) return run.outcome->message;
+  if (run.state == RunState::kPaused) {
+    return "its disk takes no more; it goes on once there is room "
+           "(checkpoint.on_write_error: pause)";
+  }
+  return "";
+}
+
 Json AccuracyJson(const std::optional<EvaluationReport>& report) {
   return report.has_value() && report->accuracy.has_value()
              ? ToJson(*report->accuracy)
@@ -136,7 +146,7 @@ std::string RunsText(const std::vector<ListedRun>& runs,
                               "after",
                               "written",
                               "adapter"}};
-  // Behind a row: of a run that failed why, of a damaged one only that.
+  // Below each row, unless empty.
   std::vector<std::string> notes = {""};
   for (const ListedRun& run : runs) {
     const std::string name = Printable(NameIn(run.folder, folder));
@@ -146,9 +156,7 @@ std::string RunsText(const std::vector<ListedRun>& runs,
       continue;
     }
     rows.push_back(RowOf(*run.overview, name, now));
-    notes.push_back(run.overview->state == RunState::kFailed
-                        ? Printable(run.overview->outcome->message)
-                        : "");
+    notes.push_back(Printable(NoteOf(*run.overview)));
   }
   std::string text;
   const std::vector<std::string> lines = AlignColumns(rows);
@@ -172,6 +180,7 @@ Json RunsJson(const std::vector<ListedRun>& runs, const std::string& folder) {
       continue;
     }
     const RunOverview& seen = *run.overview;
+    const std::string note = NoteOf(seen);
     rows.push_back(
         {{"name", name},
          {"folder", run.folder},
@@ -184,9 +193,7 @@ Json RunsJson(const std::vector<ListedRun>& runs, const std::string& folder) {
          {"last_written", TimeText(seen.last_written)},
          {"adapter_digest",
           seen.adapter_digest.empty() ? Json() : Json(seen.adapter_digest)},
-         {"message",
-          seen.state == RunState::kFailed ? Json(seen.outcome->message)
-                                          : Json()}});
+         {"message", note.empty() ? Json() : Json(note)}});
   }
   return rows;
 }

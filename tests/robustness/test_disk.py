@@ -1,5 +1,6 @@
 """Disks that refuse what a run writes: it waits, goes on without or ends, as configured, and loses nothing."""
 
+import json
 import resource
 import subprocess
 
@@ -28,6 +29,11 @@ def make_read_only(mount):
     return lambda: subprocess.run(["umount", checkpoints], check=True)
 
 
+def listed_state(cluster, folder):
+    [run] = json.loads(cluster.workspace.dapd("runs", "list", folder, "--json").stdout)
+    return run["state"]
+
+
 @pytest.mark.parametrize("refuse", [fill, make_read_only], ids=["full", "read-only"])
 def test_a_disk_that_refuses_pauses_training_until_it_takes_the_write(refuse, cluster, reference, tmp_path):
     """A small tmpfs that another file fills and leaves; a read-only one over the checkpoints."""
@@ -45,9 +51,11 @@ def test_a_disk_that_refuses_pauses_training_until_it_takes_the_write(refuse, cl
         wait_for(lambda: "training pauses" in cluster.log(run), what="the pause")
         assert cluster.metric("dapd_trainer_paused_for_disk") == 1
         assert trainer.poll() is None
+        assert listed_state(cluster, mount) == "paused"
         mend()
         finish(cluster, run, trainer)
         assert "training continues" in cluster.log(run)
+        assert listed_state(cluster, mount) == "finished"
         (cluster.workspace.folder / "runs" / run).symlink_to(mount / run)
         reference.assert_equal(run, 0)
     finally:

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/log.h"
+#include "services/trainer/record/disk_wait.h"
 #include "services/trainer/status/status_message.h"
 
 namespace dapd {
@@ -17,11 +18,13 @@ constexpr absl::Duration kReminder = absl::Minutes(5);
 
 }  // namespace
 
-FullDiskRule::FullDiskRule(std::string on_write_error,
+FullDiskRule::FullDiskRule(std::string run_folder,
+                           std::string on_write_error,
                            std::function<bool(absl::Duration)> wait_for_stop,
                            TrainerMetrics* metrics,
                            TrainerStatus* status)
-    : on_write_error_(std::move(on_write_error)),
+    : run_folder_(std::move(run_folder)),
+      on_write_error_(std::move(on_write_error)),
       wait_for_stop_(std::move(wait_for_stop)),
       metrics_(metrics),
       status_(status) {}
@@ -54,6 +57,7 @@ absl::Status FullDiskRule::Retry(const std::string& what,
     status_->Change(
         [&](v1::GetStatusResponse& state) { ShowDiskWait(text, &state); });
   };
+  const DiskWait wait(run_folder_);
   metrics_->SetPausedForDisk(true);
   absl::Status status = first;
   absl::Duration unsaid = kReminder;  // paused since the log said so

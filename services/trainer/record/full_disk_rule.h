@@ -16,10 +16,12 @@ namespace dapd {
 // Owned by the compute thread.
 class FullDiskRule {
  public:
+  // `run_folder`: where others see that the run waits (disk_wait.h).
   // `on_write_error`: checkpoint.on_write_error. `wait_for_stop` blocks for at
   // most the given time; true once the run is to stop. The last two are told of
   // what goes wrong; they must outlive this.
-  FullDiskRule(std::string on_write_error,
+  FullDiskRule(std::string run_folder,
+               std::string on_write_error,
                std::function<bool(absl::Duration)> wait_for_stop,
                TrainerMetrics* metrics,
                TrainerStatus* status);
@@ -27,8 +29,8 @@ class FullDiskRule {
   // Runs `write`, which can be repeated, for the first time or again:
   //   pause     again and again, with growing pauses of up to 10 s, until it
   //             succeeds (training goes on where it was) or the run is to stop
-  //             (CANCELLED); meanwhile the status warns of it, and every five
-  //             minutes the log does
+  //             (CANCELLED); meanwhile the status and the run folder say so,
+  //             and every five minutes the log does
   //   continue  a warning; OK, as if it had been written
   //   fail      its error
   absl::Status Write(const std::string& what,
@@ -43,6 +45,7 @@ class FullDiskRule {
                      const std::function<absl::Status()>& write,
                      const absl::Status& first);
 
+  const std::string run_folder_;
   const std::string on_write_error_;
   const std::function<bool(absl::Duration)> wait_for_stop_;
   TrainerMetrics* const metrics_;

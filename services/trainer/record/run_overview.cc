@@ -17,6 +17,7 @@
 #include "common/base/last_line.h"
 #include "common/base/status_macros.h"
 #include "common/config/run_folder.h"
+#include "services/trainer/record/disk_wait.h"
 #include "services/trainer/record/run_name.h"
 
 namespace dapd {
@@ -103,7 +104,10 @@ absl::StatusOr<RunState> StateOf(const RunOverview& run) {
     return RunState::kFinished;
   }
   ASSIGN_OR_RETURN(const bool is_held, IsHeld(run.folder));
-  if (is_held) return RunState::kRunning;
+  if (is_held) {
+    ASSIGN_OR_RETURN(const bool waits, WaitsForDisk(run.folder));
+    return waits ? RunState::kPaused : RunState::kRunning;
+  }
   return run.outcome.has_value() && run.outcome->state == "failed"
              ? RunState::kFailed
              : RunState::kInterrupted;
@@ -115,6 +119,8 @@ const char* NameOf(RunState state) {
   switch (state) {
     case RunState::kRunning:
       return "running";
+    case RunState::kPaused:
+      return "paused";
     case RunState::kFinished:
       return "finished";
     case RunState::kFailed:

@@ -16,11 +16,12 @@ namespace dapd {
 
 enum class RunState {
   kRunning,      // a trainer holds the folder
+  kPaused,       // and waits until its disk takes what it has to write
   kFinished,     // all of its steps are taken, and what follows them is done
   kFailed,       // the last attempt said that it failed
   kInterrupted,  // it was stopped, or its processes were killed
 };
-// "running", "finished", "failed", "interrupted".
+// "running", "paused", "finished", "failed", "interrupted".
 const char* NameOf(RunState state);
 
 struct RunOverview {

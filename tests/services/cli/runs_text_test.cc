@@ -142,6 +142,16 @@ TEST(RunsRowTest, EachFigureStandsAtItsPlace) {
   EXPECT_EQ(row["adapter_digest"], "0123456789abcdef");
 }
 
+TEST(RunsRowTest, ARunThatIsPausedSaysWhy) {
+  const std::vector<ListedRun> runs = {
+      {"runs/a", RunOverview{.state = RunState::kPaused, .steps = 9}}};
+  EXPECT_THAT(RunsText(runs, "runs", absl::Now()),
+              HasSubstr("\n    its disk takes no more"));
+  const auto row = RunsJson(runs, "runs")[0];
+  EXPECT_EQ(row["state"], "paused");
+  EXPECT_THAT(row["message"].get<std::string>(), HasSubstr("once there is"));
+}
+
 TEST(RunsRowTest, AnAgeIsInTheUnitThatSuitsIt) {
   const absl::Time now = absl::FromUnixSeconds(1'000'000'000);
   for (const auto& [age, text] : {std::pair{-absl::Seconds(5), "0s"},

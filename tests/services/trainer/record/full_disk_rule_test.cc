@@ -8,7 +8,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/base/files.h"
 #include "common/metrics/metrics_registry.h"
+#include "services/trainer/record/disk_wait.h"
+#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -44,14 +47,18 @@ class FullDiskRuleTest : public testing::Test {
   TrainerStatus status_;
   std::vector<v1::RunWarning> seen_;  // at each pause
   absl::Duration paused_;
+  bool folder_says_so_ = false;  // at the last pause
   absl::Duration stop_after_ = absl::InfiniteDuration();
+  const std::string folder_ = TempPath("run");
   FullDiskRule rule_{
+      folder_,
       "pause",
       [this](absl::Duration pause) {
         const v1::GetStatusResponse now = status_.Get();
         seen_.insert(seen_.end(), now.warnings().begin(), now.warnings().end());
         paused_ += pause;
         EXPECT_TRUE(SaysPaused());
+        folder_says_so_ = *WaitsForDisk(folder_);
         return paused_ >= stop_after_;
       },
       &metrics_,
@@ -84,6 +91,16 @@ TEST_F(FullDiskRuleTest, TheLogSaysAgainThatTheRunWaits) {
   const std::vector<std::string> parts =
       absl::StrSplit(log_, "training pauses until it can");
   EXPECT_EQ(parts.size() - 1, 4u) << "at once and every five minutes";
+}
+
+TEST_F(FullDiskRuleTest, TheFolderSaysSoAsLongAsTheRunWaits) {
+  ASSERT_TRUE(Write(1).ok());
+  EXPECT_FALSE(folder_says_so_) << "no file carries the mark";
+  ASSERT_TRUE(MakeDirectories(folder_).ok());
+  ASSERT_TRUE(WriteFileAtomically(folder_ + "/config.yaml", "").ok());
+  ASSERT_TRUE(Write(1).ok());
+  EXPECT_TRUE(folder_says_so_);
+  EXPECT_FALSE(*WaitsForDisk(folder_));
 }
 
 TEST_F(FullDiskRuleTest, AStopEndsTheWait) {

@@ -15,6 +15,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/config/run_folder.h"
+#include "services/trainer/record/disk_wait.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -120,6 +121,19 @@ TEST_F(RunOverviewTest, ARunOfAnyNumberOfEvaluationsIsFinished) {
   Write("summary.json", summary + "}}");
   EXPECT_EQ(FinishedStep(folder_), 2);
   EXPECT_EQ(State(), RunState::kFinished);
+}
+
+TEST_F(RunOverviewTest, ARunThatWaitsForItsDiskIsPaused) {
+  {
+    const auto held = RunFolder::Open(
+        {.name = "first",
+         .output_dir = std::filesystem::path(folder_).parent_path()});
+    ASSERT_TRUE(held.ok()) << held.status();
+    EXPECT_EQ(State(), RunState::kRunning);
+    const DiskWait wait(folder_);
+    EXPECT_EQ(State(), RunState::kPaused);
+  }
+  EXPECT_EQ(State(), RunState::kInterrupted);
 }
 
 TEST_F(RunOverviewTest, AnInstantsLookAtTheLockKeepsNobodyOut) {

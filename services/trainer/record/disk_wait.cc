@@ -1,0 +1,38 @@
+#include "services/trainer/record/disk_wait.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "common/base/file_lock.h"
+#include "common/base/files.h"
+
+namespace dapd {
+namespace {
+
+std::string PathIn(const std::string& run_folder) {
+  return JoinPath(run_folder, "config.yaml");
+}
+
+// NFS locks for one process alone only what may be written; a disk that has
+// become read-only opens nothing for that.
+int Open(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  return file >= 0 ? file : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+}
+
+}  // namespace
+
+DiskWait::DiskWait(const std::string& run_folder)
+    : file_(Open(PathIn(run_folder))) {
+  if (file_ >= 0) TryLock(file_);
+}
+
+DiskWait::~DiskWait() {
+  if (file_ >= 0) ::close(file_);
+}
+
+absl::StatusOr<bool> WaitsForDisk(const std::string& run_folder) {
+  return IsLocked(PathIn(run_folder));
+}
+
+}  // namespace dapd
