@@ -30,6 +30,8 @@
 #include "common/base/status_macros.h"
 #include "common/copy/run_copy.h"
 #include "services/trainer/record/manifest.h"
+#include "services/trainer/record/run_outcome.h"
+#include "services/trainer/record/run_overview.h"
 
 namespace dapd {
 namespace {
@@ -112,6 +114,14 @@ absl::Status SyncFolders(const std::string& folder) {
   return SyncDirectory(folder);
 }
 
+// A copy has the end of a run only just before that is told, and not whether it
+// was. Nobody is to hear of it again because the folder was lost.
+absl::Status RecordEnd(const std::string& folder) {
+  const auto run = ReadRunOverview(folder);
+  if (!run.ok() || run->state != RunState::kFinished) return absl::OkStatus();
+  return WriteOutcome(folder, OutcomeOf(absl::OkStatus()));
+}
+
 absl::Status RestoreFiles(ObjectStore& store,
                           const RunCopy& copy,
                           const std::string& folder) {
@@ -124,6 +134,7 @@ absl::Status RestoreFiles(ObjectStore& store,
     RETURN_IF_ERROR(RestoreFile(store, parts, path));
   }
   RETURN_IF_ERROR(VerifyManifest(JoinPath(folder, checkpoint)));
+  RETURN_IF_ERROR(RecordEnd(folder));
   return SyncFolders(folder);
 }
 

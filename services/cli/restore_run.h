@@ -20,8 +20,10 @@ struct RestoredRun {
 // `step` if it is not negative. Everything is written into "<folder>.restoring"
 // and renamed once the digest of every file is that of the commit and the
 // checkpoint is what its own manifest says; another call goes on with what an
-// interrupted one left there. With no `step`, a commit that cannot be restored
-// is told about, and the newest other taken, one that came meanwhile included.
+// interrupted one left there. The outcome of a run that had finished says so
+// (run_outcome.h), and nobody is told of its end again. With no `step`, a
+// commit that cannot be restored is told about, and the newest other taken, one
+// that came meanwhile included.
 //   FAILED_PRECONDITION  `folder` is there
 //   NOT_FOUND            no copy, or none of `step`; names what is there
 //   DATA_LOSS            the copy is damaged

@@ -1,6 +1,7 @@
 """run.notify_url: who is told of a run's end, by `dapd run` and by a trainer of its own, over HTTP and HTTPS."""
 
 import json
+import shutil
 import signal
 import subprocess
 
@@ -126,6 +127,17 @@ def test_an_end_that_its_process_could_not_tell_is_told_by_the_next_start(worksp
             result = subprocess.run(start, capture_output=True, text=True, timeout=60)
             assert result.returncode == code and "finished run" in result.stderr, result.stderr
     assert [(document["state"], document["exit_code"]) for document in receiver.documents] == [("finished", 0)]
+
+
+def test_a_finished_run_is_not_told_of_again_once_it_is_restored(workspace):
+    with Receiver() as receiver:
+        copies, folder = workspace.folder / "copies-of-the-told", workspace.runs("lost-and-told")
+        settings = {"trainer.steps": 1, "checkpoint.copy_to": copies, "run.notify_url": receiver.url}
+        workspace.run("lost-and-told", **settings)
+        shutil.rmtree(folder)
+        workspace.dapd("restore", copies / "lost-and-told", folder)
+        assert "holds a finished run" in workspace.run("lost-and-told", **settings).stderr
+    assert [document["state"] for document in receiver.documents] == ["finished"]
 
 
 def test_https_needs_the_authority_that_is_named(workspace, tmp_path):

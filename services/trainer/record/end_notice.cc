@@ -33,6 +33,13 @@ bool IsHeldByAnother(const std::string& folder) {
   return is_held.ok() && *is_held;
 }
 
+// An attempt has begun since to take it to more steps: what ended before that
+// attempt is no news.
+bool HasGoneOn(const std::string& folder) {
+  const auto overview = ReadRunOverview(folder);
+  return overview.ok() && overview->state != RunState::kFinished;
+}
+
 Json FiguresOf(const std::optional<EvaluationReport>& report) {
   return report.has_value() ? ToJson(*report) : Json();
 }
@@ -128,7 +135,8 @@ void EndNotice::Tell(const absl::Status& outcome) {
 
 absl::Status TellIfUntold(const RunConfig& run,
                           std::function<bool()> gives_up) {
-  if (!RecordFinished(FolderOf(run))) return absl::OkStatus();
+  const std::string folder = FolderOf(run);
+  if (HasGoneOn(folder) || !RecordFinished(folder)) return absl::OkStatus();
   ASSIGN_OR_RETURN(EndNotice notice,
                    EndNotice::Create(run, std::move(gives_up)));
   notice.Tell(absl::OkStatus());

@@ -50,8 +50,9 @@ class EndNotice {
 };
 
 // For whoever finds a run that has finished: records that, and tells of it if
-// whoever finished it was killed, or told to stop, before it had. Errors as
-// EndNotice::Create.
+// whoever finished it was killed, or told to stop, before it had. Neither for a
+// run that another attempt has begun to take to more steps: how that one ends
+// is told. Errors as EndNotice::Create.
 absl::Status TellIfUntold(const RunConfig& run, std::function<bool()> gives_up);
 
 // The document.

@@ -13,12 +13,15 @@
 #include "common/base/sha256.h"
 #include "common/copy/run_copy.h"
 #include "services/trainer/record/manifest.h"
+#include "services/trainer/record/run_outcome.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
 
 using ::testing::HasSubstr;
+
+constexpr char kLines[] = "{\"step\": 1}\n{\"step\": 2}\n";
 
 class RestoreRunTest : public testing::Test {
  protected:
@@ -35,6 +38,7 @@ class RestoreRunTest : public testing::Test {
     EXPECT_TRUE(WriteFileAtomically(path, bytes).ok());
     return content;
   }
+  // Of a run that is to take six steps.
   void MakeCopy(int64_t step) {
     const std::string made = TempPath(absl::StrCat("checkpoint-", step));
     EXPECT_TRUE(MakeDirectories(made).ok());
@@ -42,14 +46,17 @@ class RestoreRunTest : public testing::Test {
     EXPECT_TRUE(WriteFileAtomically(made + "/state.json", state).ok());
     EXPECT_TRUE(WriteManifest(made).ok());
     const std::string under = absl::StrFormat("checkpoints/step-%06d/", step);
-    const RunCopy copy{
+    RunCopy copy{
         .step = step,
         .run_id = "mine",
         .files = {{under + "state.json", {Store(state)}},
                   {under + "manifest.json",
                    {Store(ReadFile(made + "/manifest.json", 1 << 20).value())}},
-                  {"metrics.jsonl", {Store("one\n"), Store("two\n")}},
+                  {"config.yaml", {Store("trainer: {steps: 6}\n")}},
+                  {"metrics.jsonl",
+                   {Store("{\"step\": 1}\n"), Store("{\"step\": 2}\n")}},
                   {"answers.jsonl", {}}}};
+    if (step == 6) copy.files["summary.json"] = {Store("{\"steps\": 6}\n")};
     EXPECT_TRUE(MakeDirectories(JoinPath(place_, "commits")).ok());
     EXPECT_TRUE(WriteFileAtomically(JoinPath(place_, CommitName(step)),
                                     CommitText(copy))
@@ -68,7 +75,7 @@ TEST_F(RestoreRunTest, TheNewestIsMadeOfItsParts) {
   const auto run = RestoreRun(store_, folder_, -1);
   ASSERT_TRUE(run.ok()) << run.status();
   EXPECT_EQ(run->step, 4);
-  EXPECT_EQ(Read("metrics.jsonl"), "one\ntwo\n");
+  EXPECT_EQ(Read("metrics.jsonl"), kLines);
   EXPECT_EQ(Read("answers.jsonl"), "");
   EXPECT_EQ(Read("checkpoints/step-000004/state.json"), "state of 4");
   EXPECT_FALSE(FileExists(folder_ + ".restoring"));
@@ -127,14 +134,27 @@ TEST_F(RestoreRunTest, ACopyThatGoesOnMeanwhileIsFollowed) {
   EXPECT_EQ(Read("checkpoints/step-000006/state.json"), "state of 6");
 }
 
+TEST_F(RestoreRunTest, TheEndOfARunThatHadFinishedCountsAsTold) {
+  ASSERT_TRUE(RestoreRun(store_, folder_, -1).ok());
+  EXPECT_FALSE(ReadOutcome(folder_).has_value()) << "it is to go on";
+  MakeCopy(6);
+  const std::string finished = TempPath("finished");
+  ASSERT_TRUE(RestoreRun(store_, finished, -1).ok());
+  const auto outcome = ReadOutcome(finished);
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->state, "finished");
+}
+
 TEST_F(RestoreRunTest, WhatAnInterruptedRestoreLeftIsVerifiedAndUsed) {
   const std::string aside = folder_ + ".restoring";
   ASSERT_TRUE(MakeDirectories(aside).ok());
-  ASSERT_TRUE(WriteFileAtomically(aside + "/metrics.jsonl", "one\ntw").ok());
+  ASSERT_TRUE(
+      WriteFileAtomically(aside + "/metrics.jsonl", "{\"step\": 1}\n{\"st")
+          .ok());
   ASSERT_TRUE(WriteFileAtomically(aside + "/answers.jsonl", "torn").ok());
   ASSERT_TRUE(WriteFileAtomically(aside + "/foreign", "x").ok());
   ASSERT_TRUE(RestoreRun(store_, folder_, -1).ok());
-  EXPECT_EQ(Read("metrics.jsonl"), "one\ntwo\n");
+  EXPECT_EQ(Read("metrics.jsonl"), kLines);
   EXPECT_EQ(Read("answers.jsonl"), "");
   EXPECT_FALSE(FileExists(folder_ + "/foreign"));
 }
@@ -144,9 +164,10 @@ TEST_F(RestoreRunTest, WhatIsLeftWithOtherBytesIsCopiedAnew) {
   const std::string aside = folder_ + ".restoring";
   ASSERT_TRUE(MakeDirectories(aside).ok());
   ASSERT_TRUE(
-      WriteFileAtomically(aside + "/metrics.jsonl", std::string(8, '\0')).ok());
+      WriteFileAtomically(aside + "/metrics.jsonl", std::string(26, '\0'))
+          .ok());
   ASSERT_TRUE(RestoreRun(store_, folder_, -1).ok());
-  EXPECT_EQ(Read("metrics.jsonl"), "one\ntwo\n");
+  EXPECT_EQ(Read("metrics.jsonl"), kLines);
 }
 
 TEST_F(RestoreRunTest, APlaceWithoutACopyIsNamed) {

@@ -98,5 +98,16 @@ TEST_F(AttemptEndTest, AnEndThatWasNotToldIsToldOnce) {
   EXPECT_THAT(server_.requests()[0], HasSubstr(R"("state":"finished")"));
 }
 
+TEST_F(AttemptEndTest, AnEndThatAnAttemptWentBeyondIsNotToldAgain) {
+  Finish();
+  const std::string settings = JoinPath(Folder(), "config.yaml");
+  ASSERT_TRUE(WriteFileAtomically(settings, "trainer: {steps: 20}").ok());
+  const auto stopped = OutcomeOf(absl::CancelledError("told to stop"));
+  ASSERT_TRUE(WriteOutcome(Folder(), stopped).ok());
+  Begin().Tell(ConfigError("holds a finished run"));
+  EXPECT_THAT(server_.requests(), IsEmpty());
+  EXPECT_NE(ReadOutcome(Folder())->state, "finished");
+}
+
 }  // namespace
 }  // namespace dapd
