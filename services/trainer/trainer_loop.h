@@ -76,7 +76,8 @@ class TrainerLoop {
   // an earlier attempt made it of the same adapter, and the best adapter kept.
   absl::Status EvaluateWithin();
   // With evaluation.interval the run folder's adapter-best/ becomes the live
-  // one, if the evaluation `when`, of the live one, is the best so far.
+  // one, if the evaluation `when`, of the live one, is the best so far. There
+  // is a checkpoint of its step from then on.
   absl::Status KeepBest(const std::string& when);
   absl::Status RunStep();
   StepPlan PlanStep(int64_t step, const PolicyUpdate& policy);

@@ -1,5 +1,8 @@
 #include "services/trainer/record/run_evaluations.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +12,12 @@
 #include "common/base/status_macros.h"
 
 namespace dapd {
+namespace {
+
+constexpr char kBest[] = "adapter-best";
+constexpr char kBestReport[] = "adapter-best/evaluation.json";
+
+}  // namespace
 
 RunEvaluations::RunEvaluations(std::string run_folder,
                                std::string held_out_digest)
@@ -16,9 +25,10 @@ RunEvaluations::RunEvaluations(std::string run_folder,
       held_out_digest_(std::move(held_out_digest)) {}
 
 absl::StatusOr<std::vector<NamedEvaluation>> RunEvaluations::Recall(
-    const Config& config, int64_t start_step) const {
+    const Config& config, int64_t start_step) {
   ASSIGN_OR_RETURN(std::vector<NamedEvaluation> found,
                    ReadEvaluationReports(run_folder_));
+  RETURN_IF_ERROR(RecallBest(found, start_step));
   std::vector<NamedEvaluation> recalled;
   int64_t num_others = 0;
   for (auto& [when, report] : found) {
@@ -71,6 +81,12 @@ absl::Status RunEvaluations::Write(const std::string& when,
   return WriteEvaluationReport(PathOf(when), report);
 }
 
+absl::Status RunEvaluations::WriteBest(const std::string& when) const {
+  RETURN_IF_ERROR(MakeDirectories(JoinPath(run_folder_, kBest)));
+  return WriteEvaluationReport(JoinPath(run_folder_, kBestReport),
+                               all_.at(when));
+}
+
 std::string RunEvaluations::Best() const {
   const auto is_better = [](const EvaluationReport& a,
                             const EvaluationReport& b) {
@@ -80,7 +96,10 @@ std::string RunEvaluations::Best() const {
   };
   std::string best;
   for (const auto& [when, report] : all_) {
-    if (when == "before" || !report.accuracy.has_value()) continue;
+    if (when == "before" || !report.accuracy.has_value() ||
+        report.policy_version < first_rival_) {
+      continue;
+    }
     if (best.empty() || is_better(report, all_.at(best))) best = when;
   }
   return best;
@@ -88,6 +107,34 @@ std::string RunEvaluations::Best() const {
 
 std::string RunEvaluations::PathOf(const std::string& when) const {
   return JoinPath(run_folder_, absl::StrCat("evaluation/", when, ".json"));
+}
+
+absl::Status RunEvaluations::RecallBest(
+    const std::vector<NamedEvaluation>& found, int64_t start_step) {
+  const std::string folder = JoinPath(run_folder_, kBest);
+  const bool is_there = FileExists(folder);
+  const auto kept = ReadEvaluationReport(JoinPath(run_folder_, kBestReport));
+  // An older version's says nothing of itself.
+  if (is_there && absl::IsNotFound(kept.status())) return absl::OkStatus();
+  const bool is_of_this_run =
+      kept.ok() && std::ranges::any_of(found, [&](const auto& each) {
+        return each.second.policy_version <= start_step &&
+               each.second.adapter_digest == kept->adapter_digest;
+      });
+  first_rival_ = is_of_this_run ? kept->policy_version : start_step;
+  if (!is_there || is_of_this_run) return absl::OkStatus();
+  if (!kept.ok() && !absl::IsDataLoss(kept.status())) return kept.status();
+  LogWarning(absl::StrCat(
+      folder,
+      kept.ok()
+          ? absl::StrCat(
+                " is of step ", kept->policy_version, ", which is done again")
+          : absl::StrCat(" is of no known step: ",
+                         std::string(kept.status().message())),
+      "; it is removed, and the next evaluation begins it anew"));
+  std::error_code error;
+  std::filesystem::remove_all(folder, error);
+  return error ? FileError("remove", folder, error.value()) : absl::OkStatus();
 }
 
 bool RunEvaluations::Counts(const EvaluationReport& report) const {

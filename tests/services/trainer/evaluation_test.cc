@@ -379,6 +379,36 @@ TEST_F(EvaluationTest, TheBestAdapterStaysBesideTheNewest) {
       ParseJson(ReadFile(run + "/summary.json", 1 << 20).value(), "summary");
   ASSERT_TRUE(summary.ok());
   EXPECT_EQ(summary->at("best"), "step-000003");
+  const auto kept = ReadEvaluationReport(run + "/adapter-best/evaluation.json");
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(kept->policy_version, 3);
+}
+
+// Else its step might be done again, and lead to another adapter.
+TEST_F(EvaluationTest, TheBestAdapterIsKeptOnlyBehindACheckpoint) {
+  Config& config = EvaluateEvery(1);
+  config.checkpoint.keep = 0;
+  const uint64_t of_held_out = config.run.seed + 1;
+  answer_of_ = [this, of_held_out](const SamplingKey& key) {
+    return Boxed(key.seed == of_held_out && key.step == 3 ? "123" : "5");
+  };
+  const std::string run = JoinPath(folder_, config.run.name);
+  const auto has_checkpoint = [&](int64_t step) {
+    return FileExists(absl::StrCat(run, "/checkpoints/step-00000", step));
+  };
+  on_phase_ = [&](TrainerPhase phase) {
+    const auto kept =
+        ReadEvaluationReport(run + "/adapter-best/evaluation.json");
+    if (phase == TrainerPhase::kRollout && kept.ok()) {
+      EXPECT_TRUE(has_checkpoint(kept->policy_version));
+    }
+  };
+  ASSERT_TRUE(Run(0).ok());
+  // The first is the best so far, and the third; the last is the run's own.
+  EXPECT_TRUE(has_checkpoint(1));
+  EXPECT_FALSE(has_checkpoint(2));
+  EXPECT_TRUE(has_checkpoint(3));
+  EXPECT_TRUE(has_checkpoint(4));
 }
 
 }  // namespace

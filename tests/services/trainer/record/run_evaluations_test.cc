@@ -34,6 +34,12 @@ class RunEvaluationsTest : public testing::Test {
   void Write(const std::string& when, const EvaluationReport& report) {
     ASSERT_TRUE(evaluations_.Write(when, report).ok());
   }
+  // As an earlier attempt left adapter-best/.
+  void KeepBest(const EvaluationReport& report) {
+    RunEvaluations earlier(folder_, report.held_out_digest);
+    earlier.Add("best", report);
+    ASSERT_TRUE(earlier.WriteBest("best").ok());
+  }
   // The names, once all are added.
   std::vector<std::string> Recall(int64_t start_step) {
     const auto recalled = evaluations_.Recall(config_, start_step);
@@ -61,6 +67,7 @@ TEST_F(RunEvaluationsTest, ALaterOneCountsOnceItsAdapterIsReachedAgain) {
   Write("step-000002", Report(2, 0.25));
   Write("step-000004", Report(4, 0.75));
   Write("step-000006", Report(6, 1.0));
+  KeepBest(Report(2, 0.25));
   EXPECT_THAT(Recall(4), ElementsAre("before", "step-000002"));
   EXPECT_EQ(evaluations_.Best(), "step-000002");
   EXPECT_TRUE(Finds("step-000004", "of 4"));
@@ -88,6 +95,53 @@ TEST_F(RunEvaluationsTest, OfEquallyAccurateAdaptersTheFirstIsTheBest) {
   EXPECT_EQ(evaluations_.Best(), "step-000002");
 }
 
+// Its adapter is not this run's, and that of the one before it was replaced.
+TEST_F(RunEvaluationsTest, ABestStepThatIsDoneAgainGivesWayToTheNextOne) {
+  Write("step-000002", Report(2, 0.75));
+  Write("step-000006", Report(6, 1.0));
+  KeepBest(Report(6, 1.0));
+  testing::internal::CaptureStderr();
+  EXPECT_THAT(Recall(4), ElementsAre("step-000002"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("adapter-best is of step 6, which is done again"));
+  EXPECT_FALSE(FileExists(folder_ + "/adapter-best"));
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    evaluations_ = RunEvaluations(folder_, "these");
+    Recall(4);
+    EXPECT_EQ(evaluations_.Best(), "");
+  }
+  EvaluationReport redone = Report(6, 0.5);
+  redone.adapter_digest = "of other bits";
+  evaluations_.Add("step-000006", redone);
+  EXPECT_EQ(evaluations_.Best(), "step-000006");
+}
+
+TEST_F(RunEvaluationsTest, TheBestIsNoneWhoseAdapterWasReplaced) {
+  Write("step-000002", Report(2, 0.75));
+  Write("step-000004", Report(4, 0.5));
+  KeepBest(Report(4, 0.5));
+  EXPECT_THAT(Recall(6), ElementsAre("step-000002", "step-000004"));
+  EXPECT_EQ(evaluations_.Best(), "step-000004");
+  EXPECT_TRUE(FileExists(folder_ + "/adapter-best"));
+}
+
+TEST_F(RunEvaluationsTest, ABestAdapterOfOtherProblemsStaysUntilTheNextOne) {
+  Write("step-000002", Report(2, 1.0, "others"));
+  KeepBest(Report(2, 1.0, "others"));
+  EXPECT_THAT(Recall(4), ElementsAre());
+  EXPECT_TRUE(FileExists(folder_ + "/adapter-best"));
+  EXPECT_EQ(evaluations_.Best(), "");
+}
+
+TEST_F(RunEvaluationsTest, AnOlderRunsBestAdapterIsThatOfItsBestEvaluation) {
+  ASSERT_TRUE(MakeDirectories(folder_ + "/adapter-best").ok());
+  Write("step-000002", Report(2, 0.75));
+  Write("step-000004", Report(4, 0.5));
+  Recall(6);
+  EXPECT_EQ(evaluations_.Best(), "step-000002");
+  EXPECT_TRUE(FileExists(folder_ + "/adapter-best"));
+}
+
 TEST_F(RunEvaluationsTest, ARunThatBeginsAnewCountsNone) {
   Write("before", Report(0, 0.5));
   Write("step-000002", Report(2, 0.25));
@@ -112,6 +166,7 @@ TEST_F(RunEvaluationsTest, ThoseOfOtherProblemsCountForNothing) {
   Write("before", Report(0, 0.0, "others"));
   Write("step-000002", Report(2, 1.0, "others"));
   Write("step-000004", Report(4, 0.5));
+  KeepBest(Report(4, 0.5));
   testing::internal::CaptureStderr();
   EXPECT_THAT(Recall(6), ElementsAre("step-000004"));
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
