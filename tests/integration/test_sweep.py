@@ -93,6 +93,19 @@ def test_a_failed_run_is_reported_and_the_rest_is_done(workspace):
     assert workspace.dapd("sweep", path).returncode == 0
 
 
+def test_a_run_that_cannot_be_started_does_not_stop_those_beside_it(workspace):
+    path = write_sweep(workspace, "unstarted", set={"trainer.steps": 2}, seeds=[1, 2, 3], parallel=2)
+    in_the_way = folder(workspace, "unstarted") / "logs/seed-2.log"
+    in_the_way.mkdir(parents=True)
+    result = workspace.dapd("sweep", path, check=False)
+    assert result.returncode == 1 and "1 of 3 runs failed: seed-2 (code 1)" in result.stderr, result.stderr
+    assert "seed-2 cannot be started: cannot open the log" in result.stderr
+    for seed in (1, 3):
+        assert (folder(workspace, "unstarted") / f"seed-{seed}/summary.json").exists()
+    in_the_way.rmdir()
+    assert workspace.dapd("sweep", path).stderr.count("is already done") == 2
+
+
 @pytest.fixture
 def hold(tmp_path):
     hold = Hold(tmp_path / "hold")

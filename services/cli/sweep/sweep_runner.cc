@@ -103,7 +103,7 @@ absl::Status SweepRunner::Start(size_t index) {
 
 // In their order: a small run does not overtake a large one that waits for
 // room.
-absl::Status SweepRunner::StartWhatFits() {
+void SweepRunner::StartWhatFits() {
   while (next_ < plan_.runs.size() &&
          active_.size() < static_cast<size_t>(plan_.parallel)) {
     const SweepRun& run = plan_.runs[next_];
@@ -116,12 +116,20 @@ absl::Status SweepRunner::StartWhatFits() {
     }
     if (plan_.memory_bytes > 0 && !active_.empty() &&
         MemoryInUse() + run.memory_bytes > plan_.memory_bytes) {
-      return absl::OkStatus();
+      return;
     }
-    RETURN_IF_ERROR(Start(next_));
+    if (const absl::Status started = Start(next_); !started.ok()) {
+      AddFailed(run.name, static_cast<int>(ExitCodeOf(started)));
+      LogError(absl::StrCat(
+          run.name, " cannot be started: ", std::string(started.message())));
+    }
     ++next_;
   }
-  return absl::OkStatus();
+}
+
+void SweepRunner::AddFailed(const std::string& name, int code) {
+  if (failed_.empty()) first_code_ = code;
+  failed_.push_back(absl::StrCat(name, " (code ", code, ")"));
 }
 
 void SweepRunner::Collect() {
@@ -144,8 +152,7 @@ void SweepRunner::Collect() {
                            " of ",
                            plan_.runs.size()));
     } else if (StopRequests() == 0) {
-      if (failed_.empty()) first_code_ = code;
-      failed_.push_back(absl::StrCat(name, " (code ", code, ")"));
+      AddFailed(name, code);
       LogError(absl::StrCat(name,
                             " failed with code ",
                             code,
@@ -162,7 +169,7 @@ absl::Status SweepRunner::Run() {
   int asked_to_stop = 0;
   while (true) {
     Collect();
-    if (StopRequests() == 0) RETURN_IF_ERROR(StartWhatFits());
+    if (StopRequests() == 0) StartWhatFits();
     if (active_.empty()) break;
     if (const int requests = StopRequests(); requests > asked_to_stop) {
       if (asked_to_stop == 0) {

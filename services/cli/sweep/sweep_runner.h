@@ -20,11 +20,12 @@ class SweepRunner {
   explicit SweepRunner(SweepPlan plan);
 
   // Blocks until every run has ended that is not done, or whose copy
-  // (checkpoint.copy_to) may lack something. One that fails is
-  // logged with the end of its log, and the others go on. An error names all
-  // that failed, with the first one's exit code; CANCELLED after a signal
-  // (common/base/stop_requests.h): the first tells the runs that are under way
-  // to stop, which save where they are, a second one ends them at once.
+  // (checkpoint.copy_to) may lack something. One that fails is logged with the
+  // end of its log, one that cannot be started with the reason, and the others
+  // go on. An error names all that failed, with the first one's exit code;
+  // CANCELLED after a signal (common/base/stop_requests.h): the first tells the
+  // runs that are under way to stop, which save where they are, a second one
+  // ends them at once.
   absl::Status Run();
 
  private:
@@ -35,8 +36,9 @@ class SweepRunner {
     absl::Time start;
   };
 
-  absl::Status StartWhatFits();
+  void StartWhatFits();
   absl::Status Start(size_t run);
+  void AddFailed(const std::string& name, int code);
   // Takes those that have ended.
   void Collect();
   double MemoryInUse() const;
