@@ -74,7 +74,7 @@ std::string AsideOf(const std::string& target) {
 int CreateAsideFile(const std::string& aside) {
   Asides& asides = All();
   const MutexLock lock(&asides.mutex);
-  RemoveTree(aside);
+  ::unlink(aside.c_str());
   const int descriptor =
       ::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (descriptor >= 0) asides.paths.insert(aside);

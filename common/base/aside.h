@@ -20,8 +20,8 @@ std::string AsideOf(const std::string& target);
 // An empty file or folder of that name that is this process's own: others may
 // know the name beforehand, and what they put there, such as a link to
 // somewhere else, is removed and not written into, as is what an earlier
-// process of the same number left. The file's descriptor, or -1 with errno; the
-// folder with those above it.
+// process of the same number left; but no folder is for a file. The file's
+// descriptor, or -1 with errno; the folder with those above it.
 int CreateAsideFile(const std::string& aside);
 absl::Status CreateAsideFolder(const std::string& aside);
 
