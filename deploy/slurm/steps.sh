@@ -129,6 +129,20 @@ stop_steps() {
 # that ends within its grace has to queue again by itself, or has failed.
 is_preempted() { [[ $(scontrol show job "$slurm_job") == *PreemptTime=[0-9]* ]]; }
 
+# Whether the signal before the time limit comes because the limit is shorter than the
+# notice (--signal): Slurm looks twice a minute, and tells such a job at its first look,
+# as often as it is started. One that has to make room may be told as early.
+is_told_at_once() {
+  local age
+  if is_preempted || ! [[ $(scontrol show job "$slurm_job") =~ \ StartTime=([0-9T:-]+) ]]; then
+    return 1
+  fi
+  age=$(($(date +%s) - $(date +%s -d "${BASH_REMATCH[1]}")))
+  if [ "$age" -ge 60 ]; then return 1; fi
+  echo "Slurm announces the end of the job $age s after its start: it goes on until its time is" \
+    "over, and is not queued again. Ask for more time (--time), or for a shorter notice (--signal)" >&2
+}
+
 # --- The lists of workers -----------------------------------------------------
 # DAPD_JOB_FOLDER/ROLE.addresses is what the trainer reads, and reads again while
 # it trains. A line belongs to the job in its comment; several jobs write.

@@ -1,5 +1,6 @@
 """A machine that believes to be a Slurm cluster, for the jobs of deploy/slurm."""
 
+import datetime
 import hashlib
 import json
 import os
@@ -104,6 +105,13 @@ run: {{output_dir: {folder}/runs}}
         """The lines of the list that the trainer reads."""
         path = self.folder / f"job-{run}/{role}.addresses"
         return path.read_text().splitlines() if path.exists() else []
+
+    def tell_of_short_limit(self, job, process):
+        """As Slurm was seen to do it half a minute after the start of a job whose limit is shorter than the notice."""
+        with open(self.folder / f"state-{job}", "a") as state:
+            start = datetime.datetime.now() - datetime.timedelta(seconds=20)
+            state.write(f"   StartTime={start:%Y-%m-%dT%H:%M:%S} EndTime=Unknown Deadline=N/A\n")
+        process.send_signal(signal.SIGUSR1)
 
     def steps(self, job):
         log = self.folder / f"steps-{job}.log"

@@ -21,6 +21,15 @@ def cluster(tmp_path_factory):
     return Cluster(tmp_path_factory.mktemp("slurm"))
 
 
+@pytest.fixture
+def holds(tmp_path):
+    """What a failed test leaves behind does not wait for ever."""
+    made = Hold(tmp_path / "join"), Hold(tmp_path / "leave")
+    yield made
+    for hold in made:
+        hold.release()
+
+
 @pytest.fixture(scope="module")
 def undisturbed(cluster):
     job = cluster.submit(4100, "--set", "run.name=undisturbed")
@@ -109,6 +118,27 @@ def test_before_the_time_limit_the_job_is_queued_again_and_goes_on(undisturbed):
     assert undisturbed.adapter("requeued") == undisturbed.adapter("undisturbed")
 
 
+def test_a_job_whose_limit_is_shorter_than_the_notice_goes_on_and_is_not_queued_again(undisturbed, holds):
+    """Queued again it would be told at its start again, and never get far."""
+    join, leave = holds
+    run = undisturbed.submit(4114, "--set", "run.name=short",
+                             DAPD_FAILPOINTS=f"{join.at('step.after_metrics', 1)};{leave.at('step.after_ledger', 5)}")
+    wait_for(lambda: undisturbed.trained("short") >= 1, lambda: undisturbed.output(4114))
+    undisturbed.tell_of_short_limit(4114, run)
+    joiner = undisturbed.join(4217, 4114, "rollout")
+    wait_for(lambda: len(undisturbed.listed(4114, "rollout")) == 3, lambda: undisturbed.output(4217))
+    undisturbed.tell_of_short_limit(4217, joiner)
+    join.release()
+    wait_for(lambda: undisturbed.trained("short") == 4, lambda: undisturbed.output(4114))
+    assert joiner.poll() is None and len(undisturbed.listed(4114, "rollout")) == 3
+    leave.release()
+    assert run.wait(timeout=PATIENCE_SECONDS) == 0, undisturbed.output(4114)
+    assert joiner.wait(timeout=60) == 0, undisturbed.output(4217)
+    for job in (4114, 4217):
+        assert "Slurm announces the end of the job 2" in undisturbed.output(job) and undisturbed.queued_again(job) == []
+    assert undisturbed.trained("short") == 6
+
+
 def test_a_trainer_that_is_killed_resumes(undisturbed):
     job = undisturbed.submit(4103, "--set", "run.name=resumed")
     wait_for(lambda: undisturbed.trained("resumed") >= 2, lambda: undisturbed.output(4103))
@@ -175,15 +205,6 @@ def test_the_tasks_are_spread_as_the_plan_recommends(undisturbed):
     print(started)
     assert started == dict(zip(("trainer", "teacher", "rollout"), map(int, recommended)))
     assert undisturbed.trained("spread") == 6
-
-
-@pytest.fixture
-def holds(tmp_path):
-    """What a failed test leaves behind does not wait for ever."""
-    made = Hold(tmp_path / "join"), Hold(tmp_path / "leave")
-    yield made
-    for hold in made:
-        hold.release()
 
 
 def test_workers_join_a_running_run_and_leave_it(undisturbed, holds):
