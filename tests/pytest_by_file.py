@@ -4,7 +4,8 @@
     pytest_by_file.py ARGUMENT...     (as of pytest; -n says how many processes)
 
 As its `--dist loadfile`, but a test that ends its process has failed. There it is begun again by the next process, which it ends as well,
-until there have been so many that the tests that are left are given up.
+until there have been so many that the tests that are left are given up. And the files that take longest begin first: begun late, one of them
+runs on alone.
 """
 
 import os
@@ -12,6 +13,12 @@ import sys
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
+
+# Of each folder the files that take more than a minute, the longest first. A file that is not named begins behind them.
+LONGEST = [
+    *(f"tests/deploy/test_{name}.py" for name in ("gpu_pack", "containers", "release", "kubernetes_pods", "slurm", "run_suite")),
+    *(f"tests/robustness/test_{name}.py" for name in ("resume", "copy", "ranks", "elastic")),
+]
 
 
 class ByFile(LoadFileScheduling):
@@ -27,6 +34,9 @@ class ByFile(LoadFileScheduling):
             super()._reschedule(node)
 
     def _assign_work_unit(self, node):
+        longest = next((file for file in LONGEST if file in self.workqueue), None)
+        if longest:
+            self.workqueue.move_to_end(longest, last=False)
         try:
             super()._assign_work_unit(node)
         except OSError:

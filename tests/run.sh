@@ -42,6 +42,10 @@ run_suite() {  # TITLE NAME KIND ARGUMENT...
 
 # A failing suite does not keep the others from running.
 export TQDM_DISABLE=1
+# Also where Python is told to keep nothing of what it compiles: a process that imports
+# transformers spends seconds on that. Not beside the sources, which tests copy.
+unset PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX=$PWD/build/pycache
 for group in "${groups[@]}"; do
   case "$group" in
     unit | integration)

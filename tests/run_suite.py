@@ -56,8 +56,8 @@ class Pytest:
 
     def command(self, report, test=None):
         which = self.folders if test is None else [test]
-        # A file's tests stay together, so that a module's fixtures are made once. Files begin in their order, not those of most tests first:
-        # some have few tests that take minutes.
+        # A file's tests stay together, so that a module's fixtures are made once. Those of most tests do not begin first: some have few tests that
+        # take minutes, and are named in pytest_by_file.py.
         share = ["-n", str(self.processes), "--dist", "loadfile", "--no-loadscope-reorder"] if test is None and self.processes > 1 else []
         program = [pathlib.Path(__file__).with_name("pytest_by_file.py")] if share else ["-m", "pytest"]
         # The first form of the report has the file of each test.

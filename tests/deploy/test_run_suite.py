@@ -9,6 +9,9 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+import pytest_by_file  # noqa: E402
 
 # Fails if the file is not there, and makes it.
 ONCE = "if [ -e {0}/{1} ]; then exit 0; fi; touch {0}/{1}; echo the first reason; exit 1"
@@ -140,6 +143,20 @@ def test_what_waited_behind_a_test_that_ended_its_process_is_run(tmp_path):
     code, lines = run_suite(tmp_path, "pytest", 2, "suite")
     assert code == 0 and lines[-1] == "15 passed, 0 failed, 0 skipped" and lines[-2].startswith("flaky: suite.test_ends test_ends "), \
         (tmp_path / "logs/suite.log").read_text()
+
+
+def test_files_that_take_longest_begin_first(tmp_path):
+    longest = pytest_by_file.LONGEST
+    assert all((ROOT / name).exists() for name in longest)
+    begins = "import pathlib\ndef test_it(): print(pathlib.Path(__file__).stem, file=open('begun', 'a'))\n"
+    for name in ("suite/test_a.py", "suite/test_b.py", *longest):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(begins)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+    command = [sys.executable, ROOT / "tests/pytest_by_file.py", "suite", "tests", "-n", "1", "--dist", "loadfile", "--no-loadscope-reorder"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert result.returncode == 0, result.stdout
+    assert (tmp_path / "begun").read_text().split() == [*(pathlib.Path(name).stem for name in longest), "test_a", "test_b"]
 
 
 def test_where_everything_fails_nothing_is_run_again(tmp_path):
