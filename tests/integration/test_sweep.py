@@ -48,8 +48,8 @@ def test_all_that_lies_in_its_folder_can_be_compared(workspace, swept):
 
 
 def test_a_run_of_a_sweep_is_the_run_by_itself(workspace, swept):
-    workspace.run("alone", **{"trainer.steps": 2, "trainer.learning_rate": 0.01, "run.seed": 2})
-    assert workspace.adapter_digest("alone") == workspace.adapter_digest("rates/learning_rate-0.01-seed-2")
+    workspace.run("one-of-the-rates", **{"trainer.steps": 2, "trainer.learning_rate": 0.01, "run.seed": 2})
+    assert workspace.adapter_digest("one-of-the-rates") == workspace.adapter_digest("rates/learning_rate-0.01-seed-2")
 
 
 def test_a_second_call_runs_nothing_again(workspace, swept):
