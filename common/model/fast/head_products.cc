@@ -17,7 +17,8 @@ void ComputeLogits(const at::Tensor& hidden,
 at::Tensor GradientOfHidden(const at::Tensor& grad_logits,
                             const at::Tensor& head) {
   if (!head.is_cpu()) {
-    return at::mm(grad_logits.to(head.scalar_type()), head);
+    return MatrixProductIn(
+        head.scalar_type(), grad_logits.to(head.scalar_type()), head);
   }
   at::Tensor gradient =
       at::empty({grad_logits.size(0), head.size(1)}, at::kFloat);

@@ -73,6 +73,12 @@ bool TryPackedGemm(const at::Tensor& a,
   return true;
 }
 
+at::Tensor DeviceProductIn(at::ScalarType dtype,
+                           const at::Tensor& a,
+                           const at::Tensor& b) {
+  return a.scalar_type() == dtype ? at::mm(a, b) : at::mm(a, b, dtype);
+}
+
 }  // namespace
 
 at::Tensor MatrixProduct(const at::Tensor& a, const at::Tensor& b) {
@@ -89,6 +95,25 @@ void MatrixProductInto(const at::Tensor& a,
 
 void AddMatrixProduct(const at::Tensor& a, const at::Tensor& b, at::Tensor& c) {
   if (!TryPackedGemm(a, b, /*adds=*/true, c)) c.addmm_(a, b);
+}
+
+at::Tensor MatrixProductIn(at::ScalarType dtype,
+                           const at::Tensor& a,
+                           const at::Tensor& b) {
+  if (a.is_cpu()) {
+    at::Tensor c = at::empty({a.size(0), b.size(1)}, a.options().dtype(dtype));
+    MatrixProductInto(a, b, c);
+    return c;
+  }
+  constexpr int64_t kStep = 64;
+  const int64_t rest = a.size(1) % kStep;
+  const int64_t whole = a.size(1) - rest;
+  if (rest == 0 || whole == 0 || !IsBFloat16(a)) {
+    return DeviceProductIn(dtype, a, b);
+  }
+  return DeviceProductIn(dtype, a.narrow(1, 0, whole), b.narrow(0, 0, whole))
+      .add_(DeviceProductIn(
+          dtype, a.narrow(1, whole, rest), b.narrow(0, whole, rest)));
 }
 
 at::Tensor Linear(const at::Tensor& x,

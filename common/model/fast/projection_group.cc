@@ -6,23 +6,6 @@
 #include "common/model/fast/matrix_product.h"
 
 namespace dapd {
-namespace {
-
-// a b in `dtype`. On the CPU a and b are multiplied as they are; on CUDA they
-// have one dtype.
-at::Tensor ProductIn(at::ScalarType dtype,
-                     const at::Tensor& a,
-                     const at::Tensor& b) {
-  if (a.is_cuda()) {
-    return a.scalar_type() == dtype ? at::mm(a, b) : at::mm(a, b, dtype);
-  }
-  at::Tensor c = at::empty({a.size(0), b.size(1)}, a.options().dtype(dtype));
-  MatrixProductInto(a, b, c);
-  return c;
-}
-
-}  // namespace
-
 ProjectionGroup::ProjectionGroup(const LayerWeights& weights,
                                  const LoraLayer* lora,
                                  double lora_scale,
@@ -97,7 +80,7 @@ std::vector<at::Tensor> ProjectionGroup::Forward(const at::Tensor& x,
   }
   if (a_.defined()) {
     const at::ScalarType dtype = UpdateType(x);
-    *low_rank = ProductIn(dtype, x, a_.to(dtype).t()).mul_(scale_);
+    *low_rank = MatrixProductIn(dtype, x, a_.to(dtype).t()).mul_(scale_);
   }
   std::vector<at::Tensor> outputs;
   for (size_t i = 0; i < projections_.size(); ++i) {
@@ -140,11 +123,12 @@ at::Tensor ProjectionGroup::Backward(const std::vector<at::Tensor>& grads,
     const at::Tensor b = (*lora_)[p].b.detach().to(dtype);
     at::Tensor columns = grad_low_rank.narrow(1, first_[i], b.size(1));
     MatrixProductInto(grads[i], b, columns);
-    (*gradients)[p].b = ProductIn(
+    (*gradients)[p].b = MatrixProductIn(
         adapter_dtype, grads[i].t(), low_rank.narrow(1, first_[i], b.size(1)));
   }
   grad_low_rank.mul_(scale_);
-  const at::Tensor grad_a = ProductIn(adapter_dtype, grad_low_rank.t(), x);
+  const at::Tensor grad_a =
+      MatrixProductIn(adapter_dtype, grad_low_rank.t(), x);
   for (size_t i = 0; i < projections_.size(); ++i) {
     if (first_[i] < 0) continue;
     const auto p = static_cast<size_t>(projections_[i]);

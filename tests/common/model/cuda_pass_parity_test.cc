@@ -18,6 +18,7 @@
 #include "gtest/gtest.h"
 
 #include "common/model/fast/chunk_forward.h"
+#include "common/model/fast/matrix_product.h"
 #include "common/model/fast/training_pass.h"
 #include "common/model/reference/decoder.h"
 #include "common/model/weights/placement.h"
@@ -241,6 +242,27 @@ TEST_P(CudaPassParityTest, AChunksBitsAreItsOwn) {
       const ChunkStates states = PassChunks(where, {alone})[0];
       EXPECT_TRUE(SameBits(together[i].hidden, states.hidden)) << i;
       EXPECT_TRUE(SameBits(together[i].keys_values, states.keys_values)) << i;
+    }
+  }
+}
+
+// Of ones, so that a sum is its length, and one that ends early is told by how
+// many are missing. Lengths of whole steps in many ways, and a few numbers.
+TEST_P(CudaPassParityTest, ProductsTakeTheEndOfALongSum) {
+  const at::TensorOptions options(at::device(at::kCUDA).dtype(GetParam()));
+  for (const int64_t rank : {8, 64, 192}) {
+    for (const int64_t in : {576, 1024, 2560}) {
+      for (const int64_t steps : {1, 12, 48, 96}) {
+        for (const int64_t rest : {1, 2, 7, 33}) {
+          const int64_t tokens = 64 * steps + rest;
+          const at::Tensor sum =
+              MatrixProductIn(at::kFloat,
+                              at::ones({tokens, rank}, options).t(),
+                              at::ones({tokens, in}, options));
+          EXPECT_TRUE((sum.cpu() == tokens).all().item<bool>())
+              << tokens << " tokens, rank " << rank << ", " << in;
+        }
+      }
     }
   }
 }

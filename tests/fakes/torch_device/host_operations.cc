@@ -171,11 +171,19 @@ at::Scalar ReadNumber(const at::Tensor& tensor) {
   return OnHost(tensor).item();
 }
 
+// As cuBLAS may where it cuts a sum into parts (kernels/cuda/gemm.cc): without
+// what stands behind the last whole step of 64.
 at::Tensor MultiplyTo(const at::Tensor& a,
                       const at::Tensor& b,
                       at::ScalarType dtype) {
   CountLaunch("aten::mm");
-  return OnDevice(OnHost(a).to(dtype).mm(OnHost(b).to(dtype)));
+  constexpr int64_t kStep = 64;
+  const int64_t k = a.size(1);
+  const int64_t taken = k < kStep ? k : k - k % kStep;
+  return OnDevice(OnHost(a)
+                      .narrow(1, 0, taken)
+                      .to(dtype)
+                      .mm(OnHost(b).narrow(0, 0, taken).to(dtype)));
 }
 
 at::Tensor& MultiplyInto(const at::Tensor& a,
