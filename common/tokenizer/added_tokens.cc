@@ -12,8 +12,10 @@
 namespace dapd {
 
 absl::StatusOr<AddedTokens> AddedTokens::Parse(const nlohmann::json& json,
-                                               bool composes) {
+                                               bool composes,
+                                               bool splits_special) {
   AddedTokens added;
+  added.splits_special_ = splits_special;
   if (!json.is_array()) {
     return absl::InvalidArgumentError("added_tokens is not a list");
   }
@@ -102,6 +104,11 @@ std::vector<AddedTokens::Piece> AddedTokens::Split(absl::string_view text,
         FindLongest(text.substr(i), table[static_cast<uint8_t>(text[i])]);
     if (match == nullptr) {
       ++i;
+      continue;
+    }
+    if (splits_special_ && match->special) {
+      // As in `tokenizers`: no other token is looked for within it.
+      i += match->sought.size();
       continue;
     }
     if (i > start) pieces.push_back({text.substr(start, i - start)});

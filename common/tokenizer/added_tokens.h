@@ -26,9 +26,11 @@ class AddedTokens {
  public:
   // From the "added_tokens" of tokenizer.json. lstrip, rstrip and single_word
   // are refused. `composes`: the normaliser is NFC, which then goes for the
-  // tokens that are looked for after it as well.
+  // tokens that are looked for after it as well. `splits_special`: special
+  // tokens are text like any other.
   static absl::StatusOr<AddedTokens> Parse(const nlohmann::json& json,
-                                           bool composes);
+                                           bool composes,
+                                           bool splits_special);
 
   // A piece of the text: an added token, or the text between two.
   struct Piece {
@@ -50,6 +52,7 @@ class AddedTokens {
   const AddedToken* FindLongest(absl::string_view text,
                                 const Sorted& candidates) const;
 
+  bool splits_special_ = false;
   std::vector<AddedToken> tokens_;
   // By normalized flag and first byte.
   std::array<std::array<Sorted, 256>, 2> by_first_byte_;

@@ -145,7 +145,8 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> ByteLevelTokenizer::Parse(
       AddedTokens::Parse(
           JoinAddedTokens(json.value("added_tokens", nlohmann::json::array()),
                           config.added_tokens),
-          compose));
+          compose,
+          config.split_special_tokens));
   auto tokenizer = std::unique_ptr<ByteLevelTokenizer>(new ByteLevelTokenizer(
       compose, std::move(pre_tokenizer), std::move(bpe), std::move(added)));
   RETURN_IF_ERROR(tokenizer->BuildTables());

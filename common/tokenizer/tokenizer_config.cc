@@ -109,6 +109,9 @@ absl::StatusOr<TokenizerConfig> ReadTokenizerConfig(const std::string& folder) {
     AddSpecialTokens(map, &config.special_tokens);
   }
   config.chat_template = TemplateText(json);
+  const auto split = json.find("split_special_tokens");
+  config.split_special_tokens =
+      split != json.end() && split->is_boolean() && split->get<bool>();
   return config;
 }
 

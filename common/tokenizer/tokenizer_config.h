@@ -24,6 +24,8 @@ struct TokenizerConfig {
   // tokenizer.json, by rising ids.
   nlohmann::json added_tokens = nlohmann::json::array();
   std::string chat_template;  // empty: none here
+  // Whether a text's special tokens are encoded as any other text is.
+  bool split_special_tokens = false;
 };
 
 // What a folder lacks counts as an empty file. An exit code of the data if a

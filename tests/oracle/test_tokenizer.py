@@ -102,6 +102,28 @@ def test_tokens_that_only_the_configuration_adds_count(tmp_path):
     assert [row["text"] for row in read_jsonl(tmp_path / "out")] == [oracle.decode(row["ids"], skip_special_tokens=True) for row in rows]
 
 
+@pytest.mark.parametrize("split", [False, True])
+def test_special_tokens_may_be_text_like_any_other(split, tmp_path):
+    import models
+
+    ids = models.write_tokenizer(tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    flags = dict(lstrip=False, rstrip=False, normalized=False, single_word=False)
+    size = max(ids.values()) + 1
+    tokens = {"<|im_start": False, "im_end|>": False, "<|x|>": True}
+    added = {str(size + i): dict(content=text, special=special, **flags) for i, (text, special) in enumerate(tokens.items())}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "added_tokens_decoder": added, "split_special_tokens": split}))
+    oracle = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    rng = random.Random(13)
+    parts = ["<|im_start|>", "<|im_end|>", "<|im_start", "im_end|>", "<|x|>", "<|", "x", " ", "<think>", "</think>", "|>", "e\u0301"]
+    texts = ["".join(rng.choices(parts, k=rng.randint(1, 9))) for _ in range(1000)]
+    write_jsonl(tmp_path / "texts", [{"text": text} for text in texts])
+    run_dapd("tokenize", "--model", tmp_path, "--input", tmp_path / "texts", "--output", tmp_path / "ids")
+    expected = oracle(texts, add_special_tokens=False)["input_ids"]
+    assert [row["ids"] for row in read_jsonl(tmp_path / "ids")] == expected
+    assert split == (ids["<|im_end|>"] not in oracle("<|im_end|>", add_special_tokens=False)["input_ids"])
+
+
 def broken(tokenizer, change):
     copy = json.loads(json.dumps(tokenizer))
     change(copy)

@@ -65,6 +65,20 @@ TEST(TokenizerTest, MergesApplyAndAddedTokensAreRecognised) {
   EXPECT_TRUE((*tokenizer)->IsSpecial(258));
 }
 
+TEST(TokenizerTest, SpecialTokensMayBeTextLikeAnyOther) {
+  nlohmann::json json = SmallTokenizer();
+  json["added_tokens"].push_back({{"id", 259}, {"content", "nd"}});
+  json["added_tokens"].push_back({{"id", 260}, {"content", "<end"}});
+  const auto split = Load(json, {{"split_special_tokens", true}});
+  ASSERT_TRUE(split.ok()) << split.status();
+  EXPECT_THAT(*(*split)->Encode("hi<end>nd"),
+              ElementsAre(256, '<', 'e', 'n', 'd', '>', 259));
+  EXPECT_THAT(*(*split)->Encode("<end"), ElementsAre(260));
+  EXPECT_TRUE((*split)->IsSpecial(258));
+  const auto whole = Load(json, {{"split_special_tokens", false}});
+  EXPECT_THAT(*(*whole)->Encode("hi<end>nd"), ElementsAre(256, 258, 259));
+}
+
 TEST(TokenizerTest, DecodingGivesTheTextBack) {
   const auto tokenizer = Load(SmallTokenizer());
   ASSERT_TRUE(tokenizer.ok());
