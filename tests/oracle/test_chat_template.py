@@ -2,15 +2,19 @@
 
 import json
 import random
+import re
 
+import jinja2
 import pytest
 import transformers
 
+import macro_templates
 import mistral_templates
 from conftest import read_jsonl, run_dapd, write_jsonl
 from make_qwen_tokenizer import package_folder
 
 NUM_CONVERSATIONS = 400
+OWN = {"mistral_nemo": mistral_templates.NEMO, "mistral_small": mistral_templates.SMALL, "harmony": macro_templates.HARMONY, "bodies": macro_templates.BODIES}
 CONTENTS = [
     "What is 2 + 2?", "", " spaced ", "\n\nlines\n", "<think>\nhidden\n</think>\n\nshown", "a</think>b", "<think>open", "x\ny",
     "<tool_response>r</tool_response>", "quote \" ' \\ {{ braces }} {% tag %}", "\u00e9\u4e2d\U0001f600", "tab\tend ",
@@ -33,29 +37,37 @@ def random_conversation(rng):
 
 @pytest.mark.parametrize("name", ["qwen3", "smollm2", "qwen2_5", "llama3", "llama3_1", "llama3_2", "qwen3_instruct_2507",
                                   "qwen3_training", "qwen2_5_training", "llama3_training", "qwen3_instruct_2507_training",
-                                  "mistral_nemo", "mistral_small"])
+                                  "qwen3_5_think", "qwen3_vl", "gemma3", "gemma4", "phi3_5", "deepseekv3", "deepseek_r1_distill",
+                                  "glm4moe", "gptoss", "nemotron_3_nano", "lfm2_v2", *OWN])
 def test_conversations_render_and_tokenize_alike(name, qwen_folder, smollm2_folder, tmp_path):
     source = smollm2_folder if name == "smollm2" else qwen_folder
     for file in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / file).write_bytes((source / file).read_bytes())
     if name not in ("qwen3", "smollm2"):
-        written = {"mistral_nemo": mistral_templates.NEMO, "mistral_small": mistral_templates.SMALL}
-        template = written.get(name) or (package_folder("trl") / "chat_templates" / f"{name}.jinja").read_text()
+        template = OWN.get(name) or (package_folder("trl") / "chat_templates" / f"{name}.jinja").read_text()
+        if name == "gptoss":
+            template = re.sub(r"strftime_now\([^)]*\)", "'2025-01-30'", template)  # As docs/hub.md says.
         (tmp_path / "chat_template.jinja").write_text(template)
         config = json.loads((tmp_path / "tokenizer_config.json").read_text())
         (tmp_path / "tokenizer_config.json").write_text(json.dumps({**config, "bos_token": "<|endoftext|>"}))
     oracle = transformers.AutoTokenizer.from_pretrained(tmp_path)
     rng = random.Random(3)
-    rows = [random_conversation(rng) for _ in range(NUM_CONVERSATIONS)]
-    write_jsonl(tmp_path / "in", rows)
-    run_dapd("render", "--model", tmp_path, "--input", tmp_path / "in", "--output", tmp_path / "out")
-    wrong = 0
-    for row, ours in zip(rows, read_jsonl(tmp_path / "out"), strict=True):
+    rows, texts = [], []
+    for row in [random_conversation(rng) for _ in range(NUM_CONVERSATIONS)]:
         extra = {"enable_thinking": row["enable_thinking"]} if "enable_thinking" in row else {}
         # Ours have no clock: the template's own date stands in every prompt, today and when a run is resumed.
         date = {"date_string": "26 Jul 2024"} if name == "llama3_2" else {}
         options = {"add_generation_prompt": row["add_generation_prompt"], **extra, **date}
-        text = oracle.apply_chat_template(row["messages"], tokenize=False, **options)
+        try:
+            texts.append(oracle.apply_chat_template(row["messages"], tokenize=False, **options))
+            rows.append(row)
+        except jinja2.exceptions.TemplateError:
+            pass  # Qwen3.5's wants a user who does not only answer for a tool.
+    assert len(rows) > 0.9 * NUM_CONVERSATIONS
+    write_jsonl(tmp_path / "in", rows)
+    run_dapd("render", "--model", tmp_path, "--input", tmp_path / "in", "--output", tmp_path / "out")
+    wrong = 0
+    for text, ours in zip(texts, read_jsonl(tmp_path / "out"), strict=True):
         ids = oracle(text, add_special_tokens=False)["input_ids"]
         if ours["text"] != text or ours["ids"] != ids:
             wrong += 1
@@ -162,10 +174,26 @@ def test_comments_and_loops_that_are_left_early_write_the_same(qwen_folder, tmp_
     assert not differing, differing
 
 
+def test_cases_and_titles_are_written_alike(qwen_folder, tmp_path):
+    rng = random.Random(11)
+    letters = [*"abzABZ019'-_ ([{<>.,\t\u00e9\u00c9\u00df\u0131\u0130\u01c4\u01c5\u01c6\u03a3\u03c3\u03c2\u0410\u0431\u1f80\u1f88\u4e2d\ufb01\u2160\u00aa\u0301\U00010400"]
+    texts = ["".join(rng.choices(letters, k=rng.randint(0, 8))) for _ in range(3000)]
+    # Whether a sigma is the last letter may show only behind marks, across which title() does not look here.
+    texts = [re.sub("\u03a3+(?=['.\u0301])", "", text) for text in texts]
+    ways = ["t | capitalize", "t.capitalize()", "t | title", "t.title()", "t | upper", "t.upper()", "t | lower", "t.lower()", "t | trim"]
+    line = "".join("{{ %s }};" % way for way in ways)
+    template = "".join("{%% set t = %s %%}%s\n" % (json.dumps(text, ensure_ascii=False), line) for text in texts)
+    ours, expected = render_both(template, tmp_path, qwen_folder)
+    differing = [text for text, a, b in zip(texts, ours.split("\n"), expected.split("\n")) if a != b]
+    print(f"{len(differing)} of {len(texts)} texts differ")
+    assert ours == expected, [text.encode("unicode_escape") for text in differing[:9]]
+
+
 @pytest.mark.parametrize(
     "template, expected",
     [
-        ("{% macro f() %}{% endmacro %}", "'macro'"),
+        ("{% include 'x' %}", "'include'"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "too deeply"),
         ("line\n{{ messages | shuffle }}", "line 2: the filter 'shuffle'"),
         ("{{ messages[0].content.encode() }}", "the method 'encode'"),
         ("{{ lipsum() }}", "the function 'lipsum'"),

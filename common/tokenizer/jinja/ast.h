@@ -28,7 +28,7 @@ struct Expression {
     kConditional,  // children: condition, then, else (may be null)
     kFilter,       // children[0] | text (arguments)
     kTest,         // children[0] is text (arguments)
-    kCall,         // text (arguments), a function
+    kCall,         // text (arguments), a macro or a function
     kMethod        // children[0] . text (arguments)
   };
   Kind kind = Kind::kLiteral;
@@ -41,18 +41,29 @@ struct Expression {
   std::vector<std::pair<std::string, ExpressionPtr>> keywords;
 };
 
+// What the text of a body is called in the expression of its statement; for
+// kCall, the macro that writes the body. No template can write this name.
+inline constexpr char kBodyName[] = "";
+// What a macro calls the body of the {% call %} that called it.
+inline constexpr char kCaller[] = "caller";
+
 struct Statement;
 using Block = std::vector<std::unique_ptr<Statement>>;
 
 struct Statement {
   enum class Kind {
-    kText,    // text
-    kOutput,  // expression
-    kSet,     // names[0] = expression, or names[0].names[1] = expression
-    kIf,      // branches, `otherwise`
-    kFor,     // names in expression if filter: body; `otherwise` if no
-              // iteration reached the body's end
-    kScope,   // body, whose names are its own
+    kText,     // text
+    kOutput,   // expression
+    kSet,      // names[0] = expression, or names[0].names[1] = expression
+    kIf,       // branches, `otherwise`
+    kFor,      // names in expression if filter: body; `otherwise` if no
+               // iteration reached the body's end
+    kScope,    // body, whose names are its own
+    kMacro,    // text: its name; names: its parameters, with their defaults
+    kCall,     // expression, a macro's text; what the macro calls `caller` has
+               // names as its parameters, with their defaults
+    kSetBody,  // names as for kSet; expression
+    kFilterBody,  // expression is written
     kBreak,
     kContinue
   };
@@ -60,6 +71,7 @@ struct Statement {
   int line = 1;
   std::string text;
   std::vector<std::string> names;
+  std::vector<ExpressionPtr> defaults;  // as many as names; null: none
   ExpressionPtr expression;
   ExpressionPtr filter;
   std::vector<std::pair<ExpressionPtr, Block>> branches;

@@ -1,6 +1,8 @@
 #include "common/tokenizer/jinja/budget.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <set>
 #include <string>
 
@@ -9,6 +11,9 @@ namespace {
 
 // Lists in lists: what recurses over a value ends.
 constexpr int kMaxValueDepth = 64;
+// Macros that call each other: what recurses over blocks and expressions ends.
+// One macro alone can have twice TokenStream's kMaxDepth of them.
+constexpr int kMaxLevel = 500;
 constexpr int64_t kBytesPerStep = 64;
 constexpr int64_t kEntriesPerStep = 4;
 
@@ -56,17 +61,24 @@ int64_t BinaryCost(const std::string& op,
 int64_t BuiltinCost(const std::string& name,
                     const Value& object,
                     const Arguments& arguments) {
-  if (name == "selectattr" || name == "rejectattr") {
-    // Each item is entered once for each part of the attribute.
-    const Value attribute = arguments.At(0, "");
+  const int64_t whole_cost = WholeCost(object.weight());
+  // Each item is entered once for each part of the attribute.
+  const auto parts = [](const Value& attribute) -> int64_t {
     const std::string path = attribute.is_string() ? attribute.string() : "";
-    const int64_t parts = 1 + std::count(path.begin(), path.end(), '.');
-    return parts * WholeCost(object.weight()) + Cost(arguments);
+    return 1 + std::count(path.begin(), path.end(), '.');
+  };
+  if (name == "selectattr" || name == "rejectattr" || name == "map") {
+    return parts(arguments.At(0, "attribute")) * whole_cost + Cost(arguments);
+  }
+  if (name == "sort" || name == "dictsort") {
+    // As often as the number of items can be halved, and once for the keys.
+    const int64_t rounds = std::bit_width(static_cast<uint64_t>(whole_cost));
+    return (parts(arguments.At(2, "attribute")) + rounds) * whole_cost +
+           Cost(arguments);
   }
   static const auto& whole = *new std::set<std::string>{
       "tojson", "join", "equalto", "eq", "==", "ne", "!=", "select", "reject"};
-  const int64_t cost =
-      whole.contains(name) ? WholeCost(object.weight()) : Cost(object);
+  const int64_t cost = whole.contains(name) ? whole_cost : Cost(object);
   return cost + Cost(arguments);
 }
 
@@ -74,6 +86,14 @@ absl::Status Budget::CountSteps(int64_t count) {
   steps_ += count;
   if (steps_ > limits_.max_steps) {
     return absl::ResourceExhaustedError("the template takes too many steps");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Budget::Descend() {
+  if (++level_ > kMaxLevel) {
+    return absl::ResourceExhaustedError(
+        "macros call each other, or themselves, too deeply");
   }
   return absl::OkStatus();
 }

@@ -41,6 +41,9 @@ class Budget {
   explicit Budget(const Limits& limits) : limits_(limits) {}
 
   absl::Status CountSteps(int64_t count = 1);
+  // Around a block or an expression, which may hold or call more of them.
+  absl::Status Descend();
+  void Ascend() { --level_; }
   // Of all that has been written, with what comes next.
   absl::Status CheckOutput(size_t bytes) const;
   absl::Status CheckSize(const Value& value) const;
@@ -50,6 +53,7 @@ class Budget {
  private:
   const Limits limits_;
   int64_t steps_ = 0;
+  int level_ = 0;
 };
 
 }  // namespace dapd::jinja

@@ -12,6 +12,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/tokenizer/jinja/filters.h"
+#include "common/tokenizer/jinja/item_filters.h"
 #include "common/tokenizer/jinja/python_text.h"
 
 namespace dapd::jinja {
@@ -105,6 +106,18 @@ Method FilterMethod(const char* name) {
   };
 }
 
+// In transformers a template may not change a list or a dict either, and finds
+// out when it tries: in branches for tools, which are not taken here.
+Method ForbiddenMethod(const char* name) {
+  return [name](const Value& v, const Arguments&) -> absl::StatusOr<Value> {
+    return Refuse(absl::StrCat("'",
+                               name,
+                               "' would change a ",
+                               v.TypeName(),
+                               ", which a chat template may not do"));
+  };
+}
+
 const std::map<std::string, Method>& Methods() {
   static const auto& table = *new std::map<std::string, Method>{
       {"strip", StripMethod(true, true)},
@@ -115,6 +128,12 @@ const std::map<std::string, Method>& Methods() {
       {"upper", FilterMethod("upper")},
       {"lower", FilterMethod("lower")},
       {"replace", FilterMethod("replace")},
+      {"capitalize", FilterMethod("capitalize")},
+      {"title",
+       [](const Value& v, const Arguments&) -> absl::StatusOr<Value> {
+         if (!v.is_string()) return Refuse("title needs a string");
+         return Value(Title(v.string()));
+       }},
       {"split",
        [](const Value& v, const Arguments& a) -> absl::StatusOr<Value> {
          if (!v.is_string()) return Refuse("split needs a string");
@@ -143,6 +162,11 @@ const std::map<std::string, Method>& Methods() {
          const Value fallback = a.At(1, "default");
          return fallback.is_undefined() ? Value::MakeNone() : fallback;
        }},
+      {"append", ForbiddenMethod("append")},
+      {"extend", ForbiddenMethod("extend")},
+      {"insert", ForbiddenMethod("insert")},
+      {"pop", ForbiddenMethod("pop")},
+      {"update", ForbiddenMethod("update")},
   };
   return table;
 }
@@ -164,6 +188,13 @@ const std::map<std::string, std::vector<std::string>>& Parameters() {
           {"join", {"d"}},
           {"replace", {"old", "new"}},
           {"tojson", {"ensure_ascii", "indent"}},
+          {"append", {"item"}},
+          {"extend", {"items"}},
+          {"insert", {"index", "item"}},
+          {"pop", {"key", "default"}},
+          {"update", {"other"}},
+          {"sort", {"reverse", "case_sensitive", "attribute"}},
+          {"dictsort", {"case_sensitive", "by", "reverse"}},
           {"equalto", {"other"}},
           {"eq", {"other"}},
           {"==", {"other"}},
@@ -171,6 +202,26 @@ const std::map<std::string, std::vector<std::string>>& Parameters() {
           {"!=", {"other"}},
       };
   return table;
+}
+
+// dict(...) and what namespace(...) begins with: the entries of a dict, if
+// there is one, and the keywords.
+absl::StatusOr<Dict> Entries(const Arguments& arguments) {
+  if (arguments.positional.size() > 1 || (arguments.positional.size() == 1 &&
+                                          !arguments.positional[0].is_dict())) {
+    return Refuse("dict and namespace take one dict, and keywords");
+  }
+  DictBuilder entries;
+  if (!arguments.positional.empty()) {
+    for (const auto& [key, value] : arguments.positional[0].dict()) {
+      entries.Set(key, value);
+    }
+  }
+  for (const auto& [key, value] : arguments.keywords) {
+    RETURN_IF_ERROR(CheckPart(value));
+    entries.Set(key, value);
+  }
+  return entries.Take();
 }
 
 absl::StatusOr<Value> Range(const Arguments& arguments) {
@@ -207,13 +258,13 @@ Value Arguments::At(size_t index, const std::string& keyword) const {
 bool IsKnownTest(const std::string& name) { return Tests().contains(name); }
 bool IsKnownMethod(const std::string& name) { return Methods().contains(name); }
 bool IsKnownFunction(const std::string& name) {
-  return name == "range" || name == "namespace" || name == "raise_exception" ||
-         name == kClock;
+  return name == "range" || name == "namespace" || name == "dict" ||
+         name == "raise_exception" || name == kClock;
 }
 
 absl::Status CheckArguments(const std::string& name,
                             const Arguments& arguments) {
-  if (IsSieve(name)) return absl::OkStatus();
+  if (IsLazyFilter(name)) return absl::OkStatus();
   static const auto& none = *new std::vector<std::string>;
   const auto found = Parameters().find(name);
   const std::vector<std::string>& known =
@@ -249,11 +300,10 @@ absl::StatusOr<Value> CallMethod(const std::string& name,
 absl::StatusOr<Value> CallFunction(const std::string& name,
                                    const Arguments& arguments) {
   if (name == "range") return Range(arguments);
-  if (name == "namespace") {
-    if (!arguments.positional.empty()) {
-      return Refuse("a namespace of anything but keywords is not supported");
-    }
-    return Value::MakeNamespace(arguments.keywords);
+  if (name == "namespace" || name == "dict") {
+    ASSIGN_OR_RETURN(Dict entries, Entries(arguments));
+    return name == "dict" ? Value(std::move(entries))
+                          : Value::MakeNamespace(std::move(entries));
   }
   if (name == kClock) {
     return Refuse(

@@ -35,7 +35,7 @@ absl::StatusOr<bool> ApplyTest(const std::string& name,
 absl::StatusOr<Value> CallMethod(const std::string& name,
                                  const Value& object,
                                  const Arguments& arguments);
-// range, namespace (of keywords), raise_exception; strftime_now is an error.
+// range, namespace, dict, raise_exception; strftime_now is an error.
 absl::StatusOr<Value> CallFunction(const std::string& name,
                                    const Arguments& arguments);
 

@@ -4,19 +4,15 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
 #include "common/base/status_macros.h"
-#include "common/tokenizer/jinja/operators.h"
+#include "common/tokenizer/jinja/item_filters.h"
 #include "common/tokenizer/jinja/python_text.h"
 
 namespace dapd::jinja {
@@ -86,8 +82,32 @@ List Items(const Value& dict) {
   return items;
 }
 
-using Filter =
-    std::function<absl::StatusOr<Value>(const Value&, const Arguments&)>;
+// Which is not Python's: a word goes on up to a space, a hyphen or an opening
+// bracket.
+std::string JinjaTitle(const std::string& text) {
+  std::string title;
+  std::string word;
+  const auto end_word = [&] {
+    const std::vector<CodePoint> letters = Characters(word);
+    if (letters.empty()) return;
+    title += Recase(word.substr(0, letters[0].end), true) +
+             Recase(word.substr(letters[0].end), false);
+    word.clear();
+  };
+  for (const CodePoint& letter : Characters(text)) {
+    const std::string bytes =
+        text.substr(letter.begin, letter.end - letter.begin);
+    if (IsPythonSpace(letter.value) ||
+        absl::string_view("-({[<").find(bytes) != absl::string_view::npos) {
+      end_word();
+      title += bytes;
+    } else {
+      word += bytes;
+    }
+  }
+  end_word();
+  return title;
+}
 
 absl::StatusOr<Value> TextOf(
     const Value& v,
@@ -121,80 +141,6 @@ absl::StatusOr<Value> Join(const Value& v, const Arguments& a) {
   return Value(joined);
 }
 
-Arguments WithoutFirst(Arguments arguments) {
-  std::vector<Value>& all = arguments.positional;
-  if (!all.empty()) all.erase(all.begin());
-  return arguments;
-}
-
-// The items of `v` for which the test that the first argument names is
-// `wanted`, of the item or of what `part` finds in it; without a name, whether
-// that is true.
-absl::StatusOr<Value> Sieve(
-    const Value& v,
-    const Arguments& a,
-    bool wanted,
-    const std::function<absl::StatusOr<Value>(const Value&)>& part) {
-  const Value test = a.At(0, "test");
-  if (!test.is_undefined() &&
-      (!test.is_string() || !IsKnownTest(test.string()))) {
-    return Refuse("select and reject need the name of a known test");
-  }
-  List kept;
-  // Jinja takes whatever is false for an empty list.
-  if (!v.Truthy()) return Value(std::move(kept));
-  ASSIGN_OR_RETURN(const List items, ToList(v));
-  const Arguments rest = WithoutFirst(a);
-  for (const Value& item : items) {
-    ASSIGN_OR_RETURN(const Value tested, part(item));
-    bool holds = tested.Truthy();
-    if (test.is_string()) {
-      ASSIGN_OR_RETURN(holds, ApplyTest(test.string(), tested, rest));
-    }
-    if (holds == wanted) kept.push_back(item);
-  }
-  return Value(std::move(kept));
-}
-
-Filter SieveFilter(bool wanted) {
-  return [wanted](const Value& v, const Arguments& a) {
-    return Sieve(v, a, wanted, [](const Value& item) { return item; });
-  };
-}
-
-// The keys and indices of `attribute`, which has dots between them.
-List AttributePath(const std::string& attribute) {
-  List path;
-  for (const absl::string_view part : absl::StrSplit(attribute, '.')) {
-    int64_t index = 0;
-    const bool is_index =
-        std::all_of(part.begin(), part.end(), absl::ascii_isdigit) &&
-        absl::SimpleAtoi(part, &index);
-    path.push_back(is_index ? Value(index) : Value(std::string(part)));
-  }
-  return path;
-}
-
-// The first argument is what to test of each item.
-Filter AttributeSieveFilter(bool wanted) {
-  return [wanted](const Value& v, const Arguments& a) -> absl::StatusOr<Value> {
-    if (a.positional.empty() || !a.positional[0].is_string()) {
-      return Refuse("selectattr and rejectattr need the name of an attribute");
-    }
-    const List path = AttributePath(a.positional[0].string());
-    return Sieve(v,
-                 WithoutFirst(a),
-                 wanted,
-                 [&](const Value& item) -> absl::StatusOr<Value> {
-                   Value found = item;
-                   for (const Value& key : path) {
-                     ASSIGN_OR_RETURN(found, GetItem(found, key));
-                   }
-                   return found;
-                 });
-  };
-}
-
 const std::map<std::string, Filter>& Filters() {
   static const auto& table = *new std::map<std::string, Filter>{
       {"trim",
@@ -211,6 +157,16 @@ const std::map<std::string, Filter>& Filters() {
        [](const Value& v, const Arguments&) {
          return TextOf(v,
                        [](const std::string& t) { return Recase(t, false); });
+       }},
+      {"capitalize",
+       [](const Value& v, const Arguments&) { return TextOf(v, Capitalize); }},
+      {"title",
+       [](const Value& v, const Arguments&) { return TextOf(v, JinjaTitle); }},
+      {"safe",
+       [](const Value&, const Arguments&) -> absl::StatusOr<Value> {
+         return Refuse(
+             "'safe' is not supported: '+' would escape what it joins to such "
+             "a text; leave the filter out");
        }},
       {"string",
        [](const Value& v, const Arguments&) {
@@ -261,10 +217,6 @@ const std::map<std::string, Filter>& Filters() {
          return Value(Items(v));
        }},
       {"join", Join},
-      {"select", SieveFilter(true)},
-      {"reject", SieveFilter(false)},
-      {"selectattr", AttributeSieveFilter(true)},
-      {"rejectattr", AttributeSieveFilter(false)},
       {"replace",
        [](const Value& v, const Arguments& a) -> absl::StatusOr<Value> {
          ASSIGN_OR_RETURN(const std::string text, ToText(v));
@@ -275,20 +227,25 @@ const std::map<std::string, Filter>& Filters() {
   return table;
 }
 
+// Null if there is no such filter.
+const Filter* FindFilter(const std::string& name) {
+  for (const auto* table : {&Filters(), &ItemFilters()}) {
+    const auto found = table->find(name);
+    if (found != table->end()) return &found->second;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
-bool IsKnownFilter(const std::string& name) { return Filters().contains(name); }
-
-bool IsSieve(const std::string& name) {
-  static const auto& sieves = *new std::set<std::string>{
-      "select", "reject", "selectattr", "rejectattr"};
-  return sieves.contains(name);
+bool IsKnownFilter(const std::string& name) {
+  return FindFilter(name) != nullptr;
 }
 
 absl::StatusOr<Value> ApplyFilter(const std::string& name,
                                   const Value& operand,
                                   const Arguments& arguments) {
-  return Filters().at(name)(operand, arguments);
+  return (*FindFilter(name))(operand, arguments);
 }
 
 }  // namespace dapd::jinja

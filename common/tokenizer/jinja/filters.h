@@ -13,8 +13,6 @@
 namespace dapd::jinja {
 
 bool IsKnownFilter(const std::string& name);
-// select, reject, selectattr and rejectattr.
-bool IsSieve(const std::string& name);
 
 // `name` is a known one. INVALID_ARGUMENT for an operand or arguments that it
 // does not take.

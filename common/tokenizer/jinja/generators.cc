@@ -6,14 +6,14 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_macros.h"
-#include "common/tokenizer/jinja/filters.h"
+#include "common/tokenizer/jinja/item_filters.h"
 
 namespace dapd::jinja {
 namespace {
 
 bool IsGenerator(const Expression& node) {
   return node.kind == Expression::Kind::kFilter &&
-         (IsSieve(node.text) || node.text == "items");
+         (IsLazyFilter(node.text) || node.text == "items");
 }
 
 // Whether `node` goes through its child of this index, once.
@@ -22,8 +22,8 @@ bool GoesThrough(const Expression& node, size_t child) {
     return child == 1 && (node.text == "in" || node.text == "not in");
   }
   return node.kind == Expression::Kind::kFilter &&
-         (IsSieve(node.text) || node.text == "list" || node.text == "join" ||
-          node.text == "first");
+         (IsLazyFilter(node.text) || node.text == "list" ||
+          node.text == "join" || node.text == "first" || node.text == "sort");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "common/tokenizer/jinja/interpreter.h"
 
-#include <map>
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -8,82 +8,96 @@
 
 #include "common/base/status_macros.h"
 #include "common/tokenizer/jinja/builtins.h"
+#include "common/tokenizer/jinja/evaluator.h"
 #include "common/tokenizer/jinja/filters.h"
-#include "common/tokenizer/jinja/operators.h"
+#include "common/tokenizer/jinja/scope.h"
 
 namespace dapd::jinja {
 namespace {
 
 enum class Flow { kNormal, kBreak, kContinue };
 
+absl::Status Refuse(const std::string& problem) {
+  return absl::InvalidArgumentError(problem);
+}
+
 class Interpreter {
  public:
-  Interpreter(const Dict& variables, const Limits& limits) : budget_(limits) {
-    scopes_.emplace_back();
-    for (const auto& [name, value] : variables) scopes_[0][name] = value;
-  }
+  explicit Interpreter(const Limits& limits)
+      : budget_(limits),
+        evaluator_(budget_,
+                   [this](const Macro& macro, const Arguments& arguments) {
+                     return CallMacro(macro, arguments);
+                   }) {}
 
-  absl::StatusOr<std::string> Run(const Block& block) {
-    RETURN_IF_ERROR(RunBlock(block).status());
+  absl::StatusOr<std::string> Run(const Block& block, const Dict& variables) {
+    Scope scope;
+    for (const auto& [name, value] : variables) scope.names[name] = value;
+    RETURN_IF_ERROR(RunBlock(block, scope).status());
     return std::move(output_);
   }
 
  private:
-  static absl::Status Error(int line, const absl::Status& status) {
-    return absl::Status(
-        status.code(),
-        absl::StrCat("line ", line, ": ", std::string(status.message())));
+  absl::Status Write(const Value& value) {
+    ASSIGN_OR_RETURN(const std::string text, ToText(value));
+    return Write(text);
   }
-  static absl::Status Refuse(const std::string& problem) {
-    return absl::InvalidArgumentError(problem);
-  }
-
   absl::Status Write(const std::string& text) {
     RETURN_IF_ERROR(budget_.CheckOutput(output_.size() + text.size()));
     output_ += text;
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Flow> RunBlock(const Block& block) {
-    for (const auto& statement : block) {
+  absl::StatusOr<Flow> RunBlock(const Block& block, Scope& scope) {
+    RETURN_IF_ERROR(budget_.Descend());
+    Flow flow = Flow::kNormal;
+    for (size_t i = 0; i < block.size() && flow == Flow::kNormal; ++i) {
       RETURN_IF_ERROR(budget_.CountSteps());
-      absl::StatusOr<Flow> flow = RunStatement(*statement);
-      if (!flow.ok() || *flow != Flow::kNormal) return flow;
+      ASSIGN_OR_RETURN(flow, RunStatement(*block[i], scope));
     }
-    return Flow::kNormal;
+    budget_.Ascend();
+    return flow;
   }
 
-  absl::StatusOr<Flow> RunStatement(const Statement& statement) {
+  absl::StatusOr<Flow> RunStatement(const Statement& statement, Scope& scope) {
     switch (statement.kind) {
       case Statement::Kind::kText:
         RETURN_IF_ERROR(Write(statement.text));
         return Flow::kNormal;
       case Statement::Kind::kOutput: {
-        ASSIGN_OR_RETURN(const Value value, Evaluate(*statement.expression));
-        const auto text = ToText(value);
-        if (!text.ok()) return Error(statement.line, text.status());
-        RETURN_IF_ERROR(Write(*text));
+        ASSIGN_OR_RETURN(const Value value,
+                         evaluator_.Evaluate(*statement.expression, scope));
+        const absl::Status status = Write(value);
+        if (!status.ok()) return AtLine(statement.line, status);
         return Flow::kNormal;
       }
       case Statement::Kind::kSet: {
-        ASSIGN_OR_RETURN(Value value, Evaluate(*statement.expression));
-        RETURN_IF_ERROR(Assign(statement, std::move(value)));
+        ASSIGN_OR_RETURN(Value value,
+                         evaluator_.Evaluate(*statement.expression, scope));
+        RETURN_IF_ERROR(Assign(statement, std::move(value), scope));
         return Flow::kNormal;
       }
       case Statement::Kind::kIf:
         for (const auto& [condition, block] : statement.branches) {
-          ASSIGN_OR_RETURN(const Value value, Evaluate(*condition));
-          if (value.Truthy()) return RunBlock(block);
+          ASSIGN_OR_RETURN(const Value value,
+                           evaluator_.Evaluate(*condition, scope));
+          if (value.Truthy()) return RunBlock(block, scope);
         }
-        return RunBlock(statement.otherwise);
+        return RunBlock(statement.otherwise, scope);
       case Statement::Kind::kFor:
-        return RunFor(statement);
+        return RunFor(statement, scope);
       case Statement::Kind::kScope: {
-        scopes_.emplace_back();
-        ASSIGN_OR_RETURN(const Flow flow, RunBlock(statement.body));
-        scopes_.pop_back();
-        return flow;
+        Scope inner{.outer = &scope};
+        return RunBlock(statement.body, inner);
       }
+      case Statement::Kind::kMacro:
+        scope.names[statement.text] = Value::MakeMacro({&statement, &scope});
+        return Flow::kNormal;
+      case Statement::Kind::kCall:
+      case Statement::Kind::kSetBody:
+      case Statement::Kind::kFilterBody:
+        RETURN_IF_ERROR(RunWithBody(statement, scope));
+        return Flow::kNormal;
       case Statement::Kind::kBreak:
         return Flow::kBreak;
       case Statement::Kind::kContinue:
@@ -92,18 +106,91 @@ class Interpreter {
     return Flow::kNormal;
   }
 
-  absl::Status Assign(const Statement& statement, Value value) {
+  // What the block writes, which goes nowhere else. Until then it stands at the
+  // end of the output, whose limit goes for all texts that are not yet done.
+  absl::StatusOr<Value> Capture(const Block& block, Scope& scope) {
+    const size_t begin = output_.size();
+    RETURN_IF_ERROR(RunBlock(block, scope).status());
+    Value text(output_.substr(begin));
+    output_.resize(begin);
+    RETURN_IF_ERROR(budget_.CountSteps(Cost(text)));
+    return text;
+  }
+
+  absl::Status RunWithBody(const Statement& statement, Scope& scope) {
+    Scope inner{.outer = &scope};
+    if (statement.kind == Statement::Kind::kCall) {
+      inner.names[kBodyName] = Value::MakeMacro({&statement, &scope});
+    } else {
+      Scope body{.outer = &scope};
+      ASSIGN_OR_RETURN(inner.names[kBodyName], Capture(statement.body, body));
+    }
+    ASSIGN_OR_RETURN(Value value,
+                     evaluator_.Evaluate(*statement.expression, inner));
+    if (statement.kind == Statement::Kind::kSetBody) {
+      return Assign(statement, std::move(value), scope);
+    }
+    const absl::Status status = Write(value);
+    return status.ok() ? status : AtLine(statement.line, status);
+  }
+
+  absl::StatusOr<Value> CallMacro(const Macro& macro,
+                                  const Arguments& arguments) {
+    Scope scope{.outer = macro.scope};
+    RETURN_IF_ERROR(BindParameters(*macro.statement, arguments, scope));
+    return Capture(macro.statement->body, scope);
+  }
+
+  absl::Status BindParameters(const Statement& macro,
+                              const Arguments& arguments,
+                              Scope& scope) {
+    const std::vector<std::string>& names = macro.names;
+    if (arguments.positional.size() > names.size()) {
+      return Refuse(absl::StrCat("the macro '",
+                                 macro.text,
+                                 "' takes no more than ",
+                                 names.size(),
+                                 " arguments"));
+    }
+    for (size_t i = 0; i < arguments.positional.size(); ++i) {
+      scope.names[names[i]] = arguments.positional[i];
+    }
+    for (const auto& [name, value] : arguments.keywords) {
+      const bool known =
+          name == kCaller ||
+          std::find(names.begin(), names.end(), name) != names.end();
+      if (!known || !scope.names.emplace(name, value).second) {
+        return Refuse(absl::StrCat("the macro '",
+                                   macro.text,
+                                   "' takes no argument '",
+                                   name,
+                                   "', or has it already"));
+      }
+    }
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (scope.names.contains(names[i])) continue;
+      Value value = Value::MakeUndefined(names[i]);
+      if (macro.defaults[i] != nullptr) {
+        ASSIGN_OR_RETURN(value, evaluator_.Evaluate(*macro.defaults[i], scope));
+      }
+      scope.names[names[i]] = std::move(value);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Assign(const Statement& statement, Value value, Scope& scope) {
     if (statement.names.size() == 1) {
-      scopes_.back()[statement.names[0]] = std::move(value);
+      scope.names[statement.names[0]] = std::move(value);
       return absl::OkStatus();
     }
-    const Value target = Lookup(statement.names[0]);
+    const Value target = scope.Lookup(statement.names[0]);
     if (!target.is_namespace()) {
-      return Error(statement.line,
-                   Refuse(absl::StrCat(
-                       "'", statement.names[0], "' is not a namespace")));
+      return AtLine(statement.line,
+                    Refuse(absl::StrCat(
+                        "'", statement.names[0], "' is not a namespace")));
     }
-    if (value.is_namespace()) return Error(statement.line, NamespaceInside());
+    const absl::Status status = CheckPart(value);
+    if (!status.ok()) return AtLine(statement.line, status);
     RETURN_IF_ERROR(budget_.CountSteps(LookupCost(target)));
     for (auto& [name, entry] : target.entries()) {
       if (name == statement.names[1]) {
@@ -115,50 +202,57 @@ class Interpreter {
     return absl::OkStatus();
   }
 
-  absl::Status Bind(const Statement& loop, const Value& item) {
+  static absl::Status Bind(const Statement& loop,
+                           const Value& item,
+                           Scope& scope) {
     if (loop.names.size() == 1) {
-      scopes_.back()[loop.names[0]] = item;
+      scope.names[loop.names[0]] = item;
       return absl::OkStatus();
     }
     if (!item.is_list() || item.list().size() != loop.names.size()) {
-      return Error(loop.line, Refuse("the loop cannot unpack its items"));
+      return AtLine(loop.line, Refuse("the loop cannot unpack its items"));
     }
     for (size_t i = 0; i < loop.names.size(); ++i) {
-      scopes_.back()[loop.names[i]] = item.list()[i];
+      scope.names[loop.names[i]] = item.list()[i];
     }
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Flow> RunFor(const Statement& loop) {
-    ASSIGN_OR_RETURN(const Value iterated, Evaluate(*loop.expression));
+  absl::StatusOr<List> LoopItems(const Statement& loop, const Scope& scope) {
+    ASSIGN_OR_RETURN(const Value iterated,
+                     evaluator_.Evaluate(*loop.expression, scope));
     RETURN_IF_ERROR(budget_.CountSteps(Cost(iterated)));
     const auto listed = ApplyFilter("list", iterated, {});
-    if (!listed.ok()) return Error(loop.line, listed.status());
+    if (!listed.ok()) return AtLine(loop.line, listed.status());
     List items;
     for (const Value& item : listed->list()) {
       RETURN_IF_ERROR(budget_.CountSteps());
       if (loop.filter != nullptr) {
-        scopes_.emplace_back();
-        RETURN_IF_ERROR(Bind(loop, item));
-        ASSIGN_OR_RETURN(const Value keep, Evaluate(*loop.filter));
-        scopes_.pop_back();
+        Scope inner{.outer = &scope};
+        RETURN_IF_ERROR(Bind(loop, item, inner));
+        ASSIGN_OR_RETURN(const Value keep,
+                         evaluator_.Evaluate(*loop.filter, inner));
         if (!keep.Truthy()) continue;
       }
       items.push_back(item);
     }
+    return items;
+  }
+
+  absl::StatusOr<Flow> RunFor(const Statement& loop, Scope& scope) {
+    ASSIGN_OR_RETURN(const List items, LoopItems(loop, scope));
     // As jinja2 has it: `else` is for a loop that reached its end in no
     // iteration, and one that was left early did not.
     bool reached_end = false;
     for (size_t i = 0; i < items.size(); ++i) {
-      scopes_.emplace_back();
-      RETURN_IF_ERROR(Bind(loop, items[i]));
-      scopes_.back()["loop"] = LoopVariable(items, i);
-      ASSIGN_OR_RETURN(const Flow flow, RunBlock(loop.body));
-      scopes_.pop_back();
+      Scope inner{.outer = &scope};
+      RETURN_IF_ERROR(Bind(loop, items[i], inner));
+      inner.names["loop"] = LoopVariable(items, i);
+      ASSIGN_OR_RETURN(const Flow flow, RunBlock(loop.body, inner));
       if (flow == Flow::kBreak) break;
       if (flow == Flow::kNormal) reached_end = true;
     }
-    return reached_end ? Flow::kNormal : RunBlock(loop.otherwise);
+    return reached_end ? Flow::kNormal : RunBlock(loop.otherwise, scope);
   }
 
   static Value LoopVariable(const List& items, size_t i) {
@@ -179,161 +273,9 @@ class Interpreter {
     return Value(std::move(loop));
   }
 
-  Value Lookup(const std::string& name) const {
-    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-      const auto found = scope->find(name);
-      if (found != scope->end()) return found->second;
-    }
-    return Value::MakeUndefined(name);
-  }
-
-  absl::StatusOr<Value> Evaluate(const Expression& node) {
-    RETURN_IF_ERROR(budget_.CountSteps());
-    absl::StatusOr<Value> value = EvaluateNode(node);
-    if (value.ok()) {
-      const absl::Status status = budget_.CheckSize(*value);
-      if (!status.ok()) value = status;
-    }
-    // The innermost place names the line.
-    if (!value.ok() && value.status().message().substr(0, 5) != "line ") {
-      return Error(node.line, value.status());
-    }
-    return value;
-  }
-
-  // A value that becomes a part of another one.
-  absl::StatusOr<Value> EvaluatePart(const Expression& node) {
-    ASSIGN_OR_RETURN(Value value, Evaluate(node));
-    if (value.is_namespace()) return NamespaceInside();
-    return value;
-  }
-  static absl::Status NamespaceInside() {
-    return Refuse("a namespace inside another value is not supported");
-  }
-
-  absl::StatusOr<Arguments> EvaluateArguments(const Expression& node) {
-    Arguments arguments;
-    for (const ExpressionPtr& argument : node.arguments) {
-      ASSIGN_OR_RETURN(Value value, Evaluate(*argument));
-      arguments.positional.push_back(std::move(value));
-    }
-    for (const auto& [name, argument] : node.keywords) {
-      ASSIGN_OR_RETURN(Value value, EvaluatePart(*argument));
-      arguments.keywords.emplace_back(name, std::move(value));
-    }
-    return arguments;
-  }
-
-  absl::StatusOr<Value> EvaluateNode(const Expression& node) {
-    switch (node.kind) {
-      case Expression::Kind::kLiteral:
-        return node.value;
-      case Expression::Kind::kName:
-        return Lookup(node.text);
-      case Expression::Kind::kList: {
-        List items;
-        for (const ExpressionPtr& child : node.children) {
-          ASSIGN_OR_RETURN(Value item, EvaluatePart(*child));
-          items.push_back(std::move(item));
-        }
-        return Value(std::move(items));
-      }
-      case Expression::Kind::kDict:
-        return EvaluateDict(node);
-      case Expression::Kind::kUnary:
-        return EvaluateUnary(node);
-      case Expression::Kind::kBinary:
-        return EvaluateBinary(node);
-      case Expression::Kind::kConditional: {
-        ASSIGN_OR_RETURN(const Value condition, Evaluate(*node.children[0]));
-        if (condition.Truthy()) return Evaluate(*node.children[1]);
-        if (node.children[2] == nullptr) return Value();
-        return Evaluate(*node.children[2]);
-      }
-      case Expression::Kind::kCall: {
-        ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(node));
-        ASSIGN_OR_RETURN(Value result, CallFunction(node.text, arguments));
-        RETURN_IF_ERROR(budget_.CountSteps(Cost(result)));
-        return result;
-      }
-      default:
-        break;
-    }
-    ASSIGN_OR_RETURN(const Value object, Evaluate(*node.children[0]));
-    switch (node.kind) {
-      case Expression::Kind::kAttribute:
-        RETURN_IF_ERROR(budget_.CountSteps(LookupCost(object)));
-        return GetItem(object, Value(node.text));
-      case Expression::Kind::kIndex: {
-        ASSIGN_OR_RETURN(const Value key, Evaluate(*node.children[1]));
-        RETURN_IF_ERROR(budget_.CountSteps(LookupCost(object)));
-        return GetItem(object, key);
-      }
-      case Expression::Kind::kSlice: {
-        Value bounds[3];
-        for (int i = 0; i < 3; ++i) {
-          if (node.children[i + 1] == nullptr) continue;
-          ASSIGN_OR_RETURN(bounds[i], Evaluate(*node.children[i + 1]));
-        }
-        RETURN_IF_ERROR(budget_.CountSteps(Cost(object)));
-        return Slice(object, bounds[0], bounds[1], bounds[2]);
-      }
-      default:
-        break;
-    }
-    ASSIGN_OR_RETURN(const Arguments arguments, EvaluateArguments(node));
-    return CallBuiltin(node, object, arguments);
-  }
-
-  absl::StatusOr<Value> CallBuiltin(const Expression& node,
-                                    const Value& object,
-                                    const Arguments& arguments) {
-    RETURN_IF_ERROR(
-        budget_.CountSteps(BuiltinCost(node.text, object, arguments)));
-    RETURN_IF_ERROR(CheckArguments(node.text, arguments));
-    if (node.kind == Expression::Kind::kTest) {
-      ASSIGN_OR_RETURN(const bool holds,
-                       ApplyTest(node.text, object, arguments));
-      return Value(holds);
-    }
-    ASSIGN_OR_RETURN(Value result,
-                     node.kind == Expression::Kind::kFilter
-                         ? ApplyFilter(node.text, object, arguments)
-                         : CallMethod(node.text, object, arguments));
-    RETURN_IF_ERROR(budget_.CountSteps(Cost(result)));
-    return result;
-  }
-
-  absl::StatusOr<Value> EvaluateDict(const Expression& node) {
-    Dict dict;
-    for (size_t i = 0; i + 1 < node.children.size(); i += 2) {
-      ASSIGN_OR_RETURN(const Value key, Evaluate(*node.children[i]));
-      ASSIGN_OR_RETURN(Value value, EvaluatePart(*node.children[i + 1]));
-      if (!key.is_string()) return Refuse("a dict's key is not a string");
-      dict.emplace_back(key.string(), std::move(value));
-    }
-    return Value(std::move(dict));
-  }
-
-  absl::StatusOr<Value> EvaluateUnary(const Expression& node) {
-    ASSIGN_OR_RETURN(const Value operand, Evaluate(*node.children[0]));
-    return ApplyUnary(node.text, operand);
-  }
-
-  absl::StatusOr<Value> EvaluateBinary(const Expression& node) {
-    ASSIGN_OR_RETURN(const Value left, Evaluate(*node.children[0]));
-    if (node.text == "and" && !left.Truthy()) return left;
-    if (node.text == "or" && left.Truthy()) return left;
-    ASSIGN_OR_RETURN(const Value right, Evaluate(*node.children[1]));
-    if (node.text == "and" || node.text == "or") return right;
-    RETURN_IF_ERROR(budget_.CountSteps(BinaryCost(node.text, left, right)));
-    return ApplyBinary(
-        node.text, left, right, budget_.limits().max_output_bytes);
-  }
-
   Budget budget_;
+  Evaluator evaluator_;
   std::string output_;
-  std::vector<std::map<std::string, Value>> scopes_;
 };
 
 }  // namespace
@@ -341,7 +283,7 @@ class Interpreter {
 absl::StatusOr<std::string> Run(const Block& block,
                                 const Dict& variables,
                                 const Limits& limits) {
-  return Interpreter(variables, limits).Run(block);
+  return Interpreter(limits).Run(block, variables);
 }
 
 }  // namespace dapd::jinja

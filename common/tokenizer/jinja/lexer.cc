@@ -181,9 +181,10 @@ class Lexer {
     while (position_ < source_.size() && IsDigit(source_[position_])) {
       ++position_;
     }
-    const bool is_float = position_ + 1 < source_.size() &&
-                          source_[position_] == '.' &&
-                          IsDigit(source_[position_ + 1]);
+    // In "a.0.1" there is none.
+    const bool is_float =
+        source_[begin - 1] != '.' && position_ + 1 < source_.size() &&
+        source_[position_] == '.' && IsDigit(source_[position_ + 1]);
     if (is_float) {
       ++position_;
       while (position_ < source_.size() && IsDigit(source_[position_])) {

@@ -1,11 +1,13 @@
 #include "common/tokenizer/jinja/parser.h"
 
 #include <initializer_list>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_macros.h"
+#include "common/tokenizer/jinja/expression_node.h"
 #include "common/tokenizer/jinja/expression_parser.h"
 #include "common/tokenizer/jinja/token_stream.h"
 #include "common/tokenizer/unicode_text.h"
@@ -74,8 +76,19 @@ class Parser {
       RETURN_IF_ERROR(ParseIf(*statement));
     } else if (word == "for") {
       RETURN_IF_ERROR(ParseFor(*statement));
+    } else if (word == "macro") {
+      RETURN_IF_ERROR(ParseMacro(*statement));
+    } else if (word == "call") {
+      RETURN_IF_ERROR(ParseCall(*statement));
+    } else if (word == "filter") {
+      statement->kind = Statement::Kind::kFilterBody;
+      ASSIGN_OR_RETURN(statement->expression, ParseFilters(in_, BodyName()));
+      RETURN_IF_ERROR(ParseBody("endfilter", *statement));
     } else if (word == "generation") {
-      RETURN_IF_ERROR(ParseGeneration(*statement));
+      // Around what an assistant says, in templates for training: transformers
+      // notes where that stands in the text, which stays the same.
+      statement->kind = Statement::Kind::kScope;
+      RETURN_IF_ERROR(ParseBody("endgeneration", *statement));
     } else if (word == "break" || word == "continue") {
       if (loops_ == 0) return in_.Error(absl::StrCat(word, " outside a loop"));
       statement->kind = word == "break" ? Statement::Kind::kBreak
@@ -95,11 +108,76 @@ class Parser {
       ASSIGN_OR_RETURN(std::string field, in_.ExpectName());
       statement.names.push_back(std::move(field));
     }
-    if (!in_.IsOperator("=")) {
+    if (in_.TakeOperator("=")) {
+      ASSIGN_OR_RETURN(statement.expression, ParseExpression(in_));
+      return absl::OkStatus();
+    }
+    statement.kind = Statement::Kind::kSetBody;
+    statement.expression = BodyName();
+    if (in_.TakeOperator("|")) {
+      ASSIGN_OR_RETURN(statement.expression,
+                       ParseFilters(in_, std::move(statement.expression)));
+    } else if (in_.Peek().kind != Kind::kBlockEnd) {
       return in_.Error("this form of 'set' is not supported");
     }
-    in_.Take();
+    return ParseBody("endset", statement);
+  }
+
+  absl::Status ParseMacro(Statement& statement) {
+    statement.kind = Statement::Kind::kMacro;
+    ASSIGN_OR_RETURN(statement.text, in_.ExpectName());
+    RETURN_IF_ERROR(in_.ExpectOperator("("));
+    RETURN_IF_ERROR(ParseParameters(statement));
+    return ParseBody("endmacro", statement);
+  }
+
+  absl::Status ParseCall(Statement& statement) {
+    statement.kind = Statement::Kind::kCall;
+    statement.text = kCaller;
+    if (in_.TakeOperator("(")) RETURN_IF_ERROR(ParseParameters(statement));
     ASSIGN_OR_RETURN(statement.expression, ParseExpression(in_));
+    Expression& call = *statement.expression;
+    if (call.kind != Expression::Kind::kCall) {
+      return in_.Error("'call' needs the call of a macro");
+    }
+    call.keywords.emplace_back(kCaller, BodyName());
+    return ParseBody("endcall", statement);
+  }
+
+  ExpressionPtr BodyName() const {
+    return MakeNode(in_, Expression::Kind::kName, kBodyName);
+  }
+
+  // After "(": names and ")".
+  absl::Status ParseParameters(Statement& statement) {
+    std::set<std::string> taken;
+    while (!in_.TakeOperator(")")) {
+      ASSIGN_OR_RETURN(std::string name, in_.ExpectName());
+      if (!taken.insert(name).second) {
+        return in_.Error(absl::StrCat("'", name, "' is a parameter twice"));
+      }
+      statement.names.push_back(std::move(name));
+      statement.defaults.emplace_back();
+      if (in_.TakeOperator("=")) {
+        ASSIGN_OR_RETURN(statement.defaults.back(), ParseExpression(in_));
+      } else if (statement.defaults.size() > 1 &&
+                 statement.defaults.end()[-2] != nullptr) {
+        return in_.Error("a parameter without a default follows one with it");
+      }
+      if (!in_.IsOperator(")")) RETURN_IF_ERROR(in_.ExpectOperator(","));
+    }
+    return absl::OkStatus();
+  }
+
+  // From the end of the tag to {% end, of which the end of the tag is left.
+  // Loops around it are not left from within.
+  absl::Status ParseBody(const char* end, Statement& statement) {
+    RETURN_IF_ERROR(in_.Expect(Kind::kBlockEnd, "%}"));
+    const int loops = std::exchange(loops_, 0);
+    ASSIGN_OR_RETURN(statement.body, ParseBlock({end}));
+    loops_ = loops;
+    in_.Take();
+    in_.Take();
     return absl::OkStatus();
   }
 
@@ -146,19 +224,6 @@ class Parser {
       in_.Take();
       in_.Take();
     }
-    return absl::OkStatus();
-  }
-
-  // Around what an assistant says, in templates for training: transformers
-  // notes where that stands in the text, which stays the same.
-  absl::Status ParseGeneration(Statement& statement) {
-    statement.kind = Statement::Kind::kScope;
-    RETURN_IF_ERROR(in_.Expect(Kind::kBlockEnd, "%}"));
-    const int loops = std::exchange(loops_, 0);
-    ASSIGN_OR_RETURN(statement.body, ParseBlock({"endgeneration"}));
-    loops_ = loops;
-    in_.Take();
-    in_.Take();
     return absl::OkStatus();
   }
 

@@ -1,6 +1,9 @@
 #include "common/tokenizer/jinja/python_text.h"
 
+#include <unicode/bytestream.h>
+#include <unicode/casemap.h>
 #include <unicode/locid.h>
+#include <unicode/uchar.h>
 #include <unicode/unistr.h>
 
 #include <cstring>
@@ -16,12 +19,11 @@ absl::Status TooManyParts() {
   return absl::ResourceExhaustedError("split makes too many parts");
 }
 
-// What Python's str.isspace accepts.
+}  // namespace
+
 bool IsPythonSpace(int32_t c) {
   return IsWhitespace(c) || (c >= 0x1C && c <= 0x1F);
 }
-
-}  // namespace
 
 std::vector<CodePoint> Characters(const std::string& text) {
   return DecodeUtf8(text).value_or(std::vector<CodePoint>{});
@@ -107,6 +109,41 @@ std::string Recase(const std::string& text, bool upper) {
   std::string out;
   unicode.toUTF8String(out);
   return out;
+}
+
+std::string Capitalize(const std::string& text) {
+  const std::vector<CodePoint> letters = Characters(text);
+  if (letters.empty()) return "";
+  const std::string first = text.substr(0, letters[0].end);
+  UErrorCode error = U_ZERO_ERROR;
+  std::string title;
+  icu::StringByteSink<std::string> sink(&title);
+  icu::CaseMap::utf8ToTitle(
+      "",
+      U_TITLECASE_WHOLE_STRING | U_TITLECASE_NO_BREAK_ADJUSTMENT,
+      nullptr,
+      first,
+      sink,
+      nullptr,
+      error);
+  // How a letter becomes lower depends on those before it.
+  return title + Recase(text, false).substr(Recase(first, false).size());
+}
+
+std::string Title(const std::string& text) {
+  std::string title;
+  std::string word;
+  for (const CodePoint& letter : Characters(text)) {
+    const std::string bytes =
+        text.substr(letter.begin, letter.end - letter.begin);
+    if (u_hasBinaryProperty(letter.value, UCHAR_CASED)) {
+      word += bytes;
+      continue;
+    }
+    title += Capitalize(word) + bytes;
+    word.clear();
+  }
+  return title + Capitalize(word);
 }
 
 }  // namespace dapd::jinja

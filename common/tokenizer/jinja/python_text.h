@@ -16,6 +16,9 @@ namespace dapd::jinja {
 
 std::vector<CodePoint> Characters(const std::string& text);
 
+// What Python's str.isspace accepts.
+bool IsPythonSpace(int32_t c);
+
 // Where `mark` is in `text`, not before `from`; std::string::npos if it is not.
 // The time grows with the sum of both lengths: that of std::string::find can
 // grow with their product, which a template may be made for.
@@ -40,5 +43,9 @@ absl::StatusOr<List> SplitText(const std::string& text,
 
 // upper() or lower(), of no language.
 std::string Recase(const std::string& text, bool upper);
+// capitalize(): the first letter as in a title, the others lower.
+std::string Capitalize(const std::string& text);
+// title(): each run of letters that have a case is capitalized.
+std::string Title(const std::string& text);
 
 }  // namespace dapd::jinja

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/tokenizer/jinja/ast.h"
 #include "common/tokenizer/jinja/lexer.h"
 
 namespace dapd::jinja {
@@ -24,8 +26,20 @@ inline constexpr int kMaxDepth = 100;
 class TokenStream {
  public:
   // What Lex gave.
-  explicit TokenStream(std::vector<Token> tokens)
-      : tokens_(std::move(tokens)) {}
+  explicit TokenStream(std::vector<Token> tokens) : tokens_(std::move(tokens)) {
+    for (size_t i = 0; i + 2 < tokens_.size(); ++i) {
+      if (tokens_[i].kind == Token::Kind::kBlockBegin &&
+          tokens_[i + 1].text == "macro") {
+        macros_.insert(tokens_[i + 2].text);
+      }
+    }
+    if (!macros_.empty()) macros_.insert(kCaller);
+  }
+
+  // Whether a macro may have this name, be it before or behind.
+  bool HasMacro(const std::string& name) const {
+    return macros_.contains(name);
+  }
 
   const Token& Peek() const { return tokens_[position_]; }
   const Token& Ahead(size_t n) const {
@@ -85,6 +99,7 @@ class TokenStream {
 
  private:
   const std::vector<Token> tokens_;
+  std::set<std::string> macros_;
   size_t position_ = 0;
   int depth_ = 0;
 };

@@ -109,6 +109,15 @@ class JsonWriter {
 
 }  // namespace
 
+void DictBuilder::Set(const std::string& key, Value value) {
+  const auto [place, is_new] = places_.emplace(key, dict_.size());
+  if (is_new) {
+    dict_.emplace_back(key, std::move(value));
+  } else {
+    dict_[place->second].second = std::move(value);
+  }
+}
+
 Value::Value(std::string s)
     : data_(std::make_shared<const std::string>(std::move(s))) {
   weight_ += static_cast<int64_t>(string().size());
@@ -143,7 +152,7 @@ bool Value::Truthy() const {
   if (is_number()) return number() != 0.0;
   if (is_string()) return !string().empty();
   if (is_list()) return !list().empty();
-  return is_namespace() || !dict().empty();
+  return !is_plain() || !dict().empty();
 }
 
 std::string Value::TypeName() const {
@@ -154,6 +163,7 @@ std::string Value::TypeName() const {
   if (is_double()) return "float";
   if (is_string()) return "string";
   if (is_namespace()) return "namespace";
+  if (is_macro()) return "macro";
   return is_list() ? "list" : "dict";
 }
 
@@ -164,6 +174,7 @@ bool Value::Equals(const Value& other) const {
   }
   if (data_.index() != other.data_.index()) return false;
   if (is_namespace()) return &entries() == &other.entries();
+  if (is_macro()) return macro().statement == other.macro().statement;
   if (is_undefined() || is_none()) return true;
   if (is_string()) return string() == other.string();
   if (is_list()) {
@@ -194,6 +205,12 @@ Value Value::Get(const std::string& key) const {
   return MakeUndefined(key);
 }
 
+absl::Status CheckPart(const Value& value) {
+  if (value.is_plain()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a ", value.TypeName(), " inside another value is not supported"));
+}
+
 absl::StatusOr<std::string> ToText(const Value& value) {
   if (value.is_undefined()) return std::string();
   if (value.is_none()) return std::string("None");
@@ -202,7 +219,10 @@ absl::StatusOr<std::string> ToText(const Value& value) {
   if (value.is_double()) return FloatText(value.number());
   if (value.is_string()) return value.string();
   return absl::InvalidArgumentError(
-      absl::StrCat("a ", value.TypeName(), " cannot be printed; use tojson"));
+      absl::StrCat("a ",
+                   value.TypeName(),
+                   value.is_macro() ? " cannot be printed; call it"
+                                    : " cannot be printed; use tojson"));
 }
 
 absl::StatusOr<std::string> ToJson(const Value& value,

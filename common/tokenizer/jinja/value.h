@@ -1,19 +1,24 @@
 // The values of a Jinja template: Python's, as far as chat templates use them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace dapd::jinja {
 
 class Value;
+struct Scope;
+struct Statement;
 using List = std::vector<Value>;
 // Keeps the order of insertion.
 using Dict = std::vector<std::pair<std::string, Value>>;
@@ -22,10 +27,15 @@ struct Undefined {
   std::string name;  // what was looked for, for messages
 };
 struct None {};
+// What {% macro %} makes: what to run, and the scope that this stands in.
+struct Macro {
+  const Statement* statement = nullptr;
+  const Scope* scope = nullptr;
+};
 
 // A value type whose copies share texts, lists and dicts. Only a namespace's
-// entries ever change. A namespace is never part of another value, so that no
-// value contains itself.
+// entries ever change. Neither a namespace nor a macro is ever part of another
+// value, so that no value contains itself and no macro outlives its scope.
 class Value {
  public:
   Value() : data_(Undefined{}) {}
@@ -48,6 +58,11 @@ class Value {
   explicit Value(Dict dict);
   // An object whose entries a template may set.
   static Value MakeNamespace(Dict entries);
+  static Value MakeMacro(const Macro& macro) {
+    Value value;
+    value.data_ = macro;
+    return value;
+  }
 
   bool is_undefined() const { return Is<Undefined>(); }
   bool is_none() const { return Is<None>(); }
@@ -59,6 +74,9 @@ class Value {
   bool is_list() const { return Is<std::shared_ptr<const List>>(); }
   bool is_dict() const { return Is<std::shared_ptr<const Dict>>(); }
   bool is_namespace() const { return Is<std::shared_ptr<Namespace>>(); }
+  bool is_macro() const { return Is<Macro>(); }
+  // Whether it may be part of another value.
+  bool is_plain() const { return !is_namespace() && !is_macro(); }
 
   bool boolean() const { return std::get<bool>(data_); }
   // Of an int or a bool.
@@ -83,6 +101,7 @@ class Value {
   Dict& entries() const {
     return std::get<std::shared_ptr<Namespace>>(data_)->entries;
   }
+  const Macro& macro() const { return std::get<Macro>(data_); }
   const std::string& undefined_name() const {
     return std::get<Undefined>(data_).name;
   }
@@ -123,11 +142,27 @@ class Value {
                std::shared_ptr<const std::string>,
                std::shared_ptr<const List>,
                std::shared_ptr<const Dict>,
-               std::shared_ptr<Namespace>>
+               std::shared_ptr<Namespace>,
+               Macro>
       data_;
   int depth_ = 0;
   int64_t weight_ = 1;
 };
+
+// Makes a dict as Python does: a key that comes again keeps its place and takes
+// the new value.
+class DictBuilder {
+ public:
+  void Set(const std::string& key, Value value);
+  Dict Take() { return std::move(dict_); }
+
+ private:
+  Dict dict_;
+  std::map<std::string, size_t> places_;
+};
+
+// INVALID_ARGUMENT unless the value is_plain.
+absl::Status CheckPart(const Value& value);
 
 // What {{ value }} prints: Python's str(). INVALID_ARGUMENT for lists and
 // dicts, which templates print with tojson.

@@ -1,6 +1,5 @@
 #include "common/tokenizer/chat_template.h"
 
-#include <filesystem>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -8,37 +7,13 @@
 #include "gtest/gtest.h"
 
 #include "common/base/exit_code.h"
-#include "common/base/files.h"
-#include "common/base/json.h"
-#include "tests/fakes/temp_path.h"
+#include "tests/common/tokenizer/render_source.h"
 
 namespace dapd {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-absl::StatusOr<std::unique_ptr<const ChatTemplate>> LoadSource(
-    const std::string& source) {
-  const std::string folder = TempPath("model");
-  std::filesystem::create_directories(folder);
-  EXPECT_TRUE(
-      WriteFileAtomically(JoinPath(folder, "tokenizer_config.json"),
-                          nlohmann::json{{"chat_template", source},
-                                         {"eos_token", {{"content", "<end>"}}}}
-                              .dump())
-          .ok());
-  return ChatTemplate::Load(folder);
-}
-
-std::string Render(const std::string& source,
-                   const ChatRenderOptions& options = {}) {
-  const auto loaded = LoadSource(source);
-  if (!loaded.ok()) return std::string(loaded.status().message());
-  const auto text =
-      (*loaded)->Render({{"user", "Q"}, {"assistant", " A\n"}}, options);
-  return text.ok() ? *text : std::string(text.status().message());
-}
 
 TEST(ChatTemplateTest, ExpressionsFollowPython) {
   for (const auto& [source, expected] :
@@ -231,7 +206,12 @@ TEST(ChatTemplateTest, ArgumentsThatWouldBePassedOverAreRefused) {
            {"{{ 'aa'.replace('a', 'b', 1) }}", "'replace' with 3 arguments"},
            {"{{ 'ab'.startswith('b', 1) }}", "'startswith' with 2 arguments"},
            {"{{ messages | join(attribute='role') }}", "'attribute' of 'join'"},
-           {"{{ namespace({'a': 1}).a }}", "anything but keywords"}}) {
+           {"{{ messages | sort(key='role') }}", "'key' of 'sort'"},
+           {"{{ messages | map(attribute='role', default='') | list }}",
+            "map needs the name of a known filter"},
+           {"{{ ['a'] | map('replace', 'a', 'b') | list }}",
+            "map needs the name of a known filter"},
+           {"{{ namespace([1]) }}", "one dict, and keywords"}}) {
     EXPECT_THAT(Render(source), HasSubstr(expected)) << source;
   }
   EXPECT_EQ(Render("{{ 'a' | tojson(ensure_ascii=False, indent=none) }} "
@@ -375,7 +355,9 @@ TEST(ChatTemplateTest, ErrorsNameTheConstructAndItsLine) {
   EXPECT_THAT(Render("\n{{ x | shuffle }}"),
               HasSubstr("line 2: the filter "
                         "'shuffle'"));
-  EXPECT_THAT(Render("{% call f() %}{% endcall %}"), HasSubstr("'call'"));
+  EXPECT_THAT(Render("{{ [1, 2] |\nbatch(2) }}"),
+              HasSubstr("line 2: the filter 'batch'"));
+  EXPECT_THAT(Render("{% include 'x' %}"), HasSubstr("the tag 'include'"));
   EXPECT_THAT(Render("{{ nothing.field }}"), HasSubstr("'nothing'"));
   EXPECT_THAT(Render("{{ raise_exception('no') }}"), HasSubstr("no"));
   EXPECT_THAT(Render("{% for i in range(100000) %}{% for j in range(100000) %}"

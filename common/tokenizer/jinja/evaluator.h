@@ -1,0 +1,57 @@
+// Evaluator: computes the expressions of a template.
+#pragma once
+
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "common/tokenizer/jinja/ast.h"
+#include "common/tokenizer/jinja/budget.h"
+#include "common/tokenizer/jinja/builtins.h"
+#include "common/tokenizer/jinja/scope.h"
+
+namespace dapd::jinja {
+
+// "line N: " and what the error says.
+absl::Status AtLine(int line, const absl::Status& status);
+
+class Evaluator {
+ public:
+  using CallMacro =
+      std::function<absl::StatusOr<Value>(const Macro&, const Arguments&)>;
+
+  // `budget` outlives this.
+  Evaluator(Budget& budget, CallMacro call_macro);
+
+  // INVALID_ARGUMENT for what the operators, filters and functions refuse, and
+  // RESOURCE_EXHAUSTED past the budget, each with the line.
+  absl::StatusOr<Value> Evaluate(const Expression& node, const Scope& scope);
+
+ private:
+  absl::StatusOr<Value> EvaluateNode(const Expression& node,
+                                     const Scope& scope);
+  // A value that becomes a part of another one.
+  absl::StatusOr<Value> EvaluatePart(const Expression& node,
+                                     const Scope& scope);
+  absl::StatusOr<Arguments> EvaluateArguments(const Expression& node,
+                                              const Scope& scope);
+  absl::StatusOr<Value> EvaluateList(const Expression& node,
+                                     const Scope& scope);
+  absl::StatusOr<Value> EvaluateDict(const Expression& node,
+                                     const Scope& scope);
+  absl::StatusOr<Value> EvaluateBinary(const Expression& node,
+                                       const Scope& scope);
+  absl::StatusOr<Value> EvaluateSlice(const Expression& node,
+                                      const Value& object,
+                                      const Scope& scope);
+  absl::StatusOr<Value> Call(const Expression& node, const Scope& scope);
+  absl::StatusOr<Value> CallBuiltin(const Expression& node,
+                                    const Value& object,
+                                    const Arguments& arguments);
+
+  Budget& budget_;
+  const CallMacro call_macro_;
+};
+
+}  // namespace dapd::jinja
