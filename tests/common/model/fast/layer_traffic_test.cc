@@ -325,10 +325,12 @@ TEST(LayerTrafficTest, ALayerIsAFewLaunches) {
   };
   EXPECT_LE(LaunchesOf("passed forward", [&] { pass(nullptr); }), 14);
   EXPECT_LE(WorkOfDevice().allocations, 17);
+  // Two of them since this width, unlike 4B's, is no multiple of 64
+  // (MatrixProductIn).
   EXPECT_LE(
       LaunchesOf("passed forward with an adapter", [&] { pass(&layer.lora); }),
-      36);
-  EXPECT_LE(WorkOfDevice().allocations, 31);
+      38);
+  EXPECT_LE(WorkOfDevice().allocations, 32);
   const PackedLayerOf packed(layer);
   const at::Tensor delta = at::zeros_like(x);
   const auto score = [&](bool with_adapter) {
