@@ -1,6 +1,7 @@
 """A minimal Debian made with debootstrap: stands in for a base image where no image registry is in reach."""
 
 import fcntl
+import functools
 import hashlib
 import pathlib
 import shutil
@@ -48,17 +49,42 @@ def debian_root(packages, release=None):
 
 
 def make_root(root, packages, release):
-    mirror = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", f"Codename: {this_release()}"],
-                            capture_output=True, text=True, check=True).stdout.split()[0]
     aside = root.with_suffix(".tmp")
     shutil.rmtree(aside, ignore_errors=True)
-    log = root.parent / f"logs/debootstrap-{root.name}.log"
+    log = root.parent / f"logs/{root.name}.log"
     log.parent.mkdir(exist_ok=True)
-    include = [f"--include={','.join(sorted(packages))}"] if packages else []
     with open(log, "w") as output:
-        # debootstrap mounts /proc in its root. In namespaces that end with it, nothing stays mounted, or runs on, when it is killed: what
-        # is half made can be removed without going into this machine's own /proc.
-        subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-                        "debootstrap", "--variant=minbase", *include, release, aside, mirror],
-                       stdout=output, stderr=output, check=True, timeout=540)
+        make = functools.partial(subprocess.run, stdout=output, stderr=output, check=True, timeout=540)
+        if packages:
+            make(["cp", "-a", debian_root(set(), release), aside])
+            install(aside, packages, make)
+        else:
+            bootstrap(aside, release, make)
     aside.rename(root)
+
+
+def in_namespaces(*command):
+    """With a /proc of its own. Nothing stays mounted, or runs on, when it is killed: what is half made can be removed without going into this
+    machine's own /proc."""
+    return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *command]
+
+
+def bootstrap(aside, release, make):
+    mirror = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", f"Codename: {this_release()}"],
+                            capture_output=True, text=True, check=True).stdout.split()[0]
+    make(in_namespaces("debootstrap", "--variant=minbase", release, aside, mirror))
+
+
+def install(aside, packages, make):
+    """A quarter of the time that debootstrap takes with the same packages. This machine's apt, which has the ways to the mirror, gets them; they
+    are installed by that of the root."""
+    there = ["-o", f"Dir={aside}", "-o", f"Dir::State::status={aside}/var/lib/dpkg/status"]
+    wanted = ["install", "--quiet", "--yes", "--no-install-recommends", *sorted(packages)]
+    make(["apt-get", *there, "--quiet", "update"])
+    make(["apt-get", *there, "--download-only", *wanted])
+    make(in_namespaces("sh", "-c", 'mount -t proc proc "$1/proc" && exec chroot "$@"', "sh", aside, "apt-get", "--no-download", *wanted),
+         env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"})
+    # More than half of the root, and an image's layer has no use for it.
+    for folder in ("var/cache/apt", "var/lib/apt/lists"):
+        shutil.rmtree(aside / folder)
+        (aside / folder).mkdir()

@@ -48,9 +48,9 @@ def install(folder):
 
 
 @pytest.fixture(scope="module")
-def tarball(tmp_path_factory):
+def tarball(tmp_path_factory, quick_gzip):
     folder = tmp_path_factory.mktemp("release")
-    yield make(folder / "dist", install(folder / "package"))
+    yield make(folder / "dist", install(folder / "package"), PATH=quick_gzip)
     shutil.rmtree(folder)
 
 
@@ -64,10 +64,11 @@ def unpacked(tarball, tmp_path_factory):
     shutil.rmtree(folder.parent)
 
 
-def test_made_again_it_has_the_same_bytes(tarball, tmp_path):
+def test_made_again_it_has_the_same_bytes(tarball, quick_gzip, tmp_path):
     old = os.umask(0o077)
     try:
-        again = make(tmp_path / "elsewhere", install(tmp_path / "package again"), TZ="Asia/Tokyo", LC_ALL="C.UTF-8", TMPDIR=str(tmp_path))
+        again = make(tmp_path / "elsewhere", install(tmp_path / "package again"), PATH=quick_gzip, TZ="Asia/Tokyo", LC_ALL="C.UTF-8",
+                     TMPDIR=str(tmp_path))
     finally:
         os.umask(old)
     print(f"{tarball.name}: {tarball.stat().st_size / 2**20:.0f} MiB")
