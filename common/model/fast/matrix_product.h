@@ -24,8 +24,8 @@ void MatrixProductInto(const at::Tensor& a, const at::Tensor& b, at::Tensor& c);
 void AddMatrixProduct(const at::Tensor& a, const at::Tensor& b, at::Tensor& c);
 
 // a b in `dtype`, for a k that may be a number of tokens or of a vocabulary's
-// entries. On the CPU a and b are multiplied as they are; on a GPU they have
-// one dtype, and the end of a bfloat16 sum is multiplied by itself: where
+// entries. On the CPU a and b are multiplied as they are. On a GPU they have
+// one dtype, and the end of a bfloat16 sum is a product of its own: where
 // cuBLAS cuts a sum into parts, it may leave out what stands behind its last
 // whole step of 64 (kernels/cuda/gemm.cc).
 at::Tensor MatrixProductIn(at::ScalarType dtype,
