@@ -32,9 +32,13 @@ using AttendInLayer = absl::FunctionRef<at::Tensor(int64_t layer,
 // Of so many rows, as ChunkStates has them.
 at::Tensor MakeKeysValues(const ModelWeights& weights, int64_t rows) {
   const ModelConfig& config = weights.config;
-  return at::empty(
-      {config.num_layers, 2, config.num_kv_heads, rows, config.head_dim},
-      weights.embedding.options());
+  const int64_t heads = config.num_kv_heads;
+  const auto make = [&](int64_t outer, int64_t inner) {
+    return at::empty({config.num_layers, 2, outer, inner, config.head_dim},
+                     weights.embedding.options());
+  };
+  return weights.device().is_cuda() ? make(rows, heads).transpose(2, 3)
+                                    : make(heads, rows);
 }
 
 // What a pass computes with: the projections of `weights` and, if there is one,
@@ -141,7 +145,7 @@ ChunkStates StatesOf(const ChunkStates& pass,
     if (!all.defined()) return all;
     const at::Tensor own = all.narrow(dim, range.begin, range.tokens);
     const bool is_own = range.tokens == all.size(dim);
-    return is_kept && !is_own ? own.clone(at::MemoryFormat::Contiguous) : own;
+    return is_kept && !is_own ? own.clone() : own;
   };
   return {.keys_values = part(pass.keys_values, 3),
           .hidden = part(pass.hidden, 0),

@@ -22,6 +22,8 @@ namespace dapd {
 
 struct ChunkStates {
   // [layers, 2, num_kv_heads, T, head_dim]: the rotated keys, then the values.
+  // On CUDA a token's heads lie side by side in memory, as projections write
+  // and flash attention reads them; elsewhere a head's tokens do.
   at::Tensor keys_values;
   at::Tensor hidden;  // [T, hidden] after the final norm
   // [layers + 1, T, hidden]: what goes into each layer, and comes out of the

@@ -91,15 +91,16 @@ PackedChunkAttention::PackedChunkAttention(
 at::Tensor PackedChunkAttention::Gather(int64_t layer,
                                         int64_t part,
                                         const at::Tensor& own) const {
-  if (is_own_) return own.transpose(0, 1);
+  const at::Tensor rows = own.transpose(0, 1);
+  if (is_own_) return rows;
   std::vector<at::Tensor> all;
   all.reserve(pieces_.size());
   for (const Piece& piece : pieces_) {
     all.push_back(piece.past.defined()
-                      ? piece.past[layer][part]
-                      : own.narrow(1, piece.rows.begin, piece.rows.tokens));
+                      ? piece.past[layer][part].transpose(0, 1)
+                      : rows.narrow(0, piece.rows.begin, piece.rows.tokens));
   }
-  return at::cat(all, 1).transpose(0, 1);
+  return at::cat(all);
 }
 
 at::Tensor PackedChunkAttention::Attend(int64_t layer,

@@ -218,6 +218,21 @@ TEST(DevicePassTest, ChunksThatPassTogetherAreThoseThatPassAlone) {
   }
 }
 
+// So that no copy of a layer's keys, nor attention, turns them over.
+TEST(DevicePassTest, AChunksKeysLieTokenByToken) {
+  const auto weights = MakeSmallModel(at::kBFloat16);
+  const auto on_device = OnSimulatedDevice(*weights);
+  const Chunks c;
+  const std::vector<NextChunk> first = {
+      {.ids = std::span(c.first).first(16), .begin = 0, .is_kept = true},
+      {.ids = std::span(c.second).first(16), .begin = 0}};
+  for (const ChunkStates& states :
+       ForwardChunks(*on_device, /*adapter=*/nullptr, first, 64)) {
+    EXPECT_TRUE(states.keys_values[1][0].transpose(0, 1).is_contiguous());
+    EXPECT_TRUE(states.keys_values[1][1].transpose(0, 1).is_contiguous());
+  }
+}
+
 // Weights as a teacher on a GPU has them, with an adapter applied.
 struct Packed {
   explicit Packed(const LoraConfig& lora)
