@@ -172,12 +172,11 @@ absl::StatusOr<Value> Sort(const Value& v, const Arguments& a) {
     return Refuse("sort by several attributes is not supported");
   }
   ASSIGN_OR_RETURN(const Value listed, ApplyFilter("list", v, {}));
+  List path;
+  if (attribute.is_string()) path = AttributePath(attribute.string());
   List keys;
   for (const Value& item : listed.list()) {
-    Value key = item;
-    if (attribute.is_string()) {
-      ASSIGN_OR_RETURN(key, Follow(AttributePath(attribute.string()), item));
-    }
+    ASSIGN_OR_RETURN(Value key, Follow(path, item));
     keys.push_back(std::move(key));
   }
   return Sorted(listed.list(),
