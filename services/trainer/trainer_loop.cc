@@ -230,9 +230,9 @@ absl::Status TrainerLoop::KeepBest(const std::string& when) {
   if (policy_.version() > saved_version_) RETURN_IF_ERROR(SaveNewest());
   // Its weights are nowhere else once the next step is taken.
   return disk_.MustWrite("the best adapter", [&]() -> absl::Status {
-    const std::string folder =
-        JoinPath(parts_.recorder.folder(), "adapter-best");
-    RETURN_IF_ERROR(parts_.recorder.evaluations().WriteBest(when));
+    const RunEvaluations& evaluations = parts_.recorder.evaluations();
+    const std::string folder = evaluations.BestFolder();
+    RETURN_IF_ERROR(evaluations.WriteBest(when));
     RETURN_IF_ERROR(
         WriteAdapter(folder, policy_.live(), parts_.identity.base_model_path));
     return WriteFileAtomically(JoinPath(folder, kModelCardFile), Card());

@@ -12,13 +12,6 @@
 #include "common/base/status_macros.h"
 
 namespace dapd {
-namespace {
-
-constexpr char kBest[] = "adapter-best";
-constexpr char kBestReport[] = "adapter-best/evaluation.json";
-
-}  // namespace
-
 RunEvaluations::RunEvaluations(std::string run_folder,
                                std::string held_out_digest)
     : run_folder_(std::move(run_folder)),
@@ -81,10 +74,13 @@ absl::Status RunEvaluations::Write(const std::string& when,
   return WriteEvaluationReport(PathOf(when), report);
 }
 
+std::string RunEvaluations::BestFolder() const {
+  return JoinPath(run_folder_, "adapter-best");
+}
+
 absl::Status RunEvaluations::WriteBest(const std::string& when) const {
-  RETURN_IF_ERROR(MakeDirectories(JoinPath(run_folder_, kBest)));
-  return WriteEvaluationReport(JoinPath(run_folder_, kBestReport),
-                               all_.at(when));
+  RETURN_IF_ERROR(MakeDirectories(BestFolder()));
+  return WriteEvaluationReport(BestReport(), all_.at(when));
 }
 
 std::string RunEvaluations::Best() const {
@@ -109,11 +105,15 @@ std::string RunEvaluations::PathOf(const std::string& when) const {
   return JoinPath(run_folder_, absl::StrCat("evaluation/", when, ".json"));
 }
 
+std::string RunEvaluations::BestReport() const {
+  return JoinPath(BestFolder(), "evaluation.json");
+}
+
 absl::Status RunEvaluations::RecallBest(
     const std::vector<NamedEvaluation>& found, int64_t start_step) {
-  const std::string folder = JoinPath(run_folder_, kBest);
+  const std::string folder = BestFolder();
   const bool is_there = FileExists(folder);
-  const auto kept = ReadEvaluationReport(JoinPath(run_folder_, kBestReport));
+  const auto kept = ReadEvaluationReport(BestReport());
   // An older version's says nothing of itself.
   if (is_there && absl::IsNotFound(kept.status())) return absl::OkStatus();
   const bool is_of_this_run =

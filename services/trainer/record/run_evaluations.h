@@ -44,6 +44,8 @@ class RunEvaluations {
   // evaluation/<when>.json.
   absl::Status Write(const std::string& when,
                      const EvaluationReport& report) const;
+  // The folder's adapter-best/.
+  std::string BestFolder() const;
   // Says in adapter-best/ that it is of the evaluation `when`, which was added.
   // Before its adapter is written: a kill in between then leaves nothing that
   // is taken for the adapter of another.
@@ -58,6 +60,7 @@ class RunEvaluations {
 
  private:
   std::string PathOf(const std::string& when) const;
+  std::string BestReport() const;
   bool Counts(const EvaluationReport& report) const;
   // Of all `found` in the folder: what Recall says of adapter-best/.
   absl::Status RecallBest(const std::vector<NamedEvaluation>& found,
