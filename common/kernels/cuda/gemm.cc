@@ -14,8 +14,6 @@ using Preference = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t,
                                    decltype(&cublasLtMatmulPreferenceDestroy)>;
 
 constexpr uint32_t kAlignment = 16;
-// Numbers of the inner size that cuBLASLt's kernels take at a time.
-constexpr int64_t kInnerStep = 64;
 
 cudaDataType_t TypeOf(CudaNumber number) {
   return number == CudaNumber::kFloat32 ? CUDA_R_32F : CUDA_R_16BF;
@@ -103,7 +101,7 @@ struct Operands {
 // (github.com/facebookexperimental/triton, pull request 2767). An adapter of
 // rank 8 whose columns stand behind 4,096 others is no more than that.
 bool MayDropRest(const cublasLtMatmulAlgo_t& algorithm, int64_t inner) {
-  const int64_t rest = inner % kInnerStep;
+  const int64_t rest = inner % kCublasInnerStep;
   int32_t parts = 1;
   size_t written = 0;
   const cublasStatus_t known =

@@ -8,6 +8,11 @@
 
 namespace dapd {
 
+// Numbers of the inner size that cuBLAS's kernels take at a time. Where a sum
+// is cut into parts, what stands behind the last whole step may be left out
+// (gemm.cc).
+inline constexpr int64_t kCublasInnerStep = 64;
+
 // y = alpha x op(w) + beta c + bias. All matrices are row-major with `*_stride`
 // elements from row to row, a multiple of 16 bytes.
 struct CudaProduct {

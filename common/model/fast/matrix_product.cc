@@ -1,5 +1,6 @@
 #include "common/model/fast/matrix_product.h"
 
+#include "common/kernels/cuda/product.h"
 #include "common/kernels/packed_gemm.h"
 
 namespace dapd {
@@ -105,8 +106,7 @@ at::Tensor MatrixProductIn(at::ScalarType dtype,
     MatrixProductInto(a, b, c);
     return c;
   }
-  constexpr int64_t kStep = 64;
-  const int64_t rest = a.size(1) % kStep;
+  const int64_t rest = a.size(1) % kCublasInnerStep;
   const int64_t whole = a.size(1) - rest;
   if (rest == 0 || whole == 0 || !IsBFloat16(a)) {
     return DeviceProductIn(dtype, a, b);
