@@ -1,7 +1,6 @@
 #include "services/cli/answer_file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "absl/strings/str_join.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/file_lock.h"
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
@@ -98,7 +98,7 @@ absl::StatusOr<AnswerFile> AnswerFile::Open(
   const int lock = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (lock < 0) return FileError("open", path, errno);
   AnswerFile file(std::move(appended), lock);
-  if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
+  if (!TryLock(lock)) {
     return absl::UnavailableError(
         absl::StrCat(path,
                      " is being written by another dapd eval; wait until that "

@@ -1,7 +1,6 @@
 #include "services/cli/restore_run.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +22,7 @@
 #include "absl/strings/str_join.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/file_lock.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"
@@ -144,7 +144,7 @@ absl::StatusOr<int> LockFolder(const std::string& folder) {
   const int lock =
       ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
   if (lock < 0) return FileError("open", folder, errno);
-  if (::flock(lock, LOCK_EX | LOCK_NB) == 0) return lock;
+  if (TryLock(lock)) return lock;
   ::close(lock);
   return absl::UnavailableError(absl::StrCat(
       folder, " is in use: another process is restoring the same folder"));
