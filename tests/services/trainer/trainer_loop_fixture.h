@@ -141,6 +141,17 @@ class TrainerLoopTest : public ::testing::Test {
     return outcome;
   }
 
+  // A held-out problem is measured, without divergences, also within the run if
+  // `interval` is not 0. The configuration, for more.
+  Config& EvaluateEvery(int64_t interval) {
+    held_out_.problems = {data_.problems[0]};
+    Config& config = loaded_.config;
+    config.evaluation.kl_problems = 0;
+    config.evaluation.path = "held_out.jsonl";
+    config.evaluation.interval = interval;
+    return config;
+  }
+
   const std::string folder_ = TempPath("trainer_loop_test");
   LoadedConfig loaded_;
   TextPipeline text_;
