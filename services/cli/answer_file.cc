@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -94,16 +95,19 @@ absl::StatusOr<AnswerFile> AnswerFile::Open(
                      " is not a file from which an unfinished evaluation could "
                      "be resumed; choose another --output, or none"));
   }
-  ASSIGN_OR_RETURN(AppendFile appended, AppendFile::Open(path));
-  const int lock = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int lock = ::open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0644);
   if (lock < 0) return FileError("open", path, errno);
-  AnswerFile file(std::move(appended), lock);
+  absl::Cleanup unlock = [lock] { ::close(lock); };
   if (!TryLock(lock)) {
     return absl::UnavailableError(
         absl::StrCat(path,
                      " is being written by another dapd eval; wait until that "
                      "has finished"));
   }
+  // Only now: it takes the file's size, which changes while another has it.
+  ASSIGN_OR_RETURN(AppendFile appended, AppendFile::Open(path));
+  AnswerFile file(std::move(appended), lock);
+  std::move(unlock).Cancel();
   if (file.file_.size() == 0) {
     RETURN_IF_ERROR(WriteFileAtomically(ManifestPath(path),
                                         absl::StrCat(settings.dump(2), "\n")));

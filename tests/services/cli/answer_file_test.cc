@@ -1,10 +1,17 @@
 #include "services/cli/answer_file.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -144,6 +151,32 @@ TEST(AnswerFileTest, OnlyOneProcessWrites) {
       path, kSettings, [](const AnswerRecord&) { return absl::OkStatus(); });
   ASSERT_TRUE(held.ok());
   EXPECT_TRUE(absl::IsUnavailable(Left(path).status()));
+}
+
+// A call may begin while the one before it writes its last answer.
+TEST(AnswerFileTest, WhatIsWrittenUntilTheLockIsFreeCounts) {
+  const std::string path = TempPath("handed_over.jsonl");
+  Write(path, {RecordOf(1, 0)});
+  const std::string last = absl::StrCat(ToJson(RecordOf(2, 0)).dump(), "\n");
+  const int other = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  ASSERT_EQ(::flock(other, LOCK_EX | LOCK_NB), 0);
+  std::thread before([&] {
+    absl::SleepFor(absl::Milliseconds(30));
+    EXPECT_TRUE(WriteAll(other, path, last).ok());
+    ::close(other);
+  });
+  auto file = AnswerFile::Open(
+      path, kSettings, [](const AnswerRecord&) { return absl::OkStatus(); });
+  before.join();
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE(file->Append(RecordOf(0, 0)).ok());
+  ASSERT_TRUE(file->Sort().ok());
+  EXPECT_EQ(Bytes(path),
+            absl::StrCat(ToJson(RecordOf(0, 0)).dump(),
+                         "\n",
+                         ToJson(RecordOf(1, 0)).dump(),
+                         "\n",
+                         last));
 }
 
 TEST(AnswerFileTest, SortingPutsTheFileInTheOrderOfTheData) {
