@@ -43,9 +43,11 @@ YAML::Node ConfigFile::extended() const {
 absl::StatusOr<std::vector<ConfigFile>> ReadConfigFiles(
     const std::string& path) {
   ASSIGN_OR_RETURN(ConfigFile first, ReadConfigFile(path));
+  // Only ever appended to: to assign to a YAML::Node, as moving elements within
+  // a vector does, changes the document that it stands for.
   std::vector<ConfigFile> files = {std::move(first)};
-  while (files.front().extended()) {
-    const ConfigFile& file = files.front();
+  while (files.back().extended()) {
+    const ConfigFile& file = files.back();
     const YAML::Node extended = file.extended();
     if (!extended.IsScalar() || extended.Scalar().empty()) {
       return ConfigError(absl::StrCat(
@@ -68,9 +70,9 @@ absl::StatusOr<std::vector<ConfigFile>> ReadConfigFiles(
                                       " is not a file"));
     }
     ASSIGN_OR_RETURN(ConfigFile base, ReadConfigFile(base_path.string()));
-    files.insert(files.begin(), std::move(base));
+    files.push_back(std::move(base));
   }
-  return files;
+  return std::vector<ConfigFile>(files.rbegin(), files.rend());
 }
 
 }  // namespace dapd

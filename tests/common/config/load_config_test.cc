@@ -10,14 +10,12 @@
 #include "gtest/gtest.h"
 
 #include "common/base/exit_code.h"
-#include "common/base/files.h"
 #include "common/config/config_keys.h"
 #include "common/config/config_text.h"
 #include "common/config/run_settings.h"
 #include "common/config/validate_config.h"
 #include "common/config/yaml_text.h"
 #include "tests/fakes/loaded_config.h"
-#include "tests/fakes/temp_path.h"
 
 namespace dapd {
 namespace {
@@ -269,39 +267,6 @@ TEST(LoadConfigTest, APresetSetsDefaultsAndOverridesNothing) {
   EXPECT_THAT(Refusal({"objective.preset=opds"}),
               testing::AllOf(HasSubstr("objective.preset: 'opds'"),
                              HasSubstr("purified_opsd")));
-}
-
-TEST(LoadConfigTest, AFileSaysWhatDiffersFromTheOneThatItExtends) {
-  const std::string folder = TempPath("extends");
-  ASSERT_TRUE(MakeDirectories(folder + "/sub").ok());
-  const auto write = [&](const std::string& name, const std::string& text) {
-    ASSERT_TRUE(WriteFileAtomically(folder + "/" + name, text).ok());
-  };
-  write("base.yaml",
-        "model: {path: m}\ntrainer:\n  steps: 7\n  batch_size: 4\n");
-  write("middle.yaml", "extends: base.yaml\ntrainer: {batch_size: 5}\n");
-  write("sub/top.yaml", "extends: ../middle.yaml\nrun: {name: top}\n");
-  const auto loaded =
-      LoadConfig(folder + "/sub/top.yaml", {"trainer.micro_batch_size=1"});
-  ASSERT_TRUE(loaded.ok()) << loaded.status();
-  EXPECT_EQ(loaded->config.trainer.steps, 7);
-  EXPECT_EQ(loaded->config.trainer.batch_size, 5);
-  EXPECT_EQ(loaded->origins.at("trainer.steps"), "base.yaml:3");
-  EXPECT_EQ(loaded->origins.at("trainer.batch_size"), "middle.yaml:2");
-  EXPECT_EQ(loaded->origins.at("run.name"), "file:2");
-
-  write("base.yaml", "trainer:\n  step: 7\n");
-  EXPECT_THAT(Message(LoadConfig(folder + "/sub/top.yaml", {})),
-              HasSubstr("base.yaml:2: unknown key trainer.step"));
-  write("base.yaml", "extends: sub/top.yaml\n");
-  EXPECT_THAT(Message(LoadConfig(folder + "/sub/top.yaml", {})),
-              HasSubstr("or itself"));
-  write("base.yaml", "extends: [a]\n");
-  EXPECT_THAT(Message(LoadConfig(folder + "/sub/top.yaml", {})),
-              HasSubstr("base.yaml: extends: the path"));
-  write("base.yaml", "extends: missing.yaml\n");
-  EXPECT_THAT(Message(LoadConfig(folder + "/sub/top.yaml", {})),
-              HasSubstr("missing.yaml"));
 }
 
 TEST(LoadConfigTest, WorkersMayBeNamedByAFile) {
