@@ -2,8 +2,6 @@
 
 #include <yaml-cpp/yaml.h>
 
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -13,6 +11,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
+#include "common/base/list_folder.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/charts/run_history.h"
@@ -145,14 +144,13 @@ absl::Status ReadEvaluation(const std::string& path,
 
 // Those within the run, of steps that it has taken.
 absl::Status ReadEvaluationsWithin(const std::string& folder, RunResults* run) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename();
-    if (!absl::StartsWith(name, "step-") || !absl::EndsWith(name, ".json")) {
-      continue;
-    }
+  if (!FileExists(folder)) return absl::OkStatus();
+  const absl::StatusOr<std::vector<std::string>> names = ListFolder(folder);
+  if (!names.ok()) return WithExitCode(names.status(), ExitCode::kData);
+  for (const std::string& name : *names) {
+    if (!IsWithinRun(name) || !absl::EndsWith(name, ".json")) continue;
     HeldOutFigures held_out;
-    RETURN_IF_ERROR(ReadEvaluation(entry.path(), run, &held_out));
+    RETURN_IF_ERROR(ReadEvaluation(JoinPath(folder, name), run, &held_out));
   }
   std::erase_if(run->evaluations,
                 [&](const auto& entry) { return entry.first > run->step; });

@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 
 #include "common/base/files.h"
+#include "common/base/list_folder.h"
 #include "common/base/safe_name.h"
 #include "common/base/status_macros.h"
 
@@ -27,35 +28,25 @@ constexpr char kCuts[] = ".copying";
 constexpr char kEvents[] = "events.out.tfevents.";
 
 // By path from the folder, in order; temporary and hidden files are left out.
-std::vector<std::string> FilesUnder(const std::string& folder,
-                                    const std::string& under) {
+absl::StatusOr<std::vector<std::string>> FilesUnder(const std::string& folder,
+                                                    const std::string& under) {
   std::vector<std::string> names;
-  std::error_code error;
-  for (auto entry =
-           fs::recursive_directory_iterator(JoinPath(folder, under), error);
-       !error && entry != fs::recursive_directory_iterator();
-       entry.increment(error)) {
-    const std::string name = entry->path().filename();
-    if (!entry->is_regular_file(error) || !IsSafeName(name) ||
-        absl::StrContains(name, ".tmp")) {
-      continue;
-    }
-    names.push_back(entry->path().lexically_relative(folder).string());
+  const std::string place = JoinPath(folder, under);
+  if (!FileExists(place)) return names;
+  ASSIGN_OR_RETURN(const std::vector<std::string> found, ListFilesBelow(place));
+  for (const std::string& path : found) {
+    const std::string name = fs::path(path).filename();
+    if (!IsSafeName(name) || absl::StrContains(name, ".tmp")) continue;
+    names.push_back(JoinPath(under, path));
   }
-  std::ranges::sort(names);
   return names;
 }
 
-std::vector<std::string> EventFiles(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename();
-    if (absl::StartsWith(name, kEvents) && IsSafeName(name)) {
-      names.push_back(name);
-    }
-  }
-  std::ranges::sort(names);
+absl::StatusOr<std::vector<std::string>> EventFiles(const std::string& folder) {
+  ASSIGN_OR_RETURN(std::vector<std::string> names, ListFolder(folder));
+  std::erase_if(names, [](const std::string& name) {
+    return !absl::StartsWith(name, kEvents) || !IsSafeName(name);
+  });
   return names;
 }
 
@@ -120,8 +111,10 @@ std::vector<std::string> Existing(const std::string& folder,
 }
 
 // Those of later steps are made again.
-std::vector<std::string> SamplesUpTo(const std::string& folder, int64_t step) {
-  std::vector<std::string> names = FilesUnder(folder, "samples");
+absl::StatusOr<std::vector<std::string>> SamplesUpTo(const std::string& folder,
+                                                     int64_t step) {
+  ASSIGN_OR_RETURN(std::vector<std::string> names,
+                   FilesUnder(folder, "samples"));
   // Names are zero-padded; one of more digits is longer.
   const std::string last = absl::StrFormat("samples/step-%06d.jsonl", step);
   std::erase_if(names, [&](const std::string& name) {
@@ -147,7 +140,8 @@ absl::StatusOr<RunCut> CutRun(const std::string& folder, int64_t step) {
   RETURN_IF_ERROR(MakeDirectories(cut.links));
   absl::Cleanup drop = [&cut] { DropCut(cut); };
   Cutter cutter(folder, &cut);
-  RETURN_IF_ERROR(cutter.AddLinked(FilesUnder(folder, checkpoint)));
+  ASSIGN_OR_RETURN(const auto weights, FilesUnder(folder, checkpoint));
+  RETURN_IF_ERROR(cutter.AddLinked(weights));
   RETURN_IF_ERROR(cutter.AddLinked(Existing(folder,
                                             {"config.yaml",
                                              "copy.json",
@@ -155,13 +149,15 @@ absl::StatusOr<RunCut> CutRun(const std::string& folder, int64_t step) {
                                              "summary.json",
                                              "report.html"})));
   for (const char* name : {"evaluation", "adapter", "adapter-best"}) {
-    RETURN_IF_ERROR(cutter.AddLinked(FilesUnder(folder, name)));
+    ASSIGN_OR_RETURN(const auto files, FilesUnder(folder, name));
+    RETURN_IF_ERROR(cutter.AddLinked(files));
   }
   RETURN_IF_ERROR(cutter.AddInPlace(
       {"ledger.jsonl", "metrics.jsonl", "answers.jsonl"}, /*grows=*/true));
-  RETURN_IF_ERROR(cutter.AddInPlace(EventFiles(folder), /*grows=*/true));
-  RETURN_IF_ERROR(
-      cutter.AddInPlace(SamplesUpTo(folder, step), /*grows=*/false));
+  ASSIGN_OR_RETURN(const auto events, EventFiles(folder));
+  RETURN_IF_ERROR(cutter.AddInPlace(events, /*grows=*/true));
+  ASSIGN_OR_RETURN(const auto samples, SamplesUpTo(folder, step));
+  RETURN_IF_ERROR(cutter.AddInPlace(samples, /*grows=*/false));
   std::move(drop).Cancel();
   return cut;
 }

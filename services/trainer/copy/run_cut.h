@@ -30,8 +30,9 @@ struct RunCut {
 // `step`, configuration, evaluations, adapters, records and samples up to the
 // step, and, where they are there, summary and report. Costs a hard link for
 // each file that may go (a copy where the file system has no links), and looks
-// at the others. NOT_FOUND if there is no such checkpoint. Call it from the
-// thread that writes the folder.
+// at the others. NOT_FOUND if there is no such checkpoint; an error also where
+// a folder does not show all that it holds. Call it from the thread that writes
+// the folder.
 absl::StatusOr<RunCut> CutRun(const std::string& folder, int64_t step);
 
 // Whether somebody has removed links of the cut: nothing copies it any more.

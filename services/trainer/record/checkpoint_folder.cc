@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -15,6 +14,8 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/files.h"
+#include "common/base/list_folder.h"
+#include "common/base/status_macros.h"
 
 namespace dapd {
 namespace {
@@ -24,20 +25,13 @@ namespace fs = std::filesystem;
 constexpr char kPrefix[] = "step-";
 constexpr char kDamaged[] = ".damaged";
 
-// Calls `visit` with the path and the name of all that has a checkpoint's
-// prefix, as long as the folder can be read. Not a range-for, which throws.
-std::error_code ForEachPart(
-    const std::string& folder,
-    const std::function<void(const fs::path& path, const std::string& name)>&
-        visit) {
-  std::error_code error;
-  for (auto entry = fs::directory_iterator(folder, error);
-       !error && entry != fs::directory_iterator();
-       entry.increment(error)) {
-    const std::string name = entry->path().filename();
-    if (absl::StartsWith(name, kPrefix)) visit(entry->path(), name);
-  }
-  return error;
+// The names of all that has a checkpoint's prefix. Errors as ListFolder.
+absl::StatusOr<std::vector<std::string>> ListParts(const std::string& folder) {
+  ASSIGN_OR_RETURN(std::vector<std::string> names, ListFolder(folder));
+  std::erase_if(names, [](const std::string& name) {
+    return !absl::StartsWith(name, kPrefix);
+  });
+  return names;
 }
 
 }  // namespace
@@ -48,16 +42,16 @@ std::string CheckpointName(int64_t step) {
 
 absl::StatusOr<Checkpoints> ListCheckpoints(const std::string& folder) {
   Checkpoints checkpoints;
-  const std::error_code error =
-      ForEachPart(folder, [&](const fs::path& path, const std::string& name) {
-        if (!absl::StrContains(name, '.')) {
-          checkpoints.complete.push_back(path);
-        } else if (absl::EndsWith(name, kDamaged)) {
-          checkpoints.damaged.push_back(path);
-        }
-      });
-  if (error && error != std::errc::no_such_file_or_directory) {
-    return FileError("list", folder, error.value());
+  const absl::StatusOr<std::vector<std::string>> names = ListParts(folder);
+  if (absl::IsNotFound(names.status())) return checkpoints;
+  RETURN_IF_ERROR(names.status());
+  for (const std::string& name : *names) {
+    const std::string path = JoinPath(folder, name);
+    if (!absl::StrContains(name, '.')) {
+      checkpoints.complete.push_back(path);
+    } else if (absl::EndsWith(name, kDamaged)) {
+      checkpoints.damaged.push_back(path);
+    }
   }
   // Names are zero-padded, so their order is the order of the steps, and one
   // with more digits is that of a later step.
@@ -79,12 +73,13 @@ absl::Status SetAsideDamaged(const std::string& checkpoint) {
 }
 
 void RemoveHalfCheckpoints(const std::string& folder) {
-  std::vector<fs::path> asides;
-  std::error_code error =
-      ForEachPart(folder, [&](const fs::path& path, const std::string& name) {
-        if (absl::EndsWith(name, kCheckpointAside)) asides.push_back(path);
-      });
-  for (const fs::path& aside : asides) fs::remove_all(aside, error);
+  const absl::StatusOr<std::vector<std::string>> names = ListParts(folder);
+  if (!names.ok()) return;  // whoever writes there says why
+  std::error_code error;
+  for (const std::string& name : *names) {
+    if (!absl::EndsWith(name, kCheckpointAside)) continue;
+    fs::remove_all(JoinPath(folder, name), error);
+  }
 }
 
 // Renamed before they are removed: half a checkpoint never has its name.

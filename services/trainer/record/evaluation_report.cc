@@ -1,19 +1,19 @@
 #include "services/trainer/record/evaluation_report.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
+#include "common/base/list_folder.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/data/marker_label.h"
@@ -238,22 +238,23 @@ std::string NameWithinRun(int64_t step) {
 absl::StatusOr<std::vector<NamedEvaluation>> ReadEvaluationReports(
     const std::string& folder) {
   std::vector<NamedEvaluation> evaluations;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(
-           JoinPath(folder, "evaluation"), error)) {
-    const std::string when = entry.path().stem();
-    if (entry.path().extension() != ".json" ||
+  const std::string place = JoinPath(folder, "evaluation");
+  if (!FileExists(place)) return evaluations;
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(place));
+  for (const std::string& name : names) {
+    absl::string_view when = name;
+    if (!absl::ConsumeSuffix(&when, ".json") ||
         (when != "before" && when != "after" && !IsWithinRun(when))) {
       continue;
     }
     absl::StatusOr<EvaluationReport> report =
-        ReadEvaluationReport(entry.path());
+        ReadEvaluationReport(JoinPath(place, name));
     if (absl::IsDataLoss(report.status())) {
       LogWarning(absl::StrCat(report.status().message(), "; it is left out"));
       continue;
     }
     RETURN_IF_ERROR(report.status());
-    evaluations.emplace_back(when, *std::move(report));
+    evaluations.emplace_back(std::string(when), *std::move(report));
   }
   std::ranges::sort(evaluations, {}, [](const NamedEvaluation& evaluation) {
     return std::pair(evaluation.second.policy_version, evaluation.first);

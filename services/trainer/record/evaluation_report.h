@@ -11,6 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 
 #include "common/data/confidence_interval.h"
 #include "services/trainer/record/shown_answer.h"
@@ -86,15 +88,16 @@ absl::StatusOr<EvaluationReport> ReadEvaluationReport(const std::string& path);
 using NamedEvaluation = std::pair<std::string, EvaluationReport>;
 
 // Whether that is the name of one between the first step and the last.
-inline bool IsWithinRun(const std::string& when) {
-  return when.starts_with("step-");
+inline bool IsWithinRun(absl::string_view when) {
+  return absl::StartsWith(when, "step-");
 }
 
 // The name of the one behind that step.
 std::string NameWithinRun(int64_t step);
 
 // All of a run folder, in the order of their policies; none without any.
-// Damaged ones are left out, with a warning.
+// Damaged ones are left out, with a warning; an error where the folder does not
+// show them.
 absl::StatusOr<std::vector<NamedEvaluation>> ReadEvaluationReports(
     const std::string& folder);
 // Of these the newest, and those that measured the same as it.

@@ -1,9 +1,6 @@
 #include "services/trainer/record/manifest.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <filesystem>
-#include <system_error>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -12,13 +9,13 @@
 #include "common/base/files.h"
 #include "common/base/json.h"
 #include "common/base/json_lines.h"
+#include "common/base/list_folder.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 
 namespace dapd {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr char kManifest[] = "manifest.json";
@@ -27,24 +24,11 @@ constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 24;
 
 // Relative path -> {"bytes", "sha256"} of every file but the manifest.
 absl::StatusOr<Json> DescribeFiles(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  // Not a range-for, which throws where a folder cannot be entered.
-  for (auto entry = fs::recursive_directory_iterator(folder, error);
-       !error && entry != fs::recursive_directory_iterator();
-       entry.increment(error)) {
-    const std::string name = entry->path().lexically_relative(folder).string();
-    std::error_code unseen;  // a link that leads nowhere is no file
-    const bool is_file = entry->is_regular_file(unseen);
-    if (unseen && unseen != std::errc::no_such_file_or_directory) {
-      return FileError("stat", entry->path(), unseen.value());
-    }
-    if (is_file && name != kManifest) names.push_back(name);
-  }
-  if (error) return FileError("list", folder, error.value());
-  std::sort(names.begin(), names.end());
+  ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                   ListFilesBelow(folder));
   Json files = Json::object();
   for (const std::string& name : names) {
+    if (name == kManifest) continue;
     ASSIGN_OR_RETURN(const std::string bytes,
                      ReadFile(JoinPath(folder, name), kMaxFileBytes));
     files[name] = {{"bytes", bytes.size()}, {"sha256", Sha256Hex(bytes)}};

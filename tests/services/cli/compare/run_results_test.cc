@@ -1,5 +1,8 @@
 #include "services/cli/compare/run_results.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
 
@@ -163,6 +166,22 @@ TEST_F(ReadRunResultsTest, WhatIsDamagedIsLeftOut) {
               AllOf(HasSubstr("evaluation/before.json"),
                     HasSubstr("evaluation/step-000002.json"),
                     HasSubstr("metrics.jsonl:2")));
+}
+
+// Its files can be read, but nobody is told which there are.
+TEST_F(ReadRunResultsTest, AFolderThatCannotBeListedIsNotTakenForAnEmptyOne) {
+  const std::string evaluations = folder_ + "/evaluation";
+  ASSERT_EQ(::chmod(evaluations.c_str(), 0311), 0);
+  const bool is_root = ::geteuid() == 0;
+  if (is_root) {
+    ASSERT_EQ(::seteuid(65534), 0);
+  }
+  const std::string problem = Problem();
+  if (is_root) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
+  ASSERT_EQ(::chmod(evaluations.c_str(), 0700), 0);
+  EXPECT_THAT(problem, HasSubstr(evaluations + ": Permission denied"));
 }
 
 TEST_F(ReadRunResultsTest, WhatIsNoRunIsSaid) {

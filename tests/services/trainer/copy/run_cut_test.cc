@@ -63,5 +63,16 @@ TEST(RunCutTest, AStepWithoutACheckpointIsNotCut) {
   EXPECT_TRUE(absl::IsNotFound(CutRun(folder, 3).status()));
 }
 
+// A copy would say that it is whole, and lack what the folder holds.
+TEST(RunCutTest, AFolderThatCannotBeListedIsNotTakenForAnEmptyOne) {
+  const std::string folder = TempPath("run");
+  SaveStep(folder, 2);
+  ASSERT_TRUE(CutRun(folder, 2).ok());
+  WriteIn(folder, "evaluation", "no folder");
+  const absl::Status status = CutRun(folder, 2).status();
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr(JoinPath(folder, "evaluation")));
+}
+
 }  // namespace
 }  // namespace dapd

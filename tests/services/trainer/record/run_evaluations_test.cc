@@ -1,5 +1,6 @@
 #include "services/trainer/record/run_evaluations.h"
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -114,6 +115,18 @@ TEST_F(RunEvaluationsTest, ABestStepThatIsDoneAgainGivesWayToTheNextOne) {
   redone.adapter_digest = "of other bits";
   evaluations_.Add("step-000006", redone);
   EXPECT_EQ(evaluations_.Best(), "step-000006");
+}
+
+// Else the best adapter, which is of no evaluation that is known then, would
+// go.
+TEST_F(RunEvaluationsTest, AFolderThatCannotBeListedIsNotTakenForAnEmptyOne) {
+  KeepBest(Report(2, 0.5));
+  const std::string evaluations = JoinPath(folder_, "evaluation");
+  std::filesystem::remove_all(evaluations);
+  ASSERT_TRUE(WriteFileAtomically(evaluations, "no folder").ok());
+  const absl::Status status = evaluations_.Recall(config_, 4).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr(evaluations));
+  EXPECT_TRUE(FileExists(evaluations_.BestFolder()));
 }
 
 TEST_F(RunEvaluationsTest, TheBestIsNoneWhoseAdapterWasReplaced) {

@@ -1,0 +1,89 @@
+#include "common/base/list_folder.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "common/base/files.h"
+#include "tests/fakes/temp_path.h"
+
+namespace dapd {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+namespace fs = std::filesystem;
+
+constexpr uid_t kSomebodyElse = 65534;
+
+class ListFolderTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(MakeDirectories(folder_ + "/b").ok()); }
+  void Write(const std::string& name) const {
+    ASSERT_TRUE(WriteFileAtomically(JoinPath(folder_, name), "text").ok());
+  }
+
+  const std::string folder_ = TempPath("folder");
+};
+
+TEST_F(ListFolderTest, NamesAreInOrder) {
+  Write("c");
+  Write("a");
+  Write("b/d");
+  EXPECT_THAT(ListFolder(folder_).value(), ElementsAre("a", "b", "c"));
+  EXPECT_THAT(ListFilesBelow(folder_).value(), ElementsAre("a", "b/d", "c"));
+}
+
+TEST_F(ListFolderTest, AnEmptyFolderIsNoError) {
+  EXPECT_THAT(ListFolder(folder_ + "/b").value(), IsEmpty());
+  EXPECT_THAT(ListFilesBelow(folder_).value(), IsEmpty());
+}
+
+TEST_F(ListFolderTest, OneThatIsMissingIsNotFound) {
+  const std::string missing = folder_ + "/x";
+  EXPECT_TRUE(absl::IsNotFound(ListFolder(missing).status()));
+  EXPECT_TRUE(absl::IsNotFound(ListFilesBelow(missing).status()));
+}
+
+TEST_F(ListFolderTest, AFileIsNoFolder) {
+  Write("a");
+  for (const absl::Status& status : {ListFolder(folder_ + "/a").status(),
+                                     ListFilesBelow(folder_ + "/a").status()}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(folder_ + "/a"));
+  }
+}
+
+TEST_F(ListFolderTest, OfLinksOnlyThoseToFilesAreFiles) {
+  Write("b/d");
+  fs::create_symlink("b/d", folder_ + "/file");
+  fs::create_symlink("b", folder_ + "/directory");
+  fs::create_symlink("nowhere", folder_ + "/dangling");
+  EXPECT_THAT(ListFilesBelow(folder_).value(), ElementsAre("b/d", "file"));
+}
+
+TEST_F(ListFolderTest, AFolderBelowThatMayNotBeEnteredIsAnError) {
+  Write("a");
+  Write("b/d");
+  ASSERT_EQ(::chmod((folder_ + "/b").c_str(), 0), 0);
+  const bool is_root = ::geteuid() == 0;  // who may enter it all the same
+  if (is_root) {
+    ASSERT_EQ(::seteuid(kSomebodyElse), 0);
+  }
+  const absl::Status status = ListFilesBelow(folder_).status();
+  if (is_root) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
+  ASSERT_EQ(::chmod((folder_ + "/b").c_str(), 0700), 0);
+  EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
+}
+
+}  // namespace
+}  // namespace dapd
