@@ -10,13 +10,15 @@
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 #include "common/base/stop_requests.h"
 #include "services/trainer/rank_grace.h"
 
 namespace dapd {
 namespace {
 
-// A process that dies this often is not worth another start.
+// A process that dies this often, one start after the other, is not worth
+// another one.
 constexpr int kMaxRestarts = 20;
 // ChildProcess::Poll: 128 + the signal that ended it.
 constexpr int kSignalBase = 128;
@@ -56,7 +58,7 @@ absl::Status FailureOf(const ChildProcess& trainer, int code) {
 
 absl::Status RunSupervisor::AddWorker(std::unique_ptr<ChildProcess> worker) {
   RETURN_IF_ERROR(worker->Start());
-  workers_.push_back({std::move(worker)});
+  workers_.push_back({std::move(worker), {.started = SteadyNow()}});
   return absl::OkStatus();
 }
 
@@ -65,6 +67,7 @@ void RunSupervisor::AddTrainer(std::unique_ptr<ChildProcess> trainer) {
 }
 
 absl::Status RunSupervisor::StartTrainers() {
+  trainer_starts_.started = SteadyNow();
   for (const auto& trainer : trainers_) RETURN_IF_ERROR(trainer->Start());
   return absl::OkStatus();
 }
@@ -104,16 +107,22 @@ void RunSupervisor::StopTrainers(bool is_done) {
   }
 }
 
+bool RunSupervisor::MayStartAgain(Starts& starts) const {
+  if (SteadyNow() - starts.started >= lasting_) starts.restarts = 0;
+  if (starts.restarts >= kMaxRestarts) return false;
+  ++starts.restarts;
+  return true;
+}
+
 // A trainer that was killed goes on after its newest checkpoint, and so do all
 // ranks when one is lost; a trainer that ended by itself said why.
 bool RunSupervisor::MayRestartTrainers(int code, bool asked_to_stop) {
   const bool killed = code > kSignalBase && code != kInterruptedCode;
   const bool lost_rank = code == static_cast<int>(ExitCode::kRestart);
   if (!(killed || lost_rank) || asked_to_stop ||
-      trainer_restarts_ >= kMaxRestarts) {
+      !MayStartAgain(trainer_starts_)) {
     return false;
   }
-  ++trainer_restarts_;
   LogWarning(
       absl::StrCat(killed ? "a trainer was killed" : "a trainer rank was lost",
                    " (code ",
@@ -129,7 +138,7 @@ absl::Status RunSupervisor::KeepAlive(Worker& worker) {
   const bool hopeless = code == static_cast<int>(ExitCode::kConfig) ||
                         code == static_cast<int>(ExitCode::kData) ||
                         code == static_cast<int>(ExitCode::kUsage);
-  if (hopeless || worker.restarts >= kMaxRestarts) {
+  if (hopeless || !MayStartAgain(worker.starts)) {
     return WithExitCode(
         absl::InternalError(absl::StrCat(process.name(),
                                          " ended with code ",
@@ -138,9 +147,9 @@ absl::Status RunSupervisor::KeepAlive(Worker& worker) {
                                          EndOfLog(process))),
         static_cast<ExitCode>(code));
   }
-  ++worker.restarts;
   LogWarning(absl::StrCat(
       process.name(), " ended with code ", code, "; restarting it"));
+  worker.starts.started = SteadyNow();
   return process.Start();
 }
 

@@ -1,6 +1,7 @@
 // RunSupervisor: the processes of one `dapd run`, from their start to the end
 // of the run. Workers that die are started again; so are all trainers together,
-// when one was killed or a rank was lost. Not thread-safe.
+// when one was killed or a rank was lost. Those that die again and again,
+// twenty times without having lasted in between, end the run. Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 
 #include "common/base/child_process.h"
 
@@ -16,6 +18,10 @@ namespace dapd {
 
 class RunSupervisor {
  public:
+  // `lasting`: how long a process lives that was worth its start, so that a run
+  // of weeks may lose any number.
+  explicit RunSupervisor(absl::Duration lasting = absl::Minutes(10))
+      : lasting_(lasting) {}
   // Starts a rollout worker or teacher.
   absl::Status AddWorker(std::unique_ptr<ChildProcess> worker);
   // The next trainer rank, to be started by Follow.
@@ -31,9 +37,13 @@ class RunSupervisor {
   absl::Status Follow(const std::function<void()>& look);
 
  private:
+  struct Starts {
+    absl::Time started;  // the last time
+    int restarts = 0;    // since one that lasted
+  };
   struct Worker {
     std::unique_ptr<ChildProcess> process;
-    int restarts = 0;
+    Starts starts;
   };
 
   // The trainer that ended the run or its attempt, and its exit code.
@@ -46,13 +56,16 @@ class RunSupervisor {
   // None while the run goes on; once asked to stop, while rank 0 does.
   std::optional<End> PollTrainers(bool asked_to_stop);
   void StopTrainers(bool is_done);
+  // Whether what has ended is worth another start, which is counted.
+  bool MayStartAgain(Starts& starts) const;
   bool MayRestartTrainers(int code, bool asked_to_stop);
   absl::Status KeepAlive(Worker& worker);
 
+  const absl::Duration lasting_;
   std::vector<Worker> workers_;
   std::vector<std::unique_ptr<ChildProcess>> trainers_;  // by rank
   std::optional<End> end_;  // as far as it is known before rank 0's
-  int trainer_restarts_ = 0;
+  Starts trainer_starts_;
 };
 
 }  // namespace dapd

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -32,8 +33,9 @@ class RunSupervisorTest : public testing::Test {
   absl::Status Follow(
       const std::string& rank_0,
       const std::string& rank_1,
-      const std::function<void()>& look = [] {}) {
-    RunSupervisor supervisor;
+      const std::function<void()>& look = [] {},
+      absl::Duration lasting = absl::Minutes(10)) {
+    RunSupervisor supervisor(lasting);
     for (const std::string& script : {rank_0, rank_1}) {
       const bool first = trainers_.empty();
       auto trainer = std::make_unique<ChildProcess>(
@@ -47,8 +49,9 @@ class RunSupervisorTest : public testing::Test {
   }
 
   // Of a worker that is a shell script, and a trainer that goes on.
-  absl::Status FollowWorker(const std::string& script) {
-    RunSupervisor supervisor;
+  absl::Status FollowWorker(const std::string& script,
+                            absl::Duration lasting = absl::Minutes(10)) {
+    RunSupervisor supervisor(lasting);
     const std::vector<std::string> command = {"/bin/sh", "-c", Counted(script)};
     RETURN_IF_ERROR(supervisor.AddWorker(std::make_unique<ChildProcess>(
         "worker", command, TempPath("worker.log"))));
@@ -59,9 +62,13 @@ class RunSupervisorTest : public testing::Test {
 
   // `script`, whose starts are counted from now on.
   std::string Counted(const std::string& script) {
-    starts_ = TempPath("starts");
     EXPECT_TRUE(WriteFileAtomically(starts_, "").ok());
     return absl::StrCat("echo >>", starts_, "; ", script);
+  }
+  // Of a counted script: `often` 29 times, and `then` the next time.
+  std::string Until30(const std::string& often, const std::string& then) const {
+    return absl::StrCat(
+        "[ $(wc -l <", starts_, ") -ge 30 ] || ", often, "; ", then);
   }
   int Starts() const {
     return static_cast<int>(ReadFile(starts_, 1 << 20).value().size());
@@ -70,7 +77,7 @@ class RunSupervisorTest : public testing::Test {
   std::vector<const ChildProcess*> trainers_;  // while Follow runs
 
  private:
-  std::string starts_;
+  const std::string starts_ = TempPath("starts");
 };
 
 TEST_F(RunSupervisorTest, TheFailureOfAnotherRankIsToldInItsOwnWords) {
@@ -129,6 +136,17 @@ TEST_F(RunSupervisorTest, NothingIsStartedAgainForEver) {
   EXPECT_EQ(status.message(),
             "the trainer ended with code 137; the output of dapd run says why");
   EXPECT_EQ(Starts(), 21);
+}
+
+TEST_F(RunSupervisorTest, WhatLastsIsStartedAgainHoweverOftenItEnds) {
+  const absl::Duration any = absl::ZeroDuration();
+  const absl::Status status = FollowWorker(Until30("exit 1", "exit 4"), any);
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
+  EXPECT_EQ(Starts(), 30);
+  const absl::Status done = Follow(
+      Counted(Until30("kill -9 $$", "exit 0")), kGoesOn, [] {}, any);
+  EXPECT_TRUE(done.ok()) << done;
+  EXPECT_EQ(Starts(), 30);
 }
 
 TEST_F(RunSupervisorTest, TheFailureOfRank0HasBeenSeen) {
