@@ -40,7 +40,7 @@ while [ $# -gt 0 ]; do
       shift
       ;;
     --days) [ $# -ge 2 ] || usage; days=$2; shift ;;
-    -*) usage ;;
+    -* | "") usage ;;  # empty as a variable that is not set
     *) if [ -z "$folder" ]; then folder=$1; else roles+=("$1"); fi ;;
   esac
   shift
@@ -48,13 +48,9 @@ done
 [ -n "$folder" ] || usage
 [[ "$days" =~ ^[1-9][0-9]{0,4}$ ]] || usage
 [ ${#roles[@]} -gt 0 ] || roles=(rollout teacher trainer viewer admin)
+role_name='(rollout|teacher|trainer|viewer|admin)'
 for role in "${roles[@]}"; do
-  for part in ${role//+/ }; do
-    case "$part" in
-      rollout | teacher | trainer | viewer | admin) ;;
-      *) echo "there is no role '$part'" >&2; exit 2 ;;
-    esac
-  done
+  [[ "$role" =~ ^$role_name(\+$role_name)*$ ]] || { echo "there is no role '$role'" >&2; exit 2; }
 done
 
 make_key() { openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1" 2>/dev/null; }

@@ -59,7 +59,8 @@ def test_one_certificate_can_name_several_roles(folder):
 
 
 @pytest.mark.parametrize("arguments", [[], ["x", "root"], ["x", "../rollout"], ["x", "rollout", "viewer+root"], ["x", "--days", "soon"], ["x", "--days", "0"],
-                                       ["x", "--dns"], ["x", "--dns", ""], ["x", "--dns", "a,URI:spiffe://dapd/admin"], ["x", "--unknown"]])
+                                       ["x", "--dns"], ["x", "--dns", ""], ["x", "--dns", "a,URI:spiffe://dapd/admin"], ["x", "--unknown"],
+                                       ["", "rollout"], ["x", ""], ["x", "+"], ["x", "rollout+"], ["x", "rollout++trainer"], ["x", "rollout trainer"]])
 def test_wrong_arguments_make_nothing(arguments, tmp_path):
     result = subprocess.run([SCRIPT, *arguments], cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 2 and result.stderr
