@@ -65,7 +65,7 @@ def numbers(values, path=""):
 def settings(folder):
     """Dotted key -> value, of config.yaml."""
     try:
-        text = (folder / "config.yaml").read_text()
+        text = (folder / "config.yaml").read_text(encoding="utf-8")
         config = yaml.safe_load(text)
         if not isinstance(config, dict):
             raise yaml.YAMLError("not a mapping")
@@ -236,7 +236,10 @@ class Follower:
 
     def begin(self):
         """Takes up what an earlier follower left. One at a time."""
-        self.lock = open(self.folder / f".follow-{self.kind}.lock", "a")
+        try:
+            self.lock = open(self.folder / f".follow-{self.kind}.lock", "a")
+        except OSError as error:  # a folder of somebody else's, say
+            raise Refused(DATA, f"{error}; the follower keeps in that folder what it has sent") from error
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -263,6 +263,22 @@ def test_what_cannot_be_followed_is_said(follow, run, tmp_path):
     assert code == 4 and "holds no run" in said
 
 
+def test_a_folder_that_cannot_be_written_is_no_server_that_takes_nothing(follow, run):
+    """It is said at once, instead of being tried for an hour."""
+    (run.folder / ".follow-wandb.lock").mkdir()
+    code, said = follow("--wandb", "project", check=False)
+    assert code == 4 and ".follow-wandb.lock" in said and "keeps in that folder what it has sent" in said and "trying again" not in said
+
+
+def test_the_settings_are_utf_8_whatever_the_locale(follow, run):
+    (run.folder / "config.yaml").write_text("prompts:\n  none: \"\u00e9\"\n", encoding="utf-8")
+    run.end("finished")
+    follow.environment |= {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    follow("--wandb", "project")
+    ((_, _, config, _, _),) = follow.calls("init")
+    assert config == {"prompts.none": "\u00e9"}
+
+
 def test_without_the_client_the_message_says_how_to_get_it(run, tmp_path):
     (tmp_path / "clients").mkdir()
     (tmp_path / "clients/wandb.py").write_text("raise ImportError('no')")
