@@ -79,6 +79,8 @@ def written_aside(output):
     aside = output.with_name(f"{output.name}.tmp-{os.getpid()}")
     with cleaning_up_when_terminated():
         try:
+            # In a container a process has the number of the one that was killed.
+            shutil.rmtree(aside, ignore_errors=True)
             aside.mkdir(parents=True)
             yield aside
             for path in (*aside.iterdir(), aside):

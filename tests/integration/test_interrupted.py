@@ -64,3 +64,15 @@ def test_a_script_that_is_stopped_leaves_no_model_that_is_not_whole(tmp_path, nu
     code = stop([ROOT / ".deps/venv/bin/python", "-c", script, tmp_path / "model"], {"PYTHONPATH": str(ROOT / "deploy")},
                 tmp_path, lambda folder: list(folder.glob("model.tmp-*/config.json")), number)
     assert code != 0 and list(tmp_path.iterdir()) == []
+
+
+def test_what_a_script_with_the_same_number_left_when_it_was_killed_is_in_nobodys_way(tmp_path):
+    script = ("import os, pathlib, sys, model_folder\n"
+              "left = pathlib.Path(f'{sys.argv[1]}.tmp-{os.getpid()}')\n"
+              "left.mkdir()\n"
+              "(left / 'half').touch()\n"
+              "with model_folder.written_aside(sys.argv[1]) as aside:\n"
+              "    (aside / 'config.json').touch()\n")
+    subprocess.run([ROOT / ".deps/venv/bin/python", "-c", script, tmp_path / "model"], check=True, timeout=60,
+                   env=os.environ | {"PYTHONPATH": str(ROOT / "deploy")})
+    assert [path.name for path in tmp_path.iterdir()] == ["model"] and [path.name for path in (tmp_path / "model").iterdir()] == ["config.json"]
