@@ -179,10 +179,14 @@ Interval ClaimsPerTenThousand(const std::vector<ClaimCount>& problems,
     claims += problem.claims;
   }
   if (answers == 0) return {};
-  if (claims == 0) {
-    const Interval none =
-        WilsonInterval(0.0, static_cast<double>(problems.size()));
-    return {0.0, 0.0, kPer * none.high};
+  // Rates that all agree, as integers: claims of one against answers of all.
+  if (std::ranges::all_of(problems, [&](const ClaimCount& problem) {
+        return problem.claims * answers == claims * problem.answers;
+      })) {
+    const Interval share = WilsonInterval(
+        static_cast<double>(claims) / static_cast<double>(answers),
+        static_cast<double>(problems.size()));
+    return {kPer * share.mean, kPer * share.low, kPer * share.high};
   }
   // Not a distribution of the standard library, whose numbers differ between
   // implementations.

@@ -58,8 +58,8 @@ struct ClaimCount {
 // Wrong claims per 10,000 answers, with a 95 % percentile interval over
 // `resamples` resamples of problems: a problem's answers are drawn together,
 // since they are wrong together. The same for the same `seed` everywhere.
-// Without any claim every resample has none: the interval then goes up to
-// Wilson's bound for as many trials as there are problems.
+// Where all problems have the same rate, none for example, every resample has
+// it: the interval is Wilson's then, for as many trials as there are problems.
 Interval ClaimsPerTenThousand(const std::vector<ClaimCount>& problems,
                               int64_t resamples,
                               uint64_t seed);

@@ -20,12 +20,6 @@ double Mean(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
-bool AllAre(double value, const std::vector<double>& values) {
-  return std::all_of(values.begin(), values.end(), [value](double other) {
-    return other == value;
-  });
-}
-
 constexpr size_t kResamples = 10000;
 
 // The middle 95 % of what kResamples resamples gave, around `mean`.
@@ -113,12 +107,27 @@ Interval BootstrapMean(const std::vector<double>& values, uint64_t seed) {
 
 Interval BootstrapInterval(const std::vector<double>& values, uint64_t seed) {
   if (values.empty()) return {};
-  for (const double share : {0.0, 1.0}) {
-    if (AllAre(share, values)) {
-      return WilsonInterval(share, static_cast<double>(values.size()));
-    }
+  if (std::ranges::count(values, values.front()) == std::ssize(values)) {
+    return WilsonInterval(values.front(), static_cast<double>(values.size()));
   }
   return BootstrapMean(values, seed);
+}
+
+Interval BootstrapShares(const std::vector<int64_t>& counts,
+                         int64_t of,
+                         uint64_t seed) {
+  int64_t sum = 0;
+  std::vector<double> shares;
+  for (const int64_t count : counts) {
+    sum += count;
+    shares.push_back(static_cast<double>(count) / static_cast<double>(of));
+  }
+  Interval interval = BootstrapInterval(shares, seed);
+  if (!counts.empty()) {
+    interval.mean =
+        static_cast<double>(sum) / static_cast<double>(of * std::ssize(counts));
+  }
+  return interval;
 }
 
 Interval BootstrapOf(

@@ -35,9 +35,17 @@ inline constexpr uint64_t kEvaluationSeed = 20260801;
 // zero.
 Interval BootstrapMean(const std::vector<double>& values, uint64_t seed);
 
-// The same of shares, such as a problem's share of right answers. Where all of
-// them are 0 or all are 1 it would have no width: it is Wilson's interval then.
+// The same of shares, such as a problem's pass@k. Where all of them are the
+// same it would have no width, and a single problem would seem to settle
+// everything: it is Wilson's interval then.
 Interval BootstrapInterval(const std::vector<double>& values, uint64_t seed);
+
+// The same of the shares that each of `counts`, such as a problem's right
+// answers, is of `of`. The mean is that of all of them together, rounded once:
+// two means are equal where as many answers are right, whichever they are.
+Interval BootstrapShares(const std::vector<int64_t>& counts,
+                         int64_t of,
+                         uint64_t seed);
 
 // The same for any statistic of `count` independent observations:
 // `statistic` gets how often each was drawn, and must be finite wherever

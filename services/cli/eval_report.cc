@@ -44,16 +44,10 @@ EvalReport SummarizeAnswers(const std::vector<std::string>& ids,
     sum.repeated += record.repeated ? 1 : 0;
     sum.tokens += record.tokens;
   }
-  const auto means_of = [&](int64_t Sums::*member) {
-    std::vector<double> means;
-    for (const Sums& sum : sums) {
-      means.push_back(static_cast<double>(sum.*member) /
-                      static_cast<double>(samples));
-    }
-    return means;
-  };
   const auto share_of = [&](int64_t Sums::*member) {
-    return BootstrapInterval(means_of(member), seed);
+    std::vector<int64_t> counts;
+    for (const Sums& sum : sums) counts.push_back(sum.*member);
+    return BootstrapShares(counts, samples, seed);
   };
   EvalReport report;
   report.samples = samples;
@@ -65,7 +59,12 @@ EvalReport SummarizeAnswers(const std::vector<std::string>& ids,
   }
   report.truncated = share_of(&Sums::truncated);
   report.repeated = share_of(&Sums::repeated);
-  report.tokens = BootstrapMean(means_of(&Sums::tokens), seed);
+  std::vector<double> lengths;
+  for (const Sums& sum : sums) {
+    lengths.push_back(static_cast<double>(sum.tokens) /
+                      static_cast<double>(samples));
+  }
+  report.tokens = BootstrapMean(lengths, seed);
   for (int64_t k = 1; k <= samples; ++k) {
     std::vector<double> passed;
     for (const Sums& sum : sums) {

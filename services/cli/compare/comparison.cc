@@ -160,10 +160,7 @@ std::optional<Interval> OverRuns(
   }
   if (means.empty()) return std::nullopt;
   const auto count = static_cast<double>(means.size());
-  const bool differ = std::any_of(means.begin(), means.end(), [&](double mean) {
-    return mean != means.front();
-  });
-  if (differ) {
+  if (!Agree(means)) {
     Interval interval = MeanInterval(means);
     if (is_share) {
       interval.low = std::max(interval.low, 0.0);
@@ -302,6 +299,12 @@ Interval Difference(const Interval& a, const Interval& b) {
   return {mean,
           mean - std::hypot(a.mean - a.low, b.high - b.mean),
           mean + std::hypot(a.high - a.mean, b.mean - b.low)};
+}
+
+bool Agree(const std::vector<double>& values) {
+  constexpr double kRounding = 1e-12;
+  const auto [least, most] = std::ranges::minmax(values);
+  return most - least <= kRounding;
 }
 
 Comparison CompareRuns(std::vector<RunResults> runs) {

@@ -22,6 +22,10 @@ namespace dapd {
 // (paired_seeds.h).
 Interval Difference(const Interval& a, const Interval& b);
 
+// Whether all of `values`, at least one, are the same but for what rounding
+// leaves of equal shares.
+bool Agree(const std::vector<double>& values);
+
 // Runs that differ in their seed and their place alone.
 struct RunGroup {
   // "NAME" if its runs are a sweep's "NAME-seed-1", "NAME-seed-2" and no other

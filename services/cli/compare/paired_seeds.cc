@@ -18,9 +18,6 @@
 namespace dapd {
 namespace {
 
-// Differences of equal shares differ by what rounding leaves.
-constexpr double kRounding = 1e-12;
-
 // A group's runs by their seeds.
 using RunOfSeed = std::map<std::string, size_t>;
 
@@ -71,11 +68,11 @@ std::optional<Interval> OverPairs(const std::vector<double>& differences,
                                   bool is_share,
                                   const std::optional<Interval>& independent) {
   if (differences.size() < 2 || !independent.has_value()) return std::nullopt;
-  const auto [least, most] = std::ranges::minmax(differences);
-  if (most - least <= kRounding) {
-    return Interval{least,
-                    least - (independent->mean - independent->low),
-                    least + (independent->high - independent->mean)};
+  if (Agree(differences)) {
+    const double each = differences.front();
+    return Interval{each,
+                    each - (independent->mean - independent->low),
+                    each + (independent->high - independent->mean)};
   }
   Interval interval = MeanInterval(differences);
   if (is_share) {

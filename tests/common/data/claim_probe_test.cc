@@ -119,10 +119,18 @@ TEST(ClaimsPerTenThousandTest, ProblemsAreDrawnWithAllTheirAnswers) {
   EXPECT_EQ(together.low, 0.0);
   EXPECT_EQ(together.high, 7500.0);
   const Interval spread = ClaimsPerTenThousand(
-      {{4, 1}, {4, 1}, {4, 1}, {4, 1}}, /*resamples=*/2000, /*seed=*/1);
+      {{4, 2}, {4, 1}, {4, 1}, {4, 0}}, /*resamples=*/2000, /*seed=*/1);
   EXPECT_EQ(spread.mean, 2500.0);
-  EXPECT_EQ(spread.low, 2500.0);
-  EXPECT_EQ(spread.high, 2500.0);
+  EXPECT_GT(spread.low, 0.0);
+  EXPECT_LT(spread.high, 5000.0);
+}
+
+TEST(ClaimsPerTenThousandTest, RatesThatAgreeHaveWidth) {
+  const Interval expected = WilsonInterval(0.25, 2);
+  const Interval agreeing = ClaimsPerTenThousand({{4, 1}, {8, 2}}, 100, 1);
+  EXPECT_EQ(agreeing.mean, 2500.0);
+  EXPECT_NEAR(agreeing.low, 10000 * expected.low, 1e-9);
+  EXPECT_NEAR(agreeing.high, 10000 * expected.high, 1e-9);
 }
 
 TEST(ClaimsPerTenThousandTest, NoneIsNoProofOfNone) {

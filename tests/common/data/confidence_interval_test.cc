@@ -96,6 +96,32 @@ TEST(BootstrapIntervalTest, AllRightStillHasWidth) {
   EXPECT_EQ(BootstrapInterval({}, 1).mean, 0.0);
 }
 
+// As of one problem, to which two of four answers are right.
+TEST(BootstrapIntervalTest, SharesThatAgreeBetweenNoneAndAllHaveWidth) {
+  for (const size_t count : {1, 3, 40}) {
+    const Interval interval =
+        BootstrapInterval(std::vector<double>(count, 0.5), 1);
+    const Interval expected = WilsonInterval(0.5, static_cast<double>(count));
+    EXPECT_EQ(interval.mean, 0.5);
+    EXPECT_EQ(interval.low, expected.low) << count;
+    EXPECT_EQ(interval.high, expected.high) << count;
+    EXPECT_LT(interval.low, 0.4);
+  }
+}
+
+TEST(BootstrapSharesTest, AsManyRightAnswersAreTheSameMean) {
+  // Fifths, which no sum of doubles has exactly.
+  EXPECT_EQ(BootstrapShares({1, 2, 3, 0}, 5, 1).mean, 0.3);
+  EXPECT_EQ(BootstrapShares({3, 2, 1, 0}, 5, 1).mean, 0.3);
+  EXPECT_EQ(BootstrapShares({0, 0, 1, 5}, 5, 1).mean, 0.3);
+  const Interval shares = BootstrapShares({1, 2, 3, 0}, 4, 7);
+  const Interval expected = BootstrapInterval({0.25, 0.5, 0.75, 0.0}, 7);
+  EXPECT_EQ(shares.low, expected.low);
+  EXPECT_EQ(shares.high, expected.high);
+  EXPECT_EQ(BootstrapShares({2, 2}, 4, 1).low, WilsonInterval(0.5, 2).low);
+  EXPECT_EQ(BootstrapShares({}, 4, 1).mean, 0.0);
+}
+
 TEST(BootstrapMeanTest, OfNumbersThatAreNoSharesThereIsNoExceptionAtOne) {
   const Interval lengths = BootstrapMean(std::vector<double>(40, 1.0), 1);
   EXPECT_EQ(lengths.mean, 1.0);

@@ -164,6 +164,16 @@ TEST(CompareRunsTest, LongSettingsTellGroupsApartAndAreCutInTheirNames) {
   EXPECT_NEAR(comparison.figures[0].groups[0].after->low, 0.4, 1e-12);
 }
 
+// Shares of fifths of the same sum, added up in another order.
+TEST(CompareRunsTest, RunsThatDifferByRoundingAgree) {
+  const double one = (0.2 + 0.4 + 0.6) / 4;
+  const double other = (0.6 + 0.4 + 0.2) / 4;
+  ASSERT_NE(one, other);
+  const Comparison comparison = CompareRuns(
+      {MakeRun("a1", "0.001", "1", one), MakeRun("a2", "0.001", "2", other)});
+  EXPECT_NEAR(comparison.figures[0].groups[0].after->low, one - 0.1, 1e-12);
+}
+
 TEST(CompareRunsTest, LongSettingsAreNotCutInsideACharacter) {
   std::string text = "xy";  // 29 and 37 bytes end between two bytes
   for (int i = 0; i < 30; ++i) text += "\xC3\xA9";
