@@ -108,7 +108,8 @@ void RefuseUnsupported(FieldReader& reader) {
                           "num_experts",
                           "num_local_experts",
                           "moe_intermediate_size",
-                          "n_routed_experts"}) {
+                          "n_routed_experts",
+                          "per_layer_config"}) {
     if (reader.Has(key)) reader.Fail(key, "is not supported");
   }
   const json& object = reader.object();
@@ -193,6 +194,15 @@ void ReadRope(FieldReader& reader, ModelConfig& config) {
     found = std::move(read);
   }
   if (found.has_value()) config = *std::move(found);
+  if (!config.rope_scaling.has_value()) return;
+  // transformers 5 takes this one, and transformers 4 the rope's own.
+  const double inner = config.rope_scaling->original_positions;
+  constexpr char kKey[] = "original_max_position_embeddings";
+  if (reader.Positive(kKey, inner) != inner) {
+    reader.Fail(
+        kKey,
+        absl::StrCat("contradicts the rope's own, ", inner, "; remove it"));
+  }
 }
 
 // Whether any layer attends to a window only. In the Qwen families that is what
@@ -323,17 +333,33 @@ absl::Status ReadEndTokens(const std::string& folder,
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
-  const std::string path = JoinPath(folder, "config.json");
-  if (!FileExists(path) &&
-      FileExists(JoinPath(folder, "adapter_config.json"))) {
+// transformers loads an adapter that lies beside a model along with it.
+absl::Status RefuseAdapter(const std::string& folder) {
+  const auto has = [&](const char* file) {
+    return FileExists(JoinPath(folder, file));
+  };
+  if (!has("adapter_config.json")) return absl::OkStatus();
+  if (!has("config.json")) {
     return DataError(absl::StrCat(
         folder,
         " holds an adapter, not a model; give the base model's folder "
         "here and the adapter with --adapter"));
   }
+  if (!has("adapter_model.safetensors") && !has("adapter_model.bin")) {
+    return absl::OkStatus();
+  }
+  return DataError(absl::StrCat(
+      folder,
+      " holds an adapter beside the model, and transformers would load both; "
+      "move the adapter's files to a folder of their own, and give that with "
+      "--adapter or lora.start_from if the adapter is to count"));
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
+  RETURN_IF_ERROR(RefuseAdapter(folder));
+  const std::string path = JoinPath(folder, "config.json");
   ASSIGN_OR_RETURN(const json object, ReadJsonObject(path));
   FieldReader reader(object, path);
   RefuseUnsupported(reader);

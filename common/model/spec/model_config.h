@@ -78,7 +78,8 @@ absl::Status CheckSplit(const ModelConfig& config, int64_t ranks);
 // Reads config.json (old and new spellings) and generation_config.json of a
 // model folder. What this decoder does not compute (rope scaling other than
 // llama3, a sliding window shorter than the context, attention that is not
-// causal, MoE, quantisation, another activation) is refused by its key.
+// causal, MoE, quantisation, another activation) is refused by its key; so is a
+// folder that holds an adapter as well.
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder);
 
 }  // namespace dapd

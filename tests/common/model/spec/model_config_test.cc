@@ -142,6 +142,24 @@ TEST_F(ModelConfigTest, AnIncompleteOrOtherRopeScalingIsRefusedByItsKey) {
   }
 }
 
+// Which of the two counts depends on the version of transformers.
+TEST_F(ModelConfigTest, APretrainingContextBesideTheRopeMustAgreeWithIts) {
+  const std::string rope =
+      std::string(R"(,"rope_scaling":{"rope_type":"llama3",)") + kLlama3Numbers;
+  const std::string outer = R"(},"original_max_position_embeddings":)";
+  const auto same = Read(OtherJson("llama", rope + outer + "8192"));
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_EQ(same->rope_scaling->original_positions, 8192);
+  const absl::Status other =
+      Read(OtherJson("llama", rope + outer + "4096")).status();
+  EXPECT_EQ(ExitCodeOf(other), ExitCode::kData);
+  EXPECT_NE(other.message().find("original_max_position_embeddings contradicts "
+                                 "the rope's own, 8192"),
+            absl::string_view::npos)
+      << other;
+  EXPECT_TRUE(Read(OtherJson("llama", outer.substr(1) + "64")).ok());
+}
+
 // transformers takes rope_scaling alone where both are there.
 TEST_F(ModelConfigTest, BothSpellingsOfTheRopeMayStandIfTheyAgree) {
   const std::string numbers = std::string(kLlama3Numbers) + "}";
@@ -250,6 +268,8 @@ TEST_F(ModelConfigTest, WhatTheDecoderDoesNotComputeIsRefusedByItsKey) {
            {R"(,"layer_types":["full_attention","sliding_attention"])",
             "layer_types"},
            {R"(,"pretraining_tp":2)", "pretraining_tp"},
+           {R"(,"per_layer_config":{"1":{"rms_norm_eps":0.5}})",
+            "per_layer_config"},
            {R"(,"is_causal":false)", "is_causal"}}) {
     const absl::Status status =
         Read(Qwen3Json(64, 96, 2, 8, true, more)).status();
@@ -277,6 +297,22 @@ TEST_F(ModelConfigTest, AnAdapterFolderIsRecognised) {
       WriteFileAtomically(JoinPath(folder_, "adapter_config.json"), "{}").ok());
   const absl::Status status = ReadModelConfig(folder_).status();
   EXPECT_NE(status.message().find("holds an adapter"), absl::string_view::npos)
+      << status;
+}
+
+// transformers would compute another model.
+TEST_F(ModelConfigTest, AnAdapterBesideTheModelIsNotLeftOutInSilence) {
+  const std::string model = OtherJson("llama", "");
+  const auto write = [&](const char* file) {
+    return WriteFileAtomically(JoinPath(folder_, file), "{}").ok();
+  };
+  ASSERT_TRUE(write("adapter_config.json"));
+  EXPECT_TRUE(Read(model).ok());
+  ASSERT_TRUE(write("adapter_model.safetensors"));
+  const absl::Status status = Read(model).status();
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
+  EXPECT_NE(status.message().find(folder_ + " holds an adapter beside the"),
+            absl::string_view::npos)
       << status;
 }
 
