@@ -56,7 +56,10 @@ absl::StatusOr<SafetensorsFolder> SafetensorsFolder::Open(
                                          " has neither ",
                                          kSafetensorsSingleFile,
                                          " nor ",
-                                         kSafetensorsIndexFile)),
+                                         kSafetensorsIndexFile,
+                                         "; transformers' save_pretrained "
+                                         "converts weights that have another "
+                                         "form, such as pytorch_model.bin")),
         ExitCode::kData);
   }
   return opened;

@@ -124,6 +124,15 @@ BROKEN = {
 }
 
 
+def test_a_pickled_adapter_is_refused_with_the_way_out(peft_folder, tmp_path):
+    shutil.copytree(peft_folder / "adapter", tmp_path / "adapter")
+    weights = tmp_path / "adapter" / "adapter_model.safetensors"
+    torch.save(load_file(weights), weights.with_suffix(".bin"))
+    weights.unlink()
+    result = verify(peft_folder, tmp_path / "adapter")
+    assert result.returncode == 4 and "adapter_model.bin, which is not read; PEFT's save_pretrained" in result.stderr, result
+
+
 @pytest.mark.parametrize("case", BROKEN)
 def test_what_does_not_fit_is_refused_by_name(case, peft_folder, tmp_path):
     change, expected = BROKEN[case]

@@ -89,12 +89,11 @@ absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
                           "trainable_token_indices",
                           "alora_invocation_tokens"}) {
     if (!IsNeutral(config, key)) {
-      return refuse(absl::StrCat(
-          key,
-          " = ",
-          config[key].dump(),
-          " is not supported; let PEFT merge such an adapter into its base "
-          "(merge_and_unload) and take the result as the model"));
+      return refuse(absl::StrCat(key,
+                                 " = ",
+                                 config[key].dump(),
+                                 " is not supported; ",
+                                 kMergeInstead));
     }
   }
   if (ChangesBase(config)) {
@@ -137,7 +136,8 @@ absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
   if (!names.empty()) {
     return refuse(absl::StrCat("target module '",
                                *names.begin(),
-                               "' is not one of the seven projections"));
+                               "' is not one of the seven projections; ",
+                               kMergeInstead));
   }
   if (lora.targets.empty()) return refuse("target_modules is empty");
   return lora;

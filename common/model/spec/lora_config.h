@@ -18,6 +18,11 @@ namespace dapd {
 // is scaled by.
 inline constexpr double kMaxLoraAlpha = 1e6;
 
+// The way out, in messages, for an adapter that only PEFT computes.
+inline constexpr char kMergeInstead[] =
+    "let PEFT merge such an adapter into its base (merge_and_unload) and take "
+    "the result as the model";
+
 struct LoraConfig {
   int64_t rank = 64;
   double alpha = 128.0;

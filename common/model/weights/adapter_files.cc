@@ -24,6 +24,7 @@ namespace {
 
 constexpr char kConfigFile[] = "adapter_config.json";
 constexpr char kTensorFile[] = "adapter_model.safetensors";
+constexpr char kPickleFile[] = "adapter_model.bin";  // PEFT's until 0.7
 constexpr char kPrefix[] = "base_model.model.";
 constexpr char kDigestKey[] = "dapd_sha256";
 constexpr uint64_t kMaxConfigBytes = 1 << 20;
@@ -119,8 +120,12 @@ absl::StatusOr<Adapter> AssembleAdapter(const LoraConfig& lora,
         const std::string name = absl::StrCat(module, suffix);
         const auto found = by_name.find(name);
         if (found == by_name.end()) {
-          return DataError(
-              absl::StrCat(where, ": tensor '", name, "' is missing"));
+          return DataError(absl::StrCat(where,
+                                        ": tensor '",
+                                        name,
+                                        "' is missing; if the adapter is meant "
+                                        "to leave some layers out, ",
+                                        kMergeInstead));
         }
         ASSIGN_OR_RETURN(
             *out,
@@ -212,6 +217,14 @@ absl::StatusOr<Adapter> ReadAdapter(const std::string& folder,
   }
   ASSIGN_OR_RETURN(const LoraConfig lora,
                    ParseLoraConfig(*config_text, config_path));
+  if (!FileExists(tensor_path) && FileExists(JoinPath(folder, kPickleFile))) {
+    return DataError(absl::StrCat(folder,
+                                  " has its tensors in ",
+                                  kPickleFile,
+                                  ", which is not read; PEFT's save_pretrained "
+                                  "writes them as ",
+                                  kTensorFile));
+  }
   auto bytes = ReadFile(tensor_path, kMaxTensorBytes);
   if (!bytes.ok()) return WithExitCode(bytes.status(), ExitCode::kData);
   RETURN_IF_ERROR(CheckFileDigest(*bytes, lora, tensor_path));

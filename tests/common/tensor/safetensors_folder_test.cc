@@ -71,6 +71,13 @@ TEST_F(SafetensorsFolderTest, OneFileCountsBesideAnIndexThatItReplaced) {
   EXPECT_EQ(opened->paths().at("weight"), model_ + "/model.safetensors");
 }
 
+TEST_F(SafetensorsFolderTest, WeightsInAnotherFormAreRefusedWithTheWayOut) {
+  WriteShard(model_ + "/pytorch_model.bin");
+  const absl::Status status = SafetensorsFolder::Open(model_).status();
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("save_pretrained"));
+}
+
 TEST_F(SafetensorsFolderTest, NoNameLeadsOutOfTheFolder) {
   int refused = 0;
   std::vector<std::string> names = HostileNames();

@@ -65,6 +65,9 @@ TEST(ParseLoraConfigTest, WhatIsRefusedIsNamedWithTheWayOut) {
            {"use_rslora", true, "test: use_rslora = true is not supported"},
            {"modules_to_save", {"lm_head"}, "merge_and_unload"},
            {"target_modules", ".*q_proj", "\".*q_proj\"; it must be a list"},
+           {"target_modules",
+            {"q_proj", "lm_head"},
+            "'lm_head' is not one of the seven projections; let PEFT merge"},
            {"target_modules", nullptr, "target_modules is null"}}) {
     auto config = Formatted("a/b");
     config[key] = value;
