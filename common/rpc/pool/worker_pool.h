@@ -15,15 +15,14 @@
 // Tasks: a worker has at most max_in_flight tasks at a time, which it names
 // itself, those included that another one has answered meanwhile, and at most
 // its share of the unanswered ones, so that the first worker to be ready does
-// not take them all. When it is lost, a task times
-// out, or what is written to it is not taken for as long, its tasks go back to
-// the front of the list. A worker with nothing else
-// to do also gets a task that another has had for several times as long as
-// usual (task_durations.h), so that no step waits for one slow worker. The
-// first valid answer counts, later ones are duplicates. A worker that answers
-// with an error gets no more tasks, may finish what it has, and is connected to
-// anew, after longer and longer pauses for as long as it does; it gets that
-// task again only once every other has refused it, too.
+// not take them all. When it is lost, a task times out, or what is written to
+// it is not taken for as long, its tasks go back to the front of the list. A
+// worker with nothing else to do also gets a task that another has had for
+// several times as long as usual (task_durations.h), so that no step waits for
+// one slow worker. The first valid answer counts, later ones are duplicates. A
+// worker that answers with an error gets no more tasks, may finish what it has,
+// and is connected to anew, after longer and longer pauses for as long as it
+// does; it gets that task again only once every other has refused it, too.
 //
 // Prefixes: what is known of a task before it can be done, its prefix, goes to
 // the worker that is to get it, the task's home. Another one takes the task
@@ -136,6 +135,7 @@ class WorkerPool {
     int64_t capacity = 0;   // tasks it takes at a time; 0: never connected
     std::string instance;   // of the process that its session led to
     std::string alias_of;   // the address that stands for it; empty: its own
+    std::string remark;     // that was logged last; its thread's
     bool wanted = true;     // its address is still named
     bool refusing = false;  // it gets no more tasks from this session
     bool unfit = false;     // it is up, but not what this run needs

@@ -44,6 +44,10 @@ absl::Status WorkerPool<Task, Result>::RunSession(Worker* worker,
   }
   ASSIGN_OR_RETURN(const WorkerGreeting greeting, session->Connect());
   RETURN_IF_ERROR(TakeIn(worker, greeting));
+  if (std::exchange(worker->remark, greeting.remark) != greeting.remark &&
+      !greeting.remark.empty()) {
+    LogWarning(greeting.remark);
+  }
   PolicyUpdates loaded;  // in this session
   while (const auto updates = WaitForUpdates(worker)) {
     RETURN_IF_ERROR(LoadAll(session.get(), *updates, &loaded));

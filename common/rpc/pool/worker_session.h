@@ -28,6 +28,8 @@ struct WorkerGreeting {
   int64_t max_in_flight = 1;  // tasks that it takes at a time, >= 1
   // Of its process, whichever address led there. Empty: it does not say.
   std::string instance;
+  // A sentence for the log, which says it once; empty: nothing to remark.
+  std::string remark;
 };
 
 // One connection to one worker, from connect to loss; a lost worker gets a new

@@ -22,7 +22,6 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/sync_stream.h"
 
-#include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/client/channel.h"
@@ -89,12 +88,11 @@ class GrpcSession : public WorkerSession<Task, Result> {
     v1::DescribeResponse response;
     RETURN_IF_ERROR(
         FromGrpcStatus(stub_->Describe(context.get(), {}, &response)));
-    const std::string skew = DescribeSkew(response, endpoint_);
-    if (!skew.empty()) LogWarning(skew);
     ASSIGN_OR_RETURN(const int64_t max_in_flight,
                      CheckDescription(response, service_, expected_));
     ReadClock();
-    return WorkerGreeting{max_in_flight, response.instance()};
+    return WorkerGreeting{
+        max_in_flight, response.instance(), DescribeSkew(response, endpoint_)};
   }
 
   absl::StatusOr<uint64_t> Load(WeightSet set,

@@ -23,6 +23,14 @@ void Compare(const char* field,
       absl::StrCat(field, " is ", is, ", this run needs ", expected));
 }
 
+std::string BothVersions(const v1::DescribeResponse& worker) {
+  return absl::StrCat(
+      "version ",
+      worker.version().empty() ? "unknown" : worker.version().substr(0, 100),
+      ", this trainer ",
+      Version());
+}
+
 }  // namespace
 
 absl::StatusOr<int64_t> CheckDescription(const v1::DescribeResponse& worker,
@@ -46,6 +54,9 @@ absl::StatusOr<int64_t> CheckDescription(const v1::DescribeResponse& worker,
     return absl::FailedPreconditionError(
         absl::StrCat("it is not what this run needs: ",
                      absl::StrJoin(differences, "; "),
+                     worker.version() == Version()
+                         ? ""
+                         : absl::StrCat(" (it has ", BothVersions(worker), ")"),
                      "; start it with the trainer's configuration"));
   }
   return static_cast<int64_t>(worker.max_in_flight());
@@ -58,10 +69,8 @@ std::string DescribeSkew(const v1::DescribeResponse& worker,
       worker.service(),
       " worker ",
       address,
-      " has version ",
-      worker.version().empty() ? "unknown" : worker.version().substr(0, 100),
-      ", this trainer ",
-      Version(),
+      " has ",
+      BothVersions(worker),
       ": results are only known to be the same within one version");
 }
 

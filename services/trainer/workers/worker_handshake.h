@@ -15,8 +15,8 @@
 
 namespace dapd {
 
-// FAILED_PRECONDITION names each field that differs, with both values;
-// otherwise max_in_flight.
+// FAILED_PRECONDITION names each field that differs, with both values, and both
+// versions if they differ; otherwise max_in_flight.
 absl::StatusOr<int64_t> CheckDescription(const v1::DescribeResponse& worker,
                                          const std::string& service,
                                          const ExpectedWorker& expected);
@@ -28,9 +28,8 @@ std::string DescribeSkew(const v1::DescribeResponse& worker,
                          const std::string& address);
 
 // FAILED_PRECONDITION if the worker acknowledged other weights than `update` as
-// its set `set`,
-// or if its probe differs by more than the tolerance: says both numbers of the
-// token that differs most.
+// its set `set`, or if its probe differs by more than the tolerance: says both
+// numbers of the token that differs most.
 absl::Status CheckAcknowledgement(const v1::LoadAdapterResponse& response,
                                   WeightSet set,
                                   const PolicyUpdate& update);

@@ -1,10 +1,12 @@
 // Which rollout workers a client refuses, and which of their answers.
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -63,6 +65,22 @@ TEST_F(RolloutAnswersTest, AWorkerOfAnotherVersionIsWarnedOfAndWorks) {
   EXPECT_THAT(log,
               testing::AllOf(HasSubstr(server.address()),
                              HasSubstr("has version 0.0.9-old")));
+}
+
+// However often it is connected to: a run takes days.
+TEST_F(RolloutAnswersTest, AWorkerOfAnotherVersionIsWarnedOfOnce) {
+  std::atomic<int> streams = 0;
+  ScriptedServer server([&](ScriptedServer::Stream*) { ++streams; });
+  server.SetVersion("0.0.9-old");
+  testing::internal::CaptureStderr();
+  Start({server.address()});
+  const bool is_lost_again = Eventually([&] { return streams >= 3; });
+  client_.reset();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(is_lost_again);
+  const std::vector<std::string> parts =
+      absl::StrSplit(log, "has version 0.0.9-old");
+  EXPECT_EQ(parts.size(), 2U) << log;
 }
 
 // Each script answers every task wrongly; the worker is lost with the reason.

@@ -60,6 +60,14 @@ TEST_F(WorkerHandshakeTest, EveryDifferenceIsNamedWithBothValues) {
   ExpectRefusal(status, "vocab_size is 100, this run needs 101");
 }
 
+TEST_F(WorkerHandshakeTest, WhoRefusesAWorkerOfAnotherVersionSaysSo) {
+  worker_.set_version("0.0.9-old");
+  expected_.vocab_size = 101;
+  ExpectRefusal(CheckDescription(worker_, "rollout", expected_).status(),
+                "(it has version 0.0.9-old, this trainer " +
+                    std::string(Version()) + ")");
+}
+
 TEST_F(WorkerHandshakeTest, AnotherVersionIsNamedAndTakenAllTheSame) {
   worker_.set_version(Version());
   EXPECT_EQ(DescribeSkew(worker_, "10.0.0.7:7001"), "");
