@@ -1,6 +1,7 @@
-// Collective: what the ranks of a trainer tell each other. Every rank calls the
-// same operations in the same order; each blocks until this rank's part of it
-// is done.
+// Collective: what the ranks of a trainer tell each other, or those of a
+// rollout worker that share a model (rollout.tensor_parallel). Every rank calls
+// the same operations in the same order; each blocks until this rank's part of
+// it is done.
 //
 //   one process           MakeSingleRank()
 //   CPU, several ranks    rank_leader.h, rank_follower.h: a star over gRPC,
@@ -16,8 +17,8 @@
 // step at most.
 //
 // Errors, after which nothing more can be done with it:
-//   ABORTED     a rank is lost or hangs; the job goes on after its newest
-//               checkpoint once every rank is started again
+//   ABORTED     a rank is lost or hangs; what becomes of the job then:
+//               RankOptions::when_lost
 //   DATA_LOSS   the ranks disagree about what they do
 //   CANCELLED   Cancel was called
 #pragma once

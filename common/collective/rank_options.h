@@ -1,4 +1,4 @@
-// What the ranks of one job must agree on.
+// RankOptions: how a rank joins the others of its job.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,8 @@ struct RankOptions {
   std::string rendezvous;
   // None: loopback only.
   std::shared_ptr<const RpcCredentials> credentials;
-  // SHA-256 of what the result depends on; must be equal on all ranks.
+  // What all ranks must have alike, in one word: a trainer's has the SHA-256 of
+  // what the result depends on, a rollout worker's a secret.
   std::string identity;
   // How long a rank waits at the start for the others.
   absl::Duration join_timeout = absl::Minutes(5);

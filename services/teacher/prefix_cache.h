@@ -3,9 +3,9 @@
 // computed ahead is there when the rest is known.
 //
 // A chunk is found by its tokens and by the chunk before it; the first ones
-// follow a root, of which each set of weights has one. What is
-// found has the bits that computing it again would give, so neither the limit
-// nor the order of requests shows in a result. Not thread-safe.
+// follow a root, of which each set of weights has one. What is found has the
+// bits that computing it again would give, so neither the limit nor the order
+// of requests shows in a result. Not thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -82,9 +82,9 @@ class Scorer {
       WeightSet set, const std::vector<int32_t>& probe_ids) = 0;
 
   // Scores the views, with a set of weights that was loaded or the base, and
-  // hands them to `sink` in order. The numbers depend on
-  // the weights and the view only, not on what was computed ahead or before.
-  // CANCELLED if the sink wanted no more. The input is valid for the model.
+  // hands them to `sink` in order. The numbers depend on the weights and the
+  // view only, not on what was computed ahead or before. CANCELLED if the sink
+  // wanted no more. The input is valid for the model.
   virtual absl::StatusOr<ScoreWork> Score(const ScoreInput& input,
                                           const ViewSink& sink) = 0;
 

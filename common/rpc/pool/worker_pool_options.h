@@ -87,8 +87,8 @@ struct WorkerPoolOptions {
   absl::Duration task_timeout = absl::Minutes(10);
   absl::Duration peer_timeout = absl::Minutes(5);
   absl::Duration resolve_interval = absl::Seconds(2);
-  // A task that was lost or timed out this often fails: it may be what kills
-  // the workers.
+  // A task that came back without a result this often (it was lost, timed out,
+  // refused, or met other weights) fails: it may be what kills the workers.
   int max_attempts = 10;
   HedgeOptions hedge;
   BackoffOptions backoff;

@@ -26,9 +26,9 @@ class ServedWeights {
   // The sets that were loaded.
   std::map<WeightSet, ServedPolicy> Loaded() const;
   void Set(WeightSet set, ServedPolicy policy);
-  // What `upload` is served as, by the one thread that calls Set, where its
-  // content was served already. Its key is the one that brings it from now on:
-  // whoever has that too need not send it. The base has no key.
+  // What `upload`, whose content is served already, is served as. From now on
+  // that is under its key, if it has one: further uploads with this key need
+  // not be sent. The base never has one. For the one thread that calls Set.
   ServedPolicy Keep(const AdapterUpload& upload);
 
   // FAILED_PRECONDITION, with both names, unless `set` is served in exactly

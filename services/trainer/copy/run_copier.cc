@@ -86,8 +86,7 @@ RunCopier::~RunCopier() {
   DropAllCuts(options_.folder);
 }
 
-// --- The training's side
-// -----------------------------------------------------
+// --- The training's side -----------------------------------------------------
 
 void RunCopier::Add(int64_t step) {
   auto cut = CutRun(options_.folder, step);
@@ -185,8 +184,7 @@ bool RunCopier::Finish(
   return false;
 }
 
-// --- The thread
-// --------------------------------------------------------------
+// --- The thread --------------------------------------------------------------
 
 void RunCopier::Run() {
   while (std::optional<RunCut> cut = Next()) {
@@ -305,8 +303,7 @@ bool RunCopier::Failed(RunCut cut, const absl::Status& error) {
   return !is_over;
 }
 
-// --- The end of a run
-// --------------------------------------------------------
+// --- The end of a run --------------------------------------------------------
 
 void FinishCopy(RunCopier& copier,
                 const Config& config,

@@ -98,8 +98,7 @@ RunUploader::RunUploader(ObjectStore* store,
       keep_(keep),
       token_(RandomName()) {}
 
-// --- Whose place it is
-// -------------------------------------------------------
+// --- Whose place it is -------------------------------------------------------
 
 // OK with *is_free if nothing is at the URL; OK if this run owns it, or may
 // begin there.
@@ -204,8 +203,7 @@ std::set<int64_t> RunUploader::steps() const {
   return steps;
 }
 
-// --- Upload
-// -------------------------------------------------------------------
+// --- Upload ------------------------------------------------------------------
 
 absl::StatusOr<std::vector<Content>> RunUploader::PartsOf(const CutFile& file) {
   struct stat info = {};
@@ -310,8 +308,7 @@ absl::Status RunUploader::Upload(const RunCut& cut) {
   return absl::OkStatus();
 }
 
-// --- Thinning
-// -----------------------------------------------------------------
+// --- Thinning ----------------------------------------------------------------
 
 void RunUploader::Release(const RunCopy& copy) {
   for (const auto& [path, parts] : copy.files) {

@@ -32,8 +32,7 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kFormat = 2;
 constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 24;
 
-// --- Writing
-// ------------------------------------------------------------------
+// --- Writing -----------------------------------------------------------------
 
 Json StateOf(const Policy& policy, const RunIdentity& identity) {
   Json state = {{"format", kFormat},
@@ -91,8 +90,7 @@ absl::Status WriteContents(const std::string& folder,
   return SyncDirectory(folder);
 }
 
-// --- Reading
-// ------------------------------------------------------------------
+// --- Reading -----------------------------------------------------------------
 
 absl::Status Damaged(const std::string& folder, const std::string& what) {
   return absl::DataLossError(

@@ -13,7 +13,7 @@
 
 namespace dapd {
 
-// Owned by the compute thread.
+// Not thread-safe; used as the ledger is (ledger.h).
 class FullDiskRule {
  public:
   // `run_folder`: where others see that the run waits (disk_wait.h).

@@ -35,7 +35,8 @@
 
 namespace dapd {
 
-// Not thread-safe: owned by the compute thread.
+// Not thread-safe. The compute thread has it, or, while that trains, the thread
+// that collects answers (OnAnswer in answer_exchange.h).
 class Ledger {
  public:
   // Opens or creates `path`. A last line that a crash left unfinished is cut

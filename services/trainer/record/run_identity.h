@@ -24,8 +24,8 @@ nlohmann::ordered_json ToJson(const RunIdentity& identity);
 
 // FAILED_PRECONDITION (exit code kConfig) unless `recorded`, which ToJson wrote
 // for what is in `folder`, leads to the same result as far as that is known;
-// names all that differs.
-// Throws JSON's exceptions for what ToJson did not write.
+// names all that differs. Throws JSON's exceptions for what ToJson did not
+// write.
 absl::Status CompareIdentity(const std::string& folder,
                              const nlohmann::json& recorded,
                              const RunIdentity& identity);

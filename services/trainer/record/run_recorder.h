@@ -25,7 +25,8 @@
 namespace dapd {
 
 // Thread-safe towards the metrics and status threads; its own calls come from
-// the compute thread.
+// the compute thread, but for AdvancePhase, which the thread that collects
+// answers may call beside RecordTrainedAhead.
 class RunRecorder {
  public:
   // Writes config.yaml into the folder. `start_step`: the step that the run

@@ -58,8 +58,8 @@ class BatchTrainer {
 
   // Waits for the answers of the step that was begun, and sends them to be
   // scored; trains micro-batches that are scored before all answers are there
-  // (trainer.train_while_sampling); with a lag, begins the next step. At rank 0
-  // the answers of the
+  // (trainer.train_while_sampling); with a lag, begins the next step, unless
+  // the run pauses before it to be evaluated. At rank 0 the answers of the
   // whole batch, in its order; elsewhere nothing. FAILED_PRECONDITION for an
   // answer that another policy gave.
   absl::StatusOr<std::vector<RolloutRecord>> Sample(const OnAnswer& on_answer,
