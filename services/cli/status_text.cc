@@ -13,9 +13,10 @@
 namespace dapd {
 namespace {
 
+// Of less than a second milliseconds: small models take many steps in one.
 std::string Seconds(double seconds) {
-  const absl::Duration time =
-      absl::Trunc(absl::Seconds(seconds), absl::Milliseconds(100));
+  const absl::Duration time = absl::Trunc(
+      absl::Seconds(seconds), absl::Milliseconds(seconds < 1 ? 1 : 100));
   // Abseil writes none of it without its unit.
   return time == absl::ZeroDuration() ? "0s" : absl::FormatDuration(time);
 }
@@ -113,6 +114,23 @@ std::string WorkerText(const v1::WorkerStatus& worker) {
                          Printable(worker.last_error()));
 }
 
+std::string LastStepText(const v1::GetStatusResponse& status) {
+  return absl::StrFormat(
+      "loss      %.6g   gradient norm %.6g (clipped at %.6g)   learning rate "
+      "%.6g\n"
+      "rollouts  %.1f tokens on average, at most %d\n"
+      "speed     %.1f generated and %.1f scored tokens/s, %.3g samples/s\n",
+      status.loss(),
+      status.gradient_norm(),
+      status.max_gradient_norm(),
+      status.learning_rate(),
+      status.mean_rollout_tokens(),
+      status.max_rollout_tokens(),
+      status.generated_tokens_per_second(),
+      status.scored_tokens_per_second(),
+      status.samples_per_second());
+}
+
 }  // namespace
 
 std::string StatusText(const v1::GetStatusResponse& status) {
@@ -120,11 +138,7 @@ std::string StatusText(const v1::GetStatusResponse& status) {
       "run       %s (%s), for %s\n"
       "phase     %s\n"
       "step      %d of %d%s\n"
-      "policy    version %d, digest %s, snapshot of step %d\n"
-      "loss      %.6g   gradient norm %.6g (clipped at %.6g)   learning rate "
-      "%.6g\n"
-      "rollouts  %.1f tokens on average, at most %d\n"
-      "speed     %.1f generated and %.1f scored tokens/s, %.3g samples/s\n",
+      "policy    version %d, digest %s, snapshot of step %d\n",
       Printable(status.run_name()),
       Printable(status.run_folder()),
       Seconds(status.elapsed_seconds()),
@@ -136,16 +150,8 @@ std::string StatusText(const v1::GetStatusResponse& status) {
       status.adapter_digest().empty()
           ? "(none)"
           : Printable(status.adapter_digest()).substr(0, 12),
-      status.snapshot_step(),
-      status.loss(),
-      status.gradient_norm(),
-      status.max_gradient_norm(),
-      status.learning_rate(),
-      status.mean_rollout_tokens(),
-      status.max_rollout_tokens(),
-      status.generated_tokens_per_second(),
-      status.scored_tokens_per_second(),
-      status.samples_per_second());
+      status.snapshot_step());
+  if (status.step() > 0) text += LastStepText(status);
   if (status.sampler_mismatch_tokens() > 0) {
     absl::StrAppendFormat(&text,
                           "sampler   log-probabilities differ from the "
@@ -156,7 +162,7 @@ std::string StatusText(const v1::GetStatusResponse& status) {
   for (const v1::TermStatus& term : status.terms()) {
     absl::StrAppendFormat(
         &text,
-        "term      %-22s %10.6f  weight %.4f  clipped %.1f%%\n",
+        "term      %-22s %10.6g  weight %.4f  clipped %.1f%%\n",
         Printable(term.name()),
         term.value(),
         term.weight(),

@@ -24,7 +24,7 @@ v1::GetStatusResponse MakeStatus() {
   status.set_loss(0.125);
   v1::TermStatus& term = *status.add_terms();
   term.set_name("entangled_rollout");
-  term.set_value(0.5);
+  term.set_value(0.0000125);
   term.set_clipped_fraction(0.25);
   v1::WorkerStatus& worker = *status.add_workers();
   worker.set_role("rollout");
@@ -68,7 +68,7 @@ TEST(StatusTextTest, EachNumberStandsAtItsPlace) {
       "0.001\n"
       "rollouts  31.5 tokens on average, at most 64\n"
       "speed     100.5 generated and 200.5 scored tokens/s, 1.5 samples/s\n"
-      "term      entangled_rollout        0.500000  weight 0.1250  clipped "
+      "term      entangled_rollout        1.25e-05  weight 0.1250  clipped "
       "25.0%\n"
       "rollout   127.0.0.1:7001         lost       no policy, 0 in flight: "
       "connection refused\n"
@@ -100,10 +100,21 @@ TEST(StatusTextTest, NoTimeHasAUnitToo) {
   v1::GetStatusResponse status = MakeStatus();
   status.set_eta_seconds(0);
   EXPECT_THAT(StatusText(status), HasSubstr(" a step, 0s left\n"));
+  status.set_seconds_per_step(0.0627);
+  EXPECT_THAT(StatusText(status), HasSubstr(", 62ms a step, "));
 }
 
 TEST(StatusTextTest, AnEmptyStatusHasNoDigest) {
   EXPECT_THAT(StatusText({}), HasSubstr("(none)"));
+}
+
+TEST(StatusTextTest, BeforeTheFirstStepNothingIsMeasured) {
+  v1::GetStatusResponse status = MakeStatus();
+  EXPECT_THAT(StatusText(status), HasSubstr("\nloss  "));
+  status.set_step(0);
+  for (const char* line : {"\nloss", "\nrollouts", "\nspeed"}) {
+    EXPECT_THAT(StatusText(status), Not(HasSubstr(line)));
+  }
 }
 
 TEST(StatusTextTest, APhaseThatIsCountedSaysHowFarItIs) {
