@@ -253,6 +253,8 @@ absl::StatusOr<RestoredRun> RestoreRun(ObjectStore& store,
   const std::string aside = folder + kAside;
   ASSIGN_OR_RETURN(const int lock, LockFolder(aside));
   const absl::Cleanup unlock = [lock] { ::close(lock); };
+  // The lock may be of a folder that got its name meanwhile.
+  RETURN_IF_ERROR(RefuseIfThere(folder));
   absl::Status last;
   while (next.has_value()) {
     const auto run = RestoreStep(store, *next, aside);

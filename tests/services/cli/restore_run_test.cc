@@ -1,11 +1,18 @@
 // Restores from a folder, through the real helper; the copy is made by hand.
 #include "services/cli/restore_run.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -86,6 +93,25 @@ TEST_F(RestoreRunTest, AFolderThatIsThereIsRefused) {
   const auto run = RestoreRun(store_, folder_, -1);
   EXPECT_TRUE(absl::IsFailedPrecondition(run.status())) << run.status();
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
+TEST_F(RestoreRunTest, AFolderThatIsThereOnceTheLockIsFreeIsRefusedToo) {
+  const std::string aside = folder_ + ".restoring";
+  ASSERT_TRUE(MakeDirectories(aside).ok());
+  const int other = ::open(aside.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ASSERT_EQ(::flock(other, LOCK_EX | LOCK_NB), 0);
+  // Not before the call asks for the lock, for which it has to start its
+  // helper.
+  ASSERT_TRUE(store_.List("commits").ok());
+  std::thread before([&] {
+    absl::SleepFor(absl::Milliseconds(40));
+    std::filesystem::rename(aside, folder_);
+    ::close(other);
+  });
+  const auto run = RestoreRun(store_, folder_, -1);
+  before.join();
+  EXPECT_TRUE(absl::IsFailedPrecondition(run.status())) << run.status();
+  EXPECT_FALSE(FileExists(aside)) << "all of it was copied again";
 }
 
 TEST_F(RestoreRunTest, AFolderThatCannotBeThereIsNotCalledOneThatIs) {
