@@ -10,7 +10,7 @@ void ServiceFlags::AddTo(CommandLine& line, const std::string& listen_key) {
   line.AddVersionFlag(Version);
   line.AddOption("config", config, "YAML configuration").Required();
   line.AddOption("--set", overrides, "key=value, overrides the file").TakeAll();
-  line.AddOption("--listen", listen_, "host:port, as " + listen_key);
+  line.AddOption("--listen", listen_, "host:port, as " + listen_key).NotEmpty();
 }
 
 std::vector<std::string> ServiceFlags::Overrides() const {

@@ -311,12 +311,14 @@ void AddCheckCommand(Command& app) {
   command
       .AddOption("--set", options->overrides, "key=value, overrides the file")
       .TakeAll();
-  command.AddOption(
-      "--samples",
-      options->samples,
-      "JSON Lines {id, problem, reference, rollout_ids}, as a run's samples/ "
-      "holds them: plan for their mean lengths instead of the longest answers "
-      "and references after prompts of 200 tokens");
+  command
+      .AddOption("--samples",
+                 options->samples,
+                 "JSON Lines {id, problem, reference, rollout_ids}, as a run's "
+                 "samples/ holds them: plan for their mean lengths instead of "
+                 "the longest answers and references after prompts of 200 "
+                 "tokens")
+      .NotEmpty();
   CommandOption flops =
       command.AddOption("--tflops",
                         options->rates.teraflops,

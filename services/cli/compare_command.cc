@@ -132,10 +132,12 @@ void AddCompareCommand(Command& app) {
       .AddOption(
           "runs", options->runs, "run folders; differences are to the first")
       .Required();
-  command.AddOption("--figures",
-                    options->figures,
-                    "only these held-out figures, separated by commas: "
-                    "accuracy,marker_rate (default: all)");
+  command
+      .AddOption("--figures",
+                 options->figures,
+                 "only these held-out figures, separated by commas: "
+                 "accuracy,marker_rate (default: all)")
+      .NotEmpty();
   command.AddFlag("--paired",
                   options->paired,
                   "differences over seeds by pairs of runs of one seed");

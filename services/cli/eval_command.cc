@@ -334,10 +334,11 @@ void AddEvalCommand(Command& app) {
       .ShowDefault();
   command.AddOption("--limit", options->limit, "only the first N problems")
       .NonNegative();
-  command.AddOption(
-      "--marker",
-      options->marker,
-      "a text: also measure the share of answers that contain it");
+  command
+      .AddOption("--marker",
+                 options->marker,
+                 "a text: also measure the share of answers that contain it")
+      .NotEmpty();
   command
       .AddOption("--output",
                  options->output,

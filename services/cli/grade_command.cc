@@ -119,6 +119,7 @@ void AddGradeCommand(Command& app) {
       .AddOption("--python",
                  options->python,
                  "the Python that has deploy/requirements-grading.txt")
+      .NotEmpty()
       .FromEnvironment("DAPD_PYTHON");
   command
       .AddOption("--answer-timeout",

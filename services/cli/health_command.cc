@@ -58,11 +58,13 @@ void AddHealthCommand(Command& app) {
   command.AddOption("address", options->address, "host:port of the service")
       .FromEnvironment("DAPD_HEALTH_ADDRESS")
       .Required();
-  command.AddOption("--service",
-                    options->service,
-                    "one of its services, such as dapd.v1.TrainerService, "
-                    "which may have to wait for others; not given: whether it "
-                    "has loaded its model");
+  command
+      .AddOption("--service",
+                 options->service,
+                 "one of its services, such as dapd.v1.TrainerService, "
+                 "which may have to wait for others; not given: whether it "
+                 "has loaded its model")
+      .NotEmpty();
   AddSecurityOption(command, &options->overrides);
   command.AddOption("--timeout", options->timeout_seconds, "seconds to wait")
       .Positive()

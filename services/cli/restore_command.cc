@@ -72,8 +72,11 @@ void AddRestoreCommand(Command& app) {
                  options->step,
                  "the checkpoint of this step instead of the newest whole one")
       .NonNegative();
-  command.AddOption(
-      "--python", options->python, "Python with deploy/requirements-copy.txt");
+  command
+      .AddOption("--python",
+                 options->python,
+                 "Python with deploy/requirements-copy.txt")
+      .NotEmpty();
   command
       .AddOption("--timeout",
                  options->timeout_seconds,

@@ -104,6 +104,12 @@ def test_a_path_that_cannot_be_is_named(tmp_path, arguments, said):
     (["score", "--model", "m", "--input", "i", "--output", "o", "--adapter", ""], "--adapter"),
     (["replay", "--config", "c", "--batch", "b", "--output", "o", "--snapshot", ""], "--snapshot"),
     (["compare", "first", "--output", ""], "--output"),
+    (["compare", "first", "--figures", ""], "--figures"),
+    (["eval", "--model", "m", "--data", "d", "--marker", ""], "--marker"),
+    (["check", "config", "--samples", ""], "--samples"),
+    (["restore", "copy", "run", "--python", ""], "--python"),
+    (["grade", "--input", "i", "--output", "o", "--python", ""], "--python"),
+    (["health", "127.0.0.1:1", "--service", ""], "--service"),
 ])
 def test_an_empty_text_is_refused_with_the_name_of_its_option(tmp_path, arguments, option):
     result = subprocess.run([BIN / "dapd", *arguments], capture_output=True, text=True, timeout=60, cwd=tmp_path)

@@ -34,7 +34,8 @@ int MaxCalls(const Config& config) {
 
 void WorkerFlags::AddTo(CommandLine& line, const std::string& listen_key) {
   ServiceFlags::AddTo(line, listen_key);
-  line.AddOption("--port-file", port_file, "file to write the chosen port to");
+  line.AddOption("--port-file", port_file, "file to write the chosen port to")
+      .NotEmpty();
 }
 
 WorkerProgram::WorkerProgram(std::string name, Role role)
