@@ -9,11 +9,12 @@
 
 namespace dapd {
 
-void AddSecurityOption(Command& command, std::vector<std::string>* overrides) {
-  command.AddOption("--set",
-                    *overrides,
-                    "security.<key>=value, overrides the environment "
-                    "(DAPD_SECURITY__<KEY>)");
+CommandOption AddSecurityOption(Command& command,
+                                std::vector<std::string>* overrides) {
+  return command.AddOption("--set",
+                           *overrides,
+                           "security.<key>=value, overrides the environment "
+                           "(DAPD_SECURITY__<KEY>)");
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> DialService(

@@ -14,7 +14,8 @@
 namespace dapd {
 
 // --set key=value, for the keys of the section `security`.
-void AddSecurityOption(Command& command, std::vector<std::string>* overrides);
+CommandOption AddSecurityOption(Command& command,
+                                std::vector<std::string>* overrides);
 
 // A channel with the certificate and token that the environment
 // (DAPD_SECURITY__CERTIFICATE=...) and `overrides` name, to a process with one

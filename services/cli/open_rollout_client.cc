@@ -15,24 +15,27 @@
 namespace dapd {
 
 void WorkerOptions::AddFlags(Command& command) {
-  command
-      .AddOption("--workers",
-                 addresses,
-                 "host:port,... of rollout workers that answer instead of "
-                 "this process; no run may be using them")
-      .NotEmpty();
+  const CommandOption workers =
+      command
+          .AddOption("--workers",
+                     addresses,
+                     "host:port,... of rollout workers that answer instead of "
+                     "this process; no run may be using them")
+          .NotEmpty();
   command
       .AddOption(
           "--answer-timeout",
           answer_timeout_seconds,
           "seconds that a worker has for an answer; 0: depending on its length")
-      .Range(0.0, 1e9);
+      .Range(0.0, 1e9)
+      .Needs(workers);
   command
       .AddOption("--peer-timeout",
                  peer_timeout_seconds,
                  "seconds without any usable worker before it gives up")
-      .Range(0.001, 1e9);
-  AddSecurityOption(command, &security);
+      .Range(0.001, 1e9)
+      .Needs(workers);
+  AddSecurityOption(command, &security).Needs(workers);
 }
 
 absl::StatusOr<std::unique_ptr<RolloutClient>> OpenRolloutClient(

@@ -84,10 +84,13 @@ void AddTokenizeCommand(Command& app) {
       .Required();
   command.AddOption("--input", options->input, "JSON Lines {text}").Required();
   command.AddOption("--output", options->output, "JSON Lines {ids}").Required();
-  command.AddFlag("--decode", options->decode, "{ids} to {text} instead");
-  command.AddFlag("--skip-special-tokens",
-                  options->skip_special_tokens,
-                  "leave special tokens out of decoded text");
+  const CommandOption decode =
+      command.AddFlag("--decode", options->decode, "{ids} to {text} instead");
+  command
+      .AddFlag("--skip-special-tokens",
+               options->skip_special_tokens,
+               "leave special tokens out of decoded text")
+      .Needs(decode);
   command.Does([options] { return Tokenize(*options); });
 }
 

@@ -117,6 +117,17 @@ def test_an_empty_text_is_refused_with_the_name_of_its_option(tmp_path, argument
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("arguments, option, needed", [
+    (["tokenize", "--model", "m", "--input", "i", "--output", "o", "--skip-special-tokens"], "--skip-special-tokens", "--decode"),
+    (["eval", "--model", "m", "--data", "d", "--answer-timeout", "9"], "--answer-timeout", "--workers"),
+    (["eval", "--model", "m", "--data", "d", "--peer-timeout", "9"], "--peer-timeout", "--workers"),
+    (["eval", "--model", "m", "--data", "d", "--set", "security.insecure=true"], "--set", "--workers"),
+])
+def test_an_option_that_would_mean_nothing_without_another_says_so(arguments, option, needed):
+    result = dapd(*arguments)
+    assert result.returncode == 2 and f"{option} requires {needed}" in result.stderr, result
+
+
 @pytest.mark.parametrize("url", ["s3:/bucket/runs/mine", "https://example.org/runs/mine"])
 def test_a_copy_that_is_of_no_store_is_not_looked_for_in_a_folder(tmp_path, url):
     result = dapd("restore", url, tmp_path / "mine")
