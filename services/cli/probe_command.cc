@@ -184,7 +184,7 @@ void AddProbeCommand(Command& app) {
   claims
       .AddOption(
           "--resamples", options->resamples, "resamples of the bootstrap")
-      .Positive()
+      .Range(1, 10'000'000)
       .ShowDefault();
   claims.AddOption("--seed", options->seed, "seed of the bootstrap")
       .ShowDefault();

@@ -53,7 +53,7 @@ void AddProblemsCommand(Command& app) {
       .OneOf({"train", "held_out"})
       .ShowDefault();
   command.AddOption("--count", options->count, "number of problems")
-      .Positive()
+      .Range(1, 1'000'000)
       .ShowDefault();
   command.AddOption("--seed", options->seed, "seed of the generator")
       .ShowDefault();

@@ -128,6 +128,15 @@ def test_an_option_that_would_mean_nothing_without_another_says_so(arguments, op
     assert result.returncode == 2 and f"{option} requires {needed}" in result.stderr, result
 
 
+@pytest.mark.parametrize("arguments, option", [
+    (["problems", "--task", "stepwise_sum", "--output", "o", "--count", str(2**62)], "--count"),
+    (["probe", "claims", "--input", "i", "--resamples", str(2**62)], "--resamples"),
+])
+def test_a_number_that_no_machine_could_hold_is_refused(tmp_path, arguments, option):
+    result = subprocess.run([BIN / "dapd", *arguments], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert result.returncode == 2 and f"{option}: Value {2**62} not in range" in result.stderr, result
+
+
 @pytest.mark.parametrize("url", ["s3:/bucket/runs/mine", "https://example.org/runs/mine"])
 def test_a_copy_that_is_of_no_store_is_not_looked_for_in_a_folder(tmp_path, url):
     result = dapd("restore", url, tmp_path / "mine")
