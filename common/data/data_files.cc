@@ -287,6 +287,11 @@ absl::StatusOr<Files> FindDataFiles(const std::string& path) {
                                   ": the name must end in .jsonl, .json, "
                                   ".jsonl.gz, .json.gz or .parquet"));
   }
+  // Behind a folder that this user may not enter: there or not, nobody knows.
+  if (error == std::errc::permission_denied) {
+    return WithExitCode(FileError("look for", path, error.value()),
+                        ExitCode::kData);
+  }
   const std::string none = absl::StrCat("there is no data file ", path);
   if (absl::StrContains(path, "://")) {
     return NoData(absl::StrCat(none,
