@@ -1,8 +1,8 @@
 // For std::visit with a lambda for each alternative: one that is missing does
 // not compile.
 //
-//   std::visit(Overloaded{[](const Circle&) { ... }, [](const Square&) { ...
-//   }},
+//   std::visit(Overloaded{[](const Circle& circle) { ... },
+//                         [](const Square& square) { ... }},
 //              shape);
 #pragma once
 

@@ -1,7 +1,7 @@
 // The configuration of all services, as plain structs: one YAML file, of which
 // each service reads its part. Section and field names are the YAML keys.
-// Every key's meaning, default and range stand in the key table of
-// config_keys.cc, from which docs/configuration.md is generated.
+// Every key's meaning, default and range stand in the key tables of
+// common/config/keys/, from which docs/configuration.md is generated.
 #pragma once
 
 #include <cstdint>

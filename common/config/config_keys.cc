@@ -1,6 +1,5 @@
 #include "common/config/config_keys.h"
 
-#include <charconv>
 #include <cmath>
 #include <limits>
 

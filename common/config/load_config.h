@@ -21,9 +21,8 @@ struct LoadedConfig {
   Config config;
   // For each dotted key its origin: "default", "preset", "file:12",
   // "environment", "--set"; "qwen3-4b.yaml:7" of a file that was extended;
-  // "trainer.machines" of ranks that follow from that.
-  // Written beside the merged values into the run
-  // folder.
+  // "trainer.machines" of ranks that follow from that. Written beside the
+  // merged values into the run folder.
   std::map<std::string, std::string> origins;
 };
 

@@ -7,9 +7,8 @@
 // paper's definitions were not at hand, so these are this project's: the bridge
 // is the view Self, its term the one that leads it to Cross (by default; any
 // two terms can be compared), and there are two aggregations. With g1 and g2
-// the gradients of
-// two terms' losses of one position alone with respect to all of the adapter's
-// tensors, A and B:
+// the gradients of two terms' losses of one position alone with respect to all
+// of the adapter's tensors, A and B:
 //
 //   by position   g1 . g2 and cos(g1, g2) of each position, averaged over a
 //                 problem's positions, then over problems: do the terms agree

@@ -1,6 +1,5 @@
 // ViewBuilder: a sample's texts and token ids become its views
-// (common/terms/view.h), prompts and masks as docs/objective.md has
-// them.
+// (common/terms/view.h), prompts and masks as docs/objective.md has them.
 #pragma once
 
 #include <cstdint>

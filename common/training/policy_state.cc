@@ -15,9 +15,6 @@
 namespace dapd {
 namespace {
 
-// One line of JSON with the lengths of what follows it: live adapter, snapshot
-// (empty: the base), moving average and previous adapter (each empty: none is
-// kept), moments.
 nlohmann::ordered_json Describe(const SerializedAdapter& adapter) {
   return {{"bytes", adapter.tensors.size()},
           {"config_json", adapter.config_json},
@@ -47,6 +44,9 @@ absl::StatusOr<Adapter> ParsePart(const nlohmann::json& described,
 
 }  // namespace
 
+// One line of JSON with the lengths of what follows it: live adapter, snapshot
+// (empty: the base), moving average and previous adapter (each empty: none is
+// kept), moments.
 absl::StatusOr<std::string> SerializePolicyState(const Policy& policy) {
   ASSIGN_OR_RETURN(const SerializedAdapter live,
                    SerializeAdapter(policy.live(), ""));

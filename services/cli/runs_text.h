@@ -20,7 +20,8 @@ struct ListedRun {
 
 // The runs right in `folder` and in its folders (those of a sweep), or `folder`
 // itself if it is one; by name. A folder counts as a run's if it has a
-// config.yaml, a metrics.jsonl or a trainer's lock. Links are not followed.
+// config.yaml, a metrics.jsonl, an outcome.json or a trainer's lock. Links are
+// not followed.
 // NOT_FOUND, exit code kData, without the folder.
 absl::StatusOr<std::vector<ListedRun>> ListRuns(const std::string& folder);
 
