@@ -104,13 +104,18 @@ absl::Status TrainerLoop::Run() {
   if (IsPolicyWholeAfter(status) && policy_.version() > saved_version_ &&
       policy_.version() == recorded_version_) {
     const absl::Status saved = CatchTorch([&] { return SaveCheckpointNow(); });
-    LogInfo(saved.ok() ? absl::StrCat("stopped after step ",
-                                      policy_.version(),
-                                      "; adapter and checkpoint are in ",
-                                      parts_.recorder.folder(),
-                                      "; the same command resumes the run")
-                       : absl::StrCat("stopped, but could not save: ",
-                                      saved.ToString()));
+    if (saved.ok()) {
+      LogInfo(absl::StrCat("stopped after step ",
+                           policy_.version(),
+                           "; adapter and checkpoint are in ",
+                           parts_.recorder.folder(),
+                           "; the same command resumes the run"));
+    } else {
+      LogWarning(absl::StrCat("stopped, but step ",
+                              policy_.version(),
+                              " could not be saved in full: ",
+                              std::string(saved.message())));
+    }
   }
   // Of ranks that are told to stop one ends first, and the others miss it.
   if (absl::IsAborted(status) && parts_.wait_for_stop(absl::ZeroDuration())) {

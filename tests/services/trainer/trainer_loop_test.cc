@@ -26,6 +26,7 @@
 namespace dapd {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -84,6 +85,19 @@ TEST_F(TrainerLoopTest, ARunWithoutWorkersSavesItsLastWholeStep) {
   EXPECT_TRUE(absl::IsUnavailable(Run(0)));
   EXPECT_TRUE(FileExists(
       JoinPath(FolderOf(loaded_.config.run), "checkpoints/step-000001")));
+}
+
+TEST_F(TrainerLoopTest, AStepThatCannotBeSavedAtTheEndIsWarnedOf) {
+  const std::string adapter = JoinPath(FolderOf(loaded_.config.run),
+                                       "adapter/adapter_model.safetensors");
+  ASSERT_TRUE(MakeDirectories(absl::StrCat(adapter, ".tmp-", ::getpid())).ok());
+  num_left_ = 3;  // of two a step
+  testing::internal::CaptureStderr();
+  const absl::Status outcome = Run(0);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(absl::IsUnavailable(outcome)) << outcome;
+  EXPECT_THAT(log, ContainsRegex("W .*step 1 could not be saved.*" + adapter))
+      << log;
 }
 
 TEST_F(TrainerLoopTest, AnEvaluationThatTheDiskRefusesAtFirstIsToldOnce) {
