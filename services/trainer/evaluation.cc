@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -54,8 +55,8 @@ SamplePipeline::Prompt PromptOf(const Config& config,
   };
 }
 
-// Shares of a problem's answers, one number a problem; of right ones where
-// there is something to grade against.
+// Shares of a problem's answers; of right ones where there is something to
+// grade against.
 void GradeAnswers(const std::vector<RolloutRecord>& records,
                   const std::string& marker,
                   EvaluationReport& report) {
@@ -70,15 +71,12 @@ void GradeAnswers(const std::vector<RolloutRecord>& records,
   }
   const auto share_of = [&](const std::vector<size_t>& begins,
                             const auto& holds) {
-    std::vector<double> shares;
+    std::vector<int64_t> counts;  // by problem
     for (const size_t begin : begins) {
-      double count = 0.0;
-      for (size_t i = begin; i < begin + samples; ++i) {
-        count += holds(records[i]) ? 1.0 : 0.0;
-      }
-      shares.push_back(count / static_cast<double>(samples));
+      counts.push_back(std::ranges::count_if(
+          std::span(records).subspan(begin, samples), holds));
     }
-    return BootstrapInterval(shares, kEvaluationSeed);
+    return BootstrapShares(counts, report.samples, kEvaluationSeed);
   };
   report.graded_problems = static_cast<int64_t>(graded.size());
   if (!graded.empty()) {
@@ -237,7 +235,8 @@ absl::StatusOr<std::vector<TermDivergence>> MeasureDivergences(
   for (size_t k = 0; k < parts.terms.size(); ++k) {
     // Of answers without a token that the term counts nothing is known.
     if (values[k].empty()) continue;
-    divergences.push_back({parts.terms[k].name, MeanInterval(values[k])});
+    divergences.push_back(
+        {parts.terms[k].name, MeanInterval(values[k]), std::ssize(values[k])});
   }
   return divergences;
 }

@@ -62,7 +62,9 @@ absl::StatusOr<EvaluationReport> ParseEvaluationReport(
   }
   report.mean_tokens = json.at("mean_tokens");
   for (const auto& [name, interval] : json.at("unclipped_divergence").items()) {
-    report.divergences.push_back({name, ParseInterval(interval)});
+    report.divergences.push_back({name,
+                                  ParseInterval(interval),
+                                  interval.value("problems", int64_t{0})});
   }
   report.seconds = json.at("seconds");
   if (json.contains("answers")) {
@@ -102,7 +104,7 @@ std::string DivergenceText(const EvaluationReport& report,
   if (found == report.divergences.end()) return "-";
   const Interval& interval = found->unclipped;
   return absl::StrFormat(
-      "%.4f [%.4f, %.4f]", interval.mean, interval.low, interval.high);
+      "%.4g [%.4g, %.4g]", interval.mean, interval.low, interval.high);
 }
 
 }  // namespace
@@ -110,7 +112,8 @@ std::string DivergenceText(const EvaluationReport& report,
 Json ToJson(const EvaluationReport& report) {
   Json divergences = Json::object();
   for (const TermDivergence& term : report.divergences) {
-    divergences[term.name] = ToJson(term.unclipped);
+    Json& divergence = divergences[term.name] = ToJson(term.unclipped);
+    if (term.problems > 0) divergence["problems"] = term.problems;
   }
   Json json = {{"policy_version", report.policy_version},
                {"adapter_digest", report.adapter_digest},
@@ -209,7 +212,7 @@ std::string CompareEvaluations(const std::optional<EvaluationReport>& before,
   }
   for (const std::string& name : names) {
     absl::StrAppendFormat(&text,
-                          "  true KL %-21s %-23s   %s\n",
+                          "  true KL %-21s %-29s   %s\n",
                           name,
                           DivergenceText(a, name),
                           DivergenceText(b, name));

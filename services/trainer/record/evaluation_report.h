@@ -24,6 +24,7 @@ namespace dapd {
 struct TermDivergence {
   std::string name;
   Interval unclipped;
+  int64_t problems = 0;  // whose answers have a token of it; 0: in older runs
 };
 
 struct EvaluationReport {

@@ -245,7 +245,7 @@ void RunRecorder::ShowStep(const StepReport& report) {
   state_->displays.metrics->RecordStep(report);
   ++state_->steps;
   state_->step_note =
-      absl::StrFormat("loss %.4f  grad %.3f  rollout %.0f tokens",
+      absl::StrFormat("loss %.4g  grad %.3g  rollout %.0f tokens",
                       report.objective.loss,
                       report.optimizer.gradient_norm,
                       report.mean_rollout_tokens);

@@ -23,11 +23,11 @@ const EvaluationReport* Find(
   return nullptr;
 }
 
-const Interval* FindDivergence(const EvaluationReport* report,
-                               const std::string& term) {
+const TermDivergence* FindDivergence(const EvaluationReport* report,
+                                     const std::string& term) {
   if (report == nullptr) return nullptr;
   for (const TermDivergence& divergence : report->divergences) {
-    if (divergence.name == term) return &divergence.unclipped;
+    if (divergence.name == term) return &divergence;
   }
   return nullptr;
 }
@@ -40,10 +40,20 @@ std::string Share(const Interval* interval) {
                          100 * interval->high);
 }
 
-std::string Number(const Interval* interval) {
-  if (interval == nullptr) return "-";
-  return absl::StrFormat(
-      "%.4f \\[%.4f, %.4f\\]", interval->mean, interval->low, interval->high);
+// With the number of its problems, of which it has fewer than the shares, and
+// which may change within a run.
+std::string Number(const TermDivergence* divergence) {
+  if (divergence == nullptr) return "-";
+  const Interval& interval = divergence->unclipped;
+  std::string text = absl::StrFormat(
+      "%.4g \\[%.4g, %.4g\\]", interval.mean, interval.low, interval.high);
+  if (divergence->problems > 0) {
+    absl::StrAppend(&text,
+                    ", ",
+                    divergence->problems,
+                    divergence->problems == 1 ? " problem" : " problems");
+  }
+  return text;
 }
 
 std::string HeldOut(const EvaluationReport* before,

@@ -288,6 +288,7 @@ TEST_F(EvaluationTest, ADivergenceOfNothingIsNoShareAndOneOfNoTokenIsUnknown) {
   EXPECT_EQ(both[0].unclipped.mean, 0.0);
   EXPECT_EQ(both[0].unclipped.high, 0.0);
   EXPECT_GT(both[1].unclipped.mean, 0.0);
+  EXPECT_EQ(both[1].problems, 2);
 
   config.run.name = "skipping";
   config.objective.skip_tokens = static_cast<int64_t>(answer_.size());

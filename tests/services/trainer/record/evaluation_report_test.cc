@@ -57,7 +57,7 @@ TEST(EvaluationReportTest, EveryFigureIsReadBack) {
   report.held_out_digest = "these";
   report.repeated = Interval{0.75, 0.5, 1.0};
   report.mean_tokens = 12.5;
-  report.divergences = {{"a", {1.5, 1.0, 2.0}}};
+  report.divergences = {{"a", {1.5, 1.0, 2.0}, 2}};
   report.seconds = 2.5;
   ASSERT_TRUE(WriteEvaluationReport(path, report).ok());
   const auto read = ReadEvaluationReport(path);
@@ -75,6 +75,7 @@ TEST(EvaluationReportTest, EveryFigureIsReadBack) {
   EXPECT_EQ(read->mean_tokens, 12.5);
   ASSERT_EQ(read->divergences.size(), 1u);
   EXPECT_EQ(read->divergences[0].unclipped.mean, 1.5);
+  EXPECT_EQ(read->divergences[0].problems, 2);
   EXPECT_EQ(read->seconds, 2.5);
 }
 
@@ -237,13 +238,21 @@ TEST(CompareEvaluationsTest, ADivergenceThatOneOfThemLacksHasADash) {
   with.divergences = {{"privileged_rollout", {0.5, 0.25, 0.75}},
                       {"reverse", {1.0, 1.0, 1.0}}};
   EXPECT_THAT(CompareEvaluations(with, Report("")),
-              HasSubstr("true KL privileged_rollout    0.5000 [0.2500, 0.7500]"
-                        "   -\n"));
+              HasSubstr("true KL privileged_rollout    0.5 [0.25, 0.75]" +
+                        std::string(13, ' ') + "   -\n"));
   EXPECT_THAT(CompareEvaluations(Report(""), with),
-              HasSubstr("true KL reverse               -                      "
-                        "   1.0000 [1.0000, 1.0000]\n"));
+              HasSubstr("true KL reverse               -" +
+                        std::string(28, ' ') + "   1 [1, 1]\n"));
   EXPECT_THAT(CompareEvaluations(with, with),
-              HasSubstr("0.5000 [0.2500, 0.7500]   0.5000 [0.2500, 0.7500]\n"));
+              HasSubstr("0.5 [0.25, 0.75]" + std::string(13, ' ') +
+                        "   0.5 [0.25, 0.75]\n"));
+}
+
+TEST(CompareEvaluationsTest, ASmallDivergenceIsNotRoundedAway) {
+  EvaluationReport report = Report("");
+  report.divergences = {{"purified_opsd", {0.000041234, 0.0000312, 0.000052}}};
+  EXPECT_THAT(CompareEvaluations(report, report),
+              HasSubstr("4.123e-05 [3.12e-05, 5.2e-05]   4.123e-05 "));
 }
 
 }  // namespace

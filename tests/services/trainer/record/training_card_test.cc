@@ -22,7 +22,8 @@ EvaluationReport Report(int64_t step, double accuracy) {
           .samples = 2,
           .graded_problems = 8,
           .accuracy = Interval{.mean = accuracy, .low = 0.1, .high = 0.9},
-          .divergences = {{"a|b", {.mean = 0.5, .low = 0.25, .high = 0.75}}}};
+          .divergences = {
+              {"a|b", {.mean = 0.00005, .low = 0.000025, .high = 0.75}}}};
 }
 
 TEST(TrainingCardTest, FiguresStandBesideEachOtherWithTheirIntervals) {
@@ -42,7 +43,20 @@ TEST(TrainingCardTest, FiguresStandBesideEachOtherWithTheirIntervals) {
   EXPECT_THAT(text,
               HasSubstr("| answers with a box | 0.0 % \\[0.0, 0.0\\] | 50.0 % "
                         "\\[25.0, 75.0\\] |"));
-  EXPECT_THAT(text, HasSubstr("true KL a\\|b | 0.5000 \\[0.2500, 0.7500\\]"));
+  EXPECT_THAT(text, HasSubstr("true KL a\\|b | 5e-05 \\[2.5e-05, 0.75\\]"));
+}
+
+// They are over evaluation.kl_problems, which may change within a run.
+TEST(TrainingCardTest, DivergencesSayOfHowManyProblemsTheyAre) {
+  EvaluationReport before = Report(0, 0.25);
+  EvaluationReport now = Report(4, 0.75);
+  before.divergences[0].problems = 1;
+  now.divergences[0].problems = 2;
+  const CardRun run{.name = "first", .step = 4, .adapter_digest = "trained"};
+  EXPECT_THAT(
+      FormatTraining(run, {{"before", before}, {"after", now}}),
+      HasSubstr("true KL a\\|b | 5e-05 \\[2.5e-05, 0.75\\], 1 problem | "
+                "5e-05 \\[2.5e-05, 0.75\\], 2 problems |"));
 }
 
 TEST(TrainingCardTest, AccuracySaysHowManyProblemsItIsOf) {
