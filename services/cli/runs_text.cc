@@ -121,6 +121,11 @@ std::string TimeText(absl::Time time) {
 absl::StatusOr<std::vector<ListedRun>> ListRuns(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
+    // Behind a folder that this user may not enter.
+    if (error == std::errc::permission_denied) {
+      return WithExitCode(FileError("look for", folder, error.value()),
+                          ExitCode::kData);
+    }
     return WithExitCode(
         absl::NotFoundError(absl::StrCat(folder, " is not a folder")),
         ExitCode::kData);

@@ -113,6 +113,22 @@ TEST_F(RunsTextTest, FoldersOfSomebodyElseAreLeftOut) {
   EXPECT_EQ((*runs)[0].folder, JoinPath(folder_, "a"));
 }
 
+TEST_F(RunsTextTest, AFolderBehindSomebodyElsesIsNotCalledNone) {
+  Write("a/config.yaml", "trainer: {steps: 9}\n");
+  ASSERT_EQ(::chmod(folder_.c_str(), 0), 0);
+  const bool is_root = ::geteuid() == 0;
+  if (is_root) {
+    ASSERT_EQ(::seteuid(65534), 0);
+  }
+  const absl::Status status = ListRuns(JoinPath(folder_, "a")).status();
+  if (is_root) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
+  ASSERT_EQ(::chmod(folder_.c_str(), 0700), 0);
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
+  EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
+}
+
 TEST_F(RunsTextTest, AFolderThatIsNoneIsAnError) {
   EXPECT_EQ(ExitCodeOf(ListRuns(folder_).status()), ExitCode::kData);
 }
