@@ -17,7 +17,6 @@
 namespace dapd {
 namespace {
 
-constexpr char kSeed[] = "run.seed";
 constexpr char kDivergences[] = "unclipped_divergence/";
 constexpr char kMarkerRate[] = "marker_rate";
 constexpr size_t kMinCurve = 3;        // evaluations; two are before and after
@@ -34,11 +33,6 @@ bool IsPlace(const std::string& key) {
          absl::StartsWith(key, "security.");
 }
 
-std::string Setting(const RunResults& run, const std::string& key) {
-  const auto found = run.settings.find(key);
-  return found == run.settings.end() ? "" : found->second;
-}
-
 std::vector<std::string> DifferingKeys(const std::vector<RunResults>& runs) {
   std::set<std::string> keys;
   for (const RunResults& run : runs) {
@@ -49,7 +43,7 @@ std::vector<std::string> DifferingKeys(const std::vector<RunResults>& runs) {
   std::vector<std::string> differing;
   for (const std::string& key : keys) {
     if (std::any_of(runs.begin(), runs.end(), [&](const RunResults& run) {
-          return Setting(run, key) != Setting(runs.front(), key);
+          return SettingOf(run, key) != SettingOf(runs.front(), key);
         })) {
       differing.push_back(key);
     }
@@ -63,8 +57,8 @@ std::string GroupName(const RunResults& run,
                       const std::vector<std::string>& differing) {
   std::vector<std::string> settings;
   for (const std::string& key : differing) {
-    if (key == kSeed) continue;
-    std::string value = Setting(run, key);
+    if (key == kSeedKey) continue;
+    std::string value = SettingOf(run, key);
     if (value.size() > kMaxValueBytes) {
       value = absl::StrCat(Utf8Head(value, kMaxValueBytes - 3), "...");
     }
@@ -77,8 +71,8 @@ std::string GroupName(const RunResults& run,
 // name of a sweep's, or not of this seed.
 std::string NameWithoutSeed(const RunResults& run) {
   absl::string_view name = run.name;
-  const bool found =
-      absl::ConsumeSuffix(&name, absl::StrCat("-seed-", Setting(run, kSeed)));
+  const bool found = absl::ConsumeSuffix(
+      &name, absl::StrCat("-seed-", SettingOf(run, kSeedKey)));
   return found ? std::string(name) : "";
 }
 
@@ -104,7 +98,7 @@ std::vector<RunGroup> GroupRuns(const std::vector<RunResults>& runs,
   const auto belong_together = [&](const RunResults& a, const RunResults& b) {
     return std::all_of(
         differing.begin(), differing.end(), [&](const std::string& key) {
-          return key == kSeed || Setting(a, key) == Setting(b, key);
+          return key == kSeedKey || SettingOf(a, key) == SettingOf(b, key);
         });
   };
   std::map<std::string, int> uses;  // of names, whose values are cut
@@ -115,7 +109,7 @@ std::vector<RunGroup> GroupRuns(const std::vector<RunResults>& runs,
         });
     if (found != groups.end()) {
       const bool is_known = std::ranges::any_of(found->runs, [&](size_t run) {
-        return Setting(runs[run], kSeed) == Setting(runs[i], kSeed);
+        return SettingOf(runs[run], kSeedKey) == SettingOf(runs[i], kSeedKey);
       });
       found->num_seeds += is_known ? 0 : 1;
       found->runs.push_back(i);

@@ -76,14 +76,17 @@ Comparison CompareRuns(std::vector<RunResults> runs);
 
 // For a terminal, ends with a newline.
 std::string ComparisonText(const Comparison& comparison);
-// {"runs": [{"name", "folder", "finished", "step", "steps", "settings",
-// "loss"}],
-//  "figures": [{"name", "runs": [{"run", "before", "after", "change",
-//  "against_first", "by_step"}], "groups": [the same with "group"], "steps"}],
-//  "groups": [{"name", "runs", "seeds"}], "paired": false}; intervals as
-//  {"mean",
-// "low", "high"} or null, "by_step" a list of them, one for each of "steps"; a
-// marker's share has its "marker".
+//
+//   {"runs": [{"name", "folder", "finished", "step", "steps", "settings",
+//              "loss"}],
+//    "figures": [{"name", "is_share",
+//                 "runs": [{"run", "before", "after", "change",
+//                           "against_first", "by_step"}],
+//                 "groups": [the same with "group"], "steps"}],
+//    "groups": [{"name", "runs", "seeds"}], "paired": false}
+//
+// Intervals are {"mean", "low", "high"} or null, "by_step" a list of them, one
+// for each of "steps"; a marker's share has its "marker".
 nlohmann::ordered_json ComparisonJson(const Comparison& comparison);
 // One page that asks nobody, with the runs' curves over each other.
 std::string ComparisonHtml(const Comparison& comparison);

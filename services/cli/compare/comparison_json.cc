@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "services/cli/compare/comparison.h"
-#include "services/cli/compare/comparison_labels.h"
 
 namespace dapd {
 namespace {

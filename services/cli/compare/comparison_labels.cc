@@ -7,11 +7,6 @@
 
 namespace dapd {
 
-std::string SettingOf(const RunResults& run, const std::string& key) {
-  const auto found = run.settings.find(key);
-  return found == run.settings.end() ? "" : found->second;
-}
-
 std::string GroupLabel(const RunGroup& group) {
   const size_t runs = group.runs.size();
   std::string label =

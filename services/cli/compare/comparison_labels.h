@@ -7,9 +7,6 @@
 
 namespace dapd {
 
-// The run's value of a key; empty if it has none.
-std::string SettingOf(const RunResults& run, const std::string& key);
-
 // "slow (3 runs)", or "slow (3 runs of 2 seeds)".
 std::string GroupLabel(const RunGroup& group);
 

@@ -45,9 +45,7 @@ absl::StatusOr<std::vector<RunOfSeed>> FindSeeds(const Comparison& comparison) {
   for (const RunGroup& group : comparison.groups) {
     RunOfSeed& own = seeds.emplace_back();
     for (const size_t run : group.runs) {
-      const auto& settings = comparison.runs[run].settings;
-      const auto found = settings.find("run.seed");
-      const std::string seed = found == settings.end() ? "" : found->second;
+      const std::string seed = SettingOf(comparison.runs[run], kSeedKey);
       if (!own.emplace(seed, run).second) {
         return NoPairs(
             absl::StrCat("'", group.name, "' has two runs of seed ", seed));

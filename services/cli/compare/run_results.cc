@@ -168,6 +168,11 @@ void LeaveOutOtherMeasures(RunResults* run) {
 
 }  // namespace
 
+std::string SettingOf(const RunResults& run, const std::string& key) {
+  const auto found = run.settings.find(key);
+  return found == run.settings.end() ? "" : found->second;
+}
+
 absl::StatusOr<RunResults> ReadRunResults(const std::string& folder) {
   RunResults run;
   run.folder = folder;

@@ -44,6 +44,11 @@ struct RunResults {
   std::map<int64_t, HeldOutFigures> evaluations;
 };
 
+inline constexpr char kSeedKey[] = "run.seed";
+
+// The run's value of a key; empty if it has none.
+std::string SettingOf(const RunResults& run, const std::string& key);
+
 // Damaged evaluations and lines of metrics.jsonl are left out, with a warning.
 // Exit code kData, with the file's name, if `folder` holds no run or a file of
 // it cannot be read.
