@@ -82,6 +82,12 @@ function toPoints(share) {
   return (points % 1 === 0.25 ? points - 0.05 : points).toFixed(1);
 }
 
+// A difference: what rounds to nothing has neither sign.
+function signed(value, format) {
+  const size = format(Math.abs(value));
+  return `${size === format(0) ? "\u00b1" : value > 0 ? "+" : "\u2212"}${size}`;
+}
+
 function formatPercent(fraction) {
   return fraction === null || !Number.isFinite(fraction) ? "\u2013" : `${toPoints(fraction)} %`;
 }

@@ -135,6 +135,18 @@ def test_shares_are_rounded_as_the_terminal_rounds_them(finished, page, tmp_path
 
 
 @needs_chromium
+def test_a_change_that_rounds_to_nothing_has_no_sign(finished, page, tmp_path):
+    """Shares of the same answers whose sums were taken in another order, as earlier versions recorded them."""
+    data = report_data(finished)
+    shares = {"before": 0.3, "after": 0.30000000000000004}
+    for evaluation in data["status"]["evaluations"]:
+        share = shares.get(evaluation["when"], 0.5)
+        evaluation["accuracy"] = {"mean": share, "low": 0.25, "high": 0.75}
+    page.open(report_with(finished, data, tmp_path))
+    assert page.js("document.querySelector('[data-measure=accuracy] [data-label=change]').textContent") == "\u00b10.0 points"
+
+
+@needs_chromium
 def test_divergences_that_only_the_last_evaluation_measured_are_shown(finished, page, tmp_path):
     """evaluation.kl_problems may change within a run."""
     data = report_data(finished)

@@ -43,12 +43,6 @@ function showRuns({ runs, differing }) {
       differing.map((key) => html("td", { class: "code", title: run.settings[key] }, shortened(run.settings[key]))))))));
 }
 
-// What rounds to nothing has neither sign.
-function signed(value, format) {
-  const size = format(Math.abs(value));
-  return `${size === format(0) ? "\u00b1" : value > 0 ? "+" : "\u2212"}${size}`;
-}
-
 // Shares differ by points, as in the terminal.
 function differenceText(interval, isShare) {
   if (!interval) return "\u2013";

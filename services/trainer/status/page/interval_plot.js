@@ -25,8 +25,7 @@ function pointsText(share) {
 // "+0.12", and whether the two intervals have no value in common.
 function changeText(before, after, format) {
   if (!isFiniteInterval(before) || !isFiniteInterval(after)) return "";
-  const change = after.mean - before.mean;
-  const text = `${change > 0 ? "+" : change < 0 ? "\u2212" : "\u00b1"}${format(Math.abs(change))}`;
+  const text = signed(after.mean - before.mean, format);
   const isApart = before.high < after.low || after.high < before.low;
   return isApart ? `${text}, intervals apart` : text;
 }
