@@ -329,16 +329,19 @@ absl::Status SamplePipeline::AcceptScore(const ScoreResult& result) {
 }
 
 absl::Status SamplePipeline::AcceptScores(absl::Duration timeout) {
-  {
-    MutexLock lock(&mutex_);
-    if (pending_scores_.empty()) submitted_.WaitFor(&mutex_, timeout);
-    if (pending_scores_.empty()) return absl::OkStatus();
+  while (true) {
+    {
+      MutexLock lock(&mutex_);
+      if (pending_scores_.empty()) submitted_.WaitFor(&mutex_, timeout);
+      if (pending_scores_.empty()) return absl::OkStatus();
+    }
+    // Let go before the next is taken: together they are as large as a step's.
+    ASSIGN_OR_RETURN(const std::optional<ScoreResult> result,
+                     teachers_.NextWithin(timeout));
+    if (!result.has_value()) return absl::OkStatus();
+    RETURN_IF_ERROR(AcceptScore(*result));
+    timeout = absl::ZeroDuration();
   }
-  ASSIGN_OR_RETURN(std::optional<ScoreResult> result,
-                   teachers_.NextWithin(timeout));
-  if (!result.has_value()) return absl::OkStatus();
-  RETURN_IF_ERROR(AcceptScore(*result));
-  return AcceptScores(absl::ZeroDuration());
 }
 
 SampleState SamplePipeline::StateOf(size_t index) const {

@@ -9,7 +9,9 @@
 #include "gtest/gtest.h"
 
 #include "common/data/view_builder.h"
+#include "common/tensor/host_tensor.h"
 #include "common/tokenizer/tokenizer.h"
+#include "tests/fakes/instant_workers.h"
 #include "tests/services/trainer/trainer_loop_fixture.h"
 
 namespace dapd {
@@ -66,6 +68,59 @@ TEST_F(SamplePipelineTest, EachTextOfASampleIsTokenizedOnce) {
   ASSERT_TRUE(Run(0).ok());
   // The prompt that workers are probed with, and two samples.
   EXPECT_EQ(counting.num_encoded_, of_prompt + 2 * (of_prompt + of_views));
+}
+
+// Of steps that need no answers.
+class NoRollouts : public RolloutClient {
+ public:
+  void SetPolicy(std::shared_ptr<const PolicyUpdate>) override {}
+  void Listen(OnTokens) override {}
+  void Submit(RolloutTask) override {}
+  absl::StatusOr<std::optional<RolloutResult>> NextWithin(
+      absl::Duration) override {
+    return absl::UnavailableError("no worker is left");
+  }
+  std::vector<WorkerState> Workers() const override { return {}; }
+  void Shutdown() override {}
+};
+
+// Whose results also have something that nobody keeps.
+class WatchedTeachers : public InstantTeachers {
+ public:
+  WatchedTeachers() : InstantTeachers(/*hidden_size=*/4) {}
+  absl::StatusOr<std::optional<ScoreResult>> NextWithin(
+      absl::Duration timeout) override {
+    EXPECT_TRUE(last_.expired()) << "the result before is still held";
+    auto result = InstantTeachers::NextWithin(timeout);
+    HostTensor& unread =
+        result.value()->views[ViewName::kNoneReference]["hidden"];
+    unread = HostTensor::Allocate(DType::kFloat32, {1, 4}).value();
+    last_ = unread.data;
+    ++num_taken_;
+    return result;
+  }
+
+  std::weak_ptr<char> last_;
+  int num_taken_ = 0;
+};
+
+TEST_F(SamplePipelineTest, AResultIsLetGoBeforeTheNextIsTaken) {
+  NoRollouts rollouts;
+  WatchedTeachers teachers;
+  PipelineOptions options;
+  options.scores.passes = {{WeightSet::kBase, ViewName::kSelfReference}};
+  SamplePipeline pipeline(
+      rollouts, teachers, *text_.views, *text_.tokenizer, options);
+  std::vector<PipelineInput> inputs;
+  for (const Problem& problem : data_.problems) inputs.push_back({&problem});
+  auto batch = pipeline.Submit(inputs, {}, {.needs_answers = false});
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  ASSERT_TRUE(pipeline.Start(*std::move(batch), {}, /*with_scores=*/true).ok());
+  ASSERT_TRUE(pipeline.AcceptScores(absl::ZeroDuration()).ok());
+  EXPECT_EQ(teachers.num_taken_, 3);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    EXPECT_EQ(pipeline.StateOf(i), SampleState::kScored);
+  }
 }
 
 }  // namespace
