@@ -57,8 +57,9 @@ int main(int argc, char** argv) {
 #define DAPD_ADD_COMMAND(Name) dapd::Add##Name##Command(line);
   DAPD_COMMANDS(DAPD_ADD_COMMAND)
 #undef DAPD_ADD_COMMAND
-  if (const auto code = line.Parse(argc, argv)) return *code;
-  absl::Status status = line.Run();
+  const auto code = line.Parse(argc, argv);
+  if (code.has_value() && *code != 0) return *code;
+  absl::Status status = code.has_value() ? absl::OkStatus() : line.Run();
   if (status.ok()) status = dapd::FlushPrinted();
   if (!status.ok()) dapd::Tell(status);
   return static_cast<int>(dapd::ExitCodeOf(status));

@@ -73,9 +73,10 @@ def test_only_the_wrapper_includes_the_library():
     assert including == ["common/base/command_line.cc"]
 
 
-def test_what_cannot_be_printed_is_an_error():
+@pytest.mark.parametrize("argument", ["config-reference", "--help", "--version"])
+def test_what_cannot_be_printed_is_an_error(argument):
     with open("/dev/full", "w") as full:
-        result = subprocess.run([BIN / "dapd", "config-reference"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        result = subprocess.run([BIN / "dapd", argument], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert result.returncode == 1 and "the standard output: No space left" in result.stderr, result
 
 
