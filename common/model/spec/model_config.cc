@@ -12,6 +12,7 @@
 #include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
+#include "common/tensor/safetensors_folder.h"
 
 namespace dapd {
 namespace {
@@ -338,21 +339,19 @@ absl::Status RefuseAdapter(const std::string& folder) {
   const auto has = [&](const char* file) {
     return FileExists(JoinPath(folder, file));
   };
-  if (!has("adapter_config.json")) return absl::OkStatus();
-  if (!has("config.json")) {
-    return DataError(absl::StrCat(
-        folder,
-        " holds an adapter, not a model; give the base model's folder "
-        "here and the adapter with --adapter"));
-  }
-  if (!has("adapter_model.safetensors") && !has("adapter_model.bin")) {
-    return absl::OkStatus();
-  }
+  const bool is_adapter = has("adapter_config.json") &&
+                          (has("adapter_model.safetensors") ||
+                           has("adapter_model.bin") || !has("config.json"));
+  if (!is_adapter) return absl::OkStatus();
+  const bool is_model = has("config.json") && (has(kSafetensorsSingleFile) ||
+                                               has(kSafetensorsIndexFile));
   return DataError(absl::StrCat(
       folder,
-      " holds an adapter beside the model, and transformers would load both; "
-      "move the adapter's files to a folder of their own, and give that with "
-      "--adapter or lora.start_from if the adapter is to count"));
+      is_model ? " holds an adapter beside the model, and transformers would "
+                 "load both; move the adapter's files to a folder of their own "
+                 "and, if it is to count, give that as the adapter"
+               : " holds an adapter, not a model; give the base model's folder "
+                 "here and the adapter with --adapter"));
 }
 
 }  // namespace

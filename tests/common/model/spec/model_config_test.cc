@@ -309,6 +309,10 @@ TEST_F(ModelConfigTest, AnAdapterBesideTheModelIsNotLeftOutInSilence) {
   ASSERT_TRUE(write("adapter_config.json"));
   EXPECT_TRUE(Read(model).ok());
   ASSERT_TRUE(write("adapter_model.safetensors"));
+  // Some programs write the base's configuration beside their adapters.
+  EXPECT_NE(Read(model).status().message().find("an adapter, not a model"),
+            absl::string_view::npos);
+  ASSERT_TRUE(write("model.safetensors"));
   const absl::Status status = Read(model).status();
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
   EXPECT_NE(status.message().find(folder_ + " holds an adapter beside the"),
