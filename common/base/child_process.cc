@@ -20,6 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 
+#include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
 
@@ -92,10 +93,7 @@ absl::Status ChildProcess::Start() {
   if (!log_path_.empty()) {
     log_file = ::open(
         log_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (log_file < 0) {
-      return absl::InternalError(absl::StrCat(
-          "cannot open the log ", log_path_, ": ", std::strerror(errno)));
-    }
+    if (log_file < 0) return FileError("open the log", log_path_, errno);
   }
   const absl::Cleanup close_log = [log_file] {
     if (log_file >= 0) ::close(log_file);

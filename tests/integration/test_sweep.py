@@ -98,7 +98,7 @@ def test_a_run_that_cannot_be_started_does_not_stop_those_beside_it(workspace):
     in_the_way = folder(workspace, "unstarted") / "logs/seed-2.log"
     in_the_way.mkdir(parents=True)
     result = workspace.dapd("sweep", path, check=False)
-    assert result.returncode == 1 and "1 of 3 runs failed: seed-2 (code 1)" in result.stderr, result.stderr
+    assert result.returncode == 4 and "1 of 3 runs failed: seed-2 (code 4)" in result.stderr, result.stderr
     assert "seed-2 cannot be started: cannot open the log" in result.stderr
     for seed in (1, 3):
         assert (folder(workspace, "unstarted") / f"seed-{seed}/summary.json").exists()

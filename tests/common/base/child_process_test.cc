@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "tests/fakes/temp_path.h"
 
@@ -80,6 +81,16 @@ TEST(ChildProcessTest, OfALogOnlyTheEndIsRead) {
 }
 
 void TakeSignal(int /*number*/) {}
+
+TEST(ChildProcessTest, ALogThatCannotBeIsTheUsersAndNoFaultOfTheProgram) {
+  const std::string path = TempPath("folder");
+  ASSERT_TRUE(MakeDirectories(path).ok());
+  const absl::Status status =
+      ChildProcess("logger", {"/bin/true"}, path).Start();
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << status;
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr("cannot open the log " + path));
+}
 
 TEST(ChildProcessTest, ASignalThatComesBeforeItsProgramIsThereEndsIt) {
   // The handler of the parent, which the child has until it becomes another
