@@ -132,9 +132,9 @@ absl::Status Bpe::AddMerges(const nlohmann::json& merges) {
             "merges[", rank, "] needs '", token, "', which is not in vocab"));
       }
     }
-    // The first rank of a pair counts, were it listed twice.
-    merges_.emplace(PairKey(vocabulary_[left], vocabulary_[right]),
-                    Merge{rank, vocabulary_[left + right]});
+    // As in `tokenizers`, the last rank of a pair counts, were it listed twice.
+    merges_[PairKey(vocabulary_[left], vocabulary_[right])] =
+        Merge{rank, vocabulary_[left + right]};
     ++rank;
   }
   return absl::OkStatus();

@@ -94,28 +94,64 @@ absl::StatusOr<bool> ParseNormalizer(const nlohmann::json& json) {
 }
 
 // As transformers has them: those of tokenizer.json, with what
-// tokenizer_config.json says of them, then those that only this one has.
-nlohmann::json JoinAddedTokens(nlohmann::json listed,
-                               const nlohmann::json& configured) {
-  const auto content = [](const nlohmann::json& token) {
-    return token.value("content", std::string());
-  };
+// tokenizer_config.json says of them, then those that only this one has and,
+// last, its special tokens. Special is what any of these says is, but for a
+// list without names, which only adds tokens.
+nlohmann::json JoinAddedTokens(const nlohmann::json& listed,
+                               const TokenizerConfig& config,
+                               const Bpe& bpe) {
+  if (!listed.is_array()) return listed;
+  nlohmann::json joined = nlohmann::json::array();
   std::unordered_map<std::string, size_t> places;
-  for (size_t i = 0; i < listed.size(); ++i) {
-    places.emplace(content(listed[i]), i);
-  }
-  for (const nlohmann::json& token : configured) {
-    const auto place = places.find(content(token));
-    if (place == places.end()) {
-      listed.push_back(token);
-      continue;
-    }
-    nlohmann::json& known = listed[place->second];
+  auto next = static_cast<int32_t>(bpe.vocabulary().size());
+  // The token of the same content that is there already, else null.
+  const auto add = [&](const nlohmann::json& token) -> nlohmann::json* {
+    const bool has_content = token.is_object() && token.contains("content") &&
+                             token["content"].is_string();
+    const auto content =
+        has_content ? token["content"].get<std::string>() : std::string();
+    const auto [place, is_new] = places.emplace(content, joined.size());
+    if (!is_new) return &joined[place->second];
+    joined.push_back(token);
+    if (!bpe.vocabulary().contains(content)) ++next;
+    return nullptr;
+  };
+  const auto say = [](const nlohmann::json& token, nlohmann::json& known) {
+    const bool special =
+        known.value("special", false) || token.value("special", false);
     const nlohmann::json id = known.value("id", nlohmann::json());
     known.update(token);
     known["id"] = id;
+    known["special"] = special;
+  };
+  for (const nlohmann::json& token : listed) {
+    nlohmann::json* known = add(token);
+    if (known == nullptr) continue;
+    if (token.value("id", nlohmann::json()) ==
+        known->value("id", nlohmann::json())) {
+      say(token, *known);
+    } else {
+      joined.push_back(token);  // refused for its id
+    }
   }
-  return listed;
+  for (const nlohmann::json& token : config.added_tokens) {
+    nlohmann::json* known = add(token);
+    if (known != nullptr) say(token, *known);
+  }
+  const auto add_special = [&](nlohmann::json token) {
+    const auto in_vocabulary =
+        bpe.vocabulary().find(token["content"].get<std::string>());
+    token["id"] =
+        in_vocabulary == bpe.vocabulary().end() ? next : in_vocabulary->second;
+    token["special"] = true;
+    return add(token);
+  };
+  for (const nlohmann::json& token : config.named_tokens) {
+    nlohmann::json* known = add_special(token);
+    if (known != nullptr) (*known)["special"] = true;
+  }
+  for (const nlohmann::json& token : config.unnamed_tokens) add_special(token);
+  return joined;
 }
 
 absl::Status CheckDecoder(const nlohmann::json& json) {
@@ -143,8 +179,8 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> ByteLevelTokenizer::Parse(
   ASSIGN_OR_RETURN(
       AddedTokens added,
       AddedTokens::Parse(
-          JoinAddedTokens(json.value("added_tokens", nlohmann::json::array()),
-                          config.added_tokens),
+          JoinAddedTokens(
+              json.value("added_tokens", nlohmann::json::array()), config, bpe),
           compose,
           config.split_special_tokens));
   auto tokenizer = std::unique_ptr<ByteLevelTokenizer>(new ByteLevelTokenizer(

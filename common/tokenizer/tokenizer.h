@@ -16,9 +16,9 @@ namespace dapd {
 class Tokenizer {
  public:
   // Reads tokenizer.json of a model folder, and of tokenizer_config.json the
-  // added tokens and pad_id. A normaliser, pre-tokeniser, decoder or model
-  // setting that is not implemented is refused by name, as is an added token to
-  // which `tokenizers` would give another id than the file.
+  // added tokens, the special ones and pad_id. A normaliser, pre-tokeniser,
+  // decoder or model setting that is not implemented is refused by name, as is
+  // an added token to which `tokenizers` would give another id than the file.
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> Load(
       const std::string& folder);
   virtual ~Tokenizer() = default;

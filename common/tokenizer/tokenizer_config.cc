@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -17,35 +18,79 @@ namespace dapd {
 namespace {
 
 constexpr uint64_t kMaxConfigBytes = 64 << 20;
-constexpr char kExtraTokens[] = "extra_special_tokens";
+// The second is the first's name in folders that transformers wrote before 5.
+constexpr const char* kExtraTokens[] = {"extra_special_tokens",
+                                        "additional_special_tokens"};
+// In the order in which transformers adds them.
+constexpr const char* kRoles[] = {"bos_token",
+                                  "eos_token",
+                                  "unk_token",
+                                  "sep_token",
+                                  "pad_token",
+                                  "cls_token",
+                                  "mask_token"};
 constexpr char kTokensById[] = "added_tokens_decoder";
 
-// A text, or an object with "content"; null takes the token away.
-void SetToken(const std::string& key,
-              const nlohmann::json& value,
-              std::map<std::string, std::string>* tokens) {
-  if (value.is_string()) {
-    (*tokens)[key] = value.get<std::string>();
-  } else if (value.is_object() && value.contains("content") &&
-             value["content"].is_string()) {
-    (*tokens)[key] = value["content"].get<std::string>();
-  } else if (value.is_null()) {
-    tokens->erase(key);
-  }
+// The token that `value` stands for, a text or an object with "content"; null
+// for anything else.
+nlohmann::json AsToken(const nlohmann::json& value) {
+  if (value.is_string()) return {{"content", value}};
+  const bool is_token = value.is_object() && value.contains("content") &&
+                        value["content"].is_string();
+  return is_token ? value : nlohmann::json();
 }
 
-// Those that `named` names win over `tokens`.
-void AddSpecialTokens(const nlohmann::json& named,
-                      std::map<std::string, std::string>* tokens) {
-  for (const auto& [key, value] : named.items()) {
-    if (absl::EndsWith(key, "_token")) SetToken(key, value, tokens);
+// The special tokens of a folder, in the spelling of "added_tokens".
+struct SpecialTokens {
+  std::map<std::string, nlohmann::json> by_key;
+  nlohmann::json unnamed = nlohmann::json::array();
+
+  // A null takes the token away.
+  void Set(const std::string& key, const nlohmann::json& value) {
+    const nlohmann::json token = AsToken(value);
+    if (!token.is_null()) {
+      by_key[key] = token;
+    } else if (value.is_null()) {
+      by_key.erase(key);
+    }
   }
-  // A list of them has no names.
-  if (!named.contains(kExtraTokens) || !named[kExtraTokens].is_object()) return;
-  for (const auto& [key, value] : named[kExtraTokens].items()) {
-    SetToken(key, value, tokens);
+
+  // Those that `named` names win over the ones from before.
+  void Add(const nlohmann::json& named) {
+    for (const auto& [key, value] : named.items()) {
+      if (absl::EndsWith(key, "_token")) Set(key, value);
+    }
+    for (const char* key : kExtraTokens) {
+      if (!named.contains(key) || named[key].empty()) continue;
+      if (named[key].is_object()) {
+        for (const auto& [name, value] : named[key].items()) Set(name, value);
+      } else if (named[key].is_array()) {
+        for (const nlohmann::json& value : named[key]) {
+          const nlohmann::json token = AsToken(value);
+          if (token.is_null() || token["content"] == "") continue;
+          unnamed.push_back(token);
+        }
+      }
+      return;
+    }
   }
-}
+
+  nlohmann::json Named() const {
+    nlohmann::json list = nlohmann::json::array();
+    // A token without a text is none.
+    const auto add = [&](const nlohmann::json& token) {
+      if (token["content"] != "") list.push_back(token);
+    };
+    for (const char* key : kRoles) {
+      const auto found = by_key.find(key);
+      if (found != by_key.end()) add(found->second);
+    }
+    for (const auto& [key, token] : by_key) {
+      if (!absl::c_linear_search(kRoles, key)) add(token);
+    }
+    return list;
+  }
+};
 
 // A text, or a list of named templates of which "default" is meant.
 std::string TemplateText(const nlohmann::json& config) {
@@ -99,15 +144,21 @@ absl::StatusOr<nlohmann::json> ReadObject(const std::string& path) {
 absl::StatusOr<TokenizerConfig> ReadTokenizerConfig(const std::string& folder) {
   TokenizerConfig config{.path = JoinPath(folder, "tokenizer_config.json")};
   ASSIGN_OR_RETURN(const nlohmann::json json, ReadObject(config.path));
-  AddSpecialTokens(json, &config.special_tokens);
+  SpecialTokens special;
+  special.Add(json);
   if (json.contains(kTokensById)) {
     ASSIGN_OR_RETURN(config.added_tokens,
                      ListOfTokens(json[kTokensById], config.path));
   } else {
     ASSIGN_OR_RETURN(const nlohmann::json map,
                      ReadObject(JoinPath(folder, "special_tokens_map.json")));
-    AddSpecialTokens(map, &config.special_tokens);
+    special.Add(map);
   }
+  for (const auto& [key, token] : special.by_key) {
+    config.special_tokens[key] = token["content"].get<std::string>();
+  }
+  config.named_tokens = special.Named();
+  config.unnamed_tokens = std::move(special.unnamed);
   config.chat_template = TemplateText(json);
   const auto split = json.find("split_special_tokens");
   config.split_special_tokens =

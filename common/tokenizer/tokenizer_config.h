@@ -23,6 +23,11 @@ struct TokenizerConfig {
   // "added_tokens_decoder", as a list like the "added_tokens" of
   // tokenizer.json, by rising ids.
   nlohmann::json added_tokens = nlohmann::json::array();
+  // The tokens of `special_tokens`, and those that "extra_special_tokens" or
+  // "additional_special_tokens" list without names: lists like that one,
+  // without ids, in the order in which transformers adds what is new of them.
+  nlohmann::json named_tokens = nlohmann::json::array();
+  nlohmann::json unnamed_tokens = nlohmann::json::array();
   std::string chat_template;  // empty: none here
   // Whether a text's special tokens are encoded as any other text is.
   bool split_special_tokens = false;

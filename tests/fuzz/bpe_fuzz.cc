@@ -66,11 +66,13 @@ std::vector<int32_t> SlowEncode(const Rules& rules, const std::string& word) {
     size_t best_rank = rules.merges.size();
     size_t best = 0;
     for (size_t i = 0; i + 1 < ids.size(); ++i) {
+      // Of a merge that is listed twice the last counts.
+      const auto found = std::find(rules.merges.rbegin(),
+                                   rules.merges.rend(),
+                                   std::pair(ids[i], ids[i + 1]));
+      if (found == rules.merges.rend()) continue;
       const auto rank =
-          static_cast<size_t>(std::find(rules.merges.begin(),
-                                        rules.merges.end(),
-                                        std::pair(ids[i], ids[i + 1])) -
-                              rules.merges.begin());
+          static_cast<size_t>(rules.merges.rend() - found) - size_t{1};
       if (rank < best_rank) {
         best_rank = rank;
         best = i;

@@ -124,6 +124,33 @@ def test_special_tokens_may_be_text_like_any_other(split, tmp_path):
     assert split == (ids["<|im_end|>"] not in oracle("<|im_end|>", add_special_tokens=False)["input_ids"])
 
 
+def test_special_tokens_of_the_configuration_are_added(tmp_path):
+    """Those that tokenizer.json has as words, as tokens that are not special, or not at all."""
+    import models
+
+    models.write_tokenizer(tmp_path)
+    tokenizer = json.loads((tmp_path / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary.update({text: len(vocabulary) + i for i, text in enumerate(["en", "end"])})
+    tokenizer["model"]["merges"] = [["e", "n"], ["en", "d"]] * 2
+    for token in tokenizer["added_tokens"]:
+        token["id"] += 2
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    path = tmp_path / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    config.update(eos_token="en", pad_token="<pad>", unk_token="<think>", bos_token="<bos>", extra_special_tokens=["<extra>", "</think>"])
+    path.write_text(json.dumps(config))
+    oracle = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    texts = ["<bos>a end <pad>", "<extra><think>x</think><|im_end|>en", "<pa d>"]
+    write_jsonl(tmp_path / "texts", [{"text": text} for text in texts])
+    run_dapd("tokenize", "--model", tmp_path, "--input", tmp_path / "texts", "--output", tmp_path / "ids")
+    rows = read_jsonl(tmp_path / "ids")
+    assert [row["ids"] for row in rows] == oracle(texts, add_special_tokens=False)["input_ids"]
+    assert rows[0]["ids"][0] >= len(vocabulary) and vocabulary["en"] in rows[0]["ids"]
+    run_dapd("tokenize", "--decode", "--skip-special-tokens", "--model", tmp_path, "--input", tmp_path / "ids", "--output", tmp_path / "out")
+    assert [row["text"] for row in read_jsonl(tmp_path / "out")] == [oracle.decode(row["ids"], skip_special_tokens=True) for row in rows]
+
+
 def broken(tokenizer, change):
     copy = json.loads(json.dumps(tokenizer))
     change(copy)
