@@ -179,9 +179,9 @@ absl::Status AddRules(const nlohmann::json& json,
     const std::string regex =
         pattern.is_object() ? pattern.value("Regex", std::string()) : "";
     const std::string behavior = json.value("behavior", std::string());
-    if (json.value("invert", false) ||
-        (behavior != "Isolated" && behavior != "isolated")) {
-      return Refuse(absl::StrCat("Split with behavior ", behavior));
+    if (json.value("invert", false)) return Refuse("Split with invert");
+    if (behavior != "Isolated" && behavior != "isolated") {
+      return Refuse(absl::StrCat("Split with behavior '", behavior, "'"));
     }
     if (regex == kQwenPattern) {
       rules.push_back(Rule::kQwen);

@@ -143,6 +143,9 @@ TEST(TokenizerTest, WhatIsBrokenOrUnsupportedIsNamed) {
            {{{"normalizer", {{"type", "Lowercase"}}}}, "Lowercase"},
            {{{"decoder", {{"type", "WordPiece"}}}}, "WordPiece"},
            {{{"pre_tokenizer", {{"type", "Metaspace"}}}}, "Metaspace"},
+           {{{"pre_tokenizer",
+              {{"type", "Split"}, {"behavior", "Isolated"}, {"invert", true}}}},
+            "Split with invert"},
            {{{"model", {{"type", "Unigram"}}}}, "BPE"},
            {{{"model", nullptr}}, "tokenizer.json"}}) {
     nlohmann::json json = SmallTokenizer();
