@@ -32,6 +32,46 @@ const icu::Normalizer2& NfcOfTokenizers() {
   return normalizer;
 }
 
+// ICU puts a run of combining marks into canonical order by insertion, in the
+// square of the run's length. Longer runs than this come to it in order.
+constexpr size_t kLongRun = 64;
+
+struct Mark {
+  uint8_t combining_class = 0;  // never 0: that is no mark's
+  absl::string_view bytes;
+};
+
+// The text, but for the order of the marks in its long runs.
+std::string OrderLongRuns(absl::string_view text) {
+  std::string ordered;
+  ordered.reserve(text.size());
+  std::vector<Mark> run;
+  const auto end_run = [&] {
+    if (run.size() > kLongRun) {
+      std::ranges::stable_sort(run, {}, &Mark::combining_class);
+    }
+    for (const Mark& mark : run) absl::StrAppend(&ordered, mark.bytes);
+    run.clear();
+  };
+  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+  const auto length = static_cast<int64_t>(text.size());
+  for (int64_t i = 0; i < length;) {
+    const int64_t begin = i;
+    UChar32 c = 0;
+    U8_NEXT(bytes, i, length, c);
+    const absl::string_view character = text.substr(begin, i - begin);
+    const uint8_t combining_class = NfcOfTokenizers().getCombiningClass(c);
+    if (combining_class != 0) {
+      run.push_back({combining_class, character});
+      continue;
+    }
+    end_run();
+    absl::StrAppend(&ordered, character);
+  }
+  end_run();
+  return ordered;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<CodePoint>> DecodeUtf8(absl::string_view text) {
@@ -71,11 +111,12 @@ bool IsWhitespace(int32_t c) { return u_isUWhiteSpace(c) != 0; }
 
 std::string ComposeNfc(absl::string_view text) {
   UErrorCode error = U_ZERO_ERROR;
+  const std::string ordered = OrderLongRuns(text);
   std::string composed;
   icu::StringByteSink<std::string> sink(&composed);
   NfcOfTokenizers().normalizeUTF8(
       0,
-      icu::StringPiece(text.data(), static_cast<int32_t>(text.size())),
+      icu::StringPiece(ordered.data(), static_cast<int32_t>(ordered.size())),
       sink,
       nullptr,
       error);
