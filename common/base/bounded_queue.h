@@ -93,6 +93,12 @@ class BoundedQueue {
     MutexLock lock(&mutex_);
     return closed_;
   }
+  // Whether it is closed and nothing is left in it. What PopFor returned
+  // nothing from may have got its last item since, and been closed behind that.
+  bool drained() const {
+    MutexLock lock(&mutex_);
+    return closed_ && items_.empty();
+  }
   size_t capacity() const { return capacity_; }
 
  private:

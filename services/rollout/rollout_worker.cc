@@ -116,7 +116,7 @@ void RolloutWorker::Run() {
       (*command)();
       continue;
     }
-    if (commands_.closed()) break;
+    if (commands_.drained()) break;
     StartWaiting();
     if (!running_.empty()) Step();
     ReportLoad();

@@ -122,7 +122,7 @@ void WriteEvents(grpc::ServerContext* context,
   absl::Time sending;
   while (true) {
     const auto event = outbox->PopFor(kLivenessPoll);
-    if (!event.has_value() && outbox->closed()) return;
+    if (!event.has_value() && outbox->drained()) return;
     // A failure may stand between the views of another request.
     if (event.has_value() && request_id != event->request_id &&
         !std::holds_alternative<absl::Status>(event->content)) {

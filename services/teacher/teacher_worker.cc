@@ -116,7 +116,7 @@ void TeacherWorker::Run() {
         !turns_.empty() && (FullSet().has_value() || !command.has_value());
     if (takes_turns) {
       TakeTurns();
-    } else if (!command.has_value() && commands_.closed()) {
+    } else if (!command.has_value() && commands_.drained()) {
       return;
     } else if (!command.has_value()) {
       ComputeAhead();

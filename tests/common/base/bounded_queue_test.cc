@@ -24,6 +24,16 @@ TEST(BoundedQueueTest, PopReturnsNothingOnceClosedAndDrained) {
   EXPECT_EQ(queue.Pop(), std::nullopt);
 }
 
+TEST(BoundedQueueTest, AClosedQueueIsDrainedOnceItsLastItemIsTaken) {
+  BoundedQueue<int> queue(2);
+  EXPECT_FALSE(queue.drained());
+  ASSERT_TRUE(queue.Push(7));
+  queue.Close();
+  EXPECT_FALSE(queue.drained());
+  EXPECT_EQ(queue.PopFor(absl::ZeroDuration()), 7);
+  EXPECT_TRUE(queue.drained());
+}
+
 TEST(BoundedQueueTest, TryPushLeavesTheItemWhenFull) {
   BoundedQueue<std::unique_ptr<int>> queue(1);
   ASSERT_TRUE(queue.TryPush(std::make_unique<int>(1)));
