@@ -20,6 +20,7 @@
 #include "common/base/aside.h"
 #include "common/base/exit_code.h"
 #include "common/base/failpoint.h"
+#include "common/base/list_folder.h"
 #include "common/base/status_macros.h"
 
 namespace dapd {
@@ -231,17 +232,19 @@ absl::Status WriteFileAtomically(const std::string& path,
 
 void RemoveTemporaries(const std::string& folder) {
   namespace fs = std::filesystem;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename();
+  const auto names = ListFolder(folder);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    const fs::path path = JoinPath(folder, name);
     const size_t mark = name.rfind(kAsideMark);
     pid_t process = 0;
+    std::error_code error;
     if (mark != std::string::npos &&
         absl::SimpleAtoi(name.substr(mark + std::strlen(kAsideMark)),
                          &process) &&
         IsGone(process) &&
-        entry.symlink_status(error).type() == fs::file_type::regular) {
-      fs::remove(entry.path(), error);
+        fs::symlink_status(path, error).type() == fs::file_type::regular) {
+      fs::remove(path, error);
     }
   }
 }

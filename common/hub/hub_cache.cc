@@ -21,6 +21,7 @@
 #include "common/base/files.h"
 #include "common/base/json.h"
 #include "common/base/json_lines.h"
+#include "common/base/list_folder.h"
 #include "common/base/status_macros.h"
 
 namespace dapd {
@@ -172,16 +173,12 @@ std::optional<std::map<std::string, uint64_t>> ReadList(
 }
 
 std::string FindUnfinished(const std::string& blobs) {
-  std::error_code error;
-  std::string first;
-  for (const auto& entry : fs::directory_iterator(blobs, error)) {
-    const std::string path = entry.path();
-    if (absl::EndsWith(path, ".incomplete") &&
-        (first.empty() || path < first)) {
-      first = path;
-    }
+  const auto names = ListFolder(blobs);
+  if (!names.ok()) return "";
+  for (const std::string& name : *names) {
+    if (absl::EndsWith(name, ".incomplete")) return JoinPath(blobs, name);
   }
-  return first;
+  return "";
 }
 
 }  // namespace
@@ -204,6 +201,11 @@ absl::StatusOr<HubSnapshot> FindSnapshot(HubKind kind, const HubId& id) {
   const std::string repository = RepositoryFolder(kind, id);
   std::error_code error;
   if (!fs::is_directory(repository, error)) {
+    // Behind a folder that this user may not enter: there or not, nobody knows.
+    if (error == std::errc::permission_denied) {
+      return WithExitCode(FileError("look for", repository, error.value()),
+                          ExitCode::kData);
+    }
     return NotCached(
         kind,
         id,

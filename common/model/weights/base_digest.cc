@@ -2,11 +2,12 @@
 
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
+#include "common/base/files.h"
+#include "common/base/list_folder.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 
@@ -30,23 +31,17 @@ absl::StatusOr<std::string> FileDigest(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::string> BaseDigest(const std::string& model_path) {
-  std::map<std::string, std::string> paths;  // by name
-  std::error_code error;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(model_path, error)) {
-    const std::string extension = entry.path().extension();
-    if (extension == ".safetensors" || extension == ".json" ||
-        extension == ".jinja") {
-      paths[entry.path().filename()] = entry.path();
-    }
-  }
-  if (error) {
-    return absl::NotFoundError(
-        absl::StrCat("cannot list ", model_path, ": ", error.message()));
-  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                   ListFolder(model_path));
   Sha256 all;
-  for (const auto& [name, path] : paths) {
-    ASSIGN_OR_RETURN(const std::string digest, FileDigest(path));
+  for (const std::string& name : names) {
+    const std::string extension = std::filesystem::path(name).extension();
+    if (extension != ".safetensors" && extension != ".json" &&
+        extension != ".jinja") {
+      continue;
+    }
+    ASSIGN_OR_RETURN(const std::string digest,
+                     FileDigest(JoinPath(model_path, name)));
     all.Update(absl::StrCat(name, "\n", digest, "\n"));
   }
   return all.HexDigest();

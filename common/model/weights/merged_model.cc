@@ -21,6 +21,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/json.h"
+#include "common/base/list_folder.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/model/spec/model_card.h"
@@ -214,16 +215,16 @@ absl::Status CopyFile(const std::string& from, const std::string& to) {
 
 absl::Status CopyOtherFiles(const std::string& base,
                             const std::string& folder) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(base, error)) {
-    if (!entry.is_regular_file(error) || !BelongsToModel(entry.path())) {
-      continue;
+  const auto names = ListFolder(base);
+  if (!names.ok()) return WithExitCode(names.status(), ExitCode::kData);
+  for (const std::string& name : *names) {
+    const std::string path = JoinPath(base, name);
+    std::error_code error;
+    if (fs::is_regular_file(path, error) && BelongsToModel(path)) {
+      RETURN_IF_ERROR(CopyFile(path, JoinPath(folder, name)));
     }
-    RETURN_IF_ERROR(CopyFile(
-        entry.path(), JoinPath(folder, entry.path().filename().string())));
   }
-  if (!error) return absl::OkStatus();
-  return DataError(absl::StrCat("cannot list ", base, ": ", error.message()));
+  return absl::OkStatus();
 }
 
 // --- The place ---------------------------------------------------------------

@@ -12,6 +12,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "tests/fakes/closed_path.h"
 #include "tests/fakes/hub_cache.h"
 #include "tests/fakes/temp_path.h"
 
@@ -46,6 +47,15 @@ TEST(HubCacheFolderTest, TheVariablesCountInTheOrderOfHuggingfaceHub) {
   ::setenv("SCRATCH", "/scratch", 1);
   ::setenv("HF_HUB_CACHE", "${SCRATCH}/a$SCRATCH/$NOT_SET", 1);
   EXPECT_EQ(HubCacheFolder(), "/scratch/a/scratch/$NOT_SET");
+}
+
+TEST(FindSnapshotTest, ACacheThatMayNotBeEnteredIsNotCalledEmpty) {
+  const FakeHubCache cache;
+  cache.AddRef(FakeHubCache::kRepository, "main");
+  const ClosedPath closed(HubCacheFolder());
+  const absl::Status status = FindSnapshot(HubKind::kModel, kId).status();
+  EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
 }
 
 TEST(FindSnapshotTest, ARevisionLeadsToItsCommit) {

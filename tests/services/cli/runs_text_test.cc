@@ -1,8 +1,5 @@
 #include "services/cli/runs_text.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -15,6 +12,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "tests/fakes/closed_path.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -98,16 +96,8 @@ TEST_F(RunsTextTest, FoldersOfSomebodyElseAreLeftOut) {
   Write("a/config.yaml", "trainer: {steps: 9}\n");
   const std::string other = JoinPath(folder_, "lost+found");
   ASSERT_TRUE(MakeDirectories(other).ok());
-  ASSERT_EQ(::chmod(other.c_str(), 0), 0);
-  const bool is_root = ::geteuid() == 0;
-  if (is_root) {
-    ASSERT_EQ(::seteuid(65534), 0);
-  }
+  const ClosedPath closed(other);
   const auto runs = ListRuns(folder_);
-  if (is_root) {
-    ASSERT_EQ(::seteuid(0), 0);
-  }
-  ASSERT_EQ(::chmod(other.c_str(), 0700), 0);
   ASSERT_TRUE(runs.ok()) << runs.status();
   ASSERT_THAT(*runs, SizeIs(1));
   EXPECT_EQ((*runs)[0].folder, JoinPath(folder_, "a"));
@@ -115,16 +105,8 @@ TEST_F(RunsTextTest, FoldersOfSomebodyElseAreLeftOut) {
 
 TEST_F(RunsTextTest, AFolderBehindSomebodyElsesIsNotCalledNone) {
   Write("a/config.yaml", "trainer: {steps: 9}\n");
-  ASSERT_EQ(::chmod(folder_.c_str(), 0), 0);
-  const bool is_root = ::geteuid() == 0;
-  if (is_root) {
-    ASSERT_EQ(::seteuid(65534), 0);
-  }
+  const ClosedPath closed(folder_);
   const absl::Status status = ListRuns(JoinPath(folder_, "a")).status();
-  if (is_root) {
-    ASSERT_EQ(::seteuid(0), 0);
-  }
-  ASSERT_EQ(::chmod(folder_.c_str(), 0700), 0);
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
   EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
 }

@@ -1,8 +1,5 @@
 #include "services/cli/compare/run_results.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <string>
 
@@ -12,6 +9,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "tests/fakes/closed_path.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -171,17 +169,8 @@ TEST_F(ReadRunResultsTest, WhatIsDamagedIsLeftOut) {
 // Its files can be read, but nobody is told which there are.
 TEST_F(ReadRunResultsTest, AFolderThatCannotBeListedIsNotTakenForAnEmptyOne) {
   const std::string evaluations = folder_ + "/evaluation";
-  ASSERT_EQ(::chmod(evaluations.c_str(), 0311), 0);
-  const bool is_root = ::geteuid() == 0;
-  if (is_root) {
-    ASSERT_EQ(::seteuid(65534), 0);
-  }
-  const std::string problem = Problem();
-  if (is_root) {
-    ASSERT_EQ(::seteuid(0), 0);
-  }
-  ASSERT_EQ(::chmod(evaluations.c_str(), 0700), 0);
-  EXPECT_THAT(problem, HasSubstr(evaluations + ": Permission denied"));
+  const ClosedPath closed(evaluations, 0311);
+  EXPECT_THAT(Problem(), HasSubstr(evaluations + ": Permission denied"));
 }
 
 TEST_F(ReadRunResultsTest, WhatIsNoRunIsSaid) {
