@@ -17,6 +17,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/data/marker_label.h"
+#include "services/trainer/record/loss_text.h"
 
 namespace dapd {
 namespace {
@@ -24,6 +25,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 24;
+constexpr char kDivergenceProblems[] = "unclipped_divergence_problems";
 
 // A divergence may not be a finite number, for which JSON has no word.
 double ParseDouble(const Json& json) {
@@ -61,10 +63,10 @@ absl::StatusOr<EvaluationReport> ParseEvaluationReport(
     report.repeated = ParseInterval(json["repeated"]);
   }
   report.mean_tokens = json.at("mean_tokens");
+  const Json counts = json.value(kDivergenceProblems, Json::object());
   for (const auto& [name, interval] : json.at("unclipped_divergence").items()) {
-    report.divergences.push_back({name,
-                                  ParseInterval(interval),
-                                  interval.value("problems", int64_t{0})});
+    report.divergences.push_back(
+        {name, ParseInterval(interval), counts.value(name, int64_t{0})});
   }
   report.seconds = json.at("seconds");
   if (json.contains("answers")) {
@@ -103,17 +105,22 @@ std::string DivergenceText(const EvaluationReport& report,
       std::ranges::find(report.divergences, name, &TermDivergence::name);
   if (found == report.divergences.end()) return "-";
   const Interval& interval = found->unclipped;
-  return absl::StrFormat(
-      "%.4g [%.4g, %.4g]", interval.mean, interval.low, interval.high);
+  return absl::StrCat(LossText(interval.mean),
+                      " [",
+                      LossText(interval.low),
+                      ", ",
+                      LossText(interval.high),
+                      "]");
 }
 
 }  // namespace
 
 Json ToJson(const EvaluationReport& report) {
   Json divergences = Json::object();
+  Json counts = Json::object();
   for (const TermDivergence& term : report.divergences) {
-    Json& divergence = divergences[term.name] = ToJson(term.unclipped);
-    if (term.problems > 0) divergence["problems"] = term.problems;
+    divergences[term.name] = ToJson(term.unclipped);
+    if (term.problems > 0) counts[term.name] = term.problems;
   }
   Json json = {{"policy_version", report.policy_version},
                {"adapter_digest", report.adapter_digest},
@@ -133,6 +140,7 @@ Json ToJson(const EvaluationReport& report) {
   if (report.repeated.has_value()) json["repeated"] = ToJson(*report.repeated);
   json["mean_tokens"] = report.mean_tokens;
   json["unclipped_divergence"] = divergences;
+  json[kDivergenceProblems] = counts;
   json["seconds"] = report.seconds;
   return json;
 }
@@ -212,7 +220,7 @@ std::string CompareEvaluations(const std::optional<EvaluationReport>& before,
   }
   for (const std::string& name : names) {
     absl::StrAppendFormat(&text,
-                          "  true KL %-21s %-29s   %s\n",
+                          "  true KL %-21s %-23s   %s\n",
                           name,
                           DivergenceText(a, name),
                           DivergenceText(b, name));

@@ -23,6 +23,7 @@
 #include "services/trainer/evaluation.h"
 #include "services/trainer/record/answer_log.h"
 #include "services/trainer/record/choose_answers.h"
+#include "services/trainer/record/loss_text.h"
 #include "services/trainer/record/recorded_steps.h"
 #include "services/trainer/record/run_answers.h"
 #include "services/trainer/record/run_summary.h"
@@ -244,11 +245,10 @@ void RunRecorder::ShowStep(const StepReport& report) {
   }
   state_->displays.metrics->RecordStep(report);
   ++state_->steps;
-  state_->step_note =
-      absl::StrFormat("loss %.4g  grad %.3g  rollout %.0f tokens",
-                      report.objective.loss,
-                      report.optimizer.gradient_norm,
-                      report.mean_rollout_tokens);
+  state_->step_note = absl::StrFormat("loss %s  grad %.3f  rollout %.0f tokens",
+                                      LossText(report.objective.loss),
+                                      report.optimizer.gradient_norm,
+                                      report.mean_rollout_tokens);
   state_->progress.Update(report.step, state_->step_note);
   const Json line = StepLine(report);
   AddSeconds(line, &state_->seconds);

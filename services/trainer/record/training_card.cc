@@ -5,6 +5,7 @@
 
 #include "common/base/json.h"
 #include "common/model/spec/model_card.h"
+#include "services/trainer/record/loss_text.h"
 
 namespace dapd {
 namespace {
@@ -45,8 +46,12 @@ std::string Share(const Interval* interval) {
 std::string Number(const TermDivergence* divergence) {
   if (divergence == nullptr) return "-";
   const Interval& interval = divergence->unclipped;
-  std::string text = absl::StrFormat(
-      "%.4g \\[%.4g, %.4g\\]", interval.mean, interval.low, interval.high);
+  std::string text = absl::StrCat(LossText(interval.mean),
+                                  " \\[",
+                                  LossText(interval.low),
+                                  ", ",
+                                  LossText(interval.high),
+                                  "\\]");
   if (divergence->problems > 0) {
     absl::StrAppend(&text,
                     ", ",

@@ -238,14 +238,13 @@ TEST(CompareEvaluationsTest, ADivergenceThatOneOfThemLacksHasADash) {
   with.divergences = {{"privileged_rollout", {0.5, 0.25, 0.75}},
                       {"reverse", {1.0, 1.0, 1.0}}};
   EXPECT_THAT(CompareEvaluations(with, Report("")),
-              HasSubstr("true KL privileged_rollout    0.5 [0.25, 0.75]" +
-                        std::string(13, ' ') + "   -\n"));
+              HasSubstr("true KL privileged_rollout    0.5000 [0.2500, 0.7500]"
+                        "   -\n"));
   EXPECT_THAT(CompareEvaluations(Report(""), with),
-              HasSubstr("true KL reverse               -" +
-                        std::string(28, ' ') + "   1 [1, 1]\n"));
+              HasSubstr("true KL reverse               -                      "
+                        "   1.0000 [1.0000, 1.0000]\n"));
   EXPECT_THAT(CompareEvaluations(with, with),
-              HasSubstr("0.5 [0.25, 0.75]" + std::string(13, ' ') +
-                        "   0.5 [0.25, 0.75]\n"));
+              HasSubstr("0.5000 [0.2500, 0.7500]   0.5000 [0.2500, 0.7500]\n"));
 }
 
 TEST(CompareEvaluationsTest, ASmallDivergenceIsNotRoundedAway) {

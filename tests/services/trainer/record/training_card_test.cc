@@ -43,7 +43,7 @@ TEST(TrainingCardTest, FiguresStandBesideEachOtherWithTheirIntervals) {
   EXPECT_THAT(text,
               HasSubstr("| answers with a box | 0.0 % \\[0.0, 0.0\\] | 50.0 % "
                         "\\[25.0, 75.0\\] |"));
-  EXPECT_THAT(text, HasSubstr("true KL a\\|b | 5e-05 \\[2.5e-05, 0.75\\]"));
+  EXPECT_THAT(text, HasSubstr("true KL a\\|b | 5e-05 \\[2.5e-05, 0.7500\\]"));
 }
 
 // They are over evaluation.kl_problems, which may change within a run.
@@ -55,8 +55,8 @@ TEST(TrainingCardTest, DivergencesSayOfHowManyProblemsTheyAre) {
   const CardRun run{.name = "first", .step = 4, .adapter_digest = "trained"};
   EXPECT_THAT(
       FormatTraining(run, {{"before", before}, {"after", now}}),
-      HasSubstr("true KL a\\|b | 5e-05 \\[2.5e-05, 0.75\\], 1 problem | "
-                "5e-05 \\[2.5e-05, 0.75\\], 2 problems |"));
+      HasSubstr("true KL a\\|b | 5e-05 \\[2.5e-05, 0.7500\\], 1 problem | "
+                "5e-05 \\[2.5e-05, 0.7500\\], 2 problems |"));
 }
 
 TEST(TrainingCardTest, AccuracySaysHowManyProblemsItIsOf) {
