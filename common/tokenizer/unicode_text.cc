@@ -32,9 +32,31 @@ const icu::Normalizer2& NfcOfTokenizers() {
   return normalizer;
 }
 
+// The character that begins there; a negative one for ill-formed bytes.
+CodePoint CodePointAt(absl::string_view text, size_t begin) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+  auto end = static_cast<int64_t>(begin);
+  UChar32 c = 0;
+  U8_NEXT(bytes, end, static_cast<int64_t>(text.size()), c);
+  return {c, begin, static_cast<size_t>(end)};
+}
+
 // ICU puts a run of combining marks into canonical order by insertion, in the
 // square of the run's length. Longer runs than this come to it in order.
 constexpr size_t kLongRun = 64;
+
+bool HasLongRun(absl::string_view text) {
+  constexpr int32_t kFirstMark = 0x300;
+  size_t run = 0;
+  for (size_t i = 0; i < text.size() && run <= kLongRun;) {
+    const CodePoint point = CodePointAt(text, i);
+    const bool is_mark =
+        point.value >= kFirstMark && u_getCombiningClass(point.value) != 0;
+    run = is_mark ? run + 1 : 0;
+    i = point.end;
+  }
+  return run > kLongRun;
+}
 
 struct Mark {
   uint8_t combining_class = 0;  // never 0: that is no mark's
@@ -53,14 +75,12 @@ std::string OrderLongRuns(absl::string_view text) {
     for (const Mark& mark : run) absl::StrAppend(&ordered, mark.bytes);
     run.clear();
   };
-  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
-  const auto length = static_cast<int64_t>(text.size());
-  for (int64_t i = 0; i < length;) {
-    const int64_t begin = i;
-    UChar32 c = 0;
-    U8_NEXT(bytes, i, length, c);
-    const absl::string_view character = text.substr(begin, i - begin);
-    const uint8_t combining_class = NfcOfTokenizers().getCombiningClass(c);
+  for (size_t i = 0; i < text.size();) {
+    const CodePoint point = CodePointAt(text, i);
+    const absl::string_view character = text.substr(i, point.end - i);
+    const uint8_t combining_class =
+        NfcOfTokenizers().getCombiningClass(point.value);
+    i = point.end;
     if (combining_class != 0) {
       run.push_back({combining_class, character});
       continue;
@@ -77,17 +97,12 @@ std::string OrderLongRuns(absl::string_view text) {
 absl::StatusOr<std::vector<CodePoint>> DecodeUtf8(absl::string_view text) {
   std::vector<CodePoint> points;
   points.reserve(text.size());
-  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
-  const auto length = static_cast<int64_t>(text.size());
-  for (int64_t i = 0; i < length;) {
-    const int64_t begin = i;
-    UChar32 c = 0;
-    U8_NEXT(bytes, i, length, c);
-    if (c < 0) {
+  for (size_t i = 0; i < text.size(); i = points.back().end) {
+    points.push_back(CodePointAt(text, i));
+    if (points.back().value < 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the text is not valid UTF-8 at byte ", begin));
+          absl::StrCat("the text is not valid UTF-8 at byte ", i));
     }
-    points.push_back({c, static_cast<size_t>(begin), static_cast<size_t>(i)});
   }
   return points;
 }
@@ -111,12 +126,16 @@ bool IsWhitespace(int32_t c) { return u_isUWhiteSpace(c) != 0; }
 
 std::string ComposeNfc(absl::string_view text) {
   UErrorCode error = U_ZERO_ERROR;
-  const std::string ordered = OrderLongRuns(text);
+  std::string ordered;
+  if (HasLongRun(text)) {
+    ordered = OrderLongRuns(text);
+    text = ordered;
+  }
   std::string composed;
   icu::StringByteSink<std::string> sink(&composed);
   NfcOfTokenizers().normalizeUTF8(
       0,
-      icu::StringPiece(ordered.data(), static_cast<int32_t>(ordered.size())),
+      icu::StringPiece(text.data(), static_cast<int32_t>(text.size())),
       sink,
       nullptr,
       error);
