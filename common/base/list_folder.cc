@@ -4,11 +4,19 @@
 #include <filesystem>
 #include <system_error>
 
+#include "common/base/exit_code.h"
 #include "common/base/files.h"
 
 namespace dapd {
 
 namespace fs = std::filesystem;
+
+absl::Status CheckMayLookFor(const std::string& path,
+                             const std::error_code& error) {
+  if (error != std::errc::permission_denied) return absl::OkStatus();
+  return WithExitCode(FileError("look for", path, error.value()),
+                      ExitCode::kData);
+}
 
 absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& folder) {
   std::vector<std::string> names;

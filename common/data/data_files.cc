@@ -22,6 +22,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/base/list_folder.h"
 #include "common/base/status_macros.h"
 #include "common/hub/hub_cache.h"
 #include "common/hub/hub_id.h"
@@ -287,11 +288,7 @@ absl::StatusOr<Files> FindDataFiles(const std::string& path) {
                                   ": the name must end in .jsonl, .json, "
                                   ".jsonl.gz, .json.gz or .parquet"));
   }
-  // Behind a folder that this user may not enter: there or not, nobody knows.
-  if (error == std::errc::permission_denied) {
-    return WithExitCode(FileError("look for", path, error.value()),
-                        ExitCode::kData);
-  }
+  RETURN_IF_ERROR(CheckMayLookFor(path, error));
   const std::string none = absl::StrCat("there is no data file ", path);
   if (absl::StrContains(path, "://")) {
     return NoData(absl::StrCat(none,

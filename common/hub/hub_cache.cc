@@ -201,11 +201,7 @@ absl::StatusOr<HubSnapshot> FindSnapshot(HubKind kind, const HubId& id) {
   const std::string repository = RepositoryFolder(kind, id);
   std::error_code error;
   if (!fs::is_directory(repository, error)) {
-    // Behind a folder that this user may not enter: there or not, nobody knows.
-    if (error == std::errc::permission_denied) {
-      return WithExitCode(FileError("look for", repository, error.value()),
-                          ExitCode::kData);
-    }
+    RETURN_IF_ERROR(CheckMayLookFor(repository, error));
     return NotCached(
         kind,
         id,

@@ -11,6 +11,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/base/list_folder.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
@@ -40,12 +41,15 @@ absl::Status Collect(const fs::path& folder,
     return absl::OkStatus();
   }
   if (depth == 0) return absl::OkStatus();
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
+  const auto names = ListFolder(folder);
+  if (!names.ok()) return WithExitCode(names.status(), ExitCode::kData);
+  for (const std::string& name : *names) {
+    const fs::path path = folder / name;
     std::error_code ignored;
-    if (entry->is_symlink(ignored) || !entry->is_directory(ignored)) continue;
-    const absl::Status listed = Collect(entry->path(), depth - 1, folders);
+    if (fs::is_symlink(path, ignored) || !fs::is_directory(path, ignored)) {
+      continue;
+    }
+    const absl::Status listed = Collect(path, depth - 1, folders);
     // The lost+found of a volume is root's, and a folder may be removed
     // meanwhile: the others are listed all the same.
     if (absl::IsPermissionDenied(listed)) {
@@ -54,9 +58,7 @@ absl::Status Collect(const fs::path& folder,
       RETURN_IF_ERROR(listed);
     }
   }
-  if (!error) return absl::OkStatus();
-  return WithExitCode(FileError("list", folder.string(), error.value()),
-                      ExitCode::kData);
+  return absl::OkStatus();
 }
 
 // Of a run below `folder` its path from there.
@@ -121,11 +123,7 @@ std::string TimeText(absl::Time time) {
 absl::StatusOr<std::vector<ListedRun>> ListRuns(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
-    // Behind a folder that this user may not enter.
-    if (error == std::errc::permission_denied) {
-      return WithExitCode(FileError("look for", folder, error.value()),
-                          ExitCode::kData);
-    }
+    RETURN_IF_ERROR(CheckMayLookFor(folder, error));
     return WithExitCode(
         absl::NotFoundError(absl::StrCat(folder, " is not a folder")),
         ExitCode::kData);
