@@ -121,13 +121,16 @@ def test_a_divergence_that_is_not_finite_is_a_dash_and_spoils_no_other(finished,
     assert page.problems == []
 
 
+def set_accuracies(data, by_when):
+    for evaluation in data["status"]["evaluations"]:
+        evaluation["accuracy"] = by_when.get(evaluation["when"], {"mean": 0.5, "low": 0.5, "high": 0.5})
+
+
 @needs_chromium
 def test_shares_are_rounded_as_the_terminal_rounds_them(finished, page, tmp_path):
     data = report_data(finished)
     shares = {"before": 0.8125, "after": 0.9375}
-    for evaluation in data["status"]["evaluations"]:
-        share = shares.get(evaluation["when"], 0.5)
-        evaluation["accuracy"] = {"mean": share, "low": share, "high": share}
+    set_accuracies(data, {when: {"mean": share, "low": share, "high": share} for when, share in shares.items()})
     page.open(report_with(finished, data, tmp_path))
     cells = page.js("[...document.querySelectorAll('[data-measure=accuracy] td[data-label]')].map((cell) => cell.textContent)")
     expected = ["{0:.1f} % [{0:.1f} %, {0:.1f} %]".format(100 * share) for share in shares.values()]
@@ -139,9 +142,7 @@ def test_a_change_that_rounds_to_nothing_has_no_sign(finished, page, tmp_path):
     """Shares of the same answers whose sums were taken in another order, as earlier versions recorded them."""
     data = report_data(finished)
     shares = {"before": 0.3, "after": 0.30000000000000004}
-    for evaluation in data["status"]["evaluations"]:
-        share = shares.get(evaluation["when"], 0.5)
-        evaluation["accuracy"] = {"mean": share, "low": 0.25, "high": 0.75}
+    set_accuracies(data, {when: {"mean": share, "low": 0.25, "high": 0.75} for when, share in shares.items()})
     page.open(report_with(finished, data, tmp_path))
     assert page.js("document.querySelector('[data-measure=accuracy] [data-label=change]').textContent") == "\u00b10.0 points"
 

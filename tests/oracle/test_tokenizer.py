@@ -77,6 +77,22 @@ def test_ten_thousand_texts_encode_and_decode_alike(name, request, tmp_path):
         assert not wrong, (sequences[wrong[0]], decoded[wrong[0]], reference[wrong[0]])
 
 
+def encode_like(oracle, folder, texts):
+    """The ids of each text by the tokenizer in `folder`, which are the oracle's."""
+    write_jsonl(folder / "texts", [{"text": text} for text in texts])
+    run_dapd("tokenize", "--model", folder, "--input", folder / "texts", "--output", folder / "ids")
+    encoded = [row["ids"] for row in read_jsonl(folder / "ids")]
+    assert encoded == oracle(texts, add_special_tokens=False)["input_ids"]
+    return encoded
+
+
+def decode_like(oracle, folder, encoded):
+    """As text without special tokens."""
+    write_jsonl(folder / "ids", [{"ids": ids} for ids in encoded])
+    run_dapd("tokenize", "--decode", "--skip-special-tokens", "--model", folder, "--input", folder / "ids", "--output", folder / "out")
+    assert [row["text"] for row in read_jsonl(folder / "out")] == [oracle.decode(ids, skip_special_tokens=True) for ids in encoded]
+
+
 def test_tokens_that_only_the_configuration_adds_count(tmp_path):
     """And what it says of those that tokenizer.json has."""
     import models
@@ -93,13 +109,9 @@ def test_tokens_that_only_the_configuration_adds_count(tmp_path):
     path.write_text(json.dumps(config))
     oracle = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path)
     texts = ["x<a>y<b> <b>", "<think>x</think><a", "<|im_end|><a><b>"]
-    write_jsonl(tmp_path / "texts", [{"text": text} for text in texts])
-    run_dapd("tokenize", "--model", tmp_path, "--input", tmp_path / "texts", "--output", tmp_path / "ids")
-    rows = read_jsonl(tmp_path / "ids")
-    assert [row["ids"] for row in rows] == oracle(texts, add_special_tokens=False)["input_ids"]
-    assert size in rows[0]["ids"] and size + 1 in rows[0]["ids"]
-    run_dapd("tokenize", "--decode", "--skip-special-tokens", "--model", tmp_path, "--input", tmp_path / "ids", "--output", tmp_path / "out")
-    assert [row["text"] for row in read_jsonl(tmp_path / "out")] == [oracle.decode(row["ids"], skip_special_tokens=True) for row in rows]
+    encoded = encode_like(oracle, tmp_path, texts)
+    assert size in encoded[0] and size + 1 in encoded[0]
+    decode_like(oracle, tmp_path, encoded)
 
 
 @pytest.mark.parametrize("split", [False, True])
@@ -117,10 +129,7 @@ def test_special_tokens_may_be_text_like_any_other(split, tmp_path):
     rng = random.Random(13)
     parts = ["<|im_start|>", "<|im_end|>", "<|im_start", "im_end|>", "<|x|>", "<|", "x", " ", "<think>", "</think>", "|>", "e\u0301"]
     texts = ["".join(rng.choices(parts, k=rng.randint(1, 9))) for _ in range(1000)]
-    write_jsonl(tmp_path / "texts", [{"text": text} for text in texts])
-    run_dapd("tokenize", "--model", tmp_path, "--input", tmp_path / "texts", "--output", tmp_path / "ids")
-    expected = oracle(texts, add_special_tokens=False)["input_ids"]
-    assert [row["ids"] for row in read_jsonl(tmp_path / "ids")] == expected
+    encode_like(oracle, tmp_path, texts)
     assert split == (ids["<|im_end|>"] not in oracle("<|im_end|>", add_special_tokens=False)["input_ids"])
 
 
@@ -142,13 +151,9 @@ def test_special_tokens_of_the_configuration_are_added(tmp_path):
     path.write_text(json.dumps(config))
     oracle = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path)
     texts = ["<bos>a end <pad>", "<extra><think>x</think><|im_end|>en", "<pa d>"]
-    write_jsonl(tmp_path / "texts", [{"text": text} for text in texts])
-    run_dapd("tokenize", "--model", tmp_path, "--input", tmp_path / "texts", "--output", tmp_path / "ids")
-    rows = read_jsonl(tmp_path / "ids")
-    assert [row["ids"] for row in rows] == oracle(texts, add_special_tokens=False)["input_ids"]
-    assert rows[0]["ids"][0] >= len(vocabulary) and vocabulary["en"] in rows[0]["ids"]
-    run_dapd("tokenize", "--decode", "--skip-special-tokens", "--model", tmp_path, "--input", tmp_path / "ids", "--output", tmp_path / "out")
-    assert [row["text"] for row in read_jsonl(tmp_path / "out")] == [oracle.decode(row["ids"], skip_special_tokens=True) for row in rows]
+    encoded = encode_like(oracle, tmp_path, texts)
+    assert encoded[0][0] >= len(vocabulary) and vocabulary["en"] in encoded[0]
+    decode_like(oracle, tmp_path, encoded)
 
 
 def broken(tokenizer, change):
