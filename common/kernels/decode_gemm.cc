@@ -227,16 +227,18 @@ void PackBFloat16(const float* x,
 
 }  // namespace
 
-void AddGemmKernels(DecodeKernels* kernels) {
-  kernels->pack_float32 = PackFloat32;
-  kernels->pack_bfloat16 = PackBFloat16;
-  kernels->multiply_float32 = Product<Float32Step>;
-  kernels->multiply_bfloat16 = Product<BFloat16Step>;
+DecodeKernels MakeDecodeKernels() {
+  DecodeKernels kernels{};
+  kernels.pack_float32 = PackFloat32;
+  kernels.pack_bfloat16 = PackBFloat16;
+  kernels.multiply_float32 = Product<Float32Step>;
+  kernels.multiply_bfloat16 = Product<BFloat16Step>;
 #ifdef __AVX512BF16__
-  kernels->multiply_bfloat16_dot = Product<BFloat16DotStep>;
-#else
-  kernels->multiply_bfloat16_dot = nullptr;
+  kernels.multiply_bfloat16_dot = Product<BFloat16DotStep>;
 #endif
+  AddPanelKernels(&kernels);
+  AddRowKernels(&kernels);
+  return kernels;
 }
 
 }  // namespace dapd::DAPD_CPU_LEVEL_NAMESPACE

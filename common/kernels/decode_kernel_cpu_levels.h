@@ -1,12 +1,13 @@
-// What the sources that are compiled once per CPU level give to
-// decode_kernels.cc: a level's functions fill the table of that level.
+// The tables that the sources of decoding make, once per CpuLevel, for
+// decode_kernels.cc. decode_gemm.cc makes a level's table, and decode_panels.cc
+// and decode_rows.cc add their kernels to it.
 #pragma once
 
 #include "common/kernels/decode_kernels.h"
 
 #define DAPD_DECLARE_LEVEL(level)               \
   namespace dapd::level {                       \
-  void AddGemmKernels(DecodeKernels* kernels);  \
+  DecodeKernels MakeDecodeKernels();            \
   void AddPanelKernels(DecodeKernels* kernels); \
   void AddRowKernels(DecodeKernels* kernels);   \
   }
@@ -18,8 +19,8 @@ DAPD_DECLARE_LEVEL(avx512_bf16)
 
 #undef DAPD_DECLARE_LEVEL
 
-// Of the products of bfloat16 alone there is a level with tiles; they replace
-// those of the level below.
+// With tiles there are products of bfloat16 alone; they replace those of the
+// level below.
 namespace dapd::amx {
 void AddTileGemmKernels(DecodeKernels* kernels);
 }

@@ -1,5 +1,5 @@
-// What divergence_token.cc gives to divergence_kernel.cc, once a
-// level.
+// The table that divergence_token.cc makes for divergence_kernel.cc, once per
+// CpuLevel up to avx512: the levels above have nothing more for it.
 #pragma once
 
 #include "common/kernels/divergence_kernel.h"
@@ -30,9 +30,6 @@ namespace avx2 {
 DivergenceKernel MakeDivergenceKernel();
 }
 namespace avx512 {
-DivergenceKernel MakeDivergenceKernel();
-}
-namespace avx512_bf16 {
 DivergenceKernel MakeDivergenceKernel();
 }
 

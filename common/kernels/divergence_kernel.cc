@@ -2,26 +2,21 @@
 
 #include <vector>
 
-#include "common/kernels/cpu_features.h"
+#include "common/kernels/cpu_level_tables.h"
 #include "common/kernels/divergence_cpu_levels.h"
 
 namespace dapd {
 namespace {
 
-DivergenceKernel Kernel() {
+const DivergenceKernel& Kernel() {
+  static CpuLevelTables<DivergenceKernel> tables({
+    .baseline = baseline::MakeDivergenceKernel,
 #if defined(__x86_64__)
-  switch (CpuLevelInUse()) {
-    case CpuLevel::kAmx:
-    case CpuLevel::kAvx512Bf16:
-    case CpuLevel::kAvx512:
-      return avx512::MakeDivergenceKernel();
-    case CpuLevel::kAvx2:
-      return avx2::MakeDivergenceKernel();
-    case CpuLevel::kBaseline:
-      break;
-  }
+    .avx2 = avx2::MakeDivergenceKernel, .avx512 = avx512::MakeDivergenceKernel,
 #endif
-  return baseline::MakeDivergenceKernel();
+  });
+  static const DivergenceKernel& kernel = tables.Of(CpuLevelInUse());
+  return kernel;
 }
 
 }  // namespace
@@ -30,7 +25,7 @@ void DivergenceTokens(const DivergenceChunk& chunk,
                       int64_t begin,
                       int64_t end,
                       DivergenceTokenSums* sums) {
-  const DivergenceKernel kernel = Kernel();
+  const DivergenceKernel& kernel = Kernel();
   std::vector<RowStatistics> statistics(chunk.sources.size());
   std::vector<float*> rows(chunk.sources.size());
   size_t support_size = 0;

@@ -4,29 +4,24 @@
 #include <vector>
 
 #include "common/kernels/bfloat16.h"
-#include "common/kernels/cpu_features.h"
+#include "common/kernels/cpu_level_tables.h"
 #include "common/kernels/packed_gemm_cpu_levels.h"
 #include "common/kernels/parallel_for.h"
 
 namespace dapd {
 namespace {
 
-PackedGemmKernel Kernel() {
+const PackedGemmKernel& Kernel() {
+  static CpuLevelTables<PackedGemmKernel> tables({
+    .baseline = baseline::MakePackedGemmKernel,
 #if defined(__x86_64__)
-  switch (CpuLevelInUse()) {
-    case CpuLevel::kAmx:
-      return amx::MakePackedGemmKernel();
-    case CpuLevel::kAvx512Bf16:
-      return avx512_bf16::MakePackedGemmKernel();
-    case CpuLevel::kAvx512:
-      return avx512::MakePackedGemmKernel();
-    case CpuLevel::kAvx2:
-      return avx2::MakePackedGemmKernel();
-    case CpuLevel::kBaseline:
-      break;
-  }
+    .avx2 = avx2::MakePackedGemmKernel, .avx512 = avx512::MakePackedGemmKernel,
+    .avx512_bf16 = avx512_bf16::MakePackedGemmKernel,
+    .amx = amx::MakePackedGemmKernel,
 #endif
-  return baseline::MakePackedGemmKernel();
+  });
+  static const PackedGemmKernel& kernel = tables.Of(CpuLevelInUse());
+  return kernel;
 }
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -80,7 +75,7 @@ class GemmParts {
 
  private:
   const GemmOperands& operands_;
-  PackedGemmKernel kernel_;
+  const PackedGemmKernel& kernel_;
   int64_t row_parts_ = 0;
   int64_t column_parts_ = 0;
 };

@@ -1,4 +1,5 @@
-// What packed_gemm_part.cc gives to packed_gemm.cc, once per CPU level.
+// The table that packed_gemm_part.cc, and for amx packed_gemm_amx.cc, makes for
+// packed_gemm.cc, once per CpuLevel.
 #pragma once
 
 #include "common/kernels/packed_gemm.h"

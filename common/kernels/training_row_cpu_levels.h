@@ -1,5 +1,6 @@
-// What training_row_kernel.cc gives to training_rows.cc and
-// causal_attention.cc, once per CpuLevel: their functions for one row.
+// The table that training_row_kernel.cc makes for training_rows.cc and
+// causal_attention.cc, once per CpuLevel up to avx512_bf16: their functions for
+// one row, which have no use for tiles.
 #pragma once
 
 #include <cstdint>

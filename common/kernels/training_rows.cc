@@ -1,9 +1,8 @@
 #include "common/kernels/training_rows.h"
 
 #include <algorithm>
-#include <array>
 
-#include "common/kernels/cpu_features.h"
+#include "common/kernels/cpu_level_tables.h"
 #include "common/kernels/parallel_for.h"
 #include "common/kernels/training_row_cpu_levels.h"
 
@@ -29,17 +28,16 @@ void ForRowRanges(int num_threads,
 }  // namespace
 
 const TrainingRowKernel& TrainingRows() {
-  static const std::array<TrainingRowKernel, 4> kernels = {
-    baseline::MakeTrainingRowKernel(),
+  static CpuLevelTables<TrainingRowKernel> tables({
+    .baseline = baseline::MakeTrainingRowKernel,
 #if defined(__x86_64__)
-    avx2::MakeTrainingRowKernel(),
-    avx512::MakeTrainingRowKernel(),
-    avx512_bf16::MakeTrainingRowKernel(),
+    .avx2 = avx2::MakeTrainingRowKernel,
+    .avx512 = avx512::MakeTrainingRowKernel,
+    .avx512_bf16 = avx512_bf16::MakeTrainingRowKernel,
 #endif
-  };
-  // Rows have no use for tiles.
-  return kernels[static_cast<size_t>(
-      std::min(CpuLevelInUse(), CpuLevel::kAvx512Bf16))];
+  });
+  static const TrainingRowKernel& rows = tables.Of(CpuLevelInUse());
+  return rows;
 }
 
 template <typename T>

@@ -56,7 +56,7 @@ CpuMatrix::CpuMatrix(std::span<const at::Tensor> parts, CpuMatrix recycled) {
                   recycled.outs_ == outs_
               ? std::move(recycled.data_)
               : HugeBuffer(bytes());
-  const DecodeKernels& kernels = DecodeKernelsOf(MachineCpuLevel());
+  const DecodeKernels& kernels = DecodeKernelsOf(CpuLevelInUse());
   for (size_t part = 0; part < matrices.size(); ++part) {
     const at::Tensor& matrix = matrices[part];
     const int64_t first = first_panels_[part];
