@@ -30,7 +30,7 @@ packages=(
 requirements=(deploy/requirements.txt)
 test_packages=(
   chromium clang clang-format clang-tidy debootstrap iproute2 libbenchmark-dev
-  libclang-rt-dev libgmock-dev libgtest-dev prometheus shellcheck
+  libclang-rt-dev libgmock-dev libgtest-dev prometheus qemu-user shellcheck
 )
 # Debian's engine would displace another one.
 command -v dockerd >/dev/null || test_packages+=(docker.io)

@@ -125,10 +125,13 @@ def test_teachers_did_what_they_say_it_cost(recorded):
     teachers = timeline.of("teacher")
     scores = [s for s in teachers if s["name"] == "score"]
     payloads = [s for s in teachers if s["name"] == "payload"]
-    assert len(scores) == len(payloads) == len({s["args"]["task"] for s in scores})
+    # A request whose teacher a busy machine held up for too long is sent to another one; both may answer, and the second answer is not taken.
+    sent = {s["args"]["task"]: s["args"]["bytes"] for s in payloads}
+    print(f"teachers: {len(scores)} scores of {len(sent)} requests")
+    assert len(scores) == len(payloads) and {s["args"]["task"] for s in scores} == set(sent)
     # With a lag scores of the next step are there, too.
     exact = name.endswith("0")
-    bytes_sent = sum(s["args"]["bytes"] for s in payloads)
+    bytes_sent = sum(sent.values())
     bytes_taken = sum(row["payload_bytes"] for row in rows)
     assert bytes_sent == bytes_taken if exact else bytes_sent >= bytes_taken
     # What a reference costs was computed ahead, too, but not as a prefix: only the sum says the same.

@@ -1,6 +1,9 @@
 // A teacher on a GPU, on a host that simulates the device: what a request asks
 // of it, and that its bits do not depend on what else is scored.
 
+#include <algorithm>
+#include <iostream>
+#include <limits>
 #include <map>
 #include <memory>
 #include <vector>
@@ -151,7 +154,6 @@ TEST_F(DeviceScorerTest, ARequestFailsForMemoryOnlyIfItDoesAlone) {
 // Sets take turns in the columns of the packed weights, and an adapter that
 // does not fit them has them made anew.
 TEST_F(DeviceScorerTest, EverySetScoresUnderItsOwnAdapter) {
-  constexpr double kRounding = 5e-2;
   const auto upload = [&](WeightSet set, int64_t rank, uint64_t seed) {
     Adapter adapter =
         MakeFreshAdapter(weights_->config, {.rank = rank}, seed, at::kCPU);
@@ -172,16 +174,22 @@ TEST_F(DeviceScorerTest, EverySetScoresUnderItsOwnAdapter) {
     inputs.back().weights = each.set;
   }
   std::vector<Hidden> alone;
+  // The least distance between two sets' scores: a score is its own set's if it
+  // is far nearer to it than that, whatever bfloat16 sums this processor makes.
+  double least = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < inputs.size(); ++i) {
     Restart();
     if (i > 0) ASSERT_TRUE(scorer_->Load(uploads[i - 1]).ok());
     alone.push_back(Score({inputs[i]}).front());
     for (size_t j = 0; j < i; ++j) {
-      EXPECT_GT(
-          RelativeError(alone[i].begin()->second, alone[j].begin()->second),
-          4 * kRounding);
+      least = std::min(
+          least,
+          RelativeError(alone[i].begin()->second, alone[j].begin()->second));
     }
   }
+  const double limit = least / 4;
+  double error = 0;
+  double error_on_cpu = 0;
   Restart();
   for (const AdapterUpload& each : uploads) {
     ASSERT_TRUE(scorer_->Load(each).ok());
@@ -190,7 +198,7 @@ TEST_F(DeviceScorerTest, EverySetScoresUnderItsOwnAdapter) {
     const std::vector<Hidden> together = Score(inputs);
     for (size_t i = 0; i < inputs.size(); ++i) {
       for (const auto& [view, hidden] : alone[i]) {
-        EXPECT_LT(RelativeError(together[i].at(view), hidden), kRounding) << i;
+        error = std::max(error, RelativeError(together[i].at(view), hidden));
       }
     }
   }
@@ -203,9 +211,14 @@ TEST_F(DeviceScorerTest, EverySetScoresUnderItsOwnAdapter) {
   const std::vector<Hidden> expected = Score(inputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
     for (const auto& [view, hidden] : alone[i]) {
-      EXPECT_LT(RelativeError(hidden, expected[i].at(view)), kRounding) << i;
+      error_on_cpu =
+          std::max(error_on_cpu, RelativeError(hidden, expected[i].at(view)));
     }
   }
+  std::cout << "together " << error << ", on the CPU " << error_on_cpu
+            << ", of a least distance of " << least << std::endl;
+  EXPECT_LT(error, limit);
+  EXPECT_LT(error_on_cpu, limit);
 }
 
 // Also of what was launched before does a copy to the device bring the error.
