@@ -24,7 +24,7 @@
 namespace dapd {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr int64_t kFormat = 1;
 constexpr int64_t kMaxStep = 1'000'000'000;
@@ -110,7 +110,7 @@ std::string CommitText(const RunCopy& copy) {
       rows.push_back(nlohmann::json::array({part.bytes, part.sha256}));
     }
   }
-  const std::string head = Json{
+  const std::string head = OrderedJson{
       {"format", kFormat},
       {"step", copy.step},
       {"run", copy.run_id}}.dump();
@@ -194,7 +194,8 @@ absl::StatusOr<std::string> RunId(const std::string& folder) {
   const std::string path = JoinPath(folder, kIdFile);
   if (!FileExists(path)) {
     std::string id = RandomName();
-    RETURN_IF_ERROR(WriteFileAtomically(path, Json{{"run", id}}.dump() + "\n"));
+    RETURN_IF_ERROR(
+        WriteFileAtomically(path, OrderedJson{{"run", id}}.dump() + "\n"));
     return id;
   }
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxIdBytes));

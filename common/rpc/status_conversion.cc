@@ -10,7 +10,7 @@
 namespace dapd {
 namespace {
 
-constexpr size_t kMaxMessageBytes = 4096;
+constexpr size_t kMaxStatusMessageBytes = 4096;
 
 bool IsErrorCode(int code) {
   return code >= static_cast<int>(absl::StatusCode::kCancelled) &&
@@ -27,7 +27,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
 std::string WireMessage(const absl::Status& status) {
   // Escaping lengthens; the second one mends a character that the cut broke.
   return PrintableLines(
-      PrintableLines(status.message()).substr(0, kMaxMessageBytes));
+      PrintableLines(status.message()).substr(0, kMaxStatusMessageBytes));
 }
 
 absl::Status FromGrpcStatus(const grpc::Status& status) {

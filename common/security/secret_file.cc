@@ -21,7 +21,7 @@ namespace dapd {
 namespace {
 
 constexpr off_t kMaxBytes = 64 << 10;
-constexpr absl::Duration kLookInterval = absl::Seconds(1);
+constexpr absl::Duration kSecretLookInterval = absl::Seconds(1);
 
 absl::Status SecretError(const std::string& key, const std::string& what) {
   return ConfigError(absl::StrCat(
@@ -131,7 +131,7 @@ SecretFile::SecretFile(std::string key,
 SecretFile::Bytes SecretFile::Get() {
   MutexLock lock(&mutex_);
   const absl::Time now = absl::Now();
-  if (now >= looked_ && now - looked_ < kLookInterval) return bytes_;
+  if (now >= looked_ && now - looked_ < kSecretLookInterval) return bytes_;
   looked_ = now;
   std::string stamp = FileStamp(path_);
   if (stamp == stamp_) return bytes_;

@@ -16,7 +16,7 @@
 namespace dapd {
 namespace {
 
-constexpr absl::Duration kLookInterval = absl::Seconds(1);
+constexpr absl::Duration kCertificateLookInterval = absl::Seconds(1);
 
 absl::Status TlsError(const std::string& path) {
   return absl::InvalidArgumentError(
@@ -108,7 +108,7 @@ absl::Status TlsServer::Load() {
 
 void TlsServer::LoadIfChanged() {
   const absl::Time now = absl::Now();
-  if (now >= looked_ && now - looked_ < kLookInterval) return;
+  if (now >= looked_ && now - looked_ < kCertificateLookInterval) return;
   looked_ = now;
   std::string stamp = StampOf(paths_);
   if (stamp == stamp_) return;

@@ -9,20 +9,20 @@ namespace dapd {
 namespace {
 
 // By Payload.
-constexpr std::array<const char*, 3> kNames = {
+constexpr std::array<const char*, 3> kPayloadNames = {
     "hidden_states", "logits", "top_k"};
 
 }  // namespace
 
 absl::StatusOr<Payload> ParsePayload(const std::string& name) {
-  for (size_t i = 0; i < kNames.size(); ++i) {
-    if (name == kNames[i]) return static_cast<Payload>(i);
+  for (size_t i = 0; i < kPayloadNames.size(); ++i) {
+    if (name == kPayloadNames[i]) return static_cast<Payload>(i);
   }
   return absl::InvalidArgumentError(
       absl::StrCat("'",
                    name,
                    "' is not a payload; the payloads are ",
-                   absl::StrJoin(kNames, ", ")));
+                   absl::StrJoin(kPayloadNames, ", ")));
 }
 
 }  // namespace dapd

@@ -8,22 +8,22 @@ namespace dapd {
 namespace {
 
 // By WeightSet.
-constexpr std::array<const char*, kNumWeightSets> kNames = {
+constexpr std::array<const char*, kNumWeightSets> kWeightSetNames = {
     "base", "snapshot", "ema", "live"};
 
 }  // namespace
 
 const char* WeightSetName(WeightSet set) {
-  return kNames[static_cast<size_t>(set)];
+  return kWeightSetNames[static_cast<size_t>(set)];
 }
 
 std::optional<WeightSet> ParseWeightSet(const std::string& name) {
-  for (size_t i = 0; i < kNames.size(); ++i) {
-    if (name == kNames[i]) return static_cast<WeightSet>(i);
+  for (size_t i = 0; i < kWeightSetNames.size(); ++i) {
+    if (name == kWeightSetNames[i]) return static_cast<WeightSet>(i);
   }
   return std::nullopt;
 }
 
-std::string WeightSetNames() { return absl::StrJoin(kNames, ", "); }
+std::string WeightSetNames() { return absl::StrJoin(kWeightSetNames, ", "); }
 
 }  // namespace dapd

@@ -32,7 +32,7 @@ struct Symbol {
   bool alive = true;
 };
 
-absl::Status Refuse(const std::string& problem) {
+absl::Status RefuseModel(const std::string& problem) {
   return absl::InvalidArgumentError(absl::StrCat("model: ", problem));
 }
 
@@ -59,7 +59,7 @@ bool SplitMerge(const nlohmann::json& merge,
 
 absl::StatusOr<Bpe> Bpe::Parse(const nlohmann::json& json) {
   if (!json.is_object() || json.value("type", "BPE") != "BPE") {
-    return Refuse("type is not BPE");
+    return RefuseModel("type is not BPE");
   }
   for (const char* key : {"dropout",
                           "continuing_subword_prefix",
@@ -69,7 +69,7 @@ absl::StatusOr<Bpe> Bpe::Parse(const nlohmann::json& json) {
     if (!json.contains(key)) continue;
     const nlohmann::json& value = json[key];
     if (!value.is_null() && value != "" && value != false) {
-      return Refuse(
+      return RefuseModel(
           absl::StrCat(key, " = ", value.dump(), " is not supported"));
     }
   }
@@ -77,15 +77,15 @@ absl::StatusOr<Bpe> Bpe::Parse(const nlohmann::json& json) {
   bpe.ignore_merges_ = json.value("ignore_merges", false);
   if (!json.contains("vocab") || !json["vocab"].is_object() ||
       !json.contains("merges") || !json["merges"].is_array()) {
-    return Refuse("vocab must be an object and merges a list");
+    return RefuseModel("vocab must be an object and merges a list");
   }
   for (const auto& [token, id] : json["vocab"].items()) {
     const auto number = JsonInteger(id, 0, kMaxTokenId);
     if (!number.ok()) {
-      return Refuse(absl::StrCat("vocab: the id of '",
-                                 token,
-                                 "': ",
-                                 std::string(number.status().message())));
+      return RefuseModel(absl::StrCat("vocab: the id of '",
+                                      token,
+                                      "': ",
+                                      std::string(number.status().message())));
     }
     bpe.vocabulary_[token] = static_cast<int32_t>(*number);
   }
@@ -94,7 +94,7 @@ absl::StatusOr<Bpe> Bpe::Parse(const nlohmann::json& json) {
     const auto found =
         bpe.vocabulary_.find(json["unk_token"].get<std::string>());
     if (found == bpe.vocabulary_.end()) {
-      return Refuse(absl::StrCat(
+      return RefuseModel(absl::StrCat(
           "unk_token ", json["unk_token"].dump(), " is not in vocab"));
     }
     unknown = found->second;
@@ -108,10 +108,10 @@ absl::StatusOr<Bpe> Bpe::Parse(const nlohmann::json& json) {
     missing += known ? 0 : 1;
   }
   if (missing > kMaxMissingBytes) {
-    return Refuse(absl::StrCat("vocab has no token for ",
-                               missing,
-                               " of the 256 bytes; is it a byte-level "
-                               "vocabulary?"));
+    return RefuseModel(absl::StrCat("vocab has no token for ",
+                                    missing,
+                                    " of the 256 bytes; is it a byte-level "
+                                    "vocabulary?"));
   }
   RETURN_IF_ERROR(bpe.AddMerges(json["merges"]));
   return bpe;
@@ -123,12 +123,12 @@ absl::Status Bpe::AddMerges(const nlohmann::json& merges) {
     std::string left;
     std::string right;
     if (!SplitMerge(merge, &left, &right)) {
-      return Refuse(
+      return RefuseModel(
           absl::StrCat("merges[", rank, "] is ", merge.dump(), ", not a pair"));
     }
     for (const std::string& token : {left, right, left + right}) {
       if (!vocabulary_.contains(token)) {
-        return Refuse(absl::StrCat(
+        return RefuseModel(absl::StrCat(
             "merges[", rank, "] needs '", token, "', which is not in vocab"));
       }
     }

@@ -152,7 +152,7 @@ class Scanner {
   const size_t end_;
 };
 
-absl::Status Refuse(const std::string& what) {
+absl::Status RefusePreTokenizer(const std::string& what) {
   return absl::InvalidArgumentError(
       absl::StrCat("pre_tokenizer: ", what, " is not supported"));
 }
@@ -163,7 +163,7 @@ absl::Status AddRules(const nlohmann::json& json,
                       std::vector<PreTokenizer::Rule>& rules,
                       bool& to_bytes) {
   using Rule = PreTokenizer::Rule;
-  if (!json.is_object()) return Refuse(json.dump());
+  if (!json.is_object()) return RefusePreTokenizer(json.dump());
   const std::string type = json.value("type", std::string());
   if (type == "Sequence") {
     for (const nlohmann::json& part :
@@ -173,15 +173,18 @@ absl::Status AddRules(const nlohmann::json& json,
     }
     return absl::OkStatus();
   }
-  if (to_bytes) return Refuse(absl::StrCat("'", type, "' after ByteLevel"));
+  if (to_bytes)
+    return RefusePreTokenizer(absl::StrCat("'", type, "' after ByteLevel"));
   if (type == "Split") {
     const nlohmann::json pattern = json.value("pattern", nlohmann::json());
     const std::string regex =
         pattern.is_object() ? pattern.value("Regex", std::string()) : "";
     const std::string behavior = json.value("behavior", std::string());
-    if (json.value("invert", false)) return Refuse("Split with invert");
+    if (json.value("invert", false))
+      return RefusePreTokenizer("Split with invert");
     if (behavior != "Isolated" && behavior != "isolated") {
-      return Refuse(absl::StrCat("Split with behavior '", behavior, "'"));
+      return RefusePreTokenizer(
+          absl::StrCat("Split with behavior '", behavior, "'"));
     }
     if (regex == kQwenPattern) {
       rules.push_back(Rule::kQwen);
@@ -190,13 +193,14 @@ absl::Status AddRules(const nlohmann::json& json,
     } else if (regex == kTekkenPattern) {
       rules.push_back(Rule::kTekken);
     } else {
-      return Refuse(absl::StrCat("the expression ", pattern.dump()));
+      return RefusePreTokenizer(
+          absl::StrCat("the expression ", pattern.dump()));
     }
     return absl::OkStatus();
   }
   if (type == "ByteLevel") {
     if (json.value("add_prefix_space", true)) {
-      return Refuse("ByteLevel with add_prefix_space");
+      return RefusePreTokenizer("ByteLevel with add_prefix_space");
     }
     to_bytes = true;
     if (json.value("use_regex", true)) rules.push_back(Rule::kGpt2);
@@ -204,12 +208,12 @@ absl::Status AddRules(const nlohmann::json& json,
   }
   if (type == "Digits") {
     if (!json.value("individual_digits", false)) {
-      return Refuse("Digits without individual_digits");
+      return RefusePreTokenizer("Digits without individual_digits");
     }
     rules.push_back(Rule::kSingleDigits);
     return absl::OkStatus();
   }
-  return Refuse(absl::StrCat("type '", type, "'"));
+  return RefusePreTokenizer(absl::StrCat("type '", type, "'"));
 }
 
 }  // namespace
@@ -219,7 +223,7 @@ absl::StatusOr<PreTokenizer> PreTokenizer::Parse(const nlohmann::json& json) {
   bool to_bytes = false;
   absl::Status status = AddRules(json, result.rules_, to_bytes);
   if (!status.ok()) return status;
-  if (!to_bytes) return Refuse("one without ByteLevel");
+  if (!to_bytes) return RefusePreTokenizer("one without ByteLevel");
   return result;
 }
 

@@ -23,7 +23,7 @@ constexpr int kMaxNesting = 8;
 bool IsDigit(char c) {
   return std::isdigit(static_cast<unsigned char>(c)) != 0;
 }
-bool IsLetter(char c) {
+bool IsLatexLetter(char c) {
   return std::isalpha(static_cast<unsigned char>(c)) != 0;
 }
 
@@ -43,7 +43,7 @@ class Lexer {
         LexNumber();
       } else if (c == '\\') {
         if (!LexCommand()) return false;
-      } else if (IsLetter(c) || (c & 0x80) != 0) {
+      } else if (IsLatexLetter(c) || (c & 0x80) != 0) {
         LexWord();
       } else {
         LexSymbol();
@@ -152,7 +152,7 @@ class Lexer {
   void LexWord() {
     const size_t begin = at_;
     while (at_ < text_.size() &&
-           (IsLetter(text_[at_]) || (text_[at_] & 0x80) != 0)) {
+           (IsLatexLetter(text_[at_]) || (text_[at_] & 0x80) != 0)) {
       ++at_;
     }
     const std::string word(text_.substr(begin, at_ - begin));
@@ -204,7 +204,7 @@ class Lexer {
   bool LexCommand() {
     ++at_;
     const char c = Next(0);
-    if (!IsLetter(c)) {
+    if (!IsLatexLetter(c)) {
       if (c != '\0') ++at_;
       if (c == '{' || c == '}' || c == '\\') {
         Add(Kind::kSymbol, std::string{'\\', c});
@@ -216,7 +216,7 @@ class Lexer {
       return true;
     }
     std::string name;
-    while (IsLetter(Next(0))) name.push_back(text_[at_++]);
+    while (IsLatexLetter(Next(0))) name.push_back(text_[at_++]);
     if (Decorations().contains(name)) {
       // "\left." closes what nothing opened.
       if ((name == "left" || name == "right") && Next(0) == '.') ++at_;
@@ -285,7 +285,7 @@ class Lexer {
   bool LexAccent(const std::string& name) {
     while (Next(0) == ' ') ++at_;
     std::string plain;
-    if (IsDigit(Next(0)) || IsLetter(Next(0))) {
+    if (IsDigit(Next(0)) || IsLatexLetter(Next(0))) {
       plain.push_back(text_[at_++]);
     } else {
       const auto argument = Argument();

@@ -13,7 +13,7 @@
 namespace dapd {
 namespace {
 
-bool HasKernels(const at::Tensor& x) {
+bool RowsHaveKernels(const at::Tensor& x) {
   return x.is_cpu() &&
          (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
@@ -155,7 +155,7 @@ at::Tensor Norm(const at::Tensor& x,
   if (const DeviceRows* rows = NormRowsFor(x)) {
     return NormOnDevice(*rows, x, weight, eps, room, /*sum=*/{});
   }
-  if (!HasKernels(x)) return RmsNorm(x, weight, eps);
+  if (!RowsHaveKernels(x)) return RmsNorm(x, weight, eps);
   at::Tensor y = at::empty_like(x);
   const int64_t size = x.size(-1);
   WithNumberOf(x, [&]<typename T>(T) {
@@ -201,7 +201,7 @@ void AddNormBackward(const at::Tensor& grad,
                 "a norm's gradient");
     return;
   }
-  if (!HasKernels(x)) {
+  if (!RowsHaveKernels(x)) {
     grad_x->add_(NormBackward(grad, x, weight, eps));
     return;
   }
@@ -229,7 +229,7 @@ at::Tensor NormAndRotate(const at::Tensor& heads,
                 "a rotation");
     return turned;
   }
-  if (!HasKernels(heads)) {
+  if (!RowsHaveKernels(heads)) {
     return ApplyRotary(norm.defined() ? RmsNorm(heads, norm, eps) : heads,
                        angles);
   }
@@ -257,7 +257,7 @@ at::Tensor NormAndRotateBackward(at::Tensor grad,
         "a rotation's gradient");
     return grad;
   }
-  if (HasKernels(heads)) {
+  if (RowsHaveKernels(heads)) {
     WithNumberOf(heads, [&]<typename T>(T) {
       NormAndRotateBackwardRows(at::get_num_threads(),
                                 ShapeOf<T>(heads, norm, eps, angles),
@@ -283,7 +283,7 @@ at::Tensor GatedProduct(const at::Tensor& gate,
                 "a gated product");
     return y;
   }
-  if (!HasKernels(gate)) return at::silu(gate).mul_(up);
+  if (!RowsHaveKernels(gate)) return at::silu(gate).mul_(up);
   at::Tensor y = at::empty(gate.sizes(), gate.options());
   const at::Tensor dense_gate = gate.contiguous();
   const at::Tensor dense_up = up.contiguous();
@@ -307,7 +307,7 @@ void GatedProductBackward(const at::Tensor& grad,
                 "a gated product's gradient");
     return;
   }
-  if (HasKernels(grad)) {
+  if (RowsHaveKernels(grad)) {
     WithNumberOf(grad, [&]<typename T>(T) {
       GatedBackwardRows(at::get_num_threads(),
                         Read<T>(grad),

@@ -29,7 +29,7 @@ bool IsBFloat16(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kBFloat16;
 }
 
-bool HasKernels(const at::Tensor& tensor) {
+bool ProductsHaveKernels(const at::Tensor& tensor) {
   return tensor.is_cpu() &&
          (tensor.scalar_type() == at::kFloat || IsBFloat16(tensor));
 }
@@ -39,7 +39,9 @@ bool TryPackedGemm(const at::Tensor& a,
                    const at::Tensor& b,
                    bool adds,
                    at::Tensor& c) {
-  if (!HasKernels(a) || !HasKernels(b) || !HasKernels(c)) return false;
+  if (!ProductsHaveKernels(a) || !ProductsHaveKernels(b) ||
+      !ProductsHaveKernels(c))
+    return false;
   if (a.numel() == 0) {
     if (!adds) c.zero_();
     return true;
@@ -120,7 +122,7 @@ at::Tensor Linear(const at::Tensor& x,
                   const at::Tensor& weight,
                   const at::Tensor& bias) {
   if (!bias.defined()) return MatrixProduct(x, weight.t());
-  if (!HasKernels(x)) return at::addmm(bias, x, weight.t());
+  if (!ProductsHaveKernels(x)) return at::addmm(bias, x, weight.t());
   return MatrixProduct(x, weight.t()).add_(bias);
 }
 

@@ -23,7 +23,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kMaxRank = 4096;
-constexpr uint64_t kMaxConfigBytes = 1 << 20;
+constexpr uint64_t kMaxAdapterConfigBytes = 1 << 20;
 
 // True if the key is absent or holds its neutral value.
 bool IsNeutral(const json& config, const char* key) {
@@ -146,7 +146,7 @@ absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
 absl::Status CheckStartAdapter(const std::string& folder,
                                const LoraSection& settings) {
   const std::string path = JoinPath(folder, "adapter_config.json");
-  auto text = ReadFile(path, kMaxConfigBytes);
+  auto text = ReadFile(path, kMaxAdapterConfigBytes);
   if (!text.ok()) return WithExitCode(text.status(), ExitCode::kData);
   ASSIGN_OR_RETURN(const LoraConfig lora, ParseLoraConfig(*text, path));
   std::vector<std::string> targets;

@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kMaxConfigBytes = 4 << 20;
+constexpr uint64_t kMaxModelConfigBytes = 4 << 20;
 // Ten times the largest published model's; their products fit 63 bits.
 constexpr int64_t kMaxExtent = int64_t{1} << 22;
 constexpr int64_t kMaxLayers = 4096;
@@ -94,7 +94,7 @@ class FieldReader {
 };
 
 absl::StatusOr<json> ReadJsonObject(const std::string& path) {
-  auto bytes = ReadFile(path, kMaxConfigBytes);
+  auto bytes = ReadFile(path, kMaxModelConfigBytes);
   if (!bytes.ok()) return WithExitCode(bytes.status(), ExitCode::kData);
   ASSIGN_OR_RETURN(json parsed, ParseJson(*bytes, path));
   if (!parsed.is_object()) {

@@ -22,10 +22,6 @@ constexpr int64_t kMaxRange = 100000;
 // May be asked for ("is defined") and is not there.
 constexpr char kClock[] = "strftime_now";
 
-absl::Status Refuse(const std::string& what) {
-  return absl::InvalidArgumentError(what);
-}
-
 using Test = std::function<bool(const Value&, const Arguments&)>;
 
 bool IsEqual(const Value& v, const Arguments& a) {
@@ -80,27 +76,29 @@ using Method =
 Method StripMethod(bool left, bool right) {
   return [left, right](const Value& v,
                        const Arguments& a) -> absl::StatusOr<Value> {
-    if (!v.is_string()) return Refuse("strip needs a string");
+    if (!v.is_string())
+      return absl::InvalidArgumentError("strip needs a string");
     return Value(Strip(v.string(), a.At(0, "chars"), left, right));
   };
 }
 
 Method AffixMethod(bool at_start) {
-  return
-      [at_start](const Value& v, const Arguments& a) -> absl::StatusOr<Value> {
-        const Value affix = a.At(0, "affix");
-        if (!v.is_string() || !affix.is_string()) {
-          return Refuse("startswith and endswith need strings");
-        }
-        return Value(at_start ? absl::StartsWith(v.string(), affix.string())
-                              : absl::EndsWith(v.string(), affix.string()));
-      };
+  return [at_start](const Value& v,
+                    const Arguments& a) -> absl::StatusOr<Value> {
+    const Value affix = a.At(0, "affix");
+    if (!v.is_string() || !affix.is_string()) {
+      return absl::InvalidArgumentError("startswith and endswith need strings");
+    }
+    return Value(at_start ? absl::StartsWith(v.string(), affix.string())
+                          : absl::EndsWith(v.string(), affix.string()));
+  };
 }
 
 Method FilterMethod(const char* name) {
   return [name](const Value& v, const Arguments& a) -> absl::StatusOr<Value> {
     if (!v.is_string()) {
-      return Refuse(absl::StrCat(name, " cannot be applied to ", v.TypeName()));
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, " cannot be applied to ", v.TypeName()));
     }
     return ApplyFilter(name, v, a);
   };
@@ -110,11 +108,12 @@ Method FilterMethod(const char* name) {
 // out when it tries: in branches for tools, which are not taken here.
 Method ForbiddenMethod(const char* name) {
   return [name](const Value& v, const Arguments&) -> absl::StatusOr<Value> {
-    return Refuse(absl::StrCat("'",
-                               name,
-                               "' would change a ",
-                               v.TypeName(),
-                               ", which a chat template may not do"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("'",
+                     name,
+                     "' would change a ",
+                     v.TypeName(),
+                     ", which a chat template may not do"));
   };
 }
 
@@ -131,12 +130,14 @@ const std::map<std::string, Method>& Methods() {
       {"capitalize", FilterMethod("capitalize")},
       {"title",
        [](const Value& v, const Arguments&) -> absl::StatusOr<Value> {
-         if (!v.is_string()) return Refuse("title needs a string");
+         if (!v.is_string())
+           return absl::InvalidArgumentError("title needs a string");
          return Value(Title(v.string()));
        }},
       {"split",
        [](const Value& v, const Arguments& a) -> absl::StatusOr<Value> {
-         if (!v.is_string()) return Refuse("split needs a string");
+         if (!v.is_string())
+           return absl::InvalidArgumentError("split needs a string");
          ASSIGN_OR_RETURN(
              List parts,
              SplitText(v.string(), a.At(0, "sep"), a.At(1, "maxsplit")));
@@ -144,19 +145,21 @@ const std::map<std::string, Method>& Methods() {
        }},
       {"items",
        [](const Value& v, const Arguments&) -> absl::StatusOr<Value> {
-         if (!v.is_dict()) return Refuse("items needs a dict");
+         if (!v.is_dict())
+           return absl::InvalidArgumentError("items needs a dict");
          return ApplyFilter("items", v, {});
        }},
       {"keys",
        [](const Value& v, const Arguments&) -> absl::StatusOr<Value> {
-         if (!v.is_dict()) return Refuse("keys needs a dict");
+         if (!v.is_dict())
+           return absl::InvalidArgumentError("keys needs a dict");
          return ApplyFilter("list", v, {});
        }},
       {"get",
        [](const Value& v, const Arguments& a) -> absl::StatusOr<Value> {
          const Value key = a.At(0, "key");
          if (!v.is_dict() || !key.is_string())
-           return Refuse("get needs a dict and a string");
+           return absl::InvalidArgumentError("get needs a dict and a string");
          const Value found = v.Get(key.string());
          if (!found.is_undefined()) return found;
          const Value fallback = a.At(1, "default");
@@ -209,7 +212,8 @@ const std::map<std::string, std::vector<std::string>>& Parameters() {
 absl::StatusOr<Dict> Entries(const Arguments& arguments) {
   if (arguments.positional.size() > 1 || (arguments.positional.size() == 1 &&
                                           !arguments.positional[0].is_dict())) {
-    return Refuse("dict and namespace take one dict, and keywords");
+    return absl::InvalidArgumentError(
+        "dict and namespace take one dict, and keywords");
   }
   DictBuilder entries;
   if (!arguments.positional.empty()) {
@@ -226,14 +230,16 @@ absl::StatusOr<Dict> Entries(const Arguments& arguments) {
 
 absl::StatusOr<Value> Range(const Arguments& arguments) {
   for (const Value& value : arguments.positional) {
-    if (!value.is_int()) return Refuse("range needs integers");
+    if (!value.is_int())
+      return absl::InvalidArgumentError("range needs integers");
   }
   const size_t count = arguments.positional.size();
-  if (count < 1 || count > 3) return Refuse("range takes 1 to 3 integers");
+  if (count < 1 || count > 3)
+    return absl::InvalidArgumentError("range takes 1 to 3 integers");
   const int64_t start = count > 1 ? arguments.positional[0].integer() : 0;
   const int64_t stop = arguments.positional[count > 1 ? 1 : 0].integer();
   const int64_t step = count > 2 ? arguments.positional[2].integer() : 1;
-  if (step == 0) return Refuse("range with step 0");
+  if (step == 0) return absl::InvalidArgumentError("range with step 0");
   List items;
   for (int64_t i = start; step > 0 ? i < stop : i > stop;) {
     if (static_cast<int64_t>(items.size()) >= kMaxRange) {
@@ -270,15 +276,16 @@ absl::Status CheckArguments(const std::string& name,
   const std::vector<std::string>& known =
       found == Parameters().end() ? none : found->second;
   if (arguments.positional.size() > known.size()) {
-    return Refuse(absl::StrCat("'",
-                               name,
-                               "' with ",
-                               arguments.positional.size(),
-                               " arguments is not supported"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("'",
+                     name,
+                     "' with ",
+                     arguments.positional.size(),
+                     " arguments is not supported"));
   }
   for (const auto& [keyword, value] : arguments.keywords) {
     if (std::find(known.begin(), known.end(), keyword) == known.end()) {
-      return Refuse(
+      return absl::InvalidArgumentError(
           absl::StrCat("'", keyword, "' of '", name, "' is not supported"));
     }
   }
@@ -306,13 +313,14 @@ absl::StatusOr<Value> CallFunction(const std::string& name,
                           : Value::MakeNamespace(std::move(entries));
   }
   if (name == kClock) {
-    return Refuse(
+    return absl::InvalidArgumentError(
         "the template needs today's date, on which a resumed run must not "
         "depend; write a date in place of this call of strftime_now");
   }
   ASSIGN_OR_RETURN(const std::string message,
                    ToText(arguments.At(0, "message")));
-  return Refuse(absl::StrCat("the template refuses: ", message));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the template refuses: ", message));
 }
 
 absl::StatusOr<Value> Slice(const Value& object,
@@ -320,14 +328,15 @@ absl::StatusOr<Value> Slice(const Value& object,
                             const Value& stop,
                             const Value& step) {
   if (!object.is_list() && !object.is_string()) {
-    return Refuse(absl::StrCat("a ", object.TypeName(), " cannot be sliced"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a ", object.TypeName(), " cannot be sliced"));
   }
   ASSIGN_OR_RETURN(const Value listed,
                    object.is_list() ? object : ApplyFilter("list", object, {}));
   const List& items = listed.list();
   const auto size = static_cast<int64_t>(items.size());
   const int64_t stride = step.is_int() ? step.integer() : 1;
-  if (stride == 0) return Refuse("slice step is 0");
+  if (stride == 0) return absl::InvalidArgumentError("slice step is 0");
   // As Python clips the bounds.
   const auto bound = [&](const Value& value, int64_t absent) {
     if (!value.is_int()) return absent;

@@ -23,16 +23,12 @@ constexpr size_t kMaxLetters = 100000;
 // What one filter may build.
 constexpr size_t kMaxTextBytes = size_t{16} << 20;
 
-absl::Status Refuse(const std::string& what) {
-  return absl::InvalidArgumentError(what);
-}
-
 absl::StatusOr<std::string> ReplaceText(const std::string& text,
                                         const Arguments& arguments) {
   const Value from = arguments.At(0, "old");
   const Value to = arguments.At(1, "new");
   if (!from.is_string() || !to.is_string() || from.string().empty()) {
-    return Refuse("replace needs two strings");
+    return absl::InvalidArgumentError("replace needs two strings");
   }
   if (text.size() / from.string().size() * to.string().size() > kMaxTextBytes) {
     return absl::ResourceExhaustedError("replace builds too long a text");
@@ -71,7 +67,8 @@ absl::StatusOr<List> ToList(const Value& value) {
     return items;
   }
   if (value.is_undefined()) return items;
-  return Refuse(absl::StrCat("a ", value.TypeName(), " cannot be iterated"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a ", value.TypeName(), " cannot be iterated"));
 }
 
 List Items(const Value& dict) {
@@ -123,7 +120,8 @@ absl::StatusOr<Value> Length(const Value& v) {
   if (v.is_string()) {
     return Value(static_cast<int64_t>(Characters(v.string()).size()));
   }
-  return Refuse(absl::StrCat("a ", v.TypeName(), " has no length"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a ", v.TypeName(), " has no length"));
 }
 
 absl::StatusOr<Value> Join(const Value& v, const Arguments& a) {
@@ -164,7 +162,7 @@ const std::map<std::string, Filter>& Filters() {
        [](const Value& v, const Arguments&) { return TextOf(v, JinjaTitle); }},
       {"safe",
        [](const Value&, const Arguments&) -> absl::StatusOr<Value> {
-         return Refuse(
+         return absl::InvalidArgumentError(
              "'safe' is not supported: '+' would escape what it joins to such "
              "a text; leave the filter out");
        }},
@@ -181,7 +179,7 @@ const std::map<std::string, Filter>& Filters() {
          if (a.At(0, "ensure_ascii").Truthy() ||
              (!indent.is_int() && !indent.is_none() &&
               !indent.is_undefined())) {
-           return Refuse(
+           return absl::InvalidArgumentError(
                "tojson with ensure_ascii is not supported, nor with "
                "an indent that is no number");
          }
@@ -213,7 +211,8 @@ const std::map<std::string, Filter>& Filters() {
       {"items",
        [](const Value& v, const Arguments&) -> absl::StatusOr<Value> {
          if (v.is_undefined()) return Value(List{});
-         if (!v.is_dict()) return Refuse("items needs a dict");
+         if (!v.is_dict())
+           return absl::InvalidArgumentError("items needs a dict");
          return Value(Items(v));
        }},
       {"join", Join},

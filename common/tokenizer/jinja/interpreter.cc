@@ -17,10 +17,6 @@ namespace {
 
 enum class Flow { kNormal, kBreak, kContinue };
 
-absl::Status Refuse(const std::string& problem) {
-  return absl::InvalidArgumentError(problem);
-}
-
 class Interpreter {
  public:
   explicit Interpreter(const Limits& limits)
@@ -146,11 +142,11 @@ class Interpreter {
                               Scope& scope) {
     const std::vector<std::string>& names = macro.names;
     if (arguments.positional.size() > names.size()) {
-      return Refuse(absl::StrCat("the macro '",
-                                 macro.text,
-                                 "' takes no more than ",
-                                 names.size(),
-                                 " arguments"));
+      return absl::InvalidArgumentError(absl::StrCat("the macro '",
+                                                     macro.text,
+                                                     "' takes no more than ",
+                                                     names.size(),
+                                                     " arguments"));
     }
     for (size_t i = 0; i < arguments.positional.size(); ++i) {
       scope.names[names[i]] = arguments.positional[i];
@@ -160,11 +156,11 @@ class Interpreter {
           name == kCaller ||
           std::find(names.begin(), names.end(), name) != names.end();
       if (!known || !scope.names.emplace(name, value).second) {
-        return Refuse(absl::StrCat("the macro '",
-                                   macro.text,
-                                   "' takes no argument '",
-                                   name,
-                                   "', or has it already"));
+        return absl::InvalidArgumentError(absl::StrCat("the macro '",
+                                                       macro.text,
+                                                       "' takes no argument '",
+                                                       name,
+                                                       "', or has it already"));
       }
     }
     for (size_t i = 0; i < names.size(); ++i) {
@@ -186,7 +182,7 @@ class Interpreter {
     const Value target = scope.Lookup(statement.names[0]);
     if (!target.is_namespace()) {
       return AtLine(statement.line,
-                    Refuse(absl::StrCat(
+                    absl::InvalidArgumentError(absl::StrCat(
                         "'", statement.names[0], "' is not a namespace")));
     }
     const absl::Status status = CheckPart(value);
@@ -210,7 +206,9 @@ class Interpreter {
       return absl::OkStatus();
     }
     if (!item.is_list() || item.list().size() != loop.names.size()) {
-      return AtLine(loop.line, Refuse("the loop cannot unpack its items"));
+      return AtLine(
+          loop.line,
+          absl::InvalidArgumentError("the loop cannot unpack its items"));
     }
     for (size_t i = 0; i < loop.names.size(); ++i) {
       scope.names[loop.names[i]] = item.list()[i];

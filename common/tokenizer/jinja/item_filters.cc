@@ -23,10 +23,6 @@ namespace {
 // Of what map makes, by Value::weight.
 constexpr int64_t kMaxMapped = int64_t{16} << 20;
 
-absl::Status Refuse(const std::string& what) {
-  return absl::InvalidArgumentError(what);
-}
-
 Arguments WithoutFirst(Arguments arguments) {
   std::vector<Value>& all = arguments.positional;
   if (!all.empty()) all.erase(all.begin());
@@ -44,7 +40,8 @@ absl::StatusOr<Value> Sieve(
   const Value test = a.At(0, "test");
   if (!test.is_undefined() &&
       (!test.is_string() || !IsKnownTest(test.string()))) {
-    return Refuse("select and reject need the name of a known test");
+    return absl::InvalidArgumentError(
+        "select and reject need the name of a known test");
   }
   List kept;
   // Jinja takes whatever is false for an empty list.
@@ -93,7 +90,8 @@ absl::StatusOr<Value> Follow(const List& path, const Value& item) {
 Filter AttributeSieveFilter(bool wanted) {
   return [wanted](const Value& v, const Arguments& a) -> absl::StatusOr<Value> {
     if (a.positional.empty() || !a.positional[0].is_string()) {
-      return Refuse("selectattr and rejectattr need the name of an attribute");
+      return absl::InvalidArgumentError(
+          "selectattr and rejectattr need the name of an attribute");
     }
     const List path = AttributePath(a.positional[0].string());
     return Sieve(v, WithoutFirst(a), wanted, [&](const Value& item) {
@@ -112,7 +110,7 @@ absl::StatusOr<Value> Map(const Value& v, const Arguments& a) {
   const bool by_name = filter.is_string() && a.positional.size() == 1 &&
                        IsKnownFilter(filter.string());
   if (!attribute.is_string() && !by_name) {
-    return Refuse(
+    return absl::InvalidArgumentError(
         "map needs the name of a known filter, and nothing else, or "
         "attribute='name'");
   }
@@ -150,7 +148,8 @@ absl::StatusOr<Value> Sorted(const List& items,
     const bool alike = key.is_string() ? keys[0].is_string()
                                        : key.is_number() && keys[0].is_number();
     if (!alike && keys.size() > 1) {
-      return Refuse("what is sorted is neither all texts nor all numbers");
+      return absl::InvalidArgumentError(
+          "what is sorted is neither all texts nor all numbers");
     }
     if (key.is_string() && !case_sensitive) {
       key = Value(Recase(key.string(), false));
@@ -169,7 +168,8 @@ absl::StatusOr<Value> Sorted(const List& items,
 absl::StatusOr<Value> Sort(const Value& v, const Arguments& a) {
   const Value attribute = a.At(2, "attribute");
   if (attribute.is_string() && absl::StrContains(attribute.string(), ',')) {
-    return Refuse("sort by several attributes is not supported");
+    return absl::InvalidArgumentError(
+        "sort by several attributes is not supported");
   }
   ASSIGN_OR_RETURN(const Value listed, ApplyFilter("list", v, {}));
   List path;
@@ -186,11 +186,11 @@ absl::StatusOr<Value> Sort(const Value& v, const Arguments& a) {
 }
 
 absl::StatusOr<Value> DictSort(const Value& v, const Arguments& a) {
-  if (!v.is_dict()) return Refuse("dictsort needs a dict");
+  if (!v.is_dict()) return absl::InvalidArgumentError("dictsort needs a dict");
   const Value by = a.At(1, "by");
   if (!by.is_undefined() && !by.Equals(Value(std::string("key"))) &&
       !by.Equals(Value(std::string("value")))) {
-    return Refuse("dictsort sorts by 'key' or by 'value'");
+    return absl::InvalidArgumentError("dictsort sorts by 'key' or by 'value'");
   }
   const bool by_value = by.Equals(Value(std::string("value")));
   List items;

@@ -13,10 +13,6 @@
 namespace dapd::jinja {
 namespace {
 
-absl::Status Refuse(const std::string& problem) {
-  return absl::InvalidArgumentError(problem);
-}
-
 // Python's // and %: the quotient is rounded down, the rest has b's sign. The
 // smallest integer must not meet -1, which is what a processor traps on.
 int64_t FloorDivide(int64_t a, int64_t b) {
@@ -41,7 +37,8 @@ absl::StatusOr<Value> Contains(const Value& container, const Value& item) {
   // Jinja iterates over what is undefined as over an empty list.
   if (container.is_undefined()) return Value(false);
   if (!container.is_list()) {
-    return Refuse(absl::StrCat("'in' a ", container.TypeName()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("'in' a ", container.TypeName()));
   }
   for (const Value& candidate : container.list()) {
     if (candidate.Equals(item)) return Value(true);
@@ -57,7 +54,7 @@ absl::StatusOr<Value> IntegerArithmetic(const std::string& op,
   if (op == ">") return Value(x > y);
   if (op == ">=") return Value(x >= y);
   if ((op == "/" || op == "//" || op == "%") && y == 0) {
-    return Refuse("division by zero");
+    return absl::InvalidArgumentError("division by zero");
   }
   if (op == "/") {
     return Value(static_cast<double>(x) / static_cast<double>(y));
@@ -73,7 +70,7 @@ absl::StatusOr<Value> IntegerArithmetic(const std::string& op,
     result = FloorDivide(x, y);
   }
   if (op == "%" && y != -1) result = FloorRest(x, y);
-  if (overflow) return Refuse("an integer overflows");
+  if (overflow) return absl::InvalidArgumentError("an integer overflows");
   return Value(result);
 }
 
@@ -89,7 +86,7 @@ absl::StatusOr<Value> Arithmetic(const std::string& op,
   if (op == ">") return Value(a > b);
   if (op == ">=") return Value(a >= b);
   if ((op == "/" || op == "//" || op == "%") && b == 0.0) {
-    return Refuse("division by zero");
+    return absl::InvalidArgumentError("division by zero");
   }
   if (op == "/") return Value(a / b);
   if (op == "+") return Value(a + b);
@@ -113,7 +110,7 @@ absl::StatusOr<Value> Concatenate(const std::string& a,
 absl::StatusOr<Value> ApplyUnary(const std::string& op, const Value& operand) {
   if (op == "not") return Value(!operand.Truthy());
   if (!operand.is_number()) {
-    return Refuse(
+    return absl::InvalidArgumentError(
         absl::StrCat("'", op, "' cannot be applied to ", operand.TypeName()));
   }
   const bool negate = op == "-";
@@ -122,7 +119,7 @@ absl::StatusOr<Value> ApplyUnary(const std::string& op, const Value& operand) {
   }
   int64_t result = operand.integer();
   if (negate && __builtin_sub_overflow(int64_t{0}, result, &result)) {
-    return Refuse("an integer overflows");
+    return absl::InvalidArgumentError("an integer overflows");
   }
   return Value(result);
 }
@@ -156,17 +153,18 @@ absl::StatusOr<Value> ApplyBinary(const std::string& op,
     joined.insert(joined.end(), right.list().begin(), right.list().end());
     return Value(std::move(joined));
   }
-  return Refuse(absl::StrCat("'",
-                             op,
-                             "' cannot be applied to ",
-                             left.TypeName(),
-                             " and ",
-                             right.TypeName()));
+  return absl::InvalidArgumentError(absl::StrCat("'",
+                                                 op,
+                                                 "' cannot be applied to ",
+                                                 left.TypeName(),
+                                                 " and ",
+                                                 right.TypeName()));
 }
 
 absl::StatusOr<Value> GetItem(const Value& object, const Value& key) {
   if (object.is_undefined()) {
-    return Refuse(absl::StrCat("'", object.undefined_name(), "' is undefined"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", object.undefined_name(), "' is undefined"));
   }
   if ((object.is_dict() || object.is_namespace()) && key.is_string()) {
     return object.Get(key.string());

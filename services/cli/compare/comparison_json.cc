@@ -7,17 +7,17 @@
 namespace dapd {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json OptionalJson(const std::optional<Interval>& interval) {
-  return interval.has_value() ? ToJson(*interval) : Json();
+OrderedJson OptionalJson(const std::optional<Interval>& interval) {
+  return interval.has_value() ? ToJson(*interval) : OrderedJson();
 }
 
-Json RowJson(const char* kind,
-             const std::string& name,
-             const ComparedFigure::Row& row,
-             const ComparedFigure::Curve& curve) {
-  Json by_step = Json::array();
+OrderedJson RowJson(const char* kind,
+                    const std::string& name,
+                    const ComparedFigure::Row& row,
+                    const ComparedFigure::Curve& curve) {
+  OrderedJson by_step = OrderedJson::array();
   for (const std::optional<Interval>& value : curve) {
     by_step.push_back(OptionalJson(value));
   }
@@ -31,11 +31,11 @@ Json RowJson(const char* kind,
 
 // Of `owners`, the runs or the groups that `kind` says; `curves` may be empty.
 template <typename Owner>
-Json RowsJson(const char* kind,
-              const std::vector<Owner>& owners,
-              const std::vector<ComparedFigure::Row>& rows,
-              const std::vector<ComparedFigure::Curve>& curves) {
-  Json json = Json::array();
+OrderedJson RowsJson(const char* kind,
+                     const std::vector<Owner>& owners,
+                     const std::vector<ComparedFigure::Row>& rows,
+                     const std::vector<ComparedFigure::Curve>& curves) {
+  OrderedJson json = OrderedJson::array();
   for (size_t i = 0; i < rows.size(); ++i) {
     json.push_back(
         RowJson(kind,
@@ -48,33 +48,35 @@ Json RowsJson(const char* kind,
 
 }  // namespace
 
-Json ComparisonJson(const Comparison& comparison) {
-  Json runs = Json::array();
+OrderedJson ComparisonJson(const Comparison& comparison) {
+  OrderedJson runs = OrderedJson::array();
   for (const RunResults& run : comparison.runs) {
-    Json settings = Json::object();
+    OrderedJson settings = OrderedJson::object();
     for (const std::string& key : comparison.differing) {
       settings[key] = SettingOf(run, key);
     }
-    runs.push_back({{"name", run.name},
-                    {"folder", run.folder},
-                    {"finished", run.finished},
-                    {"step", run.step},
-                    {"steps", run.steps},
-                    {"settings", settings},
-                    {"loss", run.loss.has_value() ? Json(*run.loss) : Json()}});
+    runs.push_back(
+        {{"name", run.name},
+         {"folder", run.folder},
+         {"finished", run.finished},
+         {"step", run.step},
+         {"steps", run.steps},
+         {"settings", settings},
+         {"loss",
+          run.loss.has_value() ? OrderedJson(*run.loss) : OrderedJson()}});
   }
-  Json groups = Json::array();
+  OrderedJson groups = OrderedJson::array();
   for (const RunGroup& group : comparison.groups) {
-    Json names = Json::array();
+    OrderedJson names = OrderedJson::array();
     for (const size_t run : group.runs) {
       names.push_back(comparison.runs[run].name);
     }
     groups.push_back(
         {{"name", group.name}, {"runs", names}, {"seeds", group.num_seeds}});
   }
-  Json figures = Json::array();
+  OrderedJson figures = OrderedJson::array();
   for (const ComparedFigure& figure : comparison.figures) {
-    Json json = {
+    OrderedJson json = {
         {"name", figure.name},
         {"is_share", figure.is_share},
         {"steps", figure.steps},

@@ -17,7 +17,7 @@
 namespace dapd {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // A chart of the page: one column of every run's history.
 struct Panel {
@@ -63,10 +63,10 @@ std::vector<Panel> Panels(const Comparison& comparison) {
 }
 
 // The columns that the page shows, and no more.
-Json CurvesOf(const RunResults& run, const std::vector<Panel>& panels) {
-  Json series = Json::object();
+OrderedJson CurvesOf(const RunResults& run, const std::vector<Panel>& panels) {
+  OrderedJson series = OrderedJson::object();
   for (const Panel& panel : panels) {
-    const Json& all = run.history["series"];
+    const OrderedJson& all = run.history["series"];
     if (all.contains(panel.column)) series[panel.column] = all[panel.column];
   }
   return {{"steps", run.history["steps"]}, {"series", series}};
@@ -82,14 +82,14 @@ std::string ComparisonHtml(const Comparison& comparison) {
   static const HtmlPage& page = *new HtmlPage(
       kCompareHtml, {kDomJs, kScaleJs, kChartJs, kControlsJs, kCompareJs});
   const std::vector<Panel> panels = Panels(comparison);
-  Json data = ComparisonJson(comparison);
+  OrderedJson data = ComparisonJson(comparison);
   for (size_t i = 0; i < comparison.runs.size(); ++i) {
     data["runs"][i]["curves"] = CurvesOf(comparison.runs[i], panels);
   }
   for (size_t i = 0; i < comparison.groups.size(); ++i) {
     data["groups"][i]["label"] = GroupLabel(comparison.groups[i]);
   }
-  Json charts = Json::array();
+  OrderedJson charts = OrderedJson::array();
   for (const Panel& panel : panels) {
     charts.push_back({{"column", panel.column},
                       {"title", panel.title},

@@ -23,7 +23,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Several times what kStepAnswers answers come to if all is escaped.
-constexpr size_t kMaxLineBytes = size_t{1} << 20;
+constexpr size_t kMaxAnswerBytes = size_t{1} << 20;
 
 struct Line {
   absl::string_view text;
@@ -83,10 +83,10 @@ absl::Status ForEachLine(const std::string& path, const Visit& visit) {
     if (!FileExists(path)) return absl::OkStatus();
     return FileError("open", path, errno);
   }
-  std::vector<char> buffer(kMaxLineBytes);
+  std::vector<char> buffer(kMaxAnswerBytes);
   Line line = {.number = 1};
   for (; file.getline(buffer.data(),
-                      static_cast<std::streamsize>(kMaxLineBytes)) &&
+                      static_cast<std::streamsize>(kMaxAnswerBytes)) &&
          !file.eof();
        ++line.number) {
     const auto size = static_cast<size_t>(file.gcount());

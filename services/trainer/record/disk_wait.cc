@@ -9,7 +9,7 @@
 namespace dapd {
 namespace {
 
-std::string PathIn(const std::string& run_folder) {
+std::string MarkPathIn(const std::string& run_folder) {
   return JoinPath(run_folder, "config.yaml");
 }
 
@@ -23,7 +23,7 @@ int Open(const std::string& path) {
 }  // namespace
 
 DiskWait::DiskWait(const std::string& run_folder)
-    : file_(Open(PathIn(run_folder))) {
+    : file_(Open(MarkPathIn(run_folder))) {
   if (file_ >= 0) TryLock(file_);
 }
 
@@ -32,7 +32,7 @@ DiskWait::~DiskWait() {
 }
 
 absl::StatusOr<bool> WaitsForDisk(const std::string& run_folder) {
-  return IsLocked(PathIn(run_folder));
+  return IsLocked(MarkPathIn(run_folder));
 }
 
 }  // namespace dapd

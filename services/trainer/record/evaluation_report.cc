@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t kMaxFileBytes = uint64_t{1} << 24;
+constexpr uint64_t kMaxEvaluationBytes = uint64_t{1} << 24;
 constexpr char kDivergenceProblems[] = "unclipped_divergence_problems";
 
 // A divergence may not be a finite number, for which JSON has no word.
@@ -236,7 +236,7 @@ absl::Status WriteEvaluationReport(const std::string& path,
 }
 
 absl::StatusOr<EvaluationReport> ReadEvaluationReport(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFileBytes));
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxEvaluationBytes));
   const absl::StatusOr<nlohmann::json> json = ParseJson(text, path);
   if (!json.ok()) return absl::DataLossError(json.status().message());
   return ParseEvaluationReport(Json(*json), path);

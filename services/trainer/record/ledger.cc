@@ -35,7 +35,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kBlockBytes = size_t{1} << 20;
 // An answer of ten million tokens.
-constexpr size_t kMaxLineBytes = size_t{1} << 28;
+constexpr size_t kMaxRecordBytes = size_t{1} << 28;
 constexpr int64_t kMaxCount = int64_t{1} << 53;
 // ,"crc":"0123abcd"}
 constexpr size_t kSealBytes = 18;
@@ -161,7 +161,7 @@ absl::Status Ledger::Read() {
           TakeLine({.text = std::exchange(line, {}), .number = number++}));
     }
     absl::StrAppend(&line, rest);
-    if (line.size() > kMaxLineBytes) {
+    if (line.size() > kMaxRecordBytes) {
       return absl::DataLossError(
           absl::StrCat(file_.path(), ":", number, ": the line is too long"));
     }

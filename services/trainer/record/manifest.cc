@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kManifest[] = "manifest.json";
-constexpr uint64_t kMaxFileBytes = uint64_t{1} << 40;
+constexpr uint64_t kMaxCheckpointFileBytes = uint64_t{1} << 40;
 constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 24;
 
 // Relative path -> {"bytes", "sha256"} of every file but the manifest.
@@ -30,7 +30,7 @@ absl::StatusOr<Json> DescribeFiles(const std::string& folder) {
   for (const std::string& name : names) {
     if (name == kManifest) continue;
     ASSIGN_OR_RETURN(const std::string bytes,
-                     ReadFile(JoinPath(folder, name), kMaxFileBytes));
+                     ReadFile(JoinPath(folder, name), kMaxCheckpointFileBytes));
     files[name] = {{"bytes", bytes.size()}, {"sha256", Sha256Hex(bytes)}};
   }
   return files;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 24;
 
-std::string PathIn(const std::string& run_folder) {
+std::string IdentityPathIn(const std::string& run_folder) {
   return JoinPath(run_folder, "identity.json");
 }
 
@@ -80,18 +80,18 @@ absl::Status CompareIdentity(const std::string& folder,
 
 absl::Status WriteIdentity(const std::string& run_folder,
                            const RunIdentity& identity) {
-  return WriteFileAtomically(PathIn(run_folder),
+  return WriteFileAtomically(IdentityPathIn(run_folder),
                              ToJson(identity).dump(2) + "\n");
 }
 
 absl::Status CheckIdentity(const std::string& run_folder,
                            const RunIdentity& identity) try {
-  const std::string path = PathIn(run_folder);
+  const std::string path = IdentityPathIn(run_folder);
   if (!FileExists(path)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxJsonBytes));
   return CompareIdentity(run_folder, nlohmann::json::parse(text), identity);
 } catch (const nlohmann::json::exception& error) {
-  LogWarning(absl::StrCat(PathIn(run_folder),
+  LogWarning(absl::StrCat(IdentityPathIn(run_folder),
                           " is damaged, so it is not known whether the "
                           "configuration has changed: ",
                           error.what()));

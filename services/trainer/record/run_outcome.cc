@@ -21,10 +21,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t kMaxFileBytes = 1 << 20;
+constexpr uint64_t kMaxOutcomeBytes = 1 << 20;
 constexpr size_t kMaxMessageBytes = 4096;
 
-std::string PathIn(const std::string& folder) {
+std::string OutcomePathIn(const std::string& folder) {
   return JoinPath(folder, "outcome.json");
 }
 
@@ -67,7 +67,7 @@ RunOutcome OutcomeOf(const absl::Status& status) {
 
 absl::Status WriteOutcome(const std::string& folder,
                           const RunOutcome& outcome) {
-  return WriteFileAtomically(PathIn(folder),
+  return WriteFileAtomically(OutcomePathIn(folder),
                              Json{{"state", outcome.state},
                                   {"exit_code", outcome.exit_code},
                                   {"message", outcome.message},
@@ -77,7 +77,7 @@ absl::Status WriteOutcome(const std::string& folder,
 }
 
 void ForgetOutcome(const std::string& folder) {
-  std::remove(PathIn(folder).c_str());
+  std::remove(OutcomePathIn(folder).c_str());
 }
 
 void CorrectOutcome(const std::string& folder,
@@ -102,8 +102,8 @@ bool RecordFinished(const std::string& folder) {
 }
 
 std::optional<RunOutcome> ReadOutcome(const std::string& folder) try {
-  const std::string path = PathIn(folder);
-  const auto text = ReadFile(path, kMaxFileBytes);
+  const std::string path = OutcomePathIn(folder);
+  const auto text = ReadFile(path, kMaxOutcomeBytes);
   if (!text.ok()) return std::nullopt;
   const auto json = ParseJson(*text, path);
   if (!json.ok()) return std::nullopt;

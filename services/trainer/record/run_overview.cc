@@ -24,7 +24,7 @@ namespace dapd {
 namespace {
 
 constexpr uint64_t kMaxConfigBytes = 1 << 20;
-constexpr uint64_t kMaxLineBytes = 1 << 20;
+constexpr uint64_t kMaxMetricsLineBytes = 1 << 20;
 
 absl::Status ReadPlannedSteps(RunOverview* run) try {
   const std::string path = JoinPath(run->folder, "config.yaml");
@@ -46,7 +46,7 @@ absl::Status ReadPlannedSteps(RunOverview* run) try {
 
 absl::Status ReadLastStep(RunOverview* run) {
   const std::string path = JoinPath(run->folder, "metrics.jsonl");
-  const auto line = ReadLastLine(path, kMaxLineBytes);
+  const auto line = ReadLastLine(path, kMaxMetricsLineBytes);
   if (absl::IsNotFound(line.status())) return absl::OkStatus();
   if (!line.ok()) return WithExitCode(line.status(), ExitCode::kData);
   if (line->empty()) return absl::OkStatus();
