@@ -6,6 +6,7 @@ objects for the same rule. That the numbers are those of this machine told to us
 import json
 import os
 import pathlib
+import re
 import shutil
 import stat
 import subprocess
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from conftest import BIN, ROOT, set_flags
+from conftest import BIN, set_flags
 
 # By level of common/kernels/cpu_features.h. QEMU 7.2 emulates no transactions and a few things that only systems use, and would say so each time.
 PROCESSORS = {"avx2": "Haswell-noTSX,-pcid,-x2apic,-tsc-deadline,-invpcid", "baseline": "Nehalem"}
@@ -118,13 +119,13 @@ def test_a_run_and_its_evaluation_end(emulated, lowered, workspace, tmp_path):
 
 
 def test_kernels_pass_their_own_tests(emulated):
-    """Those of every level that the processor has; they ask it which."""
-    program = ROOT / "build/common/kernels/dapd_kernels_test"
-    if not program.exists():
-        (program,) = ROOT.joinpath("build").rglob("dapd_kernels_test")
-    result = emulated.run(program, "--gtest_brief=1")
-    print(result.stdout[-300:])
+    """At every level that the processor has, which they ask it; but for three that repeat others' products at sizes which take minutes here."""
+    long_ones = "PackedGemmTest.NeitherThreadsNorOtherRowsChangeABit:PackedGemmTest.AgreesWithTheDefinition*:CausalAttentionTest.LongSequencesAgree"
+    result = emulated.run(BIN / "dapd_kernels_test", "--gtest_brief=1", f"--gtest_filter=-{long_ones}")
+    print(result.stdout[-200:])
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-2000:]
+    passed = re.search(r"PASSED  \] (\d+) tests", result.stdout)
+    assert int(passed[1]) > 50
 
 
 def test_an_instruction_that_the_processor_lacks_does_end_a_program(emulated):
