@@ -97,6 +97,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
 
 absl::Status LocalRun::AddWorkers(const std::string& role,
                                   int64_t count,
+  child->MarkWorkIn(JoinPath(folder_, absl::StrCat("logs/.", name, ".work")));
                                   const std::string& metrics_listen,
                                   int64_t processes_each,
                                   std::vector<std::string>* addresses) {
