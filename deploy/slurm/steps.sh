@@ -89,8 +89,11 @@ rest() {  # MILLISECONDS
 
 # For the job, which says it at its end: what crashed, and where its log is.
 announce_crash() {  # WHO SIGNAL TIMES LOG
-  local file=$DAPD_ANNOUNCEMENTS/crash-${1// /-}.txt why='' row=''
-  if [ "$2" = SIGILL ]; then why=" (an instruction that its processor lacks)"; fi
+  local file=$DAPD_ANNOUNCEMENTS/crash-${1// /-}.txt why='' row='' level
+  if [ "$2" = SIGILL ]; then
+    level=$("$DAPD_BIN/dapd" --version 2>/dev/null | sed -n 's/^kernels  CPU: \([^;]*\).*/\1/p' || true)
+    why=" (an instruction that its processor lacks${level:+; it has $level})"
+  fi
   if [ "$3" -gt 1 ]; then row=", $3 times in a row with no work done in between"; fi
   echo "$1 crashed by $2$why$row; please report it with its stack, at the end of $4" >"$file.part"
   mv "$file.part" "$file"
