@@ -35,7 +35,9 @@ if [ "${components[-1]}" = cuda ] && [ ! -e "$package/lib/libdapd_cuda.so" ]; th
   echo "build/ has no CUDA backend; run deploy/install.sh --cuda and deploy/build.sh" >&2
   exit 1
 fi
-find "$package/bin" "$package/lib" -type f -exec strip --strip-unneeded {} +
+# The programs keep the names of their functions, for the stack of a crash.
+find "$package/bin" -type f -exec strip --strip-debug {} +
+find "$package/lib" -type f -exec strip --strip-unneeded {} +
 
 cp -r configs "$package/configs"
 .deps/venv/bin/python deploy/make_tiny_model.py --output "$package/demo/tiny-qwen3"

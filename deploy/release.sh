@@ -72,12 +72,14 @@ trap 'rm -rf "$work"' EXIT
 # --- The programs ---------------------------------------------------------------
 # Compilers write the path of what they compile into it, nvcc even into names, so
 # it always lies at the same one. ccache would put relative paths in their place on
-# those machines that have it. nvcc's names of temporary files are in symbol tables,
-# from which the linker makes build ids: there are none.
+# those machines that have it. nvcc's names of temporary files are in the library's symbol
+# table, from which the linker makes build ids: it has none. The programs keep theirs, for
+# the stack of a crash.
 place=/var/tmp/dapd-release
 compile() (
   cd "$place/source" &&
-    LDFLAGS=-Wl,--strip-all DAPD_COMMIT=$commit cmake -S . -B build -G Ninja \
+    DAPD_COMMIT=$commit cmake -S . -B build -G Ninja \
+      -DCMAKE_EXE_LINKER_FLAGS=-Wl,--strip-debug -DCMAKE_SHARED_LINKER_FLAGS=-Wl,--strip-all \
       -DDAPD_TESTS=OFF -DCCACHE:BOOL=OFF -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON \
       -DDAPD_CUDA="$1" &&
     DAPD_COMMIT=$commit deploy/build.sh

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
-#include <deque>
 #include <fstream>
 #include <utility>
 
@@ -21,13 +21,17 @@
 #include "absl/time/clock.h"
 
 #include "common/base/files.h"
+#include "common/base/process_end.h"
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
+#include "common/base/work_mark.h"
 
 namespace dapd {
 namespace {
 
 constexpr size_t kTailLines = 12;
+// Of a crash: its signal and the functions in which it happened.
+constexpr size_t kReportLines = 20;
 // Of a log that may have gigabytes.
 constexpr std::streamoff kTailBytes = 1 << 16;
 
@@ -66,6 +70,16 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   return pointers;
 }
 
+// Where the lines begin that say why the log ends. A report of a crash
+// (crash_report.h) says it first, and ends with frames of the stack.
+size_t BeginOfEnd(const std::vector<std::string>& lines) {
+  const size_t last = lines.size() - std::min(lines.size(), kTailLines);
+  if (lines.empty() || !absl::StrContains(lines.back(), ")[0x")) return last;
+  size_t begin = lines.size();
+  while (begin > 0 && !absl::StartsWith(lines[begin - 1], "*** ")) --begin;
+  return begin == 0 ? last : std::min(begin - 1, last);
+}
+
 // Whether one of `settings` is for the variable of "NAME=value".
 bool IsNamed(absl::string_view variable,
              const std::vector<std::string>& settings) {
@@ -88,7 +102,18 @@ ChildProcess::ChildProcess(std::string name,
 
 ChildProcess::~ChildProcess() { Stop(absl::Seconds(5)); }
 
+void ChildProcess::MarkWorkIn(std::string path) {
+  std::remove(path.c_str());
+  environment_.push_back(WorkMarkSetting(path));
+  work_mark_ = std::move(path);
+}
+
+bool ChildProcess::HasWorked() const {
+  return !work_mark_.empty() && ReadWorkMark(work_mark_) > mark_at_start_;
+}
+
 absl::Status ChildProcess::Start() {
+  if (!work_mark_.empty()) mark_at_start_ = ReadWorkMark(work_mark_);
   int log_file = -1;
   if (!log_path_.empty()) {
     log_file = ::open(
@@ -133,7 +158,8 @@ int ChildProcess::Poll() {
   if (::waitpid(pid_, &status, WNOHANG) != pid_) return -1;
   pid_ = -1;
   relay_ = nullptr;  // hands on what is left in the pipe
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return WIFEXITED(status) ? WEXITSTATUS(status)
+                           : CodeOfSignal(WTERMSIG(status));
 }
 
 void ChildProcess::Signal(int signal_number) {
@@ -160,12 +186,12 @@ std::string ChildProcess::LogTail() const {
   file.seekg(begin);
   std::string cut;  // without its beginning
   if (begin > 0) std::getline(file, cut);
-  std::deque<std::string> lines;
-  for (std::string line; std::getline(file, line);) {
-    lines.push_back(line);
-    if (lines.size() > kTailLines) lines.pop_front();
-  }
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
   if (lines.empty()) lines.push_back(cut);
+  lines.erase(lines.begin(),
+              lines.begin() + static_cast<int64_t>(BeginOfEnd(lines)));
+  if (lines.size() > kReportLines) lines.resize(kReportLines);
   return absl::StrJoin(lines, "\n  ");
 }
 

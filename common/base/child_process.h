@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -35,6 +36,10 @@ class ChildProcess {
   // end.
   void RelayLines(LineRelay::Sink sink) { sink_ = std::move(sink); }
 
+  // The child says in the file `path`, how far it has come (work_mark.h).
+  // An older one is removed. Before Start().
+  void MarkWorkIn(std::string path);
+
   absl::Status Start();
   bool running() const { return pid_ > 0; }
   pid_t pid() const { return pid_; }
@@ -48,15 +53,23 @@ class ChildProcess {
   void Stop(absl::Duration grace);
   void Signal(int signal_number);
 
+  // Whether it has come further since its last start than before. False without
+  // MarkWorkIn.
+  bool HasWorked() const;
+
   // The last lines of its log, of at most 64 KiB, for an error message
-  // (printable.h): all but the first are indented by two spaces.
+  // (printable.h): all but the first are indented by two spaces. Where the log
+  // ends with the report of a crash (crash_report.h), all that the report says
+  // first.
   std::string LogTail() const;
 
  private:
   const std::string name_;
   const std::vector<std::string> command_;
   const std::string log_path_;
-  const std::vector<std::string> environment_;
+  std::vector<std::string> environment_;
+  std::string work_mark_;  // the file; empty: none
+  int64_t mark_at_start_ = 0;
   LineRelay::Sink sink_;
   std::unique_ptr<LineRelay> relay_;
   pid_t pid_ = -1;

@@ -9,8 +9,10 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/debugging/symbolize.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/base/process_end.h"
 #include "common/base/this_program.h"
 #include "common/base/version.h"
 
@@ -21,22 +23,11 @@ constexpr int kMaxFrames = 64;
 // A report that waits for a lock which the crashed thread holds is given up.
 constexpr int kMaxSeconds = 5;
 
-struct Fault {
-  int signal_number = 0;
-  const char* name = nullptr;
-};
-
-constexpr std::array<Fault, 6> kFaults = {{{SIGSEGV, "SIGSEGV"},
-                                           {SIGBUS, "SIGBUS"},
-                                           {SIGILL, "SIGILL"},
-                                           {SIGFPE, "SIGFPE"},
-                                           {SIGABRT, "SIGABRT"},
-                                           {SIGTRAP, "SIGTRAP"}}};
-
 // Written by ReportCrashes, read by the handler, which must not allocate.
 std::array<char, 128> introduction = {};
 // Where the stack itself is what ran out, the handler needs another one.
 std::array<char, 65536> handler_stack = {};
+volatile std::sig_atomic_t reported = 0;
 
 void Write(const char* text) {
   // Nobody is left to be told that it failed.
@@ -44,18 +35,38 @@ void Write(const char* text) {
       ::write(STDERR_FILENO, text, std::strlen(text));
 }
 
+// The function, as far as the program or library that it is in names it, and
+// then file and place.
+void WriteFrame(void* frame) {
+  std::array<char, 1024> name = {};
+  // A return address may be behind the end of the function that calls.
+  if (absl::Symbolize(
+          static_cast<char*>(frame) - 1, name.data(), name.size())) {
+    Write(name.data());
+    Write(" ");
+  }
+  ::backtrace_symbols_fd(&frame, 1, STDERR_FILENO);
+}
+
+// By the signal's default action, which the handler has been replaced by. To
+// the first process of a container a signal that it sends itself does nothing.
+[[noreturn]] void End(int signal_number) {
+  ::raise(signal_number);
+  ::_exit(CodeOfSignal(signal_number));
+}
+
 void Report(int signal_number) {
-  ::signal(SIGALRM, SIG_DFL);
+  reported = signal_number;
+  ::signal(SIGALRM, [](int) { End(reported); });
   ::alarm(kMaxSeconds);
   Write(introduction.data());
-  for (const Fault& fault : kFaults) {
-    if (fault.signal_number == signal_number) Write(fault.name);
-  }
+  Write(FaultName(signal_number));
   Write(". Its stack:\n");
   std::array<void*, kMaxFrames> frames = {};
-  ::backtrace_symbols_fd(
-      frames.data(), ::backtrace(frames.data(), kMaxFrames), STDERR_FILENO);
-  ::raise(signal_number);  // by its default action: SA_RESETHAND
+  const int count = ::backtrace(frames.data(), kMaxFrames);
+  // The first one is this function.
+  for (int i = 1; i < count; ++i) WriteFrame(frames[i]);
+  End(signal_number);
 }
 
 }  // namespace
@@ -68,18 +79,19 @@ void ReportCrashes() {
   // The first call loads the unwinder, which the handler could not.
   void* frame = nullptr;
   ::backtrace(&frame, 1);
+  absl::InitializeSymbolizer(program.c_str());
   stack_t stack = {};
   stack.ss_sp = handler_stack.data();
   stack.ss_size = handler_stack.size();
   ::sigaltstack(&stack, nullptr);
-  for (const Fault& fault : kFaults) {
+  for (const int fault : kFaultSignals) {
     struct sigaction present = {};
-    ::sigaction(fault.signal_number, nullptr, &present);
+    ::sigaction(fault, nullptr, &present);
     if (present.sa_handler != SIG_DFL) continue;
     struct sigaction action = {};
     action.sa_handler = Report;
     action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER | SA_ONSTACK);
-    ::sigaction(fault.signal_number, &action, nullptr);
+    ::sigaction(fault, &action, nullptr);
   }
   ::signal(SIGXFSZ, SIG_IGN);
 }

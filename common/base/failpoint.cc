@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
+#include "common/base/files.h"
 #include "common/base/mutex.h"
 #include "common/base/printable.h"
 
@@ -112,8 +114,7 @@ absl::Status HitFailpoint(const char* name) {
   }
   if (action.kind == "error" &&
       (action.argument == 0 || action.hits <= action.argument)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("failpoint ", name, ": No space left on device"));
+    return FileError("write at failpoint", name, ENOSPC);
   }
   return absl::OkStatus();
 }

@@ -11,7 +11,7 @@
 //   name=stop@2        SIGSTOP (a hang that keeps its connections)
 //   name=sleep:250     250 ms at every hit; with @n only at the n-th
 //   name=hold:PATH     for as long as there is a file PATH; with @n likewise
-//   name=error         RESOURCE_EXHAUSTED "No space left on device" from
+//   name=error         what a full disk gives (FileError of ENOSPC) from
 //                      DAPD_FAILPOINT_STATUS; with :m only the first m hits
 // Several are separated by ';'. A text that cannot be read ends the process
 // with code 2: a test that arms nothing would prove nothing.

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -25,6 +26,8 @@
 
 namespace dapd {
 namespace {
+
+constexpr char kFileErrorUrl[] = "dapd/file_error";
 
 constexpr size_t kBufferBytes = 1 << 20;
 
@@ -49,11 +52,9 @@ bool IsGone(pid_t process) {
          (process == ::getpid() || (::kill(process, 0) != 0 && errno == ESRCH));
 }
 
-}  // namespace
-
-absl::Status FileError(absl::string_view verb,
-                       const std::string& path,
-                       int error) {
+absl::Status StatusOfError(absl::string_view verb,
+                           const std::string& path,
+                           int error) {
   const std::string message =
       absl::StrCat("cannot ", verb, " ", path, ": ", std::strerror(error));
   switch (error) {
@@ -88,6 +89,20 @@ absl::Status FileError(absl::string_view verb,
     default:
       return absl::InternalError(message);
   }
+}
+
+}  // namespace
+
+absl::Status FileError(absl::string_view verb,
+                       const std::string& path,
+                       int error) {
+  absl::Status status = StatusOfError(verb, path, error);
+  status.SetPayload(kFileErrorUrl, absl::Cord());
+  return status;
+}
+
+bool IsFileError(const absl::Status& status) {
+  return status.GetPayload(kFileErrorUrl).has_value();
 }
 
 absl::Status WriteAll(int descriptor,

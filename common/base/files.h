@@ -87,6 +87,10 @@ absl::Status FileError(absl::string_view verb,
                        const std::string& path,
                        int error);
 
+// Whether `status` is FileError's: it was a file that could not be written or
+// read, and no memory or GPU that was short meanwhile.
+bool IsFileError(const absl::Status& status);
+
 // Joins with exactly one '/'.
 std::string JoinPath(absl::string_view folder, absl::string_view name);
 

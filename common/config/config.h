@@ -20,8 +20,9 @@ struct RunConfig {
   int64_t num_threads = 0;      // compute threads per process; 0: all cores
   int64_t rollout_workers = 1;  // `dapd run`: rollout processes to start
   int64_t teacher_workers = 1;
-  int64_t gpu_processes = 1;    // that share a GPU
-  std::string resume = "auto";  // auto | never
+  int64_t gpu_processes = 1;        // that share a GPU
+  double gpu_wait_seconds = 300.0;  // for memory that another process holds
+  std::string resume = "auto";      // auto | never
   // Who is told of the run's end; see common/notify/webhook.h.
   std::string notify_url;  // empty: nobody
   std::string notify_secret_file;

@@ -27,10 +27,7 @@ absl::Status ReadAt(int descriptor,
     const ssize_t count =
         ::pread(descriptor, out, bytes, static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      return absl::InternalError(
-          absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
-    }
+    if (count < 0) return FileError("read", path, errno);
     if (count == 0) {
       return WithExitCode(absl::DataLossError(absl::StrCat(
                               path, " became shorter while it was read")),

@@ -61,12 +61,52 @@ result_of() {  # PROCESS
   wait "$1"
 }
 
-# One worker, started again whenever it dies. Its usage, configuration and model
-# errors (2, 3, 4) are there to stay.
+# The name of the signal that a program crashed by, a fault of its own; nothing where
+# it was killed, or ended by itself.
+crash_of() {  # CODE
+  case $1 in
+    132) echo SIGILL ;;
+    133) echo SIGTRAP ;;
+    134) echo SIGABRT ;;
+    135) echo SIGBUS ;;
+    136) echo SIGFPE ;;
+    139) echo SIGSEGV ;;
+  esac
+}
+
+# How far a program has come (common/base/work_mark.h).
+mark_of() {  # FILE
+  local mark=0
+  if [ -s "$1" ]; then read -r mark <"$1" || true; fi
+  echo "${mark:-0}"
+}
+
+# A signal ends it.
+rest() {  # MILLISECONDS
+  sleep "$(($1 / 1000)).$(printf %03d $(($1 % 1000)))" &
+  wait $! || true
+}
+
+# For the job, which says it at its end: what crashed, and where its log is.
+announce_crash() {  # WHO SIGNAL TIMES LOG
+  local file=$DAPD_ANNOUNCEMENTS/crash-${1// /-}.txt why='' row='' level
+  if [ "$2" = SIGILL ]; then
+    level=$("$DAPD_BIN/dapd" --version 2>/dev/null | sed -n 's/^kernels  CPU: \([^;]*\).*/\1/p' || true)
+    why=" (an instruction that its processor lacks${level:+; it has $level})"
+  fi
+  if [ "$3" -gt 1 ]; then row=", $3 times in a row with no work done in between"; fi
+  echo "$1 crashed by $2$why$row; please report it with its stack, at the end of $4" >"$file.part"
+  mv "$file.part" "$file"
+}
+
+# One worker, started again whenever it dies, after pauses that double from 0.2 s to 10 s
+# until it has served something. Its usage, configuration and model errors (2, 3, 4) are
+# there to stay; so is a crash that comes three times in a row before it has served.
 worker() {  # ROLE PORT [ARGUMENT]...
   local role=$1 port=$(($2 + SLURM_LOCALID)) code
-  local metrics=$((port + 10)) stopping=''
+  local metrics=$((port + 10)) stopping='' crashes=0 pause=200 mark=0 before crash
   shift 2
+  export DAPD_WORK_MARK=$DAPD_ANNOUNCEMENTS/work-$role-$SLURM_PROCID
   # Slurm signals the task's process group: the program has it, too.
   trap 'stopping=yes' TERM
   announce "metrics-$role-$SLURM_PROCID" "$metrics"
@@ -77,13 +117,25 @@ worker() {  # ROLE PORT [ARGUMENT]...
     result_of $! && code=0 || code=$?
     case $code in 0 | 2 | 3 | 4) return "$code" ;; esac
     if [ -n "$stopping" ]; then return 0; fi
-    echo "$role $SLURM_PROCID ended with code $code; restarting it" >&2
-    sleep 1 &
-    wait $! || true
+    before=$mark
+    mark=$(mark_of "$DAPD_WORK_MARK")
+    if [ "$mark" -gt "$before" ]; then crashes=0 pause=200; fi
+    crash=$(crash_of "$code")
+    if [ -n "$crash" ]; then
+      crashes=$((crashes + 1))
+      echo "$role $SLURM_PROCID crashed by $crash" >&2
+    fi
+    if [ "$crashes" -ge 3 ]; then
+      announce_crash "$role $SLURM_PROCID" "$crash" "$crashes" "${DAPD_STEP_LOG-}-$SLURM_PROCID.log"
+      return 1
+    fi
+    echo "$role $SLURM_PROCID ended with code $code; restarting it in $pause ms" >&2
+    rest "$pause"
+    pause=$((pause < 5000 ? 2 * pause : 10000))
   done
 }
 # As text: not every srun passes exported functions on.
-functions=$(declare -f announce announce_step result_of worker)
+functions=$(declare -f announce announce_step result_of crash_of mark_of rest announce_crash worker)
 
 # --- Steps --------------------------------------------------------------------
 declare -A process  # of each step's srun
@@ -98,6 +150,7 @@ step() {  # NAME TASKS LOG COMMAND...
   local name=$1 tasks=$2 log=$3
   shift 3
   rm -f "$DAPD_ANNOUNCEMENTS/step-$name"
+  export DAPD_STEP_LOG=$DAPD_JOB_FOLDER/$log
   srun --exact --ntasks="$tasks" --job-name="$name" --kill-on-bad-exit=0 \
     --nodes="1-$SLURM_JOB_NUM_NODES" --distribution=block,pack \
     ${gpus_of_task:+--gpus-per-task="$gpus_of_task"} ${gpu_mask:+--gpu-bind=mask_gpu:"$gpu_mask"} \
@@ -158,6 +211,10 @@ change_list() {  # ROLE: this job's lines become those on standard input
     mv "$list.part" "$list"
   ) 9>"$DAPD_JOB_FOLDER/.$1.lock"
 }
+
+# Whether a task is given up because it crashes; which one, by which signal.
+has_crashed() { compgen -G "$DAPD_ANNOUNCEMENTS/crash-*.txt" >/dev/null; }
+tell_crashes() { has_crashed && cat "$DAPD_ANNOUNCEMENTS"/crash-*.txt >&2; }
 
 # srun waits for room without a word.
 name_waiting_steps() {

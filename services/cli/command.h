@@ -12,6 +12,7 @@
   COMMAND(Check)               \
   COMMAND(Status)              \
   COMMAND(Health)              \
+  COMMAND(Keep)                \
   COMMAND(Answers)             \
   COMMAND(Runs)                \
   COMMAND(Compare)             \

@@ -30,6 +30,14 @@ std::string Kernels(bool has_backend) {
                        : absl::StrCat("our own on GPUs, ", built);
 }
 
+std::string Fit(const absl::Status& fit) {
+  if (fit.ok()) return "everything that dapd run starts fits on them";
+  const bool may_pass = absl::IsResourceExhausted(fit);
+  return absl::StrCat(
+      may_pass ? "dapd run would wait: " : "dapd run is refused here: ",
+      std::string(fit.message()));
+}
+
 }  // namespace
 
 std::vector<std::string> DeviceText(const Config& config,
@@ -56,10 +64,7 @@ std::vector<std::string> DeviceText(const Config& config,
       takes_model.ok()
           ? CheckShares(DealGpus(config, names), plan, names, report.gpus)
           : takes_model;
-  lines.push_back(Line("fit",
-                       fit.ok() ? "everything that dapd run starts fits on them"
-                                : absl::StrCat("dapd run is refused here: ",
-                                               std::string(fit.message()))));
+  lines.push_back(Line("fit", Fit(fit)));
   return lines;
 }
 

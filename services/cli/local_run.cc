@@ -8,11 +8,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
+#include "common/base/stop_requests.h"
 #include "common/base/this_program.h"
 #include "common/base/thread_share.h"
 #include "common/base/visible_gpus.h"
@@ -24,6 +28,7 @@
 #include "common/gpus/cuda_backend.h"
 #include "common/gpus/gpu_report.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/gpu_memory_wait.h"
 #include "common/model/spec/gpu_model.h"
 #include "common/model/spec/gpu_shares.h"
 #include "common/model/spec/memory_plan.h"
@@ -33,6 +38,14 @@
 
 namespace dapd {
 namespace {
+
+// Whether this process is asked to stop within `time`.
+bool WaitForStopRequest(absl::Duration time) {
+  constexpr absl::Duration kInterval = absl::Milliseconds(100);
+  const absl::Time end = SteadyNow() + time;
+  while (StopRequests() == 0 && SteadyNow() < end) absl::SleepFor(kInterval);
+  return StopRequests() > 0;
+}
 
 // Where somebody on this machine finds what listens there.
 std::string Reachable(const std::string& listen) {
@@ -84,6 +97,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
       command,
       to_log ? JoinPath(folder_, absl::StrCat("logs/", name, ".log")) : "",
       std::move(environment));
+  child->MarkWorkIn(JoinPath(folder_, absl::StrCat("logs/.", name, ".work")));
   if (!to_log && LogsJson()) {
     // What is no JSON, such as the last words of a library, would break the
     // reader of our output. As text the child shares our terminal, for its bar.
@@ -181,7 +195,11 @@ absl::Status LocalRun::TakeGpus() {
                    FindModelFolder(config_.model.path));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
   RETURN_IF_ERROR(CheckGpuModel(config_.model.precision, model));
-  return CheckShares(processes, PlanMemory(config_, model), names, report.gpus);
+  const MemoryPlan plan = PlanMemory(config_, model);
+  return AwaitGpuMemory(
+      [&] { return CheckShares(processes, plan, names, FindGpus().gpus); },
+      absl::Seconds(config_.run.gpu_wait_seconds),
+      WaitForStopRequest);
 }
 
 // The trainer would wait for workers that refuse it.

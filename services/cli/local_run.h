@@ -28,9 +28,10 @@ class LocalRun {
            Config config,
            RunSupervisor& supervisor);
 
-  // Starts the workers and hands over the trainers. An error if the run's
-  // folder holds a run that cannot go on, a program is missing, or the GPUs
-  // cannot be used or have too little memory.
+  // Starts the workers and hands over the trainers. Before that it waits for
+  // memory of the GPUs that other processes hold (AwaitGpuMemory), until a stop
+  // is requested. An error if the run's folder holds a run that cannot go on, a
+  // program is missing, or the GPUs cannot be used or have too little memory.
   absl::Status Start();
 
  private:

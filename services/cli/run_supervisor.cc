@@ -9,19 +9,16 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
+#include "common/base/process_end.h"
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
 #include "common/base/stop_requests.h"
+#include "services/cli/crash_text.h"
 #include "services/trainer/rank_grace.h"
 
 namespace dapd {
 namespace {
 
-// A process that dies this often, one start after the other, is not worth
-// another one.
-constexpr int kMaxRestarts = 20;
-// ChildProcess::Poll: 128 + the signal that ended it.
-constexpr int kSignalBase = 128;
 constexpr int kInterruptedCode = static_cast<int>(ExitCode::kInterrupted);
 constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 
@@ -29,11 +26,6 @@ constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 // rank was lost says nothing: it is how the others see the end of one.
 int WeightOf(int code) {
   return code == static_cast<int>(ExitCode::kRestart) ? 0 : code;
-}
-
-std::string EndOfLog(const ChildProcess& process) {
-  return absl::StrCat(
-      "the end of its log (", process.log_path(), "):\n  ", process.LogTail());
 }
 
 // Rank 0 has spoken on our stderr, the others only in their logs. Of a stop
@@ -54,11 +46,28 @@ absl::Status FailureOf(const ChildProcess& trainer, int code) {
       static_cast<ExitCode>(code));
 }
 
+// Whether it is what a trainer ends with that had no worker to go on with.
+bool MayLackWorkers(int code) {
+  return code == kInterruptedCode ||
+         code == static_cast<int>(ExitCode::kPeerUnavailable);
+}
+
+absl::Status CrashError(const std::string& text) {
+  return WithExitCode(absl::InternalError(text), ExitCode::kInternal);
+}
+
+std::string InPause(absl::Time next) {
+  return absl::StrCat(" in ",
+                      absl::FormatDuration(absl::Ceil(
+                          next - SteadyNow(), absl::Milliseconds(100))));
+}
+
 }  // namespace
 
 absl::Status RunSupervisor::AddWorker(std::unique_ptr<ChildProcess> worker) {
   RETURN_IF_ERROR(worker->Start());
-  workers_.push_back({std::move(worker), {.started = SteadyNow()}});
+  workers_.push_back({std::move(worker), Restarts(restart_options_)});
+  workers_.back().restarts.Started(SteadyNow());
   return absl::OkStatus();
 }
 
@@ -67,7 +76,8 @@ void RunSupervisor::AddTrainer(std::unique_ptr<ChildProcess> trainer) {
 }
 
 absl::Status RunSupervisor::StartTrainers() {
-  trainer_starts_.started = SteadyNow();
+  next_trainer_start_.reset();
+  trainer_restarts_.Started(SteadyNow());
   for (const auto& trainer : trainers_) RETURN_IF_ERROR(trainer->Start());
   return absl::OkStatus();
 }
@@ -107,50 +117,88 @@ void RunSupervisor::StopTrainers(bool is_done) {
   }
 }
 
-bool RunSupervisor::MayStartAgain(Starts& starts) const {
-  if (SteadyNow() - starts.started >= lasting_) starts.restarts = 0;
-  if (starts.restarts >= kMaxRestarts) return false;
-  ++starts.restarts;
+// A trainer that was killed or crashed goes on after its newest checkpoint, and
+// so do all ranks when one is lost; a trainer that ended by itself said why.
+bool RunSupervisor::MayRestartTrainers(const End& end, bool asked_to_stop) {
+  const bool ended_by_signal =
+      end.code > CodeOfSignal(0) && end.code != kInterruptedCode;
+  const bool lost_rank = end.code == static_cast<int>(ExitCode::kRestart);
+  if (!(ended_by_signal || lost_rank) || asked_to_stop) return false;
+  next_trainer_start_ = trainer_restarts_.Ended(
+      end.code, trainers_.front()->HasWorked(), SteadyNow());
+  if (!next_trainer_start_.has_value()) return false;
+  LogWarning(absl::StrCat(
+      lost_rank
+          ? absl::StrCat("a trainer rank was lost (code ", end.code, ")")
+          : absl::StrCat(end.trainer->name(), " ", HowItCrashed(end.code)),
+      "; restarting from the newest checkpoint",
+      InPause(*next_trainer_start_)));
   return true;
 }
 
-// A trainer that was killed goes on after its newest checkpoint, and so do all
-// ranks when one is lost; a trainer that ended by itself said why.
-bool RunSupervisor::MayRestartTrainers(int code, bool asked_to_stop) {
-  const bool killed = code > kSignalBase && code != kInterruptedCode;
-  const bool lost_rank = code == static_cast<int>(ExitCode::kRestart);
-  if (!(killed || lost_rank) || asked_to_stop ||
-      !MayStartAgain(trainer_starts_)) {
-    return false;
+absl::Status RunSupervisor::WhyItEnded(const End& end, bool asked_to_stop) {
+  // A program that is still being started does not catch signals yet.
+  if (asked_to_stop && end.code == CodeOfSignal(SIGTERM)) {
+    return absl::CancelledError("stopped before the trainer had started");
   }
-  LogWarning(
-      absl::StrCat(killed ? "a trainer was killed" : "a trainer rank was lost",
-                   " (code ",
-                   code,
-                   "); restarting from the newest checkpoint"));
-  return true;
+  if (IsCrash(end.code)) {
+    return CrashError(
+        CrashText(*end.trainer, end.code, trainer_restarts_.crashes()));
+  }
+  if (asked_to_stop || !MayLackWorkers(end.code)) {
+    return FailureOf(*end.trainer, end.code);
+  }
+  for (Worker& worker : workers_) {
+    RETURN_IF_ERROR(Look(worker));
+    if (worker.restarts.crashes() > 0 && !worker.process->HasWorked()) {
+      return CrashError(CrashText(
+          *worker.process, worker.crash_code, worker.restarts.crashes()));
+    }
+  }
+  return FailureOf(*end.trainer, end.code);
 }
 
-absl::Status RunSupervisor::KeepAlive(Worker& worker) {
+absl::Status RunSupervisor::Look(Worker& worker) {
   ChildProcess& process = *worker.process;
   const int code = process.Poll();
   if (code < 0) return absl::OkStatus();
   const bool hopeless = code == static_cast<int>(ExitCode::kConfig) ||
                         code == static_cast<int>(ExitCode::kData) ||
                         code == static_cast<int>(ExitCode::kUsage);
-  if (hopeless || !MayStartAgain(worker.starts)) {
-    return WithExitCode(
-        absl::InternalError(absl::StrCat(process.name(),
-                                         " ended with code ",
-                                         code,
-                                         " and would do so again; ",
-                                         EndOfLog(process))),
-        static_cast<ExitCode>(code));
+  if (!hopeless) {
+    worker.next_start =
+        worker.restarts.Ended(code, process.HasWorked(), SteadyNow());
   }
-  LogWarning(absl::StrCat(
-      process.name(), " ended with code ", code, "; restarting it"));
-  worker.starts.started = SteadyNow();
-  return process.Start();
+  if (IsCrash(code)) worker.crash_code = code;
+  if (worker.next_start.has_value()) {
+    LogWarning(absl::StrCat(process.name(),
+                            " ",
+                            HowItCrashed(code),
+                            "; restarting it",
+                            InPause(*worker.next_start)));
+    return absl::OkStatus();
+  }
+  if (IsCrash(code)) {
+    return CrashError(CrashText(process, code, worker.restarts.crashes()));
+  }
+  return WithExitCode(
+      absl::InternalError(absl::StrCat(process.name(),
+                                       " ",
+                                       HowItEnded(code),
+                                       " and would do so again; ",
+                                       EndOfLog(process))),
+      static_cast<ExitCode>(code));
+}
+
+absl::Status RunSupervisor::KeepAlive(Worker& worker) {
+  RETURN_IF_ERROR(Look(worker));
+  const absl::Time now = SteadyNow();
+  if (!worker.next_start.has_value() || now < *worker.next_start) {
+    return absl::OkStatus();
+  }
+  worker.next_start.reset();
+  worker.restarts.Started(now);
+  return worker.process->Start();
 }
 
 absl::Status RunSupervisor::Follow(const std::function<void()>& look) {
@@ -158,17 +206,10 @@ absl::Status RunSupervisor::Follow(const std::function<void()>& look) {
   bool asked_to_stop = false;
   while (true) {
     if (const auto end = PollTrainers(asked_to_stop); end.has_value()) {
-      const int code = end->code;
-      if (code == 0) return absl::OkStatus();
-      if (MayRestartTrainers(code, asked_to_stop)) {
-        RETURN_IF_ERROR(StartTrainers());
-        continue;
+      if (end->code == 0) return absl::OkStatus();
+      if (!MayRestartTrainers(*end, asked_to_stop)) {
+        return WhyItEnded(*end, asked_to_stop);
       }
-      // A program that is still being started does not catch signals yet.
-      if (asked_to_stop && code == kSignalBase + SIGTERM) {
-        return absl::CancelledError("stopped before the trainer had started");
-      }
-      return FailureOf(*end->trainer, code);
     }
     if (StopRequests() > 1) {
       return absl::CancelledError("stopped at once by a second signal");
@@ -177,6 +218,14 @@ absl::Status RunSupervisor::Follow(const std::function<void()>& look) {
       LogInfo("stopping; a second Ctrl-C stops at once");
       for (const auto& trainer : trainers_) trainer->Signal(SIGTERM);
       asked_to_stop = true;
+    }
+    if (next_trainer_start_.has_value()) {
+      if (asked_to_stop) {
+        return absl::CancelledError(
+            "stopped before the trainer was started again; the same command "
+            "resumes the run");
+      }
+      if (SteadyNow() >= *next_trainer_start_) RETURN_IF_ERROR(StartTrainers());
     }
     for (Worker& worker : workers_) {
       if (asked_to_stop) break;

@@ -1,7 +1,10 @@
 // RunSupervisor: the processes of one `dapd run`, from their start to the end
 // of the run. Workers that die are started again; so are all trainers together,
-// when one was killed or a rank was lost. Those that die again and again,
-// twenty times without having lasted in between, end the run. Not thread-safe.
+// when one was killed or crashed or a rank was lost. When, and how often, is
+// the Restarts': a process that crashes three times in a row with no work done
+// in between (ChildProcess::HasWorked: a worker has served an answer or a
+// score, rank 0 has recorded a step that no earlier start had) ends the run,
+// with exit code 1. Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -13,15 +16,14 @@
 #include "absl/time/time.h"
 
 #include "common/base/child_process.h"
+#include "services/cli/restarts.h"
 
 namespace dapd {
 
 class RunSupervisor {
  public:
-  // `lasting`: how long a process lives that was worth its start, so that a run
-  // of weeks may lose any number.
-  explicit RunSupervisor(absl::Duration lasting = absl::Minutes(10))
-      : lasting_(lasting) {}
+  explicit RunSupervisor(const Restarts::Options& restarts = {})
+      : restart_options_(restarts), trainer_restarts_(restarts) {}
   // Starts a rollout worker or teacher.
   absl::Status AddWorker(std::unique_ptr<ChildProcess> worker);
   // The next trainer rank, to be started by Follow.
@@ -29,7 +31,9 @@ class RunSupervisor {
 
   // Starts the trainers and blocks until they have ended. An error carries the
   // exit code of the process that ended the run, and its words where they are
-  // in a log of its own; rank 0 has saved the last whole step by then, if it
+  // in a log of its own. For a process that crashed it says by which signal,
+  // and how its log ends; so it does where the trainer gave up for want of a
+  // worker that crashes. Rank 0 has saved the last whole step by then, if it
   // could within a minute. `look` is called several times a second. The first
   // signal (common/base/stop_requests.h) tells the trainers to stop, for which
   // rank 0 may take as long as it needs; after a second one it returns
@@ -37,13 +41,11 @@ class RunSupervisor {
   absl::Status Follow(const std::function<void()>& look);
 
  private:
-  struct Starts {
-    absl::Time started;  // the last time
-    int restarts = 0;    // since one that lasted
-  };
   struct Worker {
     std::unique_ptr<ChildProcess> process;
-    Starts starts;
+    Restarts restarts;
+    std::optional<absl::Time> next_start = {};  // while it does not run
+    int crash_code = 0;                         // of its last crash
   };
 
   // The trainer that ended the run or its attempt, and its exit code.
@@ -56,16 +58,21 @@ class RunSupervisor {
   // None while the run goes on; once asked to stop, while rank 0 does.
   std::optional<End> PollTrainers(bool asked_to_stop);
   void StopTrainers(bool is_done);
-  // Whether what has ended is worth another start, which is counted.
-  bool MayStartAgain(Starts& starts) const;
-  bool MayRestartTrainers(int code, bool asked_to_stop);
-  absl::Status KeepAlive(Worker& worker);
+  // Whether the trainers are to be started again after `end`, and if so, when.
+  bool MayRestartTrainers(const End& end, bool asked_to_stop);
+  absl::Status WhyItEnded(const End& end, bool asked_to_stop);
+  // Notes whether the worker has ended; an error if it is not worth another
+  // start.
+  static absl::Status Look(Worker& worker);
+  // Starts a worker again that has ended, once its pause is over.
+  static absl::Status KeepAlive(Worker& worker);
 
-  const absl::Duration lasting_;
+  const Restarts::Options restart_options_;
   std::vector<Worker> workers_;
   std::vector<std::unique_ptr<ChildProcess>> trainers_;  // by rank
   std::optional<End> end_;  // as far as it is known before rank 0's
-  Starts trainer_starts_;
+  Restarts trainer_restarts_;
+  std::optional<absl::Time> next_trainer_start_;  // while none of them runs
 };
 
 }  // namespace dapd

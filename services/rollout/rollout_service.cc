@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 
 #include "common/base/status_macros.h"
+#include "common/base/work_mark.h"
 #include "common/generation/decode_request_message.h"
 #include "common/rpc/server/stream_writer.h"
 #include "common/rpc/status_conversion.h"
@@ -99,6 +100,10 @@ void WriteEvents(grpc::ServerContext* context,
     const bool alive = event.has_value() ? stream->Write(ToMessage(*event))
                                          : !context->IsCancelled();
     if (!alive) worker->CancelStream(outbox);
+    if (alive && event.has_value() &&
+        event->kind == GenerationEvent::Kind::kFinished) {
+      MarkServed();
+    }
   }
 }
 

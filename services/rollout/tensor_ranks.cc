@@ -1,8 +1,10 @@
 #include "services/rollout/tensor_ranks.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <utility>
 
@@ -12,8 +14,10 @@
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/loopback_ports.h"
+#include "common/base/process_end.h"
 #include "common/base/random_name.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 #include "common/base/stop_requests.h"
 #include "common/base/this_program.h"
 #include "common/base/visible_gpus.h"
@@ -45,13 +49,33 @@ RankOptions MakeOptions(const Config& config,
 
 pid_t rank_zero = 0;
 
+// Of a rank whose end has been taken note of; 0: none crashed.
+std::atomic<int> crash_code = 0;
+
+// What this process ends with: as a rank that crashed, if one did. A connection
+// that breaks may tell of it before its process is gone.
+int CodeOfLostRanks() {
+  constexpr absl::Duration kGrace = absl::Milliseconds(500);
+  const absl::Time deadline = SteadyNow() + kGrace;
+  while (crash_code == 0 && SteadyNow() < deadline) {
+    siginfo_t end = {};
+    // Its end stays to be seen by others.
+    if (::waitid(P_ALL, 0, &end, WEXITED | WNOHANG | WNOWAIT) != 0) break;
+    if (end.si_pid == 0) {
+      absl::SleepFor(absl::Milliseconds(10));
+      continue;
+    }
+    const int code = CodeOfSignal(end.si_status);
+    if (end.si_code != CLD_EXITED && IsCrash(code)) return code;
+    break;
+  }
+  return crash_code == 0 ? static_cast<int>(ExitCode::kRestart)
+                         : crash_code.load();
+}
+
 // The kernel, too, sends in the name of rank 0 when that has died.
 void EndIfRankZeroSaysSo(int number, siginfo_t* info, void* /*context*/) {
   if (info->si_pid == rank_zero) ::_exit(128 + number);
-}
-
-std::string HowItEnded(const ChildProcess& child, int code) {
-  return absl::StrCat(child.name(), " ended with code ", code);
 }
 
 }  // namespace
@@ -96,16 +120,21 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Start(
   }
   RankOptions options = MakeOptions(config, first, key);
   std::string lost;  // of the ranks that are awaited
-  options.gives_up = [&children = ranks->children_, &lost] {
+  auto code_of_lost = static_cast<int>(ExitCode::kRestart);
+  options.gives_up = [&children = ranks->children_, &lost, &code_of_lost] {
     for (const std::unique_ptr<ChildProcess>& child : children) {
       const int code = child->Poll();
-      if (code >= 0) lost = HowItEnded(*child, code);
+      if (code < 0) continue;
+      lost = absl::StrCat(child->name(), " ", HowItEnded(code));
+      if (IsCrash(code)) code_of_lost = code;
     }
     return !lost.empty();
   };
   auto collective = StartRankLeader(options);
   if (!lost.empty()) {
-    return absl::AbortedError(absl::StrCat(lost, " before it had joined"));
+    return WithExitCode(
+        absl::AbortedError(absl::StrCat(lost, " before it had joined")),
+        static_cast<ExitCode>(code_of_lost));
   }
   ASSIGN_OR_RETURN(ranks->collective_, std::move(collective));
   ranks->watcher_ =
@@ -124,7 +153,9 @@ void TensorRanks::Watch(
     for (const std::unique_ptr<ChildProcess>& child : children) {
       const int code = child->Poll();
       if (code < 0) continue;
-      EndWithRanks(absl::AbortedError(HowItEnded(*child, code)));
+      if (IsCrash(code)) crash_code = code;
+      EndWithRanks(absl::AbortedError(
+          absl::StrCat(child->name(), " ", HowItEnded(code))));
     }
   }
 }
@@ -132,7 +163,7 @@ void TensorRanks::Watch(
 void TensorRanks::EndWithRanks(const absl::Status& status) {
   LogError(absl::StrCat("the ranks of this worker are lost: ",
                         std::string(status.message())));
-  ::_exit(static_cast<int>(ExitCode::kRestart));
+  ::_exit(CodeOfLostRanks());
 }
 
 void HeedRankZeroAlone() {

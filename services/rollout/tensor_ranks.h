@@ -33,7 +33,9 @@ class TensorRanks {
   // From now on ranks may end.
   void StopWatching() { watcher_ = std::jthread(); }
 
-  // Ends this process, because a rank is lost or does not answer.
+  // Ends this process, because a rank is lost or does not answer: with
+  // ExitCode::kRestart, or, where a rank crashed, with 128 plus the number of
+  // its signal.
   [[noreturn]] static void EndWithRanks(const absl::Status& status);
 
  private:

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 
 #include "common/base/mutex.h"
+#include "common/base/work_mark.h"
 #include "common/rpc/server/stream_writer.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/transfer/adapter_stream.h"
@@ -132,6 +133,10 @@ void WriteEvents(grpc::ServerContext* context,
     const bool alive = event.has_value() ? WriteEvent(*event, sending, stream)
                                          : !context->IsCancelled();
     if (!alive) break;
+    if (event.has_value() &&
+        std::holds_alternative<ScoreFinished>(event->content)) {
+      MarkServed();
+    }
     if (event.has_value() &&
         !std::holds_alternative<ViewScores>(event->content)) {
       if (request_id == event->request_id) request_id.reset();

@@ -15,6 +15,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
+#include "common/base/process_end.h"
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
 #include "common/base/this_program.h"
@@ -34,7 +35,6 @@ namespace {
 
 constexpr int kPortStep = 10;
 constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
-constexpr int kSignalBase = 128;  // ChildProcess::Poll
 constexpr int kInterruptedCode = static_cast<int>(ExitCode::kInterrupted);
 constexpr int kRestartCode = static_cast<int>(ExitCode::kRestart);
 
@@ -60,7 +60,8 @@ std::string ListenOverride(const std::string& key,
 int PriorityOf(int code) {
   if (code == 0) return 0;
   if (code == kInterruptedCode) return 1;
-  if (code == kRestartCode || code > kSignalBase) return 2;
+  const bool is_killed = code > CodeOfSignal(0) && !IsCrash(code);
+  if (code == kRestartCode || is_killed) return 2;
   return 3;
 }
 
@@ -121,7 +122,7 @@ class RunningRanks {
       first_is_done_ |= &process == processes_.front().get();
       return;
     }
-    LogWarning(absl::StrCat(process.name(), " ended with code ", code));
+    LogWarning(absl::StrCat(process.name(), " ", HowItEnded(code)));
   }
 
   std::vector<std::unique_ptr<ChildProcess>> processes_;
@@ -197,9 +198,8 @@ absl::Status FollowRanks(std::vector<std::unique_ptr<ChildProcess>> processes,
   const int code = interrupted ? kInterruptedCode : CodeOfRanks(ranks.codes());
   if (code == 0) return absl::OkStatus();
   return WithExitCode(
-      absl::InternalError(absl::StrCat("the ranks of this machine ended with "
-                                       "code ",
-                                       code,
+      absl::InternalError(absl::StrCat("a rank of this machine ",
+                                       HowItEnded(code),
                                        "; the trainer's log says why")),
       static_cast<ExitCode>(code));
 }

@@ -36,7 +36,8 @@ absl::StatusOr<std::vector<LocalRank>> PlanLocalRanks(
     const Config& config, const std::vector<std::string>& gpus);
 
 // Of several ranks that ended, the code that says most: why one of them failed
-// before that others missed it (75), and 75 for one that a signal killed.
+// before that others missed it (75), and 75 for one that was killed. One that
+// crashed failed: its code is 128 plus the number of its signal.
 int CodeOfRanks(const std::vector<int>& codes);
 
 // Runs this program once for each rank, and returns when all have ended: OK if

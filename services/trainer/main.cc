@@ -272,7 +272,10 @@ absl::Status Train(const LoadedConfig& loaded,
                    ShutdownSignal& signal,
                    EndNotice& notice) {
   const absl::Time start = absl::Now();
-  auto loading = TrainerRun::Load(loaded, window.displays());
+  auto loading = TrainerRun::Load(
+      loaded, window.displays(), [&signal](absl::Duration timeout) {
+        return signal.WaitFor(timeout);
+      });
   if (!loading.ok()) {
     KeepEarlyFailure(loaded.config, loading.status(), start);
     return loading.status();

@@ -13,6 +13,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
+#include "common/base/work_mark.h"
 #include "common/config/preset_terms.h"
 #include "common/data/expected_answer.h"
 #include "common/model/spec/model_card.h"
@@ -158,6 +159,7 @@ absl::Status TrainerLoop::RunSteps() {
       return absl::CancelledError("the run was told to stop");
     }
     RETURN_IF_ERROR(RunStep());
+    MarkStep(policy_.version());
   }
   if (policy_.version() > saved_version_) RETURN_IF_ERROR(SaveNewest());
   // Whoever saved the checkpoint may have died before this.

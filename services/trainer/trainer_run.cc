@@ -17,6 +17,7 @@
 #include "common/data/model_text.h"
 #include "common/data/view_limits.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/gpu_memory_wait.h"
 #include "common/model/spec/gpu_model.h"
 #include "common/model/spec/gpu_shares.h"
 #include "common/model/spec/lora_config.h"
@@ -65,7 +66,9 @@ TrainerRun::TrainerRun(std::unique_ptr<State> state)
 TrainerRun::~TrainerRun() = default;
 
 absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
-    const LoadedConfig& loaded, const RunDisplays& displays) {
+    const LoadedConfig& loaded,
+    const RunDisplays& displays,
+    const std::function<bool(absl::Duration)>& wait_for_stop) {
   auto state = std::make_unique<State>();
   state->loaded = loaded;
   state->displays = displays;
@@ -83,7 +86,10 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
                    BaseModelName(config.model.path, config.model.name));
   if (device.is_cuda()) {
     RETURN_IF_ERROR(CheckGpuModel(config.model.precision, model));
-    RETURN_IF_ERROR(CheckOwnGpu("trainer", PlanMemory(config, model).trainer));
+    const RoleMemory plan = PlanMemory(config, model).trainer;
+    RETURN_IF_ERROR(AwaitGpuMemory([&] { return CheckOwnGpu("trainer", plan); },
+                                   absl::Seconds(config.run.gpu_wait_seconds),
+                                   wait_for_stop));
   }
   state->text = std::move(base.text);
   RETURN_IF_ERROR(

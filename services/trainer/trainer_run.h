@@ -29,9 +29,12 @@ class TrainerRun {
   // on where its newest checkpoint left off.
   //
   // A rank other than 0 (trainer.rank) has no run folder: it gets its policy
-  // from rank 0.
+  // from rank 0. Waits for memory of the GPU that another process holds
+  // (AwaitGpuMemory); `wait_for_stop` as there.
   static absl::StatusOr<std::unique_ptr<TrainerRun>> Load(
-      const LoadedConfig& loaded, const RunDisplays& displays);
+      const LoadedConfig& loaded,
+      const RunDisplays& displays,
+      const std::function<bool(absl::Duration)>& wait_for_stop);
   ~TrainerRun();
 
   // What a worker must have loaded to serve this run.

@@ -105,6 +105,79 @@ def test_a_worker_that_is_ended_before_it_is_started_again_ends_well(tmp_path):
     assert "ended with code 9; restarting it" in result.stderr and result.returncode == 0
 
 
+def keep(folder, role, script, **variables):
+    """What the task of a worker says and announces whose program is `script`; how often that was started, and how long each pause was."""
+    for name, text in {f"dapd-{role}": f"echo >>{folder}/starts\n{script}", "sleep": f'echo "$1" >>{folder}/pauses'}.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "DAPD_BIN": str(folder), "DAPD_JOB_FOLDER": str(folder), "DAPD_ANNOUNCEMENTS": str(folder),
+                                "DAPD_STEP_LOG": f"{folder}/log", "SLURM_JOB_ID": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURMD_NODENAME": "node"}
+    command = f"source {SCRIPT.parent}/steps.sh; worker {role} 20000 run.yaml"
+    result = subprocess.run(["bash", "-euo", "pipefail", "-c", command], env=environment | variables, capture_output=True, text=True, timeout=60)
+    pauses = (folder / "pauses").read_text().split() if (folder / "pauses").exists() else []
+    return result, len((folder / "starts").read_text().splitlines()), pauses
+
+
+@pytest.mark.parametrize("signal_name", ["ILL", "SEGV", "BUS", "FPE", "ABRT"])
+def test_a_worker_that_crashes_three_times_in_a_row_is_given_up(tmp_path, signal_name):
+    result, starts, pauses = keep(tmp_path, "teacher", f"kill -{signal_name} $$")
+    assert (result.returncode, starts, pauses) == (1, 3, ["0.200", "0.400"]), result.stderr
+    why = r" \(an instruction that its processor lacks\)" if signal_name == "ILL" else ""
+    (announced,) = tmp_path.glob("crash-*")
+    assert re.fullmatch(rf"teacher 0 crashed by SIG{signal_name}{why}, 3 times in a row with no work done in between; .* {tmp_path}/log-0.log\n",
+                        announced.read_text())
+
+
+def test_a_worker_that_serves_between_its_crashes_or_is_killed_is_started_again(tmp_path):
+    served = tmp_path / "served"
+    served.mkdir()
+    serve = 'echo $(($(cat $DAPD_WORK_MARK || echo 0) + 1)) >$DAPD_WORK_MARK'
+    result, starts, pauses = keep(served, "rollout", f"[ $(wc -l <{served}/starts) -lt 9 ] || exit 3\n{serve}\nkill -SEGV $$")
+    assert (result.returncode, starts, pauses) == (3, 9, ["0.200"] * 8), result.stderr
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    result, starts, pauses = keep(killed, "rollout", f"[ $(wc -l <{killed}/starts) -lt 9 ] || exit 3\nkill -KILL $$")
+    assert (result.returncode, starts) == (3, 9), result.stderr
+    assert pauses == ["0.200", "0.400", "0.800", "1.600", "3.200", "6.400", "10.000", "10.000"]
+    assert not list(killed.glob("crash-*"))
+
+
+def programs_with(folder, name, script):
+    """The programs, one of them in a stand-in's place."""
+    folder.mkdir()
+    for program in BIN.glob("dapd*"):
+        if program.name in ("dapd", "dapd-rollout", "dapd-teacher", "dapd-trainer") and program.name != name:
+            (folder / program.name).symlink_to(program)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+    return folder
+
+
+def test_a_job_whose_teacher_crashes_says_so_at_its_end(cluster, tmp_path):
+    programs = programs_with(tmp_path / "bin", "dapd-teacher", "kill -ILL $$")
+    job = cluster.submit(4130, "--set", "run.name=crash", DAPD_BIN=str(programs))
+    assert job.wait(timeout=PATIENCE_SECONDS) == 1, cluster.output(4130)
+    last = (cluster.folder / "4130.out").read_text().splitlines()[-1]
+    assert re.match(r"teacher 0 crashed by SIGILL \(an instruction that its processor lacks; it has \w+\), 3 times in a row", last), last
+    assert last.endswith(str(cluster.folder / "job-4130/teacher-0.log"))
+    assert cluster.queued_again(4130) == []
+    cluster.assert_nothing_runs(4130)
+
+
+def test_a_job_whose_trainer_crashes_says_so_at_its_end(cluster, tmp_path):
+    # Once the workers are there.
+    script = ('until [ -e "$DAPD_JOB_FOLDER/prometheus.json" ]; do sleep 0.1; done\n'
+              'echo "*** dapd-trainer 0.1 ends by SIGSEGV. Its stack:" >&2\nkill -SEGV $$')
+    programs = programs_with(tmp_path / "bin", "dapd-trainer", script)
+    job = cluster.submit(4131, "--set", "run.name=crash", DAPD_BIN=str(programs))
+    assert job.wait(timeout=PATIENCE_SECONDS) == 1, cluster.output(4131)
+    output = (cluster.folder / "4131.out").read_text()
+    assert output.count("restarting it; it resumes") == 2, output
+    assert output.splitlines()[-1] == ("the trainer crashed by SIGSEGV, 3 times in a row with no work done in between; please report it with its stack, "
+                                       f"at the end of {cluster.folder}/job-4131/trainer-0.log")
+    cluster.assert_nothing_runs(4131)
+
+
 def test_before_the_time_limit_the_job_is_queued_again_and_goes_on(undisturbed):
     job = undisturbed.submit(4102, "--set", "run.name=requeued")
     wait_for(lambda: undisturbed.trained("requeued") >= 2, lambda: undisturbed.output(4102))

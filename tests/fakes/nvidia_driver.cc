@@ -2,7 +2,8 @@
 // them. The environment, read at each call, says what there is:
 //
 //   FAKE_NVIDIA_GPUS   NAME|CAPABILITY|GiB|GiB FREE, with ; between GPUs
-//   FAKE_NVIDIA_CUDA   the newest CUDA that the driver is for (13000)
+//   FAKE_NVIDIA_FREE   a file with the GiB that are free on each of them
+//   instead FAKE_NVIDIA_CUDA   the newest CUDA that the driver is for (13000)
 //   FAKE_NVIDIA_INIT   what cuInit returns (0, or 100 without a GPU)
 //
 // CUDA_VISIBLE_DEVICES is followed as CUDA follows it. The id of GPU i is 16
@@ -13,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <set>
 #include <sstream>
 #include <string>
@@ -52,6 +54,9 @@ std::vector<FakeGpu> AllGpus() {
          .capability = static_cast<int>(10 * std::stod(parts.at(1)) + 0.5),
          .total_gib = std::stod(parts.at(2)),
          .free_gib = std::stod(parts.at(3))});
+    if (std::ifstream file(Setting("FAKE_NVIDIA_FREE", "")); file) {
+      file >> gpus.back().free_gib;
+    }
   }
   return gpus;
 }

@@ -53,7 +53,7 @@ REFUSED = {
     "a hidden GPU": (machine(H100, CUDA_VISIBLE_DEVICES=""), "hides all GPUs"),
     "another kernel module": (machine(H100, FAKE_NVIDIA_INIT="803"), "belong to different drivers"),
     "a fabric that is not up": (machine(H100, FAKE_NVIDIA_INIT="802"), "nvidia-fabricmanager must be running"),
-    "a small GPU": (machine("NVIDIA L4|8.9|22|0.1"), "NVIDIA L4 (GPU-10101010-1010-1010-1010-101010101010) has 22.0 GiB, of which 0.1 GiB are free"),
+    "a small GPU": (machine("NVIDIA L4|8.9|0.1|0.1"), "NVIDIA L4 (GPU-10101010-1010-1010-1010-101010101010) has 0.1 GiB. "),
 }
 
 
@@ -67,6 +67,47 @@ def test_a_gpu_that_cannot_be_used_is_refused_with_the_reason(program, name, pro
     result = start(programs, program, workspace, environment, *(["run"] if program == "dapd" else []))
     assert result.returncode == 3 and reason in result.stderr, result.stderr
     assert not (workspace.runs("no-gpus") / "metrics.jsonl").exists()
+
+
+HELD = "NVIDIA L4 (GPU-10101010-1010-1010-1010-101010101010) has 22.0 GiB, of which 0.1 GiB are free: another process holds the rest"
+
+
+@pytest.mark.parametrize("program", ["dapd-rollout", "dapd-teacher", "dapd-trainer", "dapd"])
+def test_memory_that_another_process_holds_is_waited_for_and_no_fault_of_the_configuration(program, programs, workspace):
+    flags = ["run"] if program == "dapd" else []
+    result = start(programs, program, workspace, machine("NVIDIA L4|8.9|22|0.1"), *flags, **{"run.gpu_wait_seconds": 0.5})
+    assert result.returncode == 1, result.stderr
+    assert "waiting up to 500ms (run.gpu_wait_seconds) for memory of a GPU: " in result.stderr, result.stderr
+    assert f"{HELD} " in result.stderr.splitlines()[-1] and "did not become free within 500ms" in result.stderr.splitlines()[-1], result.stderr
+    assert not (workspace.runs("no-gpus") / "metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize("program", ["dapd-teacher", "dapd-trainer", "dapd"])
+def test_a_wait_for_memory_ends_when_it_is_free_and_at_a_stop(program, programs, workspace, tmp_path):
+    (tmp_path / "free").write_text("0.1")
+    environment = machine("NVIDIA L4|8.9|22|22", FAKE_NVIDIA_FREE=str(tmp_path / "free"))
+    command = [programs / "bin" / program, *(["run"] if program == "dapd" else []), workspace.config,
+               *set_flags({"model.device": "cuda", "run.name": f"waits-{program}"})]
+
+    def waiting(log):
+        process = subprocess.Popen(command, env=environment, stdout=log.open("w"), stderr=subprocess.STDOUT)
+        wait_for(lambda: "waiting up to 5m" in log.read_text() or process.poll() is not None, what="the wait")
+        assert process.poll() is None, log.read_text()
+        return process
+
+    stopped = waiting(tmp_path / "stopped.log")
+    stopped.terminate()
+    # Of a worker a signal is the end of its work.
+    assert stopped.wait(20) == (0 if program == "dapd-teacher" else 130)
+
+    log = tmp_path / "freed.log"
+    freed = waiting(log)
+    (tmp_path / "free").write_text("21")
+    wait_for(lambda: "the memory of the GPU is free now" in log.read_text() or freed.poll() is not None, what="the memory")
+    # The simulated GPU computes nothing.
+    freed.kill()
+    freed.wait(20)
+    assert "the memory of the GPU is free now" in log.read_text()
 
 
 @pytest.mark.parametrize("program", ["dapd-rollout", "dapd-teacher", "dapd-trainer", "dapd"])
@@ -111,7 +152,9 @@ def test_check_describes_the_gpus_and_says_whether_a_run_fits(programs, workspac
         return [line for line in result.stdout.splitlines() if line.startswith(("kernels ", "driver ", "gpus ", "fit ", " " * 17))]
 
     assert "gpus             2 of 79.2 GiB, at least 78.9 GiB free: NVIDIA H100 80GB HBM3 (sm_90)" in check(f"{H100};{H100}")
-    assert "dapd run is refused here: the plan needs at least" in check("NVIDIA L4|8.9|22|0.1")[-1]
+    assert "dapd run is refused here: the plan needs at least" in check("NVIDIA L4|8.9|0.1|0.1")[-1]
+    held = check("NVIDIA L4|8.9|22|0.1")[-1]  # at once
+    assert "dapd run would wait: the plan needs at least" in held and HELD in held
     old = check(H100, FAKE_NVIDIA_CUDA="12040")
     assert any("for CUDA up to 12.4" in line for line in old) and "needs driver 580 or newer" in old[-1]
 

@@ -41,8 +41,8 @@ def test_two_processes_sample_what_one_does(together):
     assert len(shared) == len(alone)
 
 
-@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_process_that_is_lost_takes_its_worker_with_it_and_the_run_goes_on(stop, together):
+@pytest.mark.parametrize("stop, how", [(signal.SIGKILL, "ended with code 75"), (signal.SIGSTOP, "ended with code 75"), (signal.SIGSEGV, "crashed by SIGSEGV")])
+def test_a_process_that_is_lost_takes_its_worker_with_it_and_the_run_goes_on(stop, how, together):
     name = f"together-{stop.name}"
     process = together.start(name, **TOGETHER)
     wait_for(lambda: len(together.metrics(name)) >= 1 or process.poll() is not None, what="a step")
@@ -50,20 +50,21 @@ def test_a_process_that_is_lost_takes_its_worker_with_it_and_the_run_goes_on(sto
     (rank,) = children(Parent(worker))["dapd-rollout"]
     os.kill(rank, stop)
     assert process.wait(timeout=120) == 0, together.log(name)
-    assert "restarting it" in together.log(name)
+    assert f"rollout-0 {how}; restarting it" in together.log(name)
     log = (together.runs(name) / "logs" / "rollout-0.log").read_text()
     assert "other rollout rank" in log and "trainer rank" not in log
     assert together.adapter_digest(name) == together.adapter_digest("together")
 
 
-def test_a_process_that_is_lost_while_it_is_awaited_takes_its_worker_with_it(together):
+@pytest.mark.parametrize("stop, code", [(signal.SIGKILL, 75), (signal.SIGFPE, 128 + signal.SIGFPE)])
+def test_a_process_that_is_lost_while_it_is_awaited_takes_its_worker_with_it(stop, code, together):
     flags = set_flags({**TOGETHER, "rollout.listen": "127.0.0.1:0", "metrics.rollout_listen": "127.0.0.1:0"})
     worker = subprocess.Popen([BIN / "dapd-rollout", together.config, *flags])
     try:
         wait_for(lambda: children(worker).get("dapd-rollout") or worker.poll() is not None, what="the other rank")
         (rank,) = children(worker)["dapd-rollout"]
-        os.kill(rank, signal.SIGKILL)
-        assert worker.wait(timeout=60) == 75
+        os.kill(rank, stop)
+        assert worker.wait(timeout=60) == code
     finally:
         worker.kill()
         worker.wait()

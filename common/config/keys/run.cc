@@ -40,6 +40,13 @@ std::vector<ConfigKey> RunKeys(Config& c) {
             "Processes that share a GPU: each plans with an equal part of its "
             "memory. `dapd run` counts its own.")
           .MayChange(),
+      Range("run.gpu_wait_seconds",
+            &c.run.gpu_wait_seconds,
+            0,
+            1e6,
+            "How long a process waits at its start for memory of its GPU that "
+            "another process holds; after that it ends with exit code 1.")
+          .MayChange(),
       Text("run.resume",
            &c.run.resume,
            "What a trainer does with a run folder that an earlier attempt "

@@ -36,34 +36,52 @@ Need NeedOf(const std::string& process,
   return {process, plan.Least() + plan.holes * part, plan.holes > 0};
 }
 
-absl::Status CheckFit(const std::vector<Need>& needs, const Gpu& gpu) {
+// What `needs` add up to, and on which GPU: for the head of a message.
+std::string SumOf(const std::vector<Need>& needs, const Gpu& gpu) {
   double sum = 0;
   for (const Need& need : needs) sum += need.bytes;
-  const int64_t room = gpu.free_bytes.value_or(gpu.total_bytes);
-  if (sum <= static_cast<double>(room)) return absl::OkStatus();
   const std::string parts =
       absl::StrJoin(needs, ", ", [](std::string* out, const Need& need) {
         absl::StrAppend(
             out, absl::StrFormat("%s %.1f", need.name, need.bytes / kGiB));
       });
-  const std::string free =
-      gpu.free_bytes.has_value()
-          ? absl::StrFormat("of which %.1f GiB are free",
-                            static_cast<double>(*gpu.free_bytes) / kGiB)
-          : std::string("it is not known how much of it is free");
-  return ConfigError(absl::StrFormat(
+  return absl::StrFormat(
       "the plan needs at least %.1f GiB (%s) on one GPU, but %s (%s) has %.1f "
-      "GiB, %s. dapd check prints what takes it. Lower "
-      "trainer.activation_memory_mib, trainer.pack_tokens, "
-      "teacher.prefix_memory_mib or rollout.slots, set trainer.shard_base=true "
-      "with more trainer.ranks, raise rollout.tensor_parallel, or choose other "
-      "GPUs with CUDA_VISIBLE_DEVICES",
+      "GiB",
       sum / kGiB,
       parts,
       Printable(gpu.name),
       gpu.uuid,
-      static_cast<double>(gpu.total_bytes) / kGiB,
-      free));
+      static_cast<double>(gpu.total_bytes) / kGiB);
+}
+
+bool Fit(const std::vector<Need>& needs, int64_t room) {
+  double sum = 0;
+  for (const Need& need : needs) sum += need.bytes;
+  return sum <= static_cast<double>(room);
+}
+
+absl::Status CheckTotal(const std::vector<Need>& needs, const Gpu& gpu) {
+  if (Fit(needs, gpu.total_bytes)) return absl::OkStatus();
+  return ConfigError(absl::StrCat(
+      SumOf(needs, gpu),
+      ". dapd check prints what takes it. Lower "
+      "trainer.activation_memory_mib, trainer.pack_tokens, "
+      "teacher.prefix_memory_mib or rollout.slots, set trainer.shard_base=true "
+      "with more trainer.ranks, raise rollout.tensor_parallel, or choose other "
+      "GPUs with CUDA_VISIBLE_DEVICES"));
+}
+
+absl::Status CheckFree(const std::vector<Need>& needs, const Gpu& gpu) {
+  if (!gpu.free_bytes.has_value() || Fit(needs, *gpu.free_bytes)) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "%s, of which %.1f GiB are free: another process holds the rest "
+      "(nvidia-smi shows which). End that process, choose other GPUs with "
+      "CUDA_VISIBLE_DEVICES, or lower what dapd check says is needed",
+      SumOf(needs, gpu),
+      static_cast<double>(*gpu.free_bytes) / kGiB));
 }
 
 // Not by the sum: who divides a part fills it.
@@ -169,15 +187,20 @@ absl::Status CheckShares(const std::vector<LocalProcess>& processes,
   if (names.empty() || gpus.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(CheckRanks(processes, names.size()));
   const int64_t sharing = std::max<int64_t>(1, MostOnOneGpu(processes));
-  for (size_t i = 0; i < std::min(names.size(), gpus.size()); ++i) {
-    std::vector<Need> needs;
+  const size_t num_gpus = std::min(names.size(), gpus.size());
+  std::vector<std::vector<Need>> needs(num_gpus);
+  for (size_t i = 0; i < num_gpus; ++i) {
     for (const LocalProcess& process : processes) {
       if (std::ranges::count(process.gpus, names[i]) == 0) continue;
-      needs.push_back(
+      needs[i].push_back(
           NeedOf(process.name, plan.*process.role, gpus[i], sharing));
     }
-    RETURN_IF_ERROR(CheckFit(needs, gpus[i]));
-    RETURN_IF_ERROR(CheckEvenParts(needs, gpus[i], sharing));
+    RETURN_IF_ERROR(CheckTotal(needs[i], gpus[i]));
+    RETURN_IF_ERROR(CheckEvenParts(needs[i], gpus[i], sharing));
+  }
+  // Behind all that no wait mends.
+  for (size_t i = 0; i < num_gpus; ++i) {
+    RETURN_IF_ERROR(CheckFree(needs[i], gpus[i]));
   }
   return absl::OkStatus();
 }
@@ -185,7 +208,10 @@ absl::Status CheckShares(const std::vector<LocalProcess>& processes,
 absl::Status CheckOwnGpu(const std::string& process, const RoleMemory& plan) {
   const GpuReport report = FindGpus();
   if (report.gpus.empty()) return absl::OkStatus();
-  return CheckFit({{process, plan.Least()}}, report.gpus.front());
+  const std::vector<Need> needs = {{process, plan.Least()}};
+  const Gpu& gpu = report.gpus.front();
+  RETURN_IF_ERROR(CheckTotal(needs, gpu));
+  return CheckFree(needs, gpu);
 }
 
 }  // namespace dapd

@@ -31,11 +31,13 @@ std::vector<LocalProcess> DealGpus(const Config& config,
 // How many of `processes` share a GPU at the most; 0 where none was dealt.
 int64_t MostOnOneGpu(const std::vector<LocalProcess>& processes);
 
-// Whether what `processes` need at the least is free on each of `gpus`, the
-// ones that `names` stands for in the same order, and whether a process that
-// divides memory by itself (RoleMemory::holes) has enough in an even part;
-// also whether ranks, of the trainer or of a rollout worker, have a GPU each. A
-// CONFIG error with what is needed, what the GPU has and what of that is free.
+// Whether each of `gpus`, the ones that `names` stands for in the same order,
+// has what `processes` need of it at the least, and whether a process that
+// divides memory by itself (RoleMemory::holes) has enough in an even part; also
+// whether ranks, of the trainer or of a rollout worker, have a GPU each. A
+// CONFIG error with what is needed and what the GPU has. RESOURCE_EXHAUSTED,
+// which may pass (gpu_memory_wait.h), where a GPU has enough, but too little of
+// it is free: another process holds the rest.
 absl::Status CheckShares(const std::vector<LocalProcess>& processes,
                          const MemoryPlan& plan,
                          const std::vector<std::string>& names,

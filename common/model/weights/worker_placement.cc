@@ -1,6 +1,9 @@
 #include "common/model/weights/worker_placement.h"
 
+#include "absl/time/clock.h"
+
 #include "common/base/status_macros.h"
+#include "common/model/spec/gpu_memory_wait.h"
 #include "common/model/spec/gpu_shares.h"
 #include "common/model/spec/model_config.h"
 #include "common/model/weights/placement.h"
@@ -18,7 +21,14 @@ absl::StatusOr<WorkerPlacement> OpenWorkerPlacement(
   if (device.is_cuda()) {
     ASSIGN_OR_RETURN(const ModelConfig model,
                      ReadModelConfig(config.model.path));
-    RETURN_IF_ERROR(CheckOwnGpu(name, PlanMemory(config, model).*role));
+    const RoleMemory plan = PlanMemory(config, model).*role;
+    // A signal ends a worker that does not serve yet.
+    RETURN_IF_ERROR(AwaitGpuMemory([&] { return CheckOwnGpu(name, plan); },
+                                   absl::Seconds(config.run.gpu_wait_seconds),
+                                   [](absl::Duration pause) {
+                                     absl::SleepFor(pause);
+                                     return false;
+                                   }));
   }
   return WorkerPlacement{device, dtype};
 }

@@ -18,8 +18,9 @@ struct WorkerPlacement {
 
 // What the configuration asks for, made ready (OpenDevice, SetComputeThreads),
 // for the process `name` ("teacher"), which needs what `role` of the plan says.
-// A CONFIG error as of ParseDevice and ParsePrecision, or if the GPU has not
-// that much free (CheckOwnGpu).
+// Waits for memory of the GPU that another process holds (AwaitGpuMemory); a
+// worker's signal ends the process then (worker_program.h). A CONFIG error as
+// of ParseDevice and ParsePrecision; otherwise errors as of CheckOwnGpu.
 absl::StatusOr<WorkerPlacement> OpenWorkerPlacement(
     const Config& config,
     const std::string& name,

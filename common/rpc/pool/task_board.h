@@ -127,14 +127,17 @@ class TaskBoard {
     if (!entry.leases.empty()) return true;
     pending_.push_front(id);
     if (++entry.attempts >= max_attempts_) {
-      Answer(id,
-             absl::Status(why.code(),
-                          absl::StrCat("task ",
-                                       id,
-                                       " was given up after ",
-                                       entry.attempts,
-                                       " attempts; the last one: ",
-                                       std::string(why.message()))));
+      // A call that its end of the connection cancelled is no stop of ours.
+      Answer(
+          id,
+          absl::Status(absl::IsCancelled(why) ? absl::StatusCode::kUnavailable
+                                              : why.code(),
+                       absl::StrCat("task ",
+                                    id,
+                                    " was given up after ",
+                                    entry.attempts,
+                                    " attempts; the last one: ",
+                                    std::string(why.message()))));
     }
     return true;
   }

@@ -22,8 +22,10 @@ absl::StatusOr<std::optional<Result>> WorkerPool<Task, Result>::NextWithin(
   MutexLock lock(&mutex_);
   while (true) {
     if (board_.has_answer()) {
-      ASSIGN_OR_RETURN(Result answer, board_.PopAnswer());
-      return std::optional<Result>(std::move(answer));
+      absl::StatusOr<Result> answer = board_.PopAnswer();
+      // What the stop itself has cut off fails, too.
+      if (answer.ok()) return std::optional<Result>(*std::move(answer));
+      if (!stopping_) return answer.status();
     }
     if (stopping_) {
       return absl::CancelledError(absl::StrCat(

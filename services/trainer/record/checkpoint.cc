@@ -163,7 +163,7 @@ absl::StatusOr<PolicyState> LoadCheckpoint(const std::string& folder,
   return Damaged(folder, error.what());
 }
 
-// Bit for bit.
+// Bit for bit. `a` is what was read back, on the CPU.
 bool SameTensors(const Adapter& a, const Adapter& b) {
   const std::vector<at::Tensor> left = a.Tensors();
   const std::vector<at::Tensor> right = b.Tensors();
@@ -173,7 +173,7 @@ bool SameTensors(const Adapter& a, const Adapter& b) {
                     right.end(),
                     [](const at::Tensor& x, const at::Tensor& y) {
                       return x.sizes() == y.sizes() &&
-                             at::equal(x.detach(), y.detach());
+                             at::equal(x.detach(), y.detach().cpu());
                     });
 }
 
@@ -233,10 +233,13 @@ absl::Status SaveCheckpoint(const std::string& folder,
   RETURN_IF_ERROR(MakeDirectories(aside));
   absl::Status written = WriteContents(aside, policy, identity, card);
   if (written.ok()) {
-    const absl::StatusOr<PolicyState> read = LoadCheckpoint(
-        aside, identity, model, policy.live().Tensors()[0].device());
+    // Not on the device of the policy, which may have no memory left for it.
+    const absl::StatusOr<PolicyState> read =
+        LoadCheckpoint(aside, identity, model, at::kCPU);
     written = read.status();
-    if (read.ok() && !SameState(*read, policy)) {
+    if (IsDamage(written)) {
+      written = Damaged(aside, std::string(written.message()));
+    } else if (read.ok() && !SameState(*read, policy)) {
       written = Damaged(aside, "it reads back differently");
     }
   }

@@ -33,7 +33,8 @@ namespace dapd {
 // Writes `folder`/step-NNNNNN, unless a sound one is there, then removes the
 // oldest ones so that `keep` stay (0: all). What a crash left half written or
 // half removed goes first. DATA_LOSS if what was written reads back
-// differently. `card` becomes README.md of its adapter/; empty: none.
+// differently; it is read back on the CPU, whatever device the policy is on.
+// `card` becomes README.md of its adapter/; empty: none.
 absl::Status SaveCheckpoint(const std::string& folder,
                             const ModelConfig& model,
                             const Policy& policy,

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/base/files.h"
 #include "common/base/log.h"
 #include "services/trainer/record/disk_wait.h"
 #include "services/trainer/status/status_message.h"
@@ -15,6 +16,10 @@ namespace {
 constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
 constexpr absl::Duration kLongestPause = absl::Seconds(10);
 constexpr absl::Duration kReminder = absl::Minutes(5);
+
+bool IsOfDisk(const absl::Status& status) {
+  return IsFileError(status) || absl::IsDataLoss(status);
+}
 
 }  // namespace
 
@@ -33,6 +38,7 @@ absl::Status FullDiskRule::Write(const std::string& what,
                                  const std::function<absl::Status()>& write) {
   if (on_write_error_ != "continue") return MustWrite(what, write);
   if (const absl::Status status = write(); !status.ok()) {
+    if (!IsOfDisk(status)) return status;
     metrics_->RecordWriteFailure();
     LogWarning(absl::StrCat(what,
                             " could not be written; training continues without "
@@ -45,7 +51,7 @@ absl::Status FullDiskRule::Write(const std::string& what,
 absl::Status FullDiskRule::MustWrite(
     const std::string& what, const std::function<absl::Status()>& write) {
   const absl::Status status = write();
-  if (status.ok()) return status;
+  if (status.ok() || !IsOfDisk(status)) return status;
   metrics_->RecordWriteFailure();
   return on_write_error_ == "fail" ? status : Retry(what, write, status);
 }
@@ -81,10 +87,12 @@ absl::Status FullDiskRule::Retry(const std::string& what,
                                                std::string(status.message())));
     }
     status = write();
+    if (!status.ok() && !IsOfDisk(status)) break;
     if (!status.ok()) metrics_->RecordWriteFailure();
   }
   show("");
   metrics_->SetPausedForDisk(false);
+  if (!status.ok()) return status;
   LogInfo(absl::StrCat(what, " has been written; training continues"));
   return absl::OkStatus();
 }

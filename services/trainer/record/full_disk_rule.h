@@ -26,7 +26,11 @@ class FullDiskRule {
                TrainerMetrics* metrics,
                TrainerStatus* status);
 
-  // Runs `write`, which can be repeated, for the first time or again:
+  // Runs `write`, which can be repeated, for the first time or again. What
+  // follows is for the disk's refusals: a file that could not be written or
+  // read (IsFileError), or that reads back differently (DATA_LOSS). Any other
+  // error, as of a device without memory, is returned at once: no room on a
+  // disk mends it.
   //   pause     again and again, with growing pauses of up to 10 s, until it
   //             succeeds (training goes on where it was) or the run is to stop
   //             (CANCELLED); meanwhile the status and the run folder say so,

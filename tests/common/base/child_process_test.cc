@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -78,6 +79,57 @@ TEST(ChildProcessTest, OfALogOnlyTheEndIsRead) {
   EXPECT_EQ(child.LogTail(), "end");
   ASSERT_TRUE(WriteFileAtomically(path, big).ok());
   EXPECT_EQ(child.LogTail(), std::string(1 << 16, 'x'));
+}
+
+TEST(ChildProcessTest, OfACrashTheReportIsRead) {
+  const std::string path = TempPath("log");
+  const ChildProcess child("talker", {"/bin/true"}, path);
+  const std::string report =
+      "*** dapd-teacher 0.1 ends by SIGILL. Its stack:\n";
+  std::string frames;
+  for (int i = 0; i < 40; ++i) {
+    absl::StrAppend(&frames, "f", i, "() /bin/x(+0x1)[0x2]\n");
+  }
+  ASSERT_TRUE(WriteFileAtomically(path,
+                                  absl::StrCat("start\n",
+                                               report,
+                                               "old() /bin/x(+0x1)[0x2]\n",
+                                               "start\n",
+                                               report,
+                                               frames))
+                  .ok());
+  const std::vector<std::string> lines =
+      absl::StrSplit(child.LogTail(), "\n  ");
+  ASSERT_THAT(lines, SizeIs(20));
+  EXPECT_EQ(lines[0] + "\n", report);
+  EXPECT_EQ(lines[1], "f0() /bin/x(+0x1)[0x2]");
+  // What came after it says more.
+  ASSERT_TRUE(
+      WriteFileAtomically(
+          path, absl::StrCat(report, frames, "the model is not there\n"))
+          .ok());
+  EXPECT_THAT(child.LogTail(), testing::EndsWith("the model is not there"));
+  EXPECT_THAT(child.LogTail(), testing::Not(testing::HasSubstr("***")));
+}
+
+TEST(ChildProcessTest, ItsWorkIsWhatItDidSinceItsLastStart) {
+  const std::string mark = TempPath("work");
+  ASSERT_TRUE(WriteFileAtomically(mark, "99\n").ok());
+  ChildProcess child(
+      "worker",
+      {"/bin/sh",
+       "-c",
+       absl::StrCat("[ -e ", mark, ".lazy ] || echo 7 >$DAPD_WORK_MARK")},
+      TempPath("log"));
+  EXPECT_FALSE(child.HasWorked());
+  child.MarkWorkIn(mark);
+  ASSERT_TRUE(child.Start().ok());
+  EXPECT_EQ(EndOf(child), 0);
+  EXPECT_TRUE(child.HasWorked()) << "an older file is no work";
+  ASSERT_TRUE(WriteFileAtomically(mark + ".lazy", "").ok());
+  ASSERT_TRUE(child.Start().ok());
+  EXPECT_EQ(EndOf(child), 0);
+  EXPECT_FALSE(child.HasWorked());
 }
 
 void TakeSignal(int /*number*/) {}

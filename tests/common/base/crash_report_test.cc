@@ -11,6 +11,14 @@
 #include "common/base/version.h"
 
 namespace dapd {
+
+// With a name that a stack shows.
+[[gnu::noinline]] void CrashHere(int signal_number) {
+  std::raise(signal_number);
+  // Not the last call: that one would not be on the stack.
+  std::signal(signal_number, SIG_DFL);
+}
+
 namespace {
 
 using testing::ExitedWithCode;
@@ -42,6 +50,19 @@ TEST(CrashReportTest, ACrashNamesItsSignalAndItsStack) {
       crash(SIGBUS), KilledBySignal(SIGBUS), introduction + "SIGBUS. " + stack);
   EXPECT_EXIT(
       crash(SIGFPE), KilledBySignal(SIGFPE), introduction + "SIGFPE. " + stack);
+}
+
+TEST(CrashReportTest, TheStackHasNames) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers report crashes themselves";
+#endif
+  const auto crash = [] {
+    ReportCrashes();
+    CrashHere(SIGILL);
+  };
+  EXPECT_EXIT(crash(),
+              KilledBySignal(SIGILL),
+              "\ndapd::CrashHere\\(\\) .*dapd_base_test\\(.*\\)\\[0x");
 }
 
 TEST(CrashReportTest, SoDoesAnExceptionThatNobodyCatches) {

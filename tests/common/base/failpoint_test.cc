@@ -81,7 +81,8 @@ TEST_F(FailpointDeathTest, AnErrorIsThatOfAFullDisk) {
         std::_Exit(0);
       },
       ExitedWithCode(0),
-      "RESOURCE_EXHAUSTED: failpoint place: No space left on device");
+      "RESOURCE_EXHAUSTED: cannot write at failpoint place: No space left on "
+      "device.*dapd/file_error");
 }
 
 TEST_F(FailpointDeathTest, AProcessIsKilledAtOneHit) {

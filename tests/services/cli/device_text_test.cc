@@ -65,9 +65,13 @@ TEST_F(DeviceTextTest, KernelsDriverAndGpusAreSaidAndWhetherTheRunFits) {
 
 TEST_F(DeviceTextTest, APlanThatDoesNotFitIsSaidAsARunWouldSayIt) {
   EXPECT_THAT(
-      DeviceText(OnGpus(), absl::OkStatus(), Plan(), OneOf(16), true).back(),
+      DeviceText(OnGpus(), absl::OkStatus(), Plan(), OneOf(8), true).back(),
       HasSubstr("dapd run is refused here: the plan needs at least 9.0 "
                 "GiB (trainer 9.0, rollout-0 0.0, teacher-0 0.0)"));
+  EXPECT_THAT(
+      DeviceText(OnGpus(), absl::OkStatus(), Plan(), OneOf(16), true).back(),
+      AllOf(HasSubstr("dapd run would wait: the plan needs at least 9.0 GiB"),
+            HasSubstr("of which 8.0 GiB are free")));
 }
 
 TEST_F(DeviceTextTest, AModelThatGpusDoNotTakeIsSaid) {

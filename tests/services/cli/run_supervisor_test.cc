@@ -1,8 +1,11 @@
 #include "services/cli/run_supervisor.h"
 
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,6 +19,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
+#include "common/base/stop_requests.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -23,9 +27,13 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // A rank that goes on until it is told to stop.
 constexpr char kGoesOn[] = "trap 'exit 130' TERM; while :; do sleep 0.05; done";
+
+// Before what has ended is started again.
+constexpr absl::Duration kPause = absl::Milliseconds(10);
 
 // A run whose rank 0 and rank 1 are shell scripts.
 class RunSupervisorTest : public testing::Test {
@@ -35,13 +43,13 @@ class RunSupervisorTest : public testing::Test {
       const std::string& rank_1,
       const std::function<void()>& look = [] {},
       absl::Duration lasting = absl::Minutes(10)) {
-    RunSupervisor supervisor(lasting);
+    RunSupervisor supervisor(
+        {.lasting = lasting, .first_pause = kPause, .longest_pause = kPause});
     for (const std::string& script : {rank_0, rank_1}) {
       const bool first = trainers_.empty();
-      auto trainer = std::make_unique<ChildProcess>(
-          first ? "trainer" : "trainer-1",
-          std::vector<std::string>{"/bin/sh", "-c", script},
-          first ? "" : TempPath("trainer-1.log"));
+      auto trainer = Child(first ? "trainer" : "trainer-1",
+                           script,
+                           first ? "" : TempPath("trainer-1.log"));
       trainers_.push_back(trainer.get());
       supervisor.AddTrainer(std::move(trainer));
     }
@@ -50,14 +58,23 @@ class RunSupervisorTest : public testing::Test {
 
   // Of a worker that is a shell script, and a trainer that goes on.
   absl::Status FollowWorker(const std::string& script,
-                            absl::Duration lasting = absl::Minutes(10)) {
-    RunSupervisor supervisor(lasting);
-    const std::vector<std::string> command = {"/bin/sh", "-c", Counted(script)};
-    RETURN_IF_ERROR(supervisor.AddWorker(std::make_unique<ChildProcess>(
-        "worker", command, TempPath("worker.log"))));
-    supervisor.AddTrainer(std::make_unique<ChildProcess>(
-        "trainer", std::vector<std::string>{"/bin/sh", "-c", kGoesOn}, ""));
+                            absl::Duration lasting = absl::Minutes(10),
+                            const std::string& trainer = kGoesOn) {
+    RunSupervisor supervisor(
+        {.lasting = lasting, .first_pause = kPause, .longest_pause = kPause});
+    RETURN_IF_ERROR(supervisor.AddWorker(
+        Child("worker", Counted(script), TempPath("worker.log"))));
+    supervisor.AddTrainer(Child("trainer", trainer, ""));
     return supervisor.Follow([] {});
+  }
+
+  static std::unique_ptr<ChildProcess> Child(const std::string& name,
+                                             const std::string& script,
+                                             const std::string& log_path) {
+    auto child = std::make_unique<ChildProcess>(
+        name, std::vector<std::string>{"/bin/sh", "-c", script}, log_path);
+    child->MarkWorkIn(TempPath(name + ".work"));
+    return child;
   }
 
   // `script`, whose starts are counted from now on.
@@ -147,6 +164,92 @@ TEST_F(RunSupervisorTest, WhatLastsIsStartedAgainHoweverOftenItEnds) {
       Counted(Until30("kill -9 $$", "exit 0")), kGoesOn, [] {}, any);
   EXPECT_TRUE(done.ok()) << done;
   EXPECT_EQ(Starts(), 30);
+}
+
+TEST_F(RunSupervisorTest, AWorkerThatCrashesThriceInARowEndsTheRun) {
+  for (const auto& [signal, name] : std::map<std::string, std::string>{
+           {"SEGV", "crashed by SIGSEGV"},
+           {"BUS", "crashed by SIGBUS"},
+           {"FPE", "crashed by SIGFPE"},
+           {"ABRT", "crashed by SIGABRT"},
+           {"ILL",
+            "crashed by SIGILL (an instruction that this processor lacks; it "
+            "has "}}) {
+    const absl::Status status =
+        FollowWorker(absl::StrCat("echo the cause; kill -", signal, " $$"));
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kInternal);
+    EXPECT_THAT(
+        std::string(status.message()),
+        AllOf(HasSubstr("worker " + name),
+              HasSubstr("3 times in a row with no work done in between"),
+              HasSubstr("worker.log"),
+              HasSubstr("the cause")));
+    EXPECT_EQ(Starts(), 3);
+  }
+}
+
+TEST_F(RunSupervisorTest, AWorkerThatServesInBetweenIsStartedAgain) {
+  const std::string serves =
+      "echo $(($(cat $DAPD_WORK_MARK || echo 0) + 1)) >$DAPD_WORK_MARK; ";
+  const absl::Status status =
+      FollowWorker(Until30(serves + "kill -SEGV $$", "exit 4"));
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << status;
+  EXPECT_EQ(Starts(), 30);
+}
+
+TEST_F(RunSupervisorTest,
+       ATrainerThatGaveUpForWantOfAWorkerThatCrashesIsNotBlamed) {
+  // It has seen the loss before we have.
+  const std::string crashed = TempPath("crashed");
+  for (const int code : {5, 130}) {
+    const absl::Status status = FollowWorker(
+        absl::StrCat("echo the cause; echo >", crashed, "; kill -SEGV $$"),
+        absl::Minutes(10),
+        absl::StrCat(
+            "while [ ! -e ", crashed, " ]; do sleep 0.01; done; exit ", code));
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kInternal);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("worker crashed by SIGSEGV"),
+                      HasSubstr("the cause"),
+                      Not(HasSubstr("the trainer ended"))));
+  }
+}
+
+TEST_F(RunSupervisorTest, ATrainerThatCrashesThriceInARowEndsTheRun) {
+  const absl::Status status = Follow(Counted("kill -SEGV $$"), kGoesOn);
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kInternal);
+  EXPECT_EQ(status.message(),
+            "trainer crashed by SIGSEGV, 3 times in a row with no work done in "
+            "between; please report it with its stack, which is above");
+  EXPECT_EQ(Starts(), 3);
+  const absl::Status other =
+      Follow(kGoesOn, Counted("echo the cause; kill -ABRT $$"));
+  EXPECT_EQ(ExitCodeOf(other), ExitCode::kInternal);
+  EXPECT_THAT(std::string(other.message()),
+              AllOf(HasSubstr("trainer-1 crashed by SIGABRT, 3 times"),
+                    HasSubstr("the cause")));
+  EXPECT_EQ(Starts(), 3);
+}
+
+TEST_F(RunSupervisorTest, AStepThatWasRecordedBeforeIsNoWork) {
+  const std::string records = "echo 7 >$DAPD_WORK_MARK; ";
+  const absl::Status status =
+      Follow(Counted(records + "kill -SEGV $$"), kGoesOn);
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kInternal);
+  EXPECT_EQ(Starts(), 4) << "of which the first got as far as step 7";
+}
+
+TEST_F(RunSupervisorTest, AStopEndsThePauseBeforeAStart) {
+  CatchStopRequests();
+  RunSupervisor supervisor(
+      {.first_pause = absl::Hours(1), .longest_pause = absl::Hours(1)});
+  supervisor.AddTrainer(Child("trainer", "kill -KILL $$", ""));
+  int looks = 0;
+  const absl::Status status = supervisor.Follow([&looks] {
+    if (++looks == 5) ::kill(::getpid(), SIGTERM);
+  });
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kInterrupted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("resumes the run"));
 }
 
 TEST_F(RunSupervisorTest, TheFailureOfRank0HasBeenSeen) {

@@ -112,6 +112,7 @@ TEST(LocalRanksTest, TheCodeThatSaysMostCounts) {
   EXPECT_EQ(CodeOfRanks({0, 0}), 0);
   EXPECT_EQ(CodeOfRanks({75, 4, 75}), 4);
   EXPECT_EQ(CodeOfRanks({137, 75}), 75) << "who was killed says nothing";
+  EXPECT_EQ(CodeOfRanks({75, 139, 75}), 139) << "who crashed does";
   EXPECT_EQ(CodeOfRanks({75, 130}), 75);
   EXPECT_EQ(CodeOfRanks({130, 0}), 130);
   EXPECT_EQ(CodeOfRanks({5, 6}), 5) << "the first";

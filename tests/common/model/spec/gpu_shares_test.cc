@@ -85,18 +85,38 @@ TEST(GpuSharesTest, ProcessesThatShareAGpuHaveToFitTogether) {
     return CheckShares(DealGpus(config, names), Plan(), names, gpus);
   };
   EXPECT_TRUE(check({"0"}, {WithMemory(24, 20.5)}).ok());
-  const absl::Status status = check({"0"}, {WithMemory(24, 19.5)});
+  const absl::Status status = check({"0"}, {WithMemory(19.5, 19.0)});
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kConfig);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("at least 20.0 GiB (trainer 10.0, rollout-0 6.0, "
                               "teacher-0 4.0)"),
-                    HasSubstr("NVIDIA L4 (GPU-1a) has 24.0 GiB"),
-                    HasSubstr("of which 19.5 GiB are free")));
+                    HasSubstr("NVIDIA L4 (GPU-1a) has 19.5 GiB. ")));
   // With one for each of them the same memory is enough.
   const Gpu gpu = WithMemory(12, 11);
   EXPECT_TRUE(check({"0", "1", "2"}, {gpu, gpu, gpu}).ok());
   // Where nothing is known of GPUs, nothing is refused.
   EXPECT_TRUE(check({"0"}, {}).ok());
+}
+
+TEST(GpuSharesTest, MemoryThatAnotherProcessHoldsIsNoFaultOfTheConfiguration) {
+  const Config config;
+  const auto check = [&](const std::vector<Gpu>& gpus) {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < gpus.size(); ++i) names.push_back(std::to_string(i));
+    return CheckShares(DealGpus(config, names), Plan(), names, gpus);
+  };
+  const absl::Status status = check({WithMemory(24, 19.5)});
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kInternal);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("at least 20.0 GiB (trainer 10.0, rollout-0 6.0, "
+                              "teacher-0 4.0)"),
+                    HasSubstr("NVIDIA L4 (GPU-1a) has 24.0 GiB"),
+                    HasSubstr("of which 19.5 GiB are free"),
+                    HasSubstr("another process holds the rest")));
+  // Of two GPUs the one that is too small counts: no wait mends it.
+  EXPECT_EQ(ExitCodeOf(check({WithMemory(24, 1), WithMemory(2, 2)})),
+            ExitCode::kConfig);
 }
 
 // The trainer of three processes plans with a third, whatever the others leave.
@@ -157,7 +177,7 @@ TEST(GpuSharesTest, WithoutWhatIsFreeTheWholeGpuCounts) {
   EXPECT_THAT(
       std::string(
           CheckShares(DealGpus(config, {"0"}), Plan(), {"0"}, {gpu}).message()),
-      HasSubstr("has 12.0 GiB, it is not known how much of it is free"));
+      HasSubstr("has 12.0 GiB. "));
 }
 
 TEST(GpuSharesTest, AMachineWithoutGpusRefusesNothing) {

@@ -124,6 +124,14 @@ TEST(TaskBoardTest, ATaskThatWasReturnedTooOftenFailsWithTheLastReason) {
             absl::string_view::npos);
 }
 
+TEST(TaskBoardTest, AWorkerThatIsLostIsNoStop) {
+  Tasks board(1);
+  board.Add({7});
+  board.Take(0);
+  board.ReturnAll(0, absl::CancelledError("CANCELLED"));
+  EXPECT_EQ(board.PopAnswer().status().code(), absl::StatusCode::kUnavailable);
+}
+
 TEST(TaskBoardTest, RecalledTasksCountNoAttempt) {
   Tasks board(2);
   board.Add({7});

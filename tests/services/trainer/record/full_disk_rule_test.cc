@@ -1,5 +1,6 @@
 #include "services/trainer/record/full_disk_rule.h"
 
+#include <cerrno>
 #include <string>
 #include <vector>
 
@@ -24,12 +25,14 @@ class FullDiskRuleTest : public testing::Test {
  protected:
   // A disk that takes the write at the attempt `refusals` + 1.
   absl::Status Write(int refusals) {
+    return Write(refusals, FileError("write", "/a/b", ENOSPC));
+  }
+  // Whatever it refuses with.
+  absl::Status Write(int refusals, const absl::Status& refusal) {
     int left = refusals;
     testing::internal::CaptureStderr();
     const absl::Status status = rule_.Write("the checkpoint", [&] {
-      return left-- > 0
-                 ? absl::ResourceExhaustedError("cannot write /a/b: full")
-                 : absl::OkStatus();
+      return left-- > 0 ? refusal : absl::OkStatus();
     });
     log_ = testing::internal::GetCapturedStderr();
     return status;
@@ -101,6 +104,43 @@ TEST_F(FullDiskRuleTest, TheFolderSaysSoAsLongAsTheRunWaits) {
   ASSERT_TRUE(Write(1).ok());
   EXPECT_TRUE(folder_says_so_);
   EXPECT_FALSE(*WaitsForDisk(folder_));
+}
+
+TEST_F(FullDiskRuleTest, ADiskThatFailsOrLosesWhatItTookIsWaitedFor) {
+  for (const absl::Status& refusal : {FileError("sync", "/a/b", EIO),
+                                      FileError("open", "/a/b", EROFS),
+                                      FileError("read", "/a/b", ENOENT),
+                                      absl::DataLossError("reads back")}) {
+    EXPECT_TRUE(Write(1, refusal).ok()) << refusal;
+    EXPECT_THAT(log_, HasSubstr("has been written; training continues"));
+  }
+}
+
+TEST_F(FullDiskRuleTest, AFullGpuIsNoFullDisk) {
+  const absl::Status full =
+      absl::ResourceExhaustedError("CUDA out of memory. Tried to allocate");
+  EXPECT_EQ(Write(1, full), full);
+  EXPECT_TRUE(seen_.empty()) << "nobody waited";
+  EXPECT_THAT(log_, Not(HasSubstr("could not be written")));
+  // Nor where the run goes on without what its disk refuses.
+  FullDiskRule lenient(
+      folder_,
+      "continue",
+      [](absl::Duration) { return false; },
+      &metrics_,
+      &status_);
+  EXPECT_EQ(lenient.Write("the checkpoint", [&] { return full; }), full);
+}
+
+TEST_F(FullDiskRuleTest, AnotherErrorEndsTheWait) {
+  const absl::Status lost = absl::InternalError("the device");
+  int writes = 0;
+  const absl::Status status = rule_.Write("the checkpoint", [&] {
+    return ++writes < 3 ? FileError("write", "/a/b", ENOSPC) : lost;
+  });
+  EXPECT_EQ(status, lost);
+  EXPECT_FALSE(SaysPaused());
+  EXPECT_EQ(status_.Get().warnings_size(), 0);
 }
 
 TEST_F(FullDiskRuleTest, AStopEndsTheWait) {

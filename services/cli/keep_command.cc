@@ -1,0 +1,120 @@
+// dapd keep: one service, started again when it crashes. For a container: its
+// platform starts it again whatever it ended by, and for ever.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+#include "common/base/child_process.h"
+#include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/log.h"
+#include "common/base/process_end.h"
+#include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
+#include "common/base/stop_requests.h"
+#include "common/base/this_program.h"
+#include "services/cli/command.h"
+#include "services/cli/crash_text.h"
+#include "services/cli/restarts.h"
+
+namespace dapd {
+namespace {
+
+constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
+
+// "dapd-teacher" is the one beside this program; a path is itself.
+std::string FindProgram(const std::string& program) {
+  const std::filesystem::path beside =
+      std::filesystem::path(ThisProgram()).parent_path() / program;
+  return program.find('/') == std::string::npos ? beside.string() : program;
+}
+
+// The code that the child ends with. What asks this process to stop is handed
+// on, a second time, too.
+int AwaitEnd(ChildProcess& child) {
+  int told = 0;
+  while (true) {
+    if (const int code = child.Poll(); code >= 0) return code;
+    for (; told < StopRequests(); ++told) child.Signal(SIGTERM);
+    absl::SleepFor(kPollInterval);
+  }
+}
+
+// Until `time`, or until this process is asked to stop.
+void SleepUntil(absl::Time time) {
+  while (SteadyNow() < time && StopRequests() == 0) {
+    absl::SleepFor(kPollInterval);
+  }
+}
+
+absl::Status Keep(std::vector<std::string> command) {
+  CatchStopRequests();
+  const std::string name = command[0];
+  command[0] = FindProgram(command[0]);
+  if (::access(command[0].c_str(), X_OK) != 0) {
+    return WithExitCode(FileError("start", command[0], errno),
+                        ExitCode::kUsage);
+  }
+  // In memory: a container may have no folder to write to.
+  const int mark = ::memfd_create("work", MFD_CLOEXEC);
+  if (mark < 0) return FileError("create", "a file in memory", errno);
+  const absl::Cleanup close_mark = [mark] { ::close(mark); };
+  ChildProcess child(name, command, /*log_path=*/"");
+  child.MarkWorkIn(absl::StrCat("/proc/", ::getpid(), "/fd/", mark));
+  Restarts restarts({});
+  while (true) {
+    restarts.Started(SteadyNow());
+    RETURN_IF_ERROR(child.Start());
+    const int code = AwaitEnd(child);
+    if (code == 0) return absl::OkStatus();
+    const std::optional<absl::Time> next =
+        IsCrash(code) ? restarts.Ended(code, child.HasWorked(), SteadyNow())
+                      : std::nullopt;
+    if (!next.has_value() || StopRequests() > 0) {
+      return WithExitCode(
+          absl::InternalError(IsCrash(code)
+                                  ? CrashText(child, code, restarts.crashes())
+                                  : absl::StrCat(name, " ", HowItEnded(code))),
+          static_cast<ExitCode>(code));
+    }
+    LogWarning(absl::StrCat(name,
+                            " ",
+                            HowItCrashed(code),
+                            "; restarting it in ",
+                            absl::FormatDuration(*next - SteadyNow())));
+    SleepUntil(*next);
+    if (StopRequests() > 0) {
+      return absl::CancelledError(
+          absl::StrCat("stopped before ", name, " was started again"));
+    }
+  }
+}
+
+}  // namespace
+
+void AddKeepCommand(Command& app) {
+  auto options = std::make_shared<std::vector<std::string>>();
+  Command command = app.AddSubcommand(
+      "keep", "Runs one service, and starts it again when it crashes");
+  command
+      .AddOption("command",
+                 *options,
+                 "the program (dapd-rollout, dapd-teacher, dapd-trainer), its "
+                 "configuration, and behind -- its options")
+      .Required()
+      .TakeAll();
+  command.Does([options] { return Keep(*options); });
+}
+
+}  // namespace dapd

@@ -1,0 +1,31 @@
+#include "services/cli/restarts.h"
+
+#include <algorithm>
+
+#include "common/base/process_end.h"
+
+namespace dapd {
+namespace {
+
+constexpr int kMaxRestarts = 20;
+constexpr int kMaxCrashes = 3;
+
+}  // namespace
+
+std::optional<absl::Time> Restarts::Ended(int code,
+                                          bool has_worked,
+                                          absl::Time now) {
+  if (has_worked) crashes_ = 0;
+  if (has_worked || now - started_ >= options_.lasting) {
+    restarts_ = 0;
+    pause_ = options_.first_pause;
+  }
+  if (IsCrash(code)) ++crashes_;
+  if (crashes_ >= kMaxCrashes || restarts_ >= kMaxRestarts) return std::nullopt;
+  ++restarts_;
+  const absl::Time next = now + pause_;
+  pause_ = std::min(2 * pause_, options_.longest_pause);
+  return next;
+}
+
+}  // namespace dapd
