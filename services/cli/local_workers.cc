@@ -28,8 +28,8 @@ namespace dapd {
 namespace {
 
 // A worker that ends so often is not worth another start.
-constexpr int kMaxRestarts = 5;
-constexpr size_t kTailLines = 12;
+constexpr int kMaxRestarts = 3;
+constexpr size_t kTailLines = 20;
 constexpr absl::string_view kEmptyConfig = "{}\n";
 
 bool WouldEndAgain(int code) {

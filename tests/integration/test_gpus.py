@@ -203,8 +203,8 @@ def test_keys_that_are_set_stay_and_unused_gpus_are_warned_of(programs, workspac
     line, said = check(machine(eight, DAPD_RUN__TEACHER_WORKERS="1"), **{"trainer.ranks": 1, "run.rollout_workers": 1})
     assert line == "8 GPUs: 1 trainer rank on 0; 1 rollout worker on 1; 1 teacher on 2"
     assert "5 of 8 GPUs are not used (3, 4, 5, 6, 7)" in said and "trainer.ranks=1 (--set)" in said and "run.gpus=3 leaves them to others" in said, said
-    line, said = check(machine(eight, DAPD_RUN__TEACHER_WORKERS="1"), **{"trainer.ranks": 2})
-    assert "2 trainer ranks on 0, 1; " in line and "1 teacher on 7" in line and "not used" not in said, (line, said)
+    line, said = check(machine(eight, DAPD_RUN__ROLLOUT_WORKERS="2"), **{"trainer.ranks": 2})
+    assert line == "8 GPUs: 2 trainer ranks on 0, 1; 2 rollout workers on 2, 3; 4 teachers on 4, 5, 6, 7" and "not used" not in said, (line, said)
     # Some of them, as the user wants it.
     line, said = check(machine(eight, CUDA_VISIBLE_DEVICES="6,4,2,0"), **{"run.gpus": 3})
     assert line == "3 GPUs: 1 trainer rank on 6; 1 rollout worker on 4; 1 teacher on 2" and "not used" not in said
@@ -282,11 +282,14 @@ exec {programs}/bin/dapd-rollout "$@" --set model.device=cpu
     assert re.search(r"the worker on GPU [01] ended with code 137; restarting it", result.stderr), result.stderr
 
 
-def test_a_worker_of_an_evaluation_that_cannot_work_ends_it_with_its_words(programs, evaluation):
-    """The GPUs here are none, as CUDA sees them."""
-    result = evaluate(programs, evaluation, machine(f"{H100};{H100}"))
-    assert result.returncode == 3, result.stderr
-    assert re.search(r"the worker on GPU [01] ended with code 3 and would do so again; its last lines:\n  .*CUDA", result.stderr), result.stderr
+@pytest.mark.parametrize("ends, code, times", [("exit 3", 3, 1), ("kill -ABRT $$", 1, 4)], ids=["refuses", "crashes"])
+def test_a_worker_of_an_evaluation_that_cannot_work_ends_it_with_its_words(ends, code, times, computing, evaluation, tmp_path):
+    folder = shutil.copytree(computing, tmp_path / "broken")
+    write_service(folder, "dapd-rollout", f"#!/bin/sh\necho start $CUDA_VISIBLE_DEVICES >> {tmp_path}/calls\necho this GPU has fallen off the bus >&2\n{ends}\n")
+    result = evaluate(folder, evaluation, machine(f"{H100};{H100}"))
+    assert result.returncode == code, result.stderr
+    assert re.search(r"the worker on GPU [01] ended with code \d+ and would do so again; its last lines:\n  .*fallen off the bus", result.stderr), result.stderr
+    assert max(map(len, started(tmp_path / "calls").values())) <= 2 * times
 
 
 def test_gpus_that_an_evaluation_cannot_have_are_refused(programs, evaluation):
