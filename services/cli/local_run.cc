@@ -202,6 +202,12 @@ absl::Status LocalRun::TakeGpus() {
       overrides_.end(), split.overrides.begin(), split.overrides.end());
   if (!split.text.empty()) LogInfo(split.text);
   for (const std::string& warning : split.warnings) LogWarning(warning);
+  if (split.names.size() > 1 && !config_.evaluation.path.empty()) {
+    LogInfo(
+        "while the run evaluates, its rollout workers answer alone: the other "
+        "GPUs have no memory for a base to decode with beside what they hold "
+        "(docs/evaluation.md, \"Within a run\")");
+  }
   const std::vector<LocalProcess> processes = DealGpus(config_, split.names);
   Deal(processes);
   return CheckShares(

@@ -167,9 +167,10 @@ def test_a_run_uses_all_gpus_as_check_recommends_and_goes_on_with_its_split(comp
     plan = start(computing, "dapd", workspace, machine(""), "check", "--gpus", "8").stdout
     ranks, teachers, rollouts = map(int, re.search(r"^split .* of 8: ranks (\d+), teachers (\d+), rollouts (\d+);", plan, re.M).groups())
     assert ranks > 1 and ranks + teachers + rollouts == 8, plan
-    first = run(8, **{"trainer.steps": 1})
+    first = run(8, **{"trainer.steps": 1, "evaluation.path": workspace.folder / "held_out.jsonl", "evaluation.kl_problems": 1})
     assert first.returncode == 0, first.stderr
     print(first.stderr)
+    assert "its rollout workers answer alone" in first.stderr
     line = re.search(r"8 GPUs: .*", first.stderr)[0]
     assert f"{ranks} trainer ranks on 0, 1" in line and "are not used" not in first.stderr
     gpus = started(calls)
