@@ -20,6 +20,7 @@ struct RunConfig {
   int64_t num_threads = 0;      // compute threads per process; 0: all cores
   int64_t rollout_workers = 1;  // `dapd run`: rollout processes to start
   int64_t teacher_workers = 1;
+  std::string gpus = "auto";        // `dapd run`: auto | how many GPUs it uses
   int64_t gpu_processes = 1;        // that share a GPU
   double gpu_wait_seconds = 300.0;  // for memory that another process holds
   std::string resume = "auto";      // auto | never

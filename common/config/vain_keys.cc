@@ -3,11 +3,18 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/config/preset_terms.h"
+#include "common/config/validate_config.h"
 
 namespace dapd {
 
 std::vector<std::string> WarningsOfVainKeys(const LoadedConfig& loaded) {
   std::vector<std::string> warnings;
+  const RunConfig& run = loaded.config.run;
+  if (run.gpus != kAllGpus && loaded.config.model.device == "cpu") {
+    warnings.push_back(absl::StrCat("run.gpus (",
+                                    loaded.origins.at("run.gpus"),
+                                    ") has no effect: model.device is cpu"));
+  }
   const EvaluationSection& evaluation = loaded.config.evaluation;
   if (evaluation.samples > 1 && evaluation.temperature == 0.0) {
     warnings.push_back(absl::StrCat("evaluation.samples (",

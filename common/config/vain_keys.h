@@ -10,7 +10,7 @@ namespace dapd {
 
 // A warning for each key that is given in vain: that the preset's terms do not
 // read, unless objective.terms replace them; and evaluation.samples where
-// evaluation.temperature is 0.
+// evaluation.temperature is 0; and run.gpus where model.device is cpu.
 std::vector<std::string> WarningsOfVainKeys(const LoadedConfig& loaded);
 
 }  // namespace dapd

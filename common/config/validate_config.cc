@@ -213,6 +213,15 @@ void CheckRanks(const Config& config, std::vector<std::string>& problems) {
           problems);
 }
 
+void CheckGpus(const RunConfig& run, std::vector<std::string>& problems) {
+  Require(run.gpus == kAllGpus || NumGpusAsked(run) > 0,
+          absl::StrCat("run.gpus is '",
+                       run.gpus,
+                       "' and must be auto or a number of GPUs from 1 to ",
+                       kMostGpus),
+          problems);
+}
+
 // A URL that a file holds is looked at once the file is read.
 void CheckNotify(const RunConfig& run, std::vector<std::string>& problems) {
   const std::string& url = run.notify_url;
@@ -264,6 +273,12 @@ void CheckEndpoints(const Config& config, std::vector<std::string>& problems) {
 }
 
 }  // namespace
+
+int64_t NumGpusAsked(const RunConfig& run) {
+  int64_t count = 0;
+  const bool is_number = absl::SimpleAtoi(run.gpus, &count);
+  return is_number && count >= 1 && count <= kMostGpus ? count : 0;
+}
 
 int64_t SamplesOfUnit(const Config& config) {
   return std::lcm(config.trainer.micro_batch_size, config.rollout.group_size);
@@ -362,6 +377,7 @@ std::vector<std::string> FindContradictions(const Config& config) {
   for (std::string& problem : FindPromptProblems(config.prompts)) {
     problems.push_back(std::move(problem));
   }
+  CheckGpus(config.run, problems);
   CheckNotify(config.run, problems);
   CheckEndpoints(config, problems);
   return problems;

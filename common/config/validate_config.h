@@ -18,6 +18,13 @@ std::vector<std::string> FindContradictions(const Config& config);
 // Those within the section `security`.
 std::vector<std::string> FindContradictions(const SecuritySection& security);
 
+// run.gpus: all GPUs that there are, or a number up to kMostGpus.
+inline constexpr char kAllGpus[] = "auto";
+inline constexpr int64_t kMostGpus = 256;
+
+// The number of GPUs that run.gpus asks for; 0 if it is kAllGpus, or neither.
+int64_t NumGpusAsked(const RunConfig& run);
+
 // How many samples of a step a rank takes at least: the fewest that are whole
 // micro-batches and whole groups of answers (rollout.group_size).
 int64_t SamplesOfUnit(const Config& config);

@@ -28,6 +28,7 @@
 #include "common/hub/model_folder.h"
 #include "common/model/spec/gpu_model.h"
 #include "common/model/spec/lora_config.h"
+#include "common/model/spec/machine_split.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
 #include "common/model/spec/step_cost.h"
@@ -59,17 +60,58 @@ void PrintLines(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) std::puts(line.c_str());
 }
 
-// Of this machine, which need not be where the run will be: nothing of it is an
-// error.
-void PrintDevices(const Config& config,
+// What this machine has, and what `dapd run` would make of it. It need not be
+// where the run will be: nothing of it is an error.
+struct Here {
+  GpuReport report;
+  bool has_backend = false;
+  absl::StatusOr<MachineSplit> split;
+
+  const Config& ConfigOr(const Config& other) const {
+    return split.ok() ? split->config : other;
+  }
+};
+
+Here LookAround(const LoadedConfig& loaded, const ModelConfig& model) {
+  Here here;
+  if (loaded.config.model.device != "cpu") {
+    here.report = FindGpus();
+    here.has_backend = CudaBackendPath().ok();
+  }
+  const bool computes_on_gpus = here.report.usable.ok() && here.has_backend;
+  if (computes_on_gpus) {
+    here.split = SplitMachine(
+        loaded, BegunConfig(loaded.config.run), model, here.report);
+  } else {
+    here.split = MachineSplit{.config = loaded.config,
+                              .names = GpuNames(here.report),
+                              .gpus = here.report.gpus};
+  }
+  return here;
+}
+
+void PrintDevices(const Here& here,
+                  const ModelSection& section,
                   const ModelConfig& model,
                   const MemoryPlan& plan) {
-  if (config.model.device == "cpu") return;
-  PrintLines(DeviceText(config,
-                        CheckGpuModel(config.model.precision, model),
+  if (section.device == "cpu") return;
+  PrintLines(DeviceText(here.split,
+                        CheckGpuModel(section.precision, model),
                         plan,
-                        FindGpus(),
-                        CudaBackendPath().ok()));
+                        here.report,
+                        here.has_backend));
+  if (!here.split.ok()) return;
+  for (const std::string& warning : here.split->warnings) LogWarning(warning);
+}
+
+// On a GPU of that size, or with 0 as they would be here.
+absl::StatusOr<std::string> PassesText(const Here& here,
+                                       const Config& config,
+                                       const ModelConfig& model,
+                                       double gpu_gib) {
+  GpuReport report = here.report;
+  if (here.split.ok()) report.gpus = here.split->gpus;
+  return PassLimitsText(config, model, gpu_gib, report);
 }
 
 absl::StatusOr<SampleLengths> MeanLengths(const std::vector<SampleRow>& rows,
@@ -245,9 +287,12 @@ absl::StatusOr<SampleLengths> LengthsOf(const std::string& samples,
 absl::Status Check(const CheckOptions& options) {
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(options.config, options.overrides));
-  const Config& config = loaded.config;
-  ASSIGN_OR_RETURN(const ModelText base, ReadModelText(config));
+  ASSIGN_OR_RETURN(const ModelText base, ReadModelText(loaded.config));
   const ModelConfig& model = base.model;
+  const Here here = LookAround(loaded, model);
+  const bool is_for_here = options.gpus == 0 && options.gpu_gib == 0;
+  const Config& config =
+      is_for_here ? here.ConfigOr(loaded.config) : loaded.config;
   RETURN_IF_ERROR(BaseModelName(config.model.path, config.model.name).status());
   RETURN_IF_ERROR(CheckSplits(config, model));
   RETURN_IF_ERROR(CheckAddressFiles(config));
@@ -276,16 +321,24 @@ absl::Status Check(const CheckOptions& options) {
   PrintLines(TermsText(config.objective));
   PrintLines(MemoryText(config, model, plan));
   ASSIGN_OR_RETURN(const std::string passes,
-                   PassLimitsText(config, model, options.gpu_gib));
+                   PassesText(here, config, model, options.gpu_gib));
   std::puts(absl::StrFormat("%-16s %s", "passes", passes).c_str());
-  PrintDevices(config, model, plan);
+  PrintDevices(
+      here, config.model, model, PlanMemory(here.ConfigOr(config), model));
   ASSIGN_OR_RETURN(const SampleLengths lengths,
                    LengthsOf(options.samples, config, base));
   PrintLines(StepCostText(config, model, lengths, options.rates));
   if (options.gpus > 0) {
+    constexpr double kGiB = 1 << 30;
     ASSIGN_OR_RETURN(
         const std::string split,
-        SplitText(config, model, lengths, options.gpus, options.rates));
+        SplitText(config,
+                  model,
+                  lengths,
+                  {.count = options.gpus,
+                   .bytes = static_cast<int64_t>(options.gpu_gib * kGiB)},
+                  options.rates,
+                  GivenBy(loaded)));
     std::puts(split.c_str());
   }
   for (const std::string& warning : WarningsOfVainKeys(loaded)) {
@@ -334,12 +387,13 @@ void AddCheckCommand(Command& app) {
       .AddOption("--gpus",
                  options->gpus,
                  "number of devices: recommend how many of them train, score "
-                 "and sample")
+                 "and sample, and how many a rollout worker has")
       .Range(1, 4096);
   command
       .AddOption("--gpu-gib",
                  options->gpu_gib,
-                 "GiB of a GPU's memory: plan the trainer's passes for it")
+                 "GiB of a GPU's memory: plan the trainer's passes for it, and "
+                 "recommend only what fits there")
       .Positive();
   flops.Positive().Needs(memory).Needs(network);
   memory.Positive().Needs(flops).Needs(network);

@@ -6,23 +6,15 @@
 #include "absl/strings/str_format.h"
 
 #include "common/base/exit_code.h"
-#include "common/model/spec/role_split.h"
 
 namespace dapd {
 namespace {
 
-// As given; without, those of docs/scale.md's table, or of a core where the
-// model is computed on CPUs. The split depends on their proportions only.
 HardwareRates RatesOf(const GivenRates& given, const Config& config) {
-  if (given.teraflops > 0) {
-    return {.flops = given.teraflops * 1e12,
-            .memory_bytes = given.memory_gigabytes * 1e9,
-            .network_bytes = given.network_gigabytes * 1e9};
-  }
-  if (config.model.device == "cpu") {
-    return {.flops = 0.1e12, .memory_bytes = 10e9, .network_bytes = 1e9};
-  }
-  return {.flops = 400e12, .memory_bytes = 2.5e12, .network_bytes = 10e9};
+  if (given.teraflops == 0) return AssumedRates(config);
+  return {.flops = given.teraflops * 1e12,
+          .memory_bytes = given.memory_gigabytes * 1e9,
+          .network_bytes = given.network_gigabytes * 1e9};
 }
 
 }  // namespace
@@ -120,17 +112,19 @@ std::vector<std::string> StepCostText(const Config& config,
 absl::StatusOr<std::string> SplitText(const Config& config,
                                       const ModelConfig& model,
                                       const SampleLengths& lengths,
-                                      int64_t gpus,
-                                      const GivenRates& given) {
-  const HardwareRates rates = RatesOf(given, config);
-  const auto split = RecommendSplit(config, model, lengths, gpus, rates);
+                                      const SplitDevices& devices,
+                                      const GivenRates& given_rates,
+                                      const GivenSplit& given) {
+  const HardwareRates rates = RatesOf(given_rates, config);
+  const auto split =
+      RecommendSplit(config, model, lengths, devices, rates, given);
   if (!split.ok()) {
     return ConfigError(
         absl::StrCat("--gpus: ", std::string(split.status().message())));
   }
   // Tasks of a job have one device each unless this says otherwise.
-  const int64_t of_worker = config.rollout.tensor_parallel;
-  const std::string devices =
+  const int64_t of_worker = split->tensor_parallel;
+  const std::string of_workers =
       of_worker > 1 ? absl::StrCat("; ", of_worker, " devices a rollout worker")
                     : "";
   return absl::StrFormat(
@@ -138,7 +132,7 @@ absl::StatusOr<std::string> SplitText(const Config& config,
       "by one at %.4g TFLOP/s, %.4g GB/s and %.4g GB/s of network; %.2f "
       "GiB a rank%s",
       "split",
-      gpus,
+      devices.count,
       split->ranks,
       split->teachers,
       split->rollouts,
@@ -147,7 +141,7 @@ absl::StatusOr<std::string> SplitText(const Config& config,
       rates.memory_bytes / 1e9,
       rates.network_bytes / 1e9,
       PlanMemory(WithSplit(config, *split), model).trainer.Total() / (1 << 30),
-      devices);
+      of_workers);
 }
 
 }  // namespace dapd

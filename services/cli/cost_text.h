@@ -11,6 +11,7 @@
 #include "common/config/config.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
+#include "common/model/spec/role_split.h"
 #include "common/model/spec/step_cost.h"
 
 namespace dapd {
@@ -35,12 +36,13 @@ std::vector<std::string> StepCostText(const Config& config,
                                       const SampleLengths& lengths,
                                       const GivenRates& given);
 
-// One line, which deploy/slurm/dapd.sbatch reads: the split of so many devices.
-// CONFIG error if they are too few.
+// One line, which deploy/slurm/dapd.sbatch reads: the split of so many devices,
+// with what is `given` of it. CONFIG error if they are too few or too small.
 absl::StatusOr<std::string> SplitText(const Config& config,
                                       const ModelConfig& model,
                                       const SampleLengths& lengths,
-                                      int64_t gpus,
-                                      const GivenRates& given);
+                                      const SplitDevices& devices,
+                                      const GivenRates& rates,
+                                      const GivenSplit& given);
 
 }  // namespace dapd

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
+#include "common/base/status_macros.h"
 #include "common/gpus/cuda_backend.h"
 #include "common/model/spec/gpu_shares.h"
 
@@ -38,14 +39,22 @@ std::string Fit(const absl::Status& fit) {
       std::string(fit.message()));
 }
 
+absl::Status CheckFit(const absl::StatusOr<MachineSplit>& split,
+                      const absl::Status& takes_model,
+                      const MemoryPlan& plan) {
+  RETURN_IF_ERROR(takes_model);
+  RETURN_IF_ERROR(split.status());
+  return CheckShares(
+      DealGpus(split->config, split->names), plan, split->names, split->gpus);
+}
+
 }  // namespace
 
-std::vector<std::string> DeviceText(const Config& config,
+std::vector<std::string> DeviceText(const absl::StatusOr<MachineSplit>& split,
                                     const absl::Status& takes_model,
                                     const MemoryPlan& plan,
                                     const GpuReport& report,
                                     bool has_backend) {
-  if (config.model.device == "cpu") return {};
   std::vector<std::string> lines = {Line("kernels", Kernels(has_backend)),
                                     Line("driver", Driver(report))};
   const char* name = "gpus";
@@ -59,12 +68,10 @@ std::vector<std::string> DeviceText(const Config& config,
         absl::StrCat("none usable: ", std::string(report.usable.message()))));
     return lines;
   }
-  const std::vector<std::string> names = GpuNames(report);
-  const absl::Status fit =
-      takes_model.ok()
-          ? CheckShares(DealGpus(config, names), plan, names, report.gpus)
-          : takes_model;
-  lines.push_back(Line("fit", Fit(fit)));
+  if (split.ok() && !split->text.empty()) {
+    lines.push_back(Line("dapd run", split->text));
+  }
+  lines.push_back(Line("fit", Fit(CheckFit(split, takes_model, plan))));
   return lines;
 }
 

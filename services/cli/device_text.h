@@ -5,18 +5,20 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
-#include "common/config/config.h"
 #include "common/gpus/gpu_report.h"
+#include "common/model/spec/machine_split.h"
 #include "common/model/spec/memory_plan.h"
 
 namespace dapd {
 
-// Lines: the build's kernels, the driver, the GPUs or why none can be used, and
-// whether the processes that `dapd run` would start here fit on them. None
-// where model.device is cpu. `takes_model`: what CheckGpuModel says;
+// Lines: the build's kernels, the driver, the GPUs or why none can be used,
+// which processes `dapd run` would start on which of several, and whether they
+// fit. `split`: what it makes of those of `report`, where they can be used;
+// `takes_model`: what CheckGpuModel says; `plan`: of the split's configuration;
 // `has_backend`: this build can use GPUs.
-std::vector<std::string> DeviceText(const Config& config,
+std::vector<std::string> DeviceText(const absl::StatusOr<MachineSplit>& split,
                                     const absl::Status& takes_model,
                                     const MemoryPlan& plan,
                                     const GpuReport& report,

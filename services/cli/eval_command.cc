@@ -32,6 +32,7 @@
 #include "services/cli/answer_source.h"
 #include "services/cli/command.h"
 #include "services/cli/eval_report.h"
+#include "services/cli/gpu_generator.h"
 #include "services/cli/local_generator.h"
 #include "services/cli/worker_generator.h"
 
@@ -41,6 +42,7 @@ namespace {
 struct EvalOptions {
   LocalGeneratorOptions generator;
   WorkerOptions workers;
+  int64_t gpus = 0;    // 0: all that there are
   std::string config;  // empty: the released prompts
   std::string data;
   std::string id_column = "id";
@@ -228,20 +230,27 @@ absl::StatusOr<AnswerRecord> GradeOne(const Problem& problem,
   return record;
 }
 
+// `answers`: how many it is to give.
 absl::StatusOr<std::unique_ptr<AnswerSource>> OpenSource(
-    const EvalOptions& options) {
-  if (options.workers.addresses.empty()) {
-    return LocalGenerator::Load(options.generator);
+    const EvalOptions& options, int64_t answers) {
+  if (!options.workers.addresses.empty()) {
+    return WorkerGenerator::Load(options.generator, options.workers);
   }
-  return WorkerGenerator::Load(options.generator, options.workers);
+  ASSIGN_OR_RETURN(std::vector<std::vector<std::string>> gpus,
+                   GpusOfWorkers(options.generator, options.gpus, answers));
+  if (gpus.empty()) return LocalGenerator::Load(options.generator);
+  return GpuGenerator::Load(options.generator, std::move(gpus));
 }
 
 absl::Status AnswerTheRest(const EvalOptions& options,
                            const PromptsSection& prompts_section,
                            const Dataset& data,
                            KnownAnswers& known) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<AnswerSource> source,
-                   OpenSource(options));
+  const auto asked =
+      static_cast<int64_t>(data.problems.size()) * options.samples;
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<AnswerSource> source,
+      OpenSource(options, asked - static_cast<int64_t>(known.records.size())));
   const TextPipeline& text = source->text();
   ASSIGN_OR_RETURN(const std::vector<AnswerPrompt> prompts,
                    OpenPrompts(options, prompts_section, data, known, text));
@@ -263,6 +272,13 @@ absl::Status Evaluate(const EvalOptions& options) {
   if (!IsUtf8(options.marker)) {
     return WithExitCode(
         absl::InvalidArgumentError("--marker is not UTF-8, as answers are"),
+        ExitCode::kUsage);
+  }
+  if (options.gpus > 0 && !options.workers.addresses.empty()) {
+    return WithExitCode(
+        absl::InvalidArgumentError("--gpus is for workers that `dapd eval` "
+                                   "starts itself, and --workers names others; "
+                                   "give one of the two"),
         ExitCode::kUsage);
   }
   ASSIGN_OR_RETURN(const PromptsSection prompts, ReadPrompts(options));
@@ -347,6 +363,13 @@ void AddEvalCommand(Command& app) {
       .NotEmpty();
   command.AddFlag("--json", options->json, "print JSON");
   options->workers.AddFlags(command);
+  command
+      .AddOption("--gpus",
+                 options->gpus,
+                 "GPUs of this machine that answer, from the first that "
+                 "CUDA_VISIBLE_DEVICES leaves on (default: all); the answers "
+                 "are the same on any number")
+      .Range(1, 256);
   command.Does(
       [options] { return CatchTorch([&] { return Evaluate(*options); }); });
 }

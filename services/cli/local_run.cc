@@ -31,6 +31,7 @@
 #include "common/model/spec/gpu_memory_wait.h"
 #include "common/model/spec/gpu_model.h"
 #include "common/model/spec/gpu_shares.h"
+#include "common/model/spec/machine_split.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
 #include "common/rpc/pool/address_resolver.h"
@@ -61,11 +62,12 @@ std::string Reachable(const std::string& listen) {
 
 LocalRun::LocalRun(std::string config_path,
                    std::vector<std::string> overrides,
-                   Config config,
+                   LoadedConfig loaded,
                    RunSupervisor& supervisor)
     : config_path_(std::move(config_path)),
       overrides_(std::move(overrides)),
-      config_(std::move(config)),
+      loaded_(std::move(loaded)),
+      config_(loaded_.config),
       folder_(FolderOf(config_.run)),
       supervisor_(supervisor) {}
 
@@ -88,9 +90,15 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
     }
   }
   std::vector<std::string> environment;
-  if (const auto gpus = gpus_of_.find(name);
-      gpus != gpus_of_.end() && !gpus->second.empty()) {
-    environment.push_back(GpuSetting(gpus->second));
+  if (const auto place = places_.find(name);
+      place != places_.end() && !place->second.gpus.empty()) {
+    environment.push_back(GpuSetting(place->second.gpus));
+    // A user who has set it knows of others on these GPUs.
+    if (place->second.sharing > 1 && config_.run.gpu_processes == 1) {
+      command.push_back("--set");
+      command.push_back(
+          absl::StrCat("run.gpu_processes=", place->second.sharing));
+    }
   }
   auto child = std::make_unique<ChildProcess>(
       name,
@@ -171,33 +179,56 @@ absl::Status LocalRun::CheckFolder() const {
   return MakeDirectories(JoinPath(folder_, "logs"));
 }
 
+void LocalRun::Deal(const std::vector<LocalProcess>& processes) {
+  for (const LocalProcess& process : processes) {
+    places_[process.name] = {.gpus = process.gpus,
+                             .sharing = ProcessesOnGpusOf(process, processes)};
+  }
+}
+
 absl::Status LocalRun::TakeGpus() {
   if (config_.model.device == "cpu") return absl::OkStatus();
   const GpuReport report = FindGpus();
-  const std::vector<std::string> names = GpuNames(report);
-  const std::vector<LocalProcess> processes = DealGpus(config_, names);
-  for (const LocalProcess& process : processes) {
-    gpus_of_[process.name] = process.gpus;
-  }
-  const int64_t sharing = MostOnOneGpu(processes);
-  if (sharing > 1 && config_.run.gpu_processes == 1) {
-    overrides_.push_back(absl::StrCat("run.gpu_processes=", sharing));
-  }
   absl::Status usable = report.usable;
   if (usable.ok()) usable = CudaBackendPath().status();
   if (!usable.ok()) {
-    // The processes then compute on the CPU, unless they are told not to.
-    return config_.model.device == "cuda" || absl::IsInvalidArgument(usable)
-               ? ConfigError(std::string(usable.message()))
-               : absl::OkStatus();
+    const std::string reason(usable.message());
+    if (const int64_t asked = NumGpusAsked(config_.run); asked > 0) {
+      return ConfigError(absl::StrCat(
+          "run.gpus is ", asked, ", but no GPU can be used: ", reason));
+    }
+    if (config_.model.device == "cuda" || absl::IsInvalidArgument(usable)) {
+      return ConfigError(reason);
+    }
+    // The processes then compute on the CPU.
+    Deal(DealGpus(config_, GpuNames(report)));
+    return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const std::string folder,
                    FindModelFolder(config_.model.path));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
   RETURN_IF_ERROR(CheckGpuModel(config_.model.precision, model));
+  ASSIGN_OR_RETURN(
+      const MachineSplit split,
+      SplitMachine(loaded_, BegunConfig(config_.run), model, report));
+  config_ = split.config;
+  overrides_.insert(
+      overrides_.end(), split.overrides.begin(), split.overrides.end());
+  if (!split.text.empty()) LogInfo(split.text);
+  for (const std::string& warning : split.warnings) LogWarning(warning);
+  if (split.names.size() > 1 && !config_.evaluation.path.empty()) {
+    LogInfo(
+        "while the run evaluates, its rollout workers answer alone: the other "
+        "GPUs have no memory for a base to decode with beside what they hold "
+        "(docs/evaluation.md, \"Within a run\")");
+  }
+  const std::vector<LocalProcess> processes = DealGpus(config_, split.names);
+  Deal(processes);
   const MemoryPlan plan = PlanMemory(config_, model);
   return AwaitGpuMemory(
-      [&] { return CheckShares(processes, plan, names, FindGpus().gpus); },
+      [&] {
+        return CheckShares(processes, plan, split.names, FindGpus().gpus);
+      },
       absl::Seconds(config_.run.gpu_wait_seconds),
       WaitForStopRequest);
 }

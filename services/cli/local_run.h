@@ -14,31 +14,37 @@
 #include "common/base/child_process.h"
 #include "common/base/loopback_ports.h"
 #include "common/config/config.h"
+#include "common/config/load_config.h"
+#include "common/model/spec/gpu_shares.h"
 #include "services/cli/run_supervisor.h"
 
 namespace dapd {
 
 class LocalRun {
  public:
-  // `config` is what the file at `config_path` gives with `overrides`, which
+  // `loaded` is what the file at `config_path` gives with `overrides`, which
   // the processes read again. Children belong to `supervisor`, which must
   // outlive this.
   LocalRun(std::string config_path,
            std::vector<std::string> overrides,
-           Config config,
+           LoadedConfig loaded,
            RunSupervisor& supervisor);
 
-  // Starts the workers and hands over the trainers. Before that it waits for
-  // memory of the GPUs that other processes hold (AwaitGpuMemory), until a stop
-  // is requested. An error if the run's folder holds a run that cannot go on, a
-  // program is missing, or the GPUs cannot be used or have too little memory.
+  // Divides the GPUs among the roles, starts the workers and hands over the
+  // trainers. Before that it waits for memory of the GPUs that other processes
+  // hold (AwaitGpuMemory), until a stop is requested. An error if the run's
+  // folder holds a run that cannot go on, a program is missing, or the GPUs
+  // cannot be used or have too little memory.
   absl::Status Start();
 
  private:
   absl::Status CheckTokens() const;
   absl::Status CheckFolder() const;
-  // Deals GPUs out, and tells the processes how many share one.
+  // Splits the GPUs among the roles (machine_split.h) and says so. From then on
+  // config_ and overrides_ have the split.
   absl::Status TakeGpus();
+  // Remembers which process has which of `gpus`, and with how many others.
+  void Deal(const std::vector<LocalProcess>& processes);
   absl::StatusOr<std::unique_ptr<ChildProcess>> MakeChild(
       const std::string& binary,
       const std::string& name,
@@ -59,14 +65,20 @@ class LocalRun {
   absl::StatusOr<std::vector<std::string>> RankOverrides(
       int64_t rank, const std::string& rendezvous, std::string* status_address);
 
+  // Of one process.
+  struct GpuPlace {
+    std::vector<std::string> gpus;
+    int64_t sharing = 0;  // processes on the fullest of them
+  };
+
   const std::string config_path_;
   std::vector<std::string> overrides_;
-  const Config config_;
+  const LoadedConfig loaded_;
+  Config config_;
   const std::string folder_;
   RunSupervisor& supervisor_;
   LoopbackPorts ports_;
-  // By the name of the process that gets them.
-  std::map<std::string, std::vector<std::string>> gpus_of_;
+  std::map<std::string, GpuPlace> places_;  // by the name of the process
 };
 
 }  // namespace dapd

@@ -19,23 +19,17 @@ constexpr double kGiB = 1 << 30;
 // What the published sizes' configurations are made for.
 constexpr double kUsualGib = 80;
 
-// As `dapd run` counts where the configuration does not.
+// That share rank 0's GPU, as `dapd run` counts where the configuration does
+// not: no other rank shares its own with more.
 int64_t ProcessesOnAGpu(const Config& config, size_t num_gpus) {
   if (config.run.gpu_processes != 1) return config.run.gpu_processes;
   std::vector<std::string> gpus;
   for (size_t i = 0; i < num_gpus; ++i) gpus.push_back(absl::StrCat(i));
-  return std::max<int64_t>(1, MostOnOneGpu(DealGpus(config, gpus)));
+  const std::vector<LocalProcess> processes = DealGpus(config, gpus);
+  return std::max<int64_t>(1, ProcessesOnGpusOf(processes.front(), processes));
 }
 
 }  // namespace
-
-absl::StatusOr<std::string> PassLimitsText(const Config& config,
-                                           const ModelConfig& model,
-                                           double gpu_gib) {
-  const bool asks = gpu_gib == 0 && PlansForGpu(config);
-  return PassLimitsText(
-      config, model, gpu_gib, asks ? FindGpus() : GpuReport{});
-}
 
 absl::StatusOr<std::string> PassLimitsText(const Config& config,
                                            const ModelConfig& model,

@@ -78,7 +78,7 @@ absl::Status Run(RunOptions options) {
   absl::Status outcome;
   {
     RunSupervisor supervisor;
-    LocalRun run(options.config, options.overrides, config, supervisor);
+    LocalRun run(options.config, options.overrides, loaded, supervisor);
     RETURN_IF_ERROR(run.Start());
     outcome = supervisor.Follow([&] { end.TellIfDone(); });
   }

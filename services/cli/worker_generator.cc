@@ -24,9 +24,11 @@ constexpr absl::Duration kTick = absl::Seconds(1);
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerGenerator>> WorkerGenerator::Load(
-    const LocalGeneratorOptions& options, const WorkerOptions& workers) {
+    const LocalGeneratorOptions& options,
+    const WorkerOptions& workers,
+    std::function<absl::Status()> look) {
   std::unique_ptr<WorkerGenerator> generator(
-      new WorkerGenerator(options, workers));
+      new WorkerGenerator(options, workers, std::move(look)));
   ASSIGN_OR_RETURN(const std::string precision, options.ResolvedPrecision());
   ASSIGN_OR_RETURN(const at::ScalarType dtype, ParsePrecision(precision));
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
@@ -91,6 +93,7 @@ absl::Status WorkerGenerator::AnswerAll(
   Progress progress("answers", total);
   int64_t tokens = 0;
   for (int64_t done = 0; done < total;) {
+    RETURN_IF_ERROR(look_());
     ASSIGN_OR_RETURN(std::optional<RolloutResult> result,
                      client->NextWithin(kTick));
     if (result.has_value()) {

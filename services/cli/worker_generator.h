@@ -1,6 +1,8 @@
 // Rollout workers that answer prompts, in place of a model in this process.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,24 +22,38 @@ class WorkerGenerator final : public AnswerSource {
  public:
   // Reads model and adapter: the workers get the adapter, and have to give the
   // log-probabilities of the model here for the beginning of a prompt.
-  // `generator`: its device and slots have no meaning.
+  // `generator`: its device and slots have no meaning. `look` is called every
+  // second or so while they answer; an error of it ends the answering.
   static absl::StatusOr<std::unique_ptr<WorkerGenerator>> Load(
-      const LocalGeneratorOptions& generator, const WorkerOptions& workers);
+      const LocalGeneratorOptions& generator,
+      const WorkerOptions& workers,
+      std::function<absl::Status()> look = [] { return absl::OkStatus(); });
 
   const TextPipeline& text() const override { return text_; }
+  // Of the model, in tokens.
+  int64_t context() const { return weights_->config.max_positions; }
+  // Of the adapter; 0: the base.
+  int64_t lora_rank() const {
+    return adapter_ == nullptr ? 0 : adapter_->config.rank;
+  }
 
   // A worker that dies or hangs costs nothing but time. UNAVAILABLE if there is
   // no usable one for --peer-timeout, FAILED_PRECONDITION if all serve another
-  // model or precision; each is named. To be called once.
+  // model or precision; each is named. To be called once, as the last thing.
   absl::Status AnswerAll(const std::vector<AnswerPrompt>& prompts,
                          const OnAnswerEnded& on_answer) override;
 
  private:
-  WorkerGenerator(LocalGeneratorOptions generator, WorkerOptions workers)
-      : generator_(std::move(generator)), workers_(std::move(workers)) {}
+  WorkerGenerator(LocalGeneratorOptions generator,
+                  WorkerOptions workers,
+                  std::function<absl::Status()> look)
+      : generator_(std::move(generator)),
+        workers_(std::move(workers)),
+        look_(std::move(look)) {}
 
   const LocalGeneratorOptions generator_;
   const WorkerOptions workers_;
+  const std::function<absl::Status()> look_;
   TextPipeline text_;
   std::shared_ptr<const ModelWeights> weights_;
   std::shared_ptr<const Adapter> adapter_;  // null: the base

@@ -194,7 +194,7 @@ def test_the_cluster_of_seven_gpus_trains_with_the_most_of_them():
     assert counts == {"dapd-trainer": 4, "dapd-teacher": 2, "dapd-rollout": 1}
 
 
-@pytest.mark.parametrize("overlay,gpus", [("gpu-single-node", 3), ("gpu-cluster", 7), ("one-node-8-gpus", 8), ("jobset", 8), ("two-nodes-8-gpus", 16), ("qwen3-32b", 16)])
+@pytest.mark.parametrize("overlay,gpus", [("gpu-single-node", 3), ("gpu-cluster", 7), ("one-node-8-gpus", 8), ("jobset", 8), ("two-nodes-8-gpus", 16), ("qwen3-32b", 8)])
 def test_an_overlay_takes_as_many_gpus_as_it_says(overlay, gpus):
     assert sum(manifests.pods_of(each) * int(pod_of(each)["containers"][0]["resources"]["limits"]["nvidia.com/gpu"])
                for each in manifests.workloads(manifests.objects(overlay))) == gpus
@@ -237,7 +237,7 @@ PRESETS = {
     "one-node-8-gpus": ("qwen3-4b", {}),
     "jobset": ("qwen3-4b", {}),
     "two-nodes-8-gpus": ("qwen3-8b", {}),
-    "qwen3-32b": ("qwen3-32b", {"trainer.ranks": 8}),
+    "qwen3-32b": ("qwen3-32b", {"trainer.ranks": 4}),
 }
 
 

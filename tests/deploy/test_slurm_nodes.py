@@ -75,6 +75,25 @@ def test_a_rollout_worker_of_several_gpus_takes_as_many_tasks(cluster):
         assert steps == {"trainer": (ranks, 1), "teacher": (teachers, 1), "rollout": (rollouts, 2)}
 
 
+# `dapd check` of a cluster with GPUs: a worker of eight, or of as many as it is told.
+RECOMMENDS = """case "$*" in
+  *tensor_parallel=*) width=${*##*tensor_parallel=}; echo "split of 16: ranks 4, teachers $((12 - width)), rollouts 1; 9 s a step; $width devices a rollout worker" ;;
+  *) echo "split of 16: ranks 4, teachers 4, rollouts 1; 8 s a step; 8 devices a rollout worker" ;;
+esac"""
+
+
+@pytest.mark.parametrize("job, nodes, width", [(4134, 2, 8), (4135, 4, 4)], ids=["a node has as many", "a node has fewer"])
+def test_a_worker_gets_the_gpus_that_are_recommended_as_far_as_a_node_has_them(job, nodes, width, cluster, programs):
+    write_program(programs, "check", RECOMMENDS)
+    (programs / "dapd-check").rename(programs / "dapd")
+    write_program(programs, "rollout", 'echo "$@" >"${0%/*}/worker"; exec sleep 600')
+    process = cluster.submit(job, tasks=16, nodes=nodes, gpus=True, ranks=None, DAPD_BIN=str(programs))
+    assert process.wait(timeout=60) == 0, cluster.output(job)
+    steps = {step["step"]: (len(step["tasks"]), step["gpus"]) for step in cluster.steps(job)}
+    assert steps == {"trainer": (4, 1), "teacher": (12 - width, 1), "rollout": (1, width)}
+    assert f"--set rollout.tensor_parallel={width}" in (programs / "worker").read_text()
+
+
 def test_a_job_runs_on_small_nodes(cluster):
     process = cluster.submit(4128, "--set", "run.name=small", nodes=2, ranks=2, gpus=True)
     assert process.wait(timeout=PATIENCE_SECONDS) == 0, cluster.output(4128)

@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import urllib.request
 
 import pytest
+import yaml
 
 from workspace import BIN, free_port, set_flags, wait_for
 
@@ -26,6 +28,30 @@ def programs(tmp_path_factory):
         shutil.copy(BIN / name, folder / "bin" / name)
     compile_library(folder / "lib/libdapd_cuda.so", BACKEND)
     return folder
+
+
+# What a service is in the folder `computing`: it notes its GPU, and computes on the CPU.
+COMPUTES_ON_THE_CPU = """#!/bin/sh
+echo "{name} $CUDA_VISIBLE_DEVICES" >> "$CALLS"
+exec {program} "$@" --set model.device=cpu
+"""
+
+
+@pytest.fixture(scope="module")
+def computing(programs):
+    """The same, with services that take the GPUs that they are given, and compute on the CPU."""
+    folder = programs.parent / f"{programs.name}-computing"
+    shutil.copytree(programs, folder)
+    for name in ("dapd-rollout", "dapd-teacher", "dapd-trainer"):
+        write_service(folder, name, COMPUTES_ON_THE_CPU.format(name=name, program=programs / "bin" / name))
+    return folder
+
+
+def write_service(folder, name, script):
+    path = folder / "bin" / name
+    path.unlink()
+    path.write_text(script)
+    path.chmod(0o755)
 
 
 def compile_library(path, text, *flags):
@@ -50,6 +76,7 @@ REFUSED = {
     "a number too many": (machine(H100, CUDA_VISIBLE_DEVICES="0,1"), "CUDA_VISIBLE_DEVICES is '0,1': '1' is not a GPU of this machine"),
     "a number twice": (machine(f"{H100};{H100}", CUDA_VISIBLE_DEVICES="1,1"), "'1' is listed twice"),
     "numbers and ids": (machine(f"{H100};{H100}", CUDA_VISIBLE_DEVICES="1,GPU-10"), "it mixes numbers and ids"),
+    "a number beyond the machine's": (machine(";".join([H100] * 8), CUDA_VISIBLE_DEVICES="0,9"), "'9' is not a GPU of this machine, which has GPUs 0 to 7"),
     "a hidden GPU": (machine(H100, CUDA_VISIBLE_DEVICES=""), "hides all GPUs"),
     "another kernel module": (machine(H100, FAKE_NVIDIA_INIT="803"), "belong to different drivers"),
     "a fabric that is not up": (machine(H100, FAKE_NVIDIA_INIT="802"), "nvidia-fabricmanager must be running"),
@@ -157,6 +184,168 @@ def test_check_describes_the_gpus_and_says_whether_a_run_fits(programs, workspac
     assert "dapd run would wait: the plan needs at least" in held and HELD in held
     old = check(H100, FAKE_NVIDIA_CUDA="12040")
     assert any("for CUDA up to 12.4" in line for line in old) and "needs driver 580 or newer" in old[-1]
+
+
+def started(calls):
+    """The GPUs of the processes of each program, sorted; forgets them."""
+    found = {}
+    for line in calls.read_text().splitlines():
+        name, _, gpus = line.partition(" ")
+        found.setdefault(name, []).append(gpus)
+    calls.unlink()
+    return {name: sorted(gpus) for name, gpus in found.items()}
+
+
+def split_of(run):
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    return [config["trainer"]["ranks"], config["run"]["teacher_workers"], config["run"]["rollout_workers"], config["rollout"]["tensor_parallel"]]
+
+
+def test_a_run_uses_all_gpus_as_check_recommends_and_goes_on_with_its_split(computing, workspace, tmp_path):
+    calls = tmp_path / "calls"
+
+    def run(gpus, **settings):
+        return start(computing, "dapd", workspace, machine(";".join([H100] * gpus), CALLS=str(calls)), "run", **{"run.name": "all-gpus", "run.num_threads": 1, **settings})
+
+    plan = start(computing, "dapd", workspace, machine(""), "check", "--gpus", "8").stdout
+    ranks, teachers, rollouts = map(int, re.search(r"^split .* of 8: ranks (\d+), teachers (\d+), rollouts (\d+);", plan, re.M).groups())
+    assert ranks > 1 and ranks + teachers + rollouts == 8, plan
+    first = run(8, **{"trainer.steps": 1, "evaluation.path": workspace.folder / "held_out.jsonl", "evaluation.kl_problems": 1})
+    assert first.returncode == 0, first.stderr
+    print(first.stderr)
+    assert "its rollout workers answer alone" in first.stderr
+    line = re.search(r"8 GPUs: .*", first.stderr)[0]
+    assert f"{ranks} trainer ranks on 0, 1" in line and "are not used" not in first.stderr
+    gpus = started(calls)
+    assert {name: len(of) for name, of in gpus.items()} == {"dapd-trainer": ranks, "dapd-teacher": teachers, "dapd-rollout": rollouts}
+    assert sorted(sum(gpus.values(), [])) == [str(gpu) for gpu in range(8)]
+    folder = workspace.runs("all-gpus")
+    assert split_of(folder) == [ranks, teachers, rollouts, 1]
+
+    # With more GPUs it goes on as it began, and says what would use them.
+    more = run(10, **{"trainer.steps": 2})
+    assert more.returncode == 0, more.stderr
+    assert split_of(folder) == [ranks, teachers, rollouts, 1] and "the run goes on with the split that it began with" in more.stderr, more.stderr
+    assert {name: len(of) for name, of in started(calls).items()} == {"dapd-trainer": ranks, "dapd-teacher": teachers, "dapd-rollout": rollouts}
+    # With fewer it cannot.
+    fewer = run(3, **{"trainer.steps": 3})
+    assert fewer.returncode == 0, fewer.stderr
+    assert split_of(folder) == [1, 1, 1, 1] and "the result is then the same up to rounding" in fewer.stderr, fewer.stderr
+    assert started(calls) == {"dapd-trainer": ["0"], "dapd-rollout": ["1"], "dapd-teacher": ["2"]}
+    assert len(workspace.metrics("all-gpus")) == 3
+
+
+def test_keys_that_are_set_stay_and_unused_gpus_are_warned_of(programs, workspace):
+    eight = ";".join([H100] * 8)
+
+    def check(environment, **settings):
+        result = start(programs, "dapd", workspace, environment, "check", **settings)
+        assert result.returncode == 0, result.stderr
+        return re.search(r"^dapd run +(.*)", result.stdout, re.M)[1], result.stderr
+
+    # As the environment has it, and --set.
+    line, said = check(machine(eight, DAPD_RUN__TEACHER_WORKERS="1"), **{"trainer.ranks": 1, "run.rollout_workers": 1})
+    assert line == "8 GPUs: 1 trainer rank on 0; 1 rollout worker on 1; 1 teacher on 2"
+    assert "5 of 8 GPUs are not used (3, 4, 5, 6, 7)" in said and "trainer.ranks=1 (--set)" in said and "run.gpus=3 leaves them to others" in said, said
+    line, said = check(machine(eight, DAPD_RUN__ROLLOUT_WORKERS="2"), **{"trainer.ranks": 2})
+    assert line == "8 GPUs: 2 trainer ranks on 0, 1; 2 rollout workers on 2, 3; 4 teachers on 4, 5, 6, 7" and "not used" not in said, (line, said)
+    # Some of them, as the user wants it.
+    line, said = check(machine(eight, CUDA_VISIBLE_DEVICES="6,4,2,0"), **{"run.gpus": 3})
+    assert line == "3 GPUs: 1 trainer rank on 6; 1 rollout worker on 4; 1 teacher on 2" and "not used" not in said
+    line, _ = check(machine(f"{H100};{H100}"))
+    assert line == "2 GPUs, which processes share: 1 trainer rank on 0; 1 rollout worker on 1; 1 teacher on 0"
+
+
+MORE_THAN_THERE_ARE = {
+    "run.gpus": ({"run.gpus": 9}, "run.gpus is 9 (--set), but there are 8 GPUs (0, 1, 2, 3, 4, 5, 6, 7): lower it, or leave it at auto"),
+    "trainer.ranks": ({"trainer.ranks": 9, "trainer.batch_size": 18}, "trainer.ranks is 9, but the number of GPUs here is 8; each rank needs its own"),
+    "--ranks": ({"trainer.batch_size": 18}, "trainer.ranks is 9, but the number of GPUs here is 8; each rank needs its own"),
+    "rollout.tensor_parallel": ({"rollout.tensor_parallel": 16}, "rollout.tensor_parallel is 16, but the number of GPUs here is 8"),
+    "no number": ({"run.gpus": "all"}, "run.gpus is 'all' and must be auto or a number of GPUs from 1 to 256"),
+}
+
+
+@pytest.mark.parametrize("name", MORE_THAN_THERE_ARE)
+def test_more_than_the_machine_has_is_refused_before_anything_starts(name, programs, workspace):
+    settings, reason = MORE_THAN_THERE_ARE[name]
+    flags = ["--ranks", "9"] if name == "--ranks" else []
+    result = start(programs, "dapd", workspace, machine(";".join([H100] * 8)), "run", *flags, **settings)
+    assert result.returncode == 3 and reason in result.stderr, result.stderr
+    assert not (workspace.runs("no-gpus") / "metrics.jsonl").exists()
+
+
+def test_gpus_that_are_asked_for_where_there_are_none_are_an_error(programs, workspace):
+    result = start(programs, "dapd", workspace, machine(""), "run", **{"model.device": "auto", "run.gpus": 2})
+    assert result.returncode == 3 and "run.gpus is 2, but no GPU can be used: " in result.stderr, result.stderr
+
+
+@pytest.fixture(scope="module")
+def evaluation(workspace):
+    """The arguments of an evaluation of four problems, two answers each, and the answers that one process gives."""
+    rows = [{"id": f"q{i}", "problem": f"What is {i} + {i}?", "answer": str(2 * i)} for i in range(4)]
+    data = workspace.folder / "sums.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    call = ["eval", "--model", workspace.model, "--data", data, "--samples", "2", "--max-new-tokens", "12", "--temperature", "1", "--precision", "float32", "--json"]
+    output = workspace.folder / "sums-alone.jsonl"
+    workspace.dapd(*call, "--device", "cpu", "--output", output)
+    return call, output.read_text()
+
+
+def evaluate(folder, evaluation, environment, *flags):
+    return subprocess.run([folder / "bin/dapd", *evaluation[0], *flags], env=environment, capture_output=True, text=True, timeout=240)
+
+
+def test_an_evaluation_has_a_worker_on_each_gpu_and_the_answers_of_one_process(computing, workspace, evaluation, tmp_path):
+    calls = tmp_path / "calls"
+    for number, (settings, flags, gpus) in enumerate((
+            ({}, [], ["0", "1", "2"]), ({}, ["--gpus", "2"], ["0", "1"]), ({"CUDA_VISIBLE_DEVICES": "2,0"}, [], ["0", "2"]))):
+        output = tmp_path / f"{number}.jsonl"
+        result = evaluate(computing, evaluation, machine(";".join([H100] * 3), CALLS=str(calls), **settings), "--output", output, *flags)
+        assert result.returncode == 0, result.stderr
+        assert json.loads(result.stdout)["problems"] == 4
+        assert output.read_text() == evaluation[1]
+        assert started(calls) == {"dapd-rollout": gpus}
+    # No more workers than there are answers left.
+    answers = evaluation[1].splitlines(keepends=True)
+    output.write_text("".join(answers[2:]))
+    result = evaluate(computing, evaluation, machine(";".join([H100] * 3), CALLS=str(calls)), "--output", output)
+    assert result.returncode == 0 and output.read_text() == evaluation[1], result.stderr
+    assert started(calls) == {"dapd-rollout": ["0", "1"]}
+
+
+def test_a_worker_of_an_evaluation_that_dies_is_started_again(programs, computing, evaluation, tmp_path):
+    folder = shutil.copytree(computing, tmp_path / "dying")
+    dies_once = f"""#!/bin/sh
+if mkdir {tmp_path}/died 2>/dev/null; then kill -9 $$; fi
+exec {programs}/bin/dapd-rollout "$@" --set model.device=cpu
+"""
+    write_service(folder, "dapd-rollout", dies_once)
+    output = tmp_path / "answers.jsonl"
+    result = evaluate(folder, evaluation, machine(f"{H100};{H100}"), "--output", output)
+    assert result.returncode == 0 and output.read_text() == evaluation[1], result.stderr
+    assert re.search(r"the worker on GPU [01] ended with code 137; restarting it", result.stderr), result.stderr
+
+
+@pytest.mark.parametrize("ends, code, times", [("exit 3", 3, 1), ("kill -ABRT $$", 1, 4)], ids=["refuses", "crashes"])
+def test_a_worker_of_an_evaluation_that_cannot_work_ends_it_with_its_words(ends, code, times, computing, evaluation, tmp_path):
+    folder = shutil.copytree(computing, tmp_path / "broken")
+    write_service(folder, "dapd-rollout", f"#!/bin/sh\necho start $CUDA_VISIBLE_DEVICES >> {tmp_path}/calls\necho this GPU has fallen off the bus >&2\n{ends}\n")
+    result = evaluate(folder, evaluation, machine(f"{H100};{H100}"))
+    assert result.returncode == code, result.stderr
+    assert re.search(r"the worker on GPU [01] ended with code \d+ and would do so again; its last lines:\n  .*fallen off the bus", result.stderr), result.stderr
+    assert max(map(len, started(tmp_path / "calls").values())) <= 2 * times
+
+
+def test_gpus_that_an_evaluation_cannot_have_are_refused(programs, evaluation):
+    two = machine(f"{H100};{H100}")
+    for environment, flags, code, reason in (
+            (two, ["--gpus", "3"], 3, "--gpus is 3, but there are 2 GPUs (0, 1)"),
+            (two, ["--gpus", "2", "--device", "cpu"], 2, "--gpus is for GPUs, and --device is cpu"),
+            (two, ["--gpus", "2", "--workers", "127.0.0.1:1"], 2, "--workers names others"),
+            (machine(""), ["--gpus", "2"], 3, "--gpus 2: "),
+            (machine(f"{H100};{H100}", CUDA_VISIBLE_DEVICES="0,9"), [], 3, "'9' is not a GPU of this machine")):
+        result = evaluate(programs, evaluation, environment, *flags)
+        assert result.returncode == code and reason in result.stderr, (flags, result.stderr)
 
 
 def test_auto_computes_on_the_cpu_and_says_why(workspace, tmp_path):

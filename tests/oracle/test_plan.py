@@ -208,6 +208,43 @@ def test_compose_for_eight_gpus_splits_them_as_recommended(qwen_folder, tmp_path
     assert [gpus("trainer"), gpus("teacher"), gpus("rollout")] == [int(number) for number in recommended.groups()]
 
 
+def test_32b_has_a_recipe_for_eight_gpus_of_80_gb(qwen_folder, tmp_path):
+    """The configuration, check's split with memory in mind, and the overlay."""
+    flags = [*make_model_without_weights("32b", qwen_folder, tmp_path), "--set", "model.device=cuda"]
+    config = ROOT / "configs/qwen3-32b.yaml"
+    out = run_dapd("check", config, *flags, "--gpus", 8, "--gpu-gib", 79.2).stdout
+    line = re.search(r"^split .*$", out, re.M)[0]
+    print(line)
+    assert re.search(r"of 8: ranks 4, teachers 2, rollouts 1; .*; 2 devices a rollout worker$", line)
+    assert re.search(r"^passes +on a GPU of 79.2 GiB: packs of ", out, re.M)
+    seconds, memory = map(float, re.search(r"; (\S+) s a step .* (\S+) GiB a rank", line).groups())
+    scale, page = ((ROOT / path).read_text() for path in ("docs/scale.md", "deploy/kubernetes/overlays/qwen3-32b/README.md"))
+    assert f"a step takes {seconds:.0f} s" in re.sub(r"\s+", " ", page) and f"| {memory:.1f} GiB |" in page
+    assert f"({memory:.1f} GiB)" in scale and f"with {seconds:.0f} s a step" in scale
+    settings = (ROOT / "deploy/kubernetes/overlays/qwen3-32b/kustomization.yaml").read_text()
+    assert all(f"- {pair}\n" in settings for pair in ("trainer-pods=1", "trainer-gpus=4", "teacher-pods=2", "rollout-pods=1", "rollout-gpus=2"))
+    # A GPU that holds no teacher is said before anything starts.
+    small = run_dapd("check", config, *flags, "--gpus", 8, "--gpu-gib", 68, check=False)
+    assert small.returncode == 3 and "GiB has room for a teacher" in small.stderr, small.stderr
+
+
+def test_a_worker_of_several_gpus_is_recommended_where_it_pays(qwen_folder, tmp_path):
+    """As docs/scale.md says of 4B: on 8 GPUs a teacher is worth more, on 16 the worker."""
+    flags = [*make_model_without_weights("4b", qwen_folder, tmp_path), "--set", "model.device=cuda"]
+    config = ROOT / "configs/qwen3-4b.yaml"
+
+    def split(gpus, *sets):
+        return re.search(r"^split .*$", run_dapd("check", config, *flags, *sets, "--gpus", gpus).stdout, re.M)[0]
+
+    scale = re.sub(r"\s+", " ", (ROOT / "docs/scale.md").read_text())
+    one, two = split(8), split(8, "--set", "rollout.tensor_parallel=2")
+    seconds = [re.search(r"; (\S+) s a step", line)[1] for line in (one, two)]
+    assert "ranks 4, teachers 3, rollouts 1;" in one and "devices a rollout worker" not in one
+    assert "ranks 4, teachers 2, rollouts 1;" in two and "2 devices a rollout worker" in two
+    assert f"{float(seconds[0]):.1f} s a step on 8 GPUs" in scale and f"{float(seconds[1]):.1f} s with 4, 2 and a worker of two" in scale, seconds
+    assert re.search(r"; [248] devices a rollout worker$", split(16))
+
+
 @pytest.mark.parametrize("page, size, gpus", [("one-node-8-gpus", "4b", 8), ("two-nodes-8-gpus", "8b", 16)])
 def test_the_page_of_an_overlay_says_what_check_plans_for_it(page, size, gpus, qwen_folder, tmp_path):
     """Split, seconds of a step and GPU memory, in the page's own words."""

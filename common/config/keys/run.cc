@@ -25,13 +25,24 @@ std::vector<ConfigKey> RunKeys(Config& c) {
             &c.run.rollout_workers,
             1,
             256,
-            "Rollout processes that `dapd run` starts.")
+            "Rollout processes that `dapd run` starts. Without a value it "
+            "starts as many as run.gpus needs.")
           .MayChange(),
       Range("run.teacher_workers",
             &c.run.teacher_workers,
             1,
             256,
-            "Teacher processes that `dapd run` starts.")
+            "Teacher processes that `dapd run` starts. Without a value it "
+            "starts as many as run.gpus needs.")
+          .MayChange(),
+      Text("run.gpus",
+           &c.run.gpus,
+           "GPUs of the machine that `dapd run` divides among the roles: auto "
+           "(all that CUDA_VISIBLE_DEVICES leaves it), or the number of them "
+           "to take, from the first on. Of trainer.ranks, "
+           "run.teacher_workers, run.rollout_workers and "
+           "rollout.tensor_parallel it chooses those that have no value, as "
+           "`dapd check --gpus` recommends.")
           .MayChange(),
       Range("run.gpu_processes",
             &c.run.gpu_processes,

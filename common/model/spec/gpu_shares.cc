@@ -1,7 +1,6 @@
 #include "common/model/spec/gpu_shares.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,7 +23,7 @@ constexpr double kGiB = 1 << 30;
 struct Need {
   std::string name;
   double bytes = 0;
-  bool of_even_part = false;  // it plans with no more than that
+  int64_t even_parts = 0;  // it plans with one of so many; 0: it plans with all
 };
 
 Need NeedOf(const std::string& process,
@@ -33,7 +32,8 @@ Need NeedOf(const std::string& process,
             int64_t sharing) {
   const double part =
       static_cast<double>(gpu.total_bytes) / static_cast<double>(sharing);
-  return {process, plan.Least() + plan.holes * part, plan.holes > 0};
+  return {
+      process, plan.Least() + plan.holes * part, plan.holes > 0 ? sharing : 0};
 }
 
 // What `needs` add up to, and on which GPU: for the head of a message.
@@ -85,13 +85,12 @@ absl::Status CheckFree(const std::vector<Need>& needs, const Gpu& gpu) {
 }
 
 // Not by the sum: who divides a part fills it.
-absl::Status CheckEvenParts(const std::vector<Need>& needs,
-                            const Gpu& gpu,
-                            int64_t sharing) {
-  const double part =
-      static_cast<double>(gpu.total_bytes) / static_cast<double>(sharing);
+absl::Status CheckEvenParts(const std::vector<Need>& needs, const Gpu& gpu) {
   for (const Need& need : needs) {
-    if (!need.of_even_part || need.bytes <= part) continue;
+    if (need.even_parts == 0) continue;
+    const double part = static_cast<double>(gpu.total_bytes) /
+                        static_cast<double>(need.even_parts);
+    if (need.bytes <= part) continue;
     return ConfigError(absl::StrFormat(
         "the %s needs at least %.1f GiB on one GPU, but its equal part of %s "
         "(%s), which %d processes share, is %.1f of %.1f GiB. dapd check "
@@ -101,7 +100,7 @@ absl::Status CheckEvenParts(const std::vector<Need>& needs,
         need.bytes / kGiB,
         Printable(gpu.name),
         gpu.uuid,
-        sharing,
+        need.even_parts,
         part / kGiB,
         static_cast<double>(gpu.total_bytes) / kGiB));
   }
@@ -169,13 +168,14 @@ std::vector<LocalProcess> DealGpus(const Config& config,
   return processes;
 }
 
-int64_t MostOnOneGpu(const std::vector<LocalProcess>& processes) {
-  std::map<std::string, int64_t> sharing;  // by GPU
+int64_t ProcessesOnGpusOf(const LocalProcess& process,
+                          const std::vector<LocalProcess>& processes) {
   int64_t most = 0;
-  for (const LocalProcess& process : processes) {
-    for (const std::string& gpu : process.gpus) {
-      most = std::max(most, ++sharing[gpu]);
-    }
+  for (const std::string& gpu : process.gpus) {
+    most = std::max<int64_t>(
+        most, std::ranges::count_if(processes, [&](const LocalProcess& other) {
+          return std::ranges::count(other.gpus, gpu) > 0;
+        }));
   }
   return most;
 }
@@ -186,17 +186,18 @@ absl::Status CheckShares(const std::vector<LocalProcess>& processes,
                          const std::vector<Gpu>& gpus) {
   if (names.empty() || gpus.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(CheckRanks(processes, names.size()));
-  const int64_t sharing = std::max<int64_t>(1, MostOnOneGpu(processes));
   const size_t num_gpus = std::min(names.size(), gpus.size());
   std::vector<std::vector<Need>> needs(num_gpus);
   for (size_t i = 0; i < num_gpus; ++i) {
     for (const LocalProcess& process : processes) {
       if (std::ranges::count(process.gpus, names[i]) == 0) continue;
-      needs[i].push_back(
-          NeedOf(process.name, plan.*process.role, gpus[i], sharing));
+      needs[i].push_back(NeedOf(process.name,
+                                plan.*process.role,
+                                gpus[i],
+                                ProcessesOnGpusOf(process, processes)));
     }
     RETURN_IF_ERROR(CheckTotal(needs[i], gpus[i]));
-    RETURN_IF_ERROR(CheckEvenParts(needs[i], gpus[i], sharing));
+    RETURN_IF_ERROR(CheckEvenParts(needs[i], gpus[i]));
   }
   // Behind all that no wait mends.
   for (size_t i = 0; i < num_gpus; ++i) {

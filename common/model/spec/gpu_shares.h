@@ -28,8 +28,11 @@ struct LocalProcess {
 std::vector<LocalProcess> DealGpus(const Config& config,
                                    const std::vector<std::string>& gpus);
 
-// How many of `processes` share a GPU at the most; 0 where none was dealt.
-int64_t MostOnOneGpu(const std::vector<LocalProcess>& processes);
+// How many of `processes`, of which `process` is one, compute on its GPU, or on
+// that of its GPUs that has the most: the run.gpu_processes that it plans with.
+// 0 where it was dealt none.
+int64_t ProcessesOnGpusOf(const LocalProcess& process,
+                          const std::vector<LocalProcess>& processes);
 
 // Whether each of `gpus`, the ones that `names` stands for in the same order,
 // has what `processes` need of it at the least, and whether a process that

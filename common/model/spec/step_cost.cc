@@ -30,6 +30,7 @@ void Add(const ViewLengths& view, ViewLengths* sum) {
 
 // What the formulas of docs/scale.md take from a model.
 struct ModelNumbers {
+  double layers = 0;
   double hidden = 0;
   double bytes = 0;      // of a number
   double linear = 0;     // parameters of the layers' projections
@@ -42,6 +43,7 @@ struct ModelNumbers {
 ModelNumbers NumbersOf(const Config& config, const ModelConfig& model) {
   const auto layers = static_cast<double>(model.num_layers);
   ModelNumbers numbers;
+  numbers.layers = layers;
   numbers.hidden = static_cast<double>(model.hidden_size);
   numbers.bytes = static_cast<double>(NumberBytes(config));
   numbers.linear = LayerParameters(model) * layers;
@@ -134,6 +136,8 @@ void CountDecoding(const Config& config,
                        model.bytes * model.head;
   work->decode_flops =
       side_by_side * 2 * ((model.linear + model.lora) / split + model.head);
+  // After the projections O and down of every layer.
+  work->decode_sums = split > 1 ? 2 * model.layers : 0;
   work->prefill_flops = share * ((prompt * 2 * (model.linear + model.lora) +
                                   prompt * prompt * model.attention) /
                                      split +
@@ -163,6 +167,13 @@ void CountTraffic(const Config& config,
 }
 
 }  // namespace
+
+HardwareRates AssumedRates(const Config& config) {
+  if (config.model.device == "cpu") {
+    return {.flops = 0.1e12, .memory_bytes = 10e9, .network_bytes = 1e9};
+  }
+  return {.flops = 400e12, .memory_bytes = 2.5e12, .network_bytes = 10e9};
+}
 
 SampleLengths LongestSamples(const Config& config) {
   const auto y = static_cast<double>(config.rollout.max_new_tokens);
@@ -228,8 +239,9 @@ StepSeconds PredictStep(const Config& config,
   StepSeconds seconds;
   seconds.rollout =
       work.prefill_flops / rates.flops +
-      work.decode_steps * std::max(work.decode_bytes / rates.memory_bytes,
-                                   work.decode_flops / rates.flops);
+      work.decode_steps * (std::max(work.decode_bytes / rates.memory_bytes,
+                                    work.decode_flops / rates.flops) +
+                           work.decode_sums * rates.sum_seconds);
   seconds.teacher = work.teacher_flops / rates.flops /
                     static_cast<double>(config.run.teacher_workers);
   const auto ranks = static_cast<double>(config.trainer.ranks);

@@ -43,6 +43,7 @@ struct StepWork {
   double decode_steps = 0;
   double decode_bytes = 0;
   double decode_flops = 0;
+  double decode_sums = 0;    // between a worker's ranks, in each decode step
   double prefill_flops = 0;  // of a worker
   double payload_bytes = 0;  // teachers to trainer
   double adapter_bytes = 0;  // trainer to each worker
@@ -63,7 +64,18 @@ struct HardwareRates {
   double flops = 0;          // a second
   double memory_bytes = 0;   // a second
   double network_bytes = 0;  // a second
+  // Of a sum between the GPUs of one machine while a worker decodes: until the
+  // partial results are there and added up. NCCL's own share has never been
+  // measured here and is about 8 us by others' measurements. Twice that and the
+  // addition are assumed, so that more GPUs for a worker are recommended only
+  // where they pay even then.
+  double sum_seconds = 20e-6;
 };
+
+// What is assumed where nothing is known of the devices: the rates of
+// docs/scale.md's table, or those of one core where the model is computed on
+// CPUs. How a split compares with others depends on their proportions only.
+HardwareRates AssumedRates(const Config& config);
 
 struct StepSeconds {
   double rollout = 0;  // decode steps and prefill

@@ -26,8 +26,8 @@ constexpr size_t kMaxValueBytes = 32;  // in a group's name
 bool IsPlace(const std::string& key) {
   return key == "run.name" || key == "run.output_dir" ||
          key == "run.num_threads" || key == "run.gpu_processes" ||
-         key == "run.gpu_wait_seconds" || key == "trainer.rank" ||
-         absl::StartsWith(key, "trainer.machine") ||
+         key == "run.gpu_wait_seconds" || key == "run.gpus" ||
+         key == "trainer.rank" || absl::StartsWith(key, "trainer.machine") ||
          key == "trainer.ranks_per_machine" || key == "model.name" ||
          key == "trainer.rendezvous" || absl::EndsWith(key, ".listen") ||
          absl::EndsWith(key, "_listen") || absl::EndsWith(key, ".addresses") ||

@@ -30,6 +30,7 @@ TEST(RunSettingsTest, WhereThingsAreAndWhoHelpsMayChange) {
                           "run.notify_url",
                           "model.path",
                           "run.rollout_workers",
+                          "run.gpus",
                           "rollout.slots",
                           "rollout.kv_memory_mib",
                           "rollout.tensor_parallel",

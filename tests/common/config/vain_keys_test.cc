@@ -34,6 +34,20 @@ TEST(WarningsOfVainKeysTest, AKeyThatIsGivenInVainIsNamedWithItsOrigin) {
   EXPECT_THAT(warnings("dopd"), IsEmpty()) << "divergence is not given";
 }
 
+TEST(WarningsOfVainKeysTest, OnTheCpuNoNumberOfGpusIsUsed) {
+  const std::string path = TempPath("config.yaml");
+  ASSERT_TRUE(WriteFileAtomically(path, "model: {path: some/model}\n").ok());
+  const auto warnings = [&](const std::string& device) {
+    const auto loaded =
+        LoadConfig(path, {"model.device=" + device, "run.gpus=4"});
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return WarningsOfVainKeys(*loaded);
+  };
+  EXPECT_THAT(warnings("cpu"),
+              ElementsAre(StartsWith("run.gpus (--set) has no effect")));
+  EXPECT_THAT(warnings("cuda"), IsEmpty());
+}
+
 TEST(WarningsOfVainKeysTest, GreedyAnswersAreAllTheSame) {
   const std::string path = TempPath("config.yaml");
   ASSERT_TRUE(WriteFileAtomically(path,

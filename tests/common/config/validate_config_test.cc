@@ -53,6 +53,21 @@ TEST(LoadConfigTest, ContradictionsAreNamed) {
           .ok());
 }
 
+TEST(LoadConfigTest, GpusAreANumberOrAll) {
+  for (const char* gpus : {"auto", "1", "8", "256"}) {
+    EXPECT_EQ(Refusal({absl::StrCat("run.gpus=", gpus)}), "") << gpus;
+  }
+  for (const char* gpus : {"all", "0", "-1", "257", "1.5", "\"0,1\""}) {
+    EXPECT_THAT(Refusal({absl::StrCat("run.gpus=", gpus)}),
+                HasSubstr("and must be auto or a number of GPUs from 1 to 256"))
+        << gpus;
+  }
+  RunConfig run;
+  EXPECT_EQ(NumGpusAsked(run), 0);
+  run.gpus = "8";
+  EXPECT_EQ(NumGpusAsked(run), 8);
+}
+
 TEST(LoadConfigTest, EachTermHasANameOfItsOwn) {
   const std::string term =
       "{name: own, student: none_rollout, teacher: cross_rollout, "

@@ -51,10 +51,10 @@ TEST_F(CostTextTest, ATimeIsPredictedOnlyAtGivenRates) {
 
 TEST_F(CostTextTest, DevicesAreSplitOrAreTooFew) {
   const SampleLengths lengths = LongestSamples(config_);
-  const auto split = SplitText(config_, model_, lengths, 8, {});
+  const auto split = SplitText(config_, model_, lengths, {.count = 8}, {}, {});
   ASSERT_TRUE(split.ok()) << split.status();
   EXPECT_THAT(*split, StartsWith("split            of 8: ranks "));
-  const auto none = SplitText(config_, model_, lengths, 1, {});
+  const auto none = SplitText(config_, model_, lengths, {.count = 1}, {}, {});
   EXPECT_EQ(ExitCodeOf(none.status()), ExitCode::kConfig);
   EXPECT_THAT(std::string(none.status().message()), StartsWith("--gpus: "));
 }

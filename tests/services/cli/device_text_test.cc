@@ -15,10 +15,12 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-Config OnGpus() {
-  Config config;
-  config.model.device = "auto";
-  return config;
+MachineSplit Split(const GpuReport& report) {
+  MachineSplit split;
+  split.config.model.device = "auto";
+  split.names = GpuNames(report);
+  split.gpus = report.gpus;
+  return split;
 }
 
 GpuReport OneOf(double gib) {
@@ -45,16 +47,9 @@ class DeviceTextTest : public testing::Test {
   ~DeviceTextTest() override { ::unsetenv(kVisibleGpusVariable); }
 };
 
-TEST_F(DeviceTextTest, ACpuRunHasNothingToSay) {
-  Config config;
-  config.model.device = "cpu";
-  EXPECT_THAT(DeviceText(config, absl::OkStatus(), Plan(), OneOf(24), true),
-              IsEmpty());
-}
-
 TEST_F(DeviceTextTest, KernelsDriverAndGpusAreSaidAndWhetherTheRunFits) {
   EXPECT_THAT(
-      DeviceText(OnGpus(), absl::OkStatus(), Plan(), OneOf(24), true),
+      DeviceText(Split(OneOf(24)), absl::OkStatus(), Plan(), OneOf(24), true),
       ElementsAre(
           HasSubstr("on GPUs"),
           "driver           580.82.07, for CUDA up to 13.0",
@@ -65,26 +60,45 @@ TEST_F(DeviceTextTest, KernelsDriverAndGpusAreSaidAndWhetherTheRunFits) {
 
 TEST_F(DeviceTextTest, APlanThatDoesNotFitIsSaidAsARunWouldSayIt) {
   EXPECT_THAT(
-      DeviceText(OnGpus(), absl::OkStatus(), Plan(), OneOf(8), true).back(),
+      DeviceText(Split(OneOf(8)), absl::OkStatus(), Plan(), OneOf(8), true)
+          .back(),
       HasSubstr("dapd run is refused here: the plan needs at least 9.0 "
                 "GiB (trainer 9.0, rollout-0 0.0, teacher-0 0.0)"));
   EXPECT_THAT(
-      DeviceText(OnGpus(), absl::OkStatus(), Plan(), OneOf(16), true).back(),
+      DeviceText(Split(OneOf(16)), absl::OkStatus(), Plan(), OneOf(16), true)
+          .back(),
       AllOf(HasSubstr("dapd run would wait: the plan needs at least 9.0 GiB"),
             HasSubstr("of which 8.0 GiB are free")));
 }
 
+TEST_F(DeviceTextTest, TheSplitOfSeveralGpusIsSaidAndARefusalOfIt) {
+  MachineSplit split = Split(OneOf(24));
+  split.text = "2 GPUs: 1 trainer rank on 0";
+  const auto lines =
+      DeviceText(split, absl::OkStatus(), Plan(), OneOf(24), true);
+  EXPECT_THAT(lines[3],
+              testing::Eq("dapd run         2 GPUs: 1 trainer rank on 0"));
+  EXPECT_THAT(DeviceText(absl::InvalidArgumentError("run.gpus is 9"),
+                         absl::OkStatus(),
+                         Plan(),
+                         OneOf(24),
+                         true)
+                  .back(),
+              HasSubstr("dapd run is refused here: run.gpus is 9"));
+}
+
 TEST_F(DeviceTextTest, AModelThatGpusDoNotTakeIsSaid) {
   const absl::Status refused = absl::InvalidArgumentError("head dimension 12");
-  EXPECT_THAT(DeviceText(OnGpus(), refused, Plan(), OneOf(24), true).back(),
-              HasSubstr("dapd run is refused here: head dimension 12"));
+  EXPECT_THAT(
+      DeviceText(Split(OneOf(24)), refused, Plan(), OneOf(24), true).back(),
+      HasSubstr("dapd run is refused here: head dimension 12"));
 }
 
 TEST_F(DeviceTextTest, WhatIsMissingIsSaid) {
   GpuReport none;
   none.usable = absl::NotFoundError("there is no NVIDIA driver");
   EXPECT_THAT(
-      DeviceText(OnGpus(), absl::OkStatus(), Plan(), none, false),
+      DeviceText(Split(none), absl::OkStatus(), Plan(), none, false),
       ElementsAre(
           "kernels          none for GPUs: this build has no CUDA backend",
           "driver           none",
@@ -94,7 +108,8 @@ TEST_F(DeviceTextTest, WhatIsMissingIsSaid) {
 TEST_F(DeviceTextTest, AGpuThatCannotBeUsedIsShownWithTheReason) {
   GpuReport old = OneOf(15);
   old.usable = absl::FailedPreconditionError("GPU 0 is too old");
-  const auto lines = DeviceText(OnGpus(), absl::OkStatus(), Plan(), old, true);
+  const auto lines =
+      DeviceText(Split(old), absl::OkStatus(), Plan(), old, true);
   ASSERT_EQ(lines.size(), 4);
   EXPECT_THAT(lines[2], StartsWith("gpus             1 of 15.0 GiB"));
   EXPECT_THAT(lines[3], HasSubstr("none usable: GPU 0 is too old"));

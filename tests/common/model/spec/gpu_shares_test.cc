@@ -63,12 +63,61 @@ TEST(GpuSharesTest, RanksAreServedFirstAndWorkersShareWhatIsLeft) {
   EXPECT_THAT(Dealt(config, {})["trainer"], IsEmpty());
 }
 
-TEST(GpuSharesTest, HowManyShareAGpuIsCounted) {
-  const Config config;  // a trainer, a rollout worker and a teacher
-  EXPECT_EQ(MostOnOneGpu(DealGpus(config, {"0", "1", "2"})), 1);
-  EXPECT_EQ(MostOnOneGpu(DealGpus(config, {"0", "1"})), 2);
-  EXPECT_EQ(MostOnOneGpu(DealGpus(config, {"0"})), 3);
-  EXPECT_EQ(MostOnOneGpu(DealGpus(config, {})), 0);
+std::map<std::string, int64_t> Sharing(const Config& config,
+                                       const std::vector<std::string>& gpus) {
+  const std::vector<LocalProcess> processes = DealGpus(config, gpus);
+  std::map<std::string, int64_t> sharing;
+  for (const LocalProcess& process : processes) {
+    sharing[process.name] = ProcessesOnGpusOf(process, processes);
+  }
+  return sharing;
+}
+
+// A process that has its GPU for itself plans with all of it, whoever shares
+// another.
+TEST(GpuSharesTest, HowManyShareAGpuIsCountedForEachProcess) {
+  Config config;  // a trainer, a rollout worker and a teacher
+  const auto same = [](int64_t count) {
+    return ElementsAre(Pair("rollout-0", count),
+                       Pair("teacher-0", count),
+                       Pair("trainer", count));
+  };
+  EXPECT_THAT(Sharing(config, {"0", "1", "2"}), same(1));
+  EXPECT_THAT(
+      Sharing(config, {"0", "1"}),
+      ElementsAre(
+          Pair("rollout-0", 1), Pair("teacher-0", 2), Pair("trainer", 2)));
+  EXPECT_THAT(Sharing(config, {"0"}), same(3));
+  EXPECT_THAT(Sharing(config, {}), same(0));
+  // Of a worker's two GPUs the trainer has one and the teacher the other.
+  config.rollout.tensor_parallel = 2;
+  EXPECT_THAT(Sharing(config, {"0", "1"}), same(2));
+}
+
+TEST(GpuSharesTest, NineProcessesOnEightGpusLeaveSevenAGpuEach) {
+  Config config;
+  config.trainer.ranks = 4;
+  config.run.teacher_workers = 4;
+  const std::vector<std::string> gpus = {
+      "0", "1", "2", "3", "4", "5", "6", "7"};
+  int64_t alone = 0;
+  for (const auto& [name, sharing] : Sharing(config, gpus)) {
+    if (sharing == 1) ++alone;
+    const bool is_shared = name == "trainer" || name == "teacher-3";
+    EXPECT_EQ(sharing, is_shared ? 2 : 1) << name;
+  }
+  EXPECT_EQ(alone, 7);
+  // Of 30 GiB a rank that shares its GPU has an equal part of 15, which is too
+  // little for it with its teacher's 4; one that has its own has room.
+  MemoryPlan plan = Plan();
+  plan.trainer.items = {{"base", 14 * kGiB}};
+  plan.trainer.holes = 0.05;
+  const std::vector<Gpu> small(8, WithMemory(30, 30));
+  EXPECT_TRUE(CheckShares(DealGpus(config, gpus), plan, gpus, small).ok());
+  plan.trainer.items = {{"base", 20 * kGiB}};
+  EXPECT_FALSE(CheckShares(DealGpus(config, gpus), plan, gpus, small).ok());
+  config.run.teacher_workers = 3;
+  EXPECT_TRUE(CheckShares(DealGpus(config, gpus), plan, gpus, small).ok());
 }
 
 TEST(GpuSharesTest, WorkersThatNothingIsAskedOfGetNone) {

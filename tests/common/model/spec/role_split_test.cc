@@ -1,6 +1,7 @@
 #include "common/model/spec/role_split.h"
 
 #include <string>
+#include <tuple>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -24,9 +25,17 @@ double SecondsOf(const Config& config, const RoleSplit& split) {
       .Serial();
 }
 
-absl::StatusOr<RoleSplit> Recommend(const Config& config, int64_t devices) {
+absl::StatusOr<RoleSplit> Recommend(const Config& config,
+                                    int64_t devices,
+                                    const GivenSplit& given = {},
+                                    double gib = 0) {
   return RecommendSplit(
-      config, FourBillion(), LongestSamples(config), devices, kLargeGpu);
+      config,
+      FourBillion(),
+      LongestSamples(config),
+      {.count = devices, .bytes = static_cast<int64_t>(gib * (1 << 30))},
+      kLargeGpu,
+      given);
 }
 
 // Training computes the most, so it gets the most devices.
@@ -78,9 +87,7 @@ TEST(RoleSplitTest, RanksAreNoMoreThanMicroBatches) {
 }
 
 TEST(RoleSplitTest, AWorkerOfSeveralProcessesTakesADeviceForEach) {
-  Config config;
-  config.rollout.tensor_parallel = 4;
-  const auto split = Recommend(config, 8);
+  const auto split = Recommend(Config(), 8, {.tensor_parallel = 4});
   ASSERT_TRUE(split.ok()) << split.status();
   EXPECT_EQ(split->rollouts, 1);
   EXPECT_EQ(split->ranks + split->teachers, 4);
@@ -104,6 +111,102 @@ TEST(RoleSplitTest, ASplitBaseNeedsRanksThatItCanBeSplitOver) {
   EXPECT_THAT(split->ranks, testing::AnyOf(2, 4));
   EXPECT_THAT(std::string(Recommend(config, 3).status().message()),
               HasSubstr("3 devices are too few: this configuration needs 4"));
+}
+
+Config OnGpus() {
+  Config config;
+  config.model.device = "cuda";
+  return config;
+}
+
+using Numbers = std::tuple<int64_t, int64_t, int64_t, int64_t>;
+
+// Ranks, teachers, rollout workers and the devices of each of them.
+Numbers NumbersOf(const absl::StatusOr<RoleSplit>& split) {
+  EXPECT_TRUE(split.ok()) << split.status();
+  if (!split.ok()) return {};
+  return {
+      split->ranks, split->teachers, split->rollouts, split->tensor_parallel};
+}
+
+// deploy/compose.8gpu.yaml has it, too.
+TEST(RoleSplitTest, EightGpusForFourBillionAreFourThreeAndOne) {
+  EXPECT_EQ(NumbersOf(Recommend(OnGpus(), 8)), Numbers(4, 3, 1, 1));
+}
+
+TEST(RoleSplitTest, WhatIsGivenStaysAndTheRestFollowsFromIt) {
+  const Config config = OnGpus();
+  EXPECT_EQ(NumbersOf(Recommend(config, 8, {.ranks = 1, .rollouts = 2})),
+            Numbers(1, 5, 2, 1));
+  EXPECT_EQ(NumbersOf(Recommend(config, 8, {.teachers = 1})),
+            Numbers(4, 1, 3, 1));
+  EXPECT_EQ(NumbersOf(Recommend(config, 8, {.tensor_parallel = 2})),
+            Numbers(4, 2, 1, 2));
+  // Nothing but what is given, though devices stay unused.
+  const GivenSplit all = {
+      .ranks = 1, .teachers = 1, .rollouts = 1, .tensor_parallel = 1};
+  EXPECT_EQ(NumbersOf(Recommend(config, 8, all)), Numbers(1, 1, 1, 1));
+  EXPECT_THAT(
+      std::string(Recommend(config, 8, {.ranks = 8}).status().message()),
+      HasSubstr("8 devices are too few: this configuration needs 10 or "
+                "more for 8 trainer ranks, 1 teachers and 1 rollout "
+                "workers with 1 devices each"));
+}
+
+// Two GPUs read the weights twice as fast; how much is left of it depends on
+// what the sums between them take.
+TEST(RoleSplitTest, AWorkerGetsMoreGpusWhereThatIsWorthItsSums) {
+  const Config config = OnGpus();
+  const auto on_eight = [&](double sum_seconds) {
+    HardwareRates rates = kLargeGpu;
+    rates.sum_seconds = sum_seconds;
+    return NumbersOf(RecommendSplit(
+        config, FourBillion(), LongestSamples(config), {.count = 8}, rates));
+  };
+  EXPECT_EQ(on_eight(8e-6), Numbers(4, 2, 1, 2));
+  EXPECT_EQ(on_eight(20e-6), Numbers(4, 3, 1, 1));
+  const auto split = Recommend(config, 16);
+  EXPECT_GT(split->tensor_parallel, 1);
+  EXPECT_EQ(split->NumDevices(), 16);
+  // Where the model is computed on CPUs, nobody's layers are split unasked.
+  EXPECT_EQ(Recommend(Config(), 16)->tensor_parallel, 1);
+}
+
+TEST(RoleSplitTest, AWorkerHasOnlyAsManyGpusAsDivideTheModel) {
+  ModelConfig model = FourBillion();
+  HardwareRates rates = kLargeGpu;
+  rates.sum_seconds = 0;
+  const auto of_worker = [&] {
+    return RecommendSplit(
+               OnGpus(), model, LongestSamples(OnGpus()), {.count = 40}, rates)
+        ->tensor_parallel;
+  };
+  EXPECT_EQ(of_worker(), 8) << "all of a machine's";
+  model.num_kv_heads = 4;
+  EXPECT_EQ(of_worker(), 4);
+}
+
+TEST(RoleSplitTest, EveryProcessHasTheMemoryThatItNeeds) {
+  const Config config = OnGpus();
+  const MemoryPlan plan = PlanMemory(config, FourBillion());
+  const double trainer =
+      plan.trainer.Least() / (1 - plan.trainer.holes) / (1 << 30);
+  const double teacher = plan.teacher.Least() / (1 << 30);
+  ASSERT_LT(teacher, trainer);
+  const auto refusal = [&](const Config& of, double gib) {
+    return std::string(Recommend(of, 8, {}, gib).status().message());
+  };
+  // Ranks among several take what the sums between them do.
+  EXPECT_EQ(NumbersOf(Recommend(config, 8, {}, trainer + 6)),
+            Numbers(4, 3, 1, 1));
+  EXPECT_THAT(refusal(config, trainer - 0.1),
+              HasSubstr("GiB has room for a trainer rank"));
+  // Half of the layers each: now a teacher needs the most.
+  Config split = config;
+  split.trainer.shard_base = true;
+  split.trainer.pack_tokens = 4096;
+  split.teacher.prefix_memory_mib = 64 * 1024;
+  EXPECT_THAT(refusal(split, 60), HasSubstr("GiB has room for a teacher"));
 }
 
 }  // namespace

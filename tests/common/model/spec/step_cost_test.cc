@@ -146,6 +146,25 @@ TEST(StepCostTest, DecodingIsBoundByWhatIsSlower) {
               1e-6);
 }
 
+// Each of a worker's GPUs reads its share of the layers, and waits for two sums
+// in each of the 36.
+TEST(StepCostTest, AWorkerOfSeveralGpusReadsLessAndWaitsForSums) {
+  Config config;
+  const ModelConfig model = Qwen3(2560, 9728, 36, 32);
+  const auto work = [&](int64_t tensor_parallel) {
+    config.rollout.tensor_parallel = tensor_parallel;
+    return CountStepWork(config, model, LongestSamples(config), false);
+  };
+  EXPECT_EQ(work(1).decode_sums, 0);
+  EXPECT_EQ(work(2).decode_sums, 72);
+  EXPECT_LT(work(2).decode_bytes, 0.6 * work(1).decode_bytes);
+  HardwareRates rates{1e18, 3e12, 1e18};
+  rates.sum_seconds = 1e-3;
+  EXPECT_NEAR(PredictStep(config, work(2), rates).rollout,
+              1024 * (work(2).decode_bytes / 3e12 + 72e-3),
+              1e-3);
+}
+
 TEST(StepCostTest, FewerSlotsThanAnswersTakeRounds) {
   Config config;
   config.rollout.slots = 8;

@@ -1,0 +1,54 @@
+// The GPUs of this machine that answer prompts, a rollout worker on each, in
+// place of a model in this process.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "common/data/text_pipeline.h"
+#include "services/cli/answer_source.h"
+#include "services/cli/local_generator.h"
+#include "services/cli/local_workers.h"
+#include "services/cli/worker_generator.h"
+
+namespace dapd {
+
+// The GPUs of each worker that is to answer some of `answers` prompts, as
+// CUDA_VISIBLE_DEVICES calls them: one, or as few as hold the model where one
+// does not. `asked`: how many GPUs to use, from the first on; 0: all. No
+// worker: this process answers as well by itself, on its first GPU or on the
+// CPU.
+//   A CONFIG error if `asked` are not there, or none can be used.
+absl::StatusOr<std::vector<std::vector<std::string>>> GpusOfWorkers(
+    const LocalGeneratorOptions& options, int64_t asked, int64_t answers);
+
+class GpuGenerator final : public AnswerSource {
+ public:
+  // `gpus`: GpusOfWorkers.
+  static absl::StatusOr<std::unique_ptr<GpuGenerator>> Load(
+      const LocalGeneratorOptions& options,
+      std::vector<std::vector<std::string>> gpus);
+
+  const TextPipeline& text() const override { return generator_->text(); }
+
+  // Starts the workers and answers as they are ready. One that ends is started
+  // again; an error tells the last lines of one that would end again. To be
+  // called once.
+  absl::Status AnswerAll(const std::vector<AnswerPrompt>& prompts,
+                         const OnAnswerEnded& on_answer) override;
+
+ private:
+  explicit GpuGenerator(LocalGeneratorOptions options)
+      : options_(std::move(options)) {}
+
+  const LocalGeneratorOptions options_;
+  std::unique_ptr<LocalWorkers> workers_;
+  std::unique_ptr<WorkerGenerator> generator_;
+};
+
+}  // namespace dapd
