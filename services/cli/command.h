@@ -28,6 +28,7 @@
   COMMAND(Tokenize)            \
   COMMAND(Render)              \
   COMMAND(Problems)            \
+  COMMAND(Config)              \
   COMMAND(ConfigReference)
 
 namespace dapd {
