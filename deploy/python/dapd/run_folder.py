@@ -20,7 +20,7 @@ from dapd.service import status
 from dapd.tables import Row, json_lines, table
 
 if TYPE_CHECKING:
-    import pyarrow
+    from dapd.tables import Table
 
 GOES_ON = ("running", "paused")
 
@@ -202,22 +202,22 @@ class Run:
         return self.folder / name if (self.folder / name).is_dir() else None
 
     @property
-    def metrics(self) -> pyarrow.Table:
+    def metrics(self) -> Table:
         """metrics.jsonl: a row for each step; the columns of a term are `terms/NAME/value` and the like."""
         return table(json_lines(self.folder / "metrics.jsonl"))
 
     @property
-    def answers(self) -> pyarrow.Table:
+    def answers(self) -> Table:
         """answers.jsonl: a few graded answers of each step, a row for each."""
         return table({"step": line["step"], **answer} for line in json_lines(self.folder / "answers.jsonl") for answer in line["answers"])
 
     @property
-    def evaluations(self) -> pyarrow.Table:
+    def evaluations(self) -> Table:
         """A row for each evaluation, in the order of their policies: `when`, `policy_version`, `accuracy/mean`, `accuracy/low`, ..."""
         return table({key: value for key, value in row.items() if key != "answers"} for row in self._evaluations())
 
     @property
-    def held_out_answers(self) -> pyarrow.Table:
+    def held_out_answers(self) -> Table:
         """The answers to a few held-out problems that each evaluation keeps, a row for each, with the `when` of its evaluation."""
         return table({"when": row["when"], **answer} for row in self._evaluations() for answer in row.get("answers", []))
 
@@ -226,11 +226,11 @@ class Run:
         return sorted(rows, key=lambda row: (row["policy_version"], row["when"] == "after"))
 
     @property
-    def samples(self) -> pyarrow.Table:
+    def samples(self) -> Table:
         """samples/: every answer of every step, a row for each. Of a long run take those of a step, samples_of(120)."""
         return table(self._samples("*"))
 
-    def samples_of(self, step: int) -> pyarrow.Table:
+    def samples_of(self, step: int) -> Table:
         """The answers of one step."""
         return table(self._samples(f"{step:06d}"))
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import pyarrow
+    # It has no types, and need not be there.
+    from pyarrow import Table as Table  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
 Row = dict[str, Any]
 
@@ -35,7 +36,7 @@ def flattened(row: Row, prefix: str = "") -> Row:
     return flat
 
 
-def table(rows: Iterable[Row]) -> pyarrow.Table:
+def table(rows: Iterable[Row]) -> Table:
     """A column for each key, in the order in which the keys appear, with null where a row has not got it."""
     try:
         import pyarrow
