@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -60,7 +61,7 @@ class Outcome:
 class Run:
     """The run in `folder`, whoever started it.
 
-    Nothing is kept in this object: everything is read anew from the folder. A run that dapd.run() started goes on when the notebook's kernel is
+    Whatever is asked is read anew from the folder. A run that dapd.run() started goes on when the notebook's kernel is
     restarted or the script ends; Run(folder) is a handle of it again.
     """
 
@@ -102,20 +103,30 @@ class Run:
         return said[-1] if said else None
 
     def status(self) -> dict[str, Any]:
-        """dapd.status() of its trainer. ValueError where address is None."""
+        """dapd.status() of its trainer, with the certificate and token that the run has itself. ValueError where address is None."""
         if self.address is None:
             raise ValueError(f"{self.folder} was not started by dapd.run(), so its trainer's address is not known; dapd.status(ADDRESS) asks one")
-        return status(self.address)
+        return status(self.address, self._security)
+
+    @functools.cached_property
+    def _security(self) -> dict[str, str]:
+        section = self.config["security"]
+        own = {key: section[key] for key in ("certificate", "private_key", "ca", "token") if section[key]}
+        return {f"security.{key}": value for key, value in own.items()}
 
     @property
     def progress(self) -> Progress:
         """By the folder, and while its trainer answers with phase and time left."""
-        (row,) = json.loads(call("runs", "list", self.folder, "--json"))
+        process = self.process
+        lives = process is not None and process.is_alive()
+        rows = json.loads(call("runs", "list", self.folder, "--json"))
+        if not rows:  # the trainer has written nothing yet
+            return Progress("running" if lives else "interrupted", 0, 0, None)
+        row = rows[0]
         if row["state"] == "damaged":
             raise error_of(row["message"], 4)
         phase = seconds = None
-        process = self.process
-        if row["state"] in GOES_ON and process and process.is_alive() and self.address:
+        if lives and row["state"] in GOES_ON and self.address:
             try:
                 answer = self.status()
                 phase, seconds = answer["phase"] or None, float(answer["eta_seconds"]) or None
