@@ -38,9 +38,7 @@ done
 libraries=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 loader=/lib64/ld-linux-x86-64.so.2
 program=$root/libexec/$name
-if ! found=$("$loader" --library-path "$libraries" --list "$program" 2>&1) ||
-  [ "${found#*not found}" != "$found" ]; then
-  lacking=$(printf '%s\n' "$found" | sed -n 's/^[[:space:]]*\(.*\) => not found.*/\1/p; s/.*error while loading shared libraries: //p' | head -n 1)
-  fail "$torch is only half installed: $lacking does not load; $again"
+if ! found=$("$loader" --library-path "$libraries" --list "$program" 2>&1); then
+  fail "$torch is only half installed: ${found##*error while loading shared libraries: }; $again"
 fi
 exec "$loader" --argv0 "$0" --library-path "$libraries" "$program" "$@"

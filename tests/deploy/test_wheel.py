@@ -213,6 +213,7 @@ def link_torch(place, without=(), version="2.11.0+cu130", cut=()):
             target.symlink_to(path.resolve())
 
 
+LACKING = ": cannot open shared object file: No such file or directory"
 AGAIN = "pip install --force-reinstall 'torch==2.11.*'"
 
 
@@ -221,10 +222,10 @@ AGAIN = "pip install --force-reinstall 'torch==2.11.*'"
     ({"version": "2.10.1+cpu"}, "{0}/torch is torch 2.10.1+cpu, and this package was built for torch 2.11; pip install 'torch==2.11.*'"),
     ({"version": "2.110.0"}, "{0}/torch is torch 2.110.0, and this package was built for torch 2.11; pip install 'torch==2.11.*'"),
     ({"version": None}, "{0}/torch is only half installed: it has no version.py; " + AGAIN),
-    ({"without": ("libtorch_cpu.so",)}, "{0}/torch is only half installed: libtorch_cpu.so does not load; " + AGAIN),
-    ({"without": ("libcupti.so.13",)}, "{0}/torch is only half installed: libcupti.so.13 does not load; " + AGAIN),
-    ({"cut": {"libtorch_cpu.so": 0}}, "{0}/torch is only half installed: {0}/torch/lib/libtorch_cpu.so: file too short does not load; " + AGAIN),
-    ({"cut": {"libc10.so": 5000}}, "{0}/torch is only half installed: {0}/torch/lib/libc10.so: file too short does not load; " + AGAIN),
+    ({"without": ("libtorch_cpu.so",)}, "{0}/torch is only half installed: libtorch_cpu.so" + LACKING + "; " + AGAIN),
+    ({"without": ("libcupti.so.13",)}, "{0}/torch is only half installed: libcupti.so.13" + LACKING + "; " + AGAIN),
+    ({"cut": {"libtorch_cpu.so": 0}}, "{0}/torch is only half installed: {0}/torch/lib/libtorch_cpu.so: file too short; " + AGAIN),
+    ({"cut": {"libc10.so": 5000}}, "{0}/torch is only half installed: {0}/torch/lib/libc10.so: file too short; " + AGAIN),
 ], ids=["missing", "older", "newer", "no version", "no library", "no CUDA library", "empty library", "cut library"])
 def test_a_torch_that_does_not_do_is_named_in_one_line(torch, said, alone):
     if torch is not None:
