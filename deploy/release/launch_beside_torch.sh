@@ -30,6 +30,15 @@ case $version in
   *) fail "$torch is torch $version, and this package was built for torch $series; pip install 'torch==$series.*'" ;;
 esac
 
+# What an installation that was interrupted left: an ELF file ends behind its table
+# of sections, whose place is in bytes 40 to 47.
+for library in "$torch"/lib/libc10*.so "$torch"/lib/libtorch_c*.so; do
+  [ -f "$library" ] || continue
+  table=$(od -An -tu8 -j40 -N8 "$library" 2>/dev/null) || table=
+  [ "$(wc -c <"$library")" -gt $((${table:-0})) ] ||
+    fail "$torch is only half installed: $library is cut off; $again"
+done
+
 libraries=$root/lib:$torch/lib
 for folder in "${torch%/*}"/nvidia/*/lib; do
   [ -d "$folder" ] && libraries=$libraries:$folder
