@@ -43,7 +43,10 @@ def message_of(said: str, exit_code: int) -> str:
     starts = list(re.finditer(r"^dapd(?:-\w+)?: ", said, re.MULTILINE))
     if starts:
         return said[starts[-1].end():].strip()
-    last = (said.strip().splitlines() or [""])[-1]
+    said = said.strip().removesuffix("Run with --help for more information.").strip()
+    if exit_code == 2 and said:
+        return said
+    last = (said.splitlines() or [""])[-1]
     try:
         line = json.loads(last)
         if isinstance(line, dict) and isinstance(line.get("message"), str):

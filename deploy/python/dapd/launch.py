@@ -10,8 +10,8 @@ import time
 from dapd.command import Settings, call, message_of, set_flags
 from dapd.errors import UnavailableError, error_of
 from dapd.installation import environment, program
-from dapd.process import RunProcess, one_start_at_a_time, read_process, start_process
-from dapd.run_folder import Run
+from dapd.process import RunProcess, keep_process, one_start_at_a_time, read_process, start_process
+from dapd.run_folder import Run, read_log, trainer_address
 
 
 def run(config: str | os.PathLike[str], set: Settings | None = None, *, ranks: int | None = None) -> Run:
@@ -26,21 +26,21 @@ def run(config: str | os.PathLike[str], set: Settings | None = None, *, ranks: i
     configured = json.loads(call("config", os.fspath(config), *set_flags(set), "--json"))["run"]
     folder = pathlib.Path(configured["output_dir"], configured["name"]).absolute()
     with one_start_at_a_time(folder):
-        process = read_process(folder)
-        if process is None or not process.is_alive():
-            process = start_process(folder, program("dapd"), ["run", *arguments], environment())
-        elif process.arguments != ["run", *arguments]:
-            raise UnavailableError(f"process {process.pid} trains in {folder}, started with other arguments; dapd.Run({str(folder)!r}) is its handle", 5)
-    handle = Run(folder)
-    _wait_for_trainer(handle, process)
-    return handle
+        running = read_process(folder)
+        if running is None or not running.is_alive():
+            _start(folder, ["run", *arguments], running)
+        elif running.arguments != ["run", *arguments]:
+            raise UnavailableError(f"process {running.pid} trains in {folder}, started with other arguments; dapd.Run({str(folder)!r}) is its handle", 5)
+    return Run(folder)
 
 
-def _wait_for_trainer(handle: Run, process: RunProcess) -> None:
-    while handle.address is None:
-        if not process.is_alive():
-            code = process.exit_code()
-            if code != 0:  # 0: the folder's run had finished, and its copy was completed
-                raise error_of(message_of(handle.log, code or 1), code or 1)
-            return
+def _start(folder: pathlib.Path, arguments: list[str], before: RunProcess | None) -> None:
+    """Returns once the trainer is started, or the process has ended with nothing to do. `before`, the process that the folder names, is named again
+    where this one is refused."""
+    process = start_process(folder, program("dapd"), arguments, environment())
+    while process.is_alive() and trainer_address(read_log(folder, process)) is None:
         time.sleep(0.05)
+    code = process.exit_code()
+    if code and trainer_address(read_log(folder, process)) is None:
+        keep_process(folder, before)
+        raise error_of(message_of(read_log(folder, process), code), code)

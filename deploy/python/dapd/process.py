@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from dapd.command import exit_code_of
 
 # Started by this interpreter, which has to take note of their ends.
-_children: dict[int, subprocess.Popen[bytes]] = {}
+_children: dict[tuple[int, int], subprocess.Popen[bytes]] = {}
 
 
 def _start_ticks(pid: int) -> int | None:
@@ -39,20 +39,25 @@ class RunProcess:
     pid: int
     start: int
     boot: str
-    log: str  # in the run's folder
+    log: str  # in the run's folder, which earlier processes have written as well
+    log_start: int  # in bytes: what is behind this is its own
     arguments: list[str]
 
     def is_alive(self) -> bool:
-        child = _children.get(self.pid)
+        child = self._child()
         if child is not None:
-            child.poll()
+            return child.poll() is None
         return self.boot == _boot() and _start_ticks(self.pid) == self.start
 
     def exit_code(self) -> int | None:
         """As a shell has it; None while it lives, and where another interpreter started it."""
-        child = _children.get(self.pid)
-        status = None if child is None or self.is_alive() else child.poll()
+        child = self._child()
+        status = None if child is None else child.poll()
         return None if status is None else exit_code_of(status)
+
+    def _child(self) -> subprocess.Popen[bytes] | None:
+        known = _children.get((self.pid, self.start))
+        return known if self.boot == _boot() else None
 
     def stop(self, at_once: bool) -> None:
         """Tells it to stop: behind the step that it is at, or at once."""
@@ -87,16 +92,25 @@ def one_start_at_a_time(folder: pathlib.Path) -> Iterator[None]:
 
 
 def start_process(folder: pathlib.Path, program: pathlib.Path, arguments: list[str], environment: dict[str, str]) -> RunProcess:
-    """Starts `program ARGUMENTS...` with its output in a log of the folder. Within one_start_at_a_time."""
+    """Starts `program ARGUMENTS...` with its output behind that of earlier ones in a log of the folder. Within one_start_at_a_time."""
     log = record_path(folder).with_suffix(".log")
-    with open(log, "wb") as output:
+    with open(log, "ab") as output:
+        log_start = output.tell()
         child = subprocess.Popen([program, *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env=environment)
-    _children[child.pid] = child
-    process = RunProcess(child.pid, _start_ticks(child.pid) or 0, _boot(), str(log.relative_to(folder)), arguments)
+    process = RunProcess(child.pid, _start_ticks(child.pid) or 0, _boot(), str(log.relative_to(folder)), log_start, arguments)
+    _children[process.pid, process.start] = child
+    keep_process(folder, process)
+    return process
+
+
+def keep_process(folder: pathlib.Path, process: RunProcess | None) -> None:
+    """Writes the file that read_process reads; None: removes it."""
+    if process is None:
+        record_path(folder).unlink(missing_ok=True)
+        return
     aside = record_path(folder).with_suffix(".json.tmp")
     with open(aside, "w", encoding="utf-8") as file:
         json.dump(asdict(process), file, indent=2)
         file.flush()
         os.fsync(file.fileno())
     aside.rename(record_path(folder))
-    return process

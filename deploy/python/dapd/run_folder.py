@@ -58,6 +58,19 @@ class Outcome:
     time: float
 
 
+def read_log(folder: pathlib.Path, process: RunProcess) -> str:
+    """What `process` has written so far into the log in the run's folder."""
+    with open(folder / process.log, "rb") as file:
+        file.seek(process.log_start)
+        return file.read().decode("utf-8", errors="replace")
+
+
+def trainer_address(log: str) -> str | None:
+    """Where the trainer answers, as `dapd run` says once it starts it."""
+    said = re.findall(r"watch it with: dapd status ([^\s;\"]+)", log)
+    return said[-1] if said else None
+
+
 class Run:
     """The run in `folder`, whoever started it.
 
@@ -86,15 +99,14 @@ class Run:
 
     @property
     def log(self) -> str:
-        """What that process and the trainer wrote. Those of the others are files in the folder's logs/."""
+        """What that process and its trainer wrote. The logs of the others, and of earlier attempts, are files in the folder's logs/."""
         process = self.process
-        return (self.folder / process.log).read_text(encoding="utf-8", errors="replace") if process else ""
+        return read_log(self.folder, process) if process else ""
 
     @property
     def address(self) -> str | None:
         """The trainer's host:port, for dapd.status(); None of a run that dapd.run() did not start, and until its trainer is started."""
-        said = re.findall(r"watch it with: dapd status ([^\s;\"]+)", self.log)
-        return said[-1] if said else None
+        return trainer_address(self.log)
 
     @property
     def page(self) -> str | None:
@@ -162,14 +174,16 @@ class Run:
 
     def _end(self) -> Outcome:
         outcome, process = self.outcome, self.process
+        if outcome is not None:
+            if outcome.state == "failed":
+                raise error_of(outcome.message, outcome.exit_code)
+            return outcome
         code = process.exit_code() if process else None
-        if code not in (None, 0, 130):
-            raise error_of(message_of(self.log, code), code)
-        if outcome is None:
-            raise CommandError(f"the processes of {self.folder} were killed; started again in the same way, the run goes on", 1)
-        if outcome.state == "failed":
-            raise error_of(outcome.message, outcome.exit_code)
-        return outcome
+        if code == 130:  # before the trainer had begun
+            return Outcome("stopped", code, message_of(self.log, code), time.time())
+        if code is None or code > 128:
+            raise CommandError(f"the processes of {self.folder} were killed; started again in the same way, the run goes on", code or 1)
+        raise error_of(message_of(self.log, code), code)
 
     def stop(self, timeout: float | None = None, at_once: bool = False) -> Outcome:
         """Stops a run that dapd.run() started and waits for its end. It saves the last whole step first, or with `at_once` nothing; started again in
