@@ -88,6 +88,7 @@ class Run:
 
     @property
     def name(self) -> str:
+        """That of its folder, run.name."""
         return self.folder.name
 
     # --- While it goes on ---------------------------------------------------------
@@ -266,7 +267,14 @@ class Run:
 
 
 def runs(folder: str | os.PathLike[str] = "runs") -> list[Run]:
-    """The runs in a folder (run.output_dir), those of sweeps included; none if the folder is not there."""
-    if not pathlib.Path(folder).is_dir():
+    """The runs in a folder (run.output_dir), those of sweeps included, by name; none if the folder is not there."""
+    place = pathlib.Path(folder)
+    if not place.is_dir():
         return []
-    return [Run(pathlib.Path(row["folder"])) for row in json.loads(call("runs", "list", folder, "--json"))]
+    found = {pathlib.Path(row["folder"]).absolute() for row in json.loads(call("runs", "list", place, "--json"))}
+    # The command does not know a run whose trainer has written nothing yet.
+    for path in place.absolute().iterdir():
+        process = read_process(path)
+        if process is not None and process.is_alive():
+            found.add(path)
+    return [Run(path) for path in sorted(found)]
