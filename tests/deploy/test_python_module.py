@@ -192,6 +192,18 @@ def test_a_run_is_followed_stopped_and_goes_on(python):
         """)
 
 
+def test_a_run_that_is_stopped_at_once_saves_nothing_and_is_told_as_stopped(python):
+    python.run("""
+        import dapd, time
+        run = dapd.run("config.yaml", set={"run.name": "at-once", "trainer.steps": 1000, "evaluation.interval": 0})
+        while run.progress.step < 2:
+            time.sleep(0.1)
+        started = time.monotonic()
+        assert run.stop(timeout=60, at_once=True).state == "stopped" and time.monotonic() - started < 20
+        assert run.progress.state == "interrupted"
+        """)
+
+
 def test_a_killed_run_is_told_as_one(python):
     said = python.error("""
         import os, signal, time

@@ -62,9 +62,10 @@ class RunProcess:
     def stop(self, at_once: bool) -> None:
         """Tells it to stop: behind the step that it is at, or at once."""
         with contextlib.suppress(ProcessLookupError):
-            for _ in range(2 if at_once else 1):
+            # Two of a kind would count as one, if the second came before the first was seen.
+            for number in (signal.SIGTERM, signal.SIGINT)[:2 if at_once else 1]:
                 if self.is_alive():
-                    os.kill(self.pid, signal.SIGTERM)
+                    os.kill(self.pid, number)
 
 
 def record_path(folder: pathlib.Path) -> pathlib.Path:
