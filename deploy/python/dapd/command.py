@@ -12,8 +12,8 @@ from dapd.errors import error_of
 from dapd.installation import environment, program
 
 # A value that `set=` takes; a list becomes a list of the configuration.
-type_of_value = bool | int | float | str | os.PathLike[str] | None
-Value = type_of_value | Sequence[type_of_value]
+Scalar = bool | int | float | str | os.PathLike[str] | None
+Value = Scalar | Sequence[Scalar]
 Settings = Mapping[str, Value]
 
 
