@@ -233,10 +233,13 @@ def test_a_torch_that_does_not_do_is_named_in_one_line(torch, said, alone):
     for program in ("dapd", "dapd-trainer"):
         result = subprocess.run([alone / "dapd/bin" / program, "--version"], capture_output=True, text=True)
         assert result.returncode == 3 and result.stdout == "" and result.stderr == f"{program}: {said.format(alone)}\n", result
-    # The command on PATH finds the torch of its interpreter, which has none here.
-    result = subprocess.run([sys.executable, "-S", "-c", "from dapd.programs import dapd; dapd()", "--version"], capture_output=True, text=True,
-                            env={"PYTHONPATH": str(alone)})
+    # The command on PATH, and the module, whose interpreter has this torch or none.
+    bare = [sys.executable, "-S", "-c"]
+    result = subprocess.run([*bare, "from dapd.programs import dapd; dapd()", "--version"], capture_output=True, text=True, env={"PYTHONPATH": str(alone)})
     assert result.returncode == 3 and result.stderr == f"dapd: {said.format(alone)}\n", result
+    code = "import dapd\ntry: dapd.call('--version')\nexcept dapd.ConfigurationError as error: print(error)"
+    result = subprocess.run([*bare, code], capture_output=True, text=True, env={"PYTHONPATH": str(alone)})
+    assert result.stdout == f"{said.format(alone)}\n", result
 
 
 def test_a_cpu_build_of_torch_does_as_well(alone):
