@@ -251,6 +251,21 @@ def test_a_cpu_build_of_torch_does_as_well(alone):
     assert result.returncode == 0 and result.stdout.splitlines()[3].startswith("kernels  CPU: "), result
 
 
+def test_its_cuda_backend_loads_beside_a_cuda_build_of_torch(wheel_environment, tmp_path):
+    """As far as a machine without a GPU can tell: with the folders that the launcher gives the programs."""
+    root = site_packages(wheel_environment)
+    backend = root / "dapd/lib/libdapd_cuda.so"
+    if not backend.exists():
+        pytest.skip("this build has no CUDA backend")
+    (tmp_path / "load.c").write_text('#include <dlfcn.h>\nint main(int count, char** paths) { return !dlopen(paths[1], RTLD_NOW); }')
+    subprocess.run(["gcc", tmp_path / "load.c", "-o", tmp_path / "load"], check=True)
+    folders = [root / "dapd/lib", root / "torch/lib", *root.glob("nvidia/*/lib")]
+    loader = ["/lib64/ld-linux-x86-64.so.2", "--library-path", ":".join(map(str, folders))]
+    assert subprocess.run([*loader, tmp_path / "load", backend]).returncode == 0
+    without_cuda = [loader[0], "--inhibit-cache", "--library-path", str(folders[0])]
+    assert subprocess.run([*without_cuda, tmp_path / "load", backend]).returncode == 1
+
+
 def test_a_torch_elsewhere_is_found_by_the_interpreter(wheel, tmp_path):
     """As in a virtual environment that sees the system's packages."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
