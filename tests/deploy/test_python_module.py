@@ -281,6 +281,7 @@ def test_the_run_goes_on_when_a_notebooks_kernel_is_restarted(python):
     ('dapd.run("config.yaml", set={"run.name": "finished"})', ["ConfigurationError", 3, "already holds a finished run"]),
     ('dapd.run("config.yaml", set={"run.name": "no-data", "data.path": "none.jsonl"}).wait(60)', ["DataError", 4, "there is no data file none.jsonl"]),
     ('dapd.run("config.yaml", set={"run.name": "no-model", "model.path": "none"}).wait(60)', ["DataError", 4, "none"]),
+    ('dapd.run("config.yaml", set={"run.output_dir": "/dev/null/x"})', ["ConfigurationError", 3, "/dev/null/x/run cannot be made: Not a directory"]),
     ('dapd.run("config.yaml", ranks=0)', ["UsageError", 2, "--ranks"]),
     ('dapd.status("127.0.0.1:1")', ["UnavailableError", 5, "no trainer answers at 127.0.0.1:1"]),
     ('dapd.status("nowhere")', ["UsageError", 2, "nowhere"]),

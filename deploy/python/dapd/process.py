@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from dapd.command import exit_code_of
+from dapd.errors import ConfigurationError
 
 # Started by this interpreter, which has to take note of their ends.
 _children: dict[tuple[int, int], subprocess.Popen[bytes]] = {}
@@ -83,7 +84,10 @@ def read_process(folder: pathlib.Path) -> RunProcess | None:
 @contextlib.contextmanager
 def one_start_at_a_time(folder: pathlib.Path) -> Iterator[None]:
     """Two that start the run in this folder do so one after the other."""
-    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    try:
+        (folder / "logs").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"the run's folder {folder} cannot be made: {error.strerror}", 3) from error
     descriptor = os.open(folder / "logs", os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
