@@ -1,23 +1,25 @@
 #!/usr/bin/env bash
 # Makes what is handed out of this commit: for each flavour a tarball that runs
-# wherever it is unpacked, and with --images an image for `docker load`. The same
-# commit is to give the same bytes (docs/install.md says what of that is shown).
+# wherever it is unpacked, and with --images an image for `docker load`; a wheel for
+# pip, which takes LibTorch and CUDA from the environment's torch. The same commit is
+# to give the same bytes (docs/install.md says what of that is shown).
 #
 #   deploy/release.sh [--output FOLDER] [--images [--base IMAGE]]
-#                     [--update-lock|--unlocked] [--installed PACKAGE] [cpu] [cuda]
+#                     [--update-lock|--unlocked] [--installed PACKAGE]
+#                     [cpu] [cuda] [wheel]
 #
-# Both flavours unless named. --output: dist unless given. The Debian packages of
-# this machine have to be those of deploy/release/debian.lock; --update-lock writes
-# it anew, --unlocked goes on with others. --base: of the images, a Debian 12 of
-# your registry. --installed packs what deploy/package.sh made, of whichever
-# flavour it is, and compiles nothing. Needs deploy/install.sh with --cuda and with
-# --release.
+# Both flavours and the wheel unless named. --output: dist unless given. The Debian
+# packages of this machine have to be those of deploy/release/debian.lock;
+# --update-lock writes it anew, --unlocked goes on with others. --base: of the
+# images, a Debian 12 of your registry. --installed packs what deploy/package.sh
+# made, of whichever flavour it is, as a tarball, or with `wheel` as a wheel, and
+# compiles nothing. Needs deploy/install.sh with --cuda and with --release.
 set -euo pipefail
 usage() {
-  sed -n 's/^#   \(deploy.*\)/usage: \1/p; s/^#    *\(\[--update.*\)/  \1/p' "$0" >&2
+  sed -n 's/^#   \(deploy.*\)/usage: \1/p; s/^#      *\(\[.*\)/  \1/p' "$0" >&2
   exit 2
 }
-output=dist installed='' base='' lock=obey images=false flavours=()
+output=dist installed='' base='' lock=obey images=false wheel=false flavours=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --output | --installed | --base)
@@ -29,6 +31,7 @@ while [ $# -gt 0 ]; do
     --update-lock) lock=update ;;
     --unlocked) lock=ignore ;;
     cpu | cuda) flavours+=("$1") ;;
+    wheel) wheel=true ;;
     *) usage ;;
   esac
   shift
@@ -38,11 +41,13 @@ export LC_ALL=C TZ=UTC
 if [ -n "$installed" ]; then
   [ ${#flavours[@]} -eq 0 ] || usage
   installed=$(realpath "$installed")
-  flavours=(cpu)
-  if [ -e "$installed/lib/libdapd_cuda.so" ]; then flavours=(cuda); fi
-elif [ ${#flavours[@]} -eq 0 ]; then
-  flavours=(cpu cuda)
+  has=cpu
+  if [ -e "$installed/lib/libdapd_cuda.so" ]; then has=cuda; fi
+  if ! $wheel; then flavours=("$has"); fi
+elif [ ${#flavours[@]} -eq 0 ] && ! $wheel; then
+  flavours=(cpu cuda) wheel=true
 fi
+if $images && [ ${#flavours[@]} -eq 0 ]; then usage; fi
 mkdir -p "$output"
 output=$(realpath "$output")
 unset CDPATH  # where cd would look first, and print what it found
@@ -104,15 +109,41 @@ if [ -z "$installed" ]; then
   mkdir "$place/source"
   git archive HEAD | tar --extract --directory "$place/source"
   ln -s "$PWD/.deps" "$place/source/.deps"
-  # Each flavour by itself: the programs say which kernels they were built with.
-  for flavour in "${flavours[@]}"; do
+  # Each flavour by itself: the programs say which kernels they were built with. The
+  # wheel's are those of cuda.
+  compiled=("${flavours[@]}") wheel_package=$work/package-cuda
+  if $wheel && [[ " ${flavours[*]} " != *" cuda "* ]]; then compiled+=(cuda); fi
+  for flavour in "${compiled[@]}"; do
     cuda=OFF
     if [ "$flavour" = cuda ]; then cuda=ON; fi
     phase "compile $commit, $flavour" "$logs/compile-$flavour.log" compile "$cuda"
     phase "install the programs" "$logs/package-$flavour.log" pack "$flavour"
   done
 else
-  ln -s "$installed" "$work/package-${flavours[0]}"
+  ln -s "$installed" "$work/package-$has"
+  wheel_package=$work/package-$has
+fi
+
+# version_of PACKAGE: what its programs say, and the first line of that. A release with
+# a CUDA backend has its kernels.
+version_of() {
+  said=$("$1/bin/dapd" --version)
+  if [ -e "$1/lib/libdapd_cuda.so" ] && [[ $said == *"without nvcc"* ]]; then
+    echo "libdapd_cuda.so contains no kernels; a release needs nvcc 13" >&2
+    exit 1
+  fi
+  version=$(head -n 1 <<<"$said")
+}
+made=()
+
+# --- The wheel ------------------------------------------------------------------
+if $wheel; then
+  version_of "$wheel_package"
+  name=$("$python" deploy/release/wheel_name.py "$version")
+  phase "make $name" "$logs/wheel.log" "$python" deploy/release/make_wheel.py \
+    "$wheel_package" "$output/$name" --version "$version" \
+    --time "$SOURCE_DATE_EPOCH" --lock "$lock"
+  made+=("$name")
 fi
 
 # --- A tarball for each flavour -------------------------------------------------
@@ -123,15 +154,9 @@ pack_tree() {
     gzip --no-name >"$output/$1.tar.gz.tmp" &&
     mv "$output/$1.tar.gz.tmp" "$output/$1.tar.gz"
 }
-made=()
 for flavour in "${flavours[@]}"; do
   package=$work/package-$flavour
-  said=$("$package/bin/dapd" --version)
-  if [ "$flavour" = cuda ] && [[ $said == *"without nvcc"* ]]; then
-    echo "libdapd_cuda.so contains no kernels; a release needs nvcc 13" >&2
-    exit 1
-  fi
-  version=$(head -n 1 <<<"$said")
+  version_of "$package"
   name=dapd-$version-linux-x86_64-$flavour
   phase "lay out $name" "$logs/lay_out.log" "$python" deploy/release/lay_out.py \
     "$package" "$work/$name" --flavour "$flavour" --version "$version" \

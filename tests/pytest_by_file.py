@@ -16,7 +16,7 @@ from xdist.scheduler import LoadFileScheduling
 
 # Of each folder the files that take more than a minute, the longest first. A file that is not named begins behind them.
 LONGEST = [
-    *(f"tests/deploy/test_{name}.py" for name in ("gpu_pack", "containers", "release", "kubernetes_pods", "slurm", "run_suite")),
+    *(f"tests/deploy/test_{name}.py" for name in ("gpu_pack", "containers", "release", "wheel", "python_module", "kubernetes_pods", "slurm", "run_suite")),
     *(f"tests/robustness/test_{name}.py" for name in ("resume", "copy", "ranks", "elastic")),
 ]
 

@@ -11,6 +11,7 @@
 #include "common/base/files.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
+#include "common/config/shipped_configs.h"
 #include "common/config/strict_yaml.h"
 
 namespace dapd {
@@ -42,7 +43,9 @@ YAML::Node ConfigFile::extended() const {
 
 absl::StatusOr<std::vector<ConfigFile>> ReadConfigFiles(
     const std::string& path) {
-  ASSIGN_OR_RETURN(ConfigFile first, ReadConfigFile(path));
+  ASSIGN_OR_RETURN(const std::string found,
+                   FindConfig(path, ShippedConfigsFolder()));
+  ASSIGN_OR_RETURN(ConfigFile first, ReadConfigFile(found));
   // Only ever appended to: to assign to a YAML::Node, as moving elements within
   // a vector does, changes the document that it stands for.
   std::vector<ConfigFile> files = {std::move(first)};

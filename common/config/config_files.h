@@ -22,8 +22,9 @@ struct ConfigFile {
   YAML::Node extended() const;
 };
 
-// The file at `path` behind those that it extends, each of at most 1 MiB. What
-// cannot be read, is no strict YAML (strict_yaml.h) or extends more than 8
+// The file at `path`, which may be the name of a configuration that is shipped
+// (shipped_configs.h), behind those that it extends, each of at most 1 MiB.
+// What cannot be read, is no strict YAML (strict_yaml.h) or extends more than 8
 // files, such as itself, is an error with exit code kConfig that names the
 // file.
 absl::StatusOr<std::vector<ConfigFile>> ReadConfigFiles(

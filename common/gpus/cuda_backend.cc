@@ -51,6 +51,11 @@ void* CudaSymbol(const char* name) {
 }
 
 std::string MissingLibraryAdvice(const std::string& loader_message) {
+  if (absl::StartsWith(loader_message, "libtorch_cuda") ||
+      absl::StartsWith(loader_message, "libc10_cuda")) {
+    return "torch is a CPU build, which has no such library; install a CUDA "
+           "build of it";
+  }
   for (const auto& [library, name, package] :
        {std::tuple{"libnccl.", "NCCL", "nvidia-nccl-cu13"},
         {"libcudnn", "cuDNN", "nvidia-cudnn-cu13"},
@@ -65,11 +70,12 @@ std::string MissingLibraryAdvice(const std::string& loader_message) {
     return absl::StrCat(name,
                         " is missing; it comes with the Python package ",
                         package,
-                        ": reinstall it with deploy/install.sh --cuda, or "
-                        "rebuild the image");
+                        ": reinstall it with deploy/install.sh --cuda, or in "
+                        "an environment of your own with pip, or rebuild the "
+                        "image");
   }
-  return "reinstall CUDA's libraries with deploy/install.sh --cuda, or "
-         "rebuild the image";
+  return "reinstall CUDA's libraries with deploy/install.sh --cuda, or in an "
+         "environment of your own with pip, or rebuild the image";
 }
 
 }  // namespace dapd

@@ -1,4 +1,4 @@
-"""Writes a release's list of parts, parts.cdx.json, as CycloneDX 1.6."""
+"""Writes a release's list of parts as CycloneDX 1.6."""
 
 import datetime
 import hashlib
@@ -49,21 +49,22 @@ def component(folder, part):
                      components=[file_component(folder, name, url.to_string()) for name in sorted(part.files)])
 
 
-def write_list(folder, parts, options):
-    """`parts` and the project's own files, with the SHA-256 of each. Ends with an exception if the result is no CycloneDX."""
-    own = sorted(str(path.relative_to(folder)) for pattern in OWN for path in folder.glob(pattern))
-    reference = f"dapd@{options.version}?flavour={options.flavour}"
-    program = Component(type=ComponentType.APPLICATION, name="dapd", version=options.version, bom_ref=reference,
-                        properties=[Property(name="dapd:flavour", value=options.flavour)],
-                        components=[file_component(folder, name, reference) for name in own])
-    time = datetime.datetime.fromtimestamp(options.time, datetime.timezone.utc)
-    components = [component(folder, part) for part in parts]
+def write_list(path, root, parts, *, version, flavour, time):
+    """To `path`: `parts` and the project's own files below `root`, with the SHA-256 of each. `time`: seconds since 1970. Ends with an exception if the
+    result is no CycloneDX."""
+    own = sorted(str(file.relative_to(root)) for pattern in OWN for file in root.glob(pattern))
+    reference = f"dapd@{version}?flavour={flavour}"
+    program = Component(type=ComponentType.APPLICATION, name="dapd", version=version, bom_ref=reference,
+                        properties=[Property(name="dapd:flavour", value=flavour)],
+                        components=[file_component(root, name, reference) for name in own])
+    timestamp = datetime.datetime.fromtimestamp(time, datetime.timezone.utc)
+    components = [component(root, part) for part in parts]
     contents = "\n".join(entry.hashes[0].content for one in [program, *components] for entry in sorted(one.components))
     bom = Bom(serial_number=uuid.uuid5(NAMESPACE, f"{reference}\n{contents}"), components=components,
-              metadata=BomMetaData(component=program, timestamp=time))
+              metadata=BomMetaData(component=program, timestamp=timestamp))
     bom.register_dependency(program, components)
     text = JsonV1Dot6(bom).output_as_string(indent=2) + "\n"
     problem = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
     if problem:
         raise ValueError(f"the list of parts is not CycloneDX 1.6: {problem}")
-    (folder / "parts.cdx.json").write_text(text)
+    path.write_text(text)

@@ -3,9 +3,13 @@
 deploy/requirements*.txt pin the rest, nvcc among it. Debian's mirrors replace a package with every update of a release; https://snapshot.debian.org/ keeps all.
 """
 
+import pathlib
 import subprocess
+import sys
 
-from parts import dpkg_field
+from parts import Unknown, dpkg_field
+
+LOCK = pathlib.Path(__file__).with_name("debian.lock")
 
 # What compiles, what headers it reads, what packs.
 TOOLS = ("binutils", "cmake", "cpp-12", "g++-12", "gcc-12", "gzip", "libabsl-dev", "libc6-dev", "libcurl4-openssl-dev", "libgcc-12-dev", "libgrpc++-dev",
@@ -41,3 +45,18 @@ def read(path):
 def differences(versions, locked):
     """A line for each that is here in another version than in the lock, or that the lock does not name."""
     return [f"{name} {version}, locked: {locked.get(name, 'not named')}" for name, version in sorted(versions.items()) if locked.get(name) != version]
+
+
+def check_lock(parts, what):
+    """Compares the parts and this machine's tools with debian.lock. `what`: "obey" ends with Unknown where they differ, "update" writes the file anew,
+    "ignore" says so and goes on."""
+    versions = present(parts)
+    if what == "update":
+        update(LOCK, versions)
+    problems = differences(versions, read(LOCK))
+    if not problems:
+        return
+    text = "this machine has different packages from deploy/release/debian.lock:\n  " + "\n  ".join(problems)
+    if what != "ignore":
+        raise Unknown(f"{text}\nInstall those, or take these with --update-lock and commit the file")
+    print(f"{text}\nThis release cannot be reproduced from its commit.", file=sys.stderr)

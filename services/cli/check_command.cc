@@ -360,7 +360,11 @@ void AddCheckCommand(Command& app) {
   auto options = std::make_shared<CheckOptions>();
   Command command = app.AddSubcommand(
       "check", "Validates a configuration and prints its plan");
-  command.AddOption("config", options->config, "YAML configuration").Required();
+  command
+      .AddOption("config",
+                 options->config,
+                 "YAML configuration, or the name of one that is shipped")
+      .Required();
   command
       .AddOption("--set", options->overrides, "key=value, overrides the file")
       .TakeAll();

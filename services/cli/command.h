@@ -29,6 +29,7 @@
   COMMAND(Tokenize)            \
   COMMAND(Render)              \
   COMMAND(Problems)            \
+  COMMAND(Config)              \
   COMMAND(ConfigReference)
 
 namespace dapd {

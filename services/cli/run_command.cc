@@ -92,7 +92,11 @@ void AddRunCommand(Command& app) {
   auto options = std::make_shared<RunOptions>();
   Command command = app.AddSubcommand(
       "run", "Runs all three services on this machine, to the end");
-  command.AddOption("config", options->config, "YAML configuration").Required();
+  command
+      .AddOption("config",
+                 options->config,
+                 "YAML configuration, or the name of one that is shipped")
+      .Required();
   command.AddOption(
       "--set", options->overrides, "key=value, overrides the file");
   command

@@ -9,6 +9,7 @@ import pytest
 
 from container_engine import ROOT, Engine, EngineUnavailable
 from debian_root import debian_root, owning_packages, system_libraries
+from wheel_environment import make_environment
 
 
 @pytest.fixture(scope="session")
@@ -52,3 +53,23 @@ def image(engine, package):
     print(f"dapd:cpu has {mebibytes:.0f} MiB, built in {time.monotonic() - start:.0f} s from compiled programs")
     assert mebibytes < 600
     return "dapd:cpu"
+
+
+@pytest.fixture(scope="session")
+def wheel(package, tmp_path_factory):
+    """deploy/release.sh's, of the programs of build/bin."""
+    folder = tmp_path_factory.mktemp("wheel")
+    start = time.monotonic()
+    subprocess.run([ROOT / "deploy/release.sh", "--unlocked", "--installed", package, "--output", folder, "wheel"], check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB in {time.monotonic() - start:.0f} s")
+    yield wheel
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def wheel_environment(wheel, tmp_path_factory):
+    """A virtual environment with the wheel beside the torch, pyarrow and whatever else the tests' environment has."""
+    folder = tmp_path_factory.mktemp("environment")
+    yield make_environment(folder / "venv", wheel, ROOT / ".deps/venv")
+    shutil.rmtree(folder)

@@ -15,6 +15,7 @@ import time
 
 import pytest
 
+from bare_debian import BareDebian, skip_without_debootstrap
 from debian_root import debian_root
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -162,29 +163,11 @@ def test_helpers_run_in_the_python_that_lies_in_the_folder(unpacked, tmp_path):
     assert result.returncode != 0 and (tmp_path / "called").exists()
 
 
-class Bare:
-    """A Debian with nothing but its essential packages, in namespaces of its own; /srv is a folder of the test's."""
-
-    def __init__(self, name, folder):
-        self.root, self.folder = debian_root(set(), name), folder
-
-    def run(self, *command, check=True, timeout=300):
-        script = """root=$1 folder=$2; shift 2; ip link set lo up && mount -t proc proc "$root/proc" && mount --bind "$folder" "$root/srv" &&
-            exec chroot "$root" "$@" """
-        namespaces = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
-        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
-        result = subprocess.run([*namespaces, "sh", "-c", script, "sh", self.root, self.folder, *command], capture_output=True, text=True,
-                                env=environment, timeout=timeout)
-        assert not check or result.returncode == 0, f"{command}: code {result.returncode}\n{result.stdout[-2000:]}\n{result.stderr[-2000:]}"
-        return result
-
-
 @pytest.fixture(scope="module", params=DEBIANS)
 def bare(request, tarball, tmp_path_factory):
-    if os.geteuid() != 0 or shutil.which("debootstrap") is None:
-        pytest.skip("bare Debians need root and debootstrap")
+    skip_without_debootstrap()
     folder = tmp_path_factory.mktemp(request.param)
-    bare = Bare(request.param, folder)
+    bare = BareDebian(debian_root(set(), request.param), folder)
     shutil.copy(tarball, folder / "release.tar.gz")
     (folder / "release").mkdir()
     # By that Debian's own programs.
@@ -227,8 +210,7 @@ def recipe_sections(text):
 
 def test_the_apptainer_recipe_does_in_a_debian_what_it_says(tarball, tmp_path):
     """Its steps in its order, on a base of debootstrap's: Apptainer itself is in no registry that tests may use."""
-    if os.geteuid() != 0 or shutil.which("debootstrap") is None:
-        pytest.skip("needs root and debootstrap")
+    skip_without_debootstrap()
     text = (ROOT / "deploy/apptainer.def").read_text()
     arguments = dict(line.strip().split("=", 1) for line in recipe_sections(text)["arguments"].splitlines() if line.strip())
     assert arguments.keys() == set(re.findall(r"{{ *(\w+) *}}", text))

@@ -28,6 +28,9 @@ TEST(CudaBackendTest, AMissingLibraryIsNamedWithThePackageThatHasIt) {
                         "nvidia-nccl-cu13"));
   EXPECT_THAT(MissingLibraryAdvice("libcublasLt.so.13: cannot open"),
               HasSubstr("package nvidia-cublas:"));
+  EXPECT_THAT(MissingLibraryAdvice("libtorch_cuda.so: cannot open shared "
+                                   "object file"),
+              HasSubstr("torch is a CPU build"));
   EXPECT_THAT(MissingLibraryAdvice("libother.so: undefined symbol"),
               HasSubstr("reinstall CUDA's libraries"));
 }

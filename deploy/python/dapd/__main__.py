@@ -1,0 +1,5 @@
+"""`python -m dapd` is the command `dapd`."""
+
+from dapd.programs import dapd
+
+dapd()
