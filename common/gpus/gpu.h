@@ -7,6 +7,9 @@
 
 namespace dapd {
 
+// Bytes of a gibibyte, in which memory is shown.
+inline constexpr double kGiB = 1 << 30;
+
 struct Gpu {
   std::string name;  // "NVIDIA H100 80GB HBM3"
   std::string uuid;  // "GPU-" or "MIG-" and 32 digits with dashes

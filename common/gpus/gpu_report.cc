@@ -20,8 +20,6 @@
 namespace dapd {
 namespace {
 
-constexpr double kGiB = 1 << 30;
-
 bool IsIdOf(const std::string& entry) {
   return absl::StartsWith(entry, "GPU-") || absl::StartsWith(entry, "MIG-");
 }

@@ -24,6 +24,7 @@
 #include "common/data/sample_rows.h"
 #include "common/data/view_limits.h"
 #include "common/gpus/cuda_backend.h"
+#include "common/gpus/gpu.h"
 #include "common/gpus/gpu_report.h"
 #include "common/hub/model_folder.h"
 #include "common/model/spec/gpu_model.h"
@@ -329,7 +330,6 @@ absl::Status Check(const CheckOptions& options) {
                    LengthsOf(options.samples, config, base));
   PrintLines(StepCostText(config, model, lengths, options.rates));
   if (options.gpus > 0) {
-    constexpr double kGiB = 1 << 30;
     ASSIGN_OR_RETURN(
         const std::string split,
         SplitText(config,

@@ -23,7 +23,6 @@ std::vector<std::string> MemoryText(const Config& config,
                                     const ModelConfig& model,
                                     const MemoryPlan& plan) {
   std::vector<std::string> lines;
-  constexpr double kGiB = 1 << 30;
   for (const auto& [role, memory] :
        {std::pair<const char*, const RoleMemory&>{"rollout", plan.rollout},
         {"teacher", plan.teacher},

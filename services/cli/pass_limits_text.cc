@@ -9,13 +9,13 @@
 #include "absl/strings/str_format.h"
 
 #include "common/base/status_macros.h"
+#include "common/gpus/gpu.h"
 #include "common/model/spec/gpu_shares.h"
 #include "common/model/spec/pass_memory.h"
 
 namespace dapd {
 namespace {
 
-constexpr double kGiB = 1 << 30;
 // What the published sizes' configurations are made for.
 constexpr double kUsualGib = 80;
 

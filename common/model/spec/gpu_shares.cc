@@ -17,8 +17,6 @@
 namespace dapd {
 namespace {
 
-constexpr double kGiB = 1 << 30;
-
 // What a process needs of one GPU.
 struct Need {
   std::string name;

@@ -6,6 +6,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/visible_gpus.h"
+#include "common/gpus/gpu.h"
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/number_bytes.h"
@@ -13,8 +14,6 @@
 
 namespace dapd {
 namespace {
-
-constexpr double kGiB = 1 << 30;
 
 // On a CPU, where the configuration names no size.
 constexpr int64_t kHostActivationMib = 1024;

@@ -12,12 +12,11 @@
 
 #include "common/config/preset_terms.h"
 #include "common/config/validate_config.h"
+#include "common/gpus/gpu.h"
 #include "common/model/spec/pass_memory.h"
 
 namespace dapd {
 namespace {
-
-constexpr double kGiB = 1 << 30;
 
 // The rollout workers of a split.
 struct Sampling {

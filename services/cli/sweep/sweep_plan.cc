@@ -21,6 +21,7 @@
 #include "common/config/run_folder.h"
 #include "common/config/run_settings.h"
 #include "common/config/yaml_text.h"
+#include "common/gpus/gpu.h"
 #include "common/hub/model_folder.h"
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/memory_plan.h"
@@ -29,8 +30,6 @@
 
 namespace dapd {
 namespace {
-
-constexpr double kGiB = 1 << 30;
 
 bool Sets(const Overrides& overrides, absl::string_view key) {
   return std::ranges::any_of(overrides, [&](const std::string& override) {
