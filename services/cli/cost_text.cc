@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 
 #include "common/base/exit_code.h"
+#include "common/gpus/gpu.h"
 
 namespace dapd {
 namespace {
