@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <deque>
 #include <filesystem>
 #include <utility>
@@ -15,20 +14,21 @@
 #include "absl/strings/string_view.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
+#include "common/base/steady_time.h"
 #include "common/base/this_program.h"
 #include "common/base/thread_share.h"
 #include "common/base/visible_gpus.h"
 #include "common/config/yaml_text.h"
+#include "services/cli/crash_text.h"
 
 namespace dapd {
 namespace {
 
-// A worker that ends so often is not worth another start.
-constexpr int kMaxRestarts = 3;
 constexpr size_t kTailLines = 20;
 constexpr absl::string_view kEmptyConfig = "{}\n";
 
@@ -65,7 +65,7 @@ LocalWorkers::~LocalWorkers() {
   // All at once, before each is waited for.
   for (const Worker& worker : workers_) worker.process->Signal(SIGTERM);
   workers_.clear();
-  if (config_ >= 0) ::close(config_);
+  for (const int file : files_) ::close(file);
 }
 
 absl::StatusOr<std::unique_ptr<LocalWorkers>> LocalWorkers::Make(
@@ -75,17 +75,18 @@ absl::StatusOr<std::unique_ptr<LocalWorkers>> LocalWorkers::Make(
     ASSIGN_OR_RETURN(const int port, workers->ports_.Take(0));
     workers->addresses_.push_back(absl::StrCat("127.0.0.1:", port));
   }
-  // A service reads a file first. This one is never left behind.
-  workers->config_ = ::memfd_create("dapd-rollout.yaml", MFD_CLOEXEC);
-  if (workers->config_ < 0 ||
-      ::write(workers->config_, kEmptyConfig.data(), kEmptyConfig.size()) !=
-          static_cast<ssize_t>(kEmptyConfig.size())) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no file in memory for the configuration of rollout "
-                     "workers: ",
-                     std::strerror(errno)));
-  }
   return workers;
+}
+
+absl::StatusOr<std::string> LocalWorkers::MakeFile(absl::string_view content) {
+  const int file = ::memfd_create("dapd-rollout", MFD_CLOEXEC);
+  if (file < 0) return FileError("create", "a file in memory", errno);
+  files_.push_back(file);
+  if (::write(file, content.data(), content.size()) !=
+      static_cast<ssize_t>(content.size())) {
+    return FileError("write", "a file in memory", errno);
+  }
+  return absl::StrCat("/proc/", ::getpid(), "/fd/", file);
 }
 
 std::vector<std::string> LocalWorkers::Settings(
@@ -113,36 +114,56 @@ absl::Status LocalWorkers::Start(const LocalWorkersOptions& options) {
     return absl::NotFoundError(absl::StrCat(
         program, " does not exist; build it with deploy/build.sh"));
   }
+  // A service reads a file first.
+  ASSIGN_OR_RETURN(const std::string config, MakeFile(kEmptyConfig));
   for (size_t i = 0; i < gpus_.size(); ++i) {
-    std::vector<std::string> command = {
-        program, absl::StrCat("/proc/", ::getpid(), "/fd/", config_)};
-    for (std::string& setting : Settings(options, i)) {
-      command.emplace_back("--set");
-      command.push_back(std::move(setting));
-    }
-    Worker worker{.process = std::make_unique<ChildProcess>(
-                      absl::StrCat("the worker on GPU ",
-                                   absl::StrJoin(gpus_[i], " and ")),
-                      std::move(command),
-                      /*log_path=*/"",
-                      std::vector<std::string>{GpuSetting(gpus_[i])}),
-                  .tail = std::make_shared<Tail>()};
-    worker.process->RelayLines(
-        [tail = worker.tail](absl::string_view line) { tail->Add(line); });
-    workers_.push_back(std::move(worker));
-    RETURN_IF_ERROR(workers_.back().process->Start());
+    RETURN_IF_ERROR(StartWorker(program, config, options, i));
   }
   return absl::OkStatus();
 }
 
+absl::Status LocalWorkers::StartWorker(const std::string& program,
+                                       const std::string& config,
+                                       const LocalWorkersOptions& options,
+                                       size_t index) {
+  const std::vector<std::string>& gpus = gpus_[index];
+  std::vector<std::string> command = {program, config};
+  for (std::string& setting : Settings(options, index)) {
+    command.emplace_back("--set");
+    command.push_back(std::move(setting));
+  }
+  ASSIGN_OR_RETURN(std::string mark, MakeFile(""));
+  Worker worker{
+      .process = std::make_unique<ChildProcess>(
+          absl::StrCat("the worker on GPU ", absl::StrJoin(gpus, " and ")),
+          std::move(command),
+          /*log_path=*/"",
+          std::vector<std::string>{GpuSetting(gpus)}),
+      .tail = std::make_shared<Tail>()};
+  worker.process->MarkWorkIn(std::move(mark));
+  worker.process->RelayLines(
+      [tail = worker.tail](absl::string_view line) { tail->Add(line); });
+  workers_.push_back(std::move(worker));
+  workers_.back().restarts.Started(SteadyNow());
+  return workers_.back().process->Start();
+}
+
 absl::Status LocalWorkers::KeepAlive() {
-  for (Worker& worker : workers_) {
-    const int code = worker.process->Poll();
-    if (code < 0) continue;
+  for (Worker& worker : workers_) RETURN_IF_ERROR(KeepAlive(worker));
+  return absl::OkStatus();
+}
+
+absl::Status LocalWorkers::KeepAlive(Worker& worker) {
+  ChildProcess& process = *worker.process;
+  const absl::Time now = SteadyNow();
+  if (const int code = process.Poll(); code >= 0) {
     const std::string what =
-        absl::StrCat(worker.process->name(), " ended with code ", code);
+        absl::StrCat(process.name(), " ", HowItCrashed(code));
     const bool has_explained = WouldEndAgain(code);
-    if (has_explained || worker.restarts == kMaxRestarts) {
+    if (!has_explained) {
+      worker.next_start = worker.restarts.Ended(code, process.HasWorked(), now);
+    }
+    if (!worker.next_start.has_value()) {
       return WithExitCode(
           absl::InternalError(absl::StrCat(what,
                                            " and would do so again; its last "
@@ -150,11 +171,14 @@ absl::Status LocalWorkers::KeepAlive() {
                                            worker.tail->Text())),
           has_explained ? static_cast<ExitCode>(code) : ExitCode::kInternal);
     }
-    ++worker.restarts;
     LogWarning(absl::StrCat(what, "; restarting it"));
-    RETURN_IF_ERROR(worker.process->Start());
   }
-  return absl::OkStatus();
+  if (!worker.next_start.has_value() || now < *worker.next_start) {
+    return absl::OkStatus();
+  }
+  worker.next_start.reset();
+  worker.restarts.Started(now);
+  return process.Start();
 }
 
 }  // namespace dapd

@@ -4,14 +4,18 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 #include "common/base/child_process.h"
 #include "common/base/loopback_ports.h"
+#include "services/cli/restarts.h"
 
 namespace dapd {
 
@@ -43,8 +47,9 @@ class LocalWorkers {
   // they say is kept for an error. To be called once.
   absl::Status Start(const LocalWorkersOptions& options);
 
-  // To be called every second or so: starts a worker that has ended again. An
-  // error with the last lines of one that would only end again.
+  // To be called every second or so: starts a worker that has ended again, as
+  // restarts.h has it. An error with the last lines of one that would only end
+  // again.
   absl::Status KeepAlive();
 
  private:
@@ -52,18 +57,26 @@ class LocalWorkers {
   struct Worker {
     std::unique_ptr<ChildProcess> process;
     std::shared_ptr<Tail> tail;  // of what it has said
-    int restarts = 0;
+    Restarts restarts{Restarts::Options{}};
+    std::optional<absl::Time> next_start;  // where it has ended
   };
 
   explicit LocalWorkers(std::vector<std::vector<std::string>> gpus);
+  // The path of a new file in memory, which is never left behind.
+  absl::StatusOr<std::string> MakeFile(absl::string_view content);
   // Of the worker with those GPUs.
   std::vector<std::string> Settings(const LocalWorkersOptions& options,
                                     size_t index) const;
+  absl::Status StartWorker(const std::string& program,
+                           const std::string& config,
+                           const LocalWorkersOptions& options,
+                           size_t index);
+  static absl::Status KeepAlive(Worker& worker);
 
   const std::vector<std::vector<std::string>> gpus_;
   LoopbackPorts ports_;
   std::vector<std::string> addresses_;
-  int config_ = -1;  // the descriptor of their configuration file
+  std::vector<int> files_;  // the descriptors of MakeFile
   std::vector<Worker> workers_;
 };
 
