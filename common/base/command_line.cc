@@ -201,6 +201,14 @@ CommandOption Command::AddFlag(const std::string& name,
   return CommandOption(app_->add_flag(name, value, help));
 }
 
+void Command::TakeRest(std::vector<std::string>& rest) {
+  app_->prefix_command();
+  app_->parse_complete_callback([app = app_, &rest] {
+    rest = app->remaining();
+    if (rest.empty()) throw CLI::RequiredError("a program");
+  });
+}
+
 Command Command::AddSubcommand(const std::string& name,
                                const std::string& help) {
   return {app_->add_subcommand(name, help), chosen_};

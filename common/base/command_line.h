@@ -89,6 +89,10 @@ class Command {
                         bool& value,
                         const std::string& help = "");
 
+  // All that stands behind the command, options too, becomes `rest`, which must
+  // outlive Parse(): the command line of another program. At least one word.
+  void TakeRest(std::vector<std::string>& rest);
+
   Command AddSubcommand(const std::string& name, const std::string& help);
   void RequireSubcommand();
   // What CommandLine::Run does if the user chose this command.

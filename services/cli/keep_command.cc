@@ -106,14 +106,10 @@ absl::Status Keep(std::vector<std::string> command) {
 void AddKeepCommand(Command& app) {
   auto options = std::make_shared<std::vector<std::string>>();
   Command command = app.AddSubcommand(
-      "keep", "Runs one service, and starts it again when it crashes");
-  command
-      .AddOption("command",
-                 *options,
-                 "the program (dapd-rollout, dapd-teacher, dapd-trainer), its "
-                 "configuration, and behind -- its options")
-      .Required()
-      .TakeAll();
+      "keep",
+      "Runs one service, whose command line follows, and starts it again when "
+      "it crashes");
+  command.TakeRest(*options);
   command.Does([options] { return Keep(*options); });
 }
 

@@ -60,8 +60,8 @@ def test_a_worker_that_crashes_at_each_start_ends_the_run(role, number, why, wor
     (cause,) = (i for i, line in enumerate(lines) if re.search(rf"{role}-0 crashed by {why}, 3 times in a row with no work done in between", line))
     assert f"the end of its log ({workspace.runs(run.name)}/logs/{role}-0.log)" in lines[cause]
     # Nobody speaks after it, and its log ends with the report.
-    assert re.match(rf"\s*\*\*\* dapd-{role} .* ends by {signal.Signals(number).name}\. Its stack:", lines[cause + 1]), run.log()
-    assert all(re.search(r"\[0x[0-9a-f]+\]$", line) for line in lines[cause + 2:]) and NAMED_FRAME.search("\n".join(lines[cause + 2:])), run.log()
+    report = lines.index(next(line for line in lines[cause:] if re.match(rf"\s*\*\*\* dapd-{role} .* ends by {signal.Signals(number).name}\. Its stack:", line)))
+    assert all(re.search(r"\[0x[0-9a-f]+\]$", line) for line in lines[report + 1:]) and NAMED_FRAME.search("\n".join(lines[report + 1:])), run.log()
     assert "code 130" not in run.log() and "given up" not in run.log()
     outcome = json.loads((workspace.runs(run.name) / "outcome.json").read_text())
     assert (outcome["state"], outcome["exit_code"]) == ("failed", 1) and f"{role}-0 crashed by" in outcome["message"]
@@ -102,7 +102,7 @@ class Kept(DisturbedRun):
     def __init__(self, workspace, name, *flags):
         self.workspace, self.name, self.hit = workspace, name, set()
         with open(workspace.folder / f"{name}.log", "w") as log:
-            self.process = subprocess.Popen([BIN / "dapd", "keep", "dapd-teacher", workspace.config, "--", "--listen", "127.0.0.1:0", *flags],
+            self.process = subprocess.Popen([BIN / "dapd", "keep", "dapd-teacher", workspace.config, "--listen", "127.0.0.1:0", *flags],
                                             stdout=log, stderr=log)
 
 
