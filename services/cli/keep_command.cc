@@ -31,7 +31,7 @@
 namespace dapd {
 namespace {
 
-constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
+constexpr absl::Duration kKeepPollInterval = absl::Milliseconds(100);
 
 // "dapd-teacher" is the one beside this program; a path is itself.
 std::string FindProgram(const std::string& program) {
@@ -47,14 +47,14 @@ int AwaitEnd(ChildProcess& child) {
   while (true) {
     if (const int code = child.Poll(); code >= 0) return code;
     for (; told < StopRequests(); ++told) child.Signal(SIGTERM);
-    absl::SleepFor(kPollInterval);
+    absl::SleepFor(kKeepPollInterval);
   }
 }
 
 // Until `time`, or until this process is asked to stop.
 void SleepUntil(absl::Time time) {
   while (SteadyNow() < time && StopRequests() == 0) {
-    absl::SleepFor(kPollInterval);
+    absl::SleepFor(kKeepPollInterval);
   }
 }
 

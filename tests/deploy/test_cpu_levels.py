@@ -135,3 +135,12 @@ def test_a_dispatch_table_makes_no_call_of_a_level_but_by_its_pointer():
                     calls.setdefault(function, []).append(match[1])
         print(name, calls)
         assert set(calls) <= {"dapd::(anonymous namespace)::MakeAmxKernels()"}, calls
+
+
+@pytest.mark.parametrize("name", ["dapd", "dapd-rollout", "dapd-teacher", "dapd-trainer"])
+def test_in_a_program_only_functions_of_a_level_have_vector_instructions(name):
+    """What the linker took, libraries that are part of the program included."""
+    found = vector_instructions([BUILD / "bin" / name])
+    strangers = {function for function, _ in found if not re.search(rf"dapd::(?:{'|'.join(LEVELS)})::", function)}
+    print(f"{name}: {len(found)} vector instructions")
+    assert found and not strangers

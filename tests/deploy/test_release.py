@@ -202,6 +202,26 @@ def test_a_run_on_a_bare_debian_is_the_run_of_the_build(bare, unpacked, tmp_path
     assert sha256(bare.folder / "runs" / name) == sha256(tmp_path / name)
 
 
+@pytest.mark.parametrize("processor", ["Haswell-noTSX", "Nehalem"])
+def test_a_run_ends_on_an_older_processor(processor, unpacked, tmp_path):
+    """With AVX2 at most, and without AVX: emulated, by launchers that start the emulator (tests/integration/test_old_processors.py)."""
+    release = tmp_path / "release"
+    shutil.copytree(unpacked, release, copy_function=os.link)
+    for launcher in (release / "bin").iterdir():
+        text = launcher.read_text()
+        assert text.count('exec "$loader"') == 1
+        launcher.unlink()
+        launcher.write_text(text.replace('exec "$loader"', f'exec qemu-x86_64 -cpu {processor} "$loader"'))
+        launcher.chmod(0o755)
+    settings = (*(part.format(release) for part in TINY), "--set", "trainer.batch_size=2", "--set", "rollout.max_new_tokens=8")
+    start = time.monotonic()
+    result = subprocess.run([release / "bin/dapd", "run", release / "configs/container.yaml", "--set", f"run.output_dir={tmp_path}", *settings],
+                            capture_output=True, text=True, timeout=500, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    print(f"{processor}: {time.monotonic() - start:.1f} s for two steps")
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert len((tmp_path / "tiny/metrics.jsonl").read_text().splitlines()) == 2
+
+
 def recipe_sections(text):
     """%name -> the lines below it."""
     found = re.split(r"^%(\w+)[^\n]*\n", text, flags=re.MULTILINE)

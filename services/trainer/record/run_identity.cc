@@ -21,7 +21,7 @@ std::string IdentityPathIn(const std::string& run_folder) {
   return JoinPath(run_folder, "identity.json");
 }
 
-std::string Shorten(const std::string& value) {
+std::string ShortenValue(const std::string& value) {
   return value.size() <= 60 ? value : absl::StrCat(Utf8Head(value, 57), "...");
 }
 
@@ -54,19 +54,19 @@ absl::Status CompareIdentity(const std::string& folder,
   for (const auto& [key, value] : identity.settings) {
     const auto old = before.find(key);
     if (old == before.end() || old->second != value) {
-      differences.push_back(
-          absl::StrCat(key,
-                       ": was ",
-                       old == before.end() ? "not set" : Shorten(old->second),
-                       ", is ",
-                       Shorten(value)));
+      differences.push_back(absl::StrCat(
+          key,
+          ": was ",
+          old == before.end() ? "not set" : ShortenValue(old->second),
+          ", is ",
+          ShortenValue(value)));
     }
     if (old != before.end()) before.erase(old);
   }
   for (const auto& [key, value] : before) {
     if (MayChangeOnResume(key)) continue;
     differences.push_back(
-        absl::StrCat(key, ": was ", Shorten(value), ", is not set"));
+        absl::StrCat(key, ": was ", ShortenValue(value), ", is not set"));
   }
   if (differences.empty()) return absl::OkStatus();
   return WithExitCode(

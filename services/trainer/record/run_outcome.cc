@@ -32,7 +32,7 @@ bool IsState(const std::string& state) {
   return state == "finished" || state == "failed" || state == "stopped";
 }
 
-std::string Shorten(const std::string& text) {
+std::string ShortenMessage(const std::string& text) {
   if (text.size() <= kMaxMessageBytes) return text;
   return absl::StrCat(Utf8Head(text, kMaxMessageBytes), " ...");
 }
@@ -61,7 +61,7 @@ RunOutcome OutcomeOf(const absl::Status& status) {
   const ExitCode code = ExitCodeOf(status);
   outcome.state = code == ExitCode::kInterrupted ? "stopped" : "failed";
   outcome.exit_code = static_cast<int64_t>(code);
-  outcome.message = Shorten(PrintableLines(status.message()));
+  outcome.message = ShortenMessage(PrintableLines(status.message()));
   return outcome;
 }
 
