@@ -206,6 +206,10 @@ void Command::TakeRest(std::vector<std::string>& rest) {
   app_->parse_complete_callback([app = app_, &rest] {
     rest = app->remaining();
     if (rest.empty()) throw CLI::RequiredError("a program");
+    // An option before the program would be this program's own.
+    if (absl::StartsWith(rest.front(), "-")) {
+      throw CLI::ExtrasError({rest.front()});
+    }
   });
 }
 

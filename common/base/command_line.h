@@ -90,7 +90,8 @@ class Command {
                         const std::string& help = "");
 
   // All that stands behind the command, options too, becomes `rest`, which must
-  // outlive Parse(): the command line of another program. At least one word.
+  // outlive Parse(): the command line of another program. At least one word, of
+  // which the first is no option.
   void TakeRest(std::vector<std::string>& rest);
 
   Command AddSubcommand(const std::string& name, const std::string& help);

@@ -163,6 +163,22 @@ def test_the_image_holds_nothing_to_run_but_the_programs(engine, image):
     assert engine.docker("run", "--rm", image, "dapd", "check", "/etc/dapd/container.yaml").returncode == 0
 
 
+@pytest.mark.parametrize("processor", ["Haswell-noTSX", "Nehalem"])
+def test_the_image_answers_on_an_older_processor(processor, engine, image, tmp_path):
+    """With AVX2 at most, and without AVX: the image's own files, the C library included, below an emulator (tests/integration/test_old_processors.py)."""
+    container = engine.docker("create", image).stdout.strip()
+    engine.docker("export", "--output", engine.folder / "older.tar", container)
+    root = tmp_path / "root"
+    root.mkdir()
+    subprocess.run(["tar", "--extract", "--file", engine.folder / "older.tar", "--directory", root, "--no-same-owner"], check=True)
+    (tmp_path / "prompts").write_text('{"id": "a", "input_ids": [72, 101, 108, 108, 111]}\n')
+    command = ["generate", "--model", "/opt/dapd/demo/tiny-qwen3", "--input", tmp_path / "prompts", "--output", tmp_path / "answers", "--max-new-tokens", "3"]
+    result = subprocess.run(["qemu-x86_64", "-L", root, "-cpu", processor, root / "opt/dapd/bin/dapd", *command], capture_output=True, text=True, timeout=300,
+                            env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert len(json.loads((tmp_path / "answers").read_text())["ids"]) == 3
+
+
 def test_a_released_image_loads_and_runs(engine, image, package, quick_gzip, tmp_path):
     path = f"{engine.folder}/bin:{quick_gzip}"
     engine.run("env", f"PATH={path}", ROOT / "deploy/release.sh", "--unlocked", "--installed", package, "--images", "--base", "debian-root",

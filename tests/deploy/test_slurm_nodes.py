@@ -82,7 +82,7 @@ RECOMMENDS = """case "$*" in
 esac"""
 
 
-@pytest.mark.parametrize("job, nodes, width", [(4134, 2, 8), (4135, 4, 4)], ids=["a node has as many", "a node has fewer"])
+@pytest.mark.parametrize("job, nodes, width", [(4145, 2, 8), (4146, 4, 4)], ids=["a node has as many", "a node has fewer"])
 def test_a_worker_gets_the_gpus_that_are_recommended_as_far_as_a_node_has_them(job, nodes, width, cluster, programs):
     write_program(programs, "check", RECOMMENDS)
     (programs / "dapd-check").rename(programs / "dapd")

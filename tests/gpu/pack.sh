@@ -7,7 +7,7 @@
 #
 # --python   of the machine with the GPU, for the peers' compiled modules (3.12)
 # --level    of xz, 0 to 9 (6: two minutes of a core)
-# --most     of OUT, in MiB (53); what does not fit of the peers is left out
+# --most     of OUT, in MiB (52); what does not fit of the peers is left out
 #            and named
 #
 # Needs deploy/install.sh --tests, deploy/build.sh --tests with CUDA kernels, and
@@ -21,7 +21,7 @@ usage() {
   exit 2
 }
 
-python=3.12 level=6 most=53
+python=3.12 level=6 most=52
 while [ $# -gt 1 ]; do
   case "$1" in
     --python) [[ $2 =~ ^3\.[0-9]+$ ]] || usage; python=$2 ;;

@@ -169,7 +169,7 @@ def test_a_rollout_without_memory_for_a_step_goes_on(many, reference):
     reference.assert_equal(run, 0)
     assert victim.alive
     log = victim.log_path.read_text()
-    assert "decode step failed: failpoint worker.before_token" in log
+    assert "decode step failed: cannot write at failpoint worker.before_token" in log
 
 
 @pytest.mark.parametrize("role", ["rollouts", "teachers"])

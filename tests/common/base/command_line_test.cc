@@ -165,5 +165,24 @@ TEST(CommandLineTest, TheChosenCommandRuns) {
   }
 }
 
+TEST(CommandLineTest, TheRestIsTheCommandLineOfAnotherProgram) {
+  const auto rest_of = [](std::vector<std::string> words) {
+    std::vector<std::string> rest;
+    CommandLine line("Tests.", "program");
+    Command keep = line.AddSubcommand("keep", "Keeps another program.");
+    keep.TakeRest(rest);
+    keep.Does([] { return absl::OkStatus(); });
+    words.insert(words.begin(), "keep");
+    const std::optional<int> code = Parse(line, words);
+    if (code.has_value()) rest.insert(rest.begin(), std::to_string(*code));
+    return rest;
+  };
+  EXPECT_EQ(rest_of({"other", "--set", "a=b", "--", "-x"}),
+            (std::vector<std::string>{"other", "--set", "a=b", "--", "-x"}));
+  EXPECT_EQ(rest_of({}).front(), std::to_string(kUsage));
+  EXPECT_EQ(rest_of({"--no-such-option", "other"}).front(),
+            std::to_string(kUsage));
+}
+
 }  // namespace
 }  // namespace dapd
