@@ -30,9 +30,9 @@ namespace dapd {
 namespace {
 
 constexpr size_t kTailLines = 12;
-// Of a crash: its signal and the functions in which it happened.
+// A crash is told by its signal and the functions in which it happened.
 constexpr size_t kReportLines = 20;
-// Of a log that may have gigabytes.
+// A log may have gigabytes; this much of its end is read.
 constexpr std::streamoff kTailBytes = 1 << 16;
 
 // In the child, between fork and exec, with all signals blocked: only

@@ -13,7 +13,8 @@ namespace dapd {
 inline constexpr std::array<int, 6> kFaultSignals = {
     SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP};
 
-// What ChildProcess::Poll says of a process that this signal ended.
+// The number that ChildProcess::Poll gives for a process that this signal
+// ended.
 constexpr int CodeOfSignal(int signal_number) { return 128 + signal_number; }
 
 // "SIGSEGV"; null for a signal that is none of these. May be called in a

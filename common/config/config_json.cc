@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What yaml-cpp gives a text in quotes for a tag.
+// yaml-cpp gives a text in quotes this tag.
 constexpr char kQuotedTag[] = "!";
 
 Json ScalarJson(const YAML::Node& node) {

@@ -61,4 +61,12 @@ absl::StatusOr<std::string> FindConfig(const std::string& given,
                                   absl::StrJoin(ConfigNames(folder), ", ")));
 }
 
+void AddConfigArgument(Command& command, std::string& config) {
+  command
+      .AddOption("config",
+                 config,
+                 "YAML configuration, or the name of one that is shipped")
+      .Required();
+}
+
 }  // namespace dapd

@@ -7,6 +7,8 @@
 
 #include "absl/status/statusor.h"
 
+#include "common/base/command_line.h"
+
 namespace dapd {
 
 // The folder that has them: configs/ of the release, of the Python package or
@@ -24,5 +26,9 @@ std::vector<std::string> ConfigNames(const std::string& folder);
 // name that means neither.
 absl::StatusOr<std::string> FindConfig(const std::string& given,
                                        const std::string& folder);
+
+// The argument by which a command is given such a configuration; `config`,
+// which LoadConfig reads, must outlive the command line.
+void AddConfigArgument(Command& command, std::string& config);
 
 }  // namespace dapd

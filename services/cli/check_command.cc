@@ -16,6 +16,7 @@
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
+#include "common/config/shipped_configs.h"
 #include "common/config/vain_keys.h"
 #include "common/config/validate_config.h"
 #include "common/data/dataset.h"
@@ -360,11 +361,7 @@ void AddCheckCommand(Command& app) {
   auto options = std::make_shared<CheckOptions>();
   Command command = app.AddSubcommand(
       "check", "Validates a configuration and prints its plan");
-  command
-      .AddOption("config",
-                 options->config,
-                 "YAML configuration, or the name of one that is shipped")
-      .Required();
+  AddConfigArgument(command, options->config);
   command
       .AddOption("--set", options->overrides, "key=value, overrides the file")
       .TakeAll();

@@ -11,6 +11,7 @@
 #include "common/config/config_json.h"
 #include "common/config/config_text.h"
 #include "common/config/load_config.h"
+#include "common/config/shipped_configs.h"
 #include "services/cli/command.h"
 
 namespace dapd {
@@ -39,11 +40,7 @@ void AddConfigCommand(Command& app) {
   Command command = app.AddSubcommand(
       "config",
       "Prints every key of a configuration, with where its value is from");
-  command
-      .AddOption("config",
-                 options->config,
-                 "YAML configuration, or the name of one that is shipped")
-      .Required();
+  AddConfigArgument(command, options->config);
   command
       .AddOption("--set", options->overrides, "key=value, overrides the file")
       .TakeAll();

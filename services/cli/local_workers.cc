@@ -32,12 +32,6 @@ namespace {
 constexpr size_t kTailLines = 20;
 constexpr absl::string_view kEmptyConfig = "{}\n";
 
-bool WouldEndAgain(int code) {
-  return code == static_cast<int>(ExitCode::kConfig) ||
-         code == static_cast<int>(ExitCode::kData) ||
-         code == static_cast<int>(ExitCode::kUsage);
-}
-
 }  // namespace
 
 // The last lines of a worker, which a thread of its relay adds to.

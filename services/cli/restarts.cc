@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/base/exit_code.h"
 #include "common/base/process_end.h"
 
 namespace dapd {
@@ -11,6 +12,12 @@ constexpr int kMaxRestarts = 20;
 constexpr int kMaxCrashes = 3;
 
 }  // namespace
+
+bool WouldEndAgain(int code) {
+  return code == static_cast<int>(ExitCode::kConfig) ||
+         code == static_cast<int>(ExitCode::kData) ||
+         code == static_cast<int>(ExitCode::kUsage);
+}
 
 std::optional<absl::Time> Restarts::Ended(int code,
                                           bool has_worked,

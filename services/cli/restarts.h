@@ -10,6 +10,10 @@
 
 namespace dapd {
 
+// Whether a process that ended with `code` would end so again: its usage, its
+// configuration or its data is wrong, and it has said what.
+bool WouldEndAgain(int code);
+
 // Not thread-safe. Times are those of one clock (common/base/steady_time.h).
 class Restarts {
  public:

@@ -16,6 +16,7 @@
 #include "common/config/load_config.h"
 #include "common/config/run_folder.h"
 #include "common/config/set_up_log.h"
+#include "common/config/shipped_configs.h"
 #include "common/data/dataset.h"
 #include "services/cli/command.h"
 #include "services/cli/local_run.h"
@@ -92,11 +93,7 @@ void AddRunCommand(Command& app) {
   auto options = std::make_shared<RunOptions>();
   Command command = app.AddSubcommand(
       "run", "Runs all three services on this machine, to the end");
-  command
-      .AddOption("config",
-                 options->config,
-                 "YAML configuration, or the name of one that is shipped")
-      .Required();
+  AddConfigArgument(command, options->config);
   command.AddOption(
       "--set", options->overrides, "key=value, overrides the file");
   command

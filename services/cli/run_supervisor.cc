@@ -162,10 +162,7 @@ absl::Status RunSupervisor::Look(Worker& worker) {
   ChildProcess& process = *worker.process;
   const int code = process.Poll();
   if (code < 0) return absl::OkStatus();
-  const bool hopeless = code == static_cast<int>(ExitCode::kConfig) ||
-                        code == static_cast<int>(ExitCode::kData) ||
-                        code == static_cast<int>(ExitCode::kUsage);
-  if (!hopeless) {
+  if (!WouldEndAgain(code)) {
     worker.next_start =
         worker.restarts.Ended(code, process.HasWorked(), SteadyNow());
   }

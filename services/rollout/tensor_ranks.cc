@@ -75,7 +75,7 @@ int CodeOfLostRanks() {
 
 // The kernel, too, sends in the name of rank 0 when that has died.
 void EndIfRankZeroSaysSo(int number, siginfo_t* info, void* /*context*/) {
-  if (info->si_pid == rank_zero) ::_exit(128 + number);
+  if (info->si_pid == rank_zero) ::_exit(CodeOfSignal(number));
 }
 
 }  // namespace

@@ -24,10 +24,6 @@ const std::set<absl::string_view>& Units() {
   return names;
 }
 
-bool IsLetter(char c) {
-  return absl::ascii_isalpha(static_cast<unsigned char>(c));
-}
-
 bool IsSymbol(const LatexToken& token, absl::string_view text) {
   return token.kind == Kind::kSymbol && token.text == text;
 }
@@ -215,7 +211,7 @@ std::vector<LatexToken> SplitWords(const std::vector<LatexToken>& tokens) {
       split.push_back({Kind::kLetter, token.text, false});
     } else {
       for (const char c : token.text) {
-        if (!IsLetter(c)) continue;
+        if (!absl::ascii_isalpha(c)) continue;
         split.push_back({Kind::kLetter, std::string(1, c), false});
       }
     }
@@ -229,7 +225,7 @@ std::string LettersOf(const std::vector<LatexToken>& tokens) {
     if (token.kind == Kind::kText || token.kind == Kind::kWord ||
         token.kind == Kind::kLetter) {
       for (const char c : token.text) {
-        if (IsLetter(c) || (c & 0x80) != 0) letters.push_back(c);
+        if (absl::ascii_isalpha(c) || (c & 0x80) != 0) letters.push_back(c);
       }
     } else if (token.kind != Kind::kSymbol ||
                !absl::StrContains("().,-", token.text)) {

@@ -23,10 +23,6 @@ constexpr int kMaxNesting = 8;
 bool IsDigit(char c) {
   return std::isdigit(static_cast<unsigned char>(c)) != 0;
 }
-bool IsLatexLetter(char c) {
-  return std::isalpha(static_cast<unsigned char>(c)) != 0;
-}
-
 class Lexer {
  public:
   Lexer(absl::string_view text, Commas commas, int nesting)
@@ -43,7 +39,7 @@ class Lexer {
         LexNumber();
       } else if (c == '\\') {
         if (!LexCommand()) return false;
-      } else if (IsLatexLetter(c) || (c & 0x80) != 0) {
+      } else if (absl::ascii_isalpha(c) || (c & 0x80) != 0) {
         LexWord();
       } else {
         LexSymbol();
@@ -152,7 +148,7 @@ class Lexer {
   void LexWord() {
     const size_t begin = at_;
     while (at_ < text_.size() &&
-           (IsLatexLetter(text_[at_]) || (text_[at_] & 0x80) != 0)) {
+           (absl::ascii_isalpha(text_[at_]) || (text_[at_] & 0x80) != 0)) {
       ++at_;
     }
     const std::string word(text_.substr(begin, at_ - begin));
@@ -204,7 +200,7 @@ class Lexer {
   bool LexCommand() {
     ++at_;
     const char c = Next(0);
-    if (!IsLatexLetter(c)) {
+    if (!absl::ascii_isalpha(c)) {
       if (c != '\0') ++at_;
       if (c == '{' || c == '}' || c == '\\') {
         Add(Kind::kSymbol, std::string{'\\', c});
@@ -216,7 +212,7 @@ class Lexer {
       return true;
     }
     std::string name;
-    while (IsLatexLetter(Next(0))) name.push_back(text_[at_++]);
+    while (absl::ascii_isalpha(Next(0))) name.push_back(text_[at_++]);
     if (Decorations().contains(name)) {
       // "\left." closes what nothing opened.
       if ((name == "left" || name == "right") && Next(0) == '.') ++at_;
@@ -285,7 +281,7 @@ class Lexer {
   bool LexAccent(const std::string& name) {
     while (Next(0) == ' ') ++at_;
     std::string plain;
-    if (IsDigit(Next(0)) || IsLatexLetter(Next(0))) {
+    if (IsDigit(Next(0)) || absl::ascii_isalpha(Next(0))) {
       plain.push_back(text_[at_++]);
     } else {
       const auto argument = Argument();

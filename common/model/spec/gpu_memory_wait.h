@@ -1,6 +1,5 @@
-// What a process does that finds too little of a GPU's memory free, though the
-// GPU has enough of it: another process holds the rest, and may be about to
-// end.
+// A process that finds too little of a GPU's memory free, though the GPU has
+// enough of it, waits: another process holds the rest, and may be about to end.
 #pragma once
 
 #include <functional>

@@ -34,7 +34,7 @@ Need NeedOf(const std::string& process,
       process, plan.Least() + plan.holes * part, plan.holes > 0 ? sharing : 0};
 }
 
-// What `needs` add up to, and on which GPU: for the head of a message.
+// The head of a message: the sum of `needs`, and the GPU that they are for.
 std::string SumOf(const std::vector<Need>& needs, const Gpu& gpu) {
   double sum = 0;
   for (const Need& need : needs) sum += need.bytes;

@@ -26,8 +26,8 @@ struct Sampling {
   int64_t NumDevices() const { return rollouts * tensor_parallel; }
 };
 
-// Which numbers of a role's processes come into question, and what a step takes
-// with each: no role's time depends on another's number.
+// The numbers of a role's processes that come into question, and the seconds of
+// a step with each: no role's time depends on another's number.
 class RoleChoices {
  public:
   RoleChoices(const Config& config,
@@ -104,7 +104,7 @@ class RoleChoices {
     return samplings;
   }
 
-  // Of the devices that are left: none of them is in another's way.
+  // Teachers take all devices that are left: none is in another's way.
   int64_t Teachers(int64_t left) const {
     return FewestTeachers() == 0 ? 0 : given_.teachers.value_or(left);
   }
