@@ -116,8 +116,17 @@ struct PromptsSection {
   std::string sibling = kReleasedSibling;
   std::string sibling_solution = kReleasedSiblingSolution;
   std::string sibling_feedback = kReleasedSiblingFeedback;
-  // Whether prompts that show an answer are rendered with thinking on.
+  std::string feedback_wrong = kReleasedFeedbackWrong;
+  std::string feedback_unboxed = kReleasedFeedbackUnboxed;
+  std::string feedback_truncated = kReleasedFeedbackTruncated;
+  // Whether the template's thinking is on: in what is sampled and in all
+  // prompts but the following; in prompts that show an answer other than the
+  // scored one.
+  bool thinking = false;
   bool privileged_thinking = true;
+  bool special_tokens = true;  // in the sampler's prompt, the template's
+  int64_t max_tokens = 0;      // 0: as data.max_prompt_tokens says
+  std::string truncation_side = "right";  // right | left
 };
 
 struct RolloutSection {
@@ -146,6 +155,7 @@ struct TeacherSection {
   int64_t top_k = 64;                     // entries a token of a top_k payload
   int64_t snapshot_interval = 100;
   double ema_rate = 0.01;
+  std::string ema_start = "adapter";  // adapter | first_update
   bool streaming = true;
   int64_t chunk_tokens = 0;          // see common/model/fast/chunk_forward.h
   int64_t prefix_memory_mib = 2048;  // of one worker

@@ -6,7 +6,6 @@
 
 namespace dapd {
 
-// Never about a right answer.
 enum class FeedbackRule {
   kNever,
   kWithoutSibling,  // only where there is no sibling to show

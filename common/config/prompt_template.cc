@@ -11,7 +11,7 @@ namespace {
 
 // By PromptField.
 constexpr std::array<const char*, kNumPromptFields> kFields = {
-    "problem", "reference", "prompt", "solution", "feedback"};
+    "problem", "reference", "prompt", "solution", "feedback", "answer"};
 
 std::optional<PromptField> ParseField(absl::string_view name) {
   const auto found = std::ranges::find(kFields, name);

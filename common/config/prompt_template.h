@@ -5,6 +5,7 @@
 //   {prompt}     the problem's message in `prompts.none`
 //   {solution}   the filled `prompts.sibling_solution`, if there is a sibling
 //   {feedback}   what was said about an answer
+//   {answer}     the result that an answer states in its box
 //
 // Braces around anything but one word are text: \boxed{}, \frac{1}{2},
 // {"answer": 3}. A word is two or more letters, digits and underscores that
@@ -25,8 +26,15 @@
 
 namespace dapd {
 
-enum class PromptField { kProblem, kReference, kPrompt, kSolution, kFeedback };
-inline constexpr size_t kNumPromptFields = 5;
+enum class PromptField {
+  kProblem,
+  kReference,
+  kPrompt,
+  kSolution,
+  kFeedback,
+  kAnswer
+};
+inline constexpr size_t kNumPromptFields = 6;
 
 // "problem", ...
 const char* PromptFieldName(PromptField field);

@@ -9,12 +9,12 @@
 namespace dapd {
 namespace {
 
-// What a template shows, must show and must not.
+// The fields that a template must have, and those that it may have besides.
 struct PromptRule {
   const char* key;
   std::string PromptsSection::*text;
   std::vector<PromptField> required;
-  std::vector<PromptField> excluded;
+  std::vector<PromptField> allowed;
   const char* why;  // of both
 };
 
@@ -24,40 +24,61 @@ const std::vector<PromptRule>& Rules() {
       {"prompts.none",
        &PromptsSection::none,
        {kProblem},
-       {kReference, kPrompt, kSolution, kFeedback},
+       {},
        "it is the problem's own prompt, without any answer"},
       {"prompts.privileged",
        &PromptsSection::privileged,
        {kReference},
-       {kSolution, kFeedback},
+       {kProblem, kPrompt},
        "it is the prompt that shows an answer"},
       {"prompts.demonstration",
        &PromptsSection::demonstration,
        {kReference},
-       {kSolution, kFeedback},
+       {kProblem, kPrompt},
        "it is the prompt that shows an answer"},
       {"prompts.probe",
        &PromptsSection::probe,
        {kReference},
-       {kProblem, kPrompt, kSolution, kFeedback},
+       {},
        "it is the prompt that shows an answer without its problem"},
       {"prompts.sibling",
        &PromptsSection::sibling,
        {kSolution, kFeedback},
-       {kReference},
+       {kProblem, kPrompt},
        "it is the problem with the two parts that say more about it"},
       {"prompts.sibling_solution",
        &PromptsSection::sibling_solution,
        {kReference},
-       {kProblem, kPrompt, kSolution, kFeedback},
+       {},
        "it is the part of prompts.sibling that shows an answer"},
       {"prompts.sibling_feedback",
        &PromptsSection::sibling_feedback,
        {kFeedback},
-       {kProblem, kReference, kPrompt, kSolution},
+       {},
        "it is the part of prompts.sibling that says what is wrong"},
+      {"prompts.feedback_wrong",
+       &PromptsSection::feedback_wrong,
+       {},
+       {kAnswer},
+       "it is said of a result that is not the expected one"},
+      {"prompts.feedback_unboxed",
+       &PromptsSection::feedback_unboxed,
+       {},
+       {},
+       "it is said of an answer that states no result"},
+      {"prompts.feedback_truncated",
+       &PromptsSection::feedback_truncated,
+       {},
+       {},
+       "it is said of an answer that was cut off"},
   };
   return rules;
+}
+
+bool IsAllowed(PromptField field, const PromptRule& rule) {
+  return std::ranges::count(rule.required, field) +
+             std::ranges::count(rule.allowed, field) >
+         0;
 }
 
 std::string Braced(PromptField field) {
@@ -80,8 +101,9 @@ std::vector<std::string> FindPromptProblems(const PromptsSection& section) {
       problems.push_back(absl::StrCat(
           rule.key, ": ", Braced(field), " is missing; ", rule.why));
     }
-    for (const PromptField field : rule.excluded) {
-      if (prompt->Count(field) == 0) continue;
+    for (size_t i = 0; i < kNumPromptFields; ++i) {
+      const auto field = static_cast<PromptField>(i);
+      if (prompt->Count(field) == 0 || IsAllowed(field, rule)) continue;
       problems.push_back(absl::StrCat(
           rule.key, ": ", Braced(field), " is not allowed here; ", rule.why));
     }
@@ -98,7 +120,12 @@ Prompts::Prompts(const PromptsSection& section)
       sibling_solution_(
           PromptTemplate::Parse(section.sibling_solution).value()),
       sibling_feedback_(
-          PromptTemplate::Parse(section.sibling_feedback).value()) {}
+          PromptTemplate::Parse(section.sibling_feedback).value()),
+      feedback_wrong_(PromptTemplate::Parse(section.feedback_wrong).value()),
+      feedback_unboxed_(
+          PromptTemplate::Parse(section.feedback_unboxed).value()),
+      feedback_truncated_(
+          PromptTemplate::Parse(section.feedback_truncated).value()) {}
 
 std::string Prompts::None(const std::string& problem) const {
   return none_.Fill({problem});
@@ -119,14 +146,22 @@ std::string Prompts::Probe(const std::string& shown) const {
 }
 
 std::string Prompts::Sibling(const std::string& problem,
-                             const std::string& shown,
+                             const std::optional<std::string>& shown,
                              const std::string& feedback) const {
   const std::string solution =
-      shown.empty() ? "" : sibling_solution_.Fill({"", shown});
+      shown.has_value() ? sibling_solution_.Fill({"", *shown}) : "";
   const std::string verdict =
       feedback.empty() ? ""
                        : sibling_feedback_.Fill({"", "", "", "", feedback});
   return sibling_.Fill({problem, "", None(problem), solution, verdict});
+}
+
+std::string Prompts::Feedback(bool correct,
+                              const std::optional<std::string>& result,
+                              bool truncated) const {
+  if (truncated) return feedback_truncated_.Fill({});
+  if (result.value_or("").empty()) return feedback_unboxed_.Fill({});
+  return correct ? "" : feedback_wrong_.Fill({"", "", "", "", "", *result});
 }
 
 std::string Prompts::Fill(const PromptTemplate& prompt,
@@ -163,7 +198,8 @@ size_t Prompts::siblings() const {
 
 size_t Prompts::feedbacks() const {
   return sibling_.Count(PromptField::kFeedback) *
-         sibling_feedback_.Count(PromptField::kFeedback);
+         sibling_feedback_.Count(PromptField::kFeedback) *
+         feedback_wrong_.Count(PromptField::kAnswer);
 }
 
 int64_t MostAnswersTold(const Config& config) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,18 +31,26 @@ class Prompts {
                          const std::string& shown) const;
   std::string Demonstration(const std::string& problem,
                             const std::string& shown) const;
-  // Of what SDPO's self-teacher reads beside the problem: another, right answer
-  // and what is wrong with the scored one; empty: there is none.
+  // Of what SDPO's self-teacher reads beside the problem: another, right
+  // answer, if there is one, and what is wrong with the scored one; empty:
+  // nothing is.
   std::string Sibling(const std::string& problem,
-                      const std::string& shown,
+                      const std::optional<std::string>& shown,
                       const std::string& feedback) const;
+  // What is said of an answer; empty: nothing. `result`: what its box holds, if
+  // it has one. `truncated`: it has as many tokens as an answer may have, and
+  // no end; that is said of a correct answer, too.
+  std::string Feedback(bool correct,
+                       const std::optional<std::string>& result,
+                       bool truncated) const;
   // Of an answer alone.
   std::string Probe(const std::string& shown) const;
 
   // How often a message shows problem and answer, at most.
   size_t most_problems() const;
   size_t most_references() const;
-  // How often the self-teacher's message shows a sibling and the feedback.
+  // How often the self-teacher's message shows a sibling, and how often its
+  // feedback quotes an answer's result.
   size_t siblings() const;
   size_t feedbacks() const;
 
@@ -57,6 +66,9 @@ class Prompts {
   PromptTemplate sibling_;
   PromptTemplate sibling_solution_;
   PromptTemplate sibling_feedback_;
+  PromptTemplate feedback_wrong_;
+  PromptTemplate feedback_unboxed_;
+  PromptTemplate feedback_truncated_;
 };
 
 // How many answers the self-teacher's message may hold: its sibling is one, and

@@ -74,5 +74,12 @@ inline constexpr char kReleasedSiblingSolution[] =
 inline constexpr char kReleasedSiblingFeedback[] =
     "\nThe following is feedback from your unsuccessful earlier "
     "attempt:\n\n{feedback}";
+// Its grader of mathematics says nothing of a boxed result that is wrong.
+inline constexpr char kReleasedFeedbackWrong[] = "";
+inline constexpr char kReleasedFeedbackUnboxed[] =
+    "Your answer had the wrong format. The solution must be given in the "
+    "format: \\boxed{{your_answer}}.";
+inline constexpr char kReleasedFeedbackTruncated[] =
+    "Your response was truncated because it exceeded the maximum length.";
 
 }  // namespace dapd

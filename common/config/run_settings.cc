@@ -23,7 +23,9 @@ bool ReadsEma(const Config& config) {
 // where a run reads them.
 bool IsUnread(const std::string& key, const Config& config) {
   const RolloutSection& rollout = config.rollout;
-  if (key == "teacher.ema_rate") return !ReadsEma(config);
+  if (key == "teacher.ema_rate" || key == "teacher.ema_start") {
+    return !ReadsEma(config);
+  }
   if (key == "lora.start_from") return config.lora.start_from.empty();
   if (key == "rollout.source") return rollout.source == "reference";
   if (key == "rollout.unverified") return rollout.source != "verified";

@@ -65,10 +65,16 @@ std::string Describe(const LimitedPrompt& prompt) {
              : absl::StrCat("the prompt of ", ViewNameString(prompt.view));
 }
 
-// What of data.max_prompt_tokens a prompt of `tokens` needs.
+// The key that cuts a prompt, and the value that a prompt of `tokens` needs.
 std::string DescribeRemedy(const Config& config,
                            const LimitedPrompt& prompt,
                            int64_t tokens) {
+  if (prompt.limit == config.prompts.max_tokens) {
+    return absl::StrCat("raise prompts.max_tokens (",
+                        config.prompts.max_tokens,
+                        ") to ",
+                        tokens);
+  }
   const int64_t answer = config.data.max_prompt_tokens - prompt.limit;
   return absl::StrCat(
       "raise data.max_prompt_tokens (",
@@ -162,8 +168,11 @@ absl::Status CheckCutPrompts(const Config& config,
                             Describe(prompt),
                             " is cut to ",
                             prompt.limit,
-                            " tokens and loses its end, with what the model "
-                            "is asked to do; ",
+                            " tokens and loses ",
+                            config.prompts.truncation_side == "left"
+                                ? "its beginning, where the problem is; "
+                                : "its end, with what the model is asked to "
+                                  "do; ",
                             DescribeRemedy(config, prompt, prompt.longest)));
   }
   return absl::OkStatus();

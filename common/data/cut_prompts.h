@@ -1,6 +1,7 @@
-// Prompts that a limit on their tokens cuts on the right, where they end with
-// the instruction and the assistant's turn: the model then goes on with the
-// problem instead of answering it.
+// Prompts that a limit on their tokens cuts: on the right, where they end with
+// the instruction and the assistant's turn, so that the model goes on with the
+// problem instead of answering it; or on the left, where the problem begins
+// (prompts.truncation_side).
 #pragma once
 
 #include "absl/status/status.h"

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 #include "common/base/status_macros.h"
 
@@ -12,6 +16,9 @@ namespace {
 // Where a template of Qwen3's kind begins an answer without thoughts.
 constexpr char kEmptyThoughts[] =
     "<|im_start|>assistant\n<think>\n\n</think>\n\n";
+
+constexpr char kThoughts[] = "<think>";
+constexpr char kEndOfThoughts[] = "</think>";
 
 // Stands for an answer where only what follows it is looked for.
 constexpr char kAnyAnswer[] = "__ANSWER__";
@@ -48,16 +55,33 @@ absl::StatusOr<std::vector<int32_t>> MessageRenderer::Completion(
     const std::string& message,
     const std::string& reference,
     const std::string& conversation,
-    const std::vector<int32_t>& prompt_ids) const {
-  ASSIGN_OR_RETURN(const std::vector<int32_t> all,
-                   tokenizer_.Encode(conversation));
-  const auto end = std::mismatch(
-      prompt_ids.begin(), prompt_ids.end(), all.begin(), all.end());
-  if (end.first == prompt_ids.end()) {
-    return std::vector<int32_t>(end.second, all.end());
+    const std::vector<int32_t>& prompt_ids,
+    bool thinking) const {
+  const bool loses_thoughts = thinking &&
+                              absl::StrContains(reference, kEndOfThoughts) &&
+                              !absl::StrContains(conversation, kEndOfThoughts);
+  if (!loses_thoughts) {
+    ASSIGN_OR_RETURN(const std::vector<int32_t> all,
+                     tokenizer_.Encode(conversation));
+    const auto end = std::mismatch(
+        prompt_ids.begin(), prompt_ids.end(), all.begin(), all.end());
+    if (end.first == prompt_ids.end()) {
+      return std::vector<int32_t>(end.second, all.end());
+    }
   }
   ASSIGN_OR_RETURN(const std::string after, AfterAnswer(message));
-  return tokenizer_.Encode(absl::StrCat(reference, after));
+  absl::string_view given = reference;
+  if (thinking) {
+    ASSIGN_OR_RETURN(const std::string prompt,
+                     tokenizer_.Decode(prompt_ids,
+                                       /*skip_special_tokens=*/false));
+    const absl::string_view opened = absl::StripTrailingAsciiWhitespace(prompt);
+    if (absl::EndsWith(opened, kThoughts) &&
+        absl::ConsumePrefix(&given, kThoughts)) {
+      given = absl::StripLeadingAsciiWhitespace(given);
+    }
+  }
+  return tokenizer_.Encode(absl::StrCat(given, after));
 }
 
 // What the template writes after an answer. The reference itself would not do

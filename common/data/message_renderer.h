@@ -32,12 +32,18 @@ class MessageRenderer {
       const std::string& conversation,
       bool thinking) const;
 
-  // The tokens of `reference` in `conversation`, after `prompt_ids`.
+  // The tokens of `reference` in `conversation`, after `prompt_ids`. If the
+  // conversation's tokens do not begin with the prompt's, they are the
+  // reference's as it was given and what the template writes after it, by
+  // themselves; with `thinking` also if the template writes an answer without
+  // its thoughts. A thought that the prompt has opened is then not opened
+  // again.
   absl::StatusOr<std::vector<int32_t>> Completion(
       const std::string& message,
       const std::string& reference,
       const std::string& conversation,
-      const std::vector<int32_t>& prompt_ids) const;
+      const std::vector<int32_t>& prompt_ids,
+      bool thinking) const;
 
  private:
   absl::StatusOr<std::string> AfterAnswer(const std::string& message) const;

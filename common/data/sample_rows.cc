@@ -60,6 +60,9 @@ absl::Status ParseOptional(const nlohmann::json& row,
     parsed->is_left_out = row.at("left_out").get<bool>();
   ASSIGN_OR_RETURN(parsed->answer, TextAt(row, "answer"));
   ASSIGN_OR_RETURN(parsed->feedback, TextAt(row, "feedback"));
+  ASSIGN_OR_RETURN(const std::string finish_reason,
+                   TextAt(row, "finish_reason"));
+  parsed->was_truncated = finish_reason == "length";
   return absl::OkStatus();
 }
 
@@ -99,7 +102,10 @@ absl::StatusOr<GradedAnswer> Graded(const SampleRow& row,
   graded.correct =
       row.correct.value_or(GradeAnswer(graded.text, expected).correct);
   graded.feedback =
-      row.feedback.empty() ? VerdictOn(graded.text) : row.feedback;
+      row.feedback.empty()
+          ? builder.prompts().Feedback(
+                graded.correct, ExtractBoxed(graded.text), row.was_truncated)
+          : row.feedback;
   return graded;
 }
 

@@ -22,13 +22,14 @@ struct SampleRow {
   // What the rollout's grade follows from.
   std::string answer;           // the expected one; empty: the reference's box
   std::optional<bool> correct;  // given: the grade itself
-  std::string feedback;         // empty: the grader's verdict
+  bool was_truncated = false;   // its finish_reason is "length"
+  std::string feedback;         // empty: what prompts.feedback_* say
 };
 
 // {"id", "problem", "reference", "rollout_ids"} and, where there are such,
 // "reference_ids", "sampler_logprobs", "left_out", "answer", "correct",
-// "feedback"; other keys are ignored. An error names file and line; so does an
-// id outside a vocabulary of `vocab_size`.
+// "finish_reason", "feedback"; other keys are ignored. An error names file and
+// line; so does an id outside a vocabulary of `vocab_size`.
 absl::StatusOr<std::vector<SampleRow>> ReadSampleRows(const std::string& path,
                                                       int64_t vocab_size);
 

@@ -3,62 +3,70 @@
 #include <cstddef>
 #include <optional>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
-#include "common/data/grade_answer.h"
+#include "common/base/utf8.h"
+#include "common/tokenizer/unicode_text.h"
 
 namespace dapd {
+namespace {
+
+// What Python's regular expressions take as \s: the property White_Space and
+// the four separators of ASCII.
+bool IsSpace(char32_t c) {
+  return IsWhitespace(static_cast<int32_t>(c)) || (c >= 0x1c && c <= 0x1f);
+}
+
+absl::string_view WithoutLeadingSpace(absl::string_view text) {
+  char32_t c = 0;
+  for (size_t length = DecodeCharacter(text, &c); length > 0 && IsSpace(c);
+       length = DecodeCharacter(text, &c)) {
+    text.remove_prefix(length);
+  }
+  return text;
+}
+
+}  // namespace
 
 std::vector<TeacherContext> TeacherContexts(std::span<const GradedAnswer> group,
                                             FeedbackRule rule) {
   // No answer needs more than the first two.
   std::vector<size_t> right;
-  std::vector<std::string> shown;
   for (size_t i = 0; i < group.size() && right.size() < 2; ++i) {
-    if (!group[i].correct) continue;
-    std::string text = WithoutThoughts(group[i].text);
-    if (absl::StripAsciiWhitespace(text).empty()) continue;
-    right.push_back(i);
-    shown.push_back(std::move(text));
+    if (group[i].correct) right.push_back(i);
   }
   std::vector<TeacherContext> contexts(group.size());
   for (size_t i = 0; i < group.size(); ++i) {
     TeacherContext& context = contexts[i];
     const size_t first_other = !right.empty() && right[0] == i ? 1 : 0;
-    if (first_other < right.size()) context.sibling = shown[first_other];
-    const bool says_what_is_wrong =
+    if (first_other < right.size()) {
+      context.sibling = WithoutThoughts(group[right[first_other]].text);
+    }
+    const bool is_told =
         rule == FeedbackRule::kAlways ||
-        (rule == FeedbackRule::kWithoutSibling && context.sibling.empty());
-    if (says_what_is_wrong && !group[i].correct) {
+        (rule == FeedbackRule::kWithoutSibling && !context.sibling.has_value());
+    if (is_told && !WithoutLeadingSpace(group[i].feedback).empty()) {
       context.feedback = group[i].feedback;
     }
   }
   return contexts;
 }
 
-std::string WithoutThoughts(absl::string_view text) {
+std::string WithoutThoughts(const std::string& text) {
   constexpr absl::string_view kOpen = "<think>";
   constexpr absl::string_view kClose = "</think>";
+  absl::string_view rest = text;
   std::string left;
   while (true) {
-    const size_t open = text.find(kOpen);
+    const size_t open = rest.find(kOpen);
     const size_t close = open == absl::string_view::npos
                              ? open
-                             : text.find(kClose, open + kOpen.size());
+                             : rest.find(kClose, open + kOpen.size());
     if (close == absl::string_view::npos) break;
-    absl::StrAppend(&left, text.substr(0, open));
-    text =
-        absl::StripLeadingAsciiWhitespace(text.substr(close + kClose.size()));
+    absl::StrAppend(&left, rest.substr(0, open));
+    rest = WithoutLeadingSpace(rest.substr(close + kClose.size()));
   }
-  return absl::StrCat(left, text);
-}
-
-std::string VerdictOn(absl::string_view text) {
-  const std::optional<std::string> boxed = ExtractBoxed(text);
-  return boxed.has_value()
-             ? absl::StrCat("The final result \\boxed{", *boxed, "} is wrong.")
-             : "There is no final result in \\boxed{}.";
+  return absl::StrCat(left, rest);
 }
 
 }  // namespace dapd

@@ -3,41 +3,37 @@
 // one that is not the one it scores, or what is wrong with that one, or both.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
-
-#include "absl/strings/string_view.h"
 
 #include "common/config/feedback_rule.h"
 
 namespace dapd {
 
 struct TeacherContext {
-  std::string sibling;   // a right answer's text; empty: none
+  std::optional<std::string> sibling;  // a right answer's text
   std::string feedback;  // on the answer that is scored; empty: none
 
-  bool empty() const { return sibling.empty() && feedback.empty(); }
+  bool empty() const { return !sibling.has_value() && feedback.empty(); }
   bool operator==(const TeacherContext&) const = default;
 };
 
 struct GradedAnswer {
   std::string text;
   bool correct = false;
-  std::string feedback;  // what there is to say about it
+  // What there is to say about it (Prompts::Feedback); white space is nothing.
+  std::string feedback;
 };
 
 // One for each answer of the group: its sibling is the first other answer that
-// is right, without its thoughts; one of which nothing is left counts as none.
+// is right, without its thoughts, also if nothing else is left of it.
 std::vector<TeacherContext> TeacherContexts(std::span<const GradedAnswer> group,
                                             FeedbackRule rule);
 
-// Drops each "<think>...</think>" and the white space behind it.
-std::string WithoutThoughts(absl::string_view text);
-
-// What the grader (grade_answer.h) says about an answer that is not right,
-// without the expected one: that its boxed result is wrong, or that it has
-// none.
-std::string VerdictOn(absl::string_view text);
+// Drops each "<think>...</think>" and the white space behind it, as Unicode
+// defines it.
+std::string WithoutThoughts(const std::string& text);
 
 }  // namespace dapd

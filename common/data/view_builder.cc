@@ -61,11 +61,18 @@ ViewOptions MakeViewOptions(const Config& config) {
                              ? ViewOptions::SelfRollout::kTemplate
                              : ViewOptions::SelfRollout::kAppend;
   options.max_reference_tokens = config.objective.max_reference_tokens;
-  options.max_prompt = config.data.max_prompt_tokens;
-  options.max_sampler_prompt = std::max<int64_t>(
-      1, config.data.max_prompt_tokens - config.rollout.max_new_tokens);
-  options.prompts = Prompts(config.prompts);
-  options.privileged_thinking = config.prompts.privileged_thinking;
+  const PromptsSection& prompts = config.prompts;
+  const int64_t limit = prompts.max_tokens > 0 ? prompts.max_tokens : kUncut;
+  options.max_prompt = std::min(limit, config.data.max_prompt_tokens);
+  options.max_sampler_prompt = std::clamp<int64_t>(
+      config.data.max_prompt_tokens - config.rollout.max_new_tokens, 1, limit);
+  options.truncation_side = prompts.truncation_side == "left"
+                                ? ViewOptions::TruncationSide::kLeft
+                                : ViewOptions::TruncationSide::kRight;
+  options.prompts = Prompts(prompts);
+  options.privileged_thinking = prompts.privileged_thinking;
+  options.thinking = prompts.thinking;
+  options.special_tokens = prompts.special_tokens;
   const std::vector<Term> terms = ExpandTerms(config.objective);
   options.reads_rollouts = ReadsRollouts(terms);
   for (const ViewName view : ViewsRead(terms)) {
@@ -87,11 +94,25 @@ ViewBuilder::ViewBuilder(const Tokenizer& tokenizer,
 
 absl::StatusOr<std::vector<int32_t>> ViewBuilder::RolloutPrompt(
     const std::string& problem) const {
-  ASSIGN_OR_RETURN(std::vector<int32_t> prompt,
-                   MessageRenderer(tokenizer_, chat_template_)
-                       .Prompt(options_.prompts.None(problem),
-                               /*thinking=*/false));
-  return CutRight(std::move(prompt), options_.max_sampler_prompt);
+  ASSIGN_OR_RETURN(
+      std::vector<int32_t> prompt,
+      MessageRenderer(tokenizer_, chat_template_)
+          .Prompt(options_.prompts.None(problem), options_.thinking));
+  if (!options_.special_tokens) {
+    ASSIGN_OR_RETURN(const std::string text,
+                     tokenizer_.Decode(prompt, /*skip_special_tokens=*/true));
+    ASSIGN_OR_RETURN(prompt, tokenizer_.Encode(text));
+  }
+  return Cut(std::move(prompt), options_.max_sampler_prompt);
+}
+
+std::vector<int32_t> ViewBuilder::Cut(std::vector<int32_t> prompt,
+                                      int64_t limit) const {
+  if (Size(prompt) <= limit) return prompt;
+  if (options_.truncation_side == ViewOptions::TruncationSide::kRight) {
+    return CutRight(std::move(prompt), limit);
+  }
+  return {prompt.end() - limit, prompt.end()};
 }
 
 absl::StatusOr<std::vector<int32_t>> ViewBuilder::EvaluationPrompt(
@@ -107,7 +128,7 @@ absl::StatusOr<std::vector<int32_t>> ViewBuilder::RolloutPrefix(
   ASSIGN_OR_RETURN(
       std::vector<int32_t> prompt,
       MessageRenderer(tokenizer_, chat_template_).Prompt(message, thinking));
-  return CutRight(std::move(prompt), options_.max_prompt);
+  return Cut(std::move(prompt), options_.max_prompt);
 }
 
 absl::StatusOr<std::vector<std::pair<ViewName, std::vector<int32_t>>>>
@@ -137,7 +158,7 @@ ViewBuilder::ReferencePrefixes(const std::string& problem,
 View ViewBuilder::MakeShowing(std::vector<int32_t> prompt,
                               const std::vector<int32_t>& scored) const {
   const int64_t room = std::max<int64_t>(1, options_.max_view - Size(scored));
-  return MakeView(CutRight(std::move(prompt), room), scored);
+  return MakeView(Cut(std::move(prompt), room), scored);
 }
 
 std::vector<int32_t> ViewBuilder::ScoredTokens(
@@ -171,7 +192,7 @@ absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
   ASSIGN_OR_RETURN(const std::vector<int32_t> none, RolloutPrompt(problem));
   ASSIGN_OR_RETURN(std::vector<int32_t> self,
                    RolloutPrefix(options_.prompts.Privileged(problem, text),
-                                 /*thinking=*/false));
+                                 options_.thinking));
   Views views;
   At(views, ViewName::kNoneReference) = MakeView(none, scored);
   At(views, ViewName::kSelfReference) = MakeShowing(std::move(self), scored);
@@ -186,7 +207,7 @@ absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
                    renderer.Conversation(none, reference));
   ASSIGN_OR_RETURN(
       const std::vector<int32_t> none_prompt,
-      renderer.ReferencePrompt(none, none_text, /*thinking=*/false));
+      renderer.ReferencePrompt(none, none_text, options_.thinking));
   const std::string self = options_.prompts.Privileged(problem, reference);
   ASSIGN_OR_RETURN(const std::string self_text,
                    renderer.Conversation(self, reference));
@@ -195,7 +216,8 @@ absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
       renderer.ReferencePrompt(self, self_text, options_.privileged_thinking));
   ASSIGN_OR_RETURN(
       std::vector<int32_t> scored,
-      renderer.Completion(none, reference, none_text, none_prompt));
+      renderer.Completion(
+          none, reference, none_text, none_prompt, options_.thinking));
   scored = CutRight(std::move(scored), options_.max_reference_tokens);
   if (scored.empty()) {
     return absl::InvalidArgumentError("the reference has no tokens");
@@ -231,6 +253,14 @@ absl::StatusOr<Views> ViewBuilder::BuildPrefixes(const Sample& so_far) const {
                         thinking));
     return CommonPrefix(one, other);
   };
+  // A prompt that becomes too long to be cut on the left has no beginning yet.
+  const auto cut_prefix = [&](std::vector<int32_t> prompt, int64_t limit) {
+    const bool loses_its_beginning =
+        options_.truncation_side == ViewOptions::TruncationSide::kLeft &&
+        Size(prompt) > limit;
+    return loses_its_beginning ? std::vector<int32_t>()
+                               : CutRight(std::move(prompt), limit);
+  };
   Views views;
   std::vector<int32_t>& none = At(views, ViewName::kNoneRollout).input_ids;
   ASSIGN_OR_RETURN(none, RolloutPrompt(so_far.problem));
@@ -240,9 +270,9 @@ absl::StatusOr<Views> ViewBuilder::BuildPrefixes(const Sample& so_far) const {
   if (options_.self_rollout == ViewOptions::SelfRollout::kAppend) {
     self = none;
   } else {
-    ASSIGN_OR_RETURN(self, shown(/*thinking=*/false));
-    self = CutRight(std::move(self),
-                    std::min(options_.max_prompt, options_.max_view));
+    ASSIGN_OR_RETURN(self, shown(options_.thinking));
+    self = cut_prefix(std::move(self),
+                      std::min(options_.max_prompt, options_.max_view));
   }
 
   ASSIGN_OR_RETURN(auto prefixes,
@@ -255,7 +285,7 @@ absl::StatusOr<Views> ViewBuilder::BuildPrefixes(const Sample& so_far) const {
   ASSIGN_OR_RETURN(std::vector<int32_t> crossed,
                    shown(options_.privileged_thinking));
   At(views, ViewName::kCrossReference).input_ids =
-      CutRight(std::move(crossed), options_.max_view);
+      cut_prefix(std::move(crossed), options_.max_view);
   return views;
 }
 
@@ -289,7 +319,7 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
     ASSIGN_OR_RETURN(
         self,
         RolloutPrefix(options_.prompts.Privileged(sample.problem, rollout_text),
-                      /*thinking=*/false));
+                      options_.thinking));
   }
   At(views, ViewName::kSelfRollout) = MakeShowing(std::move(self), rollout);
 
@@ -322,7 +352,7 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
         RolloutPrefix(options_.prompts.Sibling(sample.problem,
                                                sample.context.sibling,
                                                sample.context.feedback),
-                      /*thinking=*/false));
+                      options_.thinking));
     At(views, ViewName::kSiblingRollout) =
         MakeShowing(std::move(sibling), rollout);
   }

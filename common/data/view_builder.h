@@ -37,18 +37,25 @@ struct ViewOptions {
   enum class SelfRollout { kAppend, kTemplate };
   SelfRollout self_rollout = SelfRollout::kAppend;
   int64_t max_reference_tokens = 1024;
-  // Prompts in front of a rollout are cut on the right: the sampler's (which is
-  // None's) so that the longest answer fits after it, and the others.
+  // Prompts in front of a rollout are cut: the sampler's (which is None's) so
+  // that the longest answer fits after it, and the others.
   int64_t max_sampler_prompt = kUncut;
   int64_t max_prompt = kUncut;
+  enum class TruncationSide { kRight, kLeft };
+  TruncationSide truncation_side = TruncationSide::kRight;
   // Of a view whose prompt shows a sampled answer: the text may take more
-  // tokens than it was sampled in, and the prompt is cut on the right so that
-  // what is scored still fits after it.
+  // tokens than it was sampled in, and the prompt is cut so that what is scored
+  // still fits after it.
   int64_t max_view = kUncut;
   int32_t pad_token_id = -1;  // dropped from the rollout's end
   Prompts prompts;
-  // Of the prompts that show an answer in front of another one.
+  // Whether the template's thinking is on: in the prompts that show an answer
+  // in front of another one, and in all others.
   bool privileged_thinking = true;
+  bool thinking = false;
+  // Whether the sampler's prompt has the template's special tokens; otherwise
+  // it is the template's text without them, tokenized by itself.
+  bool special_tokens = true;
   std::set<ViewName> extra_views;  // to be built besides the six
   bool reads_rollouts = true;      // whether a sample must have one
 };
@@ -70,13 +77,16 @@ class ViewBuilder {
               const ChatTemplate& chat_template,
               ViewOptions options);
 
-  // The sampler's prompt: None user turn, generation prompt, thinking off.
+  const Prompts& prompts() const { return options_.prompts; }
+
+  // The sampler's prompt: None user turn and generation prompt.
   absl::StatusOr<std::vector<int32_t>> RolloutPrompt(
       const std::string& problem) const;
 
   // An evaluation's prompt, whole: its user turn and the generation prompt.
-  // With kTraining and thinking off it is RolloutPrompt's. `thinking` has no
-  // effect where the template does not ask for it.
+  // With kTraining and the options' thinking it is RolloutPrompt's, if that has
+  // special tokens and is not cut. `thinking` has no effect where the template
+  // does not ask for it.
   absl::StatusOr<std::vector<int32_t>> EvaluationPrompt(
       const std::string& problem, EvaluationForm form, bool thinking) const;
 
@@ -97,20 +107,17 @@ class ViewBuilder {
   //
   // Each prompt ends where its conversation's preamble does: after the last
   // empty think block that the template put after the assistant's role, or, if
-  // there is none, as the generation prompt (None with thinking off, Self with
-  // thinking on), as before a reference that brings thoughts of its own. Both
-  // views score None's tokens: those of the conversation after None's prompt
-  // or, if its tokens do not begin with the prompt's, of the reference and what
-  // the template writes after it, by themselves. (Self's thinking is
-  // privileged_thinking.)
+  // there is none, as the generation prompt (None by `thinking`, Self by
+  // `privileged_thinking`), as before a reference that brings thoughts of its
+  // own. Both views score None's tokens, which are MessageRenderer's
+  // Completion.
   absl::StatusOr<Views> BuildReferenceViews(const std::string& problem,
                                             const std::string& reference) const;
 
   // The same where a sampled answer stands in the reference's place: its own
   // tokens but for the padding at their end, at most max_reference_tokens, are
   // scored behind the sampler's prompt (None) and behind the privileged one
-  // that shows its text, with thinking off (Self). Padding alone scores
-  // nothing.
+  // that shows its text, by `thinking` (Self). Padding alone scores nothing.
   absl::StatusOr<Views> BuildReferenceViews(
       const std::string& problem,
       const std::vector<int32_t>& reference_ids) const;
@@ -134,6 +141,8 @@ class ViewBuilder {
                               Views reference_views) const;
 
  private:
+  // The first or the last `limit` tokens, by truncation_side.
+  std::vector<int32_t> Cut(std::vector<int32_t> prompt, int64_t limit) const;
   // A prompt in front of a rollout.
   absl::StatusOr<std::vector<int32_t>> RolloutPrefix(const std::string& message,
                                                      bool thinking) const;

@@ -105,8 +105,16 @@ class ViewMeter {
       : config_(config),
         text_(text),
         builder_(*text.tokenizer, *text.chat_template, MakeViewOptions(config)),
+        longest_prompt_(MakeViewOptions(config).max_prompt),
         told_(MostAnswersTold(config)) {
     const Prompts prompts(config.prompts);
+    for (const std::string& feedback : {prompts.Feedback(false, "0", false),
+                                        prompts.Feedback(false, "", false),
+                                        prompts.Feedback(false, "", true)}) {
+      if (feedback.size() > longest_feedback_.size()) {
+        longest_feedback_ = feedback;
+      }
+    }
     problems_ = static_cast<int64_t>(prompts.most_problems());
     references_ = static_cast<int64_t>(prompts.most_references());
   }
@@ -123,7 +131,7 @@ class ViewMeter {
     Sample sample = {"", problem, reference, {token}};
     if (!HasGivenReference()) sample.reference_ids = {token};
     if (views_.contains(ViewName::kSiblingRollout)) {
-      sample.context = {.sibling = "0", .feedback = VerdictOn("")};
+      sample.context = {.sibling = "0", .feedback = longest_feedback_};
     }
     return builder_.Build(sample);
   }
@@ -147,9 +155,8 @@ class ViewMeter {
             : std::min(answer, config_.objective.max_reference_tokens - 1);
     // A prompt that shows an answer is longer by that, and is cut.
     const auto cut = [&](int64_t more) {
-      return std::max(
-          view.scored_from,
-          std::min(view.scored_from + more, config_.data.max_prompt_tokens));
+      return std::max(view.scored_from,
+                      std::min(view.scored_from + more, longest_prompt_));
     };
     const bool appends = config_.objective.self_rollout == "append";
     switch (name) {
@@ -178,7 +185,9 @@ class ViewMeter {
   const TextPipeline& text_;
   // Not the pipeline's, which cuts what does not fit the model's context.
   ViewBuilder builder_;
+  int64_t longest_prompt_;  // in front of a rollout
   std::set<ViewName> views_;
+  std::string longest_feedback_;  // of a result of one character
   int64_t frame_bytes_ = 0;
   int64_t problems_ = 1;  // in a prompt, at most
   int64_t references_ = 1;

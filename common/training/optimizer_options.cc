@@ -16,6 +16,8 @@ OptimizerOptions MakeOptimizerOptions(const Config& config) {
   for (const TeacherPass& pass : TeacherPasses(ExpandTerms(config.objective))) {
     if (pass.weights == WeightSet::kEma) {
       options.ema_rate = config.teacher.ema_rate;
+      options.ema_from_first_update =
+          config.teacher.ema_start == "first_update";
     }
   }
   return options;

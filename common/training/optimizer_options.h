@@ -16,6 +16,9 @@ struct OptimizerOptions {
   int64_t snapshot_interval = 100;
   bool keep_previous = false;      // the adapter as it was before the last step
   std::optional<double> ema_rate;  // none: no moving average is kept
+  // Whether the average is set to the adapter by its first update, instead of
+  // being moved by it.
+  bool ema_from_first_update = false;
 };
 
 OptimizerOptions MakeOptimizerOptions(const Config& config);

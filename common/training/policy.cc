@@ -172,7 +172,8 @@ void Policy::CountVersion(OptimizerStep* step) {
 
 void Policy::UpdateEma() {
   const at::NoGradGuard no_grad;
-  const double rate = *options_.ema_rate;
+  const bool begins = options_.ema_from_first_update && updates_ == 1;
+  const double rate = begins ? 1.0 : *options_.ema_rate;
   const std::vector<at::Tensor> live = live_.Tensors();
   std::vector<at::Tensor> ema = ema_->Tensors();
   for (size_t i = 0; i < ema.size(); ++i) {

@@ -67,8 +67,9 @@ class Policy {
     return snapshot_.has_value() ? &*snapshot_ : nullptr;
   }
   // The moving average of the adapters of all versions so far, from the one at
-  // version 0 on: after each step it becomes (1 - rate) ema + rate live, tensor
-  // by tensor in float32. Null where none is kept.
+  // version 0 on, or from the first update on (ema_from_first_update): after
+  // each step it becomes (1 - rate) ema + rate live, tensor by tensor in
+  // float32. Null where none is kept.
   const Adapter* ema() const { return ema_.has_value() ? &*ema_ : nullptr; }
   // Every set of weights that is kept, by its adapter; null: it is the base, as
   // the live adapter and its average are before the first step of a fresh one.

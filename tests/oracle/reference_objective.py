@@ -38,6 +38,9 @@ EMPTY_THOUGHTS = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
 class Views:
     """The six views of a sample: (input_ids, scored_from, scored_count) by name."""
 
+    thinking = False  # of what is sampled, and of None and Self
+    privileged_thinking = True  # of prompts that show another answer than the scored one
+
     def __init__(self, tokenizer, *, self_rollout="append", max_reference_tokens=1024, max_prompt=20000, max_new_tokens=1024):
         self.tokenizer = tokenizer
         self.pad_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
@@ -62,6 +65,12 @@ class Views:
     def privileged_message(self, problem, shown):
         return privileged_message(problem, shown)
 
+    def sampler_ids(self, problem):
+        return self.ids(self.prompt(self.none_message(problem), self.thinking))[: self.max_sampler_prompt]
+
+    def cut(self, ids):
+        return ids[: self.max_prompt]
+
     def split(self, message, reference, thinking):
         """A reference's prompt and, by that prompt, its completion: the released rule."""
         full = self.render(("user", message), ("assistant", reference))
@@ -82,23 +91,23 @@ class Views:
             rollout.pop()
         text = self.tokenizer.decode(rollout, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         none_message = self.none_message(problem)
-        none = self.ids(self.prompt(none_message, False))[: self.max_sampler_prompt]
+        none = self.sampler_ids(problem)
         cross_message = self.privileged_message(problem, reference)
         crossed_message = self.privileged_message(problem, text)
-        none_prompt, scored = self.split(none_message, reference, False)
-        self_prompt, _ = self.split(cross_message, reference, True)
+        none_prompt, scored = self.split(none_message, reference, self.thinking)
+        self_prompt, _ = self.split(cross_message, reference, self.privileged_thinking)
         scored = scored[: self.max_reference_tokens]
         if self.self_rollout == "append":
             self_rollout = none + rollout
         else:
-            self_rollout = self.ids(self.prompt(crossed_message, False))[: self.max_prompt]
+            self_rollout = self.cut(self.ids(self.prompt(crossed_message, self.thinking)))
         prefixes = {
             "none_rollout": (none, rollout),
             "self_rollout": (self_rollout, rollout),
-            "cross_rollout": (self.ids(self.prompt(cross_message, True))[: self.max_prompt], rollout),
+            "cross_rollout": (self.cut(self.ids(self.prompt(cross_message, self.privileged_thinking))), rollout),
             "none_reference": (none_prompt, scored),
             "self_reference": (self_prompt, scored),
-            "cross_reference": (self.ids(self.prompt(crossed_message, True)), scored),
+            "cross_reference": (self.ids(self.prompt(crossed_message, self.privileged_thinking)), scored),
         }
         return {name: (prefix + tail, len(prefix), len(tail)) for name, (prefix, tail) in prefixes.items()}
 
@@ -112,7 +121,8 @@ class Objective:
     """A PEFT model with its snapshot and moving average, AdamW, linear schedule and gradient clipping."""
 
     def __init__(self, base, rank, alpha, *, adapter=None, snapshot=None, temperature=1.1, terms=None, clip=0.05,
-                 learning_rate=5e-6, schedule_steps=500, max_grad_norm=0.1, snapshot_interval=100, ema_rate=0.01):
+                 learning_rate=5e-6, schedule_steps=500, max_grad_norm=0.1, snapshot_interval=100, ema_rate=0.01,
+                 ema_from_first_update=False):
         if adapter is None:
             targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
             config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=targets, task_type="CAUSAL_LM")
@@ -122,7 +132,8 @@ class Objective:
         self.model.eval()
         self.parameters = {n.replace(".default", ""): p for n, p in self.model.named_parameters() if p.requires_grad}
         self.snapshot = self.read_tensors(snapshot) if snapshot else None
-        self.ema, self.ema_rate = None, ema_rate  # of the adapter that the first batch finds, and all later ones
+        # Of the adapter that the first batch finds or, in OPSD's code, leaves, and all later ones.
+        self.ema, self.ema_rate, self.ema_from_first_update = None, ema_rate, ema_from_first_update
         self.temperature, self.clip = temperature, clip
         self.terms = terms or [(*term, clip) for term in DAPD_TERMS]
         self.learning_rate, self.schedule_steps = learning_rate, schedule_steps
@@ -197,6 +208,9 @@ class Objective:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.steps += 1
+        if self.ema_from_first_update and self.steps == 1:
+            self.ema = self.copy_parameters()
+            self.ema_from_first_update = False
         for name, p in self.parameters.items():
             self.ema[name] = (1 - self.ema_rate) * self.ema[name] + self.ema_rate * p.detach()
         if self.steps % self.snapshot_interval == 0:

@@ -46,7 +46,7 @@ PRESETS = {
     "opsd_v1": ([term("opsd", **PLAIN, **JENSEN_SHANNON)], 1.1),
     "privileged_anchor": ([term("privileged_rollout", "self_rollout", **PLAIN)], 1.1),
     "sdft": (
-        [term("sdft", teacher="demonstration_rollout", teacher_weights="ema", clip=math.inf, reduction="seq_mean", skip_tokens=3)],
+        [term("sdft", teacher="demonstration_rollout", teacher_weights="ema", clip=math.inf, reduction="seq_mean_keep_masked", skip_tokens=3)],
         1.0,
     ),
     "purified_opsd": ([term("purified_opsd", **purified(), **JENSEN_SHANNON)], 1.1),
@@ -56,9 +56,7 @@ PRESETS = {
 
 
 class Views(reference_objective.Views):
-    """The six, SDFT's demonstration and the probe; `thinking`: of the prompts that show an answer."""
-
-    thinking = True
+    """The six, SDFT's demonstration and the probe."""
 
     def demonstration_message(self, problem, shown):
         return (
@@ -71,9 +69,6 @@ class Views(reference_objective.Views):
         assert whole.startswith(leading)
         return whole[len(leading) :]
 
-    def prompt(self, message, thinking):
-        return super().prompt(message, thinking and self.thinking)
-
     def build(self, problem, reference, rollout):
         views = super().build(problem, reference, rollout)
         ids, start, count = views["none_rollout"]
@@ -82,13 +77,20 @@ class Views(reference_objective.Views):
             ("demonstration_rollout", self.demonstration_message(problem, reference)),
             ("probe_rollout", self.probe_message(reference)),
         ):
-            prefix = self.ids(self.prompt(message, True))[: self.max_prompt]
+            prefix = self.cut(self.ids(self.prompt(message, self.privileged_thinking)))
             views[name] = (prefix + scored, len(prefix), count)
         return views
 
 
 class OpsdV1Views(Views):
-    """OPSD's first release."""
+    """OPSD's first release, which drops the chat tokens of the prompt that it samples with, and thinks by the template's default."""
+
+    thinking = True
+
+    def sampler_ids(self, problem):
+        ids = self.ids(self.prompt(self.none_message(problem), True))
+        text = self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return self.ids(text)[: self.max_sampler_prompt]
 
     def privileged_message(self, problem, shown):
         return (
@@ -98,5 +100,18 @@ class OpsdV1Views(Views):
         )
 
 
+class SdftViews(Views):
+    """SDFT thinks by the template's default in both prompts and keeps the last 1,024 tokens of either."""
+
+    thinking = True
+    max_prompt_length = 1024
+
+    def sampler_ids(self, problem):
+        return self.cut(self.ids(self.prompt(self.none_message(problem), True)))
+
+    def cut(self, ids):
+        return ids[-self.max_prompt_length :]
+
+
 def views_of(preset):
-    return OpsdV1Views if preset == "opsd_v1" else Views
+    return {"opsd_v1": OpsdV1Views, "sdft": SdftViews}.get(preset, Views)

@@ -20,6 +20,13 @@ def message(problem, sibling, feedback):
     return text + "\n\nCorrectly solve the original question."
 
 
+def verdict(boxed, truncated):
+    """What the released grader of mathematics says, also of a right answer that was cut off; nothing of a wrong result."""
+    if truncated:
+        return "Your response was truncated because it exceeded the maximum length."
+    return "" if boxed else "Your answer had the wrong format. The solution must be given in the format: \\boxed{your_answer}."
+
+
 class Views(reference_objective.Views):
     """The six views, and `sibling_rollout` where there is something to read."""
 
@@ -32,10 +39,11 @@ class Views(reference_objective.Views):
             right = [row.get("correct", bool(found) and found[-1] == row["answer"]) for row, found in zip(group, boxes)]
             for row, found, is_right, sibling in zip(group, boxes, right, siblings(texts, right)):
                 views = self.build(row["problem"], row["reference"], row["rollout_ids"])
-                verdict = f"The final result \\boxed{{{found[-1]}}} is wrong." if found else "There is no final result in \\boxed{}."
-                told = row.get("feedback", verdict) if not is_right and (feedback == "always" or feedback != "never" and sibling is None) else None
+                told = row.get("feedback") or verdict(bool(found), row.get("finish_reason") == "length")
+                if told == "" or feedback == "never" or (feedback == "without_sibling" and sibling is not None):
+                    told = None
                 if sibling is not None or told is not None:
-                    prompt = self.ids(self.prompt(message(row["problem"], sibling, told), False))[: self.max_prompt]
+                    prompt = self.cut(self.ids(self.prompt(message(row["problem"], sibling, told), False)))
                     ids, start, count = views["none_rollout"]
                     views["sibling_rollout"] = (prompt + ids[start:], len(prompt), count)
                 if "sampler_logprobs" in row:

@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 import reference_presets
 import reference_terms
 from conftest import read_jsonl, run_dapd, write_jsonl
+from reference_objective import DAPD_TERMS
 from reference_presets import JENSEN_SHANNON, PLAIN, PRESETS, term
 from test_objective import ALPHA, RANK, Case, compare_gradients, compare_steps, compare_terms, make_adapter, write_config
 
@@ -65,6 +66,119 @@ def test_five_steps_of_a_preset(name, tmp_path):
         case.base, RANK, ALPHA, terms=terms, temperature=temperature, learning_rate=1e-3, schedule_steps=50, ema_rate=0.3
     )
     compare_steps(case, oracle, 5, **{"objective.preset": name, "teacher.ema_rate": 0.3})
+
+
+def test_sdfts_loss_does_not_depend_on_the_micro_batch(tmp_path):
+    """SDFT's code has micro-batches of one: an answer of which all tokens are skipped counts as 0 there, and is not left out."""
+    case = Case(tmp_path, "qwen3", 6)
+    case.Views = reference_presets.views_of("sdft")
+    case.rows = [{**row, "rollout_ids": [9, 8, 7, 6, 5, 4][:count]} for row, count in zip(case.rows, (6, 3, 1, 5), strict=False)]
+    write_jsonl(case.batch, case.rows)
+    live = make_adapter(tmp_path / "live", case.folder, 1)
+    terms, temperature = PRESETS["sdft"]
+    views = case.views()
+    losses = []
+    for size in (1, 2, 4):
+        out = case.replay("--adapter", live, **{"objective.preset": "sdft", "trainer.micro_batch_size": size})
+        losses.append(json.loads((out / "objective.json").read_text())["loss"])
+    oracle = reference_terms.Objective(case.base, RANK, ALPHA, adapter=live, terms=terms, temperature=temperature)
+    expected = oracle.accumulate(views, 1)["loss"]
+    print(f"sdft with micro-batches of 1, 2 and 4: {losses}, its code {expected}")
+    assert losses == pytest.approx([expected] * 3, rel=1e-5)
+
+
+@pytest.mark.parametrize("preset", ["opsd", "opsd_v1"])
+def test_opsds_moving_average_begins_after_the_first_update(preset, tmp_path):
+    case = Case(tmp_path, "qwen3", 16)
+    case.Views = reference_presets.views_of(preset)
+    terms, temperature = PRESETS[preset]
+    oracle = reference_terms.Objective(
+        case.base, RANK, ALPHA, terms=[{**each, "teacher_weights": "ema"} for each in terms], temperature=temperature,
+        learning_rate=1e-3, schedule_steps=50, ema_rate=0.1, ema_from_first_update=True)
+    compare_steps(case, oracle, 3, **{"objective.preset": preset, "objective.teacher_weights": "ema", "teacher.ema_rate": 0.1})
+
+
+def test_sdfts_prompts_keep_their_last_tokens(tmp_path):
+    case = Case(tmp_path, "qwen3", 20)
+
+    class Views(reference_presets.SdftViews):
+        max_prompt_length = 60
+
+    builder = Views(case.tokenizer)
+    ours = views_by_dapd(case, **{"objective.preset": "sdft", "prompts.max_tokens": 60})
+    cut = 0
+    for row, views in zip(case.rows, ours, strict=True):
+        expected = builder.build(row["problem"], row["reference"], row["rollout_ids"])
+        for name in ("none_rollout", "demonstration_rollout"):
+            assert views[name] == expected[name]
+            cut += views[name][1] == 60
+    print(f"{cut} of {2 * len(ours)} prompts are cut")
+    assert cut > len(ours)
+
+
+THINKING_REFERENCES = ["<think>\nhm\n</think>\n\nYes.", "<think>hm</think>Yes.", "<think>\n\n</think>\n\nYes.", "No thoughts.", "<think>open"]
+
+
+class ThinkingViews(reference_presets.Views):
+    thinking = True
+
+
+def dapd_oracle(case, **given):
+    return reference_terms.Objective(case.base, RANK, ALPHA, **given, terms=[
+        {"name": name, "student": student, "teacher": teacher, "teacher_weights": weights, "weight": weight, "clip": 0.05}
+        for name, student, teacher, weights, weight in DAPD_TERMS])
+
+
+@pytest.mark.parametrize("self_rollout", ["append", "template"])
+def test_dapd_on_thinking_answers(self_rollout, tmp_path):
+    """Answers are sampled with thinking on, and references are scored with their thoughts."""
+    case = Case(tmp_path, "qwen3", 10)
+    thoughts = case.tokenizer("<think>\nso\n</think>\n\n", add_special_tokens=False)["input_ids"]
+    case.rows = [{**row, "reference": THINKING_REFERENCES[i % len(THINKING_REFERENCES)], "rollout_ids": thoughts + row["rollout_ids"]}
+                 for i, row in enumerate(case.rows)]
+    write_jsonl(case.batch, case.rows)
+    case.Views = ThinkingViews
+    settings = {"prompts.thinking": "true", "objective.self_rollout": self_rollout}
+    expected = case.views(self_rollout=self_rollout)
+    unread = {"demonstration_rollout", "probe_rollout"}
+    for ours, views in zip(views_by_dapd(case, **settings), expected, strict=True):
+        assert ours == {name: view for name, view in views.items() if name not in unread}
+    scored = [case.tokenizer.decode(ids[start : start + count]) for ids, start, count in (views["none_reference"] for views in expected)]
+    assert scored[0].startswith("<think>\nhm\n</think>\n\nYes.") and scored[3].startswith("No thoughts.")
+    live = make_adapter(tmp_path / "live", case.folder, 1)
+    out = case.replay("--adapter", live, **settings)
+    oracle = dapd_oracle(case, adapter=live)
+    totals = oracle.accumulate(expected, 2)
+    ours = json.loads((out / "objective.json").read_text())
+    error = compare_terms(ours, totals)
+    gradient_error = compare_gradients(load_file(out / "gradients.safetensors"), oracle.gradients())
+    print(f"DAPD on thinking answers, {self_rollout}: value {error:.1e}, gradients {gradient_error:.1e}")
+    assert error < 1e-5 and gradient_error < 1e-4
+
+
+def test_a_run_on_thinking_answers_of_thousands_of_tokens(tmp_path):
+    """All three services; the first step's loss is that of the transcription over the answers that were sampled."""
+    case = Case(tmp_path, "qwen3", 1, max_position_embeddings=16384)
+    thoughts = "<think>\n" + "so 1 + 2 = 3; " * 90 + "\n</think>\n\nIt is \\boxed{3}."
+    write_jsonl(tmp_path / "problems.jsonl", [{"id": "p", "problem": "What is 1 + 2?", "solution": thoughts}])
+    sets = write_config(tmp_path / "run.yaml", case.folder, **{
+        "data.path": tmp_path / "problems.jsonl", "run.name": "thinking", "run.output_dir": tmp_path / "runs", "prompts.thinking": "true",
+        "rollout.max_new_tokens": 2000, "rollout.top_k": 1, "objective.max_reference_tokens": 4000, "trainer.batch_size": 1,
+        "trainer.micro_batch_size": 1, "trainer.steps": 1, "trainer.pack_tokens": 16384})
+    run_dapd("run", tmp_path / "run.yaml", *sets)
+    run = tmp_path / "runs" / "thinking"
+    step = read_jsonl(run / "metrics.jsonl")[0]
+    samples = read_jsonl(run / "samples" / "step-000001.jsonl")
+    builder = ThinkingViews(case.tokenizer, max_reference_tokens=4000, max_new_tokens=2000)
+    views = [builder.build(row["problem"], row["reference"], row["rollout_ids"]) for row in samples]
+    ids, start, count = views[0]["none_reference"]
+    assert case.tokenizer.decode(ids[start : start + count]).startswith("<think>\nso 1 + 2") and count > 1000
+    assert not case.tokenizer.decode(views[0]["none_rollout"][0][: views[0]["none_rollout"][1]]).endswith("</think>\n\n")
+    expected = dapd_oracle(case).accumulate(views, 1)
+    print(f"answers of {[len(row['rollout_ids']) for row in samples]} tokens, references of {count}: loss {step['loss']:.6f}, "
+          f"transcription {expected['loss']:.6f}")
+    assert max(len(row["rollout_ids"]) for row in samples) > 1000
+    assert step["loss"] == pytest.approx(expected["loss"], rel=1e-4)
 
 
 def test_supervised_fine_tuning_needs_no_rollout(tmp_path):
@@ -126,7 +240,7 @@ def views_by_dapd(case, **settings):
 def test_views_of_a_preset(preset, extra, thinking, tmp_path):
     case = Case(tmp_path, "qwen3", 20)
     builder = reference_presets.views_of(preset)(case.tokenizer)
-    builder.thinking = thinking
+    builder.privileged_thinking = thinking
     ours = views_by_dapd(case, **{"objective.preset": preset, "prompts.privileged_thinking": str(thinking).lower()})
     for row, views in zip(case.rows, ours, strict=True):
         expected = builder.build(row["problem"], row["reference"], row["rollout_ids"])

@@ -18,7 +18,7 @@ TERM = {"name": "sdpo", "student": "none_rollout", "teacher": "sibling_rollout",
         "reduction": "seq_mean_keep_masked", "importance": "token", "importance_cap": 2.0}
 # By group, the results of its answers; the expected one is 7. Thoughts and answers without a result are among them.
 RESULTS = [
-    ["7", "3", "<think>\n\\boxed{7}</think>\n\n\\boxed{7}", None],
+    ["7", "3", "<think>\n\\boxed{7}</think>\u00a0\u3000\n\n\\boxed{7}", None],
     ["1", "2", None, "3"],
     [None, "5", "so \\boxed{7}.", "<think>hm</think> \\boxed{6}"],
 ]
@@ -67,7 +67,40 @@ def test_the_self_teachers_view(feedback, tmp_path):
             assert (got["input_ids"], got["scored_from"], got["scored_count"]) == (ids, start, count), name
         shown += "sibling_rollout" in views
     print(f"{feedback}: {shown} of {len(expected)} samples have a teacher")
-    assert shown == {"never": 7, "without_sibling": 11, "always": 11}[feedback]
+    # Of the second group, in which no answer is right, one has no box; a wrong box is not told of.
+    assert shown == {"never": 7, "without_sibling": 8, "always": 8}[feedback]
+
+
+@pytest.mark.parametrize("feedback", ["without_sibling", "always"])
+def test_what_the_grader_says_of_answers_that_were_cut_off(feedback, tmp_path):
+    case = make_case(tmp_path)
+    for i in (0, 5, 6):  # a right answer, a wrong one, and one without a box
+        case.rows[i]["finish_reason"] = "length"
+    write_jsonl(case.batch, case.rows)
+    sets = write_config(tmp_path / "config.yaml", case.folder, **SETTINGS, **{"objective.sdpo.feedback": feedback})
+    run_dapd("views", "--config", tmp_path / "config.yaml", *sets, "--input", case.batch, "--output", tmp_path / "views")
+    told = 0
+    for ours, views in zip(read_jsonl(tmp_path / "views"), reference_sdpo.Views(case.tokenizer).build_groups(case.rows, GROUP, feedback), strict=True):
+        views.pop("sampler_logprobs")
+        assert set(ours["views"]) == set(views)
+        if "sibling_rollout" in views:
+            assert ours["views"]["sibling_rollout"]["input_ids"] == views["sibling_rollout"][0]
+            told += "exceeded the maximum length" in case.tokenizer.decode(views["sibling_rollout"][0])
+    print(f"{feedback}: {told} answers are told that they were cut off")
+    assert told == {"without_sibling": 2, "always": 3}[feedback]
+
+
+def test_a_sibling_of_thoughts_alone_teaches(tmp_path):
+    case = make_case(tmp_path, [["<think>\\boxed{7}</think>\u00a0", "3", "1", "2"]])
+    for row, correct in zip(case.rows, [True, False, False, False], strict=True):
+        row["correct"] = correct
+    write_jsonl(case.batch, case.rows)
+    sets = write_config(tmp_path / "config.yaml", case.folder, **SETTINGS)
+    run_dapd("views", "--config", tmp_path / "config.yaml", *sets, "--input", case.batch, "--output", tmp_path / "views")
+    expected = reference_sdpo.Views(case.tokenizer).build_groups(case.rows, GROUP)
+    taught = [row["views"].get("sibling_rollout", {}).get("input_ids") for row in read_jsonl(tmp_path / "views")]
+    assert taught == [views["sibling_rollout"][0] if "sibling_rollout" in views else None for views in expected]
+    assert [ids is not None for ids in taught] == [False, True, True, True]
 
 
 @pytest.mark.parametrize("name, settings, change", [

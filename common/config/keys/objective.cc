@@ -163,8 +163,9 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
             "term is measured, with the rest as one more entry."),
       Text("objective.sdpo.feedback",
            &c.objective.sdpo.feedback,
-           "sdpo: when sibling_rollout contains the grader's verdict on a "
-           "wrong answer: never, only without a right sibling, or always.",
+           "sdpo: when sibling_rollout contains what prompts.feedback_wrong, "
+           "feedback_unboxed and feedback_truncated say of the answer: never, "
+           "only without a right sibling, or always.",
            {"never", "without_sibling", "always"}),
       Text("objective.self_rollout",
            &c.objective.self_rollout,

@@ -42,12 +42,53 @@ std::vector<ConfigKey> PromptsKeys(Config& c) {
            &c.prompts.sibling_feedback,
            "Its part that says what is wrong with the answer, `{feedback}`.")
           .CountsUnlessDefault(),
+      Text("prompts.feedback_wrong",
+           &c.prompts.feedback_wrong,
+           "The feedback on an answer whose boxed result, `{answer}`, is not "
+           "the expected one; empty: none.")
+          .CountsUnlessDefault(),
+      Text("prompts.feedback_unboxed",
+           &c.prompts.feedback_unboxed,
+           "The feedback on an answer without a boxed result; empty: none.")
+          .CountsUnlessDefault(),
+      Text("prompts.feedback_truncated",
+           &c.prompts.feedback_truncated,
+           "The feedback on an answer, right or wrong, that did not end within "
+           "rollout.max_new_tokens; empty: none.")
+          .CountsUnlessDefault(),
+      Any("prompts.thinking",
+          &c.prompts.thinking,
+          "Whether the model thinks before it answers, if its template "
+          "supports "
+          "that: in what is sampled, in the None views, and wherever else no "
+          "other key says so. References with a <think> block are then scored "
+          "with it.")
+          .CountsUnlessDefault(),
       Any("prompts.privileged_thinking",
           &c.prompts.privileged_thinking,
           "Whether prompts.privileged, demonstration and probe are rendered "
           "with the template's thinking on, as released, if the answer that "
-          "follows is not the one they show; off: with the empty thoughts that "
-          "all other prompts have.")
+          "follows is not the one they show; off: as prompts.thinking says.")
+          .CountsUnlessDefault(),
+      Any("prompts.special_tokens",
+          &c.prompts.special_tokens,
+          "Whether the sampler's prompt, which is None's, keeps the special "
+          "tokens of the chat template. OPSD's first release drops them.")
+          .CountsUnlessDefault(),
+      Range(
+          "prompts.max_tokens",
+          &c.prompts.max_tokens,
+          0,
+          kMillion,
+          "Maximum number of tokens of a prompt in front of a rollout, beside "
+          "the limit of data.max_prompt_tokens; 0: no other.")
+          .CountsUnlessDefault(),
+      Text("prompts.truncation_side",
+           &c.prompts.truncation_side,
+           "The end on which a prompt that is too long is cut: on the right, "
+           "where it says what to do, or on the left, where it begins with the "
+           "problem.",
+           {"right", "left"})
           .CountsUnlessDefault(),
   };
 }

@@ -41,6 +41,13 @@ std::vector<ConfigKey> TeacherKeys(Config& c) {
             "Rate of the moving average of the adapter, for terms with "
             "teacher_weights ema: after each step it becomes (1 - rate) times "
             "itself plus rate times the adapter."),
+      Text(
+          "teacher.ema_start",
+          &c.teacher.ema_start,
+          "Where the moving average begins: at the adapter that the run starts "
+          "from, or at the adapter after the first update, as in OPSD's code.",
+          {"adapter", "first_update"})
+          .CountsUnlessDefault(),
       Any("teacher.streaming",
           &c.teacher.streaming,
           "Whether teachers compute the prefixes of answers while the "

@@ -27,7 +27,9 @@ Json ToRow(const RolloutRecord& record) {
     row["reference_approved"] = record.is_approved;
   }
   if (record.is_left_out) row["left_out"] = true;
-  if (!record.context.sibling.empty()) row["sibling"] = record.context.sibling;
+  if (record.context.sibling.has_value()) {
+    row["sibling"] = *record.context.sibling;
+  }
   if (!record.context.feedback.empty()) {
     row["feedback"] = record.context.feedback;
   }

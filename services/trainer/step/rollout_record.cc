@@ -71,10 +71,13 @@ absl::StatusOr<std::vector<RolloutRecord>> RecordMaker::MakeRecords(
   std::vector<GradedAnswer> graded;
   for (const AnswersByAttempt& answers : group) {
     ASSIGN_OR_RETURN(RolloutRecord record, MakeRecord(problem, answers, rules));
-    graded.push_back(
-        {record.text,
-         record.correct,
-         rules.feedback == FeedbackRule::kNever ? "" : VerdictOn(record.text)});
+    graded.push_back({record.text, record.correct, ""});
+    if (rules.feedback != FeedbackRule::kNever) {
+      graded.back().feedback = views_.prompts().Feedback(
+          record.correct,
+          ExtractBoxed(record.text),
+          record.finish_reason == FinishReason::kLength);
+    }
     records.push_back(std::move(record));
   }
   const std::vector<TeacherContext> contexts =

@@ -57,7 +57,7 @@ TEST(PromptTemplateTest, EveryTwoPairsOfBracesAroundAWordAreOneOfText) {
 
 TEST(PromptTemplateTest, AWordThatIsNoFieldIsNamed) {
   for (const char* word :
-       {"answer", "Problem", "problems", "_x", "ab1", "prompt_"}) {
+       {"result", "Problem", "problems", "_x", "ab1", "prompt_"}) {
     const auto prompt =
         PromptTemplate::Parse("x {" + std::string(word) + "} {problem}");
     EXPECT_TRUE(absl::IsInvalidArgument(prompt.status())) << word;

@@ -1,5 +1,6 @@
 #include "common/config/prompts.h"
 
+#include <optional>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -64,7 +65,9 @@ TEST(PromptsTest, TheSiblingsPartsAreThereWhenTheyHaveSomethingToSay) {
                          .sibling_feedback = "<{feedback}> "});
   EXPECT_EQ(prompts.Sibling("p", "s", "f"), "<s> p <f> (p?)");
   EXPECT_EQ(prompts.Sibling("p", "s", ""), "<s> p (p?)");
-  EXPECT_EQ(prompts.Sibling("p", "", "f"), "p <f> (p?)");
+  EXPECT_EQ(prompts.Sibling("p", std::nullopt, "f"), "p <f> (p?)");
+  EXPECT_EQ(prompts.Sibling("p", "", ""), "<> p (p?)")
+      << "a sibling without a text is one";
   // What is shown is not looked at for fields.
   EXPECT_EQ(prompts.Sibling("p", "{feedback}", ""), "<{feedback}> p (p?)");
 }
@@ -74,6 +77,7 @@ TEST(PromptsTest, ASelfTeacherIsToldOfSiblingsAndOfWhatIsWrong) {
   config.prompts.sibling = "{prompt} {solution} {feedback}";
   config.prompts.sibling_solution = "{reference}, again: {reference}";
   config.prompts.sibling_feedback = "{feedback} {feedback} {feedback}";
+  config.prompts.feedback_wrong = "{answer} is wrong";
   const auto told = [&](const char* feedback, int64_t group_size) {
     config.objective.sdpo.feedback = feedback;
     config.rollout.group_size = group_size;
@@ -85,6 +89,31 @@ TEST(PromptsTest, ASelfTeacherIsToldOfSiblingsAndOfWhatIsWrong) {
   EXPECT_EQ(told("never", 1), 0) << "an answer has no siblings";
   EXPECT_EQ(told("without_sibling", 1), 3);
   EXPECT_EQ(told("always", 1), 3);
+  config.prompts.feedback_wrong = "wrong";
+  EXPECT_EQ(told("always", 8), 2) << "no feedback quotes an answer";
+}
+
+TEST(PromptsTest, FeedbackIsSDPOsUnlessItIsGiven) {
+  const Prompts released;
+  EXPECT_EQ(released.Feedback(true, "4", false), "");
+  EXPECT_EQ(released.Feedback(false, "4", false), "");
+  const std::string unboxed =
+      "Your answer had the wrong format. The solution must be given in the "
+      "format: \\boxed{your_answer}.";
+  EXPECT_EQ(released.Feedback(false, std::nullopt, false), unboxed);
+  EXPECT_EQ(released.Feedback(false, "", false), unboxed);
+  for (const bool correct : {true, false}) {
+    EXPECT_EQ(
+        released.Feedback(correct, correct ? "4" : "", true),
+        "Your response was truncated because it exceeded the maximum length.");
+  }
+  const Prompts own({.feedback_wrong = "not {answer}",
+                     .feedback_unboxed = "",
+                     .feedback_truncated = "shorter"});
+  EXPECT_EQ(own.Feedback(false, "4", false), "not 4");
+  EXPECT_EQ(own.Feedback(true, "4", false), "");
+  EXPECT_EQ(own.Feedback(false, std::nullopt, false), "");
+  EXPECT_EQ(own.Feedback(false, std::nullopt, true), "shorter");
 }
 
 TEST(PromptsTest, EveryMistakeIsNamedWithItsKey) {
@@ -95,17 +124,23 @@ TEST(PromptsTest, EveryMistakeIsNamedWithItsKey) {
                           .probe = "{problem} {reference}",
                           .sibling = "{answer}",
                           .sibling_solution = "{feedback}",
-                          .sibling_feedback = "{reference}"}),
+                          .sibling_feedback = "{reference}",
+                          .feedback_wrong = "{answer} {problem}",
+                          .feedback_unboxed = "\\boxed{your_answer}"}),
       ElementsAre(
           HasSubstr("prompts.none: {problem} is missing"),
           HasSubstr("prompts.privileged: {reference} is missing"),
           HasSubstr("prompts.demonstration: {feedback} is not allowed here"),
           HasSubstr("prompts.probe: {problem} is not allowed here"),
-          HasSubstr("prompts.sibling: {answer} is not a field"),
+          HasSubstr("prompts.sibling: {solution} is missing"),
+          HasSubstr("prompts.sibling: {feedback} is missing"),
+          HasSubstr("prompts.sibling: {answer} is not allowed here"),
           HasSubstr("sibling_solution: {reference} is missing"),
           HasSubstr("sibling_solution: {feedback} is not allowed here"),
           HasSubstr("sibling_feedback: {feedback} is missing"),
-          HasSubstr("sibling_feedback: {reference} is not allowed here")));
+          HasSubstr("sibling_feedback: {reference} is not allowed here"),
+          HasSubstr("feedback_wrong: {problem} is not allowed here"),
+          HasSubstr("feedback_unboxed: {your_answer} is not a field")));
   EXPECT_THAT(FindPromptProblems({.none = "{problem} {reference} {prompt}"}),
               ElementsAre(HasSubstr("{reference} is not allowed here"),
                           HasSubstr("{prompt} is not allowed here")));

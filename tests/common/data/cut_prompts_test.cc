@@ -92,7 +92,14 @@ TEST_F(CutPromptsTest, APromptThatShowsALongReferenceIsOneIfATermReadsIt) {
                     HasSubstr("raise data.max_prompt_tokens (2000) to "),
                     Not(HasSubstr("sampler"))));
   config_.objective.preset = "sdft";
-  EXPECT_THAT(Warnings(), HasSubstr("the prompt of demonstration_rollout"));
+  EXPECT_THAT(Warnings(),
+              AllOf(HasSubstr("the prompt of demonstration_rollout"),
+                    HasSubstr("and loses its end")));
+  config_.prompts.max_tokens = 1000;
+  config_.prompts.truncation_side = "left";
+  EXPECT_THAT(Warnings(),
+              AllOf(HasSubstr("is cut to 1000 tokens and loses its beginning"),
+                    HasSubstr("raise prompts.max_tokens (1000) to ")));
   config_.objective.preset = "sft";
   EXPECT_THAT(Warnings(), IsEmpty());
 }

@@ -154,11 +154,13 @@ TEST_F(FillContextsTest, AGivenGradeAndFeedbackCount) {
   std::vector<SampleRow> rows = Rows({"\\boxed{1}", "\\boxed{2}"});
   rows[0].correct = false;
   rows[0].feedback = "it does not compile";
+  rows[1].was_truncated = true;
   config_.objective.sdpo.feedback = "without_sibling";
   ASSERT_TRUE(FillContexts(config_, *text_.views, &rows).ok());
   EXPECT_EQ(rows[0].sample.context.feedback, "it does not compile");
-  EXPECT_EQ(rows[1].sample.context.feedback,
-            "The final result \\boxed{2} is wrong.");
+  EXPECT_EQ(
+      rows[1].sample.context.feedback,
+      "Your response was truncated because it exceeded the maximum length.");
 }
 
 TEST_F(FillContextsTest, AGroupThatIsNoneIsRefused) {

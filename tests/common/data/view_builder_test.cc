@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
 #include "gtest/gtest.h"
 
 #include "tests/fakes/small_tokenizer.h"
@@ -45,13 +47,16 @@ class ViewsTest : public ::testing::Test {
 };
 
 TEST_F(ViewsTest, PrefixesAreThoseOfTheViewsOnceAllIsKnown) {
+  using enum ViewOptions::TruncationSide;
   for (const auto self : {ViewOptions::SelfRollout::kAppend,
                           ViewOptions::SelfRollout::kTemplate}) {
-    for (const int64_t max_prompt : {kUncut, int64_t{50}}) {
-      const ViewBuilder builder(
-          *tokenizer_,
-          *chat_,
-          {.self_rollout = self, .max_prompt = max_prompt});
+    for (const auto& [max_prompt, side] :
+         {std::pair{kUncut, kRight}, {50, kRight}, {50, kLeft}}) {
+      const ViewBuilder builder(*tokenizer_,
+                                *chat_,
+                                {.self_rollout = self,
+                                 .max_prompt = max_prompt,
+                                 .truncation_side = side});
       const Views all = builder.Build(sample_).value();
       for (size_t known = 0; known <= sample_.rollout_ids.size(); ++known) {
         Sample so_far = sample_;
@@ -60,6 +65,8 @@ TEST_F(ViewsTest, PrefixesAreThoseOfTheViewsOnceAllIsKnown) {
         ASSERT_TRUE(prefixes.ok()) << prefixes.status();
         for (int i = 0; i < kNumViews; ++i) {
           const auto name = static_cast<size_t>(i);
+          // Another answer is shown with other words at the prompt's beginning.
+          if (side == kLeft && known < sample_.rollout_ids.size()) continue;
           EXPECT_TRUE(Begins(all[name], (*prefixes)[name]))
               << ViewNameString(static_cast<ViewName>(i)) << " after " << known
               << " with prompts of " << max_prompt;
@@ -331,6 +338,68 @@ TEST_F(ViewsTest, PromptsBeforeARolloutAreCutOnTheRight) {
     EXPECT_TRUE(Begins(views[static_cast<size_t>(i)],
                        beginnings[static_cast<size_t>(i)]));
   }
+}
+
+TEST_F(ViewsTest, PromptsBeforeARolloutCanBeCutOnTheLeft) {
+  const ViewBuilder uncut(*tokenizer_, *chat_, {});
+  const ViewBuilder cut(
+      *tokenizer_,
+      *chat_,
+      {.max_sampler_prompt = 20,
+       .max_prompt = 50,
+       .truncation_side = ViewOptions::TruncationSide::kLeft});
+  const Views whole = uncut.Build(sample_).value();
+  const Views views = cut.Build(sample_).value();
+  for (const auto& [name, prompt] :
+       {std::pair{ViewName::kNoneRollout, int64_t{20}},
+        {ViewName::kCrossRollout, int64_t{50}}}) {
+    const View& view = views[static_cast<size_t>(name)];
+    const View& before = whole[static_cast<size_t>(name)];
+    EXPECT_EQ(view.scored_from, prompt) << ViewNameString(name);
+    EXPECT_TRUE(std::equal(view.input_ids.rbegin(),
+                           view.input_ids.rend(),
+                           before.input_ids.rbegin()))
+        << ViewNameString(name);
+  }
+}
+
+TEST_F(ViewsTest, WhatIsSampledThinksIfItIsAskedTo) {
+  const auto text_of = [&](ViewOptions options) {
+    const ViewBuilder builder(*tokenizer_, *chat_, std::move(options));
+    return tokenizer_
+        ->Decode(builder.RolloutPrompt(sample_.problem).value(),
+                 /*skip_special_tokens=*/false)
+        .value();
+  };
+  const std::string thinking = text_of({.thinking = true});
+  EXPECT_TRUE(absl::EndsWith(thinking, "<end><assistant>")) << thinking;
+  EXPECT_EQ(text_of({}), thinking + "<no thoughts>");
+  const std::string plain =
+      text_of({.thinking = true, .special_tokens = false});
+  EXPECT_EQ(plain, absl::StrReplaceAll(thinking, {{"<end>", ""}}));
+}
+
+// A template that writes answers without their thoughts.
+TEST_F(ViewsTest, AThoughtThatAPromptHasOpenedIsNotOpenedAgain) {
+  const std::string folder = TempPath("thinker");
+  WriteSmallTokenizer(folder);
+  ASSERT_TRUE(WriteFileAtomically(
+                  JoinPath(folder, "chat_template.jinja"),
+                  "{% for m in messages %}<{{ m.role }}>"
+                  "{{ m.content.split('</think>')[-1] }}<end>{% endfor %}"
+                  "{% if add_generation_prompt %}<assistant><think>\n"
+                  "{% endif %}")
+                  .ok());
+  const auto chat = ChatTemplate::Load(folder).value();
+  sample_.reference = "<think>\nhm\n</think>\n\n12";
+  const ViewBuilder builder(*tokenizer_, *chat, {.thinking = true});
+  const Views views = builder.Build(sample_).value();
+  const View& view = views[static_cast<size_t>(ViewName::kNoneReference)];
+  const std::string text =
+      tokenizer_->Decode(view.input_ids, /*skip_special_tokens=*/false).value();
+  EXPECT_TRUE(
+      absl::EndsWith(text, "<assistant><think>\nhm\n</think>\n\n12<end>"))
+      << text;
 }
 
 TEST_F(ViewsTest, APromptThatShowsAnAnswerIsCutWhereTheContextEnds) {

@@ -193,7 +193,7 @@ TEST_F(ViewLimitsTest, APromptThatIsCutIsAsLongAsItsCut) {
 int64_t ToldTokens(const TextPipeline& text, const std::string* sibling) {
   Sample sample = {"", "How many?", "12", std::vector<int32_t>(400, 72)};
   if (sibling != nullptr) sample.context.sibling = *sibling;
-  sample.context.feedback = VerdictOn("\\boxed{" + std::string(392, 'x') + "}");
+  sample.context.feedback = "not " + std::string(392, 'x');
   const Views views = text.views->Build(sample).value();
   const View& told = views[static_cast<size_t>(ViewName::kSiblingRollout)];
   return static_cast<int64_t>(told.input_ids.size());
@@ -204,6 +204,9 @@ void SetSelfTeacher(int64_t group_size, Config* config) {
   config->rollout.group_size = group_size;
   config->rollout.max_new_tokens = 400;
   config->objective.sdpo.feedback = "always";
+  config->prompts.feedback_wrong = "not {answer}";
+  config->prompts.feedback_unboxed = "";
+  config->prompts.feedback_truncated = "";
 }
 
 // A verdict quotes the result that is wrong, which may be all of an answer.

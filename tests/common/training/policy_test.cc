@@ -168,6 +168,25 @@ TEST(PolicyTest, TheMovingAverageFollowsByItsRate) {
   EXPECT_EQ(MakePolicy({}).ema(), nullptr) << "nobody asked for it";
 }
 
+TEST(PolicyTest, AMovingAverageCanBeginAtTheFirstUpdate) {
+  OptimizerOptions options{
+      .learning_rate = 0.01, .ema_rate = 0.25, .ema_from_first_update = true};
+  Policy policy = MakePolicy(options);
+  ExpectSame(*policy.ema(), policy.live());
+  ASSERT_TRUE(policy.Rest().ok());
+  FillGradients(policy, 0.3);
+  ASSERT_TRUE(policy.Step().ok());
+  ExpectSame(*policy.ema(), policy.live());
+  const std::vector<at::Tensor> first = policy.live().Clone().Tensors();
+  FillGradients(policy, -0.1);
+  ASSERT_TRUE(policy.Step().ok());
+  for (size_t i = 0; i < first.size(); ++i) {
+    const at::Tensor live = policy.live().Tensors()[i].detach();
+    EXPECT_TRUE(at::allclose(
+        policy.ema()->Tensors()[i], 0.75 * first[i] + 0.25 * live, 1e-6, 1e-9));
+  }
+}
+
 TEST(PolicyTest, AMovingAverageOfRateOneIsTheLiveAdapter) {
   Policy policy = MakePolicy({.learning_rate = 0.01, .ema_rate = 1.0});
   FillGradients(policy, 0.3);

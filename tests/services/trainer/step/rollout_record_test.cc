@@ -104,10 +104,10 @@ TEST_F(RolloutRecordTest, WithoutARightAnswerThePolicyRests) {
   // What is wrong with them is something to learn from.
   config.run.name = "feedback";
   config.objective.sdpo.feedback = "without_sibling";
+  config.prompts.feedback_wrong = "{answer} is wrong";
   ASSERT_TRUE(Run(0).ok());
   for (const double norm : MetricOfSteps("gradient_norm")) EXPECT_GT(norm, 0.0);
-  EXPECT_EQ(SamplesOfStep(1)[0].at("feedback"),
-            "The final result \\boxed{5} is wrong.");
+  EXPECT_EQ(SamplesOfStep(1)[0].at("feedback"), "5 is wrong");
 }
 
 // Nobody is right in the third step. A term without a weight has its tokens
