@@ -105,6 +105,7 @@ TEST_F(RolloutRecordTest, WithoutARightAnswerThePolicyRests) {
   config.run.name = "feedback";
   config.objective.sdpo.feedback = "without_sibling";
   config.prompts.feedback_wrong = "{answer} is wrong";
+  text_ = LoadTextPipeline(folder_, MakeViewOptions(config), -1).value();
   ASSERT_TRUE(Run(0).ok());
   for (const double norm : MetricOfSteps("gradient_norm")) EXPECT_GT(norm, 0.0);
   EXPECT_EQ(SamplesOfStep(1)[0].at("feedback"), "5 is wrong");
