@@ -179,7 +179,9 @@ TEST_F(DeviceScorerTest, EverySetScoresUnderItsOwnAdapter) {
   double least = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < inputs.size(); ++i) {
     Restart();
-    if (i > 0) ASSERT_TRUE(scorer_->Load(uploads[i - 1]).ok());
+    if (i > 0) {
+      ASSERT_TRUE(scorer_->Load(uploads[i - 1]).ok());
+    }
     alone.push_back(Score({inputs[i]}).front());
     for (size_t j = 0; j < i; ++j) {
       least = std::min(
