@@ -90,9 +90,9 @@ absl::Status MeasureFrames(const Config& config,
                            const TextPipeline& text,
                            const ViewBuilder& uncut,
                            std::vector<LimitedPrompt>* prompts) {
-  ASSIGN_OR_RETURN(const Views frame, uncut.BuildPrefixes({"", "", "0", {}}));
+  ASSIGN_OR_RETURN(const GrowingPrefixes frame, uncut.StartPrefixes("", "0"));
   for (LimitedPrompt& prompt : *prompts) {
-    const std::vector<int32_t>& ids = IdsOf(prompt, frame);
+    const std::vector<int32_t>& ids = IdsOf(prompt, frame.views());
     const auto tokens = static_cast<int64_t>(ids.size());
     if (tokens > prompt.limit) {
       return ConfigError(
@@ -147,11 +147,11 @@ absl::Status CheckCutPrompts(const Config& config,
         })) {
       continue;
     }
-    ASSIGN_OR_RETURN(
-        const Views views,
-        uncut.BuildPrefixes({"", problem.problem, problem.solution, {}}));
+    ASSIGN_OR_RETURN(const GrowingPrefixes prefixes,
+                     uncut.StartPrefixes(problem.problem, problem.solution));
     for (LimitedPrompt& prompt : prompts) {
-      const auto tokens = static_cast<int64_t>(IdsOf(prompt, views).size());
+      const auto tokens =
+          static_cast<int64_t>(IdsOf(prompt, prefixes.views()).size());
       if (tokens <= prompt.limit) continue;
       ++prompt.rows_cut;
       prompt.longest = std::max(prompt.longest, tokens);

@@ -25,12 +25,16 @@ constexpr char kAnyAnswer[] = "__ANSWER__";
 
 }  // namespace
 
+absl::StatusOr<std::string> MessageRenderer::PromptText(
+    const std::string& message, bool thinking) const {
+  return chat_template_.Render(
+      {{"user", message}},
+      {.add_generation_prompt = true, .enable_thinking = thinking});
+}
+
 absl::StatusOr<std::vector<int32_t>> MessageRenderer::Prompt(
     const std::string& message, bool thinking) const {
-  ASSIGN_OR_RETURN(const std::string text,
-                   chat_template_.Render({{"user", message}},
-                                         {.add_generation_prompt = true,
-                                          .enable_thinking = thinking}));
+  ASSIGN_OR_RETURN(const std::string text, PromptText(message, thinking));
   return tokenizer_.Encode(text);
 }
 

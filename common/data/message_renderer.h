@@ -19,7 +19,9 @@ class MessageRenderer {
   MessageRenderer(const Tokenizer& tokenizer, const ChatTemplate& chat_template)
       : tokenizer_(tokenizer), chat_template_(chat_template) {}
 
-  // The message and the generation prompt.
+  // The message and the generation prompt, as text and as tokens.
+  absl::StatusOr<std::string> PromptText(const std::string& message,
+                                         bool thinking) const;
   absl::StatusOr<std::vector<int32_t>> Prompt(const std::string& message,
                                               bool thinking) const;
 

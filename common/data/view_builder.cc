@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_macros.h"
@@ -38,15 +39,6 @@ std::vector<int32_t> CutRight(std::vector<int32_t> ids, int64_t limit) {
     ids.resize(static_cast<size_t>(limit));
   }
   return ids;
-}
-
-// Tokens at the end of a text whose boundaries what follows may move.
-constexpr size_t kUnsettledTokens = 8;
-
-std::vector<int32_t> CommonPrefix(const std::vector<int32_t>& a,
-                                  const std::vector<int32_t>& b) {
-  const auto end = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
-  return {a.begin(), end};
 }
 
 View& At(Views& views, ViewName name) {
@@ -228,65 +220,53 @@ absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
   return views;
 }
 
-absl::StatusOr<Views> ViewBuilder::BuildPrefixes(const Sample& so_far) const {
-  const MessageRenderer renderer(tokenizer_, chat_template_);
-  const std::vector<int32_t>& rollout = so_far.rollout_ids;
-  const auto settled = static_cast<int64_t>(
-      rollout.size() - std::min(rollout.size(), kUnsettledTokens));
+absl::StatusOr<std::string> ViewBuilder::TextBeforeShown(
+    const std::string& problem, bool thinking) const {
+  std::string mark = "__ANSWER__";
+  while (absl::StrContains(problem, mark)) mark += "_";
   ASSIGN_OR_RETURN(
-      const std::string shorter,
-      tokenizer_.Decode({rollout.begin(), rollout.begin() + settled},
-                        /*skip_special_tokens=*/true));
-  ASSIGN_OR_RETURN(const std::string text,
-                   tokenizer_.Decode(rollout, /*skip_special_tokens=*/true));
-  // What two prompts that show different answers have in common is told by the
-  // prefix that these share.
-  const auto shown =
-      [&](bool thinking) -> absl::StatusOr<std::vector<int32_t>> {
-    const Prompts& prompts = options_.prompts;
-    ASSIGN_OR_RETURN(
-        const std::vector<int32_t> one,
-        renderer.Prompt(prompts.Privileged(so_far.problem, shorter), thinking));
-    ASSIGN_OR_RETURN(
-        const std::vector<int32_t> other,
-        renderer.Prompt(prompts.Privileged(so_far.problem, text + " 0"),
-                        thinking));
-    return CommonPrefix(one, other);
-  };
-  // A prompt that becomes too long to be cut on the left has no beginning yet.
-  const auto cut_prefix = [&](std::vector<int32_t> prompt, int64_t limit) {
-    const bool loses_its_beginning =
-        options_.truncation_side == ViewOptions::TruncationSide::kLeft &&
-        Size(prompt) > limit;
-    return loses_its_beginning ? std::vector<int32_t>()
-                               : CutRight(std::move(prompt), limit);
-  };
-  Views views;
-  std::vector<int32_t>& none = At(views, ViewName::kNoneRollout).input_ids;
-  ASSIGN_OR_RETURN(none, RolloutPrompt(so_far.problem));
-  none.insert(none.end(), rollout.begin(), rollout.end());
+      const std::string text,
+      MessageRenderer(tokenizer_, chat_template_)
+          .PromptText(options_.prompts.Privileged(problem, mark), thinking));
+  return text.substr(0, std::min(text.find(mark), text.size()));
+}
 
-  std::vector<int32_t>& self = At(views, ViewName::kSelfRollout).input_ids;
+absl::StatusOr<GrowingPrefixes> ViewBuilder::StartPrefixes(
+    const std::string& problem, const std::string& reference) const {
+  GrowingPrefixes prefixes(tokenizer_);
+  const auto continues = [&](ViewName name, std::vector<int32_t> prompt) {
+    At(prefixes.views_, name).input_ids = std::move(prompt);
+    prefixes.continued_.push_back(name);
+  };
+  const auto shows =
+      [&](ViewName name, bool thinking, int64_t limit) -> absl::Status {
+    prefixes.shown_.push_back(
+        {name,
+         limit,
+         options_.truncation_side == ViewOptions::TruncationSide::kLeft,
+         SettledEncoder(tokenizer_)});
+    GrowingPrefixes::Shown& shown = prefixes.shown_.back();
+    ASSIGN_OR_RETURN(const std::string text,
+                     TextBeforeShown(problem, thinking));
+    RETURN_IF_ERROR(shown.text.Append(text));
+    prefixes.SetPrefix(shown);
+    return absl::OkStatus();
+  };
+  ASSIGN_OR_RETURN(const std::vector<int32_t> none, RolloutPrompt(problem));
+  continues(ViewName::kNoneRollout, none);
   if (options_.self_rollout == ViewOptions::SelfRollout::kAppend) {
-    self = none;
+    continues(ViewName::kSelfRollout, none);
   } else {
-    ASSIGN_OR_RETURN(self, shown(options_.thinking));
-    self = cut_prefix(std::move(self),
-                      std::min(options_.max_prompt, options_.max_view));
+    RETURN_IF_ERROR(shows(ViewName::kSelfRollout,
+                          options_.thinking,
+                          std::min(options_.max_prompt, options_.max_view)));
   }
-
-  ASSIGN_OR_RETURN(auto prefixes,
-                   ReferencePrefixes(so_far.problem, so_far.reference));
-  for (auto& [name, prefix] : prefixes) {
-    prefix.insert(prefix.end(), rollout.begin(), rollout.end());
-    At(views, name).input_ids = std::move(prefix);
-  }
-
-  ASSIGN_OR_RETURN(std::vector<int32_t> crossed,
-                   shown(options_.privileged_thinking));
-  At(views, ViewName::kCrossReference).input_ids =
-      cut_prefix(std::move(crossed), options_.max_view);
-  return views;
+  ASSIGN_OR_RETURN(auto given, ReferencePrefixes(problem, reference));
+  for (auto& [name, prompt] : given) continues(name, std::move(prompt));
+  RETURN_IF_ERROR(shows(ViewName::kCrossReference,
+                        options_.privileged_thinking,
+                        options_.max_view));
+  return prefixes;
 }
 
 absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample) const {

@@ -13,6 +13,7 @@
 
 #include "common/config/config.h"
 #include "common/config/prompts.h"
+#include "common/data/growing_prefixes.h"
 #include "common/data/self_teacher.h"
 #include "common/terms/view.h"
 #include "common/tokenizer/chat_template.h"
@@ -122,12 +123,9 @@ class ViewBuilder {
       const std::string& problem,
       const std::vector<int32_t>& reference_ids) const;
 
-  // The prefixes of the views that need a rollout, as far as its first tokens
-  // tell them; nothing is scored yet. `so_far`.rollout_ids may be empty. Of a
-  // view that shows the rollout inside its prompt the last words are left out,
-  // since what follows may change their tokens; the rest is nearly always, but
-  // not certainly, what Build will give.
-  absl::StatusOr<Views> BuildPrefixes(const Sample& so_far) const;
+  // The prefixes of the views that need a rollout, before its first token.
+  absl::StatusOr<GrowingPrefixes> StartPrefixes(
+      const std::string& problem, const std::string& reference) const;
 
   // All six, and extra_views. Those over a rollout that is padding alone score
   // nothing (scored_count 0), and the one that shows it shows an empty text.
@@ -150,6 +148,9 @@ class ViewBuilder {
   absl::StatusOr<std::vector<std::pair<ViewName, std::vector<int32_t>>>>
   ReferencePrefixes(const std::string& problem,
                     const std::string& reference) const;
+  // What a privileged prompt says before the answer that it shows.
+  absl::StatusOr<std::string> TextBeforeShown(const std::string& problem,
+                                              bool thinking) const;
   // The view with a prompt that shows a sampled answer.
   View MakeShowing(std::vector<int32_t> prompt,
                    const std::vector<int32_t>& scored) const;

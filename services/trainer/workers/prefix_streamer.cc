@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace dapd {
@@ -21,13 +22,23 @@ PrefixStreamer::PrefixStreamer(const ViewBuilder& views,
                                size_t stride)
     : views_(views), teachers_(teachers), stride_(stride) {}
 
+PrefixStreamer::~PrefixStreamer() {
+  {
+    MutexLock lock(&mutex_);
+    ends_ = true;
+    changed_.NotifyAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
 void PrefixStreamer::Open(uint64_t id,
                           Sample sample,
                           std::vector<ScoreTask> tasks) {
   MutexLock lock(&mutex_);
+  if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
   Answer& answer = answers_[id];
   answer = {std::move(sample), std::move(tasks)};
-  Tell(answer);
+  Queue(id, answer);
 }
 
 void PrefixStreamer::OnTokens(uint64_t id, const std::vector<int32_t>& ids) {
@@ -35,23 +46,61 @@ void PrefixStreamer::OnTokens(uint64_t id, const std::vector<int32_t>& ids) {
   const auto found = answers_.find(id);
   if (found == answers_.end()) return;
   Answer& answer = found->second;
-  if (ids.size() < answer.told + stride_ ||
-      !Continues(ids, answer.sample.rollout_ids)) {
-    return;
-  }
-  answer.sample.rollout_ids = ids;
-  Tell(answer);
+  std::vector<int32_t>& known = answer.sample.rollout_ids;
+  if (ids.size() < known.size() + stride_ || !Continues(ids, known)) return;
+  known.insert(
+      known.end(), ids.begin() + static_cast<int64_t>(known.size()), ids.end());
+  Queue(id, answer);
 }
 
-void PrefixStreamer::Tell(Answer& answer) {
-  answer.told = answer.sample.rollout_ids.size();
-  const absl::StatusOr<Views> views = views_.BuildPrefixes(answer.sample);
-  // Whoever builds the whole views reports the error.
-  if (!views.ok()) return;
+void PrefixStreamer::Queue(uint64_t id, Answer& answer) {
+  if (answer.is_queued) return;
+  answer.is_queued = true;
+  queue_.push_back(id);
+  changed_.NotifyAll();
+}
+
+void PrefixStreamer::Run() {
+  std::map<uint64_t, Progress> progress;
+  while (true) {
+    uint64_t id = 0;
+    Sample sample;
+    {
+      MutexLock lock(&mutex_);
+      while (queue_.empty() && !ends_) changed_.Wait(&mutex_);
+      if (ends_) return;
+      std::erase_if(progress,
+                    [&](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(
+                        mutex_) { return !answers_.contains(entry.first); });
+      id = queue_.front();
+      queue_.pop_front();
+      const auto found = answers_.find(id);
+      if (found == answers_.end()) continue;
+      found->second.is_queued = false;
+      sample = found->second.sample;
+    }
+    Progress& of_answer = progress[id];
+    if (!of_answer.prefixes.has_value()) {
+      auto started = views_.StartPrefixes(sample.problem, sample.reference);
+      // Whoever builds the whole views reports the error.
+      if (!started.ok()) continue;
+      of_answer.prefixes = *std::move(started);
+    }
+    const std::span<const int32_t> ids(sample.rollout_ids);
+    if (!of_answer.prefixes->Grow(ids.subspan(of_answer.grown)).ok()) continue;
+    of_answer.grown = ids.size();
+    MutexLock lock(&mutex_);
+    const auto found = answers_.find(id);
+    if (found == answers_.end()) continue;
+    Tell(found->second, of_answer.prefixes->views());
+  }
+}
+
+void PrefixStreamer::Tell(Answer& answer, const Views& views) {
   for (ScoreTask& task : answer.tasks) {
     for (auto& [name, view] : task.views) {
       const std::vector<int32_t>& ids =
-          (*views)[static_cast<size_t>(name)].input_ids;
+          views[static_cast<size_t>(name)].input_ids;
       if (Continues(ids, view.input_ids)) view.input_ids = ids;
     }
     teachers_.SubmitPrefix(task);
