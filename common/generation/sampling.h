@@ -19,7 +19,7 @@ struct SamplingParams {
 
 struct SamplingKey {
   uint64_t seed = 0;     // of the run
-  uint32_t step = 0;     // policy version at which it is sampled
+  uint32_t step = 0;     // of the run that it is sampled for, from 0
   uint32_t example = 0;  // row of the data set
   uint32_t sample = 0;   // which answer to that row
 };

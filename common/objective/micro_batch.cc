@@ -38,7 +38,7 @@ struct Pass {
   LossInputs loss;
   const Adapter& live;
   PassLimits limits;
-  ForwardAhead* ahead;  // null: without gradient
+  ForwardAhead* ahead;  // what has been run ahead; null: no gradient is wanted
   Timeline* timeline = nullptr;
 };
 
@@ -71,7 +71,9 @@ MicroBatchResult RunPack(const Pass& pass, std::span<const PackPart> parts) {
   }
   if (training != nullptr) {
     const ScopedSlice slice(pass.timeline, kComputeTrack, "backward");
-    result.gradients = training->Backward(hidden);
+    // AddPartLoss has overwritten the hidden states by the loss's gradient with
+    // respect to them.
+    result.gradients = training->Backward(/*grad_hidden=*/hidden);
   }
   return result;
 }

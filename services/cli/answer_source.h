@@ -44,7 +44,8 @@ class AnswerSource {
   // of each as it ends, one call at a time; progress on stderr. An answer is a
   // function of model, adapter, sampling, seed and its prompt, not of the
   // others. A prompt that does not fit the context is named before anything is
-  // generated.
+  // generated. To be called once, as the last thing: an implementation may free
+  // what it needs no more (FAILED_PRECONDITION after that).
   virtual absl::Status AnswerAll(const std::vector<AnswerPrompt>& prompts,
                                  const OnAnswerEnded& on_answer) = 0;
 };

@@ -50,6 +50,11 @@ absl::StatusOr<std::unique_ptr<WorkerGenerator>> WorkerGenerator::Load(
 
 absl::Status WorkerGenerator::AnswerAll(
     const std::vector<AnswerPrompt>& prompts, const OnAnswerEnded& on_answer) {
+  if (weights_ == nullptr) {
+    return absl::FailedPreconditionError(
+        "the model that workers are compared with has been freed: they can "
+        "be asked for answers once");
+  }
   const SamplingParams& sampling = generator_.sampling;
   RETURN_IF_ERROR(CheckPromptsFit(
       prompts, sampling.max_new_tokens, weights_->config.max_positions));

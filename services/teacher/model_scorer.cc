@@ -129,10 +129,28 @@ class ModelScorer : public Scorer {
 
   absl::StatusOr<int64_t> Advance(
       std::span<const AheadSequence> sequences) override {
+    std::vector<WeightSet> sets;  // in the order of their first sequences
+    for (const AheadSequence& sequence : sequences) {
+      if (std::ranges::find(sets, sequence.weights) == sets.end()) {
+        sets.push_back(sequence.weights);
+      }
+    }
+    for (const WeightSet set : sets) {
+      ASSIGN_OR_RETURN(const int64_t advanced, AdvanceSet(set, sequences));
+      if (advanced > 0) return advanced;
+    }
+    return 0;
+  }
+
+  void Forget() override { cache_.Clear(); }
+
+ private:
+  // As Advance, of one set's sequences.
+  absl::StatusOr<int64_t> AdvanceSet(WeightSet set,
+                                     std::span<const AheadSequence> sequences) {
     const auto size = static_cast<size_t>(shape_.chunk_tokens);
     const int64_t bytes = ChunkBytes(weights_.base(), shape_.chunk_tokens);
     const int64_t rows = std::max(shape_.pass_tokens, shape_.chunk_tokens);
-    const WeightSet set = sequences.front().weights;
     ChunkPlan plan(cache_, shape_.chunk_tokens);
     std::vector<std::pair<HeldPrefix*, PrefixChunkPtr>> reached;
     int64_t advanced = 0;
@@ -181,9 +199,6 @@ class ModelScorer : public Scorer {
     return advanced;
   }
 
-  void Forget() override { cache_.Clear(); }
-
- private:
   // Together first; where that takes more memory than there is, one by one.
   void ScoreSet(WeightSet set, const std::vector<OpenJob*>& jobs) {
     absl::Status status = TryToScore(set, jobs);

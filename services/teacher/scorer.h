@@ -105,10 +105,11 @@ class Scorer {
 
   // Tokens of a whole chunk, in which sequences are computed ahead.
   virtual int64_t chunk_tokens() const = 0;
-  // Computes as many whole chunks as one pass holds, of the first of
-  // `sequences` and of others under the same weights, and moves their prefixes
-  // on. Returns by how many tokens; 0 if no whole chunk is left, if what is
-  // held already leaves no memory, or if there is too little for a pass yet.
+  // Computes as many whole chunks as one pass holds, of sequences under the
+  // same weights, and moves their prefixes on: under the first sequence's
+  // weights or, where its set has too little for a pass, under the next that
+  // has enough. Returns by how many tokens; 0 if no whole chunk is left, if
+  // what is held already leaves no memory, or if no set fills a pass yet.
   virtual absl::StatusOr<int64_t> Advance(
       std::span<const AheadSequence> sequences) = 0;
 

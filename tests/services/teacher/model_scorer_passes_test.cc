@@ -179,5 +179,27 @@ TEST_F(ModelScorerTest, APassAheadIsAtLeastHalfFull) {
   EXPECT_EQ(other.tokens, 48);  // the first 16 once
 }
 
+TEST_F(ModelScorerTest, ASetWithTooLittleForAPassKeepsNoOtherWaiting) {
+  SetLongViews();
+  scorer_ = MakeModelScorer(
+      *LoadModelWeights(config_.model.path, at::kFloat, at::kCPU),
+      {.chunk_tokens = 8,
+       .pass_tokens = 48,
+       .has_fixed_rows = true,
+       .most_together = 3},
+      int64_t{1} << 30);
+  ASSERT_TRUE(scorer_->Load(MakeUpload()).ok());
+  std::vector<int32_t> ids = input_.views[kA].input_ids;
+  ids.resize(20);
+  HeldPrefix few;
+  HeldPrefix enough;
+  const AheadSequence both[] = {
+      {WeightSet::kBase, &ids, &few},
+      {WeightSet::kSnapshot, &input_.views[kB].input_ids, &enough}};
+  EXPECT_EQ(scorer_->Advance(both).value(), 48);
+  EXPECT_EQ(few.tokens, 0);
+  EXPECT_EQ(enough.tokens, 48);
+}
+
 }  // namespace
 }  // namespace dapd
