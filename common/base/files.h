@@ -87,6 +87,10 @@ absl::Status FileError(absl::string_view verb,
                        const std::string& path,
                        int error);
 
+// What to do where no file can be written to `path`, or in that folder, for
+// want of room: of space, or of inodes.
+std::string HowToFindRoom(const std::string& path);
+
 // Whether `status` is FileError's: it was a file that could not be written or
 // read, and no memory or GPU that was short meanwhile.
 bool IsFileError(const absl::Status& status);

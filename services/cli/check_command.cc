@@ -372,6 +372,7 @@ void AddCheckCommand(Command& app) {
                  "samples/ holds them: plan for their mean lengths instead of "
                  "the longest answers and references after prompts of 200 "
                  "tokens")
+      .Path()
       .NotEmpty();
   CommandOption flops =
       command.AddOption("--tflops",

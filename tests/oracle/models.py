@@ -66,6 +66,11 @@ def llama3_rope(factor):
     )
 
 
+def yarn_rope(factor=4.0, **more):
+    """As the cards of Qwen2.5 and Qwen3 say, for a pretraining so short that heads of 24 have frequencies of all three kinds."""
+    return dict(rope_type="yarn", rope_theta=10000.0, factor=factor, original_max_position_embeddings=512, **more)
+
+
 def make_config(family, tied, **sizes):
     common = dict(
         vocab_size=VOCABULARY,

@@ -130,13 +130,8 @@ std::string LayoutDigest(const ModelConfig& config,
                                      config.num_heads,
                                      config.num_kv_heads,
                                      config.tied_embeddings);
-  if (const auto& scaling = config.rope_scaling; scaling.has_value()) {
-    absl::StrAppendFormat(&text,
-                          "llama3 %.17g %.17g %.17g %.17g\n",
-                          scaling->factor,
-                          scaling->low_freq_factor,
-                          scaling->high_freq_factor,
-                          scaling->original_positions);
+  if (config.rope_scaling.has_value()) {
+    absl::StrAppend(&text, RopeScalingText(*config.rope_scaling), "\n");
   }
   for (const WeightSlot& slot : slots) {
     absl::StrAppend(

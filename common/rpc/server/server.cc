@@ -1,11 +1,15 @@
 #include "common/rpc/server/server.h"
 
+#include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <mutex>
 #include <utility>
+#include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
@@ -15,6 +19,7 @@
 
 #include "common/base/check.h"
 #include "common/base/exit_code.h"
+#include "common/base/listen_socket.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/pool/address_resolver.h"
 #include "common/rpc/transport.h"
@@ -27,6 +32,8 @@ namespace {
 constexpr int kMinPingIntervalMs = kKeepaliveTimeMs / 2;
 
 constexpr int kMaxPingStrikes = 2;
+// Its sockets and what it waits with, before the first connection.
+constexpr int kFilesOfServer = 16;
 // Of messages that are read and not yet handed over, on all connections.
 constexpr size_t kMaxBufferedBytes = size_t{1} << 30;
 
@@ -56,6 +63,40 @@ void PrepareProcess() {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   });
+}
+
+// Whether this process may open so many files more.
+bool CanOpenFiles(int count) {
+  std::vector<int> opened;
+  const absl::Cleanup close_all = [&] {
+    for (const int descriptor : opened) ::close(descriptor);
+  };
+  for (int i = 0; i < count; ++i) {
+    const int descriptor = ::eventfd(0, EFD_CLOEXEC);
+    if (descriptor < 0) return false;
+    opened.push_back(descriptor);
+  }
+  return true;
+}
+
+// gRPC itself says only that it could not, and has closed by then what it had
+// opened.
+absl::Status WhyNotListening(const HostPort& target) {
+  const auto own = OpenListenSocket(target.host, target.port);
+  if (!own.ok()) return WithExitCode(own.status(), ExitCode::kConfig);
+  ::close(own->descriptor);
+  const std::string problem = absl::StrCat(
+      "cannot listen on ", JoinHostPort(target.host, target.port), ": ");
+  return WithExitCode(
+      absl::UnavailableError(
+          CanOpenFiles(kFilesOfServer)
+              ? absl::StrCat(problem,
+                             "gRPC failed, though the port is free; "
+                             "GRPC_VERBOSITY=error shows its reason")
+              : absl::StrCat(problem,
+                             "Too many open files; this process may have no "
+                             "more: raise ulimit -n")),
+      ExitCode::kConfig);
 }
 
 }  // namespace
@@ -114,13 +155,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   }
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0) {
-    return WithExitCode(
-        absl::UnavailableError(absl::StrCat(
-            "cannot listen on ",
-            options.listen,
-            ": the port is in use, or the address is not this machine's; stop "
-            "the other process or choose another port")),
-        ExitCode::kConfig);
+    return WhyNotListening(target);
   }
   auto result = std::unique_ptr<RpcServer>(
       new RpcServer(std::move(server), std::move(names), target.host, port));

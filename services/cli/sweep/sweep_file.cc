@@ -155,6 +155,9 @@ SweepFile ReadNodes(const YAML::Node& root) {
     }
     *target = root[key].Scalar();
   }
+  if (const std::string wrong = ExpandUserPath(&file.config); !wrong.empty()) {
+    Refuse(root["config"], absl::StrCat("config: ", wrong));
+  }
   if (!IsSafeName(file.name)) {
     Refuse(root["name"],
            "name: letters, digits, '.', '_' and '-' are expected");
