@@ -103,6 +103,14 @@ absl::Status StatusOfError(absl::string_view verb,
 
 }  // namespace
 
+bool IsLfsPointer(absl::string_view bytes) {
+  constexpr absl::string_view kBegin =
+      "version https://git-lfs.github.com/spec/";
+  constexpr size_t kFewest = 8;
+  return bytes.size() >= kFewest &&
+         absl::StartsWith(bytes, kBegin.substr(0, bytes.size()));
+}
+
 std::string HowToFindRoom(const std::string& path) {
   struct statvfs system = {};
   std::string nearest = path;

@@ -11,6 +11,7 @@
 #include "common/data/expected_answer.h"
 #include "common/hub/model_folder.h"
 #include "common/model/weights/adapter.h"
+#include "common/model/weights/adapter_check.h"
 #include "common/model/weights/device_memory.h"
 #include "common/sharding/sharded_layers.h"
 #include "common/tensor/torch_bridge.h"
@@ -31,7 +32,9 @@ absl::StatusOr<Adapter> StartAdapter(const Config& config,
   }
   ASSIGN_OR_RETURN(const std::string folder,
                    FindAdapterFolder(config.lora.start_from));
-  RETURN_IF_ERROR(CheckStartAdapter(folder, config.lora));
+  ASSIGN_OR_RETURN(const PeftConfig adapter,
+                   CheckAdapterFiles(folder, weights.config));
+  RETURN_IF_ERROR(CheckStartAdapter(folder, adapter, config.lora));
   LogInfo(absl::StrCat("continuing from the adapter in ", folder));
   return ReadAdapter(folder, weights.config, weights.device());
 }

@@ -99,6 +99,12 @@ def make_config(family, tied, **sizes):
         common.setdefault("head_dim", 64)
         common.update(max_position_embeddings=131072, rope_parameters=llama3_rope(8.0))
         return transformers.LlamaConfig(**common)
+    if family == "qwen3_yarn":
+        common.update(head_dim=24, rope_parameters=yarn_rope(attention_factor=1.3))
+        return transformers.Qwen3Config(**common)
+    if family == "llama_yarn":
+        common.update(head_dim=24, rope_parameters=yarn_rope(8.0, truncate=False))
+        return transformers.LlamaConfig(**common)
     if family == "mistral":
         common.setdefault("sliding_window", None)
         return transformers.MistralConfig(**common)

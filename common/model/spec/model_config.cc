@@ -227,7 +227,7 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
   const std::string path = JoinPath(folder, "config.json");
   ASSIGN_OR_RETURN(const json object, ReadJsonObject(path));
   FieldReader reader(object, path);
-  ModelConfig config;
+  ModelConfig config{.folder = folder};
   config.model_type = ReadModelType(reader);
   RETURN_IF_ERROR(reader.status());
   RefuseUnsupported(reader);

@@ -14,6 +14,7 @@
 namespace dapd {
 
 struct ModelConfig {
+  std::string folder;      // that it was read from; empty: none
   std::string model_type;  // "qwen3", "qwen2", "llama" or "mistral"
 
   int64_t vocab_size = 0;  // rows of the embedding; may exceed the tokenizer's
@@ -46,6 +47,9 @@ enum class Projection { kQ, kK, kV, kO, kGate, kUp, kDown };
 inline constexpr int kNumProjections = 7;
 // "q_proj", ..., "down_proj".
 const char* ProjectionName(Projection projection);
+// "model.layers.3.self_attn.q_proj": the module of a projection in a
+// checkpoint.
+std::string ProjectionModule(int64_t layer, Projection projection);
 // Columns and rows of the weight, which is stored [out, in].
 int64_t ProjectionIn(const ModelConfig& config, Projection projection);
 int64_t ProjectionOut(const ModelConfig& config, Projection projection);

@@ -188,7 +188,7 @@ TEST_F(ModelConfigTest, WhatTheDecoderDoesNotComputeIsRefusedByItsKey) {
            {R"(,"rope_scaling2":1,"quantization_config":{"a":1})",
             "quantization_config"},
            {R"(,"num_experts":8)", "num_experts"},
-           {R"(,"rope_parameters":{"rope_type":"yarn","factor":4})",
+           {R"(,"rope_parameters":{"rope_type":"dynamic","factor":4})",
             "rope_parameters"},
            {R"(,"rope_parameters":{"full_attention":{"rope_theta":5e6,)"
             R"("rope_type":"default"}})",
