@@ -22,10 +22,10 @@ constexpr char kPickleFile[] = "adapter_model.bin";  // PEFT's until 0.7
 
 // What stands before "layers.<number>." in a name; nothing without that.
 std::optional<std::string> BeforeLayers(const std::string& name) {
-  constexpr absl::string_view kMark = "layers.";
-  const size_t mark = name.find(kMark);
+  const std::string mark_of_layers = "layers.";
+  const size_t mark = name.find(mark_of_layers);
   if (mark == std::string::npos) return std::nullopt;
-  const size_t number = mark + kMark.size();
+  const size_t number = mark + mark_of_layers.size();
   const size_t end = name.find_first_not_of("0123456789", number);
   if (end == number || end == std::string::npos || name[end] != '.') {
     return std::nullopt;

@@ -25,7 +25,7 @@ bool IsIgnorable(const std::string& name, const ModelConfig& config) {
 // What all names have before "model.layers.0.", or instead of it, as programs
 // leave it that save the model within another one; nothing if some differ.
 std::optional<std::string> CommonPrefix(const SafetensorsFolder& files) {
-  constexpr absl::string_view kFirstLayer = "layers.0.";
+  constexpr char kFirstLayer[] = "layers.0.";
   std::optional<std::string> prefix;
   for (const auto& [name, path] : files.paths()) {
     const size_t layer = name.find(kFirstLayer);

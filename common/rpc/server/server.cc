@@ -79,24 +79,23 @@ bool CanOpenFiles(int count) {
   return true;
 }
 
-// gRPC itself says only that it could not, and has closed by then what it had
-// opened.
+absl::Status CannotListen(const HostPort& target, const std::string& reason) {
+  return WithExitCode(absl::UnavailableError(
+                          absl::StrCat("cannot listen on ",
+                                       JoinHostPort(target.host, target.port),
+                                       ": ",
+                                       reason)),
+                      ExitCode::kConfig);
+}
+
+// gRPC itself says only that it could not.
 absl::Status WhyNotListening(const HostPort& target) {
   const auto own = OpenListenSocket(target.host, target.port);
   if (!own.ok()) return WithExitCode(own.status(), ExitCode::kConfig);
   ::close(own->descriptor);
-  const std::string problem = absl::StrCat(
-      "cannot listen on ", JoinHostPort(target.host, target.port), ": ");
-  return WithExitCode(
-      absl::UnavailableError(
-          CanOpenFiles(kFilesOfServer)
-              ? absl::StrCat(problem,
-                             "gRPC failed, though the port is free; "
-                             "GRPC_VERBOSITY=error shows its reason")
-              : absl::StrCat(problem,
-                             "Too many open files; this process may have no "
-                             "more: raise ulimit -n")),
-      ExitCode::kConfig);
+  return CannotListen(target,
+                      "gRPC failed, though the port is free; "
+                      "GRPC_VERBOSITY=error shows its reason");
 }
 
 }  // namespace
@@ -105,6 +104,12 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const RpcServerOptions& options, const std::vector<RpcService>& services) {
   ASSIGN_OR_RETURN(const HostPort target, ParseHostPort(options.listen));
   PrepareProcess();
+  // gRPC ends the process where it lacks one of them.
+  if (!CanOpenFiles(kFilesOfServer)) {
+    return CannotListen(target,
+                        "Too many open files; this process may have no more: "
+                        "raise ulimit -n");
+  }
   const auto credentials = options.credentials == nullptr
                                ? RpcCredentials::Loopback()
                                : options.credentials;

@@ -12,6 +12,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/safe_name.h"
+#include "common/base/user_path.h"
 #include "common/config/strict_yaml.h"
 #include "common/config/yaml_text.h"
 

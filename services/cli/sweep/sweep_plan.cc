@@ -25,7 +25,7 @@
 #include "common/hub/model_folder.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
-#include "common/model/spec/peft_config.h"
+#include "services/cli/start_checks.h"
 #include "services/cli/sweep/sweep_file.h"
 
 namespace dapd {
@@ -139,14 +139,6 @@ absl::Status CheckHeldRun(const SweepRun& run) {
                                   "that folder"));
 }
 
-absl::Status CheckStart(const LoraSection& lora, const ModelConfig& model) {
-  if (lora.start_from.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::string folder,
-                   FindAdapterFolder(lora.start_from));
-  ASSIGN_OR_RETURN(const PeftConfig adapter, ReadPeftConfig(folder, model));
-  return CheckStartAdapter(folder, adapter, lora);
-}
-
 // Adds the setting's run with `seed` (empty: the configuration's).
 absl::Status AddRun(const SweepFile& file,
                     const SweepSetting& setting,
@@ -183,7 +175,9 @@ absl::Status AddRun(const SweepFile& file,
   ASSIGN_OR_RETURN(const std::string folder,
                    FindModelFolder(run.config.model.path));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
-  if (!run.done) RETURN_IF_ERROR(CheckStart(run.config.lora, model));
+  if (!run.done) {
+    RETURN_IF_ERROR(CheckStart(run.config.lora, model).status());
+  }
   run.memory_bytes = MemoryOf(run.config, model);
   if (plan->memory_bytes > 0 && run.memory_bytes > plan->memory_bytes) {
     return ConfigError(
