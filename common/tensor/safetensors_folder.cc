@@ -38,15 +38,16 @@ absl::Status CheckShards(const std::string& index_path,
     }
   }
   if (missing.empty()) return absl::OkStatus();
-  return DataError(absl::StrCat(index_path,
-                                " lists ",
-                                all.size(),
-                                " files, of which ",
-                                missing.size(),
-                                missing.size() == 1 ? " is" : " are",
-                                " not there: ",
-                                absl::StrJoin(missing, ", "),
-                                "; download the model again, and completely"));
+  return DataError(
+      absl::StrCat(index_path,
+                   " lists ",
+                   all.size(),
+                   all.size() == 1 ? " file, of which " : " files, of which ",
+                   missing.size(),
+                   missing.size() == 1 ? " is" : " are",
+                   " not there: ",
+                   absl::StrJoin(missing, ", "),
+                   "; download the model again, and completely"));
 }
 
 absl::Status NoWeights(const std::string& folder) {

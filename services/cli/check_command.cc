@@ -34,6 +34,7 @@
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
 #include "common/model/spec/step_cost.h"
+#include "common/model/weights/adapter_check.h"
 #include "common/notify/webhook.h"
 #include "common/rpc/pool/address_file.h"
 #include "common/security/certificate.h"
@@ -227,7 +228,8 @@ absl::Status CheckAdapter(const Config& config,
                             config.lora.alpha,
                             parameters)
                 .c_str());
-  ASSIGN_OR_RETURN(const std::string start, CheckStart(config.lora, model));
+  ASSIGN_OR_RETURN(const std::string start,
+                   FindStartAdapter(config.lora, model));
   if (start.empty()) return absl::OkStatus();
   std::puts(absl::StrFormat("%-16s from %s", "", start).c_str());
   if (const std::string other = OtherBaseWarning(config, model);

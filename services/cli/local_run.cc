@@ -34,6 +34,7 @@
 #include "common/model/spec/machine_split.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
+#include "common/model/weights/adapter_check.h"
 #include "common/model/weights/weight_files.h"
 #include "common/rpc/pool/address_resolver.h"
 #include "common/security/security.h"
@@ -251,7 +252,7 @@ absl::Status LocalRun::CheckFiles() const {
   RETURN_IF_ERROR(OpenWeightFiles(model).status());
   // One that goes on has its adapter in its folder.
   const bool resumed = FileExists(JoinPath(folder_, "config.yaml"));
-  if (!resumed) RETURN_IF_ERROR(CheckStart(config_.lora, model).status());
+  if (!resumed) RETURN_IF_ERROR(FindStartAdapter(config_.lora, model).status());
   const std::string want = WantOfRoom(folder_, RoomOfRun(config_, model));
   if (!want.empty()) LogWarning(absl::StrCat("run.output_dir: ", want));
   return absl::OkStatus();

@@ -16,19 +16,20 @@
 #include "common/config/run_folder.h"
 #include "common/hub/hub_id.h"
 #include "common/hub/model_folder.h"
-#include "common/model/weights/adapter_check.h"
+#include "common/model/spec/peft_config.h"
 #include "common/model/weights/weight_files.h"
 #include "services/cli/run_room.h"
 
 namespace dapd {
 namespace {
 
-// Of a service: gRPC's, and the ones that listen, watch and read; measured, and
-// rounded up.
-constexpr int64_t kThreadsOfService = 24;
-// A service's libraries and sockets, and for each process that it talks to.
-constexpr int64_t kFilesOfService = 48;
-constexpr int64_t kFilesOfPeer = 4;
+// The fewest that a service was seen to have on a machine of two cores, beside
+// the ones that compute: gRPC's, and the ones that listen, watch and read.
+constexpr int64_t kThreadsOfService = 16;
+// A service's libraries, files and sockets, and for each process that it talks
+// to.
+constexpr int64_t kFilesOfService = 20;
+constexpr int64_t kFilesOfPeer = 2;
 
 bool LooksLikeWeights(const std::string& name) {
   constexpr std::array kEnds = {".safetensors",
@@ -56,16 +57,6 @@ absl::StatusOr<bool> CheckWeights(const ModelConfig& model) {
     if (std::ranges::none_of(names, LooksLikeWeights)) return false;
   }
   return status;
-}
-
-absl::StatusOr<std::string> CheckStart(const LoraSection& lora,
-                                       const ModelConfig& model) {
-  if (lora.start_from.empty()) return std::string();
-  ASSIGN_OR_RETURN(const std::string folder,
-                   FindAdapterFolder(lora.start_from));
-  ASSIGN_OR_RETURN(const PeftConfig adapter, CheckAdapterFiles(folder, model));
-  RETURN_IF_ERROR(CheckStartAdapter(folder, adapter, lora));
-  return folder;
 }
 
 std::string OtherBaseWarning(const Config& config, const ModelConfig& model) {

@@ -20,13 +20,8 @@ namespace dapd {
 // weights, as where only a plan is wanted. Exit code kData.
 absl::StatusOr<bool> CheckWeights(const ModelConfig& model);
 
-// Whether the adapter of lora.start_from, if there is one, fits the model and
-// the settings; its folder, or an empty text. Exit code kData or kConfig.
-absl::StatusOr<std::string> CheckStart(const LoraSection& lora,
-                                       const ModelConfig& model);
-
-// A warning if that adapter says that it was trained on another model of the
-// hub than the configuration's.
+// A warning if the adapter of lora.start_from says that it was trained on
+// another model of the hub than the configuration's.
 std::string OtherBaseWarning(const Config& config, const ModelConfig& model);
 
 // What `dapd run` asks of a machine for all its processes.

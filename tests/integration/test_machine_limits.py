@@ -109,8 +109,8 @@ def test_too_few_open_files_are_no_port_in_use(workspace):
 
 
 @pytest.fixture
-def few_threads():
-    """A control group of either version that allows thirty; joins it."""
+def few_threads(request):
+    """A control group of either version that allows thirty, or as many as a test says; joins it."""
     for root in ("/sys/fs/cgroup/pids", "/sys/fs/cgroup"):
         group = pathlib.Path(root) / f"dapd-test-{secrets.token_hex(4)}"
         try:
@@ -118,7 +118,7 @@ def few_threads():
         except OSError:
             continue
         try:
-            (group / "pids.max").write_text("30")
+            (group / "pids.max").write_text(str(getattr(request, "param", 30)))
         except OSError:
             group.rmdir()
             continue
@@ -133,3 +133,11 @@ def test_too_few_threads_are_named_before_a_process_starts(workspace, few_thread
     assert result.returncode == 0 and "too few threads: about" in result.stderr and "pids.max is 30" in result.stderr, result
     result = run(workspace, "few-threads", few_threads)
     assert result.returncode == 3 and "pids.max is 30" in result.stderr and "started" not in result.stderr, result
+
+
+@pytest.mark.parametrize("few_threads", [6, 10, 14], indirect=True)
+def test_a_service_that_cannot_start_its_threads_says_so_in_one_sentence(workspace, few_threads):
+    """Before it listens, or when the first one is refused; not by a crash, after which it would be started again."""
+    settings = set_flags({"rollout.listen": f"127.0.0.1:{free_port()}"})
+    result = subprocess.run([BIN / "dapd-rollout", workspace.config, *settings], capture_output=True, text=True, timeout=120, preexec_fn=few_threads)
+    assert result.returncode == 3 and "too few threads: " in result.stderr and "Its stack" not in result.stderr, result

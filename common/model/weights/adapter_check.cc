@@ -11,6 +11,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
+#include "common/hub/model_folder.h"
 #include "common/model/weights/weight_names.h"
 #include "common/tensor/safetensors_folder.h"
 #include "common/tensor/torch_bridge.h"
@@ -220,6 +221,16 @@ absl::StatusOr<PeftConfig> CheckAdapterFiles(const std::string& folder,
                    CheckAdapterTensors(peft, file.entries(), model, path));
   RETURN_IF_ERROR(CheckCopies(copies, file, model, path));
   return peft;
+}
+
+absl::StatusOr<std::string> FindStartAdapter(const LoraSection& lora,
+                                             const ModelConfig& model) {
+  if (lora.start_from.empty()) return std::string();
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindAdapterFolder(lora.start_from));
+  ASSIGN_OR_RETURN(const PeftConfig adapter, CheckAdapterFiles(folder, model));
+  RETURN_IF_ERROR(CheckStartAdapter(folder, adapter, lora));
+  return folder;
 }
 
 }  // namespace dapd

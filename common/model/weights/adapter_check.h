@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "common/config/config.h"
 #include "common/model/spec/model_config.h"
 #include "common/model/spec/peft_config.h"
 #include "common/tensor/safetensors.h"
@@ -31,11 +32,17 @@ using TensorEntries = std::map<std::string, SafetensorsEntry>;
 absl::StatusOr<PeftConfig> CheckAdapterFiles(const std::string& folder,
                                              const ModelConfig& model);
 
-// The same of an adapter's tensors alone. Returns the names, without PEFT's
-// prefix, of copies of the base's tensors among them, whose values are not
-// compared: save_pretrained adds the embedding and the head where it believes
-// that they were trained, and modules_to_save adds what it names. `where` leads
-// every message.
+// The folder of lora.start_from, whose adapter fits the model and the settings;
+// empty if a run starts from none. Exit code kData, or kConfig with the
+// settings that would fit.
+absl::StatusOr<std::string> FindStartAdapter(const LoraSection& lora,
+                                             const ModelConfig& model);
+
+// What CheckAdapterFiles asks of an adapter's tensors, alone. Returns the
+// names, without PEFT's prefix, of copies of the base's tensors among them,
+// whose values are not compared: save_pretrained adds the embedding and the
+// head where it believes that they were trained, and modules_to_save adds what
+// it names. `where` leads every message.
 absl::StatusOr<std::vector<std::string>> CheckAdapterTensors(
     const PeftConfig& peft,
     const TensorEntries& entries,

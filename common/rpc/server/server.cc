@@ -20,6 +20,7 @@
 #include "common/base/check.h"
 #include "common/base/exit_code.h"
 #include "common/base/listen_socket.h"
+#include "common/base/process_limits.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/pool/address_resolver.h"
 #include "common/rpc/transport.h"
@@ -34,6 +35,7 @@ constexpr int kMinPingIntervalMs = kKeepaliveTimeMs / 2;
 constexpr int kMaxPingStrikes = 2;
 // Its sockets and what it waits with, before the first connection.
 constexpr int kFilesOfServer = 16;
+constexpr int kThreadsOfServer = 12;
 // Of messages that are read and not yet handed over, on all connections.
 constexpr size_t kMaxBufferedBytes = size_t{1} << 30;
 
@@ -104,7 +106,8 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const RpcServerOptions& options, const std::vector<RpcService>& services) {
   ASSIGN_OR_RETURN(const HostPort target, ParseHostPort(options.listen));
   PrepareProcess();
-  // gRPC ends the process where it lacks one of them.
+  // gRPC ends the process where it lacks one of these.
+  RETURN_IF_ERROR(CheckProcessLimits({.threads = kThreadsOfServer}));
   if (!CanOpenFiles(kFilesOfServer)) {
     return CannotListen(target,
                         "Too many open files; this process may have no more: "

@@ -25,7 +25,7 @@
 #include "common/hub/model_folder.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
-#include "services/cli/start_checks.h"
+#include "common/model/weights/adapter_check.h"
 #include "services/cli/sweep/sweep_file.h"
 
 namespace dapd {
@@ -176,7 +176,7 @@ absl::Status AddRun(const SweepFile& file,
                    FindModelFolder(run.config.model.path));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
   if (!run.done) {
-    RETURN_IF_ERROR(CheckStart(run.config.lora, model).status());
+    RETURN_IF_ERROR(FindStartAdapter(run.config.lora, model).status());
   }
   run.memory_bytes = MemoryOf(run.config, model);
   if (plan->memory_bytes > 0 && run.memory_bytes > plan->memory_bytes) {

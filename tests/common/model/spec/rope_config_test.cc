@@ -82,11 +82,11 @@ TEST(RopeConfigTest, WhatYarnDoesNotSayIsWhatTransformersTakes) {
   EXPECT_EQ(plain.factor, 4);
   EXPECT_DOUBLE_EQ(plain.attention_factor, 0.1 * std::log(4.0) + 1);
   for (const char* more : {R"(,"factor":4,"beta_fast":32,"beta_slow":1)",
-                                  R"(,"factor":4,"beta_fast":0)",
-                                  R"(,"factor":4,"mscale":0,"truncate":true)",
-                                  R"(,"factor":4,"mscale":2)",
-                                  R"(,"factor":4,"attention_factor":null)",
-                                  R"(,"factor":null)"}) {
+                           R"(,"factor":4,"beta_fast":0)",
+                           R"(,"factor":4,"mscale":0,"truncate":true)",
+                           R"(,"factor":4,"mscale":2)",
+                           R"(,"factor":4,"attention_factor":null)",
+                           R"(,"factor":null)"}) {
     EXPECT_EQ(ReadYarn(more + length), plain) << more;
   }
   EXPECT_NE(ReadYarn(R"(,"factor":4,"truncate":null)" + length), plain);
