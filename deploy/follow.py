@@ -31,7 +31,7 @@ try:
 except ImportError:
     yaml = None  # said once it is known how it was called
 
-USAGE, DATA, UNREACHABLE, INTERRUPTED = 2, 4, 5, 130
+USAGE, CONFIG, DATA, UNREACHABLE, INTERRUPTED = 2, 3, 4, 5, 130
 # Where things are, and what may be a secret.
 LEFT_OUT = ("security.", "run.notify_")
 # How long a server may take nothing before the follower gives up; the files stay, so that nothing is lost.
@@ -126,16 +126,25 @@ def read_json(path):
     return value if isinstance(value, dict) else None
 
 
+def take_lock(file, kind):
+    """Whether it could be had. A file system that cannot lock is no other process that has the lock."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise Refused(CONFIG, f"cannot lock {file.name}: {error.strerror}; have its file system mounted with locks, or copy the run to another") from error
+    return True
+
+
 def is_held(folder):
     """Whether a trainer has the run. Its lock is had for an instant, which a trainer that starts waits for."""
     try:
-        with open(folder / ".lock", "rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        lock = open(folder / ".lock", "rb")
     except OSError:
-        pass
-    return False
+        return False
+    with lock:
+        return not take_lock(lock, fcntl.LOCK_SH)
 
 
 # --- Where it goes ------------------------------------------------------------
@@ -240,10 +249,8 @@ class Follower:
             self.lock = open(self.folder / f".follow-{self.kind}.lock", "a")
         except OSError as error:  # a folder of somebody else's, say
             raise Refused(DATA, f"{error}; the follower keeps in that folder what it has sent") from error
-        try:
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise Refused(USAGE, f"another follower already sends {self.folder} to {self.kind}") from error
+        if not take_lock(self.lock, fcntl.LOCK_EX):
+            raise Refused(USAGE, f"another follower already sends {self.folder} to {self.kind}")
         if self.path.exists():
             known = read_json(self.path)
             if known is None or not {"id", "opened"} <= set(known) or not all(isinstance(known.get(key), dict) for key in ("steps", "evaluations")):

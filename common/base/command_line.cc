@@ -14,6 +14,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/printable.h"
+#include "common/base/user_path.h"
 
 namespace dapd {
 namespace {
@@ -90,6 +91,12 @@ CommandOption& CommandOption::Required() {
 
 CommandOption& CommandOption::NotEmpty() {
   option_->check(IsNotEmpty);
+  return *this;
+}
+
+CommandOption& CommandOption::Path() {
+  option_->transform(CLI::Validator(
+      [](std::string& text) { return ExpandUserPath(&text); }, ""));
   return *this;
 }
 

@@ -32,6 +32,9 @@ class CommandOption {
   // May be left out, but not given as an empty text, as by a script whose
   // variable is not set: it would count as left out.
   CommandOption& NotEmpty();
+  // A path: "~" stands for the home folder, and what user_path.h refuses is
+  // refused.
+  CommandOption& Path();
   CommandOption& Positive();
   CommandOption& NonNegative();
   CommandOption& Range(int min, int max);

@@ -5,14 +5,19 @@
 
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "absl/debugging/symbolize.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/base/exit_code.h"
 #include "common/base/process_end.h"
+#include "common/base/process_limits.h"
 #include "common/base/this_program.h"
 #include "common/base/version.h"
 
@@ -28,6 +33,9 @@ std::array<char, 128> introduction = {};
 // Where the stack itself is what ran out, the handler needs another one.
 std::array<char, 65536> handler_stack = {};
 volatile std::sig_atomic_t reported = 0;
+// Likewise, for the end by an exception.
+std::string& program_name = *new std::string;
+std::terminate_handler usual_end = nullptr;
 
 void Write(const char* text) {
   // Nobody is left to be told that it failed.
@@ -69,6 +77,24 @@ void Report(int signal_number) {
   End(signal_number);
 }
 
+// Instead of std::terminate's own end, for an exception that nobody caught.
+[[noreturn]] void EndUncaught() {
+  try {
+    if (const std::exception_ptr uncaught = std::current_exception()) {
+      std::rethrow_exception(uncaught);
+    }
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::resource_unavailable_try_again) {
+      Write(absl::StrCat(program_name, ": ", TooFewThreads(), "\n").c_str());
+      ::_exit(static_cast<int>(ExitCode::kConfig));
+    }
+  } catch (...) {
+    // The usual end tells of it.
+  }
+  usual_end();
+  std::abort();
+}
+
 }  // namespace
 
 void ReportCrashes() {
@@ -94,6 +120,8 @@ void ReportCrashes() {
     ::sigaction(fault, &action, nullptr);
   }
   ::signal(SIGXFSZ, SIG_IGN);
+  program_name = program;
+  usual_end = std::set_terminate(EndUncaught);
 }
 
 }  // namespace dapd

@@ -18,6 +18,10 @@ namespace dapd {
 // reported: no other has room for the report. A signal that is handled already
 // (a sanitizer's) is left alone. To be called before any thread starts.
 //
+// A thread that cannot be started, which nobody expects, is no crash: the
+// process writes one sentence (TooFewThreads) and ends with ExitCode::kConfig,
+// since it would end so again.
+//
 // SIGXFSZ, by which a write past `ulimit -f` ends a process without a word, is
 // ignored from here on: the write fails with EFBIG.
 void ReportCrashes();

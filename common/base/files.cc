@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -63,7 +64,7 @@ absl::Status StatusOfError(absl::string_view verb,
     case ENOSPC:
     case EDQUOT:
       return absl::ResourceExhaustedError(
-          absl::StrCat(message, "; free some space, or choose another folder"));
+          absl::StrCat(message, "; ", HowToFindRoom(path)));
     case EFBIG:
       return absl::ResourceExhaustedError(
           absl::StrCat(message,
@@ -81,6 +82,15 @@ absl::Status StatusOfError(absl::string_view verb,
                        "on the folders above as well"));
     case EROFS:
       return absl::PermissionDeniedError(message);
+    case EMFILE:
+      return absl::ResourceExhaustedError(absl::StrCat(
+          message,
+          "; this process may have no more files open: raise ulimit -n"));
+    case ENFILE:
+      return absl::ResourceExhaustedError(absl::StrCat(
+          message,
+          "; all processes of this machine together have too many: raise "
+          "fs.file-max"));
     case EISDIR:
     case ELOOP:
     case ENAMETOOLONG:
@@ -92,6 +102,33 @@ absl::Status StatusOfError(absl::string_view verb,
 }
 
 }  // namespace
+
+bool IsLfsPointer(absl::string_view bytes) {
+  constexpr absl::string_view kBegin =
+      "version https://git-lfs.github.com/spec/";
+  constexpr size_t kFewest = 8;
+  return bytes.size() >= kFewest &&
+         absl::StartsWith(bytes, kBegin.substr(0, bytes.size()));
+}
+
+std::string HowToFindRoom(const std::string& path) {
+  struct statvfs system = {};
+  std::string nearest = path;
+  while (::statvfs(nearest.c_str(), &system) != 0) {
+    const std::string parent = std::filesystem::path(nearest).parent_path();
+    if (errno != ENOENT || parent == nearest || parent.empty()) break;
+    nearest = parent;
+  }
+  // Some file systems do not count them, and say that they have none at all.
+  if (system.f_files > 0 && system.f_favail == 0) {
+    return absl::StrCat(
+        "its file system has space, but no inodes left, of which each file and "
+        "folder takes one (df -i; it has ",
+        system.f_files,
+        "): remove files, or choose another folder");
+  }
+  return "free some space, or choose another folder";
+}
 
 absl::Status FileError(absl::string_view verb,
                        const std::string& path,

@@ -87,6 +87,18 @@ absl::Status FileError(absl::string_view verb,
                        const std::string& path,
                        int error);
 
+// Whether what begins with `bytes`, eight of them at least, is not the file
+// itself but what git leaves in its place without its extension for large
+// files; and the end of the sentence that says so behind the path.
+bool IsLfsPointer(absl::string_view bytes);
+inline constexpr char kIsLfsPointer[] =
+    " is a git-LFS pointer, not the file itself, which `git lfs pull` in its "
+    "folder fetches";
+
+// What to do where no file can be written to `path`, or in that folder, for
+// want of room: of space, or of inodes.
+std::string HowToFindRoom(const std::string& path);
+
 // Whether `status` is FileError's: it was a file that could not be written or
 // read, and no memory or GPU that was short meanwhile.
 bool IsFileError(const absl::Status& status);

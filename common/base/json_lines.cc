@@ -65,6 +65,8 @@ absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text,
                                     return strict(depth, event, parsed);
                                   });
   } catch (const nlohmann::json::exception& error) {
+    if (IsLfsPointer(text))
+      return DataError(absl::StrCat(where, kIsLfsPointer));
     return DataError(absl::StrCat(where, ": not valid JSON: ", error.what()));
   } catch (const Refusal& refusal) {
     return DataError(absl::StrCat(where, ": ", refusal.problem));

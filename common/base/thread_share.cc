@@ -25,13 +25,21 @@ int64_t CoresToRunOn() {
   return std::thread::hardware_concurrency();  // more cores than the set has
 }
 
-// Of "QUOTA PERIOD", the microseconds that it may compute of each period;
-// "max" is no limit of its own.
-int64_t CoresOfGroup(const std::string& group, int64_t at_most) {
-  std::ifstream file(JoinPath(group, "cpu.max"));
+// The microseconds that a group may compute of each period; a quota that is
+// "max" (v2) or -1 (v1) is no limit of its own.
+int64_t CoresOfGroup(const ControlGroup& group, int64_t at_most) {
   double quota = 0;
   double period = 0;
-  if (!(file >> quota >> period) || quota <= 0 || period <= 0) return at_most;
+  if (group.is_v1) {
+    quota = static_cast<double>(
+        ReadGroupNumber(group, "cpu.cfs_quota_us").value_or(-1));
+    period = static_cast<double>(
+        ReadGroupNumber(group, "cpu.cfs_period_us").value_or(-1));
+  } else {
+    std::ifstream file(JoinPath(group.folder, "cpu.max"));
+    if (!(file >> quota >> period)) return at_most;
+  }
+  if (quota <= 0 || period <= 0) return at_most;
   return static_cast<int64_t>(
       std::min(std::ceil(quota / period), static_cast<double>(at_most)));
 }
@@ -51,7 +59,7 @@ int64_t ThreadsOfThisProcess() {
 
 int64_t UsableCores(const std::string& root) {
   int64_t cores = CoresToRunOn();
-  for (const std::string& group : ControlGroups(root)) {
+  for (const ControlGroup& group : ControlGroups("cpu", root)) {
     cores = CoresOfGroup(group, cores);
   }
   return std::max<int64_t>(1, cores);

@@ -11,6 +11,7 @@
 #include "common/base/files.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
+#include "common/base/user_path.h"
 #include "common/config/shipped_configs.h"
 #include "common/config/strict_yaml.h"
 
@@ -64,7 +65,12 @@ absl::StatusOr<std::vector<ConfigFile>> ReadConfigFiles(
     }
     const std::filesystem::path folder =
         std::filesystem::path(file.path).parent_path();
-    const std::filesystem::path base_path = folder / extended.Scalar();
+    std::string written = extended.Scalar();
+    if (const std::string wrong = ExpandUserPath(&written); !wrong.empty()) {
+      return ConfigError(
+          absl::StrCat(Printable(file.path), ": extends: ", Printable(wrong)));
+    }
+    const std::filesystem::path base_path = folder / written;
     std::error_code error;
     if (!std::filesystem::is_regular_file(base_path, error)) {
       return ConfigError(absl::StrCat(Printable(file.path),

@@ -45,7 +45,10 @@ std::vector<ConfigKey> ConfigKeys(Config& config) {
 
 std::string TypeName(const ConfigKey& key) {
   struct Name {
-    std::string operator()(std::string*) const { return "string"; }
+    bool is_path;
+    std::string operator()(std::string*) const {
+      return is_path ? "path" : "string";
+    }
     std::string operator()(bool*) const { return "boolean"; }
     std::string operator()(int64_t*) const { return "integer"; }
     std::string operator()(uint64_t*) const { return "integer"; }
@@ -55,7 +58,7 @@ std::string TypeName(const ConfigKey& key) {
     }
     std::string operator()(std::vector<Term>*) const { return "list of terms"; }
   };
-  return std::visit(Name{}, key.target);
+  return std::visit(Name{key.is_path}, key.target);
 }
 
 std::string AcceptedValues(const ConfigKey& key) {

@@ -14,6 +14,9 @@
 
 namespace dapd {
 
+// Of an entry that names the file which has the entries.
+inline constexpr char kFilePrefix[] = "file://";
+
 struct ConfigKey {
   using Target = std::variant<std::string*,
                               bool*,
@@ -32,6 +35,10 @@ struct ConfigKey {
   double max = std::numeric_limits<double>::infinity();
   bool above_min = false;
   std::vector<std::string> choices;
+  // A text that is a path on this machine, or may be one; of a list, the
+  // entries that begin with kFilePrefix. "~" stands for the home folder, as in
+  // common/base/user_path.h.
+  bool is_path = false;
   // Whether a run may go on with another value than it began with: the key
   // says where things are, who helps, how much memory they take, what is
   // written or measured, how long to wait or how many steps to take. What the
@@ -42,6 +49,10 @@ struct ConfigKey {
   // nothing else, go on.
   bool counts_unless_default = false;
 
+  ConfigKey IsPath() && {
+    is_path = true;
+    return std::move(*this);
+  }
   ConfigKey MayChange() && {
     may_change = true;
     return std::move(*this);
@@ -55,7 +66,8 @@ struct ConfigKey {
 // Rows that point into `config`, in the order of the documentation.
 std::vector<ConfigKey> ConfigKeys(Config& config);
 
-// "string", "integer", ...; and what a value may be, for messages and docs.
+// "string", "path", "integer", ...; and what a value may be, for messages and
+// docs.
 std::string TypeName(const ConfigKey& key);
 std::string AcceptedValues(const ConfigKey& key);
 

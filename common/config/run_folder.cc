@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
@@ -52,19 +53,21 @@ absl::StatusOr<RunFolder> RunFolder::Open(const RunConfig& run) {
   if (const absl::Status made = MakeDirectories(path); !made.ok()) {
     return ExplainOutputError(made);
   }
-  const std::string lock_path = JoinPath(path, ".lock");
+  const std::string lock_path = JoinPath(path, kRunLock);
   const int lock =
       ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock < 0) {
     return ExplainOutputError(FileError("create", lock_path, errno));
   }
-  if (!TryLock(lock)) {
-    ::close(lock);
+  absl::Cleanup unlock = [lock] { ::close(lock); };
+  ASSIGN_OR_RETURN(const bool is_ours, TryLock(lock, lock_path));
+  if (!is_ours) {
     return absl::UnavailableError(absl::StrCat(
         path,
         " is in use by another trainer; stop it, or choose another "
         "run.name"));
   }
+  std::move(unlock).Cancel();
   const bool resumed = FileExists(JoinPath(path, "config.yaml"));
   RunFolder folder(path, lock, resumed);
   if (resumed && run.resume == "never") {
@@ -97,7 +100,7 @@ std::string RunFolder::File(const std::string& name) const {
 }
 
 absl::StatusOr<bool> IsHeld(const std::string& run_folder) {
-  return IsLocked(JoinPath(run_folder, ".lock"));
+  return IsLocked(JoinPath(run_folder, kRunLock));
 }
 
 int64_t FinishedStep(const std::string& run_folder) {

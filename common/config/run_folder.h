@@ -11,6 +11,9 @@
 
 namespace dapd {
 
+// The file in a run's folder that whoever writes there holds the lock of.
+inline constexpr char kRunLock[] = ".lock";
+
 // The folder of the run: <run.output_dir>/<run.name>.
 std::string FolderOf(const RunConfig& run);
 
@@ -25,6 +28,7 @@ class RunFolder {
   // it until destruction. Half files of an attempt that was killed are removed.
   //   FAILED_PRECONDITION (kConfig)  it holds a run and run.resume is "never"
   //   INVALID_ARGUMENT (kConfig)  this user may not write there
+  //   FAILED_PRECONDITION (kConfig)  its file system cannot lock
   //   UNAVAILABLE          another trainer holds it
   static absl::StatusOr<RunFolder> Open(const RunConfig& run);
   RunFolder(RunFolder&& other) noexcept;

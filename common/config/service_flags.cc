@@ -8,7 +8,7 @@ namespace dapd {
 void ServiceFlags::AddTo(CommandLine& line, const std::string& listen_key) {
   listen_key_ = listen_key;
   line.AddVersionFlag(Version);
-  line.AddOption("config", config, "YAML configuration").Required();
+  line.AddOption("config", config, "YAML configuration").Path().Required();
   line.AddOption("--set", overrides, "key=value, overrides the file").TakeAll();
   line.AddOption("--listen", listen_, "host:port, as " + listen_key).NotEmpty();
 }

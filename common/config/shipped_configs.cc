@@ -66,6 +66,7 @@ void AddConfigArgument(Command& command, std::string& config) {
       .AddOption("config",
                  config,
                  "YAML configuration, or the name of one that is shipped")
+      .Path()
       .Required();
 }
 

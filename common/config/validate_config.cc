@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 
 #include "common/base/safe_name.h"
+#include "common/config/config_keys.h"
 #include "common/config/copy_place.h"
 #include "common/config/feedback_rule.h"
 #include "common/config/notify_url.h"
@@ -298,7 +299,7 @@ bool SplitAddress(const std::string& address, std::string* host, int* port) {
 }
 
 std::optional<std::string> AddressFilePath(absl::string_view address) {
-  if (!absl::ConsumePrefix(&address, "file://") || address.empty()) {
+  if (!absl::ConsumePrefix(&address, kFilePrefix) || address.empty()) {
     return std::nullopt;
   }
   return std::string(address);

@@ -1,11 +1,15 @@
 #include "common/config/value_reader.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/base/user_path.h"
 #include "common/config/term_yaml.h"
 #include "common/config/yaml_text.h"
 
@@ -53,7 +57,13 @@ struct Reader {
           Wrong(), ": put quotes around a text with ': ', braces or brackets");
     }
     if (!node.IsScalar() || !IsChoice(node.Scalar())) return Wrong();
-    *out = node.Scalar();
+    std::string text = node.Scalar();
+    if (key.is_path) {
+      if (std::string wrong = ExpandUserPath(&text); !wrong.empty()) {
+        return wrong;
+      }
+    }
+    *out = std::move(text);
     return "";
   }
   std::string operator()(bool* out) const {
@@ -102,7 +112,14 @@ struct Reader {
       return Wrong();
     }
     std::set<std::string> seen;
-    for (const std::string& item : list) {
+    for (std::string& item : list) {
+      if (key.is_path && absl::StartsWith(item, kFilePrefix)) {
+        std::string path = item.substr(std::strlen(kFilePrefix));
+        if (std::string wrong = ExpandUserPath(&path); !wrong.empty()) {
+          return wrong;
+        }
+        item = absl::StrCat(kFilePrefix, path);
+      }
       if (!IsChoice(item)) {
         return absl::StrCat("'", item, "' is not one of ", AcceptedValues(key));
       }

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/base/files.h"
 #include "common/base/find_python.h"
 #include "common/base/json_lines.h"
 #include "common/base/printable.h"
@@ -40,7 +41,7 @@ absl::Status ErrorOf(const std::string& url,
   if (kind == "unusable") return absl::FailedPreconditionError(text);
   if (kind == "full") {
     return absl::ResourceExhaustedError(
-        absl::StrCat(text, "; free some space, or choose another folder"));
+        absl::StrCat(text, "; ", HowToFindRoom(url)));
   }
   if (kind == "denied") {
     return absl::PermissionDeniedError(absl::StrCat(

@@ -24,32 +24,30 @@ int64_t AvailableOfMachine(const std::string& root) {
   return kNoLimit;
 }
 
-// "max" and a file that is not there are no number.
-std::optional<int64_t> ReadNumber(const std::string& path) {
-  std::ifstream file(path);
-  int64_t value = 0;
-  if (file >> value) return value;
-  return std::nullopt;
-}
-
 // Of files on a disk: what is in a tmpfs cannot be given up.
-int64_t FileBytes(const std::string& group) {
-  std::ifstream stat(JoinPath(group, "memory.stat"));
+int64_t FileBytes(const ControlGroup& group) {
+  std::ifstream stat(JoinPath(group.folder, "memory.stat"));
+  // In v1 the plain entries leave out the groups within.
+  const std::string prefix = group.is_v1 ? "total_" : "";
   int64_t sum = 0;
   std::string name;
   int64_t bytes = 0;
   while (stat >> name >> bytes) {
-    if (name == "active_file" || name == "inactive_file") sum += bytes;
+    if (name == prefix + "active_file" || name == prefix + "inactive_file") {
+      sum += bytes;
+    }
   }
   return sum;
 }
 
-int64_t AvailableInGroup(const std::string& group) {
-  const std::optional<int64_t> limit =
-      ReadNumber(JoinPath(group, "memory.max"));
-  const std::optional<int64_t> used =
-      ReadNumber(JoinPath(group, "memory.current"));
+int64_t AvailableInGroup(const ControlGroup& group) {
+  const std::optional<int64_t> limit = ReadGroupNumber(
+      group, group.is_v1 ? "memory.limit_in_bytes" : "memory.max");
+  const std::optional<int64_t> used = ReadGroupNumber(
+      group, group.is_v1 ? "memory.usage_in_bytes" : "memory.current");
   if (!limit.has_value() || !used.has_value()) return kNoLimit;
+  // In v1 no limit is a number near the largest.
+  if (*limit > kNoLimit / 2) return kNoLimit;
   return std::max<int64_t>(0, *limit - *used + FileBytes(group));
 }
 
@@ -57,7 +55,7 @@ int64_t AvailableInGroup(const std::string& group) {
 
 int64_t AvailableMemory(const std::string& root) {
   int64_t bytes = AvailableOfMachine(root);
-  for (const std::string& group : ControlGroups(root)) {
+  for (const ControlGroup& group : ControlGroups("memory", root)) {
     bytes = std::min(bytes, AvailableInGroup(group));
   }
   return bytes;

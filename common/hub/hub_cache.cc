@@ -1,6 +1,5 @@
 #include "common/hub/hub_cache.h"
 
-#include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +22,7 @@
 #include "common/base/json_lines.h"
 #include "common/base/list_folder.h"
 #include "common/base/status_macros.h"
+#include "common/base/user_path.h"
 
 namespace dapd {
 namespace {
@@ -40,19 +40,11 @@ std::string Variable(const std::string& name) {
   return value == nullptr ? "" : value;
 }
 
-// Where HOME is not set, as in a service, the user database has it: that is
-// where huggingface_hub downloads to.
-std::string Home() {
-  if (const char* home = std::getenv("HOME"); home != nullptr) return home;
-  const struct passwd* user = ::getpwuid(::getuid());
-  return user == nullptr ? "" : user->pw_dir;
-}
-
 // "~/x", "$NAME/x" and "${NAME}/x"; a name without a value stays as it is.
 std::string Expand(const std::string& text) {
   std::string path = text;
   if (path == "~" || absl::StartsWith(path, "~/")) {
-    path.replace(0, 1, Home());
+    path.replace(0, 1, HomeFolder());
   }
   std::string expanded;
   for (size_t i = 0; i < path.size();) {

@@ -1,6 +1,5 @@
 #include "common/metrics/http_responder.h"
 
-#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -15,6 +14,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/base/listen_socket.h"
 #include "common/base/status_macros.h"
 #include "common/config/validate_config.h"
 #include "common/metrics/http_connection.h"
@@ -26,55 +26,22 @@ namespace {
 constexpr size_t kMaxConnections = 64;
 constexpr int kPollMs = 100;
 constexpr RoleSet kReaders = {Role::kViewer, Role::kTrainer, Role::kAdmin};
-constexpr int kBacklog = 64;
 
-absl::StatusOr<std::pair<int, int>> Listen(const std::string& address) {
+absl::StatusOr<ListenSocket> Listen(const std::string& address) {
   std::string host;
   int wanted_port = 0;
   if (!SplitAddress(address, &host, &wanted_port)) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", address, "' is not host:port"));
   }
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(
-      host.c_str(), std::to_string(wanted_port).c_str(), &hints, &found);
-  if (error != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "cannot listen on ", address, ": ", ::gai_strerror(error)));
-  }
-  const absl::Cleanup free_found = [found] { ::freeaddrinfo(found); };
-  const int listener =
-      ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  const int yes = 1;
-  ::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  if (listener < 0 ||
-      ::bind(listener, found->ai_addr, found->ai_addrlen) != 0 ||
-      ::listen(listener, kBacklog) != 0) {
-    const int reason = errno;
-    if (listener >= 0) ::close(listener);
-    return absl::UnavailableError(absl::StrCat(
-        "cannot serve metrics on ",
-        address,
-        ": ",
-        std::strerror(reason),
-        "; choose another port under metrics: in the configuration, or leave "
-        "it empty for none"));
-  }
-  sockaddr_storage bound = {};
-  socklen_t size = sizeof(bound);
-  ::getsockname(listener, reinterpret_cast<sockaddr*>(&bound), &size);
-  char port[16] = {};
-  ::getnameinfo(reinterpret_cast<sockaddr*>(&bound),
-                size,
-                nullptr,
-                0,
-                port,
-                sizeof(port),
-                NI_NUMERICSERV);
-  return std::pair(listener, std::stoi(port));
+  auto socket = OpenListenSocket(host, wanted_port);
+  if (socket.ok()) return socket;
+  return absl::Status(
+      socket.status().code(),
+      absl::StrCat("metrics: ",
+                   socket.status().message(),
+                   "; an empty address under metrics: in the configuration is "
+                   "none"));
 }
 
 }  // namespace
@@ -89,8 +56,8 @@ absl::StatusOr<std::unique_ptr<HttpResponder>> HttpResponder::Start(
     ASSIGN_OR_RETURN(tls, TlsServer::Create(options.security->identity()));
   }
   ASSIGN_OR_RETURN(const auto bound, Listen(options.listen));
-  return std::unique_ptr<HttpResponder>(new HttpResponder(bound.first,
-                                                          bound.second,
+  return std::unique_ptr<HttpResponder>(new HttpResponder(bound.descriptor,
+                                                          bound.port,
                                                           std::move(tls),
                                                           std::move(options),
                                                           std::move(pages)));

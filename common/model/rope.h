@@ -8,8 +8,10 @@
 namespace dapd {
 
 // cos and sin of position * theta^(-2i / head_dim), the frequencies stretched
-// where the model says so (RopeScaling), repeated for both halves:
-// [N, 1, head_dim], computed in float32 and then given in `dtype`.
+// and both multiplied by an attention factor where the model says so
+// (spec/rope_config.h), repeated for both halves: [N, 1, head_dim], computed in
+// float32 and then given in `dtype`. Whoever turns heads by them, on whatever
+// device, takes them from here.
 struct RotaryAngles {
   at::Tensor cos;
   at::Tensor sin;

@@ -1,14 +1,19 @@
 #include "common/tensor/safetensors_folder.h"
 
 #include <filesystem>
+#include <set>
+#include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/json.h"
 #include "common/base/json_lines.h"
+#include "common/base/list_folder.h"
 #include "common/base/safe_name.h"
 #include "common/base/status_macros.h"
 
@@ -16,6 +21,56 @@ namespace dapd {
 namespace {
 
 constexpr uint64_t kMaxIndexBytes = 64 << 20;
+
+// All that are missing at once: a download that was broken off.
+absl::Status CheckShards(const std::string& index_path,
+                         const std::string& folder,
+                         const std::map<std::string, std::string>& shards) {
+  std::set<std::string> all;
+  std::set<std::string> missing;
+  for (const auto& [name, shard] : shards) {
+    all.insert(shard);
+    // A link to nothing is none.
+    std::error_code error;
+    const auto status = std::filesystem::status(JoinPath(folder, shard), error);
+    if (status.type() == std::filesystem::file_type::not_found) {
+      missing.insert(shard);
+    }
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return DataError(
+      absl::StrCat(index_path,
+                   " lists ",
+                   all.size(),
+                   all.size() == 1 ? " file, of which " : " files, of which ",
+                   missing.size(),
+                   missing.size() == 1 ? " is" : " are",
+                   " not there: ",
+                   absl::StrJoin(missing, ", "),
+                   "; download the model again, and completely"));
+}
+
+absl::Status NoWeights(const std::string& folder) {
+  std::string way_out =
+      "transformers' save_pretrained converts weights that have another form, "
+      "such as pytorch_model.bin";
+  if (const auto names = ListFolder(folder); names.ok()) {
+    for (const std::string& name : *names) {
+      if (!absl::EndsWith(name, ".safetensors")) continue;
+      way_out = absl::StrCat(
+          "it has ", name, ", whose index is missing: download that as well");
+      break;
+    }
+  }
+  return WithExitCode(absl::NotFoundError(absl::StrCat(folder,
+                                                       " has neither ",
+                                                       kSafetensorsSingleFile,
+                                                       " nor ",
+                                                       kSafetensorsIndexFile,
+                                                       "; ",
+                                                       way_out)),
+                      ExitCode::kData);
+}
 
 }  // namespace
 
@@ -51,16 +106,7 @@ absl::StatusOr<SafetensorsFolder> SafetensorsFolder::Open(
   } else if (FileExists(index_path)) {
     RETURN_IF_ERROR(opened.OpenShards(index_path));
   } else {
-    return WithExitCode(
-        absl::NotFoundError(absl::StrCat(folder,
-                                         " has neither ",
-                                         kSafetensorsSingleFile,
-                                         " nor ",
-                                         kSafetensorsIndexFile,
-                                         "; transformers' save_pretrained "
-                                         "converts weights that have another "
-                                         "form, such as pytorch_model.bin")),
-        ExitCode::kData);
+    return NoWeights(folder);
   }
   return opened;
 }
@@ -77,6 +123,7 @@ absl::Status SafetensorsFolder::OpenShards(const std::string& index_path) {
                    ReadFile(index_path, kMaxIndexBytes));
   ASSIGN_OR_RETURN(const auto shards, ParseSafetensorsIndex(bytes, index_path));
   const std::string folder = std::filesystem::path(index_path).parent_path();
+  RETURN_IF_ERROR(CheckShards(index_path, folder, shards));
   for (const auto& [name, shard] : shards) {
     const std::string path = JoinPath(folder, shard);
     paths_[name] = path;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/files.h"
 #include "common/base/json.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
@@ -148,6 +149,9 @@ absl::StatusOr<uint64_t> ParseHeaderLength(absl::string_view prefix,
   uint64_t length = 0;
   for (int i = 7; i >= 0; --i) {
     length = (length << 8) | static_cast<unsigned char>(prefix[i]);
+  }
+  if (IsLfsPointer(prefix)) {
+    return DataError(absl::StrCat(where, kIsLfsPointer));
   }
   if (length > kMaxHeaderBytes ||
       length > file_bytes - kSafetensorsPrefixBytes) {

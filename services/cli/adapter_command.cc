@@ -210,8 +210,10 @@ void AddAdapterCommand(Command& app) {
   Command verify = command.AddSubcommand(
       "verify", "Checks that an adapter fits the model and has an effect");
   verify.AddOption("--model", options->model, "Hugging Face folder or id")
+      .Path()
       .Required();
   verify.AddOption("--adapter", options->adapter, "PEFT folder or id")
+      .Path()
       .Required();
   verify.AddFlag("--json", options->json, "print JSON");
   verify.Does([options] {
@@ -221,10 +223,13 @@ void AddAdapterCommand(Command& app) {
   Command merge = command.AddSubcommand(
       "merge", "Writes a whole model with the adapter in its weights");
   merge.AddOption("--model", options->model, "Hugging Face folder or id")
+      .Path()
       .Required();
   merge.AddOption("--adapter", options->adapter, "PEFT folder or id")
+      .Path()
       .Required();
   merge.AddOption("--output", options->output, "Hugging Face folder to write")
+      .Path()
       .Required();
   merge
       .AddOption(
@@ -237,8 +242,10 @@ void AddAdapterCommand(Command& app) {
   Command init = command.AddSubcommand(
       "init", "Writes the adapter that a run with this seed starts from");
   init.AddOption("--model", options->model, "Hugging Face folder or id")
+      .Path()
       .Required();
   init.AddOption("--output", options->output, "PEFT folder to write")
+      .Path()
       .Required();
   init.AddOption("--rank", options->lora.rank, "rank")
       .Range(1, 4096)

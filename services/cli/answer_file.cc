@@ -95,10 +95,11 @@ absl::StatusOr<AnswerFile> AnswerFile::Open(
                      " is not a file from which an unfinished evaluation could "
                      "be resumed; choose another --output, or none"));
   }
-  const int lock = ::open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0644);
+  const int lock = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock < 0) return FileError("open", path, errno);
   absl::Cleanup unlock = [lock] { ::close(lock); };
-  if (!TryLock(lock)) {
+  ASSIGN_OR_RETURN(const bool is_ours, TryLock(lock, path));
+  if (!is_ours) {
     return absl::UnavailableError(
         absl::StrCat(path,
                      " is being written by another dapd eval; wait until that "

@@ -100,7 +100,7 @@ void AddAnswersCommand(Command& app) {
   Command command = app.AddSubcommand(
       "answers",
       "Shows held-out answers before and after training, side by side");
-  command.AddOption("run", options->run, "run folder").Required();
+  command.AddOption("run", options->run, "run folder").Path().Required();
   command.AddOption("--count", options->count, "number of held-out problems")
       .Positive()
       .ShowDefault();

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
@@ -29,11 +30,11 @@
 #include "common/gpus/gpu_report.h"
 #include "common/hub/model_folder.h"
 #include "common/model/spec/gpu_model.h"
-#include "common/model/spec/lora_config.h"
 #include "common/model/spec/machine_split.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
 #include "common/model/spec/step_cost.h"
+#include "common/model/weights/adapter_check.h"
 #include "common/notify/webhook.h"
 #include "common/rpc/pool/address_file.h"
 #include "common/security/certificate.h"
@@ -45,6 +46,7 @@
 #include "services/cli/objective_text.h"
 #include "services/cli/output_text.h"
 #include "services/cli/pass_limits_text.h"
+#include "services/cli/start_checks.h"
 
 namespace dapd {
 namespace {
@@ -217,20 +219,37 @@ void PrintModel(const ModelText& base) {
                 .c_str());
 }
 
-absl::Status CheckAdapter(const LoraSection& lora, int64_t parameters) {
+absl::Status CheckAdapter(const Config& config,
+                          const ModelConfig& model,
+                          int64_t parameters) {
   std::puts(absl::StrFormat("%-16s rank %d, alpha %g: %d parameters",
                             "adapter",
-                            lora.rank,
-                            lora.alpha,
+                            config.lora.rank,
+                            config.lora.alpha,
                             parameters)
                 .c_str());
-  if (!lora.start_from.empty()) {
-    ASSIGN_OR_RETURN(const std::string start,
-                     FindAdapterFolder(lora.start_from));
-    RETURN_IF_ERROR(CheckStartAdapter(start, lora));
-    std::puts(absl::StrFormat("%-16s from %s", "", start).c_str());
+  ASSIGN_OR_RETURN(const std::string start,
+                   FindStartAdapter(config.lora, model));
+  if (start.empty()) return absl::OkStatus();
+  std::puts(absl::StrFormat("%-16s from %s", "", start).c_str());
+  if (const std::string other = OtherBaseWarning(config, model);
+      !other.empty()) {
+    LogWarning(other);
   }
   return absl::OkStatus();
+}
+
+// The run may be meant for another machine, which has them.
+void WarnOfMachine(const Config& config, const ModelConfig& model) {
+  for (const std::string& warning : OutputWarnings(config, model)) {
+    LogWarning(warning);
+  }
+  // Of a folder that cannot be written there is a warning already.
+  if (const absl::Status status = CheckMachine(config);
+      !status.ok() && !IsFileError(status)) {
+    LogWarning(
+        absl::StrCat("on this machine: ", std::string(status.message())));
+  }
 }
 
 // The digest of data.path.
@@ -301,7 +320,15 @@ absl::Status Check(const CheckOptions& options) {
   RETURN_IF_ERROR(base.text.views->RolloutPrompt("1 + 1?").status());
   const MemoryPlan plan = PlanMemory(config, model);
   PrintModel(base);
-  RETURN_IF_ERROR(CheckAdapter(config.lora, plan.lora_parameters));
+  ASSIGN_OR_RETURN(const bool has_weights, CheckWeights(model));
+  if (!has_weights) {
+    std::puts(absl::StrFormat("%-16s no weights were seen in %s: a run needs "
+                              "them there",
+                              "",
+                              base.folder)
+                  .c_str());
+  }
+  RETURN_IF_ERROR(CheckAdapter(config, model, plan.lora_parameters));
   ASSIGN_OR_RETURN(const std::string data_digest, CheckData(config, base));
   if (!config.run.notify_url.empty()) {
     RETURN_IF_ERROR(LoadWebhook(config.run).status());
@@ -345,13 +372,13 @@ absl::Status Check(const CheckOptions& options) {
   for (const std::string& warning : WarningsOfVainKeys(loaded)) {
     LogWarning(warning);
   }
-  // The run may be meant for another machine, which has them.
-  for (const std::string& warning : OutputWarnings(config)) LogWarning(warning);
+  WarnOfMachine(config, model);
   if (const std::string other = OtherRunWarning(config, data_digest);
       !other.empty()) {
     LogWarning(other);
   }
-  std::puts("the configuration is sound");
+  std::puts(has_weights ? "the configuration is sound"
+                        : "the configuration is sound; no weights were seen");
   return absl::OkStatus();
 }
 
@@ -372,6 +399,7 @@ void AddCheckCommand(Command& app) {
                  "samples/ holds them: plan for their mean lengths instead of "
                  "the longest answers and references after prompts of 200 "
                  "tokens")
+      .Path()
       .NotEmpty();
   CommandOption flops =
       command.AddOption("--tflops",

@@ -131,6 +131,7 @@ void AddCompareCommand(Command& app) {
   command
       .AddOption(
           "runs", options->runs, "run folders; differences are to the first")
+      .Path()
       .Required();
   command
       .AddOption("--figures",
@@ -145,6 +146,7 @@ void AddCompareCommand(Command& app) {
   command
       .AddOption(
           "--output", options->output, "HTML page with the curves to write")
+      .Path()
       .NotEmpty();
   command.Does([options] { return Compare(*options); });
 }

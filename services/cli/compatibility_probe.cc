@@ -181,6 +181,7 @@ void AddCompatibilityProbe(Command& probe) {
       "compatibility",
       "Measures whether two terms' gradients agree, position by position");
   command.AddOption("--config", options->config, "YAML configuration")
+      .Path()
       .Required();
   command.AddOption(
       "--set", options->overrides, "key=value, overrides the file");
@@ -190,6 +191,7 @@ void AddCompatibilityProbe(Command& probe) {
                  options->samples,
                  "JSON Lines {id, problem, reference, rollout_ids} "
                  "(default: problems of data.path, answered here)")
+      .Path()
       .NotEmpty();
   command.AddOption("--first", options->first, "term of the objective")
       .ShowDefault();
@@ -217,6 +219,7 @@ void AddCompatibilityProbe(Command& probe) {
       .Range(0.0, 1e6);
   command
       .AddOption("--output", options->output, "JSON Lines with every position")
+      .Path()
       .NotEmpty();
   command.AddFlag("--json", options->json, "print JSON");
   command.Does([options] {

@@ -315,12 +315,14 @@ void AddEvalCommand(Command& app) {
       .AddOption("--data",
                  options->data,
                  "problems with answers; solutions are not needed")
+      .Path()
       .Required();
   command
       .AddOption("--config",
                  options->config,
                  "YAML configuration whose prompts.none is used (default: "
                  "the released prompt)")
+      .Path()
       .NotEmpty();
   command
       .AddOption(
@@ -360,6 +362,7 @@ void AddEvalCommand(Command& app) {
                  options->output,
                  "JSON Lines with every answer and its grade, each written "
                  "as it ends; the same call resumes an unfinished file")
+      .Path()
       .NotEmpty();
   command.AddFlag("--json", options->json, "print JSON");
   options->workers.AddFlags(command);

@@ -115,11 +115,13 @@ void AddGenerateCommand(Command& app) {
       .AddOption("--input",
                  options->input,
                  "JSON Lines {id, input_ids} or {id, messages}")
+      .Path()
       .Required();
   command
       .AddOption("--output",
                  options->output,
                  "JSON Lines {id, ids, text, logprobs, finish_reason}")
+      .Path()
       .Required();
   command.AddOption("--enable-thinking",
                     options->enable_thinking,

@@ -104,10 +104,12 @@ void AddGradeCommand(Command& app) {
   auto options = std::make_shared<GradeOptions>();
   Command command = app.AddSubcommand("grade", "Grades answers");
   command.AddOption("--input", options->input, "JSON Lines {id, text, answer}")
+      .Path()
       .Required();
   command
       .AddOption(
           "--output", options->output, "JSON Lines {id, extracted, correct}")
+      .Path()
       .Required();
   command
       .AddOption("--grader",
@@ -119,6 +121,7 @@ void AddGradeCommand(Command& app) {
       .AddOption("--python",
                  options->python,
                  "the Python that has deploy/requirements-grading.txt")
+      .Path()
       .NotEmpty()
       .FromEnvironment("DAPD_PYTHON");
   command

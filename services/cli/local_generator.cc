@@ -14,8 +14,12 @@
 namespace dapd {
 
 void LocalGeneratorOptions::AddFlags(Command& command) {
-  command.AddOption("--model", model, "Hugging Face folder or id").Required();
-  command.AddOption("--adapter", adapter, "PEFT folder or id").NotEmpty();
+  command.AddOption("--model", model, "Hugging Face folder or id")
+      .Path()
+      .Required();
+  command.AddOption("--adapter", adapter, "PEFT folder or id")
+      .Path()
+      .NotEmpty();
   command
       .AddOption("--precision",
                  precision,

@@ -38,18 +38,21 @@ void LocalPolicyOptions::AddFlags(Command& command) {
                  adapter,
                  "PEFT folder of the live adapter (default: "
                  "lora.start_from, else a fresh one)")
+      .Path()
       .NotEmpty();
   command
       .AddOption("--snapshot",
                  snapshot,
                  "PEFT folder of the snapshot (default: lora.start_from, "
                  "else the base)")
+      .Path()
       .NotEmpty();
   command
       .AddOption("--ema",
                  ema,
                  "PEFT folder of the moving average (default: the live "
                  "adapter, which it is before the first step)")
+      .Path()
       .NotEmpty();
 }
 

@@ -34,8 +34,12 @@
 #include "common/model/spec/machine_split.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
+#include "common/model/weights/adapter_check.h"
+#include "common/model/weights/weight_files.h"
 #include "common/rpc/pool/address_resolver.h"
 #include "common/security/security.h"
+#include "services/cli/run_room.h"
+#include "services/cli/start_checks.h"
 
 namespace dapd {
 namespace {
@@ -240,8 +244,23 @@ absl::Status LocalRun::CheckTokens() const {
   return security->AdmitsItself();
 }
 
+absl::Status LocalRun::CheckFiles() const {
+  RETURN_IF_ERROR(CheckMachine(config_));
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindModelFolder(config_.model.path));
+  ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
+  RETURN_IF_ERROR(OpenWeightFiles(model).status());
+  // One that goes on has its adapter in its folder.
+  const bool resumed = FileExists(JoinPath(folder_, "config.yaml"));
+  if (!resumed) RETURN_IF_ERROR(FindStartAdapter(config_.lora, model).status());
+  const std::string want = WantOfRoom(folder_, RoomOfRun(config_, model));
+  if (!want.empty()) LogWarning(absl::StrCat("run.output_dir: ", want));
+  return absl::OkStatus();
+}
+
 absl::Status LocalRun::Start() {
   RETURN_IF_ERROR(CheckTokens());
+  RETURN_IF_ERROR(CheckFiles());
   RETURN_IF_ERROR(TakeGpus());
   RETURN_IF_ERROR(CheckFolder());
   std::vector<std::string> rollouts;

@@ -39,6 +39,9 @@ class LocalRun {
 
  private:
   absl::Status CheckTokens() const;
+  // What can be known of model, adapter and machine before a process is
+  // started (start_checks.h).
+  absl::Status CheckFiles() const;
   absl::Status CheckFolder() const;
   // Splits the GPUs among the roles (machine_split.h) and says so. From then on
   // config_ and overrides_ have the split.

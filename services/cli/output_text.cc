@@ -14,6 +14,7 @@
 #include "common/base/files.h"
 #include "common/config/run_folder.h"
 #include "common/config/run_settings.h"
+#include "services/cli/run_room.h"
 #include "services/trainer/record/run_identity.h"
 
 namespace dapd {
@@ -21,29 +22,32 @@ namespace {
 
 // Of the folder, or the nearest one above it that exists.
 absl::Status CheckWritableFolder(const std::string& folder) {
-  namespace fs = std::filesystem;
+  const std::string nearest = ExistingFolder(folder);
   std::error_code error;
-  fs::path nearest = fs::absolute(folder, error);
-  while (!fs::exists(nearest, error) && nearest.has_relative_path()) {
-    nearest = nearest.parent_path();
-  }
-  if (!fs::is_directory(nearest, error)) {
-    return FileError("write", nearest.string(), ENOTDIR);
+  if (!std::filesystem::is_directory(nearest, error)) {
+    return FileError("write", nearest, ENOTDIR);
   }
   if (::faccessat(AT_FDCWD, nearest.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
-    return FileError("write", nearest.string(), errno);
+    return FileError("write", nearest, errno);
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-std::vector<std::string> OutputWarnings(const Config& config) {
+std::vector<std::string> OutputWarnings(const Config& config,
+                                        const ModelConfig& model) {
   std::vector<std::string> warnings;
+  const RunRoom room = RoomOfRun(config, model);
   const auto check = [&](const char* key, const std::string& parent) {
     const std::string folder = JoinPath(parent, config.run.name);
     const absl::Status status = CheckWritableFolder(folder);
-    if (status.ok()) return;
+    if (status.ok()) {
+      if (const std::string want = WantOfRoom(folder, room); !want.empty()) {
+        warnings.push_back(absl::StrCat(key, ": ", want));
+      }
+      return;
+    }
     warnings.push_back(absl::StrCat(key,
                                     ": ",
                                     folder,

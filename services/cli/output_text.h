@@ -5,12 +5,15 @@
 #include <vector>
 
 #include "common/config/config.h"
+#include "common/model/spec/model_config.h"
 
 namespace dapd {
 
 // A warning for each of them, the run's own and one at checkpoint.copy_to, that
-// this user could not write or create on this machine. Creates nothing.
-std::vector<std::string> OutputWarnings(const Config& config);
+// this user could not write or create on this machine, or that has no room for
+// the run (run_room.h). Creates nothing.
+std::vector<std::string> OutputWarnings(const Config& config,
+                                        const ModelConfig& model);
 
 // A warning if the run's folder on this machine holds another run, which names
 // what differs, weights of the base excepted; else empty. `data_digest`:

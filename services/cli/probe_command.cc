@@ -169,10 +169,12 @@ void AddProbeCommand(Command& app) {
       .AddOption("--input",
                  options->input,
                  "JSON Lines {id, text, correct or answer}, as eval writes")
+      .Path()
       .Required();
   claims
       .AddOption(
           "--output", options->output, "JSON Lines with every wrong claim")
+      .Path()
       .NotEmpty();
   claims
       .AddOption(

@@ -57,7 +57,9 @@ void AddProblemsCommand(Command& app) {
       .ShowDefault();
   command.AddOption("--seed", options->seed, "seed of the generator")
       .ShowDefault();
-  command.AddOption("--output", options->output, "JSON Lines file").Required();
+  command.AddOption("--output", options->output, "JSON Lines file")
+      .Path()
+      .Required();
   command.Does([options] { return WriteProblems(*options); });
 }
 

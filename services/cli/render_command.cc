@@ -55,14 +55,17 @@ void AddRenderCommand(Command& app) {
   Command command = app.AddSubcommand(
       "render", "Renders conversations with the chat template");
   command.AddOption("--model", options->model, "Hugging Face folder or id")
+      .Path()
       .Required();
   command
       .AddOption("--input",
                  options->input,
                  "JSON Lines {messages, add_generation_prompt?, "
                  "enable_thinking?}")
+      .Path()
       .Required();
   command.AddOption("--output", options->output, "JSON Lines {text, ids}")
+      .Path()
       .Required();
   command.Does([options] { return Render(*options); });
 }

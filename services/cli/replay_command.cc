@@ -226,6 +226,7 @@ void AddReplayCommand(Command& app) {
       "replay",
       "Runs recorded samples through the objective, without services");
   command.AddOption("--config", options->config, "YAML configuration")
+      .Path()
       .Required();
   command.AddOption(
       "--set", options->overrides, "key=value, overrides the file");
@@ -233,8 +234,10 @@ void AddReplayCommand(Command& app) {
       .AddOption("--batch",
                  options->batch,
                  "JSON Lines {id, problem, reference, rollout_ids}")
+      .Path()
       .Required();
   command.AddOption("--output", options->output, "folder for the results")
+      .Path()
       .Required();
   options->policy.AddFlags(command);
   command.AddFlag(

@@ -62,10 +62,12 @@ void AddRestoreCommand(Command& app) {
       .AddOption("url",
                  options->url,
                  "the copy: checkpoint.copy_to followed by /<run.name>")
+      .Path()
       .Required();
   command
       .AddOption(
           "run", options->folder, "run folder to create: runs/<run.name>")
+      .Path()
       .Required();
   command
       .AddOption("--step",
@@ -76,6 +78,7 @@ void AddRestoreCommand(Command& app) {
       .AddOption("--python",
                  options->python,
                  "Python with deploy/requirements-copy.txt")
+      .Path()
       .NotEmpty();
   command
       .AddOption("--timeout",

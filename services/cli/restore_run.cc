@@ -28,6 +28,7 @@
 #include "common/base/printable.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
+#include "common/config/run_folder.h"
 #include "common/copy/run_copy.h"
 #include "services/trainer/record/manifest.h"
 #include "services/trainer/record/run_outcome.h"
@@ -98,7 +99,8 @@ void RemoveOthers(const std::string& folder, const RunCopy& copy) {
        entry.increment(error)) {
     const std::string name = entry->path().lexically_relative(folder).string();
     if (entry->is_directory(error) && !entry->is_symlink(error)) continue;
-    if (!copy.files.contains(name)) others.push_back(entry->path());
+    if (!copy.files.contains(name) && name != kRunLock)
+      others.push_back(entry->path());
   }
   for (const fs::path& other : others) fs::remove(other, error);
 }
@@ -138,14 +140,20 @@ absl::Status RestoreFiles(ObjectStore& store,
   return SyncFolders(folder);
 }
 
-// A folder that only one process restores into.
+// A folder that only one process restores into. Its lock is the one that a
+// trainer of the run takes (common/config/run_folder.h).
 absl::StatusOr<int> LockFolder(const std::string& folder) {
   RETURN_IF_ERROR(MakeDirectories(folder));
+  const std::string path = JoinPath(folder, kRunLock);
   const int lock =
-      ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-  if (lock < 0) return FileError("open", folder, errno);
-  if (TryLock(lock)) return lock;
-  ::close(lock);
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (lock < 0) return FileError("create", path, errno);
+  absl::Cleanup unlock = [lock] { ::close(lock); };
+  ASSIGN_OR_RETURN(const bool is_ours, TryLock(lock, path));
+  if (is_ours) {
+    std::move(unlock).Cancel();
+    return lock;
+  }
   return absl::UnavailableError(absl::StrCat(
       folder, " is in use: another process is restoring the same folder"));
 }

@@ -50,6 +50,7 @@ void AddRunsCommand(Command& app) {
                             "Prints state, step, loss, held-out accuracy and "
                             "adapter of each run, including those of sweeps");
   list.AddOption("folder", options->folder, "run.output_dir, or a run's folder")
+      .Path()
       .Required();
   list.AddFlag("--json", options->json, "print JSON");
   list.Does([options] { return List(*options); });

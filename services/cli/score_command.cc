@@ -140,12 +140,17 @@ void AddScoreCommand(Command& app) {
   Command command = app.AddSubcommand(
       "score", "Writes log-probabilities of token sequences, as safetensors");
   command.AddOption("--model", options->model, "Hugging Face folder or id")
+      .Path()
       .Required();
   command.AddOption("--adapter", options->adapter, "PEFT folder or id")
+      .Path()
       .NotEmpty();
   command.AddOption("--input", options->input, "JSON Lines {id, input_ids}")
+      .Path()
       .Required();
-  command.AddOption("--output", options->output, "safetensors file").Required();
+  command.AddOption("--output", options->output, "safetensors file")
+      .Path()
+      .Required();
   command.AddOption("--precision", options->precision, "of the weights")
       .OneOf({"float32", "bfloat16"})
       .ShowDefault();

@@ -85,6 +85,7 @@ void AddSweepCommand(Command& app) {
   Command command = app.AddSubcommand(
       "sweep", "Performs many runs, settings x seeds, and compares them");
   command.AddOption("sweep", options->sweep, "YAML file of the sweep")
+      .Path()
       .Required();
   command.AddOption("--set", options->overrides, "key=value, for every run")
       .TakeAll();

@@ -81,9 +81,14 @@ void AddTokenizeCommand(Command& app) {
   Command command =
       app.AddSubcommand("tokenize", "Converts texts to token ids, or back");
   command.AddOption("--model", options->model, "Hugging Face folder or id")
+      .Path()
       .Required();
-  command.AddOption("--input", options->input, "JSON Lines {text}").Required();
-  command.AddOption("--output", options->output, "JSON Lines {ids}").Required();
+  command.AddOption("--input", options->input, "JSON Lines {text}")
+      .Path()
+      .Required();
+  command.AddOption("--output", options->output, "JSON Lines {ids}")
+      .Path()
+      .Required();
   const CommandOption decode =
       command.AddFlag("--decode", options->decode, "{ids} to {text} instead");
   command

@@ -68,6 +68,7 @@ void AddViewsCommand(Command& app) {
   Command command = app.AddSubcommand(
       "views", "Writes the token sequences of samples, by view");
   command.AddOption("--config", options->config, "YAML configuration")
+      .Path()
       .Required();
   command.AddOption(
       "--set", options->overrides, "key=value, overrides the file");
@@ -75,8 +76,10 @@ void AddViewsCommand(Command& app) {
       .AddOption("--input",
                  options->input,
                  "JSON Lines {id, problem, reference, rollout_ids}")
+      .Path()
       .Required();
   command.AddOption("--output", options->output, "JSON Lines {id, views}")
+      .Path()
       .Required();
   command.Does([options] { return BuildViews(*options); });
 }

@@ -9,8 +9,8 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/data/expected_answer.h"
-#include "common/hub/model_folder.h"
 #include "common/model/weights/adapter.h"
+#include "common/model/weights/adapter_check.h"
 #include "common/model/weights/device_memory.h"
 #include "common/sharding/sharded_layers.h"
 #include "common/tensor/torch_bridge.h"
@@ -30,8 +30,7 @@ absl::StatusOr<Adapter> StartAdapter(const Config& config,
         weights.config, lora, config.run.seed, weights.device());
   }
   ASSIGN_OR_RETURN(const std::string folder,
-                   FindAdapterFolder(config.lora.start_from));
-  RETURN_IF_ERROR(CheckStartAdapter(folder, config.lora));
+                   FindStartAdapter(config.lora, weights.config));
   LogInfo(absl::StrCat("continuing from the adapter in ", folder));
   return ReadAdapter(folder, weights.config, weights.device());
 }

@@ -22,6 +22,7 @@
 #include "common/model/spec/gpu_shares.h"
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/pass_memory.h"
+#include "common/model/weights/adapter_check.h"
 #include "common/model/weights/base_digest.h"
 #include "common/model/weights/placement.h"
 #include "common/model/weights/weights.h"
@@ -98,6 +99,10 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
       config, model.max_positions, state->text, &state->held_out));
   if (config.trainer.rank == 0) {
     ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Open(config.run));
+    // One that goes on has its adapter in its folder.
+    if (!folder.resumed()) {
+      RETURN_IF_ERROR(FindStartAdapter(config.lora, model).status());
+    }
     state->folder.emplace(std::move(folder));
   }
   SetComputeThreads(config.run.num_threads);

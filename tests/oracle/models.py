@@ -66,6 +66,11 @@ def llama3_rope(factor):
     )
 
 
+def yarn_rope(factor=4.0, **more):
+    """As the cards of Qwen2.5 and Qwen3 say, for a pretraining so short that heads of 24 have frequencies of all three kinds."""
+    return dict(rope_type="yarn", rope_theta=10000.0, factor=factor, original_max_position_embeddings=512, **more)
+
+
 def make_config(family, tied, **sizes):
     common = dict(
         vocab_size=VOCABULARY,
@@ -93,6 +98,12 @@ def make_config(family, tied, **sizes):
     if family == "llama3":
         common.setdefault("head_dim", 64)
         common.update(max_position_embeddings=131072, rope_parameters=llama3_rope(8.0))
+        return transformers.LlamaConfig(**common)
+    if family == "qwen3_yarn":
+        common.update(head_dim=24, rope_parameters=yarn_rope(attention_factor=1.3))
+        return transformers.Qwen3Config(**common)
+    if family == "llama_yarn":
+        common.update(head_dim=24, rope_parameters=yarn_rope(8.0, truncate=False))
         return transformers.LlamaConfig(**common)
     if family == "mistral":
         common.setdefault("sliding_window", None)

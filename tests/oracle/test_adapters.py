@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 import torch
-from peft import PeftModel
+import transformers
+from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 
 import models
@@ -91,12 +92,103 @@ def test_a_fresh_adapter_is_not_written_over_another_one(peft_folder, tmp_path):
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+UNSLOTH = (
+    r"(?:.*?(?:language|text).*?(?:self_attn|attention|attn|mlp|feed_forward|ffn|dense).*?(?:q_proj|up_proj).*?)"
+    r"|(?:\bmodel\.layers\.[\d]{1,}\.(?:self_attn|attention|attn|mlp|feed_forward|ffn|dense)\.(?:(?:q_proj|up_proj)))"
+)
+KINDS = {
+    "rank-stabilised": dict(r=8, lora_alpha=16, use_rslora=True, target_modules=["q_proj", "down_proj"]),
+    "rank-stabilised of rank 3": dict(r=3, lora_alpha=7, use_rslora=True, target_modules=["v_proj"]),
+    "an expression": dict(r=4, lora_alpha=8, target_modules=r".*\.(?:q|gate)_proj"),
+    "an expression as unsloth writes it": dict(r=4, lora_alpha=8, target_modules=UNSLOTH),
+    "an expression of some layers": dict(r=4, lora_alpha=8, target_modules=r"model\.layers\.[02]\.self_attn\.(q|k)_proj"),
+    "all linear layers": dict(r=4, lora_alpha=8, target_modules="all-linear"),
+    "ends of names": dict(r=4, lora_alpha=8, target_modules=["self_attn.q_proj", "layers.1.mlp.up_proj"]),
+    "all but some": dict(r=4, lora_alpha=8, target_modules=["q_proj", "up_proj"], exclude_modules=["layers.1.mlp.up_proj"]),
+    "some layers": dict(r=4, lora_alpha=8, target_modules=["q_proj", "o_proj"], layers_to_transform=[0, 2]),
+    "one layer by its pattern": dict(r=4, lora_alpha=8, target_modules=["q_proj"], layers_to_transform=1, layers_pattern="layers"),
+    "ranks of their own": dict(r=4, lora_alpha=8, target_modules=["q_proj", "up_proj"], rank_pattern={"up_proj": 6, "layers.1.self_attn.q_proj": 2}),
+    "alphas of their own": dict(r=4, lora_alpha=8, target_modules=["q_proj", "up_proj"], alpha_pattern={r"layers\.[01]\..*up_proj": 24}),
+    "everything at once": dict(
+        r=4, lora_alpha=8, use_rslora=True, target_modules=["q_proj", "up_proj"], rank_pattern={"q_proj": 9}, alpha_pattern={"^model.layers.0.mlp.up_proj": 3}
+    ),
+    "an untrained head": dict(r=4, lora_alpha=8, target_modules=["q_proj"], modules_to_save=["lm_head"], tied=False),
+    "an untrained embedding and head": dict(r=4, lora_alpha=8, target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"], tied=False),
+    "an untrained norm": dict(r=4, lora_alpha=8, target_modules=["q_proj"], modules_to_save=["model.norm"]),
+    "embeddings that are saved along": dict(r=4, lora_alpha=8, target_modules=["q_proj"], save_embedding_layers=True),
+}
+
+
+def save_adapter(folder, base_folder, *, change=None, save_embedding_layers="auto", **settings):
+    """A random adapter (B not zero) of these settings, written by peft."""
+    base = transformers.AutoModelForCausalLM.from_pretrained(base_folder, dtype=torch.float32)
+    torch.manual_seed(11)
+    model = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", **settings))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.copy_(torch.randn_like(parameter) * 0.05)
+        if change is not None:
+            change(model)
+    model.save_pretrained(folder, save_embedding_layers=save_embedding_layers)
+    return folder
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_peft_loads_whole_is_what_we_load(kind, tmp_path):
+    """Logits, merged weights, and an adapter that a run goes on from and exports again."""
+    settings = dict(KINDS[kind])
+    case = Case(tmp_path, "qwen3", 2, tied=settings.pop("tied", True))
+    adapter = save_adapter(tmp_path / "adapter", case.folder, **settings)
+    plain = hf_logits(case.base, TEXT)
+    peft = PeftModel.from_pretrained(transformers.AutoModelForCausalLM.from_pretrained(case.folder, dtype=torch.float32), adapter).eval()
+    theirs = hf_logits(peft, TEXT)
+    rows = [{"id": "x", "input_ids": TEXT}]
+    ours = score(case.folder, tmp_path, rows, "--logits", "--adapter", adapter)["x.logits"]
+    difference, moved = (ours - theirs).abs().max().item(), (plain - theirs).abs().max().item()
+
+    case.replay("--apply", "--adapter", adapter, **{"trainer.batch_size": 2, "trainer.learning_rate": 1e-30})
+    again = PeftModel.from_pretrained(case.base, case.tmp / "out" / "adapter").eval()
+    exported = (hf_logits(again, TEXT) - theirs).abs().max().item()
+
+    run_dapd("adapter", "merge", "--model", case.folder, "--adapter", adapter, "--output", tmp_path / "merged")
+    merged, expected = load_file(tmp_path / "merged/model.safetensors"), peft.merge_and_unload().state_dict()
+    weights = max((tensor - expected[name]).abs().max().item() for name, tensor in merged.items())
+    print(f"{kind}: moves logits by {moved:.1e}; ours differ by {difference:.1e}, exported {exported:.1e}, merged weights {weights:.1e}")
+    assert moved > 0.01 and max(difference, exported) <= MAX_LOGIT_ERROR and weights <= 1e-6
+
+
+def test_a_trained_copy_of_the_base_is_refused_by_its_name(tmp_path):
+    models.make_model(tmp_path / "model", "qwen3", tied=False)
+
+    def change(model):
+        model.base_model.model.lm_head.modules_to_save["default"].weight[3, 3] += 1e-3
+
+    adapter = save_adapter(tmp_path / "adapter", tmp_path / "model", r=4, target_modules=["q_proj"], modules_to_save=["lm_head"], change=change)
+    result = verify(tmp_path, adapter)
+    assert result.returncode == 4 and "base_model.model.lm_head.weight' differs from the base's" in result.stderr, result
+    assert "merge_and_unload" in result.stderr
+
+
 NAME = "base_model.model.model.layers.1.self_attn.v_proj.lora_B.weight"
 
 
 def rename(tensors, config):
     for name in list(tensors):
         tensors[name.removeprefix("base_model.model.")] = tensors.pop(name)
+
+
+def prefixed(prefix):
+    def change(tensors, config):
+        for name in list(tensors):
+            tensors[prefix + name.removeprefix("base_model.model.")] = tensors.pop(name)
+
+    return change
+
+
+def with_adapter_name(tensors, config):
+    for name in list(tensors):
+        tensors[name.replace(".weight", ".default.weight")] = tensors.pop(name)
 
 
 def with_value(value):
@@ -107,7 +199,10 @@ def with_value(value):
 
 
 BROKEN = {
-    "wrong prefix": (rename, "model.layers."),
+    "wrong prefix": (rename, "all names of tensors begin with 'model.'"),
+    "a prefix of its own": (prefixed("base_model.model.model.language_model."), "all names of tensors begin with 'base_model.model.model.language_model.model.'"),
+    "a prefix of a wrapper": (prefixed("module.base_model.model."), "all names of tensors begin with 'module.base_model.model.model.'"),
+    "names as in memory": (with_adapter_name, "ends in '.lora_A.default.weight', as in a PEFT model in memory"),
     "missing tensor": (lambda tensors, config: tensors.pop(NAME), NAME),
     "extra tensor": (lambda tensors, config: tensors.update({NAME.replace("v_proj", "w_proj"): tensors[NAME].clone()}), "w_proj"),
     "a layer too many": (lambda tensors, config: tensors.update({NAME.replace("layers.1", "layers.9"): tensors[NAME].clone()}), "layers.9"),

@@ -27,6 +27,18 @@ VARIANTS = {
     "mistral": dict(family="mistral", tied=False, head_dim=24),
     "mistral with a window as long as its context, old config": dict(family="mistral", sliding_window=2048, old_spelling=True),
     "qwen2 with windows in no layer": dict(family="qwen2", use_sliding_window=True, sliding_window=16, max_window_layers=3),
+    "qwen3 with yarn": dict(family="qwen3", rope_parameters=models.yarn_rope()),
+    "qwen3 with yarn, old config": dict(family="qwen3", rope_parameters=models.yarn_rope(attention_factor=0.8782488562869419), old_spelling=True),
+    "qwen2 with yarn of two scales": dict(family="qwen2", rope_parameters=models.yarn_rope(40.0, mscale=0.707, mscale_all_dim=1.0)),
+    "qwen2 with yarn of one scale": dict(family="qwen2", rope_parameters=models.yarn_rope(40.0, mscale=0.707, beta_fast=None)),
+    "llama with yarn between whole numbers": dict(family="llama", rope_parameters=models.yarn_rope(beta_fast=16, beta_slow=2, truncate=False)),
+    "llama with yarn of another base, old config": dict(
+        family="llama", rope_parameters=dict(models.yarn_rope(8.0, truncate=None), rope_theta=1e6), tied=False, old_spelling=True
+    ),
+    "mistral with yarn": dict(family="mistral", head_dim=32, sliding_window=None, rope_parameters=models.yarn_rope(factor=None)),
+    "mistral with linear scaling, old config": dict(
+        family="mistral", rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=2.5), old_spelling=True
+    ),
 }
 
 
@@ -184,7 +196,7 @@ def test_bfloat16_is_as_close_to_float32_as_in_transformers(smollm2_folder, smol
     assert our_error <= 1.5 * their_error
 
 
-@pytest.mark.parametrize("family", ["qwen3", "qwen2", "llama", "llama3", "mistral"])
+@pytest.mark.parametrize("family", ["qwen3", "qwen2", "llama", "llama3", "mistral", "qwen3_yarn", "llama_yarn"])
 def test_logits_with_an_adapter(family, tmp_path):
     base = models.make_model(tmp_path / "model", family)
     adapter = make_adapter(tmp_path / "adapter", tmp_path / "model", seed=4)

@@ -29,7 +29,7 @@ def run_ranks(ranks, model, adapter, batch, output):
     return load_file(output)
 
 
-@pytest.mark.parametrize("family", ["qwen3", "qwen2", "llama", "llama3"])
+@pytest.mark.parametrize("family", ["qwen3", "qwen2", "llama", "llama3", "qwen3_yarn"])
 def test_processes_with_a_share_each_give_the_logits_of_the_whole(family, tmp_path):
     from peft import PeftModel
 

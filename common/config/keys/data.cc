@@ -9,6 +9,7 @@ std::vector<ConfigKey> DataKeys(Config& c) {
            "Problems with reference solutions: a .jsonl, .jsonl.gz or .parquet "
            "file, a folder or a glob of them, or a data set's id on the hub "
            "(org/name@revision:main/train-*), found in the local cache.")
+          .IsPath()
           .MayChange(),
       Text("data.problem_column",
            &c.data.problem_column,
@@ -44,6 +45,7 @@ std::vector<ConfigKey> EvaluationKeys(Config& c) {
            &c.evaluation.path,
            "Held-out problems, as data.path, measured before and after "
            "training; empty: none.")
+          .IsPath()
           .MayChange(),
       Range(
           "evaluation.interval",

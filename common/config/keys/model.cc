@@ -10,6 +10,7 @@ std::vector<ConfigKey> ModelKeys(Config& c) {
            "mistral, with a byte-level tokenizer), or its id on the hub with "
            "an optional revision (Qwen/Qwen3-4B@main), found in the local "
            "cache.")
+          .IsPath()
           .MayChange(),
       Text("model.name",
            &c.model.name,
@@ -64,7 +65,8 @@ std::vector<ConfigKey> LoraKeys(Config& c) {
            &c.lora.start_from,
            "PEFT folder of an adapter to continue from, or its id on the hub; "
            "it is also the first snapshot. Rank, alpha and targets must be "
-           "those above. Empty: a new adapter."),
+           "those above. Empty: a new adapter.")
+          .IsPath(),
   };
 }
 

@@ -9,6 +9,7 @@ std::vector<ConfigKey> RolloutKeys(Config& c) {
           "host:port of the rollout workers; a name with several addresses "
           "stands for all of them. file://PATH: a file with one host:port per "
           "line (# begins a comment), read again every two seconds.")
+          .IsPath()
           .MayChange(),
       Text("rollout.listen",
            &c.rollout.listen,

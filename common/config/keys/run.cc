@@ -9,6 +9,7 @@ std::vector<ConfigKey> RunKeys(Config& c) {
       Text("run.output_dir",
            &c.run.output_dir,
            "Folder that holds the run folders.")
+          .IsPath()
           .MayChange(),
       Any("run.seed",
           &c.run.seed,
@@ -75,11 +76,13 @@ std::vector<ConfigKey> RunKeys(Config& c) {
            &c.run.notify_secret_file,
            "A file, mode 600, with a secret that is sent along: a token (as "
            "Authorization: Bearer), or a complete header (Name: value).")
+          .IsPath()
           .MayChange(),
       Text("run.notify_ca_file",
            &c.run.notify_ca_file,
            "The authorities that may issue the server's certificate, in a PEM "
            "file; empty: the system's.")
+          .IsPath()
           .MayChange(),
       Above("run.notify_timeout_seconds",
             &c.run.notify_timeout_seconds,

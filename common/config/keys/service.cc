@@ -62,34 +62,41 @@ std::vector<ConfigKey> SecurityKeys(Config& c) {
            "intermediates; it names the role by the URI spiffe://dapd/ROLE. If "
            "given, every gRPC connection is mutual TLS. Read again when it "
            "changes.")
+          .IsPath()
           .MayChange(),
       Text("security.private_key",
            &c.security.private_key,
            "The certificate's private key in a PEM file that nobody else can "
            "read (mode 600).")
+          .IsPath()
           .MayChange(),
       Text("security.ca",
            &c.security.ca,
            "The authorities that may issue peers' certificates, in a PEM file.")
+          .IsPath()
           .MayChange(),
       Text("security.token",
            &c.security.token,
            "A file, mode 600, with the bearer token that this process "
            "presents.")
+          .IsPath()
           .MayChange(),
       Text("security.tokens.viewer",
            &c.security.tokens.viewer,
            "A file, mode 600, with the bearer tokens, one per line, that a "
            "server accepts for the role viewer, which may read health, status "
            "and metrics.")
+          .IsPath()
           .MayChange(),
       Text("security.tokens.trainer",
            &c.security.tokens.trainer,
            "The same for the role trainer, which may use workers.")
+          .IsPath()
           .MayChange(),
       Text("security.tokens.admin",
            &c.security.tokens.admin,
            "The same for the role admin, which may do everything.")
+          .IsPath()
           .MayChange(),
   };
 }

@@ -7,6 +7,7 @@ std::vector<ConfigKey> TeacherKeys(Config& c) {
       Any("teacher.addresses",
           &c.teacher.addresses,
           "host:port of the teacher workers, as rollout.addresses.")
+          .IsPath()
           .MayChange(),
       Text("teacher.listen",
            &c.teacher.listen,

@@ -192,11 +192,13 @@ std::vector<ConfigKey> CheckpointKeys(Config& c) {
            "name, after each checkpoint: a folder, s3://BUCKET/PATH or "
            "gs://BUCKET/PATH; `dapd restore` brings it back. Empty: none. "
            "Credentials come from the environment.")
+          .IsPath()
           .MayChange(),
       Text("checkpoint.copy_python",
            &c.checkpoint.copy_python,
            "The Python, with deploy/requirements-copy.txt installed, that "
            "copies; empty: that of .deps/venv beside the build, or python3.")
+          .IsPath()
           .MayChange(),
       Above("checkpoint.copy_timeout_seconds",
             &c.checkpoint.copy_timeout_seconds,

@@ -1,5 +1,5 @@
-// What adapter_config.json says: the settings of a LoRA adapter (Hu et al.
-// 2021) as PEFT writes them, as far as this program computes them.
+// The settings of a LoRA adapter (Hu et al. 2021) as this program trains one,
+// and how they are written for PEFT. How PEFT's own are read: peft_config.h.
 #pragma once
 
 #include <cstdint>
@@ -34,24 +34,10 @@ struct LoraConfig {
 // CONFIG error for an unknown name among lora.targets.
 absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section);
 
-// Refused by name: not LORA, an alpha beyond kMaxLoraAlpha, DoRA,
-// modules_to_save, rank or alpha patterns, a bias, fan_in_fan_out, one that is
-// active behind certain tokens only or that began with a part of the base's
-// weights (PiSSA, OLoRA), a target that is none of the seven projections.
-// `where` leads every message.
-absl::StatusOr<LoraConfig> ParseLoraConfig(const std::string& text,
-                                           const std::string& where);
-
-// Whether a run with these settings can train on from the PEFT adapter in
-// `folder` (lora.start_from): its rank, alpha and targets have to be the
-// settings'. Exit code kConfig, with every setting that would make it fit;
-// kData where its adapter_config.json cannot be used at all.
-absl::Status CheckStartAdapter(const std::string& folder,
-                               const LoraSection& settings);
-
-// ParseLoraConfig of it gives `lora` back. `base_model_path`, as BaseModelName
-// (common/hub/model_folder.h) has it, becomes base_model_name_or_path; the
-// revision of an id on the hub becomes PEFT's own field for it.
+// The lora of a ParsePeftConfig of it is `lora`. `base_model_path`, as
+// BaseModelName (common/hub/model_folder.h) has it, becomes
+// base_model_name_or_path; the revision of an id on the hub becomes PEFT's own
+// field for it.
 std::string FormatLoraConfig(const LoraConfig& lora,
                              const std::string& base_model_path);
 

@@ -1,7 +1,6 @@
 #include "common/model/spec/model_config.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +11,8 @@
 #include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
+#include "common/model/spec/field_reader.h"
+#include "common/model/spec/rope_config.h"
 #include "common/tensor/safetensors_folder.h"
 
 namespace dapd {
@@ -20,78 +21,10 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kMaxModelConfigBytes = 4 << 20;
-// Ten times the largest published model's; their products fit 63 bits.
-constexpr int64_t kMaxExtent = int64_t{1} << 22;
 constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxHeads = 4096;
 constexpr int64_t kMaxHeadDim = 4096;
 constexpr int64_t kMaxPositions = int64_t{1} << 24;
-
-// Reads typed fields of one JSON object; the first problem stays.
-class FieldReader {
- public:
-  FieldReader(const json& object, std::string where)
-      : object_(object), where_(std::move(where)) {}
-
-  bool Has(const char* key) const {
-    return object_.contains(key) && !object_[key].is_null();
-  }
-
-  // From 1 to `max`.
-  int64_t Integer(const char* key,
-                  std::optional<int64_t> fallback,
-                  int64_t max = kMaxExtent) {
-    if (!Has(key)) {
-      if (!fallback.has_value()) Fail(key, "is missing");
-      return fallback.value_or(1);
-    }
-    const auto number = JsonInteger(object_[key], 1, max);
-    if (!number.ok()) Fail(key, std::string(number.status().message()));
-    return number.value_or(1);
-  }
-
-  double Positive(const char* key, std::optional<double> fallback) {
-    if (!Has(key)) {
-      if (!fallback.has_value()) Fail(key, "is missing");
-      return fallback.value_or(1.0);
-    }
-    const json& value = object_[key];
-    if (!value.is_number() || !(value.get<double>() > 0.0)) {
-      Fail(key, absl::StrCat("is ", value.dump(), ", not a positive number"));
-      return 1.0;
-    }
-    return value.get<double>();
-  }
-
-  bool Boolean(const char* key, bool fallback) {
-    if (!Has(key)) return fallback;
-    if (!object_[key].is_boolean()) {
-      Fail(key,
-           absl::StrCat("is ", object_[key].dump(), ", not true or false"));
-      return fallback;
-    }
-    return object_[key].get<bool>();
-  }
-
-  void Fail(const std::string& key, const std::string& problem) {
-    if (status_.ok()) {
-      status_ = DataError(absl::StrCat(where_, ": ", key, " ", problem));
-    }
-  }
-  // The first problem of a part that has a reader of its own.
-  void Take(const absl::Status& part) {
-    if (status_.ok() && !part.ok()) {
-      status_ = DataError(absl::StrCat(where_, ": ", part.message()));
-    }
-  }
-  const absl::Status& status() const { return status_; }
-  const json& object() const { return object_; }
-
- private:
-  const json& object_;
-  const std::string where_;
-  absl::Status status_;
-};
 
 absl::StatusOr<json> ReadJsonObject(const std::string& path) {
   auto bytes = ReadFile(path, kMaxModelConfigBytes);
@@ -126,83 +59,6 @@ void RefuseUnsupported(FieldReader& reader) {
   // Embedding models say so: their tokens also see those behind them.
   if (!reader.Boolean("is_causal", true)) {
     reader.Fail("is_causal", "is false; only causal attention is supported");
-  }
-}
-
-// What one of the two spellings says: `object` is the whole configuration's
-// rope_scaling or rope_parameters.
-void ReadRopeObject(const json& object,
-                    const char* key,
-                    FieldReader& reader,
-                    ModelConfig& config) {
-  if (!object.is_object()) {
-    reader.Fail(key, "is not an object");
-    return;
-  }
-  FieldReader rope(object, key);
-  // {"full_attention": {"rope_theta": ...}}: its numbers would not be seen.
-  for (const auto& [name, value] : object.items()) {
-    if (value.is_object()) {
-      rope.Fail(name,
-                "is an object; layers of several kinds are not supported");
-    }
-  }
-  config.rope_theta = rope.Positive("rope_theta", config.rope_theta);
-  // Every part of a head turns; other shares would be ignored in silence.
-  if (rope.Positive("partial_rotary_factor", 1.0) != 1.0) {
-    rope.Fail("partial_rotary_factor", "other than 1 is not supported");
-  }
-  const char* type_key = rope.Has("rope_type") ? "rope_type" : "type";
-  const json type = rope.Has(type_key) ? object[type_key] : json("default");
-  if (type == "llama3") {
-    RopeScaling scaling;
-    scaling.factor = rope.Positive("factor", std::nullopt);
-    scaling.low_freq_factor = rope.Positive("low_freq_factor", std::nullopt);
-    scaling.high_freq_factor = rope.Positive("high_freq_factor", std::nullopt);
-    scaling.original_positions =
-        rope.Positive("original_max_position_embeddings", std::nullopt);
-    if (scaling.high_freq_factor <= scaling.low_freq_factor) {
-      rope.Fail("high_freq_factor", "must be above low_freq_factor");
-    }
-    config.rope_scaling = scaling;
-  } else if (type != "default") {
-    rope.Fail(
-        type_key,
-        absl::StrCat(
-            "is ", type.dump(), "; only default and llama3 are supported"));
-  }
-  reader.Take(rope.status());
-}
-
-// Old spelling: rope_theta, and rope_scaling {type or rope_type, ...}. New:
-// rope_parameters, which holds both.
-void ReadRope(FieldReader& reader, ModelConfig& config) {
-  config.rope_theta = reader.Positive("rope_theta", config.rope_theta);
-  if (reader.Positive("partial_rotary_factor", 1.0) != 1.0) {
-    reader.Fail("partial_rotary_factor", "other than 1 is not supported");
-  }
-  std::optional<ModelConfig> found;
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    // What is empty says nothing.
-    if (!reader.Has(key) || reader.object()[key].empty()) continue;
-    ModelConfig read = config;
-    ReadRopeObject(reader.object()[key], key, reader, read);
-    if (found.has_value() && (read.rope_theta != found->rope_theta ||
-                              read.rope_scaling != found->rope_scaling)) {
-      // transformers would take rope_scaling alone.
-      reader.Fail(key, "contradicts rope_scaling; remove one of them");
-    }
-    found = std::move(read);
-  }
-  if (found.has_value()) config = *std::move(found);
-  if (!config.rope_scaling.has_value()) return;
-  // transformers 5 takes this one, and transformers 4 the rope's own.
-  const double inner = config.rope_scaling->original_positions;
-  constexpr char kKey[] = "original_max_position_embeddings";
-  if (reader.Positive(kKey, inner) != inner) {
-    reader.Fail(
-        kKey,
-        absl::StrCat("contradicts the rope's own, ", inner, "; remove it"));
   }
 }
 
@@ -258,13 +114,29 @@ void RefuseSlidingWindow(FieldReader& reader, const ModelConfig& config) {
   }
 }
 
-void ReadFamily(FieldReader& reader, ModelConfig& config) {
+// Before anything else is read: a model of another family keeps its sizes in
+// other places, and its other keys say nothing about why it is refused.
+std::string ReadModelType(FieldReader& reader) {
   const json& object = reader.object();
-  if (!reader.Has("model_type") || !object["model_type"].is_string()) {
+  if (!reader.Has("model_type")) {
     reader.Fail("model_type", "is missing");
-    return;
+    return "";
   }
-  config.model_type = object["model_type"].get<std::string>();
+  const json& type = object["model_type"];
+  for (const char* family : {"qwen3", "qwen2", "llama", "mistral"}) {
+    if (type == family) return family;
+  }
+  reader.Fail("model_type",
+              absl::StrCat(type.is_string()
+                               ? absl::StrCat("'", type.get<std::string>(), "'")
+                               : type.dump(),
+                           " is not supported; qwen3, qwen2, llama and mistral "
+                           "are"));
+  return "";
+}
+
+// The traits of `config.model_type`.
+void ReadFamily(FieldReader& reader, ModelConfig& config) {
   const int64_t quotient =
       std::max<int64_t>(1, config.hidden_size / config.num_heads);
   if (config.model_type == "qwen3") {
@@ -282,12 +154,6 @@ void ReadFamily(FieldReader& reader, ModelConfig& config) {
     config.output_bias = config.qkv_bias;
     config.mlp_bias = reader.Boolean("mlp_bias", false);
     config.head_dim = reader.Integer("head_dim", quotient, kMaxHeadDim);
-  } else {
-    reader.Fail("model_type",
-                absl::StrCat("'",
-                             config.model_type,
-                             "' is not supported; qwen3, qwen2, llama and "
-                             "mistral are"));
   }
 }
 
@@ -361,8 +227,10 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
   const std::string path = JoinPath(folder, "config.json");
   ASSIGN_OR_RETURN(const json object, ReadJsonObject(path));
   FieldReader reader(object, path);
+  ModelConfig config{.folder = folder};
+  config.model_type = ReadModelType(reader);
+  RETURN_IF_ERROR(reader.status());
   RefuseUnsupported(reader);
-  ModelConfig config;
   config.vocab_size = reader.Integer("vocab_size", std::nullopt);
   config.hidden_size = reader.Integer("hidden_size", std::nullopt);
   config.intermediate_size = reader.Integer("intermediate_size", std::nullopt);
@@ -376,7 +244,10 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
   config.rms_norm_eps = reader.Positive("rms_norm_eps", 1e-6);
   config.tied_embeddings = reader.Boolean("tie_word_embeddings", false);
   ReadFamily(reader, config);
-  ReadRope(reader, config);
+  ReadRope(reader,
+           {.head_dim = config.head_dim, .max_positions = config.max_positions},
+           &config.rope_theta,
+           &config.rope_scaling);
   RefuseSlidingWindow(reader, config);
   if (config.num_heads % config.num_kv_heads != 0) {
     reader.Fail("num_attention_heads",

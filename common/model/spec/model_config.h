@@ -9,23 +9,12 @@
 
 #include "absl/status/statusor.h"
 
+#include "common/model/spec/rope_config.h"
+
 namespace dapd {
 
-// How Llama 3.1 to 3.3 stretch their rotary embedding beyond the context of
-// their pretraining (rope_type "llama3"): frequencies whose wavelength exceeds
-// original_positions / low_freq_factor are divided by `factor`, those with one
-// below original_positions / high_freq_factor stay, between them both are
-// mixed.
-struct RopeScaling {
-  double factor = 1.0;
-  double low_freq_factor = 1.0;
-  double high_freq_factor = 4.0;  // above low_freq_factor
-  double original_positions = 8192.0;
-
-  bool operator==(const RopeScaling&) const = default;
-};
-
 struct ModelConfig {
+  std::string folder;      // that it was read from; empty: none
   std::string model_type;  // "qwen3", "qwen2", "llama" or "mistral"
 
   int64_t vocab_size = 0;  // rows of the embedding; may exceed the tokenizer's
@@ -58,6 +47,9 @@ enum class Projection { kQ, kK, kV, kO, kGate, kUp, kDown };
 inline constexpr int kNumProjections = 7;
 // "q_proj", ..., "down_proj".
 const char* ProjectionName(Projection projection);
+// "model.layers.3.self_attn.q_proj": the module of a projection in a
+// checkpoint.
+std::string ProjectionModule(int64_t layer, Projection projection);
 // Columns and rows of the weight, which is stored [out, in].
 int64_t ProjectionIn(const ModelConfig& config, Projection projection);
 int64_t ProjectionOut(const ModelConfig& config, Projection projection);
@@ -76,10 +68,11 @@ int64_t NumLoraParameters(const ModelConfig& config,
 absl::Status CheckSplit(const ModelConfig& config, int64_t ranks);
 
 // Reads config.json (old and new spellings) and generation_config.json of a
-// model folder. What this decoder does not compute (rope scaling other than
-// llama3, a sliding window shorter than the context, attention that is not
-// causal, MoE, quantisation, another activation) is refused by its key; so is a
-// folder that holds an adapter as well.
+// model folder. The family comes first: a model of another one is refused by
+// it, whatever else is missing. What this decoder does not compute (a rope_type
+// that rope_config.h does not know, a sliding window shorter than the context,
+// attention that is not causal, MoE, quantisation, another activation) is
+// refused by its key; so is a folder that holds an adapter as well.
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder);
 
 }  // namespace dapd

@@ -45,6 +45,16 @@ const char* ProjectionName(Projection projection) {
   return "";
 }
 
+std::string ProjectionModule(int64_t layer, Projection projection) {
+  const bool in_mlp = projection == Projection::kGate ||
+                      projection == Projection::kUp ||
+                      projection == Projection::kDown;
+  return absl::StrCat("model.layers.",
+                      layer,
+                      in_mlp ? ".mlp." : ".self_attn.",
+                      ProjectionName(projection));
+}
+
 int64_t ProjectionIn(const ModelConfig& config, Projection projection) {
   switch (projection) {
     case Projection::kO:

@@ -48,11 +48,13 @@ Adapter MakeFreshAdapter(const ModelConfig& model,
                          uint64_t seed,
                          at::Device device);
 
-// Reads a PEFT directory for `model`. Refused by name: not LORA, DoRA,
-// modules_to_save, rank or alpha patterns, a bias, fan_in_fan_out; a wrong
-// prefix, rank or shape, a missing or an extra tensor, a value that is not
-// finite, and, where WriteAdapter wrote it, anything that changed since. What
-// the device answers to the copy is CatchTorch's status.
+// Reads a PEFT directory for `model`. Refused besides what CheckAdapterFiles
+// (adapter_check.h) refuses: a value that is not finite and, where WriteAdapter
+// wrote it, anything that changed since. An adapter with a rank or scale of
+// each module becomes one of a single rank and scale that computes the same:
+// smaller ranks are filled with zeros, B is multiplied by the quotient of the
+// scales, and modules that are not adapted are zero. What the device answers to
+// the copy is CatchTorch's status.
 absl::StatusOr<Adapter> ReadAdapter(const std::string& folder,
                                     const ModelConfig& model,
                                     at::Device device);

@@ -5,17 +5,15 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/model/weights/adapter.h"
-#include "common/model/weights/weight_names.h"
+#include "common/model/weights/adapter_check.h"
 #include "common/tensor/safetensors_header.h"
 #include "common/tensor/torch_bridge.h"
 
@@ -23,32 +21,39 @@ namespace dapd {
 namespace {
 
 constexpr char kConfigFile[] = "adapter_config.json";
-constexpr char kTensorFile[] = "adapter_model.safetensors";
-constexpr char kPickleFile[] = "adapter_model.bin";  // PEFT's until 0.7
-constexpr char kPrefix[] = "base_model.model.";
 constexpr char kDigestKey[] = "dapd_sha256";
-constexpr uint64_t kMaxConfigBytes = 1 << 20;
 constexpr uint64_t kMaxTensorBytes = uint64_t{16} << 30;
 
+TensorEntries EntriesOf(const NamedTensors& tensors) {
+  TensorEntries entries;
+  for (const auto& [name, tensor] : tensors) {
+    entries[name] = {.dtype = tensor.dtype, .shape = tensor.shape};
+  }
+  return entries;
+}
+
+// In float32, finite.
 absl::StatusOr<at::Tensor> ToParameter(const HostTensor& host,
-                                       const std::vector<int64_t>& shape,
                                        const std::string& what) {
-  if (host.shape != shape) {
-    return DataError(absl::StrCat(what,
-                                  " has shape [",
-                                  absl::StrJoin(host.shape, ", "),
-                                  "], expected [",
-                                  absl::StrJoin(shape, ", "),
-                                  "]"));
-  }
-  if (host.dtype != DType::kFloat32 && host.dtype != DType::kBFloat16 &&
-      host.dtype != DType::kFloat16) {
-    return DataError(absl::StrCat(what, " has dtype ", DTypeName(host.dtype)));
-  }
   if (!AllFinite(host)) {
     return DataError(absl::StrCat(what, " holds a value that is not finite"));
   }
   return ToTorch(host).to(at::kFloat);
+}
+
+// A module's pair in the adapter of one rank and scale that holds all of them.
+LoraPair Unified(LoraPair pair,
+                 const PeftModule& module,
+                 const LoraConfig& lora) {
+  if (const double factor = module.scale() / lora.scale();
+      factor != 1.0 && lora.scale() != 0.0) {
+    pair.b = pair.b * factor;
+  }
+  if (const int64_t missing = lora.rank - module.rank; missing > 0) {
+    pair.a = at::constant_pad_nd(pair.a, {0, 0, 0, missing});
+    pair.b = at::constant_pad_nd(pair.b, {0, missing});
+  }
+  return pair;
 }
 
 // Float32 tensors on the CPU as one, [N] for N elements in all: where they lie
@@ -87,69 +92,42 @@ void MoveTo(at::Device device, Adapter* adapter) {
   }
 }
 
-absl::StatusOr<Adapter> AssembleAdapter(const LoraConfig& lora,
+// Of tensors that CheckEntries has passed.
+absl::StatusOr<Adapter> AssembleAdapter(const PeftConfig& peft,
                                         NamedTensors tensors,
                                         const ModelConfig& model,
                                         at::Device device,
                                         const std::string& where) {
   std::map<std::string, HostTensor> by_name;
-  for (auto& [name, tensor] : tensors) {
-    if (!absl::StartsWith(name, kPrefix)) {
-      return DataError(absl::StrCat(where,
-                                    ": tensor '",
-                                    name,
-                                    "' lacks PEFT's prefix ",
-                                    kPrefix,
-                                    "; loaders would silently skip it"));
-    }
-    by_name.emplace(name, std::move(tensor));
-  }
+  for (auto& [name, tensor] : tensors) by_name.emplace(name, std::move(tensor));
   Adapter adapter;
-  adapter.config = lora;
+  adapter.config = peft.lora;
   adapter.layers.resize(static_cast<size_t>(model.num_layers));
   for (int64_t layer = 0; layer < model.num_layers; ++layer) {
-    for (const Projection target : lora.targets) {
-      LoraPair& pair =
-          adapter
-              .layers[static_cast<size_t>(layer)][static_cast<size_t>(target)];
-      const std::string module =
-          absl::StrCat(kPrefix, ProjectionModule(layer, target));
-      const auto take = [&](const char* suffix,
-                            const std::vector<int64_t>& shape,
-                            at::Tensor* out) -> absl::Status {
-        const std::string name = absl::StrCat(module, suffix);
-        const auto found = by_name.find(name);
-        if (found == by_name.end()) {
-          return DataError(absl::StrCat(where,
-                                        ": tensor '",
-                                        name,
-                                        "' is missing; if the adapter is meant "
-                                        "to leave some layers out, ",
-                                        kMergeInstead));
-        }
+    for (const Projection target : peft.lora.targets) {
+      const auto l = static_cast<size_t>(layer);
+      const auto t = static_cast<size_t>(target);
+      LoraPair& pair = adapter.layers[l][t];
+      const auto& module = peft.layers[l][t];
+      if (!module.has_value()) {
+        pair.a = at::zeros({peft.lora.rank, ProjectionIn(model, target)},
+                           at::kFloat);
+        pair.b = at::zeros({ProjectionOut(model, target), peft.lora.rank},
+                           at::kFloat);
+        continue;
+      }
+      const std::string name =
+          absl::StrCat(kAdapterPrefix, ProjectionModule(layer, target));
+      for (const auto& [suffix, out] :
+           {std::pair(kLoraA, &pair.a), std::pair(kLoraB, &pair.b)}) {
+        const std::string tensor = absl::StrCat(name, suffix);
         ASSIGN_OR_RETURN(
             *out,
-            ToParameter(found->second,
-                        shape,
-                        absl::StrCat(where, ": tensor '", name, "'")));
-        by_name.erase(found);
-        return absl::OkStatus();
-      };
-      RETURN_IF_ERROR(take(
-          ".lora_A.weight", {lora.rank, ProjectionIn(model, target)}, &pair.a));
-      RETURN_IF_ERROR(take(".lora_B.weight",
-                           {ProjectionOut(model, target), lora.rank},
-                           &pair.b));
+            ToParameter(by_name.at(tensor),
+                        absl::StrCat(where, ": tensor '", tensor, "'")));
+      }
+      pair = Unified(std::move(pair), *module, peft.lora);
     }
-  }
-  if (!by_name.empty()) {
-    return DataError(absl::StrCat(where,
-                                  ": tensor '",
-                                  by_name.begin()->first,
-                                  "' belongs to no target ",
-                                  "module of this model (",
-                                  model.num_layers,
-                                  " layers)"));
   }
   RETURN_IF_ERROR(CatchTorch([&] {
     MoveTo(device, &adapter);
@@ -209,27 +187,16 @@ absl::Status CheckFileDigest(absl::string_view bytes,
 absl::StatusOr<Adapter> ReadAdapter(const std::string& folder,
                                     const ModelConfig& model,
                                     at::Device device) {
-  const std::string config_path = JoinPath(folder, kConfigFile);
-  const std::string tensor_path = JoinPath(folder, kTensorFile);
-  auto config_text = ReadFile(config_path, kMaxConfigBytes);
-  if (!config_text.ok()) {
-    return WithExitCode(config_text.status(), ExitCode::kData);
-  }
-  ASSIGN_OR_RETURN(const LoraConfig lora,
-                   ParseLoraConfig(*config_text, config_path));
-  if (!FileExists(tensor_path) && FileExists(JoinPath(folder, kPickleFile))) {
-    return DataError(absl::StrCat(folder,
-                                  " has its tensors in ",
-                                  kPickleFile,
-                                  ", which is not read; PEFT's save_pretrained "
-                                  "writes them as ",
-                                  kTensorFile));
-  }
-  auto bytes = ReadFile(tensor_path, kMaxTensorBytes);
+  ASSIGN_OR_RETURN(const PeftConfig peft, CheckAdapterFiles(folder, model));
+  const std::string path = JoinPath(folder, kAdapterTensorFile);
+  auto bytes = ReadFile(path, kMaxTensorBytes);
   if (!bytes.ok()) return WithExitCode(bytes.status(), ExitCode::kData);
-  RETURN_IF_ERROR(CheckFileDigest(*bytes, lora, tensor_path));
-  ASSIGN_OR_RETURN(NamedTensors tensors, ParseSafetensors(*bytes, tensor_path));
-  return AssembleAdapter(lora, std::move(tensors), model, device, tensor_path);
+  RETURN_IF_ERROR(CheckFileDigest(*bytes, peft.lora, path));
+  ASSIGN_OR_RETURN(NamedTensors tensors, ParseSafetensors(*bytes, path));
+  // Again: the file may be another one by now.
+  RETURN_IF_ERROR(
+      CheckAdapterTensors(peft, EntriesOf(tensors), model, path).status());
+  return AssembleAdapter(peft, std::move(tensors), model, device, path);
 }
 
 absl::Status WriteAdapter(const std::string& folder,
@@ -242,7 +209,7 @@ absl::Status WriteAdapter(const std::string& folder,
         for (const auto& [name, tensor] : tensors) hash.Update(tensor.bytes());
       },
       adapter.config);
-  RETURN_IF_ERROR(WriteSafetensors(JoinPath(folder, kTensorFile),
+  RETURN_IF_ERROR(WriteSafetensors(JoinPath(folder, kAdapterTensorFile),
                                    tensors,
                                    {{"format", "pt"}, {kDigestKey, digest}}));
   return WriteFileAtomically(JoinPath(folder, kConfigFile),
@@ -323,12 +290,18 @@ absl::StatusOr<Adapter> ParseAdapter(const SerializedAdapter& serialized,
     return absl::DataLossError(
         "the adapter's bytes do not have the digest they were sent with");
   }
-  ASSIGN_OR_RETURN(const LoraConfig lora,
-                   ParseLoraConfig(serialized.config_json, "received adapter"));
+  const std::string where = "received adapter";
+  ASSIGN_OR_RETURN(const PeftConfig peft,
+                   ParsePeftConfig(serialized.config_json, model, where));
   ASSIGN_OR_RETURN(NamedTensors tensors,
-                   ShareSafetensors(serialized.tensors, "received adapter"));
-  return AssembleAdapter(
-      lora, std::move(tensors), model, device, "received adapter");
+                   ShareSafetensors(serialized.tensors, where));
+  ASSIGN_OR_RETURN(const std::vector<std::string> copies,
+                   CheckAdapterTensors(peft, EntriesOf(tensors), model, where));
+  if (!copies.empty()) {
+    return DataError(absl::StrCat(
+        where, ": tensor '", copies.front(), "' is one of the base"));
+  }
+  return AssembleAdapter(peft, std::move(tensors), model, device, where);
 }
 
 }  // namespace dapd

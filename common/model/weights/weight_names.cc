@@ -4,23 +4,11 @@
 
 namespace dapd {
 
-std::string ProjectionModule(int64_t layer, Projection projection) {
-  const bool in_mlp = projection == Projection::kGate ||
-                      projection == Projection::kUp ||
-                      projection == Projection::kDown;
-  return absl::StrCat("model.layers.",
-                      layer,
-                      in_mlp ? ".mlp." : ".self_attn.",
-                      ProjectionName(projection));
-}
-
 std::vector<WeightSlot> WeightSlots(ModelWeights& weights) {
   const ModelConfig& config = weights.config;
   const int64_t hidden = config.hidden_size;
   std::vector<WeightSlot> slots = {
-      {"model.embed_tokens.weight",
-       {config.vocab_size, hidden},
-       &weights.embedding},
+      {kEmbeddingName, {config.vocab_size, hidden}, &weights.embedding},
       {"model.norm.weight", {hidden}, &weights.final_norm},
   };
   if (!config.tied_embeddings) {

@@ -25,9 +25,7 @@ struct WeightSlot {
 // pointers stay valid while `weights` is not moved.
 std::vector<WeightSlot> WeightSlots(ModelWeights& weights);
 
-// "model.layers.3.self_attn.q_proj": the module of a projection.
-std::string ProjectionModule(int64_t layer, Projection projection);
-
+inline constexpr char kEmbeddingName[] = "model.embed_tokens.weight";
 inline constexpr char kHeadName[] = "lm_head.weight";
 
 }  // namespace dapd

@@ -1,10 +1,8 @@
 #include "common/model/weights/weights.h"
 
 #include <cmath>
-#include <set>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -15,6 +13,7 @@
 #include "common/base/status_macros.h"
 #include "common/model/spec/gpu_model.h"
 #include "common/model/weights/placement.h"
+#include "common/model/weights/weight_files.h"
 #include "common/model/weights/weight_names.h"
 #include "common/tensor/safetensors_folder.h"
 #include "common/tensor/torch_bridge.h"
@@ -22,74 +21,20 @@
 namespace dapd {
 namespace {
 
-// Buffers that old exporters wrote beside the parameters.
-bool IsIgnorable(const std::string& name, const ModelConfig& config) {
-  return absl::EndsWith(name, ".rotary_emb.inv_freq") ||
-         (config.tied_embeddings && name == kHeadName);
-}
-
-absl::Status CheckNames(const std::string& folder,
-                        const SafetensorsFolder& files,
-                        const std::vector<WeightSlot>& slots,
-                        const ModelConfig& config) {
-  std::set<std::string> expected;
-  for (const WeightSlot& slot : slots) {
-    expected.insert(slot.name);
-    if (!files.paths().contains(slot.name)) {
-      return DataError(absl::StrCat(folder,
-                                    ": tensor '",
-                                    slot.name,
-                                    "' is missing; config.json says ",
-                                    config.model_type,
-                                    " with ",
-                                    config.num_layers,
-                                    " layers"));
-    }
-  }
-  for (const auto& [name, path] : files.paths()) {
-    if (!expected.contains(name) && !IsIgnorable(name, config)) {
-      return DataError(absl::StrCat(path,
-                                    ": tensor '",
-                                    name,
-                                    "' does not belong to a ",
-                                    config.model_type,
-                                    " model of ",
-                                    config.num_layers,
-                                    " layers"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status LoadSlot(const SafetensorsFolder& files,
                       const WeightSlot& slot,
                       at::ScalarType dtype,
                       at::Device device,
                       const WeightPart& part) {
-  const std::string& path = files.paths().at(slot.name);
-  const SafetensorsEntry& entry = files.entry(slot.name);
-  const auto refuse = [&](const std::string& problem) {
-    return DataError(
-        absl::StrCat(path, ": tensor '", slot.name, "' ", problem));
-  };
-  if (entry.shape != slot.shape) {
-    return refuse(absl::StrCat("has shape [",
-                               absl::StrJoin(entry.shape, ", "),
-                               "], config.json implies [",
-                               absl::StrJoin(slot.shape, ", "),
-                               "]"));
-  }
-  if (entry.dtype != DType::kFloat32 && entry.dtype != DType::kBFloat16 &&
-      entry.dtype != DType::kFloat16) {
-    return refuse(absl::StrCat("has dtype ",
-                               DTypeName(entry.dtype),
-                               "; float32, bfloat16 or float16 is needed"));
-  }
   ASSIGN_OR_RETURN(const HostTensor host, files.Read(slot.name));
   at::Tensor values = ToTorch(host);
   // One pass: a sum is finite only if every value is.
   if (!std::isfinite(values.sum(at::kDouble).item<double>())) {
-    return refuse("holds a value that is not finite; the file is damaged");
+    return DataError(absl::StrCat(files.paths().at(slot.name),
+                                  ": tensor '",
+                                  slot.name,
+                                  "' holds a value that is not finite; the "
+                                  "file is damaged"));
   }
   if (part && slot.projection.has_value()) {
     values = part(*slot.projection, values);
@@ -130,13 +75,8 @@ std::string LayoutDigest(const ModelConfig& config,
                                      config.num_heads,
                                      config.num_kv_heads,
                                      config.tied_embeddings);
-  if (const auto& scaling = config.rope_scaling; scaling.has_value()) {
-    absl::StrAppendFormat(&text,
-                          "llama3 %.17g %.17g %.17g %.17g\n",
-                          scaling->factor,
-                          scaling->low_freq_factor,
-                          scaling->high_freq_factor,
-                          scaling->original_positions);
+  if (config.rope_scaling.has_value()) {
+    absl::StrAppend(&text, RopeScalingText(*config.rope_scaling), "\n");
   }
   for (const WeightSlot& slot : slots) {
     absl::StrAppend(
@@ -160,8 +100,7 @@ absl::StatusOr<std::shared_ptr<const ModelWeights>> LoadModelWeights(
   weights->layers.resize(static_cast<size_t>(weights->config.num_layers));
   const std::vector<WeightSlot> slots = WeightSlots(*weights);
   ASSIGN_OR_RETURN(const SafetensorsFolder files,
-                   SafetensorsFolder::Open(folder));
-  RETURN_IF_ERROR(CheckNames(folder, files, slots, weights->config));
+                   OpenWeightFiles(weights->config));
   at::NoGradGuard no_grad;
   if (weights->config.tied_embeddings) {
     RETURN_IF_ERROR(CheckTiedHead(files, slots.front().name));

@@ -50,9 +50,9 @@ using WeightPart =
 
 // Reads model.safetensors or the shards of model.safetensors.index.json of a
 // Hugging Face folder and converts to `dtype` (float32 or bfloat16) on
-// `device`. Every expected tensor must occur exactly once with its shape, every
-// shard must exist, nothing unexpected may be there, and all values must be
-// finite; an error names the tensor and the file. A GPU must take the model
+// `device`. The files must be as OpenWeightFiles (weight_files.h) asks, which
+// is found out before any value is read, and all values must be finite; an
+// error names the tensor and the file. A GPU must take the model
 // (CheckGpuModel). A tied model may carry lm_head.weight, which then has to be
 // its embedding; an untied one must. With `part` only that of each projection's
 // weight is kept, before it goes to `device`.

@@ -1,11 +1,15 @@
 #include "common/rpc/server/server.h"
 
+#include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <mutex>
 #include <utility>
+#include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
@@ -15,6 +19,8 @@
 
 #include "common/base/check.h"
 #include "common/base/exit_code.h"
+#include "common/base/listen_socket.h"
+#include "common/base/process_limits.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/pool/address_resolver.h"
 #include "common/rpc/transport.h"
@@ -27,6 +33,9 @@ namespace {
 constexpr int kMinPingIntervalMs = kKeepaliveTimeMs / 2;
 
 constexpr int kMaxPingStrikes = 2;
+// Its sockets and what it waits with, before the first connection.
+constexpr int kFilesOfServer = 16;
+constexpr int kThreadsOfServer = 12;
 // Of messages that are read and not yet handed over, on all connections.
 constexpr size_t kMaxBufferedBytes = size_t{1} << 30;
 
@@ -58,12 +67,52 @@ void PrepareProcess() {
   });
 }
 
+// Whether this process may open so many files more.
+bool CanOpenFiles(int count) {
+  std::vector<int> opened;
+  const absl::Cleanup close_all = [&] {
+    for (const int descriptor : opened) ::close(descriptor);
+  };
+  for (int i = 0; i < count; ++i) {
+    const int descriptor = ::eventfd(0, EFD_CLOEXEC);
+    if (descriptor < 0) return false;
+    opened.push_back(descriptor);
+  }
+  return true;
+}
+
+absl::Status CannotListen(const HostPort& target, const std::string& reason) {
+  return WithExitCode(absl::UnavailableError(
+                          absl::StrCat("cannot listen on ",
+                                       JoinHostPort(target.host, target.port),
+                                       ": ",
+                                       reason)),
+                      ExitCode::kConfig);
+}
+
+// gRPC itself says only that it could not.
+absl::Status WhyNotListening(const HostPort& target) {
+  const auto own = OpenListenSocket(target.host, target.port);
+  if (!own.ok()) return WithExitCode(own.status(), ExitCode::kConfig);
+  ::close(own->descriptor);
+  return CannotListen(target,
+                      "gRPC failed, though the port is free; "
+                      "GRPC_VERBOSITY=error shows its reason");
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const RpcServerOptions& options, const std::vector<RpcService>& services) {
   ASSIGN_OR_RETURN(const HostPort target, ParseHostPort(options.listen));
   PrepareProcess();
+  // gRPC ends the process where it lacks one of these.
+  RETURN_IF_ERROR(CheckProcessLimits({.threads = kThreadsOfServer}));
+  if (!CanOpenFiles(kFilesOfServer)) {
+    return CannotListen(target,
+                        "Too many open files; this process may have no more: "
+                        "raise ulimit -n");
+  }
   const auto credentials = options.credentials == nullptr
                                ? RpcCredentials::Loopback()
                                : options.credentials;
@@ -114,13 +163,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   }
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0) {
-    return WithExitCode(
-        absl::UnavailableError(absl::StrCat(
-            "cannot listen on ",
-            options.listen,
-            ": the port is in use, or the address is not this machine's; stop "
-            "the other process or choose another port")),
-        ExitCode::kConfig);
+    return WhyNotListening(target);
   }
   auto result = std::unique_ptr<RpcServer>(
       new RpcServer(std::move(server), std::move(names), target.host, port));

@@ -12,6 +12,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/safe_name.h"
+#include "common/base/user_path.h"
 #include "common/config/strict_yaml.h"
 #include "common/config/yaml_text.h"
 
@@ -154,6 +155,9 @@ SweepFile ReadNodes(const YAML::Node& root) {
       Refuse(root, absl::StrCat(key, " is missing"));
     }
     *target = root[key].Scalar();
+  }
+  if (const std::string wrong = ExpandUserPath(&file.config); !wrong.empty()) {
+    Refuse(root["config"], absl::StrCat("config: ", wrong));
   }
   if (!IsSafeName(file.name)) {
     Refuse(root["name"],

@@ -23,9 +23,9 @@
 #include "common/config/yaml_text.h"
 #include "common/gpus/gpu.h"
 #include "common/hub/model_folder.h"
-#include "common/model/spec/lora_config.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
+#include "common/model/weights/adapter_check.h"
 #include "services/cli/sweep/sweep_file.h"
 
 namespace dapd {
@@ -139,13 +139,6 @@ absl::Status CheckHeldRun(const SweepRun& run) {
                                   "that folder"));
 }
 
-absl::Status CheckStart(const LoraSection& lora) {
-  if (lora.start_from.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::string folder,
-                   FindAdapterFolder(lora.start_from));
-  return CheckStartAdapter(folder, lora);
-}
-
 // Adds the setting's run with `seed` (empty: the configuration's).
 absl::Status AddRun(const SweepFile& file,
                     const SweepSetting& setting,
@@ -182,7 +175,9 @@ absl::Status AddRun(const SweepFile& file,
   ASSIGN_OR_RETURN(const std::string folder,
                    FindModelFolder(run.config.model.path));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
-  if (!run.done) RETURN_IF_ERROR(CheckStart(run.config.lora));
+  if (!run.done) {
+    RETURN_IF_ERROR(FindStartAdapter(run.config.lora, model).status());
+  }
   run.memory_bytes = MemoryOf(run.config, model);
   if (plan->memory_bytes > 0 && run.memory_bytes > plan->memory_bytes) {
     return ConfigError(

@@ -24,7 +24,7 @@ int Open(const std::string& path) {
 
 DiskWait::DiskWait(const std::string& run_folder)
     : file_(Open(MarkPathIn(run_folder))) {
-  if (file_ >= 0) TryLock(file_);
+  if (file_ >= 0) TryLock(file_, MarkPathIn(run_folder)).IgnoreError();
 }
 
 DiskWait::~DiskWait() {

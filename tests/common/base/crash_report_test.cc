@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
@@ -111,6 +112,22 @@ TEST(CrashReportTest, ARequestToStopIsNoCrash) {
     std::raise(SIGTERM);
   };
   EXPECT_EXIT(stop(), KilledBySignal(SIGTERM), "^$");
+}
+
+// As std::thread throws it.
+TEST(CrashReportTest, AThreadThatCannotBeStartedIsNoCrash) {
+  const auto start = [](std::errc reason) noexcept {
+    ReportCrashes();
+    throw std::system_error(std::make_error_code(reason));
+  };
+  EXPECT_EXIT(start(std::errc::resource_unavailable_try_again),
+              ExitedWithCode(3),
+              "^dapd_base_test: too few threads: [^\n]*\n$");
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_EXIT(start(std::errc::not_a_directory),
+              KilledBySignal(SIGABRT),
+              "Not a directory");
+#endif
 }
 
 }  // namespace

@@ -87,5 +87,15 @@ TEST_F(ControlledTest, TheGroupOfAJobCountsAndThoseAroundIt) {
   EXPECT_EQ(UsableCores(root_), 1);
 }
 
+TEST_F(ControlledTest, TheFirstVersionOfControlGroupsLimitsAsTheSecond) {
+  Write("proc/self/cgroup", "2:cpu,cpuacct:/job\n0::/\n");
+  Write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+  Write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(UsableCores(root_), all_);
+  Write("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "90000\n");
+  Write("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(UsableCores(root_), 1);
+}
+
 }  // namespace
 }  // namespace dapd

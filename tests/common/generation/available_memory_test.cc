@@ -92,6 +92,30 @@ TEST_F(AvailableMemoryTest, AContainerThatIsToldItsPathOutsideSeesItself) {
   EXPECT_EQ(Available(), 50 * kMib);
 }
 
+TEST_F(AvailableMemoryTest, TheFirstVersionOfControlGroupsLimitsAsTheSecond) {
+  MakeMachine(3000);
+  Write("proc/self/cgroup", "4:memory:/docker/0123\n0::/\n");
+  const std::string outer = "sys/fs/cgroup/memory/";
+  const std::string inner = outer + "docker/0123/";
+  const auto make =
+      [&](const std::string& folder, const std::string& limit, int64_t used) {
+        Write(folder + "memory.limit_in_bytes", limit + "\n");
+        Write(folder + "memory.usage_in_bytes", std::to_string(used) + "\n");
+        Write(folder + "memory.stat",
+              "inactive_file 7\nactive_file 7\ntotal_inactive_file " +
+                  std::to_string(30 * kMib) + "\ntotal_active_file " +
+                  std::to_string(10 * kMib) + "\n");
+      };
+  make(outer, "9223372036854771712", 2000 * kMib);
+  EXPECT_EQ(Available(), 3000 * kMib);
+  make(inner, std::to_string(900 * kMib), 200 * kMib);
+  EXPECT_EQ(Available(), 740 * kMib);
+  // A container sees its own group as the outermost one.
+  std::filesystem::remove_all(std::filesystem::path(root_) / inner);
+  make(outer, std::to_string(500 * kMib), 200 * kMib);
+  EXPECT_EQ(Available(), 340 * kMib);
+}
+
 TEST_F(AvailableMemoryTest, WhereNothingCanBeReadThereIsNoLimit) {
   EXPECT_EQ(Available(), std::numeric_limits<int64_t>::max());
 }

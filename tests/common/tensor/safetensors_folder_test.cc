@@ -1,5 +1,6 @@
 #include "common/tensor/safetensors_folder.h"
 
+#include <filesystem>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -72,10 +73,22 @@ TEST_F(SafetensorsFolderTest, OneFileCountsBesideAnIndexThatItReplaced) {
 }
 
 TEST_F(SafetensorsFolderTest, WeightsInAnotherFormAreRefusedWithTheWayOut) {
+  std::filesystem::remove(model_ + "/shard.safetensors");
   WriteShard(model_ + "/pytorch_model.bin");
   const absl::Status status = SafetensorsFolder::Open(model_).status();
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
   EXPECT_THAT(std::string(status.message()), HasSubstr("save_pretrained"));
+}
+
+TEST_F(SafetensorsFolderTest, AHalfDownloadNamesWhatIsMissing) {
+  const auto lost = SafetensorsFolder::Open(model_).status();
+  EXPECT_EQ(ExitCodeOf(lost), ExitCode::kData);
+  EXPECT_THAT(std::string(lost.message()),
+              HasSubstr("it has shard.safetensors, whose index is missing"));
+  EXPECT_THAT(
+      std::string(Open("model-00002-of-00002.safetensors").status().message()),
+      HasSubstr("lists 1 file, of which 1 is not there: "
+                "model-00002-of-00002.safetensors"));
 }
 
 TEST_F(SafetensorsFolderTest, NoNameLeadsOutOfTheFolder) {

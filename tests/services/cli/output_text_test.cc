@@ -24,11 +24,11 @@ TEST(OutputWarningsTest, FoldersThatCanBeMadeAreNotMade) {
   config.run.name = "mine";
   config.run.output_dir = TempPath("deep/runs");
   config.checkpoint.copy_to = TempPath("copies");
-  EXPECT_THAT(OutputWarnings(config), IsEmpty());
+  EXPECT_THAT(OutputWarnings(config, ModelConfig()), IsEmpty());
   EXPECT_FALSE(std::filesystem::exists(TempPath("deep")));
   config.run.output_dir = "runs";
   config.checkpoint.copy_to = "s3://bucket/runs";
-  EXPECT_THAT(OutputWarnings(config), IsEmpty());
+  EXPECT_THAT(OutputWarnings(config, ModelConfig()), IsEmpty());
 }
 
 TEST(OutputWarningsTest, FoldersThatCannotBeMadeAreNamedWithTheReason) {
@@ -38,10 +38,25 @@ TEST(OutputWarningsTest, FoldersThatCannotBeMadeAreNamedWithTheReason) {
   ASSERT_TRUE(WriteFileAtomically(file, "x").ok());
   config.run.output_dir = JoinPath(file, "runs");
   config.checkpoint.copy_to = file;
-  EXPECT_THAT(OutputWarnings(config),
+  EXPECT_THAT(OutputWarnings(config, ModelConfig()),
               ElementsAre(HasSubstr("run.output_dir: " + file + "/runs/mine"),
                           HasSubstr("checkpoint.copy_to: " + file + "/mine")));
-  EXPECT_THAT(OutputWarnings(config)[0], HasSubstr("Not a directory"));
+  EXPECT_THAT(OutputWarnings(config, ModelConfig())[0],
+              HasSubstr("Not a directory"));
+}
+
+TEST(OutputWarningsTest, AFileSystemWithoutRoomForTheRunIsNamed) {
+  Config config;
+  config.run.output_dir = TempPath("runs");
+  ModelConfig model;
+  model.num_layers = 1000;
+  model.hidden_size = int64_t{1} << 22;
+  config.lora.targets = {"gate_proj"};
+  config.lora.rank = 4096;
+  EXPECT_THAT(
+      OutputWarnings(config, model),
+      ElementsAre(AllOf(HasSubstr("run.output_dir: the run's adapters and"),
+                        HasSubstr("MiB left; free some space"))));
 }
 
 TEST(OtherRunWarningTest, WhatDiffersFromTheRunInTheFolderIsNamed) {

@@ -98,7 +98,8 @@ TEST_F(RestoreRunTest, AFolderThatIsThereIsRefused) {
 TEST_F(RestoreRunTest, AFolderThatIsThereOnceTheLockIsFreeIsRefusedToo) {
   const std::string aside = folder_ + ".restoring";
   ASSERT_TRUE(MakeDirectories(aside).ok());
-  const int other = ::open(aside.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int other =
+      ::open((aside + "/.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   ASSERT_EQ(::flock(other, LOCK_EX | LOCK_NB), 0);
   // Not before the call asks for the lock, for which it has to start its
   // helper.

@@ -5,12 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/thread_share.h"
+#include "common/tensor/safetensors.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -204,7 +206,20 @@ TEST_F(ReadSweepTest, NameSeedAndPlaceAreNotGivenTwice) {
 }
 
 TEST_F(ReadSweepTest, AnAdapterToStartFromHasToFitEachRun) {
-  Write("start/adapter_model.safetensors", "");
+  // Of the model's two layers, with hidden_size 32 and heads of 64 in all.
+  NamedTensors tensors;
+  for (const char* layer : {"0", "1"}) {
+    const std::string name = absl::StrCat(
+        "base_model.model.model.layers.", layer, ".self_attn.q_proj.lora_");
+    tensors.emplace_back(
+        name + "A.weight",
+        HostTensor::Allocate(DType::kFloat32, {8, 32}).value());
+    tensors.emplace_back(
+        name + "B.weight",
+        HostTensor::Allocate(DType::kFloat32, {64, 8}).value());
+  }
+  Write("start/adapter_model.safetensors",
+        SerializeSafetensors(tensors, {}).value());
   Write("start/adapter_config.json", R"({"peft_type": "LORA", "r": 8,
     "lora_alpha": 16, "target_modules": ["q_proj"]})");
   const std::string start = "set: {lora.start_from: " + folder_ +

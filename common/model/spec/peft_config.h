@@ -1,0 +1,60 @@
+// What an adapter_config.json makes of a model: the modules that PEFT would
+// adapt, each with its rank and scale, and the adapter of one rank and scale
+// that holds them all.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "common/model/spec/lora_config.h"
+#include "common/model/spec/model_config.h"
+
+namespace dapd {
+
+struct PeftModule {
+  int64_t rank = 0;
+  double alpha = 0.0;  // scale() is what PEFT multiplies with
+  double scale() const { return alpha / static_cast<double>(rank); }
+};
+
+struct PeftConfig {
+  // The largest rank, the largest scale, and every projection that is adapted
+  // in any layer. A module of a smaller rank is that adapter with zeros, one of
+  // another scale has its B multiplied by the quotient of both, and one that is
+  // not adapted is zero.
+  LoraConfig lora;
+  // By layer and projection; nothing where PEFT adapts none.
+  std::vector<std::array<std::optional<PeftModule>, kNumProjections>> layers;
+  // base_model_name_or_path; empty: not said.
+  std::string base;
+};
+
+// As PEFT reads it: target_modules as a list or a regular expression,
+// exclude_modules, layers_to_transform, rank_pattern, alpha_pattern and
+// use_rslora. Refused by name: not LORA, an alpha beyond kMaxLoraAlpha, DoRA, a
+// bias, fan_in_fan_out, an adapter that is active behind certain tokens only or
+// that began with a part of the base's weights (PiSSA, OLoRA), a target that is
+// none of the seven projections, an expression that is not read, and every
+// setting that is not known to change nothing. `where` leads every message.
+absl::StatusOr<PeftConfig> ParsePeftConfig(const std::string& text,
+                                           const ModelConfig& model,
+                                           const std::string& where);
+
+// The same of the file in a PEFT folder; exit code kData.
+absl::StatusOr<PeftConfig> ReadPeftConfig(const std::string& folder,
+                                          const ModelConfig& model);
+
+// Whether a run with these settings can train on from an adapter
+// (lora.start_from): its rank, alpha and targets have to be the settings'. Exit
+// code kConfig, with every setting that would make it fit. `folder`: for the
+// message.
+absl::Status CheckStartAdapter(const std::string& folder,
+                               const PeftConfig& adapter,
+                               const LoraSection& settings);
+
+}  // namespace dapd

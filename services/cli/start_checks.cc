@@ -1,0 +1,102 @@
+#include "services/cli/start_checks.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "common/base/file_lock.h"
+#include "common/base/files.h"
+#include "common/base/list_folder.h"
+#include "common/base/status_macros.h"
+#include "common/base/thread_share.h"
+#include "common/config/preset_terms.h"
+#include "common/config/run_folder.h"
+#include "common/hub/hub_id.h"
+#include "common/hub/model_folder.h"
+#include "common/model/spec/peft_config.h"
+#include "common/model/weights/weight_files.h"
+#include "services/cli/run_room.h"
+
+namespace dapd {
+namespace {
+
+// The fewest that a service was seen to have on a machine of two cores, beside
+// the ones that compute: gRPC's, and the ones that listen, watch and read.
+constexpr int64_t kThreadsOfService = 16;
+// A service's libraries, files and sockets, and for each process that it talks
+// to.
+constexpr int64_t kFilesOfService = 20;
+constexpr int64_t kFilesOfPeer = 2;
+
+bool LooksLikeWeights(const std::string& name) {
+  constexpr std::array kEnds = {".safetensors",
+                                ".safetensors.index.json",
+                                ".bin",
+                                ".pt",
+                                ".pth",
+                                ".gguf",
+                                ".ckpt",
+                                ".h5",
+                                ".msgpack",
+                                ".incomplete"};
+  return std::ranges::any_of(
+      kEnds, [&](const char* end) { return absl::EndsWith(name, end); });
+}
+
+}  // namespace
+
+absl::StatusOr<bool> CheckWeights(const ModelConfig& model) {
+  const absl::Status status = OpenWeightFiles(model).status();
+  if (status.ok()) return true;
+  if (absl::IsNotFound(status)) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                     ListFolder(model.folder));
+    if (std::ranges::none_of(names, LooksLikeWeights)) return false;
+  }
+  return status;
+}
+
+std::string OtherBaseWarning(const Config& config, const ModelConfig& model) {
+  const auto folder = FindAdapterFolder(config.lora.start_from);
+  if (!folder.ok()) return "";
+  const auto adapter = ReadPeftConfig(*folder, model);
+  const auto name = BaseModelName(config.model.path, config.model.name);
+  if (!adapter.ok() || !name.ok() || FileExists(adapter->base) ||
+      FileExists(*name)) {
+    return "";
+  }
+  const std::optional<HubId> theirs = ParseHubId(adapter->base);
+  const std::optional<HubId> ours = ParseHubId(*name);
+  if (!theirs.has_value() || !ours.has_value() || theirs->name == ours->name) {
+    return "";
+  }
+  return absl::StrCat("lora.start_from: the adapter in ",
+                      *folder,
+                      " says that it was trained on ",
+                      theirs->name,
+                      ", and the base is ",
+                      ours->name);
+}
+
+ProcessNeeds NeedsOfRun(const Config& config) {
+  const int64_t workers =
+      (AsksRolloutWorkers(config)
+           ? config.run.rollout_workers * config.rollout.tensor_parallel
+           : 0) +
+      (AsksTeachers(config) ? config.run.teacher_workers : 0);
+  const int64_t processes = workers + config.trainer.ranks;
+  const int64_t threads =
+      config.run.num_threads > 0 ? config.run.num_threads : ThreadsOfEach(1);
+  return {.threads = processes * (kThreadsOfService + threads),
+          .files = kFilesOfService + kFilesOfPeer * processes};
+}
+
+absl::Status CheckMachine(const Config& config) {
+  RETURN_IF_ERROR(CheckProcessLimits(NeedsOfRun(config)));
+  return CheckLocks(ExistingFolder(FolderOf(config.run)));
+}
+
+}  // namespace dapd
