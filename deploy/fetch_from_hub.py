@@ -23,7 +23,7 @@ USAGE, DATA, UNREACHABLE = 2, 4, 5
 # By name, in any folder: * stands for a / too. What adapters are made of is among a model's.
 PATTERNS = {
     "model": ["*.safetensors", "*.json", "*.jinja", "*.txt", "*.model", "LICENSE*"],
-    "data": ["*.parquet", "*.jsonl", "*.jsonl.gz", "*.json", "*.json.gz"],
+    "data": ["*.parquet", "*.arrow", "*.jsonl", "*.ndjson", "*.json", "*.jsonl.gz", "*.ndjson.gz", "*.json.gz", "README.md", ".huggingface.yaml"],
 }
 # Weights that nothing here reads. Their index is a *.json, which a complete model has to have.
 UNREAD = {"model": ["consolidated*.safetensors", "*/*.safetensors"], "data": []}
@@ -31,8 +31,8 @@ REPO_TYPES = {"model": "model", "data": "dataset"}
 
 
 def split_id(text):
-    """"org/name@revision:glob" -> ("org/name", "revision" or None, "glob" or None)."""
-    text, _, pattern = text.partition(":")
+    """"org/name@revision:glob" -> ("org/name", "revision" or None, "glob" or None). A choice behind a # is of what was fetched."""
+    text, _, pattern = text.partition("#")[0].partition(":")
     name, _, revision = text.partition("@")
     return name, revision or None, pattern or None
 

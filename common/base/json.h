@@ -42,6 +42,14 @@ bool ReadNumber(const Json& value, Number* number) {
   return false;
 }
 
+// The text of `error` without nlohmann's number for it, behind which it is a
+// sentence for whoever wrote the JSON: "key 'id' not found".
+inline std::string JsonProblem(const nlohmann::json::exception& error) {
+  const std::string text = error.what();
+  const size_t end = text.find("] ");
+  return end == std::string::npos ? text : text.substr(end + 2);
+}
+
 }  // namespace dapd
 
 template <typename Number>

@@ -65,9 +65,11 @@ absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text,
                                     return strict(depth, event, parsed);
                                   });
   } catch (const nlohmann::json::exception& error) {
-    if (IsLfsPointer(text))
+    if (IsLfsPointer(text)) {
       return DataError(absl::StrCat(where, kIsLfsPointer));
-    return DataError(absl::StrCat(where, ": not valid JSON: ", error.what()));
+    }
+    return DataError(
+        absl::StrCat(where, ": not valid JSON: ", JsonProblem(error)));
   } catch (const Refusal& refusal) {
     return DataError(absl::StrCat(where, ": ", refusal.problem));
   }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -17,13 +16,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/list_folder.h"
 #include "common/base/status_macros.h"
+#include "common/data/data_format.h"
 #include "common/hub/hub_cache.h"
 #include "common/hub/hub_id.h"
 
@@ -36,14 +34,7 @@ using Files = std::vector<std::string>;
 constexpr size_t kMaxFiles = 100000;
 constexpr size_t kMaxNamed = 6;  // in a message
 
-enum class Format { kNone, kParquet, kJsonLines, kJson };
-
-Format FormatOf(absl::string_view name) {
-  if (absl::EndsWith(name, ".parquet")) return Format::kParquet;
-  absl::ConsumeSuffix(&name, ".gz");
-  if (absl::EndsWith(name, ".jsonl")) return Format::kJsonLines;
-  return absl::EndsWith(name, ".json") ? Format::kJson : Format::kNone;
-}
+constexpr uint64_t kMaxCardBytes = uint64_t{64} << 20;
 
 std::string Some(const Files& files) {
   Files some(files.begin(), files.begin() + std::min(files.size(), kMaxNamed));
@@ -70,7 +61,8 @@ absl::StatusOr<Files> ListDataFiles(const std::string& folder) {
       continue;
     }
     std::error_code ignored;
-    if (FormatOf(name) == Format::kNone || entry->is_directory(ignored)) {
+    if (DataFormatOf(name) == DataFormat::kNone ||
+        entry->is_directory(ignored)) {
       continue;
     }
     files.push_back(entry->path().lexically_relative(folder));
@@ -85,63 +77,6 @@ absl::StatusOr<Files> ListDataFiles(const std::string& folder) {
   }
   std::sort(files.begin(), files.end());
   return files;
-}
-
-// "test" or "validation" if the path has that word, as data sets on the hub
-// name their splits ("data/test-00000-of-00002.parquet"), "held_out" as `dapd
-// problems` names its own; everything else is "train".
-std::string SplitOf(const std::string& path) {
-  static const auto& splits =
-      *new std::map<std::string, std::string>{{"test", "test"},
-                                              {"testing", "test"},
-                                              {"eval", "test"},
-                                              {"evaluation", "test"},
-                                              {"validation", "validation"},
-                                              {"valid", "validation"},
-                                              {"val", "validation"},
-                                              {"dev", "validation"},
-                                              {"held", "held_out"},
-                                              {"heldout", "held_out"}};
-  for (const absl::string_view word :
-       absl::StrSplit(path, absl::ByAnyChar("/._- "))) {
-    const auto found = splits.find(absl::AsciiStrToLower(word));
-    if (found != splits.end()) return found->second;
-  }
-  return "train";
-}
-
-// One format, and nothing that is there to describe the others.
-absl::StatusOr<Files> OfOneFormat(const std::string& where, Files files) {
-  std::map<Format, Files> by_format;
-  for (std::string& file : files) {
-    by_format[FormatOf(file)].push_back(std::move(file));
-  }
-  if (by_format.size() > 1) by_format.erase(Format::kJson);
-  if (by_format.size() == 1) return std::move(by_format.begin()->second);
-  if (by_format.empty()) {
-    return NoData(absl::StrCat(
-        where, " holds no .parquet, .jsonl or .json file (nor one with .gz)"));
-  }
-  return DataError(absl::StrCat(where,
-                                " holds Parquet and JSON Lines (",
-                                by_format[Format::kParquet].front(),
-                                ", ",
-                                by_format[Format::kJsonLines].front(),
-                                "); choose with a glob"));
-}
-
-absl::Status CheckOneSplit(const std::string& where, const Files& files) {
-  std::map<std::string, Files> splits;
-  for (const std::string& file : files) splits[SplitOf(file)].push_back(file);
-  if (splits.size() < 2) return absl::OkStatus();
-  Files firsts;
-  for (const auto& [split, of_split] : splits) {
-    firsts.push_back(absl::StrCat(split, ": ", of_split.front()));
-  }
-  return DataError(absl::StrCat(where,
-                                " holds several splits (",
-                                absl::StrJoin(firsts, ", "),
-                                "); choose with a glob"));
 }
 
 // The first shard that its siblings' names promise and that is not there.
@@ -188,17 +123,29 @@ Files Below(const std::string& folder, const Files& files) {
   return paths;
 }
 
-absl::StatusOr<Files> FilesOfFolder(const std::string& folder) {
-  ASSIGN_OR_RETURN(Files files, ListDataFiles(folder));
-  ASSIGN_OR_RETURN(files, OfOneFormat(folder, std::move(files)));
-  RETURN_IF_ERROR(CheckOneSplit(folder, files));
+absl::StatusOr<std::optional<std::string>> ReadIfThere(
+    const std::string& path) {
+  if (!FileExists(path)) return std::nullopt;
+  auto text = ReadFile(path, kMaxCardBytes);
+  if (!text.ok()) return WithExitCode(text.status(), ExitCode::kData);
+  return *std::move(text);
+}
+
+absl::StatusOr<Files> FilesOfDirectory(const std::string& path,
+                                       const DataChoice& choice,
+                                       SplitRule rule) {
+  DataFolder folder = {.path = path, .read = [&](const std::string& file) {
+                         return ReadIfThere(JoinPath(path, file));
+                       }};
+  ASSIGN_OR_RETURN(folder.files, ListDataFiles(path));
+  ASSIGN_OR_RETURN(const Files files, FilesOfFolder(folder, choice, rule));
   if (const auto missing = MissingShard(files); missing.has_value()) {
-    return DataError(absl::StrCat(folder,
+    return DataError(absl::StrCat(path,
                                   " lacks the shard ",
                                   *missing,
                                   "; complete it, or choose with a glob"));
   }
-  return Below(folder, files);
+  return Below(path, files);
 }
 
 // No file where the glob matches none.
@@ -214,19 +161,22 @@ absl::StatusOr<Files> FilesOfGlob(const std::string& pattern) {
   std::sort(files.begin(), files.end());
   for (const std::string& file : files) {
     std::error_code error;
-    if (FormatOf(file) == Format::kNone || fs::is_directory(file, error)) {
-      return DataError(absl::StrCat(
-          pattern,
-          " matches ",
-          file,
-          ", which is not a .parquet, .jsonl or .json file; narrow the glob"));
+    if (!IsReadable(DataFormatOf(file)) || fs::is_directory(file, error)) {
+      return DataError(absl::StrCat(pattern,
+                                    " matches ",
+                                    file,
+                                    ", which is no file of rows (",
+                                    WhyNotRead(file),
+                                    "); narrow the glob"));
     }
   }
   return files;
 }
 
 absl::StatusOr<Files> FilesOfSnapshot(const HubId& id,
-                                      const std::string& pattern) {
+                                      const std::string& pattern,
+                                      const DataChoice& choice,
+                                      SplitRule rule) {
   ASSIGN_OR_RETURN(const HubSnapshot snapshot,
                    FindSnapshot(HubKind::kDataset, id));
   // By the hub's list where there is one: what was not downloaded yet is then
@@ -234,7 +184,8 @@ absl::StatusOr<Files> FilesOfSnapshot(const HubId& id,
   Files files;
   if (snapshot.listed.has_value()) {
     for (const auto& [file, size] : *snapshot.listed) {
-      if (FormatOf(file) != Format::kNone && !absl::StartsWith(file, ".")) {
+      if (DataFormatOf(file) != DataFormat::kNone &&
+          !absl::StartsWith(file, ".")) {
         files.push_back(file);
       }
     }
@@ -243,14 +194,29 @@ absl::StatusOr<Files> FilesOfSnapshot(const HubId& id,
   }
   const std::string where = id.ToString();
   if (pattern.empty()) {
-    ASSIGN_OR_RETURN(files, OfOneFormat(where, std::move(files)));
-    RETURN_IF_ERROR(CheckOneSplit(where, files));
+    // A card that is only listed may say that there are configurations.
+    const auto read = [&](const std::string& file)
+        -> absl::StatusOr<std::optional<std::string>> {
+      const std::string path = JoinPath(snapshot.folder, file);
+      if (snapshot.listed.has_value()) {
+        RETURN_IF_ERROR(CheckFile(HubKind::kDataset, id, snapshot, file));
+      }
+      return ReadIfThere(path);
+    };
+    ASSIGN_OR_RETURN(
+        files,
+        FilesOfFolder({.path = where, .files = std::move(files), .read = read},
+                      choice,
+                      rule));
   } else {
     const Files all = std::exchange(files, {});
     for (const std::string& file : all) {
-      if (::fnmatch(pattern.c_str(), file.c_str(), FNM_PATHNAME) == 0) {
-        files.push_back(file);
+      if (::fnmatch(pattern.c_str(), file.c_str(), FNM_PATHNAME) != 0) continue;
+      if (!IsReadable(DataFormatOf(file))) {
+        return DataError(
+            absl::StrCat(where, ": ", file, ": ", WhyNotRead(file)));
       }
+      files.push_back(file);
     }
     if (files.empty()) {
       return NoData(absl::StrCat(
@@ -277,16 +243,42 @@ absl::StatusOr<Files> FilesOfSnapshot(const HubId& id,
   return Below(snapshot.folder, files);
 }
 
-}  // namespace
-
-absl::StatusOr<Files> FindDataFiles(const std::string& path) {
+// folder#CONFIGURATION:SPLIT. Nothing where `path` has no such end, or where no
+// data set stands in front of it: the # is then part of a file's name.
+std::optional<std::pair<std::string, DataChoice>> SplitOffChoice(
+    const std::string& path) {
+  const size_t hash = path.rfind('#');
+  if (hash == std::string::npos || hash == 0) return std::nullopt;
+  const std::string asked = path.substr(hash + 1);
+  const size_t colon = asked.find(':');
+  DataChoice choice = {.configuration = asked.substr(0, colon)};
+  if (colon != std::string::npos) choice.split = asked.substr(colon + 1);
+  std::string data_set = path.substr(0, hash);
   std::error_code error;
-  if (fs::is_directory(path, error)) return FilesOfFolder(path);
+  const bool is_one =
+      fs::exists(data_set, error) ||
+      ParseHubId(absl::string_view(data_set).substr(0, data_set.find(':')))
+          .has_value();
+  if (choice.IsEmpty() || !is_one) return std::nullopt;
+  return std::pair(std::move(data_set), std::move(choice));
+}
+
+absl::StatusOr<Files> FilesOfPath(const std::string& path,
+                                  const DataChoice& choice,
+                                  SplitRule rule) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    return FilesOfDirectory(path, choice, rule);
+  }
+  const std::string no_choice = absl::StrCat(
+      "; only a folder or an id without a glob has "
+      "configurations and splits to choose with #");
   if (fs::exists(path, error)) {
-    if (FormatOf(path) != Format::kNone) return Files{path};
-    return DataError(absl::StrCat(path,
-                                  ": the name must end in .jsonl, .json, "
-                                  ".jsonl.gz, .json.gz or .parquet"));
+    if (!choice.IsEmpty()) {
+      return DataError(absl::StrCat(path, " is a file", no_choice));
+    }
+    if (IsReadable(DataFormatOf(path))) return Files{path};
+    return DataError(absl::StrCat(path, ": ", WhyNotRead(path)));
   }
   RETURN_IF_ERROR(CheckMayLookFor(path, error));
   const std::string none = absl::StrCat("there is no data file ", path);
@@ -298,9 +290,13 @@ absl::StatusOr<Files> FindDataFiles(const std::string& path) {
   const size_t colon = path.find(':');
   const auto id = ParseHubId(absl::string_view(path).substr(0, colon));
   const bool has_pattern = colon != std::string::npos;
-  if (id.has_value() && (has_pattern || FormatOf(path) == Format::kNone)) {
-    auto files =
-        FilesOfSnapshot(*id, has_pattern ? path.substr(colon + 1) : "");
+  if (id.has_value() &&
+      (has_pattern || DataFormatOf(path) == DataFormat::kNone)) {
+    if (has_pattern && !choice.IsEmpty()) {
+      return DataError(absl::StrCat(path, " is a glob", no_choice));
+    }
+    auto files = FilesOfSnapshot(
+        *id, has_pattern ? path.substr(colon + 1) : "", choice, rule);
     if (!absl::IsNotFound(files.status())) return files;
     return NoData(
         absl::StrCat(none, ", and ", std::string(files.status().message())));
@@ -311,6 +307,18 @@ absl::StatusOr<Files> FindDataFiles(const std::string& path) {
     return NoData(absl::StrCat(none, ", and nothing matches it as a glob"));
   }
   return NoData(none);
+}
+
+}  // namespace
+
+absl::StatusOr<Files> FindDataFiles(const std::string& path, SplitRule rule) {
+  const auto chosen = SplitOffChoice(path);
+  std::error_code error;
+  // A file may be called so.
+  if (chosen.has_value() && !fs::exists(path, error)) {
+    return FilesOfPath(chosen->first, chosen->second, rule);
+  }
+  return FilesOfPath(path, {}, rule);
 }
 
 }  // namespace dapd

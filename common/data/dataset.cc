@@ -1,23 +1,30 @@
 #include "common/data/dataset.h"
 
+#include <algorithm>
+#include <fstream>
+#include <set>
 #include <tuple>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/files.h"
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "common/base/progress.h"
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
 #include "common/data/data_files.h"
+#include "common/data/data_format.h"
 #include "common/data/row_source.h"
 
 namespace dapd {
 namespace {
 
 constexpr size_t kMaxReportedRows = 5;
+constexpr size_t kMaxNamedColumns = 20;
 
 absl::StatusOr<Problem> ToProblem(const absl::StatusOr<TextRow>& row,
                                   const DatasetOptions& options,
@@ -61,6 +68,70 @@ absl::StatusOr<Problem> ToProblem(const absl::StatusOr<TextRow>& row,
   return problem;
 }
 
+absl::Status CheckIsNoPointer(const std::string& path) {
+  std::string head(64, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<size_t>(file.gcount()));
+  return IsLfsPointer(head) ? DataError(absl::StrCat(path, kIsLfsPointer))
+                            : absl::OkStatus();
+}
+
+absl::Status VisitRows(const std::string& file,
+                       const RowQuery& query,
+                       const RowVisitor& visit) {
+  RETURN_IF_ERROR(CheckIsNoPointer(file));
+  switch (DataFormatOf(file)) {
+    case DataFormat::kParquet:
+      return VisitParquetRows(file, query, visit);
+    case DataFormat::kArrow:
+      return VisitArrowRows(file, query, visit);
+    default:
+      return VisitJsonRows(file, query, visit);
+  }
+}
+
+// Columns that would be part of a prompt, had it been made of them.
+constexpr const char* kPromptColumns[] = {"documents",
+                                          "functions",
+                                          "image",
+                                          "images",
+                                          "reasoning_content",
+                                          "system",
+                                          "system_prompt",
+                                          "tool_calls",
+                                          "tools"};
+
+// Names the columns that nothing reads, those that could have changed the
+// prompts as a warning.
+void ReportUnread(const std::string& path,
+                  const DatasetOptions& options,
+                  const std::set<std::string>& unread) {
+  std::vector<std::string> prompt;
+  std::vector<std::string> others;
+  for (const std::string& column : unread) {
+    const bool is_prompt = std::ranges::count(kPromptColumns, column) > 0;
+    (is_prompt ? prompt : others).push_back(Printable(column));
+  }
+  if (others.size() > kMaxNamedColumns) {
+    others.resize(kMaxNamedColumns);
+    others.push_back("...");
+  }
+  if (!prompt.empty()) {
+    LogWarning(absl::StrCat(path,
+                            ": not read: ",
+                            absl::StrJoin(prompt, ", "),
+                            "; a prompt is made of the column '",
+                            options.problem_column,
+                            "' alone"));
+  }
+  if (!others.empty()) {
+    LogInfo(absl::StrCat(path,
+                         ": columns that are not needed and not read: ",
+                         absl::StrJoin(others, ", ")));
+  }
+}
+
 }  // namespace
 
 absl::Status RequireDataPath(const DataSection& section) {
@@ -75,6 +146,12 @@ DatasetOptions MakeDatasetOptions(const DataSection& section) {
           .on_bad_row = section.on_bad_row == "skip"
                             ? DatasetOptions::OnBadRow::kSkip
                             : DatasetOptions::OnBadRow::kFail};
+}
+
+DatasetOptions MakeHeldOutOptions(const DataSection& section) {
+  DatasetOptions options = MakeDatasetOptions(section);
+  options.split_rule = SplitRule::kNamed;
+  return options;
 }
 
 std::string DigestOf(const std::vector<Problem>& problems) {
@@ -110,20 +187,24 @@ absl::StatusOr<Dataset> ReadDataset(const std::string& path,
     dataset.problems.push_back(*problem);
     return absl::OkStatus();
   };
+  std::set<std::string> unread;
   RowQuery query = {.columns = {options.id_column,
                                 options.problem_column,
-                                options.solution_column,
                                 options.answer_column},
                     .required = {options.problem_column},
-                    .column_settings = options.column_settings};
-  if (options.needs_solution) query.required.push_back(options.solution_column);
-  if (options.needs_answer) query.required.push_back(options.answer_column);
-  ASSIGN_OR_RETURN(const std::vector<std::string> files, FindDataFiles(path));
-  for (const std::string& file : files) {
-    RETURN_IF_ERROR(absl::EndsWith(file, ".parquet")
-                        ? VisitParquetRows(file, query, visit)
-                        : VisitJsonRows(file, query, visit));
+                    .column_settings = options.column_settings,
+                    .unread = &unread};
+  if (options.needs_solution) {
+    query.columns.push_back(options.solution_column);
+    query.required.push_back(options.solution_column);
   }
+  if (options.needs_answer) query.required.push_back(options.answer_column);
+  ASSIGN_OR_RETURN(const std::vector<std::string> files,
+                   FindDataFiles(path, options.split_rule));
+  for (const std::string& file : files) {
+    RETURN_IF_ERROR(VisitRows(file, query, visit));
+  }
+  ReportUnread(path, options, unread);
   if (dataset.problems.empty()) {
     return DataError(absl::StrCat(
         path, " holds no usable row (", dataset.skipped_rows, " skipped)"));

@@ -1,5 +1,5 @@
 // Problems, with reference solutions for training and with answers for
-// evaluation, from JSONL (plain or gzip) and Parquet: one file or many
+// evaluation, from JSON (plain or gzip), Parquet and Arrow: one file or many
 // (data_files.h).
 #pragma once
 
@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/config/config.h"
+#include "common/data/data_folder.h"
 
 namespace dapd {
 
@@ -18,7 +19,7 @@ struct Problem {
   // files.
   std::string id;
   std::string problem;
-  std::string solution;  // may be empty if it is not needed
+  std::string solution;  // empty if it is not needed
   std::string answer;    // empty if the data has none
   std::string where;     // its place in the data: "rows.jsonl:12"
 };
@@ -29,10 +30,12 @@ struct DatasetOptions {
   std::string problem_column = "problem";
   std::string solution_column = "solution";
   std::string answer_column = "answer";
-  // What each row must have beside the problem. A column that may be missing
-  // is read if it is there.
+  // Whether solutions are read, which then each row must have.
   bool needs_solution = true;
+  // Whether each row must have an answer. It is read if it is there.
   bool needs_answer = false;
+  // Which split is read of a data set of several if the path names none.
+  SplitRule split_rule = SplitRule::kTrain;
   // Where columns are named, for the error about one that is not there.
   std::string column_settings =
       "data.problem_column, data.solution_column and data.answer_column";
@@ -59,7 +62,9 @@ absl::StatusOr<Dataset> ReadDataset(const std::string& path,
 // Exit code kConfig without a data.path, which workers need not have.
 absl::Status RequireDataPath(const DataSection& section);
 
-// The options that the configuration's `data` section stands for.
+// The options that the configuration's `data` section stands for, for data.path
+// and for evaluation.path.
 DatasetOptions MakeDatasetOptions(const DataSection& section);
+DatasetOptions MakeHeldOutOptions(const DataSection& section);
 
 }  // namespace dapd

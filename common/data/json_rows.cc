@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -20,13 +20,17 @@
 namespace dapd {
 namespace {
 
-constexpr size_t kMaxLineBytes = size_t{64} << 20;
+constexpr size_t kMaxRowBytes = size_t{64} << 20;
 constexpr unsigned kBlockBytes = 1 << 16;
 
-// Reads lines of a plain or gzip file (zlib passes plain files through).
-class LineReader {
+constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr char kBlanks[] = " \t\r\n";
+
+// Reads the rows of a plain or gzip file (zlib passes plain files through): its
+// lines, or the elements of the array that it begins with.
+class RowReader {
  public:
-  static absl::StatusOr<LineReader> Open(const std::string& path) {
+  static absl::StatusOr<RowReader> Open(const std::string& path) {
     errno = 0;
     const gzFile file = ::gzopen(path.c_str(), "rb");
     if (file == nullptr) {
@@ -35,33 +39,56 @@ class LineReader {
       return WithExitCode(FileError("open", path, error), ExitCode::kData);
     }
     ::gzbuffer(file, 1 << 18);
-    return LineReader(path, file);
+    return RowReader(path, file);
   }
-  LineReader(LineReader&& other) noexcept
+  RowReader(RowReader&& other) noexcept
       : path_(std::move(other.path_)),
         file_(std::exchange(other.file_, nullptr)),
-        block_(std::move(other.block_)),
-        position_(other.position_) {}
-  ~LineReader() {
+        block_(std::move(other.block_)) {}
+  ~RowReader() {
     if (file_ != nullptr) ::gzclose(file_);
   }
 
-  // False at the end. `where`: for messages. Of a line that is too long the
-  // beginning is left in `line`.
-  absl::StatusOr<bool> Next(const std::string& where, std::string* line) {
+  // Whether the file holds an array; to be asked first, and once. What
+  // precedes the first row is read.
+  absl::StatusOr<bool> BeginArray() {
+    ASSIGN_OR_RETURN(bool more, ReadBlock());
+    if (absl::StartsWith(block_, kByteOrderMark)) {
+      position_ = kByteOrderMark.size();
+    }
+    // As PowerShell writes what a command prints.
+    if (absl::StartsWith(block_, "\xFF\xFE") ||
+        absl::StartsWith(block_, "\xFE\xFF")) {
+      return DataError(absl::StrCat(path_,
+                                    " is in UTF-16; UTF-8 is read: iconv -f "
+                                    "UTF-16 -t UTF-8 converts it"));
+    }
+    while (more) {
+      const size_t begin = block_.find_first_not_of(kBlanks, position_);
+      if (begin != std::string::npos) {
+        if (block_[begin] != '[') return false;
+        position_ = begin + 1;
+        return true;
+      }
+      blank_lines_ +=
+          std::count(block_.begin() + position_, block_.end(), '\n');
+      ASSIGN_OR_RETURN(more, ReadBlock());
+    }
+    return false;
+  }
+
+  // Line feeds that BeginArray has passed.
+  int64_t blank_lines() const { return blank_lines_; }
+
+  // False at the end. `where`: for messages. The beginning of a line that is
+  // too long is left in `line`.
+  absl::StatusOr<bool> NextLine(const std::string& where, std::string* line) {
     line->clear();
     while (true) {
       // Not gzgets: it cannot tell a zero byte in the file from its own.
       const size_t end = block_.find('\n', position_);
       line->append(block_, position_, end - position_);
-      if (line->size() > kMaxLineBytes) {
-        return DataError(
-            absl::StrCat(where,
-                         ": the line is longer than ",
-                         kMaxLineBytes >> 20,
-                         " MiB; leave the row out, or what it "
-                         "holds beside the columns that are read"));
-      }
+      RETURN_IF_ERROR(CheckLength(where, "line", *line));
       if (end != std::string::npos) {
         position_ = end + 1;
         return true;
@@ -71,9 +98,87 @@ class LineReader {
     }
   }
 
+  // The text of the array's next element, which may be anything. False behind
+  // the last one; an error if the file ends before the array or holds more.
+  absl::StatusOr<bool> NextElement(const std::string& where,
+                                   std::string* element) {
+    element->clear();
+    if (has_ended_) return false;
+    int depth = 0;
+    bool is_text = false;
+    bool is_escaped = false;
+    while (true) {
+      const size_t begin = position_;
+      for (; position_ < block_.size(); ++position_) {
+        const char c = block_[position_];
+        if (is_text) {
+          is_text = is_escaped || c != '"';
+          is_escaped = !is_escaped && c == '\\';
+          continue;
+        }
+        is_text = c == '"';
+        if (depth == 0 && (c == ',' || c == ']')) {
+          element->append(block_, begin, position_ - begin);
+          RETURN_IF_ERROR(CheckLength(where, "row", *element));
+          ++position_;
+          return EndElement(where, c == ']', *element);
+        }
+        if (c == '{' || c == '[') ++depth;
+        if ((c == '}' || c == ']') && depth > 0) --depth;
+      }
+      element->append(block_, begin, position_ - begin);
+      RETURN_IF_ERROR(CheckLength(where, "row", *element));
+      ASSIGN_OR_RETURN(const bool more, ReadBlock());
+      if (!more) {
+        return DataError(absl::StrCat(
+            path_, ": the file ends within its JSON array, at ", where));
+      }
+    }
+  }
+
  private:
-  LineReader(std::string path, gzFile file)
+  RowReader(std::string path, gzFile file)
       : path_(std::move(path)), file_(file) {}
+
+  static absl::Status CheckLength(const std::string& where,
+                                  absl::string_view what,
+                                  const std::string& text) {
+    if (text.size() <= kMaxRowBytes) return absl::OkStatus();
+    return DataError(absl::StrCat(where,
+                                  ": the ",
+                                  what,
+                                  " is longer than ",
+                                  kMaxRowBytes >> 20,
+                                  " MiB; leave the row out, or what it holds "
+                                  "beside the columns that are read"));
+  }
+
+  absl::StatusOr<bool> EndElement(const std::string& where,
+                                  bool is_last,
+                                  const std::string& element) {
+    const bool is_empty =
+        element.find_first_not_of(kBlanks) == std::string::npos;
+    const bool is_first = !std::exchange(has_element_, true);
+    if (is_last) {
+      has_ended_ = true;
+      RETURN_IF_ERROR(CheckNothingFollows());
+      if (is_empty && is_first) return false;
+    }
+    if (!is_empty) return true;
+    return DataError(
+        absl::StrCat(where, ": there is no row between two commas"));
+  }
+
+  absl::Status CheckNothingFollows() {
+    while (true) {
+      if (block_.find_first_not_of(kBlanks, position_) != std::string::npos) {
+        return DataError(absl::StrCat(
+            path_, ": something follows the JSON array that the file holds"));
+      }
+      ASSIGN_OR_RETURN(const bool more, ReadBlock());
+      if (!more) return absl::OkStatus();
+    }
+  }
 
   absl::StatusOr<bool> ReadBlock() {
     block_.resize(kBlockBytes);
@@ -92,14 +197,36 @@ class LineReader {
   gzFile file_;
   std::string block_;
   size_t position_ = 0;  // of what is not yet taken
+  int64_t blank_lines_ = 0;
+  bool has_element_ = false;
+  bool has_ended_ = false;
 };
 
-absl::StatusOr<TextRow> ToTextRow(const std::string& line,
+// The object of a row. In an array a text stands for one.
+absl::StatusOr<nlohmann::json> ParseRow(const std::string& text,
+                                        const std::string& where,
+                                        bool is_element) {
+  ASSIGN_OR_RETURN(nlohmann::json json, ParseJson(text, where));
+  if (is_element && json.is_string()) {
+    return nlohmann::json{{"text", std::move(json)}};
+  }
+  return json;
+}
+
+absl::StatusOr<TextRow> ToTextRow(const absl::StatusOr<nlohmann::json>& parsed,
                                   const std::string& where,
                                   const RowQuery& query) {
-  ASSIGN_OR_RETURN(const nlohmann::json json, ParseJson(line, where));
+  RETURN_IF_ERROR(parsed.status());
+  const nlohmann::json& json = *parsed;
   if (!json.is_object()) {
-    return DataError(absl::StrCat(where, ": the line is not a JSON object"));
+    return DataError(absl::StrCat(where, ": the row is not a JSON object"));
+  }
+  for (const auto& item : json.items()) {
+    if (query.unread != nullptr && query.unread->size() < kMaxUnreadColumns &&
+        !item.value().empty() && item.value() != "" &&
+        std::ranges::count(query.columns, item.key()) == 0) {
+      query.unread->insert(item.key());
+    }
   }
   TextRow row;
   for (const std::string& column : query.columns) {
@@ -121,6 +248,49 @@ absl::StatusOr<TextRow> ToTextRow(const std::string& line,
   return row;
 }
 
+absl::Status VisitLines(const std::string& path,
+                        const RowQuery& query,
+                        const RowVisitor& visit,
+                        RowReader* reader) {
+  std::string line;
+  bool is_first = true;
+  for (int64_t number = 1 + reader->blank_lines();; ++number) {
+    const std::string where = absl::StrCat(path, ":", number);
+    ASSIGN_OR_RETURN(const bool more, reader->NextLine(where, &line));
+    if (!more) return absl::OkStatus();
+    const size_t begin = line.find_first_not_of(kBlanks);
+    if (begin == std::string::npos) continue;
+    // Else each of its lines would be called bad JSON.
+    if (std::exchange(is_first, false) &&
+        line.substr(begin, line.find_last_not_of(kBlanks) + 1 - begin) == "{") {
+      return DataError(absl::StrCat(
+          where,
+          ": a JSON object that takes several lines; one row per line, or one "
+          "array of rows, is read: jq -c . ",
+          path,
+          " > rows.jsonl writes each object in a line"));
+    }
+    RETURN_IF_ERROR(visit(
+        ToTextRow(ParseRow(line, where, /*is_element=*/false), where, query),
+        where));
+  }
+}
+
+absl::Status VisitElements(const std::string& path,
+                           const RowQuery& query,
+                           const RowVisitor& visit,
+                           RowReader* reader) {
+  std::string element;
+  for (int64_t number = 1;; ++number) {
+    const std::string where = absl::StrCat(path, " row ", number);
+    ASSIGN_OR_RETURN(const bool more, reader->NextElement(where, &element));
+    if (!more) return absl::OkStatus();
+    RETURN_IF_ERROR(visit(
+        ToTextRow(ParseRow(element, where, /*is_element=*/true), where, query),
+        where));
+  }
+}
+
 }  // namespace
 
 absl::Status MissingColumn(const std::string& path,
@@ -139,28 +309,10 @@ absl::Status MissingColumn(const std::string& path,
 absl::Status VisitJsonRows(const std::string& path,
                            const RowQuery& query,
                            const RowVisitor& visit) {
-  ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(path));
-  std::string line;
-  bool is_first = true;
-  for (int64_t number = 1;; ++number) {
-    const std::string where = absl::StrCat(path, ":", number);
-    const absl::StatusOr<bool> more = reader.Next(where, &line);
-    const size_t begin = line.find_first_not_of(" \t\r");
-    const bool is_blank = begin == std::string::npos;
-    // Else each of its lines would be called bad JSON, or its only one too
-    // long.
-    if (!is_blank && std::exchange(is_first, false) && line[begin] == '[') {
-      return DataError(absl::StrCat(path,
-                                    " holds one JSON array; JSON Lines are "
-                                    "expected, one row per line: jq -c '.[]' ",
-                                    path,
-                                    " > rows.jsonl converts it"));
-    }
-    RETURN_IF_ERROR(more.status());
-    if (!*more) return absl::OkStatus();
-    if (is_blank) continue;
-    RETURN_IF_ERROR(visit(ToTextRow(line, where, query), where));
-  }
+  ASSIGN_OR_RETURN(RowReader reader, RowReader::Open(path));
+  ASSIGN_OR_RETURN(const bool is_array, reader.BeginArray());
+  return is_array ? VisitElements(path, query, visit, &reader)
+                  : VisitLines(path, query, visit, &reader);
 }
 
 }  // namespace dapd

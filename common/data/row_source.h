@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,13 +13,15 @@
 namespace dapd {
 
 // Column -> text of one row. A missing or null value is absent; numbers and
-// booleans are written out (json_text.h).
+// booleans are written out (json_text.h, arrow_cell.h).
 using TextRow = std::map<std::string, std::string>;
 
 // Called with each row and its place ("file:12"). `row` not OK: the row could
 // not be read. An error that it returns ends the reading.
 using RowVisitor = std::function<absl::Status(
     const absl::StatusOr<TextRow>& row, const std::string& where)>;
+
+inline constexpr size_t kMaxUnreadColumns = 200;
 
 // `columns`: what is asked for. `required` must exist in the data: if one does
 // not, the error lists the columns found and says that `column_settings` name
@@ -27,14 +30,24 @@ struct RowQuery {
   std::vector<std::string> columns;
   std::vector<std::string> required;
   std::string column_settings;
+  // Gets names of columns that are not asked for, at most kMaxUnreadColumns; of
+  // JSON, where they hold something.
+  std::set<std::string>* unread = nullptr;
 };
 
-// *.jsonl, *.json, and these with .gz.
+// JSON Lines, or one array of rows, whatever precedes it (a byte order mark,
+// blanks); plain or compressed by gzip. A text in an array stands for the row
+// {"text": ...}, as it does for `datasets`.
 absl::Status VisitJsonRows(const std::string& path,
                            const RowQuery& query,
                            const RowVisitor& visit);
 
-// *.parquet, through Apache Arrow.
+// A stream of Apache Arrow's, as save_to_disk of `datasets` writes it, or a
+// file.
+absl::Status VisitArrowRows(const std::string& path,
+                            const RowQuery& query,
+                            const RowVisitor& visit);
+
 absl::Status VisitParquetRows(const std::string& path,
                               const RowQuery& query,
                               const RowVisitor& visit);

@@ -15,9 +15,28 @@
 #include "common/data/expected_answer.h"
 #include "common/data/grade_answer.h"
 #include "common/data/json_text.h"
+#include "common/data/unread_row_keys.h"
 
 namespace dapd {
 namespace {
+
+// A run records the last ones for people to see (sample_file.h).
+constexpr std::initializer_list<const char*> kSampleKeys = {
+    "id",
+    "problem",
+    "reference",
+    "rollout_ids",
+    "reference_ids",
+    "sampler_logprobs",
+    "left_out",
+    "answer",
+    "correct",
+    "feedback",
+    "rollout",
+    "finish_reason",
+    "has_box",
+    "reference_approved",
+    "sibling"};
 
 absl::StatusOr<std::vector<float>> ParseLogprobs(const nlohmann::json& list,
                                                  size_t tokens) {
@@ -89,7 +108,7 @@ absl::StatusOr<SampleRow> ParseRow(const nlohmann::json& row,
     return DataError(absl::StrCat(
         where,
         ": a sample needs id, problem, reference and rollout_ids: ",
-        error.what()));
+        JsonProblem(error)));
   }
   return parsed;
 }
@@ -114,14 +133,16 @@ absl::StatusOr<GradedAnswer> Graded(const SampleRow& row,
 absl::StatusOr<std::vector<SampleRow>> ReadSampleRows(const std::string& path,
                                                       int64_t vocab_size) {
   std::vector<SampleRow> rows;
+  UnreadRowKeys unread;
   RETURN_IF_ERROR(ForEachJsonLine(
       path, [&](const nlohmann::json& row, int line) -> absl::Status {
-        ASSIGN_OR_RETURN(
-            SampleRow parsed,
-            ParseRow(row, absl::StrCat(path, ":", line), vocab_size));
+        const std::string where = absl::StrCat(path, ":", line);
+        ASSIGN_OR_RETURN(SampleRow parsed, ParseRow(row, where, vocab_size));
+        unread.Add(row, kSampleKeys, where);
         rows.push_back(std::move(parsed));
         return absl::OkStatus();
       }));
+  unread.Report(path);
   if (rows.empty()) {
     return DataError(absl::StrCat(path, " holds no sample"));
   }

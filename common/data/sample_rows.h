@@ -28,8 +28,9 @@ struct SampleRow {
 
 // {"id", "problem", "reference", "rollout_ids"} and, where there are such,
 // "reference_ids", "sampler_logprobs", "left_out", "answer", "correct",
-// "finish_reason", "feedback"; other keys are ignored. An error names file and
-// line; so does an id outside a vocabulary of `vocab_size`.
+// "finish_reason", "feedback". A run records more for people to see; any other
+// key is warned of once. An error names file and line; so does an id outside a
+// vocabulary of `vocab_size`.
 absl::StatusOr<std::vector<SampleRow>> ReadSampleRows(const std::string& path,
                                                       int64_t vocab_size);
 

@@ -42,7 +42,7 @@ absl::StatusOr<AnswerRecord> ParseAnswerRecord(const nlohmann::json& row,
   return record;
 } catch (const nlohmann::json::exception& error) {
   return DataError(absl::StrCat(
-      where, ": not an answer written by dapd eval: ", error.what()));
+      where, ": not an answer written by dapd eval: ", JsonProblem(error)));
 }
 
 }  // namespace dapd

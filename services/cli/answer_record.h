@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
@@ -10,6 +11,20 @@
 #include "common/generation/decode_request.h"
 
 namespace dapd {
+
+// The keys that ToJson writes.
+inline constexpr std::initializer_list<const char*> kAnswerKeys = {
+    "id",
+    "index",
+    "sample",
+    "text",
+    "answer",
+    "extracted",
+    "has_box",
+    "correct",
+    "tokens",
+    "finish_reason",
+    "repeated"};
 
 struct AnswerRecord {
   int64_t index = 0;   // of the problem in the data, from 0

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "common/data/unread_row_keys.h"
 #include "common/tokenizer/chat_template.h"
 
 namespace dapd {
@@ -17,8 +18,17 @@ struct ChatRow {
 };
 
 // {"messages": [{"role", "content"}], "add_generation_prompt"?,
-// "enable_thinking"?}; an error leads with `where`.
+// "enable_thinking"?}; an error leads with `where`. Templates are given nothing
+// else, so other keys that templates read or that stand for a message, such as
+// "tools" and a message's "reasoning_content", are an error if they hold
+// something. Any other key is added to `unread`.
 absl::StatusOr<ChatRow> ParseChatRow(const nlohmann::json& row,
-                                     const std::string& where);
+                                     const std::string& where,
+                                     UnreadRowKeys* unread);
+
+// ChatTemplate::Render, with `where` in front of its error.
+absl::StatusOr<std::string> RenderChatRow(const ChatTemplate& chat_template,
+                                          const ChatRow& chat,
+                                          const std::string& where);
 
 }  // namespace dapd

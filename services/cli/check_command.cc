@@ -143,14 +143,13 @@ absl::StatusOr<SampleLengths> MeanLengths(const std::vector<SampleRow>& rows,
 absl::StatusOr<std::string> CheckDataset(
     const char* key,
     const std::string& path,
-    const DataSection& section,
+    const DatasetOptions& options,
     const std::function<absl::Status(Dataset*)>& measure) {
   if (path.empty()) {
     std::puts(absl::StrFormat("%-16s none", key).c_str());
     return std::string();
   }
-  ASSIGN_OR_RETURN(Dataset data,
-                   ReadDataset(path, MakeDatasetOptions(section)));
+  ASSIGN_OR_RETURN(Dataset data, ReadDataset(path, options));
   WarnOfLongAnswers(path, "data.answer_column", data);
   RETURN_IF_ERROR(measure(&data));
   std::puts(absl::StrFormat("%-16s %s: %d problems, %d rows skipped, digest %s",
@@ -259,13 +258,16 @@ absl::StatusOr<std::string> CheckData(const Config& config,
   const int64_t context = base.model.max_positions;
   ASSIGN_OR_RETURN(
       const std::string digest,
-      CheckDataset("data", config.data.path, config.data, [&](Dataset* data) {
-        RETURN_IF_ERROR(ApplyAnswerRule(config, data));
-        return ApplyViewLimits(config, context, base.text, data);
-      }));
+      CheckDataset("data",
+                   config.data.path,
+                   MakeDatasetOptions(config.data),
+                   [&](Dataset* data) {
+                     RETURN_IF_ERROR(ApplyAnswerRule(config, data));
+                     return ApplyViewLimits(config, context, base.text, data);
+                   }));
   RETURN_IF_ERROR(CheckDataset("held out",
                                config.evaluation.path,
-                               config.data,
+                               MakeHeldOutOptions(config.data),
                                [&](Dataset* data) {
                                  WarnOfUngradedProblems(config, *data);
                                  return ApplyHeldOutLimits(

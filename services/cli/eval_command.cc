@@ -73,6 +73,7 @@ absl::StatusOr<Dataset> ReadProblems(const EvalOptions& options) {
                    .answer_column = options.answer_column,
                    .needs_solution = false,
                    .needs_answer = true,
+                   .split_rule = SplitRule::kNamed,
                    .column_settings =
                        "--id-column, --problem-column and --answer-column"}));
   if (options.limit > 0 &&
@@ -312,9 +313,11 @@ void AddEvalCommand(Command& app) {
       "eval", "Measures Avg@K and pass@k on problems with answers");
   options->generator.AddFlags(command);
   command
-      .AddOption("--data",
-                 options->data,
-                 "problems with answers; solutions are not needed")
+      .AddOption(
+          "--data",
+          options->data,
+          "problems with answers, as data.path; of several splits one is "
+          "named, as in folder#:test")
       .Path()
       .Required();
   command

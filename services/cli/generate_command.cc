@@ -33,33 +33,47 @@ absl::StatusOr<AnswerPrompt> ParsePrompt(const GenerateOptions& options,
                                          const LocalGenerator& generator,
                                          const nlohmann::json& row,
                                          const std::string& where,
-                                         uint32_t index) {
+                                         uint32_t index,
+                                         UnreadRowKeys* unread) {
   AnswerPrompt prompt;
   prompt.example = index;
   try {
     ASSIGN_OR_RETURN(prompt.name,
                      JsonText(row.at("id"), absl::StrCat(where, ": id")));
     if (row.contains("input_ids")) {
+      if (row.contains("messages")) {
+        return DataError(absl::StrCat(
+            where, ": both input_ids and messages; one of them is answered"));
+      }
       auto ids = JsonTokenIds(
           row["input_ids"], "input_ids", generator.model().vocab_size);
       if (!ids.ok()) {
         return DataError(absl::StrCat(where, ": ", ids.status().message()));
       }
       prompt.ids = *std::move(ids);
+      unread->Add(row, {"id", "input_ids"}, where);
       return prompt;
     }
   } catch (const nlohmann::json::exception& error) {
-    return DataError(absl::StrCat(
-        where, ": a row needs id, and input_ids or messages: ", error.what()));
+    return DataError(
+        absl::StrCat(where,
+                     ": a row needs id, and input_ids or messages: ",
+                     JsonProblem(error)));
   }
-  ASSIGN_OR_RETURN(ChatRow chat, ParseChatRow(row, where));
+  ASSIGN_OR_RETURN(ChatRow chat, ParseChatRow(row, where, unread));
+  if (row.contains("add_generation_prompt") &&
+      !chat.options.add_generation_prompt) {
+    return DataError(absl::StrCat(
+        where,
+        ": add_generation_prompt is not true, but an answer needs the prompt; "
+        "leave it out"));
+  }
   chat.options.add_generation_prompt = true;
   if (options.enable_thinking.has_value()) {
     chat.options.enable_thinking = options.enable_thinking;
   }
-  ASSIGN_OR_RETURN(
-      const std::string text,
-      generator.text().chat_template->Render(chat.messages, chat.options));
+  ASSIGN_OR_RETURN(const std::string text,
+                   RenderChatRow(*generator.text().chat_template, chat, where));
   ASSIGN_OR_RETURN(prompt.ids, generator.text().tokenizer->Encode(text));
   return prompt;
 }
@@ -70,6 +84,7 @@ absl::Status Generate(const GenerateOptions& options) {
   ASSIGN_OR_RETURN(const std::unique_ptr<LocalGenerator> generator,
                    LocalGenerator::Load(options.generator));
   std::vector<AnswerPrompt> prompts;
+  UnreadRowKeys unread;
   RETURN_IF_ERROR(ForEachJsonLine(
       options.input, [&](const nlohmann::json& row, int line) -> absl::Status {
         ASSIGN_OR_RETURN(AnswerPrompt prompt,
@@ -77,10 +92,12 @@ absl::Status Generate(const GenerateOptions& options) {
                                      *generator,
                                      row,
                                      absl::StrCat(options.input, ":", line),
-                                     static_cast<uint32_t>(prompts.size())));
+                                     static_cast<uint32_t>(prompts.size()),
+                                     &unread));
         prompts.push_back(std::move(prompt));
         return absl::OkStatus();
       }));
+  unread.Report(options.input);
   std::vector<Answer> answers(prompts.size());
   RETURN_IF_ERROR(
       generator->AnswerAll(prompts, [&](size_t index, Answer answer) {

@@ -14,7 +14,9 @@
 #include "common/base/status_macros.h"
 #include "common/data/expected_answer.h"
 #include "common/data/json_text.h"
+#include "common/data/unread_row_keys.h"
 #include "services/cli/answer_grader.h"
+#include "services/cli/answer_record.h"
 #include "services/cli/command.h"
 #include "services/cli/math_verify_grader.h"
 
@@ -63,6 +65,7 @@ absl::Status GradeRows(const GradeOptions& options) {
   int64_t graded = 0;
   int64_t correct = 0;
   int64_t failed = 0;
+  UnreadRowKeys unread;
   RETURN_IF_ERROR(ForEachJsonLine(
       options.input, [&](const nlohmann::json& row, int line) -> absl::Status {
         const std::string where = absl::StrCat(options.input, ":", line);
@@ -72,6 +75,7 @@ absl::Status GradeRows(const GradeOptions& options) {
         ASSIGN_OR_RETURN(const std::string id, TextOf(row, "id", where));
         ASSIGN_OR_RETURN(const TextGrade result,
                          grader->GradeText(text, ExpectedAnswer(answer, "")));
+        unread.Add(row, kAnswerKeys, where);
         nlohmann::ordered_json out = {{"id", row["id"]}};
         // Of the answers of dapd eval.
         if (row.contains("sample")) out["sample"] = row["sample"];
@@ -88,6 +92,7 @@ absl::Status GradeRows(const GradeOptions& options) {
         progress.Update(++graded, absl::StrCat(correct, " right"));
         return writer.Append(out);
       }));
+  unread.Report(options.input);
   RETURN_IF_ERROR(writer.Commit());
   LogInfo(absl::StrCat(correct,
                        " of ",

@@ -19,6 +19,8 @@
 #include "common/data/confidence_interval.h"
 #include "common/data/expected_answer.h"
 #include "common/data/grade_answer.h"
+#include "common/data/unread_row_keys.h"
+#include "services/cli/answer_record.h"
 #include "services/cli/command.h"
 #include "services/cli/compatibility_probe.h"
 
@@ -139,14 +141,15 @@ absl::Status ProbeClaims(const ClaimOptions& options) {
     found.emplace(std::move(writer));
   }
   ClaimTotals totals;
+  UnreadRowKeys unread;
   RETURN_IF_ERROR(
       ForEachJsonLine(options.input, [&](const nlohmann::json& row, int line) {
-        return CountRow(probe,
-                        row,
-                        absl::StrCat(options.input, ":", line),
-                        found.has_value() ? &*found : nullptr,
-                        &totals);
+        const std::string where = absl::StrCat(options.input, ":", line);
+        unread.Add(row, kAnswerKeys, where);
+        return CountRow(
+            probe, row, where, found.has_value() ? &*found : nullptr, &totals);
       }));
+  unread.Report(options.input);
   if (totals.answers == 0) {
     return DataError(absl::StrCat(options.input, " holds no answer"));
   }

@@ -33,18 +33,19 @@ absl::Status Render(const RenderOptions& options) {
   ASSIGN_OR_RETURN(JsonLinesWriter writer,
                    JsonLinesWriter::Open(options.output));
   Progress progress("lines");
+  UnreadRowKeys unread;
   RETURN_IF_ERROR(ForEachJsonLine(
       options.input, [&](const nlohmann::json& row, int line) -> absl::Status {
         progress.Update(line);
-        ASSIGN_OR_RETURN(
-            const ChatRow chat,
-            ParseChatRow(row, absl::StrCat(options.input, ":", line)));
+        const std::string where = absl::StrCat(options.input, ":", line);
+        ASSIGN_OR_RETURN(const ChatRow chat, ParseChatRow(row, where, &unread));
         ASSIGN_OR_RETURN(std::string text,
-                         chat_template->Render(chat.messages, chat.options));
+                         RenderChatRow(*chat_template, chat, where));
         ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer->Encode(text));
         return writer.Append(
             {{"text", std::move(text)}, {"ids", std::move(ids)}});
       }));
+  unread.Report(options.input);
   return writer.Commit();
 }
 

@@ -15,6 +15,7 @@
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/data/json_text.h"
+#include "common/data/unread_row_keys.h"
 #include "common/hub/model_folder.h"
 #include "common/model/reference/decoder.h"
 #include "common/model/reference/token_logprobs.h"
@@ -58,8 +59,8 @@ absl::StatusOr<ScoreRow> ParseScoreRow(const nlohmann::json& json,
     }
     row.input_ids = *std::move(ids);
   } catch (const nlohmann::json::exception& error) {
-    return DataError(
-        absl::StrCat(where, ": a row needs id and input_ids: ", error.what()));
+    return DataError(absl::StrCat(
+        where, ": a row needs id and input_ids: ", JsonProblem(error)));
   }
   const auto length = static_cast<int64_t>(row.input_ids.size());
   if (length < 1 || length > model.max_positions) {
@@ -77,10 +78,12 @@ absl::StatusOr<std::vector<ScoreRow>> ReadScoreRows(const std::string& path,
                                                     const ModelConfig& model) {
   std::vector<ScoreRow> rows;
   std::set<std::string> ids;
+  UnreadRowKeys unread;
   RETURN_IF_ERROR(ForEachJsonLine(
       path, [&](const nlohmann::json& json, int line) -> absl::Status {
         const std::string where = absl::StrCat(path, ":", line);
         ASSIGN_OR_RETURN(ScoreRow row, ParseScoreRow(json, where, model));
+        unread.Add(json, {"id", "input_ids"}, where);
         if (!ids.insert(row.id).second) {
           return DataError(
               absl::StrCat(where, ": id '", row.id, "' occurs twice"));
@@ -88,6 +91,7 @@ absl::StatusOr<std::vector<ScoreRow>> ReadScoreRows(const std::string& path,
         rows.push_back(std::move(row));
         return absl::OkStatus();
       }));
+  unread.Report(path);
   return rows;
 }
 

@@ -11,6 +11,7 @@
 #include "common/base/json_lines.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
+#include "common/data/unread_row_keys.h"
 #include "common/hub/model_folder.h"
 #include "common/tokenizer/tokenizer.h"
 #include "services/cli/command.h"
@@ -50,7 +51,7 @@ absl::StatusOr<nlohmann::ordered_json> ConvertRow(
                                   ": a row needs ",
                                   options.decode ? "ids" : "text",
                                   ": ",
-                                  error.what()));
+                                  JsonProblem(error)));
   }
 }
 
@@ -61,16 +62,17 @@ absl::Status Tokenize(const TokenizeOptions& options) {
   ASSIGN_OR_RETURN(JsonLinesWriter writer,
                    JsonLinesWriter::Open(options.output));
   Progress progress("lines");
+  UnreadRowKeys unread;
   RETURN_IF_ERROR(ForEachJsonLine(
       options.input, [&](const nlohmann::json& row, int line) -> absl::Status {
         progress.Update(line);
+        const std::string where = absl::StrCat(options.input, ":", line);
         ASSIGN_OR_RETURN(const nlohmann::ordered_json converted,
-                         ConvertRow(*tokenizer,
-                                    options,
-                                    row,
-                                    absl::StrCat(options.input, ":", line)));
+                         ConvertRow(*tokenizer, options, row, where));
+        unread.Add(row, {options.decode ? "ids" : "text"}, where);
         return writer.Append(converted);
       }));
+  unread.Report(options.input);
   return writer.Commit();
 }
 

@@ -118,8 +118,10 @@ def test_data_is_found_by_its_id_and_a_glob_chooses_of_it(call, tmp_path):
     none = check(call, tmp_path, "org/sums")
     assert none.returncode == 4 and "deploy/fetch.sh data org/sums" in none.stderr
     assert fetch(call, "data", "org/sums").returncode == 0
-    several = check(call, tmp_path, "org/sums")
-    assert several.returncode == 4 and "several splits" in several.stderr
+    train = check(call, tmp_path, "org/sums")
+    assert train.returncode == 0 and "8 problems" in train.stdout, train.stderr
+    assert "reading the split train" in train.stderr
+    assert "has no split 'dev'" in check(call, tmp_path, "org/sums#:dev").stderr
     chosen = check(call, tmp_path, "org/sums@main:data/train-*")
     assert chosen.returncode == 0, chosen.stderr
     assert "8 problems" in chosen.stdout

@@ -1,12 +1,15 @@
-// Input: JSON Lines.
-// The data set's reader sees the rows that splitting at '\n' gives, from the
-// plain file and from a compressed one.
+// Input: JSON Lines, or an array.
+// The data set's reader sees the rows that splitting at '\n' gives, or the
+// elements of the array that the text is, from the plain file and from a
+// compressed one.
 #include <zlib.h>
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 #include "common/base/check.h"
 #include "common/base/json_lines.h"
@@ -29,7 +32,7 @@ struct Rows {
   bool operator==(const Rows& other) const = default;
 };
 
-// Nothing: the file is refused, as one that holds an array of rows is.
+// Nothing: the file is refused, as an array that does not end is.
 std::optional<Rows> Read(const std::string& path) {
   Rows rows;
   const absl::Status status = VisitJsonRows(
@@ -47,32 +50,47 @@ std::optional<Rows> Read(const std::string& path) {
   return rows;
 }
 
-std::optional<Rows> Slow(absl::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin != absl::string_view::npos && text[begin] == '[') {
-    return std::nullopt;
+void AddSlowly(const absl::StatusOr<nlohmann::json>& json, Rows* rows) {
+  bool good = json.ok() && json->is_object() && json->contains("problem") &&
+              json->contains("solution");
+  TextRow row;
+  for (const std::string& column : Query().columns) {
+    if (!good || !json->contains(column)) continue;
+    const nlohmann::json& value = (*json)[column];
+    good = !value.is_structured();
+    if (value.is_null() || !good) continue;
+    const auto written = JsonText(value, column);
+    good = written.ok();
+    if (good) row[column] = *written;
   }
+  if (good) {
+    rows->good.push_back(row);
+  } else {
+    ++rows->bad;
+  }
+}
+
+std::optional<Rows> SlowLines(absl::string_view text) {
   Rows rows;
+  bool is_first = true;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    if (line.find_first_not_of(" \t\r") == absl::string_view::npos) continue;
-    const auto json = ParseJson(line, "line");
-    bool good = json.ok() && json->is_object() && json->contains("problem") &&
-                json->contains("solution");
-    TextRow row;
-    for (const std::string& column : Query().columns) {
-      if (!good || !json->contains(column)) continue;
-      const nlohmann::json& value = (*json)[column];
-      good = !value.is_structured();
-      if (value.is_null() || !good) continue;
-      const auto written = JsonText(value, column);
-      good = written.ok();
-      if (good) row[column] = *written;
+    const size_t begin = line.find_first_not_of(" \t\r");
+    if (begin == absl::string_view::npos) continue;
+    if (std::exchange(is_first, false) &&
+        line.substr(begin, line.find_last_not_of(" \t\r") + 1 - begin) == "{") {
+      return std::nullopt;
     }
-    if (good) {
-      rows.good.push_back(row);
-    } else {
-      ++rows.bad;
-    }
+    AddSlowly(ParseJson(line, "line"), &rows);
+  }
+  return rows;
+}
+
+// The rows of a text that is one JSON array.
+Rows SlowElements(const nlohmann::json& array) {
+  Rows rows;
+  for (const nlohmann::json& element : array) {
+    AddSlowly(element.is_string() ? nlohmann::json{{"text", element}} : element,
+              &rows);
   }
   return rows;
 }
@@ -91,12 +109,28 @@ void Run(absl::string_view text) {
   static const ScratchFolder folder;
   const std::string compressed = folder.path() + "/rows.jsonl.gz";
   WriteCompressed(compressed, text);
-  const std::optional<Rows> expected = Slow(text);
-  Check(Read(compressed) == expected, "compressed rows are the lines' rows");
+  absl::string_view plain = text;
+  absl::ConsumePrefix(&plain, "\xEF\xBB\xBF");
+  const size_t begin = plain.find_first_not_of(" \t\r\n");
+  const bool is_array = begin != plain.npos && plain[begin] == '[';
+  std::optional<Rows> expected;
+  const absl::string_view mark = text.substr(0, 2);
+  if (mark == "\xFF\xFE" || mark == "\xFE\xFF") {
+    // UTF-16 is refused.
+  } else if (!is_array) {
+    expected = SlowLines(plain);
+  } else if (const auto whole = ParseJson(plain, "file"); whole.ok()) {
+    expected = SlowElements(*whole);
+  } else {
+    // Each element is refused by itself, or the file.
+    Read(compressed);
+    return;
+  }
+  Check(Read(compressed) == expected, "compressed rows are the text's rows");
   // zlib takes a plain file with gzip's first bytes for a compressed one.
   if (text.substr(0, 2) == "\x1F\x8B") return;
   Check(Read(folder.Write("rows.jsonl", text)) == expected,
-        "plain rows are the lines' rows");
+        "plain rows are the text's rows");
 }
 
 }  // namespace

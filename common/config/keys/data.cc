@@ -4,11 +4,14 @@ namespace dapd {
 
 std::vector<ConfigKey> DataKeys(Config& c) {
   return {
-      Text("data.path",
-           &c.data.path,
-           "Problems with reference solutions: a .jsonl, .jsonl.gz or .parquet "
-           "file, a folder or a glob of them, or a data set's id on the hub "
-           "(org/name@revision:main/train-*), found in the local cache.")
+      Text(
+          "data.path",
+          &c.data.path,
+          "Problems with reference solutions (docs/data.md): a .parquet, "
+          ".arrow, .jsonl or .json file, the JSON ones also with .gz; a folder "
+          "or a data set's id on the hub, found in the local cache, both also "
+          "with #CONFIGURATION:SPLIT; or a glob of files, of an id too "
+          "(org/name@revision:main/train-*).")
           .IsPath()
           .MayChange(),
       Text("data.problem_column",
@@ -44,7 +47,7 @@ std::vector<ConfigKey> EvaluationKeys(Config& c) {
       Text("evaluation.path",
            &c.evaluation.path,
            "Held-out problems, as data.path, measured before and after "
-           "training; empty: none.")
+           "training; a data set of several splits needs #:SPLIT; empty: none.")
           .IsPath()
           .MayChange(),
       Range(

@@ -30,7 +30,10 @@ class FindDataFilesTest : public ::testing::Test {
   }
   // By their names below the folder.
   std::vector<std::string> Find(const std::string& path) const {
-    const auto files = FindDataFiles(path);
+    return Find(path, SplitRule::kTrain);
+  }
+  std::vector<std::string> Find(const std::string& path, SplitRule rule) const {
+    const auto files = FindDataFiles(path, rule);
     EXPECT_TRUE(files.ok()) << files.status();
     std::vector<std::string> names;
     for (const std::string& file : files.value_or(std::vector<std::string>())) {
@@ -38,8 +41,9 @@ class FindDataFilesTest : public ::testing::Test {
     }
     return names;
   }
-  static std::string Problem(const std::string& path) {
-    const absl::Status status = FindDataFiles(path).status();
+  static std::string Problem(const std::string& path,
+                             SplitRule rule = SplitRule::kTrain) {
+    const absl::Status status = FindDataFiles(path, rule).status();
     EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << status;
     return std::string(status.message());
   }
@@ -83,28 +87,78 @@ TEST_F(FindDataFilesTest, AFileNamedLikeAGlobIsThatFile) {
   EXPECT_THAT(Find(folder_ + "/a[1].jsonl"), ElementsAre("a[1].jsonl"));
 }
 
-TEST_F(FindDataFilesTest, AnAmbiguousFolderIsNotGuessedAt) {
+TEST_F(FindDataFilesTest, ThePartsOfADataSetAreChosenByName) {
   Add("train-00000-of-00001.parquet");
   Add("test-00000-of-00001.parquet");
-  EXPECT_THAT(Problem(folder_),
-              AllOf(HasSubstr("several splits"),
-                    HasSubstr("test-00000-of-00001.parquet"),
+  EXPECT_THAT(Find(folder_), ElementsAre("train-00000-of-00001.parquet"));
+  EXPECT_THAT(Find(folder_ + "#:test"),
+              ElementsAre("test-00000-of-00001.parquet"));
+  EXPECT_THAT(Find(folder_ + "#default:test", SplitRule::kNamed),
+              ElementsAre("test-00000-of-00001.parquet"));
+  EXPECT_THAT(Problem(folder_, SplitRule::kNamed),
+              AllOf(HasSubstr("several splits (train: train-00000-of-00001"),
+                    HasSubstr(folder_ + "#:test"),
                     HasSubstr("glob")));
-  EXPECT_THAT(Find(folder_ + "/train-*"),
-              ElementsAre("train-00000-of-00001.parquet"));
-  std::filesystem::remove(folder_ + "/test-00000-of-00001.parquet");
-  Add("more.jsonl");
-  EXPECT_THAT(Problem(folder_), HasSubstr("Parquet and JSON Lines"));
+  EXPECT_THAT(Problem(folder_ + "#:validation"),
+              AllOf(HasSubstr("no split 'validation'"), HasSubstr("test: ")));
+  EXPECT_THAT(Problem(folder_ + "#en"), HasSubstr("no configuration 'en'"));
+  EXPECT_THAT(Problem(folder_ + "/train-00000-of-00001.parquet#:test"),
+              HasSubstr("only a folder or an id"));
+}
+
+TEST_F(FindDataFilesTest, AnAmbiguousFolderIsNotGuessedAt) {
+  Add("train-0.parquet");
+  Add("train-1.jsonl");
+  EXPECT_THAT(Problem(folder_), HasSubstr("Parquet and JSON Lines files"));
+  EXPECT_THAT(Find(folder_ + "/*.parquet"), ElementsAre("train-0.parquet"));
+  std::filesystem::remove(folder_ + "/train-1.jsonl");
+  Add("train.json");
+  EXPECT_THAT(Find(folder_), ElementsAre("train-0.parquet"));
+  Add("train.csv.bz2");
+  EXPECT_THAT(Problem(folder_), HasSubstr("Parquet and compressed files"));
+  std::filesystem::remove(folder_ + "/train.csv.bz2");
+  Add("train-2.json");
+  EXPECT_THAT(Problem(folder_), HasSubstr("Parquet and JSON files"));
+}
+
+TEST_F(FindDataFilesTest, AFileNamedLikeAChoiceIsThatFile) {
+  Add("a#b.jsonl");
+  EXPECT_THAT(Find(folder_ + "/a#b.jsonl"), ElementsAre("a#b.jsonl"));
+  EXPECT_THAT(Find(folder_ + "/a#*.jsonl"), ElementsAre("a#b.jsonl"));
 }
 
 TEST_F(FindDataFilesTest, HeldOutProblemsAreASplit) {
   Add("sum/train-1000.jsonl");
   Add("sum/held_out-100.jsonl");
-  EXPECT_THAT(
-      Problem(folder_),
-      AllOf(HasSubstr("several splits"), HasSubstr("sum/held_out-100.jsonl")));
-  EXPECT_THAT(Find(folder_ + "/sum/held_out-*"),
+  EXPECT_THAT(Problem(folder_, SplitRule::kNamed),
+              HasSubstr("held_out: sum/held_out-100.jsonl"));
+  EXPECT_THAT(Find(folder_), ElementsAre("sum/train-1000.jsonl"));
+  EXPECT_THAT(Find(folder_ + "#:held_out"),
               ElementsAre("sum/held_out-100.jsonl"));
+  std::filesystem::rename(folder_ + "/sum/train-1000.jsonl",
+                          folder_ + "/sum/1000.jsonl");
+  EXPECT_THAT(Find(folder_), ElementsAre("sum/1000.jsonl"));
+}
+
+TEST_F(FindDataFilesTest, TheCardOfAnIdIsRead) {
+  const FakeHubCache cache;
+  const std::string repository = "datasets--org--math";
+  cache.AddRef(repository, "main");
+  const std::string card =
+      "---\nconfigs:\n- config_name: en\n  data_files: en.jsonl\n"
+      "- config_name: fr\n  data_files: fr.jsonl\n---\n";
+  cache.AddFile(repository, "README.md", card);
+  cache.AddFile(repository, "en.jsonl", "{}");
+  cache.AddFile(repository, "fr.jsonl", "{}");
+  EXPECT_THAT(Problem("org/math"),
+              AllOf(HasSubstr("(en, fr)"), HasSubstr("org/math#en")));
+  EXPECT_THAT(*FindDataFiles("org/math@main#fr"),
+              ElementsAre(cache.Snapshot(repository) + "/fr.jsonl"));
+  EXPECT_THAT(Problem("org/math:*.jsonl#fr"), HasSubstr("only a folder"));
+  // Which configurations there are is known from the card alone.
+  cache.AddList(repository, {{"README.md", card.size() + 1}, {"en.jsonl", 2}});
+  EXPECT_THAT(Problem("org/math#en"),
+              AllOf(HasSubstr("README.md has"), HasSubstr("deploy/fetch.sh")));
 }
 
 TEST_F(FindDataFilesTest, AUrlIsNoId) {
@@ -142,7 +196,9 @@ TEST_F(FindDataFilesTest, AnIdIsFoundInTheCache) {
       cache.Snapshot(repository) + "/data/train-00000-of-00001.parquet";
   EXPECT_THAT(*FindDataFiles("org/math"), ElementsAre(train));
   cache.AddFile(repository, "data/test-00000-of-00001.parquet", "t");
-  EXPECT_THAT(Problem("org/math@main"), HasSubstr("several splits"));
+  EXPECT_THAT(*FindDataFiles("org/math@main"), ElementsAre(train));
+  EXPECT_THAT(Problem("org/math@main", SplitRule::kNamed),
+              HasSubstr("several splits"));
   EXPECT_THAT(*FindDataFiles("org/math@main:data/train-*"), ElementsAre(train));
   EXPECT_THAT(Problem("org/math:*.parquet"),
               AllOf(HasSubstr("no data file *.parquet"),

@@ -67,21 +67,43 @@ TEST(ReadDatasetTest, GzipIsReadLikePlain) {
   EXPECT_EQ(data->digest, ReadDataset(Write("rows.jsonl", kRows), {})->digest);
 }
 
-TEST(ReadDatasetTest, AnArrayOfRowsIsNoJsonLines) {
-  for (const auto on_bad_row :
-       {DatasetOptions::OnBadRow::kFail, DatasetOptions::OnBadRow::kSkip}) {
-    const absl::Status status =
-        ReadDataset(Write("array.json",
-                          "\n [\n  {\"problem\": \"1+1?\", \"solution\": "
-                          "\"2\"}\n]\n"),
-                    {.on_bad_row = on_bad_row})
-            .status();
-    EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("jq -c '.[]'"));
+TEST(ReadDatasetTest, AnArrayOfRowsIsReadLikeLines) {
+  const std::string array =
+      "\n [\n  {\"problem\": \"1, ]+1?\", \"solution\": \"2\"},\n"
+      " {\"problem\": \"\\\"\", \"solution\": \"[\"} ]\n";
+  const auto data = ReadDataset(Write("array.json", array), {});
+  ASSERT_TRUE(data.ok()) << data.status();
+  ASSERT_EQ(data->problems.size(), 2u);
+  EXPECT_EQ(data->problems[0].problem, "1, ]+1?");
+  EXPECT_EQ(data->problems[1].problem, "\"");
+  EXPECT_THAT(data->problems[1].where, HasSubstr("array.json row 2"));
+  for (const auto& path : {WriteGzip("array.json.gz", "\xEF\xBB\xBF" + array),
+                           Write("marked.json", "\xEF\xBB\xBF" + array)}) {
+    EXPECT_EQ(ReadDataset(path, {})->digest, data->digest);
   }
 }
 
-TEST(ReadDatasetTest, ALineThatIsTooLongIsNamedUnlessItIsAnArray) {
+TEST(ReadDatasetTest, ABadRowOfAnArrayIsOneRowAndABadArrayIsNone) {
+  const std::string row = "{\"problem\": \"p\", \"solution\": \"s\"}";
+  const DatasetOptions skip = {.on_bad_row = DatasetOptions::OnBadRow::kSkip};
+  const auto bad =
+      ReadDataset(Write("bad.json", "[" + row + ", {\"a\" 1}, 7]"), skip);
+  ASSERT_TRUE(bad.ok()) << bad.status();
+  EXPECT_EQ(bad->skipped_rows, 2);
+  for (const auto& [text, said] :
+       {std::pair("[" + row, "ends within its JSON array"),
+        std::pair("[" + row + ",]", "row 2: there is no row"),
+        std::pair("[" + row + "] x", "something follows"),
+        std::pair(std::string("[{\"a\": ]"), "ends within"),
+        std::pair(std::string("{\n\"data\": []}"), "takes several lines")}) {
+    const absl::Status status =
+        ReadDataset(Write("array.json", text), skip).status();
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(said)) << text;
+  }
+}
+
+TEST(ReadDatasetTest, ALineOrAnElementThatIsTooLongIsNamed) {
   const std::string much(size_t{64} << 20, 'x');
   EXPECT_THAT(
       std::string(
@@ -90,10 +112,24 @@ TEST(ReadDatasetTest, ALineThatIsTooLongIsNamedUnlessItIsAnArray) {
               .message()),
       HasSubstr("long.jsonl.gz:4: the line is longer than 64 MiB"));
   EXPECT_THAT(
-      std::string(ReadDataset(WriteGzip("array.json.gz", "[\"" + much), {})
+      std::string(ReadDataset(WriteGzip("array.json.gz", "[1, \"" + much),
+                              {.on_bad_row = DatasetOptions::OnBadRow::kSkip})
                       .status()
                       .message()),
-      HasSubstr("jq -c '.[]'"));
+      HasSubstr("row 2: the row is longer than 64 MiB"));
+}
+
+TEST(ReadDatasetTest, ASolutionThatIsNotNeededIsNotRead) {
+  const std::string path =
+      Write("olympiad.jsonl",
+            "{\"problem\": \"p\", \"solution\": [\"a\", \"b\"], "
+            "\"answer\": \"1\"}\n");
+  EXPECT_THAT(std::string(ReadDataset(path, {}).status().message()),
+              HasSubstr("column 'solution' holds array"));
+  const auto data =
+      ReadDataset(path, {.needs_solution = false, .needs_answer = true});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->problems[0].solution, "");
 }
 
 TEST(ReadDatasetTest, AColumnMapChoosesTheColumns) {
@@ -169,7 +205,7 @@ TEST(ReadDatasetTest, OtherFilesAreRefused) {
             ExitCode::kData);
   EXPECT_THAT(
       std::string(ReadDataset(Write("rows.csv", "a,b"), {}).status().message()),
-      HasSubstr(".parquet"));
+      HasSubstr("CSV is not read"));
   EXPECT_EQ(ExitCodeOf(ReadDataset(Write("x.parquet", "PAR1"), {}).status()),
             ExitCode::kData);
 }

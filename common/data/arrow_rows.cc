@@ -1,0 +1,226 @@
+// Rows of Parquet files, and of streams and files of Apache Arrow's.
+
+#include <arrow/api.h>
+#include <arrow/io/file.h>
+#include <arrow/ipc/reader.h>
+#include <parquet/arrow/reader.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/status_macros.h"
+#include "common/data/arrow_cell.h"
+#include "common/data/row_source.h"
+
+namespace dapd {
+namespace {
+
+// A file of Arrow's begins with it, and a stream does not.
+constexpr absl::string_view kArrowFileMagic = "ARROW1";
+
+absl::Status ToAbsl(const std::string& path, const arrow::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  return DataError(absl::StrCat(path, ": ", status.message()));
+}
+
+bool IsAsked(const RowQuery& query, const std::string& column) {
+  return std::ranges::count(query.columns, column) > 0;
+}
+
+// An error if a required column is missing, or a column that is asked for is
+// there twice.
+absl::Status CheckColumns(const std::string& path,
+                          const std::vector<std::string>& names,
+                          const RowQuery& query) {
+  for (const std::string& column : query.columns) {
+    if (const auto count = std::ranges::count(names, column); count > 1) {
+      return DataError(absl::StrCat(path,
+                                    ": there are ",
+                                    count,
+                                    " columns '",
+                                    column,
+                                    "'; rename those that are not meant, or "
+                                    "name another one with ",
+                                    query.column_settings));
+    }
+  }
+  for (const std::string& column : query.required) {
+    if (std::ranges::count(names, column) == 0) {
+      return MissingColumn(path, query, column, names);
+    }
+  }
+  for (const std::string& name : names) {
+    if (query.unread != nullptr && !IsAsked(query, name) &&
+        query.unread->size() < kMaxUnreadColumns) {
+      query.unread->insert(name);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VisitBatch(const std::string& path,
+                        const arrow::RecordBatch& batch,
+                        int64_t first_row,
+                        const RowVisitor& visit) {
+  for (int64_t i = 0; i < batch.num_rows(); ++i) {
+    const std::string where = absl::StrCat(path, " row ", first_row + i + 1);
+    absl::StatusOr<TextRow> row = TextRow();
+    for (int c = 0; c < batch.num_columns() && row.ok(); ++c) {
+      auto text = CellText(*batch.column(c), i);
+      if (!text.ok()) {
+        row = DataError(absl::StrCat(where,
+                                     ": column '",
+                                     batch.column_name(c),
+                                     "' ",
+                                     std::string(text.status().message())));
+      } else if (text->has_value()) {
+        (*row)[batch.column_name(c)] = **std::move(text);
+      }
+    }
+    RETURN_IF_ERROR(visit(row, where));
+  }
+  return absl::OkStatus();
+}
+
+// Until `next` gives none.
+absl::Status VisitBatches(
+    const std::string& path,
+    const std::function<arrow::Result<std::shared_ptr<arrow::RecordBatch>>()>&
+        next,
+    const RowVisitor& visit) {
+  int64_t first_row = 0;
+  while (true) {
+    const auto batch = next();
+    RETURN_IF_ERROR(ToAbsl(path, batch.status()));
+    if (*batch == nullptr) return absl::OkStatus();
+    RETURN_IF_ERROR(VisitBatch(path, **batch, first_row, visit));
+    first_row += (*batch)->num_rows();
+  }
+}
+
+// Which of the schema's columns are asked for.
+std::vector<int> AskedColumns(const arrow::Schema& schema,
+                              const RowQuery& query) {
+  std::vector<int> columns;
+  for (int i = 0; i < schema.num_fields(); ++i) {
+    if (IsAsked(query, schema.field(i)->name())) columns.push_back(i);
+  }
+  return columns;
+}
+
+absl::Status VisitArrowFile(
+    const std::string& path,
+    const std::shared_ptr<arrow::io::RandomAccessFile>& file,
+    const RowQuery& query,
+    const RowVisitor& visit) {
+  auto reader = arrow::ipc::RecordBatchFileReader::Open(file);
+  RETURN_IF_ERROR(ToAbsl(path, reader.status()));
+  const std::shared_ptr<arrow::Schema> schema = (*reader)->schema();
+  RETURN_IF_ERROR(CheckColumns(path, schema->field_names(), query));
+  auto options = arrow::ipc::IpcReadOptions::Defaults();
+  options.included_fields = AskedColumns(*schema, query);
+  reader = arrow::ipc::RecordBatchFileReader::Open(file, options);
+  RETURN_IF_ERROR(ToAbsl(path, reader.status()));
+  int number = 0;
+  return VisitBatches(
+      path,
+      [&]() -> arrow::Result<std::shared_ptr<arrow::RecordBatch>> {
+        if (number == (*reader)->num_record_batches()) return nullptr;
+        ARROW_ASSIGN_OR_RAISE(auto batch, (*reader)->ReadRecordBatch(number++));
+        ARROW_RETURN_NOT_OK(batch->ValidateFull());
+        return batch;
+      },
+      visit);
+}
+
+absl::Status VisitArrowStream(
+    const std::string& path,
+    const std::shared_ptr<arrow::io::RandomAccessFile>& file,
+    const RowQuery& query,
+    const RowVisitor& visit) {
+  auto reader = arrow::ipc::RecordBatchStreamReader::Open(file);
+  RETURN_IF_ERROR(ToAbsl(path, reader.status()));
+  const std::shared_ptr<arrow::Schema> schema = (*reader)->schema();
+  RETURN_IF_ERROR(CheckColumns(path, schema->field_names(), query));
+  auto options = arrow::ipc::IpcReadOptions::Defaults();
+  options.included_fields = AskedColumns(*schema, query);
+  RETURN_IF_ERROR(ToAbsl(path, file->Seek(0)));
+  reader = arrow::ipc::RecordBatchStreamReader::Open(file, options);
+  RETURN_IF_ERROR(ToAbsl(path, reader.status()));
+  return VisitBatches(
+      path,
+      [&]() -> arrow::Result<std::shared_ptr<arrow::RecordBatch>> {
+        std::shared_ptr<arrow::RecordBatch> batch;
+        ARROW_RETURN_NOT_OK((*reader)->ReadNext(&batch));
+        if (batch != nullptr) ARROW_RETURN_NOT_OK(batch->ValidateFull());
+        return batch;
+      },
+      visit);
+}
+
+// Leaf columns count in Parquet: a nested field has several.
+std::vector<int> AskedLeaves(const parquet::SchemaDescriptor& schema,
+                             const RowQuery& query) {
+  std::vector<int> leaves;
+  for (int leaf = 0; leaf < schema.num_columns(); ++leaf) {
+    if (IsAsked(query, schema.GetColumnRoot(leaf)->name())) {
+      leaves.push_back(leaf);
+    }
+  }
+  return leaves;
+}
+
+}  // namespace
+
+absl::Status VisitArrowRows(const std::string& path,
+                            const RowQuery& query,
+                            const RowVisitor& visit) {
+  const auto file = arrow::io::ReadableFile::Open(path);
+  RETURN_IF_ERROR(ToAbsl(path, file.status()));
+  const auto magic = (*file)->Read(kArrowFileMagic.size());
+  RETURN_IF_ERROR(ToAbsl(path, magic.status()));
+  RETURN_IF_ERROR(ToAbsl(path, (*file)->Seek(0)));
+  return (*magic)->ToString() == kArrowFileMagic
+             ? VisitArrowFile(path, *file, query, visit)
+             : VisitArrowStream(path, *file, query, visit);
+}
+
+absl::Status VisitParquetRows(const std::string& path,
+                              const RowQuery& query,
+                              const RowVisitor& visit) {
+  // As pyarrow and `datasets` read: a column that Parquet calls JSON or UUID
+  // has such a type.
+  parquet::ArrowReaderProperties properties =
+      parquet::default_arrow_reader_properties();
+  properties.set_arrow_extensions_enabled(true);
+  parquet::arrow::FileReaderBuilder builder;
+  RETURN_IF_ERROR(ToAbsl(path, builder.OpenFile(path)));
+  auto built = builder.properties(properties)->Build();
+  if (!built.ok()) return ToAbsl(path, built.status());
+  const std::unique_ptr<parquet::arrow::FileReader> reader =
+      std::move(built).ValueUnsafe();
+  std::shared_ptr<arrow::Schema> schema;
+  RETURN_IF_ERROR(ToAbsl(path, reader->GetSchema(&schema)));
+  RETURN_IF_ERROR(CheckColumns(path, schema->field_names(), query));
+  std::vector<int> row_groups;
+  for (int group = 0; group < reader->num_row_groups(); ++group) {
+    row_groups.push_back(group);
+  }
+  auto batches = reader->GetRecordBatchReader(
+      row_groups,
+      AskedLeaves(*reader->parquet_reader()->metadata()->schema(), query));
+  if (!batches.ok()) return ToAbsl(path, batches.status());
+  return VisitBatches(
+      path,
+      [&]() -> arrow::Result<std::shared_ptr<arrow::RecordBatch>> {
+        std::shared_ptr<arrow::RecordBatch> batch;
+        ARROW_RETURN_NOT_OK((*batches)->ReadNext(&batch));
+        return batch;
+      },
+      visit);
+}
+
+}  // namespace dapd
