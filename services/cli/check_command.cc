@@ -149,7 +149,7 @@ absl::StatusOr<std::string> CheckDataset(
   }
   ASSIGN_OR_RETURN(Dataset data,
                    ReadDataset(path, MakeDatasetOptions(section)));
-  WarnOfLongAnswers(path, "data.answer_column", data);
+  WarnOfBadAnswers(path, "data.answer_column", data);
   RETURN_IF_ERROR(measure(&data));
   std::puts(absl::StrFormat("%-16s %s: %d problems, %d rows skipped, digest %s",
                             key,
@@ -345,6 +345,7 @@ absl::Status Check(const CheckOptions& options) {
   for (const std::string& warning : WarningsOfVainKeys(loaded)) {
     LogWarning(warning);
   }
+  WarnOfAnswerEnds(base);
   // The run may be meant for another machine, which has them.
   for (const std::string& warning : OutputWarnings(config)) LogWarning(warning);
   if (const std::string other = OtherRunWarning(config, data_digest);

@@ -61,10 +61,10 @@ absl::Status ReadProblems(const Config& config,
   RETURN_IF_ERROR(RequireDataPath(config.data));
   const auto options = MakeDatasetOptions(config.data);
   ASSIGN_OR_RETURN(*data, ReadDataset(config.data.path, options));
-  WarnOfLongAnswers(config.data.path, "data.answer_column", *data);
+  WarnOfBadAnswers(config.data.path, "data.answer_column", *data);
   if (!config.evaluation.path.empty()) {
     ASSIGN_OR_RETURN(*held_out, ReadDataset(config.evaluation.path, options));
-    WarnOfLongAnswers(config.evaluation.path, "data.answer_column", *held_out);
+    WarnOfBadAnswers(config.evaluation.path, "data.answer_column", *held_out);
     WarnOfUngradedProblems(config, *held_out);
   }
   return ApplyAnswerRule(config, data);

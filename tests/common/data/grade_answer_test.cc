@@ -9,16 +9,34 @@ namespace dapd {
 namespace {
 
 TEST(ExtractBoxedTest, TheLastBalancedBoxCounts) {
-  EXPECT_EQ(ExtractBoxed("a \\boxed{1} b \\boxed{2}"), "2");
+  EXPECT_EQ(ExtractBoxed("a \\boxed{1}. Then it is \\boxed{2}"), "2");
   EXPECT_EQ(ExtractBoxed("\\boxed{\\frac{1}{2}}"), "\\frac{1}{2}");
   EXPECT_EQ(ExtractBoxed("\\boxed{1} then \\boxed{2"), "1");
   EXPECT_EQ(ExtractBoxed("no box {here}"), std::nullopt);
   EXPECT_EQ(ExtractBoxed("\\boxed{}"), "");
 }
 
+TEST(ExtractBoxedTest, BoxesOfOneStatementCountTogether) {
+  EXPECT_EQ(ExtractBoxed("$k=\\boxed{3}$ and $k=\\boxed{-7}$"), "3, -7");
+  EXPECT_EQ(ExtractBoxed("\\boxed{3}\n\\boxed{-7}"), "3, -7");
+  EXPECT_EQ(ExtractBoxed("\\boxed{3}, and last of all \\boxed{-7}"), "3, -7");
+  EXPECT_EQ(ExtractBoxed("\\boxed{3}, and last of all \\boxed{3}"), "3");
+  EXPECT_EQ(ExtractBoxed("\\boxed{3}. The sandy store has \\boxed{-7}"), "-7");
+  EXPECT_EQ(ExtractBoxed("\\boxed{3}</think>\\boxed{-7}"), "-7");
+  EXPECT_EQ(ExtractBoxed("\\fbox{3} \\boxed {4}"), "3, 4");
+}
+
+TEST(ExtractBoxedTest, ATextMayStateNoSingleThing) {
+  EXPECT_FALSE(IsUnclear("no box"));
+  EXPECT_FALSE(IsUnclear("\\boxed{3} and \\boxed{4}"));
+  EXPECT_FALSE(IsUnclear("\\boxed{3}. As was shown above: \\boxed{3}"));
+  EXPECT_TRUE(IsUnclear("\\boxed{3}. As was shown above: \\boxed{4}"));
+  EXPECT_TRUE(IsUnclear("\\boxed{3"));
+}
+
 TEST(ExtractBoxedTest, BracesThatAreWrittenAreNotBalanced) {
   EXPECT_EQ(ExtractBoxed("\\boxed{\\{1, 2\\}}"), "\\{1, 2\\}");
-  EXPECT_EQ(ExtractBoxed("\\boxed{3} \\boxed{\\left\\{\\begin{array}{l}x=1\\\\"
+  EXPECT_EQ(ExtractBoxed("\\boxed{\\left\\{\\begin{array}{l}x=1\\\\"
                          "y=2\\end{array}\\right.} a"),
             "\\left\\{\\begin{array}{l}x=1\\\\y=2\\end{array}\\right.");
   EXPECT_EQ(ExtractBoxed("\\\\boxed{1\\\\}"), "1\\\\");

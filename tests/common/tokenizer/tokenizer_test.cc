@@ -204,7 +204,6 @@ TEST(TokenizerTest, TokensOfTheConfigurationAreAddedToThoseOfTheTokenizer) {
   EXPECT_EQ((*two)->size(), 261);
   for (const auto& [by_id, expected] :
        std::vector<std::pair<nlohmann::json, std::string>>{
-           {{{"258", {{"content", "<end>"}, {"lstrip", true}}}}, "lstrip"},
            {{{"259", nlohmann::json::object()}}, "content"},
            {{{"259", "<a>"}}, "added_tokens_decoder"},
            {{{"a", {{"content", "<a>"}}}}, "added_tokens_decoder"},
@@ -234,12 +233,25 @@ TEST(TokenizerTest, TheSpecialTokensOfTheConfigurationAreAddedTokens) {
   EXPECT_EQ((*tokenizer)->size(), 264);
   EXPECT_EQ(*(*tokenizer)->Decode({256, 257, 258, 259, 260, 261, 263}, true),
             " hi<tool>");
-  EXPECT_THAT(
-      std::string(
-          Load(json, {{"pad_token", {{"content", "<pad>"}, {"lstrip", true}}}})
-              .status()
-              .message()),
-      HasSubstr("lstrip of '<pad>'"));
+}
+
+// As in the tokenizer of Phi-4.
+TEST(TokenizerTest, AnAddedTokenMayTakeTheWhiteSpaceAroundIt) {
+  const auto encode = [](const nlohmann::json& flags, const char* text) {
+    nlohmann::json json = SmallTokenizer();
+    json["added_tokens"][0].update(flags);
+    return Load(json).value()->Encode(text).value();
+  };
+  EXPECT_THAT(encode({{"lstrip", true}}, "x \n<end> x"),
+              ElementsAre('x', 258, ' ', 'x'));
+  EXPECT_THAT(encode({{"rstrip", true}}, "x <end> \u00a0x"),
+              ElementsAre('x', ' ', 258, 'x'));
+  EXPECT_THAT(encode({{"rstrip", true}, {"lstrip", true}}, "<end> <end>"),
+              ElementsAre(258, 258));
+  const nlohmann::json word = {{"single_word", true}};
+  EXPECT_THAT(encode(word, "-<end>-"), ElementsAre('-', 258, '-'));
+  EXPECT_THAT(encode(word, "x<end>"), Not(testing::Contains(258)));
+  EXPECT_THAT(encode(word, "<end>_"), Not(testing::Contains(258)));
 }
 
 TEST(TokenizerTest, OfAMergeThatIsListedTwiceTheLastCounts) {
