@@ -160,6 +160,8 @@ std::vector<AddedTokens::Piece> AddedTokens::Split(absl::string_view text,
     size_t begin = i;
     size_t end = i + match->sought.size();
     i = end;
+    // The token before took the white space that this one begins with.
+    if (begin < start) continue;
     if (match->single_word && (EndsWithWord(text.substr(0, begin)) ||
                                StartsWithWord(text.substr(end)))) {
       continue;

@@ -37,6 +37,10 @@ absl::StatusOr<std::string> ReplaceMatches(const SplitPattern& pattern,
     return i < points.size() ? points[i].begin : text.size();
   };
   for (const Span& match : matches) {
+    if (match.begin == match.end) {
+      return absl::InvalidArgumentError(
+          "normalizer: Replace of an empty match is not supported");
+    }
     replaced.append(text, at, byte_of(match.begin) - at);
     replaced += content;
     at = byte_of(match.end);

@@ -187,7 +187,8 @@ std::string ComposeNfc(absl::string_view text) {
 
 std::string LowerCase(absl::string_view text) {
   std::string lower;
-  for (const CodePoint& point : DecodeUtf8(text).value()) {
+  const std::vector<CodePoint> points = DecodeUtf8(text).value();
+  for (const CodePoint& point : points) {
     icu::UnicodeString letter(OldStandIn(point.value) == point.value
                                   ? u_tolower(point.value)
                                   : LowerOfNewer(point.value));

@@ -100,7 +100,9 @@ void Run(absl::string_view bytes) {
     for (const Span word : cut.words) {
       joined += cut.Bytes(word);
       int32_t length = 0;
-      for (const CodePoint& point : DecodeUtf8(cut.Bytes(word)).value()) {
+      const std::vector<CodePoint> characters =
+          DecodeUtf8(cut.Bytes(word)).value();
+      for (const CodePoint& point : characters) {
         length += OldStandIn(point.value) > 0xFFFF ? 2 : 1;
       }
       lengths.push_back(length);

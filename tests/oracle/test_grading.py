@@ -141,7 +141,9 @@ def test_boxes_of_one_statement_count_together(tmp_path):
             for first, second in (("3", "-7"), ("3", "3"), ("x=3", "x=-7"), ("\\frac12", "\\text{blue}")):
                 text = f"{before}\\boxed{{{first}}}{between}\\boxed{{{second}}}{after}"
                 single = f"so it is \\boxed{{{second}}}."
-                rows += [(text, second), (text, first), (text, f"{first}, {second}"), (text, f"{second}, {first}"), (single, text), (text, text)]
+                rows += [(text, second), (text, first), (single, text), (text, text)]
+                # To math-verify a set has nothing twice; here "3, 3" is no "3".
+                rows += [(text, f"{first}, {second}"), (text, f"{second}, {first}")] if first != second else []
     rows = [{"id": i, "text": text, "answer": answer} for i, (text, answer) in enumerate(rows)]
     ours, theirs = grade(tmp_path, rows), grade(tmp_path, rows, grader="math-verify")
     differing = [(row["text"], row["answer"], a["correct"]) for row, a, b in zip(rows, ours, theirs, strict=True) if a["correct"] != b["correct"]]

@@ -216,9 +216,9 @@ def random_part(rng):
 
 def random_normalizer(rng):
     kind = rng.choice([None, None, "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Strip", "Replace", "Replace", "Prepend", "Sequence"])
-    pattern = {"Regex": rng.choice([r"\s+", r"a|b", r"x*", r"\p{N}"])} if rng.random() < 0.5 else {"String": rng.choice([" ", "a", "ab"])}
+    pattern = {"Regex": rng.choice([r"\s+", r"a|b", r"x+", r"\p{N}"])} if rng.random() < 0.5 else {"String": rng.choice([" ", "a", "ab"])}
     extra = {"Strip": {"strip_left": rng.random() < 0.5, "strip_right": rng.random() < 0.5}, "Replace": {"pattern": pattern, "content": rng.choice(["", "_", "ab"])},
-             "Prepend": {"prepend": rng.choice([" ", "a"])}, "Sequence": {"normalizers": [n for n in (random_normalizer(rng) for _ in range(2)) if n]}}
+             "Prepend": {"prepend": rng.choice([" ", "a"])}, "Sequence": {"normalizers": [n for n in (random_normalizer(rng) for _ in range(2)) if n] if kind == "Sequence" else []}}
     return kind and {"type": kind, **extra.get(kind, {})}
 
 
@@ -237,6 +237,15 @@ def random_tokenizer(folder, rng, index):
     for token in tokenizer["added_tokens"][:3]:
         token.update(lstrip=rng.random() < 0.5, rstrip=rng.random() < 0.5)
     return tokenizer
+
+
+def ids_or_none(oracle, text):
+    """None where the library itself panics, as it does for some texts behind Replace."""
+    try:
+        return oracle.encode(text, add_special_tokens=False).ids
+    except BaseException as error:
+        assert type(error).__name__ == "PanicException", error
+        return None
 
 
 NEW = ["\U00010d4a\U00010d50\U00010d70", "\u1c89\u1c8a", "\ua7cb\ua7dc", "\U00011bf0\U00011bf1", "\U0002ebf0", "\U00016d70", "\u0897", "\U00011de0", "\U0001e5d0", "\U00011f50"]
@@ -260,7 +269,8 @@ def test_random_folders_encode_alike(tmp_path):
         shape = {key: tokenizer[key] for key in ("pre_tokenizer", "normalizer")}
         assert result.returncode == 0, (shape, result.stderr)
         ours = [row["ids"] for row in read_jsonl(folder / "ids")]
-        wrong = [text for text, ids in zip(texts, ours, strict=True) if ids != oracle.encode(text, add_special_tokens=False).ids]
+        expected = [ids_or_none(oracle, text) for text in texts]
+        wrong = [text for text, ids, right in zip(texts, ours, expected, strict=True) if right is not None and ids != right]
         if wrong:
             differing.append((len(wrong), min(wrong, key=len), shape, tokenizer["added_tokens"][-6:]))
     print(f"60 folders, {len(texts)} texts each: {len(differing)} folders differ")

@@ -295,15 +295,26 @@ TEST(AnswersEqualTest, AnEquationIsWhatItsLeftHandSideIsSaidToBe) {
 
 TEST(AnswersEqualTest, WhatIsComputedOnTheLeftCountsOnlyIfItIsExpected) {
   for (const Case& c :
-       std::vector<Case>{{"BC = 10", "10", true},
-                         {"|z| = 5", "5", true},
-                         {"\\cos\\theta = 0.5", "1/2", true},
-                         {"a+b = 7", "7", true},
-                         {"AB = 3, BC = 4", "4, 3", true},
+       std::vector<Case>{{"2x = 10", "10", true},
+                         {"|z + 1| = 5", "5", true},
+                         {"5a+b = 9", "9", true},
+                         {"9 = 5a+b", "5a+b", true},
                          {"A\\cup B = \\{1,2\\}", "2,1", true}}) {
     EXPECT_TRUE(AnswersEqual(c.given, c.expected)) << c.given;
     EXPECT_FALSE(AnswersEqual(c.expected, c.given)) << c.given;
   }
+}
+
+TEST(AnswersEqualTest, NamesOnTheLeftAreALabel) {
+  ExpectEitherWay({{"PQ = 14", "14", true},
+                   {"PQ = 14", "15", false},
+                   {"PQ = 14", "RS = 14", false},
+                   {"|z| = 5", "5", true},
+                   {"\\cos\\theta = 0.5", "1/2", true},
+                   {"a+b = 7", "7", true},
+                   {"S_{12} = 7", "7", true},
+                   {"\\frac{AB}{CD} = 7", "7", true},
+                   {"AB = 3, BC = 4", "4, 3", true}});
 }
 
 TEST(AnswersEqualTest, SetsTuplesAndRelationsCompareByTheirParts) {

@@ -250,8 +250,8 @@ TEST(TokenizerTest, AnAddedTokenMayTakeTheWhiteSpaceAroundIt) {
               ElementsAre(258, 258));
   const nlohmann::json word = {{"single_word", true}};
   EXPECT_THAT(encode(word, "-<end>-"), ElementsAre('-', 258, '-'));
-  EXPECT_THAT(encode(word, "x<end>"), Not(testing::Contains(258)));
-  EXPECT_THAT(encode(word, "<end>_"), Not(testing::Contains(258)));
+  EXPECT_THAT(encode(word, "x<end>"), testing::Not(testing::Contains(258)));
+  EXPECT_THAT(encode(word, "<end>_"), testing::Not(testing::Contains(258)));
 }
 
 TEST(TokenizerTest, OfAMergeThatIsListedTwiceTheLastCounts) {
