@@ -86,6 +86,12 @@ absl::StatusOr<AddedTokens> AddedTokens::Parse(const nlohmann::json& json,
     if (token.normalized) {
       RETURN_IF_ERROR(DecodeUtf8(token.content).status());
       ASSIGN_OR_RETURN(token.sought, normalizer.Apply(token.content));
+      if (token.sought.empty()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("added_tokens: the normalizer leaves nothing of '",
+                         token.content,
+                         "', which is marked as normalized"));
+      }
     }
     token.lstrip = entry.value("lstrip", false);
     token.rstrip = entry.value("rstrip", false);
@@ -94,8 +100,6 @@ absl::StatusOr<AddedTokens> AddedTokens::Parse(const nlohmann::json& json,
   }
   for (size_t i = 0; i < added.tokens_.size(); ++i) {
     const AddedToken& token = added.tokens_[i];
-    // The normaliser may leave nothing of it, which is nowhere found.
-    if (token.sought.empty()) continue;
     added
         .by_first_byte_[token.normalized ? 1 : 0]
                        [static_cast<uint8_t>(token.sought[0])]
@@ -160,8 +164,6 @@ std::vector<AddedTokens::Piece> AddedTokens::Split(absl::string_view text,
     size_t begin = i;
     size_t end = i + match->sought.size();
     i = end;
-    // The token before took the white space that this one begins with.
-    if (begin < start) continue;
     if (match->single_word && (EndsWithWord(text.substr(0, begin)) ||
                                StartsWithWord(text.substr(end)))) {
       continue;
@@ -170,7 +172,11 @@ std::vector<AddedTokens::Piece> AddedTokens::Split(absl::string_view text,
     if (match->lstrip) begin = std::max(BeforeSpace(text, begin), start);
     if (match->rstrip) end = BehindSpace(text, end);
     if (begin > start) pieces.push_back({text.substr(start, begin - start)});
-    pieces.push_back({text.substr(begin, end - begin), match->id});
+    // A token of white space that the one before took with it is there again,
+    // unless nothing is left of it, as in `tokenizers`.
+    if (begin < end) {
+      pieces.push_back({text.substr(begin, end - begin), match->id});
+    }
     start = end;
   }
   if (start < text.size()) pieces.push_back({text.substr(start)});

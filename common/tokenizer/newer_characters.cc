@@ -127,26 +127,26 @@ uint32_t CategoryMask(int32_t c) {
 int32_t OldStandIn(int32_t c) {
   if (!IsNew(c)) return c;
   const Newer* newer = FindNewer(c);
-  if (newer == nullptr) return 0x378;  // not assigned
+  if (newer == nullptr) return 0x10FFFE;  // never assigned
   switch (newer->category) {
     case U_GC_LU_MASK:
-      return 0x10A0;
+      return 0x10400;
     case U_GC_LL_MASK:
-      return 0x1D00;
+      return 0x10428;
     case U_GC_LM_MASK:
-      return 0xA9CF;
+      return 0x16F93;
     case U_GC_LO_MASK:
-      return 0x1401;
+      return 0x10000;
     case U_GC_MN_MASK:
-      return 0x1AB0;
+      return 0x101FD;
     case U_GC_ND_MASK:
-      return 0x1A80;
+      return 0x104A0;
     case U_GC_NO_MASK:
-      return 0x1372;
+      return 0x10107;
     case U_GC_PO_MASK:
-      return 0x1360;
+      return 0x10100;
     default:
-      return 0x2190;
+      return 0x10137;
   }
 }
 

@@ -12,8 +12,9 @@ namespace dapd {
 // assigned.
 uint32_t CategoryMask(int32_t c);
 
-// A character of Unicode 14 with that category, which no expression of a
-// tokenizer names, for one that came later; any other as it is.
+// A character of Unicode 14 with that category for one that came later; any
+// other as it is. It is of another plane than those that the expressions of
+// tokenizers name.
 int32_t OldStandIn(int32_t c);
 
 // Such a character in lower case, by Unicode 17.

@@ -199,7 +199,7 @@ def render_alone(template, tmp_path):
 
 
 # What jinja2 writes and ours refuses by name.
-REFUSED = re.compile(r"cannot be printed|'safe' or 'escape' gave|is not supported|truncate needs a string|too large|too long|overflows|nested too deeply|cannot be applied to view|inside another value")
+REFUSED = re.compile(r"cannot be printed|cannot be sliced|'safe' or 'escape' gave|is not supported|truncate needs a string|too large|too long|overflows|nested too deeply|cannot be applied to view|inside another value")
 MARK = "\x01"
 
 
@@ -212,7 +212,7 @@ def test_random_templates_render_alike(tmp_path):
     messages = random_templates.CONTEXT["messages"]
     write_jsonl(tmp_path / "in", [{"messages": messages, "add_generation_prompt": True}])
     rendered = []
-    for template in random_templates.templates(seed=20261128, count=600):
+    for template in random_templates.templates(seed=20261128, count=300):
         compiled = transformers.utils.chat_template_utils._cached_compile_jinja_template
         try:
             text = compiled(template).render(**json.loads(json.dumps({**random_templates.CONTEXT, "bos_token": "<s>"})))
@@ -245,7 +245,7 @@ def test_random_templates_render_alike(tmp_path):
         compare(rendered[begin : begin + 32])
     strange = [case for case in refused if not REFUSED.search(case[1])]
     print(f"{len(rendered)} templates, {len(differing)} differ, {len(refused)} refused by name, {len(strange)} otherwise")
-    assert len(rendered) > 300 and not differing and not strange, (differing[:5], strange[:5])
+    assert len(rendered) > 150 and not differing and not strange, (differing[:5], strange[:5])
     assert len(refused) < 0.05 * len(rendered)
 
 

@@ -267,6 +267,8 @@ def test_random_folders_encode_alike(tmp_path):
         oracle = Tokenizer.from_file(str(folder / "tokenizer.json"))
         result = run_dapd("tokenize", "--model", folder, "--input", tmp_path / "texts", "--output", folder / "ids", check=False)
         shape = {key: tokenizer[key] for key in ("pre_tokenizer", "normalizer")}
+        if "the normalizer leaves nothing of" in result.stderr:
+            continue  # The library would find the token everywhere.
         assert result.returncode == 0, (shape, result.stderr)
         ours = [row["ids"] for row in read_jsonl(folder / "ids")]
         expected = [ids_or_none(oracle, text) for text in texts]

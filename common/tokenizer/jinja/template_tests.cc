@@ -105,7 +105,8 @@ const Builtins& Tests() {
         }}},
       {"sameas", {"other", SameAs}},
       {"sequence", Test([](const Value& v) {
-         return v.is_string() || v.is_sequence() || v.is_dict();
+         return v.is_string() || v.is_sequence() || v.is_dict() ||
+                v.is_undefined();
        })},
       {"string", Test([](const Value& v) { return v.is_string(); })},
       {"test", NameTest(IsKnownTest)},

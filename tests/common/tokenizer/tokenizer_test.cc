@@ -140,12 +140,12 @@ TEST(TokenizerTest, HalfACharacterBecomesTheReplacementCharacter) {
 TEST(TokenizerTest, WhatIsBrokenOrUnsupportedIsNamed) {
   for (const auto& [change, expected] :
        std::vector<std::pair<nlohmann::json, std::string>>{
-           {{{"normalizer", {{"type", "Lowercase"}}}}, "Lowercase"},
+           {{{"normalizer", {{"type", "Precompiled"}}}}, "Precompiled"},
            {{{"decoder", {{"type", "WordPiece"}}}}, "WordPiece"},
            {{{"pre_tokenizer", {{"type", "Metaspace"}}}}, "Metaspace"},
            {{{"pre_tokenizer",
               {{"type", "Split"}, {"behavior", "Isolated"}, {"invert", true}}}},
-            "Split with invert"},
+            "the pattern null is not supported"},
            {{{"model", {{"type", "Unigram"}}}}, "BPE"},
            {{{"model", nullptr}}, "tokenizer.json"}}) {
     nlohmann::json json = SmallTokenizer();
