@@ -29,6 +29,45 @@ std::string StatedResult(absl::string_view text) {
   return ExtractBoxed(text).value_or("");
 }
 
+// The text that a problem's expected answer is taken from.
+const std::string& SourceOf(const Problem& problem) {
+  return absl::StripAsciiWhitespace(problem.answer).empty() ? problem.solution
+                                                            : problem.answer;
+}
+
+bool HasLastLine(absl::string_view text) {
+  text = absl::StripAsciiWhitespace(text);
+  return absl::StartsWith(text.substr(text.rfind('\n') + 1), "#### ");
+}
+
+// Warns if answers have several boxes, or one that is never closed, so that it
+// is not clear what they state.
+void WarnOfUnclearAnswers(const std::string& path, const Dataset& data) {
+  size_t num_unclear = 0;
+  std::string first;
+  for (const Problem& problem : data.problems) {
+    const std::string& source = SourceOf(problem);
+    if (HasLastLine(source) || !IsUnclear(source)) continue;
+    if (num_unclear++ == 0) {
+      first = absl::StrCat(
+          problem.where, ", where it is '", ExpectedAnswer(problem), "'");
+    }
+  }
+  if (num_unclear == 0) return;
+  LogWarning(absl::StrCat(
+      path,
+      ": ",
+      num_unclear,
+      " of ",
+      data.problems.size(),
+      " expected answers are in texts with several \\boxed{} that are no one "
+      "statement, or with one that is never closed; the last that is closed "
+      "counts, the first in ",
+      first,
+      "; write all parts of an answer into one \\boxed{}, or name a column of "
+      "short answers"));
+}
+
 bool IsLong(absl::string_view answer) {
   answer = absl::StripAsciiWhitespace(answer);
   return answer.size() > kLongestAnswer || absl::StrContains(answer, '\n');
@@ -49,9 +88,9 @@ std::string ExpectedAnswer(const Problem& problem) {
   return ExpectedAnswer(problem.answer, problem.solution);
 }
 
-void WarnOfLongAnswers(const std::string& path,
-                       const std::string& setting,
-                       const Dataset& data) {
+void WarnOfBadAnswers(const std::string& path,
+                      const std::string& setting,
+                      const Dataset& data) {
   size_t num_answers = 0;
   size_t num_long = 0;
   std::string first;
@@ -60,6 +99,7 @@ void WarnOfLongAnswers(const std::string& path,
     if (!answer.empty()) ++num_answers;
     if (IsLong(answer) && num_long++ == 0) first = problem.where;
   }
+  WarnOfUnclearAnswers(path, data);
   if (2 * num_long <= num_answers) return;
   LogWarning(absl::StrCat(
       path,

@@ -15,17 +15,19 @@ namespace dapd {
 // The data's answer: where it is worked text that states its result, that, else
 // the whole. Without an answer, the result that the solution states; empty if
 // there is neither. A result is stated behind "#### " in the last line, as in
-// GSM8K, or in the last \boxed{}.
+// GSM8K, or in boxes (ExtractBoxed).
 std::string ExpectedAnswer(absl::string_view answer,
                            absl::string_view solution);
 std::string ExpectedAnswer(const Problem& problem);
 
-// Warns if most of the expected answers of `data` are whole texts, of several
-// lines or more than 100 bytes, which no boxed answer equals. `path`,
-// `setting`: where the data is, and what names the column of its answers.
-void WarnOfLongAnswers(const std::string& path,
-                       const std::string& setting,
-                       const Dataset& data);
+// Warns of expected answers of `data` that grades would be wrong about: if it
+// is not clear what some of them state (IsUnclear), and if most of them are
+// whole texts, of several lines or more than 100 bytes, which no boxed answer
+// equals. `path`, `setting`: where the data is, and what names the column of
+// its answers.
+void WarnOfBadAnswers(const std::string& path,
+                      const std::string& setting,
+                      const Dataset& data);
 
 // Warns if problems of `held_out`, the data of evaluation.path, have nothing to
 // grade answers against: the accuracy leaves them out.

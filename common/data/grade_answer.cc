@@ -1,10 +1,12 @@
 #include "common/data/grade_answer.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 
@@ -77,31 +79,113 @@ bool SameMathematics(absl::string_view given,
   return right.has_value() && SameAnswer(*left, *right);
 }
 
-}  // namespace
+// "\boxed{" or "\fbox{", and its content.
+struct Box {
+  size_t begin = 0;  // of the command
+  size_t content = 0;
+  size_t end = 0;  // of the content
 
-std::optional<std::string> ExtractBoxed(absl::string_view text) {
-  constexpr absl::string_view kBoxed = "\\boxed";
+  absl::string_view Content(absl::string_view text) const {
+    return absl::StripAsciiWhitespace(text.substr(content, end - content));
+  }
+};
+
+struct Boxes {
+  std::vector<Box> closed;  // none within another
+  bool is_one_open = false;
+};
+
+// Where the command begins that ends in front of a brace; npos if it is none
+// of a box.
+size_t CommandBefore(absl::string_view text, size_t brace) {
+  const absl::string_view before =
+      absl::StripTrailingAsciiWhitespace(text.substr(0, brace));
+  for (const absl::string_view command : {"\\boxed", "\\fbox"}) {
+    if (absl::EndsWith(before, command)) return before.size() - command.size();
+  }
+  return absl::string_view::npos;
+}
+
+Boxes BoxesOf(absl::string_view text) {
   // One pass: a model may repeat an opening thousands of times.
-  std::vector<size_t> open;  // braces that are not yet closed
-  size_t begin = 0;          // of the last box's content, if `end` is not 0
-  size_t end = 0;
+  Boxes boxes;
+  std::vector<std::pair<size_t, size_t>> open;  // braces, and their commands
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\\') {
       // "\{" need not be balanced: "\left\{ ... \right.".
       ++i;
       continue;
     }
-    if (text[i] == '{') open.push_back(i);
+    if (text[i] == '{') {
+      open.emplace_back(i, CommandBefore(text, i));
+    }
     if (text[i] != '}' || open.empty()) continue;
-    const size_t brace = open.back();
+    const auto [brace, command] = open.back();
     open.pop_back();
-    if (brace >= begin && absl::EndsWith(text.substr(0, brace), kBoxed)) {
-      begin = brace + 1;
-      end = i;
+    if (command == absl::string_view::npos) continue;
+    // The inner one of two counts.
+    if (boxes.closed.empty() || brace >= boxes.closed.back().end) {
+      boxes.closed.push_back({command, brace + 1, i});
     }
   }
-  if (end == 0) return std::nullopt;
-  return std::string(text.substr(begin, end - begin));
+  for (const auto& [brace, command] : open) {
+    boxes.is_one_open |= command != absl::string_view::npos;
+  }
+  return boxes;
+}
+
+bool AreOfOneStatement(absl::string_view text, const Box& a, const Box& b) {
+  constexpr size_t kClose = 10;
+  constexpr size_t kNear = 70;
+  const absl::string_view between = text.substr(a.end + 1, b.begin - a.end - 1);
+  if (absl::StrContains(between, "</think>")) return false;
+  if (between.size() < kClose) return true;
+  if (between.size() >= kNear || a.Content(text) == b.Content(text)) {
+    return false;
+  }
+  if (between.find_first_of(",;") != absl::string_view::npos) return true;
+  const auto is_word_part = [&](size_t i) {
+    return i < between.size() &&
+           (absl::ascii_isalnum(between[i]) || between[i] == '_');
+  };
+  for (const absl::string_view word : {"and", "or"}) {
+    for (size_t at = between.find(word); at != absl::string_view::npos;
+         at = between.find(word, at + 1)) {
+      if ((at == 0 || !is_word_part(at - 1)) &&
+          !is_word_part(at + word.size())) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<std::string> ExtractBoxed(absl::string_view text) {
+  const std::vector<Box> boxes = BoxesOf(text).closed;
+  if (boxes.empty()) return std::nullopt;
+  std::vector<absl::string_view> contents = {boxes.back().Content(text)};
+  for (size_t i = boxes.size() - 1; i > 0; --i) {
+    if (!AreOfOneStatement(text, boxes[i - 1], boxes[i])) break;
+    const absl::string_view content = boxes[i - 1].Content(text);
+    if (content != contents.back()) contents.push_back(content);
+  }
+  if (contents.size() == 1) return std::string(contents[0]);
+  std::reverse(contents.begin(), contents.end());
+  return absl::StrJoin(contents, ", ");
+}
+
+bool IsUnclear(absl::string_view text) {
+  const Boxes boxes = BoxesOf(text);
+  if (boxes.closed.empty()) return boxes.is_one_open;
+  const std::string stated = *ExtractBoxed(text);
+  for (size_t i = 0; i + 1 < boxes.closed.size(); ++i) {
+    const absl::string_view content = boxes.closed[i].Content(text);
+    // A part of what is stated may stand alone before.
+    if (!absl::StrContains(stated, content)) return true;
+  }
+  return false;
 }
 
 bool AnswersEqual(absl::string_view given, absl::string_view expected) {

@@ -5,7 +5,10 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/files.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/data/answer_ends.h"
 #include "common/hub/model_folder.h"
 
 namespace dapd {
@@ -38,6 +41,20 @@ absl::StatusOr<ModelText> ReadModelText(const Config& config) {
           folder, std::move(options), model.eos_token_ids.front()));
   text.vocab_size = model.vocab_size;
   return ModelText{std::move(folder), std::move(model), std::move(text)};
+}
+
+void WarnOfAnswerEnds(const ModelText& base) {
+  const std::string generation =
+      JoinPath(base.folder, "generation_config.json");
+  const std::string source = FileExists(generation)
+                                 ? generation
+                                 : JoinPath(base.folder, "config.json");
+  for (const std::string& finding : AnswerEndFindings(*base.text.tokenizer,
+                                                      *base.text.chat_template,
+                                                      base.model.eos_token_ids,
+                                                      source)) {
+    LogWarning(finding);
+  }
 }
 
 }  // namespace dapd

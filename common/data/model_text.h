@@ -23,4 +23,7 @@ struct ModelText {
 // code kConfig if the model does not allow teacher.top_k.
 absl::StatusOr<ModelText> ReadModelText(const Config& config);
 
+// Logs a warning for each of AnswerEndFindings.
+void WarnOfAnswerEnds(const ModelText& base);
+
 }  // namespace dapd

@@ -27,7 +27,7 @@ struct TextPipeline {
 
 // `options.pad_token_id` becomes the tokenizer's, or `end_token_id`
 // (ModelConfig::eos_token_ids) if the tokenizer names neither a pad nor an end
-// token.
+// token. Where it is an end token, the end of an answer is scored all the same.
 absl::StatusOr<TextPipeline> LoadTextPipeline(const std::string& model_folder,
                                               ViewOptions options,
                                               int64_t end_token_id);

@@ -155,9 +155,10 @@ View ViewBuilder::MakeShowing(std::vector<int32_t> prompt,
 
 std::vector<int32_t> ViewBuilder::ScoredTokens(
     std::vector<int32_t> rollout_ids) const {
-  while (!rollout_ids.empty() && rollout_ids.back() == options_.pad_token_id) {
-    rollout_ids.pop_back();
-  }
+  size_t size = rollout_ids.size();
+  while (size > 0 && rollout_ids[size - 1] == options_.pad_token_id) --size;
+  if (options_.pad_is_end && size < rollout_ids.size()) ++size;
+  rollout_ids.resize(size);
   return rollout_ids;
 }
 

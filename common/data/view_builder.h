@@ -49,6 +49,9 @@ struct ViewOptions {
   // still fits after it.
   int64_t max_view = kUncut;
   int32_t pad_token_id = -1;  // dropped from the rollout's end
+  // Whether answers end with that token, so that the first of those at the end
+  // is the answer's own and is scored.
+  bool pad_is_end = false;
   Prompts prompts;
   // Whether the template's thinking is on: in the prompts that show an answer
   // in front of another one, and in all others.
@@ -61,7 +64,7 @@ struct ViewOptions {
   bool reads_rollouts = true;      // whether a sample must have one
 };
 // Those of the configuration, with the views that its terms read, and without
-// what the model decides: pad token, max_view.
+// what the model decides: the pad token, max_view.
 ViewOptions MakeViewOptions(const Config& config);
 
 // The user's message of an evaluation: the None view's, or the problem and the
@@ -91,7 +94,8 @@ class ViewBuilder {
   absl::StatusOr<std::vector<int32_t>> EvaluationPrompt(
       const std::string& problem, EvaluationForm form, bool thinking) const;
 
-  // The tokens of a rollout that are scored: all but the padding at its end.
+  // The tokens of a rollout that are scored: all but the padding at its end, of
+  // which the first stays if it is the end token as well.
   std::vector<int32_t> ScoredTokens(std::vector<int32_t> rollout_ids) const;
   // Whether a step trains a sample with these answers: its rollout has a token
   // that is scored or, where terms train references (`scores_references`), its

@@ -6,13 +6,60 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/json_integer.h"
+#include "common/base/status_macros.h"
 #include "common/tokenizer/bpe.h"
 #include "common/tokenizer/unicode_text.h"
 
 namespace dapd {
+namespace {
+
+// The last character of a text that is well-formed and not empty.
+CodePoint LastCharacter(absl::string_view text) {
+  size_t begin = text.size() - 1;
+  while (begin > 0 && (text[begin] & 0xC0) == 0x80) --begin;
+  const auto points = DecodeUtf8(text.substr(begin));
+  return {points.ok() ? (*points)[0].value : -1, begin, text.size()};
+}
+
+CodePoint FirstCharacter(absl::string_view text) {
+  size_t end = 1;
+  while (end < text.size() && (text[end] & 0xC0) == 0x80) ++end;
+  const auto points = DecodeUtf8(text.substr(0, end));
+  return {points.ok() ? (*points)[0].value : -1, 0, end};
+}
+
+bool EndsWithWord(absl::string_view text) {
+  return !text.empty() && IsWordCharacter(LastCharacter(text).value);
+}
+
+bool StartsWithWord(absl::string_view text) {
+  return !text.empty() && IsWordCharacter(FirstCharacter(text).value);
+}
+
+// Where the white space in front of `end` begins.
+size_t BeforeSpace(absl::string_view text, size_t end) {
+  while (end > 0) {
+    const CodePoint last = LastCharacter(text.substr(0, end));
+    if (!IsWhitespace(last.value)) break;
+    end = last.begin;
+  }
+  return end;
+}
+
+// Where the white space from `begin` on ends.
+size_t BehindSpace(absl::string_view text, size_t begin) {
+  while (begin < text.size()) {
+    const CodePoint first = FirstCharacter(text.substr(begin));
+    if (!IsWhitespace(first.value)) break;
+    begin += first.end;
+  }
+  return begin;
+}
+
+}  // namespace
 
 absl::StatusOr<AddedTokens> AddedTokens::Parse(const nlohmann::json& json,
-                                               bool composes,
+                                               const Normalizer& normalizer,
                                                bool splits_special) {
   AddedTokens added;
   added.splits_special_ = splits_special;
@@ -35,17 +82,20 @@ absl::StatusOr<AddedTokens> AddedTokens::Parse(const nlohmann::json& json,
     token.content = entry["content"].get<std::string>();
     token.special = entry.value("special", false);
     token.normalized = entry.value("normalized", false);
-    token.sought = composes && token.normalized ? ComposeNfc(token.content)
-                                                : token.content;
-    for (const char* flag : {"lstrip", "rstrip", "single_word"}) {
-      if (entry.value(flag, false)) {
-        return absl::InvalidArgumentError(absl::StrCat("added_tokens: ",
-                                                       flag,
-                                                       " of '",
-                                                       token.content,
-                                                       "' is not supported"));
+    token.sought = token.content;
+    if (token.normalized) {
+      RETURN_IF_ERROR(DecodeUtf8(token.content).status());
+      ASSIGN_OR_RETURN(token.sought, normalizer.Apply(token.content));
+      if (token.sought.empty()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("added_tokens: the normalizer leaves nothing of '",
+                         token.content,
+                         "', which is marked as normalized"));
       }
     }
+    token.lstrip = entry.value("lstrip", false);
+    token.rstrip = entry.value("rstrip", false);
+    token.single_word = entry.value("single_word", false);
     added.tokens_.push_back(std::move(token));
   }
   for (size_t i = 0; i < added.tokens_.size(); ++i) {
@@ -111,10 +161,23 @@ std::vector<AddedTokens::Piece> AddedTokens::Split(absl::string_view text,
       i += match->sought.size();
       continue;
     }
-    if (i > start) pieces.push_back({text.substr(start, i - start)});
-    pieces.push_back({text.substr(i, match->sought.size()), match->id});
-    i += match->sought.size();
-    start = i;
+    size_t begin = i;
+    size_t end = i + match->sought.size();
+    i = end;
+    if (match->single_word && (EndsWithWord(text.substr(0, begin)) ||
+                               StartsWithWord(text.substr(end)))) {
+      continue;
+    }
+    // The token before may have taken the white space already.
+    if (match->lstrip) begin = std::max(BeforeSpace(text, begin), start);
+    if (match->rstrip) end = BehindSpace(text, end);
+    if (begin > start) pieces.push_back({text.substr(start, begin - start)});
+    // A token of white space that the one before took with it is there again,
+    // unless nothing is left of it, as in `tokenizers`.
+    if (begin < end) {
+      pieces.push_back({text.substr(begin, end - begin), match->id});
+    }
+    start = end;
   }
   if (start < text.size()) pieces.push_back({text.substr(start)});
   return pieces;

@@ -11,6 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "common/tokenizer/normalizer.h"
+
 namespace dapd {
 
 struct AddedToken {
@@ -19,20 +21,23 @@ struct AddedToken {
   std::string sought;       // what of it the text holds, once normalised or not
   bool special = false;     // left out by Decode(skip_special_tokens)
   bool normalized = false;  // looked for after the normaliser
+  bool lstrip = false;      // takes the white space before it with it
+  bool rstrip = false;      // and that behind it
+  bool single_word = false;  // is none next to a \w
 };
 
 // Immutable; thread-safe.
 class AddedTokens {
  public:
-  // From the "added_tokens" of tokenizer.json. lstrip, rstrip and single_word
-  // are refused. `composes`: the normaliser is NFC, which then goes for the
+  // From the "added_tokens" of tokenizer.json. The normaliser goes for the
   // tokens that are looked for after it as well. `splits_special`: special
   // tokens are text like any other.
   static absl::StatusOr<AddedTokens> Parse(const nlohmann::json& json,
-                                           bool composes,
+                                           const Normalizer& normalizer,
                                            bool splits_special);
 
-  // A piece of the text: an added token, or the text between two.
+  // A piece of the text: an added token with the white space that it takes, or
+  // the text between two.
   struct Piece {
     absl::string_view text;
     int32_t id = -1;  // -1: text between

@@ -68,7 +68,7 @@ absl::StatusOr<Bpe> Bpe::Parse(const nlohmann::json& json) {
                           "fuse_unk"}) {
     if (!json.contains(key)) continue;
     const nlohmann::json& value = json[key];
-    if (!value.is_null() && value != "" && value != false) {
+    if (!value.is_null() && value != "" && value != false && value != 0) {
       return RefuseModel(
           absl::StrCat(key, " = ", value.dump(), " is not supported"));
     }

@@ -28,6 +28,7 @@ ByteAlphabet::ByteAlphabet() {
     U8_APPEND_UNSAFE(encoded, length, c);
     symbols_[static_cast<size_t>(byte)].assign(reinterpret_cast<char*>(encoded),
                                                static_cast<size_t>(length));
+    letters_[static_cast<size_t>(byte)] = c;
     bytes_[c] = static_cast<uint8_t>(byte);
   }
 }

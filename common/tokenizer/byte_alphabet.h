@@ -17,6 +17,8 @@ class ByteAlphabet {
 
   // The stand-in character of a byte, as UTF-8.
   const std::string& Symbol(uint8_t byte) const { return symbols_[byte]; }
+  // The same as a code point.
+  int32_t Letter(uint8_t byte) const { return letters_[byte]; }
 
   // The bytes that a vocabulary entry stands for. An entry with a character
   // outside the alphabet (an added token) stands for its own bytes.
@@ -25,6 +27,7 @@ class ByteAlphabet {
  private:
   ByteAlphabet();
   std::array<std::string, 256> symbols_;
+  std::array<int32_t, 256> letters_;
   std::map<int32_t, uint8_t> bytes_;  // by code point
 };
 

@@ -22,7 +22,7 @@ class JinjaChatTemplate : public ChatTemplate {
  public:
   JinjaChatTemplate(std::string path,
                     jinja::Block block,
-                    jinja::Dict special_tokens,
+                    jinja::Names special_tokens,
                     bool supports_thinking)
       : path_(std::move(path)),
         block_(std::move(block)),
@@ -38,11 +38,12 @@ class JinjaChatTemplate : public ChatTemplate {
     for (const ChatMessage& message : messages) {
       RETURN_IF_ERROR(DecodeUtf8(message.role).status());
       RETURN_IF_ERROR(DecodeUtf8(message.content).status());
-      list.emplace_back(
-          jinja::Dict{{"role", jinja::Value(message.role)},
-                      {"content", jinja::Value(message.content)}});
+      list.emplace_back(jinja::Dict{
+          {jinja::Value(std::string("role")), jinja::Value(message.role)},
+          {jinja::Value(std::string("content")),
+           jinja::Value(message.content)}});
     }
-    jinja::Dict variables = special_tokens_;
+    jinja::Names variables = special_tokens_;
     variables.emplace_back("messages", jinja::Value(std::move(list)));
     variables.emplace_back("tools", jinja::Value::MakeNone());
     variables.emplace_back("documents", jinja::Value::MakeNone());
@@ -65,7 +66,7 @@ class JinjaChatTemplate : public ChatTemplate {
  private:
   const std::string path_;
   const jinja::Block block_;
-  const jinja::Dict special_tokens_;
+  const jinja::Names special_tokens_;
   const bool supports_thinking_;
 };
 
@@ -93,7 +94,7 @@ absl::StatusOr<std::unique_ptr<const ChatTemplate>> ChatTemplate::Load(
     return DataError(absl::StrCat(
         path, ": chat template, ", std::string(block.status().message())));
   }
-  jinja::Dict special_tokens;
+  jinja::Names special_tokens;
   for (const auto& [key, text] : config.special_tokens) {
     special_tokens.emplace_back(key, jinja::Value(text));
   }

@@ -1,216 +1,316 @@
 #include "common/tokenizer/pre_tokenizer.h"
 
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/base/json.h"
+#include "common/base/status_macros.h"
+#include "common/tokenizer/byte_alphabet.h"
 
 namespace dapd {
 namespace {
 
-constexpr char kQwenPattern[] =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr char kLlama3Pattern[] =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr char kTekkenPattern[] =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+using Step = PreTokenizer::Step;
 
-bool IsNewline(int32_t c) { return c == '\r' || c == '\n'; }
-
-bool IsOther(int32_t c) {
-  return !IsWhitespace(c) && !IsLetter(c) && !IsNumber(c);
+absl::Status RefusePreTokenizer(const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "pre_tokenizer: ",
+      what,
+      " is not supported; Split, Punctuation, Digits, Whitespace, "
+      "WhitespaceSplit, CharDelimiterSplit and one ByteLevel are"));
 }
 
-bool IsNewlineOrSlash(int32_t c) { return IsNewline(c) || c == '/'; }
+// What becomes of the matches that cut a word.
+enum class Behavior {
+  kIsolated,
+  kRemoved,
+  kContiguous,
+  kMergedWithPrevious,
+  kMergedWithNext,
+};
 
-// [^\r\n\p{L}\p{N}], of which one may stand in front of a word.
-bool IsWordPrefix(int32_t c) {
-  return !IsNewline(c) && !IsLetter(c) && !IsNumber(c);
+absl::StatusOr<Behavior> ParseBehavior(const std::string& name) {
+  // Older files write them in small letters.
+  const std::string small = absl::AsciiStrToLower(name);
+  if (small == "isolated") return Behavior::kIsolated;
+  if (small == "removed") return Behavior::kRemoved;
+  if (small == "contiguous") return Behavior::kContiguous;
+  if (small == "mergedwithprevious" || small == "merged_with_previous") {
+    return Behavior::kMergedWithPrevious;
+  }
+  if (small == "mergedwithnext" || small == "merged_with_next") {
+    return Behavior::kMergedWithNext;
+  }
+  return RefusePreTokenizer(absl::StrCat("the behavior '", name, "'"));
 }
 
-// ASCII lower case, and U+017F, the long s, which folds to s.
-int32_t Fold(int32_t c) {
-  if (c >= 'A' && c <= 'Z') return c - 'A' + 'a';
-  return c == 0x17F ? 's' : c;
+struct Piece {
+  Span span;
+  bool is_match = false;
+};
+
+// The matches and what is between them.
+std::vector<Piece> PiecesOf(Span word,
+                            const std::vector<Span>& matches,
+                            bool invert) {
+  std::vector<Piece> pieces;
+  size_t at = word.begin;
+  for (const Span& match : matches) {
+    if (at != match.begin) pieces.push_back({{at, match.begin}, invert});
+    pieces.push_back({match, !invert});
+    at = match.end;
+  }
+  if (at != word.end) pieces.push_back({{at, word.end}, invert});
+  return pieces;
 }
 
-// Scans one piece; every Match* returns the end of a match at `i` or `i`.
-class Scanner {
+void AppendWords(const std::vector<Piece>& pieces,
+                 Behavior behavior,
+                 std::vector<Span>& words) {
+  std::vector<Span> cut;
+  bool was_match = false;
+  switch (behavior) {
+    case Behavior::kIsolated:
+    case Behavior::kRemoved:
+      for (const Piece& piece : pieces) {
+        if (behavior == Behavior::kRemoved && piece.is_match) continue;
+        cut.push_back(piece.span);
+      }
+      break;
+    case Behavior::kContiguous:
+    case Behavior::kMergedWithPrevious:
+      for (const Piece& piece : pieces) {
+        const bool merges = behavior == Behavior::kContiguous
+                                ? piece.is_match == was_match
+                                : piece.is_match && !was_match;
+        if (merges && !cut.empty()) {
+          cut.back().end = piece.span.end;
+        } else {
+          cut.push_back(piece.span);
+        }
+        was_match = piece.is_match;
+      }
+      break;
+    case Behavior::kMergedWithNext:
+      for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) {
+        if (piece->is_match && !was_match && !cut.empty()) {
+          cut.back().begin = piece->span.begin;
+        } else {
+          cut.push_back(piece->span);
+        }
+        was_match = piece->is_match;
+      }
+      std::reverse(cut.begin(), cut.end());
+      break;
+  }
+  for (const Span& span : cut) {
+    if (span.begin < span.end) words.push_back(span);
+  }
+}
+
+class SplitStep : public Step {
  public:
-  Scanner(const std::vector<CodePoint>& points, Span piece)
-      : points_(points), end_(piece.end) {}
+  SplitStep(std::unique_ptr<const SplitPattern> pattern,
+            Behavior behavior,
+            bool invert)
+      : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
 
-  size_t MatchContraction(size_t i, bool fold) const {
-    if (At(i) != '\'' || i + 1 >= end_) return i;
-    const auto letter = [&](size_t k) { return fold ? Fold(At(k)) : At(k); };
-    const int32_t first = letter(i + 1);
-    if (first == 's' || first == 't' || first == 'm' || first == 'd') {
-      return i + 2;
+  absl::Status Apply(CutText& cut) const override {
+    std::vector<Span> words;
+    for (const Span& word : cut.words) {
+      ASSIGN_OR_RETURN(const std::vector<Span> matches,
+                       pattern_->Matches(cut.points, word));
+      AppendWords(PiecesOf(word, matches, invert_), behavior_, words);
     }
-    if (i + 2 >= end_) return i;
-    const int32_t second = letter(i + 2);
-    const bool two = (first == 'r' && second == 'e') ||
-                     (first == 'v' && second == 'e') ||
-                     (first == 'l' && second == 'l');
-    return two ? i + 3 : i;
-  }
-
-  template <typename Class>
-  size_t Run(size_t i, Class is_member, size_t limit = SIZE_MAX) const {
-    const size_t stop = limit < end_ - i ? i + limit : end_;
-    while (i < stop && is_member(At(i))) ++i;
-    return i;
-  }
-
-  // " ?" in front of one or more members.
-  template <typename Class>
-  size_t MatchSpaced(size_t i, Class is_member) const {
-    const size_t start = At(i) == ' ' ? i + 1 : i;
-    const size_t stop = start < end_ ? Run(start, is_member) : start;
-    return stop > start ? stop : i;
-  }
-
-  // \s+(?!\S)|\s+ at white space.
-  size_t MatchSpace(size_t i) const {
-    const size_t stop = Run(i, IsWhitespace);
-    return stop < end_ && stop - i > 1 ? stop - 1 : stop;
-  }
-
-  // "[capital or uncased]*[small or uncased]+".
-  size_t MatchEndingSmall(size_t i) const {
-    const size_t capitals_end = Run(i, IsCapitalOrUncased);
-    const size_t stop = Run(capitals_end, IsSmallOrUncased);
-    if (stop > capitals_end) return stop;
-    // The first part gives back as much as the second needs.
-    for (size_t k = capitals_end; k > i; --k) {
-      if (IsSmallOrUncased(At(k - 1))) return k;
-    }
-    return i;
-  }
-
-  // " ?[^\s\p{L}\p{N}]+[may follow]*|\s*[\r\n]+|\s+(?!\S)|\s+" at what is
-  // neither letter nor number.
-  template <typename Class>
-  size_t MatchBetweenWords(size_t i, Class may_follow) const {
-    const size_t stop = MatchSpaced(i, IsOther);
-    if (stop > i) return Run(stop, may_follow);
-    const size_t space_end = Run(i, IsWhitespace);
-    for (size_t k = space_end; k > i; --k) {
-      if (IsNewline(At(k - 1))) return k;
-    }
-    return MatchSpace(i);
-  }
-
-  // The expression of Qwen and Llama 3.
-  size_t MatchModern(size_t i, size_t max_digits) const {
-    const size_t stop = MatchContraction(i, /*fold=*/true);
-    if (stop > i) return stop;
-    const int32_t c = At(i);
-    if (IsLetter(c)) return Run(i, IsLetter);
-    if (IsWordPrefix(c) && i + 1 < end_ && IsLetter(At(i + 1))) {
-      return Run(i + 1, IsLetter);
-    }
-    if (IsNumber(c)) return Run(i, IsNumber, max_digits);
-    return MatchBetweenWords(i, IsNewline);
-  }
-
-  // The expression of tekken.
-  size_t MatchTekken(size_t i) const {
-    const int32_t c = At(i);
-    const size_t word = IsWordPrefix(c) ? i + 1 : i;
-    size_t stop = MatchEndingSmall(word);
-    if (stop > word) return stop;
-    // A mark is a prefix and part of a word.
-    stop = MatchEndingSmall(i);
-    if (stop > i) return stop;
-    stop = Run(word, IsCapitalOrUncased);
-    if (stop > word) return stop;
-    if (IsNumber(c)) return i + 1;
-    return MatchBetweenWords(i, IsNewlineOrSlash);
-  }
-
-  size_t MatchGpt2(size_t i) const {
-    size_t stop = MatchContraction(i, /*fold=*/false);
-    if (stop > i) return stop;
-    stop = MatchSpaced(i, IsLetter);
-    if (stop > i) return stop;
-    stop = MatchSpaced(i, IsNumber);
-    if (stop > i) return stop;
-    stop = MatchSpaced(i, IsOther);
-    return stop > i ? stop : MatchSpace(i);
-  }
-
-  // Every number by itself, everything between as it is.
-  size_t MatchDigit(size_t i) const {
-    if (IsNumber(At(i))) return i + 1;
-    return Run(i, [](int32_t c) { return !IsNumber(c); });
+    cut.words = std::move(words);
+    return absl::OkStatus();
   }
 
  private:
-  int32_t At(size_t i) const { return points_[i].value; }
-
-  const std::vector<CodePoint>& points_;
-  const size_t end_;
+  const std::unique_ptr<const SplitPattern> pattern_;
+  const Behavior behavior_;
+  const bool invert_;
 };
 
-absl::Status RefusePreTokenizer(const std::string& what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("pre_tokenizer: ", what, " is not supported"));
-}
+// Cuts at characters of a kind, each of which is a match.
+class CharacterStep : public Step {
+ public:
+  CharacterStep(std::function<bool(int32_t)> is_match, Behavior behavior)
+      : is_match_(std::move(is_match)), behavior_(behavior) {}
 
-// `to_bytes`: whether a part before this one was ByteLevel, which writes bytes
-// as letters: what comes after it would cut these and not the text.
-absl::Status AddRules(const nlohmann::json& json,
-                      std::vector<PreTokenizer::Rule>& rules,
-                      bool& to_bytes) {
-  using Rule = PreTokenizer::Rule;
+  absl::Status Apply(CutText& cut) const override {
+    std::vector<Span> words;
+    for (const Span& word : cut.words) {
+      std::vector<Span> matches;
+      for (size_t i = word.begin; i < word.end; ++i) {
+        if (is_match_(cut.points[i].value)) matches.push_back({i, i + 1});
+      }
+      AppendWords(PiecesOf(word, matches, /*invert=*/false), behavior_, words);
+    }
+    cut.words = std::move(words);
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::function<bool(int32_t)> is_match_;
+  const Behavior behavior_;
+};
+
+// Keeps the runs of \w and the runs of what is neither that nor white space.
+class WhitespaceStep : public Step {
+ public:
+  absl::Status Apply(CutText& cut) const override {
+    const auto kind = [&](size_t i) {
+      const int32_t c = cut.points[i].value;
+      return IsWordCharacter(c) ? 1 : IsWhitespace(c) ? 0 : 2;
+    };
+    std::vector<Span> words;
+    for (const Span& word : cut.words) {
+      for (size_t i = word.begin; i < word.end;) {
+        size_t stop = i + 1;
+        while (stop < word.end && kind(stop) == kind(i)) ++stop;
+        if (kind(i) != 0) words.push_back({i, stop});
+        i = stop;
+      }
+    }
+    cut.words = std::move(words);
+    return absl::OkStatus();
+  }
+};
+
+class ByteLevelStep : public Step {
+ public:
+  ByteLevelStep(bool add_prefix_space, bool use_regex)
+      : add_prefix_space_(add_prefix_space), use_regex_(use_regex) {}
+
+  absl::Status Apply(CutText& cut) const override {
+    if (add_prefix_space_) RETURN_IF_ERROR(AddSpaces(cut));
+    if (use_regex_) {
+      std::vector<Span> words;
+      for (const Span& word : cut.words) {
+        ASSIGN_OR_RETURN(const std::vector<Span> matches,
+                         ByteLevelPattern().Matches(cut.points, word));
+        words.insert(words.end(), matches.begin(), matches.end());
+      }
+      cut.words = std::move(words);
+    }
+    WriteBytes(cut);
+    return absl::OkStatus();
+  }
+
+ private:
+  // In front of every word that begins with none.
+  static absl::Status AddSpaces(CutText& cut) {
+    std::string text;
+    std::vector<Span> words;
+    for (const Span& word : cut.words) {
+      const bool needs_space = cut.points[word.begin].value != ' ';
+      const size_t begin = words.empty() ? 0 : words.back().end;
+      if (needs_space) text += ' ';
+      absl::StrAppend(&text, cut.Bytes(word));
+      words.push_back(
+          {begin, begin + (needs_space ? 1 : 0) + word.end - word.begin});
+    }
+    cut.text = std::move(text);
+    ASSIGN_OR_RETURN(cut.points, DecodeUtf8(cut.text));
+    cut.words = std::move(words);
+    return absl::OkStatus();
+  }
+
+  static void WriteBytes(CutText& cut) {
+    std::vector<CodePoint> bytes;
+    bytes.reserve(cut.text.size());
+    std::vector<size_t> places;  // the first byte of each character
+    for (const CodePoint& point : cut.points) {
+      places.push_back(bytes.size());
+      for (size_t i = point.begin; i < point.end; ++i) {
+        bytes.push_back(
+            {ByteAlphabet::Get().Letter(static_cast<uint8_t>(cut.text[i])),
+             i,
+             i + 1});
+      }
+    }
+    places.push_back(bytes.size());
+    for (Span& word : cut.words) {
+      word = {places[word.begin], places[word.end]};
+    }
+    cut.points = std::move(bytes);
+  }
+
+  const bool add_prefix_space_;
+  const bool use_regex_;
+};
+
+// Appends the steps of a part. `has_bytes`: whether one before was ByteLevel.
+absl::Status AddSteps(const nlohmann::json& json,
+                      std::vector<std::shared_ptr<const Step>>& steps,
+                      bool& has_bytes) {
   if (!json.is_object()) return RefusePreTokenizer(json.dump());
   const std::string type = json.value("type", std::string());
+  const auto add_characters = [&](std::function<bool(int32_t)> is_match,
+                                  Behavior behavior) {
+    steps.push_back(
+        std::make_shared<CharacterStep>(std::move(is_match), behavior));
+    return absl::OkStatus();
+  };
   if (type == "Sequence") {
     for (const nlohmann::json& part :
          json.value("pretokenizers", nlohmann::json::array())) {
-      absl::Status status = AddRules(part, rules, to_bytes);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(AddSteps(part, steps, has_bytes));
     }
     return absl::OkStatus();
   }
-  if (to_bytes)
-    return RefusePreTokenizer(absl::StrCat("'", type, "' after ByteLevel"));
   if (type == "Split") {
-    const nlohmann::json pattern = json.value("pattern", nlohmann::json());
-    const std::string regex =
-        pattern.is_object() ? pattern.value("Regex", std::string()) : "";
-    const std::string behavior = json.value("behavior", std::string());
-    if (json.value("invert", false))
-      return RefusePreTokenizer("Split with invert");
-    if (behavior != "Isolated" && behavior != "isolated") {
-      return RefusePreTokenizer(
-          absl::StrCat("Split with behavior '", behavior, "'"));
+    auto pattern = SplitPattern::Parse(json.value("pattern", nlohmann::json()));
+    if (!pattern.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "pre_tokenizer: ", std::string(pattern.status().message())));
     }
-    if (regex == kQwenPattern) {
-      rules.push_back(Rule::kQwen);
-    } else if (regex == kLlama3Pattern) {
-      rules.push_back(Rule::kLlama3);
-    } else if (regex == kTekkenPattern) {
-      rules.push_back(Rule::kTekken);
-    } else {
-      return RefusePreTokenizer(
-          absl::StrCat("the expression ", pattern.dump()));
-    }
+    ASSIGN_OR_RETURN(const Behavior behavior,
+                     ParseBehavior(json.value("behavior", std::string())));
+    steps.push_back(std::make_shared<SplitStep>(
+        *std::move(pattern), behavior, json.value("invert", false)));
     return absl::OkStatus();
   }
   if (type == "ByteLevel") {
-    if (json.value("add_prefix_space", true)) {
-      return RefusePreTokenizer("ByteLevel with add_prefix_space");
+    if (std::exchange(has_bytes, true)) {
+      return RefusePreTokenizer("a second ByteLevel");
     }
-    to_bytes = true;
-    if (json.value("use_regex", true)) rules.push_back(Rule::kGpt2);
+    steps.push_back(std::make_shared<ByteLevelStep>(
+        json.value("add_prefix_space", true), json.value("use_regex", true)));
     return absl::OkStatus();
   }
   if (type == "Digits") {
-    if (!json.value("individual_digits", false)) {
-      return RefusePreTokenizer("Digits without individual_digits");
+    return add_characters(IsDigitOfRust,
+                          json.value("individual_digits", false)
+                              ? Behavior::kIsolated
+                              : Behavior::kContiguous);
+  }
+  if (type == "Punctuation") {
+    ASSIGN_OR_RETURN(
+        const Behavior behavior,
+        ParseBehavior(json.value("behavior", std::string("Isolated"))));
+    return add_characters(IsPunctuation, behavior);
+  }
+  if (type == "WhitespaceSplit") {
+    return add_characters(IsWhitespace, Behavior::kRemoved);
+  }
+  if (type == "CharDelimiterSplit") {
+    const auto delimiter = DecodeUtf8(json.value("delimiter", std::string()))
+                               .value_or(std::vector<CodePoint>{});
+    if (delimiter.size() != 1) {
+      return RefusePreTokenizer("CharDelimiterSplit without one delimiter");
     }
-    rules.push_back(Rule::kSingleDigits);
+    return add_characters(
+        [c = delimiter[0].value](int32_t other) { return other == c; },
+        Behavior::kRemoved);
+  }
+  if (type == "Whitespace") {
+    steps.push_back(std::make_shared<WhitespaceStep>());
     return absl::OkStatus();
   }
   return RefusePreTokenizer(absl::StrCat("type '", type, "'"));
@@ -220,48 +320,20 @@ absl::Status AddRules(const nlohmann::json& json,
 
 absl::StatusOr<PreTokenizer> PreTokenizer::Parse(const nlohmann::json& json) {
   PreTokenizer result;
-  bool to_bytes = false;
-  absl::Status status = AddRules(json, result.rules_, to_bytes);
-  if (!status.ok()) return status;
-  if (!to_bytes) return RefusePreTokenizer("one without ByteLevel");
+  bool has_bytes = false;
+  RETURN_IF_ERROR(AddSteps(json, result.steps_, has_bytes));
+  if (!has_bytes) return RefusePreTokenizer("one without ByteLevel");
   return result;
 }
 
-std::vector<Span> PreTokenizer::Split(
-    const std::vector<CodePoint>& points) const {
-  std::vector<Span> pieces;
-  if (points.empty()) return pieces;
-  pieces.push_back({0, points.size()});
-  for (const Rule rule : rules_) {
-    std::vector<Span> cut;
-    for (const Span piece : pieces) {
-      const Scanner scanner(points, piece);
-      for (size_t i = piece.begin; i < piece.end;) {
-        size_t stop = i;
-        switch (rule) {
-          case Rule::kQwen:
-            stop = scanner.MatchModern(i, 1);
-            break;
-          case Rule::kLlama3:
-            stop = scanner.MatchModern(i, 3);
-            break;
-          case Rule::kTekken:
-            stop = scanner.MatchTekken(i);
-            break;
-          case Rule::kGpt2:
-            stop = scanner.MatchGpt2(i);
-            break;
-          case Rule::kSingleDigits:
-            stop = scanner.MatchDigit(i);
-            break;
-        }
-        cut.push_back({i, stop});
-        i = stop;
-      }
-    }
-    pieces = std::move(cut);
-  }
-  return pieces;
+absl::StatusOr<CutText> PreTokenizer::Split(absl::string_view text) const {
+  CutText cut;
+  cut.text = std::string(text);
+  ASSIGN_OR_RETURN(cut.points, DecodeUtf8(cut.text));
+  if (cut.points.empty()) return cut;
+  cut.words.push_back({0, cut.points.size()});
+  for (const auto& step : steps_) RETURN_IF_ERROR(step->Apply(cut));
+  return cut;
 }
 
 }  // namespace dapd

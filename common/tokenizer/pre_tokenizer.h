@@ -1,48 +1,59 @@
 // Pre-tokenisers: cut text into the words inside which BPE merges.
-//
-// The regular expressions of the known families are recognised by their exact
-// text and run as hand-written scanners: RE2 and std::regex cannot express
-// their look-ahead, and a scanner is several times faster. Another expression
-// is refused.
 #pragma once
 
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
+#include "common/tokenizer/split_pattern.h"
 #include "common/tokenizer/unicode_text.h"
 
 namespace dapd {
 
-// A run of code points [begin, end).
-struct Span {
-  size_t begin = 0;
-  size_t end = 0;
+// A text, and the words that it has been cut into so far: not empty, in order,
+// perhaps with gaps where what was between them is left out.
+struct CutText {
+  std::string text;
+  // The characters or, once they are written as bytes, the bytes, each with the
+  // letter that stands for it.
+  std::vector<CodePoint> points;
+  std::vector<Span> words;
+
+  // The bytes of a word, within `text`.
+  absl::string_view Bytes(Span word) const {
+    const size_t begin = points[word.begin].begin;
+    return absl::string_view(text).substr(begin,
+                                          points[word.end - 1].end - begin);
+  }
 };
 
 // Immutable; thread-safe.
 class PreTokenizer {
  public:
-  enum class Rule {
-    kQwen,         // Qwen2, Qwen2.5, Qwen3: single digits
-    kLlama3,       // Llama 3: digits in threes
-    kTekken,       // Mistral from Nemo on: single digits, cuts aB
-    kGpt2,         // ByteLevel with use_regex
-    kSingleDigits  // Digits with individual_digits
+  // One part of it.
+  class Step {
+   public:
+    virtual ~Step() = default;
+    // Cuts every word once more, seeing nothing outside of it.
+    virtual absl::Status Apply(CutText& cut) const = 0;
   };
 
-  // From the "pre_tokenizer" of tokenizer.json, whose last part is ByteLevel;
-  // INVALID_ARGUMENT names what is not supported.
+  // From the "pre_tokenizer" of tokenizer.json, of which one part is ByteLevel:
+  // Split, Punctuation, Digits, Whitespace, WhitespaceSplit,
+  // CharDelimiterSplit, ByteLevel and a Sequence of these. INVALID_ARGUMENT
+  // names another.
   static absl::StatusOr<PreTokenizer> Parse(const nlohmann::json& json);
 
-  // The words of `points`, in order, without gaps. Each rule cuts every piece
-  // that the rules before it left, seeing nothing outside that piece.
-  std::vector<Span> Split(const std::vector<CodePoint>& points) const;
+  // INVALID_ARGUMENT for ill-formed UTF-8, RESOURCE_EXHAUSTED where a regular
+  // expression takes too much for this text.
+  absl::StatusOr<CutText> Split(absl::string_view text) const;
 
  private:
-  std::vector<Rule> rules_;
+  std::vector<std::shared_ptr<const Step>> steps_;
 };
 
 }  // namespace dapd

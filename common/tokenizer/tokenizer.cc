@@ -14,6 +14,7 @@
 #include "common/tokenizer/added_tokens.h"
 #include "common/tokenizer/bpe.h"
 #include "common/tokenizer/byte_alphabet.h"
+#include "common/tokenizer/normalizer.h"
 #include "common/tokenizer/pre_tokenizer.h"
 #include "common/tokenizer/tokenizer_config.h"
 #include "common/tokenizer/unicode_text.h"
@@ -41,20 +42,25 @@ class ByteLevelTokenizer : public Tokenizer {
   bool IsSpecial(int32_t id) const override {
     return id >= 0 && id < size() && tokens_[id].special;
   }
+  bool IsAdded(int32_t id) const override {
+    return id >= 0 && id < size() && tokens_[id].added;
+  }
   std::optional<int32_t> pad_id() const override { return pad_id_; }
+  std::optional<int32_t> end_id() const override { return end_id_; }
 
  private:
   struct Token {
     std::string bytes;  // what it decodes to; empty: no such id
     bool exists = false;
     bool special = false;
+    bool added = false;
   };
 
-  ByteLevelTokenizer(bool compose,
+  ByteLevelTokenizer(Normalizer normalizer,
                      PreTokenizer pre_tokenizer,
                      Bpe bpe,
                      AddedTokens added)
-      : compose_(compose),
+      : normalizer_(std::move(normalizer)),
         pre_tokenizer_(std::move(pre_tokenizer)),
         bpe_(std::move(bpe)),
         added_(std::move(added)) {}
@@ -66,32 +72,15 @@ class ByteLevelTokenizer : public Tokenizer {
   absl::Status EncodePlain(absl::string_view text,
                            std::vector<int32_t>* ids) const;
 
-  bool compose_;
+  Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
   Bpe bpe_;
   AddedTokens added_;
   std::vector<Token> tokens_;  // by id
   std::unordered_map<std::string, int32_t> ids_;
   std::optional<int32_t> pad_id_;
+  std::optional<int32_t> end_id_;
 };
-
-// "normalizer": null or NFC.
-absl::StatusOr<bool> ParseNormalizer(const nlohmann::json& json) {
-  if (json.is_null()) return false;
-  const std::string type =
-      json.is_object() ? json.value("type", std::string()) : json.dump();
-  if (type == "NFC") return true;
-  if (type == "Sequence" && json.contains("normalizers")) {
-    bool compose = false;
-    for (const nlohmann::json& part : json["normalizers"]) {
-      ASSIGN_OR_RETURN(const bool composes, ParseNormalizer(part));
-      compose |= composes;
-    }
-    return compose;
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("normalizer: type '", type, "' is not supported"));
-}
 
 // As transformers has them: those of tokenizer.json, with what
 // tokenizer_config.json says of them, then those that only this one has and,
@@ -171,7 +160,8 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> ByteLevelTokenizer::Parse(
   const auto field = [&](const char* key) {
     return json.contains(key) ? json[key] : nlohmann::json();
   };
-  ASSIGN_OR_RETURN(const bool compose, ParseNormalizer(field("normalizer")));
+  ASSIGN_OR_RETURN(Normalizer normalizer,
+                   Normalizer::Parse(field("normalizer")));
   RETURN_IF_ERROR(CheckDecoder(field("decoder")));
   ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer,
                    PreTokenizer::Parse(field("pre_tokenizer")));
@@ -181,15 +171,20 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> ByteLevelTokenizer::Parse(
       AddedTokens::Parse(
           JoinAddedTokens(
               json.value("added_tokens", nlohmann::json::array()), config, bpe),
-          compose,
+          normalizer,
           config.split_special_tokens));
-  auto tokenizer = std::unique_ptr<ByteLevelTokenizer>(new ByteLevelTokenizer(
-      compose, std::move(pre_tokenizer), std::move(bpe), std::move(added)));
+  auto tokenizer = std::unique_ptr<ByteLevelTokenizer>(
+      new ByteLevelTokenizer(std::move(normalizer),
+                             std::move(pre_tokenizer),
+                             std::move(bpe),
+                             std::move(added)));
   RETURN_IF_ERROR(tokenizer->BuildTables());
   for (const char* key : {"eos_token", "pad_token"}) {
     const auto named = config.special_tokens.find(key);
     if (named == config.special_tokens.end()) continue;
-    tokenizer->pad_id_ = tokenizer->TokenId(named->second);
+    const int32_t id = tokenizer->TokenId(named->second);
+    tokenizer->pad_id_ = id;
+    if (absl::string_view(key) == "eos_token") tokenizer->end_id_ = id;
   }
   return std::unique_ptr<const Tokenizer>(std::move(tokenizer));
 }
@@ -216,7 +211,7 @@ absl::Status ByteLevelTokenizer::BuildTables() {
       return absl::InvalidArgumentError(absl::StrCat(
           "id ", id, " belongs to two tokens, one of them is '", text, "'"));
     }
-    token = {ByteAlphabet::Get().ToBytes(text), true, special};
+    token = {ByteAlphabet::Get().ToBytes(text), true, special, added};
     ids_[text] = id;
     return absl::OkStatus();
   };
@@ -256,11 +251,8 @@ absl::Status ByteLevelTokenizer::CheckNumbering() const {
 
 absl::Status ByteLevelTokenizer::EncodePlain(absl::string_view text,
                                              std::vector<int32_t>* ids) const {
-  ASSIGN_OR_RETURN(const std::vector<CodePoint> points, DecodeUtf8(text));
-  for (const Span word : pre_tokenizer_.Split(points)) {
-    const size_t begin = points[word.begin].begin;
-    bpe_.Encode(text.substr(begin, points[word.end - 1].end - begin), ids);
-  }
+  ASSIGN_OR_RETURN(const CutText cut, pre_tokenizer_.Split(text));
+  for (const Span word : cut.words) bpe_.Encode(cut.Bytes(word), ids);
   return absl::OkStatus();
 }
 
@@ -273,9 +265,8 @@ absl::StatusOr<std::vector<int32_t>> ByteLevelTokenizer::Encode(
       ids.push_back(raw.id);
       continue;
     }
-    const std::string composed =
-        compose_ ? ComposeNfc(raw.text) : std::string(raw.text);
-    for (const AddedTokens::Piece& piece : added_.Split(composed, true)) {
+    ASSIGN_OR_RETURN(const std::string normalized, normalizer_.Apply(raw.text));
+    for (const AddedTokens::Piece& piece : added_.Split(normalized, true)) {
       if (piece.id >= 0) {
         ids.push_back(piece.id);
       } else {

@@ -38,12 +38,16 @@ class Tokenizer {
   virtual int32_t size() const = 0;
   // -1 if there is no such token.
   virtual int32_t TokenId(absl::string_view token) const = 0;
+  // True for an added token, be it special or not.
+  virtual bool IsAdded(int32_t id) const = 0;
   // True for an added token flagged special.
   virtual bool IsSpecial(int32_t id) const = 0;
   // What stands for padding: the pad token that tokenizer_config.json names or,
   // if it names none, its end token. Nothing if it names neither; -1 if the
   // vocabulary does not have that token.
   virtual std::optional<int32_t> pad_id() const = 0;
+  // The end token that tokenizer_config.json names, in the same way.
+  virtual std::optional<int32_t> end_id() const = 0;
 };
 
 }  // namespace dapd

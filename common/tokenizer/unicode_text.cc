@@ -8,29 +8,45 @@
 #include <unicode/utf8.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <functional>
 
 #include "absl/strings/str_cat.h"
 
 #include "common/base/check.h"
+#include "common/tokenizer/newer_characters.h"
 
 namespace dapd {
 namespace {
 
-// NFC as of Unicode 9.0, the version in Hugging Face's `tokenizers`: characters
+// As of Unicode 9.0, the version in Hugging Face's `tokenizers`: characters
 // that came later are left as they are, or Lao and Arabic texts would get other
 // tokens than in training.
-const icu::Normalizer2& NfcOfTokenizers() {
-  static const icu::Normalizer2& normalizer = [] {
-    UErrorCode error = U_ZERO_ERROR;
-    auto& known = *new icu::UnicodeSet(u"[:age=9.0:]", error);
-    known.freeze();
-    const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(error);
-    Check(U_SUCCESS(error) != 0, "ICU has the NFC data");
-    return std::ref(*new icu::FilteredNormalizer2(*nfc, known));
-  }();
-  return normalizer;
+const icu::Normalizer2& NormalizerOf(NormalForm form) {
+  static const auto& normalizers =
+      [] {
+        UErrorCode error = U_ZERO_ERROR;
+        auto& known = *new icu::UnicodeSet(u"[:age=9.0:]", error);
+        known.freeze();
+        auto& all = *new std::array<const icu::Normalizer2*, 4>;
+        size_t i = 0;
+        for (const icu::Normalizer2* whole :
+             {icu::Normalizer2::getNFCInstance(error),
+              icu::Normalizer2::getNFDInstance(error),
+              icu::Normalizer2::getNFKCInstance(error),
+              icu::Normalizer2::getNFKDInstance(error)}) {
+          Check(U_SUCCESS(error) != 0, "ICU has the data of the normal forms");
+          all[i++] = new icu::FilteredNormalizer2(*whole, known);
+        }
+        return std::cref(all);
+      }()
+          .get();
+  return *normalizers[static_cast<size_t>(form)];
 }
+
+// The Unicode version that the punctuation of `tokenizers` is of.
+constexpr uint8_t kPunctuationUnicode = 8;
 
 // The character that begins there; a negative one for ill-formed bytes.
 CodePoint CodePointAt(absl::string_view text, size_t begin) {
@@ -79,7 +95,7 @@ std::string OrderLongRuns(absl::string_view text) {
     const CodePoint point = CodePointAt(text, i);
     const absl::string_view character = text.substr(i, point.end - i);
     const uint8_t combining_class =
-        NfcOfTokenizers().getCombiningClass(point.value);
+        NormalizerOf(NormalForm::kNfc).getCombiningClass(point.value);
     i = point.end;
     if (combining_class != 0) {
       run.push_back({combining_class, character});
@@ -107,40 +123,80 @@ absl::StatusOr<std::vector<CodePoint>> DecodeUtf8(absl::string_view text) {
   return points;
 }
 
-bool IsLetter(int32_t c) { return (U_GET_GC_MASK(c) & U_GC_L_MASK) != 0; }
+bool IsLetter(int32_t c) { return (CategoryMask(c) & U_GC_L_MASK) != 0; }
 
-bool IsNumber(int32_t c) { return (U_GET_GC_MASK(c) & U_GC_N_MASK) != 0; }
+bool IsNumber(int32_t c) { return (CategoryMask(c) & U_GC_N_MASK) != 0; }
 
 bool IsCapitalOrUncased(int32_t c) {
   constexpr uint32_t kMask = (U_GC_L_MASK & ~U_GC_LL_MASK) | U_GC_M_MASK;
-  return (U_GET_GC_MASK(c) & kMask) != 0;
+  return (CategoryMask(c) & kMask) != 0;
 }
 
 bool IsSmallOrUncased(int32_t c) {
   constexpr uint32_t kCapitals = U_GC_LU_MASK | U_GC_LT_MASK;
   constexpr uint32_t kMask = (U_GC_L_MASK & ~kCapitals) | U_GC_M_MASK;
-  return (U_GET_GC_MASK(c) & kMask) != 0;
+  return (CategoryMask(c) & kMask) != 0;
+}
+
+bool IsDigitOfRust(int32_t c) {
+  // Unicode 17.
+  return IsNumber(c) || (c >= 0x11DE0 && c <= 0x11DE9) ||
+         (c >= 0x16FF4 && c <= 0x16FF6);
+}
+
+bool IsPunctuation(int32_t c) {
+  if (c < 0x80) return c >= 0 && std::ispunct(c) != 0;
+  if (c == 0x166D || c == 0x111C9) return true;  // punctuation until later
+  UVersionInfo age = {};
+  u_charAge(c, age);
+  return age[0] > 0 && age[0] <= kPunctuationUnicode &&
+         (U_GET_GC_MASK(c) & U_GC_P_MASK) != 0;
+}
+
+bool IsWordCharacter(int32_t c) {
+  constexpr uint32_t kMask =
+      U_GC_L_MASK | U_GC_M_MASK | U_GC_ND_MASK | U_GC_NL_MASK | U_GC_PC_MASK;
+  if ((CategoryMask(c) & kMask) != 0 || c == 0x200C || c == 0x200D) return true;
+  return OldStandIn(c) == c && u_hasBinaryProperty(c, UCHAR_ALPHABETIC) != 0;
 }
 
 bool IsWhitespace(int32_t c) { return u_isUWhiteSpace(c) != 0; }
 
-std::string ComposeNfc(absl::string_view text) {
+std::string Normalize(absl::string_view text, NormalForm form) {
   UErrorCode error = U_ZERO_ERROR;
   std::string ordered;
   if (HasLongRun(text)) {
     ordered = OrderLongRuns(text);
     text = ordered;
   }
-  std::string composed;
-  icu::StringByteSink<std::string> sink(&composed);
-  NfcOfTokenizers().normalizeUTF8(
+  std::string normalized;
+  icu::StringByteSink<std::string> sink(&normalized);
+  NormalizerOf(form).normalizeUTF8(
       0,
       icu::StringPiece(text.data(), static_cast<int32_t>(text.size())),
       sink,
       nullptr,
       error);
-  Check(U_SUCCESS(error) != 0, "well-formed text can be composed");
-  return composed;
+  Check(U_SUCCESS(error) != 0, "well-formed text can be normalised");
+  return normalized;
+}
+
+std::string ComposeNfc(absl::string_view text) {
+  return Normalize(text, NormalForm::kNfc);
+}
+
+std::string LowerCase(absl::string_view text) {
+  std::string lower;
+  const std::vector<CodePoint> points = DecodeUtf8(text).value();
+  for (const CodePoint& point : points) {
+    icu::UnicodeString letter(OldStandIn(point.value) == point.value
+                                  ? u_tolower(point.value)
+                                  : LowerOfNewer(point.value));
+    // The only letter that becomes two characters.
+    if (point.value == 0x130) letter = icu::UnicodeString(u"i\u0307");
+    letter.toUTF8String(lower);
+  }
+  return lower;
 }
 
 int64_t MostTokens(absl::string_view text) {

@@ -1,5 +1,6 @@
 // UTF-8 text as code points, with the character classes that pre-tokenisers
-// speak of (Unicode general categories and White_Space, by ICU).
+// speak of: general categories of Unicode 16 (newer_characters.h), and
+// White_Space.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +30,22 @@ bool IsWhitespace(int32_t c);  // \s
 bool IsCapitalOrUncased(int32_t c);
 bool IsSmallOrUncased(int32_t c);
 
-// Canonical composition (NFC) of well-formed text, by the Unicode version that
-// `tokenizers` knows.
+// As the parts of Hugging Face's `tokenizers` see characters, each by the
+// Unicode version of its own: the pre-tokenisers Digits (17) and Punctuation
+// (8), and \w of Whitespace and of single_word (16).
+bool IsDigitOfRust(int32_t c);
+bool IsPunctuation(int32_t c);
+bool IsWordCharacter(int32_t c);
+
+enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
+
+// Well-formed text in a normal form, by the Unicode version that `tokenizers`
+// knows for that, 9.
+std::string Normalize(absl::string_view text, NormalForm form);
 std::string ComposeNfc(absl::string_view text);
+
+// Every character in lower case by itself.
+std::string LowerCase(absl::string_view text);
 
 // No fewer than the tokens of well-formed text, which are no shorter than a
 // byte: the bytes of the text or, if they are more, of its composition.

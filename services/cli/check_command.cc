@@ -150,7 +150,7 @@ absl::StatusOr<std::string> CheckDataset(
     return std::string();
   }
   ASSIGN_OR_RETURN(Dataset data, ReadDataset(path, options));
-  WarnOfLongAnswers(path, "data.answer_column", data);
+  WarnOfBadAnswers(path, "data.answer_column", data);
   RETURN_IF_ERROR(measure(&data));
   std::puts(absl::StrFormat("%-16s %s: %d problems, %d rows skipped, digest %s",
                             key,
@@ -374,6 +374,7 @@ absl::Status Check(const CheckOptions& options) {
   for (const std::string& warning : WarningsOfVainKeys(loaded)) {
     LogWarning(warning);
   }
+  WarnOfAnswerEnds(base);
   WarnOfMachine(config, model);
   if (const std::string other = OtherRunWarning(config, data_digest);
       !other.empty()) {

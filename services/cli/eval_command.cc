@@ -80,7 +80,7 @@ absl::StatusOr<Dataset> ReadProblems(const EvalOptions& options) {
       options.limit < static_cast<int64_t>(data.problems.size())) {
     data.problems.resize(static_cast<size_t>(options.limit));
   }
-  WarnOfLongAnswers(options.data, "--answer-column", data);
+  WarnOfBadAnswers(options.data, "--answer-column", data);
   return data;
 }
 

@@ -60,12 +60,12 @@ absl::Status ReadProblems(const Config& config,
   RETURN_IF_ERROR(RequireDataPath(config.data));
   ASSIGN_OR_RETURN(
       *data, ReadDataset(config.data.path, MakeDatasetOptions(config.data)));
-  WarnOfLongAnswers(config.data.path, "data.answer_column", *data);
+  WarnOfBadAnswers(config.data.path, "data.answer_column", *data);
   if (!config.evaluation.path.empty()) {
     ASSIGN_OR_RETURN(
         *held_out,
         ReadDataset(config.evaluation.path, MakeHeldOutOptions(config.data)));
-    WarnOfLongAnswers(config.evaluation.path, "data.answer_column", *held_out);
+    WarnOfBadAnswers(config.evaluation.path, "data.answer_column", *held_out);
     WarnOfUngradedProblems(config, *held_out);
   }
   return ApplyAnswerRule(config, data);

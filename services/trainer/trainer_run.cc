@@ -82,6 +82,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
                    ParsePrecision(config.model.precision));
   RETURN_IF_ERROR(ReadProblems(config, &state->data, &state->held_out));
   ASSIGN_OR_RETURN(ModelText base, ReadModelText(config));
+  WarnOfAnswerEnds(base);
   const ModelConfig& model = base.model;
   ASSIGN_OR_RETURN(state->identity.base_model_path,
                    BaseModelName(config.model.path, config.model.name));

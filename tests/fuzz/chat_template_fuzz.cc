@@ -12,11 +12,12 @@ constexpr Limits kLimits = {.max_steps = 20'000,
                             .max_output_bytes = size_t{1} << 20};
 
 Value Message(const char* role, const char* content) {
-  return Value(Dict{{"role", Value(std::string(role))},
-                    {"content", Value(std::string(content))}});
+  return Value(
+      Dict{{Value(std::string("role")), Value(std::string(role))},
+           {Value(std::string("content")), Value(std::string(content))}});
 }
 
-Dict Variables() {
+Names Variables() {
   return {{"messages",
            Value(List{Message("system", "Be brief."),
                       Message("user", "1 + 1? \xC3\xA9\xF0\x9F\x98\x80"),

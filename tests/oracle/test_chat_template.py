@@ -10,6 +10,7 @@ import transformers
 
 import macro_templates
 import mistral_templates
+import random_templates
 from conftest import read_jsonl, run_dapd, write_jsonl
 from make_qwen_tokenizer import package_folder
 
@@ -189,18 +190,104 @@ def test_cases_and_titles_are_written_alike(qwen_folder, tmp_path):
     assert ours == expected, [text.encode("unicode_escape") for text in differing[:9]]
 
 
+def render_alone(template, tmp_path):
+    """The text, or None, and what is wrong."""
+    (tmp_path / "chat_template.jinja").write_text(template)
+    result = run_dapd("render", "--model", tmp_path, "--input", tmp_path / "in", "--output", tmp_path / "out", check=False)
+    assert result.returncode in (0, 1, 4), (template, result.stderr)
+    return (read_jsonl(tmp_path / "out")[0]["text"], "") if result.returncode == 0 else (None, result.stderr)
+
+
+# What jinja2 writes and ours refuses by name.
+REFUSED = re.compile(r"cannot be printed|cannot be sliced|'safe' or 'escape' gave|is not supported|truncate needs a string|too large|too long|overflows|nested too deeply|cannot be applied to view|inside another value")
+MARK = "\x01"
+
+
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+def test_random_templates_render_alike(tmp_path):
+    """Those that jinja2 renders, many in one template; those that ours refuses are looked at one by one."""
+    import models
+
+    models.write_tokenizer(tmp_path)
+    messages = random_templates.CONTEXT["messages"]
+    write_jsonl(tmp_path / "in", [{"messages": messages, "add_generation_prompt": True}])
+    rendered = []
+    for template in random_templates.templates(seed=20261128, count=300):
+        compiled = transformers.utils.chat_template_utils._cached_compile_jinja_template
+        try:
+            text = compiled(template).render(**json.loads(json.dumps({**random_templates.CONTEXT, "bos_token": "<s>"})))
+        except Exception:
+            continue
+        if " at 0x" not in text:
+            rendered.append((template, text))
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "bos_token": "<s>"}))
+    refused, differing = [], []
+
+    def compare(cases):
+        """A scope for each, so that none sees another's names."""
+        source = MARK.join("{% for once in [1] %}" + template + "{% endfor %}" for template, _ in cases)
+        try:
+            expected = transformers.utils.chat_template_utils._cached_compile_jinja_template(source)
+            expected = expected.render(**json.loads(json.dumps({**random_templates.CONTEXT, "bos_token": "<s>"}))).split(MARK)
+        except SyntaxError:
+            expected = None  # More blocks than Python nests.
+        ours, error = render_alone(source, tmp_path) if expected is not None else (None, "")
+        if ours is not None and len(ours.split(MARK)) == len(cases):
+            differing.extend((case[0], a, b) for case, a, b in zip(cases, ours.split(MARK), expected) if a != b)
+        elif len(cases) > 1:
+            compare(cases[: len(cases) // 2])
+            compare(cases[len(cases) // 2 :])
+        elif expected is not None:
+            refused.append((cases[0][0], error))
+
+    for begin in range(0, len(rendered), 32):
+        compare(rendered[begin : begin + 32])
+    strange = [case for case in refused if not REFUSED.search(case[1])]
+    print(f"{len(rendered)} templates, {len(differing)} differ, {len(refused)} refused by name, {len(strange)} otherwise")
+    assert len(rendered) > 150 and not differing and not strange, (differing[:5], strange[:5])
+    assert len(refused) < 0.05 * len(rendered)
+
+
+@pytest.mark.parametrize("template", [
+    "{% if tools %}{{ tools | from_json }}{% endif %}x", "{% if tools is strange %}x{% endif %}", "{{ ('a' | strange) if tools else 'x' }}", "{{ 'a' | strange }}",
+    "{% if tools %}{% for t in tools | strange %}{% endfor %}{% endif %}x", "{% if tools %}{% for t in tools %}{{ t | strange }}{% endfor %}{% endif %}x",
+    "{% for t in [] if t is strange %}{% endfor %}x", "{% macro f(a=1 | strange) %}{% endmacro %}x", "{% set x | strange %}{% endset %}", "{% if tools %}{% set x | strange %}{% endset %}{% endif %}",
+    "{% if tools %}{% set x = 1 | strange %}{% endif %}x", "{% if tools %}{% filter strange %}{% endfilter %}{% endif %}x", "{% if tools %}{% call f(1 | strange) %}{% endcall %}{% endif %}x",
+    "{% if tools %}{% with x = 1 | strange %}{% endwith %}{% endif %}x", "{% if tools %}{% with %}{{ 1 | strange }}{% endwith %}{% endif %}x", "{% if tools %}{% generation %}{{ 1 | strange }}{% endgeneration %}{% endif %}x",
+    "{% if tools %}{% else %}{{ 'a' | strange }}{% endif %}", "{% if tools %}{% elif tools is strange %}{% endif %}x", "{% if tools %}{% include 'x' %}{% import 'x' as y %}{% from 'x' import y %}{% endif %}x",
+    "{% if tools %}{{ strange() }}{{ 'a'.strange() }}{{ tools.a.b }}{% endif %}x", "{% do x %}", "{% if tools %}{% trans %}{% endtrans %}{% endif %}", "{% block a %}1{% endblock a %}{% block b scoped %}2{% endblock %}",
+    "{% block a %}{% endblock %}{% block a %}{% endblock %}", "{% for k, v in {'items': 1}.items() %}{{ k }}{% endfor %}{{ {'items': 1}.items is mapping }}{{ {'items': 1}['items'] }}",
+])
+def test_names_are_looked_up_where_jinja_does(template, tmp_path):
+    import models
+
+    models.write_tokenizer(tmp_path)
+    messages = [{"role": "user", "content": "x"}]
+    write_jsonl(tmp_path / "in", [{"messages": messages}])
+    compiled = transformers.utils.chat_template_utils._cached_compile_jinja_template
+    ours, error = render_alone(template, tmp_path)
+    try:
+        assert ours == compiled(template).render(messages=messages, tools=None), error
+    except jinja2.exceptions.TemplateError:
+        assert ours is None and "chat template, line 1: " in error
+
+
 @pytest.mark.parametrize(
     "template, expected",
     [
         ("{% include 'x' %}", "'include'"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "too deeply"),
-        ("line\n{{ messages | shuffle }}", "line 2: the filter 'shuffle'"),
+        ("line\n{{ messages | shuffle }}", "line 2: there is no filter 'shuffle'"),
+        ("line\n{{ messages | random }}", "line 2: the filter 'random'"),
         ("{{ messages[0].content.encode() }}", "the method 'encode'"),
         ("{{ lipsum() }}", "the function 'lipsum'"),
-        ("{% if messages is divisibleby(2) %}{% endif %}", "the test 'divisibleby'"),
+        ("{% if messages is strange(2) %}x{% endif %}", "there is no test 'strange'"),
+        ("{{ 'a' * 10**9 }}", "too long a text"),
         ("{% for m in messages %}", "endfor"),
         ("{{ 'open", "never closed"),
         ("{{ messages.__class__.x.y }}", "undefined"),
+        ("{{ messages.append(1) }}", "would change a value"),
         ("{% set today = strftime_now('%Y-%m-%d') %}{{ today }}", "write a date in place"),
         ("{{ raise_exception('no system role') }}", "no system role"),
         ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "too many steps"),

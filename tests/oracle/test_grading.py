@@ -55,8 +55,16 @@ KNOWN = [
     ("\\{1,2\\}", "\\{1,2,2\\}", False),
 ]
 
-# An equation counts as its right-hand side where that is expected; whoever expects the equation wants one.
-COMPUTED = [("BC = 10", "10"), ("|z| = 5", "5"), ("\\cos\\theta = \\frac12", "\\frac12"), ("x+y = 7", "7")]
+# An equation counts as its right-hand side where that is expected; where the equation is expected, its right-hand side is enough if
+# names alone are on its left.
+COMPUTED = [("2x = 10", "10"), ("3+x = 5", "5"), ("x-y = 7", "7"), ("5a+b = 9", "9"), ("9 = 5a+b", "5a+b"), ("a^2 = 4", "4")]
+LABELS = ["x", "PQ", "ABC", "ABCD", "AB+CD", "x+y", "xy", "\\angle ABC", "m\\angle A", "\\text{Area}", "\\text{the answer}", "\\mathrm{PQ}", "\\overline{AB}", "x_1", "a_n", "a_{n+1}", "S_{ABC}", "|PQ|", "[ABC]",
+          "f(x)", "P(A)", "\\frac{a}{b}", "BC/AB", "\\sin A", "\\triangle", "\\alpha\\beta", "AB\\cdot CD", "\\lfloor x\\rfloor", "k", "2x", "x-y", "5a+b", "k+1", "a^2", "-x", "\\frac{1}{x}", "9", "\\sqrt{x}", "2AB"]
+VALUES = [("14", "15"), ("\\frac{3}{4}", "\\frac{4}{3}"), ("2\\sqrt{3}", "3\\sqrt{2}"), ("(1,2)", "(2,1)"), ("5a+b", "5a-b")]
+# What stands between two boxes, and texts around them.
+BETWEEN = [" and ", ", ", ",", " or ", " ", "\n", "; ", ". ", "$ and $", "$, $", "$ or $k=", "$ and $k=", ", so that in the other case we find ", " and in the other case ", ". Then we find something else: ", ". Then, after a while, we find the very last number that there is to be found here: ",
+           " \\text{ and } ", ".\n\nThe other solution is then ", " is one; the other one is ", ".\n\n**Final answer**\n\n"]
+
 
 HOSTILE = [
     "{" * 5000,
@@ -123,9 +131,39 @@ def test_builtin_and_math_verify_agree(tmp_path):
     assert agreement >= 0.99
 
 
-def test_what_is_extracted_is_the_last_box(tmp_path):
-    rows = [{"id": "a", "text": "\\boxed{1} or \\boxed{\\frac{1}{2}}", "answer": "0.5"}, {"id": "b", "text": "it is 5", "answer": 5}]
-    assert grade(tmp_path, rows) == [{"id": "a", "extracted": "\\frac{1}{2}", "correct": True}, {"id": "b", "extracted": None, "correct": False}]
+def test_boxes_of_one_statement_count_together(tmp_path):
+    """In answers and in what is expected, as math-verify joins them."""
+    rows = []
+    for before, after in (("", ""), ("$k=", "$"), ("So ", "."), ("$", "$")):
+        for between in BETWEEN:
+            if ("$" in between) != (before[:1] == "$"):
+                continue
+            for first, second in (("3", "-7"), ("3", "3"), ("x=3", "x=-7"), ("\\frac12", "\\text{blue}")):
+                text = f"{before}\\boxed{{{first}}}{between}\\boxed{{{second}}}{after}"
+                single = f"so it is \\boxed{{{second}}}."
+                rows += [(text, second), (text, first), (single, text), (text, text)]
+                # To math-verify a set has nothing twice; here "3, 3" is no "3".
+                rows += [(text, f"{first}, {second}"), (text, f"{second}, {first}")] if first != second else []
+    rows = [{"id": i, "text": text, "answer": answer} for i, (text, answer) in enumerate(rows)]
+    ours, theirs = grade(tmp_path, rows), grade(tmp_path, rows, grader="math-verify")
+    differing = [(row["text"], row["answer"], a["correct"]) for row, a, b in zip(rows, ours, theirs, strict=True) if a["correct"] != b["correct"]]
+    print(*differing, sep="\n")
+    print(f"{len(rows)} pairs, {sum(b['correct'] for b in theirs)} right, agreement {100 * (1 - len(differing) / len(rows)):.2f} %")
+    assert len(differing) < 0.04 * len(rows)
+    half = [{"id": 0, "text": "so \\boxed{-7}", "answer": "$k=\\boxed{3}$ and $k=\\boxed{-7}$"}, {"id": 1, "text": "\\boxed{3}</think>\\boxed{-7}", "answer": "-7"}]
+    assert [row["correct"] for row in grade(tmp_path, half)] == [False, True]
+    assert [row["extracted"] for row in grade(tmp_path, [{"id": 0, "text": "\\boxed{ 3 } and \\boxed {4}", "answer": "4"}])] == ["3, 4"]
+
+
+def test_labels_count_as_math_verify_says(tmp_path):
+    pairs = [(given, f"{label} = {value}") for label in LABELS for value, other in VALUES for given in (value, other, f"{label} = {value}", f"{label}={other}")]
+    pairs += [(f"{label} = {value}", expected) for label in LABELS for value, other in VALUES for expected in (value, other)]
+    rows = boxed(pairs)
+    ours, theirs = grade(tmp_path, rows), grade(tmp_path, rows, grader="math-verify")
+    differing = [(pair, a["correct"]) for pair, a, b in zip(pairs, ours, theirs, strict=True) if a["correct"] != b["correct"]]
+    print(*differing, sep="\n")
+    print(f"{len(pairs)} pairs, {sum(b['correct'] for b in theirs)} right, agreement {100 * (1 - len(differing) / len(pairs)):.2f} %")
+    assert len(differing) < 0.05 * len(pairs)
 
 
 @pytest.mark.parametrize("grader", ["builtin", "math-verify"])

@@ -31,7 +31,7 @@ struct AnswerExpression {
   // "=", "~=" (about), "<", "<=", ">", ">=", "!=", "in".
   std::vector<std::string> relations;
   // Of a relation: what stands on the left is a name: "x", "f(x)", "(x, y)", or
-  // what is no mathematics.
+  // made of names alone, "PQ", "AB + CD", or what is no mathematics.
   bool is_assignment = false;
 };
 
@@ -41,8 +41,8 @@ std::optional<AnswerExpression> ParseAnswer(
     const std::vector<LatexToken>& tokens);
 
 // Values as SameValue. "x = 5" is 5 and "x \in S" is S, but "x = 5" is not
-// "y = 5"; an equation that is given is its right-hand side even if more than a
-// name or a number is on its left, and one with "~=" is any of its sides;
+// "y = 5"; an equation that is given is its right-hand side even if more than
+// names are on its left, and one with "~=" is any of its sides;
 // equations are the same if their differences are in a constant
 // ratio, inequalities in a positive one, and so are ratios; "1 < x < 2" is (1,
 // 2) and "x < 1 or x > 2" a union; \mathbb{R} is (-inf, inf); the open interval

@@ -127,7 +127,8 @@ class AnswerParser {
       relation.parts.push_back(*std::move(next));
     }
     if (relation.relations.empty()) return std::move(relation.parts.front());
-    relation.is_assignment = IsName(begin, end, relation.parts.front());
+    relation.is_assignment = IsName(begin, end, relation.parts.front()) ||
+                             IsOfNames(begin, end, relation.parts.front());
     return relation;
   }
 
@@ -171,6 +172,55 @@ class AnswerParser {
            (tokens_.TokenAt(at + 1).kind == Kind::kLetter ||
             tokens_.TokenAt(at + 1).kind == Kind::kNumber) &&
            tokens_.SeesAt(at + 2, ")");
+  }
+
+  // "PQ", "AB + CD", "\frac{a}{b}", "\sin A": made of names alone, without a
+  // number but in their subscripts.
+  bool IsOfNames(size_t begin,
+                 size_t end,
+                 const AnswerExpression& expression) const {
+    if (expression.kind != Form::kValue && expression.kind != Form::kRatio) {
+      return false;
+    }
+    bool has_name = false;
+    for (size_t i = begin; i < end; ++i) {
+      const LatexToken& token = tokens_.TokenAt(i);
+      switch (token.kind) {
+        case Kind::kNumber:
+          return false;
+        case Kind::kLetter:
+          if (token.text == "e" || token.text == "i") return false;
+          has_name = true;
+          break;
+        case Kind::kWord:
+        case Kind::kText:
+          has_name = true;
+          break;
+        case Kind::kCommand:
+          for (const char* number : {"sqrt", "log", "pi", "infty", "circ"}) {
+            if (token.text == number) return false;
+          }
+          break;
+        case Kind::kSymbol:
+          if (token.text == "-" || token.text == "!" || token.text == "%") {
+            return false;
+          }
+          if (token.text == "_") i = EndOfScript(i + 1, end);
+          break;
+      }
+    }
+    return has_name;
+  }
+
+  // The last token of a subscript that begins there.
+  size_t EndOfScript(size_t at, size_t end) const {
+    int open = 0;
+    for (; at < end; ++at) {
+      if (tokens_.SeesAt(at, "{")) ++open;
+      if (tokens_.SeesAt(at, "}")) --open;
+      if (open == 0) break;
+    }
+    return at;
   }
 
   std::optional<AnswerExpression> Union() {

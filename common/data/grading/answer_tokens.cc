@@ -107,7 +107,8 @@ bool IsUnit(const std::vector<LatexToken>& tokens, size_t at) {
                             IsSymbol(before, "}") || IsSymbol(before, ")");
   switch (unit.kind) {
     case Kind::kText:
-      return true;
+      // Behind a comma it is another part of the answer.
+      return !IsSymbol(before, ",");
     case Kind::kWord:
       return after_number && (Units().contains(unit.text) ||
                               (unit.after_space && unit.text.size() > 2));

@@ -199,12 +199,11 @@ bool GivenRelationIs(const AnswerExpression& relation,
   });
 }
 
-// The other way round: "x + y = 7" asks for an equation.
+// The other way round: "2 x = 7" and "9 = 5 a + b" ask for an equation.
 bool IsExpectedRelation(const AnswerExpression& given,
                         const AnswerExpression& relation) {
-  const AnswerExpression& left = relation.parts.front();
   if (IsEquation(relation) && !relation.is_assignment &&
-      (!IsValue(left) || left.value.has_variables)) {
+      relation.relations.front() != "~=") {
     return false;
   }
   return std::ranges::any_of(Results(relation), [&](const auto& result) {

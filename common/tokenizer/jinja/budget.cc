@@ -53,33 +53,44 @@ int64_t LookupCost(const Value& value) {
 int64_t BinaryCost(const std::string& op,
                    const Value& left,
                    const Value& right) {
-  const bool whole = op == "==" || op == "!=" || op == "in" || op == "not in";
-  return whole ? WholeCost(left.weight() + right.weight())
-               : Cost(left) + Cost(right);
+  // Those that go into what lists and dicts hold.
+  static const auto& whole = *new std::set<std::string>{
+      "==", "!=", "in", "not in", "<", "<=", ">", ">=", "~", "%"};
+  return whole.contains(op) ? WholeCost(left.weight() + right.weight())
+                            : Cost(left) + Cost(right);
 }
 
 int64_t BuiltinCost(const std::string& name,
                     const Value& object,
                     const Arguments& arguments) {
   const int64_t whole_cost = WholeCost(object.weight());
-  // Each item is entered once for each part of the attribute.
-  const auto parts = [](const Value& attribute) -> int64_t {
-    const std::string path = attribute.is_string() ? attribute.string() : "";
-    return 1 + std::count(path.begin(), path.end(), '.');
+  // Each item is entered once for each part of an attribute.
+  int64_t parts = 1;
+  int64_t weight = object.weight();
+  const auto look_at = [&](const Value& value) {
+    weight += value.weight();
+    if (!value.is_string()) return;
+    parts += std::count(value.string().begin(), value.string().end(), '.');
   };
-  if (name == "selectattr" || name == "rejectattr" || name == "map") {
-    return parts(arguments.At(0, "attribute")) * whole_cost + Cost(arguments);
+  for (const Value& value : arguments.positional) look_at(value);
+  for (const auto& [keyword, value] : arguments.keywords) look_at(value);
+  if (name == "selectattr" || name == "rejectattr" || name == "map" ||
+      name == "min" || name == "max" || name == "sum" || name == "unique") {
+    return parts * whole_cost + Cost(arguments);
   }
-  if (name == "sort" || name == "dictsort") {
+  if (name == "sort" || name == "dictsort" || name == "groupby") {
     // As often as the number of items can be halved, and once for the keys.
     const int64_t rounds = std::bit_width(static_cast<uint64_t>(whole_cost));
-    return (parts(arguments.At(2, "attribute")) + rounds) * whole_cost +
-           Cost(arguments);
+    return (parts + rounds) * whole_cost + Cost(arguments);
   }
   static const auto& whole = *new std::set<std::string>{
-      "tojson", "join", "equalto", "eq", "==", "ne", "!=", "select", "reject"};
-  const int64_t cost = whole.contains(name) ? whole_cost : Cost(object);
-  return cost + Cost(arguments);
+      "tojson", "join",   "select",   "reject",      "string",      "format",
+      "in",     "sameas", "equalto",  "eq",          "==",          "ne",
+      "!=",     "gt",     "lessthan", "lt",          "greaterthan", "<",
+      "<=",     ">",      ">=",       "ge",          "le",          ".count",
+      ".index", ".join",  ".format",  ".format_map", "urlencode"};
+  return whole.contains(name) ? WholeCost(weight)
+                              : Cost(object) + Cost(arguments);
 }
 
 absl::Status Budget::CountSteps(int64_t count) {

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 
-#include "common/tokenizer/jinja/builtins.h"
+#include "common/tokenizer/jinja/arguments.h"
 #include "common/tokenizer/jinja/value.h"
 
 namespace dapd::jinja {
@@ -30,7 +30,8 @@ int64_t LookupCost(const Value& value);
 int64_t BinaryCost(const std::string& op,
                    const Value& left,
                    const Value& right);
-// A filter, test or method of this name, without its result.
+// A filter or test of this name, or a method of this one with a dot in front of
+// it, without its result.
 int64_t BuiltinCost(const std::string& name,
                     const Value& object,
                     const Arguments& arguments);

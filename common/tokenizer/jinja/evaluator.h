@@ -2,13 +2,14 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "common/tokenizer/jinja/arguments.h"
 #include "common/tokenizer/jinja/ast.h"
 #include "common/tokenizer/jinja/budget.h"
-#include "common/tokenizer/jinja/builtins.h"
 #include "common/tokenizer/jinja/scope.h"
 
 namespace dapd::jinja {
@@ -25,7 +26,8 @@ class Evaluator {
   Evaluator(Budget& budget, CallMacro call_macro);
 
   // INVALID_ARGUMENT for what the operators, filters and functions refuse, and
-  // RESOURCE_EXHAUSTED past the budget, each with the line.
+  // RESOURCE_EXHAUSTED past the budget, each with the line. A generator that
+  // comes out must not outlive this.
   absl::StatusOr<Value> Evaluate(const Expression& node, const Scope& scope);
 
  private:
@@ -36,19 +38,29 @@ class Evaluator {
                                      const Scope& scope);
   absl::StatusOr<Arguments> EvaluateArguments(const Expression& node,
                                               const Scope& scope);
-  absl::StatusOr<Value> EvaluateList(const Expression& node,
+  absl::StatusOr<List> EvaluateItems(const Expression& node,
                                      const Scope& scope);
   absl::StatusOr<Value> EvaluateDict(const Expression& node,
                                      const Scope& scope);
   absl::StatusOr<Value> EvaluateBinary(const Expression& node,
                                        const Scope& scope);
+  absl::StatusOr<Value> EvaluateComparison(const Expression& node,
+                                           const Scope& scope);
   absl::StatusOr<Value> EvaluateSlice(const Expression& node,
                                       const Value& object,
                                       const Scope& scope);
-  absl::StatusOr<Value> Call(const Expression& node, const Scope& scope);
-  absl::StatusOr<Value> CallBuiltin(const Expression& node,
-                                    const Value& object,
-                                    const Arguments& arguments);
+  absl::StatusOr<Value> EvaluateCall(const Expression& node,
+                                     const Scope& scope);
+  absl::StatusOr<Value> EvaluateTest(const Expression& node,
+                                     const Scope& scope);
+  absl::StatusOr<Value> EvaluateFilter(const Expression& node,
+                                       const Scope& scope);
+  absl::StatusOr<Value> Filtered(const std::string& name,
+                                 const Value& operand,
+                                 const Arguments& arguments);
+  absl::StatusOr<Value> Combine(const std::string& op,
+                                const Value& left,
+                                const Value& right);
 
   Budget& budget_;
   const CallMacro call_macro_;

@@ -7,7 +7,6 @@
 
 #include "common/base/status_macros.h"
 #include "common/tokenizer/jinja/expression_node.h"
-#include "common/tokenizer/jinja/generators.h"
 #include "common/tokenizer/jinja/operand_parser.h"
 
 namespace dapd::jinja {
@@ -20,7 +19,7 @@ class ExpressionParser {
   absl::StatusOr<ExpressionPtr> ParseExpression() {
     RETURN_IF_ERROR(in_.Descend());
     ASSIGN_OR_RETURN(ExpressionPtr value, ParseOr());
-    if (in_.TakeName("if")) {
+    while (in_.TakeName("if")) {
       ExpressionPtr node = MakeNode(in_, Expression::Kind::kConditional);
       ASSIGN_OR_RETURN(ExpressionPtr condition, ParseOr());
       ExpressionPtr otherwise;
@@ -30,10 +29,23 @@ class ExpressionParser {
       Adopt(*node, node->children, std::move(condition));
       Adopt(*node, node->children, std::move(value));
       Adopt(*node, node->children, std::move(otherwise));
+      RETURN_IF_ERROR(CheckDepth(in_, *node));
       value = std::move(node);
     }
     in_.Ascend();
     return value;
+  }
+
+  absl::StatusOr<ExpressionPtr> ParseTuple(bool with_conditional) {
+    ExpressionPtr tuple = MakeNode(in_, Expression::Kind::kTuple);
+    do {
+      if (!tuple->children.empty() && EndsTuple()) return tuple;
+      ASSIGN_OR_RETURN(ExpressionPtr item,
+                       with_conditional ? ParseExpression() : ParseOr());
+      if (tuple->children.empty() && !in_.IsOperator(",")) return item;
+      Adopt(*tuple, tuple->children, std::move(item));
+    } while (in_.TakeOperator(","));
+    return tuple;
   }
 
   absl::StatusOr<ExpressionPtr> ParseOr() {
@@ -83,7 +95,7 @@ class ExpressionParser {
 
   absl::StatusOr<ExpressionPtr> ParseCompare() {
     ASSIGN_OR_RETURN(ExpressionPtr left, ParseLevel(0));
-    bool chained = false;
+    ExpressionPtr node = MakeNode(in_, Expression::Kind::kComparison);
     while (true) {
       std::string text;
       if (in_.Peek().kind == Kind::kOperator &&
@@ -93,25 +105,36 @@ class ExpressionParser {
         text = in_.Take().text;
       } else if (in_.IsName("in")) {
         text = in_.Take().text;
-      } else if (in_.IsName("not") && in_.Ahead(1).text == "in") {
+      } else if (in_.IsName("not") && in_.Ahead(1).kind == Kind::kName &&
+                 in_.Ahead(1).text == "in") {
         in_.Take();
         in_.Take();
         text = "not in";
       } else {
-        return left;
+        return node->operators.empty() ? std::move(left) : std::move(node);
       }
-      if (chained) return in_.Error("chained comparisons are not supported");
-      chained = true;
+      if (node->operators.empty()) {
+        Adopt(*node, node->children, std::move(left));
+      }
+      node->operators.push_back(text);
       ASSIGN_OR_RETURN(ExpressionPtr right, ParseLevel(0));
-      ASSIGN_OR_RETURN(left,
-                       MakeBinary(text, std::move(left), std::move(right)));
+      Adopt(*node, node->children, std::move(right));
+      RETURN_IF_ERROR(CheckDepth(in_, *node));
     }
   }
 
-  // Arithmetic, loosest first: + -, then ~, then * / // %, then unary.
+  // Behind the comma of a tuple, whether nothing comes any more.
+  bool EndsTuple() const {
+    return in_.Peek().kind == Kind::kOutputEnd ||
+           in_.Peek().kind == Kind::kBlockEnd || in_.IsOperator(")") ||
+           in_.IsName("recursive");
+  }
+
+  // Arithmetic, loosest first: + -, then ~, then * / // %, then **, which goes
+  // from left to right as well, then unary.
   absl::StatusOr<ExpressionPtr> ParseLevel(size_t level) {
     static const std::vector<std::set<std::string>> levels = {
-        {"+", "-"}, {"~"}, {"*", "/", "//", "%"}};
+        {"+", "-"}, {"~"}, {"*", "/", "//", "%"}, {"**"}};
     if (level == levels.size()) return ParseOperand(in_);
     ASSIGN_OR_RETURN(ExpressionPtr left, ParseLevel(level + 1));
     while (in_.Peek().kind == Kind::kOperator &&
@@ -121,7 +144,6 @@ class ExpressionParser {
       ASSIGN_OR_RETURN(left,
                        MakeBinary(text, std::move(left), std::move(right)));
     }
-    if (in_.IsOperator("**")) return in_.Error("'**' is not supported");
     return left;
   }
 
@@ -130,28 +152,16 @@ class ExpressionParser {
 
 }  // namespace
 
-absl::StatusOr<ExpressionPtr> ParsePart(TokenStream& in) {
+absl::StatusOr<ExpressionPtr> ParseExpression(TokenStream& in) {
   return ExpressionParser(in).ParseExpression();
 }
 
-absl::StatusOr<ExpressionPtr> ParseExpression(TokenStream& in) {
-  ASSIGN_OR_RETURN(ExpressionPtr value, ParsePart(in));
-  RETURN_IF_ERROR(CheckGenerators(*value, /*iterated=*/false));
-  return value;
+absl::StatusOr<ExpressionPtr> ParseTuple(TokenStream& in) {
+  return ExpressionParser(in).ParseTuple(/*with_conditional=*/true);
 }
 
-absl::StatusOr<ExpressionPtr> ParseFilters(TokenStream& in,
-                                           ExpressionPtr operand) {
-  ASSIGN_OR_RETURN(ExpressionPtr value,
-                   ParseFilterChain(in, std::move(operand)));
-  RETURN_IF_ERROR(CheckGenerators(*value, /*iterated=*/false));
-  return value;
-}
-
-absl::StatusOr<ExpressionPtr> ParseIterated(TokenStream& in) {
-  ASSIGN_OR_RETURN(ExpressionPtr value, ExpressionParser(in).ParseOr());
-  RETURN_IF_ERROR(CheckGenerators(*value, /*iterated=*/true));
-  return value;
+absl::StatusOr<ExpressionPtr> ParseCondition(TokenStream& in) {
+  return ExpressionParser(in).ParseTuple(/*with_conditional=*/false);
 }
 
 }  // namespace dapd::jinja

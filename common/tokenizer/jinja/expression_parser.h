@@ -1,6 +1,7 @@
 // Parses the expressions of a template, by recursive descent: a function a
 // level of Jinja's grammar, loosest first, down to the operands, which
-// operand_parser.h parses.
+// operand_parser.h parses. INVALID_ARGUMENT with the line, also for what is
+// nested deeper than kMaxDepth.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -10,16 +11,12 @@
 
 namespace dapd::jinja {
 
-// INVALID_ARGUMENT with the line, also for what is nested deeper than
-// kMaxDepth.
 absl::StatusOr<ExpressionPtr> ParseExpression(TokenStream& in);
-// What a loop goes through: up to an `if`, which belongs to the loop.
-absl::StatusOr<ExpressionPtr> ParseIterated(TokenStream& in);
-
-// A part of an expression, of whose generators the whole has to judge.
-absl::StatusOr<ExpressionPtr> ParsePart(TokenStream& in);
-// Filters of `operand`: "a | b(1)".
-absl::StatusOr<ExpressionPtr> ParseFilters(TokenStream& in,
-                                           ExpressionPtr operand);
+// One expression, or a tuple of several with commas between them and no
+// brackets around them.
+absl::StatusOr<ExpressionPtr> ParseTuple(TokenStream& in);
+// The same for {% if %} and for what a loop goes through: up to an `if`, which
+// belongs to the loop.
+absl::StatusOr<ExpressionPtr> ParseCondition(TokenStream& in);
 
 }  // namespace dapd::jinja

@@ -1,15 +1,19 @@
 #include "common/tokenizer/jinja/interpreter.h"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_macros.h"
-#include "common/tokenizer/jinja/builtins.h"
+#include "common/tokenizer/jinja/arguments.h"
 #include "common/tokenizer/jinja/evaluator.h"
-#include "common/tokenizer/jinja/filters.h"
+#include "common/tokenizer/jinja/globals.h"
+#include "common/tokenizer/jinja/python_repr.h"
 #include "common/tokenizer/jinja/scope.h"
 
 namespace dapd::jinja {
@@ -26,10 +30,12 @@ class Interpreter {
                      return CallMacro(macro, arguments);
                    }) {}
 
-  absl::StatusOr<std::string> Run(const Block& block, const Dict& variables) {
-    Scope scope;
-    for (const auto& [name, value] : variables) scope.names[name] = value;
-    RETURN_IF_ERROR(RunBlock(block, scope).status());
+  absl::StatusOr<std::string> Run(const Block& block, const Names& variables) {
+    Scope globals;
+    for (const auto& [name, value] : Globals()) globals.names[name] = value;
+    root_.outer = &globals;
+    for (const auto& [name, value] : variables) root_.names[name] = value;
+    RETURN_IF_ERROR(RunBlock(block, root_).status());
     return std::move(output_);
   }
 
@@ -70,7 +76,7 @@ class Interpreter {
       case Statement::Kind::kSet: {
         ASSIGN_OR_RETURN(Value value,
                          evaluator_.Evaluate(*statement.expression, scope));
-        RETURN_IF_ERROR(Assign(statement, std::move(value), scope));
+        RETURN_IF_ERROR(Assign(statement.target, value, statement.line, scope));
         return Flow::kNormal;
       }
       case Statement::Kind::kIf:
@@ -86,6 +92,36 @@ class Interpreter {
         Scope inner{.outer = &scope};
         return RunBlock(statement.body, inner);
       }
+      case Statement::Kind::kWith: {
+        Scope inner{.outer = &scope};
+        for (const auto& [target, expression] : statement.assignments) {
+          ASSIGN_OR_RETURN(const Value value,
+                           evaluator_.Evaluate(*expression, scope));
+          RETURN_IF_ERROR(Assign(target, value, statement.line, inner));
+        }
+        return RunBlock(statement.body, inner);
+      }
+      case Statement::Kind::kBlock: {
+        Scope inner{.outer = &root_};
+        return RunBlock(statement.body, inner);
+      }
+      case Statement::Kind::kAutoescape: {
+        ASSIGN_OR_RETURN(const Value escapes,
+                         evaluator_.Evaluate(*statement.expression, scope));
+        if (escapes.Truthy()) {
+          return AtLine(statement.line,
+                        absl::InvalidArgumentError(
+                            "'autoescape' is not supported; write '| escape'"));
+        }
+        Scope inner{.outer = &scope};
+        return RunBlock(statement.body, inner);
+      }
+      case Statement::Kind::kRefused:
+        return AtLine(statement.line,
+                      absl::InvalidArgumentError(absl::StrCat(
+                          "the tag '",
+                          statement.text,
+                          "' is not supported: a chat template stands alone")));
       case Statement::Kind::kMacro:
         scope.names[statement.text] = Value::MakeMacro({&statement, &scope});
         return Flow::kNormal;
@@ -124,7 +160,7 @@ class Interpreter {
     ASSIGN_OR_RETURN(Value value,
                      evaluator_.Evaluate(*statement.expression, inner));
     if (statement.kind == Statement::Kind::kSetBody) {
-      return Assign(statement, std::move(value), scope);
+      return Assign(statement.target, value, statement.line, scope);
     }
     const absl::Status status = Write(value);
     return status.ok() ? status : AtLine(statement.line, status);
@@ -141,21 +177,30 @@ class Interpreter {
                               const Arguments& arguments,
                               Scope& scope) {
     const std::vector<std::string>& names = macro.names;
-    if (arguments.positional.size() > names.size()) {
+    const List& given = arguments.positional;
+    const size_t bound = std::min(given.size(), names.size());
+    if (given.size() > names.size() && !macro.takes_arguments) {
       return absl::InvalidArgumentError(absl::StrCat("the macro '",
                                                      macro.text,
                                                      "' takes no more than ",
                                                      names.size(),
                                                      " arguments"));
     }
-    for (size_t i = 0; i < arguments.positional.size(); ++i) {
-      scope.names[names[i]] = arguments.positional[i];
+    for (size_t i = 0; i < bound; ++i) scope.names[names[i]] = given[i];
+    if (macro.takes_arguments) {
+      List more(given.begin() + static_cast<int64_t>(bound), given.end());
+      for (const Value& value : more) RETURN_IF_ERROR(CheckPart(value));
+      scope.names["varargs"] = Value(std::move(more), Shape::kTuple);
     }
+    DictBuilder more;
     for (const auto& [name, value] : arguments.keywords) {
       const bool known =
           name == kCaller ||
           std::find(names.begin(), names.end(), name) != names.end();
-      if (!known || !scope.names.emplace(name, value).second) {
+      if (!known && macro.takes_keywords) {
+        RETURN_IF_ERROR(CheckPart(value));
+        more.Set(name, value);
+      } else if (!known || !scope.names.emplace(name, value).second) {
         return absl::InvalidArgumentError(absl::StrCat("the macro '",
                                                        macro.text,
                                                        "' takes no argument '",
@@ -163,6 +208,8 @@ class Interpreter {
                                                        "', or has it already"));
       }
     }
+    if (macro.takes_keywords) scope.names["kwargs"] = Value(more.Take());
+    scope.names.emplace(kCaller, Value::MakeUndefined(kCaller));
     for (size_t i = 0; i < names.size(); ++i) {
       if (scope.names.contains(names[i])) continue;
       Value value = Value::MakeUndefined(names[i]);
@@ -174,78 +221,102 @@ class Interpreter {
     return absl::OkStatus();
   }
 
-  absl::Status Assign(const Statement& statement, Value value, Scope& scope) {
-    if (statement.names.size() == 1) {
-      scope.names[statement.names[0]] = std::move(value);
+  absl::Status Assign(const Target& target,
+                      const Value& value,
+                      int line,
+                      Scope& scope) {
+    if (!target.entry.empty()) {
+      const absl::Status status = SetEntry(target, value, scope);
+      return status.ok() ? status : AtLine(line, status);
+    }
+    if (target.parts.empty()) {
+      scope.names[target.name] = value;
       return absl::OkStatus();
     }
-    const Value target = scope.Lookup(statement.names[0]);
-    if (!target.is_namespace()) {
-      return AtLine(statement.line,
-                    absl::InvalidArgumentError(absl::StrCat(
-                        "'", statement.names[0], "' is not a namespace")));
+    RETURN_IF_ERROR(budget_.CountSteps(Cost(value)));
+    const auto items = Iterate(value);
+    if (!items.ok()) return AtLine(line, items.status());
+    if (items->size() != target.parts.size()) {
+      return AtLine(line,
+                    absl::InvalidArgumentError(
+                        absl::StrCat(items->size(),
+                                     " items cannot be unpacked into ",
+                                     target.parts.size(),
+                                     " names")));
     }
-    const absl::Status status = CheckPart(value);
-    if (!status.ok()) return AtLine(statement.line, status);
-    RETURN_IF_ERROR(budget_.CountSteps(LookupCost(target)));
-    for (auto& [name, entry] : target.entries()) {
-      if (name == statement.names[1]) {
-        entry = std::move(value);
+    for (size_t i = 0; i < items->size(); ++i) {
+      RETURN_IF_ERROR(Assign(target.parts[i], (*items)[i], line, scope));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status SetEntry(const Target& target,
+                        const Value& value,
+                        const Scope& scope) {
+    const Value object = scope.Lookup(target.name);
+    if (!object.is_namespace()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", target.name, "' is not a namespace"));
+    }
+    RETURN_IF_ERROR(CheckEntryName(target.entry));
+    RETURN_IF_ERROR(CheckPart(value));
+    RETURN_IF_ERROR(budget_.CountSteps(LookupCost(object)));
+    for (auto& [name, entry] : object.entries()) {
+      if (name.is_string() && name.string() == target.entry) {
+        entry = value;
         return absl::OkStatus();
       }
     }
-    target.entries().emplace_back(statement.names[1], std::move(value));
+    object.entries().emplace_back(Value(target.entry), value);
     return absl::OkStatus();
   }
 
-  static absl::Status Bind(const Statement& loop,
-                           const Value& item,
-                           Scope& scope) {
-    if (loop.names.size() == 1) {
-      scope.names[loop.names[0]] = item;
-      return absl::OkStatus();
+  absl::StatusOr<List> LoopItems(const Statement& loop,
+                                 const Value& iterated,
+                                 const Scope& scope) {
+    const auto listed = Iterate(iterated);
+    if (!listed.ok()) {
+      // An error within a generator has its line.
+      return absl::StartsWith(listed.status().message(), "line ")
+                 ? listed.status()
+                 : AtLine(loop.line, listed.status());
     }
-    if (!item.is_list() || item.list().size() != loop.names.size()) {
-      return AtLine(
-          loop.line,
-          absl::InvalidArgumentError("the loop cannot unpack its items"));
-    }
-    for (size_t i = 0; i < loop.names.size(); ++i) {
-      scope.names[loop.names[i]] = item.list()[i];
-    }
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<List> LoopItems(const Statement& loop, const Scope& scope) {
-    ASSIGN_OR_RETURN(const Value iterated,
-                     evaluator_.Evaluate(*loop.expression, scope));
-    RETURN_IF_ERROR(budget_.CountSteps(Cost(iterated)));
-    const auto listed = ApplyFilter("list", iterated, {});
-    if (!listed.ok()) return AtLine(loop.line, listed.status());
+    RETURN_IF_ERROR(budget_.CountSteps(static_cast<int64_t>(listed->size())));
+    if (loop.filter == nullptr) return *listed;
     List items;
-    for (const Value& item : listed->list()) {
-      RETURN_IF_ERROR(budget_.CountSteps());
-      if (loop.filter != nullptr) {
-        Scope inner{.outer = &scope};
-        RETURN_IF_ERROR(Bind(loop, item, inner));
-        ASSIGN_OR_RETURN(const Value keep,
-                         evaluator_.Evaluate(*loop.filter, inner));
-        if (!keep.Truthy()) continue;
-      }
-      items.push_back(item);
+    for (const Value& item : *listed) {
+      Scope inner{.outer = &scope};
+      RETURN_IF_ERROR(Assign(loop.target, item, loop.line, inner));
+      ASSIGN_OR_RETURN(const Value keep,
+                       evaluator_.Evaluate(*loop.filter, inner));
+      if (keep.Truthy()) items.push_back(item);
     }
     return items;
   }
 
   absl::StatusOr<Flow> RunFor(const Statement& loop, Scope& scope) {
-    ASSIGN_OR_RETURN(const List items, LoopItems(loop, scope));
+    ASSIGN_OR_RETURN(const Value iterated,
+                     evaluator_.Evaluate(*loop.expression, scope));
+    RETURN_IF_ERROR(budget_.CountSteps(Cost(iterated)));
+    return RunLoop(loop, iterated, /*depth=*/1, scope);
+  }
+
+  absl::StatusOr<Flow> RunLoop(const Statement& loop,
+                               const Value& iterated,
+                               int64_t depth,
+                               Scope& scope) {
+    const auto state = std::make_shared<LoopState>();
+    state->depth = depth;
+    ASSIGN_OR_RETURN(state->items, LoopItems(loop, iterated, scope));
+    const Value variable = LoopVariable(loop, state, scope);
     // As jinja2 has it: `else` is for a loop that reached its end in no
     // iteration, and one that was left early did not.
     bool reached_end = false;
-    for (size_t i = 0; i < items.size(); ++i) {
+    for (; state->at < state->items.size(); ++state->at) {
       Scope inner{.outer = &scope};
-      RETURN_IF_ERROR(Bind(loop, items[i], inner));
-      inner.names["loop"] = LoopVariable(items, i);
+      RETURN_IF_ERROR(
+          Assign(loop.target, state->items[state->at], loop.line, inner));
+      inner.names["loop"] = variable;
       ASSIGN_OR_RETURN(const Flow flow, RunBlock(loop.body, inner));
       if (flow == Flow::kBreak) break;
       if (flow == Flow::kNormal) reached_end = true;
@@ -253,24 +324,83 @@ class Interpreter {
     return reached_end ? Flow::kNormal : RunBlock(loop.otherwise, scope);
   }
 
-  static Value LoopVariable(const List& items, size_t i) {
-    const auto index = static_cast<int64_t>(i);
-    const auto size = static_cast<int64_t>(items.size());
-    Dict loop = {{"index0", Value(index)},
-                 {"index", Value(index + 1)},
-                 {"revindex0", Value(size - index - 1)},
-                 {"revindex", Value(size - index)},
-                 {"first", Value(index == 0)},
-                 {"last", Value(index + 1 == size)},
-                 {"length", Value(size)},
-                 // No loop is recursive.
-                 {"depth0", Value(int64_t{0})},
-                 {"depth", Value(int64_t{1})}};
-    if (i > 0) loop.emplace_back("previtem", items[i - 1]);
-    if (i + 1 < items.size()) loop.emplace_back("nextitem", items[i + 1]);
-    return Value(std::move(loop));
+  // Where a loop is, and what its `changed` was last asked for.
+  struct LoopState {
+    List items;
+    size_t at = 0;
+    int64_t depth = 1;
+    std::optional<Value> last;
+  };
+
+  // `loop`; called, it is what the loop writes for the items of the argument.
+  Value LoopVariable(const Statement& loop,
+                     const std::shared_ptr<LoopState>& state,
+                     Scope& scope) {
+    return Value::MakeObject(
+        {.name = "loop",
+         .self = {},
+         .call = [this, &loop, state, &scope](
+                     const Arguments& arguments) -> absl::StatusOr<Value> {
+           if (!loop.is_recursive || arguments.positional.size() != 1) {
+             return absl::InvalidArgumentError(
+                 "only a loop that is 'recursive' is called, with what to go "
+                 "through");
+           }
+           const size_t begin = output_.size();
+           RETURN_IF_ERROR(
+               RunLoop(loop, arguments.positional[0], state->depth + 1, scope)
+                   .status());
+           Value text(output_.substr(begin));
+           output_.resize(begin);
+           return text;
+         },
+         .attribute =
+             [state](const std::string& name) {
+               return LoopAttribute(name, state);
+             }});
   }
 
+  static Value LoopAttribute(const std::string& name,
+                             const std::shared_ptr<LoopState>& state) {
+    const auto at = static_cast<int64_t>(state->at);
+    const auto size = static_cast<int64_t>(state->items.size());
+    if (name == "index0") return Value(at);
+    if (name == "index") return Value(at + 1);
+    if (name == "revindex0") return Value(size - at - 1);
+    if (name == "revindex") return Value(size - at);
+    if (name == "first") return Value(at == 0);
+    if (name == "last") return Value(at + 1 == size);
+    if (name == "length") return Value(size);
+    if (name == "depth") return Value(state->depth);
+    if (name == "depth0") return Value(state->depth - 1);
+    if (name == "previtem" && at > 0) return state->items[state->at - 1];
+    if (name == "nextitem" && at + 1 < size) return state->items[state->at + 1];
+    if (name == "cycle" || name == "changed") {
+      return Value::MakeObject(
+          {.name = name,
+           .self = {},
+           .call = [state, cycles = name == "cycle"](
+                       const Arguments& arguments) -> absl::StatusOr<Value> {
+             const List& given = arguments.positional;
+             if (cycles) {
+               if (given.empty()) {
+                 return absl::InvalidArgumentError("cycle needs items");
+               }
+               return given[state->at % given.size()];
+             }
+             for (const Value& value : given) RETURN_IF_ERROR(CheckPart(value));
+             Value now(given, Shape::kTuple);
+             const bool changed =
+                 !state->last.has_value() || !state->last->Equals(now);
+             state->last = std::move(now);
+             return Value(changed);
+           },
+           .attribute = nullptr});
+    }
+    return Value::MakeUndefined(name);
+  }
+
+  Scope root_;
   Budget budget_;
   Evaluator evaluator_;
   std::string output_;
@@ -279,7 +409,7 @@ class Interpreter {
 }  // namespace
 
 absl::StatusOr<std::string> Run(const Block& block,
-                                const Dict& variables,
+                                const Names& variables,
                                 const Limits& limits) {
   return Interpreter(limits).Run(block, variables);
 }

@@ -1,6 +1,6 @@
 // Runs a parsed template. Sandboxed by what it lacks: no files, no network, no
-// attribute but dict entries, a limit on steps, on the output and on the size
-// of every value (budget.h).
+// attribute but those of attributes.h, a limit on steps, on the output and on
+// the size of every value (budget.h).
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace dapd::jinja {
 // INVALID_ARGUMENT, with the line, if the template raises or uses something
 // undefined; RESOURCE_EXHAUSTED past a limit.
 absl::StatusOr<std::string> Run(const Block& block,
-                                const Dict& variables,
+                                const Names& variables,
                                 const Limits& limits);
 
 }  // namespace dapd::jinja

@@ -1,21 +1,20 @@
-#include "common/tokenizer/jinja/item_filters.h"
-
+// Filters that go through the items of a list, each of which is tested, changed
+// or compared with the others.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 
 #include "common/base/status_macros.h"
+#include "common/tokenizer/jinja/attribute_path.h"
 #include "common/tokenizer/jinja/filters.h"
 #include "common/tokenizer/jinja/operators.h"
 #include "common/tokenizer/jinja/python_text.h"
+#include "common/tokenizer/jinja/template_tests.h"
 
 namespace dapd::jinja {
 namespace {
@@ -23,205 +22,282 @@ namespace {
 // Of what map makes, by Value::weight.
 constexpr int64_t kMaxMapped = int64_t{16} << 20;
 
-Arguments WithoutFirst(Arguments arguments) {
-  std::vector<Value>& all = arguments.positional;
-  if (!all.empty()) all.erase(all.begin());
-  return arguments;
+// Texts in lower case, other keys as they are.
+Value IgnoreCase(const Value& key) {
+  return key.is_string() ? Value(Recase(key.string(), false)) : key;
 }
 
-// The items of `v` for which the test that the first argument names is
-// `wanted`, of the item or of what `part` finds in it; without a name, whether
-// that is true.
-absl::StatusOr<Value> Sieve(
-    const Value& v,
-    const Arguments& a,
-    bool wanted,
-    const std::function<absl::StatusOr<Value>(const Value&)>& part) {
-  const Value test = a.At(0, "test");
-  if (!test.is_undefined() &&
-      (!test.is_string() || !IsKnownTest(test.string()))) {
-    return absl::InvalidArgumentError(
-        "select and reject need the name of a known test");
-  }
+// The items for which the test that the argument behind `skipped` others names
+// is `wanted`, of the item or of a part of it; without a name, whether that is
+// true.
+absl::StatusOr<Value> Sieve(const Call& call,
+                            bool wanted,
+                            const AttributePath& path,
+                            size_t skipped) {
   List kept;
   // Jinja takes whatever is false for an empty list.
-  if (!v.Truthy()) return Value(std::move(kept));
-  ASSIGN_OR_RETURN(const Value listed, ApplyFilter("list", v, {}));
-  const Arguments rest = WithoutFirst(a);
-  for (const Value& item : listed.list()) {
-    ASSIGN_OR_RETURN(const Value tested, part(item));
+  if (!call.object.Truthy()) return Value::MakeGenerator(std::move(kept));
+  const List& given = call.arguments.positional;
+  Arguments rest;
+  rest.keywords = call.arguments.keywords;
+  const bool has_test = given.size() > skipped;
+  if (has_test) {
+    if (!given[skipped].is_string()) {
+      return absl::InvalidArgumentError(
+          "select and reject need the name of a test");
+    }
+    rest.positional.assign(given.begin() + static_cast<int64_t>(skipped) + 1,
+                           given.end());
+  }
+  ASSIGN_OR_RETURN(const List items, Iterate(call.object));
+  for (const Value& item : items) {
+    ASSIGN_OR_RETURN(const Value tested, path.Follow(item));
     bool holds = tested.Truthy();
-    if (test.is_string()) {
-      ASSIGN_OR_RETURN(holds, ApplyTest(test.string(), tested, rest));
+    if (has_test) {
+      ASSIGN_OR_RETURN(holds, ApplyTest(given[skipped].string(), tested, rest));
     }
     if (holds == wanted) kept.push_back(item);
   }
-  return Value(std::move(kept));
+  return Value::MakeGenerator(std::move(kept));
 }
 
-Filter SieveFilter(bool wanted) {
-  return [wanted](const Value& v, const Arguments& a) {
-    return Sieve(v, a, wanted, [](const Value& item) { return item; });
-  };
-}
-
-// The keys and indices of `attribute`, which has dots between them.
-List AttributePath(const std::string& attribute) {
-  List path;
-  for (const absl::string_view part : absl::StrSplit(attribute, '.')) {
-    int64_t index = 0;
-    const bool is_index =
-        std::all_of(part.begin(), part.end(), absl::ascii_isdigit) &&
-        absl::SimpleAtoi(part, &index);
-    path.push_back(is_index ? Value(index) : Value(std::string(part)));
-  }
-  return path;
-}
-
-absl::StatusOr<Value> Follow(const List& path, const Value& item) {
-  Value found = item;
-  for (const Value& key : path) {
-    ASSIGN_OR_RETURN(found, GetItem(found, key));
-  }
-  return found;
+Builtin SieveFilter(bool wanted) {
+  return {"*", [wanted](const Call& call) {
+            return Sieve(call, wanted, AttributePath(), 0);
+          }};
 }
 
 // The first argument is what to test of each item.
-Filter AttributeSieveFilter(bool wanted) {
-  return [wanted](const Value& v, const Arguments& a) -> absl::StatusOr<Value> {
-    if (a.positional.empty() || !a.positional[0].is_string()) {
-      return absl::InvalidArgumentError(
-          "selectattr and rejectattr need the name of an attribute");
-    }
-    const List path = AttributePath(a.positional[0].string());
-    return Sieve(v, WithoutFirst(a), wanted, [&](const Value& item) {
-      return Follow(path, item);
-    });
-  };
+Builtin AttributeSieveFilter(bool wanted) {
+  return {"*", [wanted](const Call& call) -> absl::StatusOr<Value> {
+            if (call.arguments.positional.empty()) {
+              return absl::InvalidArgumentError(
+                  "selectattr and rejectattr need the name of an attribute");
+            }
+            ASSIGN_OR_RETURN(const AttributePath path,
+                             AttributePath::Of(call.arguments.positional[0]));
+            return Sieve(call, wanted, path, 1);
+          }};
 }
 
 // By the filter that the first argument names, or to the attribute of that
 // keyword.
-absl::StatusOr<Value> Map(const Value& v, const Arguments& a) {
-  const Value attribute = a.keywords.size() == 1 && a.positional.empty()
-                              ? a.At(1, "attribute")
-                              : Value();
-  const Value filter = a.keywords.empty() ? a.At(0, "") : Value();
-  const bool by_name = filter.is_string() && a.positional.size() == 1 &&
-                       IsKnownFilter(filter.string());
-  if (!attribute.is_string() && !by_name) {
-    return absl::InvalidArgumentError(
-        "map needs the name of a known filter, and nothing else, or "
-        "attribute='name'");
-  }
-  List path;
-  if (attribute.is_string()) path = AttributePath(attribute.string());
+absl::StatusOr<Value> MapFilter(const Call& call) {
   List mapped;
-  if (!v.Truthy()) return Value(std::move(mapped));
-  ASSIGN_OR_RETURN(const Value listed, ApplyFilter("list", v, {}));
+  if (!call.object.Truthy()) return Value::MakeGenerator(std::move(mapped));
+  Value attribute;
+  Value fallback;
+  Arguments rest = call.arguments;
+  const bool by_name = !rest.positional.empty();
+  if (by_name) {
+    if (!rest.positional[0].is_string()) {
+      return absl::InvalidArgumentError("map needs the name of a filter");
+    }
+    rest.positional.erase(rest.positional.begin());
+  } else {
+    for (const auto& [name, value] : rest.keywords) {
+      if (name != "attribute" && name != "default") {
+        return absl::InvalidArgumentError(
+            absl::StrCat("map takes no argument '", name, "'"));
+      }
+      (name == "default" ? fallback : attribute) = value;
+    }
+    if (attribute.is_undefined()) {
+      return absl::InvalidArgumentError(
+          "map needs the name of a filter, or attribute='name'");
+    }
+  }
+  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::Of(attribute));
+  ASSIGN_OR_RETURN(const List items, Iterate(call.object));
   int64_t weight = 0;
-  for (const Value& item : listed.list()) {
+  for (const Value& item : items) {
     ASSIGN_OR_RETURN(
         Value made,
-        by_name ? ApplyFilter(filter.string(), item, {}) : Follow(path, item));
+        by_name ? ApplyFilter(call.arguments.positional[0].string(), item, rest)
+                : path.Follow(item, fallback));
     weight += made.weight();
     if (weight > kMaxMapped) {
       return absl::ResourceExhaustedError("map builds too large a list");
     }
+    RETURN_IF_ERROR(CheckPart(made));
     mapped.push_back(std::move(made));
   }
-  return Value(std::move(mapped));
+  return Value::MakeGenerator(std::move(mapped));
 }
 
-bool IsLess(const Value& a, const Value& b) {
-  if (a.is_string()) return a.string() < b.string();
-  return a.is_double() || b.is_double() ? a.number() < b.number()
-                                        : a.integer() < b.integer();
-}
-
-// `items` in the order of their keys; of equal ones the first comes first.
-absl::StatusOr<Value> Sorted(const List& items,
-                             List keys,
-                             bool case_sensitive,
-                             bool reverse) {
-  for (Value& key : keys) {
-    const bool alike = key.is_string() ? keys[0].is_string()
-                                       : key.is_number() && keys[0].is_number();
-    if (!alike && keys.size() > 1) {
-      return absl::InvalidArgumentError(
-          "what is sorted is neither all texts nor all numbers");
-    }
-    if (key.is_string() && !case_sensitive) {
-      key = Value(Recase(key.string(), false));
-    }
-  }
-  std::vector<size_t> order(items.size());
+// Places of `keys` in their order; of equal ones the first comes first.
+absl::StatusOr<std::vector<size_t>> OrderOf(const List& keys, bool reverse) {
+  std::vector<size_t> order(keys.size());
   std::iota(order.begin(), order.end(), size_t{0});
+  absl::Status status;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return reverse ? IsLess(keys[b], keys[a]) : IsLess(keys[a], keys[b]);
+    if (!status.ok()) return false;
+    const auto less =
+        reverse ? IsLess(keys[b], keys[a]) : IsLess(keys[a], keys[b]);
+    if (!less.ok()) status = less.status();
+    return less.ok() && *less;
   });
+  RETURN_IF_ERROR(status);
+  return order;
+}
+
+absl::StatusOr<Value> Sorted(const List& items,
+                             const List& keys,
+                             bool reverse) {
+  ASSIGN_OR_RETURN(const std::vector<size_t> order, OrderOf(keys, reverse));
   List sorted;
   for (const size_t index : order) sorted.push_back(items[index]);
   return Value(std::move(sorted));
 }
 
-absl::StatusOr<Value> Sort(const Value& v, const Arguments& a) {
-  const Value attribute = a.At(2, "attribute");
-  if (attribute.is_string() && absl::StrContains(attribute.string(), ',')) {
-    return absl::InvalidArgumentError(
-        "sort by several attributes is not supported");
+// By one attribute, or by several with commas between them.
+absl::StatusOr<Value> SortFilter(const Call& call) {
+  std::vector<AttributePath> paths;
+  if (call[2].is_string()) {
+    for (const auto& name : absl::StrSplit(call[2].string(), ',')) {
+      ASSIGN_OR_RETURN(paths.emplace_back(),
+                       AttributePath::Of(Value(std::string(name))));
+    }
+  } else {
+    ASSIGN_OR_RETURN(paths.emplace_back(), AttributePath::Of(call[2]));
   }
-  ASSIGN_OR_RETURN(const Value listed, ApplyFilter("list", v, {}));
-  List path;
-  if (attribute.is_string()) path = AttributePath(attribute.string());
+  ASSIGN_OR_RETURN(const List items, Iterate(call.object));
   List keys;
-  for (const Value& item : listed.list()) {
-    ASSIGN_OR_RETURN(Value key, Follow(path, item));
-    keys.push_back(std::move(key));
+  for (const Value& item : items) {
+    List parts;
+    for (const AttributePath& path : paths) {
+      ASSIGN_OR_RETURN(Value part, path.Follow(item));
+      parts.push_back(call[1].Truthy() ? std::move(part) : IgnoreCase(part));
+    }
+    keys.emplace_back(std::move(parts));
   }
-  return Sorted(listed.list(),
-                std::move(keys),
-                a.At(1, "case_sensitive").Truthy(),
-                a.At(0, "reverse").Truthy());
+  return Sorted(items, keys, call[0].Truthy());
 }
 
-absl::StatusOr<Value> DictSort(const Value& v, const Arguments& a) {
-  if (!v.is_dict()) return absl::InvalidArgumentError("dictsort needs a dict");
-  const Value by = a.At(1, "by");
-  if (!by.is_undefined() && !by.Equals(Value(std::string("key"))) &&
-      !by.Equals(Value(std::string("value")))) {
+absl::StatusOr<Value> DictSort(const Call& call) {
+  if (!call.object.is_dict()) {
+    return absl::InvalidArgumentError("dictsort needs a dict");
+  }
+  const std::string by = call[1].is_string() ? call[1].string() : "key";
+  if (by != "key" && by != "value") {
     return absl::InvalidArgumentError("dictsort sorts by 'key' or by 'value'");
   }
-  const bool by_value = by.Equals(Value(std::string("value")));
   List items;
   List keys;
-  for (const auto& [key, value] : v.dict()) {
-    items.emplace_back(List{Value(key), value});
-    keys.push_back(by_value ? value : Value(key));
+  for (const auto& [key, value] : call.object.dict()) {
+    items.emplace_back(List{key, value}, Shape::kTuple);
+    const Value& sorted_by = by == "value" ? value : key;
+    keys.push_back(call[0].Truthy() ? sorted_by : IgnoreCase(sorted_by));
   }
-  return Sorted(items,
-                std::move(keys),
-                a.At(0, "case_sensitive").Truthy(),
-                a.At(2, "reverse").Truthy());
+  return Sorted(items, keys, call[2].Truthy());
+}
+
+absl::StatusOr<Value> GroupBy(const Call& call) {
+  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::Of(call[0]));
+  ASSIGN_OR_RETURN(const List items, Iterate(call.object));
+  List written;
+  List keys;
+  for (const Value& item : items) {
+    ASSIGN_OR_RETURN(Value key, path.Follow(item, call[1]));
+    keys.push_back(call[2].Truthy() ? key : IgnoreCase(key));
+    written.push_back(std::move(key));
+  }
+  ASSIGN_OR_RETURN(const std::vector<size_t> order, OrderOf(keys, false));
+  List groups;
+  for (size_t i = 0; i < order.size();) {
+    const size_t first = order[i];
+    List members;
+    while (i < order.size() && keys[order[i]].Equals(keys[first])) {
+      members.push_back(items[order[i++]]);
+    }
+    groups.emplace_back(List{written[first], Value(std::move(members))},
+                        Shape::kGroup);
+  }
+  return Value(std::move(groups));
+}
+
+absl::StatusOr<Value> UniqueFilter(const Call& call) {
+  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::Of(call[1]));
+  ASSIGN_OR_RETURN(const List items, Iterate(call.object));
+  // Its keys are those that were seen.
+  DictBuilder seen;
+  List unique;
+  size_t count = 0;
+  for (const Value& item : items) {
+    ASSIGN_OR_RETURN(const Value key, path.Follow(item));
+    RETURN_IF_ERROR(
+        seen.Set(call[0].Truthy() ? key : IgnoreCase(key), Value::MakeNone()));
+    if (seen.size() == count) continue;
+    count = seen.size();
+    unique.push_back(item);
+  }
+  return Value::MakeGenerator(std::move(unique));
+}
+
+Builtin Extreme(bool largest) {
+  return {"case_sensitive? attribute?",
+          [largest](const Call& call) -> absl::StatusOr<Value> {
+            ASSIGN_OR_RETURN(const AttributePath path,
+                             AttributePath::Of(call[1]));
+            ASSIGN_OR_RETURN(const List items, Iterate(call.object));
+            if (items.empty()) {
+              return Value::MakeUndefined(largest ? "max" : "min");
+            }
+            size_t best = 0;
+            Value best_key;
+            for (size_t i = 0; i < items.size(); ++i) {
+              ASSIGN_OR_RETURN(Value key, path.Follow(items[i]));
+              if (!call[0].Truthy()) key = IgnoreCase(key);
+              if (i > 0) {
+                ASSIGN_OR_RETURN(
+                    const bool better,
+                    largest ? IsLess(best_key, key) : IsLess(key, best_key));
+                if (!better) continue;
+              }
+              best = i;
+              best_key = std::move(key);
+            }
+            return items[best];
+          }};
+}
+
+absl::StatusOr<Value> SumFilter(const Call& call) {
+  ASSIGN_OR_RETURN(const AttributePath path, AttributePath::Of(call[0]));
+  ASSIGN_OR_RETURN(const List items, Iterate(call.object));
+  Value sum = call[1].is_undefined() ? Value(int64_t{0}) : call[1];
+  if (sum.is_string()) {
+    return absl::InvalidArgumentError("sum adds no strings; use join");
+  }
+  int64_t weight = 0;
+  for (const Value& item : items) {
+    ASSIGN_OR_RETURN(const Value part, path.Follow(item));
+    ASSIGN_OR_RETURN(sum, ApplyBinary("+", sum, part));
+    weight += sum.weight();
+    if (weight > kMaxMapped) {
+      return absl::ResourceExhaustedError("sum builds too large a list");
+    }
+  }
+  return sum;
 }
 
 }  // namespace
 
-const std::map<std::string, Filter>& ItemFilters() {
-  static const auto& table = *new std::map<std::string, Filter>{
-      {"select", SieveFilter(true)},
+const Builtins& ItemFilters() {
+  static const auto& table = *new Builtins{
+      {"dictsort", {"case_sensitive? by? reverse?", DictSort}},
+      {"groupby", {"attribute default? case_sensitive?", GroupBy}},
+      {"map", {"*", MapFilter}},
+      {"max", Extreme(true)},
+      {"min", Extreme(false)},
       {"reject", SieveFilter(false)},
-      {"selectattr", AttributeSieveFilter(true)},
       {"rejectattr", AttributeSieveFilter(false)},
-      {"map", Map},
-      {"sort", Sort},
-      {"dictsort", DictSort},
+      {"select", SieveFilter(true)},
+      {"selectattr", AttributeSieveFilter(true)},
+      {"sort", {"reverse? case_sensitive? attribute?", SortFilter}},
+      {"sum", {"attribute? start?", SumFilter}},
+      {"unique", {"case_sensitive? attribute?", UniqueFilter}},
   };
   return table;
-}
-
-bool IsLazyFilter(const std::string& name) {
-  return name != "sort" && name != "dictsort" && ItemFilters().contains(name);
 }
 
 }  // namespace dapd::jinja

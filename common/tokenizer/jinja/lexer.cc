@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstring>
+#include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 
 #include "common/base/status_macros.h"
+#include "common/tokenizer/jinja/python_text.h"
 #include "common/tokenizer/jinja/string_literal.h"
 
 namespace dapd::jinja {
@@ -15,8 +20,10 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 1000;
 
+// A letter, or a byte of a character that is none of ASCII.
 bool IsNameStart(char c) {
-  return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_';
+  return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_' ||
+         (c & 0x80) != 0;
 }
 bool IsDigit(char c) {
   return std::isdigit(static_cast<unsigned char>(c)) != 0;
@@ -91,6 +98,10 @@ class Lexer {
 
   absl::Status LexTag() {
     const char type = source_[position_ + 1];
+    if (type == '%') {
+      const size_t raw = BehindWord(position_ + 2, "raw", "-+");
+      if (raw > 0) return LexRaw(raw);
+    }
     position_ += 2;
     // In "{#-#}" too the sign is the opening one.
     if (position_ < source_.size() &&
@@ -137,6 +148,65 @@ class Lexer {
     return absl::OkStatus();
   }
 
+  // Behind "[sign] word" of a tag, from behind its "{%" on: where its "%}" or
+  // the sign before it stands; 0 if this is no such tag.
+  size_t BehindWord(size_t at,
+                    absl::string_view word,
+                    const char* end_signs) const {
+    const auto skip_space = [&] {
+      while (at < source_.size() && IsSpace(source_[at])) ++at;
+    };
+    if (at < source_.size() && (source_[at] == '-' || source_[at] == '+')) ++at;
+    skip_space();
+    if (!absl::StartsWith(absl::string_view(source_).substr(at), word)) {
+      return 0;
+    }
+    at += word.size();
+    skip_space();
+    const absl::string_view rest = absl::string_view(source_).substr(at);
+    if (absl::StartsWith(rest, "%}")) return at;
+    const bool has_sign = !rest.empty() &&
+                          std::strchr(end_signs, rest[0]) != nullptr &&
+                          absl::StartsWith(rest.substr(1), "%}");
+    return has_sign ? at : 0;
+  }
+
+  // From the end of {% raw %} to behind {% endraw %}: what is between them is
+  // text. `end`: where the first tag's "%}" or "-%}" stands.
+  absl::Status LexRaw(size_t end) {
+    if (source_[end] == '+') return Error("'raw' ends with a '+'");
+    const bool strips = source_[end] == '-';
+    size_t begin = end + (strips ? 3 : 2);
+    while (strips && begin < source_.size() && IsSpace(source_[begin])) ++begin;
+    size_t close = begin;
+    size_t behind = 0;
+    while (behind == 0) {
+      close = source_.find("{%", close);
+      if (close == std::string::npos) return Error("'raw' is never closed");
+      behind = BehindWord(close + 2, "endraw", "-+");
+      if (behind == 0) close += 2;
+    }
+    std::string text = source_.substr(begin, close - begin);
+    const int first_line = line_;
+    const char control = source_[close + 2];
+    if (control == '-') {
+      text.erase(text.find_last_not_of(" \t\n\r\v\f") + 1);
+    } else if (control != '+') {
+      StripIndent(strips && source_[begin - 1] == '\n', text);
+    }
+    if (!text.empty()) {
+      tokens_.push_back({Token::Kind::kText, std::move(text), first_line});
+    }
+    line_ += static_cast<int>(
+        std::count(source_.begin() + static_cast<int64_t>(position_),
+                   source_.begin() + static_cast<int64_t>(behind),
+                   '\n'));
+    strip_next_ = source_[behind] == '-';
+    trim_newline_ = source_[behind] == '%';
+    position_ = behind + (source_[behind] == '%' ? 2 : 3);
+    return absl::OkStatus();
+  }
+
   void SkipSpace() {
     while (position_ < source_.size() && IsSpace(source_[position_])) {
       if (source_[position_] == '\n') ++line_;
@@ -153,7 +223,16 @@ class Lexer {
         ++position_;
       }
       if (position_ - begin > kMaxNameBytes) return Error("a name is too long");
-      Add(Token::Kind::kName, source_.substr(begin, position_ - begin));
+      std::string name = source_.substr(begin, position_ - begin);
+      for (const CodePoint& letter : Characters(name)) {
+        if (letter.value < 0x80 || IsSmallOrUncased(letter.value) ||
+            IsCapitalOrUncased(letter.value) ||
+            (letter.begin > 0 && IsNumber(letter.value))) {
+          continue;
+        }
+        return Error(absl::StrCat("unexpected '", name, "'"));
+      }
+      Add(Token::Kind::kName, std::move(name));
       return absl::OkStatus();
     }
     if (IsDigit(c)) return LexNumber();
@@ -176,24 +255,76 @@ class Lexer {
     return Error(absl::StrCat("unexpected '", std::string(1, c), "'"));
   }
 
-  absl::Status LexNumber() {
-    const size_t begin = position_;
-    while (position_ < source_.size() && IsDigit(source_[position_])) {
-      ++position_;
+  // Digits with single underscores between them, taken without these; empty if
+  // none stands here.
+  std::string TakeDigits(const char* digits) {
+    std::string taken;
+    while (position_ < source_.size()) {
+      const bool is_mark = source_[position_] == '_' && !taken.empty() &&
+                           position_ + 1 < source_.size();
+      const char next = source_[position_ + (is_mark ? 1 : 0)];
+      if (next == '\0' || std::strchr(digits, next) == nullptr) break;
+      position_ += is_mark ? 2 : 1;
+      taken += next;
     }
+    return taken;
+  }
+
+  absl::Status LexNumber() {
+    constexpr char kDecimal[] = "0123456789";
+    const size_t begin = position_;
+    // Prefixes of other bases.
+    const char kind = source_[begin] == '0' && begin + 1 < source_.size()
+                          ? absl::ascii_tolower(
+                                static_cast<unsigned char>(source_[begin + 1]))
+                          : ' ';
+    const int base = kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 10;
+    if (base != 10) {
+      position_ += 2;
+      if (position_ < source_.size() && source_[position_] == '_') ++position_;
+      const std::string digits =
+          TakeDigits(base == 16  ? "0123456789abcdefABCDEF"
+                     : base == 8 ? "01234567"
+                                 : "01");
+      if (digits.empty()) return Error("a number without digits");
+      if (digits.size() > (base == 2 ? 62 : 15)) {
+        return Error("a number is too long");
+      }
+      Add(Token::Kind::kInteger,
+          absl::StrCat(std::strtoll(digits.c_str(), nullptr, base)));
+      return absl::OkStatus();
+    }
+    std::string number = TakeDigits(kDecimal);
+    bool is_float = false;
     // In "a.0.1" there is none.
-    const bool is_float =
-        source_[begin - 1] != '.' && position_ + 1 < source_.size() &&
-        source_[position_] == '.' && IsDigit(source_[position_ + 1]);
-    if (is_float) {
-      ++position_;
-      while (position_ < source_.size() && IsDigit(source_[position_])) {
+    if (begin == 0 || source_[begin - 1] != '.') {
+      const auto sees = [&](size_t at, const char* any) {
+        return at < source_.size() && source_[at] != '\0' &&
+               std::strchr(any, source_[at]) != nullptr;
+      };
+      if (sees(position_, ".") && sees(position_ + 1, kDecimal)) {
+        is_float = true;
         ++position_;
+        absl::StrAppend(&number, ".", TakeDigits(kDecimal));
+      }
+      const size_t sign = sees(position_ + 1, "+-") ? 1 : 0;
+      if (sees(position_, "eE") && sees(position_ + 1 + sign, kDecimal)) {
+        is_float = true;
+        absl::StrAppend(&number, source_.substr(position_, 1 + sign));
+        position_ += 1 + sign;
+        number += TakeDigits(kDecimal);
       }
     }
-    if (position_ - begin > 18) return Error("a number is too long");
+    if (number.size() > (is_float ? 300 : 18)) {
+      return Error("a number is too long");
+    }
+    // Of several zeros Python makes one; "012" is two numbers to jinja2.
+    if (!is_float && number.size() > 1 && number[0] == '0' &&
+        number.find_first_not_of('0') != std::string::npos) {
+      return Error("a number begins with a zero");
+    }
     Add(is_float ? Token::Kind::kFloat : Token::Kind::kInteger,
-        source_.substr(begin, position_ - begin));
+        std::move(number));
     return absl::OkStatus();
   }
 

@@ -9,10 +9,8 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_macros.h"
-#include "common/tokenizer/jinja/builtins.h"
 #include "common/tokenizer/jinja/expression_node.h"
 #include "common/tokenizer/jinja/expression_parser.h"
-#include "common/tokenizer/jinja/filters.h"
 
 namespace dapd::jinja {
 namespace {
@@ -40,6 +38,8 @@ class OperandParser {
         ASSIGN_OR_RETURN(node, ParseFilter(std::move(node)));
       } else if (in_.TakeName("is")) {
         ASSIGN_OR_RETURN(node, ParseTest(std::move(node)));
+      } else if (in_.IsOperator("(")) {
+        ASSIGN_OR_RETURN(node, ParseCall(std::move(node)));
       } else {
         return node;
       }
@@ -57,12 +57,18 @@ class OperandParser {
  private:
   using Kind = Token::Kind;
 
-  absl::StatusOr<ExpressionPtr> ParseFilter(ExpressionPtr operand) {
-    ASSIGN_OR_RETURN(const std::string name, in_.ExpectName());
-    if (!IsKnownFilter(name)) {
-      return in_.Error(
-          absl::StrCat("the filter '", name, "' is not supported"));
+  // "name" or "name.name".
+  absl::StatusOr<std::string> ParseDottedName() {
+    ASSIGN_OR_RETURN(std::string name, in_.ExpectName());
+    while (in_.TakeOperator(".")) {
+      ASSIGN_OR_RETURN(const std::string part, in_.ExpectName());
+      absl::StrAppend(&name, ".", part);
     }
+    return name;
+  }
+
+  absl::StatusOr<ExpressionPtr> ParseFilter(ExpressionPtr operand) {
+    ASSIGN_OR_RETURN(const std::string name, ParseDottedName());
     ExpressionPtr node = MakeNode(in_, Expression::Kind::kFilter, name);
     Adopt(*node, node->children, std::move(operand));
     if (in_.TakeOperator("(")) RETURN_IF_ERROR(ParseArguments(*node));
@@ -71,31 +77,67 @@ class OperandParser {
 
   absl::StatusOr<ExpressionPtr> ParseTest(ExpressionPtr operand) {
     const bool negated = in_.TakeName("not");
-    ASSIGN_OR_RETURN(const std::string name, in_.ExpectName());
-    if (!IsKnownTest(name)) {
-      return in_.Error(absl::StrCat("the test '", name, "' is not supported"));
-    }
+    ASSIGN_OR_RETURN(const std::string name, ParseDottedName());
     ExpressionPtr node = MakeNode(in_, Expression::Kind::kTest, name);
     Adopt(*node, node->children, std::move(operand));
-    if (in_.TakeOperator("(")) RETURN_IF_ERROR(ParseArguments(*node));
+    if (in_.TakeOperator("(")) {
+      RETURN_IF_ERROR(ParseArguments(*node));
+    } else if (StartsArgument()) {
+      if (in_.IsName("is")) return in_.Error("'is' behind a test");
+      ASSIGN_OR_RETURN(ExpressionPtr argument, ParsePrimary());
+      ASSIGN_OR_RETURN(argument, ParsePostfix(std::move(argument)));
+      Adopt(*node, node->arguments, std::move(argument));
+    }
     if (!negated) return node;
     ExpressionPtr inverse = MakeNode(in_, Expression::Kind::kUnary, "not");
     Adopt(*inverse, inverse->children, std::move(node));
     return inverse;
   }
 
+  // Whether the argument of a test stands here without brackets around it.
+  bool StartsArgument() const {
+    switch (in_.Peek().kind) {
+      case Kind::kName:
+        return !in_.IsName("else") && !in_.IsName("or") && !in_.IsName("and");
+      case Kind::kString:
+      case Kind::kInteger:
+      case Kind::kFloat:
+        return true;
+      case Kind::kOperator:
+        return in_.IsOperator("[") || in_.IsOperator("{");
+      default:
+        return false;
+    }
+  }
+
   // After "(": arguments and ")".
   absl::Status ParseArguments(Expression& call) {
     while (!in_.TakeOperator(")")) {
-      if (in_.Peek().kind == Kind::kName &&
-          in_.Ahead(1).kind == Kind::kOperator && in_.Ahead(1).text == "=") {
+      if (in_.TakeOperator("*")) {
+        if (call.more_arguments != nullptr || call.more_keywords != nullptr) {
+          return in_.Error("'*' comes once, and before '**'");
+        }
+        ASSIGN_OR_RETURN(call.more_arguments, ParseExpression(in_));
+        call.depth = std::max(call.depth, call.more_arguments->depth + 1);
+      } else if (in_.TakeOperator("**")) {
+        if (call.more_keywords != nullptr) return in_.Error("'**' comes once");
+        ASSIGN_OR_RETURN(call.more_keywords, ParseExpression(in_));
+        call.depth = std::max(call.depth, call.more_keywords->depth + 1);
+      } else if (in_.Peek().kind == Kind::kName &&
+                 in_.Ahead(1).kind == Kind::kOperator &&
+                 in_.Ahead(1).text == "=" && call.more_keywords == nullptr) {
         const std::string keyword = in_.Take().text;
         in_.Take();
-        ASSIGN_OR_RETURN(ExpressionPtr value, ParsePart(in_));
+        ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression(in_));
         call.depth = std::max(call.depth, value->depth + 1);
         call.keywords.emplace_back(keyword, std::move(value));
       } else {
-        ASSIGN_OR_RETURN(ExpressionPtr value, ParsePart(in_));
+        if (!call.keywords.empty() || call.more_arguments != nullptr ||
+            call.more_keywords != nullptr) {
+          return in_.Error(
+              "an argument without a name behind one that has a name");
+        }
+        ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression(in_));
         Adopt(call, call.arguments, std::move(value));
       }
       if (!in_.IsOperator(")")) RETURN_IF_ERROR(in_.ExpectOperator(","));
@@ -115,62 +157,69 @@ class OperandParser {
         node = std::move(access);
       } else if (in_.TakeOperator(".")) {
         ASSIGN_OR_RETURN(const std::string name, in_.ExpectName());
-        const bool is_call = in_.TakeOperator("(");
-        if (is_call && !IsKnownMethod(name)) {
-          return in_.Error(
-              absl::StrCat("the method '", name, "' is not supported"));
-        }
-        ExpressionPtr access = MakeNode(
-            in_,
-            is_call ? Expression::Kind::kMethod : Expression::Kind::kAttribute,
-            name);
+        ExpressionPtr access =
+            MakeNode(in_, Expression::Kind::kAttribute, name);
         Adopt(*access, access->children, std::move(node));
-        if (is_call) RETURN_IF_ERROR(ParseArguments(*access));
         node = std::move(access);
       } else if (in_.TakeOperator("[")) {
         ASSIGN_OR_RETURN(node, ParseSubscript(std::move(node)));
       } else if (in_.IsOperator("(")) {
-        if (node->kind != Expression::Kind::kName) {
-          return in_.Error("a call of anything but a name is not supported");
-        }
-        if (!IsKnownFunction(node->text) && !in_.HasMacro(node->text)) {
-          return in_.Error(
-              absl::StrCat("the function '", node->text, "' is not supported"));
-        }
-        in_.Take();
-        ExpressionPtr call = MakeNode(in_, Expression::Kind::kCall, node->text);
-        RETURN_IF_ERROR(ParseArguments(*call));
-        node = std::move(call);
+        ASSIGN_OR_RETURN(node, ParseCall(std::move(node)));
       } else {
         return node;
       }
     }
   }
 
+  absl::StatusOr<ExpressionPtr> ParseCall(ExpressionPtr callee) {
+    ExpressionPtr call = MakeNode(in_, Expression::Kind::kCall);
+    in_.Take();
+    Adopt(*call, call->children, std::move(callee));
+    RETURN_IF_ERROR(ParseArguments(*call));
+    return call;
+  }
+
+  // After "[": one key or a slice, or a tuple of keys.
   absl::StatusOr<ExpressionPtr> ParseSubscript(ExpressionPtr object) {
-    ExpressionPtr parts[3];
-    int count = 0;
-    bool is_slice = false;
+    ExpressionPtr node = MakeNode(in_, Expression::Kind::kIndex);
+    Adopt(*node, node->children, std::move(object));
+    ExpressionPtr keys = MakeNode(in_, Expression::Kind::kTuple);
     while (!in_.IsOperator("]")) {
-      if (in_.TakeOperator(":")) {
-        is_slice = true;
-        if (++count > 2) return in_.Error("a slice has three parts");
-      } else {
-        ASSIGN_OR_RETURN(parts[count], ParsePart(in_));
-        if (!in_.IsOperator(":") && !in_.IsOperator("]")) {
-          return in_.Error("this subscript is not supported");
-        }
+      ExpressionPtr first;
+      if (!in_.IsOperator(":")) {
+        ASSIGN_OR_RETURN(first, ParseExpression(in_));
       }
+      if (in_.IsOperator(":")) {
+        if (!keys->children.empty()) {
+          return in_.Error("a slice beside another key is not supported");
+        }
+        node->kind = Expression::Kind::kSlice;
+        return ParseSlice(std::move(node), std::move(first));
+      }
+      Adopt(*keys, keys->children, std::move(first));
+      if (!in_.IsOperator("]")) RETURN_IF_ERROR(in_.ExpectOperator(","));
     }
     in_.Take();
-    ExpressionPtr node = MakeNode(
-        in_, is_slice ? Expression::Kind::kSlice : Expression::Kind::kIndex);
-    Adopt(*node, node->children, std::move(object));
-    if (!is_slice && parts[0] == nullptr)
-      return in_.Error("an empty subscript");
-    for (int i = 0; i < (is_slice ? 3 : 1); ++i) {
-      Adopt(*node, node->children, std::move(parts[i]));
+    const bool is_one = keys->children.size() == 1;
+    Adopt(*node,
+          node->children,
+          is_one ? std::move(keys->children[0]) : std::move(keys));
+    return node;
+  }
+
+  // At the first ":".
+  absl::StatusOr<ExpressionPtr> ParseSlice(ExpressionPtr node,
+                                           ExpressionPtr first) {
+    Adopt(*node, node->children, std::move(first));
+    for (int i = 0; i < 2; ++i) {
+      ExpressionPtr part;
+      if (in_.TakeOperator(":") && !in_.IsOperator(":") &&
+          !in_.IsOperator("]")) {
+        ASSIGN_OR_RETURN(part, ParseExpression(in_));
+      }
+      Adopt(*node, node->children, std::move(part));
     }
+    RETURN_IF_ERROR(in_.ExpectOperator("]"));
     return node;
   }
 
@@ -228,26 +277,20 @@ class OperandParser {
   }
 
   absl::StatusOr<ExpressionPtr> ParseParenthesis() {
-    ASSIGN_OR_RETURN(ExpressionPtr inner, ParsePart(in_));
-    if (!in_.IsOperator(",")) {
-      RETURN_IF_ERROR(in_.ExpectOperator(")"));
-      return inner;
-    }
-    // A tuple, which nothing here tells from a list.
-    ExpressionPtr node = MakeNode(in_, Expression::Kind::kList);
-    Adopt(*node, node->children, std::move(inner));
-    while (in_.TakeOperator(",") && !in_.IsOperator(")")) {
-      ASSIGN_OR_RETURN(ExpressionPtr item, ParsePart(in_));
-      Adopt(*node, node->children, std::move(item));
+    RETURN_IF_ERROR(in_.Descend());
+    ExpressionPtr inner = MakeNode(in_, Expression::Kind::kTuple);
+    if (!in_.IsOperator(")")) {
+      ASSIGN_OR_RETURN(inner, ParseTuple(in_));
     }
     RETURN_IF_ERROR(in_.ExpectOperator(")"));
-    return node;
+    in_.Ascend();
+    return inner;
   }
 
   absl::StatusOr<ExpressionPtr> ParseList() {
     ExpressionPtr node = MakeNode(in_, Expression::Kind::kList);
     while (!in_.TakeOperator("]")) {
-      ASSIGN_OR_RETURN(ExpressionPtr item, ParsePart(in_));
+      ASSIGN_OR_RETURN(ExpressionPtr item, ParseExpression(in_));
       Adopt(*node, node->children, std::move(item));
       if (!in_.IsOperator("]")) RETURN_IF_ERROR(in_.ExpectOperator(","));
     }
@@ -257,9 +300,9 @@ class OperandParser {
   absl::StatusOr<ExpressionPtr> ParseDict() {
     ExpressionPtr node = MakeNode(in_, Expression::Kind::kDict);
     while (!in_.TakeOperator("}")) {
-      ASSIGN_OR_RETURN(ExpressionPtr key, ParsePart(in_));
+      ASSIGN_OR_RETURN(ExpressionPtr key, ParseExpression(in_));
       RETURN_IF_ERROR(in_.ExpectOperator(":"));
-      ASSIGN_OR_RETURN(ExpressionPtr value, ParsePart(in_));
+      ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression(in_));
       Adopt(*node, node->children, std::move(key));
       Adopt(*node, node->children, std::move(value));
       if (!in_.IsOperator("}")) RETURN_IF_ERROR(in_.ExpectOperator(","));
@@ -276,8 +319,8 @@ absl::StatusOr<ExpressionPtr> ParseOperand(TokenStream& in) {
   return OperandParser(in).ParseUnary(/*with_filter=*/true);
 }
 
-absl::StatusOr<ExpressionPtr> ParseFilterChain(TokenStream& in,
-                                               ExpressionPtr operand) {
+absl::StatusOr<ExpressionPtr> ParseFilters(TokenStream& in,
+                                           ExpressionPtr operand) {
   return OperandParser(in).ParseFilters(std::move(operand));
 }
 

@@ -1,5 +1,6 @@
-// Operators and subscripts of the template language, as Python computes them.
-// Errors are INVALID_ARGUMENT without a line, which the interpreter adds.
+// Operators and slices of the template language, as Python computes them.
+// Errors are INVALID_ARGUMENT without a line, which the interpreter adds, and
+// RESOURCE_EXHAUSTED for what would be larger than any value may be.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +12,31 @@
 
 namespace dapd::jinja {
 
+// What one operation may build.
+inline constexpr size_t kMaxBuiltBytes = size_t{16} << 20;
+
 // "not", "-", "+".
 absl::StatusOr<Value> ApplyUnary(const std::string& op, const Value& operand);
 
 // All but "and" and "or", which need not evaluate both sides.
-// RESOURCE_EXHAUSTED for a text of more than `max_bytes`.
 absl::StatusOr<Value> ApplyBinary(const std::string& op,
                                   const Value& left,
-                                  const Value& right,
-                                  size_t max_bytes);
+                                  const Value& right);
 
-// object[key] and object.key: undefined where there is no such entry, an error
-// where `object` is undefined itself.
-absl::StatusOr<Value> GetItem(const Value& object, const Value& key);
+// Python's <: numbers, texts, and lists and tuples part by part.
+absl::StatusOr<bool> IsLess(const Value& left, const Value& right);
+
+// Python's `item in container`.
+absl::StatusOr<bool> Contains(const Value& container, const Value& item);
+
+// Python's slicing of a list or, by code points, a string. Absent bounds are
+// undefined.
+absl::StatusOr<Value> Slice(const Value& object,
+                            const Value& start,
+                            const Value& stop,
+                            const Value& step);
+
+// With the five characters of HTML written as entities.
+std::string EscapeHtml(const std::string& text);
 
 }  // namespace dapd::jinja

@@ -9,6 +9,8 @@
 #include "common/base/status_macros.h"
 #include "common/tokenizer/jinja/expression_node.h"
 #include "common/tokenizer/jinja/expression_parser.h"
+#include "common/tokenizer/jinja/name_check.h"
+#include "common/tokenizer/jinja/operand_parser.h"
 #include "common/tokenizer/jinja/token_stream.h"
 #include "common/tokenizer/unicode_text.h"
 
@@ -64,7 +66,7 @@ class Parser {
     if (in_.Peek().kind == Kind::kOutputBegin) {
       in_.Take();
       statement->kind = Statement::Kind::kOutput;
-      ASSIGN_OR_RETURN(statement->expression, ParseExpression(in_));
+      ASSIGN_OR_RETURN(statement->expression, ParseTuple(in_));
       RETURN_IF_ERROR(in_.Expect(Kind::kOutputEnd, "}}"));
       return statement;
     }
@@ -89,6 +91,24 @@ class Parser {
       // notes where that stands in the text, which stays the same.
       statement->kind = Statement::Kind::kScope;
       RETURN_IF_ERROR(ParseBody("endgeneration", *statement));
+    } else if (word == "with") {
+      RETURN_IF_ERROR(ParseWith(*statement));
+    } else if (word == "block") {
+      RETURN_IF_ERROR(ParseNamedBlock(*statement));
+    } else if (word == "autoescape") {
+      statement->kind = Statement::Kind::kAutoescape;
+      ASSIGN_OR_RETURN(statement->expression, ParseExpression(in_));
+      RETURN_IF_ERROR(ParseBody("endautoescape", *statement));
+    } else if (word == "print") {
+      RETURN_IF_ERROR(ParsePrint(*statement));
+    } else if (word == "include" || word == "import" || word == "from" ||
+               word == "extends") {
+      statement->kind = Statement::Kind::kRefused;
+      statement->text = word;
+      while (in_.Peek().kind != Kind::kBlockEnd &&
+             in_.Peek().kind != Kind::kEnd) {
+        in_.Take();
+      }
     } else if (word == "break" || word == "continue") {
       if (loops_ == 0) return in_.Error(absl::StrCat(word, " outside a loop"));
       statement->kind = word == "break" ? Statement::Kind::kBreak
@@ -100,16 +120,51 @@ class Parser {
     return statement;
   }
 
+  // A name, `namespace.entry` where `with_entries`, or several of them with
+  // commas between them, with brackets around them or without.
+  absl::StatusOr<Target> ParseTarget(bool with_entries) {
+    Target several;
+    bool is_tuple = false;
+    do {
+      const bool ends = in_.IsName("in") || in_.IsOperator("=") ||
+                        in_.IsOperator(")") ||
+                        in_.Peek().kind == Kind::kBlockEnd;
+      if (ends && !several.parts.empty()) break;
+      ASSIGN_OR_RETURN(several.parts.emplace_back(),
+                       ParseOneTarget(with_entries));
+      is_tuple |= in_.IsOperator(",");
+    } while (in_.TakeOperator(","));
+    if (!is_tuple) return std::move(several.parts.front());
+    return several;
+  }
+
+  absl::StatusOr<Target> ParseOneTarget(bool with_entries) {
+    if (in_.TakeOperator("(")) {
+      RETURN_IF_ERROR(in_.Descend());
+      ASSIGN_OR_RETURN(Target inner, ParseTarget(with_entries));
+      RETURN_IF_ERROR(in_.ExpectOperator(")"));
+      in_.Ascend();
+      return inner;
+    }
+    Target target;
+    ASSIGN_OR_RETURN(target.name, in_.ExpectName());
+    for (const char* constant :
+         {"true", "false", "none", "True", "False", "None"}) {
+      if (target.name == constant) {
+        return in_.Error(absl::StrCat("'", constant, "' cannot be set"));
+      }
+    }
+    if (with_entries && in_.TakeOperator(".")) {
+      ASSIGN_OR_RETURN(target.entry, in_.ExpectName());
+    }
+    return target;
+  }
+
   absl::Status ParseSet(Statement& statement) {
     statement.kind = Statement::Kind::kSet;
-    ASSIGN_OR_RETURN(std::string name, in_.ExpectName());
-    statement.names.push_back(std::move(name));
-    if (in_.TakeOperator(".")) {
-      ASSIGN_OR_RETURN(std::string field, in_.ExpectName());
-      statement.names.push_back(std::move(field));
-    }
+    ASSIGN_OR_RETURN(statement.target, ParseTarget(/*with_entries=*/true));
     if (in_.TakeOperator("=")) {
-      ASSIGN_OR_RETURN(statement.expression, ParseExpression(in_));
+      ASSIGN_OR_RETURN(statement.expression, ParseTuple(in_));
       return absl::OkStatus();
     }
     statement.kind = Statement::Kind::kSetBody;
@@ -118,17 +173,76 @@ class Parser {
       ASSIGN_OR_RETURN(statement.expression,
                        ParseFilters(in_, std::move(statement.expression)));
     } else if (in_.Peek().kind != Kind::kBlockEnd) {
-      return in_.Error("this form of 'set' is not supported");
+      return in_.Error("'set' needs a '=' or the end of the tag");
     }
     return ParseBody("endset", statement);
+  }
+
+  absl::Status ParseWith(Statement& statement) {
+    statement.kind = Statement::Kind::kWith;
+    while (in_.Peek().kind != Kind::kBlockEnd) {
+      if (!statement.assignments.empty()) {
+        RETURN_IF_ERROR(in_.ExpectOperator(","));
+      }
+      ASSIGN_OR_RETURN(Target target, ParseOneTarget(/*with_entries=*/false));
+      RETURN_IF_ERROR(in_.ExpectOperator("="));
+      ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression(in_));
+      statement.assignments.emplace_back(std::move(target), std::move(value));
+    }
+    const int loops = loops_;
+    RETURN_IF_ERROR(in_.Expect(Kind::kBlockEnd, "%}"));
+    ASSIGN_OR_RETURN(statement.body, ParseBlock({"endwith"}));
+    loops_ = loops;
+    in_.Take();
+    in_.Take();
+    return absl::OkStatus();
+  }
+
+  absl::Status ParseNamedBlock(Statement& statement) {
+    statement.kind = Statement::Kind::kBlock;
+    ASSIGN_OR_RETURN(statement.text, in_.ExpectName());
+    if (!blocks_.insert(statement.text).second) {
+      return in_.Error(
+          absl::StrCat("there are two blocks '", statement.text, "'"));
+    }
+    // With names of its own it is a scope like any other.
+    if (in_.TakeName("scoped")) statement.kind = Statement::Kind::kScope;
+    in_.TakeName("required");
+    RETURN_IF_ERROR(ParseBody("endblock", statement));
+    in_.TakeName(statement.text.c_str());
+    return absl::OkStatus();
+  }
+
+  // Several expressions are written one behind the other.
+  absl::Status ParsePrint(Statement& statement) {
+    statement.kind = Statement::Kind::kOutput;
+    statement.expression = MakeNode(in_, Expression::Kind::kLiteral);
+    statement.expression->value = Value(std::string());
+    while (in_.Peek().kind != Kind::kBlockEnd) {
+      if (statement.expression->kind != Expression::Kind::kLiteral) {
+        RETURN_IF_ERROR(in_.ExpectOperator(","));
+      }
+      ExpressionPtr both = MakeNode(in_, Expression::Kind::kBinary, "~");
+      ASSIGN_OR_RETURN(ExpressionPtr next, ParseExpression(in_));
+      Adopt(*both, both->children, std::move(statement.expression));
+      Adopt(*both, both->children, std::move(next));
+      RETURN_IF_ERROR(CheckDepth(in_, *both));
+      statement.expression = std::move(both);
+    }
+    return absl::OkStatus();
   }
 
   absl::Status ParseMacro(Statement& statement) {
     statement.kind = Statement::Kind::kMacro;
     ASSIGN_OR_RETURN(statement.text, in_.ExpectName());
     RETURN_IF_ERROR(in_.ExpectOperator("("));
+    const size_t begin = in_.position();
     RETURN_IF_ERROR(ParseParameters(statement));
-    return ParseBody("endmacro", statement);
+    RETURN_IF_ERROR(ParseBody("endmacro", statement));
+    // As in jinja2, that it says these names makes a macro take more.
+    statement.takes_arguments = in_.HasName(begin, "varargs");
+    statement.takes_keywords = in_.HasName(begin, "kwargs");
+    return absl::OkStatus();
   }
 
   absl::Status ParseCall(Statement& statement) {
@@ -184,7 +298,7 @@ class Parser {
   absl::Status ParseIf(Statement& statement) {
     statement.kind = Statement::Kind::kIf;
     while (true) {
-      ASSIGN_OR_RETURN(ExpressionPtr condition, ParseExpression(in_));
+      ASSIGN_OR_RETURN(ExpressionPtr condition, ParseCondition(in_));
       RETURN_IF_ERROR(in_.Expect(Kind::kBlockEnd, "%}"));
       ASSIGN_OR_RETURN(Block block, ParseBlock({"endif", "elif", "else"}));
       statement.branches.emplace_back(std::move(condition), std::move(block));
@@ -202,17 +316,13 @@ class Parser {
 
   absl::Status ParseFor(Statement& statement) {
     statement.kind = Statement::Kind::kFor;
-    do {
-      ASSIGN_OR_RETURN(std::string name, in_.ExpectName());
-      statement.names.push_back(std::move(name));
-    } while (in_.TakeOperator(","));
+    ASSIGN_OR_RETURN(statement.target, ParseTarget(/*with_entries=*/false));
     if (!in_.TakeName("in")) return in_.Error("expected 'in'");
-    ASSIGN_OR_RETURN(statement.expression, ParseIterated(in_));
+    ASSIGN_OR_RETURN(statement.expression, ParseCondition(in_));
     if (in_.TakeName("if")) {
       ASSIGN_OR_RETURN(statement.filter, ParseExpression(in_));
     }
-    if (in_.IsName("recursive"))
-      return in_.Error("'recursive' is not supported");
+    statement.is_recursive = in_.TakeName("recursive");
     RETURN_IF_ERROR(in_.Expect(Kind::kBlockEnd, "%}"));
     ++loops_;
     ASSIGN_OR_RETURN(statement.body, ParseBlock({"endfor", "else"}));
@@ -229,6 +339,7 @@ class Parser {
 
   TokenStream in_;
   int loops_ = 0;
+  std::set<std::string> blocks_;
 };
 
 }  // namespace
@@ -236,7 +347,9 @@ class Parser {
 absl::StatusOr<Block> Parse(const std::string& source) {
   RETURN_IF_ERROR(DecodeUtf8(source).status());
   ASSIGN_OR_RETURN(std::vector<Token> tokens, Lex(source));
-  return Parser(std::move(tokens)).Run();
+  ASSIGN_OR_RETURN(Block block, Parser(std::move(tokens)).Run());
+  RETURN_IF_ERROR(CheckNames(block));
+  return block;
 }
 
 }  // namespace dapd::jinja

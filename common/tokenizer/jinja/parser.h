@@ -1,7 +1,8 @@
-// Parses a template into its syntax tree. Everything that the interpreter does
-// not know, down to names of filters, tests, methods and functions, is refused
-// here with its name and line, and so is a source that is not UTF-8: every text
-// of a template is.
+// Parses a template into its syntax tree. What jinja2 refuses when it reads a
+// template is refused here with its line: tags, and the names of filters and
+// tests that there are not (name_check.h), and so is a source that is not
+// UTF-8: every text of a template is. What is only unknown to the interpreter
+// is refused when it is reached.
 #pragma once
 
 #include <string>

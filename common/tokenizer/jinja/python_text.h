@@ -33,13 +33,31 @@ std::string Strip(const std::string& text,
                   bool left,
                   bool right);
 
-// split(separator, max_splits): at white space, if `separator` is no text;
-// everywhere, if `max_splits` is no integer. INVALID_ARGUMENT for an empty
-// separator, and for white space with a number; RESOURCE_EXHAUSTED for so many
-// parts that no value may hold them.
+// split() or rsplit() with at most `max_splits` splits: at white space, if
+// `separator` is no text. INVALID_ARGUMENT for an empty separator;
+// RESOURCE_EXHAUSTED for so many parts that no value may hold them.
 absl::StatusOr<List> SplitText(const std::string& text,
                                const Value& separator,
-                               const Value& max_splits);
+                               int64_t max_splits,
+                               bool from_right);
+
+// splitlines(), at every character that Python ends a line at.
+List SplitLines(const std::string& text, bool keep_ends);
+
+// replace() of the first `count`; in front of every character and at the end,
+// if `from` is empty. RESOURCE_EXHAUSTED for too long a text.
+absl::StatusOr<std::string> ReplaceText(const std::string& text,
+                                        const std::string& from,
+                                        const std::string& to,
+                                        int64_t count);
+
+// ljust(), rjust() or center(): filled on the sides that are asked for.
+// RESOURCE_EXHAUSTED for too long a text.
+absl::StatusOr<std::string> Justify(const std::string& text,
+                                    int64_t width,
+                                    const std::string& fill,
+                                    bool fills_left,
+                                    bool fills_right);
 
 // upper() or lower(), of no language.
 std::string Recase(const std::string& text, bool upper);
@@ -47,5 +65,27 @@ std::string Recase(const std::string& text, bool upper);
 std::string Capitalize(const std::string& text);
 // title(): each run of letters that have a case is capitalized.
 std::string Title(const std::string& text);
+// swapcase() and casefold().
+std::string SwapCase(const std::string& text);
+std::string FoldCase(const std::string& text);
+
+// isalnum(), isalpha(), isascii(), ...: what they say of the whole text.
+bool IsAlphanumeric(const std::string& text);
+bool IsAlphabetic(const std::string& text);
+bool IsAscii(const std::string& text);
+bool IsDecimal(const std::string& text);
+bool IsDigits(const std::string& text);
+bool IsNumeric(const std::string& text);
+bool IsBlank(const std::string& text);
+bool IsLowerCase(const std::string& text);
+bool IsUpperCase(const std::string& text);
+bool IsTitleCase(const std::string& text);
+
+// The text with each decimal digit of any script as that of ASCII, and without
+// white space around it: what int() and float() read.
+std::string AsciiDigits(const std::string& text);
+
+// Of a valid code point.
+void AppendCharacter(uint32_t c, std::string& text);
 
 }  // namespace dapd::jinja

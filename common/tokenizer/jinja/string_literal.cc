@@ -1,7 +1,6 @@
 #include "common/tokenizer/jinja/string_literal.h"
 
 #include <unicode/utf.h>
-#include <unicode/utf8.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -13,6 +12,7 @@
 #include "absl/strings/string_view.h"
 
 #include "common/base/status_macros.h"
+#include "common/tokenizer/jinja/python_text.h"
 #include "common/tokenizer/unicode_text.h"
 
 namespace dapd::jinja {
@@ -73,13 +73,6 @@ absl::StatusOr<uint32_t> ReadHex(absl::string_view& rest, size_t digits) {
   return c;
 }
 
-void Append(uint32_t c, std::string& text) {
-  char bytes[U8_MAX_LENGTH];
-  size_t size = 0;
-  U8_APPEND_UNSAFE(bytes, size, c);
-  text.append(bytes, size);
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> Unescape(const std::string& literal) {
@@ -93,7 +86,7 @@ absl::StatusOr<std::string> Unescape(const std::string& literal) {
       continue;
     }
     if (rest[0] >= '0' && rest[0] <= '7') {
-      Append(ReadOctal(rest), text);
+      AppendCharacter(ReadOctal(rest), text);
       continue;
     }
     const char kind = rest[0];
@@ -103,7 +96,7 @@ absl::StatusOr<std::string> Unescape(const std::string& literal) {
       text.push_back(kMeanings[letter]);
     } else if (HexDigits(kind) > 0) {
       ASSIGN_OR_RETURN(const uint32_t point, ReadHex(rest, HexDigits(kind)));
-      Append(point, text);
+      AppendCharacter(point, text);
     } else if (kind == 'N') {
       return absl::InvalidArgumentError("the escape \\N is not supported");
     } else if (kind != '\n') {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <set>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,20 +26,8 @@ inline constexpr int kMaxDepth = 100;
 class TokenStream {
  public:
   // What Lex gave.
-  explicit TokenStream(std::vector<Token> tokens) : tokens_(std::move(tokens)) {
-    for (size_t i = 0; i + 2 < tokens_.size(); ++i) {
-      if (tokens_[i].kind == Token::Kind::kBlockBegin &&
-          tokens_[i + 1].text == "macro") {
-        macros_.insert(tokens_[i + 2].text);
-      }
-    }
-    if (!macros_.empty()) macros_.insert(kCaller);
-  }
-
-  // Whether a macro may have this name, be it before or behind.
-  bool HasMacro(const std::string& name) const {
-    return macros_.contains(name);
-  }
+  explicit TokenStream(std::vector<Token> tokens)
+      : tokens_(std::move(tokens)) {}
 
   const Token& Peek() const { return tokens_[position_]; }
   const Token& Ahead(size_t n) const {
@@ -90,6 +78,18 @@ class TokenStream {
     return Take().text;
   }
 
+  // Tokens that were taken.
+  size_t position() const { return position_; }
+  // Whether one of the tokens from `begin` on that were taken is this name.
+  bool HasName(size_t begin, const char* name) const {
+    return std::any_of(tokens_.begin() + static_cast<int64_t>(begin),
+                       tokens_.begin() + static_cast<int64_t>(position_),
+                       [&](const Token& token) {
+                         return token.kind == Token::Kind::kName &&
+                                token.text == name;
+                       });
+  }
+
   // Around what may hold more of its kind.
   absl::Status Descend() {
     return ++depth_ > kMaxDepth ? TooDeep() : absl::OkStatus();
@@ -99,7 +99,6 @@ class TokenStream {
 
  private:
   const std::vector<Token> tokens_;
-  std::set<std::string> macros_;
   size_t position_ = 0;
   int depth_ = 0;
 };

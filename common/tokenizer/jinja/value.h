@@ -3,9 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -17,14 +18,28 @@
 namespace dapd::jinja {
 
 class Value;
+struct Arguments;
 struct Scope;
 struct Statement;
 using List = std::vector<Value>;
-// Keeps the order of insertion.
-using Dict = std::vector<std::pair<std::string, Value>>;
+// Keeps the order of insertion. Its keys are hashable.
+using Dict = std::vector<std::pair<Value, Value>>;
+using Names = std::vector<std::pair<std::string, Value>>;
+
+// How Python calls a list of values.
+enum class Shape {
+  kList,
+  kTuple,
+  kGroup,  // a tuple of groupby, whose parts have the names grouper and list
+  kKeys,   // of a dict, as are the next two
+  kValues,
+  kItems,
+  kRange,
+};
 
 struct Undefined {
   std::string name;  // what was looked for, for messages
+  bool is_unsafe = false;
 };
 struct None {};
 // What {% macro %} makes: what to run, and the scope that this stands in.
@@ -32,37 +47,53 @@ struct Macro {
   const Statement* statement = nullptr;
   const Scope* scope = nullptr;
 };
+// What a template may call or ask for attributes, but neither print nor make a
+// part of another value: a function, a method and its object, `loop`, a cycler.
+struct Object {
+  std::string name;  // "range", "strip", for messages
+  List self;         // of a method, its object; else empty
+  std::function<absl::StatusOr<Value>(const Arguments&)> call;  // may be empty
+  // Undefined for what there is not; may be empty.
+  std::function<Value(const std::string&)> attribute;
+};
+// Gives its items once, one after the other; none are made before the first is
+// asked for.
+struct Generator {
+  std::function<absl::StatusOr<List>()> make;
+  List items;
+  size_t next = 0;
 
-// A value type whose copies share texts, lists and dicts. Only a namespace's
-// entries ever change. Neither a namespace nor a macro is ever part of another
-// value, so that no value contains itself and no macro outlives its scope.
+  // The items that are left. An error of `make`, each time.
+  absl::StatusOr<List> Drain();
+  // The last `count` of what Drain gave, for whoever asks next.
+  void GiveBack(size_t count) { next -= count; }
+};
+
+// A value type whose copies share texts, lists and dicts. Only the entries of a
+// namespace and the state of a generator or an object ever change. No
+// namespace, macro or object is ever part of another value, so that no value
+// contains itself and no macro outlives its scope.
 class Value {
  public:
   Value() : data_(Undefined{}) {}
   // Of a long name only the beginning is kept.
-  static Value MakeUndefined(absl::string_view name) {
-    Value value;
-    value.data_ = Undefined{std::string(name.substr(0, kShownNameBytes))};
-    return value;
-  }
-  static Value MakeNone() {
-    Value value;
-    value.data_ = None{};
-    return value;
-  }
+  static Value MakeUndefined(absl::string_view name, bool is_unsafe = false);
+  static Value MakeNone();
   explicit Value(bool b) : data_(b) {}
   explicit Value(int64_t i) : data_(i) {}
   explicit Value(double d) : data_(d) {}
   explicit Value(std::string s);
-  explicit Value(List list);
+  explicit Value(List list, Shape shape = Shape::kList);
   explicit Value(Dict dict);
+  // A text that `escape` and `safe` gave.
+  static Value MakeMarkup(std::string text);
   // An object whose entries a template may set.
   static Value MakeNamespace(Dict entries);
-  static Value MakeMacro(const Macro& macro) {
-    Value value;
-    value.data_ = macro;
-    return value;
-  }
+  static Value MakeMacro(const Macro& macro);
+  static Value MakeObject(Object object);
+  static Value MakeGenerator(std::function<absl::StatusOr<List>()> make);
+  // Of items that are there.
+  static Value MakeGenerator(List items);
 
   bool is_undefined() const { return Is<Undefined>(); }
   bool is_none() const { return Is<None>(); }
@@ -70,13 +101,28 @@ class Value {
   bool is_int() const { return Is<int64_t>(); }
   bool is_double() const { return Is<double>(); }
   bool is_number() const { return is_int() || is_double() || is_bool(); }
+  bool is_whole() const { return is_int() || is_bool(); }
   bool is_string() const { return Is<std::shared_ptr<const std::string>>(); }
+  bool is_markup() const { return is_markup_; }
+  // In any Shape.
   bool is_list() const { return Is<std::shared_ptr<const List>>(); }
+  bool is_tuple() const {
+    return is_list() && (shape_ == Shape::kTuple || shape_ == Shape::kGroup);
+  }
+  // May be asked for an item by its place.
+  bool is_sequence() const {
+    return is_list() && shape_ != Shape::kKeys && shape_ != Shape::kValues &&
+           shape_ != Shape::kItems;
+  }
   bool is_dict() const { return Is<std::shared_ptr<const Dict>>(); }
   bool is_namespace() const { return Is<std::shared_ptr<Namespace>>(); }
   bool is_macro() const { return Is<Macro>(); }
+  bool is_object() const { return Is<std::shared_ptr<const Object>>(); }
+  bool is_generator() const { return Is<std::shared_ptr<Generator>>(); }
   // Whether it may be part of another value.
-  bool is_plain() const { return !is_namespace() && !is_macro(); }
+  bool is_plain() const {
+    return !is_namespace() && !is_macro() && !is_object();
+  }
 
   bool boolean() const { return std::get<bool>(data_); }
   // Of an int or a bool.
@@ -94,6 +140,8 @@ class Value {
   const List& list() const {
     return *std::get<std::shared_ptr<const List>>(data_);
   }
+  // Of a list.
+  Shape shape() const { return shape_; }
   const Dict& dict() const {
     return *std::get<std::shared_ptr<const Dict>>(data_);
   }
@@ -102,9 +150,13 @@ class Value {
     return std::get<std::shared_ptr<Namespace>>(data_)->entries;
   }
   const Macro& macro() const { return std::get<Macro>(data_); }
-  const std::string& undefined_name() const {
-    return std::get<Undefined>(data_).name;
+  const Object& object() const {
+    return *std::get<std::shared_ptr<const Object>>(data_);
   }
+  Generator& generator() const {
+    return *std::get<std::shared_ptr<Generator>>(data_);
+  }
+  const Undefined& undefined() const { return std::get<Undefined>(data_); }
 
   // Python's bool().
   bool Truthy() const;
@@ -112,6 +164,8 @@ class Value {
   std::string TypeName() const;
   // Python's ==.
   bool Equals(const Value& other) const;
+  // Python's `is`, for what is shared.
+  bool IsSame(const Value& other) const;
 
   // Levels of lists and dicts, 0 for anything else.
   int depth() const { return depth_; }
@@ -120,7 +174,8 @@ class Value {
   int64_t weight() const { return weight_; }
 
   // The entry of a dict or namespace, or undefined.
-  Value Get(const std::string& key) const;
+  Value Get(const Value& key) const;
+  Value Get(absl::string_view key) const;
 
  private:
   static constexpr size_t kShownNameBytes = 100;
@@ -143,8 +198,12 @@ class Value {
                std::shared_ptr<const List>,
                std::shared_ptr<const Dict>,
                std::shared_ptr<Namespace>,
+               std::shared_ptr<const Object>,
+               std::shared_ptr<Generator>,
                Macro>
       data_;
+  Shape shape_ = Shape::kList;
+  bool is_markup_ = false;
   int depth_ = 0;
   int64_t weight_ = 1;
 };
@@ -153,25 +212,27 @@ class Value {
 // the new value.
 class DictBuilder {
  public:
+  // INVALID_ARGUMENT for a key that Python cannot hash.
+  absl::Status Set(const Value& key, Value value);
   void Set(const std::string& key, Value value);
+  size_t size() const { return dict_.size(); }
   Dict Take() { return std::move(dict_); }
 
  private:
   Dict dict_;
-  std::map<std::string, size_t> places_;
+  std::unordered_map<std::string, size_t> places_;
 };
+
+// Whether the value may be the key of a dict.
+bool IsHashable(const Value& key);
 
 // INVALID_ARGUMENT unless the value is_plain.
 absl::Status CheckPart(const Value& value);
 
-// What {{ value }} prints: Python's str(). INVALID_ARGUMENT for lists and
-// dicts, which templates print with tojson.
-absl::StatusOr<std::string> ToText(const Value& value);
-
-// json.dumps(value, ensure_ascii=False, indent=indent); indent -1: one line.
-// RESOURCE_EXHAUSTED past `max_bytes`.
-absl::StatusOr<std::string> ToJson(const Value& value,
-                                   int64_t indent,
-                                   size_t max_bytes);
+// What Python's iter() goes through: a copy of the list, the keys of a dict,
+// the characters of a text, what is left of a generator, nothing of what is
+// undefined. INVALID_ARGUMENT for anything else, RESOURCE_EXHAUSTED for a long
+// text.
+absl::StatusOr<List> Iterate(const Value& value);
 
 }  // namespace dapd::jinja

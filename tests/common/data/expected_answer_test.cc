@@ -66,7 +66,7 @@ std::string WarningAbout(const std::vector<std::string>& answers) {
         {"a", "?", "so \\boxed{1}", answer, "rows.jsonl:7"});
   }
   testing::internal::CaptureStderr();
-  WarnOfLongAnswers("rows.jsonl", "data.answer_column", data);
+  WarnOfBadAnswers("rows.jsonl", "data.answer_column", data);
   return testing::internal::GetCapturedStderr();
 }
 

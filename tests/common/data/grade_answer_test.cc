@@ -9,16 +9,34 @@ namespace dapd {
 namespace {
 
 TEST(ExtractBoxedTest, TheLastBalancedBoxCounts) {
-  EXPECT_EQ(ExtractBoxed("a \\boxed{1} b \\boxed{2}"), "2");
+  EXPECT_EQ(ExtractBoxed("a \\boxed{1}. Then it is \\boxed{2}"), "2");
   EXPECT_EQ(ExtractBoxed("\\boxed{\\frac{1}{2}}"), "\\frac{1}{2}");
   EXPECT_EQ(ExtractBoxed("\\boxed{1} then \\boxed{2"), "1");
   EXPECT_EQ(ExtractBoxed("no box {here}"), std::nullopt);
   EXPECT_EQ(ExtractBoxed("\\boxed{}"), "");
 }
 
+TEST(ExtractBoxedTest, BoxesOfOneStatementCountTogether) {
+  EXPECT_EQ(ExtractBoxed("$k=\\boxed{3}$ and $k=\\boxed{-7}$"), "3, -7");
+  EXPECT_EQ(ExtractBoxed("\\boxed{3}\n\\boxed{-7}"), "3, -7");
+  EXPECT_EQ(ExtractBoxed("\\boxed{3}, and last of all \\boxed{-7}"), "3, -7");
+  EXPECT_EQ(ExtractBoxed("\\boxed{3}, and last of all \\boxed{3}"), "3");
+  EXPECT_EQ(ExtractBoxed("\\boxed{3}. The sandy store has \\boxed{-7}"), "-7");
+  EXPECT_EQ(ExtractBoxed("\\boxed{3}</think>\\boxed{-7}"), "-7");
+  EXPECT_EQ(ExtractBoxed("\\fbox{3} \\boxed {4}"), "3, 4");
+}
+
+TEST(ExtractBoxedTest, ATextMayStateNoSingleThing) {
+  EXPECT_FALSE(IsUnclear("no box"));
+  EXPECT_FALSE(IsUnclear("\\boxed{3} and \\boxed{4}"));
+  EXPECT_FALSE(IsUnclear("\\boxed{3}. As was shown above: \\boxed{3}"));
+  EXPECT_TRUE(IsUnclear("\\boxed{3}. As was shown above: \\boxed{4}"));
+  EXPECT_TRUE(IsUnclear("\\boxed{3"));
+}
+
 TEST(ExtractBoxedTest, BracesThatAreWrittenAreNotBalanced) {
   EXPECT_EQ(ExtractBoxed("\\boxed{\\{1, 2\\}}"), "\\{1, 2\\}");
-  EXPECT_EQ(ExtractBoxed("\\boxed{3} \\boxed{\\left\\{\\begin{array}{l}x=1\\\\"
+  EXPECT_EQ(ExtractBoxed("\\boxed{\\left\\{\\begin{array}{l}x=1\\\\"
                          "y=2\\end{array}\\right.} a"),
             "\\left\\{\\begin{array}{l}x=1\\\\y=2\\end{array}\\right.");
   EXPECT_EQ(ExtractBoxed("\\\\boxed{1\\\\}"), "1\\\\");
@@ -277,15 +295,26 @@ TEST(AnswersEqualTest, AnEquationIsWhatItsLeftHandSideIsSaidToBe) {
 
 TEST(AnswersEqualTest, WhatIsComputedOnTheLeftCountsOnlyIfItIsExpected) {
   for (const Case& c :
-       std::vector<Case>{{"BC = 10", "10", true},
-                         {"|z| = 5", "5", true},
-                         {"\\cos\\theta = 0.5", "1/2", true},
-                         {"a+b = 7", "7", true},
-                         {"AB = 3, BC = 4", "4, 3", true},
+       std::vector<Case>{{"2x = 10", "10", true},
+                         {"|z + 1| = 5", "5", true},
+                         {"5a+b = 9", "9", true},
+                         {"9 = 5a+b", "5a+b", true},
                          {"A\\cup B = \\{1,2\\}", "2,1", true}}) {
     EXPECT_TRUE(AnswersEqual(c.given, c.expected)) << c.given;
     EXPECT_FALSE(AnswersEqual(c.expected, c.given)) << c.given;
   }
+}
+
+TEST(AnswersEqualTest, NamesOnTheLeftAreALabel) {
+  ExpectEitherWay({{"PQ = 14", "14", true},
+                   {"PQ = 14", "15", false},
+                   {"PQ = 14", "RS = 14", false},
+                   {"|z| = 5", "5", true},
+                   {"\\cos\\theta = 0.5", "1/2", true},
+                   {"a+b = 7", "7", true},
+                   {"S_{12} = 7", "7", true},
+                   {"\\frac{AB}{CD} = 7", "7", true},
+                   {"AB = 3, BC = 4", "4, 3", true}});
 }
 
 TEST(AnswersEqualTest, SetsTuplesAndRelationsCompareByTheirParts) {

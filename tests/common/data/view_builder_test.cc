@@ -179,6 +179,17 @@ TEST_F(ViewsTest, PaddingAloneLeavesTheReferencesViews) {
   EXPECT_TRUE(absl::IsInvalidArgument(builder.Build(sample_).status()));
 }
 
+// As where a tokenizer has no pad token of its own.
+TEST_F(ViewsTest, AnEndThatIsThePadIsScored) {
+  const ViewBuilder builder(
+      *tokenizer_, *chat_, {.pad_token_id = kSmallEndId, .pad_is_end = true});
+  const std::vector<int32_t> answer = {72, kSmallEndId};
+  EXPECT_EQ(builder.ScoredTokens(answer), answer);
+  EXPECT_EQ(builder.ScoredTokens({72, kSmallEndId, kSmallEndId}), answer);
+  EXPECT_EQ(builder.ScoredTokens({72}), std::vector<int32_t>{72});
+  EXPECT_TRUE(builder.ScoredTokens({}).empty());
+}
+
 TEST_F(ViewsTest, ASampleIsTrainedWhereAnyOfItsAnswersIsScored) {
   const ViewBuilder builder(*tokenizer_, *chat_, {.pad_token_id = kSmallEndId});
   const std::vector<int32_t> padding = {kSmallEndId, kSmallEndId};

@@ -38,12 +38,9 @@ absl::StatusOr<PreTokenizer> ParseSplit(const std::string& regex) {
 }
 
 Words Split(const PreTokenizer& splitter, const std::string& text) {
-  const std::vector<CodePoint> points = DecodeUtf8(text).value();
+  const CutText cut = splitter.Split(text).value();
   Words words;
-  for (const Span word : splitter.Split(points)) {
-    const size_t begin = points[word.begin].begin;
-    words.push_back(text.substr(begin, points[word.end - 1].end - begin));
-  }
+  for (const Span word : cut.words) words.emplace_back(cut.Bytes(word));
   return words;
 }
 
@@ -68,20 +65,39 @@ TEST(PreTokenizerTest, TekkenCutsWhereCapitalsBegin) {
   }
 }
 
-TEST(PreTokenizerTest, AnUnknownExpressionIsShown) {
-  EXPECT_THAT(std::string(ParseSplit("\\w+").status().message()),
-              ::testing::HasSubstr("the expression {\"Regex\":\"\\\\w+\"}"));
+TEST(PreTokenizerTest, WhatOfAnExpressionIsNotKnownIsShown) {
+  for (const auto& [regex, part] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"\\w+", "'\\w'"},
+           {"(a)\\1", "'\\1'"},
+           {"\\p{Greek}", "'\\p{Greek}'"},
+           {"a{1,2}+", "'}+'"},
+           {"(?<name>a)", "'(?<n'"},
+           {"[[:alpha:]]", "'[:'"},
+           {"a(", "is not valid"}}) {
+    EXPECT_THAT(std::string(ParseSplit(regex).status().message()),
+                ::testing::AllOf(::testing::HasSubstr("the expression"),
+                                 ::testing::HasSubstr(part)))
+        << regex;
+  }
 }
 
-// Of what ByteLevel writes for a text some letters are digits: \u00b2, \u00bd.
-TEST(PreTokenizerTest, OnlyTheLastPartIsByteLevel) {
-  EXPECT_TRUE(ParseParts({kDigits, kByteLevel}).ok());
-  EXPECT_EQ(ParseParts({kByteLevel, kDigits}).status().message(),
-            "pre_tokenizer: 'Digits' after ByteLevel is not supported");
-  EXPECT_EQ(ParseParts({kByteLevel, kByteLevel}).status().message(),
-            "pre_tokenizer: 'ByteLevel' after ByteLevel is not supported");
-  EXPECT_EQ(ParseParts({kDigits}).status().message(),
-            "pre_tokenizer: one without ByteLevel is not supported");
+// Of what ByteLevel writes for a text some letters are digits: \u00b2, \u00bd,
+// which are parts of characters.
+TEST(PreTokenizerTest, WhatComesAfterByteLevelCutsBytes) {
+  const auto digits = ParseParts({kByteLevel, kDigits});
+  ASSERT_TRUE(digits.ok()) << digits.status();
+  EXPECT_EQ(Split(*digits, "a12\u0432"),
+            (Words{"a", "1", "2", "\xD0", "\xB2"}));
+  EXPECT_THAT(
+      std::string(ParseParts({kByteLevel, kByteLevel}).status().message()),
+      ::testing::HasSubstr("a second ByteLevel"));
+  EXPECT_THAT(std::string(ParseParts({kDigits}).status().message()),
+              ::testing::HasSubstr("one without ByteLevel"));
+  EXPECT_THAT(
+      std::string(
+          PreTokenizer::Parse({{"type", "Metaspace"}}).status().message()),
+      ::testing::HasSubstr("type 'Metaspace' is not supported; Split"));
 }
 
 }  // namespace

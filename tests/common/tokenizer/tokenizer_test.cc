@@ -140,12 +140,12 @@ TEST(TokenizerTest, HalfACharacterBecomesTheReplacementCharacter) {
 TEST(TokenizerTest, WhatIsBrokenOrUnsupportedIsNamed) {
   for (const auto& [change, expected] :
        std::vector<std::pair<nlohmann::json, std::string>>{
-           {{{"normalizer", {{"type", "Lowercase"}}}}, "Lowercase"},
+           {{{"normalizer", {{"type", "Precompiled"}}}}, "Precompiled"},
            {{{"decoder", {{"type", "WordPiece"}}}}, "WordPiece"},
            {{{"pre_tokenizer", {{"type", "Metaspace"}}}}, "Metaspace"},
            {{{"pre_tokenizer",
               {{"type", "Split"}, {"behavior", "Isolated"}, {"invert", true}}}},
-            "Split with invert"},
+            "the pattern null is not supported"},
            {{{"model", {{"type", "Unigram"}}}}, "BPE"},
            {{{"model", nullptr}}, "tokenizer.json"}}) {
     nlohmann::json json = SmallTokenizer();
@@ -204,7 +204,6 @@ TEST(TokenizerTest, TokensOfTheConfigurationAreAddedToThoseOfTheTokenizer) {
   EXPECT_EQ((*two)->size(), 261);
   for (const auto& [by_id, expected] :
        std::vector<std::pair<nlohmann::json, std::string>>{
-           {{{"258", {{"content", "<end>"}, {"lstrip", true}}}}, "lstrip"},
            {{{"259", nlohmann::json::object()}}, "content"},
            {{{"259", "<a>"}}, "added_tokens_decoder"},
            {{{"a", {{"content", "<a>"}}}}, "added_tokens_decoder"},
@@ -234,12 +233,25 @@ TEST(TokenizerTest, TheSpecialTokensOfTheConfigurationAreAddedTokens) {
   EXPECT_EQ((*tokenizer)->size(), 264);
   EXPECT_EQ(*(*tokenizer)->Decode({256, 257, 258, 259, 260, 261, 263}, true),
             " hi<tool>");
-  EXPECT_THAT(
-      std::string(
-          Load(json, {{"pad_token", {{"content", "<pad>"}, {"lstrip", true}}}})
-              .status()
-              .message()),
-      HasSubstr("lstrip of '<pad>'"));
+}
+
+// As in the tokenizer of Phi-4.
+TEST(TokenizerTest, AnAddedTokenMayTakeTheWhiteSpaceAroundIt) {
+  const auto encode = [](const nlohmann::json& flags, const char* text) {
+    nlohmann::json json = SmallTokenizer();
+    json["added_tokens"][0].update(flags);
+    return Load(json).value()->Encode(text).value();
+  };
+  EXPECT_THAT(encode({{"lstrip", true}}, "x \n<end> x"),
+              ElementsAre('x', 258, ' ', 'x'));
+  EXPECT_THAT(encode({{"rstrip", true}}, "x <end> \u00a0x"),
+              ElementsAre('x', ' ', 258, 'x'));
+  EXPECT_THAT(encode({{"rstrip", true}, {"lstrip", true}}, "<end> <end>"),
+              ElementsAre(258, 258));
+  const nlohmann::json word = {{"single_word", true}};
+  EXPECT_THAT(encode(word, "-<end>-"), ElementsAre('-', 258, '-'));
+  EXPECT_THAT(encode(word, "x<end>"), testing::Not(testing::Contains(258)));
+  EXPECT_THAT(encode(word, "<end>_"), testing::Not(testing::Contains(258)));
 }
 
 TEST(TokenizerTest, OfAMergeThatIsListedTwiceTheLastCounts) {

@@ -44,7 +44,9 @@ class CountingTokenizer : public Tokenizer {
     return inner_.TokenId(token);
   }
   bool IsSpecial(int32_t id) const override { return inner_.IsSpecial(id); }
+  bool IsAdded(int32_t id) const override { return inner_.IsAdded(id); }
   std::optional<int32_t> pad_id() const override { return inner_.pad_id(); }
+  std::optional<int32_t> end_id() const override { return inner_.end_id(); }
 
   const Tokenizer& inner_;
   mutable std::atomic<int64_t> num_encoded_ = 0;

@@ -1,0 +1,14 @@
+// The methods of dicts, lists, tuples and numbers, but for those that would
+// change a value.
+#pragma once
+
+#include "common/tokenizer/jinja/arguments.h"
+
+namespace dapd::jinja {
+
+const Builtins& DictMethods();
+// Of tuples and ranges as well.
+const Builtins& ListMethods();
+const Builtins& NumberMethods();
+
+}  // namespace dapd::jinja
