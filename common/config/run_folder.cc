@@ -43,7 +43,14 @@ absl::Status AlreadyHoldsRun(const RunConfig& run, bool finished) {
                        finished ? "finished run" : "run",
                        run.resume == "never" ? " and run.resume is never" : "",
                        "; choose another run.name (--set run.name=...)",
-                       finished ? "" : " or remove that folder")),
+                       finished
+                           ? absl::StrCat(
+                                 ", with lora.start_from: ",
+                                 JoinPath(FolderOf(run), "adapter"),
+                                 " to train its adapter further; more "
+                                 "trainer.steps continue it as far as its "
+                                 "trainer.schedule_steps")
+                           : " or remove that folder")),
       ExitCode::kConfig);
 }
 

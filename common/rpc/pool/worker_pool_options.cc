@@ -7,6 +7,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/config/validate_config.h"
+#include "common/rpc/pool/task_failure.h"
 
 namespace dapd {
 
@@ -60,14 +61,22 @@ absl::Status DescribeTaskError(const std::string& role,
                                uint64_t task_id,
                                const std::string& address,
                                const absl::Status& status) {
-  return {status.code(),
-          absl::StrCat(role,
-                       " worker ",
-                       address,
-                       " refused task ",
-                       task_id,
-                       ": ",
-                       std::string(status.message()))};
+  return TaskFailure(status.code(),
+                     absl::StrCat(role,
+                                  " worker ",
+                                  address,
+                                  " refused task ",
+                                  task_id,
+                                  ": ",
+                                  std::string(status.message())));
+}
+
+absl::Status OfWorker(const std::string& role,
+                      const std::string& address,
+                      const absl::Status& why) {
+  return {why.code(),
+          absl::StrCat(
+              role, " worker ", address, ": ", std::string(why.message()))};
 }
 
 std::string DescribeLoss(const std::string& role,

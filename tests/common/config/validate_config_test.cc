@@ -21,7 +21,8 @@ using ::testing::HasSubstr;
 
 TEST(LoadConfigTest, ContradictionsAreNamed) {
   EXPECT_THAT(Message(Load(kGood, {"trainer.schedule_steps=10"})),
-              HasSubstr("trainer.steps (20) exceeds trainer.schedule_steps"));
+              AllOf(HasSubstr("trainer.steps (20) exceeds trainer.schedule_steps"),
+                    HasSubstr("lora.start_from")));
   EXPECT_EQ(Refusal({"trainer.schedule_steps=20"}), "");
   EXPECT_THAT(
       Refusal({"trainer.batch_size=4", "trainer.micro_batch_size=8"}),
