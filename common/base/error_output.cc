@@ -2,13 +2,17 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <deque>
+#include <limits>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -21,13 +25,24 @@
 namespace dapd {
 namespace {
 
+// A file takes any line at once. Of a pipe or terminal it shows only after a
+// write that its reader reads; beyond PIPE_BUF bytes others may come between
+// anyway.
+size_t BytesAtOnce(int descriptor) {
+  struct stat info = {};
+  const bool is_file = ::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
+  return is_file ? std::numeric_limits<size_t>::max() : PIPE_BUF;
+}
+
 // All of it; nothing once the descriptor takes nothing at all. `on_progress` is
 // called as some of it is taken.
 void WriteWhole(int descriptor,
                 absl::string_view text,
                 const std::function<void()>& on_progress) {
+  const size_t at_once = BytesAtOnce(descriptor);
   while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    const ssize_t written =
+        ::write(descriptor, text.data(), std::min(text.size(), at_once));
     if (written > 0) {
       text.remove_prefix(static_cast<size_t>(written));
       on_progress();
@@ -57,7 +72,8 @@ struct PatientOutput::State {
   int64_t dropped ABSL_GUARDED_BY(mutex) = 0;  // behind those lines
   int64_t added ABSL_GUARDED_BY(mutex) = 0;    // since the start
   int64_t taken ABSL_GUARDED_BY(mutex) = 0;
-  absl::Time progress ABSL_GUARDED_BY(mutex);  // when something was last taken
+  absl::Time progress ABSL_GUARDED_BY(mutex) =
+      absl::InfinitePast();  // when something was last taken
   bool stalled ABSL_GUARDED_BY(mutex) = false;
   bool has_thread ABSL_GUARDED_BY(mutex) = false;
   bool ending ABSL_GUARDED_BY(mutex) = false;
@@ -113,11 +129,12 @@ struct PatientOutput::State {
     }
   }
 
-  // Until `number` lines have been taken; for kReaderPatience.
+  // Until `number` lines have been taken, or nothing has for kReaderPatience.
   void Await(int64_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    const absl::Time deadline = SteadyNow() + kReaderPatience;
+    const absl::Time begin = SteadyNow();
     while (taken < number && !stalled) {
-      const absl::Duration left = deadline - SteadyNow();
+      const absl::Duration left =
+          std::max(begin, progress) + kReaderPatience - SteadyNow();
       if (left <= absl::ZeroDuration()) {
         stalled = true;
         return;
@@ -145,10 +162,11 @@ void PatientOutput::Write(std::string line) {
     WriteWhole(state_->descriptor, line, [] {});
     return;
   }
-  // Of a reader who takes little at a time the lines come in runs.
+  // While somebody reads, each thread waits for its line, and all have room. Of
+  // a reader who takes little at a time the missing lines come in runs.
   const size_t limit =
       state_->dropped > 0 ? kMaxUnreadBytes / 2 : kMaxUnreadBytes;
-  if (!state_->lines.empty() && state_->bytes + line.size() > limit) {
+  if (state_->stalled && state_->bytes + line.size() > limit) {
     ++state_->dropped;
     return;
   }

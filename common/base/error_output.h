@@ -3,9 +3,9 @@
 // a parent that is stopped).
 //
 // A thread does the writing. Whoever writes waits for it, so that a line is
-// where it belongs when the call returns, even if the process crashes next. Once
-// a line has not been taken for kReaderPatience nobody waits any more, and up to
-// kMaxUnreadBytes of lines are kept until the reader comes back; those that
+// where it belongs when the call returns, even if the process crashes next.
+// Once nothing has been taken for kReaderPatience nobody waits any more, and up
+// to kMaxUnreadBytes of lines are kept until the reader comes back; those that
 // come then are dropped and counted, and a line says how many there were.
 // Thread-safe. One for the process, which also writes for a forked child.
 #pragma once
@@ -37,12 +37,14 @@ class PatientOutput {
   // were dropped; called on the thread.
   PatientOutput(int descriptor,
                 std::function<std::string(int64_t)> describe_dropped);
-  // Flushes. What is left, and the thread that writes it, ends with the process.
+  // Flushes. What is left, and the thread that writes it, ends with the
+  // process.
   ~PatientOutput();
   PatientOutput(const PatientOutput&) = delete;
   PatientOutput& operator=(const PatientOutput&) = delete;
 
-  // `line` with its newline, by one write(2) where the kernel takes it whole.
+  // `line` with its newline, by one write(2) where that takes it whole: into a
+  // file any line, otherwise up to PIPE_BUF bytes.
   void Write(std::string line);
   // `text` shows only the present, as a bar does: it is left out, and not
   // counted, while anything waits to be written.

@@ -142,7 +142,7 @@ def test_a_worker_whose_output_nobody_reads_stops(workspace, command):
 
 def test_a_command_whose_result_nobody_reads_keeps_it_and_stops(workspace, tmp_path):
     (tmp_path / "input").write_text("".join(json.dumps({"id": str(i), "messages": [{"role": "user", "content": "x" * 500}]}) + "\n" for i in range(500)))
-    command = [BIN / "dapd", "render", "--model", workspace.model, "--input", tmp_path / "input"]
+    command = [BIN / "dapd", "render", "--model", workspace.model, "--input", tmp_path / "input", "--output", "/dev/stdout"]
     whole = subprocess.run(command, capture_output=True, check=True).stdout
     reader, writer = os.pipe()
     with subprocess.Popen(command, stdout=writer) as process:

@@ -106,8 +106,11 @@ TEST_F(PatientOutputTest, TheEndDoesNotWaitForAReaderWhoDoesNotRead) {
   {
     PatientOutput output(ends_[1], Dropped);
     for (int i = 0; i < 50; ++i) output.Write(std::string(999, 'x') + "\n");
+    output.Write("end\n");
   }
   EXPECT_LT(SteadyNow() - begin, absl::Seconds(3));
+  // Its thread is still there, and would write into the next test's pipe.
+  EXPECT_EQ(ReadUntil("end").size(), 51U);
 }
 
 TEST_F(PatientOutputTest, TheEndWaitsForAReaderWhoIsSlow) {
