@@ -26,9 +26,8 @@ void EndForRestartAfter(unsigned seconds) {
   // What a handler may call is little: no log. A second alarm ends the process
   // where nobody reads that line.
   ::signal(SIGALRM, [](int) {
-    ::signal(SIGALRM, [](int) {
-      ::_exit(static_cast<int>(ExitCode::kRestart));
-    });
+    ::signal(SIGALRM,
+             [](int) { ::_exit(static_cast<int>(ExitCode::kRestart)); });
     ::alarm(1);
     sigset_t alarms;
     sigemptyset(&alarms);

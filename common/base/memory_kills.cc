@@ -35,7 +35,8 @@ std::optional<int64_t> KillsIn(const std::string& path) {
 // version 2, "memory" for that of version 1. A container may see its own group
 // as the root.
 std::string GroupIn(const std::string& root, absl::string_view hierarchy) {
-  const auto text = ReadFile(absl::StrCat(root, "/proc/self/cgroup"), kMaxCounts);
+  const auto text =
+      ReadFile(absl::StrCat(root, "/proc/self/cgroup"), kMaxCounts);
   if (!text.ok()) return "";
   for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
     const std::vector<absl::string_view> parts =

@@ -16,12 +16,13 @@ struct MemoryKills {
 
 // Of this process's control group and those below it (memory.events), as its
 // children are in it; where there is none of version 2, of version 1
-// (memory.oom_control) or of the machine (/proc/vmstat). `root`: for tests, what
-// stands before /proc and /sys.
+// (memory.oom_control) or of the machine (/proc/vmstat). `root`: for tests,
+// what stands before /proc and /sys.
 MemoryKills CountMemoryKills(const std::string& root = "");
 
 // For the end of a sentence that says that a process was killed by SIGKILL
-// between the two: ", by the kernel for want of memory", or as far as they tell.
+// between the two: ", by the kernel for want of memory", or as far as they
+// tell.
 std::string WhoKilled(const MemoryKills& before, const MemoryKills& after);
 
 }  // namespace dapd

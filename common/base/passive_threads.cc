@@ -1,11 +1,11 @@
 // Before anything else of a service runs, the initializers of its libraries
 // included: threads that wait for each other are to sleep, not to spin, because
 // other services share the machine's cores (common/kernels/parallel_for.h). GNU
-// OpenMP, which LibTorch computes with, reads OMP_WAIT_POLICY of the environment
-// in its initializer and never again, and the C library sets up the environment
-// after this. So a service that was started without the variable executes its
-// own file once more, with OMP_WAIT_POLICY=PASSIVE: the same process, a few
-// milliseconds older. A user's own setting stays.
+// OpenMP, which LibTorch computes with, reads OMP_WAIT_POLICY of the
+// environment in its initializer and never again, and the C library sets up the
+// environment after this. So a service that was started without the variable
+// executes its own file once more, with OMP_WAIT_POLICY=PASSIVE: the same
+// process, a few milliseconds older. A user's own setting stays.
 //
 // A launcher that starts the loader in the program's place
 // (deploy/release/launch.sh) sets the variable itself.

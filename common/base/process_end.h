@@ -24,9 +24,9 @@ const char* FaultName(int signal_number);
 // Whether the process crashed: a fault of its own ended it.
 bool IsCrash(int code);
 
-// Whether a signal that is none of these ended it: somebody else did, the kernel
-// for want of memory among them. 130 is no kill: ExitCode::kInterrupted has that
-// number.
+// Whether a signal that is none of these ended it: somebody else did, the
+// kernel for want of memory among them. 130 is no kill: ExitCode::kInterrupted
+// has that number.
 bool IsKill(int code);
 
 // For the end of a sentence that begins with the process's name: "crashed by

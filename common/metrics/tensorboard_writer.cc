@@ -85,14 +85,8 @@ absl::StatusOr<TensorBoardWriter> TensorBoardWriter::Create(
   char host[256] = "localhost";
   ::gethostname(host, sizeof(host) - 1);
   ASSIGN_OR_RETURN(const int64_t seconds, SecondsFor(folder));
-  const std::string path = absl::StrCat(folder,
-                                        "/",
-                                        kPrefix,
-                                        seconds,
-                                        ".",
-                                        host,
-                                        ".",
-                                        ::getpid());
+  const std::string path =
+      absl::StrCat(folder, "/", kPrefix, seconds, ".", host, ".", ::getpid());
   ASSIGN_OR_RETURN(AppendFile file, AppendFile::Open(path));
   TensorBoardWriter writer(std::move(file));
   // Event {wall_time = 1, file_version = 3}.

@@ -18,9 +18,9 @@ namespace dapd {
 // can be read however often it was.
 class TensorBoardWriter {
  public:
-  // Creates `folder`/events.out.tfevents.<seconds>.<host>.<pid>. The seconds are
-  // the time's, or later than those of all such files that are there: TensorBoard
-  // reads them in the order of their names.
+  // Creates `folder`/events.out.tfevents.<seconds>.<host>.<pid>. The seconds
+  // are the time's, or later than those of all such files that are there:
+  // TensorBoard reads them in the order of their names.
   static absl::StatusOr<TensorBoardWriter> Create(const std::string& folder);
 
   // A session (SessionLog.START) that begins with `step`, the first record of

@@ -165,15 +165,15 @@ absl::Status NameProxy(absl::Status status, const std::string& url) {
   // It may have a password.
   const std::string& address = proxy->second;
   const size_t at = address.rfind('@');
-  return {status.code(),
-          absl::StrCat(std::string(status.message()),
-                       " (",
-                       proxy->first,
-                       " names the proxy ",
-                       at == std::string::npos ? address
-                                               : address.substr(at + 1),
-                       ", which must lead there; no_proxy names hosts to reach "
-                       "without it)")};
+  return {
+      status.code(),
+      absl::StrCat(std::string(status.message()),
+                   " (",
+                   proxy->first,
+                   " names the proxy ",
+                   at == std::string::npos ? address : address.substr(at + 1),
+                   ", which must lead there; no_proxy names hosts to reach "
+                   "without it)")};
 }
 
 long Milliseconds(absl::Duration duration) {

@@ -45,10 +45,10 @@ std::string FateOf(const ChildProcess& process,
       process.name(),
       " ",
       HowItDied(process, code),
-      count > 1 ? absl::StrCat(", ",
-                               count,
-                               " times in a row with no work done in between")
-                : "");
+      count > 1
+          ? absl::StrCat(
+                ", ", count, " times in a row with no work done in between")
+          : "");
 }
 
 std::string CrashText(const ChildProcess& process,

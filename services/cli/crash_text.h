@@ -13,9 +13,9 @@ namespace dapd {
 // "crashed by SIGILL (an instruction that this processor lacks; it has AVX2)".
 std::string HowItDied(const ChildProcess& process, int code);
 
-// The same with its name and, from the second time on, how often: "teacher-0 was
-// killed by signal 9 (SIGKILL), most likely by the kernel for want of memory, 3
-// times in a row with no work done in between".
+// The same with its name and, from the second time on, how often: "teacher-0
+// was killed by signal 9 (SIGKILL), most likely by the kernel for want of
+// memory, 3 times in a row with no work done in between".
 std::string FateOf(const ChildProcess& process,
                    int code,
                    const Restarts& restarts);

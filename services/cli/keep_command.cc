@@ -83,10 +83,9 @@ absl::Status Keep(std::vector<std::string> command) {
                       : std::nullopt;
     if (!next.has_value() || StopRequests() > 0) {
       return WithExitCode(
-          absl::InternalError(IsCrash(code)
-                                  ? CrashText(child, code, restarts)
-                                  : absl::StrCat(
-                                        name, " ", child.HowItEnded(code))),
+          absl::InternalError(
+              IsCrash(code) ? CrashText(child, code, restarts)
+                            : absl::StrCat(name, " ", child.HowItEnded(code))),
           static_cast<ExitCode>(code));
     }
     LogWarning(absl::StrCat(name,

@@ -310,9 +310,11 @@ absl::StatusOr<std::vector<std::string>> LocalRun::RankOverrides(
                                 10 * static_cast<int>(rank)));
     overrides.push_back(TextOverride("metrics.trainer_listen", metrics));
     if (first) {
-      LogInfo(absl::StrCat(
-          "metrics of the trainer: http://", ReachableHere(metrics), "/metrics"));
-      LogInfo(absl::StrCat("status page: http://", ReachableHere(metrics), "/"));
+      LogInfo(absl::StrCat("metrics of the trainer: http://",
+                           ReachableHere(metrics),
+                           "/metrics"));
+      LogInfo(
+          absl::StrCat("status page: http://", ReachableHere(metrics), "/"));
     }
   }
   return overrides;

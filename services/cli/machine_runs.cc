@@ -52,8 +52,7 @@ std::vector<MachineRun> RunsOfThisMachine(const std::string& proc) {
   for (fs::directory_iterator it(proc, error), end; !error && it != end;
        it.increment(error)) {
     const auto name = ReadFile(it->path() / "comm", kMaxNameBytes);
-    if (!name.ok() ||
-        absl::StripAsciiWhitespace(*name) != "dapd-trainer") {
+    if (!name.ok() || absl::StripAsciiWhitespace(*name) != "dapd-trainer") {
       continue;
     }
     for (const std::string& folder : FoldersHeldBy(it->path())) {

@@ -1,5 +1,5 @@
-// The runs that are under way on this machine, as far as this user may see them:
-// by the lock of its run's folder that each trainer holds open.
+// The runs that are under way on this machine, as far as this user may see
+// them: by the lock of its run's folder that each trainer holds open.
 #pragma once
 
 #include <string>

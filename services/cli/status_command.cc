@@ -37,11 +37,11 @@ absl::StatusOr<std::string> FindAddress() {
   std::vector<std::string> lines;
   std::string address;
   for (const MachineRun& run : RunsOfThisMachine()) {
-    lines.push_back(absl::StrCat(
-        "\n  ",
-        run.address.empty() ? "(where its log says)" : run.address,
-        "  ",
-        Printable(run.folder)));
+    lines.push_back(
+        absl::StrCat("\n  ",
+                     run.address.empty() ? "(where its log says)" : run.address,
+                     "  ",
+                     Printable(run.folder)));
     address = run.address;
   }
   if (lines.size() == 1 && !address.empty()) return address;

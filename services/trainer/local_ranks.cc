@@ -206,10 +206,9 @@ absl::Status FollowRanks(std::vector<std::unique_ptr<ChildProcess>> processes,
       told && std::ranges::count(ranks.codes(), kInterruptedCode) > 0;
   const int code = interrupted ? kInterruptedCode : CodeOfRanks(ranks.codes());
   if (code == 0) return absl::OkStatus();
-  return WithExitCode(
-      absl::InternalError(
-          absl::StrCat(ranks.cause(), "; the lines above say why")),
-      static_cast<ExitCode>(code));
+  return WithExitCode(absl::InternalError(absl::StrCat(
+                          ranks.cause(), "; the lines above say why")),
+                      static_cast<ExitCode>(code));
 }
 
 }  // namespace

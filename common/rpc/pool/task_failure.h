@@ -1,7 +1,8 @@
 // The failure of a task that no worker of a pool has done. It keeps the code of
 // the worker's status, which says nothing of this process: not that it was told
-// to stop (CANCELLED, as a connection that breaks has it), nor that its own data
-// is wrong (INVALID_ARGUMENT), nor that it should be started again (ABORTED).
+// to stop (CANCELLED, as a connection that breaks has it), nor that its own
+// data is wrong (INVALID_ARGUMENT), nor that it should be started again
+// (ABORTED).
 #pragma once
 
 #include <string>

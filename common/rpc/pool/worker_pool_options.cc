@@ -52,6 +52,10 @@ bool IsFinalError(const absl::Status& status) {
 
 absl::Status ShortError(const absl::Status& status) {
   constexpr size_t kMaxBytes = 4096;
+  // All that gRPC says where the other end is gone in the middle of a stream.
+  if (status.message() == "CANCELLED") {
+    return {status.code(), "the connection broke"};
+  }
   if (status.message().size() <= kMaxBytes) return status;
   return {status.code(),
           absl::StrCat(status.message().substr(0, kMaxBytes), "...")};

@@ -52,9 +52,8 @@ std::string AttemptEnd::TrainersWord(int code) const {
     return std::string(FolderIsGone(folder_).message());
   }
   const auto recorded = ReadOutcomeSince(folder_, start_);
-  return recorded.has_value() && recorded->exit_code == code
-             ? recorded->message
-             : "";
+  return recorded.has_value() && recorded->exit_code == code ? recorded->message
+                                                             : "";
 }
 
 void AttemptEnd::Tell(const absl::Status& status) {

@@ -28,12 +28,12 @@ void ForgetOutcome(const std::string& folder);
 
 // For whoever started the run's processes, once they are gone: the attempt that
 // began at `start` ended with `status`. A trainer that was told to stop because
-// another process had failed knows only of the stop, one whose workers died does
-// not know by what, and one that was killed has written nothing: a failure takes
-// the place of that. So it does not of the end of a run that has finished, nor
-// of the outcome of an older attempt, which this one did not get as far as to
-// forget. Writes nothing if another process goes on with the run; what goes
-// wrong is logged.
+// another process had failed knows only of the stop, one whose workers died
+// does not know by what, and one that was killed has written nothing: a failure
+// takes the place of that. So it does not of the end of a run that has
+// finished, nor of the outcome of an older attempt, which this one did not get
+// as far as to forget. Writes nothing if another process goes on with the run;
+// what goes wrong is logged.
 void CorrectOutcome(const std::string& folder,
                     const absl::Status& status,
                     absl::Time start);

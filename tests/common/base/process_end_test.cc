@@ -28,7 +28,8 @@ TEST(ProcessEndTest, WhoIsKilledDidNotCrash) {
 TEST(ProcessEndTest, EverySignalThatEndsAProcessIsNamed) {
   EXPECT_EQ(HowItEnded(CodeOfSignal(SIGXCPU)),
             "was killed by signal 24 (SIGXCPU)");
-  EXPECT_EQ(HowItEnded(CodeOfSignal(SIGSYS)), "was killed by signal 31 (SIGSYS)");
+  EXPECT_EQ(HowItEnded(CodeOfSignal(SIGSYS)),
+            "was killed by signal 31 (SIGSYS)");
   EXPECT_EQ(HowItEnded(CodeOfSignal(SIGRTMIN)), "was killed by signal 34");
 }
 

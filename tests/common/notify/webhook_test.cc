@@ -152,10 +152,10 @@ TEST(PostJsonTest, AnAddressOfThisMachineIsReachedWithoutTheProxy) {
 
 TEST(PostJsonTest, AProxyThatDoesNotAnswerIsNamed) {
   const Variable proxy("http_proxy", "http://me:hidden@127.0.0.1:1");
-  const absl::Status lost = PostJson(
-      {.url = "http://192.0.2.1/hook", .timeout = absl::Seconds(3)},
-      "{}",
-      Never);
+  const absl::Status lost =
+      PostJson({.url = "http://192.0.2.1/hook", .timeout = absl::Seconds(3)},
+               "{}",
+               Never);
   EXPECT_THAT(std::string(lost.message()),
               AllOf(HasSubstr("http://192.0.2.1"),
                     HasSubstr("http_proxy names the proxy 127.0.0.1:1"),

@@ -7,6 +7,8 @@
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
+#include "common/config/config_text.h"
+#include "tests/fakes/loaded_config.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -31,7 +33,10 @@ class MachineRunsTest : public testing::Test {
     fs::create_symlink(runs_ / run / ".lock", process / "fd/7");
   }
   void AddRun(const std::string& name, const std::string& listen) const {
-    Write(runs_ / name / "config.yaml", "trainer: {listen: " + listen + "}\n");
+    const auto loaded =
+        Load(kGood, {"trainer.listen=" + listen, "security.insecure=true"});
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    Write(runs_ / name / "config.yaml", DumpConfig(*loaded));
   }
 
   const fs::path proc_ = TempPath("proc");
@@ -39,8 +44,8 @@ class MachineRunsTest : public testing::Test {
 };
 
 TEST_F(MachineRunsTest, ATrainersLockLeadsToItsRunAndAddress) {
-  AddRun("b", "'0.0.0.0:7013'");
-  AddRun("a", "'127.0.0.1:7003'");
+  AddRun("b", "0.0.0.0:7013");
+  AddRun("a", "127.0.0.1:7003");
   AddProcess("12", "dapd-trainer", "b");
   AddProcess("9", "dapd-trainer", "a");
   AddProcess("10", "dapd-rollout", "c");
@@ -52,7 +57,7 @@ TEST_F(MachineRunsTest, ATrainersLockLeadsToItsRunAndAddress) {
 }
 
 TEST_F(MachineRunsTest, ARunWhosePortTheSystemChoseIsListedWithoutAddress) {
-  AddRun("a", "'127.0.0.1:0'");
+  AddRun("a", "127.0.0.1:0");
   AddProcess("9", "dapd-trainer", "a");
   AddProcess("8", "dapd-trainer", "not-written-yet");
   const std::vector<MachineRun> runs = RunsOfThisMachine(proc_);
