@@ -142,10 +142,12 @@ absl::Status RunSupervisor::FailureOf(const End& end) const {
         trainer.name(), " ended with code ", end.code, "; ", EndOfLog(trainer));
   } else {
     text = trainers_word_(end.code);
+    const std::string ended =
+        absl::StrCat("the trainer ended with code ", end.code);
     if (text.empty()) {
-      text = absl::StrCat("the trainer ended with code ",
-                          end.code,
-                          "; its last lines, above, say why");
+      text = absl::StrCat(ended, "; its last lines, above, say why");
+    } else if (end.code == kInterruptedCode) {
+      text = absl::StrCat(ended, ": ", text);
     }
   }
   return WithExitCode(absl::InternalError(text), OurCode(end.code));

@@ -99,7 +99,8 @@ void CorrectOutcome(const std::string& folder,
 
 bool AddsNothing(const RunOutcome& seen, const RunOutcome& word) {
   return seen.state == word.state &&
-         !absl::StrContains(seen.message, word.message);
+         (seen.state == "stopped" ||
+          !absl::StrContains(seen.message, word.message));
 }
 
 bool RecordFinished(const std::string& folder) {

@@ -39,7 +39,8 @@ void CorrectOutcome(const std::string& folder,
                     absl::Time start);
 
 // Whether `seen`, from outside, says no more of the same end than the process's
-// own `word` does: it has another text, and does not quote that one.
+// own `word` does: it is a stop, of which there is no more to say, or has
+// another text and does not quote that one.
 bool AddsNothing(const RunOutcome& seen, const RunOutcome& word);
 
 // For whoever finds a run that has finished: its outcome says so from here on.
