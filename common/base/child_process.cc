@@ -135,6 +135,7 @@ absl::Status ChildProcess::Start() {
     if (!IsNamed(*each, environment_)) environment.push_back(*each);
   }
   environment.push_back(nullptr);
+  kills_at_start_ = CountMemoryKills();
   const pid_t parent = ::getpid();
   sigset_t all;
   sigset_t before;
@@ -158,8 +159,14 @@ int ChildProcess::Poll() {
   if (::waitpid(pid_, &status, WNOHANG) != pid_) return -1;
   pid_ = -1;
   relay_ = nullptr;  // hands on what is left in the pipe
+  who_killed_ = WhoKilled(kills_at_start_, CountMemoryKills());
   return WIFEXITED(status) ? WEXITSTATUS(status)
                            : CodeOfSignal(WTERMSIG(status));
+}
+
+std::string ChildProcess::HowItEnded(int code) const {
+  return absl::StrCat(dapd::HowItEnded(code),
+                      code == CodeOfSignal(SIGKILL) ? who_killed_ : "");
 }
 
 void ChildProcess::Signal(int signal_number) {

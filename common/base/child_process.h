@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 
 #include "common/base/line_relay.h"
+#include "common/base/memory_kills.h"
 
 namespace dapd {
 
@@ -49,6 +50,9 @@ class ChildProcess {
   // Looks, without waiting, whether the child ended since; its exit code then
   // (128 + signal if a signal ended it). -1: it still runs or never ran.
   int Poll();
+  // As process_end.h's, of the code that Poll() told; of SIGKILL also who sent
+  // it, as far as that is known (memory_kills.h).
+  std::string HowItEnded(int code) const;
   // SIGTERM; after `grace` SIGKILL. Returns when it is gone.
   void Stop(absl::Duration grace);
   void Signal(int signal_number);
@@ -73,6 +77,8 @@ class ChildProcess {
   LineRelay::Sink sink_;
   std::unique_ptr<LineRelay> relay_;
   pid_t pid_ = -1;
+  MemoryKills kills_at_start_;
+  std::string who_killed_;  // of its last end
 };
 
 }  // namespace dapd

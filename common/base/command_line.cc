@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
+#include "common/base/error_output.h"
 #include "common/base/exit_code.h"
 #include "common/base/printable.h"
 #include "common/base/user_path.h"
@@ -257,7 +258,7 @@ std::optional<int> CommandLine::Parse(int argc, char** argv) {
     // It quotes arguments.
     std::istringstream lines(unknown.empty() ? problem.str() : unknown);
     for (std::string line; std::getline(lines, line);) {
-      std::fprintf(stderr, "%s\n", Printable(line).c_str());
+      WriteErrorLine(absl::StrCat(Printable(line), "\n"));
     }
     return static_cast<int>(ExitCode::kUsage);
   }

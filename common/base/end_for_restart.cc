@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/base/error_output.h"
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 
@@ -17,12 +18,21 @@ void EndForRestart(const absl::Status& why) {
   LogError(absl::StrCat("this process can no longer compute (",
                         std::string(why.message()),
                         "); it exits so that it can be restarted"));
+  FlushErrorOutput();
   ::_exit(static_cast<int>(ExitCode::kRestart));
 }
 
 void EndForRestartAfter(unsigned seconds) {
-  // What a handler may call is little: no log.
+  // What a handler may call is little: no log. A second alarm ends the process
+  // where nobody reads that line.
   ::signal(SIGALRM, [](int) {
+    ::signal(SIGALRM,
+             [](int) { ::_exit(static_cast<int>(ExitCode::kRestart)); });
+    ::alarm(1);
+    sigset_t alarms;
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    ::pthread_sigmask(SIG_UNBLOCK, &alarms, nullptr);
     constexpr char kWhy[] =
         "this process waited too long for its device at its end; it exits so "
         "that it can be restarted\n";

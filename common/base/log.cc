@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <string>
 #include <utility>
 
@@ -11,8 +10,8 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
+#include "common/base/error_output.h"
 #include "common/base/json.h"
-#include "common/base/mutex.h"
 #include "common/base/printable.h"
 
 namespace dapd {
@@ -47,17 +46,22 @@ std::string JsonLine(const LogSource& source,
       "\n");
 }
 
-// All of it: a pipe may take a long line by pieces, between which no other
-// thread may write.
-void WriteLine(absl::string_view line) {
-  static Mutex& mutex = *new Mutex();
-  const MutexLock lock(&mutex);
-  while (!line.empty()) {
-    const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
-    // A line that cannot be written has nowhere to be reported.
-    if (written < 0 && errno != EINTR) return;
-    if (written > 0) line.remove_prefix(static_cast<size_t>(written));
-  }
+std::string DescribeDropped(int64_t number) {
+  return FormatLogLine(
+      log_format.load(),
+      Source(),
+      /*step=*/0,
+      Severity::kWarning,
+      absl::Now(),
+      absl::StrCat(number,
+                   " lines of this log are missing here: nobody read it, and "
+                   "no more could be kept"));
+}
+
+void WriteLine(std::string line) {
+  [[maybe_unused]] static const bool described =
+      (DescribeDroppedLines(DescribeDropped), true);
+  WriteErrorLine(std::move(line));
 }
 
 bool IsLogObject(absl::string_view line) {

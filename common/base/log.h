@@ -10,7 +10,8 @@
 // A function, not a macro: c10 and newer Abseil both define LOG.
 // Thread-safe. A line is written with one write(2) where the kernel takes it
 // whole; then no line of another process comes between, neither in a file that
-// both append to, nor, up to PIPE_BUF (4,096 bytes), in a pipe.
+// both append to, nor, up to PIPE_BUF (4,096 bytes), in a pipe. Nobody waits
+// for a reader who does not read (error_output.h).
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,11 @@
 #include "common/base/process_end.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
 
 namespace dapd {
 
@@ -32,7 +35,8 @@ bool IsCrash(int code) {
 }
 
 bool IsKill(int code) {
-  return code == CodeOfSignal(SIGKILL) || code == CodeOfSignal(SIGTERM);
+  return code > CodeOfSignal(0) && code <= CodeOfSignal(SIGRTMAX) &&
+         code != static_cast<int>(ExitCode::kInterrupted) && !IsCrash(code);
 }
 
 std::string HowItEnded(int code) {
@@ -40,8 +44,11 @@ std::string HowItEnded(int code) {
     return absl::StrCat("crashed by ", FaultName(code - CodeOfSignal(0)));
   }
   if (!IsKill(code)) return absl::StrCat("ended with code ", code);
-  return absl::StrCat("was killed by ",
-                      code == CodeOfSignal(SIGKILL) ? "SIGKILL" : "SIGTERM");
+  const int number = code - CodeOfSignal(0);
+  const char* name = ::sigabbrev_np(number);
+  return absl::StrCat("was killed by signal ",
+                      number,
+                      name == nullptr ? "" : absl::StrCat(" (SIG", name, ")"));
 }
 
 }  // namespace dapd

@@ -24,12 +24,13 @@ const char* FaultName(int signal_number);
 // Whether the process crashed: a fault of its own ended it.
 bool IsCrash(int code);
 
-// Whether somebody else ended it by SIGKILL or SIGTERM, the kernel for want of
-// memory among them. 130 is no kill: ExitCode::kInterrupted has that number.
+// Whether a signal that is none of these ended it: somebody else did, the
+// kernel for want of memory among them. 130 is no kill: ExitCode::kInterrupted
+// has that number.
 bool IsKill(int code);
 
 // For the end of a sentence that begins with the process's name: "crashed by
-// SIGSEGV", "was killed by SIGKILL", "ended with code 3".
+// SIGSEGV", "was killed by signal 9 (SIGKILL)", "ended with code 3".
 std::string HowItEnded(int code);
 
 }  // namespace dapd

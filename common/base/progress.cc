@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/base/error_output.h"
 #include "common/base/log.h"
 #include "common/base/steady_time.h"
 
@@ -135,7 +136,7 @@ Progress::Progress(std::string unit, int64_t total, int64_t done)
 Progress::~Progress() {
   if (!has_line_) return;
   if (is_pending_) Show(SteadyNow());
-  std::fputc('\n', stderr);
+  WriteErrorLine("\n");
 }
 
 void Progress::Update(int64_t done, const std::string& note) {
@@ -152,7 +153,7 @@ void Progress::Show(absl::Time now) {
   if (is_terminal_) {
     // \x1b[K erases the rest of what stood there.
     const std::string line = meter_.Line(note_, TerminalWidth() - 1);
-    std::fputs(absl::StrCat("\r", line, "\x1b[K").c_str(), stderr);
+    OfferErrorText(absl::StrCat("\r", line, "\x1b[K"));
     has_line_ = true;
   } else {
     LogInfo(meter_.Line(note_));

@@ -58,6 +58,11 @@ std::string NotifyPlace(absl::string_view url) {
                           : head->authority.substr(at + 1));
 }
 
+bool IsOnLoopback(absl::string_view url) {
+  const std::optional<UrlHead> head = SplitHead(url);
+  return head.has_value() && IsLoopback(HostOf(head->authority));
+}
+
 std::string ProblemWithNotifyUrl(absl::string_view url, bool has_secret) {
   const std::optional<UrlHead> head = SplitHead(url);
   if (!head.has_value()) {

@@ -14,6 +14,9 @@ inline constexpr char kUrlFilePrefix[] = "file://";
 // since paths and queries of webhooks are often secrets.
 std::string NotifyPlace(absl::string_view url);
 
+// Whether the URL names this machine by its loopback, which no proxy leads to.
+bool IsOnLoopback(absl::string_view url);
+
 // Why nothing can be posted to `url`, which is http://... or https://... ;
 // empty if it can. Refused: credentials in the URL (run.notify_secret_file is
 // for them), and, `has_secret`, plain HTTP to another machine. Repeats nothing

@@ -38,13 +38,18 @@ std::string FolderOf(const RunConfig& run) {
 
 absl::Status AlreadyHoldsRun(const RunConfig& run, bool finished) {
   return WithExitCode(
-      absl::FailedPreconditionError(
-          absl::StrCat(FolderOf(run),
-                       " already holds a ",
-                       finished ? "finished run" : "run",
-                       run.resume == "never" ? " and run.resume is never" : "",
-                       "; choose another run.name (--set run.name=...)",
-                       finished ? "" : " or remove that folder")),
+      absl::FailedPreconditionError(absl::StrCat(
+          FolderOf(run),
+          " already holds a ",
+          finished ? "finished run" : "run",
+          run.resume == "never" ? " and run.resume is never" : "",
+          "; choose another run.name (--set run.name=...)",
+          finished ? absl::StrCat(", with lora.start_from: ",
+                                  JoinPath(FolderOf(run), "adapter"),
+                                  " to train its adapter further; more "
+                                  "trainer.steps continue it as far as its "
+                                  "trainer.schedule_steps")
+                   : " or remove that folder")),
       ExitCode::kConfig);
 }
 

@@ -175,7 +175,11 @@ void CheckTrainer(const TrainerSection& trainer,
                        trainer.steps,
                        ") exceeds trainer.schedule_steps (",
                        trainer.schedule_steps,
-                       "): the learning rate would be zero before the end"),
+                       "): the learning rate would be zero before the end. A "
+                       "new run sets trainer.schedule_steps higher; one that "
+                       "has begun keeps its schedule, and its adapter is "
+                       "trained further by another run.name with "
+                       "lora.start_from: <the run's folder>/adapter"),
           problems);
   Require(trainer.micro_batch_size <= trainer.batch_size,
           absl::StrCat("trainer.micro_batch_size (",

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,19 @@ std::string ShortText(const YAML::Node& node) {
   if (node.IsSequence()) return "a list";
   if (node.IsMap()) return "a map";
   return "nothing";
+}
+
+// "true" or "false" for what other languages, and YAML before version 1.2,
+// write for it; otherwise empty.
+std::string MeantFlag(const std::string& text) {
+  const std::string lower = absl::AsciiStrToLower(text);
+  for (const char* yes : {"true", "yes", "on", "y", "1"}) {
+    if (lower == yes) return "true";
+  }
+  for (const char* no : {"false", "no", "off", "n", "0"}) {
+    if (lower == no) return "false";
+  }
+  return "";
 }
 
 struct Reader {
@@ -68,8 +82,12 @@ struct Reader {
   }
   std::string operator()(bool* out) const {
     if (!node.IsScalar()) return Wrong();
-    if (node.Scalar() != "true" && node.Scalar() != "false") return Wrong();
-    *out = node.Scalar() == "true";
+    const std::string& text = node.Scalar();
+    if (text != "true" && text != "false") {
+      const std::string meant = MeantFlag(text);
+      return meant.empty() ? Wrong() : absl::StrCat(Wrong(), "; write ", meant);
+    }
+    *out = text == "true";
     return "";
   }
   std::string operator()(int64_t* out) const {

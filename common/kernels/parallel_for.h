@@ -13,8 +13,9 @@ namespace dapd {
 //
 // These are OpenMP's threads, the same ones that LibTorch computes with, and
 // which wait for each other by spinning. With OMP_WAIT_POLICY=PASSIVE in the
-// environment, which says that other processes want the cores (`dapd run` sets
-// it), they are those of helper_threads.h.
+// environment, which says that other processes want the cores (services set it
+// for themselves, common/base/passive_threads.cc), they are those of
+// helper_threads.h.
 void ParallelRun(int num_threads,
                  int64_t count,
                  void (*body)(const void* context, int64_t i),

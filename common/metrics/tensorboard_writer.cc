@@ -2,14 +2,20 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 #include "common/base/crc32c.h"
+#include "common/base/list_folder.h"
 #include "common/base/status_macros.h"
 
 namespace dapd {
@@ -55,19 +61,32 @@ uint32_t MaskedCrc(const std::string& bytes) {
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8U;
 }
 
+constexpr absl::string_view kPrefix = "events.out.tfevents.";
+
+// A run that is started again within a second has a file of that second
+// already.
+absl::StatusOr<int64_t> SecondsFor(const std::string& folder) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(folder));
+  int64_t seconds = absl::ToUnixSeconds(absl::Now());
+  for (absl::string_view name : names) {
+    int64_t taken = 0;
+    if (absl::ConsumePrefix(&name, kPrefix) &&
+        absl::SimpleAtoi(name.substr(0, name.find('.')), &taken)) {
+      seconds = std::max(seconds, taken + 1);
+    }
+  }
+  return seconds;
+}
+
 }  // namespace
 
 absl::StatusOr<TensorBoardWriter> TensorBoardWriter::Create(
     const std::string& folder) {
   char host[256] = "localhost";
   ::gethostname(host, sizeof(host) - 1);
-  const std::string path = absl::StrCat(folder,
-                                        "/events.out.tfevents.",
-                                        absl::ToUnixSeconds(absl::Now()),
-                                        ".",
-                                        host,
-                                        ".",
-                                        ::getpid());
+  ASSIGN_OR_RETURN(const int64_t seconds, SecondsFor(folder));
+  const std::string path =
+      absl::StrCat(folder, "/", kPrefix, seconds, ".", host, ".", ::getpid());
   ASSIGN_OR_RETURN(AppendFile file, AppendFile::Open(path));
   TensorBoardWriter writer(std::move(file));
   // Event {wall_time = 1, file_version = 3}.
@@ -76,7 +95,7 @@ absl::StatusOr<TensorBoardWriter> TensorBoardWriter::Create(
   return writer;
 }
 
-absl::Status TensorBoardWriter::AddRestart(int64_t step) {
+absl::Status TensorBoardWriter::AddStart(int64_t step) {
   constexpr int kStart = 1;  // SessionLog.SessionStatus
   return WriteRecord(DoubleField(1, Now()) + IntegerField(2, step) +
                      BytesField(7, IntegerField(1, kStart)));

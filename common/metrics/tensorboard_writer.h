@@ -18,12 +18,16 @@ namespace dapd {
 // can be read however often it was.
 class TensorBoardWriter {
  public:
-  // Creates `folder`/events.out.tfevents.<seconds>.<host>.<pid>.
+  // Creates `folder`/events.out.tfevents.<seconds>.<host>.<pid>. The seconds
+  // are the time's, or later than those of all such files that are there:
+  // TensorBoard reads them in the order of their names.
   static absl::StatusOr<TensorBoardWriter> Create(const std::string& folder);
 
-  // The run goes on at `step`: TensorBoard drops what older files of the folder
-  // say about this step and later ones.
-  absl::Status AddRestart(int64_t step);
+  // A session (SessionLog.START) that begins with `step`, the first record of
+  // every file: TensorBoard drops what older files of the folder say about this
+  // step and later ones. For that it has to have met the start of a session
+  // before, in one of those.
+  absl::Status AddStart(int64_t step);
   absl::Status AddScalar(const std::string& tag, int64_t step, double value);
 
  private:

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -138,6 +141,41 @@ absl::Status Judge(CURLcode code, long http_status, const std::string& place) {
   }
 }
 
+// Which variable of the environment names a proxy for `url`, by libcurl's
+// rules, and which; nothing if none does.
+std::optional<std::pair<std::string, std::string>> ProxyFor(
+    const std::string& url) {
+  if (IsOnLoopback(url)) return std::nullopt;
+  const std::vector<const char*> of_http = {"http_proxy"};
+  const std::vector<const char*> of_https = {"https_proxy", "HTTPS_PROXY"};
+  std::vector<const char*> names =
+      absl::StartsWithIgnoreCase(url, "https:") ? of_https : of_http;
+  names.insert(names.end(), {"all_proxy", "ALL_PROXY"});
+  for (const char* name : names) {
+    const char* proxy = std::getenv(name);
+    if (proxy != nullptr && *proxy != '\0') return {{name, proxy}};
+  }
+  return std::nullopt;
+}
+
+// The same error, which may be the proxy's: libcurl does not say so.
+absl::Status NameProxy(absl::Status status, const std::string& url) {
+  const auto proxy = ProxyFor(url);
+  if (status.ok() || !proxy.has_value()) return status;
+  // It may have a password.
+  const std::string& address = proxy->second;
+  const size_t at = address.rfind('@');
+  return {
+      status.code(),
+      absl::StrCat(std::string(status.message()),
+                   " (",
+                   proxy->first,
+                   " names the proxy ",
+                   at == std::string::npos ? address : address.substr(at + 1),
+                   ", which must lead there; no_proxy names hosts to reach "
+                   "without it)")};
+}
+
 long Milliseconds(absl::Duration duration) {
   return static_cast<long>(
       std::max<int64_t>(absl::ToInt64Milliseconds(duration), 1));
@@ -187,6 +225,7 @@ absl::Status PostOnce(const Webhook& webhook,
       set(CURLOPT_XFERINFOFUNCTION, &AskWhetherToGiveUp) &&
       set(CURLOPT_XFERINFODATA,
           const_cast<void*>(static_cast<const void*>(&gives_up))) &&
+      (!IsOnLoopback(webhook.url) || set(CURLOPT_PROXY, "")) &&
       (webhook.ca_file.empty() || set(CURLOPT_CAINFO, webhook.ca_file.c_str()));
   if (!is_set) {
     return absl::InternalError("libcurl does not accept the request's options");
@@ -194,7 +233,8 @@ absl::Status PostOnce(const Webhook& webhook,
   const CURLcode code = curl_easy_perform(curl);
   long http_status = 0;
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &http_status);
-  return Judge(code, http_status, NotifyPlace(webhook.url));
+  return NameProxy(Judge(code, http_status, NotifyPlace(webhook.url)),
+                   webhook.url);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // A webhook: the URL that is told of a run's end (run.notify_url), by one POST
 // of a JSON document. libcurl does the work, and honours http_proxy,
-// https_proxy and no_proxy of the environment.
+// https_proxy, all_proxy and no_proxy of the environment, but for an address of
+// this machine's loopback: a proxy elsewhere would look for it there.
 #pragma once
 
 #include <functional>
@@ -33,7 +34,7 @@ absl::StatusOr<Webhook> LoadWebhook(const RunConfig& run);
 // to answer. No redirection is followed, and what the server answers is not
 // kept. OK once the server said 2xx; it may have got the document more than
 // once, where an answer was lost. Otherwise an error that says where
-// (NotifyPlace) and why:
+// (NotifyPlace), by way of which proxy and why:
 //   UNAVAILABLE        it cannot be reached, or said 408, 429 or 5xx
 //   DEADLINE_EXCEEDED  the time is up
 //   INVALID_ARGUMENT   it said anything else: no further attempt is made

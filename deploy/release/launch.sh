@@ -27,6 +27,11 @@ if [ "${machine:-0}" -lt "${needed#2.}" ] || [ ! -x "$loader" ]; then
   libraries=$root/lib/glibc:$libraries
 fi
 # Containers say with LD_LIBRARY_PATH where they have the GPU's driver.
+# As a service does for itself where no loader is started in its place
+# (common/base/passive_threads.cc).
+case ${self##*/} in
+  dapd-*) export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-PASSIVE}" ;;
+esac
 exec "$loader" --argv0 "$0" \
   --library-path "$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
   "$root/libexec/${self##*/}" "$@"

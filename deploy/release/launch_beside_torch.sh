@@ -50,4 +50,9 @@ program=$root/libexec/$name
 if ! found=$("$loader" --library-path "$libraries" --list "$program" 2>&1); then
   fail "$torch is only half installed: ${found##*error while loading shared libraries: }; $again"
 fi
+# As a service does for itself where no loader is started in its place
+# (common/base/passive_threads.cc).
+case $name in
+  dapd-*) export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-PASSIVE}" ;;
+esac
 exec "$loader" --argv0 "$0" --library-path "$libraries" "$program" "$@"

@@ -29,24 +29,32 @@ const char* InstructionSet(CpuLevel level) {
 
 }  // namespace
 
-std::string HowItCrashed(int code) {
-  if (code != CodeOfSignal(SIGILL)) return HowItEnded(code);
-  return absl::StrCat(HowItEnded(code),
+std::string HowItDied(const ChildProcess& process, int code) {
+  if (code != CodeOfSignal(SIGILL)) return process.HowItEnded(code);
+  return absl::StrCat(process.HowItEnded(code),
                       " (an instruction that this processor lacks; it has ",
                       InstructionSet(MachineCpuLevel()),
                       ")");
 }
 
-std::string CrashText(const ChildProcess& process, int code, int count) {
-  return absl::StrCat(process.name(),
-                      " ",
-                      HowItCrashed(code),
-                      count > 1
-                          ? absl::StrCat(", ",
-                                         count,
-                                         " times in a row with no work done "
-                                         "in between")
-                          : "",
+std::string FateOf(const ChildProcess& process,
+                   int code,
+                   const Restarts& restarts) {
+  const int count = IsCrash(code) ? restarts.crashes() : restarts.ends();
+  return absl::StrCat(
+      process.name(),
+      " ",
+      HowItDied(process, code),
+      count > 1
+          ? absl::StrCat(
+                ", ", count, " times in a row with no work done in between")
+          : "");
+}
+
+std::string CrashText(const ChildProcess& process,
+                      int code,
+                      const Restarts& restarts) {
+  return absl::StrCat(FateOf(process, code, restarts),
                       "; please report it with ",
                       process.log_path().empty() ? "its stack, which is above"
                                                  : EndOfLog(process));

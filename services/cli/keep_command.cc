@@ -83,14 +83,14 @@ absl::Status Keep(std::vector<std::string> command) {
                       : std::nullopt;
     if (!next.has_value() || StopRequests() > 0) {
       return WithExitCode(
-          absl::InternalError(IsCrash(code)
-                                  ? CrashText(child, code, restarts.crashes())
-                                  : absl::StrCat(name, " ", HowItEnded(code))),
+          absl::InternalError(
+              IsCrash(code) ? CrashText(child, code, restarts)
+                            : absl::StrCat(name, " ", child.HowItEnded(code))),
           static_cast<ExitCode>(code));
     }
     LogWarning(absl::StrCat(name,
                             " ",
-                            HowItCrashed(code),
+                            HowItDied(child, code),
                             "; restarting it in ",
                             absl::FormatDuration(*next - SteadyNow())));
     SleepUntil(*next);

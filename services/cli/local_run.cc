@@ -38,6 +38,7 @@
 #include "common/model/weights/weight_files.h"
 #include "common/rpc/pool/address_resolver.h"
 #include "common/security/security.h"
+#include "services/cli/machine_runs.h"
 #include "services/cli/run_room.h"
 #include "services/cli/start_checks.h"
 
@@ -50,16 +51,6 @@ bool WaitForStopRequest(absl::Duration time) {
   const absl::Time end = SteadyNow() + time;
   while (StopRequests() == 0 && SteadyNow() < end) absl::SleepFor(kInterval);
   return StopRequests() > 0;
-}
-
-// Where somebody on this machine finds what listens there.
-std::string Reachable(const std::string& listen) {
-  std::string host;
-  int port = 0;
-  if (!SplitAddress(listen, &host, &port)) return listen;
-  if (host == "0.0.0.0") host = "127.0.0.1";
-  if (host == "::") host = "::1";
-  return JoinHostPort(host, port);
 }
 
 }  // namespace
@@ -321,7 +312,7 @@ absl::StatusOr<std::vector<std::string>> LocalRun::RankOverrides(
   ASSIGN_OR_RETURN(
       const std::string listen,
       first ? TakeListen(config_.trainer.listen, 0) : TakeAddress());
-  if (first) *status_address = Reachable(listen);
+  if (first) *status_address = ReachableHere(listen);
   std::vector<std::string> overrides =
       SettingsOfRank(config_.trainer.ranks, rank);
   overrides.push_back(TextOverride("trainer.listen", listen));
@@ -338,9 +329,11 @@ absl::StatusOr<std::vector<std::string>> LocalRun::RankOverrides(
                                 10 * static_cast<int>(rank)));
     overrides.push_back(TextOverride("metrics.trainer_listen", metrics));
     if (first) {
-      LogInfo(absl::StrCat(
-          "metrics of the trainer: http://", Reachable(metrics), "/metrics"));
-      LogInfo(absl::StrCat("status page: http://", Reachable(metrics), "/"));
+      LogInfo(absl::StrCat("metrics of the trainer: http://",
+                           ReachableHere(metrics),
+                           "/metrics"));
+      LogInfo(
+          absl::StrCat("status page: http://", ReachableHere(metrics), "/"));
     }
   }
   return overrides;

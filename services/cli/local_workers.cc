@@ -152,7 +152,7 @@ absl::Status LocalWorkers::KeepAlive(Worker& worker) {
   const absl::Time now = SteadyNow();
   if (const int code = process.Poll(); code >= 0) {
     const std::string what =
-        absl::StrCat(process.name(), " ", HowItCrashed(code));
+        absl::StrCat(process.name(), " ", HowItDied(process, code));
     const bool has_explained = WouldEndAgain(code);
     if (!has_explained) {
       worker.next_start = worker.restarts.Ended(code, process.HasWorked(), now);

@@ -5,8 +5,11 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 #include "common/base/aside.h"
 #include "common/base/crash_report.h"
+#include "common/base/error_output.h"
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
@@ -34,7 +37,7 @@ void Tell(const absl::Status& status) {
   std::fflush(stdout);
   const std::string message(status.message());
   if (!LogsJson()) {
-    std::fprintf(stderr, "dapd: %s\n", PrintableLines(message).c_str());
+    WriteErrorLine(absl::StrCat("dapd: ", PrintableLines(message), "\n"));
   } else if (ExitCodeOf(status) == ExitCode::kInterrupted) {
     LogInfo(message);
   } else {

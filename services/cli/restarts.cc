@@ -25,8 +25,10 @@ std::optional<absl::Time> Restarts::Ended(int code,
   if (has_worked) crashes_ = 0;
   if (has_worked || now - started_ >= options_.lasting) {
     restarts_ = 0;
+    ends_ = 0;
     pause_ = options_.first_pause;
   }
+  ++ends_;
   if (IsCrash(code)) ++crashes_;
   if (crashes_ >= kMaxCrashes || restarts_ >= kMaxRestarts) return std::nullopt;
   ++restarts_;

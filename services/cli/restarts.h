@@ -39,6 +39,9 @@ class Restarts {
 
   // Since the last one it has not worked.
   int crashes() const { return crashes_; }
+  // How often it has ended since a start that was worth it, that one's end
+  // included.
+  int ends() const { return ends_; }
 
  private:
   const Options options_;
@@ -46,6 +49,7 @@ class Restarts {
   absl::Duration pause_;  // before the next start
   int restarts_ = 0;      // since one that was worth it
   int crashes_ = 0;
+  int ends_ = 0;
 };
 
 }  // namespace dapd

@@ -64,9 +64,8 @@ absl::Status Run(RunOptions options) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(RequireDataPath(config.data));
-  // The processes share the cores: a thread that spins while it waits would
-  // take them from the others (kernels/parallel_for.h). A user's own setting
-  // stays.
+  // As the services would set it for themselves, with a second start
+  // (common/base/passive_threads.cc). A user's own setting stays.
   ::setenv("OMP_WAIT_POLICY", "PASSIVE", /*overwrite=*/0);
   for (std::string& override : AttemptEnd::TrainerOverrides()) {
     options.overrides.push_back(std::move(override));
@@ -78,10 +77,11 @@ absl::Status Run(RunOptions options) {
   options.overrides.push_back("run.resume=auto");
   absl::Status outcome;
   {
-    RunSupervisor supervisor;
+    RunSupervisor supervisor(
+        {}, [&end](int code) { return end.TrainersWord(code); });
     LocalRun run(options.config, options.overrides, loaded, supervisor);
-    RETURN_IF_ERROR(run.Start());
-    outcome = supervisor.Follow([&] { end.TellIfDone(); });
+    outcome = run.Start();
+    if (outcome.ok()) outcome = supervisor.Follow([&] { end.TellIfDone(); });
   }
   end.Tell(outcome);
   return outcome;

@@ -28,31 +28,24 @@ int WeightOf(int code) {
   return code == static_cast<int>(ExitCode::kRestart) ? 0 : code;
 }
 
-// Rank 0 has spoken on our stderr, the others only in their logs. Of a stop
-// there is nothing to explain. A webhook may be told this: it sees no stderr.
-absl::Status FailureOf(const ChildProcess& trainer, int code) {
-  const bool has_spoken =
-      trainer.log_path().empty() || code == kInterruptedCode;
-  return WithExitCode(
-      absl::InternalError(
-          has_spoken ? absl::StrCat("the trainer ended with code ",
-                                    code,
-                                    "; the output of dapd run says why")
-                     : absl::StrCat(trainer.name(),
-                                    " ended with code ",
-                                    code,
-                                    "; ",
-                                    EndOfLog(trainer))),
-      static_cast<ExitCode>(code));
-}
-
 // Whether it is what a trainer ends with that had no worker to go on with.
 bool MayLackWorkers(int code) {
-  return code == kInterruptedCode ||
-         code == static_cast<int>(ExitCode::kPeerUnavailable);
+  return code == static_cast<int>(ExitCode::kInternal) ||
+         code == static_cast<int>(ExitCode::kPeerUnavailable) ||
+         code == kInterruptedCode;
 }
 
-absl::Status CrashError(const std::string& text) {
+// That a process died is no code of its own choice, and to start all of it
+// again (kRestart) has been tried.
+ExitCode OurCode(int code) {
+  return code > CodeOfSignal(0) && code != kInterruptedCode
+             ? ExitCode::kInternal
+         : code == static_cast<int>(ExitCode::kRestart)
+             ? ExitCode::kInternal
+             : static_cast<ExitCode>(code);
+}
+
+absl::Status EndedRun(const std::string& text) {
   return WithExitCode(absl::InternalError(text), ExitCode::kInternal);
 }
 
@@ -130,10 +123,55 @@ bool RunSupervisor::MayRestartTrainers(const End& end, bool asked_to_stop) {
   LogWarning(absl::StrCat(
       lost_rank
           ? absl::StrCat("a trainer rank was lost (code ", end.code, ")")
-          : absl::StrCat(end.trainer->name(), " ", HowItCrashed(end.code)),
+          : absl::StrCat(
+                end.trainer->name(), " ", HowItDied(*end.trainer, end.code)),
       "; restarting from the newest checkpoint",
       InPause(*next_trainer_start_)));
   return true;
+}
+
+// Of a stop there is nothing to explain but what rank 0 says. It has spoken on
+// our stderr, the others only in their logs.
+absl::Status RunSupervisor::FailureOf(const End& end) const {
+  const ChildProcess& trainer = *end.trainer;
+  std::string text;
+  if (IsKill(end.code)) {
+    text = FateOf(trainer, end.code, trainer_restarts_);
+  } else if (!trainer.log_path().empty() && end.code != kInterruptedCode) {
+    text = absl::StrCat(
+        trainer.name(), " ended with code ", end.code, "; ", EndOfLog(trainer));
+  } else {
+    text = trainers_word_(end.code);
+    const std::string ended =
+        absl::StrCat("the trainer ended with code ", end.code);
+    if (text.empty()) {
+      text = absl::StrCat(ended, "; its last lines, above, say why");
+    } else if (end.code == kInterruptedCode) {
+      text = absl::StrCat(ended, ": ", text);
+    }
+  }
+  return WithExitCode(absl::InternalError(text), OurCode(end.code));
+}
+
+absl::StatusOr<std::string> RunSupervisor::FatesOfWorkers() {
+  std::string fates;
+  for (Worker& worker : workers_) {
+    RETURN_IF_ERROR(Look(worker));
+    if (worker.restarts.ends() == 0 ||
+        (!worker.next_start.has_value() && worker.process->HasWorked())) {
+      continue;
+    }
+    if (worker.restarts.crashes() > 0) {
+      return EndedRun(
+          CrashText(*worker.process, worker.last_code, worker.restarts));
+    }
+    absl::StrAppend(&fates,
+                    FateOf(*worker.process, worker.last_code, worker.restarts),
+                    " (its log is ",
+                    worker.process->log_path(),
+                    "); ");
+  }
+  return fates;
 }
 
 absl::Status RunSupervisor::WhyItEnded(const End& end, bool asked_to_stop) {
@@ -142,49 +180,45 @@ absl::Status RunSupervisor::WhyItEnded(const End& end, bool asked_to_stop) {
     return absl::CancelledError("stopped before the trainer had started");
   }
   if (IsCrash(end.code)) {
-    return CrashError(
-        CrashText(*end.trainer, end.code, trainer_restarts_.crashes()));
+    return EndedRun(CrashText(*end.trainer, end.code, trainer_restarts_));
   }
-  if (asked_to_stop || !MayLackWorkers(end.code)) {
-    return FailureOf(*end.trainer, end.code);
-  }
-  for (Worker& worker : workers_) {
-    RETURN_IF_ERROR(Look(worker));
-    if (worker.restarts.crashes() > 0 && !worker.process->HasWorked()) {
-      return CrashError(CrashText(
-          *worker.process, worker.crash_code, worker.restarts.crashes()));
-    }
-  }
-  return FailureOf(*end.trainer, end.code);
+  const absl::Status failure = FailureOf(end);
+  if (asked_to_stop || !MayLackWorkers(end.code)) return failure;
+  ASSIGN_OR_RETURN(const std::string fates, FatesOfWorkers());
+  if (fates.empty() || end.code == kInterruptedCode) return failure;
+  return EndedRun(absl::StrCat(
+      fates, "the trainer gave up: ", std::string(failure.message())));
 }
 
 absl::Status RunSupervisor::Look(Worker& worker) {
   ChildProcess& process = *worker.process;
   const int code = process.Poll();
   if (code < 0) return absl::OkStatus();
-  if (!WouldEndAgain(code)) {
-    worker.next_start =
-        worker.restarts.Ended(code, process.HasWorked(), SteadyNow());
+  worker.last_code = code;
+  if (WouldEndAgain(code)) {
+    return WithExitCode(
+        absl::InternalError(absl::StrCat(process.name(),
+                                         " ended with code ",
+                                         code,
+                                         " and would do so again; ",
+                                         EndOfLog(process))),
+        static_cast<ExitCode>(code));
   }
-  if (IsCrash(code)) worker.crash_code = code;
+  worker.next_start =
+      worker.restarts.Ended(code, process.HasWorked(), SteadyNow());
   if (worker.next_start.has_value()) {
     LogWarning(absl::StrCat(process.name(),
                             " ",
-                            HowItCrashed(code),
+                            HowItDied(process, code),
                             "; restarting it",
                             InPause(*worker.next_start)));
     return absl::OkStatus();
   }
   if (IsCrash(code)) {
-    return CrashError(CrashText(process, code, worker.restarts.crashes()));
+    return EndedRun(CrashText(process, code, worker.restarts));
   }
-  return WithExitCode(
-      absl::InternalError(absl::StrCat(process.name(),
-                                       " ",
-                                       HowItEnded(code),
-                                       " and would do so again; ",
-                                       EndOfLog(process))),
-      static_cast<ExitCode>(code));
+  return EndedRun(absl::StrCat(
+      FateOf(process, code, worker.restarts), "; ", EndOfLog(process)));
 }
 
 absl::Status RunSupervisor::KeepAlive(Worker& worker) {

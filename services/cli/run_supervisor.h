@@ -10,9 +10,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
 #include "common/base/child_process.h"
@@ -22,22 +25,33 @@ namespace dapd {
 
 class RunSupervisor {
  public:
-  explicit RunSupervisor(const Restarts::Options& restarts = {})
-      : restart_options_(restarts), trainer_restarts_(restarts) {}
+  // Why rank 0 ended with `code`, in its own words; empty if it left none.
+  using TrainersWord = std::function<std::string(int code)>;
+
+  explicit RunSupervisor(
+      const Restarts::Options& restarts = {},
+      TrainersWord trainers_word = [](int /*code*/) { return ""; })
+      : restart_options_(restarts),
+        trainers_word_(std::move(trainers_word)),
+        trainer_restarts_(restarts) {}
   // Starts a rollout worker or teacher.
   absl::Status AddWorker(std::unique_ptr<ChildProcess> worker);
   // The next trainer rank, to be started by Follow.
   void AddTrainer(std::unique_ptr<ChildProcess> trainer);
 
-  // Starts the trainers and blocks until they have ended. An error carries the
-  // exit code of the process that ended the run, and its words where they are
-  // in a log of its own. For a process that crashed it says by which signal,
-  // and how its log ends; so it does where the trainer gave up for want of a
-  // worker that crashes. Rank 0 has saved the last whole step by then, if it
-  // could within a minute. `look` is called several times a second. The first
-  // signal (common/base/stop_requests.h) tells the trainers to stop, for which
-  // rank 0 may take as long as it needs; after a second one it returns
-  // CANCELLED at once.
+  // Starts the trainers and blocks until they have ended. An error says why, so
+  // that it can be the last line, outcome.json and what a webhook is told:
+  //   a process ended by itself    its own words, or the end of its log; its
+  //                                exit code
+  //   a process was killed or      its name and by what (crash_text.h), once it
+  //   crashed too often            is not started again; kInternal
+  //   the trainer gave up while a  the worker's end and then the trainer's
+  //   worker kept ending           words; kInternal
+  // Rank 0 has saved the last whole step by then, if it could within a minute.
+  // `look` is called several times a second. The first signal
+  // (common/base/stop_requests.h) tells the trainers to stop, for which rank 0
+  // may take as long as it needs; after a second one it returns CANCELLED at
+  // once.
   absl::Status Follow(const std::function<void()>& look);
 
  private:
@@ -45,7 +59,7 @@ class RunSupervisor {
     std::unique_ptr<ChildProcess> process;
     Restarts restarts;
     std::optional<absl::Time> next_start = {};  // while it does not run
-    int crash_code = 0;                         // of its last crash
+    int last_code = 0;                          // of its last end
   };
 
   // The trainer that ended the run or its attempt, and its exit code.
@@ -61,6 +75,10 @@ class RunSupervisor {
   // Whether the trainers are to be started again after `end`, and if so, when.
   bool MayRestartTrainers(const End& end, bool asked_to_stop);
   absl::Status WhyItEnded(const End& end, bool asked_to_stop);
+  // As the trainer itself says.
+  absl::Status FailureOf(const End& end) const;
+  // The workers that keep ending, and how; empty: none.
+  absl::StatusOr<std::string> FatesOfWorkers();
   // Notes whether the worker has ended; an error if it is not worth another
   // start.
   static absl::Status Look(Worker& worker);
@@ -68,6 +86,7 @@ class RunSupervisor {
   static absl::Status KeepAlive(Worker& worker);
 
   const Restarts::Options restart_options_;
+  const TrainersWord trainers_word_;
   std::vector<Worker> workers_;
   std::vector<std::unique_ptr<ChildProcess>> trainers_;  // by rank
   std::optional<End> end_;  // as far as it is known before rank 0's

@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/json.h"
+#include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/pool/address_resolver.h"
 #include "common/rpc/status_conversion.h"
@@ -16,6 +18,7 @@
 #include "dapd/v1/trainer.grpc.pb.h"
 #include "services/cli/command.h"
 #include "services/cli/dial_service.h"
+#include "services/cli/machine_runs.h"
 #include "services/cli/status_text.h"
 
 namespace dapd {
@@ -29,7 +32,35 @@ struct StatusOptions {
   bool json = false;
 };
 
-absl::Status ShowStatus(const StatusOptions& options) {
+// Of the only run on this machine; several are listed.
+absl::StatusOr<std::string> FindAddress() {
+  std::vector<std::string> lines;
+  std::string address;
+  for (const MachineRun& run : RunsOfThisMachine()) {
+    lines.push_back(
+        absl::StrCat("\n  ",
+                     run.address.empty() ? "(where its log says)" : run.address,
+                     "  ",
+                     Printable(run.folder)));
+    address = run.address;
+  }
+  if (lines.size() == 1 && !address.empty()) return address;
+  return WithExitCode(
+      absl::NotFoundError(
+          lines.empty()
+              ? "no run of this user is under way on this machine; name the "
+                "address of its trainer, which the run's log says and "
+                "trainer.listen sets"
+              : absl::StrCat("name the run's address; under way on this "
+                             "machine:",
+                             absl::StrJoin(lines, ""))),
+      ExitCode::kUsage);
+}
+
+absl::Status ShowStatus(StatusOptions options) {
+  if (options.address.empty()) {
+    ASSIGN_OR_RETURN(options.address, FindAddress());
+  }
   const absl::Status address = ParseHostPort(options.address).status();
   if (!address.ok()) return WithExitCode(address, ExitCode::kUsage);
   grpc::ClientContext context;
@@ -63,8 +94,10 @@ void AddStatusCommand(Command& app) {
   auto options = std::make_shared<StatusOptions>();
   Command command =
       app.AddSubcommand("status", "Shows a trainer's state on one screen");
-  command.AddOption("address", options->address, "host:port of the trainer")
-      .Required();
+  command.AddOption("address",
+                    options->address,
+                    "host:port of the trainer; without it that of the only run "
+                    "on this machine");
   AddSecurityOption(command, &options->overrides);
   command.AddFlag("--json", options->json, "as JSON, for programs");
   command.Does([options] { return ShowStatus(*options); });

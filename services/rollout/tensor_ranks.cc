@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
+#include "common/base/error_output.h"
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/loopback_ports.h"
@@ -125,7 +126,7 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Start(
     for (const std::unique_ptr<ChildProcess>& child : children) {
       const int code = child->Poll();
       if (code < 0) continue;
-      lost = absl::StrCat(child->name(), " ", HowItEnded(code));
+      lost = absl::StrCat(child->name(), " ", child->HowItEnded(code));
       if (IsCrash(code)) code_of_lost = code;
     }
     return !lost.empty();
@@ -155,7 +156,7 @@ void TensorRanks::Watch(
       if (code < 0) continue;
       if (IsCrash(code)) crash_code = code;
       EndWithRanks(absl::AbortedError(
-          absl::StrCat(child->name(), " ", HowItEnded(code))));
+          absl::StrCat(child->name(), " ", child->HowItEnded(code))));
     }
   }
 }
@@ -163,6 +164,7 @@ void TensorRanks::Watch(
 void TensorRanks::EndWithRanks(const absl::Status& status) {
   LogError(absl::StrCat("the ranks of this worker are lost: ",
                         std::string(status.message())));
+  FlushErrorOutput();
   ::_exit(CodeOfLostRanks());
 }
 

@@ -114,6 +114,7 @@ class RunningRanks {
     return std::ranges::any_of(codes_, [](int code) { return code != 0; });
   }
   const std::vector<int>& codes() const { return codes_; }
+  const std::string& cause() const { return cause_; }
 
  private:
   void Note(const ChildProcess& process, int code) {
@@ -122,11 +123,19 @@ class RunningRanks {
       first_is_done_ |= &process == processes_.front().get();
       return;
     }
-    LogWarning(absl::StrCat(process.name(), " ", HowItEnded(code)));
+    const std::string how =
+        absl::StrCat(process.name(), " ", process.HowItEnded(code));
+    LogWarning(how);
+    if (cause_.empty() || PriorityOf(code) > PriorityOf(cause_code_)) {
+      cause_ = how;
+      cause_code_ = code;
+    }
   }
 
   std::vector<std::unique_ptr<ChildProcess>> processes_;
   std::vector<int> codes_;  // of those that have ended
+  std::string cause_;       // how the rank ended whose code says most
+  int cause_code_ = 0;
   bool first_is_done_ = false;
 };
 
@@ -197,11 +206,9 @@ absl::Status FollowRanks(std::vector<std::unique_ptr<ChildProcess>> processes,
       told && std::ranges::count(ranks.codes(), kInterruptedCode) > 0;
   const int code = interrupted ? kInterruptedCode : CodeOfRanks(ranks.codes());
   if (code == 0) return absl::OkStatus();
-  return WithExitCode(
-      absl::InternalError(absl::StrCat("a rank of this machine ",
-                                       HowItEnded(code),
-                                       "; the trainer's log says why")),
-      static_cast<ExitCode>(code));
+  return WithExitCode(absl::InternalError(absl::StrCat(
+                          ranks.cause(), "; the lines above say why")),
+                      static_cast<ExitCode>(code));
 }
 
 }  // namespace

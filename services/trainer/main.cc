@@ -312,7 +312,10 @@ absl::Status Run(const ServiceFlags& flags) {
     LogInfo(absl::StrCat(
         folder,
         " holds a finished run; there is nothing left to do (another run.name "
-        "starts a new run, more trainer.steps continue this one)"));
+        "starts a new run, more trainer.steps continue this one as far as its "
+        "trainer.schedule_steps, and lora.start_from: ",
+        JoinPath(folder, "adapter"),
+        " trains its adapter further in a new run)"));
     if (is_first) {
       RETURN_IF_ERROR(TellIfUntold(config.run, [] { return false; }));
     }

@@ -18,6 +18,7 @@
 #include "common/data/expected_answer.h"
 #include "common/model/spec/model_card.h"
 #include "common/model/weights/adapter.h"
+#include "common/rpc/pool/task_failure.h"
 #include "common/tensor/torch_bridge.h"
 #include "services/trainer/evaluation.h"
 #include "services/trainer/record/training_card.h"
@@ -128,6 +129,7 @@ absl::Status TrainerLoop::Run() {
 bool TrainerLoop::IsPolicyWholeAfter(const absl::Status& status) const {
   // ABORTED also for this rank's device, and the policy with it.
   return absl::IsCancelled(status) || absl::IsUnavailable(status) ||
+         IsTaskFailure(status) ||
          (absl::IsAborted(status) && parts_.batch.collective.HasLostRank());
 }
 

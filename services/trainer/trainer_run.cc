@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/random_name.h"
 #include "common/base/status_macros.h"
@@ -171,7 +172,9 @@ void TrainerRun::StartCopier() {
 }
 
 void TrainerRun::RecordOutcome(const absl::Status& outcome) const {
-  if (!state_->folder.has_value()) return;
+  if (!state_->folder.has_value() || !FileExists(state_->folder->path())) {
+    return;
+  }
   const absl::Status written =
       WriteOutcome(state_->folder->path(), OutcomeOf(outcome));
   if (!written.ok()) LogWarning(std::string(written.message()));

@@ -215,6 +215,9 @@ def test_the_compose_files_are_valid(name):
     for name, service in services.items():
         assert service["read_only"] and service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"], name
         assert service["restart"] and service["user"].split(":")[0] != "0", name
+        # Whatever crashes at each start ends: in `dapd keep`, and then with Docker's restarts.
+        if any(str(word).startswith("dapd-") for word in service.get("command") or []):
+            assert service["command"][:2] == ["dapd", "keep"] and re.fullmatch(r"on-failure:\d+", service["restart"]), name
 
 
 @pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")

@@ -27,6 +27,7 @@
 #include "absl/time/time.h"
 
 #include "common/base/check.h"
+#include "common/rpc/pool/task_failure.h"
 
 namespace dapd {
 
@@ -34,7 +35,7 @@ namespace dapd {
 template <typename Task, typename Result>
 class TaskBoard {
  public:
-  // A task that was given back `max_attempts` times fails.
+  // A task that was given back `max_attempts` times fails (task_failure.h).
   explicit TaskBoard(int max_attempts) : max_attempts_(max_attempts) {}
 
   void Add(Task task) {
@@ -127,17 +128,14 @@ class TaskBoard {
     if (!entry.leases.empty()) return true;
     pending_.push_front(id);
     if (++entry.attempts >= max_attempts_) {
-      // A call that its end of the connection cancelled is no stop of ours.
-      Answer(
-          id,
-          absl::Status(absl::IsCancelled(why) ? absl::StatusCode::kUnavailable
-                                              : why.code(),
-                       absl::StrCat("task ",
-                                    id,
-                                    " was given up after ",
-                                    entry.attempts,
-                                    " attempts; the last one: ",
-                                    std::string(why.message()))));
+      Answer(id,
+             TaskFailure(why.code(),
+                         absl::StrCat("task ",
+                                      id,
+                                      " was given up after ",
+                                      entry.attempts,
+                                      " attempts; the last one: ",
+                                      std::string(why.message()))));
     }
     return true;
   }

@@ -66,6 +66,10 @@ namespace dapd {
 // deadlines, Next at its patience, a worker's sender at stragglers.
 inline constexpr absl::Duration kPoolTick = absl::Milliseconds(100);
 
+// How long a worker that has not been there yet may stay away before a warning:
+// all of a run are started at the same time.
+inline constexpr absl::Duration kStartPatience = absl::Seconds(30);
+
 template <typename Task, typename Result>
 class WorkerPool {
  public:
@@ -132,13 +136,15 @@ class WorkerPool {
     WorkerState state;
     // That stand for its address.
     std::set<std::string> names;
-    int64_t capacity = 0;   // tasks it takes at a time; 0: never connected
-    std::string instance;   // of the process that its session led to
-    std::string alias_of;   // the address that stands for it; empty: its own
-    std::string remark;     // that was logged last; its thread's
-    bool wanted = true;     // its address is still named
-    bool refusing = false;  // it gets no more tasks from this session
-    bool unfit = false;     // it is up, but not what this run needs
+    int64_t capacity = 0;    // tasks it takes at a time; 0: never connected
+    std::string instance;    // of the process that its session led to
+    std::string alias_of;    // the address that stands for it; empty: its own
+    std::string remark;      // that was logged last; its thread's
+    std::string told_error;  // the loss that was logged last
+    absl::Time since = SteadyNow();  // it is known since
+    bool wanted = true;              // its address is still named
+    bool refusing = false;           // it gets no more tasks from this session
+    bool unfit = false;              // it is up, but not what this run needs
     // What it was given on this stream and has not answered itself, whoever
     // else has, and by when it must: a duplicate keeps it busy all the same.
     std::map<uint64_t, absl::Time> unanswered;

@@ -7,6 +7,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/config/validate_config.h"
+#include "common/rpc/pool/task_failure.h"
 
 namespace dapd {
 
@@ -51,6 +52,10 @@ bool IsFinalError(const absl::Status& status) {
 
 absl::Status ShortError(const absl::Status& status) {
   constexpr size_t kMaxBytes = 4096;
+  // All that gRPC says where the other end is gone in the middle of a stream.
+  if (status.message() == "CANCELLED") {
+    return {status.code(), "the connection broke"};
+  }
   if (status.message().size() <= kMaxBytes) return status;
   return {status.code(),
           absl::StrCat(status.message().substr(0, kMaxBytes), "...")};
@@ -60,14 +65,22 @@ absl::Status DescribeTaskError(const std::string& role,
                                uint64_t task_id,
                                const std::string& address,
                                const absl::Status& status) {
-  return {status.code(),
-          absl::StrCat(role,
-                       " worker ",
-                       address,
-                       " refused task ",
-                       task_id,
-                       ": ",
-                       std::string(status.message()))};
+  return TaskFailure(status.code(),
+                     absl::StrCat(role,
+                                  " worker ",
+                                  address,
+                                  " refused task ",
+                                  task_id,
+                                  ": ",
+                                  std::string(status.message())));
+}
+
+absl::Status OfWorker(const std::string& role,
+                      const std::string& address,
+                      const absl::Status& why) {
+  return {why.code(),
+          absl::StrCat(
+              role, " worker ", address, ": ", std::string(why.message()))};
 }
 
 std::string DescribeLoss(const std::string& role,

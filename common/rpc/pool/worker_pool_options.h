@@ -112,11 +112,17 @@ bool IsFinalError(const absl::Status& status);
 // it may quote whatever the worker sent.
 absl::Status ShortError(const absl::Status& status);
 
-// `status` with the task and worker it came from.
+// The failure (task_failure.h) of a task by `status`, with the task and the
+// worker it came from.
 absl::Status DescribeTaskError(const std::string& role,
                                uint64_t task_id,
                                const std::string& address,
                                const absl::Status& status);
+
+// `why` with the worker that it is of.
+absl::Status OfWorker(const std::string& role,
+                      const std::string& address,
+                      const absl::Status& why);
 
 // The log line for a worker that was lost, or could not be used at all.
 std::string DescribeLoss(const std::string& role,

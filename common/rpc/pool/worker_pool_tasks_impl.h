@@ -127,8 +127,10 @@ void WorkerPool<Task, Result>::Accept(Worker* worker,
       // Neither other weights nor its end is the task's matter.
       const bool may_mend =
           absl::IsFailedPrecondition(status) || absl::IsUnavailable(status);
-      counts = may_mend ? board_.Return(worker->number, answer.id, status)
-                        : board_.Refuse(worker->number, answer.id, status);
+      const absl::Status why =
+          OfWorker(options_.role, worker->state.address, status);
+      counts = may_mend ? board_.Return(worker->number, answer.id, why)
+                        : board_.Refuse(worker->number, answer.id, why);
       if (stream->refusal.ok()) stream->refusal = status;
       worker->refusing = true;
     }

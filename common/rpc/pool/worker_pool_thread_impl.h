@@ -246,10 +246,13 @@ void WorkerPool<Task, Result>::Lose(Worker* worker, absl::Status why) {
     timed_out = !worker->timed_out.ok();
     why = ShortError(timed_out ? worker->timed_out : why);
     const std::string error(why.message());
-    is_news = !stopping_ && worker->wanted &&
+    // A capacity is what it tells once it answers.
+    const bool is_early = worker->capacity == 0 && absl::IsUnavailable(why) &&
+                          SteadyNow() - worker->since < kStartPatience;
+    is_news = !stopping_ && worker->wanted && !is_early &&
               (is_alias || !IsUnused(*worker)) &&
-              (worker->state.last_error != error ||
-               worker->state.stage == WorkerStage::kReady);
+              (worker->told_error != error || was_ready);
+    if (is_news) worker->told_error = error;
     worker->state.last_error = error;
     worker->state.policy_version = -1;
     worker->state.weights.clear();
@@ -257,7 +260,8 @@ void WorkerPool<Task, Result>::Lose(Worker* worker, absl::Status why) {
         !was_ready && (absl::IsFailedPrecondition(why) || IsFinalError(why));
     worker->session.reset();
     SetStage(worker, WorkerStage::kLost);
-    returned = board_.ReturnAll(worker->number, why);
+    returned = board_.ReturnAll(
+        worker->number, OfWorker(options_.role, worker->state.address, why));
   }
   Observe(timed_out ? TaskOutcome::kTimeout : TaskOutcome::kLost, returned);
   if (is_news && is_alias) {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/error_output.h"
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/steady_time.h"
@@ -70,6 +71,7 @@ void ShutdownSignal::Watch() {
     if (first.has_value()) {
       if (now - *first < kSameRequest) continue;
       LogWarning("second signal: ending at once");
+      FlushErrorOutput();
       ::_exit(static_cast<int>(ExitCode::kInterrupted));
     }
     first = now;

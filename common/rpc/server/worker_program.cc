@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/base/error_output.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -40,7 +41,9 @@ void WorkerFlags::AddTo(CommandLine& line, const std::string& listen_key) {
 
 WorkerProgram::WorkerProgram(std::string name, Role role)
     : name_(std::move(name)), role_(role), signal_([this] {
-        if (!serving_) ::_exit(static_cast<int>(stopped_code_.load()));
+        if (serving_) return;
+        FlushErrorOutput();
+        ::_exit(static_cast<int>(stopped_code_.load()));
       }) {}
 
 absl::Status WorkerProgram::Start(const Config& config,

@@ -12,6 +12,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
+#include "common/base/process_end.h"
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
 #include "common/base/stop_requests.h"
@@ -129,7 +130,9 @@ void SweepRunner::StartWhatFits() {
 
 void SweepRunner::AddFailed(const std::string& name, int code) {
   if (failed_.empty()) first_code_ = code;
-  failed_.push_back(absl::StrCat(name, " (code ", code, ")"));
+  failed_.push_back(IsKill(code)
+                        ? absl::StrCat(name, " (", HowItEnded(code), ")")
+                        : absl::StrCat(name, " (code ", code, ")"));
 }
 
 void SweepRunner::Collect() {
@@ -154,8 +157,10 @@ void SweepRunner::Collect() {
     } else if (StopRequests() == 0) {
       AddFailed(name, code);
       LogError(absl::StrCat(name,
-                            " failed with code ",
-                            code,
+                            " ",
+                            IsKill(code)
+                                ? active.process->HowItEnded(code)
+                                : absl::StrCat("failed with code ", code),
                             "; the end of its log (",
                             active.process->log_path(),
                             "):\n  ",

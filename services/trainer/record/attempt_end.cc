@@ -4,9 +4,11 @@
 
 #include "absl/time/clock.h"
 
+#include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/status_macros.h"
 #include "common/config/run_folder.h"
+#include "services/trainer/record/folder_watch.h"
 #include "services/trainer/record/run_outcome.h"
 
 namespace dapd {
@@ -43,6 +45,15 @@ void AttemptEnd::TellIfDone() {
   if (!looks_for_end_ || !HasFinished(folder_, steps_)) return;
   looks_for_end_ = false;
   notice_.Tell(absl::OkStatus());
+}
+
+std::string AttemptEnd::TrainersWord(int code) const {
+  if (code == static_cast<int>(ExitCode::kRunLost) && !FileExists(folder_)) {
+    return std::string(FolderIsGone(folder_).message());
+  }
+  const auto recorded = ReadOutcomeSince(folder_, start_);
+  return recorded.has_value() && recorded->exit_code == code ? recorded->message
+                                                             : "";
 }
 
 void AttemptEnd::Tell(const absl::Status& status) {

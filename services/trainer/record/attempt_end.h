@@ -35,7 +35,12 @@ class AttemptEnd {
   // trainer stays when it is done (trainer.when_done: serve).
   void TellIfDone();
 
-  // The trainers are gone, and the attempt has ended with `status`.
+  // What rank 0 has recorded as the reason of its end in this attempt, which it
+  // ended with `code`; empty if it has recorded none.
+  std::string TrainersWord(int code) const;
+
+  // The trainers are gone, and the attempt has ended with `status`, which says
+  // all that is known of why.
   void Tell(const absl::Status& status);
 
  private:

@@ -44,16 +44,14 @@ Json FiguresOf(const std::optional<EvaluationReport>& report) {
   return report.has_value() ? ToJson(*report) : Json();
 }
 
-// The run's own word if this attempt left one: it says more than what `dapd
-// run` sees from outside.
+// The run's own word if this attempt left one that says more than what is seen
+// from outside.
 RunOutcome OutcomeToTell(const std::string& folder,
                          const absl::Status& status,
                          absl::Time start) {
   RunOutcome seen = OutcomeOf(status);
-  const std::optional<RunOutcome> recorded = ReadOutcome(folder);
-  // Recorded times are whole seconds.
-  if (recorded.has_value() && recorded->state == seen.state &&
-      recorded->time + absl::Seconds(1) >= start) {
+  const std::optional<RunOutcome> recorded = ReadOutcomeSince(folder, start);
+  if (recorded.has_value() && AddsNothing(seen, *recorded)) {
     seen.message = recorded->message;
   }
   return seen;

@@ -7,6 +7,7 @@
 
 #include "common/base/files.h"
 #include "common/base/log.h"
+#include "common/base/status_macros.h"
 #include "services/trainer/record/disk_wait.h"
 #include "services/trainer/status/status_message.h"
 
@@ -29,6 +30,7 @@ FullDiskRule::FullDiskRule(std::string run_folder,
                            TrainerMetrics* metrics,
                            TrainerStatus* status)
     : run_folder_(std::move(run_folder)),
+      watch_(run_folder_),
       on_write_error_(std::move(on_write_error)),
       wait_for_stop_(std::move(wait_for_stop)),
       metrics_(metrics),
@@ -37,6 +39,7 @@ FullDiskRule::FullDiskRule(std::string run_folder,
 absl::Status FullDiskRule::Write(const std::string& what,
                                  const std::function<absl::Status()>& write) {
   if (on_write_error_ != "continue") return MustWrite(what, write);
+  RETURN_IF_ERROR(watch_.Check());
   if (const absl::Status status = write(); !status.ok()) {
     if (!IsOfDisk(status)) return status;
     metrics_->RecordWriteFailure();
@@ -50,8 +53,10 @@ absl::Status FullDiskRule::Write(const std::string& what,
 
 absl::Status FullDiskRule::MustWrite(
     const std::string& what, const std::function<absl::Status()>& write) {
+  RETURN_IF_ERROR(watch_.Check());
   const absl::Status status = write();
   if (status.ok() || !IsOfDisk(status)) return status;
+  RETURN_IF_ERROR(watch_.Check());
   metrics_->RecordWriteFailure();
   return on_write_error_ == "fail" ? status : Retry(what, write, status);
 }
@@ -86,6 +91,8 @@ absl::Status FullDiskRule::Retry(const std::string& what,
                                                " could not be written: ",
                                                std::string(status.message())));
     }
+    status = watch_.Check();
+    if (!status.ok()) break;
     status = write();
     if (!status.ok() && !IsOfDisk(status)) break;
     if (!status.ok()) metrics_->RecordWriteFailure();

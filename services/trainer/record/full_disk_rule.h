@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 
+#include "services/trainer/record/folder_watch.h"
 #include "services/trainer/status/trainer_metrics.h"
 #include "services/trainer/status/trainer_status.h"
 
@@ -26,6 +27,8 @@ class FullDiskRule {
                TrainerMetrics* metrics,
                TrainerStatus* status);
 
+  // A run whose folder is gone (folder_watch.h) ends, whatever is configured.
+  //
   // Runs `write`, which can be repeated, for the first time or again. What
   // follows is for the disk's refusals: a file that could not be written or
   // read (IsFileError), or that reads back differently (DATA_LOSS). Any other
@@ -50,6 +53,7 @@ class FullDiskRule {
                      const absl::Status& first);
 
   const std::string run_folder_;
+  const FolderWatch watch_;
   const std::string on_write_error_;
   const std::function<bool(absl::Duration)> wait_for_stop_;
   TrainerMetrics* const metrics_;

@@ -74,7 +74,9 @@ absl::Status CompareIdentity(const std::string& folder,
           folder,
           " belongs to another run; what differs:\n  ",
           absl::StrJoin(differences, "\n  "),
-          "\n  set it back to resume, or choose another run.name")),
+          "\n  set it back to resume, or choose another run.name; its adapter "
+          "is trained further there with lora.start_from: ",
+          JoinPath(folder, "adapter"))),
       ExitCode::kConfig);
 }
 

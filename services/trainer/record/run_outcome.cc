@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
@@ -84,15 +85,22 @@ void CorrectOutcome(const std::string& folder,
                     const absl::Status& status,
                     absl::Time start) {
   const RunOutcome seen = OutcomeOf(status);
-  if (seen.state != "failed") return;
-  if (const auto recorded = ReadOutcome(folder); recorded.has_value()) {
-    // Recorded times are whole seconds.
-    const bool is_older = recorded->time + absl::Seconds(1) < start;
-    const bool is_same =
-        recorded->state == seen.state && recorded->exit_code == seen.exit_code;
-    if (is_older || is_same || recorded->state == "finished") return;
+  if (seen.state != "failed" || !FileExists(folder)) return;
+  if (ReadOutcome(folder).has_value()) {
+    const auto recorded = ReadOutcomeSince(folder, start);
+    if (!recorded.has_value() || recorded->state == "finished" ||
+        (recorded->exit_code == seen.exit_code &&
+         AddsNothing(seen, *recorded))) {
+      return;
+    }
   }
   WriteUnlessHeld(folder, seen);
+}
+
+bool AddsNothing(const RunOutcome& seen, const RunOutcome& word) {
+  return seen.state == word.state &&
+         (seen.state == "stopped" ||
+          !absl::StrContains(seen.message, word.message));
 }
 
 bool RecordFinished(const std::string& folder) {
@@ -116,6 +124,16 @@ std::optional<RunOutcome> ReadOutcome(const std::string& folder) try {
   return outcome;
 } catch (const nlohmann::json::exception& /*error*/) {
   return std::nullopt;
+}
+
+std::optional<RunOutcome> ReadOutcomeSince(const std::string& folder,
+                                           absl::Time start) {
+  auto recorded = ReadOutcome(folder);
+  // Recorded times are whole seconds.
+  if (recorded.has_value() && recorded->time + absl::Seconds(1) < start) {
+    return std::nullopt;
+  }
+  return recorded;
 }
 
 }  // namespace dapd

@@ -28,15 +28,20 @@ void ForgetOutcome(const std::string& folder);
 
 // For whoever started the run's processes, once they are gone: the attempt that
 // began at `start` ended with `status`. A trainer that was told to stop because
-// another process had failed knows only of the stop, and one that was killed
-// has written nothing: a failure takes the place of that. Of the same failure
-// the trainer's own word stays, which says more; so do the end of a run that
-// has finished, and the outcome of an older attempt, which this one did not get
+// another process had failed knows only of the stop, one whose workers died
+// does not know by what, and one that was killed has written nothing: a failure
+// takes the place of that. So it does not of the end of a run that has
+// finished, nor of the outcome of an older attempt, which this one did not get
 // as far as to forget. Writes nothing if another process goes on with the run;
 // what goes wrong is logged.
 void CorrectOutcome(const std::string& folder,
                     const absl::Status& status,
                     absl::Time start);
+
+// Whether `seen`, from outside, says no more of the same end than the process's
+// own `word` does: it is a stop, of which there is no more to say, or has
+// another text and does not quote that one.
+bool AddsNothing(const RunOutcome& seen, const RunOutcome& word);
 
 // For whoever finds a run that has finished: its outcome says so from here on.
 // The attempt that finished it may have been killed, or told to stop, behind
@@ -47,5 +52,9 @@ bool RecordFinished(const std::string& folder);
 
 // Nothing without the file, and for anything that WriteOutcome did not write.
 std::optional<RunOutcome> ReadOutcome(const std::string& folder);
+
+// The same, of an attempt that began at `start` or later.
+std::optional<RunOutcome> ReadOutcomeSince(const std::string& folder,
+                                           absl::Time start);
 
 }  // namespace dapd

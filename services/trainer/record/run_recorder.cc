@@ -85,8 +85,11 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
   displays.answers->ShowStep(answer_log.last());
   ASSIGN_OR_RETURN(TensorBoardWriter events,
                    TensorBoardWriter::Create(folder.path()));
+  RETURN_IF_ERROR(events.AddStart(start_step + 1));
   if (folder.resumed()) {
-    RETURN_IF_ERROR(events.AddRestart(start_step + 1));
+    // The first one counts as no restart where an earlier version of this
+    // program began the run and said nothing of its start.
+    RETURN_IF_ERROR(events.AddStart(start_step + 1));
   }
   displays.status->Change([&](v1::GetStatusResponse& state) {
     state.set_run_name(config.run.name);

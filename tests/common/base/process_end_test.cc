@@ -17,12 +17,20 @@ TEST(ProcessEndTest, AFaultOfItsOwnIsACrash) {
 }
 
 TEST(ProcessEndTest, WhoIsKilledDidNotCrash) {
-  for (const int code : {137, 143}) {
+  for (const int code : {129, 137, 143, 152, 159}) {
     EXPECT_FALSE(IsCrash(code)) << code;
     EXPECT_TRUE(IsKill(code)) << code;
   }
-  EXPECT_EQ(HowItEnded(137), "was killed by SIGKILL");
-  EXPECT_EQ(HowItEnded(143), "was killed by SIGTERM");
+  EXPECT_EQ(HowItEnded(137), "was killed by signal 9 (SIGKILL)");
+  EXPECT_EQ(HowItEnded(143), "was killed by signal 15 (SIGTERM)");
+}
+
+TEST(ProcessEndTest, EverySignalThatEndsAProcessIsNamed) {
+  EXPECT_EQ(HowItEnded(CodeOfSignal(SIGXCPU)),
+            "was killed by signal 24 (SIGXCPU)");
+  EXPECT_EQ(HowItEnded(CodeOfSignal(SIGSYS)),
+            "was killed by signal 31 (SIGSYS)");
+  EXPECT_EQ(HowItEnded(CodeOfSignal(SIGRTMIN)), "was killed by signal 34");
 }
 
 TEST(ProcessEndTest, AnExitCodeIsNeither) {

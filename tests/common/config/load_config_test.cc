@@ -101,6 +101,17 @@ TEST(LoadConfigTest, WhatIsAcceptedIsSaid) {
   }
 }
 
+TEST(LoadConfigTest, HowAFlagIsWrittenIsSaid) {
+  for (const char* yes : {"True", "TRUE", "yes", "On", "y", "1"}) {
+    EXPECT_THAT(Message(Load(kGood, {absl::StrCat("security.insecure=", yes)})),
+                HasSubstr("boolean: true, false; write true"));
+  }
+  for (const char* no : {"False", "no", "OFF", "0"}) {
+    EXPECT_THAT(Message(Load(kGood, {absl::StrCat("security.insecure=", no)})),
+                HasSubstr("boolean: true, false; write false"));
+  }
+}
+
 TEST(LoadConfigTest, NothingIsNoneOfSeveralChoices) {
   for (const char* key : {"objective.preset",
                           "objective.divergence",

@@ -20,8 +20,10 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(LoadConfigTest, ContradictionsAreNamed) {
-  EXPECT_THAT(Message(Load(kGood, {"trainer.schedule_steps=10"})),
-              HasSubstr("trainer.steps (20) exceeds trainer.schedule_steps"));
+  EXPECT_THAT(
+      Message(Load(kGood, {"trainer.schedule_steps=10"})),
+      AllOf(HasSubstr("trainer.steps (20) exceeds trainer.schedule_steps"),
+            HasSubstr("lora.start_from")));
   EXPECT_EQ(Refusal({"trainer.schedule_steps=20"}), "");
   EXPECT_THAT(
       Refusal({"trainer.batch_size=4", "trainer.micro_batch_size=8"}),

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <string>
@@ -45,6 +46,22 @@ TEST(TensorBoardWriterTest, RecordsAreFramedByTheirLength) {
   }
   EXPECT_THAT(ReadEvents(folder),
               ElementsAre(HasSubstr("brain.Event:2"), HasSubstr("loss")));
+}
+
+// TensorBoard reads the files in the order of their names.
+TEST(TensorBoardWriterTest, EachFileOfAFolderComesBehindThoseThatAreThere) {
+  const std::string folder = TempPath("folder");
+  std::filesystem::create_directories(folder);
+  std::vector<std::string> names;
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(TensorBoardWriter::Create(folder).ok());
+    for (const auto& file : std::filesystem::directory_iterator(folder)) {
+      const std::string name = file.path().filename();
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
+  }
+  EXPECT_EQ(names.size(), 5U);
+  EXPECT_TRUE(std::ranges::is_sorted(names));
 }
 
 TEST(TensorBoardWriterTest, ADiskThatWasFullTearsNoRecord) {

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -20,6 +21,7 @@
 namespace dapd {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -125,6 +127,40 @@ TEST(PostJsonTest, WhereNobodyListensTheErrorSaysWhere) {
   EXPECT_TRUE(absl::IsUnavailable(said)) << said;
   EXPECT_THAT(std::string(said.message()), HasSubstr(url));
   EXPECT_THAT(std::string(said.message()), Not(HasSubstr("hidden")));
+}
+
+// Sets a variable of the environment for one test.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+TEST(PostJsonTest, AnAddressOfThisMachineIsReachedWithoutTheProxy) {
+  for (const char* name : {"http_proxy", "all_proxy", "ALL_PROXY"}) {
+    const Variable proxy(name, "http://127.0.0.1:1");
+    HttpListener server([](size_t) { return HttpAnswer(200); });
+    EXPECT_TRUE(PostJson({.url = server.url()}, "{}", Never).ok()) << name;
+    EXPECT_THAT(server.requests(), SizeIs(1));
+  }
+}
+
+TEST(PostJsonTest, AProxyThatDoesNotAnswerIsNamed) {
+  const Variable proxy("http_proxy", "http://me:hidden@127.0.0.1:1");
+  const absl::Status lost =
+      PostJson({.url = "http://192.0.2.1/hook", .timeout = absl::Seconds(3)},
+               "{}",
+               Never);
+  EXPECT_THAT(std::string(lost.message()),
+              AllOf(HasSubstr("http://192.0.2.1"),
+                    HasSubstr("http_proxy names the proxy 127.0.0.1:1"),
+                    HasSubstr("no_proxy"),
+                    Not(HasSubstr("hidden"))));
 }
 
 TEST(PostJsonTest, WhoGivesUpIsNotHeld) {

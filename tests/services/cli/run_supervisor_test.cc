@@ -152,9 +152,75 @@ TEST_F(RunSupervisorTest, NothingIsStartedAgainForEver) {
   EXPECT_EQ(ExitCodeOf(FollowWorker("exit 1")), ExitCode::kInternal);
   EXPECT_EQ(Starts(), 21);
   const absl::Status status = Follow(Counted("kill -9 $$"), kGoesOn);
-  EXPECT_EQ(status.message(),
-            "the trainer ended with code 137; the output of dapd run says why");
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("trainer was killed by signal 9 (SIGKILL), "),
+                    HasSubstr("want of memory"),
+                    HasSubstr("21 times in a row with no work done in between"),
+                    Not(HasSubstr("137"))));
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kInternal);
   EXPECT_EQ(Starts(), 21);
+}
+
+TEST_F(RunSupervisorTest, HowEachProcessDiesIsSaidAndIsACodeOfOurOwn) {
+  struct Case {
+    std::string script;
+    int code;
+    std::string text;
+  };
+  for (const Case& c : {
+           Case{"kill -9 $$", 1, "worker was killed by signal 9 (SIGKILL), "},
+           {"kill -TERM $$", 1, "worker was killed by signal 15 (SIGTERM)"},
+           {"kill -XCPU $$", 1, "worker was killed by signal 24 (SIGXCPU)"},
+           {"kill -SEGV $$", 1, "worker crashed by SIGSEGV"},
+           {"exit 75", 1, "worker ended with code 75"},
+           {"exit 5", 1, "worker ended with code 5"},
+           {"exit 3", 3, "worker ended with code 3 and would do so again"},
+       }) {
+    const absl::Status status = FollowWorker("echo the cause; " + c.script);
+    EXPECT_EQ(static_cast<int>(ExitCodeOf(status)), c.code) << c.script;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr(c.text), HasSubstr("the cause")));
+  }
+}
+
+// It may have been told by a peer that the kernel killed.
+TEST_F(RunSupervisorTest,
+       ATrainerThatGaveUpForWantOfAWorkerSaysWhatBecameOfIt) {
+  const std::string died = TempPath("died");
+  for (const int code : {1, 5}) {
+    RunSupervisor supervisor(
+        {.first_pause = kPause, .longest_pause = kPause}, [&](int ended_with) {
+          return ended_with == code ? "task 3 was given up" : "";
+        });
+    ASSERT_TRUE(
+        supervisor
+            .AddWorker(Child("teacher-0",
+                             absl::StrCat("echo >", died, "; kill -9 $$"),
+                             TempPath("teacher-0.log")))
+            .ok());
+    supervisor.AddTrainer(
+        Child("trainer",
+              absl::StrCat("while [ ! -e ",
+                           died,
+                           " ]; do sleep 0.01; done; sleep 0.2; exit ",
+                           code),
+              ""));
+    const absl::Status status = supervisor.Follow([] {});
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kInternal);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("teacher-0 was killed by signal 9 (SIGKILL), "),
+                      HasSubstr("want of memory"),
+                      HasSubstr("the trainer gave up: task 3 was given up")));
+  }
+}
+
+TEST_F(RunSupervisorTest, AWorkerThatIsWellIsNotBlamed) {
+  for (const int code : {1, 5}) {
+    const absl::Status status =
+        FollowWorker(kGoesOn, absl::Minutes(10), absl::StrCat("exit ", code));
+    EXPECT_EQ(static_cast<int>(ExitCodeOf(status)), code);
+    EXPECT_THAT(std::string(status.message()), Not(HasSubstr("worker")));
+  }
 }
 
 TEST_F(RunSupervisorTest, WhatLastsIsStartedAgainHoweverOftenItEnds) {
@@ -264,7 +330,7 @@ TEST_F(RunSupervisorTest, TheFailureOfRank0HasBeenSeen) {
   const absl::Status status = Follow("exit 4", kGoesOn);
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
   EXPECT_EQ(status.message(),
-            "the trainer ended with code 4; the output of dapd run says why");
+            "the trainer ended with code 4; its last lines, above, say why");
 }
 
 TEST_F(RunSupervisorTest, ARankThatFailedSaysMoreThanOneThatMissesIt) {

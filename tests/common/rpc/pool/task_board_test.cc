@@ -4,6 +4,8 @@
 
 #include "gtest/gtest.h"
 
+#include "common/base/exit_code.h"
+
 namespace dapd {
 namespace {
 
@@ -124,12 +126,17 @@ TEST(TaskBoardTest, ATaskThatWasReturnedTooOftenFailsWithTheLastReason) {
             absl::string_view::npos);
 }
 
-TEST(TaskBoardTest, AWorkerThatIsLostIsNoStop) {
-  Tasks board(1);
-  board.Add({7});
-  board.Take(0);
-  board.ReturnAll(0, absl::CancelledError("CANCELLED"));
-  EXPECT_EQ(board.PopAnswer().status().code(), absl::StatusCode::kUnavailable);
+TEST(TaskBoardTest, HowTheLastWorkerEndedIsNoCodeOfOurs) {
+  for (int code = 1; code <= 16; ++code) {
+    Tasks board(1);
+    board.Add({7});
+    board.Take(0);
+    board.ReturnAll(0, {static_cast<absl::StatusCode>(code), "theirs"});
+    const absl::Status status = board.PopAnswer().status();
+    EXPECT_EQ(ExitCodeOf(status), ExitCode::kInternal) << status;
+    EXPECT_TRUE(IsTaskFailure(status)) << status;
+    EXPECT_FALSE(absl::IsCancelled(status)) << status;
+  }
 }
 
 TEST(TaskBoardTest, RecalledTasksCountNoAttempt) {

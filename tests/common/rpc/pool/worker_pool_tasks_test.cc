@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/base/exit_code.h"
 #include "tests/common/rpc/pool/worker_pool_fixture.h"
 #include "tests/fakes/eventually.h"
 
@@ -207,7 +208,8 @@ TEST_F(WorkerPoolTasksTest, ATaskThatLosesItsWorkerTooOftenFails) {
   const absl::Status status = pool_->Next().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("task 1 was given up after 3 attempts"));
+              HasSubstr("task 1 was given up after 3 attempts; the last one: "
+                        "rollout worker a: the forward pass failed"));
 }
 
 TEST_F(WorkerPoolTasksTest, AnErrorThatNoRetryMendsFailsItsTaskAlone) {
@@ -221,6 +223,7 @@ TEST_F(WorkerPoolTasksTest, AnErrorThatNoRetryMendsFailsItsTaskAlone) {
   pool_->Submit({1});
   const absl::Status status = pool_->Next().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kInternal) << "it is not our data";
   EXPECT_THAT(
       std::string(status.message()),
       HasSubstr("rollout worker a refused task 1: the prompt is empty"));

@@ -1,6 +1,7 @@
 #include "services/trainer/record/full_disk_rule.h"
 
 #include <cerrno>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/metrics/metrics_registry.h"
 #include "services/trainer/record/disk_wait.h"
@@ -149,6 +151,36 @@ TEST_F(FullDiskRuleTest, AStopEndsTheWait) {
   EXPECT_TRUE(absl::IsCancelled(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("/a/b"));
   EXPECT_THAT(log_, Not(HasSubstr("training continues")));
+}
+
+TEST(FullDiskRuleWithoutFolderTest, ARunWhoseFolderIsGoneDoesNotWaitForIt) {
+  for (const char* on_write_error : {"pause", "continue", "fail"}) {
+    const std::string folder = TempPath("gone");
+    ASSERT_TRUE(MakeDirectories(folder).ok());
+    MetricsRegistry registry("trainer", "demo", {});
+    TrainerMetrics metrics(registry, {});
+    TrainerStatus status;
+    FullDiskRule rule(
+        folder,
+        on_write_error,
+        [](absl::Duration) {
+          ADD_FAILURE() << "it waits";
+          return true;
+        },
+        &metrics,
+        &status);
+    // What is open is written into all the same.
+    const auto write = [] { return absl::OkStatus(); };
+    EXPECT_TRUE(rule.Write("a step", write).ok());
+    std::filesystem::remove_all(folder);
+    for (const absl::Status& gone :
+         {rule.Write("a step", write), rule.MustWrite("the summary", write)}) {
+      EXPECT_EQ(ExitCodeOf(gone), ExitCode::kRunLost) << on_write_error;
+      EXPECT_THAT(std::string(gone.message()),
+                  HasSubstr("was removed or renamed while the run was under "
+                            "way"));
+    }
+  }
 }
 
 }  // namespace

@@ -59,6 +59,18 @@ TEST_F(CorrectOutcomeTest, TheTrainersOwnWordStays) {
   }
 }
 
+TEST_F(CorrectOutcomeTest, WhoQuotesTheTrainersWordSaysMore) {
+  const absl::Status gave_up = absl::InternalError("task 3 was given up");
+  const absl::Status fate = absl::InternalError(
+      "teacher-0 was killed; the trainer gave up: task 3 was given up");
+  EXPECT_EQ(Corrected(gave_up, fate, start_).message, fate.message());
+}
+
+TEST_F(CorrectOutcomeTest, WithoutAFolderThereIsNothingToCorrect) {
+  CorrectOutcome(folder_ + "-gone", cause_, start_);
+  EXPECT_FALSE(FileExists(folder_ + "-gone"));
+}
+
 TEST_F(CorrectOutcomeTest, AnOlderAttemptsOutcomeStands) {
   EXPECT_EQ(Corrected(stop_, cause_, start_ + absl::Seconds(9)).state,
             "stopped");

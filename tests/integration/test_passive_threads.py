@@ -1,0 +1,42 @@
+"""Services that share a machine sleep while they wait, however they are started (common/base/passive_threads.cc)."""
+
+import os
+import re
+import subprocess
+
+import pytest
+from workspace import BIN, free_port, wait_for
+
+
+def displayed(environment, *command):
+    """What GNU OpenMP says of itself in the process, once for each time that it was initialized."""
+    given = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**given, **environment, "OMP_DISPLAY_ENV": "true"})
+    return result, re.findall(r"OMP_WAIT_POLICY = '(\w+)'", result.stderr)
+
+
+@pytest.mark.parametrize("service", ["rollout", "teacher", "trainer"])
+def test_a_service_started_by_hand_waits_passively(service, workspace):
+    result, policies = displayed({}, BIN / f"dapd-{service}", "--version")
+    assert result.returncode == 0 and policies == ["PASSIVE"], result.stderr
+    # Its arguments and its name are still its own.
+    result, policies = displayed({}, BIN / f"dapd-{service}", "/no such file", "--set", "a=b c")
+    assert result.returncode == 3 and "/no such file" in result.stderr and policies == ["PASSIVE"], result.stderr
+
+
+@pytest.mark.parametrize("service", ["rollout", "teacher", "trainer"])
+def test_a_users_own_setting_stays(service):
+    result, policies = displayed({"OMP_WAIT_POLICY": "ACTIVE"}, BIN / f"dapd-{service}", "--version")
+    assert result.returncode == 0 and policies == ["ACTIVE"], result.stderr
+
+
+def test_a_service_is_the_process_that_was_started(workspace):
+    given = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
+    with subprocess.Popen([BIN / "dapd-teacher", workspace.config, "--listen", f"127.0.0.1:{free_port()}"], env=given, stderr=subprocess.PIPE,
+                          text=True) as process:
+        wait_for(lambda: "ready for" in process.stderr.readline(), what="the teacher")
+        with open(f"/proc/{process.pid}/comm") as name, open(f"/proc/{process.pid}/environ") as environ:
+            assert name.read() == "dapd-teacher\n" and "OMP_WAIT_POLICY=PASSIVE" in environ.read().split("\0")
+        process.terminate()
+        process.communicate(timeout=30)
+        assert process.returncode == 0
