@@ -1,19 +1,27 @@
 """TensorBoard's own reader sees each step of a run that was killed and resumed once."""
 
 import itertools
+import os
+import signal
 
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from workspace import wait_for
+from tensorboard.backend.event_processing import event_accumulator, plugin_event_accumulator
+from tensorboard.util.tensor_util import make_ndarray
+from workspace import children, wait_for
 
 SETTINGS = {"trainer.steps": 12, "trainer.schedule_steps": 12, "checkpoint.interval": 4}
 
 
 def values(folder):
-    """Step and value of each point of the loss, in the order in which TensorBoard has them."""
-    reader = EventAccumulator(str(folder), size_guidance={"scalars": 0})
-    reader.Reload()
-    return [(event.step, event.value) for event in reader.Scalars("loss/total")]
+    """Step and value of each point of the loss, in the order in which TensorBoard has them: by the reader of its pages (--load_fast=false), which counts
+    only the second start of a session as a restart, and by that of programs."""
+    pages = plugin_event_accumulator.EventAccumulator(str(folder), tensor_size_guidance={"scalars": 0})
+    programs = event_accumulator.EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    pages.Reload()
+    programs.Reload()
+    shown = [(event.step, make_ndarray(event.tensor_proto).item()) for event in pages.Tensors("loss/total")]
+    assert shown == [(event.step, event.value) for event in programs.Scalars("loss/total")]
+    return shown
 
 
 @pytest.mark.parametrize("kills", [[6], [3], [6, 11]], ids=lambda kills: "-".join(map(str, kills)))
@@ -22,9 +30,12 @@ def test_every_step_has_one_value(reference_run, kills):
     for step in kills:
         process = reference_run.start(name, "worker.before_token=sleep:5", **SETTINGS)
         wait_for(lambda: any(line["step"] == step for line in reference_run.metrics(name)), what=f"step {step}")
+        # The trainer by SIGKILL, too: it would save its last step when it misses its parent.
+        process.send_signal(signal.SIGSTOP)
+        for trainer in children(process)["dapd-trainer"]:
+            os.kill(trainer, signal.SIGKILL)
         process.kill()
         process.wait()
-        # The trainer, too, before the next attempt: its lock says that it is there.
         wait_for(lambda: reference_run.dapd("runs", "list", reference_run.runs(name)).stdout.find("running") < 0, what="the trainer's end")
     reference_run.run(name, **SETTINGS)
     found = values(reference_run.runs(name))
