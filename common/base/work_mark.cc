@@ -20,7 +20,7 @@ namespace dapd {
 namespace {
 
 constexpr char kVariable[] = "DAPD_WORK_MARK";
-constexpr uint64_t kMaxBytes = 64;
+constexpr uint64_t kMaxMarkBytes = 64;
 
 // In place and always as long: a disk that has become full takes it, too.
 absl::Status Write(const std::string& path, int64_t number) {
@@ -47,7 +47,7 @@ std::string WorkMarkSetting(const std::string& path) {
 }
 
 int64_t ReadWorkMark(const std::string& path) {
-  const auto text = ReadFile(path, kMaxBytes);
+  const auto text = ReadFile(path, kMaxMarkBytes);
   int64_t number = 0;
   return text.ok() && absl::SimpleAtoi(*text, &number) ? number : 0;
 }
