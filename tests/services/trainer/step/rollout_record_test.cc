@@ -21,12 +21,7 @@ using RolloutRecordTest = TrainerLoopTest;
 // As released: an answer of padding alone has nothing to score, its reference
 // has.
 TEST_F(RolloutRecordTest, AnAnswerOfPaddingAloneLeavesItsReferencesTerms) {
-  text_ = LoadTextPipeline(folder_, {}, /*end_token_id=*/kSmallEndId).value();
-  // Padding that is no answer's end.
-  text_.views = std::make_unique<const ViewBuilder>(
-      *text_.tokenizer,
-      *text_.chat_template,
-      ViewOptions{.pad_token_id = kSmallEndId});
+  PadWithTheEnd();
   const auto tokens_of = [&](const std::string& term) {
     return MetricOfSteps("/terms/" + term + "/tokens");
   };
