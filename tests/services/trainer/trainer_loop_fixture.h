@@ -154,6 +154,14 @@ class TrainerLoopTest : public ::testing::Test {
 
   const std::string folder_ = TempPath("trainer_loop_test");
   LoadedConfig loaded_;
+  // Padding is the end token, but ends no answer: it is not scored.
+  void PadWithTheEnd() {
+    text_.views = std::make_unique<const ViewBuilder>(
+        *text_.tokenizer,
+        *text_.chat_template,
+        ViewOptions{.pad_token_id = kSmallEndId});
+  }
+
   TextPipeline text_;
   Dataset data_;
   Dataset held_out_;  // none

@@ -331,7 +331,7 @@ TEST_F(TrainerLoopTest, TheSamplersMismatchIsOfAllAnswersOfAStep) {
 
   // The end token is that of padding, too, and is not scored.
   loaded_.config.run.name = "padded";
-  text_ = LoadTextPipeline(folder_, {}, /*end_token_id=*/kSmallEndId).value();
+  PadWithTheEnd();
   ASSERT_TRUE(Run(0).ok());
   EXPECT_THAT(mismatches("tokens"), ElementsAre(4, 4, 4, 4));
 }
@@ -344,7 +344,7 @@ TEST_F(TrainerLoopTest, WhatTeachersScoreIsCountedStepByStep) {
 }
 
 TEST_F(TrainerLoopTest, AStepWithoutATokenForAnyTermRestsWithAWarning) {
-  text_ = LoadTextPipeline(folder_, {}, /*end_token_id=*/kSmallEndId).value();
+  PadWithTheEnd();
   loaded_.config.objective.terms = {
       {.name = "on_policy",
        .student = ViewName::kNoneRollout,

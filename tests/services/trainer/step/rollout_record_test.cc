@@ -21,7 +21,7 @@ using RolloutRecordTest = TrainerLoopTest;
 // As released: an answer of padding alone has nothing to score, its reference
 // has.
 TEST_F(RolloutRecordTest, AnAnswerOfPaddingAloneLeavesItsReferencesTerms) {
-  text_ = LoadTextPipeline(folder_, {}, /*end_token_id=*/kSmallEndId).value();
+  PadWithTheEnd();
   const auto tokens_of = [&](const std::string& term) {
     return MetricOfSteps("/terms/" + term + "/tokens");
   };
