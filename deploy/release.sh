@@ -105,9 +105,10 @@ if [ -z "$installed" ]; then
   fi
   exec 9>"$place/lock"
   flock --nonblock 9 || { echo "$place/lock: another release is being made" >&2; exit 1; }
+  # A checkout of its own: nothing that is committed or edited meanwhile gets in.
   rm -rf "$place/source"
-  mkdir "$place/source"
-  git archive HEAD | tar --extract --directory "$place/source"
+  git clone --quiet --no-checkout "$PWD" "$place/source"
+  git -C "$place/source" checkout --quiet --detach "$(git rev-parse HEAD)"
   ln -s "$PWD/.deps" "$place/source/.deps"
   # Each flavour by itself: the programs say which kernels they were built with. The
   # wheel's are those of cuda.
@@ -119,6 +120,7 @@ if [ -z "$installed" ]; then
     phase "compile $commit, $flavour" "$logs/compile-$flavour.log" compile "$cuda"
     phase "install the programs" "$logs/package-$flavour.log" pack "$flavour"
   done
+  cd "$place/source"
 else
   ln -s "$installed" "$work/package-$has"
   wheel_package=$work/package-$has

@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 #include "common/base/check.h"
 #include "common/base/json.h"
 #include "common/tokenizer/newer_characters.h"
@@ -98,7 +100,7 @@ void Run(absl::string_view bytes) {
     std::string joined;
     const CutText cut = splitter.Split(text).value();
     for (const Span word : cut.words) {
-      joined += cut.Bytes(word);
+      absl::StrAppend(&joined, cut.Bytes(word));
       int32_t length = 0;
       const std::vector<CodePoint> characters =
           DecodeUtf8(cut.Bytes(word)).value();

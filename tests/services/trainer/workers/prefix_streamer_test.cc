@@ -79,11 +79,15 @@ class CountingTokenizer : public Tokenizer {
   int32_t TokenId(absl::string_view token) const override {
     return tokenizer_->TokenId(token);
   }
+  bool IsAdded(int32_t id) const override { return tokenizer_->IsAdded(id); }
   bool IsSpecial(int32_t id) const override {
     return tokenizer_->IsSpecial(id);
   }
   std::optional<int32_t> pad_id() const override {
     return tokenizer_->pad_id();
+  }
+  std::optional<int32_t> end_id() const override {
+    return tokenizer_->end_id();
   }
 
   // Starts to count again.
