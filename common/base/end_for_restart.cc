@@ -23,8 +23,8 @@ void EndForRestart(const absl::Status& why) {
 }
 
 void EndForRestartAfter(unsigned seconds) {
-  // What a handler may call is little: no log. A second alarm ends the process
-  // where nobody reads that line.
+  // A signal handler may not use the log. A second alarm ends the process if
+  // nobody reads the line that is written here.
   ::signal(SIGALRM, [](int) {
     ::signal(SIGALRM,
              [](int) { ::_exit(static_cast<int>(ExitCode::kRestart)); });

@@ -1,5 +1,5 @@
-// What this process writes on stderr: whole lines, in their order, without
-// being held up by a reader who does not read (a full pipe, a frozen terminal,
+// The output of this process on stderr: whole lines, in their order. No thread
+// is held up by a reader who does not read (a full pipe, a frozen terminal,
 // a parent that is stopped).
 //
 // A thread does the writing. Whoever writes waits for it, so that a line is

@@ -95,8 +95,8 @@ inline constexpr char kIsLfsPointer[] =
     " is a git-LFS pointer, not the file itself, which `git lfs pull` in its "
     "folder fetches";
 
-// What to do where no file can be written to `path`, or in that folder, for
-// want of room: of space, or of inodes.
+// The advice for a user who has no room for a file at `path`, or in that
+// folder: it says whether space or inodes are missing.
 std::string HowToFindRoom(const std::string& path);
 
 // Whether `status` is FileError's: it was a file that could not be written or

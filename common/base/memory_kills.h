@@ -14,10 +14,10 @@ struct MemoryKills {
   bool is_complete = false;
 };
 
-// Of this process's control group and those below it (memory.events), as its
-// children are in it; where there is none of version 2, of version 1
-// (memory.oom_control) or of the machine (/proc/vmstat). `root`: for tests,
-// what stands before /proc and /sys.
+// The count of this process's control group and the groups below it
+// (memory.events), since its children are in it; where there is none of version
+// 2, of version 1 (memory.oom_control) or of the machine (/proc/vmstat).
+// `root`: for tests, what stands before /proc and /sys.
 MemoryKills CountMemoryKills(const std::string& root = "");
 
 // For the end of a sentence that says that a process was killed by SIGKILL

@@ -14,7 +14,7 @@
 
 namespace dapd {
 
-// Of an entry that names the file which has the entries.
+// Begins an entry of a list that names a file with the entries.
 inline constexpr char kFilePrefix[] = "file://";
 
 struct ConfigKey {

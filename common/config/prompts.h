@@ -31,15 +31,15 @@ class Prompts {
                          const std::string& shown) const;
   std::string Demonstration(const std::string& problem,
                             const std::string& shown) const;
-  // Of what SDPO's self-teacher reads beside the problem: another, right
-  // answer, if there is one, and what is wrong with the scored one; empty:
-  // nothing is.
+  // SDPO's self-teacher reads beside the problem `shown`, another answer that
+  // is correct, if there is one, and `feedback` on the scored answer, unless
+  // that is empty.
   std::string Sibling(const std::string& problem,
                       const std::optional<std::string>& shown,
                       const std::string& feedback) const;
-  // What is said of an answer; empty: nothing. `result`: what its box holds, if
-  // it has one. `truncated`: it has as many tokens as an answer may have, and
-  // no end; that is said of a correct answer, too.
+  // The feedback on an answer; empty: there is none. `result`: the content of
+  // its box, if it has one. `truncated`: it has as many tokens as an answer may
+  // have, and no end; a correct answer is told so, too.
   std::string Feedback(bool correct,
                        const std::optional<std::string>& result,
                        bool truncated) const;

@@ -15,7 +15,7 @@ namespace dapd {
 namespace {
 
 constexpr char kAnswer[] = "the answer 42";
-// What templates open thoughts with.
+// The texts with which templates open thoughts.
 constexpr const char* kThoughts[] = {"<think>",
                                      "<thinking>",
                                      "<thought>",

@@ -13,7 +13,7 @@
 
 namespace dapd {
 
-// What a text states in its boxes: the contents of the last one whose braces
+// The statement in a text's boxes: the contents of the last one whose braces
 // are balanced, those that are written ("\{") left aside, and of those in front
 // of it that belong to the same statement, with commas between them. As
 // math-verify has it, two belong together if less than 10 bytes are between

@@ -11,8 +11,8 @@
 namespace dapd {
 namespace {
 
-// What Python's regular expressions take as \s: the property White_Space and
-// the four separators of ASCII.
+// Whether \s of Python's regular expressions matches: it stands for the
+// property White_Space and the four separators of ASCII.
 bool IsSpace(char32_t c) {
   return IsWhitespace(static_cast<int32_t>(c)) || (c >= 0x1c && c <= 0x1f);
 }

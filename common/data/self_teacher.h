@@ -23,7 +23,7 @@ struct TeacherContext {
 struct GradedAnswer {
   std::string text;
   bool correct = false;
-  // What there is to say about it (Prompts::Feedback); white space is nothing.
+  // The feedback on it (Prompts::Feedback); white space alone is none.
   std::string feedback;
 };
 

@@ -152,7 +152,7 @@ class ViewBuilder {
   absl::StatusOr<std::vector<std::pair<ViewName, std::vector<int32_t>>>>
   ReferencePrefixes(const std::string& problem,
                     const std::string& reference) const;
-  // What a privileged prompt says before the answer that it shows.
+  // The text of a privileged prompt before the answer that it shows.
   absl::StatusOr<std::string> TextBeforeShown(const std::string& problem,
                                               bool thinking) const;
   // The view with a prompt that shows a sampled answer.

@@ -19,8 +19,8 @@ class Normalizer {
   // Sequence of these. INVALID_ARGUMENT names another.
   static absl::StatusOr<Normalizer> Parse(const nlohmann::json& json);
 
-  // Of well-formed text. RESOURCE_EXHAUSTED where a regular expression takes
-  // too much for it.
+  // `text` must be well-formed. RESOURCE_EXHAUSTED if a regular expression
+  // takes too much time or memory for it.
   absl::StatusOr<std::string> Apply(absl::string_view text) const;
 
  private:

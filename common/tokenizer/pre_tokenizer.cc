@@ -24,7 +24,7 @@ absl::Status RefusePreTokenizer(const std::string& what) {
       "WhitespaceSplit, CharDelimiterSplit and one ByteLevel are"));
 }
 
-// What becomes of the matches that cut a word.
+// The fate of the matches that cut a word.
 enum class Behavior {
   kIsolated,
   kRemoved,

@@ -243,7 +243,7 @@ void WarnOfMachine(const Config& config, const ModelConfig& model) {
   for (const std::string& warning : OutputWarnings(config, model)) {
     LogWarning(warning);
   }
-  // Of a folder that cannot be written there is a warning already.
+  // There is a warning already of a folder that cannot be written.
   if (const absl::Status status = CheckMachine(config);
       !status.ok() && !IsFileError(status)) {
     LogWarning(

@@ -1,4 +1,4 @@
-// What `dapd run` says of a process that died.
+// The words of `dapd run` about a process that died.
 #pragma once
 
 #include <string>

@@ -39,8 +39,8 @@ class LocalRun {
 
  private:
   absl::Status CheckTokens() const;
-  // What can be known of model, adapter and machine before a process is
-  // started (start_checks.h).
+  // Checks model, adapter and machine, as far as that can be done before a
+  // process is started (start_checks.h).
   absl::Status CheckFiles() const;
   absl::Status CheckFolder() const;
   // Splits the GPUs among the roles (machine_split.h) and says so. From then on

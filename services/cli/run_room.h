@@ -14,10 +14,10 @@ struct RunRoom {
   int64_t files = 0;  // and folders: the inodes
 };
 
-// Of the adapters and checkpoints that a run has at the same time: the ones
-// that checkpoint.keep leaves, and one that is being written; of a run that is
-// there already, that one alone. Answers and metrics, which depend on how long
-// answers are, come on top.
+// The room for the adapters and checkpoints that a run has at the same time:
+// the ones that checkpoint.keep leaves, and one that is being written; for a
+// run that is there already, the latter alone. Answers and metrics, which
+// depend on how long answers are, come on top.
 RunRoom RoomOfRun(const Config& config, const ModelConfig& model);
 
 // The folder, or the nearest one above it that exists.

@@ -130,8 +130,8 @@ bool RunSupervisor::MayRestartTrainers(const End& end, bool asked_to_stop) {
   return true;
 }
 
-// Of a stop there is nothing to explain but what rank 0 says. It has spoken on
-// our stderr, the others only in their logs.
+// The words of rank 0 explain a stop. It has spoken on our stderr, the other
+// ranks only in their logs.
 absl::Status RunSupervisor::FailureOf(const End& end) const {
   const ChildProcess& trainer = *end.trainer;
   std::string text;

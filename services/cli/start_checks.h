@@ -1,6 +1,7 @@
-// What a run would end for at its start, as far as files and this machine tell
-// without a model being loaded: `dapd check` says it, and `dapd run` refuses
-// before it starts a process, in the words of the service that would end.
+// Finds faults that would end a run at its start, as far as files and this
+// machine tell without a model being loaded: `dapd check` names them, and `dapd
+// run` refuses before it starts a process, in the words of the service that
+// would end.
 #pragma once
 
 #include <string>
@@ -24,7 +25,7 @@ absl::StatusOr<bool> CheckWeights(const ModelConfig& model);
 // another model of the hub than the configuration's.
 std::string OtherBaseWarning(const Config& config, const ModelConfig& model);
 
-// What `dapd run` asks of a machine for all its processes.
+// The needs of all processes of `dapd run` together.
 ProcessNeeds NeedsOfRun(const Config& config);
 
 // Whether the processes of `dapd run` can be started and its folder be locked

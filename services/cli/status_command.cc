@@ -32,7 +32,7 @@ struct StatusOptions {
   bool json = false;
 };
 
-// Of the only run on this machine; several are listed.
+// The address of the only run on this machine; several are listed.
 absl::StatusOr<std::string> FindAddress() {
   std::vector<std::string> lines;
   std::string address;

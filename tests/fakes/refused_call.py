@@ -12,7 +12,7 @@ ALLOW, REFUSE = 0x7FFF0000, 0x00050000
 
 
 def refuse(call, error):
-    """Of this process and its children every `call` fails with `error` from now on."""
+    """From now on every `call` of this process and its children fails with `error`."""
     program = b"".join(
         struct.pack("HBBI", *line)
         for line in [(LOAD, 0, 0, 0), (JUMP_IF_EQUAL, 0, 1, NUMBERS[call]), (RETURN, 0, 0, REFUSE | error), (RETURN, 0, 0, ALLOW)]

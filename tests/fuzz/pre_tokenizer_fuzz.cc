@@ -89,7 +89,7 @@ void Run(absl::string_view bytes) {
   const auto points = DecodeUtf8(text);
   if (!points.ok()) return;
   icu::UnicodeString unicode;
-  // Of characters that are new, ICU may know less.
+  // ICU may know less of characters that are new.
   for (const CodePoint& point : *points) {
     unicode.append(OldStandIn(point.value));
   }

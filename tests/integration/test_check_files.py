@@ -1,4 +1,4 @@
-"""What a run would die of, as far as files tell: `dapd check` says it by headers alone, and `dapd run` refuses before it starts a process."""
+"""Faults of files that a run would die of: `dapd check` finds them by headers alone, and `dapd run` refuses before it starts a process."""
 
 import json
 import shutil

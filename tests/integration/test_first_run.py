@@ -1,4 +1,4 @@
-"""What somebody sees who starts a first run, and then a second one beside it."""
+"""The output that somebody sees who starts a first run, and then a second one beside it."""
 
 import re
 import signal

@@ -132,7 +132,7 @@ class Objective:
         self.model.eval()
         self.parameters = {n.replace(".default", ""): p for n, p in self.model.named_parameters() if p.requires_grad}
         self.snapshot = self.read_tensors(snapshot) if snapshot else None
-        # Of the adapter that the first batch finds or, in OPSD's code, leaves, and all later ones.
+        # The average of the adapter that the first batch finds (in OPSD's code: leaves) and of all later ones.
         self.ema, self.ema_rate, self.ema_from_first_update = None, ema_rate, ema_from_first_update
         self.temperature, self.clip = temperature, clip
         self.terms = terms or [(*term, clip) for term in DAPD_TERMS]

@@ -21,7 +21,7 @@ def message(problem, sibling, feedback):
 
 
 def verdict(boxed, truncated):
-    """What the released grader of mathematics says, also of a right answer that was cut off; nothing of a wrong result."""
+    """The words of the released grader of mathematics, also about a right answer that was cut off; it is silent about a wrong result."""
     if truncated:
         return "Your response was truncated because it exceeded the maximum length."
     return "" if boxed else "Your answer had the wrong format. The solution must be given in the format: \\boxed{your_answer}."

@@ -198,14 +198,14 @@ def render_alone(template, tmp_path):
     return (read_jsonl(tmp_path / "out")[0]["text"], "") if result.returncode == 0 else (None, result.stderr)
 
 
-# What jinja2 writes and ours refuses by name.
+# Messages of ours for templates that jinja2 renders and ours refuses by name.
 REFUSED = re.compile(r"cannot be printed|cannot be sliced|'safe' or 'escape' gave|is not supported|truncate needs a string|too large|too long|overflows|nested too deeply|cannot be applied to view|inside another value")
 MARK = "\x01"
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
 def test_random_templates_render_alike(tmp_path):
-    """Those that jinja2 renders, many in one template; those that ours refuses are looked at one by one."""
+    """The templates that jinja2 renders, many in one; each template that ours refuses is looked at by itself."""
     import models
 
     models.write_tokenizer(tmp_path)

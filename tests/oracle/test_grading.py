@@ -61,7 +61,7 @@ COMPUTED = [("2x = 10", "10"), ("3+x = 5", "5"), ("x-y = 7", "7"), ("5a+b = 9", 
 LABELS = ["x", "PQ", "ABC", "ABCD", "AB+CD", "x+y", "xy", "\\angle ABC", "m\\angle A", "\\text{Area}", "\\text{the answer}", "\\mathrm{PQ}", "\\overline{AB}", "x_1", "a_n", "a_{n+1}", "S_{ABC}", "|PQ|", "[ABC]",
           "f(x)", "P(A)", "\\frac{a}{b}", "BC/AB", "\\sin A", "\\triangle", "\\alpha\\beta", "AB\\cdot CD", "\\lfloor x\\rfloor", "k", "2x", "x-y", "5a+b", "k+1", "a^2", "-x", "\\frac{1}{x}", "9", "\\sqrt{x}", "2AB"]
 VALUES = [("14", "15"), ("\\frac{3}{4}", "\\frac{4}{3}"), ("2\\sqrt{3}", "3\\sqrt{2}"), ("(1,2)", "(2,1)"), ("5a+b", "5a-b")]
-# What stands between two boxes, and texts around them.
+# Texts that stand between two boxes.
 BETWEEN = [" and ", ", ", ",", " or ", " ", "\n", "; ", ". ", "$ and $", "$, $", "$ or $k=", "$ and $k=", ", so that in the other case we find ", " and in the other case ", ". Then we find something else: ", ". Then, after a while, we find the very last number that there is to be found here: ",
            " \\text{ and } ", ".\n\nThe other solution is then ", " is one; the other one is ", ".\n\n**Final answer**\n\n"]
 

@@ -20,7 +20,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture
 def call(model, tmp_path):
-    """What a command writes for `rows`, and what it says."""
+    """A function that gives a command's output for `rows`, and its messages."""
 
     def run(command, rows, *flags, code=0):
         rows_path, output = write_jsonl(tmp_path / "rows.jsonl", rows), tmp_path / "output"

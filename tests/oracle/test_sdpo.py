@@ -67,7 +67,7 @@ def test_the_self_teachers_view(feedback, tmp_path):
             assert (got["input_ids"], got["scored_from"], got["scored_count"]) == (ids, start, count), name
         shown += "sibling_rollout" in views
     print(f"{feedback}: {shown} of {len(expected)} samples have a teacher")
-    # Of the second group, in which no answer is right, one has no box; a wrong box is not told of.
+    # No answer of the second group is right, and one has no box; nothing is said of a wrong box.
     assert shown == {"never": 7, "without_sibling": 8, "always": 8}[feedback]
 
 

@@ -49,7 +49,7 @@ class ModuleSet {
   // Whether a list has the whole name.
   bool HasWholeName(const std::string& module) const;
   bool IsExpression() const { return pattern_.has_value(); }
-  // Of a list.
+  // The entries, if the pattern is a list.
   const std::vector<std::string>& names() const { return names_; }
 
  private:

@@ -1,6 +1,6 @@
-// What an adapter_config.json makes of a model: the modules that PEFT would
-// adapt, each with its rank and scale, and the adapter of one rank and scale
-// that holds them all.
+// The meaning of an adapter_config.json for a model: the modules that PEFT
+// would adapt, each with its rank and scale, and the adapter of one rank and
+// scale that holds them all.
 #pragma once
 
 #include <array>

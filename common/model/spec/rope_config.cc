@@ -17,7 +17,7 @@ using nlohmann::json;
 
 constexpr char kOriginalPositions[] = "original_max_position_embeddings";
 
-// What one of the two spellings says.
+// The content of one of the two spellings.
 struct Rope {
   double theta = 0.0;
   std::optional<RopeScaling> scaling;
@@ -188,7 +188,7 @@ void ReadRope(FieldReader& reader,
   }
   std::optional<Rope> found;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    // What is empty says nothing.
+    // An empty object counts as none.
     if (!reader.Has(key) || reader.object()[key].empty()) continue;
     Rope read =
         ReadRopeObject(reader.object()[key], key, shape, reader, rope.theta);

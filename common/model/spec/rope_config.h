@@ -55,7 +55,7 @@ using RopeScaling = std::variant<LinearRope, Llama3Rope, YarnRope>;
 // One line that holds every number of the scaling with all its digits.
 std::string RopeScalingText(const RopeScaling& scaling);
 
-// What the other keys of config.json say.
+// The other keys of config.json that rotary embeddings depend on.
 struct RopeShape {
   int64_t head_dim = 0;
   int64_t max_positions = 0;

@@ -21,7 +21,8 @@ namespace {
 
 constexpr char kPickleFile[] = "adapter_model.bin";  // PEFT's until 0.7
 
-// What stands before "layers.<number>." in a name; nothing without that.
+// The part of a name before "layers.<number>."; nothing for a name without
+// that.
 std::optional<std::string> BeforeLayers(const std::string& name) {
   const std::string mark_of_layers = "layers.";
   const size_t mark = name.find(mark_of_layers);

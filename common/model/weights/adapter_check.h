@@ -24,11 +24,11 @@ inline constexpr char kLoraB[] = ".lora_B.weight";
 
 using TensorEntries = std::map<std::string, SafetensorsEntry>;
 
-// What a PEFT directory holds for `model`. Refused by name: a configuration
-// that ParsePeftConfig refuses, names with another prefix, a rank or shape that
-// does not fit, a missing or an extra tensor. A copy of one of the base's
-// tensors has to be the base's own, in every bit. Reads no values but of such
-// copies. Exit code kData.
+// Reads the configuration of a PEFT directory for `model`, and checks its
+// tensors. It refuses by name a configuration that ParsePeftConfig refuses,
+// names with another prefix, a rank or shape that does not fit, a missing or an
+// extra tensor. A copy of one of the base's tensors has to be the base's own,
+// in every bit. Reads no values but of such copies. Exit code kData.
 absl::StatusOr<PeftConfig> CheckAdapterFiles(const std::string& folder,
                                              const ModelConfig& model);
 
@@ -38,7 +38,7 @@ absl::StatusOr<PeftConfig> CheckAdapterFiles(const std::string& folder,
 absl::StatusOr<std::string> FindStartAdapter(const LoraSection& lora,
                                              const ModelConfig& model);
 
-// What CheckAdapterFiles asks of an adapter's tensors, alone. Returns the
+// The part of CheckAdapterFiles that looks at an adapter's tensors. Returns the
 // names, without PEFT's prefix, of copies of the base's tensors among them,
 // whose values are not compared: save_pretrained adds the embedding and the
 // head where it believes that they were trained, and modules_to_save adds what

@@ -92,7 +92,7 @@ void MoveTo(at::Device device, Adapter* adapter) {
   }
 }
 
-// Of tensors that CheckEntries has passed.
+// Makes the adapter of tensors that have passed CheckEntries.
 absl::StatusOr<Adapter> AssembleAdapter(const PeftConfig& peft,
                                         NamedTensors tensors,
                                         const ModelConfig& model,

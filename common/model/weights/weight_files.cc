@@ -22,8 +22,9 @@ bool IsIgnorable(const std::string& name, const ModelConfig& config) {
          (config.tied_embeddings && name == kHeadName);
 }
 
-// What all names have before "model.layers.0.", or instead of it, as programs
-// leave it that save the model within another one; nothing if some differ.
+// The prefix that all names have before "model.layers.0.", or instead of it:
+// programs that save the model within another one leave it there. Nothing if
+// some names differ.
 std::optional<std::string> CommonPrefix(const SafetensorsFolder& files) {
   constexpr char kFirstLayer[] = "layers.0.";
   std::optional<std::string> prefix;

@@ -45,8 +45,8 @@ struct Expression {
   ExpressionPtr more_keywords;   // behind "**"; may be null
 };
 
-// What takes a value: a name, an entry of a namespace, or several targets that
-// take its items.
+// The place that takes a value: a name, an entry of a namespace, or several
+// targets that take its items.
 struct Target {
   std::string name;   // of the variable or the namespace; empty: `parts`
   std::string entry;  // of the namespace; empty: none

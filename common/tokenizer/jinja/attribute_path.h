@@ -14,8 +14,8 @@ class AttributePath {
  public:
   // Without parts, what there is is the item itself.
   AttributePath() = default;
-  // Of a text, whose parts have dots between them, or a number; undefined or
-  // None: no parts. INVALID_ARGUMENT for anything else.
+  // Takes a text, whose parts have dots between them, or a number; undefined
+  // and None have no parts. INVALID_ARGUMENT for anything else.
   static absl::StatusOr<AttributePath> Of(const Value& attribute);
 
   // `fallback` stands for a part that is undefined, unless it is None or

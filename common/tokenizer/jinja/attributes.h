@@ -1,6 +1,6 @@
-// What a template reads of a value: `value.name` and `value[key]`, as jinja2's
-// sandbox gives it in transformers. A name can be a method of the value, as
-// `items` of a dict is even where an entry has that name.
+// The attributes and items of a value, `value.name` and `value[key]`, as
+// jinja2's sandbox gives them in transformers. A name can be a method of the
+// value, as `items` of a dict is even where an entry has that name.
 #pragma once
 
 #include <string>

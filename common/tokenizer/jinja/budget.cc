@@ -53,7 +53,7 @@ int64_t LookupCost(const Value& value) {
 int64_t BinaryCost(const std::string& op,
                    const Value& left,
                    const Value& right) {
-  // Those that go into what lists and dicts hold.
+  // The operators that read everything that lists and dicts hold.
   static const auto& whole = *new std::set<std::string>{
       "==", "!=", "in", "not in", "<", "<=", ">", ">=", "~", "%"};
   return whole.contains(op) ? WholeCost(left.weight() + right.weight())

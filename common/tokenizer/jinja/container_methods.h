@@ -7,7 +7,7 @@
 namespace dapd::jinja {
 
 const Builtins& DictMethods();
-// Of tuples and ranges as well.
+// These are the methods of tuples and ranges, too.
 const Builtins& ListMethods();
 const Builtins& NumberMethods();
 

@@ -284,7 +284,7 @@ absl::StatusOr<Value> Evaluator::EvaluateFilter(const Expression& node,
 absl::StatusOr<Value> Evaluator::Filtered(const std::string& name,
                                           const Value& operand,
                                           const Arguments& arguments) {
-  // What comes out of a generator has a cost; the generator itself has none.
+  // The items of a generator have a cost; the generator itself has none.
   Value object = operand;
   if (operand.is_generator() && GoesThrough(name)) {
     ASSIGN_OR_RETURN(List items, operand.generator().Drain());

@@ -34,10 +34,10 @@ bool GoesThrough(const std::string& name);
 // The tables, by what they work on.
 const Builtins& TextFilters();
 const Builtins& NumberFilters();
-// Of lists as they are: length, join, first, batch, ...
+// Filters that take a list as it is: length, join, first, batch, ...
 const Builtins& ListFilters();
-// Of the items of a list, each of which is tested, changed or compared with the
-// others: select, map, sort, ...
+// Filters that test, change or compare each item of a list: select, map, sort,
+// ...
 const Builtins& ItemFilters();
 
 }  // namespace dapd::jinja

@@ -318,7 +318,7 @@ class Lexer {
     if (number.size() > (is_float ? 300 : 18)) {
       return Error("a number is too long");
     }
-    // Of several zeros Python makes one; "012" is two numbers to jinja2.
+    // Python reads several zeros as one; to jinja2 "012" is two numbers.
     if (!is_float && number.size() > 1 && number[0] == '0' &&
         number.find_first_not_of('0') != std::string::npos) {
       return Error("a number begins with a zero");

@@ -50,7 +50,7 @@ absl::Status CheckExpression(const ExpressionPtr& node, bool is_late) {
 absl::Status CheckBlock(const Block& block, bool is_late) {
   using Kind = Statement::Kind;
   for (const auto& statement : block) {
-    // What a body writes goes through the filter that stands in front of it.
+    // The output of a body goes through the filter that stands in front of it.
     const bool has_body_of_its_own = statement->kind == Kind::kSetBody ||
                                      statement->kind == Kind::kFilterBody;
     RETURN_IF_ERROR(CheckExpression(statement->expression,

@@ -79,7 +79,7 @@ absl::StatusOr<std::optional<int64_t>> ReadInteger(const std::string& text,
       base = its_base;
     }
   }
-  // Of base 0 a number that begins with zeros is nothing but zeros.
+  // With base 0 only zeros may follow a zero at the beginning of a number.
   if (base == 0 && rest.size() > 1 && rest[0] == '0' &&
       rest.find_first_not_of('0') != rest.npos) {
     return std::nullopt;

@@ -138,7 +138,8 @@ absl::Status CannotApply(const std::string& op,
                                                  right.TypeName()));
 }
 
-// Of what has an order: -1, 0 or 1, and 2 where one side is no number at all.
+// Compares two values that have an order: -1, 0 or 1, and 2 if one side is no
+// number at all (NaN).
 absl::StatusOr<int> Compare(const std::string& op,
                             const Value& a,
                             const Value& b) {
@@ -241,7 +242,7 @@ absl::StatusOr<bool> Contains(const Value& container, const Value& item) {
           return candidate.Equals(item);
         });
     if (found == left.end()) return false;
-    // What comes behind it is left.
+    // The items behind it stay in the generator.
     generator.GiveBack(static_cast<size_t>(left.end() - found) - 1);
     return true;
   }

@@ -12,7 +12,7 @@
 
 namespace dapd::jinja {
 
-// What one operation may build.
+// The most that one operation may build.
 inline constexpr size_t kMaxBuiltBytes = size_t{16} << 20;
 
 // "not", "-", "+".

@@ -11,9 +11,9 @@
 
 namespace dapd::jinja {
 
-// What {{ value }} prints: str(). INVALID_ARGUMENT for what Python prints with
-// an address: functions, methods, generators. RESOURCE_EXHAUSTED past 16 MiB,
-// as below.
+// The text that {{ value }} prints: Python's str(). INVALID_ARGUMENT for values
+// that Python prints with an address: functions, methods, generators.
+// RESOURCE_EXHAUSTED past 16 MiB, as below.
 absl::StatusOr<std::string> ToText(const Value& value);
 
 // repr().

@@ -112,7 +112,7 @@ absl::StatusOr<List> SplitText(const std::string& text,
                                int64_t max_splits,
                                bool from_right) {
   const auto most = static_cast<uint64_t>(max_splits);
-  // What separates, from left to right.
+  // The separators, from left to right.
   std::vector<Gap> gaps;
   const auto add = [&](size_t begin, size_t end) {
     gaps.push_back({begin, end});

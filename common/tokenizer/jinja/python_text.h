@@ -85,7 +85,7 @@ bool IsTitleCase(const std::string& text);
 // white space around it: what int() and float() read.
 std::string AsciiDigits(const std::string& text);
 
-// Of a valid code point.
+// `c` must be a valid code point.
 void AppendCharacter(uint32_t c, std::string& text);
 
 }  // namespace dapd::jinja

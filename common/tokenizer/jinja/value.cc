@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kEntryWeight = 16;
 constexpr int64_t kMaxWeight = int64_t{1} << 40;
-// Of a text that is taken apart.
+// The most letters of a text that is taken apart.
 constexpr size_t kMaxLetters = 100000;
 
 // Alike for keys that are equal, and for no others.

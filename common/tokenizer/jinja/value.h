@@ -47,8 +47,9 @@ struct Macro {
   const Statement* statement = nullptr;
   const Scope* scope = nullptr;
 };
-// What a template may call or ask for attributes, but neither print nor make a
-// part of another value: a function, a method and its object, `loop`, a cycler.
+// A value that a template may call or ask for attributes, but neither print nor
+// make a part of another value: a function, a method and its object, `loop`, a
+// cycler.
 struct Object {
   std::string name;  // "range", "strip", for messages
   List self;         // of a method, its object; else empty
@@ -92,7 +93,7 @@ class Value {
   static Value MakeMacro(const Macro& macro);
   static Value MakeObject(Object object);
   static Value MakeGenerator(std::function<absl::StatusOr<List>()> make);
-  // Of items that are there.
+  // A generator of items that are there already.
   static Value MakeGenerator(List items);
 
   bool is_undefined() const { return Is<Undefined>(); }
@@ -140,7 +141,7 @@ class Value {
   const List& list() const {
     return *std::get<std::shared_ptr<const List>>(data_);
   }
-  // Of a list.
+  // The kind of list that a list is.
   Shape shape() const { return shape_; }
   const Dict& dict() const {
     return *std::get<std::shared_ptr<const Dict>>(data_);
@@ -229,10 +230,10 @@ bool IsHashable(const Value& key);
 // INVALID_ARGUMENT unless the value is_plain.
 absl::Status CheckPart(const Value& value);
 
-// What Python's iter() goes through: a copy of the list, the keys of a dict,
-// the characters of a text, what is left of a generator, nothing of what is
-// undefined. INVALID_ARGUMENT for anything else, RESOURCE_EXHAUSTED for a long
-// text.
+// The items that Python's iter() goes through: a copy of the list, the keys of
+// a dict, the characters of a text, what is left of a generator, nothing of
+// what is undefined. INVALID_ARGUMENT for anything else, RESOURCE_EXHAUSTED for
+// a long text.
 absl::StatusOr<List> Iterate(const Value& value);
 
 }  // namespace dapd::jinja

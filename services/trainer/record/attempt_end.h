@@ -35,7 +35,7 @@ class AttemptEnd {
   // trainer stays when it is done (trainer.when_done: serve).
   void TellIfDone();
 
-  // What rank 0 has recorded as the reason of its end in this attempt, which it
+  // The reason that rank 0 has recorded for its end in this attempt, which it
   // ended with `code`; empty if it has recorded none.
   std::string TrainersWord(int code) const;
 

@@ -28,7 +28,7 @@ class FolderWatch {
   ino_t inode_ = 0;  // 0: it could not be asked
 };
 
-// What Check says of `folder`.
+// The error that Check returns for `folder`.
 absl::Status FolderIsGone(const std::string& folder);
 
 }  // namespace dapd

@@ -52,7 +52,7 @@ class PrefixStreamer {
     std::vector<ScoreTask> tasks;
     bool is_queued = false;
   };
-  // What the thread alone uses.
+  // The state of an answer that the thread alone uses.
   struct Progress {
     std::optional<GrowingPrefixes> prefixes;
     size_t grown = 0;  // rollout tokens in them

@@ -194,7 +194,7 @@ TEST(ChatTemplateTest, DictsAreEqualInAnyOrder) {
             "a-a- ba True");
 }
 
-// What one operation builds is refused before it is there.
+// A result that is too large is refused before it is built.
 TEST(ChatTemplateTest, WhatWouldBecomeTooLargeIsNotBuilt) {
   const std::vector<std::string> sources = {
       "'a' * 10**9",
@@ -326,7 +326,7 @@ TEST(ChatTemplateTest, AGeneratorGivesItsItemsOnce) {
     EXPECT_THAT(Render(std::string("\n") + source), HasSubstr("line 2: "))
         << source;
   }
-  // What a generator goes through is counted.
+  // The items that a generator goes through are counted.
   EXPECT_THAT(Render("{% set t = 'a' * 10**6 %}{% for i in range(10**4) %}"
                      "{{ [t] | map('upper') | select | first | length }}"
                      "{% endfor %}"),

@@ -82,7 +82,7 @@ TEST(PreTokenizerTest, WhatOfAnExpressionIsNotKnownIsShown) {
   }
 }
 
-// Of what ByteLevel writes for a text some letters are digits: \u00b2, \u00bd,
+// Some letters that ByteLevel writes for a text are digits: \u00b2, \u00bd,
 // which are parts of characters.
 TEST(PreTokenizerTest, WhatComesAfterByteLevelCutsBytes) {
   const auto digits = ParseParts({kByteLevel, kDigits});

@@ -19,7 +19,7 @@ struct Rope {
   std::optional<RopeScaling> scaling;
 };
 
-// Of a config.json that holds `more` beside keys of other things.
+// Reads a config.json that holds `more` beside keys of other things.
 absl::StatusOr<Rope> Read(const std::string& more) {
   const nlohmann::json object =
       nlohmann::json::parse(R"({"hidden_size":64)" + more + "}");

@@ -206,7 +206,7 @@ TEST_F(ReadSweepTest, NameSeedAndPlaceAreNotGivenTwice) {
 }
 
 TEST_F(ReadSweepTest, AnAdapterToStartFromHasToFitEachRun) {
-  // Of the model's two layers, with hidden_size 32 and heads of 64 in all.
+  // The model has two layers, hidden_size 32 and heads of 64 in all.
   NamedTensors tensors;
   for (const char* layer : {"0", "1"}) {
     const std::string name = absl::StrCat(

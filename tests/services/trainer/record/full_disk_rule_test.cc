@@ -169,7 +169,7 @@ TEST(FullDiskRuleWithoutFolderTest, ARunWhoseFolderIsGoneDoesNotWaitForIt) {
         },
         &metrics,
         &status);
-    // What is open is written into all the same.
+    // Files that are open are written into all the same.
     const auto write = [] { return absl::OkStatus(); };
     EXPECT_TRUE(rule.Write("a step", write).ok());
     std::filesystem::remove_all(folder);
