@@ -16,14 +16,14 @@ namespace {
 
 constexpr char kAnswer[] = "the answer 42";
 // The texts with which templates open thoughts.
-constexpr const char* kThoughts[] = {"<think>",
-                                     "<thinking>",
-                                     "<thought>",
-                                     "<reasoning>",
-                                     "<seed:think>",
-                                     "<|begin_of_thought|>",
-                                     "<|START_THINKING|>",
-                                     "[THINK]"};
+constexpr const char* kThoughtMarks[] = {"<think>",
+                                         "<thinking>",
+                                         "<thought>",
+                                         "<reasoning>",
+                                         "<seed:think>",
+                                         "<|begin_of_thought|>",
+                                         "<|START_THINKING|>",
+                                         "[THINK]"};
 
 std::vector<std::string> EndOfTurn(const Tokenizer& tokenizer,
                                    const std::string& rendered,
@@ -70,7 +70,7 @@ std::vector<std::string> EndOfTurn(const Tokenizer& tokenizer,
 
 std::vector<std::string> OpenThoughts(const std::string& prompt) {
   const absl::string_view text = absl::StripTrailingAsciiWhitespace(prompt);
-  for (const char* mark : kThoughts) {
+  for (const char* mark : kThoughtMarks) {
     if (!absl::EndsWith(text, mark)) continue;
     return {absl::StrCat(
         "the chat template's generation prompt ends with '",

@@ -16,7 +16,7 @@
 namespace dapd {
 namespace {
 
-constexpr size_t kMaxNamedRows = 10;
+constexpr size_t kMaxNamedAnswers = 10;
 constexpr size_t kLongestAnswer = 100;
 
 // Empty if `text` states no result.
@@ -153,13 +153,13 @@ absl::Status ApplyAnswerRule(const Config& config, Dataset* data) {
   for (const Problem& problem : data->problems) {
     if (!ExpectedAnswer(problem).empty()) {
       graded.push_back(problem);
-    } else if (num_bad++ < kMaxNamedRows) {
+    } else if (num_bad++ < kMaxNamedAnswers) {
       absl::StrAppend(
           &named, "\n  ", problem.where, ": problem '", problem.id, "'");
     }
   }
   if (num_bad == 0) return absl::OkStatus();
-  if (num_bad > kMaxNamedRows) absl::StrAppend(&named, "\n  ...");
+  if (num_bad > kMaxNamedAnswers) absl::StrAppend(&named, "\n  ...");
   const std::string what = absl::StrCat(
       config.data.path,
       ": ",

@@ -17,7 +17,7 @@ namespace {
 constexpr char kEmptyThoughts[] =
     "<|im_start|>assistant\n<think>\n\n</think>\n\n";
 
-constexpr char kThoughts[] = "<think>";
+constexpr char kBeginOfThoughts[] = "<think>";
 constexpr char kEndOfThoughts[] = "</think>";
 
 // Stands for an answer where only what follows it is looked for.
@@ -80,8 +80,8 @@ absl::StatusOr<std::vector<int32_t>> MessageRenderer::Completion(
                      tokenizer_.Decode(prompt_ids,
                                        /*skip_special_tokens=*/false));
     const absl::string_view opened = absl::StripTrailingAsciiWhitespace(prompt);
-    if (absl::EndsWith(opened, kThoughts) &&
-        absl::ConsumePrefix(&given, kThoughts)) {
+    if (absl::EndsWith(opened, kBeginOfThoughts) &&
+        absl::ConsumePrefix(&given, kBeginOfThoughts)) {
       given = absl::StripLeadingAsciiWhitespace(given);
     }
   }
