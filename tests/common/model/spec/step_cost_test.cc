@@ -83,6 +83,8 @@ TEST(StepCostTest, ASelfTeacherMayReadASiblingAndFeedbackThatQuotesAnAnswer) {
     config.objective.sdpo.feedback = feedback;
     return LongestSamples(config).at("sibling_rollout").tokens;
   };
+  EXPECT_EQ(tokens(8, "always"), 330 + 2 * 1024) << "it quotes none";
+  config.prompts.feedback_wrong = "{answer} is wrong";
   EXPECT_EQ(tokens(8, "never"), 330 + 2 * 1024);
   EXPECT_EQ(tokens(8, "without_sibling"), 330 + 2 * 1024);
   EXPECT_EQ(tokens(8, "always"), 330 + 3 * 1024);
