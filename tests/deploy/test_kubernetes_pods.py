@@ -186,6 +186,7 @@ def put_in_place(folder, run, demo):
     # With as many heads as a large model has, which ranks may split.
     config = json.loads((model / "config.json").read_text()) | {"num_attention_heads": 16, "num_key_value_heads": 8, "intermediate_size": 128}
     (model / "config.json").write_text(json.dumps(config))
+    (model / "model.safetensors").unlink()  # it has the tiny model's heads, and a plan needs no weights
     data.parent.mkdir(parents=True)
     assert data.suffix == ".parquet"
     rows = [json.loads(line) for line in (demo / "train.jsonl").read_text().splitlines()]
