@@ -8,6 +8,7 @@ import subprocess
 import urllib.request
 
 import pytest
+from safetensors.torch import load_file, save_file
 import yaml
 
 from workspace import BIN, free_port, set_flags, wait_for
@@ -142,6 +143,14 @@ def test_a_model_that_attention_does_not_take_is_refused(program, programs, work
     model = shutil.copytree(workspace.model, tmp_path / "model")
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, "head_dim": 20}))
+    weights = load_file(model / "model.safetensors")
+    for name, tensor in weights.items():
+        sizes = [20 * size // config["head_dim"] for size in tensor.shape]
+        if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight", "q_norm.weight", "k_norm.weight")):
+            weights[name] = tensor[: sizes[0]].clone()
+        elif name.endswith("o_proj.weight"):
+            weights[name] = tensor[:, : sizes[1]].clone()
+    save_file(weights, model / "model.safetensors")
     settings = {"model.path": model, "model.precision": "bfloat16"}
     result = start(programs, program, workspace, machine(H100), *(["run"] if program == "dapd" else []), **settings)
     assert result.returncode == 3, result.stderr
