@@ -8,8 +8,8 @@ import subprocess
 import urllib.request
 
 import pytest
-from safetensors.torch import load_file, save_file
 import yaml
+from safetensors.torch import load_file, save_file
 
 from workspace import BIN, free_port, set_flags, wait_for
 
