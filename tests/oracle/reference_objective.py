@@ -44,6 +44,7 @@ class Views:
     def __init__(self, tokenizer, *, self_rollout="append", max_reference_tokens=1024, max_prompt=20000, max_new_tokens=1024):
         self.tokenizer = tokenizer
         self.pad_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+        self.pad_is_end = self.pad_id == tokenizer.eos_token_id
         self.self_rollout = self_rollout
         self.max_reference_tokens = max_reference_tokens
         self.max_prompt = max_prompt
@@ -86,9 +87,11 @@ class Views:
         return prompt_ids, self.ids(reference + other.rpartition("SENTINEL")[2])
 
     def build(self, problem, reference, rollout):
-        rollout = list(rollout)
+        rollout, whole = list(rollout), len(rollout)
         while rollout and rollout[-1] == self.pad_id:
             rollout.pop()
+        if self.pad_is_end and len(rollout) < whole:
+            rollout.append(self.pad_id)
         text = self.tokenizer.decode(rollout, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         none_message = self.none_message(problem)
         none = self.sampler_ids(problem)

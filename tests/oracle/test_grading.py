@@ -149,7 +149,8 @@ def test_boxes_of_one_statement_count_together(tmp_path):
     differing = [(row["text"], row["answer"], a["correct"]) for row, a, b in zip(rows, ours, theirs, strict=True) if a["correct"] != b["correct"]]
     print(*differing, sep="\n")
     print(f"{len(rows)} pairs, {sum(b['correct'] for b in theirs)} right, agreement {100 * (1 - len(differing) / len(rows)):.2f} %")
-    assert len(differing) < 0.04 * len(rows)
+    # Only of a number beside a text, which math-verify leaves out of its sets.
+    assert all(correct and "blue" in text for text, _, correct in differing)
     half = [{"id": 0, "text": "so \\boxed{-7}", "answer": "$k=\\boxed{3}$ and $k=\\boxed{-7}$"}, {"id": 1, "text": "\\boxed{3}</think>\\boxed{-7}", "answer": "-7"}]
     assert [row["correct"] for row in grade(tmp_path, half)] == [False, True]
     assert [row["extracted"] for row in grade(tmp_path, [{"id": 0, "text": "\\boxed{ 3 } and \\boxed {4}", "answer": "4"}])] == ["3, 4"]

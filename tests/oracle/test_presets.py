@@ -251,7 +251,7 @@ def test_views_of_a_preset(preset, extra, thinking, tmp_path):
 def test_prompts_are_those_of_the_configuration(tmp_path):
     case = Case(tmp_path, "qwen3", 20)
 
-    class Views(reference_presets.Views):
+    class Views(reference_presets.SdftViews):
         def none_message(self, problem):
             return f"Write {{code}} for {problem}: {{}}"
 
