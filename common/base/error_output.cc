@@ -221,8 +221,9 @@ std::atomic<std::string (*)(int64_t)> describe_dropped{DescribePlainly};
 
 PatientOutput& ErrorOutput() {
   static PatientOutput& output = *[] {
-    auto* made = new PatientOutput(
-        STDERR_FILENO, [](int64_t number) { return describe_dropped(number); });
+    auto* made = new PatientOutput(STDERR_FILENO, [](int64_t number) {
+      return describe_dropped.load()(number);
+    });
     std::atexit(FlushErrorOutput);
     ::pthread_atfork([] { ErrorOutput().BeforeFork(); },
                      [] { ErrorOutput().AfterFork(/*is_child=*/false); },
