@@ -101,7 +101,7 @@ absl::Status VisitBatches(
   }
 }
 
-// Which of the schema's columns are asked for.
+// The schema's columns that are asked for, by their indices.
 std::vector<int> AskedColumns(const arrow::Schema& schema,
                               const RowQuery& query) {
   std::vector<int> columns;

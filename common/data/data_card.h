@@ -23,7 +23,7 @@
 
 namespace dapd {
 
-// Which files a split consists of, in their order (file_pattern.h).
+// The files of a split, in their order, as patterns (file_pattern.h).
 struct SplitPatterns {
   std::string split;
   std::vector<std::string> patterns;

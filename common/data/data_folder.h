@@ -1,6 +1,6 @@
-// Which files of a data set's folder are read: the files of one configuration
-// and one split, as the library `datasets` finds them. docs/data.md says the
-// rules.
+// Chooses the files of a data set's folder that are read: the files of one
+// configuration and one split, as the library `datasets` finds them.
+// docs/data.md says the rules.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ struct DataChoice {
   bool IsEmpty() const { return configuration.empty() && split.empty(); }
 };
 
-// Which of several splits is read where the path names none.
+// Chooses one of several splits if the path names none.
 enum class SplitRule {
   kTrain,  // the split train
   kNamed,  // none: training problems must not pass for held-out ones

@@ -34,7 +34,7 @@ struct DatasetOptions {
   bool needs_solution = true;
   // Whether each row must have an answer. It is read if it is there.
   bool needs_answer = false;
-  // Which split is read of a data set of several if the path names none.
+  // Chooses the split of a data set that has several, if the path names none.
   SplitRule split_rule = SplitRule::kTrain;
   // Where columns are named, for the error about one that is not there.
   std::string column_settings =

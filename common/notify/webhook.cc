@@ -141,8 +141,8 @@ absl::Status Judge(CURLcode code, long http_status, const std::string& place) {
   }
 }
 
-// Which variable of the environment names a proxy for `url`, by libcurl's
-// rules, and which; nothing if none does.
+// The variable of the environment that names a proxy for `url`, by libcurl's
+// rules, and that proxy; nothing if no variable does.
 std::optional<std::pair<std::string, std::string>> ProxyFor(
     const std::string& url) {
   if (IsOnLoopback(url)) return std::nullopt;

@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/base/check.h"
+#include "common/base/utf8.h"
 #include "common/data/dataset.h"
 
 namespace dapd {
@@ -21,6 +22,19 @@ inline absl::StatusOr<Dataset> ReadTwice(const std::string& path) {
   Check(!first->problems.empty(), "an accepted file has rows");
   Check(first->digest == second->digest, "rows are the same each time");
   return first;
+}
+
+// The same of a format that does not promise UTF-8 itself: a file that is not
+// refused has texts in UTF-8 only.
+inline void ReadTextsTwice(const std::string& path) {
+  const absl::StatusOr<Dataset> data = ReadTwice(path);
+  if (!data.ok()) return;
+  for (const Problem& problem : data->problems) {
+    for (const std::string* text :
+         {&problem.id, &problem.problem, &problem.solution, &problem.answer}) {
+      Check(IsUtf8(*text), "accepted texts are UTF-8");
+    }
+  }
 }
 
 }  // namespace dapd

@@ -1,5 +1,5 @@
-// Which modules of a model a PEFT configuration means: names of modules against
-// the regular expressions and the lists of its adapter_config.json.
+// Compares names of modules with the regular expressions and lists of a PEFT
+// configuration, which say by them the modules that they mean.
 #pragma once
 
 #include <cstdint>

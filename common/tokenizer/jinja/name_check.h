@@ -1,4 +1,4 @@
-// Which filters and tests a template names that jinja2 does not have, and where
+// Looks for filters and tests in a template that jinja2 does not have, where
 // that matters: jinja2 refuses the template as it is read, unless the name
 // stands in the condition or directly in the body of an {% if %}, or in an
 // inline `if`. There it is looked up when it is reached.

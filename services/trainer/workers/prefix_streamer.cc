@@ -1,7 +1,9 @@
 #include "services/trainer/workers/prefix_streamer.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -64,7 +66,10 @@ void PrefixStreamer::Run() {
   std::map<uint64_t, Progress> progress;
   while (true) {
     uint64_t id = 0;
-    Sample sample;
+    Progress* of_answer = nullptr;
+    std::string problem;  // where the prefixes are to be started
+    std::string reference;
+    std::vector<int32_t> arrived;
     {
       MutexLock lock(&mutex_);
       while (queue_.empty() && !ends_) changed_.Wait(&mutex_);
@@ -77,22 +82,28 @@ void PrefixStreamer::Run() {
       const auto found = answers_.find(id);
       if (found == answers_.end()) continue;
       found->second.is_queued = false;
-      sample = found->second.sample;
+      of_answer = &progress[id];
+      const Sample& sample = found->second.sample;
+      if (!of_answer->prefixes.has_value()) {
+        problem = sample.problem;
+        reference = sample.reference;
+      }
+      arrived.assign(
+          sample.rollout_ids.begin() + static_cast<int64_t>(of_answer->grown),
+          sample.rollout_ids.end());
     }
-    Progress& of_answer = progress[id];
-    if (!of_answer.prefixes.has_value()) {
-      auto started = views_.StartPrefixes(sample.problem, sample.reference);
+    if (!of_answer->prefixes.has_value()) {
+      auto started = views_.StartPrefixes(problem, reference);
       // Whoever builds the whole views reports the error.
       if (!started.ok()) continue;
-      of_answer.prefixes = *std::move(started);
+      of_answer->prefixes = *std::move(started);
     }
-    const std::span<const int32_t> ids(sample.rollout_ids);
-    if (!of_answer.prefixes->Grow(ids.subspan(of_answer.grown)).ok()) continue;
-    of_answer.grown = ids.size();
+    if (!of_answer->prefixes->Grow(arrived).ok()) continue;
+    of_answer->grown += arrived.size();
     MutexLock lock(&mutex_);
     const auto found = answers_.find(id);
     if (found == answers_.end()) continue;
-    Tell(found->second, of_answer.prefixes->views());
+    Tell(found->second, of_answer->prefixes->views());
   }
 }
 

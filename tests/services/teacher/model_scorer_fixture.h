@@ -43,6 +43,17 @@ class ModelScorerTest : public ::testing::Test {
     description_ = loaded->description;
   }
 
+  // As on a GPU: a pass has 48 rows, however many it needs.
+  void LoadScorerOfFixedRows() {
+    scorer_ = MakeModelScorer(
+        *LoadModelWeights(config_.model.path, at::kFloat, at::kCPU),
+        {.chunk_tokens = 8,
+         .pass_tokens = 48,
+         .has_fixed_rows = true,
+         .most_together = 3},
+        int64_t{1} << 30);
+  }
+
   // Two views of 61 and 53 tokens that share their first 20.
   void SetLongViews() {
     input_.views = {{kA, {{}, 30, 31}}, {kB, {{}, 21, 32}}};

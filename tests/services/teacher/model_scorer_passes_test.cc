@@ -158,13 +158,7 @@ TEST_F(ModelScorerTest, WhatPassesTogetherChangesNoBit) {
 // What is too little for a pass waits until there is more of it.
 TEST_F(ModelScorerTest, APassAheadIsAtLeastHalfFull) {
   SetLongViews();
-  scorer_ = MakeModelScorer(
-      *LoadModelWeights(config_.model.path, at::kFloat, at::kCPU),
-      {.chunk_tokens = 8,
-       .pass_tokens = 48,
-       .has_fixed_rows = true,
-       .most_together = 3},
-      int64_t{1} << 30);
+  LoadScorerOfFixedRows();
   std::vector<int32_t> ids = input_.views[kA].input_ids;
   ids.resize(20);
   HeldPrefix held;
@@ -181,13 +175,7 @@ TEST_F(ModelScorerTest, APassAheadIsAtLeastHalfFull) {
 
 TEST_F(ModelScorerTest, ASetWithTooLittleForAPassKeepsNoOtherWaiting) {
   SetLongViews();
-  scorer_ = MakeModelScorer(
-      *LoadModelWeights(config_.model.path, at::kFloat, at::kCPU),
-      {.chunk_tokens = 8,
-       .pass_tokens = 48,
-       .has_fixed_rows = true,
-       .most_together = 3},
-      int64_t{1} << 30);
+  LoadScorerOfFixedRows();
   ASSERT_TRUE(scorer_->Load(MakeUpload()).ok());
   std::vector<int32_t> ids = input_.views[kA].input_ids;
   ids.resize(20);
