@@ -15,7 +15,7 @@ namespace dapd {
 namespace {
 
 constexpr char kAnswer[] = "the answer 42";
-// The texts with which templates open thoughts.
+// Chat templates open a thought with one of these texts.
 constexpr const char* kThoughtMarks[] = {"<think>",
                                          "<thinking>",
                                          "<thought>",
@@ -35,7 +35,7 @@ std::vector<std::string> EndOfTurn(const Tokenizer& tokenizer,
   const auto ids = tokenizer.Encode(behind);
   if (!ids.ok()) return {};
   const std::string eos = absl::StrJoin(eos_token_ids, ", ");
-  // White space may stand in front of the token.
+  // White space may stand in front of the end token.
   const auto end = std::find_if(ids->begin(), ids->end(), [&](int32_t id) {
     return tokenizer.IsAdded(id);
   });

@@ -1,6 +1,6 @@
-// Whether a model's answers can end as its chat template ends them, and where
-// its thoughts begin: what goes wrong without an error when files of a model
-// folder do not fit each other.
+// Checks whether a model's answers can end as its chat template ends them, and
+// whether its answers begin outside a thought. Without this check, files of a
+// model folder that do not fit each other cause no error.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace dapd {
 
-// A sentence for each of these:
-// * the token that the template writes behind an answer is none of
-//   `eos_token_ids` (ModelConfig): answers go on behind their end;
-// * the template writes no token at all behind an answer;
-// * the generation prompt ends in thoughts that are open: a view of a reference
-//   trains the reference inside them.
-// `source`: where eos_token_ids are from, for the sentences. Nothing where the
-// template refuses a question and an answer without a system message.
+// Returns one sentence for each of these findings:
+// * The token that the template writes behind an answer is not in
+//   `eos_token_ids` (ModelConfig), so answers go on behind their end.
+// * The template writes no token behind an answer.
+// * The generation prompt ends in an open thought, so a view of a reference
+//   trains the reference inside the thought.
+// The sentences name `source` as the place of `eos_token_ids`. Returns nothing
+// if the template refuses a question and an answer without a system message.
 std::vector<std::string> AnswerEndFindings(
     const Tokenizer& tokenizer,
     const ChatTemplate& chat_template,

@@ -64,9 +64,9 @@ Text FloatingPoint(double value) {
   return JsonCellText(value);
 }
 
-// `days` since 1970-01-01.
+// `days` counts from 1970-01-01.
 Text Date(int64_t days) {
-  // Python's dates: the years 1 to 9999.
+  // Python's dates reach from year 1 to year 9999.
   if (days < -719162 || days > 2932896) {
     return Refuse("holds a date outside the years 1 to 9999");
   }
@@ -79,7 +79,7 @@ int64_t DaysOf(int64_t milliseconds) {
          (milliseconds % kMillisecondsPerDay < 0 ? 1 : 0);
 }
 
-// As pandas and polars write categories: a number for each text.
+// pandas and polars write a category as a number that stands for a text.
 Text Category(const arrow::DictionaryArray& array, int64_t row) {
   const int64_t index = array.GetValueIndex(row);
   if (index < 0 || index >= array.dictionary()->length()) {

@@ -1,4 +1,4 @@
-// The text of a cell of an Arrow table.
+// Converts a cell of an Arrow table to text.
 #pragma once
 
 #include <arrow/array.h>
@@ -11,23 +11,25 @@
 
 namespace dapd {
 
-// Nothing if the cell is null. These types have a text, which equals the text
-// of the same value in a row of JSON Lines (json_text.h):
+// Returns nothing if the cell is null. A cell of one of these types has a text,
+// which equals the text of the same value in a row of JSON Lines (json_text.h):
 //
 //   strings (plain, large, views)   their characters
 //   booleans, whole numbers         as JSON writes them
 //   floating point, half to double  as JSON writes a double
 //   decimals                        all their digits: 1.50
 //   dates without a time            2026-11-28
-//   arrow.json                      the value's: 2, and x=1 of "x=1"
-//   arrow.uuid, arrow.bool8         as their names say
+//   arrow.json                      the value's text: 2, and x=1 of "x=1"
+//   arrow.uuid                      the UUID with its hyphens
+//   arrow.bool8                     as JSON writes a boolean
 //   dictionaries, run ends          the texts of their values
 //
-// INVALID_ARGUMENT, to be read behind the column's name, for every other type:
-// nested ones, bytes, times, timestamps and durations, which have several texts
-// or none, and extensions that are not named here; for a number that is not
-// finite; for what is damaged. The array has to be valid (Array::Validate).
-// A string may be ill-formed UTF-8.
+// Returns INVALID_ARGUMENT for every other type, for a number that is not
+// finite, and for damaged data. The other types are nested types, bytes, times,
+// timestamps and durations, which have several texts or no text, and extension
+// types that the table does not name. The message continues a sentence that
+// begins with the column's name. The array must be valid (Array::Validate). A
+// string may be ill-formed UTF-8.
 absl::StatusOr<std::optional<std::string>> CellText(const arrow::Array& array,
                                                     int64_t row);
 

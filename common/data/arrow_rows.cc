@@ -1,4 +1,4 @@
-// Rows of Parquet files, and of streams and files of Apache Arrow's.
+// Reads rows of Parquet files, and of streams and files in Arrow's IPC format.
 
 #include <arrow/api.h>
 #include <arrow/io/file.h>
@@ -18,7 +18,7 @@
 namespace dapd {
 namespace {
 
-// A file of Arrow's begins with it, and a stream does not.
+// A file of Arrow's IPC format begins with this text; a stream does not.
 constexpr absl::string_view kArrowFileMagic = "ARROW1";
 
 absl::Status ToAbsl(const std::string& path, const arrow::Status& status) {
@@ -30,8 +30,8 @@ bool IsAsked(const RowQuery& query, const std::string& column) {
   return std::ranges::count(query.columns, column) > 0;
 }
 
-// An error if a required column is missing, or a column that is asked for is
-// there twice.
+// Returns an error if a required column is missing, or if there are two columns
+// with the name of a column that is asked for.
 absl::Status CheckColumns(const std::string& path,
                           const std::vector<std::string>& names,
                           const RowQuery& query) {
@@ -85,7 +85,7 @@ absl::Status VisitBatch(const std::string& path,
   return absl::OkStatus();
 }
 
-// Until `next` gives none.
+// Visits batches until `next` returns null.
 absl::Status VisitBatches(
     const std::string& path,
     const std::function<arrow::Result<std::shared_ptr<arrow::RecordBatch>>()>&
@@ -101,7 +101,7 @@ absl::Status VisitBatches(
   }
 }
 
-// The schema's columns that are asked for, by their indices.
+// Returns the indices of the schema's columns that are asked for.
 std::vector<int> AskedColumns(const arrow::Schema& schema,
                               const RowQuery& query) {
   std::vector<int> columns;
@@ -161,7 +161,7 @@ absl::Status VisitArrowStream(
       visit);
 }
 
-// Leaf columns count in Parquet: a nested field has several.
+// Parquet counts leaf columns: a nested field has several leaves.
 std::vector<int> AskedLeaves(const parquet::SchemaDescriptor& schema,
                              const RowQuery& query) {
   std::vector<int> leaves;
@@ -191,8 +191,8 @@ absl::Status VisitArrowRows(const std::string& path,
 absl::Status VisitParquetRows(const std::string& path,
                               const RowQuery& query,
                               const RowVisitor& visit) {
-  // As pyarrow and `datasets` read: a column that Parquet calls JSON or UUID
-  // has such a type.
+  // pyarrow and `datasets` read with this property, too: it gives a column that
+  // Parquet marks as JSON or UUID the extension type of that name.
   parquet::ArrowReaderProperties properties =
       parquet::default_arrow_reader_properties();
   properties.set_arrow_extensions_enabled(true);

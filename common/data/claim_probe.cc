@@ -17,8 +17,9 @@ namespace dapd {
 namespace {
 
 constexpr double kPer = 10000.0;
-constexpr size_t kMaxSentenceBytes = 2000;  // longer ones are cut in pieces
-// ICU's unit, about a millisecond: patterns of the table need none of it.
+constexpr size_t kMaxSentenceBytes = 2000;  // longer sentences are cut into
+                                            // pieces
+// ICU's unit, about a millisecond. No pattern of the table comes near it.
 constexpr int32_t kTimeLimit = 200;
 
 bool EndsSentence(absl::string_view text, size_t at) {
@@ -29,7 +30,7 @@ bool EndsSentence(absl::string_view text, size_t at) {
          std::isspace(static_cast<unsigned char>(text[at + 1])) != 0;
 }
 
-// Not inside a character of UTF-8.
+// Returns false inside a UTF-8 character.
 bool IsBoundary(absl::string_view text, size_t at) {
   return at == text.size() ||
          (static_cast<unsigned char>(text[at]) & 0xc0) != 0x80;
@@ -55,13 +56,14 @@ icu::UnicodeString ToUnicode(absl::string_view text) {
       icu::StringPiece(text.data(), static_cast<int32_t>(text.size())));
 }
 
-// Of what a pattern finds, in a text.
+// Place of a match in a text.
 struct Place {
   int32_t start = 0;
   int32_t end = 0;
 };
 
-// Where the pattern is found first; nothing if it is not, or takes too long.
+// Returns the first match of the pattern; nothing if there is no match, or if
+// the search takes too long.
 std::optional<Place> FindFirst(const icu::RegexPattern& pattern,
                                const icu::UnicodeString& text) {
   UErrorCode error = U_ZERO_ERROR;
@@ -76,9 +78,11 @@ std::optional<Place> FindFirst(const icu::RegexPattern& pattern,
 }  // namespace
 
 struct ClaimProbe::Rules {
-  std::vector<std::unique_ptr<icu::RegexPattern>> patterns;  // by rule
+  std::vector<std::unique_ptr<icu::RegexPattern>> patterns;  // by index of the
+                                                             // rule
 
-  // The first rule of this kind that finds `text`, beginning before `end`.
+  // Returns the index of the first rule of this kind that matches `text` with a
+  // match that begins before `end`.
   std::optional<size_t> First(ClaimRule::Kind kind,
                               const icu::UnicodeString& text,
                               int32_t end) const {
@@ -90,7 +94,7 @@ struct ClaimProbe::Rules {
     return std::nullopt;
   }
 
-  // Where the first words end that say that it failed.
+  // Returns where the first words end that say that the derivation failed.
   std::optional<int32_t> EndOfFailure(const icu::UnicodeString& text) const {
     std::optional<int32_t> end;
     for (size_t i = 0; i < patterns.size(); ++i) {
@@ -145,9 +149,9 @@ std::optional<ClaimFinding> ClaimProbe::Find(absl::string_view text) const {
     const bool in_reach =
         failure.has_value() && i - *failure <= static_cast<size_t>(reach_);
     if (in_reach || failed_here.has_value()) {
-      // "I cannot derive it, but I remember that the answer is 12."
+      // Example: "I cannot derive it, but I remember that the answer is 12."
       const int32_t from = in_reach ? 0 : *failed_here;
-      // "I remember this one. The answer is 12."
+      // Example: "I remember this one. The answer is 12."
       icu::UnicodeString window = sentence;
       if (i + 1 < sentences.size()) {
         window.append(' ').append(ToUnicode(sentences[i + 1]));
@@ -179,7 +183,9 @@ Interval ClaimsPerTenThousand(const std::vector<ClaimCount>& problems,
     claims += problem.claims;
   }
   if (answers == 0) return {};
-  // Rates that all agree, as integers: claims of one against answers of all.
+  // All problems have the same rate. The test compares integers: the claims of
+  // each problem times all answers, and all claims times the answers of the
+  // problem.
   if (std::ranges::all_of(problems, [&](const ClaimCount& problem) {
         return problem.claims * answers == claims * problem.answers;
       })) {
@@ -188,8 +194,7 @@ Interval ClaimsPerTenThousand(const std::vector<ClaimCount>& problems,
         static_cast<double>(problems.size()));
     return {kPer * share.mean, kPer * share.low, kPer * share.high};
   }
-  // Not a distribution of the standard library, whose numbers differ between
-  // implementations.
+  // Distributions of the standard library differ between implementations.
   std::mt19937_64 random(seed);
   const auto count = static_cast<uint64_t>(problems.size());
   std::vector<double> rates;

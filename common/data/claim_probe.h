@@ -1,5 +1,5 @@
-// ClaimProbe: finds wrong claims (claim_rules.h) in answers, and how frequent
-// they are.
+// ClaimProbe finds wrong claims (claim_rules.h) in answers.
+// ClaimsPerTenThousand measures how frequent they are.
 #pragma once
 
 #include <cstdint>
@@ -17,29 +17,30 @@ namespace dapd {
 
 struct ClaimFinding {
   std::string source;   // the name of the rule for the claim
-  std::string failure;  // the sentence that says it failed
+  std::string failure;  // the sentence that says that the derivation failed
   std::string claim;    // the sentence where the claim begins
 };
 
 // Thread-safe.
 class ClaimProbe {
  public:
-  // How many sentences behind the one that says it failed a claim may begin:
-  // long derivations start over many times, and only what stands instead of
-  // the rest of one counts.
+  // A claim must begin at most this many sentences behind the sentence that
+  // says that the derivation failed. Long derivations start over many times,
+  // and only a claim that stands in place of the rest of a derivation counts.
   static constexpr int kDefaultReach = 8;
 
-  // INTERNAL if a rule of the table is no regular expression.
+  // Returns INTERNAL if a rule's pattern is not a regular expression.
   static absl::StatusOr<ClaimProbe> Make(int reach = kDefaultReach);
   ClaimProbe(ClaimProbe&&) noexcept;
   ~ClaimProbe();
 
-  // The first claim behind a failure, be it in the same sentence, within the
-  // same or the next sentence as its value, that no exclusion takes back.
-  // Whether the answer is wrong is the caller's knowledge.
+  // Returns the first claim behind a failure. The claim may be in the same
+  // sentence as the failure, its value must be in the claim's sentence or in
+  // the next one, and no exclusion rule may match these two sentences. The
+  // caller must know whether the answer is wrong.
   std::optional<ClaimFinding> Find(absl::string_view text) const;
 
-  // Whether the rule with this place in ClaimRules() finds `text`.
+  // Returns whether the rule with index `rule` in ClaimRules() matches `text`.
   bool RuleFinds(size_t rule, absl::string_view text) const;
 
  private:
@@ -49,17 +50,18 @@ class ClaimProbe {
   int reach_;
 };
 
-// Answers to one problem, and how many of them are wrong claims.
+// Counts of the answers to one problem.
 struct ClaimCount {
   int64_t answers = 0;
   int64_t claims = 0;
 };
 
-// Wrong claims per 10,000 answers, with a 95 % percentile interval over
-// `resamples` resamples of problems: a problem's answers are drawn together,
-// since they are wrong together. The same for the same `seed` everywhere.
-// Where all problems have the same rate, none for example, every resample has
-// it: the interval is Wilson's then, for as many trials as there are problems.
+// Returns the wrong claims per 10,000 answers, with a 95 % percentile interval
+// over `resamples` resamples of problems. All answers of a problem are drawn
+// together, since they tend to be wrong together. The same `seed` gives the
+// same result on every platform. Where all problems have the same rate, for
+// example zero, every resample has this rate; the interval is then Wilson's,
+// with one trial per problem.
 Interval ClaimsPerTenThousand(const std::vector<ClaimCount>& problems,
                               int64_t resamples,
                               uint64_t seed);

@@ -22,7 +22,8 @@ double Mean(const std::vector<double>& values) {
 
 constexpr size_t kResamples = 10000;
 
-// The middle 95 % of what kResamples resamples gave, around `mean`.
+// Returns the middle 95 % of `resampled`, which has kResamples values, around
+// `mean`.
 Interval PercentileInterval(double mean, std::vector<double> resampled) {
   std::sort(resampled.begin(), resampled.end());
   constexpr size_t kTail = kResamples / 40;
@@ -30,7 +31,8 @@ Interval PercentileInterval(double mean, std::vector<double> resampled) {
 }
 
 double FindStudentQuantile975(int degrees_of_freedom) {
-  // Bisection on the distribution function, by Simpson's rule over the density.
+  // Bisects the distribution function, which Simpson's rule computes from the
+  // density.
   const double n = degrees_of_freedom;
   const double scale = std::exp(std::lgamma((n + 1) / 2) - std::lgamma(n / 2)) /
                        std::sqrt(n * M_PI);
@@ -47,7 +49,7 @@ double FindStudentQuantile975(int degrees_of_freedom) {
     return sum * h / 3;
   };
   double low = 0.0;
-  double high = 13.0;  // one degree of freedom: 12.706
+  double high = 13.0;  // the quantile for one degree of freedom is 12.706
   for (int i = 0; i < 60; ++i) {
     const double middle = (low + high) / 2;
     (mass_to(middle) < 0.475 ? low : high) = middle;
@@ -58,8 +60,8 @@ double FindStudentQuantile975(int degrees_of_freedom) {
 }  // namespace
 
 double StudentQuantile975(int degrees_of_freedom) {
-  // A comparison of many evaluations asks thousands of times for a few of
-  // these, which take milliseconds each.
+  // A comparison of many evaluations asks thousands of times for a few of these
+  // quantiles, and each of them takes milliseconds.
   static thread_local std::map<int, double> known;
   const auto [found, is_new] = known.try_emplace(degrees_of_freedom);
   if (is_new) found->second = FindStudentQuantile975(degrees_of_freedom);
@@ -85,7 +87,7 @@ Interval WilsonInterval(double share, double count) {
       kNormalQuantile975 *
       std::sqrt(share * (1 - share) / count + z2 / (4 * count * count)) /
       (1 + z2 / count);
-  // At 0 and 1 the bound is the share itself, which rounding would miss.
+  // At 0 and 1 the bound is the share itself; rounding would miss it.
   return {share,
           share == 0.0 ? 0.0 : std::max(0.0, center - half),
           share == 1.0 ? 1.0 : std::min(1.0, center + half)};
@@ -93,7 +95,8 @@ Interval WilsonInterval(double share, double count) {
 
 Interval BootstrapMean(const std::vector<double>& values, uint64_t seed) {
   if (values.empty()) return {};
-  // The standard fixes its numbers; those of its distributions it does not.
+  // The standard fixes the numbers of this generator, but not the numbers of
+  // its distributions.
   std::mt19937_64 random(seed);
   const size_t count = values.size();
   std::vector<double> means(kResamples);

@@ -14,53 +14,55 @@ struct Interval {
   double high = 0.0;
 };
 
-// Of independent values, such as a problem's divergence or a run's accuracy:
-// Student's t over the values, which may reach beyond what they can be, and has
-// no width where they agree. No values: all zero.
+// Interval of the mean of independent values, such as the divergence of each
+// problem or the accuracy of each run, by Student's t distribution. It may
+// reach beyond the range of the values, and has no width where all values are
+// equal. Without values all fields are zero.
 Interval MeanInterval(const std::vector<double>& values);
 
-// Wilson's score interval (1927) of share * count successes in count trials: it
-// has a width, and does not leave [0, 1], where they are none or all.
+// Wilson's score interval (1927) of share * count successes in count trials. It
+// stays within [0, 1], and has a width even where no trial or every trial is a
+// success.
 Interval WilsonInterval(double share, double count);
 
-// Seed of the resamples of all evaluations, within a run and of `dapd eval`:
-// the same answers have the same intervals.
+// Seed of the resamples of all evaluations, in a run and in `dapd eval`, so
+// that the same answers have the same intervals.
 inline constexpr uint64_t kEvaluationSeed = 20260801;
 
-// The percentile bootstrap (Efron 1979) of the mean of independent values, such
-// as the mean length of a problem's answers: the middle 95 % of the means of
-// 10,000 samples of as many values, drawn with replacement. A function of
-// values and seed; with the same seed and number of values the same draws, so
-// that several measures of the same problems vary together. No values: all
-// zero.
+// Percentile bootstrap (Efron 1979) of the mean of independent values, such as
+// the mean length of each problem's answers: the middle 95 % of the means of
+// 10,000 samples, each of `values.size()` values drawn with replacement. The
+// result depends on the values and the seed only. Calls with the same seed and
+// the same number of values make the same draws, so that several measures of
+// the same problems vary together. Without values all fields are zero.
 Interval BootstrapMean(const std::vector<double>& values, uint64_t seed);
 
-// The same of shares, such as a problem's pass@k. Where all of them are the
-// same it would have no width, and a single problem would seem to settle
-// everything: it is Wilson's interval then.
+// BootstrapMean of shares, such as the pass@k of each problem. Where all shares
+// are equal, the bootstrap's interval would have no width, and a single problem
+// would seem to settle everything; the interval is Wilson's there.
 Interval BootstrapInterval(const std::vector<double>& values, uint64_t seed);
 
-// The same of the shares that each of `counts`, such as a problem's right
-// answers, is of `of`. The mean is that of all of them together, rounded once:
-// two means are equal where as many answers are right, whichever they are.
+// BootstrapInterval of the shares counts[i] / of, where counts[i] is, for
+// example, the number of right answers to problem i. The mean is the share of
+// all problems together, rounded once: two results with the same number of
+// right answers have equal means, whichever answers are right.
 Interval BootstrapShares(const std::vector<int64_t>& counts,
                          int64_t of,
                          uint64_t seed);
 
-// The same for any statistic of `count` independent observations:
-// `statistic` gets how often each was drawn, and must be finite wherever
-// something was. `mean` is the statistic of all observations, once each. The
-// draws are BootstrapMean's.
-// No observations: all zero.
+// Bootstrap of any statistic of `count` independent observations. `statistic`
+// gets how often each observation was drawn, and must be finite if at least one
+// was drawn. `mean` is the statistic with every observation drawn once. The
+// draws are BootstrapMean's. Without observations all fields are zero.
 Interval BootstrapOf(
     size_t count,
     uint64_t seed,
     const std::function<double(const std::vector<double>& times)>& statistic);
 
-// {"mean", "low", "high"}
+// Returns {"mean", "low", "high"}.
 nlohmann::ordered_json ToJson(const Interval& interval);
 
-// The 97.5 % quantile of Student's t distribution.
+// Returns the 97.5 % quantile of Student's t distribution.
 double StudentQuantile975(int degrees_of_freedom);
 
 }  // namespace dapd

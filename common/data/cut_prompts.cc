@@ -21,13 +21,13 @@
 namespace dapd {
 namespace {
 
-// A prompt that every row has.
+// A prompt that every row has, with its limit.
 struct LimitedPrompt {
   ViewName view = ViewName::kNoneRollout;
   int64_t limit = 0;  // tokens
   int64_t frame_bytes = 0;
   int64_t rows_cut = 0;
-  int64_t longest = 0;  // of those, in tokens
+  int64_t longest = 0;  // of the prompts that are cut, in tokens
 };
 
 std::vector<LimitedPrompt> PromptsWithLimits(const Config& config) {
@@ -65,7 +65,8 @@ std::string Describe(const LimitedPrompt& prompt) {
              : absl::StrCat("the prompt of ", ViewNameString(prompt.view));
 }
 
-// The key that cuts a prompt, and the value that a prompt of `tokens` needs.
+// Returns the key that cuts a prompt, and the value that a prompt of `tokens`
+// tokens needs.
 std::string DescribeRemedy(const Config& config,
                            const LimitedPrompt& prompt,
                            int64_t tokens) {
@@ -85,7 +86,7 @@ std::string DescribeRemedy(const Config& config,
       tokens + answer);
 }
 
-// Of an empty problem and the shortest reference.
+// Measures the prompts of an empty problem with the shortest reference.
 absl::Status MeasureFrames(const Config& config,
                            const TextPipeline& text,
                            const ViewBuilder& uncut,
@@ -113,7 +114,7 @@ absl::Status MeasureFrames(const Config& config,
   return absl::OkStatus();
 }
 
-// Costs next to nothing.
+// Costs next to nothing: it tokenizes nothing.
 bool CertainlyFits(const LimitedPrompt& prompt,
                    const Prompts& templates,
                    const Problem& problem) {

@@ -1,7 +1,7 @@
-// Prompts that a limit on their tokens cuts: on the right, where they end with
-// the instruction and the assistant's turn, so that the model goes on with the
-// problem instead of answering it; or on the left, where the problem begins
-// (prompts.truncation_side).
+// Reports prompts that a limit on their tokens cuts. A prompt that is cut on
+// the right loses the instruction and the assistant's turn, so that the model
+// continues the problem instead of answering it. A prompt that is cut on the
+// left loses the beginning of the problem (prompts.truncation_side).
 #pragma once
 
 #include "absl/status/status.h"
@@ -12,10 +12,10 @@
 
 namespace dapd {
 
-// Of the prompts in front of an answer that are known before one is sampled,
-// which are the sampler's and those that show a given reference: an error (exit
-// code of the configuration) if one would be cut whatever the problem; a
-// warning that counts the rows of `data` where one is.
+// Checks the prompts that are known before an answer is sampled: the sampler's
+// prompt and the prompts that show a given reference. Returns an error (exit
+// code kConfig) if a prompt would be cut whatever the problem is. Logs a
+// warning that counts the rows of `data` with a cut prompt.
 absl::Status CheckCutPrompts(const Config& config,
                              const TextPipeline& text,
                              const Dataset& data);

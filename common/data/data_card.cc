@@ -23,8 +23,8 @@ namespace {
 
 constexpr char kLine[] = "---";
 
-// Settings of a configuration with which `datasets` makes other rows of the
-// same files. It ignores those that it does not know.
+// Settings of a configuration that make `datasets` read other rows from the
+// same files. `datasets` ignores settings that it does not know.
 constexpr const char* kOtherRows[] = {"columns",
                                       "encoding",
                                       "encoding_errors",
@@ -110,7 +110,7 @@ class CardReader {
     return split;
   }
 
-  // A pattern, a list of patterns, or a list of splits.
+  // `node` is a pattern, a list of patterns, or a list of splits.
   absl::StatusOr<std::vector<SplitPatterns>> DataFiles(
       const YAML::Node& node, const std::string& what) const {
     std::vector<SplitPatterns> splits;

@@ -1,16 +1,16 @@
-// The configurations of a data set, as the YAML at the head of its README.md
-// describes them, in the form that the library `datasets` reads:
+// Reads the configurations of a data set from the YAML at the head of its
+// README.md, in the form that the library `datasets` reads:
 //
 //   ---
 //   configs:
 //   - config_name: default
-//     data_files: data/*                       one pattern, or a list of them
+//     data_files: data/*                     one pattern, or a list of them
 //   - config_name: extended
-//     data_dir: more                           patterns count from here
+//     data_dir: more                         patterns start from here
 //     default: true
 //     data_files:
 //     - split: train
-//       path: [extended/a-*, extended/b-*]     one pattern, or a list of them
+//       path: [extended/a-*, extended/b-*]   one pattern, or a list of them
 //   ---
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace dapd {
 
-// The files of a split, in their order, as patterns (file_pattern.h).
+// The files of a split, in order, as patterns (file_pattern.h).
 struct SplitPatterns {
   std::string split;
   std::vector<std::string> patterns;
@@ -32,24 +32,27 @@ struct SplitPatterns {
 struct DataConfiguration {
   std::string name;
   bool is_default = false;
-  std::string data_dir;  // normalized, from the data set's folder; may be empty
-  // Nothing: by the names of the files (data_splits.h).
+  std::string data_dir;  // normalized, relative to the data set's folder; may
+                         // be empty
+  // If unset, the names of the files decide (data_splits.h).
   std::optional<std::vector<SplitPatterns>> data_files;
 };
 
-// The YAML between the two lines "---" at the head of a README.md; empty if
-// there is none.
+// Returns the YAML between the two lines "---" at the head of a README.md;
+// empty if there is none.
 absl::string_view CardHead(absl::string_view readme);
 
-// In the order of the card; empty where it has no `configs`. An error (exit
-// code of the data) leads with `where` and says what `datasets` would not take,
-// or what it would take and would make other rows, such as `field`.
+// Returns the configurations in the order of the card; empty if the card has no
+// `configs`. An error (exit code kData) begins with `where`. It names what
+// `datasets` would refuse, or a setting such as `field` with which `datasets`
+// would read other rows.
 absl::StatusOr<std::vector<DataConfiguration>> ParseDataCard(
     absl::string_view yaml, const std::string& where);
 
-// The configuration called `name`; for an empty name the default one: the only
-// one, or the one called "default" or marked `default: true`. An error names
-// the others and, for the choice, `path`, which the configurations are of.
+// Returns the configuration called `name`. An empty name stands for the default
+// configuration: the only one, or the one that is called "default" or has
+// `default: true`. An error names the available configurations and shows how to
+// choose one of them behind `path`, the path of the data set.
 absl::StatusOr<DataConfiguration> ChooseConfiguration(
     const std::vector<DataConfiguration>& configurations,
     const std::string& name,

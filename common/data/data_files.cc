@@ -48,7 +48,8 @@ absl::Status NoData(const std::string& message) {
   return WithExitCode(absl::NotFoundError(message), ExitCode::kData);
 }
 
-// Every file below `folder` that may hold rows, by its path from there.
+// Returns the path, relative to `folder`, of every file below it that may hold
+// rows.
 absl::StatusOr<Files> ListDataFiles(const std::string& folder) {
   Files files;
   std::error_code error;
@@ -79,12 +80,15 @@ absl::StatusOr<Files> ListDataFiles(const std::string& folder) {
   return files;
 }
 
-// The first shard that its siblings' names promise and that is not there.
+// Returns the first missing shard: the names of other shards promise it.
 std::optional<std::string> MissingShard(const Files& files) {
   const std::set<std::string> present(files.begin(), files.end());
-  std::set<std::pair<std::string, std::string>> complete;  // what is around NNN
+  std::set<std::pair<std::string, std::string>> complete;  // the parts of the
+                                                           // name before and
+                                                           // behind the shard's
+                                                           // number
   for (const std::string& file : files) {
-    // data/train-00003-of-00010.parquet
+    // Example: data/train-00003-of-00010.parquet
     const size_t of = file.rfind("-of-");
     if (of == std::string::npos) continue;
     const size_t dash = file.rfind('-', of - 1);
@@ -148,7 +152,7 @@ absl::StatusOr<Files> FilesOfDirectory(const std::string& path,
   return Below(path, files);
 }
 
-// No file where the glob matches none.
+// Returns no file if the glob matches nothing.
 absl::StatusOr<Files> FilesOfGlob(const std::string& pattern) {
   glob_t found = {};
   const absl::Cleanup free = [&found] { ::globfree(&found); };
@@ -179,8 +183,8 @@ absl::StatusOr<Files> FilesOfSnapshot(const HubId& id,
                                       SplitRule rule) {
   ASSIGN_OR_RETURN(const HubSnapshot snapshot,
                    FindSnapshot(HubKind::kDataset, id));
-  // By the hub's list where there is one: what was not downloaded yet is then
-  // known by name.
+  // The hub's list of files, where it is known, also has files that are not
+  // downloaded yet.
   Files files;
   if (snapshot.listed.has_value()) {
     for (const auto& [file, size] : *snapshot.listed) {
@@ -194,7 +198,7 @@ absl::StatusOr<Files> FilesOfSnapshot(const HubId& id,
   }
   const std::string where = id.ToString();
   if (pattern.empty()) {
-    // A card that is only listed may say that there are configurations.
+    // A card that is listed but not downloaded may describe configurations.
     const auto read = [&](const std::string& file)
         -> absl::StatusOr<std::optional<std::string>> {
       const std::string path = JoinPath(snapshot.folder, file);
@@ -243,8 +247,9 @@ absl::StatusOr<Files> FilesOfSnapshot(const HubId& id,
   return Below(snapshot.folder, files);
 }
 
-// folder#CONFIGURATION:SPLIT. Nothing where `path` has no such end, or where no
-// data set stands in front of it: the # is then part of a file's name.
+// Splits folder#CONFIGURATION:SPLIT. Returns nothing if `path` has no such end,
+// or if there is no data set in front of the #: the # then belongs to a file's
+// name.
 std::optional<std::pair<std::string, DataChoice>> SplitOffChoice(
     const std::string& path) {
   const size_t hash = path.rfind('#');
@@ -314,7 +319,7 @@ absl::StatusOr<Files> FilesOfPath(const std::string& path,
 absl::StatusOr<Files> FindDataFiles(const std::string& path, SplitRule rule) {
   const auto chosen = SplitOffChoice(path);
   std::error_code error;
-  // A file may be called so.
+  // The name of a file may contain a #, too.
   if (chosen.has_value() && !fs::exists(path, error)) {
     return FilesOfPath(chosen->first, chosen->second, rule);
   }

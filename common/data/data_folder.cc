@@ -22,7 +22,8 @@ namespace {
 
 using Paths = std::vector<std::string>;
 
-// Its configurations; the standalone file counts more than README.md.
+// Reads the configurations of the folder's card. .huggingface.yaml has
+// precedence over README.md.
 absl::StatusOr<std::vector<DataConfiguration>> ReadCard(
     const DataFolder& folder) {
   std::vector<DataConfiguration> configurations;

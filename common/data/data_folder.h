@@ -1,6 +1,6 @@
 // Chooses the files of a data set's folder that are read: the files of one
 // configuration and one split, as the library `datasets` finds them.
-// docs/data.md says the rules.
+// docs/data.md has the rules.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@
 
 namespace dapd {
 
-// Behind a path, as "#extended", "#extended:test" or "#:test". An empty name is
-// not asked for.
+// The choice at the end of a path, such as "#extended", "#extended:test" or
+// "#:test". An empty name means that nothing was chosen.
 struct DataChoice {
   std::string configuration;
   std::string split;
@@ -24,29 +24,30 @@ struct DataChoice {
 // Chooses one of several splits if the path names none.
 enum class SplitRule {
   kTrain,  // the split train
-  kNamed,  // none: training problems must not pass for held-out ones
+  kNamed,  // no split: training problems must not pass for held-out problems
 };
 
 struct DataFolder {
-  std::string path;  // for messages, and as the choice's beginning
-  std::vector<std::string> files;  // all of DataFormat, from the folder, sorted
-  // The text of a file of the folder, whatever its format; nothing if it is not
-  // there.
+  std::string path;  // used in messages and in the examples of choices
+  std::vector<std::string> files;  // relative to the folder, sorted; none has
+                                   // DataFormat::kNone
+  // Returns the text of a file of the folder, whatever its format; nothing if
+  // the file does not exist.
   std::function<absl::StatusOr<std::optional<std::string>>(
       const std::string& file)>
       read;
 };
 
-// From the folder, in the order in which they are read, all of one readable
-// format. In this order:
-//   a folder of save_to_disk (dataset_dict.json, or state.json) has the files
-//     that it lists
-//   the configurations of .huggingface.yaml or README.md (data_card.h); of a
-//     folder without any: the one called "default"
-//   its splits by patterns or by names (data_splits.h)
-// Logs the choice where there were several. An error (exit code of the data)
-// names the configurations or the splits where the choice is not in them, or
-// where one is needed.
+// Returns paths relative to the folder, in the order in which they are read;
+// all have the same readable format. The function chooses in this order:
+// * A folder that save_to_disk wrote (dataset_dict.json, or state.json) has the
+//   files that these lists name.
+// * The configuration comes from .huggingface.yaml or README.md (data_card.h).
+//   A folder without configurations has one that is called "default".
+// * The split comes from patterns or from the names of files (data_splits.h).
+// Logs the choice if there were several possibilities. An error (exit code
+// kData) names the configurations or the splits if the choice is not one of
+// them, or if a choice is needed.
 absl::StatusOr<std::vector<std::string>> FilesOfFolder(const DataFolder& folder,
                                                        const DataChoice& choice,
                                                        SplitRule rule);

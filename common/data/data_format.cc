@@ -37,7 +37,7 @@ absl::string_view NameOf(DataFormat format) {
   return "other";
 }
 
-// The compression that is not read, or nothing.
+// Returns the ending of a compression that is not read; empty if there is none.
 absl::string_view OtherCompression(absl::string_view name) {
   for (const absl::string_view ending : kOtherCompressions) {
     if (absl::EndsWith(name, ending)) return ending;
@@ -45,7 +45,7 @@ absl::string_view OtherCompression(absl::string_view name) {
   return "";
 }
 
-// By the ending without a compression's.
+// Decides by the ending of a name whose compression ending is removed.
 DataFormat PlainFormatOf(absl::string_view name) {
   if (absl::EndsWith(name, ".jsonl") || absl::EndsWith(name, ".ndjson")) {
     return DataFormat::kJsonLines;
@@ -107,7 +107,7 @@ absl::StatusOr<Files> FilesOfOneFormat(const std::string& where,
             "JSON file with .gz)")),
         ExitCode::kData);
   }
-  // Beside JSON Lines a .json holds rows too.
+  // Beside JSON Lines a .json file holds rows, too.
   const DataFormat rows = by_format.begin()->first;
   std::vector<DataFormat> taken = {rows};
   if (rows == DataFormat::kJsonLines) taken.push_back(DataFormat::kJson);

@@ -1,5 +1,5 @@
-// The format of a data file, by its name, and which files of a folder hold its
-// rows.
+// Finds the format of a data file by its name, and the files of a folder that
+// hold its rows.
 #pragma once
 
 #include <string>
@@ -11,27 +11,29 @@
 namespace dapd {
 
 enum class DataFormat {
-  kNone,       // no data set's
+  kNone,       // not a data file
   kParquet,    // .parquet
-  kArrow,      // .arrow: a stream or a file of Arrow's, as save_to_disk writes
+  kArrow,      // .arrow: a stream or a file of Arrow's IPC format, as
+               // save_to_disk writes
   kJsonLines,  // .jsonl, .ndjson, also with .gz
   kJson,       // .json, also with .gz: JSON Lines, or one array of rows
-  // Known, and not read:
+  // Formats that are known, but not read:
   kCsv,         // .csv, .tsv
-  kCompressed,  // JSON or CSV compressed by another program than gzip
+  kCompressed,  // JSON or CSV that another program than gzip compressed
 };
 
 DataFormat DataFormatOf(absl::string_view name);
 bool IsReadable(DataFormat format);
 
-// Why `name`, whose format is not readable, is not read, and what to do.
+// Says why `name`, whose format is not readable, is not read, and what to do.
 std::string WhyNotRead(absl::string_view name);
 
-// The files that hold the rows of `where`, which `datasets` decides by counting
-// endings: all are of one format; .json and .jsonl are one. Files that
-// describe others, .json or .csv, are left out beside at least as many files of
-// rows. Anything else is an error that names files and asks for a glob, as is a
-// format that is not readable. Exit code kData; NOT_FOUND without files.
+// Returns the files that hold the rows of `where`. All have one format; .json
+// and .jsonl count as one. `datasets` decides by counting endings, and so does
+// this function: it leaves out .json or .csv files, which then describe other
+// files, if there are at least as many files of rows. Any other mixture, or a
+// format that is not readable, is an error that names files and asks for a
+// glob. Errors have exit code kData; without files the error is NOT_FOUND.
 absl::StatusOr<std::vector<std::string>> FilesOfOneFormat(
     const std::string& where, const std::vector<std::string>& files);
 

@@ -23,7 +23,8 @@ constexpr char kHeldOutSplit[] = "held_out";
 constexpr char kShards[] =
     "data/*-[0-9][0-9][0-9][0-9][0-9]-of-[0-9][0-9][0-9][0-9][0-9]*.*";
 
-// Files that describe others: a pattern has them only if it names them.
+// These files describe other files. A pattern matches them only if it names
+// them.
 constexpr const char* kNoRows[] = {"config.json",
                                    "dataset_info.json",
                                    "dataset_infos.json",
@@ -120,7 +121,8 @@ absl::StatusOr<DataSplit> Resolve(const SplitPatterns& wanted,
   return split;
 }
 
-// data/train-00000-of-00002.parquet: train, in front of the shard's number.
+// Returns the text in front of the shard's number: "train" for
+// data/train-00000-of-00002.parquet.
 std::string NameOfShard(const std::string& file) {
   const std::string base = NameIn(file);
   size_t end = base.rfind("-of-");
@@ -133,7 +135,7 @@ std::string NameOfShard(const std::string& file) {
   return base;
 }
 
-// train, validation, test, and then the others by their names.
+// The order is train, validation, test, then the other splits by name.
 absl::StatusOr<std::vector<DataSplit>> SplitsOfShards(const Paths& files) {
   std::map<std::string, Paths> by_name;
   for (const std::string& file : files) {

@@ -1,5 +1,5 @@
-// The splits of a data set, by the patterns of its card or by the names of its
-// files, as the library `datasets` finds them.
+// Finds the splits of a data set by the patterns of its card or by the names of
+// its files, as the library `datasets` does.
 #pragma once
 
 #include <string>
@@ -13,38 +13,39 @@ namespace dapd {
 struct SplitPatterns;
 
 inline constexpr char kTrainSplit[] = "train";
-// The configuration of a data set whose card describes none.
+// Name of the configuration of a data set whose card describes none.
 inline constexpr char kDefaultConfiguration[] = "default";
 
 struct DataSplit {
   std::string name;
-  // From the data set's folder, in the order in which they are read.
+  // Relative to the data set's folder, in the order in which they are read.
   std::vector<std::string> files;
 };
 
-// Words of letters, digits and '_', joined by '.'.
+// Returns whether `name` consists of words of letters, digits and '_', joined
+// by '.'.
 bool IsSplitName(absl::string_view name);
 
-// `files`: all that the data set has, sorted. A pattern may match none, and a
-// file may match several, of one split too: then it is there as often. An error
-// (exit code of the data) for a path without wildcards that is not among them.
+// `files` are all files of the data set, sorted. A pattern may match nothing. A
+// file that matches several patterns of a split occurs in it as many times. A
+// path without wildcards that is not in `files` is an error (exit code kData).
 absl::StatusOr<std::vector<DataSplit>> SplitsByPatterns(
     const std::vector<SplitPatterns>& patterns,
     const std::vector<std::string>& files);
 
-// By the first of these rules that finds something (an error, with the exit
-// code of the data, for a shard after which no split may be called):
+// Applies the first of these rules that finds something. A shard with a name
+// that no split may have is an error (exit code kData).
 //   data/NAME-00000-of-00005*       the split NAME
 //   a folder that has one of the words below in its name
-//   a file that has one
+//   a file that has one of the words below in its name
 //   everything                      the split train
 // The words stand between characters of "-._ 0123456789" or the ends of the
 // name: train, training; validation, valid, dev, val; test, testing, eval,
 // evaluation. Files that the rule does not find are in no split.
 //
-// `dapd problems` calls the problems that it holds out held_out. `datasets` has
-// no such word; here files with it in their names, or in the names of their
-// folders, are a split held_out, and in no other.
+// `dapd problems` calls its held-out problems held_out. `datasets` does not
+// know this word. Here, files with this word in their names, or in the names of
+// their folders, form the split held_out and are in no other split.
 absl::StatusOr<std::vector<DataSplit>> SplitsByName(
     const std::vector<std::string>& files);
 

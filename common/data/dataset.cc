@@ -54,7 +54,7 @@ absl::StatusOr<Problem> ToProblem(const absl::StatusOr<TextRow>& row,
           absl::StrCat(where, ": column '", *column, "' is empty"));
     }
   }
-  // JSON always is; Parquet promises it and does not check.
+  // JSON is always UTF-8. Parquet promises UTF-8, but does not check it.
   for (const auto& [column, value] :
        {std::pair(options.id_column, &problem.id),
         std::pair(options.problem_column, &problem.problem),
@@ -91,7 +91,7 @@ absl::Status VisitRows(const std::string& file,
   }
 }
 
-// Columns that would be part of a prompt, had it been made of them.
+// These columns would have been part of a prompt if prompts were made of them.
 constexpr const char* kPromptColumns[] = {"documents",
                                           "functions",
                                           "image",
@@ -102,8 +102,8 @@ constexpr const char* kPromptColumns[] = {"documents",
                                           "tool_calls",
                                           "tools"};
 
-// Names the columns that nothing reads, those that could have changed the
-// prompts as a warning.
+// Logs the columns that nothing reads; columns that could have changed the
+// prompts are named in a warning.
 void ReportUnread(const std::string& path,
                   const DatasetOptions& options,
                   const std::set<std::string>& unread) {

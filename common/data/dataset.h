@@ -1,5 +1,5 @@
-// Problems, with reference solutions for training and with answers for
-// evaluation, from JSON (plain or gzip), Parquet and Arrow: one file or many
+// Reads problems, with reference solutions for training and with answers for
+// evaluation, from JSON (plain or gzip), Parquet and Arrow, in one file or many
 // (data_files.h).
 #pragma once
 
@@ -15,28 +15,28 @@
 namespace dapd {
 
 struct Problem {
-  // The `id` column if there is one, else the row's number, counted over all
-  // files.
+  // The `id` column if there is one; otherwise the row's number, counted over
+  // all files.
   std::string id;
   std::string problem;
   std::string solution;  // empty if it is not needed
   std::string answer;    // empty if the data has none
-  std::string where;     // its place in the data: "rows.jsonl:12"
+  std::string where;     // place in the data: "rows.jsonl:12"
 };
 
 struct DatasetOptions {
-  // Which column holds what; `id` may be missing from the data.
+  // Names of the columns; the data need not have `id_column`.
   std::string id_column = "id";
   std::string problem_column = "problem";
   std::string solution_column = "solution";
   std::string answer_column = "answer";
-  // Whether solutions are read, which then each row must have.
+  // Whether solutions are read. Each row must have one then.
   bool needs_solution = true;
-  // Whether each row must have an answer. It is read if it is there.
+  // Whether each row must have an answer. An answer that exists is always read.
   bool needs_answer = false;
   // Chooses the split of a data set that has several, if the path names none.
   SplitRule split_rule = SplitRule::kTrain;
-  // Where columns are named, for the error about one that is not there.
+  // The settings that name columns, for the error about a missing column.
   std::string column_settings =
       "data.problem_column, data.solution_column and data.answer_column";
   enum class OnBadRow { kFail, kSkip };
@@ -49,21 +49,22 @@ struct Dataset {
   std::string digest;  // DigestOf(problems)
 };
 
-// SHA-256 over the rows' columns, in order.
+// Returns the SHA-256 over the rows' columns, in order.
 std::string DigestOf(const std::vector<Problem>& problems);
 
-// `path`: whatever FindDataFiles takes; a file, a folder, a glob or a hub id,
-// whose files are read one behind the other. A bad row (among them: one
-// that is not UTF-8) is named by file and line (or row), a missing column by
-// the columns found.
+// Reads all files of `path`, one after the other; `path` is a file, a folder, a
+// glob or a hub id (FindDataFiles). An error names a bad row (for example, one
+// that is not UTF-8) by its file and line or row, and names the existing
+// columns if a column is missing.
 absl::StatusOr<Dataset> ReadDataset(const std::string& path,
                                     const DatasetOptions& options);
 
-// Exit code kConfig without a data.path, which workers need not have.
+// Returns an error with exit code kConfig if data.path is missing. Workers need
+// no data.path.
 absl::Status RequireDataPath(const DataSection& section);
 
-// The options that the configuration's `data` section stands for, for data.path
-// and for evaluation.path.
+// Return the options of the configuration's `data` section, for data.path and
+// for evaluation.path.
 DatasetOptions MakeDatasetOptions(const DataSection& section);
 DatasetOptions MakeHeldOutOptions(const DataSection& section);
 

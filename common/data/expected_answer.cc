@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kMaxNamedAnswers = 10;
 constexpr size_t kLongestAnswer = 100;
 
-// Empty if `text` states no result.
+// Returns an empty text if `text` states no result.
 std::string StatedResult(absl::string_view text) {
   text = absl::StripAsciiWhitespace(text);
   absl::string_view last_line = text.substr(text.rfind('\n') + 1);
@@ -29,7 +29,7 @@ std::string StatedResult(absl::string_view text) {
   return ExtractBoxed(text).value_or("");
 }
 
-// The text that a problem's expected answer is taken from.
+// Returns the text that holds a problem's expected answer.
 const std::string& SourceOf(const Problem& problem) {
   return absl::StripAsciiWhitespace(problem.answer).empty() ? problem.solution
                                                             : problem.answer;
@@ -40,8 +40,8 @@ bool HasLastLine(absl::string_view text) {
   return absl::StartsWith(text.substr(text.rfind('\n') + 1), "#### ");
 }
 
-// Warns if answers have several boxes, or one that is never closed, so that it
-// is not clear what they state.
+// Warns if it is not clear what answers state: they have several boxes, or a
+// box that is never closed.
 void WarnOfUnclearAnswers(const std::string& path, const Dataset& data) {
   size_t num_unclear = 0;
   std::string first;

@@ -1,5 +1,5 @@
-// What a problem's answers are graded against (grade_answer.h), and the rows
-// that have nothing to grade against.
+// Finds the expected answers against which answers are graded (grade_answer.h),
+// and the rows without one.
 #pragma once
 
 #include <string>
@@ -12,35 +12,35 @@
 
 namespace dapd {
 
-// The data's answer: where it is worked text that states its result, that, else
-// the whole. Without an answer, the result that the solution states; empty if
-// there is neither. A result is stated behind "#### " in the last line, as in
-// GSM8K, or in boxes (ExtractBoxed).
+// Returns the result that `answer` states; if it states none, the whole
+// `answer`. If `answer` is empty, returns the result that `solution` states;
+// empty if there is none. A text states its result behind "#### " in its last
+// line, as in GSM8K, or in boxes (ExtractBoxed).
 std::string ExpectedAnswer(absl::string_view answer,
                            absl::string_view solution);
 std::string ExpectedAnswer(const Problem& problem);
 
-// Warns of expected answers of `data` that grades would be wrong about: if it
-// is not clear what some of them state (IsUnclear), and if most of them are
-// whole texts, of several lines or more than 100 bytes, which no boxed answer
-// equals. `path`, `setting`: where the data is, and what names the column of
-// its answers.
+// Warns of expected answers of `data` for which grades would be wrong: if it is
+// not clear what some of them state (IsUnclear), and if most of them are whole
+// texts (several lines, or more than 100 bytes), which no boxed answer equals.
+// `path` is the place of the data, `setting` the setting that names the column
+// of its answers.
 void WarnOfBadAnswers(const std::string& path,
                       const std::string& setting,
                       const Dataset& data);
 
-// Warns if problems of `held_out`, the data of evaluation.path, have nothing to
-// grade answers against: the accuracy leaves them out.
+// Warns if problems of `held_out`, the data of evaluation.path, have no
+// expected answer. The accuracy leaves them out.
 void WarnOfUngradedProblems(const Config& config, const Dataset& held_out);
 
-// Whether what a run of `config` trains depends on grades: rollout.source
-// verified, or a term that reads sibling_rollout.
+// Returns whether grades affect the training of `config`: rollout.source is
+// verified, or a term reads sibling_rollout.
 bool DependsOnGrades(const Config& config);
 
-// Where DependsOnGrades, does with the rows without an expected answer what
-// data.on_bad_row says: an error that names them by place (exit code of the
-// data), or they are left out of `data`, counted in skipped_rows and named in a
-// warning. A function of its arguments alone, so every rank is left with the
+// If DependsOnGrades, treats rows without an expected answer as data.on_bad_row
+// says: either returns an error that names their places (exit code kData), or
+// removes them from `data`, counts them in skipped_rows and names them in a
+// warning. The result depends on the arguments only, so every rank keeps the
 // same rows.
 absl::Status ApplyAnswerRule(const Config& config, Dataset* data);
 

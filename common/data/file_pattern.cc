@@ -18,7 +18,7 @@ using Parts = std::vector<std::string>;
 
 constexpr char kAnyFolders[] = "**";
 
-// The parts that begin with '.', the file's name among them.
+// Counts the parts that begin with '.', including the file's name.
 size_t HiddenParts(const Parts& parts) {
   size_t count = 0;
   for (const std::string& part : parts) count += part.starts_with('.') ? 1 : 0;
@@ -33,16 +33,16 @@ size_t SpecialFolders(const Parts& parts) {
   return count;
 }
 
-// By dynamic programming: a pattern of many ** would otherwise take
-// exponential time.
+// Dynamic programming: a pattern with many ** would take exponential time
+// otherwise.
 bool MatchesParts(const Parts& pattern, const Parts& path) {
-  // matches[j]: the pattern's parts so far stand for the path's first j parts.
+  // matches[j]: the parts of the pattern so far match the path's first j parts.
   std::vector<bool> matches(path.size() + 1);
   matches[0] = true;
   for (size_t i = 0; i < pattern.size(); ++i) {
     std::vector<bool> next(path.size() + 1);
     if (pattern[i] == kAnyFolders) {
-      // The last one stands for a file at least.
+      // A ** at the end stands for at least a file.
       const size_t least = i + 1 == pattern.size() ? 1 : 0;
       bool reached = false;
       for (size_t j = least; j <= path.size(); ++j) {

@@ -16,9 +16,9 @@
 namespace dapd {
 namespace {
 
-// Lower case without delimiters of mathematics, full stops at the end, and
-// white space but between two digits ("2 1/2" is not "21/2"): two texts that
-// look alike.
+// Returns the text in lower case, without delimiters of mathematics, without
+// full stops at the end, and without white space except between two digits ("2
+// 1/2" is not "21/2"). Texts that look alike become equal.
 std::string Squeeze(absl::string_view text) {
   const std::string plain = absl::StrReplaceAll(text,
                                                 {{"\\left", ""},
@@ -51,7 +51,7 @@ std::string Squeeze(absl::string_view text) {
   return absl::AsciiStrToLower(trimmed);
 }
 
-// Delimiters around the whole answer.
+// Removes delimiters around the whole answer.
 absl::string_view InsideDelimiters(absl::string_view text) {
   text = absl::StripAsciiWhitespace(text);
   for (const auto& [open, close] :
@@ -79,7 +79,7 @@ bool SameMathematics(absl::string_view given,
   return right.has_value() && SameAnswer(*left, *right);
 }
 
-// "\boxed{" or "\fbox{", and its content.
+// "\boxed{" or "\fbox{", with its content.
 struct Box {
   size_t begin = 0;  // of the command
   size_t content = 0;
@@ -91,12 +91,12 @@ struct Box {
 };
 
 struct Boxes {
-  std::vector<Box> closed;  // none within another
+  std::vector<Box> closed;  // no box is within another
   bool is_one_open = false;
 };
 
-// Where the command begins that ends in front of a brace; npos if it is none
-// of a box.
+// Returns where the box command in front of a brace begins; npos if there is no
+// such command.
 size_t CommandBefore(absl::string_view text, size_t brace) {
   const absl::string_view before =
       absl::StripTrailingAsciiWhitespace(text.substr(0, brace));
@@ -107,9 +107,9 @@ size_t CommandBefore(absl::string_view text, size_t brace) {
 }
 
 Boxes BoxesOf(absl::string_view text) {
-  // One pass: a model may repeat an opening thousands of times.
+  // One pass suffices, even if a model repeats an opening thousands of times.
   Boxes boxes;
-  std::vector<std::pair<size_t, size_t>> open;  // braces, and their commands
+  std::vector<std::pair<size_t, size_t>> open;  // braces, with their commands
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\\') {
       // "\{" need not be balanced: "\left\{ ... \right.".
@@ -123,7 +123,7 @@ Boxes BoxesOf(absl::string_view text) {
     const auto [brace, command] = open.back();
     open.pop_back();
     if (command == absl::string_view::npos) continue;
-    // The inner one of two counts.
+    // Of two nested boxes, the inner box counts.
     if (boxes.closed.empty() || brace >= boxes.closed.back().end) {
       boxes.closed.push_back({command, brace + 1, i});
     }
@@ -182,7 +182,7 @@ bool IsUnclear(absl::string_view text) {
   const std::string stated = *ExtractBoxed(text);
   for (size_t i = 0; i + 1 < boxes.closed.size(); ++i) {
     const absl::string_view content = boxes.closed[i].Content(text);
-    // A part of what is stated may stand alone before.
+    // A part of the statement may stand alone before it.
     if (!absl::StrContains(stated, content)) return true;
   }
   return false;

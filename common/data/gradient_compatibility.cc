@@ -14,8 +14,8 @@ namespace {
 
 using Measure = std::function<std::optional<double>(const PositionProducts&)>;
 
-// The mean over each problem's positions that have the measure; a problem
-// without such a position is left out.
+// Returns, for each problem, the mean over its positions that have the measure.
+// A problem without such a position is left out.
 std::vector<double> MeansByProblem(
     const std::vector<PositionProducts>& positions, const Measure& measure) {
   std::vector<double> sums;
@@ -49,7 +49,7 @@ Interval MeanOver(const std::vector<PositionProducts>& positions,
   });
 }
 
-// sum_ij times_i times_j products_ij.
+// Returns sum_ij times_i times_j products_ij.
 double Weighted(const std::vector<double>& times,
                 const std::vector<double>& products) {
   double sum = 0.0;
@@ -86,7 +86,7 @@ CompatibilityReport::OverAll OverAllOf(const GradientProducts& products,
                          : 0.0;
   });
   const std::vector<double> once(count, 1.0);
-  // Rounding must not make a square of nothing negative.
+  // Rounding could make the square of a zero gradient negative.
   const auto norm = [&](const std::vector<double>& squares) {
     return std::sqrt(std::max(0.0, Weighted(once, squares))) /
            drawn_problems(once);
@@ -125,7 +125,8 @@ CompatibilityReport SummarizeCompatibility(
       positions, seed, [](const PositionProducts& at) { return at.dot; });
   by_position.cosine = MeanOver(
       positions, seed, [](const PositionProducts& at) { return at.Cosine(); });
-  // A share: where all agree its interval has a width.
+  // This measure is a share; its interval has a width even where all values
+  // agree.
   by_position.positive = BootstrapInterval(
       MeansByProblem(
           positions,

@@ -1,25 +1,25 @@
-// Gradient compatibility: whether two terms of the objective pull the adapter
-// the same way at the same token position.
+// Measures gradient compatibility: whether two terms of the objective pull the
+// adapter in the same direction at the same token position.
 //
-// The paper (DAPD, arXiv 2608.01735) asks this of the Inference Anchor and of
-// the self-conditioned bridge, at single interior positions and over them, with
-// dot products and cosines. The released code has nothing of it, and the
-// paper's definitions were not at hand, so these are this project's: the bridge
-// is the view Self, its term the one that leads it to Cross (by default; any
-// two terms can be compared), and there are two aggregations. With g1 and g2
-// the gradients of two terms' losses of one position alone with respect to all
-// of the adapter's tensors, A and B:
+// The paper (DAPD, arXiv 2608.01735) asks this about the Inference Anchor and
+// the self-conditioned bridge, at single interior positions and over all of
+// them, with dot products and cosines. The released code does not contain it,
+// and the paper's definitions were not available, so the definitions here are
+// this project's. The bridge is the view Self, and its term leads Self to Cross
+// by default; any two terms can be compared. There are two aggregations. Let g1
+// and g2 be the gradients of the two terms' losses of one position alone, with
+// respect to all of the adapter's tensors A and B:
 //
 //   by position   g1 . g2 and cos(g1, g2) of each position, averaged over a
 //                 problem's positions, then over problems: do the terms agree
 //                 where they meet?
-//   over all      G1 . G2 and cos(G1, G2) of the mean gradients, G the mean
-//                 over problems of the mean over a problem's positions: do the
-//                 updates agree that they add up to?
+//   over all      G1 . G2 and cos(G1, G2) of the mean gradients, where G is the
+//                 mean over problems of the mean over a problem's positions: do
+//                 the updates agree that the positions add up to?
 //
-// Every problem counts alike in both, however many positions it has. Intervals
-// draw problems with all their positions (BootstrapOf), the same ones for every
-// measure.
+// Every problem has the same weight in both, however many positions it has.
+// Intervals draw problems with all their positions (BootstrapOf), and every
+// measure uses the same draws.
 #pragma once
 
 #include <cstdint>
@@ -32,24 +32,25 @@
 
 namespace dapd {
 
-// Of one position.
+// Products of one position.
 struct PositionProducts {
   size_t problem = 0;  // index, from 0 without gaps
   double dot = 0.0;    // g1 . g2
   double first_norm = 0.0;
   double second_norm = 0.0;
 
-  // Nothing where a gradient is zero, as where every entry is clipped.
+  // Returns nothing if a gradient is zero, for example where every entry is
+  // clipped.
   std::optional<double> Cosine() const;
 };
 
-// Dot products between sums of gradients. A sum is of the mean gradients of
-// some problems, of one each where memory suffices; both terms' sums are over
-// the same problems.
+// Dot products between sums of gradients. Each sum adds the mean gradients of
+// some problems, of a single problem if memory suffices. The sums of both terms
+// are over the same problems.
 struct GradientProducts {
-  std::vector<int64_t> problems;  // in each sum
-  // [n * n] of n sums, row by row: first . first, second . second, and row i,
-  // column j: first_i . second_j.
+  std::vector<int64_t> problems;  // number of problems in each sum
+  // [n * n] for n sums, row by row: first . first, second . second, and first_i
+  // . second_j in row i, column j.
   std::vector<double> first;
   std::vector<double> second;
   std::vector<double> cross;
@@ -59,10 +60,10 @@ struct CompatibilityReport {
   int64_t problems = 0;
   int64_t positions = 0;
   int64_t positions_without_cosine = 0;
-  int64_t sums = 0;  // that the intervals over all draw
+  int64_t sums = 0;  // number of sums that the intervals over all draw from
   struct ByPosition {
     Interval dot;
-    Interval cosine;    // of the positions that have one; 0 if none has
+    Interval cosine;    // over the positions that have one; 0 without any
     Interval positive;  // share of positions with dot > 0
     Interval first_norm;
     Interval second_norm;
@@ -77,19 +78,19 @@ struct CompatibilityReport {
   OverAll over_all;
 };
 
-// At least one position of every problem, and one sum.
+// Needs at least one position of every problem, and at least one sum.
 CompatibilityReport SummarizeCompatibility(
     const std::vector<PositionProducts>& positions,
     const GradientProducts& products,
     uint64_t seed);
 
-// {"problems", "positions", "positions_without_cosine", "sums", "by_position":
-// {"dot", "cosine", "positive", "first_norm", "second_norm"}, "over_all":
-// {"dot", "cosine", "first_norm", "second_norm"}}; measures with an interval as
-// {"mean", "low", "high"}.
+// Returns {"problems", "positions", "positions_without_cosine", "sums",
+// "by_position": {"dot", "cosine", "positive", "first_norm", "second_norm"},
+// "over_all": {"dot", "cosine", "first_norm", "second_norm"}}. A measure with
+// an interval is {"mean", "low", "high"}.
 nlohmann::ordered_json ToJson(const CompatibilityReport& report);
 
-// The same for people, a table of several lines.
+// Returns the report as a table of several lines for people.
 std::string ToText(const CompatibilityReport& report);
 
 }  // namespace dapd

@@ -13,7 +13,7 @@ namespace dapd {
 namespace {
 
 constexpr char kReplacementCharacter[] = "\xEF\xBF\xBD";
-// A character has four bytes at most, and a token at least one.
+// A character has at most four bytes, and a token has at least one.
 constexpr size_t kMostPartsOfCharacter = 4;
 
 }  // namespace
@@ -45,7 +45,8 @@ absl::StatusOr<std::string> GrowingPrefixes::TakeText() {
     return text;
   }
   if (undecoded_.size() <= kMostPartsOfCharacter) return std::string();
-  // It is no part of a character, but no text at all.
+  // These tokens do not end in an incomplete character: their bytes are not
+  // UTF-8.
   ASSIGN_OR_RETURN(
       std::string text,
       tokenizer_->Decode(undecoded_, /*skip_special_tokens=*/true));

@@ -1,5 +1,5 @@
-// GrowingPrefixes: the beginnings of a sample's views while its rollout is
-// still sampled, so that teachers can compute ahead of it.
+// GrowingPrefixes holds the beginnings of a sample's views while its rollout is
+// still being sampled, so that teachers can compute them ahead.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,18 @@
 
 namespace dapd {
 
-// Made by ViewBuilder::StartPrefixes. Not thread-safe.
+// ViewBuilder::StartPrefixes makes it. Not thread-safe.
 class GrowingPrefixes {
  public:
-  // The rollout goes on with these tokens. Tokenizes no text twice, so that all
-  // calls together cost what the whole answer costs once.
+  // Appends these tokens to the rollout. No text is tokenized twice, so that
+  // all calls together cost as much as tokenizing the whole answer once.
   absl::Status Grow(std::span<const int32_t> ids);
 
-  // The prefixes of the views that need a rollout, as far as they are known;
-  // nothing is scored in them. Where a prompt shows the rollout, its last words
-  // are left out, since what follows may change their tokens; the rest is
-  // nearly always, but not certainly, what ViewBuilder::Build will give.
+  // Returns the prefixes of the views that need a rollout, as far as they are
+  // known; they score no token. If a prompt shows the rollout, the last words
+  // of the rollout are left out, since the text that follows may change their
+  // tokens. The rest nearly always equals what ViewBuilder::Build will return,
+  // but not certainly.
   const Views& views() const { return views_; }
 
  private:
@@ -33,21 +34,22 @@ class GrowingPrefixes {
   // A view whose prompt shows the rollout.
   struct Shown {
     ViewName view;
-    int64_t limit;         // tokens that the prompt is cut to
-    bool loses_beginning;  // there, else its end
-    SettledEncoder text;   // up to the rollout, then with it
+    int64_t limit;         // the prompt is cut to this number of tokens
+    bool loses_beginning;  // whether the cut removes the beginning, not the end
+    SettledEncoder text;   // the prompt up to the rollout, followed by the
+                           // rollout
   };
 
   explicit GrowingPrefixes(const Tokenizer& tokenizer)
       : tokenizer_(&tokenizer) {}
 
   void SetPrefix(const Shown& shown);
-  // The text of the tokens that are not part of one yet, without those at the
-  // end that are a part of a character.
+  // Returns the text of the tokens that were not yet decoded, without the
+  // tokens at the end that form an incomplete character.
   absl::StatusOr<std::string> TakeText();
 
   const Tokenizer* tokenizer_;
-  std::vector<ViewName> continued_;  // views that go on with the rollout
+  std::vector<ViewName> continued_;  // views whose rollout continues
   std::vector<Shown> shown_;
   std::vector<int32_t> undecoded_;
   Views views_;

@@ -1,4 +1,4 @@
-// How a run asks its held-out problems: the section `evaluation`.
+// Builds the prompts of a run's held-out problems by the section `evaluation`.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,12 @@
 
 namespace dapd {
 
-// The longest answer: evaluation.max_new_tokens, else rollout.max_new_tokens.
+// Returns the length of the longest answer: evaluation.max_new_tokens, or
+// rollout.max_new_tokens if it is 0.
 int64_t HeldOutAnswerTokens(const Config& config);
 
-// By evaluation.prompt and evaluation.thinking. Where that is the sampler's own
-// prompt it is cut as training cuts it; any other is whole.
+// Builds the prompt by evaluation.prompt and evaluation.thinking. If it is the
+// sampler's prompt it is cut as in training; any other prompt is not cut.
 absl::StatusOr<std::vector<int32_t>> HeldOutPrompt(const Config& config,
                                                    const ViewBuilder& views,
                                                    const std::string& problem);

@@ -26,15 +26,15 @@ constexpr unsigned kBlockBytes = 1 << 16;
 constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr char kBlanks[] = " \t\r\n";
 
-// Reads the rows of a plain or gzip file (zlib passes plain files through): its
-// lines, or the elements of the array that it begins with.
+// Reads the rows of a plain or gzip file (zlib reads plain files, too): its
+// lines, or the elements of the array at its beginning.
 class RowReader {
  public:
   static absl::StatusOr<RowReader> Open(const std::string& path) {
     errno = 0;
     const gzFile file = ::gzopen(path.c_str(), "rb");
     if (file == nullptr) {
-      // zlib sets none where it has no memory.
+      // zlib does not set errno if memory is short.
       const int error = errno != 0 ? errno : ENOMEM;
       return WithExitCode(FileError("open", path, error), ExitCode::kData);
     }
@@ -49,14 +49,14 @@ class RowReader {
     if (file_ != nullptr) ::gzclose(file_);
   }
 
-  // Whether the file holds an array; to be asked first, and once. What
-  // precedes the first row is read.
+  // Returns whether the file holds an array, and reads everything before the
+  // first row. It must be called once, before all other functions.
   absl::StatusOr<bool> BeginArray() {
     ASSIGN_OR_RETURN(bool more, ReadBlock());
     if (absl::StartsWith(block_, kByteOrderMark)) {
       position_ = kByteOrderMark.size();
     }
-    // As PowerShell writes what a command prints.
+    // PowerShell writes the output of a command so.
     if (absl::StartsWith(block_, "\xFF\xFE") ||
         absl::StartsWith(block_, "\xFE\xFF")) {
       return DataError(absl::StrCat(path_,
@@ -77,15 +77,16 @@ class RowReader {
     return false;
   }
 
-  // Line feeds that BeginArray has passed.
+  // Number of line feeds that BeginArray has skipped.
   int64_t blank_lines() const { return blank_lines_; }
 
-  // False at the end. `where`: for messages. The beginning of a line that is
-  // too long is left in `line`.
+  // Returns false at the end. `where` is for messages. If a line is too long,
+  // its beginning is in `line`.
   absl::StatusOr<bool> NextLine(const std::string& where, std::string* line) {
     line->clear();
     while (true) {
-      // Not gzgets: it cannot tell a zero byte in the file from its own.
+      // gzgets cannot distinguish a zero byte in the file from the one that it
+      // appends.
       const size_t end = block_.find('\n', position_);
       line->append(block_, position_, end - position_);
       RETURN_IF_ERROR(CheckLength(where, "line", *line));
@@ -98,8 +99,9 @@ class RowReader {
     }
   }
 
-  // The text of the array's next element, which may be anything. False behind
-  // the last one; an error if the file ends before the array or holds more.
+  // Reads the text of the array's next element, which may be anything. Returns
+  // false behind the last element, and an error if the file ends before the
+  // array, or continues behind it.
   absl::StatusOr<bool> NextElement(const std::string& where,
                                    std::string* element) {
     element->clear();
@@ -196,13 +198,13 @@ class RowReader {
   std::string path_;
   gzFile file_;
   std::string block_;
-  size_t position_ = 0;  // of what is not yet taken
+  size_t position_ = 0;  // beginning of the bytes that are not taken yet
   int64_t blank_lines_ = 0;
   bool has_element_ = false;
   bool has_ended_ = false;
 };
 
-// The object of a row. In an array a text stands for one.
+// Returns the object of a row. In an array a text stands for a row.
 absl::StatusOr<nlohmann::json> ParseRow(const std::string& text,
                                         const std::string& where,
                                         bool is_element) {
@@ -260,7 +262,7 @@ absl::Status VisitLines(const std::string& path,
     if (!more) return absl::OkStatus();
     const size_t begin = line.find_first_not_of(kBlanks);
     if (begin == std::string::npos) continue;
-    // Else each of its lines would be called bad JSON.
+    // Without this check each line of the object would be reported as bad JSON.
     if (std::exchange(is_first, false) &&
         line.substr(begin, line.find_last_not_of(kBlanks) + 1 - begin) == "{") {
       return DataError(absl::StrCat(

@@ -9,7 +9,7 @@ namespace dapd {
 absl::StatusOr<std::string> JsonText(const nlohmann::json& value,
                                      absl::string_view what) {
   if (value.is_string()) return value.get<std::string>();
-  // Integers that fit are none.
+  // Integers that fit into 64 bits are not stored as floating-point numbers.
   if (value.is_number_float()) {
     const auto number = value.get<double>();
     if (number >= 0x1p64 || number <= -0x1p63) {

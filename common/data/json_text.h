@@ -1,4 +1,4 @@
-// JSON values as the texts of answers and ids.
+// Converts JSON values to the texts of answers and ids.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace dapd {
 
-// A string's characters; anything else as JSON writes it. An error (exit code
-// of the data) for a number past 64 bits, which is not read exactly: two of
-// them that differ would be the same text. `what` holds the value, for the
-// message: "rows.jsonl:3: column 'answer'".
+// Returns the characters of a string, and any other value as JSON writes it. A
+// number beyond 64 bits is an error (exit code kData): it is not read exactly,
+// and two different ones would give the same text. `what` names the place of
+// the value for the message: "rows.jsonl:3: column 'answer'".
 absl::StatusOr<std::string> JsonText(const nlohmann::json& value,
                                      absl::string_view what);
 

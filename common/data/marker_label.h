@@ -1,6 +1,6 @@
-// A marker: a text whose share among answers is measured (evaluation.marker),
-// such as one that only worked answers contain. How it is called where people
-// read figures.
+// Formats the label of a marker for people who read figures. A marker is a text
+// whose share among answers is measured (evaluation.marker), for example a text
+// that only worked answers contain.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace dapd {
 
-// `with " = "`: escaped as printable.h does, and of a long one the beginning.
+// Returns `with " = "`, escaped as printable.h does; a long marker is cut at
+// its end.
 std::string MarkerLabel(absl::string_view marker);
 
 }  // namespace dapd

@@ -13,14 +13,14 @@
 namespace dapd {
 namespace {
 
-// Where a template of Qwen3's kind begins an answer without thoughts.
+// Templates of Qwen3's kind begin an answer without thoughts with this text.
 constexpr char kEmptyThoughts[] =
     "<|im_start|>assistant\n<think>\n\n</think>\n\n";
 
 constexpr char kBeginOfThoughts[] = "<think>";
 constexpr char kEndOfThoughts[] = "</think>";
 
-// Stands for an answer where only what follows it is looked for.
+// Stands for an answer if only the text behind it is needed.
 constexpr char kAnyAnswer[] = "__ANSWER__";
 
 }  // namespace
@@ -88,8 +88,9 @@ absl::StatusOr<std::vector<int32_t>> MessageRenderer::Completion(
   return tokenizer_.Encode(absl::StrCat(given, after));
 }
 
-// What the template writes after an answer. The reference itself would not do
-// to find it: it may be rewritten there, or also occur in what follows.
+// Returns the text that the template writes behind an answer. Searching for the
+// reference itself would fail: the template may rewrite it, or its text may
+// occur again behind it.
 absl::StatusOr<std::string> MessageRenderer::AfterAnswer(
     const std::string& message) const {
   ASSIGN_OR_RETURN(const std::string conversation,

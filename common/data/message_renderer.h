@@ -1,5 +1,5 @@
-// MessageRenderer: a user's message, and what answers it, through template and
-// tokenizer.
+// MessageRenderer turns a user's message and its answer into tokens, by chat
+// template and tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class MessageRenderer {
   MessageRenderer(const Tokenizer& tokenizer, const ChatTemplate& chat_template)
       : tokenizer_(tokenizer), chat_template_(chat_template) {}
 
-  // The message and the generation prompt, as text and as tokens.
+  // Return the message with the generation prompt, as text and as tokens.
   absl::StatusOr<std::string> PromptText(const std::string& message,
                                          bool thinking) const;
   absl::StatusOr<std::vector<int32_t>> Prompt(const std::string& message,
@@ -28,18 +28,19 @@ class MessageRenderer {
   absl::StatusOr<std::string> Conversation(const std::string& message,
                                            const std::string& answer) const;
 
-  // The prompt of a reference in `conversation`, its rendering.
+  // Returns the prompt of a reference in `conversation`, the rendered
+  // conversation.
   absl::StatusOr<std::vector<int32_t>> ReferencePrompt(
       const std::string& message,
       const std::string& conversation,
       bool thinking) const;
 
-  // The tokens of `reference` in `conversation`, after `prompt_ids`. If the
-  // conversation's tokens do not begin with the prompt's, they are the
-  // reference's as it was given and what the template writes after it, by
-  // themselves; with `thinking` also if the template writes an answer without
-  // its thoughts. A thought that the prompt has opened is then not opened
-  // again.
+  // Returns the tokens of `reference` in `conversation` behind `prompt_ids`. In
+  // two cases these are the tokens of the given reference and of the text that
+  // the template writes behind it, tokenized alone: if the tokens of the
+  // conversation do not begin with `prompt_ids`, and, with `thinking`, if the
+  // template removes the thoughts of an answer. A thought that the prompt has
+  // opened is not opened again then.
   absl::StatusOr<std::vector<int32_t>> Completion(
       const std::string& message,
       const std::string& reference,

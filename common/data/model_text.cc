@@ -14,7 +14,7 @@
 namespace dapd {
 namespace {
 
-// Teachers refuse what they cannot send.
+// Teachers refuse payloads that they cannot send.
 absl::Status CheckPayload(const TeacherSection& teacher,
                           const ModelConfig& model) {
   if (teacher.payload != "top_k" || teacher.top_k <= model.vocab_size) {

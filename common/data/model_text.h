@@ -1,6 +1,6 @@
-// What the model of a configuration says of itself, and its text pipeline: all
-// that is needed to build views, and what is quick to check before weights are
-// loaded.
+// Reads what the model folder of a configuration says about the model, and its
+// text pipeline: everything that building views needs, and that can be checked
+// quickly before weights are loaded.
 #pragma once
 
 #include <string>
@@ -14,13 +14,14 @@
 namespace dapd {
 
 struct ModelText {
-  std::string folder;  // the model's
+  std::string folder;  // the model's folder
   ModelConfig model;
   TextPipeline text;
 };
 
-// Of model.path, a folder or an id; views as the configuration wants them. Exit
-// code kConfig if the model does not allow teacher.top_k.
+// Reads model.path, which is a folder or an id; builds views as the
+// configuration says. Returns an error with exit code kConfig if the model does
+// not allow teacher.top_k.
 absl::StatusOr<ModelText> ReadModelText(const Config& config);
 
 // Logs a warning for each of AnswerEndFindings.

@@ -41,7 +41,7 @@ std::vector<DrawnPosition> DrawPositions(
       all.push_back({answer, p});
     }
   }
-  // Epoch 0 is the problems' own draw.
+  // Epoch 0 draws the problems.
   std::vector<int64_t> order =
       EpochOrder(static_cast<int64_t>(all.size()), seed, problem + 1);
   order.resize(std::min(order.size(), static_cast<size_t>(count)));

@@ -1,6 +1,6 @@
-// Which problems a probe looks at, and which token positions of their answers.
-// Pure functions of their arguments, so the same call looks at the same places
-// whatever model answers.
+// Draws the problems that a probe measures, and the token positions of their
+// answers. All functions depend on their arguments only, so the same call draws
+// the same places for every model.
 #pragma once
 
 #include <cstddef>
@@ -10,21 +10,24 @@
 
 namespace dapd {
 
-// The rows of each of `count` problems, or of all if there are fewer: `texts`
-// has the problem that each row answers, and rows with the same text are one
-// problem. Drawn without replacement; each one's rows are in their order.
+// Returns the rows of each of `count` problems, or of all problems if there are
+// fewer. `texts` has the problem that each row answers; rows with the same text
+// belong to the same problem. Problems are drawn without replacement, and the
+// rows of each problem are in order.
 std::vector<std::vector<size_t>> DrawProblems(
     const std::vector<std::string>& texts, int64_t count, uint64_t seed);
 
-// Positions [begin, end) among an answer's scored tokens; none if end <= begin.
+// Positions [begin, end) among an answer's scored tokens; empty if end <=
+// begin.
 struct PositionRange {
   int64_t begin = 0;
   int64_t end = 0;
 };
 
-// Those of `tokens` scored tokens that are neither the first nor the last nor
-// among the `skip_tokens` first ones: at the first token views differ by what
-// their templates write in front of an answer, and the last one ends it.
+// Returns the positions among `tokens` scored tokens without the first, the
+// last and the `skip_tokens` first ones. At the first token, views differ by
+// the text that their templates write in front of an answer; the last token
+// ends the answer.
 PositionRange InteriorPositions(int64_t tokens, int64_t skip_tokens);
 
 struct DrawnPosition {
@@ -34,9 +37,9 @@ struct DrawnPosition {
   bool operator==(const DrawnPosition&) const = default;
 };
 
-// `count` positions out of those of all answers to a problem, or all if there
-// are fewer, in the order of answers and positions. `problem`: its index, which
-// with `seed` decides the draw.
+// Draws `count` positions from the answers to a problem, or all if there are
+// fewer, in the order of answers and positions. `problem`, the index of the
+// problem, and `seed` decide the draw.
 std::vector<DrawnPosition> DrawPositions(
     const std::vector<PositionRange>& answers,
     int64_t count,

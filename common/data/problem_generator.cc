@@ -15,11 +15,12 @@
 namespace dapd {
 namespace {
 
-// One problem in this many is held out.
+// One of this many problems is held out.
 constexpr int kHeldOutShare = 5;
 constexpr int64_t kMaxAttemptsPerProblem = 200;
 
-// The standard's distributions differ between libraries; the engine does not.
+// Distributions of the standard library differ between implementations; the
+// generator does not.
 class Dice {
  public:
   explicit Dice(uint64_t seed) : engine_(seed) {}
@@ -191,7 +192,8 @@ Problem Sum(Dice& dice) {
   return problem;
 }
 
-// What the laboratory model adds (deploy/pretrain_laboratory_model.py).
+// A sum in steps, as the laboratory model writes it
+// (deploy/pretrain_laboratory_model.py).
 Problem StepwiseSum(Dice& dice) {
   std::vector<int64_t> numbers(4);
   for (int64_t& number : numbers) number = dice.Between(1, 49);

@@ -1,8 +1,9 @@
-// Small problems with worked reference solutions, for demonstrations and tests.
+// Generates small problems with worked reference solutions, for demonstrations
+// and tests.
 //
-// Deterministic: the same task, split and seed give the same problems on every
-// machine. The two splits share no problem: a problem's text decides to which
-// one it belongs.
+// The same task, split and seed give the same problems on every machine. The
+// splits share no problem: the text of a problem decides to which split it
+// belongs.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,11 @@ namespace dapd {
 
 enum class ProblemSplit { kTrain, kHeldOut };
 
-// The names of all tasks: "unit_conversion", ...
+// Returns the names of all tasks: "unit_conversion", ...
 std::vector<std::string> ProblemTasks();
 
-// `count` different problems. INVALID_ARGUMENT for an unknown task, or if the
-// task does not have that many.
+// Returns `count` different problems. Returns INVALID_ARGUMENT for an unknown
+// task, or if the task does not have that many.
 absl::StatusOr<std::vector<Problem>> GenerateProblems(const std::string& task,
                                                       ProblemSplit split,
                                                       int64_t count,

@@ -16,7 +16,8 @@ bool EndsInRepetition(std::span<const int32_t> ids) {
   for (size_t block = 1; block <= longest; ++block) {
     const size_t needed = std::max(kCopies * block, kMinTokens);
     if (needed > ids.size()) continue;
-    // Every token but those of the first copy equals the one a block earlier.
+    // Checks that every token behind the first copy equals the token one block
+    // earlier.
     const std::span<const int32_t> end = ids.last(needed);
     if (std::equal(end.begin() + static_cast<std::ptrdiff_t>(block),
                    end.end(),

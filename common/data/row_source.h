@@ -1,4 +1,4 @@
-// The rows of a data file as texts by column, whatever its format.
+// Reads the rows of a data file as texts by column, whatever its format.
 #pragma once
 
 #include <functional>
@@ -12,38 +12,38 @@
 
 namespace dapd {
 
-// Column -> text of one row. A missing or null value is absent; numbers and
-// booleans are written out (json_text.h, arrow_cell.h).
+// Column -> text of a row. A missing or null value is absent; numbers and
+// booleans are written as text (json_text.h, arrow_cell.h).
 using TextRow = std::map<std::string, std::string>;
 
-// Called with each row and its place ("file:12"). `row` not OK: the row could
-// not be read. An error that it returns ends the reading.
+// Called with each row and its place ("file:12"). `row` is an error if the row
+// could not be read. If the visitor returns an error, the reading ends.
 using RowVisitor = std::function<absl::Status(
     const absl::StatusOr<TextRow>& row, const std::string& where)>;
 
 inline constexpr size_t kMaxUnreadColumns = 200;
 
-// `columns`: what is asked for. `required` must exist in the data: if one does
-// not, the error lists the columns found and says that `column_settings` name
-// the right ones.
+// The columns that are asked for. The `required` columns must exist in the
+// data: the error about a missing one lists the existing columns and says that
+// `column_settings` name the right ones.
 struct RowQuery {
   std::vector<std::string> columns;
   std::vector<std::string> required;
   std::string column_settings;
-  // Gets names of columns that are not asked for, at most kMaxUnreadColumns; of
-  // JSON, where they hold something.
+  // Gets the names of columns that are not asked for, at most
+  // kMaxUnreadColumns. A JSON column counts only if it holds a value.
   std::set<std::string>* unread = nullptr;
 };
 
-// JSON Lines, or one array of rows, whatever precedes it (a byte order mark,
-// blanks); plain or compressed by gzip. A text in an array stands for the row
-// {"text": ...}, as it does for `datasets`.
+// Reads JSON Lines, or one array of rows, behind an optional byte order mark
+// and blanks, plain or compressed by gzip. A text in an array stands for the
+// row {"text": ...}, as for `datasets`.
 absl::Status VisitJsonRows(const std::string& path,
                            const RowQuery& query,
                            const RowVisitor& visit);
 
-// A stream of Apache Arrow's, as save_to_disk of `datasets` writes it, or a
-// file.
+// Reads a stream of Arrow's IPC format, as save_to_disk of `datasets` writes
+// it, or a file of this format.
 absl::Status VisitArrowRows(const std::string& path,
                             const RowQuery& query,
                             const RowVisitor& visit);
@@ -52,7 +52,7 @@ absl::Status VisitParquetRows(const std::string& path,
                               const RowQuery& query,
                               const RowVisitor& visit);
 
-// The error for a column of the query that is not there.
+// Returns the error for a missing column of the query.
 absl::Status MissingColumn(const std::string& path,
                            const RowQuery& query,
                            const std::string& column,

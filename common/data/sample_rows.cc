@@ -20,7 +20,7 @@
 namespace dapd {
 namespace {
 
-// A run records the last ones for people to see (sample_file.h).
+// A run records some of these keys only for people to see (sample_file.h).
 constexpr std::initializer_list<const char*> kSampleKeys = {
     "id",
     "problem",
@@ -50,7 +50,7 @@ absl::StatusOr<std::vector<float>> ParseLogprobs(const nlohmann::json& list,
       " rollout_ids"));
 }
 
-// Null as if it were not there, what is no text as JSON writes it.
+// Treats null as absent; writes a value that is not a text as JSON does.
 absl::StatusOr<std::string> TextAt(const nlohmann::json& row, const char* key) {
   const auto found = row.find(key);
   if (found == row.end() || found->is_null()) return "";

@@ -1,5 +1,5 @@
-// Recorded samples in JSON Lines, as `views` and `replay` read them and a run
-// folder's samples/ holds them.
+// Reads recorded samples in JSON Lines, for `views` and `replay`. The folder
+// samples/ of a run folder holds such files.
 #pragma once
 
 #include <optional>
@@ -16,36 +16,38 @@ namespace dapd {
 
 struct SampleRow {
   Sample sample;
-  // One per token of the rollout, at temperature 1, unfiltered; empty: unknown.
+  // One value for each token of the rollout, at temperature 1, unfiltered;
+  // empty if unknown.
   std::vector<float> sampler_logprobs;
-  bool is_left_out = false;  // of the step that recorded it
-  // What the rollout's grade follows from.
-  std::string answer;           // the expected one; empty: the reference's box
-  std::optional<bool> correct;  // given: the grade itself
+  bool is_left_out = false;  // whether the step that recorded it left it out
+  // The rollout's grade follows from these fields.
+  std::string answer;           // expected answer; if empty, the reference's
+                                // box
+  std::optional<bool> correct;  // if set, this is the grade
   bool was_truncated = false;   // its finish_reason is "length"
-  std::string feedback;         // empty: what prompts.feedback_* say
+  std::string feedback;         // if empty, prompts.feedback_* decide
 };
 
-// {"id", "problem", "reference", "rollout_ids"} and, where there are such,
-// "reference_ids", "sampler_logprobs", "left_out", "answer", "correct",
-// "finish_reason", "feedback". A run records more for people to see; any other
-// key is warned of once. An error names file and line; so does an id outside a
-// vocabulary of `vocab_size`.
+// Reads rows with the keys {"id", "problem", "reference", "rollout_ids"} and
+// the optional keys "reference_ids", "sampler_logprobs", "left_out", "answer",
+// "correct", "finish_reason", "feedback". A run records more keys for people to
+// see; a warning names any other key once. An error names file and line; an id
+// outside a vocabulary of `vocab_size` is an error, too.
 absl::StatusOr<std::vector<SampleRow>> ReadSampleRows(const std::string& path,
                                                       int64_t vocab_size);
 
-// Gives each row's sample its context, as a step of a run would: rows follow
-// each other in groups of rollout.group_size. Does nothing where no term reads
-// sibling_rollout. An error names the group that is not whole, or not of one
-// problem.
+// Gives each row's sample its context, as a step of a run does: groups of
+// rollout.group_size rows follow each other. Does nothing if no term reads
+// sibling_rollout. Returns an error that names the group if a group is
+// incomplete or has several problems.
 absl::Status FillContexts(const Config& config,
                           const ViewBuilder& builder,
                           std::vector<SampleRow>* rows);
 
-// ViewBuilder::Build with the sample's id in the error.
+// Calls ViewBuilder::Build; an error names the sample's id.
 absl::StatusOr<Views> BuildViewsOf(const ViewBuilder& builder,
                                    const Sample& sample);
-// The same, and an error if a view has more than `context` tokens
+// Calls BuildViewsOf; returns an error if a view has more than `context` tokens
 // (ModelConfig::max_positions).
 absl::StatusOr<Views> BuildViewsWithin(const ViewBuilder& builder,
                                        const Sample& sample,

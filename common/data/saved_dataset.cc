@@ -21,7 +21,7 @@ constexpr char kState[] = "state.json";
 constexpr char kInfo[] = "dataset_info.json";
 constexpr char kSplits[] = "dataset_dict.json";
 
-// A name that leads nowhere else.
+// Returns whether the name is a file or folder in the same folder.
 bool IsPlainName(const nlohmann::json& value) {
   if (!value.is_string()) return false;
   const auto& name = value.get_ref<const std::string&>();
@@ -29,7 +29,8 @@ bool IsPlainName(const nlohmann::json& value) {
          !absl::StrContains(name, '/');
 }
 
-// The files of the state.json in `subfolder`, which is empty or ends in '/'.
+// Returns the files of the state.json in `subfolder`, which is empty or ends in
+// '/'.
 absl::StatusOr<DataSplit> ReadState(const DataFolder& folder,
                                     const std::string& subfolder,
                                     const std::string& split,
@@ -42,7 +43,7 @@ absl::StatusOr<DataSplit> ReadState(const DataFolder& folder,
   if (!state.is_object() || files == state.end() || !files->is_array()) {
     return DataError(absl::StrCat(where, " has no list _data_files"));
   }
-  // As old versions saved what was shuffled or selected.
+  // Old versions of `datasets` saved shuffled or selected data so.
   const auto indices = state.find("_indices_data_files");
   if (indices != state.end() && !indices->is_null() && !indices->empty()) {
     return DataError(absl::StrCat(

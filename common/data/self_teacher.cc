@@ -11,7 +11,7 @@
 namespace dapd {
 namespace {
 
-// Whether \s of Python's regular expressions matches: it stands for the
+// Returns whether \s of Python's regular expressions matches: it stands for the
 // property White_Space and the four separators of ASCII.
 bool IsSpace(char32_t c) {
   return IsWhitespace(static_cast<int32_t>(c)) || (c >= 0x1c && c <= 0x1f);
@@ -30,7 +30,7 @@ absl::string_view WithoutLeadingSpace(absl::string_view text) {
 
 std::vector<TeacherContext> TeacherContexts(std::span<const GradedAnswer> group,
                                             FeedbackRule rule) {
-  // No answer needs more than the first two.
+  // No answer needs more than the first two right answers.
   std::vector<size_t> right;
   for (size_t i = 0; i < group.size() && right.size() < 2; ++i) {
     if (group[i].correct) right.push_back(i);

@@ -1,6 +1,7 @@
-// What SDPO's self-teacher (Huebotter et al., arXiv 2601.20802) reads beside
-// the problem: of the answers to one problem in one step, its group, a right
-// one that is not the one it scores, or what is wrong with that one, or both.
+// Builds the context that SDPO's self-teacher (Huebotter et al., arXiv
+// 2601.20802) reads besides the problem. A group holds the answers to one
+// problem in one step. The context of an answer has another right answer of its
+// group, or feedback on the answer itself, or both.
 #pragma once
 
 #include <optional>
@@ -14,7 +15,7 @@ namespace dapd {
 
 struct TeacherContext {
   std::optional<std::string> sibling;  // a right answer's text
-  std::string feedback;  // on the answer that is scored; empty: none
+  std::string feedback;  // on the answer that is scored; may be empty
 
   bool empty() const { return !sibling.has_value() && feedback.empty(); }
   bool operator==(const TeacherContext&) const = default;
@@ -23,17 +24,18 @@ struct TeacherContext {
 struct GradedAnswer {
   std::string text;
   bool correct = false;
-  // The feedback on it (Prompts::Feedback); white space alone is none.
+  // Feedback on the answer (Prompts::Feedback); white space alone counts as
+  // empty.
   std::string feedback;
 };
 
-// One for each answer of the group: its sibling is the first other answer that
-// is right, without its thoughts, also if nothing else is left of it.
+// Returns a context for each answer of the group. Its sibling is the first
+// other right answer without its thoughts, even if nothing else is left of that
+// answer.
 std::vector<TeacherContext> TeacherContexts(std::span<const GradedAnswer> group,
                                             FeedbackRule rule);
 
-// Drops each "<think>...</think>" and the white space behind it, as Unicode
-// defines it.
+// Drops each "<think>...</think>" and the Unicode white space behind it.
 std::string WithoutThoughts(const std::string& text);
 
 }  // namespace dapd

@@ -1,5 +1,5 @@
-// What a model folder knows about text, loaded once: tokenizer, chat template,
-// and the view builder over both.
+// Loads everything that a model folder defines about text: the tokenizer, the
+// chat template, and the view builder that uses both.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,15 @@ struct TextPipeline {
   std::unique_ptr<const Tokenizer> tokenizer;
   std::unique_ptr<const ChatTemplate> chat_template;
   std::unique_ptr<const ViewBuilder> views;
-  // ModelConfig::vocab_size, where the model is known: the ids below it are all
-  // that it has, whatever the tokenizer gives.
+  // ModelConfig::vocab_size if the model is known. The model has only the ids
+  // below it, whatever the tokenizer returns.
   int64_t vocab_size = std::numeric_limits<int64_t>::max();
 };
 
-// `options.pad_token_id` becomes the tokenizer's, or `end_token_id`
-// (ModelConfig::eos_token_ids) if the tokenizer names neither a pad nor an end
-// token. Where it is an end token, the end of an answer is scored all the same.
+// `options.pad_token_id` is replaced by the tokenizer's pad token, or by
+// `end_token_id` (ModelConfig::eos_token_ids) if the tokenizer names neither a
+// pad nor an end token. If the pad token is an end token, the end of an answer
+// is scored nevertheless.
 absl::StatusOr<TextPipeline> LoadTextPipeline(const std::string& model_folder,
                                               ViewOptions options,
                                               int64_t end_token_id);

@@ -1,5 +1,5 @@
-// UnfitRows: the rows of a data set that a run cannot use, as they are
-// measured, and what becomes of them.
+// UnfitRows collects the rows of a data set that a run cannot use, and then
+// refuses or removes them.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,15 @@ namespace dapd {
 // Not thread-safe.
 class UnfitRows {
  public:
-  // The next row. `description`: of one that does not fit.
+  // Adds the next row. `description` describes a row that does not fit.
   void Add(bool fits, const std::string& description);
 
-  // Refuses them (exit code of the data) or leaves them out of `data`, whose
-  // rows all have been added, as `on_bad_row` (data.on_bad_row) says, with a
-  // warning; counts those in skipped_rows. Where nothing would be left they are
-  // refused. The first few are named. `problem`: "cannot be trained: ...";
-  // `advice`: what makes them fit.
+  // Handles the unfit rows of `data`; all of its rows must have been added. As
+  // `on_bad_row` (data.on_bad_row) says, it returns an error (exit code kData),
+  // or removes the rows, counts them in skipped_rows and logs a warning. It
+  // returns the error also if no row would remain. The message names the first
+  // few rows. `problem` is a text such as "cannot be trained: ..."; `advice`
+  // says what makes the rows fit.
   absl::Status Settle(const std::string& path,
                       const std::string& problem,
                       const std::string& advice,

@@ -13,7 +13,7 @@
 namespace dapd {
 namespace {
 
-constexpr size_t kMaxUnreadKeys = 20;  // that are kept and named
+constexpr size_t kMaxUnreadKeys = 20;  // number of keys that are kept and named
 
 }  // namespace
 
@@ -27,7 +27,7 @@ void UnreadRowKeys::Add(const nlohmann::json& row,
         std::any_of(known.begin(), known.end(), [&](const char* key) {
           return item.key() == key;
         });
-    // Null, "", [] and {} say nothing.
+    // Null, "", [] and {} hold nothing.
     if (is_known || item.value().empty() || item.value() == "" ||
         first_.size() == kMaxUnreadKeys) {
       continue;

@@ -1,5 +1,5 @@
-// UnreadRowKeys: the keys of JSON Lines rows beside the keys that a command
-// reads, so that nothing is passed over without a word.
+// UnreadRowKeys collects the keys of JSON Lines rows that a command does not
+// read, so that none of them is ignored silently.
 #pragma once
 
 #include <initializer_list>
@@ -12,15 +12,15 @@ namespace dapd {
 // Not thread-safe.
 class UnreadRowKeys {
  public:
-  // The keys of `row` that are not among `known` and hold something. `place`
-  // leads a key's name: "messages[]." for the keys of a message.
+  // Adds the keys of `row` that are not in `known` and hold a value. `place` is
+  // put in front of a key's name: "messages[]." for the keys of a message.
   void Add(const nlohmann::json& row,
            std::initializer_list<const char*> known,
            const std::string& where,
            const std::string& place = "");
 
-  // Warns of them, each once, with the first row that has it. `path`: of the
-  // rows.
+  // Logs a warning that names each key once, with the first row that has it.
+  // `path` is the path of the rows.
   void Report(const std::string& path) const;
 
  private:

@@ -15,7 +15,7 @@
 namespace dapd {
 namespace {
 
-// The problem and the instruction alone, as OPSD's evaluation asks.
+// Returns the problem and the instruction alone, as in OPSD's evaluation.
 std::string PlainMessage(const std::string& problem) {
   return absl::StrCat(problem, "\n\n", kReleasedInstruction);
 }

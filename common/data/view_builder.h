@@ -1,5 +1,5 @@
-// ViewBuilder: a sample's texts and token ids become its views
-// (common/terms/view.h), prompts and masks as docs/objective.md has them.
+// ViewBuilder turns a sample's texts and token ids into its views
+// (common/terms/view.h), with the prompts and masks of docs/objective.md.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ struct Sample {
   std::string id;
   std::string problem;
   std::string reference;
-  std::vector<int32_t> rollout_ids;  // as sampled, end token included
-  // A sampled answer that stands in the reference's place, end token included;
-  // its text is then what is shown. Empty: the reference is a text.
+  std::vector<int32_t> rollout_ids;  // as sampled, including the end token
+  // A sampled answer in place of the reference, including the end token; its
+  // text is then shown. If empty, the reference is a text.
   std::vector<int32_t> reference_ids;
-  TeacherContext context;  // empty: the sample lacks sibling_rollout
+  TeacherContext context;  // if empty, the sample has no sibling_rollout
 };
 
 inline constexpr int64_t kUncut = std::numeric_limits<int64_t>::max();
@@ -38,42 +38,45 @@ struct ViewOptions {
   enum class SelfRollout { kAppend, kTemplate };
   SelfRollout self_rollout = SelfRollout::kAppend;
   int64_t max_reference_tokens = 1024;
-  // Prompts in front of a rollout are cut: the sampler's (which is None's) so
-  // that the longest answer fits after it, and the others.
+  // Limits of the prompts in front of a rollout. The sampler's prompt, which is
+  // also None's, is cut so that the longest answer fits behind it; `max_prompt`
+  // is for the other prompts.
   int64_t max_sampler_prompt = kUncut;
   int64_t max_prompt = kUncut;
   enum class TruncationSide { kRight, kLeft };
   TruncationSide truncation_side = TruncationSide::kRight;
-  // Of a view whose prompt shows a sampled answer: the text may take more
-  // tokens than it was sampled in, and the prompt is cut so that what is scored
-  // still fits after it.
+  // Limit of a view whose prompt shows a sampled answer. The text of the answer
+  // may take more tokens than were sampled; the prompt is cut so that the
+  // scored tokens still fit behind it.
   int64_t max_view = kUncut;
-  int32_t pad_token_id = -1;  // dropped from the rollout's end
-  // Whether answers end with that token, so that the first of those at the end
-  // is the answer's own and is scored.
+  int32_t pad_token_id = -1;  // removed from the rollout's end
+  // Whether answers end with the pad token. The first pad token at the end then
+  // belongs to the answer and is scored.
   bool pad_is_end = false;
   Prompts prompts;
-  // Whether the template's thinking is on: in the prompts that show an answer
-  // in front of another one, and in all others.
+  // Whether the template's thinking is on: `privileged_thinking` is for prompts
+  // that show an answer in front of another answer, `thinking` for all other
+  // prompts.
   bool privileged_thinking = true;
   bool thinking = false;
-  // Whether the sampler's prompt has the template's special tokens; otherwise
-  // it is the template's text without them, tokenized by itself.
+  // Whether the sampler's prompt has the template's special tokens. Otherwise
+  // it is the template's text without them, tokenized alone.
   bool special_tokens = true;
-  std::set<ViewName> extra_views;  // to be built besides the six
+  std::set<ViewName> extra_views;  // views to build besides the six
   bool reads_rollouts = true;      // whether a sample must have one
 };
-// Those of the configuration, with the views that its terms read, and without
-// what the model decides: the pad token, max_view.
+// Returns the options of the configuration, with the views that its terms read.
+// The model decides pad_token_id and max_view, which are not set here.
 ViewOptions MakeViewOptions(const Config& config);
 
-// The user's message of an evaluation: the None view's, or the problem and the
-// instruction alone, without "Problem: " (OPSD's evaluation).
+// The user's message of an evaluation: kTraining has the None view's message,
+// kPlain the problem and the instruction alone, without "Problem: " (OPSD's
+// evaluation).
 enum class EvaluationForm { kTraining, kPlain };
-// "training" or "plain".
+// `name` is "training" or "plain".
 EvaluationForm ParseEvaluationForm(const std::string& name);
 
-// Builds views for one model folder's tokenizer and template. Thread-safe.
+// Builds views with one model folder's tokenizer and template. Thread-safe.
 class ViewBuilder {
  public:
   // Both must outlive the builder.
@@ -83,79 +86,82 @@ class ViewBuilder {
 
   const Prompts& prompts() const { return options_.prompts; }
 
-  // The sampler's prompt: None user turn and generation prompt.
+  // Returns the sampler's prompt: None's user turn and the generation prompt.
   absl::StatusOr<std::vector<int32_t>> RolloutPrompt(
       const std::string& problem) const;
 
-  // An evaluation's prompt, whole: its user turn and the generation prompt.
-  // With kTraining and the options' thinking it is RolloutPrompt's, if that has
-  // special tokens and is not cut. `thinking` has no effect where the template
-  // does not ask for it.
+  // Returns an evaluation's uncut prompt: its user turn and the generation
+  // prompt. With kTraining and the options' thinking it equals RolloutPrompt's
+  // result, if that has special tokens and is not cut. `thinking` has no effect
+  // if the template does not read it.
   absl::StatusOr<std::vector<int32_t>> EvaluationPrompt(
       const std::string& problem, EvaluationForm form, bool thinking) const;
 
-  // The tokens of a rollout that are scored: all but the padding at its end, of
-  // which the first stays if it is the end token as well.
+  // Returns the scored tokens of a rollout: all except the padding at its end.
+  // The first pad token stays if it is also the end token.
   std::vector<int32_t> ScoredTokens(std::vector<int32_t> rollout_ids) const;
-  // Whether a step trains a sample with these answers: its rollout has a token
-  // that is scored or, where terms train references (`scores_references`), its
-  // reference has. `reference_ids` empty: the given reference, which has some.
+  // Returns whether a step trains a sample with these answers: its rollout has
+  // a scored token or, if terms train references (`scores_references`), its
+  // reference has one. Empty `reference_ids` stand for the given reference,
+  // which always has scored tokens.
   bool IsTrained(const std::vector<int32_t>& rollout_ids,
                  const std::vector<int32_t>& reference_ids,
                  bool scores_references) const;
-  // What a view shows of a sampled answer: the text of these tokens.
+  // Returns the text of these tokens, which a view shows for a sampled answer.
   absl::StatusOr<std::string> TextOf(
       const std::vector<int32_t>& rollout_ids) const;
 
-  // Only the views that need no rollout (none_reference, self_reference).
-  // The other entries stay empty.
+  // Builds only the views that need no rollout (none_reference,
+  // self_reference); the other entries stay empty.
   //
-  // Each prompt ends where its conversation's preamble does: after the last
-  // empty think block that the template put after the assistant's role, or, if
-  // there is none, as the generation prompt (None by `thinking`, Self by
-  // `privileged_thinking`), as before a reference that brings thoughts of its
-  // own. Both views score None's tokens, which are MessageRenderer's
-  // Completion.
+  // Each prompt ends where its conversation's preamble ends: behind the last
+  // empty think block that the template writes after the assistant's role.
+  // Without such a block, or if the reference has thoughts of its own, it ends
+  // as the generation prompt does (with `thinking` for None,
+  // `privileged_thinking` for Self). Both views score the tokens of None, which
+  // MessageRenderer::Completion returns.
   absl::StatusOr<Views> BuildReferenceViews(const std::string& problem,
                                             const std::string& reference) const;
 
-  // The same where a sampled answer stands in the reference's place: its own
-  // tokens but for the padding at their end, at most max_reference_tokens, are
-  // scored behind the sampler's prompt (None) and behind the privileged one
-  // that shows its text, by `thinking` (Self). Padding alone scores nothing.
+  // Builds these views for a sampled answer in place of the reference. Its own
+  // tokens without the padding at their end, at most max_reference_tokens, are
+  // scored behind the sampler's prompt (None) and, with `thinking`, behind the
+  // privileged prompt that shows its text (Self). An answer that is only
+  // padding scores nothing.
   absl::StatusOr<Views> BuildReferenceViews(
       const std::string& problem,
       const std::vector<int32_t>& reference_ids) const;
 
-  // The prefixes of the views that need a rollout, before its first token.
+  // Returns the prefixes of the views that need a rollout, before its first
+  // token.
   absl::StatusOr<GrowingPrefixes> StartPrefixes(
       const std::string& problem, const std::string& reference) const;
 
-  // All six, and extra_views. Those over a rollout that is padding alone score
-  // nothing (scored_count 0), and the one that shows it shows an empty text.
-  // sibling_rollout is there where the sample has a context. Where nothing
-  // reads rollouts a sample may have none, and gets the views that need none.
-  // INVALID_ARGUMENT for another one without a rollout, and for a reference
-  // without a token.
+  // Builds the six views and extra_views. Views over a rollout that is only
+  // padding score nothing (scored_count 0), and a view that shows it shows an
+  // empty text. sibling_rollout is built if the sample has a context. If
+  // nothing reads rollouts, a sample may have none, and only the views without
+  // a rollout are built. Returns INVALID_ARGUMENT for any other sample without
+  // a rollout, and for a reference without a token.
   absl::StatusOr<Views> Build(const Sample& sample) const;
-  // The same, with `reference_views` from BuildReferenceViews.
+  // Builds the views with `reference_views` from BuildReferenceViews.
   absl::StatusOr<Views> Build(const Sample& sample,
                               Views reference_views) const;
 
  private:
-  // The first or the last `limit` tokens, by truncation_side.
+  // Returns the first or the last `limit` tokens, by truncation_side.
   std::vector<int32_t> Cut(std::vector<int32_t> prompt, int64_t limit) const;
-  // A prompt in front of a rollout.
+  // Returns a prompt in front of a rollout.
   absl::StatusOr<std::vector<int32_t>> RolloutPrefix(const std::string& message,
                                                      bool thinking) const;
-  // The prefixes of the views over a rollout that show the reference.
+  // Returns the prefixes of the views over a rollout that show the reference.
   absl::StatusOr<std::vector<std::pair<ViewName, std::vector<int32_t>>>>
   ReferencePrefixes(const std::string& problem,
                     const std::string& reference) const;
-  // The text of a privileged prompt before the answer that it shows.
+  // Returns the text of a privileged prompt before the answer that it shows.
   absl::StatusOr<std::string> TextBeforeShown(const std::string& problem,
                                               bool thinking) const;
-  // The view with a prompt that shows a sampled answer.
+  // Returns the view with a prompt that shows a sampled answer.
   View MakeShowing(std::vector<int32_t> prompt,
                    const std::vector<int32_t>& scored) const;
 

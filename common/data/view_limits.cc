@@ -28,11 +28,11 @@ namespace {
 struct LongView {
   ViewName view = ViewName::kNoneRollout;
   int64_t tokens = 0;
-  // The sampler's prompt and answer, which no term has to read.
+  // Tokens of the sampler's prompt and answer; no term needs to read this view.
   int64_t sampled = 0;
 };
 
-// The first of `ids` that the model does not have.
+// Returns the first of `ids` that the model does not have.
 std::optional<int32_t> FirstForeignId(const std::vector<int32_t>& ids,
                                       const TextPipeline& text) {
   const auto found = std::find_if(ids.begin(), ids.end(), [&](int32_t id) {
@@ -47,7 +47,7 @@ class ViewMeter {
                                         const TextPipeline& text) {
     ViewMeter meter(config, text);
     meter.views_ = ViewsRead(ExpandTerms(config.objective));
-    // All that stands around a problem and its reference.
+    // The text of all templates around a problem and its reference.
     ASSIGN_OR_RETURN(const Views frame, meter.BuildShort("", "0"));
     for (const View& view : frame) {
       ASSIGN_OR_RETURN(const std::string bytes,
@@ -58,8 +58,8 @@ class ViewMeter {
     return meter;
   }
 
-  // A bound of Longest that costs next to nothing: no token is shorter than a
-  // byte.
+  // Returns an upper bound of Longest at next to no cost: every token has at
+  // least one byte.
   int64_t AtMost(const Problem& problem) const {
     const int64_t reference =
         HasGivenReference() ? MostTokens(problem.solution) : 0;
@@ -70,8 +70,8 @@ class ViewMeter {
                config_.rollout.max_new_tokens;
   }
 
-  // With the longest answer. Inside a prompt its text can take more tokens than
-  // it was sampled in, for which that prompt is cut (ViewOptions::max_view).
+  // Assumes the longest answer. Inside a prompt its text can take more tokens
+  // than were sampled; the prompt is cut then (ViewOptions::max_view).
   absl::StatusOr<LongView> Longest(const Problem& problem) const {
     ASSIGN_OR_RETURN(const Views views, BuildShort(problem));
     LongView longest;
@@ -85,7 +85,8 @@ class ViewMeter {
     return longest;
   }
 
-  // An id that the model is sent with this problem and does not have; or none.
+  // Returns an id that this problem sends to the model and that the model does
+  // not have, if there is one.
   absl::StatusOr<std::optional<int32_t>> ForeignId(
       const Problem& problem) const {
     ASSIGN_OR_RETURN(const Views views, BuildShort(problem));
@@ -123,8 +124,8 @@ class ViewMeter {
     return config_.rollout.source == "reference";
   }
 
-  // With answers of one token: the rollout, one that stands in the reference's
-  // place, and a sibling of about that.
+  // Builds views with answers of one token: the rollout, an answer in place of
+  // the reference, and a sibling of about one token.
   absl::StatusOr<Views> BuildShort(const std::string& problem,
                                    const std::string& reference) const {
     const int32_t token = text_.tokenizer->pad_id() == 0 ? 1 : 0;
@@ -145,7 +146,7 @@ class ViewMeter {
 
   int64_t WithLongAnswer(ViewName name, const Views& views) const {
     const View& view = views[static_cast<size_t>(name)];
-    // Prompts show an answer as often as their templates say, at most.
+    // Templates say how often a prompt shows an answer; this is an upper bound.
     const int64_t answer = config_.rollout.max_new_tokens - 1;
     const int64_t shown = references_ * answer;
     const int64_t shown_reference = HasGivenReference() ? 0 : shown;
@@ -153,7 +154,7 @@ class ViewMeter {
         HasGivenReference()
             ? 0
             : std::min(answer, config_.objective.max_reference_tokens - 1);
-    // A prompt that shows an answer is longer by that, and is cut.
+    // A prompt that shows an answer is longer by the answer, and is cut.
     const auto cut = [&](int64_t more) {
       return std::max(view.scored_from,
                       std::min(view.scored_from + more, longest_prompt_));
@@ -183,18 +184,20 @@ class ViewMeter {
 
   const Config& config_;
   const TextPipeline& text_;
-  // Not the pipeline's, which cuts what does not fit the model's context.
+  // The pipeline's builder would cut prompts that do not fit the model's
+  // context.
   ViewBuilder builder_;
-  int64_t longest_prompt_;  // in front of a rollout
+  int64_t longest_prompt_;  // longest prompt in front of a rollout, in tokens
   std::set<ViewName> views_;
-  std::string longest_feedback_;  // of a result of one character
+  std::string longest_feedback_;  // feedback for a result of one character
   int64_t frame_bytes_ = 0;
-  int64_t problems_ = 1;  // in a prompt, at most
+  int64_t problems_ = 1;  // most occurrences of the problem in a prompt
   int64_t references_ = 1;
-  int64_t told_;  // to the self-teacher, in answers
+  int64_t told_;  // number of answers shown to the self-teacher
 };
 
-// "rows.jsonl:12: problem 'a': cross_rollout may have 20000 tokens"
+// Returns a text such as "rows.jsonl:12: problem 'a': cross_rollout has up to
+// 20000 tokens ...".
 std::string Describe(const Problem& problem,
                      const LongView& longest,
                      int64_t context) {
@@ -226,7 +229,7 @@ std::string DescribeLimit(const Config& config, int64_t context) {
                             "; shorten or remove such rows");
 }
 
-// "rows.jsonl:12: problem 'a': '[PAD]' has id 151669"
+// Returns a text such as "rows.jsonl:12: problem 'a': '[PAD]' has id 151669".
 absl::StatusOr<std::string> DescribeForeignId(const Problem& problem,
                                               int32_t id,
                                               const TextPipeline& text) {
@@ -239,7 +242,8 @@ absl::StatusOr<std::string> DescribeForeignId(const Problem& problem,
 using FindForeignId =
     std::function<absl::StatusOr<std::optional<int32_t>>(const Problem&)>;
 
-// Of the rows of `path`, in which `find` looks for ids. `verb`: "trained".
+// Refuses or removes the rows of `path` in which `find` finds an id. `verb` is
+// "trained" or "evaluated".
 absl::Status ApplyVocabulary(const Config& config,
                              const std::string& path,
                              const std::string& verb,

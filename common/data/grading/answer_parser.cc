@@ -1,11 +1,11 @@
-// Recursive descent over the tokens of an answer:
+// Parses the tokens of an answer by recursive descent:
 //
 //   answer    = ["=" | "~="] relation { "," relation }
 //   relation  = (union | anything "=") { ("=" | "<" | ...) union }
 //   union     = operand { "\cup" operand }
 //   operand   = set | interval | tuple | ["-" | sum ["*"]] matrix | ratio
 //
-// A ratio, most often a single sum, is read by value_parser.h.
+// value_parser.h reads a ratio, which is most often a single sum.
 #include <algorithm>
 #include <span>
 #include <string>
@@ -39,8 +39,8 @@ AnswerExpression Compound(Form kind, std::vector<AnswerExpression> parts) {
   return expression;
 }
 
-// Each function gives nothing where the tokens do not fit; the place is then of
-// no use any more, but where a caller says that it goes back.
+// Each function returns nothing if the tokens do not fit. The position in the
+// tokens is undefined then, unless the caller goes back to an earlier position.
 class AnswerParser {
  public:
   explicit AnswerParser(std::span<const LatexToken> tokens)
@@ -54,15 +54,15 @@ class AnswerParser {
   }
 
  private:
-  // One or several items with commas between them, as far as they go. An item
-  // with a "\pm" counts twice, but not in `num_written`.
+  // Reads one or several items with commas between them, as far as they go. An
+  // item with a "\pm" counts twice, but only once in `num_written`.
   std::optional<std::vector<AnswerExpression>> Items(
       size_t* num_written = nullptr) {
     const TokenReader::Level level(tokens_);
     if (level.is_too_deep()) return std::nullopt;
     std::vector<AnswerExpression> items;
     do {
-      // "2, and 3": two separators are one.
+      // "2, and 3": two separators count as one.
       while (!items.empty() && tokens_.Take(",")) {
       }
       auto item = WithBothSigns();
@@ -80,7 +80,7 @@ class AnswerParser {
     return Compound(Form::kList, *std::move(items));
   }
 
-  // A relation, twice if it has a "\pm".
+  // Reads a relation; returns it twice, with both signs, if it has a "\pm".
   std::optional<std::vector<AnswerExpression>> WithBothSigns() {
     const size_t begin = tokens_.at();
     BothSigns& signs = values_.both_signs();
@@ -91,7 +91,8 @@ class AnswerParser {
     if (!plus.has_value()) return std::nullopt;
     std::vector<AnswerExpression> items;
     items.push_back(*std::move(plus));
-    // Only where answers have it: at every level it would double the work.
+    // Only outer levels expand "\pm": every further level would double the
+    // work.
     if (!signs.are_there || tokens_.depth() > 2) return items;
     const size_t end = tokens_.at();
     tokens_.GoTo(begin);
@@ -132,9 +133,9 @@ class AnswerParser {
     return relation;
   }
 
-  // What stands from `begin` up to a "=" as a name, "m\angle A".
+  // Reads the tokens from `begin` up to a "=" as a name, such as "m\angle A".
   std::optional<AnswerExpression> NameFrom(size_t begin) {
-    // Only where answers have it, as in WithBothSigns.
+    // Only outer levels try this, as in WithBothSigns.
     if (tokens_.depth() > 2) return std::nullopt;
     std::string name;
     int open = 0;
@@ -152,7 +153,7 @@ class AnswerParser {
     return std::nullopt;
   }
 
-  // "x", "x_1", "(x, y)", "f(x)", "f(2)", "f^{-1}(x)".
+  // Recognizes "x", "x_1", "(x, y)", "f(x)", "f(2)", "f^{-1}(x)".
   bool IsName(size_t begin,
               size_t end,
               const AnswerExpression& expression) const {
@@ -174,8 +175,8 @@ class AnswerParser {
            tokens_.SeesAt(at + 2, ")");
   }
 
-  // "PQ", "AB + CD", "\frac{a}{b}", "\sin A": made of names alone, without a
-  // number but in their subscripts.
+  // Recognizes "PQ", "AB + CD", "\frac{a}{b}", "\sin A": texts that consist of
+  // names, with numbers only in subscripts.
   bool IsOfNames(size_t begin,
                  size_t end,
                  const AnswerExpression& expression) const {
@@ -212,7 +213,7 @@ class AnswerParser {
     return has_name;
   }
 
-  // The last token of a subscript that begins there.
+  // Returns the index of the last token of the subscript that begins at `at`.
   size_t EndOfScript(size_t at, size_t end) const {
     int open = 0;
     for (; at < end; ++at) {
@@ -271,7 +272,8 @@ class AnswerParser {
     return Compound(Form::kList, *std::move(items));
   }
 
-  // A tuple or an interval, or a matrix; nothing for another single item.
+  // Reads a tuple, an interval or a matrix; returns nothing for any other
+  // single item.
   std::optional<AnswerExpression> Bracketed() {
     const bool left_open = tokens_.Take("(");
     if (!left_open) tokens_.Take("[");
@@ -312,7 +314,7 @@ class AnswerParser {
     return Compound(Form::kMatrix, std::move(rows));
   }
 
-  // The matrix that begins here, with its entries multiplied.
+  // Reads the matrix that begins here, and multiplies its entries by `factor`.
   std::optional<AnswerExpression> MatrixTimes(const MathValue& factor) {
     auto matrix = Matrix();
     if (!matrix.has_value()) return std::nullopt;

@@ -13,7 +13,7 @@ namespace {
 
 using Kind = LatexToken::Kind;
 
-// What may stand behind a number without a space in front of it.
+// A number may have one of these units without a space between them.
 const std::set<absl::string_view>& Units() {
   static const auto& names = *new std::set<absl::string_view>{
       "km",    "m",    "cm",   "mm",   "kg",  "g",       "mg",     "lb",
@@ -28,7 +28,7 @@ bool IsSymbol(const LatexToken& token, absl::string_view text) {
   return token.kind == Kind::kSymbol && token.text == text;
 }
 
-// A \text{}, or a word too long for a product of letters.
+// Recognizes a \text{}, or a word that is too long for a product of letters.
 bool IsProse(const LatexToken& token) {
   constexpr size_t kLongestProduct = 3;
   return token.kind == Kind::kText ||
@@ -43,7 +43,7 @@ bool IsName(const LatexToken& token) {
   return token.kind == Kind::kLetter || token.kind == Kind::kWord;
 }
 
-// A number, or degrees: "^\circ", "^{\circ}".
+// Recognizes a number, or degrees: "^\circ", "^{\circ}".
 bool EndsInNumber(const std::vector<LatexToken>& tokens) {
   const size_t n = tokens.size();
   return tokens[n - 1].kind == Kind::kNumber ||
@@ -58,7 +58,7 @@ bool EndsInValue(const std::vector<LatexToken>& tokens) {
          IsCommand(last, "pi");
 }
 
-// Units with their exponents, and what joins them.
+// Recognizes units with their exponents and the symbols that join them.
 bool AreUnits(const std::vector<LatexToken>& tokens) {
   return std::ranges::all_of(tokens, [](const LatexToken& token) {
     switch (token.kind) {
@@ -77,8 +77,8 @@ bool AreUnits(const std::vector<LatexToken>& tokens) {
   });
 }
 
-// Index behind which the tokens are an exponent ("^2", "^{2}"); their number if
-// they are not.
+// Returns the index of the exponent at the end of the tokens ("^2", "^{2}"), or
+// the number of tokens if they end with no exponent.
 size_t BeforeExponent(const std::vector<LatexToken>& tokens) {
   const size_t n = tokens.size();
   if (n >= 2 && tokens[n - 1].kind == Kind::kNumber &&
@@ -93,7 +93,7 @@ size_t BeforeExponent(const std::vector<LatexToken>& tokens) {
   return n;
 }
 
-// Whether the words at `at` can be a unit of what stands before them.
+// Returns whether the token at `at` can be a unit of the tokens before it.
 bool IsUnit(const std::vector<LatexToken>& tokens, size_t at) {
   if (at == 0) return false;
   const LatexToken& unit = tokens[at];
@@ -107,7 +107,7 @@ bool IsUnit(const std::vector<LatexToken>& tokens, size_t at) {
                             IsSymbol(before, "}") || IsSymbol(before, ")");
   switch (unit.kind) {
     case Kind::kText:
-      // Behind a comma it is another part of the answer.
+      // Behind a comma the text is another part of the answer.
       return !IsSymbol(before, ",");
     case Kind::kWord:
       return after_number && (Units().contains(unit.text) ||
@@ -168,7 +168,7 @@ void DropUnitsAtEnd(std::vector<LatexToken>* tokens) {
     const size_t end = BeforeExponent(*tokens);
     if (end == 0 || !IsUnit(*tokens, end - 1)) return;
     tokens->resize(end - 1);
-    // "60 km/h".
+    // Example: "60 km/h".
     if (!tokens->empty() && IsSymbol(tokens->back(), "/")) tokens->pop_back();
   }
 }

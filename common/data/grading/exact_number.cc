@@ -30,7 +30,7 @@ BN_CTX* Context() {
   return context.get();
 }
 
-// OpenSSL's functions fail only without memory.
+// These functions of OpenSSL fail only if memory is short.
 void Must(int succeeded) {
   if (succeeded != 1) throw std::bad_alloc();
 }
@@ -45,15 +45,15 @@ bool Fit(const BIGNUM* numerator, const BIGNUM* denominator) {
   return BN_num_bits(numerator) + BN_num_bits(denominator) <= kMaxBits;
 }
 
-// Of an integer that is not 0.
+// `integer` must not be 0.
 int TrailingZeros(const BIGNUM* integer) {
   int zeros = 0;
   while (BN_is_bit_set(integer, zeros) == 0) ++zeros;
   return zeros;
 }
 
-// The size of `integer` without its last `*dropped` bits, which are those past
-// a word.
+// Returns the magnitude of `integer` without its last `*dropped` bits, so that
+// the rest fits into a word.
 long double LeadingBits(const BIGNUM* integer, int* dropped) {
   *dropped = std::max(BN_num_bits(integer) - kWordBits, 0);
   Mutable leading = NewInteger();
@@ -166,8 +166,8 @@ std::optional<ExactNumber> ExactNumber::Power(int64_t exponent) const {
     exponent = -exponent;
   }
   ExactNumber power = Of(1);
-  // Square and multiply; what grows past the limit ends it, and 1 does not
-  // grow.
+  // Square and multiply. The loop ends at the limit if the base grows; the base
+  // 1 does not grow.
   for (; base.has_value(); base = base->Times(*base)) {
     if (exponent % 2 == 1) {
       const std::optional<ExactNumber> product = power.Times(*base);
@@ -182,7 +182,8 @@ std::optional<ExactNumber> ExactNumber::Power(int64_t exponent) const {
 
 bool ExactNumber::operator==(const ExactNumber& other) const {
   if (is_zero() || other.is_zero()) return is_zero() == other.is_zero();
-  // Lists are compared all with all: the products of large numbers are dear.
+  // Lists are compared all with all, and products of large numbers are
+  // expensive.
   if (BN_cmp(numerator_.get(), other.numerator_.get()) == 0 &&
       BN_cmp(denominator_.get(), other.denominator_.get()) == 0) {
     return true;

@@ -1,6 +1,5 @@
-// ExactNumber: a rational number of any size up to a limit, so that answers
-// that are numbers are compared without rounding. OpenSSL's integers do the
-// arithmetic.
+// ExactNumber is a rational number of any size up to a limit, so that numeric
+// answers are compared without rounding. OpenSSL's integers do the arithmetic.
 #pragma once
 
 #include <openssl/bn.h>
@@ -13,16 +12,16 @@
 
 namespace dapd {
 
-// Immutable; copies share the digits. An operation whose numerator and
-// denominator would together exceed 32,768 bits, and a division by zero, give
-// nothing.
+// Immutable; copies share the digits. An operation returns nothing if its
+// numerator and denominator would exceed 32,768 bits together, or if it would
+// divide by zero.
 class ExactNumber {
  public:
   static ExactNumber Of(int64_t value);
-  // "12", "1.25", ".5": digits with at most one point and no sign. Nothing for
-  // any other text, or more than 1,000 digits.
+  // Reads digits with at most one point and no sign: "12", "1.25", ".5".
+  // Returns nothing for any other text, or for more than 1,000 digits.
   static std::optional<ExactNumber> FromDecimal(absl::string_view text);
-  // n (n - 1) ... (n - count + 1), where 0 <= count <= n.
+  // Returns n (n - 1) ... (n - count + 1); requires 0 <= count <= n.
   static std::optional<ExactNumber> FallingFactorial(int64_t n, int64_t count);
 
   ExactNumber Negated() const;
@@ -33,13 +32,13 @@ class ExactNumber {
 
   bool operator==(const ExactNumber& other) const;
   bool is_zero() const;
-  // The number itself if it is an integer of at most 62 bits.
+  // Returns the number if it is an integer of at most 62 bits.
   std::optional<int64_t> ToInteger() const;
   bool is_integer() const;
-  // How often 2 divides a number that is not 0; negative for what it divides in
-  // the denominator: -3 of 5/8, 0 where both are odd.
+  // Returns the exponent of 2 in a number that is not 0; it is negative if 2
+  // divides the denominator: -3 for 5/8, 0 where both are odd.
   int PowerOfTwo() const;
-  // Rounded to 63 bits; infinite past the range.
+  // Rounds to 63 bits; infinite outside the range of long double.
   long double ToFloat() const;
 
  private:

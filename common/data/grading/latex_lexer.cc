@@ -17,7 +17,7 @@ namespace {
 using Kind = LatexToken::Kind;
 
 constexpr size_t kMaxBytes = 4096;
-// \text{} inside \text{}.
+// Limit for \text{} inside \text{}.
 constexpr int kMaxNesting = 8;
 
 bool IsDigit(char c) {
@@ -66,7 +66,7 @@ class Lexer {
     return begin + 3 == text_.size() || !IsDigit(text_[begin + 3]);
   }
 
-  // A digit, or a line above the ones that repeat.
+  // Returns whether a digit, or a line above repeating digits, begins at `at`.
   bool StartsDecimals(size_t at) const {
     const absl::string_view rest = text_.substr(at);
     return !rest.empty() &&
@@ -74,7 +74,8 @@ class Lexer {
             absl::StartsWith(rest, "\\bar"));
   }
 
-  // Behind the blanks at at_; at_ itself if there are none.
+  // Returns the position behind the blanks at at_; at_ itself if there are
+  // none.
   size_t BehindSpace() const {
     size_t at = at_;
     while (at < text_.size()) {
@@ -91,7 +92,7 @@ class Lexer {
     return at;
   }
 
-  // 1 234 567, 1\,234\,567; but "2 100/301" is a mixed number.
+  // Reads 1 234 567 and 1\,234\,567; but "2 100/301" is a mixed number.
   void JoinSpacedGroups(std::string* digits) {
     for (size_t begin = BehindSpace();
          begin > at_ && ThreeDigitsAt(begin) &&
@@ -105,7 +106,8 @@ class Lexer {
   void LexNumber() {
     std::string digits;
     while (IsDigit(Next(0))) digits.push_back(text_[at_++]);
-    // 1,234,567: groups of three behind at most three digits, no leading 0.
+    // 1,234,567: groups of three digits follow at most three digits without a
+    // leading 0.
     if (!digits.empty() && digits.size() <= 3 && digits[0] != '0') {
       if (commas_ == Commas::kThousands && Next(0) == ',') {
         while (Next(0) == ',' && ThreeDigitsAt(at_ + 1)) {
@@ -125,7 +127,7 @@ class Lexer {
     LexExponent();
   }
 
-  // The exponent of 6.02e23 becomes " * 10 ^ { 23 }".
+  // Turns the exponent of 6.02e23 into " * 10 ^ { 23 }".
   void LexExponent() {
     if (Next(0) != 'e' && Next(0) != 'E') return;
     const bool has_sign = Next(1) == '-' || Next(1) == '+';
@@ -178,7 +180,7 @@ class Lexer {
     }
   }
 
-  // The text in the braces at at_, which is left behind them.
+  // Returns the text in the braces at at_, and moves at_ behind the braces.
   std::optional<absl::string_view> Argument() {
     while (Next(0) == ' ') ++at_;
     if (Next(0) != '{') return std::nullopt;
@@ -214,7 +216,7 @@ class Lexer {
     std::string name;
     while (absl::ascii_isalpha(Next(0))) name.push_back(text_[at_++]);
     if (Decorations().contains(name)) {
-      // "\left." closes what nothing opened.
+      // "\left." and "\right." stand for a missing bracket.
       if ((name == "left" || name == "right") && Next(0) == '.') ++at_;
       return true;
     }
@@ -222,7 +224,7 @@ class Lexer {
     if (name == "begin" || name == "end") {
       const auto environment = Argument();
       if (!environment.has_value()) return false;
-      // The columns of an array.
+      // Skips the column description of an array.
       if (name == "begin" && *environment == "array" && Next(0) == '{' &&
           !Argument().has_value()) {
         return false;
@@ -245,7 +247,7 @@ class Lexer {
     return true;
   }
 
-  // \text{...}: words, a unit, "and", or mathematics in another type.
+  // Reads \text{...}: words, a unit, "and", or mathematics in another font.
   bool LexText(const std::string& name) {
     const auto argument = Argument();
     if (!argument.has_value()) return false;
@@ -261,7 +263,7 @@ class Lexer {
           return token.kind == Kind::kNumber;
         });
     if (!has_prose || has_digit) {
-      // "A", "(B)", "5", ","; bold and slanted letters are no units.
+      // "A", "(B)", "5", ","; bold and slanted letters are not units.
       if (UprightCommands().contains(name)) MarkUnits(*tokens_, &inner);
       tokens_->insert(tokens_->end(), inner.begin(), inner.end());
       return true;
@@ -276,8 +278,8 @@ class Lexer {
     return true;
   }
 
-  // A letter with something above it, or of another alphabet, is one variable;
-  // digits under a line repeat.
+  // A letter with an accent, or of another alphabet, is one variable. Digits
+  // under a line repeat.
   bool LexAccent(const std::string& name) {
     while (Next(0) == ' ') ++at_;
     std::string plain;

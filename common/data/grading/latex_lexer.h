@@ -1,6 +1,6 @@
-// The tokens of an answer in LaTeX or plain notation. What only decorates
-// (dollar signs, spaces, \left, \displaystyle, units at the end) is left out;
-// different spellings of one thing become one token.
+// Splits an answer in LaTeX or plain notation into tokens. Decorations (dollar
+// signs, spaces, \left, \displaystyle, units at the end) are left out;
+// different spellings of a symbol become the same token.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace dapd {
 
 struct LatexToken {
   enum class Kind {
-    kNumber,   // "12", "1.5", "0.": no thousands separators any more
+    kNumber,   // "12", "1.5", "0.", without thousands separators
     kLetter,   // a variable or constant: "x", "\\alpha", in lower case
     kCommand,  // "frac", "sqrt", "sin", "cup", "infty", ...
     kText,     // the words of \text{}, in lower case, one space between two
@@ -29,20 +29,22 @@ struct LatexToken {
   }
 };
 
-// An answer's tokens, words split into letters.
+// The tokens of an answer, with words split into letters.
 struct LexedAnswer {
   std::vector<LatexToken> tokens;
-  // Where the answer is words and not mathematics ("no solution", "(Paris)"):
-  // its letters in lower case, without spaces and punctuation.
+  // If the answer consists of words and not of mathematics ("no solution",
+  // "(Paris)"): its letters in lower case, without spaces and punctuation.
   std::string letters;
   bool is_prose = false;
 };
 
-// What the comma of "10,100" is: in an answer such as "(10,100)" both.
+// Meaning of the comma in "10,100"; an answer such as "(10,100)" is read with
+// both.
 enum class Commas { kThousands, kSeparators };
 
-// Nothing if the text is too long (4,096 bytes) or the braces behind a command
-// such as \text are not closed: then it is no mathematics that can be compared.
+// Returns nothing if the text is too long (4,096 bytes), or if the braces
+// behind a command such as \text are not closed: it is not comparable
+// mathematics then.
 std::optional<LexedAnswer> LexLatex(absl::string_view text, Commas commas);
 
 }  // namespace dapd

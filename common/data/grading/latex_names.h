@@ -1,5 +1,5 @@
-// What LaTeX's commands, and words and characters in their place, mean in an
-// answer.
+// Defines the meaning of LaTeX commands in an answer, and of the words and
+// characters that replace them.
 #pragma once
 
 #include <set>
@@ -11,23 +11,24 @@ namespace dapd {
 
 using LatexNames = std::set<absl::string_view>;
 
-// Commands that change the looks only.
+// Commands that change only the appearance.
 const LatexNames& Decorations();
-// Commands whose argument is prose, or letters in another type.
+// Commands whose argument is prose, or letters in another font.
 const LatexNames& TextCommands();
-// Those of them in which units are written.
+// The text commands in which units are written.
 const LatexNames& UprightCommands();
-// Words of plain notation that are commands.
+// Words of plain notation that stand for commands.
 const LatexNames& FunctionWords();
 const LatexNames& GreekLetters();
 
-// The spelling of which the parser knows: "frac" of "dfrac".
+// Returns the spelling that the parser knows: "frac" for "dfrac".
 std::string CanonicalCommand(const std::string& name);
-// Of commands that stand for a symbol, "<=" of "leq"; empty for others.
+// Returns the symbol that a command stands for, "<=" for "leq"; empty for other
+// commands.
 std::string SymbolOfCommand(const std::string& name);
 
-// `text` with signs of Unicode as LaTeX spells them, and without spacing that
-// separates what belongs together.
+// Returns `text` with LaTeX spellings in place of Unicode characters, and
+// without spacing inside symbols and numbers.
 std::string ReplaceCharacters(absl::string_view text);
 
 }  // namespace dapd

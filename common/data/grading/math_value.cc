@@ -15,7 +15,7 @@ using Complex = MathValue::Complex;
 
 constexpr long double kTolerance = 1e-10L;
 constexpr long double kNothing = 1e-15L;
-// Points at which both must be defined.
+// Number of points at which both values must be defined.
 constexpr size_t kNeededPoints = 3;
 
 const Complex kUndefined(std::numeric_limits<long double>::quiet_NaN(), 0);
@@ -26,7 +26,7 @@ bool IsUndefined(const Complex& z) {
 
 bool IsInfinite(const Complex& z) { return std::isinf(z.real()); }
 
-// FNV-1a, then splitmix64's mixing.
+// FNV-1a, followed by splitmix64's mixing.
 uint64_t Hash(absl::string_view text, uint64_t salt) {
   uint64_t hash = 14695981039346656037ULL ^ salt * 0x9E3779B97F4A7C15ULL;
   for (const char c : text) {
@@ -45,7 +45,7 @@ MathValue Pointwise(const MathValue& a,
   result.has_variables = a.has_variables || b.has_variables;
   for (size_t i = 0; i < MathValue::kPoints; ++i) {
     result.at[i] = operation(a.at[i], b.at[i]);
-    // What overflows is not known; only \infty is infinite.
+    // A result that overflows is undefined; only \infty is infinite.
     if (IsInfinite(result.at[i]) && !IsInfinite(a.at[i]) &&
         !IsInfinite(b.at[i])) {
       result.at[i] = kUndefined;
@@ -61,8 +61,8 @@ MathValue Pointwise(const MathValue& a, const Operation& operation) {
   });
 }
 
-// What comes of exact numbers. Where it is too large to be exact it is not
-// known: rounded, it would equal its neighbours.
+// The result of an operation on exact numbers. It is undefined if it is too
+// large to be exact: if it were rounded, it would equal its neighbours.
 MathValue ExactOrUndefined(const std::optional<ExactNumber>& exact) {
   return exact.has_value() ? ExactValue(*exact) : FloatValue(kUndefined);
 }
@@ -115,7 +115,7 @@ MathValue VariableValue(const std::string& name) {
   value.has_variables = true;
   value.symbol = name;
   for (size_t i = 0; i < MathValue::kPoints; ++i) {
-    // 0.3 to 3, of either sign.
+    // The points are between 0.3 and 3, with both signs.
     const long double share =
         static_cast<long double>(Hash(name, i) >> 11) / (1LL << 53);
     value.at[i] = (i % 2 == 0 ? 1 : -1) * (0.3L + 2.7L * share);

@@ -30,8 +30,8 @@ bool SameInOrder(const std::vector<AnswerExpression>& a,
          std::equal(a.begin(), a.end(), b.begin(), SameAnswer);
 }
 
-// Whether the parts can be paired up (Kuhn's augmenting paths: which of two
-// equal ones is taken first does not decide).
+// Returns whether the parts can be paired. Kuhn's augmenting paths make the
+// result independent of which of two equal parts is taken first.
 bool SameInAnyOrder(const std::vector<AnswerExpression>& a,
                     const std::vector<AnswerExpression>& b) {
   if (a.size() != b.size()) return false;
@@ -40,7 +40,7 @@ bool SameInAnyOrder(const std::vector<AnswerExpression>& a,
   for (size_t i = 0; i < n; ++i) {
     for (size_t j = 0; j < n; ++j) same[i][j] = SameAnswer(a[i], b[j]);
   }
-  std::vector<size_t> partner(n, n);  // of b[j]
+  std::vector<size_t> partner(n, n);  // partner of b[j]
   std::vector<bool> tried;
   const std::function<bool(size_t)> pair_up = [&](size_t i) {
     for (size_t j = 0; j < n; ++j) {
@@ -76,7 +76,7 @@ bool IsGreater(const std::string& symbol) {
   return symbol == ">" || symbol == ">=";
 }
 
-// The same relations read from the other side where they begin with a ">".
+// Returns the relations read from the other side if they begin with a ">".
 AnswerExpression Ascending(const AnswerExpression& a) {
   if (!IsGreater(a.relations.front())) return a;
   AnswerExpression turned = a;
@@ -93,7 +93,8 @@ AnswerExpression Ascending(const AnswerExpression& a) {
   return turned;
 }
 
-// x < 2 as (-inf, 2), 1 <= x < 2 as [1, 2), with the name of the variable.
+// A relation as an interval, with the name of its variable: x < 2 is (-inf, 2),
+// and 1 <= x < 2 is [1, 2).
 struct Range {
   std::string variable;
   AnswerExpression interval;
@@ -134,7 +135,8 @@ std::optional<Range> RangeOf(const AnswerExpression& relation) {
       a.parts[0], a.relations[0] == "<", a.parts[1], Infinity(1), true);
 }
 
-// Two relations between two values each: their differences in a ratio.
+// Compares two relations with two values each: their differences must be in a
+// constant ratio.
 bool SameDifference(const AnswerExpression& a,
                     const AnswerExpression& b,
                     bool must_be_positive) {
@@ -150,7 +152,7 @@ bool SameDifference(const AnswerExpression& a,
 
 bool SameRelation(const AnswerExpression& left, const AnswerExpression& right) {
   if (IsEquation(left) && IsEquation(right)) {
-    // a = b = c says that a is c.
+    // a = b = c states that a is c.
     if (left.is_assignment && right.is_assignment &&
         SameAnswer(left.parts.front(), right.parts.front())) {
       return SameAnswer(left.parts.back(), right.parts.back());
@@ -171,8 +173,8 @@ bool SameRelation(const AnswerExpression& left, const AnswerExpression& right) {
          SameDifference(a, b, /*must_be_positive=*/a.relations[0] != "!=");
 }
 
-// What a relation says that something is: of "x = 4\pi ~= 12.57" both values,
-// of "x in S" S, of "1 < x < 2" the interval.
+// Returns the values that a relation assigns: both values for "x = 4\pi ~=
+// 12.57", S for "x in S", the interval for "1 < x < 2".
 std::vector<AnswerExpression> Results(const AnswerExpression& relation) {
   if (IsMembership(relation)) return {relation.parts[1]};
   if (!IsEquation(relation)) {
@@ -190,8 +192,8 @@ std::vector<AnswerExpression> Results(const AnswerExpression& relation) {
   return results;
 }
 
-// A relation for something that is none. What is computed on the left does not
-// count.
+// Compares a given relation with an expected answer that is not a relation. The
+// left side may be a computation; it does not count.
 bool GivenRelationIs(const AnswerExpression& relation,
                      const AnswerExpression& expected) {
   return std::ranges::any_of(Results(relation), [&](const auto& result) {
@@ -199,7 +201,8 @@ bool GivenRelationIs(const AnswerExpression& relation,
   });
 }
 
-// The other way round: "2 x = 7" and "9 = 5 a + b" ask for an equation.
+// Compares a given answer that is not a relation with an expected relation. "2
+// x = 7" and "9 = 5 a + b" ask for an equation.
 bool IsExpectedRelation(const AnswerExpression& given,
                         const AnswerExpression& relation) {
   if (IsEquation(relation) && !relation.is_assignment &&
@@ -211,7 +214,7 @@ bool IsExpectedRelation(const AnswerExpression& given,
   });
 }
 
-// "x < 1 or x > 2" is the union of what its parts say of x.
+// "x < 1 or x > 2" is the union of the intervals that its parts give for x.
 bool ListIsUnion(const AnswerExpression& list, const AnswerExpression& all) {
   std::vector<AnswerExpression> intervals;
   std::string variable;
@@ -226,7 +229,7 @@ bool ListIsUnion(const AnswerExpression& list, const AnswerExpression& all) {
   return SameInAnyOrder(intervals, all.parts);
 }
 
-// "\mathbb{R}" is all that is between the infinities.
+// "\mathbb{R}" is the interval between the infinities.
 bool IsRealLine(const AnswerExpression& name,
                 const AnswerExpression& interval) {
   return name.kind == Form::kValue && name.value.symbol == "\\mathbbr" &&
@@ -240,13 +243,13 @@ bool SameInterval(const AnswerExpression& a, const AnswerExpression& b) {
          SameInOrder(a.parts, b.parts);
 }
 
-// Tuples, and the interval (1, 2) as a point.
+// Recognizes tuples, and the interval (1, 2) as a point.
 bool IsOrdered(const AnswerExpression& a) {
   return a.kind == Form::kTuple ||
          (a.kind == Form::kInterval && a.left_open && a.right_open);
 }
 
-// Two of one kind.
+// Compares two expressions of the same kind.
 bool SameForm(const AnswerExpression& a, const AnswerExpression& b) {
   switch (a.kind) {
     case Form::kValue:

@@ -1,5 +1,5 @@
-// A place in the tokens of an answer, and how deep the parsers that read from
-// there (value_parser.h, answer_parser.cc) are nested.
+// TokenReader is a position in the tokens of an answer. It also counts the
+// nesting of the parsers that read from it (value_parser.h, answer_parser.cc).
 #pragma once
 
 #include <cstddef>
@@ -14,25 +14,26 @@ namespace dapd {
 
 class TokenReader {
  public:
-  // The tokens must outlive it.
+  // The tokens must outlive the reader.
   explicit TokenReader(std::span<const LatexToken> tokens) : tokens_(tokens) {}
 
   size_t at() const { return at_; }
   bool at_end() const { return at_ >= tokens_.size(); }
-  // Digits of the number that stands here that are taken.
+  // Number of digits that were taken from the number at this position.
   size_t digits_taken() const { return digit_; }
-  // Back to a place that at() gave, or forth to one that was read before.
+  // Goes back to a position that at() returned, or forward to a position that
+  // was read before.
   void GoTo(size_t at, size_t digits_taken = 0) {
     at_ = at;
     digit_ = digits_taken;
   }
 
-  // Only before the end.
+  // Must not be called at the end.
   const LatexToken& here() const { return tokens_[at_]; }
   const LatexToken& Next() { return tokens_[at_++]; }
   const LatexToken& TokenAt(size_t at) const { return tokens_[at]; }
 
-  // Whether that token is the next one.
+  // Return whether the next token is the given one.
   bool Sees(absl::string_view symbol) const { return SeesAt(at_, symbol); }
   bool SeesAt(size_t at, absl::string_view symbol) const {
     return at < tokens_.size() && Is(at, LatexToken::Kind::kSymbol, symbol);
@@ -47,7 +48,7 @@ class TokenReader {
     return !at_end() && here().kind == kind;
   }
 
-  // The same, and goes behind it if it is.
+  // Return whether the next token is the given one, and skip it if it is.
   bool Take(absl::string_view symbol) {
     if (!Sees(symbol)) return false;
     ++at_;
@@ -59,7 +60,8 @@ class TokenReader {
     return true;
   }
 
-  // The next digit of the number that stands here; empty for one with a point.
+  // Takes the next digit of the number at this position; returns an empty text
+  // for a number with a point.
   std::string TakeDigit() {
     const std::string& digits = here().text;
     if (digit_ >= digits.size() || digits.find('.') != std::string::npos) {
@@ -69,14 +71,15 @@ class TokenReader {
     if (++digit_ == digits.size()) GoTo(at_ + 1);
     return digit;
   }
-  // The number that stands here, without the digits that were taken.
+  // Takes the number at this position, without the digits that were taken
+  // before.
   std::string TakeNumber() {
     const std::string number = here().text.substr(digit_);
     GoTo(at_ + 1);
     return number;
   }
 
-  // A level of the descent, from its construction to its end.
+  // One level of the recursive descent, from construction to destruction.
   class Level {
    public:
     explicit Level(TokenReader& tokens) : tokens_(tokens) { ++tokens_.depth_; }
@@ -100,7 +103,7 @@ class TokenReader {
 
   std::span<const LatexToken> tokens_;
   size_t at_ = 0;
-  size_t digit_ = 0;  // digits of the number at at_ that are taken
+  size_t digit_ = 0;  // digits taken from the number at at_
   int depth_ = 0;
 };
 

@@ -196,7 +196,7 @@ std::optional<std::pair<MathValue, MathValue>> ValueParser::TwoArguments() {
 std::optional<MathValue> ValueParser::Letter() {
   std::string name = tokens_.Next().text;
   if (tokens_.Take("_")) {
-    // The subscript is a part of the name.
+    // The subscript is part of the name.
     if (tokens_.Take("{")) {
       absl::StrAppend(&name, "_");
       while (!tokens_.at_end() && !tokens_.Sees("}")) {

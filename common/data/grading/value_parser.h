@@ -1,4 +1,4 @@
-// The sums in an answer, from its tokens to what they are worth (math_value.h):
+// Parses the sums in an answer and computes their values (math_value.h):
 //
 //   ratio     = sum { ":" sum }
 //   sum       = terms [("\over" | "\choose") sum]
@@ -6,8 +6,8 @@
 //   product   = power { ["*" | "/"] power }
 //   power     = primary { "!" | "%" | "^" script }
 //
-// A sum ends before a matrix that it is a factor of. What stands around sums is
-// answer_parser.cc.
+// A sum ends before a matrix that it multiplies. answer_parser.cc parses
+// everything around sums.
 #pragma once
 
 #include <cstddef>
@@ -21,29 +21,30 @@
 
 namespace dapd {
 
-// What "\pm" stands for at the moment, and whether one was read.
+// The sign that "\pm" stands for at the moment, and whether a "\pm" was read.
 struct BothSigns {
   int sign = 1;
   bool are_there = false;
 };
 
-// Each function gives nothing where the tokens do not fit; the place is then of
-// no use any more.
+// Each function returns nothing if the tokens do not fit. The position in the
+// tokens is undefined then.
 class ValueParser {
  public:
-  // Reads from `tokens`, which must outlive it.
+  // The parser reads from `tokens`, which must outlive it.
   explicit ValueParser(TokenReader& tokens) : tokens_(tokens) {}
 
-  // The sum that begins here.
+  // Reads the sum that begins here.
   std::optional<MathValue> SumOf();
-  // The ratio that begins here: as one value where it is a sum or a quotient of
-  // two, else its parts divided by the first that is not zero.
+  // Reads the ratio that begins here. Returns one value if it is a sum or a
+  // quotient of two sums; otherwise its parts divided by the first part that is
+  // not zero.
   std::optional<std::vector<MathValue>> RatioOf();
 
   BothSigns& both_signs() { return both_signs_; }
 
  private:
-  // A fraction, and what its value depends on.
+  // A fraction, with the state on which its value depends.
   struct Fraction {
     size_t begin = 0;
     size_t end = 0;
@@ -55,35 +56,37 @@ class ValueParser {
 
   std::optional<MathValue> TermsOf();
   bool StartsFactor() const;
-  // Whether a number stands here directly behind one that ends the factor from
-  // `begin` on, which begins with a number: "2 3" is no product.
+  // Returns whether a number follows directly behind a number that ends the
+  // factor which begins at `begin`, if this factor begins with a number: "2 3"
+  // is not a product.
   bool FollowsNumber(size_t begin) const;
   std::optional<MathValue> ProductOf();
   std::optional<MathValue> PowerOf();
-  // What stands behind ^ or _, or is the argument of a command: a group in
-  // braces, or one token (of a number its first digit, as LaTeX has it, where
-  // `one_digit`).
+  // Reads what follows ^ or _, or the argument of a command: a group in braces,
+  // or one token. With `one_digit` it takes only the first digit of a number,
+  // as LaTeX does.
   std::optional<MathValue> Script(bool one_digit = false);
-  // The two arguments of \frac and \binom: "\frac12" has one digit each, and
-  // what is left of the digits is a factor behind it.
+  // Reads the two arguments of \frac and \binom. "\frac12" has one digit in
+  // each argument; the remaining digits are a factor behind it.
   std::optional<std::pair<MathValue, MathValue>> TwoArguments();
   std::optional<MathValue> Number(bool may_be_mixed);
-  // 0.1\overline{6} = 0.1 + 6 / 90.
+  // Example: 0.1\overline{6} = 0.1 + 6 / 90.
   std::optional<MathValue> Repeating(const MathValue& value,
                                      const std::string& text);
-  // The 1/2 of "2 1/2"; nothing if something else stands here, which is left.
+  // Reads the 1/2 of "2 1/2". Returns nothing if there is something else, and
+  // leaves it unread.
   std::optional<MathValue> ProperFraction();
-  // 1\frac{2}{3} is a sum where all three are integers. Else the fraction is a
-  // factor, which is read next.
+  // 1\frac{2}{3} is a sum if all three numbers are integers. Otherwise the
+  // fraction is a factor, which is read next.
   std::optional<MathValue> Mixed(const MathValue& whole);
-  // What Mixed has read at `begin`, if it has just done so.
+  // Returns the fraction that Mixed has just read at `begin`, if there is one.
   std::optional<MathValue> TakeFraction(size_t begin);
   std::optional<MathValue> Letter();
   std::optional<MathValue> Primary();
   std::optional<MathValue> Grouped();
   std::optional<MathValue> CommandValue();
   std::optional<MathValue> SquareRoot();
-  // \sin^2 x, \log_{2} 8, \ln(x): the argument is one product without a
+  // Reads \sin^2 x, \log_{2} 8, \ln(x): the argument is one product without a
   // function in it.
   std::optional<MathValue> Function(const std::string& name);
   std::optional<MathValue> Argument();
@@ -91,8 +94,8 @@ class ValueParser {
   TokenReader& tokens_;
   BothSigns both_signs_;
   bool in_bars_ = false;
-  // The last one that Mixed found to be a factor. To read it again would double
-  // the work at every level that fractions are nested.
+  // The last fraction that Mixed found to be a factor. Reading it again would
+  // double the work at every nesting level of fractions.
   std::optional<Fraction> fraction_;
 };
 

@@ -1,4 +1,4 @@
-// The numbers of a sum: digits, what repeats behind a point, mixed numbers.
+// Reads the numbers of a sum: digits, repeating decimals, mixed numbers.
 #include <cstdint>
 #include <optional>
 #include <string>
