@@ -13,7 +13,7 @@
 namespace dapd {
 namespace {
 
-// The last character of a text that is well-formed and not empty.
+// Returns the last character of a text that is well-formed and not empty.
 CodePoint LastCharacter(absl::string_view text) {
   size_t begin = text.size() - 1;
   while (begin > 0 && (text[begin] & 0xC0) == 0x80) --begin;
@@ -36,7 +36,7 @@ bool StartsWithWord(absl::string_view text) {
   return !text.empty() && IsWordCharacter(FirstCharacter(text).value);
 }
 
-// Where the white space in front of `end` begins.
+// Returns where the white space in front of `end` begins.
 size_t BeforeSpace(absl::string_view text, size_t end) {
   while (end > 0) {
     const CodePoint last = LastCharacter(text.substr(0, end));
@@ -46,7 +46,7 @@ size_t BeforeSpace(absl::string_view text, size_t end) {
   return end;
 }
 
-// Where the white space from `begin` on ends.
+// Returns where the white space that begins at `begin` ends.
 size_t BehindSpace(absl::string_view text, size_t begin) {
   while (begin < text.size()) {
     const CodePoint first = FirstCharacter(text.substr(begin));
@@ -120,8 +120,8 @@ const AddedToken* AddedTokens::FindLongest(absl::string_view text,
   const AddedToken* longest = nullptr;
   auto begin = candidates.begin();
   auto end = candidates.end();
-  // Byte by byte: those that begin as the text does stand together, the ones
-  // that go no further first.
+  // Compares byte by byte: candidates with the same beginning stand together,
+  // and the candidates that end here come first.
   for (size_t depth = 0; begin != end; ++depth) {
     if (end - begin == 1) {
       const AddedToken& last = tokens_[*begin];
@@ -157,7 +157,7 @@ std::vector<AddedTokens::Piece> AddedTokens::Split(absl::string_view text,
       continue;
     }
     if (splits_special_ && match->special) {
-      // As in `tokenizers`: no other token is looked for within it.
+      // As in `tokenizers`, no other token is searched within this match.
       i += match->sought.size();
       continue;
     }
@@ -172,8 +172,8 @@ std::vector<AddedTokens::Piece> AddedTokens::Split(absl::string_view text,
     if (match->lstrip) begin = std::max(BeforeSpace(text, begin), start);
     if (match->rstrip) end = BehindSpace(text, end);
     if (begin > start) pieces.push_back({text.substr(start, begin - start)});
-    // A token of white space that the one before took with it is there again,
-    // unless nothing is left of it, as in `tokenizers`.
+    // As in `tokenizers`, a token of white space is found again although the
+    // token before took that white space, unless nothing is left of it.
     if (begin < end) {
       pieces.push_back({text.substr(begin, end - begin), match->id});
     }

@@ -12,7 +12,8 @@
 namespace dapd {
 namespace {
 
-// Byte-level vocabularies lack a few bytes that their training text never had.
+// Byte-level vocabularies lack a few bytes that their training text did not
+// contain.
 constexpr int kMaxMissingBytes = 64;
 
 // A candidate merge of the symbol at `position` with its right neighbour.
@@ -36,7 +37,7 @@ absl::Status RefuseModel(const std::string& problem) {
   return absl::InvalidArgumentError(absl::StrCat("model: ", problem));
 }
 
-// "a b" or ["a", "b"].
+// A merge is "a b" or ["a", "b"].
 bool SplitMerge(const nlohmann::json& merge,
                 std::string* left,
                 std::string* right) {
@@ -132,7 +133,7 @@ absl::Status Bpe::AddMerges(const nlohmann::json& merges) {
             "merges[", rank, "] needs '", token, "', which is not in vocab"));
       }
     }
-    // As in `tokenizers`, the last rank of a pair counts, were it listed twice.
+    // As in `tokenizers`, the last rank counts if a pair is listed twice.
     merges_[PairKey(vocabulary_[left], vocabulary_[right])] =
         Merge{rank, vocabulary_[left + right]};
     ++rank;
@@ -181,7 +182,8 @@ void Bpe::Encode(absl::string_view word, std::vector<int32_t>* ids) const {
     Symbol& left = symbols[top.position];
     if (!left.alive || left.next < 0) continue;
     Symbol& right = symbols[left.next];
-    // A stale candidate: its pair has been merged with something else.
+    // This candidate is stale: one of its symbols has been merged with another
+    // symbol.
     const auto found = merges_.find(PairKey(left.id, right.id));
     if (found == merges_.end() || found->second.rank != top.rank) continue;
     left.id = top.id;

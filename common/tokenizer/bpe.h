@@ -1,4 +1,5 @@
-// Byte-pair encoding (Sennrich et al. 2016) over a byte-level vocabulary.
+// Implements byte-pair encoding (Sennrich et al. 2016) over a byte-level
+// vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +13,24 @@
 
 namespace dapd {
 
-// Far beyond every published vocabulary; tables of ids stay small below it.
+// The limit is far beyond every published vocabulary, and keeps tables of ids
+// small.
 constexpr int32_t kMaxTokenId = 1 << 24;
 
 // Immutable; thread-safe.
 class Bpe {
  public:
-  // From the "model" of tokenizer.json. Merges are read in both spellings,
-  // "a b" and ["a", "b"]. INVALID_ARGUMENT names what is wrong or unsupported.
+  // Reads "model" of tokenizer.json. A merge is "a b" or ["a", "b"]. Returns
+  // INVALID_ARGUMENT that names what is wrong or unsupported.
   static absl::StatusOr<Bpe> Parse(const nlohmann::json& json);
 
-  // Appends the ids of one word, given as its bytes. Merges apply in the order
-  // of their rank, leftmost first; O(n log n). A byte that the vocabulary lacks
-  // becomes the unknown token or, as in `tokenizers` without one, nothing.
+  // Appends the ids of a word, which is given as its bytes. Merges are applied
+  // in the order of their rank, the leftmost first, in O(n log n). A byte that
+  // the vocabulary lacks becomes the unknown token; without an unknown token it
+  // is dropped, as in `tokenizers`.
   void Encode(absl::string_view word, std::vector<int32_t>* ids) const;
 
-  // token -> id as written in the file.
+  // Returns the map token -> id as written in the file.
   const std::unordered_map<std::string, int32_t>& vocabulary() const {
     return vocabulary_;
   }

@@ -1,5 +1,5 @@
-// GPT-2's printable stand-in for every byte: the alphabet in which byte-level
-// vocabularies are written.
+// Maps every byte to GPT-2's printable character for it. Byte-level
+// vocabularies are written in this alphabet.
 #pragma once
 
 #include <array>
@@ -15,13 +15,13 @@ class ByteAlphabet {
  public:
   static const ByteAlphabet& Get();
 
-  // The stand-in character of a byte, as UTF-8.
+  // Returns the character for a byte, as UTF-8.
   const std::string& Symbol(uint8_t byte) const { return symbols_[byte]; }
-  // The same as a code point.
+  // Returns the character for a byte, as a code point.
   int32_t Letter(uint8_t byte) const { return letters_[byte]; }
 
-  // The bytes that a vocabulary entry stands for. An entry with a character
-  // outside the alphabet (an added token) stands for its own bytes.
+  // Returns the bytes that a vocabulary entry stands for. An entry with a
+  // character outside the alphabet (an added token) stands for its own bytes.
   std::string ToBytes(absl::string_view token) const;
 
  private:

@@ -14,7 +14,7 @@ struct Newer {
   uint32_t category;
 };
 
-// tests/oracle/test_tokenizer.py compares them, and all others.
+// tests/oracle/test_tokenizer.py compares these characters, and all others.
 constexpr Newer kNewer[] = {
     {0x897, 0x897, U_GC_MN_MASK},     {0xCF3, 0xCF3, U_GC_MN_MASK},
     {0xECE, 0xECE, U_GC_MN_MASK},     {0x1B4E, 0x1B4F, U_GC_PO_MASK},
@@ -95,7 +95,8 @@ constexpr NewerCapitals kNewerCapitals[] = {
     {0x16EA0, 0x16EB8, 27},
 };
 
-// Null for a character of Unicode 14, and for one that is not assigned.
+// Returns null for a character of Unicode 14, and for a character that is not
+// assigned.
 const Newer* FindNewer(int32_t c) {
   const Newer* found =
       std::lower_bound(std::begin(kNewer),
@@ -107,7 +108,7 @@ const Newer* FindNewer(int32_t c) {
   return found != std::end(kNewer) && found->first <= c ? found : nullptr;
 }
 
-// Whether the character came after Unicode 14 or never.
+// Returns whether the character came after Unicode 14 or is not assigned.
 bool IsNew(int32_t c) {
   constexpr int32_t kFirstNewer = kNewer[0].first;
   if (c < kFirstNewer) return false;

@@ -1,23 +1,23 @@
-// The characters that came after Unicode 14, as Hugging Face's `tokenizers`
-// know them (Unicode 16), so that words do not depend on which Unicode the ICU
-// of the machine knows: 14 is what each ICU from 70 on has.
+// Knows the characters that came after Unicode 14, as Hugging Face's
+// `tokenizers` (Unicode 16) does. Words then do not depend on the Unicode
+// version of the machine's ICU: every ICU from version 70 on has Unicode 14.
 #pragma once
 
 #include <cstdint>
 
 namespace dapd {
 
-// A mask of ICU's U_GC_*_MASK for the general category, in which all symbols,
-// all marks and all punctuation count as one; 0 if the character is not
-// assigned.
+// Returns one of ICU's masks U_GC_*_MASK for the general category, where all
+// symbols, all marks and all punctuation count as one category; 0 if the
+// character is not assigned.
 uint32_t CategoryMask(int32_t c);
 
-// A character of Unicode 14 with that category for one that came later; any
-// other as it is. It is of another plane than those that the expressions of
-// tokenizers name.
+// Returns a character of Unicode 14 with the same category for a character that
+// came later, and any other character unchanged. The result is outside the
+// planes that the expressions of tokenizers name.
 int32_t OldStandIn(int32_t c);
 
-// Such a character in lower case, by Unicode 17.
+// Returns such a character in lower case, by Unicode 17.
 int32_t LowerOfNewer(int32_t c);
 
 }  // namespace dapd

@@ -32,7 +32,7 @@ absl::StatusOr<std::string> ReplaceMatches(const SplitPattern& pattern,
   ASSIGN_OR_RETURN(const std::vector<Span> matches,
                    pattern.Matches(points, {0, points.size()}));
   std::string replaced;
-  size_t at = 0;  // byte
+  size_t at = 0;  // byte offset
   const auto byte_of = [&](size_t i) {
     return i < points.size() ? points[i].begin : text.size();
   };

@@ -1,5 +1,5 @@
-// Normalizer: what becomes of a text before it is cut into words, as the
-// "normalizer" of tokenizer.json says.
+// Normalizer changes a text before it is split into words, as "normalizer" of
+// tokenizer.json says.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,12 @@ namespace dapd {
 // Immutable; thread-safe.
 class Normalizer {
  public:
-  // null, NFC, NFD, NFKC, NFKD, Lowercase, Strip, Replace, Prepend and a
-  // Sequence of these. INVALID_ARGUMENT names another.
+  // Supports null, NFC, NFD, NFKC, NFKD, Lowercase, Strip, Replace, Prepend and
+  // a Sequence of these. Returns INVALID_ARGUMENT that names any other type.
   static absl::StatusOr<Normalizer> Parse(const nlohmann::json& json);
 
-  // `text` must be well-formed. RESOURCE_EXHAUSTED if a regular expression
-  // takes too much time or memory for it.
+  // `text` must be well-formed. Returns RESOURCE_EXHAUSTED if a regular
+  // expression takes too much time or memory for it.
   absl::StatusOr<std::string> Apply(absl::string_view text) const;
 
  private:

@@ -24,7 +24,7 @@ absl::Status RefusePreTokenizer(const std::string& what) {
       "WhitespaceSplit, CharDelimiterSplit and one ByteLevel are"));
 }
 
-// The fate of the matches that cut a word.
+// How the matches that split a word are treated.
 enum class Behavior {
   kIsolated,
   kRemoved,
@@ -34,7 +34,7 @@ enum class Behavior {
 };
 
 absl::StatusOr<Behavior> ParseBehavior(const std::string& name) {
-  // Older files write them in small letters.
+  // Older files write the names in small letters.
   const std::string small = absl::AsciiStrToLower(name);
   if (small == "isolated") return Behavior::kIsolated;
   if (small == "removed") return Behavior::kRemoved;
@@ -53,7 +53,7 @@ struct Piece {
   bool is_match = false;
 };
 
-// The matches and what is between them.
+// Returns the matches and the pieces between them.
 std::vector<Piece> PiecesOf(Span word,
                             const std::vector<Span>& matches,
                             bool invert) {
@@ -136,7 +136,7 @@ class SplitStep : public Step {
   const bool invert_;
 };
 
-// Cuts at characters of a kind, each of which is a match.
+// Splits at characters of a kind; each such character is a match.
 class CharacterStep : public Step {
  public:
   CharacterStep(std::function<bool(int32_t)> is_match, Behavior behavior)
@@ -160,7 +160,8 @@ class CharacterStep : public Step {
   const Behavior behavior_;
 };
 
-// Keeps the runs of \w and the runs of what is neither that nor white space.
+// Keeps the runs of \w, and the runs of characters that are neither \w nor
+// white space.
 class WhitespaceStep : public Step {
  public:
   absl::Status Apply(CutText& cut) const override {
@@ -203,7 +204,7 @@ class ByteLevelStep : public Step {
   }
 
  private:
-  // In front of every word that begins with none.
+  // Adds a space in front of every word that does not begin with one.
   static absl::Status AddSpaces(CutText& cut) {
     std::string text;
     std::vector<Span> words;
@@ -245,7 +246,8 @@ class ByteLevelStep : public Step {
   const bool use_regex_;
 };
 
-// Appends the steps of a part. `has_bytes`: whether one before was ByteLevel.
+// Appends the steps of a part. `has_bytes` says whether an earlier part was
+// ByteLevel.
 absl::Status AddSteps(const nlohmann::json& json,
                       std::vector<std::shared_ptr<const Step>>& steps,
                       bool& has_bytes) {

@@ -1,4 +1,4 @@
-// Pre-tokenisers: cut text into the words inside which BPE merges.
+// Splits text into the words inside which BPE merges.
 #pragma once
 
 #include <memory>
@@ -14,16 +14,16 @@
 
 namespace dapd {
 
-// A text, and the words that it has been cut into so far: not empty, in order,
-// perhaps with gaps where what was between them is left out.
+// A text with the words into which it is split so far. The words are not empty
+// and are in order; there are gaps where the text between words was removed.
 struct CutText {
   std::string text;
-  // The characters or, once they are written as bytes, the bytes, each with the
-  // letter that stands for it.
+  // The characters; behind ByteLevel the bytes, each with the letter that
+  // stands for it.
   std::vector<CodePoint> points;
   std::vector<Span> words;
 
-  // The bytes of a word, within `text`.
+  // Returns the bytes of a word, within `text`.
   absl::string_view Bytes(Span word) const {
     const size_t begin = points[word.begin].begin;
     return absl::string_view(text).substr(begin,
@@ -34,22 +34,22 @@ struct CutText {
 // Immutable; thread-safe.
 class PreTokenizer {
  public:
-  // One part of it.
+  // A step of the pre-tokenizer.
   class Step {
    public:
     virtual ~Step() = default;
-    // Cuts every word once more, seeing nothing outside of it.
+    // Splits every word further, without looking outside the word.
     virtual absl::Status Apply(CutText& cut) const = 0;
   };
 
-  // From the "pre_tokenizer" of tokenizer.json, of which one part is ByteLevel:
-  // Split, Punctuation, Digits, Whitespace, WhitespaceSplit,
-  // CharDelimiterSplit, ByteLevel and a Sequence of these. INVALID_ARGUMENT
-  // names another.
+  // Reads "pre_tokenizer" of tokenizer.json. One of its parts must be
+  // ByteLevel. The parts are Split, Punctuation, Digits, Whitespace,
+  // WhitespaceSplit, CharDelimiterSplit, ByteLevel and a Sequence of these.
+  // Returns INVALID_ARGUMENT that names any other part.
   static absl::StatusOr<PreTokenizer> Parse(const nlohmann::json& json);
 
-  // INVALID_ARGUMENT for ill-formed UTF-8, RESOURCE_EXHAUSTED where a regular
-  // expression takes too much for this text.
+  // Returns INVALID_ARGUMENT for ill-formed UTF-8, and RESOURCE_EXHAUSTED if a
+  // regular expression takes too much time or memory for this text.
   absl::StatusOr<CutText> Split(absl::string_view text) const;
 
  private:

@@ -10,14 +10,15 @@
 namespace dapd {
 namespace {
 
-// Whether a token ends in front of text[at], whatever stands before and behind.
+// Returns whether a token ends in front of text[at], whatever surrounds these
+// two characters.
 bool IsCut(absl::string_view text, size_t at) {
   const char before = text[at - 1];
   if (text[at] == ' ') return absl::ascii_isgraph(before);
   return before == '\n' && absl::ascii_isalpha(text[at]);
 }
 
-// The last cut behind `from`; 0: there is none.
+// Returns the last cut behind `from`; 0 if there is none.
 size_t LastCut(absl::string_view text, size_t from) {
   for (size_t at = text.size(); at-- > from;) {
     if (at > 0 && IsCut(text, at)) return at;
@@ -30,7 +31,7 @@ size_t LastCut(absl::string_view text, size_t from) {
 absl::Status SettledEncoder::Append(absl::string_view text) {
   const size_t known = pending_.size();
   absl::StrAppend(&pending_, text);
-  // The text before has no cut, or it would not be pending.
+  // The pending text has no cut.
   const size_t cut = LastCut(pending_, known == 0 ? 0 : known - 1);
   if (cut == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::vector<int32_t> ids,

@@ -1,5 +1,4 @@
-// SettledEncoder: the tokens of a text that is still being written, each piece
-// of which is tokenized once.
+// SettledEncoder tokenizes a text while it is being written, each piece once.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +15,19 @@ namespace dapd {
 // Not thread-safe.
 class SettledEncoder {
  public:
-  // `tokenizer` must outlive it.
+  // `tokenizer` must outlive the encoder.
   explicit SettledEncoder(const Tokenizer& tokenizer)
       : tokenizer_(&tokenizer) {}
 
-  // Goes on with `text`, well-formed UTF-8. Tokenizes as far as what follows
-  // cannot change the tokens any more: up to the last space behind a printable
-  // character of ASCII, or the last line that begins with a letter, where the
-  // pre-tokenizers of all known byte-level models cut a text. With another
-  // pre-tokenizer the tokens may differ from those of the whole text.
+  // Appends `text`, which must be well-formed UTF-8. Tokenizes the part whose
+  // tokens later text cannot change: up to the last space behind a printable
+  // ASCII character, or the last line that begins with a letter. The
+  // pre-tokenizers of all known byte-level models split a text at these places.
+  // With another pre-tokenizer the tokens may differ from the tokens of the
+  // whole text.
   absl::Status Append(absl::string_view text);
 
-  // The tokens so far.
+  // Returns the tokens so far.
   const std::vector<int32_t>& ids() const { return ids_; }
 
  private:

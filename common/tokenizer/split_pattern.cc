@@ -33,18 +33,19 @@ bool IsOther(int32_t c) {
 
 bool IsNewlineOrSlash(int32_t c) { return IsNewline(c) || c == '/'; }
 
-// [^\r\n\p{L}\p{N}], of which one may stand in front of a word.
+// [^\r\n\p{L}\p{N}]: one such character may stand in front of a word.
 bool IsWordPrefix(int32_t c) {
   return !IsNewline(c) && !IsLetter(c) && !IsNumber(c);
 }
 
-// ASCII lower case, and U+017F, the long s, which folds to s.
+// Folds ASCII to lower case, and U+017F, the long s, to s.
 int32_t Fold(int32_t c) {
   if (c >= 'A' && c <= 'Z') return c - 'A' + 'a';
   return c == 0x17F ? 's' : c;
 }
 
-// Scans one piece; every Match* returns the end of a match at `i` or `i`.
+// Scans one piece. Every Match* returns the end of a match at `i`, or `i` if
+// there is none.
 class Scanner {
  public:
   Scanner(const std::vector<CodePoint>& points, Span piece)
@@ -80,7 +81,7 @@ class Scanner {
     return stop > start ? stop : i;
   }
 
-  // \s+(?!\S)|\s+ at white space.
+  // s+(?!\S)|\s+ at white space.
   size_t MatchSpace(size_t i) const {
     const size_t stop = Run(i, IsWhitespace);
     return stop < end_ && stop - i > 1 ? stop - 1 : stop;
@@ -91,15 +92,15 @@ class Scanner {
     const size_t capitals_end = Run(i, IsCapitalOrUncased);
     const size_t stop = Run(capitals_end, IsSmallOrUncased);
     if (stop > capitals_end) return stop;
-    // The first part gives back as much as the second needs.
+    // The first part gives back as many characters as the second part needs.
     for (size_t k = capitals_end; k > i; --k) {
       if (IsSmallOrUncased(At(k - 1))) return k;
     }
     return i;
   }
 
-  // " ?[^\s\p{L}\p{N}]+[may follow]*|\s*[\r\n]+|\s+(?!\S)|\s+" at what is
-  // neither letter nor number.
+  // " ?[^\s\p{L}\p{N}]+[may follow]*|\s*[\r\n]+|\s+(?!\S)|\s+" at a character
+  // that is neither a letter nor a number.
   template <typename Class>
   size_t MatchBetweenWords(size_t i, Class may_follow) const {
     const size_t stop = MatchSpaced(i, IsOther);
@@ -130,7 +131,7 @@ class Scanner {
     const size_t word = IsWordPrefix(c) ? i + 1 : i;
     size_t stop = MatchEndingSmall(word);
     if (stop > word) return stop;
-    // A mark is a prefix and part of a word.
+    // A mark can be both the prefix and part of a word.
     stop = MatchEndingSmall(i);
     if (stop > i) return stop;
     stop = Run(word, IsCapitalOrUncased);
@@ -159,7 +160,7 @@ class Scanner {
 
 using Match = size_t (*)(const Scanner&, size_t);
 
-// Whose matches leave nothing between them.
+// A pattern whose matches leave nothing between them.
 class ScannedPattern : public SplitPattern {
  public:
   explicit ScannedPattern(Match match) : match_(match) {}
@@ -208,8 +209,8 @@ absl::Status RefuseExpression(absl::string_view regex, absl::string_view part) {
       "the expression '", regex, "': '", part, "' is not supported"));
 }
 
-// The same expression for ICU. What ICU might read in another way than
-// Oniguruma is refused.
+// Returns the expression for ICU. Refuses constructs that ICU might read in
+// another way than Oniguruma.
 absl::StatusOr<std::string> ForIcu(const std::string& regex) {
   constexpr absl::string_view kGroups[] = {
       "(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
@@ -226,7 +227,8 @@ absl::StatusOr<std::string> ForIcu(const std::string& regex) {
         if (rest.size() < 3 || rest[2] != '{' || size == 0) {
           return RefuseExpression(regex, rest.substr(0, 2));
         }
-        // General categories only: blocks and scripts have other names there.
+        // Only general categories are accepted: blocks and scripts have other
+        // names in ICU.
         absl::string_view name = rest.substr(3, size - 4);
         absl::ConsumePrefix(&name, "^");
         if (name.empty() || name.size() > 2 ||
@@ -248,7 +250,7 @@ absl::StatusOr<std::string> ForIcu(const std::string& regex) {
                   kEscaped.find(next) == absl::string_view::npos)) {
         return RefuseExpression(regex, rest.substr(0, 2));
       }
-      // ICU's \\s knows less white space.
+      // ICU's \\s matches less white space.
       absl::StrAppend(&icu,
                       next == 's'   ? "\\p{White_Space}"
                       : next == 'S' ? "\\P{White_Space}"
@@ -265,9 +267,9 @@ absl::StatusOr<std::string> ForIcu(const std::string& regex) {
     } else if (c == ']' && classes > 0) {
       --classes;
     } else if (classes > 0) {
-      // "--" takes away in ICU, "&&" is an intersection in both.
+      // "--" is a difference in ICU; "&&" is an intersection in both.
       if (absl::StartsWith(rest, "--")) return RefuseExpression(regex, "--");
-      // Characters that begin something in a set of ICU alone.
+      // These characters have a meaning only in sets of ICU.
       if (c == '$' || c == '{' || c == '}') icu += '\\';
     } else if (absl::StartsWith(rest, "(?")) {
       bool is_known = false;
@@ -276,7 +278,7 @@ absl::StatusOr<std::string> ForIcu(const std::string& regex) {
       }
       if (!is_known) return RefuseExpression(regex, rest.substr(0, 4));
     } else if (absl::StartsWith(rest, "}+")) {
-      // Possessive in ICU, once more in Oniguruma.
+      // This is possessive in ICU, and a second repetition in Oniguruma.
       return RefuseExpression(regex, "}+");
     }
     icu += c;
@@ -308,7 +310,7 @@ class IcuPattern : public SplitPattern {
   absl::StatusOr<std::vector<Span>> Matches(
       const std::vector<CodePoint>& points, Span piece) const override {
     icu::UnicodeString text;
-    // The code point that each unit of the text belongs to.
+    // The index of the code point to which each unit of the text belongs.
     std::vector<size_t> places;
     for (size_t i = piece.begin; i < piece.end; ++i) {
       text.append(static_cast<UChar32>(OldStandIn(points[i].value)));
@@ -327,7 +329,7 @@ class IcuPattern : public SplitPattern {
       const int32_t end = matcher->end(error);
       if (U_FAILURE(error)) break;
       if (begin == end && end == last_end) {
-        // No empty match directly behind another one.
+        // An empty match directly behind another match does not count.
         from = text.moveIndex32(end, 1);
         if (end == text.length()) break;
         continue;

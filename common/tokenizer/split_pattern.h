@@ -1,10 +1,10 @@
-// SplitPattern: what cuts a text, as "pattern" of a Split or a Replace in
-// tokenizer.json has it: a text that is looked for, or a regular expression of
-// Oniguruma.
+// SplitPattern finds the places at which a text is split, as "pattern" of a
+// Split or a Replace in tokenizer.json says: by a fixed text, or by a regular
+// expression of Oniguruma.
 //
-// The expressions of the largest families are recognised by their exact text
-// and run as hand-written scanners, which are several times faster. Others run
-// in ICU, once it is sure that they mean the same there.
+// The expressions of the largest model families are recognised by their exact
+// text and run as hand-written scanners, which are several times faster. Other
+// expressions run in ICU if their meaning is certainly the same there.
 #pragma once
 
 #include <memory>
@@ -27,19 +27,20 @@ struct Span {
 // Immutable; thread-safe.
 class SplitPattern {
  public:
-  // {"String": ...} or {"Regex": ...}. INVALID_ARGUMENT names what of an
-  // expression is not supported.
+  // Reads {"String": ...} or {"Regex": ...}. Returns INVALID_ARGUMENT that
+  // names the unsupported part of an expression.
   static absl::StatusOr<std::unique_ptr<const SplitPattern>> Parse(
       const nlohmann::json& json);
   virtual ~SplitPattern() = default;
 
-  // The matches within `piece`, from left to right, seeing nothing outside of
-  // it. RESOURCE_EXHAUSTED where an expression runs out of its stack.
+  // Returns the matches within `piece`, from left to right, without looking
+  // outside the piece. Returns RESOURCE_EXHAUSTED if an expression exhausts its
+  // stack.
   virtual absl::StatusOr<std::vector<Span>> Matches(
       const std::vector<CodePoint>& points, Span piece) const = 0;
 };
 
-// The expression of ByteLevel with use_regex, GPT-2's.
+// Returns the expression of ByteLevel with use_regex, which is GPT-2's.
 const SplitPattern& ByteLevelPattern();
 
 }  // namespace dapd

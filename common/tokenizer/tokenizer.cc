@@ -50,7 +50,7 @@ class ByteLevelTokenizer : public Tokenizer {
 
  private:
   struct Token {
-    std::string bytes;  // what it decodes to; empty: no such id
+    std::string bytes;  // decoded bytes; empty if there is no such id
     bool exists = false;
     bool special = false;
     bool added = false;
@@ -67,7 +67,7 @@ class ByteLevelTokenizer : public Tokenizer {
 
   absl::Status BuildTables();
   // `tokenizers` numbers the added tokens itself, whatever the file says: by
-  // the vocabulary or, what is not in there, from its size on.
+  // the vocabulary or, for tokens outside of it, from its size on.
   absl::Status CheckNumbering() const;
   absl::Status EncodePlain(absl::string_view text,
                            std::vector<int32_t>* ids) const;
@@ -82,10 +82,11 @@ class ByteLevelTokenizer : public Tokenizer {
   std::optional<int32_t> end_id_;
 };
 
-// As transformers has them: those of tokenizer.json, with what
-// tokenizer_config.json says of them, then those that only this one has and,
-// last, its special tokens. Special is what any of these says is, but for a
-// list without names, which only adds tokens.
+// Joins the added tokens as transformers does. First come the tokens of
+// tokenizer.json with the properties that tokenizer_config.json adds, then the
+// tokens that only tokenizer_config.json has, and last its special tokens. A
+// token is special if one of these sources says so; a list without names only
+// adds tokens.
 nlohmann::json JoinAddedTokens(const nlohmann::json& listed,
                                const TokenizerConfig& config,
                                const Bpe& bpe) {
@@ -93,7 +94,7 @@ nlohmann::json JoinAddedTokens(const nlohmann::json& listed,
   nlohmann::json joined = nlohmann::json::array();
   std::unordered_map<std::string, size_t> places;
   auto next = static_cast<int32_t>(bpe.vocabulary().size());
-  // The token of the same content that is there already, else null.
+  // Returns the existing token with the same content; otherwise null.
   const auto add = [&](const nlohmann::json& token) -> nlohmann::json* {
     const bool has_content = token.is_object() && token.contains("content") &&
                              token["content"].is_string();
@@ -120,7 +121,7 @@ nlohmann::json JoinAddedTokens(const nlohmann::json& listed,
         known->value("id", nlohmann::json())) {
       say(token, *known);
     } else {
-      joined.push_back(token);  // refused for its id
+      joined.push_back(token);  // its id will be refused
     }
   }
   for (const nlohmann::json& token : config.added_tokens) {
@@ -190,7 +191,7 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> ByteLevelTokenizer::Parse(
 }
 
 absl::Status ByteLevelTokenizer::BuildTables() {
-  // The tables are as long as the largest id: a file must not name one far
+  // The tables are as long as the largest id, so no file may name an id far
   // beyond its number of tokens.
   const size_t max_ids =
       kMaxIdsPerToken * (bpe_.vocabulary().size() + added_.tokens().size());
@@ -306,7 +307,7 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::Load(
     return DataError(
         absl::StrCat(path, ": ", std::string(tokenizer.status().message())));
   } catch (const nlohmann::json::exception& error) {
-    // A field of an unexpected type that no check above names.
+    // A field has an unexpected type that no check above reports.
     return DataError(absl::StrCat(path, ": ", error.what()));
   }
 }

@@ -18,10 +18,10 @@ namespace dapd {
 namespace {
 
 constexpr uint64_t kMaxConfigBytes = 64 << 20;
-// The second is the first's name in folders that transformers wrote before 5.
+// transformers before version 5 wrote the first list under the second name.
 constexpr const char* kExtraTokens[] = {"extra_special_tokens",
                                         "additional_special_tokens"};
-// In the order in which transformers adds them.
+// The order is the one in which transformers adds these tokens.
 constexpr const char* kRoles[] = {"bos_token",
                                   "eos_token",
                                   "unk_token",
@@ -31,8 +31,8 @@ constexpr const char* kRoles[] = {"bos_token",
                                   "mask_token"};
 constexpr char kTokensById[] = "added_tokens_decoder";
 
-// The token that `value` stands for, a text or an object with "content"; null
-// for anything else.
+// Returns the token that `value` stands for, a text or an object with
+// "content"; null for any other value.
 nlohmann::json AsToken(const nlohmann::json& value) {
   if (value.is_string()) return {{"content", value}};
   const bool is_token = value.is_object() && value.contains("content") &&
@@ -40,12 +40,12 @@ nlohmann::json AsToken(const nlohmann::json& value) {
   return is_token ? value : nlohmann::json();
 }
 
-// The special tokens of a folder, in the spelling of "added_tokens".
+// The special tokens of a folder, in the form of "added_tokens".
 struct SpecialTokens {
   std::map<std::string, nlohmann::json> by_key;
   nlohmann::json unnamed = nlohmann::json::array();
 
-  // A null takes the token away.
+  // A null removes the token.
   void Set(const std::string& key, const nlohmann::json& value) {
     const nlohmann::json token = AsToken(value);
     if (!token.is_null()) {
@@ -55,7 +55,7 @@ struct SpecialTokens {
     }
   }
 
-  // Those that `named` names win over the ones from before.
+  // The tokens in `named` replace earlier tokens of the same key.
   void Add(const nlohmann::json& named) {
     for (const auto& [key, value] : named.items()) {
       if (absl::EndsWith(key, "_token")) Set(key, value);
@@ -77,7 +77,7 @@ struct SpecialTokens {
 
   nlohmann::json Named() const {
     nlohmann::json list = nlohmann::json::array();
-    // A token without a text is none.
+    // An entry without a text is not a token.
     const auto add = [&](const nlohmann::json& token) {
       if (token["content"] != "") list.push_back(token);
     };
@@ -92,7 +92,8 @@ struct SpecialTokens {
   }
 };
 
-// A text, or a list of named templates of which "default" is meant.
+// `chat_template` is a text, or a list of named templates, of which "default"
+// is used.
 std::string TemplateText(const nlohmann::json& config) {
   if (!config.contains("chat_template")) return "";
   const nlohmann::json& value = config["chat_template"];
@@ -128,7 +129,7 @@ absl::StatusOr<nlohmann::json> ListOfTokens(const nlohmann::json& by_id,
   return list;
 }
 
-// An empty object if there is no such file.
+// Returns an empty object if there is no such file.
 absl::StatusOr<nlohmann::json> ReadObject(const std::string& path) {
   if (!FileExists(path)) return nlohmann::json::object();
   ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxConfigBytes));

@@ -1,8 +1,8 @@
-// tokenizer_config.json of a model folder: the special tokens by their roles,
-// tokens beside those of tokenizer.json, and the chat template where no file of
-// its own holds it. Folders that transformers wrote before 4.34 have no
-// added_tokens_decoder in it; of them special_tokens_map.json is read too, as
-// transformers does, and wins.
+// Reads tokenizer_config.json of a model folder: the special tokens by their
+// roles, tokens besides those of tokenizer.json, and the chat template if it
+// has no file of its own. transformers before 4.34 wrote no
+// added_tokens_decoder into it. For such folders special_tokens_map.json is
+// read, too, and takes precedence, as in transformers.
 #pragma once
 
 #include <map>
@@ -16,25 +16,27 @@ namespace dapd {
 
 struct TokenizerConfig {
   std::string path;
-  // Texts by key ("bos_token", "eos_token", ..., and what else ends in "_token"
-  // or is named in "extra_special_tokens"), which templates know by these
-  // names; a key that is absent or null is not here.
+  // The special tokens' texts by key: "bos_token", "eos_token", ..., other keys
+  // that end in "_token", and names in "extra_special_tokens". Templates know
+  // the tokens by these names. A key that is absent or null is not in the map.
   std::map<std::string, std::string> special_tokens;
-  // "added_tokens_decoder", as a list like the "added_tokens" of
-  // tokenizer.json, by rising ids.
+  // "added_tokens_decoder" in the form of the list "added_tokens" of
+  // tokenizer.json, by ascending id.
   nlohmann::json added_tokens = nlohmann::json::array();
-  // The tokens of `special_tokens`, and those that "extra_special_tokens" or
-  // "additional_special_tokens" list without names: lists like that one,
-  // without ids, in the order in which transformers adds what is new of them.
+  // The tokens of `special_tokens`, and the tokens that "extra_special_tokens"
+  // or "additional_special_tokens" list without names. They have the form of
+  // added_tokens without ids, and the order in which transformers adds new
+  // ones.
   nlohmann::json named_tokens = nlohmann::json::array();
   nlohmann::json unnamed_tokens = nlohmann::json::array();
-  std::string chat_template;  // empty: none here
-  // Whether a text's special tokens are encoded as any other text is.
+  std::string chat_template;  // empty if the file has none
+  // Whether the special tokens in a text are encoded like any other text.
   bool split_special_tokens = false;
 };
 
-// What a folder lacks counts as an empty file. An exit code of the data if a
-// file is no JSON object, or added_tokens_decoder none of tokens by their ids.
+// A missing file counts as an empty one. Returns an error with exit code kData
+// if a file is not a JSON object, or if added_tokens_decoder does not map ids
+// to tokens.
 absl::StatusOr<TokenizerConfig> ReadTokenizerConfig(const std::string& folder);
 
 }  // namespace dapd

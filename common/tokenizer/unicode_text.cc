@@ -20,8 +20,8 @@
 namespace dapd {
 namespace {
 
-// As of Unicode 9.0, the version in Hugging Face's `tokenizers`: characters
-// that came later are left as they are, or Lao and Arabic texts would get other
+// Uses Unicode 9.0, the version in Hugging Face's `tokenizers`. Later
+// characters are left unchanged; otherwise Lao and Arabic texts would get other
 // tokens than in training.
 const icu::Normalizer2& NormalizerOf(NormalForm form) {
   static const auto& normalizers =
@@ -45,10 +45,11 @@ const icu::Normalizer2& NormalizerOf(NormalForm form) {
   return *normalizers[static_cast<size_t>(form)];
 }
 
-// The Unicode version that the punctuation of `tokenizers` is of.
+// The Unicode version that decides punctuation in `tokenizers`.
 constexpr uint8_t kPunctuationUnicode = 8;
 
-// The character that begins there; a negative one for ill-formed bytes.
+// Returns the character that begins at `begin`; its value is negative for
+// ill-formed bytes.
 CodePoint CodePointAt(absl::string_view text, size_t begin) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
   auto end = static_cast<int64_t>(begin);
@@ -57,8 +58,8 @@ CodePoint CodePointAt(absl::string_view text, size_t begin) {
   return {c, begin, static_cast<size_t>(end)};
 }
 
-// ICU puts a run of combining marks into canonical order by insertion, in the
-// square of the run's length. Longer runs than this come to it in order.
+// ICU sorts a run of combining marks by insertion, in time proportional to the
+// square of its length. Longer runs than this are sorted before they reach ICU.
 constexpr size_t kLongRun = 64;
 
 bool HasLongRun(absl::string_view text) {
@@ -75,11 +76,12 @@ bool HasLongRun(absl::string_view text) {
 }
 
 struct Mark {
-  uint8_t combining_class = 0;  // never 0: that is no mark's
+  uint8_t combining_class = 0;  // never 0, which is the class of other
+                                // characters
   absl::string_view bytes;
 };
 
-// The text, but for the order of the marks in its long runs.
+// Returns the text with the marks in its long runs sorted.
 std::string OrderLongRuns(absl::string_view text) {
   std::string ordered;
   ordered.reserve(text.size());
@@ -139,14 +141,14 @@ bool IsSmallOrUncased(int32_t c) {
 }
 
 bool IsDigitOfRust(int32_t c) {
-  // Unicode 17.
+  // The ranges are the later digits of Unicode 17.
   return IsNumber(c) || (c >= 0x11DE0 && c <= 0x11DE9) ||
          (c >= 0x16FF4 && c <= 0x16FF6);
 }
 
 bool IsPunctuation(int32_t c) {
   if (c < 0x80) return c >= 0 && std::ispunct(c) != 0;
-  if (c == 0x166D || c == 0x111C9) return true;  // punctuation until later
+  if (c == 0x166D || c == 0x111C9) return true;  // so in Unicode 8
   UVersionInfo age = {};
   u_charAge(c, age);
   return age[0] > 0 && age[0] <= kPunctuationUnicode &&
@@ -192,7 +194,7 @@ std::string LowerCase(absl::string_view text) {
     icu::UnicodeString letter(OldStandIn(point.value) == point.value
                                   ? u_tolower(point.value)
                                   : LowerOfNewer(point.value));
-    // The only letter that becomes two characters.
+    // This is the only letter that becomes two characters.
     if (point.value == 0x130) letter = icu::UnicodeString(u"i\u0307");
     letter.toUTF8String(lower);
   }

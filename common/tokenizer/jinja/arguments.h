@@ -1,5 +1,5 @@
-// Arguments: what stands between the brackets of a call, and which of it a
-// filter, test, method or function takes.
+// Binds the arguments of a call to the parameters of a filter, test, method or
+// function.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +20,15 @@ struct Arguments {
   Names keywords;
 };
 
-// A call whose arguments are in the order of the parameters, undefined where
-// one is absent.
+// A call with its arguments in the order of the parameters; an absent argument
+// is undefined.
 struct Call {
-  const Value& object;  // what the filter or test stands behind
+  const Value& object;  // the filter's or test's operand
   List values;
   const Arguments& arguments;  // as they were written
 
   const Value& operator[](size_t i) const { return values[i]; }
-  // Whether that argument is neither absent nor None.
+  // Returns whether argument `i` is neither absent nor None.
   bool has(size_t i) const {
     return !values[i].is_undefined() && !values[i].is_none();
   }
@@ -36,14 +36,15 @@ struct Call {
 
 class Signature {
  public:
-  // Names with spaces between them, and "?" behind each that may be absent. "/"
-  // at the end: an argument cannot be given by its name. "*": whatever there
-  // is, which is not bound.
+  // `parameters` are names with spaces between them; a "?" follows each
+  // optional name. A "/" at the end means that no argument can be given by
+  // name. "*" accepts any arguments and binds none.
   // NOLINTNEXTLINE(google-explicit-constructor): tables are lists of these.
   Signature(const char* parameters);
 
-  // INVALID_ARGUMENT for arguments too many or too few, twice, or of unknown
-  // names; `name` is whose they are.
+  // Returns INVALID_ARGUMENT for too many or too few arguments, for an argument
+  // that is given twice, and for unknown names. The message names the function
+  // `name`.
   absl::StatusOr<List> Bind(const std::string& name,
                             const Arguments& arguments) const;
 
@@ -65,8 +66,8 @@ absl::StatusOr<Value> RunBuiltin(const std::string& name,
                                  const Value& object,
                                  const Arguments& arguments);
 
-// An integer argument, or what stands for one that is absent or None.
-// INVALID_ARGUMENT for anything else.
+// Returns an integer argument, or `absent` if the argument is absent or None.
+// Returns INVALID_ARGUMENT for any other value.
 absl::StatusOr<int64_t> IntegerOr(const Value& value, int64_t absent);
 
 }  // namespace dapd::jinja

@@ -1,4 +1,4 @@
-// The syntax tree of a template.
+// Defines the syntax tree of a template.
 #pragma once
 
 #include <memory>
@@ -23,10 +23,11 @@ struct Expression {
     kAttribute,    // children[0] . text
     kIndex,        // children[0] [ children[1] ]
     kSlice,        // children[0] [ children[1] : children[2] : children[3] ],
-                   // absent parts null
+                   // absent parts are null
     kUnary,        // text: "not", "-", "+"
     kBinary,       // text: the operator, "and", "or"
-    kComparison,   // operators between each two children, "in", "not in" too
+    kComparison,   // operators between two children each, also "in" and "not
+                   // in"
     kConditional,  // children: condition, then, else (may be null)
     kFilter,       // children[0] | text (arguments)
     kTest,         // children[0] is text (arguments)
@@ -34,7 +35,7 @@ struct Expression {
   };
   Kind kind = Kind::kLiteral;
   int line = 1;
-  int depth = 1;  // levels of expressions, this one included
+  int depth = 1;  // levels of expressions, including this one
   std::string text;
   Value value;
   std::vector<std::string> operators;
@@ -45,18 +46,18 @@ struct Expression {
   ExpressionPtr more_keywords;   // behind "**"; may be null
 };
 
-// The place that takes a value: a name, an entry of a namespace, or several
-// targets that take its items.
+// The target of an assignment: a name, an entry of a namespace, or several
+// targets for the items of a sequence.
 struct Target {
-  std::string name;   // of the variable or the namespace; empty: `parts`
-  std::string entry;  // of the namespace; empty: none
+  std::string name;   // variable or namespace; empty if `parts` is used
+  std::string entry;  // entry of the namespace; empty for a variable
   std::vector<Target> parts;
 };
 
-// What the text of a body is called in the expression of its statement; for
-// kCall, the macro that writes the body. No template can write this name.
+// Name of a body's text in the expression of its statement; for kCall, the name
+// of the macro that writes the body. No template can write this name.
 inline constexpr char kBodyName[] = "";
-// What a macro calls the body of the {% call %} that called it.
+// Name by which a macro calls the body of the {% call %} that called it.
 inline constexpr char kCaller[] = "caller";
 
 struct Statement;
@@ -70,15 +71,16 @@ struct Statement {
     kIf,          // branches, `otherwise`
     kFor,         // target in expression if filter: body; `otherwise` if no
                   // iteration reached the body's end
-    kWith,        // targets = values, which see nothing of each other: body
-    kScope,       // body, whose names are its own
-    kBlock,       // body, which sees the names outside of all blocks
+    kWith,        // targets = values, evaluated in the outer scope: body
+    kScope,       // body with a scope of its own
+    kBlock,       // body that sees the names outside of all blocks
     kAutoescape,  // expression: body
     kMacro,       // text: its name; names: its parameters, with their defaults
-    kCall,     // expression, a macro's text; what the macro calls `caller` has
-               // names as its parameters, with their defaults
-    kSetBody,  // target as for kSet; expression
-    kFilterBody,  // expression is written
+    kCall,        // expression calls a macro; `text` names the macro that the
+                  // called macro knows as `caller`, with the parameters `names`
+                  // and their defaults
+    kSetBody,     // target as for kSet; expression
+    kFilterBody,  // writes expression
     kBreak,
     kContinue,
     kRefused  // text: a tag that needs other templates
@@ -88,16 +90,18 @@ struct Statement {
   std::string text;
   Target target;
   std::vector<std::string> names;
-  std::vector<ExpressionPtr> defaults;  // as many as names; null: none
+  std::vector<ExpressionPtr> defaults;  // as many as names; null without a
+                                        // default
   ExpressionPtr expression;
   ExpressionPtr filter;
   std::vector<std::pair<Target, ExpressionPtr>> assignments;
   std::vector<std::pair<ExpressionPtr, Block>> branches;
   Block body;
   Block otherwise;
-  bool is_recursive = false;     // of a loop
-  bool takes_arguments = false;  // of a macro: any number, as `varargs`
-  bool takes_keywords = false;   // and any names, as `kwargs`
+  bool is_recursive = false;     // for a loop
+  bool takes_arguments = false;  // for a macro: any number of arguments, as
+                                 // `varargs`
+  bool takes_keywords = false;   // for a macro: any names, as `kwargs`
 };
 
 }  // namespace dapd::jinja

@@ -1,4 +1,4 @@
-// The argument `attribute` of a filter, which says what of each item counts:
+// The argument `attribute` of a filter, which selects a part of each item:
 // "name", "a.b.0", or a number.
 #pragma once
 
@@ -12,14 +12,14 @@ namespace dapd::jinja {
 
 class AttributePath {
  public:
-  // Without parts, what there is is the item itself.
+  // A path without parts selects the item itself.
   AttributePath() = default;
-  // Takes a text, whose parts have dots between them, or a number; undefined
-  // and None have no parts. INVALID_ARGUMENT for anything else.
+  // Takes a text whose parts are separated by dots, or a number; undefined and
+  // None have no parts. Returns INVALID_ARGUMENT for any other value.
   static absl::StatusOr<AttributePath> Of(const Value& attribute);
 
-  // `fallback` stands for a part that is undefined, unless it is None or
-  // undefined itself.
+  // `fallback` replaces an undefined part, unless `fallback` is None or
+  // undefined.
   absl::StatusOr<Value> Follow(const Value& item,
                                const Value& fallback = Value()) const;
 

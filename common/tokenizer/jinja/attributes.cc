@@ -16,8 +16,8 @@
 namespace dapd::jinja {
 namespace {
 
-// In transformers a template may not change a list or a dict, and finds out
-// when it tries.
+// In transformers a template may not change a list or a dict; calling such a
+// method is an error.
 bool WouldChange(const Value& value, const std::string& name) {
   static const auto& of_dicts = *new std::set<std::string>{
       "clear", "pop", "popitem", "setdefault", "update"};
@@ -61,7 +61,7 @@ Value NumberAttribute(const Value& number, const std::string& name) {
   return MethodOf(number, name, NumberMethods());
 }
 
-// A list or text's item of this place; undefined if there is none.
+// Returns the item of a list or text at this index; undefined if there is none.
 absl::StatusOr<Value> ItemAt(const Value& value, int64_t index) {
   if (value.is_list()) {
     const auto size = static_cast<int64_t>(value.list().size());
@@ -82,7 +82,7 @@ absl::Status IsNotDefined(const Value& value) {
       absl::StrCat("'", value.undefined().name, "' is undefined"));
 }
 
-// The entry of a dict or the item of a sequence.
+// Returns the entry of a dict or the item of a sequence.
 absl::StatusOr<Value> EntryOf(const Value& value, const Value& key) {
   if (value.is_dict()) return value.Get(key);
   if ((value.is_sequence() || value.is_string()) && key.is_whole()) {

@@ -9,15 +9,15 @@
 namespace dapd::jinja {
 namespace {
 
-// Lists in lists: what recurses over a value ends.
+// Limits the nesting of lists, so that every recursion over a value ends.
 constexpr int kMaxValueDepth = 64;
-// Macros that call each other: what recurses over blocks and expressions ends.
-// One macro alone can have twice TokenStream's kMaxDepth of them.
+// Limits the recursion over blocks and expressions when macros call each other.
+// A macro alone can have twice TokenStream's kMaxDepth of them.
 constexpr int kMaxLevel = 500;
 constexpr int64_t kBytesPerStep = 64;
 constexpr int64_t kEntriesPerStep = 4;
 
-// Going through all that the value holds.
+// Returns the cost of reading everything that the value holds.
 int64_t WholeCost(int64_t weight) { return weight / kBytesPerStep; }
 
 }  // namespace
@@ -45,7 +45,7 @@ int64_t Cost(const Arguments& arguments) {
   return cost;
 }
 
-// A list knows where each is.
+// A list finds an item by its index without a search.
 int64_t LookupCost(const Value& value) {
   return value.is_list() ? 0 : Cost(value);
 }
@@ -53,7 +53,7 @@ int64_t LookupCost(const Value& value) {
 int64_t BinaryCost(const std::string& op,
                    const Value& left,
                    const Value& right) {
-  // The operators that read everything that lists and dicts hold.
+  // These operators read everything that lists and dicts hold.
   static const auto& whole = *new std::set<std::string>{
       "==", "!=", "in", "not in", "<", "<=", ">", ">=", "~", "%"};
   return whole.contains(op) ? WholeCost(left.weight() + right.weight())
@@ -64,7 +64,7 @@ int64_t BuiltinCost(const std::string& name,
                     const Value& object,
                     const Arguments& arguments) {
   const int64_t whole_cost = WholeCost(object.weight());
-  // Each item is entered once for each part of an attribute.
+  // Each part of an attribute is looked up in each item.
   int64_t parts = 1;
   int64_t weight = object.weight();
   const auto look_at = [&](const Value& value) {
@@ -79,7 +79,8 @@ int64_t BuiltinCost(const std::string& name,
     return parts * whole_cost + Cost(arguments);
   }
   if (name == "sort" || name == "dictsort" || name == "groupby") {
-    // As often as the number of items can be halved, and once for the keys.
+    // The sort takes as many rounds as the number of items can be halved, and
+    // one for the keys.
     const int64_t rounds = std::bit_width(static_cast<uint64_t>(whole_cost));
     return (parts + rounds) * whole_cost + Cost(arguments);
   }

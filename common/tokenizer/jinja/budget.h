@@ -1,6 +1,6 @@
-// Budget: what a template may take while it runs, and what its operations cost
-// of that. A template comes with a model, from anywhere: none may run or grow
-// without end.
+// Budget limits what a template may consume while it runs; the cost functions
+// define the price of its operations. A template comes with a model, from any
+// source: none may run or grow without end.
 #pragma once
 
 #include <cstddef>
@@ -15,23 +15,23 @@
 namespace dapd::jinja {
 
 struct Limits {
-  // A step: an expression or statement, or 64 bytes or 4 entries worked on.
+  // A step is an expression or statement, or work on 64 bytes or 4 entries.
   int64_t max_steps = 2'000'000;
   size_t max_output_bytes = size_t{16} << 20;
 };
 
-// Steps by what they are spent on.
+// The following functions return costs in steps.
 
-// Reading the value once, not what it holds.
+// Returns the cost of reading the value once, without the values that it holds.
 int64_t Cost(const Value& value);
 int64_t Cost(const Arguments& arguments);
-// Looking for one of its items.
+// Returns the cost of finding one of the value's items.
 int64_t LookupCost(const Value& value);
 int64_t BinaryCost(const std::string& op,
                    const Value& left,
                    const Value& right);
-// A filter or test of this name, or a method of this one with a dot in front of
-// it, without its result.
+// Returns the cost of a filter or test `name`, or of a method `name` that
+// begins with a dot, without its result.
 int64_t BuiltinCost(const std::string& name,
                     const Value& object,
                     const Arguments& arguments);
@@ -42,10 +42,11 @@ class Budget {
   explicit Budget(const Limits& limits) : limits_(limits) {}
 
   absl::Status CountSteps(int64_t count = 1);
-  // Around a block or an expression, which may hold or call more of them.
+  // Descend begins, and Ascend ends, a block or an expression, which may hold
+  // or call others.
   absl::Status Descend();
   void Ascend() { --level_; }
-  // Of all that has been written, with what comes next.
+  // `bytes` is the size of all output so far, with the next text.
   absl::Status CheckOutput(size_t bytes) const;
   absl::Status CheckSize(const Value& value) const;
 

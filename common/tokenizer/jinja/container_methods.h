@@ -1,5 +1,5 @@
-// The methods of dicts, lists, tuples and numbers, but for those that would
-// change a value.
+// Defines the methods of dicts, lists, tuples and numbers, except for methods
+// that change a value.
 #pragma once
 
 #include "common/tokenizer/jinja/arguments.h"
@@ -7,7 +7,7 @@
 namespace dapd::jinja {
 
 const Builtins& DictMethods();
-// These are the methods of tuples and ranges, too.
+// Tuples and ranges have these methods, too.
 const Builtins& ListMethods();
 const Builtins& NumberMethods();
 

@@ -17,8 +17,8 @@
 namespace dapd::jinja {
 namespace {
 
-// A safe text has methods and filters of its own, which escape what they are
-// given.
+// A safe text has its own methods and filters in jinja2, which escape their
+// arguments.
 absl::Status CheckMarkup(const std::string& name, const Value& object) {
   static const auto& harmless = *new std::set<std::string>{"safe",
                                                            "e",
@@ -65,7 +65,7 @@ absl::StatusOr<Value> Evaluator::Evaluate(const Expression& node,
     const absl::Status status = budget_.CheckSize(*value);
     if (!status.ok()) value = status;
   }
-  // The innermost place names the line.
+  // The innermost expression names the line.
   if (!value.ok() && !absl::StartsWith(value.status().message(), "line ")) {
     return AtLine(node.line, value.status());
   }

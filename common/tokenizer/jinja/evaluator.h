@@ -1,4 +1,4 @@
-// Evaluator: computes the expressions of a template.
+// Evaluator computes the expressions of a template.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace dapd::jinja {
 
-// "line N: " and what the error says.
+// Puts "line N: " in front of the error's message.
 absl::Status AtLine(int line, const absl::Status& status);
 
 class Evaluator {
@@ -22,18 +22,18 @@ class Evaluator {
   using CallMacro =
       std::function<absl::StatusOr<Value>(const Macro&, const Arguments&)>;
 
-  // `budget` outlives this.
+  // `budget` must outlive the evaluator.
   Evaluator(Budget& budget, CallMacro call_macro);
 
-  // INVALID_ARGUMENT for what the operators, filters and functions refuse, and
-  // RESOURCE_EXHAUSTED past the budget, each with the line. A generator that
-  // comes out must not outlive this.
+  // Returns INVALID_ARGUMENT for operands and arguments that operators, filters
+  // and functions refuse, and RESOURCE_EXHAUSTED past the budget; the message
+  // has the line. A returned generator must not outlive the evaluator.
   absl::StatusOr<Value> Evaluate(const Expression& node, const Scope& scope);
 
  private:
   absl::StatusOr<Value> EvaluateNode(const Expression& node,
                                      const Scope& scope);
-  // A value that becomes a part of another one.
+  // Evaluates a value that becomes part of another value.
   absl::StatusOr<Value> EvaluatePart(const Expression& node,
                                      const Scope& scope);
   absl::StatusOr<Arguments> EvaluateArguments(const Expression& node,

@@ -1,4 +1,4 @@
-// What the parsers of expressions build their trees with.
+// Has the functions with which the parsers of expressions build their trees.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace dapd::jinja {
 
-// In the line of the next token.
+// The node's line is the line of the next token.
 inline ExpressionPtr MakeNode(const TokenStream& in,
                               Expression::Kind kind,
                               std::string text = "") {
@@ -33,7 +33,7 @@ inline void Adopt(Expression& node,
   parts.push_back(std::move(child));
 }
 
-// A chain such as a + b + c grows deep without the parser recursing.
+// A chain such as a + b + c grows deep without recursion of the parser.
 inline absl::Status CheckDepth(const TokenStream& in, const Expression& node) {
   return node.depth > kMaxDepth ? in.TooDeep() : absl::OkStatus();
 }

@@ -123,15 +123,15 @@ class ExpressionParser {
     }
   }
 
-  // Behind the comma of a tuple, whether nothing comes any more.
+  // Returns whether the tuple ends behind its last comma.
   bool EndsTuple() const {
     return in_.Peek().kind == Kind::kOutputEnd ||
            in_.Peek().kind == Kind::kBlockEnd || in_.IsOperator(")") ||
            in_.IsName("recursive");
   }
 
-  // Arithmetic, loosest first: + -, then ~, then * / // %, then **, which goes
-  // from left to right as well, then unary.
+  // Parses arithmetic operators, the loosest first: + -, then ~, then * / // %,
+  // then **, which is left-associative, too, then unary operators.
   absl::StatusOr<ExpressionPtr> ParseLevel(size_t level) {
     static const std::vector<std::set<std::string>> levels = {
         {"+", "-"}, {"~"}, {"*", "/", "//", "%"}, {"**"}};

@@ -1,7 +1,7 @@
-// Parses the expressions of a template, by recursive descent: a function a
-// level of Jinja's grammar, loosest first, down to the operands, which
-// operand_parser.h parses. INVALID_ARGUMENT with the line, also for what is
-// nested deeper than kMaxDepth.
+// Parses the expressions of a template by recursive descent. Each level of
+// Jinja's grammar has its function, from the loosest to the operands, which
+// operand_parser.h parses. Errors are INVALID_ARGUMENT with the line, also for
+// expressions that are nested deeper than kMaxDepth.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -12,11 +12,11 @@
 namespace dapd::jinja {
 
 absl::StatusOr<ExpressionPtr> ParseExpression(TokenStream& in);
-// One expression, or a tuple of several with commas between them and no
-// brackets around them.
+// Parses an expression, or a tuple of several expressions that are separated by
+// commas and not enclosed in brackets.
 absl::StatusOr<ExpressionPtr> ParseTuple(TokenStream& in);
-// The same for {% if %} and for what a loop goes through: up to an `if`, which
-// belongs to the loop.
+// Parses the condition of {% if %}, or the iterable of a loop up to an `if`,
+// which belongs to the loop.
 absl::StatusOr<ExpressionPtr> ParseCondition(TokenStream& in);
 
 }  // namespace dapd::jinja

@@ -7,7 +7,7 @@
 namespace dapd::jinja {
 namespace {
 
-// Null if there is no such filter.
+// Returns null if there is no such filter.
 const Builtin* FindFilter(const std::string& name) {
   for (const auto* table :
        {&TextFilters(), &NumberFilters(), &ListFilters(), &ItemFilters()}) {

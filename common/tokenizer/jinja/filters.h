@@ -1,6 +1,6 @@
-// Filters of the template language: `operand | name(arguments)`. None of them
-// changes its operand; what one builds, and the text that one takes apart, is
-// bounded (RESOURCE_EXHAUSTED).
+// Filters of the template language: `operand | name(arguments)`. No filter
+// changes its operand. The size of their results, and of texts that they split,
+// is bounded (RESOURCE_EXHAUSTED).
 #pragma once
 
 #include <string>
@@ -12,29 +12,29 @@
 
 namespace dapd::jinja {
 
-// Whether jinja2 has this filter. A few of them are refused when they are
-// reached: those that draw at random and those for web pages.
+// Returns whether jinja2 has this filter. Filters that draw at random, and
+// filters for web pages, are known, but refused when they run.
 bool IsKnownFilter(const std::string& name);
 
-// INVALID_ARGUMENT for a filter that there is not, and for an operand or
-// arguments that it does not take.
+// Returns INVALID_ARGUMENT for an unknown filter, and for an operand or
+// arguments that the filter does not accept.
 absl::StatusOr<Value> ApplyFilter(const std::string& name,
                                   const Value& operand,
                                   const Arguments& arguments);
 
-// Whether jinja2 makes a generator, which does its work when it is gone
-// through. ApplyFilter does the work at once and gives a generator of what came
-// out.
+// Returns whether the filter's result is a generator in jinja2, which does its
+// work during the iteration. ApplyFilter does the work at once and returns a
+// generator of the results.
 bool IsLazyFilter(const std::string& name);
 
-// Whether the filter goes through its whole operand, be that a generator or a
-// list.
+// Returns whether the filter reads its whole operand, a generator or a list.
 bool GoesThrough(const std::string& name);
 
-// The tables, by what they work on.
+// The tables of filters, by the type of the operand.
 const Builtins& TextFilters();
 const Builtins& NumberFilters();
-// Filters that take a list as it is: length, join, first, batch, ...
+// Filters that leave the items of a list as they are: length, join, first,
+// batch, ...
 const Builtins& ListFilters();
 // Filters that test, change or compare each item of a list: select, map, sort,
 // ...

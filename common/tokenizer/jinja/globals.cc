@@ -17,8 +17,8 @@ namespace {
 constexpr int64_t kMaxRange = 100000;
 constexpr char kClock[] = "strftime_now";
 
-// dict(...) and what namespace(...) begins with: the entries of a dict or of
-// pairs, if there are some, and the keywords.
+// Returns the entries of dict(...) and namespace(...): the entries of the given
+// dict or pairs, if any, and the keywords.
 absl::StatusOr<Dict> EntriesOf(const Arguments& arguments) {
   if (arguments.positional.size() > 1) {
     return absl::InvalidArgumentError(
@@ -88,7 +88,7 @@ Value Function(std::string name,
                             .attribute = nullptr});
 }
 
-// cycler(...): `next()` gives its items by turns.
+// Makes cycler(...): its `next()` returns the items in turn.
 absl::StatusOr<Value> MakeCycler(const Arguments& arguments) {
   if (arguments.positional.empty() || !arguments.keywords.empty()) {
     return absl::InvalidArgumentError("cycler needs items");
@@ -122,7 +122,7 @@ absl::StatusOr<Value> MakeCycler(const Arguments& arguments) {
        }});
 }
 
-// joiner(separator): each call but the first gives the separator.
+// Makes joiner(separator): each call except the first returns the separator.
 absl::StatusOr<Value> MakeJoiner(const Arguments& arguments) {
   ASSIGN_OR_RETURN(const List values,
                    Signature("sep?").Bind("joiner", arguments));

@@ -1,5 +1,5 @@
-// The names that every template knows: range, dict, namespace, cycler, joiner
-// and raise_exception. There is no clock and nothing random.
+// Defines the names that every template knows: range, dict, namespace, cycler,
+// joiner and raise_exception. There is no clock and nothing random.
 #pragma once
 
 #include <string>
@@ -12,10 +12,11 @@ namespace dapd::jinja {
 
 const Names& Globals();
 
-// INVALID_ARGUMENT for a name that transformers lets no namespace have.
+// Returns INVALID_ARGUMENT for a name that no namespace may have in
+// transformers.
 absl::Status CheckEntryName(const std::string& name);
 
-// Why a call of something undefined fails.
+// Returns the error of a call of something undefined.
 absl::Status RefuseUndefinedCall(const Value& callee);
 
 }  // namespace dapd::jinja

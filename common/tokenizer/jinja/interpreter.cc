@@ -138,8 +138,9 @@ class Interpreter {
     return Flow::kNormal;
   }
 
-  // What the block writes, which goes nowhere else. Until then it stands at the
-  // end of the output, whose limit goes for all texts that are not yet done.
+  // Returns the block's output without writing it. Until the block ends, its
+  // text is at the end of the output, so that the output's limit covers all
+  // unfinished texts.
   absl::StatusOr<Value> Capture(const Block& block, Scope& scope) {
     const size_t begin = output_.size();
     RETURN_IF_ERROR(RunBlock(block, scope).status());
@@ -276,7 +277,7 @@ class Interpreter {
                                  const Scope& scope) {
     const auto listed = Iterate(iterated);
     if (!listed.ok()) {
-      // An error within a generator has its line.
+      // An error within a generator already names its line.
       return absl::StartsWith(listed.status().message(), "line ")
                  ? listed.status()
                  : AtLine(loop.line, listed.status());
@@ -309,8 +310,8 @@ class Interpreter {
     state->depth = depth;
     ASSIGN_OR_RETURN(state->items, LoopItems(loop, iterated, scope));
     const Value variable = LoopVariable(loop, state, scope);
-    // As jinja2 has it: `else` is for a loop that reached its end in no
-    // iteration, and one that was left early did not.
+    // As in jinja2, `else` runs if no iteration reached the end of the body; an
+    // iteration that was left early did not.
     bool reached_end = false;
     for (; state->at < state->items.size(); ++state->at) {
       Scope inner{.outer = &scope};
@@ -324,7 +325,7 @@ class Interpreter {
     return reached_end ? Flow::kNormal : RunBlock(loop.otherwise, scope);
   }
 
-  // Where a loop is, and what its `changed` was last asked for.
+  // The state of a loop, and the value that its `changed` was last called with.
   struct LoopState {
     List items;
     size_t at = 0;
@@ -332,7 +333,8 @@ class Interpreter {
     std::optional<Value> last;
   };
 
-  // `loop`; called, it is what the loop writes for the items of the argument.
+  // Makes the variable `loop`. A call of it returns what the loop writes for
+  // the items of the argument.
   Value LoopVariable(const Statement& loop,
                      const std::shared_ptr<LoopState>& state,
                      Scope& scope) {

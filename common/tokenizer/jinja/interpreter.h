@@ -1,6 +1,6 @@
-// Runs a parsed template. Sandboxed by what it lacks: no files, no network, no
-// attribute but those of attributes.h, a limit on steps, on the output and on
-// the size of every value (budget.h).
+// Runs a parsed template in a sandbox: there are no files, no network and no
+// attributes except those of attributes.h; the steps, the output and the size
+// of every value are limited (budget.h).
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace dapd::jinja {
 
-// INVALID_ARGUMENT, with the line, if the template raises or uses something
-// undefined; RESOURCE_EXHAUSTED past a limit.
+// Returns INVALID_ARGUMENT, with the line, if the template raises an exception
+// or uses something undefined; RESOURCE_EXHAUSTED past a limit.
 absl::StatusOr<std::string> Run(const Block& block,
                                 const Names& variables,
                                 const Limits& limits);

@@ -1,5 +1,4 @@
-// Filters that go through the items of a list, each of which is tested, changed
-// or compared with the others.
+// Filters that test, change or compare the items of a list.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -19,23 +18,23 @@
 namespace dapd::jinja {
 namespace {
 
-// Of what map makes, by Value::weight.
+// Limits the result of map, by Value::weight.
 constexpr int64_t kMaxMapped = int64_t{16} << 20;
 
-// Texts in lower case, other keys as they are.
+// Returns a text in lower case, any other key unchanged.
 Value IgnoreCase(const Value& key) {
   return key.is_string() ? Value(Recase(key.string(), false)) : key;
 }
 
-// The items for which the test that the argument behind `skipped` others names
-// is `wanted`, of the item or of a part of it; without a name, whether that is
-// true.
+// Returns the items for which a test gives `wanted`, applied to the item or to
+// a part of it. The positional argument at index `skipped` names the test;
+// without a name the test is whether the value is true.
 absl::StatusOr<Value> Sieve(const Call& call,
                             bool wanted,
                             const AttributePath& path,
                             size_t skipped) {
   List kept;
-  // Jinja takes whatever is false for an empty list.
+  // Jinja treats every false value as an empty list.
   if (!call.object.Truthy()) return Value::MakeGenerator(std::move(kept));
   const List& given = call.arguments.positional;
   Arguments rest;
@@ -67,7 +66,7 @@ Builtin SieveFilter(bool wanted) {
           }};
 }
 
-// The first argument is what to test of each item.
+// The first argument selects the part of each item to test.
 Builtin AttributeSieveFilter(bool wanted) {
   return {"*", [wanted](const Call& call) -> absl::StatusOr<Value> {
             if (call.arguments.positional.empty()) {
@@ -80,8 +79,8 @@ Builtin AttributeSieveFilter(bool wanted) {
           }};
 }
 
-// By the filter that the first argument names, or to the attribute of that
-// keyword.
+// Maps items by the filter that the first argument names, or to the attribute
+// of the keyword `attribute`.
 absl::StatusOr<Value> MapFilter(const Call& call) {
   List mapped;
   if (!call.object.Truthy()) return Value::MakeGenerator(std::move(mapped));
@@ -125,7 +124,7 @@ absl::StatusOr<Value> MapFilter(const Call& call) {
   return Value::MakeGenerator(std::move(mapped));
 }
 
-// Places of `keys` in their order; of equal ones the first comes first.
+// Returns the indices of `keys` in sorted order; equal keys keep their order.
 absl::StatusOr<std::vector<size_t>> OrderOf(const List& keys, bool reverse) {
   std::vector<size_t> order(keys.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -150,7 +149,7 @@ absl::StatusOr<Value> Sorted(const List& items,
   return Value(std::move(sorted));
 }
 
-// By one attribute, or by several with commas between them.
+// Sorts by one attribute, or by several that are separated by commas.
 absl::StatusOr<Value> SortFilter(const Call& call) {
   std::vector<AttributePath> paths;
   if (call[2].is_string()) {
@@ -219,7 +218,7 @@ absl::StatusOr<Value> GroupBy(const Call& call) {
 absl::StatusOr<Value> UniqueFilter(const Call& call) {
   ASSIGN_OR_RETURN(const AttributePath path, AttributePath::Of(call[1]));
   ASSIGN_OR_RETURN(const List items, Iterate(call.object));
-  // Its keys are those that were seen.
+  // Its keys are the items that were seen.
   DictBuilder seen;
   List unique;
   size_t count = 0;

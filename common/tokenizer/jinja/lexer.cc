@@ -20,7 +20,8 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 1000;
 
-// A letter, or a byte of a character that is none of ASCII.
+// A name starts with a letter, an underscore, or a byte of a character outside
+// ASCII.
 bool IsNameStart(char c) {
   return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_' ||
          (c & 0x80) != 0;
@@ -58,7 +59,8 @@ class Lexer {
     return source_.size();
   }
 
-  // Text from position_ to `open`, after what the tags around it strip.
+  // Adds the text from position_ to `open`, without what the tags around it
+  // strip.
   void AddText(size_t open) {
     std::string text = source_.substr(position_, open - position_);
     const int first_line = line_;
@@ -86,7 +88,8 @@ class Lexer {
       tokens_.push_back({Token::Kind::kText, text, first_line});
   }
 
-  // lstrip_blocks: blanks between the start of the line and a block tag.
+  // lstrip_blocks: removes blanks between the start of the line and a block
+  // tag.
   static void StripIndent(bool starts_line, std::string& text) {
     const size_t last = text.find_last_not_of(" \t\v\f");
     if (last != std::string::npos) {
@@ -103,7 +106,7 @@ class Lexer {
       if (raw > 0) return LexRaw(raw);
     }
     position_ += 2;
-    // In "{#-#}" too the sign is the opening one.
+    // In "{#-#}", too, the sign belongs to the opening.
     if (position_ < source_.size() &&
         (source_[position_] == '-' || source_[position_] == '+')) {
       ++position_;
@@ -148,8 +151,8 @@ class Lexer {
     return absl::OkStatus();
   }
 
-  // Behind "[sign] word" of a tag, from behind its "{%" on: where its "%}" or
-  // the sign before it stands; 0 if this is no such tag.
+  // Skips "[sign] word" behind the "{%" of a tag. Returns the position of its
+  // "%}" or of the sign before it; 0 if it is not such a tag.
   size_t BehindWord(size_t at,
                     absl::string_view word,
                     const char* end_signs) const {
@@ -171,8 +174,8 @@ class Lexer {
     return has_sign ? at : 0;
   }
 
-  // From the end of {% raw %} to behind {% endraw %}: what is between them is
-  // text. `end`: where the first tag's "%}" or "-%}" stands.
+  // Reads from the end of {% raw %} to behind {% endraw %}; everything between
+  // them is text. `end` is the position of the first tag's "%}" or "-%}".
   absl::Status LexRaw(size_t end) {
     if (source_[end] == '+') return Error("'raw' ends with a '+'");
     const bool strips = source_[end] == '-';
@@ -255,8 +258,8 @@ class Lexer {
     return Error(absl::StrCat("unexpected '", std::string(1, c), "'"));
   }
 
-  // Digits with single underscores between them, taken without these; empty if
-  // none stands here.
+  // Reads digits with single underscores between them, and returns them without
+  // underscores; empty if there is no digit.
   std::string TakeDigits(const char* digits) {
     std::string taken;
     while (position_ < source_.size()) {
@@ -273,7 +276,7 @@ class Lexer {
   absl::Status LexNumber() {
     constexpr char kDecimal[] = "0123456789";
     const size_t begin = position_;
-    // Prefixes of other bases.
+    // A prefix may name another base.
     const char kind = source_[begin] == '0' && begin + 1 < source_.size()
                           ? absl::ascii_tolower(
                                 static_cast<unsigned char>(source_[begin + 1]))
@@ -296,7 +299,7 @@ class Lexer {
     }
     std::string number = TakeDigits(kDecimal);
     bool is_float = false;
-    // In "a.0.1" there is none.
+    // "a.0.1" has no decimal point.
     if (begin == 0 || source_[begin - 1] != '.') {
       const auto sees = [&](size_t at, const char* any) {
         return at < source_.size() && source_[at] != '\0' &&
@@ -318,7 +321,7 @@ class Lexer {
     if (number.size() > (is_float ? 300 : 18)) {
       return Error("a number is too long");
     }
-    // Python reads several zeros as one; to jinja2 "012" is two numbers.
+    // Python reads several zeros as one number; to jinja2 "012" is two numbers.
     if (!is_float && number.size() > 1 && number[0] == '0' &&
         number.find_first_not_of('0') != std::string::npos) {
       return Error("a number begins with a zero");

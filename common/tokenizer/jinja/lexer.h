@@ -1,5 +1,5 @@
-// Cuts a template into text and the tokens inside {{ }} and {% %}, with the
-// whitespace rules of trim_blocks and lstrip_blocks, as transformers sets them.
+// Splits a template into text and the tokens inside {{ }} and {% %}, with the
+// whitespace rules of trim_blocks and lstrip_blocks, which transformers sets.
 #pragma once
 
 #include <string>

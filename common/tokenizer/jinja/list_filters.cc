@@ -1,4 +1,4 @@
-// Filters of lists as they are.
+// Filters that leave the items of a list as they are.
 #include <algorithm>
 #include <cstdint>
 #include <utility>

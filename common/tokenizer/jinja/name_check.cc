@@ -20,7 +20,7 @@ absl::Status CheckAll(const std::vector<ExpressionPtr>& nodes, bool is_late) {
   return absl::OkStatus();
 }
 
-// `is_late`: names are looked up when they are reached.
+// `is_late`: the names are looked up only when the expression is reached.
 absl::Status CheckExpression(const ExpressionPtr& node, bool is_late) {
   if (node == nullptr) return absl::OkStatus();
   const bool is_filter = node->kind == Expression::Kind::kFilter;
@@ -50,7 +50,8 @@ absl::Status CheckExpression(const ExpressionPtr& node, bool is_late) {
 absl::Status CheckBlock(const Block& block, bool is_late) {
   using Kind = Statement::Kind;
   for (const auto& statement : block) {
-    // The output of a body goes through the filter that stands in front of it.
+    // The filters of these statements belong to their bodies, so jinja2 looks
+    // up their names early even within an {% if %}.
     const bool has_body_of_its_own = statement->kind == Kind::kSetBody ||
                                      statement->kind == Kind::kFilterBody;
     RETURN_IF_ERROR(CheckExpression(statement->expression,

@@ -1,7 +1,7 @@
-// Looks for filters and tests in a template that jinja2 does not have, where
-// that matters: jinja2 refuses the template as it is read, unless the name
-// stands in the condition or directly in the body of an {% if %}, or in an
-// inline `if`. There it is looked up when it is reached.
+// Finds filters and tests in a template that jinja2 does not have, where jinja2
+// refuses the template when it reads it. jinja2 accepts such a name in the
+// condition or directly in the body of an {% if %}, or in an inline `if`: there
+// it looks up the name when it reaches it.
 #pragma once
 
 #include "absl/status/status.h"
@@ -10,7 +10,8 @@
 
 namespace dapd::jinja {
 
-// INVALID_ARGUMENT, with the line, for the first name that jinja2 would refuse.
+// Returns INVALID_ARGUMENT, with the line, for the first name that jinja2 would
+// refuse.
 absl::Status CheckNames(const Block& block);
 
 }  // namespace dapd::jinja

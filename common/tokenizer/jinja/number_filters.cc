@@ -26,8 +26,8 @@ namespace {
 constexpr int64_t kMaxRoundDigits = 300;
 constexpr double kIntegerLimit = 9.2e18;
 
-// Underscores between digits, which Python's numbers may have, taken away;
-// nothing where one stands elsewhere.
+// Removes underscores between digits, which Python's numbers may have; returns
+// nothing if an underscore is elsewhere.
 std::optional<std::string> WithoutUnderscores(absl::string_view text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -44,11 +44,11 @@ std::optional<std::string> WithoutUnderscores(absl::string_view text) {
   return plain;
 }
 
-// float(text); nothing for what is none.
+// Python's float(text); returns nothing if `text` is not a number.
 std::optional<double> ReadFloat(const std::string& text) {
   const auto plain = WithoutUnderscores(AsciiDigits(text));
   if (!plain.has_value()) return std::nullopt;
-  // Hexadecimal floats are none in Python.
+  // Python has no hexadecimal floats.
   if (absl::StrContains(absl::AsciiStrToLower(*plain), 'x'))
     return std::nullopt;
   const std::string lower = absl::AsciiStrToLower(*plain);
@@ -64,7 +64,8 @@ std::optional<double> ReadFloat(const std::string& text) {
   return number;
 }
 
-// int(text, base): nothing for what is none, an error for what is too large.
+// Python's int(text, base); returns nothing if `text` is not an integer, and an
+// error if it is too large.
 absl::StatusOr<std::optional<int64_t>> ReadInteger(const std::string& text,
                                                    int64_t base) {
   const auto plain = WithoutUnderscores(AsciiDigits(text));
@@ -125,7 +126,7 @@ absl::StatusOr<Value> IntFilter(const Call& call) {
                      ReadInteger(call.object.string(), base));
     if (number.has_value()) return Value(*number);
     as_float = ReadFloat(call.object.string());
-    // int(inf) is what the filter catches.
+    // The filter catches the error of int(inf).
     if (as_float.has_value() && std::isinf(*as_float)) return fallback;
   } else if (call.object.is_double()) {
     as_float = call.object.number();
@@ -147,7 +148,7 @@ absl::StatusOr<Value> FloatFilter(const Call& call) {
   return call[0].is_undefined() ? Value(0.0) : call[0];
 }
 
-// Half to even, at the digits that the number really has.
+// Rounds half to even, by the exact decimal digits of the number.
 double RoundFloat(double d, int64_t digits) {
   if (!std::isfinite(d) || digits > kMaxRoundDigits) return d;
   if (digits < -kMaxRoundDigits) return std::copysign(0.0, d);

@@ -57,7 +57,7 @@ class OperandParser {
  private:
   using Kind = Token::Kind;
 
-  // "name" or "name.name".
+  // Parses "name" or "name.name".
   absl::StatusOr<std::string> ParseDottedName() {
     ASSIGN_OR_RETURN(std::string name, in_.ExpectName());
     while (in_.TakeOperator(".")) {
@@ -94,7 +94,7 @@ class OperandParser {
     return inverse;
   }
 
-  // Whether the argument of a test stands here without brackets around it.
+  // Returns whether the argument of a test begins here without brackets.
   bool StartsArgument() const {
     switch (in_.Peek().kind) {
       case Kind::kName:
@@ -110,7 +110,7 @@ class OperandParser {
     }
   }
 
-  // After "(": arguments and ")".
+  // Parses arguments and ")" behind "(".
   absl::Status ParseArguments(Expression& call) {
     while (!in_.TakeOperator(")")) {
       if (in_.TakeOperator("*")) {
@@ -179,7 +179,7 @@ class OperandParser {
     return call;
   }
 
-  // After "[": one key or a slice, or a tuple of keys.
+  // Parses a key, a slice or a tuple of keys behind "[".
   absl::StatusOr<ExpressionPtr> ParseSubscript(ExpressionPtr object) {
     ExpressionPtr node = MakeNode(in_, Expression::Kind::kIndex);
     Adopt(*node, node->children, std::move(object));
@@ -207,7 +207,7 @@ class OperandParser {
     return node;
   }
 
-  // At the first ":".
+  // The next token is the first ":".
   absl::StatusOr<ExpressionPtr> ParseSlice(ExpressionPtr node,
                                            ExpressionPtr first) {
     Adopt(*node, node->children, std::move(first));
@@ -229,7 +229,7 @@ class OperandParser {
     switch (token.kind) {
       case Kind::kString: {
         std::string text = token.text;
-        // Adjacent strings are one.
+        // Adjacent strings form one string.
         while (in_.Peek().kind == Kind::kString) text += in_.Take().text;
         node->value = Value(text);
         return node;

@@ -1,6 +1,6 @@
-// Parses the operands of expressions: literals, names, lists and dicts, with
-// what may follow them: attributes, subscripts, calls, filters and tests.
-// INVALID_ARGUMENT as for ParseExpression.
+// Parses the operands of expressions: literals, names, lists and dicts,
+// followed by attributes, subscripts, calls, filters and tests. Errors are
+// those of ParseExpression.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -11,7 +11,7 @@
 namespace dapd::jinja {
 
 absl::StatusOr<ExpressionPtr> ParseOperand(TokenStream& in);
-// Filters of `operand`: "a | b(1)".
+// Parses the filters behind `operand`: "a | b(1)".
 absl::StatusOr<ExpressionPtr> ParseFilters(TokenStream& in,
                                            ExpressionPtr operand);
 

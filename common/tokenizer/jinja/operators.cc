@@ -20,8 +20,9 @@ namespace {
 
 constexpr size_t kMaxBuiltItems = kMaxBuiltBytes / 16;
 
-// Python's // and %: the quotient is rounded down, the rest has b's sign. The
-// smallest integer must not meet -1, which is what a processor traps on.
+// Python's // and %: the quotient is rounded down, and the remainder has the
+// sign of b. The caller must not divide the smallest integer by -1, which
+// processors trap.
 int64_t FloorDivide(int64_t a, int64_t b) {
   const int64_t quotient = a / b;
   return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
@@ -94,7 +95,7 @@ absl::StatusOr<Value> FloatPower(double a, double b) {
   return Value(power);
 }
 
-// The rest that Python gives: it has b's sign, and is exact.
+// Returns Python's remainder: it has the sign of b and is exact.
 double FloatRest(double a, double b) {
   const double rest = std::fmod(a, b);
   if (rest == 0.0) return std::copysign(0.0, b);
@@ -138,8 +139,8 @@ absl::Status CannotApply(const std::string& op,
                                                  right.TypeName()));
 }
 
-// Compares two values that have an order: -1, 0 or 1, and 2 if one side is no
-// number at all (NaN).
+// Compares two values that have an order. Returns -1, 0 or 1, or 2 if one of
+// them is NaN.
 absl::StatusOr<int> Compare(const std::string& op,
                             const Value& a,
                             const Value& b) {
@@ -150,7 +151,7 @@ absl::StatusOr<int> Compare(const std::string& op,
     if (std::isnan(a.number()) || std::isnan(b.number())) return 2;
     return (a.number() > b.number()) - (a.number() < b.number());
   }
-  // The order of UTF-8 is that of code points.
+  // The order of UTF-8 bytes is the order of code points.
   if (a.is_string() && b.is_string()) {
     const int order = a.string().compare(b.string());
     return (order > 0) - (order < 0);
@@ -177,7 +178,7 @@ absl::StatusOr<Value> Ordered(const std::string& op,
   return Value(op == ">" ? order == 1 : order == 1 || order == 0);
 }
 
-// Where one of two texts is safe, the other is escaped.
+// If one of the texts is safe, the other text is escaped.
 absl::StatusOr<Value> Concatenate(const Value& a, const Value& b) {
   const bool escapes = a.is_markup() || b.is_markup();
   const auto text = [&](const Value& v) {
@@ -242,11 +243,11 @@ absl::StatusOr<bool> Contains(const Value& container, const Value& item) {
           return candidate.Equals(item);
         });
     if (found == left.end()) return false;
-    // The items behind it stay in the generator.
+    // The items behind the found item stay in the generator.
     generator.GiveBack(static_cast<size_t>(left.end() - found) - 1);
     return true;
   }
-  // Jinja iterates over what is undefined as over an empty list.
+  // Jinja iterates over an undefined value as over an empty list.
   if (container.is_undefined()) return false;
   if (!container.is_list()) return CannotApply("in", item, container);
   return std::any_of(
@@ -353,7 +354,7 @@ absl::StatusOr<Value> Slice(const Value& object,
   const auto size = static_cast<int64_t>(items.size());
   const int64_t stride = step.is_whole() ? step.integer() : 1;
   if (stride == 0) return absl::InvalidArgumentError("slice step is 0");
-  // As Python clips the bounds.
+  // Python clips the bounds, too.
   const auto bound = [&](const Value& value, int64_t absent) {
     if (!value.is_whole()) return absent;
     int64_t index = value.integer();

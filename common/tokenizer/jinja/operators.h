@@ -1,6 +1,6 @@
-// Operators and slices of the template language, as Python computes them.
-// Errors are INVALID_ARGUMENT without a line, which the interpreter adds, and
-// RESOURCE_EXHAUSTED for what would be larger than any value may be.
+// Implements operators and slices of the template language as Python computes
+// them. Errors are INVALID_ARGUMENT without a line, which the interpreter adds,
+// and RESOURCE_EXHAUSTED for results larger than any value may be.
 #pragma once
 
 #include <cstddef>
@@ -12,31 +12,32 @@
 
 namespace dapd::jinja {
 
-// The most that one operation may build.
+// The largest text or list that one operation may build.
 inline constexpr size_t kMaxBuiltBytes = size_t{16} << 20;
 
-// "not", "-", "+".
+// `op` is "not", "-" or "+".
 absl::StatusOr<Value> ApplyUnary(const std::string& op, const Value& operand);
 
-// All but "and" and "or", which need not evaluate both sides.
+// `op` is any operator except "and" and "or", which need not evaluate both
+// sides.
 absl::StatusOr<Value> ApplyBinary(const std::string& op,
                                   const Value& left,
                                   const Value& right);
 
-// Python's <: numbers, texts, and lists and tuples part by part.
+// Python's <: compares numbers, texts, and lists and tuples part by part.
 absl::StatusOr<bool> IsLess(const Value& left, const Value& right);
 
 // Python's `item in container`.
 absl::StatusOr<bool> Contains(const Value& container, const Value& item);
 
-// Python's slicing of a list or, by code points, a string. Absent bounds are
+// Python's slicing of a list or, by code points, of a string. Absent bounds are
 // undefined.
 absl::StatusOr<Value> Slice(const Value& object,
                             const Value& start,
                             const Value& stop,
                             const Value& step);
 
-// With the five characters of HTML written as entities.
+// Returns the text with HTML's five special characters written as entities.
 std::string EscapeHtml(const std::string& text);
 
 }  // namespace dapd::jinja

@@ -33,7 +33,8 @@ class Parser {
  private:
   using Kind = Token::Kind;
 
-  // Statements up to {% word %} for one of `ends`, which is not taken.
+  // Parses statements up to {% word %} with one of `ends`, and does not take
+  // that tag.
   absl::StatusOr<Block> ParseBlock(std::initializer_list<const char*> ends) {
     RETURN_IF_ERROR(in_.Descend());
     Block block;
@@ -87,8 +88,8 @@ class Parser {
       ASSIGN_OR_RETURN(statement->expression, ParseFilters(in_, BodyName()));
       RETURN_IF_ERROR(ParseBody("endfilter", *statement));
     } else if (word == "generation") {
-      // Around what an assistant says, in templates for training: transformers
-      // notes where that stands in the text, which stays the same.
+      // Templates for training put this tag around the assistant's text.
+      // transformers records the place of that text and leaves it unchanged.
       statement->kind = Statement::Kind::kScope;
       RETURN_IF_ERROR(ParseBody("endgeneration", *statement));
     } else if (word == "with") {
@@ -120,8 +121,8 @@ class Parser {
     return statement;
   }
 
-  // A name, `namespace.entry` where `with_entries`, or several of them with
-  // commas between them, with brackets around them or without.
+  // Parses a name, or `namespace.entry` if `with_entries`, or several of them,
+  // separated by commas, with or without brackets around them.
   absl::StatusOr<Target> ParseTarget(bool with_entries) {
     Target several;
     bool is_tuple = false;
@@ -205,7 +206,7 @@ class Parser {
       return in_.Error(
           absl::StrCat("there are two blocks '", statement.text, "'"));
     }
-    // With names of its own it is a scope like any other.
+    // A scoped block is a scope like any other.
     if (in_.TakeName("scoped")) statement.kind = Statement::Kind::kScope;
     in_.TakeName("required");
     RETURN_IF_ERROR(ParseBody("endblock", statement));
@@ -239,7 +240,7 @@ class Parser {
     const size_t begin = in_.position();
     RETURN_IF_ERROR(ParseParameters(statement));
     RETURN_IF_ERROR(ParseBody("endmacro", statement));
-    // As in jinja2, that it says these names makes a macro take more.
+    // As in jinja2, a macro takes more arguments if it uses these names.
     statement.takes_arguments = in_.HasName(begin, "varargs");
     statement.takes_keywords = in_.HasName(begin, "kwargs");
     return absl::OkStatus();
@@ -262,7 +263,7 @@ class Parser {
     return MakeNode(in_, Expression::Kind::kName, kBodyName);
   }
 
-  // After "(": names and ")".
+  // Parses names and ")" behind "(".
   absl::Status ParseParameters(Statement& statement) {
     std::set<std::string> taken;
     while (!in_.TakeOperator(")")) {
@@ -283,8 +284,8 @@ class Parser {
     return absl::OkStatus();
   }
 
-  // From the end of the tag to {% end, of which the end of the tag is left.
-  // Loops around it are not left from within.
+  // Parses from the end of the tag to the name in {% end %}; the end of that
+  // tag remains. The body cannot leave loops around it.
   absl::Status ParseBody(const char* end, Statement& statement) {
     RETURN_IF_ERROR(in_.Expect(Kind::kBlockEnd, "%}"));
     const int loops = std::exchange(loops_, 0);

@@ -1,8 +1,8 @@
-// Parses a template into its syntax tree. What jinja2 refuses when it reads a
-// template is refused here with its line: tags, and the names of filters and
-// tests that there are not (name_check.h), and so is a source that is not
-// UTF-8: every text of a template is. What is only unknown to the interpreter
-// is refused when it is reached.
+// Parses a template into its syntax tree. It returns an error with the line for
+// everything that jinja2 refuses when it reads a template: unknown tags, and
+// unknown names of filters and tests (name_check.h). A source that is not UTF-8
+// is an error, too. Constructs that only this interpreter does not know are
+// refused when they are reached.
 #pragma once
 
 #include <string>

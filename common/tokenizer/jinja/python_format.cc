@@ -31,11 +31,11 @@ absl::Status BadFormat(const std::string& problem) {
   return absl::InvalidArgumentError(absl::StrCat("format: ", problem));
 }
 
-// How one value is written; -1: not given.
+// Format of a value; -1 means that a number is not given.
 struct FormatSpec {
   std::string fill = " ";
   char align = 0;      // '<', '>', '^', '=' (between the sign and the digits)
-  bool zeros = false;  // fill a number behind its sign
+  bool zeros = false;  // fill a number with zeros behind its sign
   char sign = '-';
   bool alternate = false;
   int64_t width = -1;
@@ -91,7 +91,7 @@ std::string DigitsOf(uint64_t magnitude, unsigned base) {
   return digits;
 }
 
-// Zeros between the sign and the digits carry the grouping on.
+// The grouping continues in zeros between the sign and the digits.
 std::string WithZeros(const FormatSpec& spec,
                       const std::string& prefix,
                       std::string digits,
@@ -161,14 +161,14 @@ std::string Printf(char type, bool alternate, int64_t precision, double d) {
   return text;
 }
 
-// A float without a type and with a precision: like 'g', but it has a digit
-// behind its point where it has no exponent.
+// Writes a float that has a precision and no type: as 'g', but with a digit
+// behind the point if there is no exponent.
 std::string GeneralFloat(double d, int64_t precision) {
   const int64_t digits = std::max<int64_t>(precision, 1);
   std::string text = Printf('g', false, digits, d);
   const bool has_exponent = text.find('e') != std::string::npos;
   if (has_exponent || text.find('.') != std::string::npos) return text;
-  // A whole number with all the digits that there may be has an exponent.
+  // A whole number that needs all of the digits is written with an exponent.
   if (static_cast<int64_t>(text.size()) >= digits && d != 0) {
     return Printf('e', false, digits - 1, d);
   }
@@ -261,7 +261,7 @@ absl::StatusOr<FormatSpec> ReadSpec(absl::string_view rest) {
     ++at;
   }
   if (sees("0")) {
-    // A text is filled behind it.
+    // A text is filled on the right.
     spec.zeros = spec.align == 0;
     if (spec.zeros) spec.fill = "0";
     ++at;
@@ -342,7 +342,7 @@ class BraceFormatter {
   }
 
  private:
-  // Where the "}" of the "{" at `begin` is.
+  // Returns the position of the "}" that closes the "{" at `begin`.
   static absl::StatusOr<size_t> EndOfField(absl::string_view text,
                                            size_t begin) {
     int open = 0;
@@ -436,12 +436,12 @@ class BraceFormatter {
   }
 
   const Arguments& arguments_;
-  int64_t next_ = 0;  // -1: places have numbers
+  int64_t next_ = 0;  // -1: the places have numbers
 };
 
 // --- text % values ---
 
-// One place of the text: "%-8.3f", "%(name)s".
+// Formats text % values, place by place: "%-8.3f", "%(name)s".
 class PercentFormatter {
  public:
   PercentFormatter(absl::string_view text, const Value& values)
@@ -461,8 +461,8 @@ class PercentFormatter {
       ASSIGN_OR_RETURN(const std::string field, Place());
       out += field;
     }
-    // A single value that no place takes is passed over if it is a dict or a
-    // list, as Python does.
+    // As in Python, a single value that no place takes is ignored if it is a
+    // dict or a list.
     const bool must_be_taken =
         values_.is_tuple()
             ? next_ < values_.list().size()

@@ -28,7 +28,7 @@ absl::Status CheckWritten(const std::string& text) {
   return absl::ResourceExhaustedError("a value is too large to be written");
 }
 
-// str.isprintable().
+// Python's str.isprintable().
 bool IsPrintable(int32_t c) {
   constexpr uint32_t kHidden =
       U_GC_C_MASK | U_GC_ZL_MASK | U_GC_ZP_MASK | U_GC_ZS_MASK;
@@ -139,7 +139,7 @@ absl::Status AppendRepr(const Value& value, std::string& out) {
   return absl::OkStatus();
 }
 
-// The value as JSON, appended to what was written before.
+// Writes values as JSON, behind the text that was written before.
 class JsonWriter {
  public:
   explicit JsonWriter(const JsonStyle& style) : style_(style) {}
@@ -246,11 +246,11 @@ std::string FloatText(double d) {
   int decimals = 0;
   do {
     std::snprintf(text, sizeof(text), "%.*e", decimals, d);
-    // strtod, since std::stod throws for what is almost 0.
+    // std::stod throws for a value near 0.
   } while (std::strtod(text, nullptr) != d && ++decimals < 17);
   const int exponent = std::atoi(std::strchr(text, 'e') + 1);
   if (exponent < -4 || exponent >= 16) return text;
-  // One digit behind the point at least.
+  // Writes at least one digit behind the point.
   std::snprintf(
       text, sizeof(text), "%.*f", std::max(decimals - exponent, 1), d);
   return text;

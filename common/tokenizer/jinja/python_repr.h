@@ -1,5 +1,5 @@
-// How Python writes values: str(), repr() and, of transformers' filter tojson,
-// json.dumps().
+// Writes values as Python does: str(), repr() and, for transformers' filter
+// tojson, json.dumps().
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,17 @@
 
 namespace dapd::jinja {
 
-// The text that {{ value }} prints: Python's str(). INVALID_ARGUMENT for values
-// that Python prints with an address: functions, methods, generators.
-// RESOURCE_EXHAUSTED past 16 MiB, as below.
+// Returns the text that {{ value }} prints: Python's str(). Returns
+// INVALID_ARGUMENT for values that Python prints with an address (functions,
+// methods, generators), and RESOURCE_EXHAUSTED past 16 MiB. The functions below
+// have this limit, too.
 absl::StatusOr<std::string> ToText(const Value& value);
 
-// repr().
+// Python's repr().
 absl::StatusOr<std::string> ToRepr(const Value& value);
 
-// repr() of a float: the shortest digits that read back the same, with an
-// exponent below 1e-4 and from 1e16 on.
+// Python's repr() of a float: the shortest digits that read back as the same
+// float, with an exponent below 1e-4 and from 1e16 on.
 std::string FloatText(double d);
 
 struct JsonStyle {
@@ -31,7 +32,7 @@ struct JsonStyle {
   std::string item_separator = ", ";
   std::string key_separator = ": ";
 };
-// INVALID_ARGUMENT for what JSON cannot say.
+// Returns INVALID_ARGUMENT for a value that JSON cannot represent.
 absl::StatusOr<std::string> ToJson(const Value& value, const JsonStyle& style);
 
 }  // namespace dapd::jinja

@@ -14,7 +14,8 @@
 namespace dapd::jinja {
 namespace {
 
-// A list of more is refused by its weight, but only once it is there.
+// A list with more parts would be refused by its weight, but only after it is
+// built.
 constexpr size_t kMaxParts = size_t{1} << 20;
 
 constexpr size_t kMaxTextBytes = size_t{16} << 20;
@@ -29,7 +30,7 @@ struct Gap {
   size_t end = 0;
 };
 
-// Where str.splitlines() ends a line.
+// Returns whether str.splitlines() ends a line at this character.
 bool EndsLine(int32_t c) {
   return (c >= '\n' && c <= '\r') || (c >= 0x1C && c <= 0x1E) || c == 0x85 ||
          c == 0x2028 || c == 0x2029;
@@ -50,7 +51,8 @@ int32_t NumericType(int32_t c) {
 
 bool IsTitleLetter(int32_t c) { return u_charType(c) == U_TITLECASE_LETTER; }
 
-// Whether there is a letter with a case, and none of the other one.
+// Returns whether there is a letter with the wanted case, and none with the
+// other case.
 bool HasOnlyCase(const std::string& text, bool upper) {
   bool found = false;
   for (const CodePoint& c : Characters(text)) {
@@ -130,7 +132,7 @@ absl::StatusOr<List> SplitText(const std::string& text,
         if (!add(at, at + mark.size())) return TooManyParts();
       }
     } else {
-      // From the end: marks may overlap.
+      // The search runs from the end, since separators may overlap.
       const std::string turned(text.rbegin(), text.rend());
       const std::string turned_mark(mark.rbegin(), mark.rend());
       for (size_t at = FindText(turned, turned_mark); at != std::string::npos;
@@ -141,7 +143,7 @@ absl::StatusOr<List> SplitText(const std::string& text,
       std::reverse(gaps.begin(), gaps.end());
     }
   } else {
-    // Runs of white space separate; there are none at the ends.
+    // Runs of white space separate parts, and are removed at the ends.
     for (const CodePoint& letter : Characters(text)) {
       if (!IsPythonSpace(letter.value)) continue;
       if (!gaps.empty() && gaps.back().end == letter.begin) {
@@ -160,7 +162,7 @@ absl::StatusOr<List> SplitText(const std::string& text,
       end = gaps.back().begin;
       gaps.pop_back();
     };
-    // Where the number of splits is used up, white space at the far end stays.
+    // When the number of splits is used up, white space at the far end stays.
     from_right ? trim_back() : trim_front();
     if (!gaps.empty() && gaps.size() - 1 < most) {
       from_right ? trim_front() : trim_back();
@@ -249,7 +251,7 @@ absl::StatusOr<std::string> Justify(const std::string& text,
   }
   int64_t left = 0;
   if (fills_left) left = missing;
-  // As Python has it: the odd one is on the left where the width is odd.
+  // As in Python, an odd missing character is on the left if the width is odd.
   if (fills_left && fills_right) left = missing / 2 + (missing & width & 1);
   std::string filled;
   for (int64_t i = 0; i < left; ++i) filled += fill;
@@ -285,7 +287,7 @@ std::string Capitalize(const std::string& text) {
       sink,
       nullptr,
       error);
-  // How a letter becomes lower depends on those before it.
+  // The lower case of a letter depends on the letters before it.
   return title + Recase(text, false).substr(Recase(first, false).size());
 }
 
@@ -306,7 +308,7 @@ std::string Title(const std::string& text) {
 }
 
 std::string SwapCase(const std::string& text) {
-  // How a sigma becomes lower depends on what is around it.
+  // The lower case of a sigma depends on the letters around it.
   const std::string lower = Recase(text, false);
   size_t lower_begin = 0;
   std::string swapped;

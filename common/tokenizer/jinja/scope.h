@@ -1,4 +1,5 @@
-// Scope: the names of a block of a template, and those of the blocks around it.
+// Scope holds the names of a block of a template, and knows the blocks around
+// it.
 #pragma once
 
 #include <map>
@@ -9,10 +10,10 @@
 namespace dapd::jinja {
 
 struct Scope {
-  const Scope* outer = nullptr;  // outlives this one
+  const Scope* outer = nullptr;  // must outlive this scope
   std::map<std::string, Value> names;
 
-  // Undefined if no scope has the name.
+  // Returns undefined if no scope has the name.
   Value Lookup(const std::string& name) const {
     for (const Scope* scope = this; scope != nullptr; scope = scope->outer) {
       const auto found = scope->names.find(name);

@@ -18,12 +18,12 @@
 namespace dapd::jinja {
 namespace {
 
-// Letters behind a backslash, and what each stands for.
+// Letters behind a backslash, and the character that each of them stands for.
 constexpr absl::string_view kLetters = "\\'\"abfnrtv";
 constexpr absl::string_view kMeanings = "\\'\"\a\b\f\n\r\t\v";
 constexpr uint32_t kLastCharacter = 0x10FFFF;
 
-// encode("ascii", "backslashreplace").
+// Python's encode("ascii", "backslashreplace").
 absl::StatusOr<std::string> ToAscii(const std::string& text) {
   ASSIGN_OR_RETURN(const std::vector<CodePoint> points, DecodeUtf8(text));
   std::string ascii;

@@ -24,16 +24,16 @@ absl::Status NeedsText(const char* name, const Value& value) {
       "'", name, "' needs a string, and there is a ", value.TypeName()));
 }
 
-// A part of a text, from one character to another, as Python's optional
-// arguments `start` and `end` cut it.
+// A part of a text between two characters, as Python's optional arguments
+// `start` and `end` select it.
 struct Window {
   std::vector<CodePoint> letters;
   absl::string_view text;
-  int64_t begin = 0;       // characters before it
+  int64_t begin = 0;       // number of characters before it
   bool is_beyond = false;  // begins behind the end of the text
 
-  // The character that `text` has at this byte, counted from the whole text's
-  // first.
+  // Returns the index, in the whole text, of the character at this byte of
+  // `text`.
   int64_t CharacterAt(size_t byte) const {
     const size_t first =
         letters.empty() || static_cast<size_t>(begin) >= letters.size()
@@ -69,7 +69,7 @@ absl::StatusOr<Window> WindowOf(const std::string& text,
   return window;
 }
 
-// Where the last `mark` is in `text`.
+// Returns the position of the last `mark` in `text`.
 size_t FindLastText(absl::string_view text, absl::string_view mark) {
   const std::string turned(text.rbegin(), text.rend());
   const std::string turned_mark(mark.rbegin(), mark.rend());
@@ -77,7 +77,7 @@ size_t FindLastText(absl::string_view text, absl::string_view mark) {
   return found == std::string::npos ? found : text.size() - found - mark.size();
 }
 
-// -1 if it is not there.
+// Returns -1 if the text is not there.
 absl::StatusOr<int64_t> PlaceOf(const Call& call, bool last) {
   if (!call[0].is_string()) return NeedsText("find", call[0]);
   ASSIGN_OR_RETURN(const Window window,
@@ -257,7 +257,8 @@ absl::StatusOr<Value> Lines(const Call& call) {
   return Value(SplitLines(call.object.string(), call[0].Truthy()));
 }
 
-// The next column that is a multiple of `tabsize`, in each line.
+// Replaces each tab by blanks up to the next column that is a multiple of
+// `tabsize`, in each line.
 absl::StatusOr<Value> ExpandTabs(const Call& call) {
   ASSIGN_OR_RETURN(const int64_t size, IntegerOr(call[0], 8));
   const std::string& text = call.object.string();

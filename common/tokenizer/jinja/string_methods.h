@@ -1,6 +1,6 @@
-// The methods of Python's str, but for those that make bytes or read a table
-// (encode, maketrans, translate), whose call is refused. They count by code
-// points.
+// Defines the methods of Python's str. Methods that make bytes or read a table
+// (encode, maketrans, translate) are refused when they are called. Positions
+// count code points.
 #pragma once
 
 #include "common/tokenizer/jinja/arguments.h"

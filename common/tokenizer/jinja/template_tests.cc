@@ -23,7 +23,7 @@ Builtin Comparison(const char* op) {
           }};
 }
 
-// Whether the rest of the operand by a number is as given.
+// Returns whether the remainder of the operand by `divisor` is `wanted`.
 absl::StatusOr<Value> RestIs(const Value& operand,
                              const Value& divisor,
                              int64_t wanted) {
@@ -49,7 +49,8 @@ Builtin NameTest(bool (*is_known)(const std::string&)) {
       }};
 }
 
-// `is` of two texts or large numbers depends on where Python keeps them.
+// For texts and large numbers, `is` depends on where Python keeps the two
+// objects.
 absl::StatusOr<Value> SameAs(const Call& call) {
   const bool is_known = !call.object.is_string() && !call.object.is_double();
   if (!is_known && call[0].TypeName() == call.object.TypeName()) {

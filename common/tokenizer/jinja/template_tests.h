@@ -10,11 +10,11 @@
 
 namespace dapd::jinja {
 
-// Whether jinja2 has this test.
+// Returns whether jinja2 has this test.
 bool IsKnownTest(const std::string& name);
 
-// INVALID_ARGUMENT for a test that there is not, and for an operand or
-// arguments that it does not take.
+// Returns INVALID_ARGUMENT for an unknown test, and for an operand or arguments
+// that the test does not accept.
 absl::StatusOr<bool> ApplyTest(const std::string& name,
                                const Value& operand,
                                const Arguments& arguments);

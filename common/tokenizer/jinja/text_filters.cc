@@ -1,4 +1,4 @@
-// Filters that write a text, and those that any value may stand in front of.
+// Filters that write a text, and filters that accept any value.
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -31,8 +31,8 @@ Builtin OnText(const char* parameters,
           }};
 }
 
-// Which is not Python's: a word goes on up to a space, a hyphen or an opening
-// bracket.
+// Differs from Python's title(): a word extends to a space, a hyphen or an
+// opening bracket.
 std::string JinjaTitle(const std::string& text) {
   std::string title;
   std::string word;
@@ -58,7 +58,7 @@ std::string JinjaTitle(const std::string& text) {
   return title;
 }
 
-// In transformers' order, which is not that of jinja2.
+// The parameters are in transformers' order, which differs from jinja2's.
 absl::StatusOr<Value> TojsonFilter(const Call& call) {
   JsonStyle style;
   style.ensure_ascii = call[0].Truthy();
@@ -158,7 +158,7 @@ absl::StatusOr<Value> TruncateFilter(const Call& call) {
   return Value(cut + end);
 }
 
-// Runs of letters, digits and underscores.
+// Counts runs of letters, digits and underscores.
 absl::StatusOr<Value> WordCount(const Call& call) {
   ASSIGN_OR_RETURN(const std::string text, ToText(call.object));
   int64_t words = 0;
@@ -189,7 +189,8 @@ absl::StatusOr<Value> FormatFilter(const Call& call) {
   return Value(std::move(formatted));
 }
 
-// urllib's quote(): "/" stays, but for in a query, where a space is "+".
+// urllib's quote(): "/" is not quoted, except in a query, where a space becomes
+// "+".
 std::string QuotedUrl(const std::string& text, bool in_query) {
   std::string quoted;
   for (const char c : text) {
@@ -240,7 +241,7 @@ absl::StatusOr<Value> UrlEncode(const Call& call) {
   return Value(std::move(query));
 }
 
-// `object | attr('name')`, which sees no entries.
+// `object | attr('name')` does not look at entries.
 absl::StatusOr<Value> AttrFilter(const Call& call) {
   if (!call[0].is_string()) {
     return absl::InvalidArgumentError("attr needs a name");

@@ -1,4 +1,4 @@
-// TokenStream: a template's tokens as a parser reads them, and how deep it is.
+// TokenStream gives the tokens of a template to a parser, and counts its depth.
 #pragma once
 
 #include <algorithm>
@@ -17,15 +17,15 @@
 
 namespace dapd::jinja {
 
-// Blocks and expressions within each other: what follows the tree, evaluation
-// and destruction, recurses.
+// Limits the nesting of blocks and expressions, since evaluation and
+// destruction of the tree are recursive.
 inline constexpr int kMaxDepth = 100;
 
-// Ends with kEnd, which is never taken. Errors are INVALID_ARGUMENT with the
-// line of the next token.
+// The tokens end with kEnd, which is never taken. Errors are INVALID_ARGUMENT
+// with the line of the next token.
 class TokenStream {
  public:
-  // What Lex gave.
+  // `tokens` is the result of Lex.
   explicit TokenStream(std::vector<Token> tokens)
       : tokens_(std::move(tokens)) {}
 
@@ -78,9 +78,9 @@ class TokenStream {
     return Take().text;
   }
 
-  // Tokens that were taken.
+  // Returns the number of tokens that were taken.
   size_t position() const { return position_; }
-  // Whether one of the tokens from `begin` on that were taken is this name.
+  // Returns whether one of the taken tokens from `begin` on is this name.
   bool HasName(size_t begin, const char* name) const {
     return std::any_of(tokens_.begin() + static_cast<int64_t>(begin),
                        tokens_.begin() + static_cast<int64_t>(position_),
@@ -90,7 +90,8 @@ class TokenStream {
                        });
   }
 
-  // Around what may hold more of its kind.
+  // Descend begins, and Ascend ends, a block or expression that may hold
+  // others.
   absl::Status Descend() {
     return ++depth_ > kMaxDepth ? TooDeep() : absl::OkStatus();
   }

@@ -16,10 +16,10 @@ namespace {
 
 constexpr int64_t kEntryWeight = 16;
 constexpr int64_t kMaxWeight = int64_t{1} << 40;
-// The most letters of a text that is taken apart.
+// The longest text, in characters, that is split into characters.
 constexpr size_t kMaxLetters = 100000;
 
-// Alike for keys that are equal, and for no others.
+// Keys have the same hash text if they are equal, and only then.
 std::string HashText(const Value& key) {
   if (key.is_string()) return absl::StrCat("s", key.string());
   if (key.is_whole()) return absl::StrCat("n", key.integer());
@@ -51,7 +51,7 @@ bool SameItems(const List& a, const List& b) {
 
 bool SameEntries(const Dict& a, const Dict& b) {
   if (a.size() != b.size()) return false;
-  // Get looks through all entries, of which a template may have many.
+  // Get searches all entries, and a template may have many.
   std::map<std::string, const Value*> others;
   for (const auto& [key, value] : b) others.try_emplace(HashText(key), &value);
   return std::all_of(a.begin(), a.end(), [&](const auto& entry) {
@@ -95,7 +95,8 @@ absl::Status DictBuilder::Set(const Value& key, Value value) {
 }
 
 void DictBuilder::Set(const std::string& key, Value value) {
-  Set(Value(key), std::move(value)).IgnoreError();  // A text is a key.
+  Set(Value(key), std::move(value)).IgnoreError();  // A text is always a valid
+                                                    // key.
 }
 
 Value Value::MakeUndefined(absl::string_view name, bool is_unsafe) {

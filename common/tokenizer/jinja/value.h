@@ -1,4 +1,5 @@
-// The values of a Jinja template: Python's, as far as chat templates use them.
+// Represents the values of a Jinja template: the Python values that chat
+// templates use.
 #pragma once
 
 #include <cstddef>
@@ -26,58 +27,59 @@ using List = std::vector<Value>;
 using Dict = std::vector<std::pair<Value, Value>>;
 using Names = std::vector<std::pair<std::string, Value>>;
 
-// How Python calls a list of values.
+// Python's type of a list of values.
 enum class Shape {
   kList,
   kTuple,
   kGroup,  // a tuple of groupby, whose parts have the names grouper and list
-  kKeys,   // of a dict, as are the next two
+  kKeys,   // view of a dict; the next two are views, too
   kValues,
   kItems,
   kRange,
 };
 
 struct Undefined {
-  std::string name;  // what was looked for, for messages
+  std::string name;  // name that was looked up, for messages
   bool is_unsafe = false;
 };
 struct None {};
-// What {% macro %} makes: what to run, and the scope that this stands in.
+// The value that {% macro %} makes: the statement to run, and its scope.
 struct Macro {
   const Statement* statement = nullptr;
   const Scope* scope = nullptr;
 };
-// A value that a template may call or ask for attributes, but neither print nor
-// make a part of another value: a function, a method and its object, `loop`, a
-// cycler.
+// A value that a template may call or ask for attributes: a function, a bound
+// method, `loop`, a cycler. A template may neither print it nor make it part of
+// another value.
 struct Object {
   std::string name;  // "range", "strip", for messages
-  List self;         // of a method, its object; else empty
+  List self;         // object of a bound method; otherwise empty
   std::function<absl::StatusOr<Value>(const Arguments&)> call;  // may be empty
-  // Undefined for what there is not; may be empty.
+  // Returns undefined for an unknown attribute; may be empty.
   std::function<Value(const std::string&)> attribute;
 };
-// Gives its items once, one after the other; none are made before the first is
-// asked for.
+// Yields its items once, one after the other. The items are made when the first
+// is asked for.
 struct Generator {
   std::function<absl::StatusOr<List>()> make;
   List items;
   size_t next = 0;
 
-  // The items that are left. An error of `make`, each time.
+  // Returns the remaining items. If `make` fails, every call returns its error.
   absl::StatusOr<List> Drain();
-  // The last `count` of what Drain gave, for whoever asks next.
+  // Puts back the last `count` items of Drain's result, so that the next call
+  // of Drain returns them.
   void GiveBack(size_t count) { next -= count; }
 };
 
 // A value type whose copies share texts, lists and dicts. Only the entries of a
 // namespace and the state of a generator or an object ever change. No
-// namespace, macro or object is ever part of another value, so that no value
+// namespace, macro or object is ever part of another value, so no value
 // contains itself and no macro outlives its scope.
 class Value {
  public:
   Value() : data_(Undefined{}) {}
-  // Of a long name only the beginning is kept.
+  // Keeps only the beginning of a long name.
   static Value MakeUndefined(absl::string_view name, bool is_unsafe = false);
   static Value MakeNone();
   explicit Value(bool b) : data_(b) {}
@@ -86,14 +88,14 @@ class Value {
   explicit Value(std::string s);
   explicit Value(List list, Shape shape = Shape::kList);
   explicit Value(Dict dict);
-  // A text that `escape` and `safe` gave.
+  // A text that `escape` or `safe` returned.
   static Value MakeMarkup(std::string text);
   // An object whose entries a template may set.
   static Value MakeNamespace(Dict entries);
   static Value MakeMacro(const Macro& macro);
   static Value MakeObject(Object object);
   static Value MakeGenerator(std::function<absl::StatusOr<List>()> make);
-  // A generator of items that are there already.
+  // A generator of existing items.
   static Value MakeGenerator(List items);
 
   bool is_undefined() const { return Is<Undefined>(); }
@@ -105,12 +107,12 @@ class Value {
   bool is_whole() const { return is_int() || is_bool(); }
   bool is_string() const { return Is<std::shared_ptr<const std::string>>(); }
   bool is_markup() const { return is_markup_; }
-  // In any Shape.
+  // True for every Shape.
   bool is_list() const { return Is<std::shared_ptr<const List>>(); }
   bool is_tuple() const {
     return is_list() && (shape_ == Shape::kTuple || shape_ == Shape::kGroup);
   }
-  // May be asked for an item by its place.
+  // Whether items can be looked up by index.
   bool is_sequence() const {
     return is_list() && shape_ != Shape::kKeys && shape_ != Shape::kValues &&
            shape_ != Shape::kItems;
@@ -120,17 +122,17 @@ class Value {
   bool is_macro() const { return Is<Macro>(); }
   bool is_object() const { return Is<std::shared_ptr<const Object>>(); }
   bool is_generator() const { return Is<std::shared_ptr<Generator>>(); }
-  // Whether it may be part of another value.
+  // Returns whether the value may be part of another value.
   bool is_plain() const {
     return !is_namespace() && !is_macro() && !is_object();
   }
 
   bool boolean() const { return std::get<bool>(data_); }
-  // Of an int or a bool.
+  // The value must be an int or a bool.
   int64_t integer() const {
     return is_bool() ? (boolean() ? 1 : 0) : std::get<int64_t>(data_);
   }
-  // Of any number.
+  // The value must be a number.
   double number() const {
     return is_double() ? std::get<double>(data_)
                        : static_cast<double>(integer());
@@ -141,12 +143,12 @@ class Value {
   const List& list() const {
     return *std::get<std::shared_ptr<const List>>(data_);
   }
-  // The kind of list that a list is.
+  // The value must be a list.
   Shape shape() const { return shape_; }
   const Dict& dict() const {
     return *std::get<std::shared_ptr<const Dict>>(data_);
   }
-  // Of a namespace.
+  // The value must be a namespace.
   Dict& entries() const {
     return std::get<std::shared_ptr<Namespace>>(data_)->entries;
   }
@@ -161,20 +163,20 @@ class Value {
 
   // Python's bool().
   bool Truthy() const;
-  // "string", "list", ...: for messages.
+  // Returns "string", "list", ... for messages.
   std::string TypeName() const;
   // Python's ==.
   bool Equals(const Value& other) const;
-  // Python's `is`, for what is shared.
+  // Python's `is`, for values that copies share.
   bool IsSame(const Value& other) const;
 
-  // Levels of lists and dicts, 0 for anything else.
+  // Returns the levels of lists and dicts; 0 for other values.
   int depth() const { return depth_; }
-  // Bytes of text and a few for each entry, counted as often as they occur:
-  // what comparing or writing the whole value costs. Saturates.
+  // Returns the cost of comparing or writing the whole value: the bytes of its
+  // texts and a few for each entry, counted as often as they occur. Saturates.
   int64_t weight() const { return weight_; }
 
-  // The entry of a dict or namespace, or undefined.
+  // Return the entry of a dict or namespace, or undefined.
   Value Get(const Value& key) const;
   Value Get(absl::string_view key) const;
 
@@ -209,11 +211,11 @@ class Value {
   int64_t weight_ = 1;
 };
 
-// Makes a dict as Python does: a key that comes again keeps its place and takes
-// the new value.
+// Builds a dict as Python does: a key that occurs again keeps its place and
+// takes the new value.
 class DictBuilder {
  public:
-  // INVALID_ARGUMENT for a key that Python cannot hash.
+  // Returns INVALID_ARGUMENT for a key that Python cannot hash.
   absl::Status Set(const Value& key, Value value);
   void Set(const std::string& key, Value value);
   size_t size() const { return dict_.size(); }
@@ -224,16 +226,16 @@ class DictBuilder {
   std::unordered_map<std::string, size_t> places_;
 };
 
-// Whether the value may be the key of a dict.
+// Returns whether the value may be the key of a dict.
 bool IsHashable(const Value& key);
 
-// INVALID_ARGUMENT unless the value is_plain.
+// Returns INVALID_ARGUMENT unless the value is_plain.
 absl::Status CheckPart(const Value& value);
 
-// The items that Python's iter() goes through: a copy of the list, the keys of
-// a dict, the characters of a text, what is left of a generator, nothing of
-// what is undefined. INVALID_ARGUMENT for anything else, RESOURCE_EXHAUSTED for
-// a long text.
+// Returns the items that Python's iter() yields: a copy of the list, the keys
+// of a dict, the characters of a text, the remaining items of a generator,
+// nothing for an undefined value. Returns INVALID_ARGUMENT for other values,
+// and RESOURCE_EXHAUSTED for a long text.
 absl::StatusOr<List> Iterate(const Value& value);
 
 }  // namespace dapd::jinja
