@@ -1,6 +1,6 @@
-// LibTorch's tensors, as all files of the TORCH modules see them: the one
-// header that is precompiled. Autograd and optimizers, which few need, have
-// headers of their own (torch/...).
+// The one precompiled header with LibTorch's tensors for all files of the TORCH
+// modules. Autograd and optimizers, which few files need, have their own
+// headers (torch/...).
 #pragma once
 
 #include <ATen/ATen.h>

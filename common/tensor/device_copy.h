@@ -1,5 +1,5 @@
-// Small tensors of the host that a device needs, and of a device that the host
-// does.
+// Copies small tensors from the host to a device, and from a device to the
+// host.
 #pragma once
 
 #include <c10/core/Event.h>
@@ -11,19 +11,21 @@
 
 namespace dapd {
 
-// `host`, which is contiguous on the CPU, on `device`. To a GPU it goes by way
-// of pinned memory: neither the host nor what the GPU has to do waits for the
-// copy, and the caller need not keep `host`. On the CPU it is `host` itself.
+// Returns `host`, which must be contiguous on the CPU, on `device`. A copy to a
+// GPU uses pinned memory: neither the host nor the GPU's work waits for the
+// copy, and the caller need not keep `host`. On the CPU the result is `host`
+// itself.
 at::Tensor ToDevice(const at::Tensor& host, at::Device device);
 
-// Tensors of one device on their way to the CPU, by way of pinned memory.
-// Undefined ones stay so; those of the CPU are as they are.
+// Copies of one device's tensors that are on their way to the CPU, through
+// pinned memory. Undefined tensors stay undefined; tensors on the CPU are not
+// copied.
 class HostCopies {
  public:
-  // The host waits for nothing.
+  // Does not block the host.
   explicit HostCopies(std::vector<at::Tensor> tensors);
-  // Waits once for what was launched before the copies, and for nothing behind
-  // them. To be called once.
+  // Waits once for the work that was launched before the copies, and for
+  // nothing behind them. Must be called only once.
   std::vector<at::Tensor> Take();
 
  private:
@@ -31,7 +33,7 @@ class HostCopies {
   std::optional<c10::Event> copied_;
 };
 
-// HostCopies that are taken at once: one wait for all of `tensors`.
+// Copies all of `tensors` with one wait.
 std::vector<at::Tensor> ToHost(std::vector<at::Tensor> tensors);
 
 }  // namespace dapd

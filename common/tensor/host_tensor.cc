@@ -17,13 +17,13 @@ namespace dapd {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
-// From here on at most a quarter of the memory is rounding.
+// From this size on, at most a quarter of the memory is rounding.
 constexpr size_t kLarge = 4 * kHugePage;
 
-// Whether all bits of `exponent`, those below the sign, are set in one of the
-// `count` numbers, which is how IEEE 754 marks what is not finite. Eight bytes
-// at a time: one more in the last place of an exponent of all ones, and of no
-// other, carries into the sign's place.
+// Returns whether all bits of `exponent`, which are below the sign, are set in
+// one of the `count` numbers: IEEE 754 marks numbers that are not finite so. It
+// works on eight bytes at a time. Adding one to the last bit of an exponent
+// carries into the sign only if all bits of the exponent are set.
 template <typename Bits>
 bool AnyHasAll(const char* numbers, int64_t count, Bits exponent) {
   constexpr uint64_t kEach = ~uint64_t{0} / static_cast<Bits>(~Bits{0});
@@ -38,14 +38,15 @@ bool AnyHasAll(const char* numbers, int64_t count, Bits exponent) {
     std::memcpy(&word, numbers + at, sizeof(word));
     found |= (word & exponents) + ones;
   }
-  // What is missing of the last word is zero, and so finite.
+  // The missing bytes of the last word are zero, which is finite.
   uint64_t rest = 0;
   std::memcpy(&rest, numbers + at, bytes - at);
   found |= (rest & exponents) + ones;
   return (found & signs) != 0;
 }
 
-// Storage of `bytes` bytes, rounded up to whole pages if it is large.
+// Returns the storage for `bytes` bytes, rounded up to whole pages if it is
+// large.
 size_t RoundUp(size_t bytes) {
   const size_t alignment = bytes < kLarge ? kTensorAlignment : kHugePage;
   return (bytes / alignment + 1) * alignment;
@@ -58,13 +59,13 @@ absl::StatusOr<char*> AllocateStorage(size_t rounded) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for a tensor of ", rounded, " bytes"));
   }
-  // Without it the first write to every 4 KiB is a trap of its own. Advice:
-  // where the kernel does not take it, nothing else changes.
+  // Without huge pages the first write to every 4 KiB causes a trap. This is
+  // advice: if the kernel ignores it, nothing else changes.
   if (alignment == kHugePage) ::madvise(memory, rounded, MADV_HUGEPAGE);
   return memory;
 }
 
-// The recurring storage that was let go last.
+// Keeps the recurring storage that was released last.
 class KeptStorage {
  public:
   static KeptStorage& Instance() {
@@ -72,7 +73,7 @@ class KeptStorage {
     return *kept;
   }
 
-  // Null if there is none of this size.
+  // Returns null if there is none of this size.
   char* Take(size_t size) {
     MutexLock lock(&mutex_);
     return size == size_ ? std::exchange(memory_, nullptr) : nullptr;

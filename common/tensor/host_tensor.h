@@ -1,6 +1,6 @@
-// HostTensor: a dense row-major tensor in main memory that knows neither
-// LibTorch nor protobuf. It is what crosses between the compute files (which
-// see at::Tensor) and the gRPC and file adapters (which see bytes).
+// HostTensor is a dense row-major tensor in main memory that knows neither
+// LibTorch nor protobuf. It is passed between the compute files (which use
+// at::Tensor) and the gRPC and file adapters (which use bytes).
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@ namespace dapd {
 
 enum class DType { kFloat32, kBFloat16, kFloat16, kInt32, kInt64, kUInt8 };
 
-// 4, 2, 2, 4, 8, 1.
+// Returns 4, 2, 2, 4, 8, 1.
 int64_t DTypeBytes(DType dtype);
-// "float32", "bfloat16", ... as in configs and messages.
+// Returns "float32", "bfloat16", ... as in configurations and messages.
 absl::string_view DTypeName(DType dtype);
 
-// The number of elements of `shape`; INVALID_ARGUMENT for a negative extent or
-// a product whose bytes would not fit 63 bits.
+// Returns the number of elements of `shape`; INVALID_ARGUMENT for a negative
+// extent, or if the size in bytes does not fit 63 bits.
 absl::StatusOr<int64_t> CheckedNumElements(const std::vector<int64_t>& shape,
                                            DType dtype);
 
-// What HostTensor::Allocate's storage is aligned to, in bytes.
+// Alignment of the storage of HostTensor::Allocate, in bytes.
 inline constexpr size_t kTensorAlignment = 64;
 
-// A value type: copies share the (immutable by convention) storage.
+// A value type: copies share the storage, which is immutable by convention.
 struct HostTensor {
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape;
-  // shape-product * DTypeBytes(dtype) bytes, aligned to
-  // kTensorAlignment, owned jointly.
+  // shape-product * DTypeBytes(dtype) bytes, aligned to kTensorAlignment, with
+  // shared ownership.
   std::shared_ptr<char> data;
 
   int64_t num_elements() const;
@@ -42,19 +42,20 @@ struct HostTensor {
     return {data.get(), static_cast<size_t>(num_bytes())};
   }
 
-  // Uninitialised storage, in huge pages where it is large.
+  // Allocates uninitialised storage, in huge pages if it is large. Returns
   // RESOURCE_EXHAUSTED if it cannot be allocated.
   static absl::StatusOr<HostTensor> Allocate(DType dtype,
                                              std::vector<int64_t> shape);
-  // The same for what is needed again and again in one size, as adapters are:
-  // of such storage the process keeps the one that was let go last and hands
-  // it out again. New pages are two fifths of what receiving an adapter costs.
+  // Allocates storage that is needed repeatedly in one size, as adapters are.
+  // The process keeps the storage of this kind that was released last, and
+  // returns it again. New pages are two fifths of the cost of receiving an
+  // adapter.
   static absl::StatusOr<HostTensor> AllocateRecurring(
       DType dtype, std::vector<int64_t> shape);
 };
 
-// Whether no element of a floating-point tensor is an infinity or a NaN; true
-// for the other types. One pass at the speed of memory.
+// Returns whether no element of a floating-point tensor is an infinity or a
+// NaN; true for other types. Makes one pass at the speed of memory.
 bool AllFinite(const HostTensor& tensor);
 
 }  // namespace dapd

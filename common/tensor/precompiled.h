@@ -1,5 +1,5 @@
-// Precompiled for the files that see LibTorch, as common/base/precompiled.h is
-// for all others.
+// The precompiled header of files that use LibTorch; common/base/precompiled.h
+// is the one of all other files.
 #pragma once
 
 #include "common/base/precompiled.h"

@@ -52,7 +52,7 @@ absl::StatusOr<HostTensor> CopyOf(const SafetensorsEntry& entry,
   return tensor;
 }
 
-// `make_tensor`: from an entry and where its content begins.
+// `make_tensor` makes a tensor of an entry and the beginning of its content.
 template <typename MakeTensor>
 absl::StatusOr<NamedTensors> ParseWith(absl::string_view bytes,
                                        const std::string& where,
@@ -156,7 +156,8 @@ absl::StatusOr<NamedTensors> ShareSafetensors(const SharedBytes& bytes,
         if (reinterpret_cast<uintptr_t>(content) % kTensorAlignment != 0) {
           return CopyOf(entry, content);
         }
-        // Nobody writes to a HostTensor that is shared; its type says less.
+        // Nobody writes to a shared HostTensor, although its type would allow
+        // it.
         return HostTensor{entry.dtype,
                           entry.shape,
                           {std::const_pointer_cast<void>(bytes.owner()),

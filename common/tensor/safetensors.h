@@ -1,12 +1,13 @@
-// safetensors (https://github.com/huggingface/safetensors): 8-byte
-// little-endian header length, JSON header, then the tensors' bytes, contiguous
-// and in the order of their offsets.
+// Reads and writes safetensors (https://github.com/huggingface/safetensors): an
+// 8-byte little-endian header length, a JSON header, then the tensors' bytes,
+// contiguous and in the order of their offsets.
 //
-// The reader is strict: header at most 16 MiB and at most the file, only space
-// padding after the JSON, no duplicate names, at most 100,000 tensors of rank
-// at most 8, offsets sorted, contiguous from 0, without holes or overlaps and
-// ending at the file's end, and shape * dtype equal to every extent. Each
-// refusal names the file and the tensor. Sizes are checked before allocation.
+// The reader is strict. The header has at most 16 MiB and fits into the file;
+// only space padding follows the JSON; names are unique; there are at most
+// 100,000 tensors of rank at most 8; offsets are sorted and contiguous from 0
+// to the file's end, without holes or overlaps; and shape * dtype equals every
+// extent. Each error names the file and the tensor. Sizes are checked before
+// allocation.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,7 @@ struct SafetensorsEntry {
   uint64_t end = 0;
 };
 
-// One open file. Thread-safe: reads use pread.
+// An open file. Thread-safe: reads use pread.
 class SafetensorsFile {
  public:
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
@@ -43,7 +44,8 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const {
     return metadata_;
   }
-  // NOT_FOUND for an unknown name; DATA_LOSS if the file shrank meanwhile.
+  // Returns NOT_FOUND for an unknown name; DATA_LOSS if the file has become
+  // shorter.
   absl::StatusOr<HostTensor> Read(const std::string& name) const;
 
  private:
@@ -57,21 +59,23 @@ class SafetensorsFile {
 
 using NamedTensors = std::vector<std::pair<std::string, HostTensor>>;
 
-// Serialises in the given order (names must be unique).
+// Serialises tensors in the given order; names must be unique.
 absl::StatusOr<std::string> SerializeSafetensors(
     const NamedTensors& tensors,
     const std::map<std::string, std::string>& metadata);
 
-// The same checks as SafetensorsFile, on bytes in memory (an adapter that came
-// over the wire). `where` leads every message. Tensors are copied.
+// Checks and parses bytes in memory, such as a received adapter, as
+// SafetensorsFile does for a file. Every message begins with `where`. Copies
+// the tensors.
 absl::StatusOr<NamedTensors> ParseSafetensors(absl::string_view bytes,
                                               const std::string& where);
-// The same, but tensors that are aligned as HostTensor asks share `bytes`;
-// those of SerializeSafetensors are, if `bytes` are.
+// Parses bytes as ParseSafetensors does, but tensors that are aligned as
+// HostTensor requires share `bytes`. All tensors of SerializeSafetensors are,
+// if `bytes` are.
 absl::StatusOr<NamedTensors> ShareSafetensors(const SharedBytes& bytes,
                                               const std::string& where);
 
-// Written aside, synced, renamed; streams tensor by tensor.
+// Writes the file aside, syncs and renames it; streams tensor by tensor.
 absl::Status WriteSafetensors(
     const std::string& path,
     const NamedTensors& tensors,

@@ -22,7 +22,7 @@ namespace {
 
 constexpr uint64_t kMaxIndexBytes = 64 << 20;
 
-// All that are missing at once: a download that was broken off.
+// Reports all missing shards at once: a download may have been broken off.
 absl::Status CheckShards(const std::string& index_path,
                          const std::string& folder,
                          const std::map<std::string, std::string>& shards) {
@@ -30,7 +30,7 @@ absl::Status CheckShards(const std::string& index_path,
   std::set<std::string> missing;
   for (const auto& [name, shard] : shards) {
     all.insert(shard);
-    // A link to nothing is none.
+    // A link to a missing file counts as missing.
     std::error_code error;
     const auto status = std::filesystem::status(JoinPath(folder, shard), error);
     if (status.type() == std::filesystem::file_type::not_found) {

@@ -1,6 +1,7 @@
-// The safetensors of a model folder: model.safetensors, or the shards that
-// model.safetensors.index.json lists. Where both are there the one file counts,
-// as in transformers, which leaves the index of shards that it replaces.
+// Reads the safetensors of a model folder: model.safetensors, or the shards
+// that model.safetensors.index.json lists. If both exist the single file is
+// read, as in transformers, which leaves the index of shards behind when it
+// replaces them.
 #pragma once
 
 #include <map>
@@ -16,16 +17,16 @@ namespace dapd {
 inline constexpr char kSafetensorsSingleFile[] = "model.safetensors";
 inline constexpr char kSafetensorsIndexFile[] = "model.safetensors.index.json";
 
-// The open files and which one holds each tensor. Thread-safe.
+// The open files, with a map of the file that holds each tensor. Thread-safe.
 class SafetensorsFolder {
  public:
-  // An index that disagrees with its shards, in either direction, is refused;
-  // so is a shard that is no plain file name.
+  // Refuses an index that disagrees with its shards, in either direction, and a
+  // shard whose name is not a plain file name.
   static absl::StatusOr<SafetensorsFolder> Open(const std::string& folder);
 
-  // Tensor -> the file that holds it.
+  // Maps each tensor to the file that holds it.
   const std::map<std::string, std::string>& paths() const { return paths_; }
-  // Of a tensor in paths().
+  // `name` must be in paths().
   const SafetensorsEntry& entry(const std::string& name) const {
     return files_.at(paths_.at(name)).entries().at(name);
   }
@@ -42,8 +43,9 @@ class SafetensorsFolder {
   std::map<std::string, std::string> paths_;
 };
 
-// The weight_map of an index: tensor -> shard, whose name leads nowhere but
-// into the folder (safe_name.h). `where` leads every message.
+// Returns the weight_map of an index: tensor -> shard. The name of a shard
+// cannot lead out of the folder (safe_name.h). Every message begins with
+// `where`.
 absl::StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(
     absl::string_view json, const std::string& where);
 

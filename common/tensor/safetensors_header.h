@@ -1,4 +1,4 @@
-// The header of a safetensors file: parsing with every check, and writing.
+// Parses the header of a safetensors file with every check, and writes it.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ struct SafetensorsHeader {
 
 inline constexpr uint64_t kSafetensorsPrefixBytes = 8;
 
-// The JSON's length out of the file's first 8 bytes, checked against
+// Returns the length of the JSON from the file's first 8 bytes, checked against
 // `file_bytes` and the limit.
 absl::StatusOr<uint64_t> ParseHeaderLength(absl::string_view prefix,
                                            uint64_t file_bytes,
                                            const std::string& where);
 
-// `data_bytes`: the bytes after the header, which the tensors must fill
-// exactly.
+// `data_bytes` is the number of bytes after the header, which the tensors must
+// fill exactly.
 absl::StatusOr<SafetensorsHeader> ParseHeader(absl::string_view json,
                                               uint64_t data_bytes,
                                               const std::string& where);
 
-// A whole file in memory: its header, and what follows it (a view into
+// A whole file in memory: its header, and the data behind it (a view into
 // `bytes`).
 struct SafetensorsParts {
   SafetensorsHeader header;
@@ -40,7 +40,8 @@ struct SafetensorsParts {
 absl::StatusOr<SafetensorsParts> SplitSafetensors(absl::string_view bytes,
                                                   const std::string& where);
 
-// Prefix and JSON, padded with spaces to a multiple of kTensorAlignment.
+// Returns prefix and JSON, padded with spaces to a multiple of
+// kTensorAlignment.
 absl::StatusOr<std::string> FormatHeader(
     const NamedTensors& tensors,
     const std::map<std::string, std::string>& metadata);

@@ -1,5 +1,6 @@
-// The wire form of an adapter: the content of the two files of its PEFT
-// directory. Knows neither LibTorch nor protobuf, so both sides can hold it.
+// The form in which an adapter is sent: the content of the two files of its
+// PEFT folder. It knows neither LibTorch nor protobuf, so that both kinds of
+// files can use it.
 #pragma once
 
 #include <string>
@@ -12,9 +13,10 @@ namespace dapd {
 struct SerializedAdapter {
   std::string config_json;  // adapter_config.json
   SharedBytes tensors;      // adapter_model.safetensors
-  std::string digest;       // of `tensors` followed by `config_json`
-  bool verified = false;    // who received the bytes compared their digest
-  DigestKind digest_kind = DigestKind::kSha256;  // what `digest` is
+  std::string digest;       // of `tensors`, followed by `config_json`
+  bool verified = false;    // the receiver has compared the digest with the
+                            // bytes
+  DigestKind digest_kind = DigestKind::kSha256;  // kind of `digest`
 };
 
 }  // namespace dapd

@@ -1,15 +1,15 @@
-// SideStream: a device's work beside the stream that computes, and the order
-// between the two. On the CPU there is none: what is asked for is done when the
-// call returns.
+// SideStream runs work of a device beside the stream that computes, and orders
+// the two. On the CPU there is no such stream: every call completes its work
+// before it returns.
 //
-//   const auto ready = side.Mark();         behind what was computed so far
-//   const auto scope = side.Enter();        this thread's work goes aside
-//   ready->HoldStream();                    which begins behind `ready`
+//   const auto ready = side.Mark();     marks the work so far
+//   const auto scope = side.Enter();    this thread's work goes to the side
+//   ready->HoldStream();                and begins behind `ready`
 //   side.Copy(tensor, buffer);
-//   const auto copied = side.Mark();        ... copied->Wait() before reading
+//   const auto copied = side.Mark();    ... copied->Wait() before reading
 //
-// An interface, so that a test simulates the device on the host and counts
-// (tests/fakes/simulated_stream.h).
+// It is an interface so that a test can simulate the device on the host and
+// count (tests/fakes/simulated_stream.h).
 #pragma once
 
 #include <cstdint>
@@ -19,38 +19,41 @@
 
 namespace dapd {
 
-// A place in the order of a stream's work.
+// A point in the order of a stream's work.
 class StreamPoint {
  public:
   virtual ~StreamPoint() = default;
-  // What the calling thread's stream is given from now on begins once the point
-  // is reached. Does not block.
+  // Later work of the calling thread's stream begins after the point is
+  // reached. Does not block.
   virtual void HoldStream() = 0;
   // Blocks the calling thread until the point is reached.
   virtual void Wait() = 0;
 };
 
-// One stream for the object's life: LibTorch's allocator uses a block again on
-// the stream that it was taken on, and on no other. Thread-safe.
+// The object has one stream for its life: LibTorch's allocator reuses a block
+// only on the stream on which it was allocated. Thread-safe.
 class SideStream {
  public:
   virtual ~SideStream() = default;
 
-  // Until the result is gone, the calling thread's work and the memory that it
-  // takes are the side stream's.
+  // Until the result is destroyed, the calling thread's work runs on the side
+  // stream, and its memory belongs to it.
   [[nodiscard]] virtual std::shared_ptr<void> Enter() = 0;
-  // Behind all work that the calling thread's stream was given so far.
+  // Returns a point behind all work that the calling thread's stream has been
+  // given.
   virtual std::unique_ptr<StreamPoint> Mark() = 0;
 
-  // uint8 [bytes] of page-locked host memory, of which copies need no help of
-  // the processor. What is let go is kept for the next one of its size.
+  // Returns uint8 [bytes] of page-locked host memory, from which the device
+  // copies without the processor's help. Released buffers are kept for the next
+  // request of the same size.
   virtual at::Tensor HostBuffer(int64_t bytes) = 0;
   // Starts a copy between tensors of one dtype and size on the calling thread's
-  // stream. Both must stay as they are until a point behind it is reached.
+  // stream. Both tensors must stay unchanged until a point behind the copy is
+  // reached.
   virtual void Copy(const at::Tensor& from, const at::Tensor& to) = 0;
 };
 
-// Of a CUDA device; null on the CPU.
+// Returns the side stream of a CUDA device; null on the CPU.
 std::unique_ptr<SideStream> MakeSideStream(at::Device device);
 
 }  // namespace dapd

@@ -79,11 +79,12 @@ absl::Status DeviceLost(absl::string_view why) {
 
 std::terminate_handler otherwise = nullptr;
 
-// Destructors ask the device as well, to free what copies still read or to mark
-// a place in a stream. On one that has failed they throw, while the first error
-// is on its way to CatchTorch, and that ends the process before anybody could.
+// Destructors also call the device, to free memory that copies still read or to
+// mark a point in a stream. On a failed device they throw while the first error
+// is on its way to CatchTorch. That ends the process before anybody could
+// report the error.
 [[noreturn]] void EndIfDeviceIsLost() {
-  // More than any step on a device that works takes.
+  // No step on a working device takes as long.
   constexpr unsigned kDeviceSeconds = 120;
   const DeviceCheck check = device_check;
   if (check != nullptr) EndForRestartAfter(kDeviceSeconds);
@@ -133,8 +134,8 @@ absl::Status CatchTorch(const std::function<absl::Status()>& work) {
   }
 }
 
-// LibTorch has a type of its own for what its allocator of a GPU refuses; of
-// the driver, of cuBLAS and on the CPU the message tells.
+// LibTorch has an exception type for allocations that its GPU allocator
+// refuses. The driver, cuBLAS and the CPU report them only in the message.
 bool IsOutOfMemory(const c10::Error& error) {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) {
     return true;
