@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 253;  // RFC 1035
 
-// "Name.:9103" -> "name", "[::1]:9103" -> "::1"; empty if it is malformed.
+// "Name.:9103" -> "name", "[::1]:9103" -> "::1"; empty if `host` is malformed.
 std::string NameOf(absl::string_view host) {
   absl::string_view port;
   if (absl::StartsWith(host, "[")) {
@@ -31,7 +31,7 @@ std::string NameOf(absl::string_view host) {
   if (absl::EndsWith(host, ".")) host.remove_suffix(1);
   if (host.size() > kMaxNameBytes) return "";
   for (const char c : host) {
-    // A zero byte, above all, would end the name early for inet_pton.
+    // A zero byte would end the name early for inet_pton.
     if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '-' &&
         c != '.' && c != '_' && c != ':') {
       return "";

@@ -19,7 +19,7 @@ struct Request {
   std::vector<std::string> authorizations;
 };
 
-// False if `text` does not begin with a request line of HTTP/1.
+// Returns false if `text` does not begin with a request line of HTTP/1.
 bool Parse(const std::string& text, Request* request) {
   const std::vector<std::string> lines =
       absl::StrSplit(text.substr(0, text.find("\r\n\r\n")), "\r\n");

@@ -10,7 +10,8 @@ constexpr size_t kMaxDrainedBytes = 65536;
 constexpr std::chrono::seconds kRequestTimeout(2);
 constexpr std::chrono::seconds kAnswerTimeout(10);
 constexpr std::chrono::seconds kDrainTimeout(1);
-// A whole TLS record: none of it may stay where poll(2) does not see it.
+// The size of a TLS record: poll(2) does not see bytes of a record that were
+// not read.
 constexpr size_t kBlockBytes = 16384;
 
 bool MustWait(ssize_t count) { return count == HttpTransport::kMustWait; }
@@ -59,8 +60,8 @@ bool HttpConnection::Write() {
   return true;
 }
 
-// To close on unread bytes, such as a refused body, would reset the connection,
-// and the client might never see the answer.
+// Closing with unread bytes, such as a refused body, would reset the
+// connection, and the client might never see the answer.
 bool HttpConnection::Drain() {
   char block[kBlockBytes];
   const ssize_t count = transport_->Read(block, sizeof(block));

@@ -1,6 +1,7 @@
-// One HTTP client, from its request to the end of its answer, bounded in bytes
-// and in time: request line and headers, at most 8 KiB, within 2 s of the
-// connection (a TLS handshake included), the answer within 10 s.
+// Serves one HTTP client from its request to the end of its answer, with limits
+// on bytes and time: the request line and headers have at most 8 KiB and arrive
+// within 2 s of the connection (including a TLS handshake); the answer is sent
+// within 10 s.
 #pragma once
 
 #include <poll.h>
@@ -18,19 +19,22 @@ namespace dapd {
 // Not thread-safe.
 class HttpConnection {
  public:
-  // The answer to a request whose client's certificate grants `roles`.
+  // Returns the answer to a request; `roles` are granted by the client's
+  // certificate.
   using Answer =
       std::function<std::string(const std::string& request, RoleSet roles)>;
 
   explicit HttpConnection(std::unique_ptr<HttpTransport> transport);
 
   pollfd ToPoll() const;
-  // Reads or writes what is possible at once. False when it is over.
+  // Reads or writes what is possible at once. Returns false when the connection
+  // is over.
   bool Advance(const Answer& answer);
   bool IsOverdue() const;
 
  private:
-  // Monotonic: a clock that is set must not cut anybody off.
+  // The clock is monotonic: setting the system's clock must not end a
+  // connection.
   using Clock = std::chrono::steady_clock;
   enum class State { kReading, kWriting, kDraining };
 
@@ -41,7 +45,7 @@ class HttpConnection {
 
   const std::unique_ptr<HttpTransport> transport_;
   State state_ = State::kReading;
-  std::string text_;  // the request, then the answer
+  std::string text_;  // the request, later the answer
   size_t done_ = 0;   // bytes written, or drained
   Clock::time_point deadline_;
 };

@@ -83,8 +83,8 @@ HttpResponder::~HttpResponder() {
 
 std::string HttpResponder::Answer(const std::string& request,
                                   RoleSet certificate_roles) const {
-  // In plain text everything may be read; Security::ForHttp saw to it that this
-  // is on loopback, or what a flag asks for.
+  // Every page may be read in plain text: Security::ForHttp allows plain text
+  // only on loopback, or if a flag permits it.
   if (!tls_.has_value()) {
     return AnswerHttp(request, pages_, options_.allowed_hosts);
   }
@@ -107,7 +107,7 @@ std::string HttpResponder::Answer(const std::string& request,
 }
 
 void HttpResponder::Serve() {
-  // OpenSSL writes with write(2), which would end the process when a client
+  // OpenSSL writes with write(2); SIGPIPE would end the process after a client
   // has gone.
   sigset_t pipe;
   sigemptyset(&pipe);
@@ -133,14 +133,15 @@ void HttpResponder::Serve() {
       const int accepted =
           ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (accepted < 0) {
-        // Out of descriptors, say: the next attempt would fail as fast.
+        // There may be no descriptors left, and the next attempt would fail as
+        // fast.
         if (errno != EAGAIN && errno != EINTR) ::poll(nullptr, 0, kPollMs);
         break;
       }
       if (connections.size() == kMaxConnections) connections.pop_front();
       connections.emplace_back(
           HttpTransport::Accept(accepted, tls_.has_value() ? &*tls_ : nullptr));
-      // Those who came before must not wait for a flood to end.
+      // Earlier clients must not wait for a flood of new ones to end.
       if (connections.size() == kMaxConnections) break;
     }
   }

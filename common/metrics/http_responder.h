@@ -1,9 +1,10 @@
-// A GET-only HTTP/1.1 responder for metrics, health and status: small, strict,
-// bounded. What is answered: http_answer.h.
+// HttpResponder is a small, strict and bounded HTTP/1.1 server for metrics,
+// health and status. It answers only GET and HEAD (http_answer.h).
 //
-// One thread serves up to 64 connections side by side, each closed after its
-// answer; one more makes the oldest go. Request line and headers, at most
-// 8 KiB, must arrive within 2 s, the answer be taken within 10 s.
+// One thread serves up to 64 connections, each of which is closed after its
+// answer; when another one arrives, the oldest is closed. The request line and
+// headers, at most 8 KiB, must arrive within 2 s, and the client must take the
+// answer within 10 s.
 #pragma once
 
 #include <atomic>
@@ -23,18 +24,18 @@
 namespace dapd {
 
 struct HttpOptions {
-  std::string listen;  // "host:port"; port 0 takes a free one
+  std::string listen;  // "host:port"; port 0 chooses a free port
   std::vector<std::string> allowed_hosts;  // see host_check.h
-  // Decides between plain text and TLS (Security::ForHttp). Within TLS every
-  // page that is not public wants a certificate or a bearer token of a viewer,
-  // trainer or admin. None: loopback only.
+  // Decides between plain text and TLS (Security::ForHttp). With TLS every page
+  // that is not public needs a certificate or a bearer token of a viewer,
+  // trainer or admin. If null, only loopback is allowed.
   std::shared_ptr<const Security> security;
 };
 
 class HttpResponder {
  public:
-  // UNAVAILABLE if the address is in use, with its text and what to do; errors
-  // of Security::ForHttp and TlsServer::Create.
+  // Returns UNAVAILABLE, with the address and what to do, if the address is in
+  // use; also returns errors of Security::ForHttp and TlsServer::Create.
   static absl::StatusOr<std::unique_ptr<HttpResponder>> Start(
       HttpOptions options, std::map<std::string, HttpPage> pages);
   ~HttpResponder();
@@ -55,7 +56,7 @@ class HttpResponder {
 
   const int listener_;
   const int port_;
-  std::optional<TlsServer> tls_;  // used by thread_ only
+  std::optional<TlsServer> tls_;  // only thread_ uses it
   const HttpOptions options_;
   const std::map<std::string, HttpPage> pages_;
   std::atomic<bool> stopping_ = false;

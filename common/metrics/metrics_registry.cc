@@ -67,7 +67,8 @@ struct MetricsRegistry::State {
   prometheus::Counter* cpu = nullptr;
   prometheus::Gauge* resident = nullptr;
   prometheus::Gauge* files = nullptr;
-  std::unique_ptr<HttpResponder> responder;  // last: its thread uses the rest
+  std::unique_ptr<HttpResponder> responder;  // last: its thread uses the other
+                                             // members
 };
 
 void Counter::Add(double amount) const {
@@ -191,7 +192,7 @@ std::vector<double> StepBuckets(double low, double high) {
   double decade = low;
   while (true) {
     for (const double step : kSteps) {
-      // Rounded through text, so that 5 * 0.001 prints as 0.005.
+      // The conversion through text makes 5 * 0.001 print as 0.005.
       char text[32];
       std::snprintf(text, sizeof(text), "%.12g", decade * step);
       buckets.push_back(std::stod(text));

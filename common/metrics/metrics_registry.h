@@ -1,10 +1,10 @@
-// The Prometheus metrics of a process: a prometheus-cpp registry with plain
-// functions, and the endpoint that serves it.
+// MetricsRegistry holds the Prometheus metrics of a process: a prometheus-cpp
+// registry with plain functions, and the endpoint that serves it.
 //
 // Names start with "dapd_", counters end in "_total", units are seconds and
 // bytes; `promtool check metrics` passes. Label values must come from small
-// fixed sets. Every series carries the label `run`, by which dashboards and
-// rules tell runs apart that share a Prometheus.
+// fixed sets. Every series has the label `run`, by which dashboards and rules
+// distinguish runs that share a Prometheus.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ namespace dapd {
 
 using MetricLabels = std::map<std::string, std::string>;
 
-// Handles: cheap to copy, valid as long as their registry, thread-safe.
+// Handles are cheap to copy, valid as long as their registry, and thread-safe.
 class Counter {
  public:
   explicit Counter(void* counter) : counter_(counter) {}
@@ -50,13 +50,14 @@ class Histogram {
   void* histogram_;
 };
 
-// Thread-safe. Asking twice for the same name and labels gives the same metric.
+// Thread-safe. A second request for the same name and labels returns the same
+// metric.
 class MetricsRegistry {
  public:
   // Adds dapd_build_info{service, version, flavour, ...} and
-  // process_*{service}. `run`: the name of the run; empty: no such label.
-  // `build`: further labels of dapd_build_info, of the driver and the GPUs
-  // (GpuLabels).
+  // process_*{service}. `run` is the name of the run; if empty, there is no
+  // such label. `build` has further labels of dapd_build_info, for the driver
+  // and the GPUs (GpuLabels).
   explicit MetricsRegistry(const std::string& service,
                            const std::string& run = "",
                            const MetricLabels& build = {});
@@ -73,17 +74,18 @@ class MetricsRegistry {
                          const std::vector<double>& buckets,
                          const MetricLabels& labels = {});
 
-  // `refresh` is called at the start of every Expose, for what is easier looked
-  // up when asked than followed. Before Serve only; what it uses must outlive
-  // the registry, and it must be quick.
+  // `refresh` is called at the start of every Expose, for values that are
+  // easier to read on request than to follow. Must be called before Serve.
+  // `refresh` must be quick, and what it uses must outlive the registry.
   void OnExpose(std::function<void()> refresh);
 
-  // The text exposition format.
+  // Returns the metrics in the text exposition format.
   std::string Expose() const;
 
-  // Serves /metrics, /healthz and `pages` until destruction; nothing if
-  // `options.listen` is empty. Returns the port, 0 for none. UNAVAILABLE if the
-  // address is in use. What the pages use must outlive the registry.
+  // Serves /metrics, /healthz and `pages` until destruction; serves nothing if
+  // `options.listen` is empty. Returns the port, or 0 without one. Returns
+  // UNAVAILABLE if the address is in use. What the pages use must outlive the
+  // registry.
   absl::StatusOr<int> Serve(HttpOptions options,
                             std::map<std::string, HttpPage> pages = {});
 
@@ -92,7 +94,7 @@ class MetricsRegistry {
   std::unique_ptr<State> state_;
 };
 
-// 1-2-5 steps from `low` to at least `high`.
+// Returns 1-2-5 steps from `low` to at least `high`.
 std::vector<double> StepBuckets(double low, double high);
 
 }  // namespace dapd

@@ -1,8 +1,8 @@
-// What an operator must see of a process's security:
+// Exposes what an operator must see of a process's security:
 //   dapd_insecure{listener="grpc"|"metrics"}  1: other machines reach this
 //     listener in plain text
-//   dapd_certificate_expiry_timestamp_seconds  end of the certificate's
-//     validity, as its file is now; only with a certificate
+//   dapd_certificate_expiry_timestamp_seconds  end of the validity of the
+//     certificate in its file at the moment; only with a certificate
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace dapd {
 
-// Before MetricsRegistry::Serve.
+// Must be called before MetricsRegistry::Serve.
 void AddSecurityMetrics(std::shared_ptr<const Security> security,
                         const std::string& grpc_listen,
                         const std::string& metrics_listen,

@@ -63,8 +63,8 @@ uint32_t MaskedCrc(const std::string& bytes) {
 
 constexpr absl::string_view kPrefix = "events.out.tfevents.";
 
-// A run that is started again within a second has a file of that second
-// already.
+// A run that is restarted within a second finds a file with the name of that
+// second.
 absl::StatusOr<int64_t> SecondsFor(const std::string& folder) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(folder));
   int64_t seconds = absl::ToUnixSeconds(absl::Now());
@@ -104,8 +104,8 @@ absl::Status TensorBoardWriter::AddStart(int64_t step) {
 absl::Status TensorBoardWriter::AddScalar(const std::string& tag,
                                           int64_t step,
                                           double value) {
-  // Event {wall_time = 1, step = 2, summary = 5}, Summary {value = 1},
-  // Value {tag = 1, simple_value = 2}.
+  // Event {wall_time = 1, step = 2, summary = 5}, Summary {value = 1}, Value
+  // {tag = 1, simple_value = 2}.
   const std::string scalar =
       BytesField(1, tag) + FloatField(2, static_cast<float>(value));
   return WriteRecord(DoubleField(1, Now()) + IntegerField(2, step) +
@@ -116,8 +116,8 @@ absl::Status TensorBoardWriter::WriteRecord(const std::string& event) {
   const std::string length = LittleEndian(static_cast<uint64_t>(event.size()));
   const std::string record = length + LittleEndian(MaskedCrc(length)) + event +
                              LittleEndian(MaskedCrc(event));
-  // Readers find a record by the lengths of those before it, and stop at one
-  // that is torn.
+  // Readers find a record by the lengths of the earlier records, and stop at a
+  // torn record.
   return file_.AppendUnsynced(record);
 }
 

@@ -1,5 +1,6 @@
-// Scalars for TensorBoard: an events.out.tfevents file of Event protobufs in
-// TFRecord framing (length, masked CRC-32C of it, data, masked CRC-32C).
+// Writes scalars for TensorBoard: an events.out.tfevents file of Event
+// protobufs in TFRecord framing (length, masked CRC-32C of the length, data,
+// masked CRC-32C of the data).
 #pragma once
 
 #include <cstdint>
@@ -13,20 +14,20 @@
 
 namespace dapd {
 
-// Not thread-safe. Every call reaches the file before it returns: the whole
-// record or nothing of it. RESOURCE_EXHAUSTED for a full disk; later records
-// can be read however often it was.
+// Not thread-safe. Every call writes the whole record to the file, or nothing,
+// before it returns. Returns RESOURCE_EXHAUSTED if the disk is full; later
+// records stay readable even after several such errors.
 class TensorBoardWriter {
  public:
   // Creates `folder`/events.out.tfevents.<seconds>.<host>.<pid>. The seconds
-  // are the time's, or later than those of all such files that are there:
-  // TensorBoard reads them in the order of their names.
+  // are the current time, or later than the seconds of all existing files of
+  // this kind: TensorBoard reads the files in the order of their names.
   static absl::StatusOr<TensorBoardWriter> Create(const std::string& folder);
 
-  // A session (SessionLog.START) that begins with `step`, the first record of
-  // every file: TensorBoard drops what older files of the folder say about this
-  // step and later ones. For that it has to have met the start of a session
-  // before, in one of those.
+  // Starts a session (SessionLog.START) at `step`. It must be the first record
+  // of every file: TensorBoard then drops the values of this step and later
+  // ones from older files of the folder. TensorBoard does so only if it has
+  // seen the start of a session in one of these files.
   absl::Status AddStart(int64_t step);
   absl::Status AddScalar(const std::string& tag, int64_t step, double value);
 
