@@ -14,7 +14,7 @@
 namespace dapd {
 namespace {
 
-// 'sha256-...' of an inline element's text, as CSP level 2 has it.
+// Returns 'sha256-...' of an inline element's text, as CSP level 2 defines it.
 std::string HashSource(const std::string& text) {
   return absl::StrCat(
       "'sha256-",

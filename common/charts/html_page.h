@@ -1,6 +1,6 @@
-// Pages of one HTML file each: style, scripts and data are put into a template,
-// so that a browser loads nothing else, under a content security policy that
-// lets it.
+// Builds pages of one HTML file each: style, scripts and data are inserted into
+// a template. A browser loads nothing else, and the page's content security
+// policy forbids it.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,21 +11,22 @@
 
 namespace dapd {
 
-// A page without its data. Its template has {{policy}}, {{style}}, {{data}} and
-// {{script}}, each once, where kStyleCss (chart_files.h) and the others belong.
+// A page without its data. Its template contains {{policy}}, {{style}},
+// {{data}} and {{script}} once each, at the places of the policy, of kStyleCss
+// (chart_files.h), of the data and of the scripts.
 class HtmlPage {
  public:
-  // `scripts`: in the order in which they use each other; they share one scope
+  // `scripts` are in the order in which they use each other; they share a scope
   // of their own.
   HtmlPage(std::string html, const std::vector<absl::string_view>& scripts);
 
-  // Everything that the page does not need is forbidden. `may_ask_server`: it
-  // may fetch from where it came.
+  // The policy forbids everything that the page does not need. With
+  // `may_ask_server` the page may fetch from its own server.
   std::string Policy(bool may_ask_server) const;
 
-  // `json`: a JSON text, which the scripts find in the element "data".
+  // `json` is a JSON text, which the scripts find in the element "data".
   std::string With(const std::string& json, bool may_ask_server) const;
-  // Asks nobody: can be opened from a disk or a mail.
+  // The page asks no server: it can be opened from a disk or a mail.
   std::string With(const nlohmann::ordered_json& data) const;
 
  private:

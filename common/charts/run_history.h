@@ -1,9 +1,10 @@
-// RunHistory: metrics.jsonl by columns and in bounded memory, for charts.
+// RunHistory holds metrics.jsonl by columns and in bounded memory, for charts.
 //
-// Up to 2,000 steps each is a point of its own. Then, each time there would be
-// more points, two neighbours become one that stands for twice the steps: so a
-// point is the mean over `stride` steps, a power of two. For the loss and the
-// gradient norm, whose peaks matter, the lowest and highest are kept beside it.
+// Each of the first 2,000 steps is a point. Each time that there would be more
+// points, two neighbours become one point that stands for twice the steps. A
+// point is therefore the mean over `stride` steps, a power of two. For the loss
+// and the gradient norm, whose peaks matter, a point also has the lowest and
+// the highest value.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +25,16 @@ class RunHistory {
   explicit RunHistory(size_t max_points = kMaxPoints)
       : max_points_(max_points) {}
 
-  // `line`: an object as in metrics.jsonl, with a "step" from 1 on. Numbers at
-  // any depth become columns: {"terms": {"a": {"value": 1}}} is
-  // "terms/a/value". A step that is not beyond the last one is not taken.
+  // `line` is an object as in metrics.jsonl, with a "step" from 1 on. Numbers
+  // at any depth become columns: {"terms": {"a": {"value": 1}}} is
+  // "terms/a/value". A step that is not greater than the last one is ignored.
   void Add(const nlohmann::ordered_json& line);
 
+  // Returns
   // {"stride", "last_step", "steps": [the last step of each point],
   //  "series": {column: [a number, or null where a line lacked it]},
   //  "low": {"loss", "gradient_norm"}, "high": {the same}}
-  // Numbers have 7 significant digits; "low" and "high" are empty while each
+  // Numbers have 7 significant digits. "low" and "high" are empty while each
   // step has a point.
   nlohmann::ordered_json ToJson() const;
 
@@ -46,7 +48,7 @@ class RunHistory {
   };
   struct Point {
     int64_t last_step = 0;
-    std::vector<Cell> cells;  // by column; the newest columns may lack
+    std::vector<Cell> cells;  // by column; the newest columns may be missing
     void Merge(const Point& other);
   };
 
@@ -54,7 +56,8 @@ class RunHistory {
                const std::string& name,
                Point& point) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Append(Point point) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The point that `step` belongs to; points of one index are merged.
+  // Returns the index of the point of `step`; points with the same index are
+  // merged.
   int64_t Index(int64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return (step - 1) / stride_;
   }
