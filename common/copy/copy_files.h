@@ -1,5 +1,5 @@
-// The helper program of this folder, as text. copy_files.cc is made of it by
-// embed_files.cmake.
+// The helper program of this folder, as text. embed_files.cmake generates
+// copy_files.cc from it.
 #pragma once
 
 namespace dapd {

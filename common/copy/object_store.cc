@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 
 constexpr char kName[] = "the copying process";
 constexpr absl::Duration kGlance = absl::Milliseconds(200);
-// A line of the helper has at most 128 MiB, and may need an escape for a byte.
+// A line of the helper has at most 128 MiB, and a byte may need an escape.
 constexpr int64_t kMaxTextBytes = int64_t{64} << 20;
 
 bool IsDenied(const Json& answer) {
@@ -107,7 +107,7 @@ absl::Status ObjectStore::Start() {
       greeting->at("error").is_string()) {
     reason = Printable(greeting->at("error").get<std::string>());
   }
-  // Whatever killed it need not be there the next time.
+  // The cause of the kill may be gone at the next start.
   if (process_.was_killed()) {
     return absl::UnavailableError(absl::StrCat(options_.url, ": ", reason));
   }
@@ -142,8 +142,8 @@ absl::Status ObjectStore::Ask(
     if (!answer.ok()) return give_up(answer.status());
     try {
       if (answer->contains("error")) {
-        // It keeps the credentials that it began with; the next one reads what
-        // they have been renewed to.
+        // The helper keeps the credentials that it started with; the next one
+        // reads renewed credentials.
         if (IsDenied(*answer)) process_.Kill();
         return ErrorOf(options_.url, where, *answer);
       }
@@ -229,7 +229,7 @@ absl::StatusOr<bool> ObjectStore::Check(const std::string& name,
            {"bytes", content.bytes},
            {"sha256", content.sha256}},
           [&](const Json& answer) { is_whole = answer.at("done") == true; });
-  // One of another size.
+  // The object has another size.
   if (absl::IsDataLoss(asked)) return false;
   RETURN_IF_ERROR(asked);
   return is_whole;

@@ -1,5 +1,5 @@
-// ObjectStore: named objects at a URL that Python's fsspec reaches (a folder,
-// s3://, gs://), by way of a helper process that may die or hang.
+// ObjectStore accesses named objects at a URL that Python's fsspec reaches (a
+// folder, s3://, gs://), through a helper process that may die or hang.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@
 
 namespace dapd {
 
-// object_store.py in the Python that FindPython finds, for the store at `url`.
-// What the store asks for, credentials above all, it reads from the environment
-// as fsspec's clients do.
+// Returns the command of object_store.py, with the Python that FindPython
+// finds, for the store at `url`. The helper reads credentials and other
+// settings from the environment, as fsspec's clients do.
 std::vector<std::string> ObjectStoreCommand(const std::string& python,
                                             const std::string& url);
 
@@ -32,13 +32,14 @@ struct ObjectStoreOptions {
   absl::Duration start_timeout = absl::Minutes(2);
   // How long the helper may be silent while it works.
   absl::Duration progress_timeout = absl::Minutes(2);
-  // Asked several times a second: whether to give up what is under way.
+  // Called several times a second; returns whether to give up the current
+  // operation.
   std::function<bool()> is_cancelled;
-  // So many bytes were sent; may be empty.
+  // Called with a number of bytes that were sent; may be empty.
   std::function<void(int64_t)> on_sent;
 };
 
-// Bytes by what they are: objects with the same content are the same.
+// Identifies bytes by their content: objects with equal Content are equal.
 struct Content {
   int64_t bytes = 0;
   std::string sha256;
@@ -48,23 +49,24 @@ struct Content {
 
 struct StoredObject {
   int64_t bytes = 0;
-  // Since it was written, by the store's clock; nothing if it does not say.
+  // Time since the object was written, by the store's clock; unset if the store
+  // does not report it.
   std::optional<absl::Duration> age;
 };
 
-// Every call starts the helper if it does not run, and ends it once it was
-// silent or was denied what it asked for: the next one reads the credentials
-// anew. Errors name the URL, the object and the reason:
+// Every call starts the helper if it does not run. A call ends the helper if it
+// was silent for too long, or was denied access; the next helper reads the
+// credentials again. Errors name the URL, the object and the reason:
 //   UNAVAILABLE          the helper died, or the store could not be reached
-//   DEADLINE_EXCEEDED    it was silent for too long
-//   PERMISSION_DENIED    no credentials, or none that may do this
+//   DEADLINE_EXCEEDED    the helper was silent for too long
+//   PERMISSION_DENIED    there are no credentials, or they do not suffice
 //   NOT_FOUND            there is no such object
-//   DATA_LOSS            an object, or the file for it, is not what it should
-//                        be
-//   FAILED_PRECONDITION  there is no such bucket, no Python, or none with what
+//   DATA_LOSS            an object, or the file for it, has other content than
+//                        expected
+//   FAILED_PRECONDITION  there is no such bucket, no Python, or no package that
 //                        the URL needs
 //   RESOURCE_EXHAUSTED   a disk of this machine is full
-//   CANCELLED            is_cancelled() said so
+//   CANCELLED            is_cancelled() returned true
 // Not thread-safe.
 class ObjectStore {
  public:
@@ -72,31 +74,32 @@ class ObjectStore {
 
   const std::string& url() const { return options_.url; }
 
-  // Every object whose name begins with `folder`/, by name; all for "". Beside
-  // those in a folder also files that are being written, or were by a helper
-  // that was killed: "<name>.<process>.part".
+  // Returns every object whose name begins with `folder`/, by name; all objects
+  // for "". A store in a folder also lists files that are being written, or
+  // that a killed helper left: "<name>.<process>.part".
   absl::StatusOr<std::map<std::string, StoredObject>> List(
       const std::string& folder);
 
-  // A text of at most `max_bytes`, and of 64 MiB.
+  // Reads a text of at most `max_bytes`, and at most 64 MiB.
   absl::StatusOr<std::string> Read(const std::string& name, int64_t max_bytes);
-  // Reads it back, too.
+  // Writes the text and reads it back.
   absl::Status Write(const std::string& name, const std::string& text);
 
-  // Makes `name` of the bytes of the file from `offset`, and reads the object
-  // back. DATA_LOSS if the file no longer holds this content there.
+  // Makes the object `name` from the bytes of the file from `offset`, and reads
+  // the object back. Returns DATA_LOSS if the file no longer holds this content
+  // there.
   absl::Status Put(const std::string& name,
                    const Content& content,
                    const std::string& path,
                    int64_t offset);
-  // Whether there is that object with this content, by reading it.
+  // Reads the object; returns whether it exists and has this content.
   absl::StatusOr<bool> Check(const std::string& name, const Content& content);
-  // Writes the object into the file from `offset`, creating the file.
+  // Writes the object into the file from `offset`; creates the file.
   absl::Status Get(const std::string& name,
                    const Content& content,
                    const std::string& path,
                    int64_t offset);
-  // What is not there counts as removed.
+  // A missing object counts as removed.
   absl::Status Remove(const std::vector<std::string>& names);
 
  private:

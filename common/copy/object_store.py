@@ -1,20 +1,20 @@
 """Moves objects between this machine and a store that fsspec reaches: a folder, s3://, gs://.
 
-Started and watched by common/copy/object_store.cc, which gives this program to Python as it stands, with the store's URL.
-It says {"ready": VERSION} and then answers each line, one after another:
+common/copy/object_store.cc starts and watches this program: it passes the program's text and the store's URL to Python.
+The program writes {"ready": VERSION} and then answers each line, one after another:
 
   {"op": "list", "under"}                           {"names": {name: [bytes, seconds since it was written or null]}, "more"},
-                                                    with the NAME.PROCESS.part of what is, or was, being written into a folder
+                                                    including NAME.PROCESS.part of incomplete objects in a folder
   {"op": "read", "name", "limit"}                   {"text"}
   {"op": "write", "name", "text"}                   {"done"}
   {"op": "put", "path", "offset", "bytes", ...}     {"done"}, once the object was read back and is what "sha256" says
-  {"op": "check", "name", "bytes", "sha256"}        {"done"}: whether the object is that
-  {"op": "get", "name", "bytes", "sha256", "path", "offset"}  {"done"}: that part of the file is now the object
+  {"op": "check", "name", "bytes", "sha256"}        {"done"}: whether the object has this content
+  {"op": "get", "name", "bytes", "sha256", "path", "offset"}  {"done"}: this part of the file now equals the object
   {"op": "remove", "names"}                         {"done"}
 
-While bytes move, {"moved": count} comes before the answer. What fails is {"error", "kind"}, kind one of "missing" (the
-object), "unusable" (the bucket is missing), "denied", "changed", "full" (a disk of this machine) and "other". Whoever waits
-in vain for a line ends this process.
+While bytes move, {"moved": count} comes before the answer. A failure is answered with {"error", "kind"}; the kind is
+"missing" (the object), "unusable" (the bucket is missing), "denied", "changed", "full" (a disk of this machine) or
+"other". object_store.cc ends this process if it waits too long for a line.
 """
 
 import datetime
@@ -27,20 +27,20 @@ import sys
 import time
 
 CHUNK = 4 << 20  # bytes read at a time
-BLOCK = 16 << 20  # bytes that the store is sent at a time; S3's smallest is 5 MiB, and it takes 10,000 of them
-NAMES = 2000  # of a line
-# What the clients raise where nothing or nobody vouches for the one who asks.
+BLOCK = 16 << 20  # bytes in a request to the store; S3's smallest is 5 MiB, and it takes 10,000 of them
+NAMES = 2000  # names in a line
+# The clients raise these if no credentials are found, or if they are not valid.
 DENIALS = {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound", "SSOError",
            "TokenRetrievalError",  # botocore
            "DefaultCredentialsError", "RefreshError", "NonRetryableError"}  # google.auth and gcsfs
-# S3 has more codes for the same thing than s3fs translates.
+# S3 has more codes for refused credentials than s3fs translates.
 DENIAL_CODES = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "AccessDenied")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SECRET_WORDS = ("KEY", "SECRET", "TOKEN", "PASSWORD", "CREDENTIAL")
 
 
 class Refusal(Exception):
-    """What the other side has to hear as it is."""
+    """An error whose kind and text are sent unchanged."""
 
     def __init__(self, kind, text):
         super().__init__(text)
@@ -51,13 +51,13 @@ class Store:
     def __init__(self, url, say):
         import fsspec
 
-        # Both would show what was there a while ago.
+        # Both caches would return an outdated state.
         options = {"use_listings_cache": False, "skip_instance_cache": True}
         if url.startswith(("gs://", "gcs://")):
-            # With the default gcsfs asks by gRPC what kind of bucket this is, for which it needs one more permission, and
-            # writes to zonal buckets objects that are there before they are whole. Its plain client speaks JSON only.
+            # By default gcsfs asks by gRPC for the kind of the bucket, which needs one more permission, and writes
+            # objects to zonal buckets that are visible before they are complete. Its plain client uses JSON only.
             os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
-            # Else a file that cannot be read makes it go on as nobody.
+            # Without this, an unreadable credentials file makes gcsfs continue anonymously.
             if os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
                 options["token"] = "google_default"
         self.fs, self.root = fsspec.core.url_to_fs(url, **options)
@@ -159,7 +159,7 @@ class Store:
         return {"done": True}
 
     def chunks_of(self, row):
-        """What the object holds, unless its size is wrong: then nothing of it is read."""
+        """Yields the object's content; reads nothing if its size is wrong."""
         path = self.path(row["name"])
         self.fs.invalidate_cache()
         size = self.fs.info(path)["size"]
@@ -173,7 +173,7 @@ class Store:
                 yield data
 
     def require_bucket(self):
-        """Stores say the same of a bucket that is missing as of an object, or nothing at all."""
+        """Stores report a missing bucket as a missing object, or do not report it."""
         if self.is_local:
             return
         bucket = self.root.split("/")[0]
@@ -182,10 +182,10 @@ class Store:
         except FileNotFoundError:
             raise Refusal("unusable", f"there is no bucket {bucket}") from None
         except Exception:
-            pass  # permissions that end above the URL, say
+            pass  # for example, permissions may end above the URL
 
     def send(self, name, chunks):
-        """Makes the object `name` of the chunks: whole, or not at all."""
+        """Makes the object `name` from the chunks, completely or not at all."""
         path = self.path(name)
         if self.is_local:
             self.send_to_folder(path, chunks)
@@ -196,14 +196,14 @@ class Store:
                 file.write(data)
                 self.say({"moved": len(data)})
         except BaseException:
-            # Closing would make an object of what there is.
+            # Closing the file would make an object of the incomplete data.
             file.closed = True
             discard = getattr(file, "discard", None)
             if discard is not None:
                 try:
                     discard()
                 except Exception:
-                    pass  # what went wrong first is what counts
+                    pass  # the first error counts
             raise
         file.close()
 
@@ -211,7 +211,7 @@ class Store:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         part = f"{path}.{os.getpid()}.part"
         try:
-            # Others may know that name: what they put there is not written into.
+            # Others may know this name, so an existing file is not written into.
             if os.path.lexists(part):
                 os.unlink(part)
             with open(part, "xb") as file:
@@ -220,7 +220,8 @@ class Store:
                     file.write(data)
                     unsynced += len(data)
                     if unsynced >= BLOCK:
-                        # At the end, all of a large file would take a slow disk longer than silence is waited for.
+                        # Syncing all of a large file at the end could take a slow disk longer than the helper may be
+                        # silent.
                         file.flush()
                         os.fdatasync(file.fileno())
                         unsynced = 0
@@ -240,7 +241,7 @@ class Store:
 
 
 def age(info, now):
-    """Seconds since the object was written, by whichever name the store calls that time; None if by none."""
+    """Returns the seconds since the object was written; None if the store does not report that time."""
     written = next((info[key] for key in ("LastModified", "mtime", "updated", "last_modified") if info.get(key)), None)
     try:
         if isinstance(written, str):
@@ -253,7 +254,7 @@ def age(info, now):
 
 
 def without_secrets(text):
-    """No message may carry what the environment keeps secret."""
+    """Removes secrets of the environment from a message."""
     for name, value in os.environ.items():
         if len(value) >= 8 and any(word in name.upper() for word in SECRET_WORDS):
             text = text.replace(value, "***")
@@ -269,7 +270,7 @@ def kind_of(error):
         return "full"
     if isinstance(error, PermissionError) or DENIALS & {each.__name__ for each in type(error).__mro__}:
         return "denied"
-    # gcsfs has one type for every status but 403, and none for that.
+    # gcsfs has one exception type for every status except 403, and no type for 403.
     if getattr(error, "code", None) in (401, 403) or (isinstance(error, OSError) and str(error).startswith("Forbidden:")):
         return "denied"
     return "denied" if any(code in str(error) for code in DENIAL_CODES) else "other"
@@ -281,7 +282,7 @@ def error_of(error):
 
 
 def main(url):
-    # The channel is ours alone: whatever a library prints goes to stderr.
+    # Only this program writes to the channel: everything that a library prints goes to stderr.
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
     logging.disable(logging.CRITICAL)

@@ -101,8 +101,8 @@ int64_t BytesOf(const RunCopy& copy) {
 }
 
 std::string CommitText(const RunCopy& copy) {
-  // Not ordered_json, which looks through all its keys for each: a long run has
-  // a hundred thousand files.
+  // nlohmann::ordered_json would search all its keys for each new key, and a
+  // long run has a hundred thousand files.
   nlohmann::json files = nlohmann::json::object();
   for (const auto& [path, parts] : copy.files) {
     nlohmann::json& rows = files[path] = nlohmann::json::array();
