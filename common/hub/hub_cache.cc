@@ -40,7 +40,8 @@ std::string Variable(const std::string& name) {
   return value == nullptr ? "" : value;
 }
 
-// "~/x", "$NAME/x" and "${NAME}/x"; a name without a value stays as it is.
+// Expands "~/x", "$NAME/x" and "${NAME}/x"; a variable without a value stays as
+// it is.
 std::string Expand(const std::string& text) {
   std::string path = text;
   if (path == "~" || absl::StartsWith(path, "~/")) {
@@ -91,7 +92,7 @@ absl::Status NotCached(HubKind kind,
       ExitCode::kData);
 }
 
-// "main, v1.0": what is there instead of a revision that is not.
+// Returns the cached revisions as a text such as "main, v1.0".
 std::string CachedRevisions(const std::string& refs) {
   std::vector<std::string> names;
   std::error_code error;
@@ -138,8 +139,8 @@ absl::StatusOr<std::string> FindCommit(HubKind kind,
       absl::StrCat(path, " holds '", commit, "', which is not a commit"));
 }
 
-// The hub's list of the commit's files, where it can be read: other versions
-// of the client have none, or another format.
+// Returns the hub's list of the commit's files if it can be read: other
+// versions of the client write no list, or another format.
 std::optional<std::map<std::string, uint64_t>> ReadList(
     const std::string& path) {
   const auto text = ReadFile(path, kMaxListBytes);

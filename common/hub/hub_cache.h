@@ -1,14 +1,14 @@
-// The local cache of the Hugging Face hub, as the package huggingface_hub lays
-// it out:
+// Reads the local cache of the Hugging Face hub, which the package
+// huggingface_hub lays out so:
 //
 //   models--Qwen--Qwen3-4B/           (datasets--... for data sets)
 //     refs/main                       the commit that the revision stood for
 //     snapshots/<commit>/config.json  links into blobs/, in the hub's folders
-//     blobs/<digest>                  what the files hold
-//     blobs/<digest>....incomplete    a download that is under way, or was
+//     blobs/<digest>                  the contents of the files
+//     blobs/<digest>....incomplete    a download that has not ended
 //     trees/<commit>.json             the hub's list of that commit's files
 //
-// Nothing is downloaded here and nothing is written: deploy/fetch.sh does that,
+// This code downloads nothing and writes nothing: deploy/fetch.sh downloads,
 // with huggingface_hub itself.
 #pragma once
 
@@ -25,37 +25,37 @@
 
 namespace dapd {
 
-// HF_HUB_CACHE, else $HF_HOME/hub, else $XDG_CACHE_HOME/huggingface/hub, else
-// ~/.cache/huggingface/hub; "~" and $NAME in them stand for what they do in a
-// shell.
+// Returns the first of these that is set: HF_HUB_CACHE, $HF_HOME/hub,
+// $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub. "~" and $NAME in
+// them are expanded as a shell does.
 std::string HubCacheFolder();
 
-// One commit in the cache.
+// A commit in the cache.
 struct HubSnapshot {
   std::string folder;  // snapshots/<commit>
   std::string commit;
-  // Bytes of each file that the hub has at this commit, by its path in the
-  // folder. Nothing where the client that filled the cache left no list.
+  // Maps the path of each file that the hub has at this commit to its bytes.
+  // Unset if the client that filled the cache left no list.
   std::optional<std::map<std::string, uint64_t>> listed;
-  // A blob whose download did not end, of this or another commit; or empty.
+  // A blob with an unfinished download, of this or another commit; or empty.
   std::string unfinished;
 };
 
-// NOT_FOUND, with the command that downloads it, if the cache does not have
-// the revision; DATA_LOSS (as HalfDownload) if it has no files. Exit code
-// kData.
+// Returns NOT_FOUND, with the command that downloads it, if the cache does not
+// have the revision; DATA_LOSS (as HalfDownload) if it has no files. Errors
+// have exit code kData.
 absl::StatusOr<HubSnapshot> FindSnapshot(HubKind kind, const HubId& id);
 
-// OK if the snapshot's file `path` is all there: a file or a link that leads to
-// one, as large as the hub's list says. Otherwise what is wrong, as
-// HalfDownload. A file that the list does not have is not looked for: the
-// download is not what lacks it.
+// Returns OK if the snapshot's file `path` is complete: a file, or a link to a
+// file, of the size in the hub's list. Otherwise returns HalfDownload's error.
+// A file that is not in the list is not checked: the download does not lack it.
 absl::Status CheckFile(HubKind kind,
                        const HubId& id,
                        const HubSnapshot& snapshot,
                        const std::string& path);
 
-// The error for a download that stopped half-way, `what` being what shows it.
+// Returns the error for a download that stopped half-way; `what` says what
+// shows it.
 absl::Status HalfDownload(HubKind kind,
                           const HubId& id,
                           absl::string_view what);

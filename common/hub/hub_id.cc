@@ -26,8 +26,8 @@ bool IsPart(absl::string_view part) {
          });
 }
 
-// The hub's own pages are in the place of these owners: "models/Qwen3-4B" can
-// only be meant as a folder.
+// The hub has pages at the place of these owners, so "models/Qwen3-4B" can only
+// mean a folder.
 bool IsPage(absl::string_view owner) {
   return owner == "models" || owner == "datasets" || owner == "spaces";
 }
@@ -39,7 +39,7 @@ bool IsName(absl::string_view name) {
          !absl::StrContains(name, "..") && !absl::StrContains(name, "--");
 }
 
-// As git has it, and no more than that: "v1.0", "refs/pr/3".
+// Accepts a subset of git's revisions: "v1.0", "refs/pr/3".
 bool IsRevision(absl::string_view revision) {
   return !revision.empty() && revision.size() <= kMaxRevisionBytes &&
          IsWord(revision.front()) && IsWord(revision.back()) &&

@@ -33,13 +33,13 @@ bool Exists(const std::string& path) {
   return fs::exists(fs::symlink_status(path, error));
 }
 
-// What a mount that went wrong leaves.
+// A failed mount leaves an empty folder.
 bool IsEmptyFolder(const std::string& path) {
   std::error_code error;
   return fs::is_directory(path, error) && fs::is_empty(path, error);
 }
 
-// The weights of a snapshot: one file, or else the shards of an index.
+// Adds the weights of a snapshot: one file, or the shards of an index.
 absl::Status AddWeightFiles(const HubId& id,
                             const HubSnapshot& snapshot,
                             std::set<std::string>* files) {
@@ -67,8 +67,8 @@ absl::Status CheckFiles(const HubId& id,
   for (const std::string& file : files) {
     RETURN_IF_ERROR(CheckFile(HubKind::kModel, id, snapshot, file));
   }
-  // Without the hub's list nobody can say what that download still had to
-  // bring, say a generation_config.json.
+  // Without the hub's list it is unknown which files the download still lacks,
+  // for example generation_config.json.
   if (!snapshot.listed.has_value() && !snapshot.unfinished.empty()) {
     return HalfDownload(
         HubKind::kModel,
@@ -115,7 +115,8 @@ absl::StatusOr<std::string> FindFolder(
   }
   std::error_code error;
   if (fs::exists(fs::symlink_status(path, error))) return path;
-  // Behind a folder that this user may not enter: there or not, nobody knows.
+  // This user may not enter a parent folder, so it is unknown whether `path`
+  // exists.
   if (error == std::errc::permission_denied) {
     return WithExitCode(FileError("look for", path, error.value()),
                         ExitCode::kData);
@@ -169,7 +170,7 @@ absl::StatusOr<std::string> FindAdapterFolder(const std::string& path) {
 
 std::string BaseModelName(const std::string& path) {
   if (!Exists(path)) return path;
-  // .../models--Qwen--Qwen3-4B/snapshots/<commit>
+  // Example: .../models--Qwen--Qwen3-4B/snapshots/<commit>
   const fs::path folder =
       fs::path(std::string(absl::StripSuffix(path, "/"))).lexically_normal();
   const std::string repository = folder.parent_path().parent_path().filename();
