@@ -35,9 +35,9 @@ constexpr size_t kMaxAnswerBytes = 64 << 10;
 // A system's whole bundle has a fifth of a MiB.
 constexpr uint64_t kMaxAuthoritiesBytes = 16 << 20;
 
-// --- Loading -----------------------------------------------------------------
+// Loading.
 
-// The only line of a secret file, without what surrounds it.
+// Returns the only line of a secret file, without surrounding white space.
 absl::StatusOr<std::string> ReadLine(const std::string& key,
                                      const std::string& path) {
   ASSIGN_OR_RETURN(const std::string bytes, ReadSecretFile(key, path));
@@ -75,7 +75,7 @@ absl::StatusOr<std::string> ReadHeader(const std::string& path) {
   return line;
 }
 
-// libcurl would find out only when the run has ended.
+// libcurl would report an unusable file only at the end of the run.
 absl::Status CheckAuthorities(const std::string& path) {
   constexpr char kKey[] = "run.notify_ca_file: ";
   const auto pem = ReadFile(path, kMaxAuthoritiesBytes);
@@ -89,14 +89,14 @@ absl::Status CheckAuthorities(const std::string& path) {
   return absl::OkStatus();
 }
 
-// --- One attempt -------------------------------------------------------------
+// One attempt.
 
 struct CurlDeleter {
   void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
   void operator()(curl_slist* list) const { curl_slist_free_all(list); }
 };
 
-// Ends the transfer of an answer that has no end.
+// Ends the transfer of an endless answer.
 size_t CountAnswer(char* /*bytes*/, size_t size, size_t count, void* total) {
   size_t& bytes = *static_cast<size_t*>(total);
   bytes += size * count;
@@ -112,7 +112,7 @@ int AskWhetherToGiveUp(void* gives_up,
 }
 
 absl::Status Judge(CURLcode code, long http_status, const std::string& place) {
-  // With the answer's head the document has arrived.
+  // When the head of the answer arrives, the server has the document.
   if (http_status >= 200 && http_status < 300) return absl::OkStatus();
   if (http_status >= 100) {
     const std::string said =
@@ -141,8 +141,8 @@ absl::Status Judge(CURLcode code, long http_status, const std::string& place) {
   }
 }
 
-// The variable of the environment that names a proxy for `url`, by libcurl's
-// rules, and that proxy; nothing if no variable does.
+// Returns the environment variable that names a proxy for `url`, by libcurl's
+// rules, with its value; nothing if no variable does.
 std::optional<std::pair<std::string, std::string>> ProxyFor(
     const std::string& url) {
   if (IsOnLoopback(url)) return std::nullopt;
@@ -158,11 +158,12 @@ std::optional<std::pair<std::string, std::string>> ProxyFor(
   return std::nullopt;
 }
 
-// The same error, which may be the proxy's: libcurl does not say so.
+// Adds the proxy to the error, since the error may be the proxy's and libcurl
+// does not say so.
 absl::Status NameProxy(absl::Status status, const std::string& url) {
   const auto proxy = ProxyFor(url);
   if (status.ok() || !proxy.has_value()) return status;
-  // It may have a password.
+  // The address may contain a password.
   const std::string& address = proxy->second;
   const size_t at = address.rfind('@');
   return {
@@ -218,7 +219,7 @@ absl::Status PostOnce(const Webhook& webhook,
       set(CURLOPT_CONNECTTIMEOUT_MS, Milliseconds(connect_timeout)) &&
       set(CURLOPT_TIMEOUT_MS, Milliseconds(timeout)) &&
       set(CURLOPT_NOSIGNAL, 1L) &&
-      // A name server that hangs is not waited for either.
+      // libcurl does not wait for a name server that hangs, either.
       set(CURLOPT_QUICK_EXIT, 1L) && set(CURLOPT_WRITEFUNCTION, &CountAnswer) &&
       set(CURLOPT_WRITEDATA, static_cast<void*>(&answer_bytes)) &&
       set(CURLOPT_NOPROGRESS, 0L) &&
@@ -271,15 +272,16 @@ absl::Status PostJson(const Webhook& webhook,
     return absl::InternalError(absl::StrCat("libcurl cannot be initialized: ",
                                             curl_easy_strerror(ready)));
   }
-  // A connection that breaks is an error like any other.
+  // A broken connection must be an error like any other.
   std::signal(SIGPIPE, SIG_IGN);
   const absl::Time deadline = SteadyNow() + webhook.timeout;
   absl::Status last = absl::DeadlineExceededError(
       absl::StrCat("no time left to reach ", NotifyPlace(webhook.url)));
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (gives_up()) return absl::CancelledError("abandoned");
-    // A connection that is not made leaves time for others. Whoever has the
-    // document, and may be slow, is waited for: it would get it again.
+    // A connection that cannot be made leaves time for further attempts. A
+    // server that has the document may be slow, and is waited for: otherwise it
+    // would get the document again.
     const absl::Duration left = deadline - SteadyNow();
     if (left <= absl::ZeroDuration()) break;
     last =

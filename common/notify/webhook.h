@@ -1,7 +1,7 @@
-// A webhook: the URL that is told of a run's end (run.notify_url), by one POST
-// of a JSON document. libcurl does the work, and honours http_proxy,
-// https_proxy, all_proxy and no_proxy of the environment, but for an address of
-// this machine's loopback: a proxy elsewhere would look for it there.
+// A webhook is the URL that is told of a run's end (run.notify_url), by one
+// POST of a JSON document. libcurl does the work. It honours http_proxy,
+// https_proxy, all_proxy and no_proxy of the environment, except for loopback
+// addresses, which a proxy elsewhere would look up on its own machine.
 #pragma once
 
 #include <functional>
@@ -17,29 +17,30 @@ namespace dapd {
 
 struct Webhook {
   std::string url;
-  std::string header;   // "Name: value", sent along; empty: none. A secret.
-  std::string ca_file;  // PEM; empty: the system's authorities
-  absl::Duration timeout = absl::Seconds(10);  // of all attempts together
+  std::string header;   // "Name: value", sent with the request; may be empty. A
+                        // secret.
+  std::string ca_file;  // PEM; if empty, the system's authorities
+  absl::Duration timeout = absl::Seconds(10);  // for all attempts together
 };
 
-// What the section `run` says, its files read. Exit code kConfig, with the key
-// and nothing of a secret, for a file that cannot be used: ReadSecretFile's
-// errors, another number of lines than one, a header that is none, authorities
-// of which none is there.
-// `run.notify_url` must not be empty.
+// Returns the webhook of the section `run`, with its files read.
+// `run.notify_url` must not be empty. Returns an error with exit code kConfig,
+// which has the key and no part of a secret, for an unusable file:
+// ReadSecretFile's errors, a file without exactly one line, an invalid header,
+// or a file without certificate authorities.
 absl::StatusOr<Webhook> LoadWebhook(const RunConfig& run);
 
-// Posts `json`. Up to three attempts, within the time-out, names resolved and
-// hanging servers included: one that has taken the document may take all of it
-// to answer. No redirection is followed, and what the server answers is not
-// kept. OK once the server said 2xx; it may have got the document more than
-// once, where an answer was lost. Otherwise an error that says where
-// (NotifyPlace), by way of which proxy and why:
-//   UNAVAILABLE        it cannot be reached, or said 408, 429 or 5xx
+// Posts `json` in up to three attempts within the timeout, which includes name
+// resolution and hanging servers. A server that has taken the document may use
+// all of the remaining time for its answer. Redirections are not followed, and
+// the body of the answer is not kept. Returns OK after a 2xx answer; the server
+// may have got the document more than once if an answer was lost. Otherwise
+// returns an error with the place (NotifyPlace), the proxy and the reason:
+//   UNAVAILABLE        the server cannot be reached, or said 408, 429 or 5xx
 //   DEADLINE_EXCEEDED  the time is up
-//   INVALID_ARGUMENT   it said anything else: no further attempt is made
-//   CANCELLED          `gives_up`, asked about once a second, said so
-// Ignores SIGPIPE from then on.
+//   INVALID_ARGUMENT   the server said anything else: no further attempt
+//   CANCELLED          `gives_up`, called about once a second, returned true
+// The process ignores SIGPIPE from then on.
 absl::Status PostJson(const Webhook& webhook,
                       const std::string& json,
                       const std::function<bool()>& gives_up);
