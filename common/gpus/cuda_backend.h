@@ -1,4 +1,4 @@
-// What this build has to compute with on GPUs.
+// Finds and loads the parts of this build that compute on GPUs.
 #pragma once
 
 #include <string>
@@ -8,31 +8,34 @@
 
 namespace dapd {
 
-// libdapd_cuda.so in ../lib beside the program. FAILED_PRECONDITION if it is
-// not there, with what makes it.
+// Returns the path of libdapd_cuda.so in ../lib beside the program. Returns
+// FAILED_PRECONDITION, which says how to build it, if it does not exist.
 absl::StatusOr<std::string> CudaBackendPath();
 
-// The kernels of this repository that were built with the program: "by nvcc
-// 13.0.88 for sm_80, sm_90, sm_100, sm_120". Empty: none were.
+// Describes the kernels of this repository that were built with the program:
+// "by nvcc 13.0.88 for sm_80, sm_90, sm_100, sm_120". Empty if there are none.
 const char* CudaKernels();
 
-// Loads CudaBackendPath() with all that it needs, once; what `handle` gets is
-// dlopen's. FAILED_PRECONDITION also where one of its libraries is missing, by
-// name.
+// Loads CudaBackendPath() and the libraries that it needs, once; `handle` gets
+// the result of dlopen. Returns FAILED_PRECONDITION also if one of its
+// libraries is missing, and names it.
 absl::Status LoadCudaBackend(void** handle);
 
-// A function of libdapd_cuda.so, which is loaded for it; null without CUDA.
+// Returns a function of libdapd_cuda.so, and loads the library for it; null
+// without CUDA.
 void* CudaSymbol(const char* name);
 
-// Sets `function` to CudaSymbol(name); whether that is one.
+// Sets `function` to CudaSymbol(name); returns whether there is such a
+// function.
 template <typename Function>
 bool FindCudaFunction(const char* name, Function** function) {
   *function = reinterpret_cast<Function*>(CudaSymbol(name));
   return *function != nullptr;
 }
 
-// What to do about a library that the loader did not find, from its message:
-// names the Python package that NCCL, cuDNN, cuBLAS and the like come in.
+// Returns what to do about a library that the loader did not find, from the
+// loader's message. Names the Python package that contains it (NCCL, cuDNN,
+// cuBLAS and others).
 std::string MissingLibraryAdvice(const std::string& loader_message);
 
 }  // namespace dapd

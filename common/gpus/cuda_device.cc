@@ -1,6 +1,6 @@
-// A part of libdapd_cuda.so: loading that (cuda_backend.h) registers LibTorch's
-// CUDA backend in the process. A library of its own, so that a run on the CPU
-// does not load gigabytes of CUDA libraries.
+// Is part of libdapd_cuda.so: loading that library (cuda_backend.h) registers
+// LibTorch's CUDA backend in the process. It is a separate library so that a
+// run on the CPU does not load gigabytes of CUDA libraries.
 #include "common/gpus/cuda_device.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -19,7 +19,7 @@ extern "C" int DapdCudaDeviceCount() {
 
 extern "C" int DapdCudaCheck(char* error) {
   const cudaError_t state = cudaDeviceSynchronize();
-  cudaGetLastError();  // or LibTorch takes it for that of its next launch
+  cudaGetLastError();  // otherwise LibTorch attributes it to its next launch
   const bool is_capturing = state >= cudaErrorStreamCaptureUnsupported &&
                             state <= cudaErrorStreamCaptureWrongThread;
   if (state == cudaSuccess || state == cudaErrorMemoryAllocation ||

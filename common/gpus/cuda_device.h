@@ -1,5 +1,6 @@
-// The current CUDA device as libdapd_cuda.so knows it: plain C, so that nothing
-// else of the program needs CUDA's headers. Found by name (CudaSymbol).
+// Accesses the current CUDA device inside libdapd_cuda.so. The interface is
+// plain C, so that the rest of the program needs no CUDA headers. The functions
+// are found by name (CudaSymbol).
 #pragma once
 
 #include <cstdint>
@@ -9,19 +10,21 @@ namespace dapd {
 inline constexpr int kCudaReasonBytes = 256;
 
 extern "C" {
-// Below 0: LibTorch cannot use the backend. It looks for one when it is first
-// asked about CUDA (at::hasCUDA, at::manual_seed, pinned memory) and keeps the
-// answer; this library came too late.
+// Returns a negative number if LibTorch cannot use the backend. LibTorch looks
+// for a backend when it is first asked about CUDA (at::hasCUDA,
+// at::manual_seed, pinned memory) and keeps the answer; this library was loaded
+// too late then.
 int DapdCudaDeviceCount();
-// 0 if the device still computes; else the reason in `error`,
-// [kCudaReasonBytes]. After an illegal access, say, every call fails for as
-// long as the process lives. Waits for what runs.
+// Returns 0 if the device still computes; otherwise writes the reason into
+// `error`, [kCudaReasonBytes]. After an illegal access, for example, every call
+// fails until the process ends. Waits for running work.
 int DapdCudaCheck(char* error);
-// Bytes of its memory that this process could still take, what LibTorch keeps
-// for later included.
+// Returns the bytes of device memory that this process could still take.
+// LibTorch's cached memory counts as free.
 int64_t DapdCudaFreeBytes();
-// Its memory in all, what this process could still take of it, and what
-// LibTorch's allocator has taken for it; 0 where that is not known.
+// Returns the device's total memory, the part that this process could still
+// take, and the part that LibTorch's allocator has taken; 0 for an unknown
+// value.
 void DapdCudaMemory(int64_t* total, int64_t* free, int64_t* own);
 }
 

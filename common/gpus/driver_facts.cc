@@ -20,9 +20,9 @@
 namespace dapd {
 namespace {
 
-// Of the driver's interface, which is NVIDIA's and does not change: "CUDA
-// Driver API" and "NVML API Reference". Devices are ordinals there and handles
-// here.
+// Constants and structures of the driver's interface, which is NVIDIA's and
+// does not change: "CUDA Driver API" and "NVML API Reference". Devices are
+// ordinals in the first, and handles in the second.
 constexpr int kCapabilityMajor = 75;
 constexpr int kCapabilityMinor = 76;
 
@@ -36,7 +36,8 @@ struct ManagedMemory {
   unsigned long long used = 0;
 };
 
-// A library that stays loaded: neither of the two may be unloaded safely.
+// A library that stays loaded: neither of the driver's two libraries can be
+// unloaded safely.
 class Library {
  public:
   explicit Library(const std::string& name)
@@ -48,7 +49,8 @@ class Library {
 
   const std::string& error() const { return error_; }
 
-  // Returns what the function of this name does, and `missing` without it.
+  // Calls the function of this name and returns its result; `kMissing` without
+  // the function.
   template <typename... Arguments>
   int Call(const char* name, Arguments... arguments) const {
     constexpr int kMissing = -1;
@@ -63,8 +65,8 @@ class Library {
   std::string error_;
 };
 
-// "580.82.07" out of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.82.07
-// Wed Aug 27 ...".
+// Returns "580.82.07" for "NVRM version: NVIDIA UNIX x86_64 Kernel Module
+// 580.82.07 Wed Aug 27 ...".
 std::string KernelModuleVersion(const std::string& path) {
   std::ifstream file(path);
   std::string line;
@@ -89,7 +91,7 @@ std::string ErrorName(const Library& cuda, int code) {
   return name;
 }
 
-// As CUDA_VISIBLE_DEVICES and the management library write it.
+// Writes the id as CUDA_VISIBLE_DEVICES and the management library do.
 std::string UuidText(absl::string_view prefix, const Uuid& uuid) {
   std::string text = absl::BytesToHexString(
       absl::string_view(uuid.bytes.data(), uuid.bytes.size()));
@@ -124,7 +126,7 @@ Gpu ReadGpu(const Library& cuda, const Library& management, int device) {
   gpu.total_bytes = static_cast<int64_t>(total);
   Uuid uuid;
   cuda.Call("cuDeviceGetUuid_v2", &uuid, device);
-  // Nothing in it says whether it is a part of a GPU.
+  // The id does not say whether it belongs to a GPU or to a part of one.
   for (const char* prefix : {"GPU-", "MIG-"}) {
     gpu.uuid = UuidText(prefix, uuid);
     gpu.free_bytes = FreeBytes(management, gpu.uuid);
@@ -147,7 +149,7 @@ std::vector<std::string> AllUuids(const Library& management) {
                         device,
                         uuid.data(),
                         static_cast<unsigned>(uuid.size() - 1)) == 0;
-    // One that is lost still counts.
+    // A lost GPU still counts.
     uuids.emplace_back(is_known ? uuid.data() : "");
   }
   return uuids;

@@ -1,7 +1,7 @@
-// What NVIDIA's driver says of itself and its GPUs. Its libraries are loaded by
-// name, so that a build without CUDA can ask as well, and one with it need not
-// load CUDA's own for the answer. Everything is taken as it is said; what
-// follows from it is gpu_report.h's.
+// Reads what NVIDIA's driver reports about itself and its GPUs. Its libraries
+// are loaded by name, so that a build without CUDA can read it, too, and a
+// build with CUDA need not load CUDA's own libraries. The values are returned
+// unchanged; gpu_report.h judges them.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +13,34 @@
 
 namespace dapd {
 
-// Codes of the driver's library that say more than that it failed.
+// Codes of the driver's library that have a meaning beyond a failure.
 inline constexpr int kCudaNoDevice = 100;
 inline constexpr int kCudaNotReady = 802;
 inline constexpr int kCudaDriverMismatch = 803;
 
 struct DriverFacts {
-  // Why libcuda.so.1 could not be loaded; empty: it was.
+  // Why libcuda.so.1 could not be loaded; empty if it was loaded.
   std::string library_error;
-  // Of the loaded kernel module, "580.82.07"; empty: none is.
+  // Version of the loaded kernel module, "580.82.07"; empty if none is loaded.
   std::string kernel_module;
-  // /dev/nvidia0 and the like, in the order of their numbers, which may have
-  // gaps in a container.
+  // /dev/nvidia0 and so on, in the order of their numbers, which may have gaps
+  // in a container.
   std::vector<std::string> device_nodes;
-  // The newest CUDA that the driver is for, 13000 for 13.0; 0: not known.
+  // The newest CUDA that the driver supports, 13000 for 13.0; 0 if unknown.
   int cuda_version = 0;
-  // What cuInit returned, 0 for success, and its name.
+  // The result of cuInit, 0 for success, and its name.
   int init_code = 0;
   std::string init_name;
   // CUDA_VISIBLE_DEVICES.
   std::optional<std::string> visible;
-  // What CUDA sees: those that `visible` leaves, in its order.
+  // The GPUs that CUDA sees: those in `visible`, in its order.
   std::vector<Gpu> gpus;
-  // Of all GPUs, whatever `visible` says; empty where libnvidia-ml.so.1 does
-  // not tell.
+  // The ids of all GPUs, whatever `visible` says; empty if libnvidia-ml.so.1
+  // does not report them.
   std::vector<std::string> all_uuids;
 };
 
-// Where to look; for tests to name others.
+// The files to read. Tests replace them.
 struct DriverSources {
   std::string cuda_library = "libcuda.so.1";
   std::string management_library = "libnvidia-ml.so.1";
@@ -48,8 +48,8 @@ struct DriverSources {
   std::string devices = "/dev";
 };
 
-// Takes up to a second on a machine with GPUs, next to nothing on others. Holds
-// no GPU memory.
+// Takes up to a second on a machine with GPUs, and almost no time on others.
+// Takes no GPU memory.
 DriverFacts ReadDriverFacts(const DriverSources& sources = {});
 
 }  // namespace dapd

@@ -7,17 +7,17 @@
 
 namespace dapd {
 
-// Bytes of a gibibyte, in which memory is shown.
+// Bytes of a gibibyte, the unit in which memory is shown.
 inline constexpr double kGiB = 1 << 30;
 
 struct Gpu {
   std::string name;  // "NVIDIA H100 80GB HBM3"
   std::string uuid;  // "GPU-" or "MIG-" and 32 digits with dashes
-  // The compute capability: 9 and 0 are sm_90.
+  // The compute capability: 9 and 0 mean sm_90.
   int major = 0;
   int minor = 0;
   int64_t total_bytes = 0;
-  // What no process has taken; nothing where the driver does not tell.
+  // Memory that no process has taken; unset if the driver does not report it.
   std::optional<int64_t> free_bytes;
 };
 

@@ -1,4 +1,4 @@
-// What the metric dapd_build_info says of GPUs.
+// Makes the labels of the metric dapd_build_info that describe GPUs.
 #pragma once
 
 #include <map>
@@ -8,14 +8,14 @@
 
 namespace dapd {
 
-// Labels for a process with `report`: `kernels`, those of our own that it has
-// for GPUs (CudaKernels), the `driver`, and `gpus`, those that it sees, "2 x
-// NVIDIA H100 80GB HBM3". One that there is nothing to say for is left out.
+// Returns the labels of a process with `report`: `kernels`, this project's GPU
+// kernels in the build (CudaKernels); `driver`; and `gpus`, the visible GPUs,
+// "2 x NVIDIA H100 80GB HBM3". A label without a value is left out.
 std::map<std::string, std::string> LabelsOf(const GpuReport& report,
                                             const std::string& kernels);
 
-// Of this process; none where `device`, its model.device, is "cpu": the driver
-// is not asked then.
+// Returns the labels of this process; none if `device` (model.device) is "cpu":
+// the driver is not asked then.
 std::map<std::string, std::string> GpuLabels(const std::string& device);
 
 }  // namespace dapd

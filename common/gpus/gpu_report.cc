@@ -34,15 +34,15 @@ std::string DriverText(const DriverFacts& facts) {
              : absl::StrCat("the NVIDIA driver ", facts.kernel_module);
 }
 
-// How a GPU is told from others in a message: its number among `gpus`.
+// Identifies a GPU in a message by its number in `gpus`.
 std::string GpuText(const std::vector<Gpu>& gpus, size_t i) {
   return absl::StrCat("GPU ", i, " (", Printable(gpus[i].name), ")");
 }
 
 int Capability(const Gpu& gpu) { return 10 * gpu.major + gpu.minor; }
 
-// CUDA reads the list up to the first entry that it does not take, and says
-// nothing; of a list with an entry twice it takes none.
+// CUDA reads the list up to the first entry that it does not accept, without a
+// message. If an entry occurs twice, it accepts none.
 absl::Status CheckEntries(const std::vector<std::string>& entries,
                           const std::string& setting,
                           const std::vector<std::string>& all_uuids) {
@@ -63,7 +63,7 @@ absl::Status CheckEntries(const std::vector<std::string>& entries,
     }
     const size_t count = all_uuids.size();
     if (IsIdOf(entry)) {
-      // Parts of GPUs are not among these.
+      // all_uuids has no parts of GPUs.
       if (count == 0 || absl::StartsWith(entry, "MIG-")) continue;
       const auto matches =
           std::ranges::count_if(all_uuids, [&](const std::string& uuid) {
@@ -146,7 +146,7 @@ absl::Status InitFailed(const DriverFacts& facts) {
   }
 }
 
-// What keeps all GPUs or some of them from being used by our kernels.
+// Returns why this project's kernels cannot use some or all of the GPUs.
 absl::Status CheckCapabilities(const DriverFacts& facts) {
   const std::vector<Gpu>& gpus = facts.gpus;
   std::vector<std::string> old;
@@ -179,8 +179,8 @@ absl::Status Judge(const DriverFacts& facts) {
   std::vector<std::string> entries;
   if (facts.visible.has_value()) {
     entries = NamedGpus(*facts.visible);
-    // Nothing is wrong with a list that hides all of them: that is how it is
-    // done.
+    // Hiding all GPUs by an empty list is not an error: this is the way to hide
+    // them.
     if (entries.empty()) {
       return absl::NotFoundError(absl::StrCat(kVisibleGpusVariable,
                                               " is ",

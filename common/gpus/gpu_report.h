@@ -1,5 +1,5 @@
-// Which GPUs a process can compute on, and where it can compute on none or not
-// as it was told to, why and what to do.
+// Decides on which GPUs a process can compute. If it can compute on none, or
+// not on those that it was told to use, says why and what to do.
 #pragma once
 
 #include <string>
@@ -12,44 +12,46 @@
 
 namespace dapd {
 
-// CUDA 13 needs this driver, and our kernels this compute capability (sm_80).
+// CUDA 13 needs this driver, and this project's kernels need this compute
+// capability (sm_80).
 inline constexpr int kLeastCudaVersion = 13000;
 inline constexpr char kLeastDriver[] = "580";
 inline constexpr int kLeastCapability = 80;
 
 struct GpuReport {
-  std::string driver;    // "580.82.07"; empty: none is loaded
+  std::string driver;    // "580.82.07"; empty if none is loaded
   int cuda_version = 0;  // see DriverFacts
-  // In the order that a process counts them in, as CUDA_VISIBLE_DEVICES has it.
+  // In the order of the process, which CUDA_VISIBLE_DEVICES decides.
   std::vector<Gpu> gpus;
-  // OK: all of these can be used, and there is at least one. NOT_FOUND: none is
-  // here, or all are hidden on purpose. FAILED_PRECONDITION: there are some,
-  // and something keeps them from being used. INVALID_ARGUMENT:
-  // CUDA_VISIBLE_DEVICES has to be mended.
+  // OK if all of these can be used and there is at least one. NOT_FOUND if
+  // there are none, or if all are hidden on purpose. FAILED_PRECONDITION if
+  // there are some, and something prevents their use. INVALID_ARGUMENT if
+  // CUDA_VISIBLE_DEVICES must be corrected.
   absl::Status usable;
 };
 
-// "13.0" for 13000.
+// Returns "13.0" for 13000.
 std::string CudaVersionText(int version);
 
-// For tests; FindGpus is this of ReadDriverFacts.
+// FindGpus() returns JudgeGpus(ReadDriverFacts()). Tests call JudgeGpus.
 GpuReport JudgeGpus(DriverFacts facts);
 
 GpuReport FindGpus(const DriverSources& sources = {});
 
-// What CUDA_VISIBLE_DEVICES calls the GPUs of `report`, which is of this
-// process, in its order: as it does, or without it by the numbers of those that
-// the driver finds. These are not always the ones in /dev, where there may be
-// none (WSL), or some that this process may not open (a shell that was let into
-// a Slurm job of a few of a node's GPUs). Without a driver VisibleGpus.
+// Returns the names of the GPUs of `report`, a report of this process, as
+// CUDA_VISIBLE_DEVICES writes them and in its order. If it is not set, the
+// names are the numbers of the GPUs that the driver finds. These are not always
+// the GPUs in /dev, which may have none (WSL), or some that this process may
+// not open (a shell that was attached to a Slurm job on a few of a node's
+// GPUs). Without a driver, returns VisibleGpus.
 std::vector<std::string> GpuNames(const GpuReport& report);
 
-// The names of those that this process computes on by `device` (model.device):
-// none where that is the CPU.
+// Returns the names of the GPUs on which this process computes with `device`
+// (model.device); empty for the CPU.
 std::vector<std::string> GpusToComputeOn(const std::string& device);
 
-// "2 of 79.2 GiB, 78.9 GiB free: NVIDIA H100 80GB HBM3 (sm_90)", a line for
-// each kind of GPU.
+// Returns a line for each kind of GPU: "2 of 79.2 GiB, 78.9 GiB free: NVIDIA
+// H100 80GB HBM3 (sm_90)".
 std::vector<std::string> DescribeGpus(const std::vector<Gpu>& gpus);
 
 }  // namespace dapd
