@@ -36,7 +36,7 @@ std::vector<X509Pointer> ParseAll(absl::string_view pem) {
              PEM_read_bio_X509(bio.get(), nullptr, RefusePassphrase, nullptr)) {
     certificates.emplace_back(next);
   }
-  ERR_clear_error();  // the end of the text is one
+  ERR_clear_error();  // the end of the text is an error, too
   return certificates;
 }
 
@@ -78,7 +78,7 @@ absl::Time ToTime(const ASN1_TIME* asn1) {
   return absl::FromTM(parts, absl::UTCTimeZone());
 }
 
-// What `key` is, as OpenSSL calls it: "RSA", "EC secp256k1".
+// Returns the type of `key` in OpenSSL's words: "RSA", "EC secp256k1".
 std::string KindOf(EVP_PKEY* key) {
   std::string kind(absl::NullSafeStringView(EVP_PKEY_get0_type_name(key)));
   std::array<char, 64> curve = {};
@@ -88,8 +88,8 @@ std::string KindOf(EVP_PKEY* key) {
   return kind;
 }
 
-// OpenSSL signs a handshake of TLS 1.3, which two processes of ours agree on,
-// by no other key; it does vouch for certificates by more.
+// Two of these processes agree on TLS 1.3, and OpenSSL signs its handshake only
+// with these kinds of keys. For certificates it accepts more.
 absl::Status CheckKind(const std::string& path, EVP_PKEY* key) {
   static const auto& kinds = *new std::set<std::string>{"EC prime256v1",
                                                         "EC secp384r1",
@@ -196,10 +196,10 @@ absl::Status CheckIdentity(const IdentityPaths& paths,
   }
   const X509ContextPointer context(X509_STORE_CTX_new());
   X509_STORE_CTX_init(context.get(), store.get(), own, intermediates);
-  // As the peer's handshake does.
+  // The peer's handshake checks this purpose, too.
   X509_STORE_CTX_set_purpose(context.get(), PurposeOf(end));
   X509_STORE_CTX_set_time(context.get(), 0, absl::ToTimeT(now));
-  // Which takes no keys and digests that are too weak.
+  // The security level of TLS refuses weak keys and digests.
   const SslContextPointer tls(SSL_CTX_new(TLS_method()));
   X509_VERIFY_PARAM_set_auth_level(X509_STORE_CTX_get0_param(context.get()),
                                    SSL_CTX_get_security_level(tls.get()));

@@ -1,4 +1,4 @@
-// Owners of OpenSSL objects.
+// Defines owners of OpenSSL objects.
 #pragma once
 
 #include <openssl/bio.h>
@@ -34,7 +34,8 @@ using X509ContextPointer =
 // `text` must outlive the result.
 BioPointer ReadFromMemory(absl::string_view text);
 
-// The thread's newest OpenSSL error as text, and none left behind.
+// Returns the thread's newest OpenSSL error as text, and clears all of its
+// errors.
 std::string TakeOpenSslError();
 
 }  // namespace dapd

@@ -1,5 +1,5 @@
-// Who a peer is: the roles that certificates and tokens grant, and by which
-// calls are allowed (common/rpc/server/authorization.h).
+// Defines the roles that certificates and tokens grant to a peer. The roles
+// decide which calls are allowed (common/rpc/server/authorization.h).
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 namespace dapd {
 
 enum class Role {
-  kViewer,   // looks: health, status, metrics
+  kViewer,   // reads health, status and metrics
   kRollout,  // a rollout worker
   kTeacher,  // a teacher worker
   kTrainer,  // drives the workers
-  kAdmin,    // everything, reflection too
+  kAdmin,    // everything, including reflection
 };
 inline constexpr int kNumRoles = 5;
 
-// "viewer", "rollout", ...
+// Returns "viewer", "rollout", ...
 const char* RoleName(Role role);
 std::optional<Role> ParseRole(absl::string_view name);
 
@@ -45,7 +45,7 @@ class RoleSet {
   constexpr void Add(RoleSet other) { bits_ |= other.bits_; }
   friend constexpr bool operator==(RoleSet a, RoleSet b) = default;
 
-  // "trainer, viewer"; "no role".
+  // Returns a text such as "trainer, viewer", or "no role".
   std::string ToString() const;
 
  private:
@@ -55,8 +55,8 @@ class RoleSet {
   uint32_t bits_ = 0;
 };
 
-// The roles that a certificate's URI names grant: spiffe://dapd/<role>, nothing
-// before or after it. Other URIs grant none.
+// Returns the roles that a certificate's URI names grant: spiffe://dapd/<role>,
+// with nothing before or after it. Other URIs grant none.
 RoleSet RolesOfUris(const std::vector<std::string>& uris);
 
 }  // namespace dapd

@@ -108,7 +108,8 @@ std::string FileStamp(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<SecretFile>> SecretFile::Open(
     const std::string& key, const std::string& path) {
-  // The stamp first: a change in between is then seen as one later.
+  // The stamp is read first, so that a change between the two reads is seen
+  // later.
   std::string stamp = FileStamp(path);
   ASSIGN_OR_RETURN(std::string bytes, ReadSecretFile(key, path));
   return std::unique_ptr<SecretFile>(

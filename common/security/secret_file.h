@@ -1,5 +1,5 @@
-// Files that hold secrets: private keys and tokens. They are read only if
-// nobody else can read them, and what they hold is never part of a message.
+// Reads files with secrets: private keys and tokens. A file is read only if
+// nobody else can read it, and its content never becomes part of a message.
 #pragma once
 
 #include <memory>
@@ -13,27 +13,29 @@
 
 namespace dapd {
 
-// The file's bytes. `key` is the configuration key that names it, for messages;
-// the path is not repeated there, in case it is the secret itself. An error,
-// exit code kConfig, unless the file is a regular one of at most 64 KiB that
-//   belongs to this user and to nobody else (mode 0600 or less), or
-//   belongs to root and to a group of this user (0640 or less): how Kubernetes
-//   mounts a secret for a container without root.
+// Returns the file's bytes. `key` is the configuration key that names the file,
+// for messages; they do not repeat the path, in case it is the secret itself.
+// Returns an error with exit code kConfig unless the file is regular, has at
+// most 64 KiB, and belongs either
+// * to this user, and nobody else has access (mode 0600 or less), or
+// * to root and a group of this user (mode 0640 or less), as Kubernetes mounts
+//   a secret for a container without root.
 absl::StatusOr<std::string> ReadSecretFile(const std::string& key,
                                            const std::string& path);
 
-// A secret file that is followed: a change is seen within a second of the next
-// Get. Thread-safe.
+// A secret file that is followed: the next Get sees a change within a second.
+// Thread-safe.
 class SecretFile {
  public:
   using Bytes = std::shared_ptr<const std::string>;
 
-  // Errors as ReadSecretFile.
+  // Returns ReadSecretFile's errors.
   static absl::StatusOr<std::unique_ptr<SecretFile>> Open(
       const std::string& key, const std::string& path);
 
-  // The newest contents. A file that has become unreadable keeps its last ones,
-  // is logged, once per change, and is tried again every second.
+  // Returns the newest content. If the file becomes unreadable, the last
+  // content stays in effect; the error is logged once per change, and the file
+  // is tried again every second.
   Bytes Get();
 
  private:
@@ -43,14 +45,14 @@ class SecretFile {
   const std::string path_;
   Mutex mutex_;
   Bytes bytes_ ABSL_GUARDED_BY(mutex_);
-  std::string stamp_ ABSL_GUARDED_BY(mutex_);  // of bytes_
-  // Of the version that could not be read.
+  std::string stamp_ ABSL_GUARDED_BY(mutex_);  // stamp of bytes_
+  // Stamp of the version that could not be read.
   std::string logged_stamp_ ABSL_GUARDED_BY(mutex_);
   absl::Time looked_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Tells one version of a file from another: inode, size and time of change.
-// Empty if there is none.
+// Returns a text that differs between versions of a file: inode, size and time
+// of change. Empty if there is no file.
 std::string FileStamp(const std::string& path);
 
 }  // namespace dapd

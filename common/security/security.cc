@@ -16,8 +16,8 @@ namespace {
 
 constexpr absl::Duration kSoon = absl::Hours(24 * 7);
 
-// Workers are called; the trainer is too, and calls them; a process that needs
-// no role, such as `dapd status`, only calls.
+// Workers accept calls; the trainer accepts calls and calls workers; a process
+// that needs no role, such as `dapd status`, only calls.
 std::vector<TlsEnd> EndsOf(RoleSet needed) {
   if (needed.empty()) return {TlsEnd::kClient};
   if (!needed.Contains(Role::kTrainer)) return {TlsEnd::kServer};
@@ -64,7 +64,7 @@ absl::Status CheckOwnCertificate(const IdentityPaths& identity,
   return absl::OkStatus();
 }
 
-// False for what is no host:port, which has its own error elsewhere.
+// Returns false for a text that is not host:port, which is an error elsewhere.
 bool IsOnLoopback(const std::string& address) {
   std::string host;
   int port = 0;
@@ -133,7 +133,7 @@ std::shared_ptr<Security> Security::Loopback() {
 absl::Time Security::CertificateExpiry() const {
   if (!has_certificate()) return absl::InfiniteFuture();
   const auto own = ReadCertificate(identity_.certificate);
-  // One that cannot be read is as good as expired: the alert shall fire.
+  // An unreadable certificate counts as expired, so that the alert fires.
   return own.ok() ? own->not_after : absl::UnixEpoch();
 }
 

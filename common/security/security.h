@@ -1,13 +1,13 @@
-// Security: what the section `security` of the configuration means, read and
-// checked once: certificates, tokens, and how an address may be served.
+// Security reads and checks the configuration's section `security` once:
+// certificates, tokens, and how an address may be served.
 //
-// Rules:
-//   * A certificate means mutual TLS for every gRPC connection, loopback too.
-//   * Without one, only loopback is served or dialled, unless security.insecure
-//     accepts plaintext.
-//   * A peer's roles are those of its certificate and of its token. Without a
-//     certificate and without security.tokens, every peer on loopback is admin,
-//     and on another address (security.insecure) trainer.
+// The rules are:
+// * With a certificate every gRPC connection uses mutual TLS, also on loopback.
+// * Without a certificate only loopback addresses are served or called, unless
+//   security.insecure accepts plaintext.
+// * A peer has the roles of its certificate and of its token. Without a
+//   certificate and without security.tokens, every peer on loopback is admin,
+//   and every peer on another address (security.insecure) is trainer.
 #pragma once
 
 #include <memory>
@@ -28,30 +28,31 @@ namespace dapd {
 enum class Protection {
   kLoopback,  // plaintext that does not leave the machine
   kTls,       // mutual TLS
-  kInsecure,  // plaintext for everybody, as an explicit flag asks
+  kInsecure,  // plaintext for everybody, as an explicit flag requests
 };
 
 // Thread-safe.
 class Security {
  public:
-  // `needed`: roles that the certificate must name if there is one, and which
-  // say what it has to be good for: to listen, to connect to others, or both.
-  // Peers would refuse this process otherwise. None: it only connects. Every
-  // error has the exit code kConfig.
+  // `needed` are the roles that the certificate, if any, must name. They also
+  // decide whether it must be valid for accepting connections, for connecting
+  // to others, or both; without roles the process only connects. Peers would
+  // refuse this process otherwise. Every error has exit code kConfig.
   static absl::StatusOr<std::shared_ptr<Security>> Load(
       const SecuritySection& section, RoleSet needed);
 
-  // For tests and programs without a configuration: loopback only.
+  // For tests and programs without a configuration; allows loopback only.
   static std::shared_ptr<Security> Loopback();
 
   bool has_certificate() const { return !identity_.certificate.empty(); }
   const IdentityPaths& identity() const { return identity_; }
-  // Of the certificate's file as it is now; none: the infinite future.
+  // Returns when the certificate in its file expires; the infinite future
+  // without a certificate.
   absl::Time CertificateExpiry() const;
 
-  // How `address` ("host:port") may be served or dialled by gRPC, and served by
-  // HTTP. Where it may not be, an error with exit code kConfig that says what
-  // to do.
+  // Return how gRPC may serve or call `address` ("host:port"), and how HTTP may
+  // serve it. If it must not, the error has exit code kConfig and says what to
+  // do.
   absl::StatusOr<Protection> ForRpc(const std::string& address) const;
   absl::StatusOr<Protection> ForHttp(const std::string& address) const;
 
@@ -59,10 +60,12 @@ class Security {
   RoleSet RolesOfToken(absl::string_view token) const {
     return tokens_->Find(token);
   }
-  // What this process shows its peers; empty: none.
+  // Returns the token that this process presents to its peers; empty if it has
+  // none.
   std::string OwnToken() const;
-  // An error with exit code kConfig where workers with these settings would
-  // refuse a trainer with the same: without a certificate, only tokens count.
+  // Returns an error with exit code kConfig if workers with these settings
+  // would refuse a trainer with the same settings: without a certificate, only
+  // tokens count.
   absl::Status AdmitsItself() const;
 
  private:

@@ -39,7 +39,7 @@ ssize_t TlsStream::Result(int count) {
   ERR_clear_error();
   waits_to_write_ = error == SSL_ERROR_WANT_WRITE;
   if (waits_to_write_ || error == SSL_ERROR_WANT_READ) return kMustWait;
-  // After these OpenSSL forbids SSL_shutdown.
+  // OpenSSL forbids SSL_shutdown after these errors.
   is_broken_ = error == SSL_ERROR_SSL || error == SSL_ERROR_SYSCALL;
   return 0;
 }

@@ -1,7 +1,7 @@
-// The server's end of TLS over sockets that do not block, for the HTTP
-// responder. (gRPC brings its own: common/rpc/rpc_credentials.h.) TLS 1.2 or
-// newer; a client may show a certificate of the authority, and must not show
-// another.
+// Implements the server's end of TLS over non-blocking sockets, for the HTTP
+// responder. (gRPC has its own: common/rpc/rpc_credentials.h.) The version is
+// TLS 1.2 or newer. A client may present a certificate of the authority, and
+// must not present any other.
 #pragma once
 
 #include <sys/types.h>
@@ -19,23 +19,24 @@
 
 namespace dapd {
 
-// One connection. Not thread-safe.
+// A connection. Not thread-safe.
 class TlsStream {
  public:
-  // Calls return the bytes they moved, kMustWait if the socket has to become
-  // ready first, or 0: it is over, in order or not. The handshake is part of
-  // the first ones.
+  // Calls return the number of bytes moved, kMustWait if the socket must become
+  // ready first, or 0 when the connection is over, in order or not. The first
+  // calls include the handshake.
   static constexpr ssize_t kMustWait = -1;
   ssize_t Read(char* bytes, size_t size);
   ssize_t Write(const char* bytes, size_t size);
-  // Tells the client that nothing more comes.
+  // Tells the client that no more bytes follow.
   void EndWriting();
 
-  // Which way the socket has to become ready after kMustWait.
+  // After kMustWait, returns whether the socket must become ready for writing,
+  // not for reading.
   bool waits_to_write() const { return waits_to_write_; }
 
-  // Of the client's certificate; none if it showed none. Known once something
-  // was read.
+  // Returns the roles of the client's certificate; none if it presented none.
+  // They are known after the first bytes were read.
   RoleSet PeerRoles() const;
 
  private:
@@ -51,13 +52,13 @@ class TlsStream {
 // Not thread-safe.
 class TlsServer {
  public:
-  // Errors as CheckIdentity.
+  // Returns CheckIdentity's errors.
   static absl::StatusOr<TlsServer> Create(const IdentityPaths& paths);
 
-  // `socket` stays the caller's and must outlive the stream. Certificates that
-  // have changed are used from the next second on; files that do not fit
-  // together, cannot be read or are not valid yet are not, which is logged
-  // once, and the ones before stay in force. They are tried again every second.
+  // The caller keeps `socket`, which must outlive the stream. Changed
+  // certificates are used within a second. Files that do not belong together,
+  // cannot be read or are not valid yet are logged once, and tried again every
+  // second; until then the previous certificates stay in effect.
   std::unique_ptr<TlsStream> Accept(int socket);
 
  private:
@@ -67,8 +68,8 @@ class TlsServer {
 
   IdentityPaths paths_;
   SslContextPointer context_;
-  std::string stamp_;         // of the files in force
-  std::string logged_stamp_;  // of those that could not be used
+  std::string stamp_;         // stamp of the files in effect
+  std::string logged_stamp_;  // stamp of the files that could not be used
   absl::Time looked_;
 };
 

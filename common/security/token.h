@@ -1,6 +1,7 @@
-// Bearer tokens: what a process presents, and what a server accepts.
+// Handles bearer tokens: the token that a process presents, and the tokens that
+// a server accepts.
 //
-// A token is 32 to 512 characters of A-Z a-z 0-9 - . _ ~ + / = (RFC 6750),
+// A token is 32 to 512 characters of A-Z a-z 0-9 - . _ ~ + / = (RFC 6750);
 // `openssl rand -hex 32` makes one. Files are followed (secret_file.h).
 #pragma once
 
@@ -19,23 +20,23 @@
 
 namespace dapd {
 
-// The token of an "authorization" header's value, "Bearer <token>"; empty if it
-// is none. The scheme's case does not matter.
+// Returns the token in the value of an "authorization" header, "Bearer
+// <token>"; empty for any other value. The case of "Bearer" does not matter.
 absl::string_view ParseBearer(absl::string_view header);
 
-// The tokens of a file, one a line, at least one. While a newer version of the
-// file holds something else, say nothing yet, those of the version before it
-// stay in effect, which is logged once. Not thread-safe.
+// The tokens of a file, one per line, at least one. While a newer version of
+// the file is not valid, for example still empty, the tokens of the previous
+// version stay in effect, which is logged once. Not thread-safe.
 class TokenFile {
  public:
-  // Errors as ReadSecretFile, and for a file without or with a malformed token.
-  // `key`: of the configuration, for messages.
+  // Returns ReadSecretFile's errors, and an error for a file without tokens or
+  // with a malformed one. `key` is the configuration key, for messages.
   static absl::StatusOr<TokenFile> Open(const std::string& key,
                                         const std::string& path);
 
   struct Token {
     std::string text;
-    std::string digest;  // SHA-256, so that all have one length
+    std::string digest;  // SHA-256, so that all have the same length
   };
   const std::vector<Token>& Get();
 
@@ -46,27 +47,28 @@ class TokenFile {
 
   std::string key_;
   std::unique_ptr<SecretFile> secret_;
-  SecretFile::Bytes read_;  // what tokens_ are of, or a malformed version
+  SecretFile::Bytes read_;  // bytes of tokens_, or a malformed newer version
   std::vector<Token> tokens_;
 };
 
-// Which roles a presented token has. Thread-safe.
+// Maps a presented token to its roles. Thread-safe.
 class TokenTable {
  public:
   struct Entry {
     Role role;
-    std::string key;   // of the configuration, for messages
-    std::string path;  // a file whose tokens are all accepted
+    std::string key;   // configuration key, for messages
+    std::string path;  // file whose tokens are all accepted
   };
 
-  // Errors as TokenFile::Open.
+  // Returns TokenFile::Open's errors.
   static absl::StatusOr<std::unique_ptr<TokenTable>> Load(
       const std::vector<Entry>& entries);
 
   bool empty() const { return files_.empty(); }
 
-  // Every accepted token is compared, each in a time that does not depend on
-  // what is the same. No role: the token is not accepted.
+  // Compares the token with every accepted token, each in a time that does not
+  // depend on the characters that they share. Returns no role if the token is
+  // not accepted.
   RoleSet Find(absl::string_view token);
 
  private:
@@ -77,11 +79,11 @@ class TokenTable {
 
   TokenTable() = default;
 
-  Mutex mutex_;              // for the tokens of files_
-  std::vector<File> files_;  // none is added after Load
+  Mutex mutex_;              // guards the tokens of files_
+  std::vector<File> files_;  // no file is added after Load
 };
 
-// The token that a process presents: the first of its file. Thread-safe.
+// The token that a process presents: the first in its file. Thread-safe.
 class PresentedToken {
  public:
   static absl::StatusOr<std::unique_ptr<PresentedToken>> Load(
