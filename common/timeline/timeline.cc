@@ -12,12 +12,12 @@ namespace dapd {
 namespace {
 
 constexpr absl::Duration kLongest = absl::Hours(24);
-// Between two slices that are one.
+// Two slices with a smaller gap are joined into one.
 constexpr absl::Duration kNoGap = absl::Microseconds(500);
-// Process ids of one trainer rank: more workers than a run has.
+// Process ids for each trainer rank; a run has fewer workers than this.
 constexpr int64_t kIdsOfRank = 10'000;
 
-// "slot 2" before "slot 10".
+// Orders "slot 2" before "slot 10".
 bool ComesBefore(const TraceTrack& a, const TraceTrack& b) {
   return std::pair(a.name.size(), a.name) < std::pair(b.name.size(), b.name);
 }

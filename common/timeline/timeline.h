@@ -1,11 +1,10 @@
-// Timeline: what a trainer and its workers were busy with during the first
-// steps of a process, for the run folder's timeline.json.
+// Timeline records the work of a trainer and its workers during the first steps
+// of a process, for the run folder's timeline.json.
 //
-// Whoever has something to record holds a pointer to it, null where
-// trainer.timeline_steps is 0: then nothing is measured at all. Workers record
-// nothing of their own. Their answers say when they were computed, by the
-// worker's clock, and the conversation with a worker adds that here. Thread-
-// safe.
+// Code that records holds a pointer to it, which is null if
+// trainer.timeline_steps is 0: nothing is measured then. Workers record nothing
+// themselves. Their answers say when they were computed, by the worker's clock,
+// and the client of a worker adds that here. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -26,48 +25,49 @@ namespace dapd {
 
 class Timeline {
  public:
-  // The process that this is; the others are peers.
+  // Index of this process; the others are peers.
   static constexpr int kOwn = 0;
-  // Of all tracks together: some 60 MB, and half of that in the file. What
-  // comes behind them is counted and left out.
+  // Limit for all tracks together: about 60 MB, and half of it in the file.
+  // Later slices are counted and dropped.
   static constexpr int64_t kMaxSlices = 200'000;
 
   struct Options {
     std::string path;   // of the file
-    int64_t steps = 1;  // to record
-    int64_t rank = 0;   // of this trainer, for process ids that differ
+    int64_t steps = 1;  // number of steps to record
+    int64_t rank = 0;   // rank of this trainer; makes process ids differ
     int64_t max_slices = kMaxSlices;
   };
   explicit Timeline(Options options);
-  // Writes what there is of a run that ended before.
+  // Writes the file if the run ended before the last step to record.
   ~Timeline();
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  // Whether slices are taken: from the first step's begin to the last one's
-  // end.
+  // Returns whether slices are recorded: from the beginning of the first step
+  // to the end of the last one.
   bool recording() const { return state_ == State::kRecording; }
-  // Whether clocks are worth reading: until the last step's end.
+  // Returns whether clock readings are still useful: until the end of the last
+  // step.
   bool wanted() const { return state_ != State::kDone; }
 
-  // Another process, by its name ("rollout 10.0.0.7:7001"); the same for the
-  // same name.
+  // Returns the index of another process by its name ("rollout 10.0.0.7:7001");
+  // equal names have the same index.
   int AddPeer(const std::string& name);
   void AddReading(int peer, const ClockReading& reading);
 
-  // What `process` did, in times of its own clock. Dropped while nothing is
-  // recorded; a slice that ends before it begins, or lasts more than a day, is
-  // no measurement and dropped as well.
+  // Adds work of `process`, in times of its own clock. The slice is dropped if
+  // nothing is recorded, and if it is invalid: it ends before it begins, or
+  // lasts more than a day.
   void Add(int process, const std::string& track, Slice slice);
-  // The same of this process; the fact "step" is added. With `joins` a slice
-  // that follows one of the same name at once makes that one longer.
+  // Adds work of this process, with the fact "step". With `joins`, a slice
+  // directly behind a slice of the same name extends that slice.
   void AddOwn(const std::string& track, Slice slice, bool joins = false);
 
-  // A step begins: its problems go to the workers; may be called more than once
-  // for it.
+  // Begins a step: its problems are sent to the workers. May be called several
+  // times for a step.
   void BeginStep(int64_t step);
-  // It is done. Behind the last one the file is written; a disk that refuses is
-  // a warning.
+  // Ends the step. After the last step the file is written; if this fails, a
+  // warning is logged.
   void EndStep();
 
  private:
@@ -91,10 +91,10 @@ class Timeline {
   int64_t left_out_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// The time that it lives, as a slice of this process.
+// Records its own lifetime as a slice of this process.
 class ScopedSlice {
  public:
-  // `timeline` null: none.
+  // Records nothing if `timeline` is null.
   ScopedSlice(Timeline* timeline,
               const char* track,
               const char* name,
@@ -113,7 +113,7 @@ class ScopedSlice {
   ScopedSlice(const ScopedSlice&) = delete;
   ScopedSlice& operator=(const ScopedSlice&) = delete;
 
-  // It turned out that nothing was done.
+  // Drops the slice if nothing was done.
   void Drop() { timeline_ = nullptr; }
 
  private:
@@ -124,7 +124,7 @@ class ScopedSlice {
   absl::Time begin_;
 };
 
-// Tracks of a trainer.
+// Names of a trainer's tracks.
 inline constexpr char kStepsTrack[] = "steps";
 inline constexpr char kPhasesTrack[] = "phases";
 inline constexpr char kComputeTrack[] = "compute";

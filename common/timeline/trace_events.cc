@@ -17,7 +17,7 @@ std::string Dump(const Json& json) {
       -1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 
-// The events of a file, one a line.
+// Writes the events of a file, one per line.
 class EventWriter {
  public:
   explicit EventWriter(AtomicFileWriter* file) : file_(file) {}
@@ -28,7 +28,7 @@ class EventWriter {
     return file_->Append(Dump(event));
   }
 
-  // What is said about a process, or about its track `tid`.
+  // Describes a process, or its track `tid`.
   absl::Status Describe(const char* what,
                         int64_t pid,
                         int64_t tid,
@@ -55,7 +55,7 @@ absl::Status WriteTrack(int64_t pid,
       events->Describe("thread_sort_index", pid, tid, {{"sort_index", tid}}));
   std::vector<const Slice*> slices;
   for (const Slice& slice : track.slices) slices.push_back(&slice);
-  // One that lies within another one comes behind it.
+  // A slice within another slice comes behind it.
   std::ranges::stable_sort(slices, [](const Slice* a, const Slice* b) {
     return std::tie(a->begin, b->end) < std::tie(b->begin, a->end);
   });

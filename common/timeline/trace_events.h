@@ -1,6 +1,6 @@
-// A file of trace events, as Perfetto (ui.perfetto.dev) and chrome://tracing
-// read them: "Trace Event Format", docs.google.com/document/d/
-// 1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU, in its form of a JSON object.
+// Writes a file of trace events for Perfetto (ui.perfetto.dev) and
+// chrome://tracing: "Trace Event Format", docs.google.com/document/d/
+// 1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU, as a JSON object.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace dapd {
 
-// Something that took time.
+// A piece of work that took time.
 struct Slice {
   std::string name;
   absl::Time begin;
@@ -21,7 +21,7 @@ struct Slice {
   std::vector<std::pair<std::string, int64_t>> facts;  // shown beside it
 };
 
-// Slices that follow each other, or lie within each other.
+// Slices that follow each other, or are nested.
 struct TraceTrack {
   std::string name;
   std::vector<Slice> slices;  // in any order
@@ -35,8 +35,8 @@ struct TraceProcess {
 };
 
 // Writes the file aside, syncs and renames it. Times are microseconds since
-// 1970, rounded down, so that slices that did not overlap do not. `notes` are
-// the file's own, by name.
+// 1970, rounded down, so that slices that do not overlap still do not. `notes`
+// are properties of the file, by name.
 absl::Status WriteTrace(
     const std::string& path,
     const std::vector<TraceProcess>& processes,
