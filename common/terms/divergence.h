@@ -1,7 +1,7 @@
-// What a term measures between a student's distribution p and its target q over
-// one scored token, as plain data that configuration, kernels for CPU and GPU,
-// and the reference implementation share. docs/objective.md has the formulas
-// and says how to add a divergence.
+// Describes how a term compares a student's distribution p with its target q at
+// a scored token, as plain data that the configuration, the kernels for CPU and
+// GPU, and the reference implementation share. docs/objective.md has the
+// formulas and says how to add a divergence.
 #pragma once
 
 #include <cstdint>
@@ -17,36 +17,37 @@ enum class DivergenceKind {
 
 struct Divergence {
   DivergenceKind kind = DivergenceKind::kForwardKl;
-  // Of the target in m = beta q + (1 - beta) p; above 0 and below 1.
+  // Weight of the target in m = beta q + (1 - beta) p; above 0 and below 1.
   double beta = 0.5;
-  // c: what each vocabulary entry adds is at most this; infinity: no clip.
+  // c: the largest contribution of a vocabulary entry; infinity means no clip.
   double clip = 0.05;
 
   bool operator==(const Divergence&) const = default;
 };
 
-// Over which entries of the vocabulary the divergence is summed.
+// The entries of the vocabulary over which the divergence is summed.
 enum class SupportKind {
   kFull,
   kStudentTopK,  // the student's k most probable tokens
-  kTeacherTopK,  // the target's
+  kTeacherTopK,  // the target's k most probable tokens
 };
 
 struct Support {
   SupportKind kind = SupportKind::kFull;
   int64_t k = 100;
-  // The rest of the vocabulary is one more entry; without it p and q are
-  // normalised over the k tokens.
+  // Whether the rest of the vocabulary is one more entry. Without it, p and q
+  // are normalised over the k tokens.
   bool tail = true;
 
   bool operator==(const Support&) const = default;
 };
 
-// How a micro-batch's tokens become the value of a term.
+// How the values of a micro-batch's tokens become the value of a term.
 enum class Reduction {
-  kMicroToken,         // sum over all tokens / their number
-  kSeqMean,            // mean over the answers of each one's token mean
-  kSeqMeanKeepMasked,  // the same, an answer without a scored token counts as 0
+  kMicroToken,         // sum over all tokens / number of tokens
+  kSeqMean,            // mean over answers of the token mean of each answer
+  kSeqMeanKeepMasked,  // as kSeqMean, but an answer without a scored token
+                       // counts as 0
 };
 
 inline constexpr double kNoClip = std::numeric_limits<double>::infinity();

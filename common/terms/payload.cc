@@ -8,7 +8,7 @@
 namespace dapd {
 namespace {
 
-// By Payload.
+// Indexed by Payload.
 constexpr std::array<const char*, 3> kPayloadNames = {
     "hidden_states", "logits", "top_k"};
 

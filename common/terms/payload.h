@@ -1,5 +1,5 @@
-// What a teacher returns for each scored token (proto/dapd/v1/teacher.proto
-// lists the tensors of each).
+// Names what a teacher returns for each scored token
+// (proto/dapd/v1/teacher.proto lists the tensors of each payload).
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ enum class Payload {
   kTopK,
 };
 
-// "hidden_states", "logits" or "top_k", as in the configuration.
-// INVALID_ARGUMENT lists them.
+// `name` is "hidden_states", "logits" or "top_k", as in the configuration. The
+// error for any other name is INVALID_ARGUMENT and lists these.
 absl::StatusOr<Payload> ParsePayload(const std::string& name);
 
 }  // namespace dapd

@@ -1,6 +1,6 @@
-// What a student is compared with: a distribution over the vocabulary for every
-// scored token, made of one or more teacher passes. docs/objective.md says how
-// to add one.
+// Describes a target, the distribution over the vocabulary with which a student
+// is compared at every scored token. It is made of one or more teacher passes.
+// docs/objective.md says how to add one.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace dapd {
 
-// One forward that a teacher has to do for a sample.
+// A forward pass that a teacher must compute for a sample.
 struct TeacherPass {
   WeightSet weights = WeightSet::kBase;
   ViewName view = ViewName::kNoneRollout;
@@ -28,14 +28,14 @@ struct WeightedPass {
   bool operator==(const WeightedPass&) const = default;
 };
 
-// A distribution that is moved by what other passes say:
+// A distribution that other passes shift:
 //
 //   log q = log softmax(log q_anchor + strength * clip(centre(delta)))
 //   delta = sum_i factor_i log q_i
 //
-// centre subtracts the plain mean over the vocabulary, clip(x) = soft_clip
-// tanh(x / soft_clip). Purified OPSD (Shen et al., arXiv 2607.02234, 3.2) is
-// anchor None, delta = log Cross - log Probe, recentred, soft_clip 10.
+// centre subtracts the plain mean over the vocabulary, and clip(x) = soft_clip
+// tanh(x / soft_clip). Purified OPSD (Shen et al., arXiv 2607.02234, 3.2) has
+// the anchor None, delta = log Cross - log Probe, recentred, and soft_clip 10.
 struct Mixture {
   static constexpr size_t kMaxParts = 4;
 
@@ -48,11 +48,11 @@ struct Mixture {
   bool operator==(const Mixture&) const = default;
 };
 
-// Token by token one of two passes, by how far they agree about the scored
-// token (DOPD, Yu et al., arXiv 2606.30626). With q_1 and q_2 the token's
-// probabilities under both, A = |log q_1 - log q_2|, and averages over the
-// micro-batch's counted tokens, each without its largest values (`trim` of
-// them):
+// Chooses one of two passes at every token, by how far they agree about the
+// scored token (DOPD, Yu et al., arXiv 2606.30626). q_1 and q_2 are the token's
+// probabilities under the two passes, and A = |log q_1 - log q_2|. The means
+// are over the micro-batch's counted tokens, each without its largest values (a
+// share of `trim`):
 enum class Regime {
   kAgreeLikely,    // A < mean A and q_1 + q_2 >= mean q_1 + mean q_2
   kAgreeUnlikely,  // A < mean A otherwise
@@ -67,31 +67,30 @@ struct Routed {
   double trim = 0.05;
   struct Choice {
     bool takes_second = false;
-    double factor = 1.0;  // of the token's loss
+    double factor = 1.0;  // factor of the token's loss
     bool operator==(const Choice&) const = default;
   };
-  std::array<Choice, kNumRegimes> choices;  // by Regime
+  std::array<Choice, kNumRegimes> choices;  // indexed by Regime
 
   bool operator==(const Routed&) const = default;
 };
 
-// The scored token itself, with all of the probability: the forward KL
-// divergence to it is the cross entropy of supervised fine-tuning. Needs no
-// teacher.
+// The scored token with the whole probability: the forward KL divergence to it
+// is the cross entropy of supervised fine-tuning. Needs no teacher.
 struct OneHot {
   bool operator==(const OneHot&) const = default;
 };
 
 using Target = std::variant<TeacherPass, Mixture, Routed, OneHot>;
 
-// The teacher passes that it is made of, in the order in which a HeadTerm
-// (head_loss.h) has them: of a Mixture the anchor first.
+// Returns the teacher passes of a target, in the order of a HeadTerm
+// (head_loss.h); a Mixture's anchor comes first.
 std::vector<TeacherPass> PassesOf(const Target& target);
 
-// "cross_rollout (snapshot)", for people.
+// Returns a text such as "cross_rollout (snapshot)" for people.
 std::string Describe(const Target& target);
 
-// "agree_likely", ...
+// Returns "agree_likely", ...
 const char* RegimeName(Regime regime);
 
 }  // namespace dapd

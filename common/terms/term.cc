@@ -14,7 +14,7 @@
 namespace dapd {
 namespace {
 
-// By value of the enum.
+// Indexed by the values of the enums.
 constexpr std::array<const char*, 3> kDivergences = {
     "forward_kl", "reverse_kl", "jensen_shannon"};
 constexpr std::array<const char*, 3> kSupports = {
@@ -42,7 +42,7 @@ std::string ProblemWith(const Mixture& mixture) {
                         " passes, not ",
                         mixture.delta.size());
   }
-  // Differences are divided by it in single precision.
+  // Differences are divided by soft_clip in single precision.
   if (!(mixture.soft_clip >= 1e-6)) return "soft_clip must be at least 1e-06";
   return "";
 }

@@ -1,8 +1,9 @@
-// The objective as data: a list of weighted terms, each a divergence between a
-// student's distribution and a target over the same scored tokens.
+// Describes the objective as data: a list of weighted terms. Each term is a
+// divergence between a student's distribution and a target over the same scored
+// tokens.
 //
 // To add a term, add a row to the configuration (objective.terms) or to a
-// preset (common/config/preset_terms.h); to add a divergence or a target, see
+// preset (common/config/preset_terms.h). To add a divergence or a target, see
 // docs/objective.md.
 #pragma once
 
@@ -18,62 +19,66 @@
 
 namespace dapd {
 
-// How a token of none_rollout weighs by its probability under the live policy
-// against the one under which it was sampled: min(p / p_sampler,
-// importance_cap), without gradient, both at temperature 1 and unfiltered. 1
-// where the sampler's is not known. SDPO caps two factors, for the optimizer
-// steps since the answer was sampled and for how differently trainer and
-// sampler compute; the sampler is the only one here that saw the older policy,
-// so this is both in one.
+// Weights a token of none_rollout by the ratio of its probabilities under the
+// live policy and under the policy that sampled it: min(p / p_sampler,
+// importance_cap), without gradient, both at temperature 1 and unfiltered. The
+// weight is 1 if p_sampler is unknown. SDPO caps two factors: one for the
+// optimizer steps since the answer was sampled, one for the numerical
+// difference between trainer and sampler. Here only the sampler has evaluated
+// the older policy, so the ratio contains both factors.
 enum class Importance {
-  kNone,      // every token counts alike
-  kToken,     // its own ratio (SDPO)
+  kNone,      // every token has the same weight
+  kToken,     // the token's own ratio (SDPO)
   kSequence,  // the mean of the ratios of its answer's counted tokens (SDFT)
 };
 
 struct Term {
   std::string name;
-  ViewName student = ViewName::kNoneRollout;  // read with the live adapter
+  ViewName student = ViewName::kNoneRollout;  // evaluated with the live adapter
   Target target = TeacherPass{};
   Divergence divergence;
   Support support;
   Reduction reduction = Reduction::kMicroToken;
-  int64_t skip_tokens = 0;  // of every answer's first scored tokens, left out
+  int64_t skip_tokens = 0;  // number of scored tokens left out at the beginning
+                            // of each answer
   Importance importance = Importance::kNone;
   double importance_cap = 2.0;
   double weight = 0.0;
 };
 
-// Every teacher forward that `terms` need, each once, in a fixed order.
+// Returns every teacher pass that `terms` need, once each, in a fixed order.
 std::vector<TeacherPass> TeacherPasses(const std::vector<Term>& terms);
 
-// Every student view that `terms` need, each once, in the order of ViewName.
+// Returns every student view that `terms` need, once each, in the order of
+// ViewName.
 std::vector<ViewName> StudentViews(const std::vector<Term>& terms);
 
-// Every view that a student or a teacher of `terms` reads, in the order of
-// ViewName; and whether `view` is one of them.
+// Return every view that a student or a teacher of `terms` reads, in the order
+// of ViewName; and whether `view` is one of them.
 std::set<ViewName> ViewsRead(const std::vector<Term>& terms);
 bool ReadsView(const std::vector<Term>& terms, ViewName view);
 
-// Whether any of those views needs the rollout: without one, nothing has to be
-// sampled.
+// Returns whether any of these views needs the rollout; if none does, nothing
+// must be sampled.
 bool ReadsRollouts(const std::vector<Term>& terms);
-// Whether any term trains a sample's reference.
+// Returns whether any term trains a sample's reference.
 bool ScoresReferences(const std::vector<Term>& terms);
 
-// Whether the target of `term` reads a view that the sample lacks
-// (MayBeMissing): the term is masked there.
+// Returns whether the target of `term` reads a view that the sample lacks
+// (MayBeMissing). The term is masked for this sample then.
 bool LacksTarget(const Term& term, const Views& views);
 
-// The tokens of a sample that `term` counts: those that its student scores, but
-// for the first skip_tokens; none where it is masked.
+// Returns the number of tokens of a sample that `term` counts: the scored
+// tokens of its student without the first skip_tokens; 0 if the term is masked.
 int64_t TokensOf(const Term& term, const Views& views);
 
-// What is wrong with a term, empty if nothing is: views that score different
-// tokens, a number out of its range, a support that its target does not have.
+// Returns what is wrong with a term; empty if nothing is. Problems are views
+// that score different tokens, a number out of its range, or a support that its
+// target does not have.
 std::string ProblemWith(const Term& term);
 
-// Names as the configuration has them; nothing for an unknown one.
+// Convert between values and their names in the configuration; nothing for an
+// unknown name.
 const char* DivergenceName(DivergenceKind kind);
 std::optional<DivergenceKind> ParseDivergence(const std::string& name);
 const char* SupportName(SupportKind kind);
@@ -82,7 +87,7 @@ const char* ReductionName(Reduction reduction);
 std::optional<Reduction> ParseReduction(const std::string& name);
 const char* ImportanceName(Importance importance);
 std::optional<Importance> ParseImportance(const std::string& name);
-// "forward_kl, reverse_kl, ...", for messages.
+// Return lists such as "forward_kl, reverse_kl, ..." for messages.
 std::string DivergenceNames();
 std::string SupportNames();
 std::string ReductionNames();

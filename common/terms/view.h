@@ -1,6 +1,6 @@
-// The views of a sample (docs/objective.md, "Views"): one token sequence each,
-// with the range of its tokens that is scored. Everything that names a view, in
-// the configuration, on the wire and in a file, uses this table.
+// Defines the views of a sample (docs/objective.md, "Views"). A view is a token
+// sequence with a range of scored tokens. The configuration, messages and files
+// use the names of this table.
 #pragma once
 
 #include <array>
@@ -20,45 +20,46 @@ enum class ViewName {
   kNoneReference,
   kSelfReference,
   kCrossReference,
-  // The rollout behind SDFT's prompt, which shows the reference as an example
-  // of an answer, and behind the reference without its problem (Purified OPSD).
+  // kDemonstrationRollout: the rollout behind SDFT's prompt, which shows the
+  // reference as an example of an answer. kProbeRollout: the rollout behind the
+  // reference without its problem (Purified OPSD).
   kDemonstrationRollout,
   kProbeRollout,
-  // The rollout behind SDPO's prompt, which shows what a self-teacher reads.
+  // The rollout behind SDPO's prompt, which shows the self-teacher's context.
   kSiblingRollout,
 };
 inline constexpr int kNumViews = 9;
 
-// "none_rollout", ...
+// Returns "none_rollout", ...
 const char* ViewNameString(ViewName view);
-// INVALID_ARGUMENT lists the views that there are.
+// The error is INVALID_ARGUMENT and lists the views.
 absl::StatusOr<ViewName> ParseViewName(const std::string& name);
 
-// Which of a sample's two answers is scored.
+// The answer of a sample that is scored.
 enum class Completion { kReference, kRollout };
 Completion CompletionOf(ViewName view);
-// Whether its tokens are known only once the rollout is there: it scores the
-// rollout or shows it.
+// Returns whether the view's tokens are known only after the rollout is
+// sampled: the view scores the rollout or shows it.
 bool NeedsRollout(ViewName view);
-// Whether it is one of the six that every sample has; the others are made
-// where a term reads them.
+// Returns whether every sample has the view. These are six; the others are
+// built if a term reads them.
 bool IsAlwaysBuilt(ViewName view);
-// Whether a sample whose answers are there may lack it although a term reads
-// it: there is nothing to show in it. It then scores nothing, and a term that
-// reads it is masked for this sample.
+// Returns whether a sample with all its answers may lack the view although a
+// term reads it, because there is nothing to show in it. The view then scores
+// nothing, and a term that reads it is masked for this sample.
 bool MayBeMissing(ViewName view);
 
 struct View {
   std::vector<int32_t> input_ids;
-  // Scored tokens are input_ids[scored_from, scored_from + scored_count);
-  // the logits that predict them stand one position earlier.
+  // The scored tokens are input_ids[scored_from, scored_from + scored_count);
+  // the logits that predict them are one position earlier.
   int64_t scored_from = 0;
   int64_t scored_count = 0;
 
   bool operator==(const View&) const = default;
 };
 
-// By ViewName; one that was not made is empty.
+// Indexed by ViewName; a view that was not built is empty.
 using Views = std::array<View, kNumViews>;
 using NamedViews = std::map<ViewName, View>;
 

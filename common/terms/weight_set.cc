@@ -7,7 +7,7 @@
 namespace dapd {
 namespace {
 
-// By WeightSet.
+// Indexed by WeightSet.
 constexpr std::array<const char*, kNumWeightSets> kWeightSetNames = {
     "base", "snapshot", "ema", "live"};
 

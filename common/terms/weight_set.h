@@ -1,5 +1,5 @@
-// The named sets of frozen weights that a teacher's pass can be read with. The
-// configuration, the wire and the metrics use the names of this table.
+// Names the sets of frozen weights with which a teacher's pass can be computed.
+// The configuration, messages and metrics use the names of this table.
 #pragma once
 
 #include <optional>
@@ -15,11 +15,11 @@ enum class WeightSet {
 };
 inline constexpr int kNumWeightSets = 4;
 
-// "base", "snapshot", "ema" or "live".
+// Returns "base", "snapshot", "ema" or "live".
 const char* WeightSetName(WeightSet set);
-// Nothing for an unknown name.
+// Returns nothing for an unknown name.
 std::optional<WeightSet> ParseWeightSet(const std::string& name);
-// All names, for messages.
+// Returns all names, for messages.
 std::string WeightSetNames();
 
 }  // namespace dapd
