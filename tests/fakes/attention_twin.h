@@ -1,6 +1,6 @@
-// The host twin of the CUDA decode attention (decode_attention_math.h): the
-// same functions in the same order of splits, lanes and groups; and attention
-// in float64.
+// Computes the CUDA decode attention (decode_attention_math.h) on the host: the
+// same functions in the same order of splits, lanes and groups; also computes
+// attention in float64.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace dapd {
 
-// One query head over `tokens` keys and values [tokens, head_dim].
+// One query head with `tokens` keys and values [tokens, head_dim].
 struct AttentionInputs {
   int head_dim = 0;
   int tokens = 0;
@@ -33,8 +33,8 @@ inline float AttentionScore(const AttentionInputs& in, int token) {
   return Butterfly(lanes) * (1.0F / sqrtf(static_cast<float>(in.head_dim)));
 }
 
-// softmax(scores) V of `num_parts` splits, one dimension of it: `outputs[i *
-// stride]` is split i's sum of exp(score - max) v.
+// Combines `num_parts` splits into one dimension of softmax(scores) V:
+// `outputs[i * stride]` is split i's sum of exp(score - max) v.
 inline float CombineSplits(const SoftmaxPart* parts,
                            const float* outputs,
                            int64_t stride,
@@ -51,7 +51,7 @@ inline float CombineSplits(const SoftmaxPart* parts,
   return output / Butterfly(lanes);
 }
 
-// In the kernel's order of sums.
+// Computes the attention in the kernel's order of sums.
 inline std::vector<float> AttentionTwin(const AttentionInputs& in) {
   const int64_t splits = NumSplits(in.tokens);
   std::vector<SoftmaxPart> parts;

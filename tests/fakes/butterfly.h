@@ -1,4 +1,4 @@
-// Sums as the lanes of a CUDA warp, or of a part of it, take them.
+// Adds numbers in the order of the lanes of a CUDA warp, or of a part of it.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace dapd {
 
-// The sum of the lanes' numbers, a power of two, added as a butterfly: every
-// lane gets the same bits.
+// Returns the sum of the lanes' numbers, whose count is a power of two. A
+// butterfly adds them: every lane gets the same bits.
 inline float Butterfly(std::vector<float> lanes) {
   for (size_t step = lanes.size() / 2; step > 0; step /= 2) {
     const std::vector<float> before = lanes;

@@ -35,9 +35,9 @@ class CertificateAuthority {
 
   std::string pem() const { return ToPem(certificate_.get()); }
 
-  // `names`: as OpenSSL writes subject alternative names,
-  // "URI:spiffe://dapd/rollout,DNS:localhost,IP:127.0.0.1".
-  // `usages`: extended ones, "serverAuth,clientAuth"; empty: any.
+  // `names` are written as OpenSSL's subject alternative names,
+  // "URI:spiffe://dapd/rollout,DNS:localhost,IP:127.0.0.1". `usages` are
+  // extended key usages, "serverAuth,clientAuth"; empty allows any use.
   IssuedCertificate Issue(
       const std::string& names,
       absl::Duration lifetime = absl::Hours(1),
@@ -90,7 +90,7 @@ class CertificateAuthority {
     X509_set_version(certificate.get(), 2);
     ASN1_INTEGER_set(X509_get_serialNumber(certificate.get()), ++serial);
     const long seconds = absl::ToInt64Seconds(lifetime);
-    // An expired one was valid before.
+    // An expired certificate was valid before.
     X509_gmtime_adj(X509_getm_notBefore(certificate.get()),
                     seconds < 0 ? seconds - 3600 : -3600);
     X509_gmtime_adj(X509_getm_notAfter(certificate.get()), seconds);
@@ -124,8 +124,8 @@ inline void WriteSecret(const std::string& path, const std::string& bytes) {
   ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
 }
 
-// The section of a process with this certificate, its files written to a
-// folder of the test's own.
+// Returns the section `security` of a process with this certificate; writes its
+// files into a folder of the running test.
 inline SecuritySection WriteIdentity(const std::string& name,
                                      const IssuedCertificate& issued,
                                      const std::string& authorities) {

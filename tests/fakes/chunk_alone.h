@@ -1,4 +1,4 @@
-// A chunk of a pass over several, as a pass of its own takes it.
+// Turns a chunk of a pass over several chunks into a pass of its own.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace dapd {
 
-// chunks[i], whose parent among them, if it has one, is the past: `together`
-// has what the pass over all of them gave.
+// Returns chunks[i] with its parent, if it has one, as part of the past.
+// `together` is the result of the pass over all chunks.
 inline NextChunk ChunkAlone(const std::vector<NextChunk>& chunks,
                             const std::vector<ChunkStates>& together,
                             size_t i) {

@@ -1,4 +1,4 @@
-// A file or folder that may not be used for a while.
+// Makes a file or folder unusable for a while.
 #pragma once
 
 #include <sys/stat.h>
@@ -11,9 +11,9 @@
 
 namespace dapd {
 
-// For as long as it lives `path` has no permissions but `mode`, and a test that
-// runs as root runs as somebody else, since root may use it all the same. Then
-// its owner may do anything with it.
+// While the object lives, `path` has only the permissions `mode`. A test that
+// runs as root changes its user meanwhile, since root ignores permissions.
+// Afterwards the owner has all permissions.
 class ClosedPath {
  public:
   explicit ClosedPath(std::string path, mode_t mode = 0)

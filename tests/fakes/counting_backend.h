@@ -1,5 +1,5 @@
 // A DecodeBackend without a model that counts KV memory and checks that the
-// engine keeps what the interface asks of its caller.
+// engine fulfils the conditions of the interface.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace dapd {
 
-// What a CountingBackend saw.
+// Counts of a CountingBackend.
 struct Counts {
   int64_t most_bytes = 0;
   int64_t most_running = 0;
@@ -29,14 +29,15 @@ struct CountingOptions {
   bool resumes_from_the_start = true;
   int64_t tokens_a_step = 1;
   int64_t memory = std::numeric_limits<int64_t>::max();
-  bool drifts = false;  // other tokens with every start
-  // A step over more of them runs out of memory half way.
+  bool drifts = false;  // every start gives other tokens
+  // A step over more sequences than this runs out of memory half-way.
   int64_t side_by_side = std::numeric_limits<int64_t>::max();
-  std::optional<uint32_t> hopeless;  // as does any with this example
+  std::optional<uint32_t> hopeless;  // every step with this example runs out of
+                                     // memory, too
 };
 
-// A position takes a byte, a page four. Answers to example e are e * 1000,
-// e * 1000 + 1, ...
+// A position takes a byte, and a page has four positions. The answer to example
+// e is e * 1000, e * 1000 + 1, ...
 class CountingBackend final : public DecodeBackend {
  public:
   CountingBackend(const CountingOptions& options, Counts& counts)

@@ -11,12 +11,13 @@ namespace {
 CublasLtTraits cublas_traits;
 std::vector<LibraryProduct> library_products;
 
-// Where the simulation keeps what it was told, in the opaque objects' words.
+// Words of the opaque objects in which the simulation keeps its values.
 enum LayoutWord { kRowsWord, kColumnsWord };
 enum PreferenceWord { kWorkspaceWord, kReductionsWord };
 enum AlgorithmWord { kPartsWord, kChosenForWord };
 
-// Column-major: the second operand is the transposed x, [inner, rows].
+// The matrices are column-major: the second operand is the transposed x,
+// [inner, rows].
 LibraryProduct ProductOf(const cublasLtMatrixLayoutOpaque_t& x,
                          const cublasLtMatrixLayoutOpaque_t& y,
                          const cublasLtMatmulAlgo_t& algorithm) {
@@ -27,7 +28,7 @@ LibraryProduct ProductOf(const cublasLtMatrixLayoutOpaque_t& x,
           .chosen_for = static_cast<int64_t>(algorithm.data[kChosenForWord])};
 }
 
-// Of its parts' sums.
+// Returns the bytes of the sums of the algorithm's parts.
 size_t WorkspaceOf(const cublasLtMatmulAlgo_t& algorithm) {
   return algorithm.data[kPartsWord] > 1 ? size_t{1} << 20 : 0;
 }

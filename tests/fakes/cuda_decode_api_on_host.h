@@ -1,5 +1,6 @@
-// libdapd_cuda.so's functions on a host that simulates the device
-// (cuda_on_host.h), and ranks' with NCCL simulated between them (nccl_ranks.h).
+// Calls libdapd_cuda.so's functions on a host that simulates the device
+// (cuda_on_host.h), and the functions of ranks with a simulated NCCL
+// (nccl_ranks.h).
 #pragma once
 
 #include "common/generation/cuda/cuda_decode_api.h"

@@ -1,6 +1,6 @@
-// Ranks that decode together, each a thread with a simulated device of its own
-// (tests/fakes/cuda_on_host.h) and NCCL simulated between them
-// (tests/fakes/nccl_ranks.h), and models that they can share.
+// Runs ranks that decode together. Each is a thread with its own simulated
+// device (tests/fakes/cuda_on_host.h); NCCL between them is simulated
+// (tests/fakes/nccl_ranks.h). Also makes models that ranks can share.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace dapd {
 
-// The ranks of a thread's simulated device.
+// The group of ranks for a thread's simulated device.
 class SimulatedGroup final : public DeviceGroup {
  public:
   SimulatedGroup(Collective& collective, double timeout_seconds) {
@@ -65,10 +65,11 @@ class SimulatedGroup final : public DeviceGroup {
   bool is_aborted_ = false;
 };
 
-// What differs between models whose heads, MLP and vocabulary ranks can share.
+// Properties in which models differ whose heads, MLP and vocabulary ranks can
+// share.
 struct ShareableShape {
   std::string family = "qwen3";
-  int64_t vocab = 104;  // of which each of two ranks computes a half
+  int64_t vocab = 104;  // each of two ranks computes a half
   bool output_biases = false;
   int64_t heads = 4;
   int64_t kv_heads = 2;
@@ -91,7 +92,7 @@ inline std::shared_ptr<const ModelWeights> MakeShareable(
   return weights;
 }
 
-// No answer of it ends early.
+// None of its answers ends early.
 inline std::shared_ptr<const ModelWeights> EndlessShareable(int64_t vocab) {
   auto weights =
       std::make_shared<ModelWeights>(*MakeShareable({"qwen3", vocab}));
@@ -99,7 +100,7 @@ inline std::shared_ptr<const ModelWeights> EndlessShareable(int64_t vocab) {
   return weights;
 }
 
-// Calls `body` once a rank, with its backend over its share.
+// Calls `body` once for each rank, with its backend over its share.
 inline void RunRanks(
     int size,
     const ModelWeights& whole,

@@ -1,8 +1,8 @@
-// A CUDA device simulated by the host: the parts of the CUDA runtime that
-// CudaDecoder uses. Linked in place of the runtime, and with the kernels of
-// decode_kernels_on_host.cc, it runs the decoder's own host code on a machine
-// without a GPU: graphs are lists of calls, streams are in order because
-// everything runs at once.
+// Simulates a CUDA device on the host: the parts of the CUDA runtime that
+// CudaDecoder uses. It is linked in place of the runtime, with the kernels of
+// decode_kernels_on_host.cc, and runs the decoder's own host code on a machine
+// without a GPU. Graphs are lists of calls, and streams are in order because
+// every call runs at once.
 
 #include "tests/fakes/cuda_on_host.h"
 
@@ -24,14 +24,14 @@ thread_local CudaHostWork work;
 
 using Calls = std::vector<std::function<void()>>;
 
-thread_local Calls* capturing = nullptr;  // null: calls run at once
+thread_local Calls* capturing = nullptr;  // null if calls run at once
 thread_local bool is_stuck = false;
 
 void RunUnlessStuck(const std::function<void()>& call) {
   if (!is_stuck) call();
 }
 
-// A wait of the host that has no end of its own.
+// Waits on the host without a time limit.
 cudaError_t WaitWithoutEnd() {
   ++work.waits;
   if (is_stuck) {
@@ -165,7 +165,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t) {
   return cudaSuccess;
 }
 
-// An event is whether it stands behind what a stuck device does.
+// An event stores whether it was recorded behind work that is stuck.
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int) {
   *event = reinterpret_cast<cudaEvent_t>(new bool(false));
   return cudaSuccess;
@@ -198,7 +198,7 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* memory) {
-  // Unlike cudaFree it asks for what cudaMallocHost has given.
+  // Unlike cudaFree, it accepts only memory from cudaMallocHost.
   if (memory == nullptr) return last_error = cudaErrorInvalidValue;
   delete[] static_cast<char*>(memory);
   return cudaSuccess;

@@ -1,4 +1,5 @@
-// What the host that simulates a CUDA device (cuda_on_host.cc) was asked to do.
+// Counts what the host that simulates a CUDA device (cuda_on_host.cc) was asked
+// to do.
 #pragma once
 
 #include <cstdint>
@@ -7,44 +8,45 @@
 namespace dapd {
 
 struct CudaHostWork {
-  int64_t launches = 0;        // of kernels and products, outside of graphs
-  int64_t graph_launches = 0;  // of whole steps
+  int64_t launches = 0;        // kernels and products outside of graphs
+  int64_t graph_launches = 0;  // whole steps
   int64_t captures = 0;
-  int64_t graph_nodes = 0;  // of the graph captured last
+  int64_t graph_nodes = 0;  // nodes of the graph that was captured last
   int64_t copies = 0;
-  int64_t waits = 0;             // of the host, for streams and events
-  int64_t library_products = 0;  // that were asked of cuBLASLt
-  // For which the last attention was launched, and rows of that step.
+  int64_t waits = 0;             // waits of the host for streams and events
+  int64_t library_products = 0;  // products that cuBLASLt was asked for
+  // Tokens for which the last attention was launched, and rows of that step.
   int64_t attended_tokens = 0;
   int64_t attended_rows = 0;
 };
 
-// Each thread has a device of its own.
+// Each thread has its own device.
 CudaHostWork& WorkOfCudaHost();
 
-// Runs a call as a launch of the calling thread's device: now, or each time
-// that the graph is launched which is captured now.
+// Runs a call as a launch of the calling thread's device: at once, or, while a
+// graph is being captured, each time that this graph is launched.
 void LaunchOnCudaHost(std::function<void()> call);
 
-// Whether the calling thread's device waits in a kernel for what never comes.
-// Nothing behind that is done, and no event behind it is reached; a wait that
-// has no end of its own ends the process with a line.
+// Whether a kernel of the calling thread's device waits for something that
+// never comes. Work behind it is not done, and events behind it are not
+// reached; a wait without a time limit ends the process with a message.
 bool& CudaHostIsStuck();
 
-// Graphs of the calling thread that were instantiated and not destroyed.
+// Number of graphs of the calling thread that were instantiated and not
+// destroyed.
 int64_t& GraphsOfCudaHost();
 
-// So many of the calling thread's next graphs find no memory when they are
+// This many of the calling thread's next graphs find no memory when they are
 // instantiated.
 int64_t& GraphsWithoutMemory();
-// So many find none when the device is given its part.
+// This many graphs find no memory when they are uploaded to the device.
 int64_t& GraphUploadsWithoutMemory();
 
-// So many of the calling thread's next launches of a graph are taken, and then
-// one is not, for want of memory. Negative: all are.
+// This many of the calling thread's next graph launches succeed, and the
+// following one fails for lack of memory. If negative, all succeed.
 int64_t& LaunchesBeforeNoMemory();
 
-// So many of the next streams find no memory.
+// This many of the next streams find no memory.
 int64_t& StreamsWithoutMemory();
 
 }  // namespace dapd

@@ -1,5 +1,5 @@
-// What the tests share that compare a GPU with the CPU in either precision.
-// tests/gpu/pack.py packs a program of which a file includes this.
+// Shared by tests that compare a GPU with the CPU in both precisions.
+// tests/gpu/pack.py packs programs with a file that includes this header.
 #pragma once
 
 #include <string>
@@ -20,13 +20,14 @@ inline std::string CudaPrecisionName(
   return info.param == at::kFloat ? "float32" : "bfloat16";
 }
 
-// Skips itself without a GPU, unless the host simulates one (tests/fakes/
-// torch_device). A SetUp that goes on behind this one asks IsSkipped().
+// Skips the test without a GPU, unless the host simulates one
+// (tests/fakes/torch_device). A SetUp that continues behind this one must check
+// IsSkipped().
 class CudaPrecisionTest : public testing::TestWithParam<at::ScalarType> {
  protected:
   void SetUp() override {
-    // Before LibTorch is asked: it looks for its CUDA backend when it is first
-    // asked about CUDA, and never again.
+    // ParseDevice must come before any question to LibTorch, which looks for
+    // its CUDA backend only when it is first asked about CUDA.
     const auto device = ParseDevice("cuda");
     const bool is_simulated = !device.ok() && at::hasCUDA();
     if (!device.ok() && !is_simulated) {

@@ -1,6 +1,7 @@
-// Host twins of the kernels that CudaDecoder launches, over the same headers of
-// mathematics, and of its products. Linked in place of cuBLASLt and the .cu
-// files, they run as launches of the device that cuda_on_host.cc simulates.
+// Computes on the host what the kernels and products that CudaDecoder launches
+// compute, with the same headers of mathematics. The functions are linked in
+// place of cuBLASLt and the .cu files, and run as launches of the device that
+// cuda_on_host.cc simulates.
 
 #include <cuda_runtime_api.h>
 
@@ -34,13 +35,14 @@ T* At(const void* base, int64_t offset) {
   return static_cast<T*>(const_cast<void*>(base)) + offset;
 }
 
-// What the calling thread's last launch was a product into, or null.
+// Result of the product that the calling thread launched last; null if its last
+// launch was no product.
 const void*& LastProduct() {
   thread_local const void* y = nullptr;
   return y;
 }
 
-// 0, as of a launch that CUDA takes.
+// Returns 0, the code of a successful launch.
 int Submit(std::function<void()> call) {
   LastProduct() = nullptr;
   LaunchOnCudaHost(std::move(call));
@@ -58,7 +60,7 @@ int SubmitFor(CudaNumber number, const Body& body) {
   });
 }
 
-// [kSplitTokens, head_dim] of one KV head in one page.
+// Returns [kSplitTokens, head_dim] of a KV head in a page.
 template <typename T>
 T* Cached(const CudaKvPages& cache,
           int64_t slot,
@@ -79,7 +81,7 @@ float SquareSum(const T* x, int64_t size) {
   return sum;
 }
 
-// What is added to number `at` of the residual stream.
+// Returns the summand of number `at` of the residual stream.
 template <typename T>
 T DeltaOf(const ResidualNormArgs& args, int64_t at) {
   if (args.parts == nullptr) return *At<T>(args.delta, at);
@@ -326,7 +328,8 @@ extern "C" int DapdCudaSample(const SampleArgs* args, void* /*stream*/) {
   return Submit([args = *args] { RunSample(args); });
 }
 
-// As much as the kernels work in, of which the twins need none.
+// These sizes are those of the kernels' workspace; the host functions need
+// none.
 extern "C" int64_t DapdCudaDecodeAttentionScratch(int64_t rows,
                                                   int64_t heads,
                                                   int64_t head_dim,
@@ -346,12 +349,12 @@ std::string CudaGemm::Multiply(const CudaProduct& product,
   return "";
 }
 
-// Row by row: LibTorch's bits depend on how many there are, the kernel's do
-// not.
+// Multiplies row by row: LibTorch's bits depend on the number of rows, the
+// kernel's do not.
 extern "C" int DapdCudaSkinnyProduct(const CudaProduct* product,
                                      void* /*stream*/) {
-  // Where the launch in front writes the last columns of x, those before them
-  // are multiplied meanwhile, and nowhere else is anything.
+  // If the previous launch writes the last columns of x, the product multiplies
+  // the columns before them meanwhile; `early` must be 0 otherwise.
   const auto* const x = static_cast<const char*>(product->x);
   const auto* const written = static_cast<const char*>(LastProduct());
   const bool is_of_x = written > x && written < x + 2 * product->inner;

@@ -1,5 +1,5 @@
-// Models that the CUDA decoder takes, requests to a decode backend and a loop
-// that serves them, for tests that compare backends.
+// Makes models that the CUDA decoder accepts and requests to a decode backend,
+// and serves requests, for tests that compare backends.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace dapd {
 
-// A random model whose shape the kernels take.
+// Returns a random model with a shape that the kernels accept.
 inline std::shared_ptr<const ModelWeights> MakeDecodableModel(
     const std::string& family, at::ScalarType dtype = at::kFloat) {
   auto weights = std::make_shared<ModelWeights>(*MakeRandomModel(family));
@@ -25,7 +25,7 @@ inline std::shared_ptr<const ModelWeights> MakeDecodableModel(
   return weights;
 }
 
-// One of which no answer ends early.
+// Returns a decodable model whose answers never end early.
 inline std::shared_ptr<const ModelWeights> EndlessModel(
     at::ScalarType dtype = at::kFloat) {
   auto weights =
@@ -34,7 +34,8 @@ inline std::shared_ptr<const ModelWeights> EndlessModel(
   return weights;
 }
 
-// A longer one: graphs for more than one length.
+// Returns a model with a longer context, which needs graphs for several
+// lengths.
 inline std::shared_ptr<const ModelWeights> LongModel() {
   auto weights = std::make_shared<ModelWeights>(*EndlessModel());
   weights->config.max_positions = 40'960;
@@ -61,7 +62,7 @@ struct Answer {
   std::vector<float> logprobs;
 };
 
-// Runs the requests as the engine does: as many at a time as there are slots.
+// Runs the requests as the engine does: at most one per slot at a time.
 inline std::map<size_t, Answer> Generate(
     DecodeBackend& backend, const std::vector<DecodeRequest>& requests) {
   std::map<size_t, Answer> answers;
@@ -87,7 +88,7 @@ inline std::map<size_t, Answer> Generate(
     }
     for (const DecodedToken& token : backend.Step()) {
       const int64_t request = request_of_slot[token.slot];
-      if (request < 0) continue;  // after its end
+      if (request < 0) continue;  // token after the end of its answer
       Answer& answer = answers[static_cast<size_t>(request)];
       answer.tokens.push_back(token.token);
       answer.logprobs.push_back(token.logprob);
@@ -109,7 +110,8 @@ inline std::vector<DecodeRequest> MakeRequests() {
   for (uint32_t i = 0; i < 7; ++i) {
     requests.push_back(MakeRequest(3 + 60 * i, 5 + 9 * i, i));
   }
-  // A prompt of whole pages, and one whose answer opens the second page.
+  // Adds a prompt of whole pages, and a prompt whose answer begins the second
+  // page.
   requests.push_back(MakeRequest(256, 20, 8));
   requests.push_back(MakeRequest(127, 20, 9));
   return requests;

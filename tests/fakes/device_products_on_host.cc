@@ -37,7 +37,7 @@ bool Fits(const CudaProduct* product, int64_t whole_rows) {
          (p.rows == whole_rows || p.rows % step == 0);
 }
 
-// Row by row: LibTorch's bits depend on how many there are.
+// Multiplies row by row: LibTorch's bits depend on the number of rows.
 int Multiply(const CudaProduct* product,
              int64_t whole_rows,
              void* /*stream*/,

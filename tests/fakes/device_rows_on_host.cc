@@ -16,7 +16,7 @@ using T = BFloat16;
 int64_t row_bytes = 0;
 int64_t row_launches = 0;
 
-// Of a launch.
+// Counts a launch and its numbers.
 void Count(int64_t numbers) {
   ++row_launches;
   row_bytes += numbers * static_cast<int64_t>(sizeof(T));
@@ -52,7 +52,7 @@ int Norm(const NormRowsArgs* args, CudaNumber, void*) {
   return 0;
 }
 
-// `pull`: that of y times the weight.
+// `pull` is the gradient of y times the weight.
 void NormGradients(const T* x,
                    const std::vector<float>& pull,
                    float eps,
@@ -87,7 +87,7 @@ int NormBackward(const NormRowsBackwardArgs* args, CudaNumber, void*) {
   return 0;
 }
 
-// Counted over all rows.
+// `head` counts over all rows.
 const T* HeadOf(const RotateRowsArgs& args, int64_t head) {
   return Read(args.x) + head / args.heads * args.x_stride +
          head % args.heads * args.head_dim;

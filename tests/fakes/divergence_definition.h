@@ -1,6 +1,7 @@
-// The loss of a chunk of tokens by its definition in float64: every divergence,
-// target and support by its formula, gradients by central differences. It
-// shares no arithmetic with the kernels that it is compared with.
+// Computes the loss of a chunk of tokens by its definition in float64: every
+// divergence, target and support by its formula, gradients by central
+// differences. It shares no arithmetic with the kernels that it is compared
+// with.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,7 @@
 
 namespace dapd {
 
-// Entries of a term's support, where it has one.
+// Number of entries in a term's support, if it has one.
 inline constexpr int kSupport = 4;
 
 enum class Targets { kTeachers, kMixture, kCentredMixture, kRouted, kOneHot };
@@ -32,8 +33,8 @@ struct DivergenceCase {
   Targets targets = Targets::kTeachers;
   Supports supports = Supports::kFull;
   bool weights = false;
-  // A student's terms have two kinds, and only every second one has weights of
-  // tokens.
+  // The terms of a student have two kinds, and only every second term has token
+  // weights.
   bool mixed = false;
 };
 
@@ -42,8 +43,8 @@ inline constexpr size_t kSources = 6;
 inline constexpr size_t kDerived = 5;
 inline constexpr size_t kStudents = 2;
 
-// A problem in the host's memory; pointers of its terms and sources are set by
-// who runs it.
+// A problem in host memory. The code that runs it sets the pointers of its
+// terms and sources.
 struct DivergenceProblem {
   DivergenceCase c;
   std::vector<std::vector<float>> logits;  // by source, [tokens, vocabulary]
@@ -84,7 +85,8 @@ struct DivergenceProblem {
       terms.back().kind = DivergenceKind::kReverseKl;
     }
     if (c.supports != Supports::kFull) {
-      // The first term keeps the whole vocabulary: both ways in one student.
+      // The first term keeps the whole vocabulary, so that one student has
+      // terms of both kinds.
       for (size_t k = 1; k < terms.size(); ++k) {
         terms[k].support_size = kSupport;
         terms[k].has_tail = c.supports == Supports::kWithTail;
@@ -144,7 +146,7 @@ struct DivergenceProblem {
   }
 };
 
-// The definition in float64, of one token.
+// Evaluates the definition in float64 for one token.
 class DivergenceDefinition {
  public:
   DivergenceDefinition(const DivergenceProblem& problem, int64_t token)
@@ -155,7 +157,7 @@ class DivergenceDefinition {
     }
   }
 
-  // What term k adds to the loss, but for its weight; `clip` as given.
+  // Returns the unweighted loss of term k, with the given `clip`.
   double Loss(size_t k, double clip) const {
     const DivergenceTerm& term = problem_.terms[k];
     std::vector<double> log_q = LogProbabilities(term.target);
@@ -171,7 +173,7 @@ class DivergenceDefinition {
     return problem_.WeightOf(k, token_) * sum;
   }
 
-  // Of all terms of a student, with respect to one logit.
+  // Returns the derivative of all terms of a student with respect to one logit.
   double Derivative(int student, int64_t v) {
     constexpr double kStep = 1e-5;
     double& z = z_[student][v];

@@ -1,5 +1,5 @@
-// The messages of chunk and adapter streams as protobuf's classes, for tests
-// that look into them, spoil them, or speak to a generated service.
+// Converts the messages of chunk and adapter streams to protobuf's classes, for
+// tests that inspect them, damage them, or call a generated service.
 #pragma once
 
 #include <vector>
@@ -47,7 +47,7 @@ inline std::vector<v1::TensorChunk> ChunksOf(const SharedBytes& bytes) {
   return chunks;
 }
 
-// What a worker with the generated service makes of an upload.
+// Receives an upload as a worker with the generated service does.
 inline absl::StatusOr<AdapterUpload> ReceiveAdapter(
     const WorkerDescription& description,
     grpc::ServerReader<v1::LoadAdapterRequest>* reader) {

@@ -1,4 +1,4 @@
-// Requests to a GenerationEngine over a model of random_model.h.
+// Makes requests to a GenerationEngine over a model of random_model.h.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace dapd {
 
-// `prompt` ids that differ from request to request, and answers of at most
-// `answer` tokens, drawn by a key of the request's own.
+// Returns a request with `prompt` ids, which differ between requests, and an
+// answer of at most `answer` tokens, which is drawn with the request's own key.
 inline DecodeRequest EngineRequest(uint64_t id,
                                    int64_t prompt,
                                    int64_t answer) {

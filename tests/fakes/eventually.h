@@ -1,4 +1,4 @@
-// Eventually: waits for what another thread or process makes true.
+// Waits until another thread or process makes a condition true.
 #pragma once
 
 #include "absl/time/clock.h"
@@ -8,8 +8,8 @@
 
 namespace dapd {
 
-// False if the condition does not hold within a minute, long enough on a busy
-// machine.
+// Returns false if the condition does not hold within a minute, which suffices
+// on a busy machine.
 template <typename Condition>
 [[nodiscard]] bool Eventually(Condition condition) {
   const absl::Time deadline = SteadyNow() + absl::Minutes(1);

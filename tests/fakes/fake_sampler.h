@@ -1,5 +1,6 @@
-// A Sampler without a model: the answer to a prompt is 10, 11, 12, ... as long
-// as max_new_tokens, or ended by `eos_after` tokens. Its calls can be held up.
+// A Sampler without a model: the answer to a prompt is 10, 11, 12, ... It has
+// max_new_tokens tokens, or ends after `eos_after` tokens. Its calls can be
+// held.
 #pragma once
 
 #include <atomic>
@@ -15,24 +16,25 @@
 
 namespace dapd {
 
-// What the test and the sampler (which the worker owns) share.
+// State that the test shares with the sampler, which the worker owns.
 struct FakeSamplerControl {
   std::atomic<int64_t> slots = 4;
   std::atomic<int64_t> eos_after = 1000;
-  std::atomic<bool> hold = false;  // no token comes while set
+  std::atomic<bool> hold = false;  // no token is sampled while set
   std::atomic<bool> fail_steps = false;
-  std::atomic<bool> fail_once = false;     // the next step does
-  std::atomic<bool> break_device = false;  // its steps fail for ever
-  std::atomic<bool> lose_device = false;  // all fails, and says that it is lost
-  // Requests longer than this have no memory; they end by themselves.
+  std::atomic<bool> fail_once = false;     // only the next step fails
+  std::atomic<bool> break_device = false;  // all later steps fail
+  std::atomic<bool> lose_device = false;   // every call fails and reports that
+                                           // the device is lost
+  // There is no memory for longer requests; they end by themselves.
   std::atomic<int64_t> longest = 1 << 30;
-  std::atomic<bool> refuse = false;  // every request
+  std::atomic<bool> refuse = false;  // refuses every request
   std::atomic<bool> fail_loads = false;
-  std::atomic<float> probe = -1.5F;  // every probe log-probability
+  std::atomic<float> probe = -1.5F;  // value of every probe log-probability
   std::atomic<int> running = 0;
   std::atomic<int> loads = 0;
   std::atomic<int> cancelled = 0;
-  std::atomic<int64_t> restarts = 0;  // that kv_use() tells
+  std::atomic<int64_t> restarts = 0;  // value in kv_use()
 };
 
 class FakeSampler : public Sampler {
@@ -105,7 +107,7 @@ class FakeSampler : public Sampler {
     return control_.slots - static_cast<int64_t>(running_.size());
   }
 
-  // A byte a running sequence, of as many as there are slots.
+  // A running sequence takes a byte; the limit is the number of slots.
   KvUse kv_use() const override {
     return {.bytes = static_cast<int64_t>(running_.size()),
             .limit_bytes = control_.slots,

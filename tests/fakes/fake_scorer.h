@@ -1,6 +1,6 @@
 // A Scorer without a model: hidden[i][j] = input_ids[scored_from - 1 + i] + j,
-// plus 1000 under the snapshot, 2000 under the moving average, 3000 under the
-// live adapter. Its calls can be held up.
+// plus 1000 with the snapshot, 2000 with the moving average, 3000 with the live
+// adapter. Its calls can be held.
 #pragma once
 
 #include <algorithm>
@@ -18,22 +18,24 @@
 
 namespace dapd {
 
-// What the test and the scorer (which the worker owns) share.
+// State that the test shares with the scorer, which the worker owns.
 struct FakeScorerControl {
-  std::atomic<bool> hold = false;  // no score comes while set
+  std::atomic<bool> hold = false;  // no score is returned while set
   std::atomic<bool> fail = false;
-  std::atomic<bool> lose_device = false;  // every call fails for good
-  std::atomic<float> probe = -1.5F;       // every probe log-probability
+  std::atomic<bool> lose_device = false;  // every later call fails
+  std::atomic<float> probe = -1.5F;       // value of every probe
+                                          // log-probability
   std::atomic<int> started = 0;
   std::atomic<int> loads = 0;
   std::atomic<int64_t> hidden_size = 8;
-  // Tokens computed ahead, and the chunks for which there is memory.
+  // Tokens computed ahead, and the number of chunks for which there is memory.
   std::atomic<int64_t> base_ahead = 0;
   std::atomic<int64_t> adapter_ahead = 0;
   std::atomic<int64_t> chunks_left = 1 << 30;
   std::atomic<int> forgotten = 0;
   std::atomic<int> most_together = 1;
-  std::atomic<int> largest_batch = 0;  // requests that were scored together
+  std::atomic<int> largest_batch = 0;  // most requests that were scored
+                                       // together
 };
 
 class FakeScorer : public Scorer {
@@ -91,7 +93,7 @@ class FakeScorer : public Scorer {
   }
 
   int64_t chunk_tokens() const override { return 4; }
-  // A chunk at a time.
+  // Computes one chunk per call.
   absl::StatusOr<int64_t> Advance(
       std::span<const AheadSequence> sequences) override {
     if (control_.fail) return absl::ResourceExhaustedError("no memory");

@@ -1,4 +1,4 @@
-// A worker without a network: sessions of a WorkerPool talk to it directly. The
+// A worker without a network: sessions of a WorkerPool call it directly. The
 // test decides when it is up, what it answers, and whether it answers at all.
 // Thread-safe.
 #pragma once
@@ -26,7 +26,7 @@ namespace dapd {
 
 struct FakeTask {
   uint64_t id = 0;
-  int64_t known = 0;  // of a prefix
+  int64_t known = 0;  // known tokens of a prefix
 };
 struct FakeResult {
   uint64_t id = 0;
@@ -39,7 +39,8 @@ class FakeWorker {
  public:
   explicit FakeWorker(std::string name) : name_(std::move(name)) {}
 
-  // How it meets a task; by default it answers at once. Nothing: no answer.
+  // Handles a task; by default the worker answers at once. Without a result
+  // there is no answer.
   using Handler = std::function<std::vector<FakeAnswer>(const FakeTask& task,
                                                         int64_t version)>;
   void SetHandler(Handler handler) {
@@ -60,10 +61,10 @@ class FakeWorker {
   }
   // While set, Load does not return.
   void HoldLoad(bool hold) { hold_load_ = hold; }
-  // While set, nobody takes a prefix: who sends one waits to be cancelled.
+  // While set, no prefix is accepted: its sender waits until it is cancelled.
   void HoldPrefixes(bool hold) { hold_prefixes_ = hold; }
   bool holds_a_prefix() const { return holds_a_prefix_; }
-  // Breaks every connection; with `status` OK new ones succeed.
+  // Breaks every connection. If `status` is OK, new connections succeed.
   void Kill(absl::Status status) {
     SetConnectStatus(std::move(status));
     for (const auto& stream : TakeStreams()) stream->Close();
@@ -76,7 +77,7 @@ class FakeWorker {
     MutexLock lock(&mutex_);
     return seen_;
   }
-  // How far each task's prefix is known; -1: withdrawn.
+  // Returns the known tokens of each task's prefix; -1 if it was withdrawn.
   std::map<uint64_t, int64_t> prefixes() const {
     MutexLock lock(&mutex_);
     return prefixes_;
@@ -85,7 +86,7 @@ class FakeWorker {
     MutexLock lock(&mutex_);
     return loaded_versions_;
   }
-  // The sets of weights that these became.
+  // Returns the sets of weights that the loaded versions became.
   std::vector<WeightSet> loaded_sets() const {
     MutexLock lock(&mutex_);
     return loaded_sets_;
@@ -94,9 +95,9 @@ class FakeWorker {
     MutexLock lock(&mutex_);
     return connects_;
   }
-  // Streams that were half-closed, instead of aborted.
+  // Returns the number of streams that were half-closed instead of aborted.
   int64_t half_closes() const { return half_closes_; }
-  // Sends an answer that nobody asked for on every open stream.
+  // Sends an answer without a question on every open stream.
   void Push(const FakeAnswer& answer) {
     MutexLock lock(&mutex_);
     for (const auto& stream : streams_) stream->Push(answer);
@@ -133,7 +134,7 @@ class FakeWorker {
 
 class FakeSession : public WorkerSession<FakeTask, FakeResult> {
  public:
-  // `worker` null: nothing listens there.
+  // A null `worker` means that nothing listens there.
   explicit FakeSession(FakeWorker* worker) : worker_(worker) {}
 
   absl::StatusOr<WorkerGreeting> Connect() override {

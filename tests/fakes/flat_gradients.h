@@ -1,4 +1,4 @@
-// An adapter's gradients as one vector, to compare them with others.
+// Joins an adapter's gradients into one vector, for comparisons.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace dapd {
 
-// [sum of all sizes], on the CPU: layer by layer, A before B.
+// Returns [sum of all sizes] on the CPU: layer by layer, A before B.
 inline at::Tensor FlatGradients(const std::vector<LoraLayer>& gradients) {
   std::vector<at::Tensor> parts;
   for (const LoraLayer& layer : gradients) {

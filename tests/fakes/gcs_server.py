@@ -57,7 +57,7 @@ class GcsServer(StoreServer):
             try:
                 found[blob.name[len(prefix) + 1:]] = blob.download_as_bytes()
             except NotFound:
-                pass  # removed since it was listed
+                pass  # removed since the listing
         return found
 
     def damage(self, prefix, name, data):
@@ -99,7 +99,7 @@ def serve(port, denies):
             if not self.path.startswith("/upload/"):
                 super().do_DELETE()
                 return
-            # The emulator knows no end of a resumable upload but its last byte.
+            # The emulator ends a resumable upload only with its last byte.
             try:
                 storage.delete_resumable_file_obj(Request(self, "DELETE").query["upload_id"][0])
             except NotFound:

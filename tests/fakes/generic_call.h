@@ -1,4 +1,4 @@
-// Plaintext channels, and calls by name, without a generated stub.
+// Opens plaintext channels, and makes calls by name without a generated stub.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@
 
 namespace dapd {
 
-// Services have to say who they are (rpc_credentials.h); tests on loopback need
-// not.
+// Services must authenticate themselves (rpc_credentials.h); tests on loopback
+// need not.
 inline std::shared_ptr<grpc::Channel> OpenPlaintextChannel(
     const std::string& address) {
   return OpenChannel(address, grpc::InsecureChannelCredentials());
@@ -25,8 +25,8 @@ inline std::shared_ptr<grpc::Channel> OpenPlaintextChannel(
 
 inline constexpr char kGetStatus[] = "/dapd.v1.TrainerService/GetStatus";
 
-// A unary call of `method` with `request`'s bytes; `*answer`, if given,
-// receives the answer's.
+// Makes a unary call of `method` with the bytes of `request`. `*answer`, if
+// given, receives the bytes of the answer.
 inline grpc::Status CallByName(const std::shared_ptr<grpc::Channel>& channel,
                                const std::string& method,
                                const std::string& request = "",

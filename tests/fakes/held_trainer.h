@@ -1,4 +1,4 @@
-// A trainer that answers GetStatus at once, or, while `hold` is set, once the
+// A trainer that answers GetStatus at once or, while `hold` is set, when the
 // call is cancelled.
 #pragma once
 
@@ -24,7 +24,7 @@ class HeldTrainer : public v1::TrainerService::Service {
     return context->IsCancelled() ? grpc::Status::CANCELLED : grpc::Status::OK;
   }
   std::atomic<bool> hold = false;
-  std::atomic<int> calls = 0;  // that have begun
+  std::atomic<int> calls = 0;  // calls that have begun
 };
 
 }  // namespace dapd

@@ -1,4 +1,4 @@
-// Names that somebody might send to reach a file that is none of his.
+// Lists names that somebody might send to reach a foreign file.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 namespace dapd {
 
 inline std::vector<std::string> HostileNames() {
-  using namespace std::string_literals;  // NUL may be in the middle
+  using namespace std::string_literals;  // the names may contain NUL
   return {
-      // Nothing, here, above.
+      // Nothing, this folder, the parent folder.
       ""s,
       "."s,
       ".."s,
@@ -26,7 +26,7 @@ inline std::vector<std::string> HostileNames() {
       "..//secret"s,
       "a//../secret"s,
       "../a/../../secret"s,
-      // Elsewhere by name.
+      // Paths to other places.
       "/"s,
       "//"s,
       "/secret"s,
@@ -44,7 +44,7 @@ inline std::vector<std::string> HostileNames() {
       "~root/secret"s,
       "$HOME/secret"s,
       "${HOME}"s,
-      // Of other systems.
+      // Paths of other systems.
       "..\\secret"s,
       "\\secret"s,
       "C:\\secret"s,
@@ -52,7 +52,7 @@ inline std::vector<std::string> HostileNames() {
       "\\\\host\\share"s,
       "secret:stream"s,
       "a\\..\\..\\secret"s,
-      // In disguise: escapes, overlong and lookalike encodings.
+      // Disguised paths: escapes, overlong and lookalike encodings.
       "%2e%2e%2fsecret"s,
       "..%2fsecret"s,
       "%2e%2e/secret"s,
@@ -69,7 +69,7 @@ inline std::vector<std::string> HostileNames() {
       "\xff\xfe"s,
       "\xe2\x80\xae"
       "terces"s,
-      // Cut off, broken up, white.
+      // Names with NUL, line breaks and white space.
       "secret\0.safetensors"s,
       "\0"s,
       "../secret\0"s,
@@ -83,7 +83,7 @@ inline std::vector<std::string> HostileNames() {
       "a b"s,
       "a\x7f"s,
       "a\x1b[2J"s,
-      // For shells and tools.
+      // Names with a meaning for shells and tools.
       "-rf"s,
       "--output=x"s,
       "$(id)"s,
@@ -100,7 +100,7 @@ inline std::vector<std::string> HostileNames() {
       "\"a\""s,
       "!a"s,
       "#a"s,
-      // Hidden, and too long.
+      // Hidden names, and names that are too long.
       ".hidden"s,
       ".ssh"s,
       ".git/config"s,

@@ -1,5 +1,5 @@
-// A server of one test: takes one connection after another and answers as the
-// test says, or not at all.
+// A server for one test: accepts one connection after another, and answers as
+// the test says or not at all.
 #pragma once
 
 #include <sys/socket.h>
@@ -20,8 +20,8 @@ namespace dapd {
 
 class HttpListener {
  public:
-  // `answer` gets how many requests came before and returns the bytes to send;
-  // empty: nothing, and the connection stays open.
+  // `answer` gets the number of earlier requests and returns the bytes to send.
+  // If they are empty, nothing is sent and the connection stays open.
   explicit HttpListener(std::function<std::string(size_t before)> answer)
       : answer_(std::move(answer)),
         listener_(ListenOnLoopback(/*backlog=*/8, &port_)) {
@@ -37,7 +37,7 @@ class HttpListener {
   HttpListener& operator=(const HttpListener&) = delete;
 
   std::string url() const { return absl::StrCat("http://127.0.0.1:", port_); }
-  // Head and body, in their order.
+  // Returns heads and bodies of the requests, in order.
   std::vector<std::string> requests() {
     MutexLock lock(&mutex_);
     return requests_;
@@ -86,11 +86,11 @@ class HttpListener {
   }
 
   const std::function<std::string(size_t)> answer_;
-  int port_ = 0;  // before the listener, which sets it
+  int port_ = 0;  // declared before the listener, which sets it
   const int listener_;
   Mutex mutex_;
   std::vector<std::string> requests_ ABSL_GUARDED_BY(mutex_);
-  std::vector<int> held_;  // by the thread, then by the destructor
+  std::vector<int> held_;  // used by the thread, later by the destructor
   std::thread thread_;
 };
 

@@ -1,4 +1,4 @@
-// A cache of the Hugging Face hub in a folder of this test's own, filled as
+// A cache of the Hugging Face hub in a folder of the running test, filled as
 // huggingface_hub fills one. HF_HUB_CACHE names it while the object lives.
 #pragma once
 
@@ -28,7 +28,7 @@ class FakeHubCache {
   ~FakeHubCache() { ::unsetenv("HF_HUB_CACHE"); }
 
   const std::string& path() const { return path_; }
-  // `repository`: "models--Qwen--Qwen3-4B".
+  // `repository` is a name such as "models--Qwen--Qwen3-4B".
   std::string Snapshot(const std::string& repository,
                        const std::string& commit = kCommit) const {
     return path_ + "/" + repository + "/snapshots/" + commit;
@@ -40,7 +40,7 @@ class FakeHubCache {
     Write(path_ + "/" + repository + "/refs/" + revision, commit);
   }
 
-  // A blob and the link to it. Returns the blob.
+  // Adds a blob and a link to it. Returns the path of the blob.
   std::string AddFile(const std::string& repository,
                       const std::string& name,
                       const std::string& bytes) const {
@@ -59,7 +59,7 @@ class FakeHubCache {
     Write(path_ + "/" + repository + "/blobs/abc.1234abcd.incomplete", "half");
   }
 
-  // The hub's list of the commit's files: their sizes by name.
+  // Adds the hub's list of the commit's files: their sizes by name.
   void AddList(const std::string& repository,
                const std::map<std::string, uint64_t>& sizes) const {
     nlohmann::ordered_json files = nlohmann::ordered_json::object();

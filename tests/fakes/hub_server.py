@@ -7,7 +7,7 @@ import threading
 import urllib.parse
 
 COMMIT = "89abcdef0123456789abcdef0123456789abcdef"
-LARGE_BYTES = 4096  # so large a file lies elsewhere, behind a redirect
+LARGE_BYTES = 4096  # a file of this size or more is served behind a redirect
 
 
 class HubServer:

@@ -23,8 +23,8 @@
 
 namespace dapd {
 
-// When a problem was submitted: which policy the workers served, and how many
-// steps had been trained.
+// State when a problem was submitted: the version of the policy that the
+// workers served, and the number of trained steps.
 struct Submission {
   int64_t served = 0;
   int64_t trained = 0;
@@ -33,9 +33,8 @@ struct Submission {
 
 using AnswerOf = std::function<std::vector<int32_t>(const SamplingKey& key)>;
 
-// Answers every task with the same tokens, under the policy it was given last.
-// Tasks are submitted and answers asked for by two threads, one after the
-// other.
+// Answers every task with the same tokens, under the last policy. One thread
+// submits tasks and another thread asks for answers, one after the other.
 class InstantRollouts : public RolloutClient {
  public:
   InstantRollouts(const Policy& policy, uint64_t run_seed)
@@ -94,15 +93,17 @@ class InstantRollouts : public RolloutClient {
   std::vector<Submission> held_out_submissions_;
   std::vector<int32_t> answer_;
   std::vector<float> logprobs_;
-  std::optional<std::vector<int32_t>> even_answer_;  // of tasks with even ids
-  AnswerOf answer_of_;                               // given: in their place
-  std::map<uint64_t, SamplingKey> keys_;             // of all tasks ever
-  int64_t num_left_ = -1;  // answers until no worker is left; below 0: endless
+  std::optional<std::vector<int32_t>> even_answer_;  // for tasks with even ids
+  AnswerOf answer_of_;                               // if set, replaces the
+                                                     // fixed answers
+  std::map<uint64_t, SamplingKey> keys_;             // keys of all tasks so far
+  int64_t num_left_ = -1;  // answers until no worker is left; endless if
+                           // negative
   OnTokens on_tokens_;
   bool listened_ = false;
-  bool lies_ = false;  // about the policy
+  bool lies_ = false;  // answers name a wrong policy
   bool answers_last_first_ = false;
-  // The last answer to come, until enough was trained without it.
+  // Holds back the last answer until enough was trained without it.
   bool holds_back_ = false;
   std::atomic<bool>* is_far_ahead_ = nullptr;
 };
@@ -141,8 +142,8 @@ class InstantTeachers : public TeacherClient {
   Mutex mutex_;
   std::deque<ScoreTask> tasks_ ABSL_GUARDED_BY(mutex_);
   int64_t prefixes_ = 0;
-  size_t longest_view_ = 0;             // of all that were scored, in tokens
-  std::vector<PolicyUpdates> weights_;  // as they were set
+  size_t longest_view_ = 0;             // of all scored views, in tokens
+  std::vector<PolicyUpdates> weights_;  // in the order in which they were set
 };
 
 }  // namespace dapd

@@ -1,5 +1,5 @@
-// A configuration that is right, loading one from a text, and what is said of
-// one that is wrong.
+// Has a valid configuration, loads a configuration from a text, and returns the
+// error for an invalid one.
 #pragma once
 
 #include <string>
@@ -36,7 +36,8 @@ inline std::string Message(const absl::StatusOr<LoadedConfig>& loaded) {
   return std::string(loaded.status().message());
 }
 
-// The text of `overrides` over the good file; empty: accepted.
+// Returns the error for `overrides` of the valid file; empty if they are
+// accepted.
 inline std::string Refusal(const std::vector<std::string>& overrides) {
   const auto loaded = Load(kGood, overrides);
   return loaded.ok() ? "" : Message(loaded);

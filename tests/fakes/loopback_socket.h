@@ -1,4 +1,4 @@
-// Plain sockets of 127.0.0.1. The caller closes them.
+// Opens plain sockets on 127.0.0.1. The caller closes them.
 #pragma once
 
 #include <arpa/inet.h>
@@ -11,7 +11,7 @@
 
 namespace dapd {
 
-// One that listens on a free port.
+// Returns a socket that listens on a free port.
 inline int ListenOnLoopback(int backlog, int* port) {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};

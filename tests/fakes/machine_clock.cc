@@ -24,9 +24,10 @@ int ReadClock(clockid_t clock, timespec* time) {
   return result;
 }
 
-// How far absl::Now() is from the clock. It counts cycles for some two seconds
-// before it reads the clock again; if it then finds that it was set, it reads
-// it every time for the next half second.
+// Returns the difference between absl::Now() and the clock. absl::Now() counts
+// cycles for about two seconds before it reads the clock again. If it then
+// finds that the clock was set, it reads the clock every time for the next half
+// second.
 absl::Duration Lag() {
   timespec time = {};
   ReadClock(CLOCK_REALTIME, &time);
@@ -44,8 +45,8 @@ void SetAhead(int64_t seconds) {
 
 }  // namespace
 
-// A clock that has just been set is read every time: what a test sets is seen
-// at once, however long the process has run.
+// absl::Now() reads a clock every time that has just been set, so a test's
+// changes take effect at once, however long the process has run.
 MachineClock::MachineClock() {
   SetAhead(absl::ToInt64Seconds(absl::Hours(1)));
   SetAhead(0);
@@ -59,7 +60,7 @@ void MachineClock::Set(absl::Duration by) {
 
 }  // namespace dapd
 
-// In place of the C library's, for the test program and its libraries.
+// Replaces the C library's function, for the test program and its libraries.
 extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
   return dapd::ReadClock(clock, time);
 }

@@ -1,5 +1,4 @@
-// A model and an adapter of a test on a device, in the precision that it asks
-// for.
+// Copies a test's model and adapter to a device, in the requested precision.
 #pragma once
 
 #include <memory>
@@ -11,7 +10,7 @@
 
 namespace dapd {
 
-// `dtype` none: that of `weights`.
+// Without `dtype` the copy has the dtype of `weights`.
 inline std::shared_ptr<const ModelWeights> OnDevice(
     const ModelWeights& weights,
     at::Device device,
@@ -24,7 +23,7 @@ inline std::shared_ptr<const ModelWeights> OnDevice(
   return copy;
 }
 
-// Its tensors require no grad.
+// The tensors of the copy require no grad.
 inline Adapter OnDevice(const Adapter& adapter, at::Device device) {
   Adapter copy = adapter;
   for (auto& layer : copy.layers) {

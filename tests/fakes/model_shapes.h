@@ -1,11 +1,11 @@
-// Shapes of models that plans are made for, and that memory is counted by.
+// Shapes of models for which plans are made and memory is counted.
 #pragma once
 
 #include "common/model/spec/model_config.h"
 
 namespace dapd {
 
-// Qwen3-4B's.
+// The shape of Qwen3-4B.
 inline ModelConfig FourBillion() {
   ModelConfig model;
   model.vocab_size = 151936;
@@ -20,8 +20,8 @@ inline ModelConfig FourBillion() {
   return model;
 }
 
-// One layer of it by a sixteenth, small enough for a host to simulate the
-// device.
+// One layer of FourBillion with a sixteenth of its sizes, small enough for a
+// host that simulates the device.
 inline ModelConfig SixteenthOfFourBillion() {
   ModelConfig model;
   model.model_type = "qwen3";

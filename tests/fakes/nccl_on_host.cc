@@ -10,7 +10,7 @@ namespace {
 
 bool in_group = false;
 
-// One look at something that takes `looks` of them.
+// Looks once at something that becomes ready after `looks` looks.
 bool IsReady(int64_t* looks) {
   if (*looks > 0) --*looks;
   return *looks == 0;

@@ -22,11 +22,11 @@ namespace {
 
 enum class Kind { kGather, kExchange, kSum };
 
-// One buffer of an operation, or one of a group's.
+// A buffer of an operation, or of an operation in a group.
 struct Transfer {
   const char* from = nullptr;
   char* to = nullptr;
-  size_t bytes = 0;  // of one rank's part
+  size_t bytes = 0;  // size of one rank's part
 };
 
 struct Operation {
@@ -39,12 +39,13 @@ struct Operation {
   std::abort();
 }
 
-// What the ranks of a communicator share.
+// State that the ranks of a communicator share.
 class Meeting {
  public:
   explicit Meeting(int size) : operations_(static_cast<size_t>(size)) {}
 
-  // Every rank's operation, by rank, once all are here; null: one has ended.
+  // Returns every rank's operation, by rank, when all ranks are here; null if a
+  // rank has ended.
   const std::vector<const Operation*>* Bring(int rank,
                                              const Operation& operation) {
     operations_[static_cast<size_t>(rank)] = &operation;
@@ -55,7 +56,7 @@ class Meeting {
     return &operations_;
   }
 
-  // False: one has ended.
+  // Returns false if a rank has ended.
   bool WaitForAll() {
     std::unique_lock lock(mutex_);
     const int64_t round = round_;
@@ -112,7 +113,7 @@ struct Communicator {
 
 thread_local NcclRankWork rank_work;
 thread_local bool in_group = false;
-thread_local Operation group;  // that is put together
+thread_local Operation group;  // the group that is being put together
 thread_local Communicator* group_of = nullptr;
 
 Communicator& Of(ncclComm_t comm) {
@@ -136,7 +137,8 @@ void Count(const Operation& operation, int size) {
   }
 }
 
-// What this rank has of a transfer when all have done their part.
+// Returns the result of a transfer for rank `own` when all ranks have
+// contributed.
 std::string ResultOf(const std::vector<const Operation*>& ranks,
                      size_t transfer,
                      int own) {
@@ -170,7 +172,7 @@ void Run(const Communicator& communicator, const Operation& operation) {
   for (size_t i = 0; i < operation.transfers.size(); ++i) {
     results.push_back(ResultOf(*ranks, i, communicator.rank));
   }
-  // What one reads, another may write in place.
+  // A buffer that one rank reads may be overwritten in place by another.
   meeting.WaitForAll();
   for (size_t i = 0; i < results.size(); ++i) {
     std::memcpy(
@@ -183,7 +185,7 @@ ncclResult_t Launch(Communicator& communicator, Operation operation) {
   LaunchOnCudaHost([&communicator, operation = std::move(operation)] {
     Run(communicator, operation);
   });
-  return ncclInProgress;  // as a communicator that does not block says
+  return ncclInProgress;  // the answer of a non-blocking communicator
 }
 
 Transfer TransferOf(const void* from, void* to, size_t bytes) {
@@ -227,13 +229,13 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  CudaHostIsStuck() = false;  // its kernels end
+  CudaHostIsStuck() = false;  // aborting ends its kernels
   return ncclCommDestroy(comm);
 }
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  // NCCL waits without an end until none is left (commDestroySync), also to
-  // abort.
+  // NCCL waits without a limit until no graph is left (commDestroySync), also
+  // in an abort.
   if (GraphsOfCudaHost() > 0) End("a graph still has operations of NCCL's");
   delete &Of(comm);
   return ncclSuccess;

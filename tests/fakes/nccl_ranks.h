@@ -1,28 +1,29 @@
-// NCCL between ranks that are threads of one process, each with a device of its
-// own (cuda_on_host.h). An operation is a launch of that device: it meets those
-// of the other ranks when it runs, checks that they are the same one, and moves
-// or adds up the numbers. Ranks that differ, or one that does not come, end the
-// process with a line; behind one that is known to have ended the others'
-// devices are stuck until they abort.
+// Simulates NCCL between ranks that are threads of one process, each with its
+// own device (cuda_on_host.h). An operation is a launch of that device: when it
+// runs, it meets the operations of the other ranks, checks that they are equal,
+// and moves or adds the numbers. If the operations differ, or a rank does not
+// come, the process ends with a message. If a rank is known to have ended, the
+// devices of the others are stuck until they abort.
 #pragma once
 
 #include <cstdint>
 
 namespace dapd {
 
-// What a rank's operations did that have run.
+// Counts of a rank's completed operations.
 struct NcclRankWork {
-  int64_t gathers = 0;  // groups of them, each of which is one launch
+  int64_t gathers = 0;  // groups of gathers, each of which is one launch
   int64_t exchanges = 0;
   int64_t sums = 0;
   int64_t bytes_received = 0;  // from the other ranks
 };
 
-// Of the calling thread.
+// Returns the counts of the calling thread.
 NcclRankWork& WorkOfNcclRank();
 
-// The calling rank takes part in nothing more, as one whose process has ended.
-// `is_noticed`: NCCL tells the others, as it does where a connection breaks.
+// The calling rank takes part in nothing more, as if its process had ended.
+// With `is_noticed` NCCL tells the other ranks, as it does when a connection
+// breaks.
 void EndNcclRank(void* communicator, bool is_noticed);
 
 }  // namespace dapd

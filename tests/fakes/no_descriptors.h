@@ -1,5 +1,5 @@
-// A process that can open no file for a moment: what is open stays so, and what
-// stat says stays the same.
+// Makes a process unable to open files for a moment. Open files stay open, and
+// stat still works.
 #pragma once
 
 #include <sys/resource.h>
@@ -8,7 +8,7 @@
 
 namespace dapd {
 
-// As long as it lives.
+// Takes effect as long as it lives.
 class NoDescriptors {
  public:
   NoDescriptors() {

@@ -1,12 +1,13 @@
-// Simulates libcuda.so.1 and libnvidia-ml.so.1, as far as common/gpus asks
-// them. The environment, read at each call, says what there is:
+// Simulates libcuda.so.1 and libnvidia-ml.so.1, as far as common/gpus uses
+// them. The environment is read at each call and describes the GPUs:
 //
-//   FAKE_NVIDIA_GPUS   NAME|CAPABILITY|GiB|GiB FREE, with ; between GPUs
-//   FAKE_NVIDIA_FREE   a file with the GiB that are free on each of them
-//   instead FAKE_NVIDIA_CUDA   the newest CUDA that the driver is for (13000)
-//   FAKE_NVIDIA_INIT   what cuInit returns (0, or 100 without a GPU)
+//   FAKE_NVIDIA_GPUS  NAME|CAPABILITY|GiB|GiB FREE, with ; between GPUs
+//   FAKE_NVIDIA_FREE  a file with the free GiB of each GPU, which replaces the
+//                     values above
+//   FAKE_NVIDIA_CUDA  the newest CUDA that the driver supports (13000)
+//   FAKE_NVIDIA_INIT  the result of cuInit (0, or 100 without a GPU)
 //
-// CUDA_VISIBLE_DEVICES is followed as CUDA follows it. The id of GPU i is 16
+// CUDA_VISIBLE_DEVICES has the same effect as in CUDA. The id of GPU i is 16
 // times the byte 0x10 + i.
 
 #include <cstddef>
@@ -103,7 +104,7 @@ constexpr int kNoDevice = 100;
 
 extern "C" {
 
-// --- libcuda.so.1 ------------------------------------------------------------
+// Functions of libcuda.so.1.
 int cuInit(unsigned /*flags*/) {
   const std::string code = Setting("FAKE_NVIDIA_INIT", "");
   if (!code.empty()) return std::stoi(code);
@@ -156,8 +157,7 @@ int cuDeviceGetUuid_v2(char* uuid, int device) {
   return 0;
 }
 
-// --- libnvidia-ml.so.1: a handle is a GPU's number plus 1
-// ----------------------
+// Functions of libnvidia-ml.so.1; a handle is a GPU's number plus 1.
 int nvmlInit_v2() { return 0; }
 int nvmlShutdown() { return 0; }
 

@@ -1,4 +1,4 @@
-// Room for the keys and values of a prompt that is prefilled.
+// Allocates the keys and values of a prompt that is prefilled.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace dapd {
 
-// As PrefillPrompt has it, in the dtype and on the device of `weights`.
+// Returns pages as PrefillPrompt takes them, in the dtype and on the device of
+// `weights`.
 inline at::Tensor EmptyPages(const ModelWeights& weights, int64_t pages) {
   const ModelConfig& config = weights.config;
   return at::zeros({pages,

@@ -11,8 +11,8 @@
 
 namespace dapd {
 
-// Draws all tensors of a model that has its `config`: values `spread` wide, the
-// norms' around 1.
+// Draws all tensors of a model whose `config` is set: values with the standard
+// deviation `spread`, and around 1 for norms.
 inline void DrawWeights(uint64_t seed,
                         double spread,
                         at::ScalarType dtype,
@@ -51,7 +51,7 @@ inline std::shared_ptr<const ModelWeights> MakeRandomModel(
   return weights;
 }
 
-// Ids of that vocabulary in no particular order.
+// Returns ids of that vocabulary in no particular order.
 inline std::vector<int32_t> RandomModelIds(int64_t count, int32_t start) {
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < count; ++i) {

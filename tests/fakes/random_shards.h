@@ -7,7 +7,7 @@
 
 namespace dapd {
 
-// What LoadShardedWeights would have read of `whole`.
+// Returns what LoadShardedWeights would read from `whole`.
 inline std::shared_ptr<const ShardedWeights> ShardModel(
     const ModelWeights& whole, const ShardLayout& layout) {
   auto sharded =

@@ -1,4 +1,4 @@
-// How far a tensor is from the one that it should be.
+// Measures the difference of a tensor from the expected one.
 #pragma once
 
 #include "common/tensor/aten.h"
@@ -6,8 +6,8 @@
 
 namespace dapd {
 
-// |ours - expected| / |expected|, as vectors and in float64, whatever their
-// dtypes and devices are. Infinity where that is no number.
+// Returns |ours - expected| / |expected| as vectors in float64, for any dtypes
+// and devices; infinity if the result is not a number.
 inline double RelativeError(const at::Tensor& ours,
                             const at::Tensor& expected) {
   const at::Tensor wide = expected.cpu().to(at::kDouble);

@@ -13,7 +13,7 @@ class S3Server(StoreServer):
         return ["-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
 
     def process_environment(self, denies):
-        # The one request it lets pass makes the bucket.
+        # The only request that is allowed makes the bucket.
         return {"INITIAL_NO_AUTH_ACTION_COUNT": "1"} if denies else {}
 
     def environment(self, port=None):
@@ -39,7 +39,7 @@ class S3Server(StoreServer):
                     try:
                         found[row["Key"][len(prefix) + 1:]] = client.get_object(Bucket=self.BUCKET, Key=row["Key"])["Body"].read()
                     except client.exceptions.NoSuchKey:
-                        pass  # removed since it was listed
+                        pass  # removed since the listing
         except client.exceptions.NoSuchBucket:
             pass
         return found

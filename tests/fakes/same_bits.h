@@ -1,6 +1,6 @@
-// Whether two tensors are the same bit by bit, and if not, what kind of
-// difference it is: another order of a sum, which a library may take for
-// another place or number of rows, or another result.
+// Compares two tensors bit by bit. If they differ, says what kind of difference
+// it is: another order of a sum, which a library may choose for another place
+// or number of rows, or another result.
 #pragma once
 
 #include "gtest/gtest.h"
@@ -19,7 +19,7 @@ inline testing::AssertionResult SameBits(const at::Tensor& found,
   const at::Tensor difference = (found.to(at::kDouble) - wide).abs();
   const double most = difference.max().item<double>();
   const double largest = wide.abs().max().item<double>();
-  // What the roundings of a few layers come to, relative to the largest number.
+  // The rounding error of a few layers, relative to the largest number.
   const double rounding = found.scalar_type() == at::kFloat ? 1e-4 : 5e-2;
   return testing::AssertionFailure()
          << difference.ne(0).sum().item<int64_t>() << " of " << found.numel()

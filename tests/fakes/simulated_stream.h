@@ -1,6 +1,6 @@
-// A device's side stream (common/tensor/side_stream.h) simulated by the host:
-// it counts, knows what each stream's work is behind, and makes a copy as late
-// as a device may.
+// Simulates a device's side stream (common/tensor/side_stream.h) on the host:
+// it counts, records after which work each stream's work comes, and makes a
+// copy as late as a device may.
 #pragma once
 
 #include <algorithm>
@@ -21,12 +21,13 @@ class SimulatedStream final : public SideStream {
     int64_t entries = 0;
     int64_t buffers = 0;
     int64_t copies = 0;
-    int64_t waits = 0;     // of a host thread
-    int64_t computed = 0;  // pieces of work that the other stream was given
-    int64_t held = 0;      // those that this stream's next work is behind
+    int64_t waits = 0;     // waits of a host thread
+    int64_t computed = 0;  // pieces of work given to the other stream
+    int64_t held = 0;      // pieces of work that this stream's next work waits
+                           // for
   };
 
-  // Gives the stream that computes a piece of work.
+  // Gives the computing stream a piece of work.
   void Compute() {
     MutexLock lock(&mutex_);
     ++counts_.computed;
@@ -35,7 +36,7 @@ class SimulatedStream final : public SideStream {
     MutexLock lock(&mutex_);
     return counts_;
   }
-  // Whether the calling thread's work goes here.
+  // Returns whether the calling thread's work runs on this stream.
   static bool IsEntered() { return depth > 0; }
 
   std::shared_ptr<void> Enter() override {

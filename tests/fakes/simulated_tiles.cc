@@ -6,7 +6,7 @@
 namespace dapd::simulated_tiles {
 namespace {
 
-// A subnormal number counts as zero, whether it is read or found.
+// A subnormal number counts as zero, as an input and as a result.
 float Flushed(float value) {
   constexpr float kLeastNormal = 0x1p-126F;
   return __builtin_fabsf(value) < kLeastNormal ? value * 0.0F : value;
@@ -17,9 +17,9 @@ float AddProduct(uint32_t a, uint32_t b, float sum) {
       Flushed(FloatFromBits(a)), Flushed(FloatFromBits(b)), sum));
 }
 
-// TDPBF16PS, bit by bit: in each column of B the even entries of a row of A
-// times those below them, and the odd ones, are summed apart; both sums
-// together are added to the block.
+// Computes TDPBF16PS bit by bit. For each column of B, the products of the even
+// entries of a row of A are summed separately from those of the odd entries;
+// the total of both sums is added to the block.
 class SimulatedTiles {
  public:
   explicit SimulatedTiles(int64_t rows) : rows_(rows) {

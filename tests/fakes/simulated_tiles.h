@@ -1,7 +1,7 @@
-// AMX's products (common/kernels/tile_block.h) without the instructions, with
-// the same bits: what surrounds them (packing, edges, blocks of k) is tested
-// with it on processors that lack them, and the instructions against it where
-// they are.
+// Computes AMX's products (common/kernels/tile_block.h) without the
+// instructions and with the same bits. The code around them (packing, edges,
+// blocks of k) is tested with it on processors without AMX, and the
+// instructions are tested against it where they exist.
 #pragma once
 
 #include "common/kernels/decode_kernels.h"
@@ -9,9 +9,9 @@
 
 namespace dapd::simulated_tiles {
 
-// Both for processors with AVX-512 BF16.
+// Both functions need a processor with AVX-512 BF16.
 PackedGemmKernel MakePackedGemmKernel();
-// Replaces what AMX's products replace.
+// Replaces the kernels that AMX's products replace.
 void AddTileGemmKernels(DecodeKernels* kernels);
 
 }  // namespace dapd::simulated_tiles

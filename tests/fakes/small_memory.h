@@ -1,4 +1,4 @@
-// Refuses tensors above a size while it lives, as a full device does.
+// While it lives, refuses tensors above a size, as a full device does.
 #pragma once
 
 #include "c10/core/CPUAllocator.h"

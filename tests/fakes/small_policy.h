@@ -36,7 +36,7 @@ inline void FillGradients(const Policy& policy, double value) {
   }
 }
 
-// At a rate that falls, with gradients that are clipped.
+// Options with a falling learning rate and clipped gradients.
 inline OptimizerOptions ClippingOptions(int64_t snapshot_interval) {
   return {.learning_rate = 0.01,
           .schedule_steps = 100,

@@ -1,4 +1,5 @@
-// A path for this test only, so that tests can run side by side.
+// Makes paths that only the running test uses, so that tests can run in
+// parallel.
 #pragma once
 
 #include <stdlib.h>
@@ -13,19 +14,20 @@
 
 namespace dapd {
 
-// This process's own folder. It ends with the process, unless a test failed:
-// then what the test has left is there to look at.
+// The folder of this process. It is removed at the end of the process, unless a
+// test failed: then its content remains for inspection.
 class ScratchFolder {
  public:
   ScratchFolder() {
-    // Others may come in, as in any folder: tests become another user.
+    // Other users may enter, as in any folder: tests change their user.
     made_ =
         ::mkdtemp(path_.data()) != nullptr && ::chmod(path_.c_str(), 0755) == 0;
   }
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
   ~ScratchFolder() {
-    // The child of a death test has its parent's folder, and leaves it.
+    // The child of a death test has its parent's folder, and does not remove
+    // it.
     if (!made_ || process_ != ::getpid() ||
         testing::UnitTest::GetInstance()->Failed()) {
       return;
@@ -45,7 +47,7 @@ class ScratchFolder {
 // Counts how often all tests have been run (--gtest_repeat).
 class IterationCounter : public testing::EmptyTestEventListener {
  public:
-  // The one of this process, which GoogleTest owns.
+  // Returns the counter of this process, which GoogleTest owns.
   static const IterationCounter& Instance() {
     static const auto* const counter = [] {
       auto* made = new IterationCounter;
@@ -66,7 +68,8 @@ class IterationCounter : public testing::EmptyTestEventListener {
   int done_ = 0;
 };
 
-// `name` in a folder that only the running test has, and only this time.
+// Returns the path of `name` in a folder that only this run of the running test
+// uses.
 inline std::string TempPath(const std::string& name) {
   static const ScratchFolder scratch;
   const testing::TestInfo* test =
@@ -74,7 +77,7 @@ inline std::string TempPath(const std::string& name) {
   std::string name_of_test =
       std::string(test->test_suite_name()) + "." + test->name();
   for (char& c : name_of_test) {
-    if (c == '/') c = '-';  // of a test with parameters
+    if (c == '/') c = '-';  // in the name of a test with parameters
   }
   const int done = IterationCounter::Instance().done();
   if (done > 0) name_of_test += "." + std::to_string(done);

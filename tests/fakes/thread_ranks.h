@@ -1,5 +1,5 @@
-// Ranks as threads of one process: a Collective over shared memory, sums in the
-// order of the ranks.
+// Runs ranks as threads of one process, with a Collective over shared memory
+// that sums in the order of the ranks.
 #pragma once
 
 #include <barrier>

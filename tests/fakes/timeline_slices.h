@@ -1,4 +1,4 @@
-// The slices of a timeline's file, as a test looks at them.
+// Reads the slices of a timeline's file for a test.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A random Qwen3 of a few thousand parameters as a Hugging Face folder.
+// A random Qwen3 with a few thousand parameters, as a Hugging Face folder.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace dapd {
 inline constexpr int64_t kTinyVocab = 96;
 inline constexpr int64_t kTinyHidden = 32;
 
-// Writes config.json and model.safetensors into `folder`, which is made.
+// Writes config.json and model.safetensors into `folder`, which it creates.
 inline void WriteTinyModel(const std::string& folder, uint64_t seed) {
   constexpr const char* kConfig = R"({
     "model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"],
@@ -39,7 +39,7 @@ inline void WriteTinyModel(const std::string& folder, uint64_t seed) {
   auto generator = at::detail::createCPUGenerator(seed);
   NamedTensors tensors;
   for (const WeightSlot& slot : WeightSlots(weights)) {
-    if (slot.name == kHeadName) continue;  // tied
+    if (slot.name == kHeadName) continue;  // tied to the embedding
     const at::Tensor value = at::randn(slot.shape, generator) * 0.2;
     tensors.emplace_back(
         slot.name, *FromTorch(slot.shape.size() == 1 ? value + 1.0 : value));

@@ -10,8 +10,8 @@
 
 namespace dapd {
 
-// As those who do not train have it: no tensor requires grad. `targets`: all
-// projections by default.
+// Returns an adapter as code without training has it: no tensor requires grad.
+// Without `targets` it has all projections.
 inline Adapter MakeFrozenAdapter(const ModelConfig& model,
                                  LoraConfig lora = {.rank = 4, .alpha = 8}) {
   Adapter adapter = MakeFreshAdapter(model, lora, 3, at::kCPU);
@@ -25,7 +25,8 @@ inline Adapter MakeFrozenAdapter(const ModelConfig& model,
   return adapter;
 }
 
-// The same, as it is trained: its tensors require grad.
+// Returns the adapter of MakeFrozenAdapter as it is trained: its tensors
+// require grad.
 inline Adapter MakeTrainedAdapter(const ModelConfig& model,
                                   LoraConfig lora = {.rank = 4, .alpha = 8}) {
   Adapter adapter = MakeFrozenAdapter(model, lora);
@@ -33,8 +34,8 @@ inline Adapter MakeTrainedAdapter(const ModelConfig& model,
   return adapter;
 }
 
-// For decode backends: no tensor requires grad, and the rank is odd. `targets`:
-// all projections by default.
+// Returns an adapter for decode backends: no tensor requires grad, and the rank
+// is odd. Without `targets` it has all projections.
 inline std::shared_ptr<const Adapter> MakeAdapter(
     const ModelWeights& weights, std::vector<Projection> targets = {}) {
   auto adapter = std::make_shared<Adapter>(

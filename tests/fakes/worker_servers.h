@@ -1,4 +1,4 @@
-// Servers that play a worker, for the tests of the trainer's clients.
+// Servers that act as a worker, for tests of the trainer's clients.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace dapd {
 
-// The test fails where there is none.
+// The test fails if the server does not start.
 inline std::unique_ptr<RpcServer> StartOrFail(const std::string& listen,
                                               grpc::Service* service,
                                               const std::string& name) {
@@ -25,9 +25,9 @@ inline std::unique_ptr<RpcServer> StartOrFail(const std::string& listen,
   return *std::move(server);
 }
 
-// A worker that may break the protocol: it takes every adapter, and the stream
-// of tasks is the derived class's. Contract is v1::RolloutService or
-// v1::TeacherService.
+// A worker that may break the protocol. It accepts every adapter, and the
+// derived class implements the stream of tasks. Contract is v1::RolloutService
+// or v1::TeacherService.
 template <typename Contract>
 class ScriptedWorker : public Contract::Service {
  public:
@@ -54,15 +54,17 @@ class ScriptedWorker : public Contract::Service {
   }
 
   const std::string& address() const { return server_->address(); }
-  // Before a client connects: another than this program's.
+  // Sets a version other than this program's; must be called before a client
+  // connects.
   void SetVersion(std::string version) { version_ = std::move(version); }
-  // Sets its clock, as Describe tells it.
+  // Sets the clock that Describe reports.
   void SetClockAhead(absl::Duration ahead) {
     clock_ahead_ns_ = absl::ToInt64Nanoseconds(ahead);
   }
 
  protected:
-  // When the derived class is ready to be called, and before it is gone.
+  // The derived class calls Serve when it is ready, and Stop before it is
+  // destroyed.
   void Serve() {
     server_ = StartOrFail("127.0.0.1:0", this, Contract::service_full_name());
   }

@@ -52,7 +52,7 @@ metrics: {{rollout_listen: "127.0.0.1:0", teacher_listen: "127.0.0.1:0", trainer
     def start(self, name, failpoints="", **settings):
         flags = set_flags({"run.name": name, **settings})
         log = open(self.folder / f"{name}.log", "w")
-        # As from a shell, also where the tests run under nohup.
+        # Behaves as if started from a shell, even if the tests run under nohup.
         return subprocess.Popen(["env", "--default-signal=HUP", BIN / "dapd", "run", self.config, *flags], stderr=log, stdout=log,
                                 env={**os.environ, "DAPD_FAILPOINTS": failpoints})
 
@@ -113,7 +113,7 @@ def children(process):
             name = path.with_name("comm").read_text().strip()
         except OSError:
             continue
-        # A child has its parent's name until it begins its own program.
+        # A child has its parent's name until it starts its own program.
         if int(fields[1]) == process.pid and name != "dapd":
             found.setdefault(name, []).append(int(path.parent.name))
     return found

@@ -1,4 +1,4 @@
-// The worse of two errors.
+// Finds the worse of two errors.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +7,7 @@
 
 namespace dapd {
 
-// Nothing is farther off than what is no number; std::max passes over a NaN
-// that comes second.
+// A NaN is the worst error; std::max ignores a NaN in its second argument.
 inline double NanIsInfinity(double error) {
   return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
 }

@@ -1,5 +1,5 @@
-// Attention of the simulated device, from its definition, behind a check of
-// what LibTorch's CUDA kernels ask of their arguments.
+// Computes attention of the simulated device from its definition, after a check
+// of the conditions that LibTorch's CUDA kernels have for their arguments.
 
 #include <torch/library.h>
 
@@ -30,7 +30,7 @@ struct Range {
   int64_t tokens = 0;
 };
 
-// The queries and the keys of each sequence.
+// Returns the queries and the keys of each sequence.
 std::vector<std::pair<Range, Range>> SequencesOf(
     const std::optional<at::Tensor>& q_offsets,
     const std::optional<at::Tensor>& k_offsets,
@@ -72,8 +72,9 @@ void CheckHeads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
               "[torch_device] key-value heads divide the query heads");
 }
 
-// Scores [H, q, k] of a sequence, scaled, -inf where a query does not look; the
-// queries are the last of the keys. All arguments float32, [tokens, heads, D].
+// Returns the scaled scores [H, q, k] of a sequence, -inf where a query does
+// not attend. The queries are the last of the keys. All arguments are float32,
+// [tokens, heads, D].
 at::Tensor Scores(const at::Tensor& q, const at::Tensor& k) {
   const int64_t behind = k.size(0) - q.size(0);
   const at::Tensor hidden =
@@ -83,14 +84,15 @@ at::Tensor Scores(const at::Tensor& q, const at::Tensor& k) {
       .masked_fill(hidden, -INFINITY);
 }
 
-// Rows `range` as float32 with `heads` heads.
+// Returns the rows in `range` as float32 with `heads` heads.
 at::Tensor Wide(const at::Tensor& rows, const Range& range, int64_t heads) {
   return rows.narrow(0, range.begin, range.tokens)
       .to(at::kFloat)
       .repeat_interleave(heads / rows.size(1), 1);
 }
 
-// q [N, H, D]; k, v [M, K, D]. Fills out [N, H, D] and logsumexp [H, N].
+// q is [N, H, D]; k and v are [M, K, D]. Fills out [N, H, D] and logsumexp [H,
+// N].
 void RunAttention(const at::Tensor& q,
                   const at::Tensor& k,
                   const at::Tensor& v,
@@ -102,7 +104,7 @@ void RunAttention(const at::Tensor& q,
     if (queries.tokens == 0) continue;
     const at::Tensor scores =
         Scores(Wide(q, queries, heads), Wide(k, keys, heads));
-    // A row that looks at nothing gives zeros.
+    // A row that attends to nothing gives zeros.
     const at::Tensor weights = at::nan_to_num(at::softmax(scores, -1), 0.0);
     out.narrow(0, queries.begin, queries.tokens)
         .copy_(at::matmul(weights, Wide(v, keys, heads).transpose(0, 1))
@@ -152,7 +154,7 @@ Gradients RunAttentionBackward(
   return found;
 }
 
-// rng_state and an empty one.
+// Returns rng_state and an empty tensor.
 std::pair<at::Tensor, at::Tensor> RandomState() {
   const auto options = at::TensorOptions(at::kLong).device(TheDevice());
   return {at::empty({2}, options), at::empty({}, options)};
@@ -184,7 +186,7 @@ FlashForward(const at::Tensor& q,
   CheckFlash(q);
   CheckHeads(q, k, v);
   TORCH_CHECK(dropout == 0.0 && is_causal, "[torch_device] not simulated");
-  // With one query the kernel splits the keys by the size of the batch.
+  // With one query, the kernel splits the keys by the size of the batch.
   TORCH_CHECK(max_q > 1, "[torch_device] bits that depend on the batch");
   CountLaunch("aten::_flash_attention_forward");
   at::Tensor out = at::empty_like(q);
@@ -307,7 +309,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> EfficientBackward(
     bool /*shared_storage_dqdkdv*/) {
   CheckHeads(q, k, v);
   TORCH_CHECK(mask_type == kFromBottomRight, "[torch_device] not simulated");
-  // As LibTorch has it, of the backward pass only.
+  // LibTorch has this condition for the backward pass only.
   TORCH_CHECK(
       max_q <= q.size(1) && max_k <= k.size(1),
       "[torch_device] the longest sequence has more rows than there are");

@@ -35,7 +35,7 @@ class DeviceAllocator final : public c10::Allocator {
     Work().live_bytes += size;
     Work().peak_bytes = std::max(Work().peak_bytes, Work().live_bytes);
     auto* block = new Block{std::malloc(std::max<size_t>(bytes, 1)), bytes};
-    // What nobody has written is not a number.
+    // Memory that was not written holds NaN.
     std::memset(block->data, 0xFF, bytes);
     return {block->data, block, &FreeBlock, TheDevice()};
   }
@@ -80,7 +80,7 @@ struct Registration {
 }  // namespace
 
 DeviceWork& Work() {
-  // Tensors of static life count in it until the end.
+  // Static tensors count in it until the process ends.
   static DeviceWork& work = *new DeviceWork;
   return work;
 }

@@ -1,5 +1,5 @@
-// The memory of the simulated device, and the host's that is pinned for it:
-// both the host's, counted. Its failures are a GPU's.
+// The memory of the simulated device, and host memory that is pinned for it.
+// Both are host memory, and are counted. They fail as a GPU's memory does.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -11,12 +11,12 @@ namespace dapd {
 
 inline at::Device TheDevice() { return {at::kCUDA, 0}; }
 
-// What all of the simulated device counts in.
+// The counts of the whole simulated device.
 DeviceWork& Work();
 
 c10::Allocator& DeviceMemory();
 c10::Allocator& PinnedMemory();
-// Whether `data` lies in what PinnedMemory() gave.
+// Returns whether `data` is in memory of PinnedMemory().
 bool IsPinned(const void* data);
 
 }  // namespace dapd

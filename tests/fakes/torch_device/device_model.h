@@ -12,8 +12,8 @@ namespace dapd {
 
 inline at::Device SimulatedDevice() { return {at::kCUDA, 0}; }
 
-// Head dimension 16, which FlashAttention takes; weights small enough that
-// rounding is not magnified. On the CPU.
+// Returns a model on the CPU with head dimension 16, which FlashAttention
+// accepts, and with weights that are small enough not to magnify rounding.
 inline std::shared_ptr<ModelWeights> MakeSmallModel(at::ScalarType dtype) {
   auto weights = std::make_shared<ModelWeights>();
   weights->config = MakeRandomModel("qwen3")->config;

@@ -39,7 +39,7 @@ at::Tensor OnDevice(const at::Tensor& tensor) {
 
 namespace {
 
-// An out argument that LibTorch's operation gave another size.
+// Resizes an out argument to which LibTorch's operation gave another size.
 void Resize(const at::Tensor& device, const at::Tensor& host) {
   const at::Tensor fresh = OnDevice(host);
   c10::TensorImpl* impl = device.unsafeGetTensorImpl();
@@ -80,7 +80,7 @@ c10::IValue ToDevice(const c10::IValue& value) {
   return value;
 }
 
-// Operations after which the host has a number or a size of the result's.
+// Operations after which the host knows a number or a size of the result.
 const std::set<std::string>& WaitingOperations() {
   static const std::set<std::string> names = {"aten::equal",
                                               "aten::nonzero",
@@ -90,7 +90,7 @@ const std::set<std::string>& WaitingOperations() {
   return names;
 }
 
-// Every operation that has no kernel below.
+// Runs every operation that has no kernel below.
 void RunOnHost(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = operation.schema();
   CountLaunch(schema.name());
@@ -109,7 +109,7 @@ void RunOnHost(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
       stack->push_back(ToDevice(host[i]));
       continue;
     }
-    // The argument that the result is.
+    // Finds the argument that is also the result.
     bool is_found = false;
     for (size_t j = 0; j < count && !is_found; ++j) {
       const auto* from = schema.arguments()[j].alias_info();
@@ -171,8 +171,8 @@ at::Scalar ReadNumber(const at::Tensor& tensor) {
   return OnHost(tensor).item();
 }
 
-// As cuBLAS may where it cuts a sum into parts (kernels/cuda/gemm.cc): without
-// what stands behind the last whole step of 64.
+// Multiplies as cuBLAS may if it cuts a sum into parts (kernels/cuda/gemm.cc):
+// it leaves out the terms behind the last whole step of 64.
 at::Tensor MultiplyTo(const at::Tensor& a,
                       const at::Tensor& b,
                       at::ScalarType dtype) {

@@ -1,4 +1,5 @@
-// Operations of the simulated device: each as its CPU twin, on the same memory.
+// Runs operations of the simulated device as the CPU's operations on the same
+// memory.
 #pragma once
 
 #include <string>
@@ -9,10 +10,10 @@ namespace dapd {
 
 void CountLaunch(const std::string& name);
 
-// The same memory as the host sees it.
+// Returns the same memory as a tensor on the host.
 at::Tensor OnHost(const at::Tensor& tensor);
 
-// A result of the host's as the device's.
+// Returns a result on the host as a tensor on the device.
 at::Tensor OnDevice(const at::Tensor& tensor);
 
 }  // namespace dapd

@@ -8,7 +8,7 @@
 namespace dapd {
 namespace {
 
-// LibTorch looks for them by this name.
+// LibTorch looks for the class by this name.
 class CUDAHooks final : public at::CUDAHooksInterface {
  public:
   explicit CUDAHooks(at::CUDAHooksArgs) {}
@@ -29,7 +29,7 @@ class CUDAHooks final : public at::CUDAHooksInterface {
   void deviceSynchronize(c10::DeviceIndex) const override { ++Work().waits; }
 };
 
-// Of streams and events.
+// Handles streams and events.
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
   static constexpr c10::DeviceType static_type = c10::DeviceType::CUDA;
