@@ -1,4 +1,4 @@
-"""Certificates for tests: those that deploy/make_certificates.sh makes, and wrong ones beside them."""
+"""Makes certificates for tests: valid ones by deploy/make_certificates.sh, and wrong ones."""
 
 import pathlib
 import ssl
@@ -14,7 +14,7 @@ def make(folder, *arguments):
 
 
 def make_odd(authority, folder, names, days=1):
-    """A certificate of `authority` with any names; `days` may be negative."""
+    """Makes a certificate of `authority` with any names; `days` may be negative."""
     folder.mkdir(parents=True)
     key, request, extensions = folder / "tls.key", folder / "request", folder / "extensions"
     extensions.write_text(f"subjectAltName={names}\n")
@@ -31,13 +31,13 @@ def make_odd(authority, folder, names, days=1):
 
 
 def settings(folder, in_one_file=False):
-    """The keys of a process that has the certificate in `folder`."""
+    """Returns the configuration keys of a process with the certificate in `folder`."""
     own = ("identity.pem", "identity.pem") if in_one_file else ("tls.crt", "tls.key")
     return {"security.certificate": folder / own[0], "security.private_key": folder / own[1], "security.ca": folder / "ca.crt"}
 
 
 def channel(port, folder=None, ca=None):
-    """A gRPC channel with the certificate in `folder`, or with none."""
+    """Opens a gRPC channel with the certificate in `folder`, or without one."""
     key = certificate = None
     if folder is not None:
         key, certificate = (folder / "tls.key").read_bytes(), (folder / "tls.crt").read_bytes()
@@ -46,7 +46,7 @@ def channel(port, folder=None, ca=None):
 
 
 def https(ca, folder=None):
-    """For urllib: believes `ca`, shows the certificate in `folder`."""
+    """Returns a context for urllib that trusts `ca` and presents the certificate in `folder`."""
     context = ssl.create_default_context(cafile=ca / "ca.crt")
     if folder is not None:
         context.load_cert_chain(folder / "tls.crt", folder / "tls.key")

@@ -1,6 +1,6 @@
-"""gcp-storage-emulator's server of Google Storage's JSON protocol, with what it lacks: whom it lets in.
+"""Runs gcp-storage-emulator, a server of Google Storage's JSON protocol, and adds the authentication that it lacks.
 
-As a program (PORT, and --denies) it is that server.
+As a program (PORT, and --denies) this file is the server.
 """
 
 import argparse
@@ -40,10 +40,10 @@ class GcsServer(StoreServer):
         return {"STORAGE_EMULATOR_HOST": address, "GOOGLE_APPLICATION_CREDENTIALS": str(self.key)}
 
     def make_bucket(self):
-        """The program makes it."""
+        """The server makes the bucket itself."""
 
     def client(self):
-        """Google's own, which compares the checksums of what it downloads."""
+        """Returns Google's own client, which compares the checksums of its downloads."""
         from google.cloud import storage
         from google.oauth2.credentials import Credentials
 
@@ -77,7 +77,7 @@ def serve(port, denies):
     create_bucket(GcsServer.BUCKET, storage)
 
     class Handler(RequestHandler):
-        """Errors and tokens in the form of https://cloud.google.com/storage/docs/json_api/v1/status-codes and RFC 7523."""
+        """Answers with errors and tokens in the form of https://cloud.google.com/storage/docs/json_api/v1/status-codes and RFC 7523."""
 
         def parse_request(self):
             if not super().parse_request():

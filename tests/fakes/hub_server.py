@@ -1,4 +1,4 @@
-"""A Hugging Face hub on 127.0.0.1, as much of its HTTP protocol as a download needs."""
+"""Serves a Hugging Face hub on 127.0.0.1, with the part of its HTTP protocol that a download needs."""
 
 import hashlib
 import http.server
@@ -11,10 +11,10 @@ LARGE_BYTES = 4096  # a file of this size or more is served behind a redirect
 
 
 class HubServer:
-    """`repositories`: {"models/org/name" or "datasets/org/name": {path: bytes}}, all at COMMIT.
+    """Serves `repositories`, {"models/org/name" or "datasets/org/name": {path: bytes}}, all at COMMIT.
 
-    `requests`: every ("GET" or "HEAD", path) so far. `cut`: paths whose download breaks off half-way. `gated`: repositories
-    that ask for a token.
+    `requests` has every ("GET" or "HEAD", path) so far, `cut` the paths whose download breaks off half-way, and `gated` the
+    repositories that require a token.
     """
 
     def __init__(self, repositories, revisions=("main",)):
@@ -32,7 +32,7 @@ class HubServer:
         self.server.server_close()
 
     def downloads(self):
-        """The files that were asked for, by path, directly or where a redirect led."""
+        """Returns the paths of the requested files, whether directly or through a redirect."""
         paths = [path for method, path in self.requests if method == "GET"]
         return [path.split(f"/resolve/{COMMIT}/")[1] for path in paths if f"/resolve/{COMMIT}/" in path] + [
             "/".join(path.split("/")[5:]) for path in paths if path.startswith("/cdn/")]
@@ -142,7 +142,7 @@ def git_id(data):
 
 
 def describe(path, data):
-    """A row of the hub's list of a commit's files."""
+    """Returns a row of the hub's list of a commit's files."""
     row = {"type": "file", "path": path, "oid": git_id(data), "size": len(data)}
     if len(data) >= LARGE_BYTES:
         row["lfs"] = {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}

@@ -1,4 +1,4 @@
-"""An HTTP or HTTPS server that keeps the JSON documents it is sent, as run.notify_url's are."""
+"""Provides an HTTP or HTTPS server that keeps the JSON documents it receives, for run.notify_url."""
 
 import http.server
 import json
@@ -7,7 +7,7 @@ import threading
 
 
 class Receiver:
-    """A server that keeps what it is sent; `hangs`: it takes connections and never answers."""
+    """Keeps the documents that it receives; with `hangs` it accepts connections and never answers."""
 
     def __init__(self, hangs=False, certificate=None):
         self.documents, self.headers, self.released = [], [], threading.Event()

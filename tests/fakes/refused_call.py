@@ -1,4 +1,4 @@
-"""A process to which the kernel refuses a system call, as a file system or a container would: for `preexec_fn` of subprocess."""
+"""Makes the kernel refuse a system call to a process, as a file system or a container may: for `preexec_fn` of subprocess."""
 
 import ctypes
 import errno
@@ -12,7 +12,7 @@ ALLOW, REFUSE = 0x7FFF0000, 0x00050000
 
 
 def refuse(call, error):
-    """From now on every `call` of this process and its children fails with `error`."""
+    """Makes every later `call` of this process and its children fail with `error`."""
     program = b"".join(
         struct.pack("HBBI", *line)
         for line in [(LOAD, 0, 0, 0), (JUMP_IF_EQUAL, 0, 1, NUMBERS[call]), (RETURN, 0, 0, REFUSE | error), (RETURN, 0, 0, ALLOW)]

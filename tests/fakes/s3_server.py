@@ -1,4 +1,4 @@
-"""moto's S3 server."""
+"""Runs moto's S3 server."""
 
 import urllib.request
 

@@ -1,4 +1,4 @@
-"""An object store of this machine in a process that can be killed, stopped and started anew."""
+"""Runs an object store on this machine, in a process that can be killed, stopped and restarted."""
 
 import os
 import signal
@@ -9,10 +9,10 @@ import time
 
 
 class StoreServer:
-    """Everything is in memory: a server that was killed comes back empty, on the same port.
+    """Keeps everything in memory: a server that was killed restarts empty, on the same port.
 
-    A class below says how it is started (command, process_environment), how it is reached (SCHEME, environment) and
-    how its bucket is made and looked into.
+    A derived class defines how the server is started (command, process_environment), how it is reached (SCHEME,
+    environment), and how its bucket is made and read.
     """
 
     BUCKET = "runs"
@@ -31,18 +31,18 @@ class StoreServer:
         return {}
 
     def environment(self, port=None):
-        """What a client needs to find the server, behind `port` if there is something between."""
+        """Returns the environment with which a client finds the server, or a proxy at `port`."""
         raise NotImplementedError
 
     def make_bucket(self):
         raise NotImplementedError
 
     def objects(self, prefix):
-        """Names and bytes of what lies below BUCKET/prefix."""
+        """Returns the names and bytes of the objects below BUCKET/prefix."""
         raise NotImplementedError
 
     def start(self, denies=False):
-        """With a bucket; with `denies` it then lets nobody do anything."""
+        """Starts the server with a bucket; with `denies` it refuses every later request."""
         log_path = self.folder / f"{self.SCHEME}-server.log"
         with open(log_path, "a") as log:
             self.process = subprocess.Popen([sys.executable, *self.command(denies)], stdout=log, stderr=log,

@@ -1,4 +1,4 @@
-"""The object stores that tests have a server of, by the protocol of their URLs."""
+"""Lists the servers of object stores for tests, by the protocol of their URLs."""
 
 import pytest
 
@@ -9,5 +9,5 @@ SERVERS = {"s3": S3Server, "gs": GcsServer}
 
 
 def either(fixture):
-    """The test with each kind of server, which the fixture finds in request.param."""
+    """Runs a test with each kind of server, which the fixture gets in request.param."""
     return pytest.mark.parametrize(fixture, SERVERS, indirect=True)

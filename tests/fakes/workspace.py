@@ -1,4 +1,4 @@
-"""A folder with a tiny model and data, and the real processes that run on it."""
+"""Provides a folder with a tiny model and data, and runs real processes on it."""
 
 import contextlib
 import hashlib
@@ -19,7 +19,7 @@ def set_flags(settings):
 
 
 class Workspace:
-    """A folder with a tiny model, problems, and the runs made there."""
+    """Is a folder with a tiny model, problems, and the runs that use them."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -78,8 +78,11 @@ DRAWN = set()
 
 
 def free_port():
-    """Below the range that the kernel gives to clients, so that none of ours takes it first. None is drawn twice: who drew it may not have used it
-    yet. For that, of the processes that share the tests (pytest-xdist) each draws from a part of its own."""
+    """Returns a port below the range that the kernel gives to clients, so that no client of the tests takes it first.
+
+    No port is drawn twice, since the first user may not have opened it yet. Each process of pytest-xdist therefore draws from
+    its own part of the range.
+    """
     parts = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
     part = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % parts
     ports = 10000 // parts
@@ -105,7 +108,7 @@ def wait_for(condition, seconds=60, what="condition"):
 
 
 def children(process):
-    """Process ids by program name of what `dapd run` started."""
+    """Returns the ids of the processes that `dapd run` started, by program name."""
     found = {}
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:

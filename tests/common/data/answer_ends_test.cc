@@ -64,7 +64,7 @@ TEST(AnswerEndsTest, ATemplateThatRefusesIsLeftToItsOwnError) {
   EXPECT_THAT(Findings("{{ raise_exception('no') }}", {1}), IsEmpty());
 }
 
-// A tokenizer that names no pad token has its end token for one.
+// If the tokenizer names no pad token, its end token is used as the pad token.
 TEST(AnswerEndsTest, TheEndIsScoredWithoutAPadToken) {
   const std::string folder = TempPath("model");
   WriteSmallTokenizer(folder);

@@ -38,8 +38,8 @@ TEST(ClaimRulesTest, EachFindsItsExamplesAndNotTheOthers) {
   }
 }
 
-// What a claim's rule finds is a claim behind a failure, whichever rule finds
-// that one.
+// A text that a claim rule matches counts as a claim behind a failure,
+// whichever rule matches it first.
 TEST(ClaimProbeTest, EveryExampleOfAClaimCountsBehindEveryExampleOfAFailure) {
   const ClaimProbe probe = MakeProbe();
   for (const ClaimRule& failure : ClaimRules()) {
@@ -111,8 +111,8 @@ TEST(ClaimProbeTest, LongAndIllFormedTextsEnd) {
 }
 
 TEST(ClaimsPerTenThousandTest, ProblemsAreDrawnWithAllTheirAnswers) {
-  // All claims in one of four problems: half of the resamples' spread is that
-  // of how often this one is drawn, in steps of 2,500.
+  // All claims are in one of four problems. The interval then comes from how
+  // often this problem is drawn, in steps of 2,500.
   const Interval together = ClaimsPerTenThousand(
       {{4, 4}, {4, 0}, {4, 0}, {4, 0}}, /*resamples=*/2000, /*seed=*/1);
   EXPECT_EQ(together.mean, 2500.0);

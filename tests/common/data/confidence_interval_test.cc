@@ -9,7 +9,7 @@
 namespace dapd {
 namespace {
 
-// scipy.stats.t.ppf(0.975, df).
+// The expected values are from scipy.stats.t.ppf(0.975, df).
 TEST(StudentQuantileTest, AgreesWithScipy) {
   EXPECT_NEAR(StudentQuantile975(1), 12.706204736, 1e-4);
   EXPECT_NEAR(StudentQuantile975(4), 2.7764451052, 1e-7);
@@ -17,7 +17,7 @@ TEST(StudentQuantileTest, AgreesWithScipy) {
   EXPECT_NEAR(StudentQuantile975(199), 1.9719565442, 1e-7);
 }
 
-// Each by itself these would take minutes.
+// Without the cache these calls would take minutes.
 TEST(StudentQuantileTest, IsFoundOncePerNumberOfDegrees) {
   double sum = 0.0;
   for (int i = 0; i < 200000; ++i) sum += StudentQuantile975(1 + i % 2);
@@ -32,7 +32,7 @@ TEST(MeanIntervalTest, IsStudentsOverTheValues) {
   EXPECT_NEAR(interval.high, 4.5542602568, 1e-6);
 }
 
-// They are no shares: nothing says how far values that agree may lie apart.
+// These values are not shares: nothing bounds the error of values that agree.
 TEST(MeanIntervalTest, ValuesThatAgreeHaveNoWidth) {
   for (const double value : {0.0, 0.25, 1.0}) {
     const Interval interval = MeanInterval(std::vector<double>(40, value));
@@ -48,7 +48,7 @@ TEST(MeanIntervalTest, NoValuesAndOneValueAreHarmless) {
 }
 
 TEST(WilsonIntervalTest, NoneStillHasWidth) {
-  // statsmodels' proportion_confint(0, 40, method="wilson").
+  // From statsmodels: proportion_confint(0, 40, method="wilson").
   const Interval interval = WilsonInterval(0.0, 40);
   EXPECT_EQ(interval.mean, 0.0);
   EXPECT_EQ(interval.low, 0.0);
@@ -76,7 +76,7 @@ TEST(BootstrapIntervalTest, IsNearlyTheNormalOneForManyValues) {
 }
 
 TEST(BootstrapIntervalTest, IsAFunctionOfValuesAndSeed) {
-  // No two sums of resamples are equal by chance, as they are of round values.
+  // With round values, sums of two resamples would be equal by chance.
   std::vector<double> values;
   for (int i = 1; i <= 20; ++i) values.push_back(std::sqrt(i) / 5.0);
   const Interval one = BootstrapInterval(values, 7);
@@ -96,7 +96,7 @@ TEST(BootstrapIntervalTest, AllRightStillHasWidth) {
   EXPECT_EQ(BootstrapInterval({}, 1).mean, 0.0);
 }
 
-// As of one problem, to which two of four answers are right.
+// For example, one problem with two right answers of four.
 TEST(BootstrapIntervalTest, SharesThatAgreeBetweenNoneAndAllHaveWidth) {
   for (const size_t count : {1, 3, 40}) {
     const Interval interval =
@@ -110,7 +110,7 @@ TEST(BootstrapIntervalTest, SharesThatAgreeBetweenNoneAndAllHaveWidth) {
 }
 
 TEST(BootstrapSharesTest, AsManyRightAnswersAreTheSameMean) {
-  // Fifths, which no sum of doubles has exactly.
+  // No sum of doubles has these fifths exactly.
   EXPECT_EQ(BootstrapShares({1, 2, 3, 0}, 5, 1).mean, 0.3);
   EXPECT_EQ(BootstrapShares({3, 2, 1, 0}, 5, 1).mean, 0.3);
   EXPECT_EQ(BootstrapShares({0, 0, 1, 5}, 5, 1).mean, 0.3);
@@ -136,7 +136,7 @@ TEST(BootstrapOfTest, AsMuchIsLeftOutBelowAsAbove) {
   double next = 0.0;
   const Interval interval =
       BootstrapOf(1, 7, [&](const std::vector<double>& /*times*/) {
-        return next++;  // by resample, then of the values themselves
+        return next++;  // resamples come first, then the values themselves
       });
   EXPECT_EQ(interval.mean, 10000.0);
   EXPECT_EQ(interval.low, 249.0);

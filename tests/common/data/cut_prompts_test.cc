@@ -33,7 +33,7 @@ class CutPromptsTest : public ::testing::Test {
         .value();
   }
 
-  // Tokens of the sampler's prompt, whole.
+  // Returns the number of tokens of the uncut sampler's prompt.
   int64_t PromptTokens(const std::string& problem) const {
     return static_cast<int64_t>(
         Text()
@@ -44,7 +44,7 @@ class CutPromptsTest : public ::testing::Test {
             .size());
   }
 
-  // What is warned of.
+  // Returns the warnings.
   std::string Warnings() const {
     testing::internal::CaptureStderr();
     const absl::Status status = CheckCutPrompts(config_, Text(), data_);
@@ -76,7 +76,7 @@ TEST_F(CutPromptsTest, RowsWhoseSamplerIsNotAskedToTheEndAreCounted) {
                               ", which holds an answer of "
                               "rollout.max_new_tokens as well) to " +
                               std::to_string(needed))));
-  // Shorter than the one before it, and cut as well.
+  // This prompt is shorter than the one before it, and is cut, too.
   data_.problems.push_back({"d", std::string(490, 'x'), "12", "12"});
   config_.data.max_prompt_tokens = needed - 20;
   EXPECT_THAT(Warnings(),

@@ -28,7 +28,7 @@ class FindDataFilesTest : public ::testing::Test {
   void Add(const std::string& name, const std::string& bytes = "") const {
     FakeHubCache::Write(folder_ + "/" + name, bytes);
   }
-  // By their names below the folder.
+  // Returns names relative to the folder.
   std::vector<std::string> Find(const std::string& path) const {
     return Find(path, SplitRule::kTrain);
   }
@@ -155,7 +155,7 @@ TEST_F(FindDataFilesTest, TheCardOfAnIdIsRead) {
   EXPECT_THAT(*FindDataFiles("org/math@main#fr"),
               ElementsAre(cache.Snapshot(repository) + "/fr.jsonl"));
   EXPECT_THAT(Problem("org/math:*.jsonl#fr"), HasSubstr("only a folder"));
-  // Which configurations there are is known from the card alone.
+  // The card alone says which configurations exist.
   cache.AddList(repository, {{"README.md", card.size() + 1}, {"en.jsonl", 2}});
   EXPECT_THAT(Problem("org/math#en"),
               AllOf(HasSubstr("README.md has"), HasSubstr("deploy/fetch.sh")));

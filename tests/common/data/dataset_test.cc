@@ -220,14 +220,14 @@ TEST(EpochOrderTest, IsAPermutationThatSeedAndEpochDecide) {
     EXPECT_EQ(order[static_cast<size_t>(i)], i);
 }
 
-// torch.randperm(10, generator=torch.Generator().manual_seed(42)), printed by
-// Python.
+// Python printed these for torch.randperm(10,
+// generator=torch.Generator().manual_seed(42)).
 TEST(EpochOrderTest, AgreesWithTorchRandperm) {
   EXPECT_EQ(EpochOrder(10, 42, 0),
             (std::vector<int64_t>{2, 6, 1, 8, 4, 5, 0, 9, 3, 7}));
 }
 
-// Position by position, with the whole order made anew for each.
+// Computes the rows position by position, with a new order for each.
 std::vector<int64_t> RowsOneByOne(int64_t size, int64_t step, int64_t count) {
   std::vector<int64_t> rows;
   for (int64_t i = step * count; i < (step + 1) * count; ++i) {
@@ -250,7 +250,7 @@ TEST(StepRowsTest, RunThroughTheEpochsWithoutAGap) {
 }
 
 TEST(StepRowsTest, AStepHasTheSameRowsWhateverWasAskedForBefore) {
-  // Steps within an epoch, over its end, and of several epochs each.
+  // The steps are within an epoch, across its end, and over several epochs.
   for (const int64_t count : {1, 3, 4, 25}) {
     StepRows steps(10, 42);
     for (const int64_t step : {0, 1, 2, 2, 3, 7, 3, 0, 40, 41, 2}) {
@@ -267,7 +267,7 @@ TEST(StepRowsTest, AStepHasTheSameRowsWhateverWasAskedForBefore) {
 }
 
 TEST(StepRowsTest, TheOrderOfAnEpochIsMadeOnce) {
-  // Made for every step, it would take minutes.
+  // Making the order for every step would take minutes.
   constexpr int64_t kRows = 1'000'000;
   StepRows steps(kRows, 42);
   const std::vector<int64_t> order = EpochOrder(kRows, 42, 0);

@@ -1,4 +1,4 @@
-// What grading may cost, whatever an answer looks like.
+// Tests the limits on the cost of grading, for any answer.
 
 #include <string>
 
@@ -33,7 +33,7 @@ TEST(AnswersEqualTest, HostileTextNeitherCrashesNorHangs) {
   }
 }
 
-// Behind each number it is seen whether a mixed number stands there.
+// Behind each number the parser looks for a mixed number.
 TEST(AnswersEqualTest, AFactorThatIsAFractionIsReadOnce) {
   std::string nested = "400!x";
   for (int i = 0; i < 20; ++i) nested = "1\\frac{" + nested + "}{2}";

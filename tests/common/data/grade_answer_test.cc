@@ -47,7 +47,7 @@ struct Case {
   bool equal;
 };
 
-// Whichever of the two is the expected answer.
+// Compares each pair in both orders.
 void ExpectEitherWay(const std::vector<Case>& cases) {
   for (const Case& c : cases) {
     EXPECT_EQ(AnswersEqual(c.given, c.expected), c.equal)
@@ -159,7 +159,7 @@ TEST(AnswersEqualTest, LargeNumbersAreNotRounded) {
       {"\\binom{2024}{1012}", "\\binom{2024}{1012}+1", false},
       {"(-1)^{2024!}", "1", false},
       {"(-1)^{5000}", "1", true},
-      // Past what is exact only the same text is the same number.
+      // Beyond the limit of exact numbers, only equal texts are equal numbers.
       {"10^{99999}", "10^{99999}", true},
       {"10^{99999}", "10^{99998}\\cdot 10", false},
       {"10^{99999}+1", "10^{99999}", false},
@@ -238,7 +238,7 @@ TEST(AnswersEqualTest, UnitsBehindAValueAreLeftOut) {
       {"25^\\circ\\text{C}", "25", true},
       {"\\frac{1}{2}\\mathrm{R}", "\\frac12 R", true},
       {"4\\pi\\,\\text{m}", "4\\pi^2", false},
-      // Vectors are none.
+      // Vectors are not units.
       {"3\\mathbf{v}", "3", false},
       {"2\\mathbf{a}+3\\mathbf{b}", "3\\mathbf{b}+2\\mathbf{a}", true},
       {"4\\mathbf{i}-3\\mathbf{j}", "4\\mathbf{i}-3", false},

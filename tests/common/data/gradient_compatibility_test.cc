@@ -23,15 +23,16 @@ double Cosine(const Vector& a, const Vector& b) {
   return Dot(a, b) / std::sqrt(Dot(a, a) * Dot(b, b));
 }
 
-// Both terms' gradients at a position of a problem.
+// Gradients of both terms at a position of a problem.
 struct Place {
   size_t problem = 0;
   Vector first;
   Vector second;
 };
 
-// What the two functions of the header get for these gradients, and the mean
-// gradients by plain arithmetic. `sums`: how many the problems share.
+// Arguments of the header's two functions for these gradients, and the mean
+// gradients, which are computed directly. `sums` is the number of sums over
+// which the problems are distributed.
 class Gradients {
  public:
   explicit Gradients(const std::vector<Place>& places, size_t sums) {
@@ -77,7 +78,7 @@ class Gradients {
   Vector mean_second;
 };
 
-// Three problems of one, two and three positions.
+// Returns three problems with one, two and three positions.
 std::vector<Place> Places() {
   return {{0, {1.0, 0.0, 2.0}, {0.5, 1.0, 1.0}},
           {1, {0.0, 1.0, 1.0}, {0.0, -2.0, 1.0}},
@@ -100,7 +101,7 @@ TEST(GradientCompatibilityTest, ByPositionEveryProblemCountsAlike) {
   }
   EXPECT_NEAR(report.by_position.cosine.mean, cosine, 1e-12);
   EXPECT_NEAR(report.by_position.dot.mean, dot, 1e-12);
-  // Positive at 1 of 1, 1 of 2 and 2 of 3.
+  // The dot product is positive at 1 of 1, 1 of 2 and 2 of 3 positions.
   EXPECT_NEAR(
       report.by_position.positive.mean, (1.0 + 0.5 + 2.0 / 3) / 3, 1e-12);
   double first = 0.0;
@@ -139,8 +140,8 @@ TEST(GradientCompatibilityTest, OverAllItIsTheCosineOfTheMeanGradients) {
   }
 }
 
-// Gradients that disagree at every position add up to ones that agree, and the
-// other way round: neither aggregation follows from the other.
+// Gradients that disagree at every position may add up to gradients that agree,
+// and conversely: neither aggregation follows from the other.
 TEST(GradientCompatibilityTest, TheTwoAggregationsCanDisagree) {
   const Gradients gradients(
       {{0, {1.0, 4.0}, {1.0, -1.0}}, {0, {1.0, -4.0}, {1.0, 1.0}}}, 1);
@@ -152,8 +153,8 @@ TEST(GradientCompatibilityTest, TheTwoAggregationsCanDisagree) {
 }
 
 TEST(GradientCompatibilityTest, AnIntervalDrawsProblemsNotPositions) {
-  // Within a problem all positions agree: as many of them as one likes say no
-  // more than one.
+  // All positions of a problem agree, so many of them contain no more
+  // information than one.
   std::vector<Place> few;
   std::vector<Place> many;
   for (size_t problem = 0; problem < 6; ++problem) {
@@ -198,7 +199,7 @@ TEST(GradientCompatibilityTest, AZeroGradientHasNoCosineButADotProduct) {
   EXPECT_EQ(report.positions_without_cosine, 2);
   EXPECT_NEAR(report.by_position.cosine.mean, 1.0, 1e-12);
   EXPECT_NEAR(report.by_position.dot.mean, 0.25, 1e-12);
-  // A resample of the second problem alone has no direction.
+  // A resample of only the second problem has no direction.
   EXPECT_EQ(report.over_all.cosine.low, 0.0);
   const std::string text = ToText(report);
   EXPECT_NE(text.find("2 positions have no cosine"), std::string::npos);

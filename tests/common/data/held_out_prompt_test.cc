@@ -11,7 +11,7 @@
 namespace dapd {
 namespace {
 
-// The template writes "<no thoughts>" where the model is not to think.
+// The template writes "<no thoughts>" if thinking is off.
 TEST(HeldOutPromptTest, OnlyTheSamplersOwnPromptIsCut) {
   const std::string folder = TempPath("model");
   WriteSmallTokenizer(folder);

@@ -5,7 +5,8 @@
 namespace dapd {
 namespace {
 
-// The share of the k-element subsets of n answers with one of the first c.
+// Returns the share of the k-element subsets of n answers that contain one of
+// the first c answers.
 double ByCounting(int n, int c, int k) {
   int with_right = 0;
   int all = 0;

@@ -58,7 +58,7 @@ TEST(DrawPositionsTest, DrawsWithoutReplacementInOrderFromAllAnswers) {
   for (const DrawnPosition& drawn : some) {
     EXPECT_GE(drawn.position, answers[drawn.answer].begin);
     EXPECT_LT(drawn.position, answers[drawn.answer].end);
-    // In order, so also without repetition.
+    // The positions are in order, and therefore not repeated.
     EXPECT_TRUE(places.empty() ||
                 *places.rbegin() < std::pair(drawn.answer, drawn.position));
     places.emplace(drawn.answer, drawn.position);

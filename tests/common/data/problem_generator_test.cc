@@ -49,7 +49,7 @@ TEST(GenerateProblemsTest, TheSeedDecides) {
 
 TEST(GenerateProblemsTest, WhatCannotBeHadIsRefused) {
   EXPECT_FALSE(GenerateProblems("chess", ProblemSplit::kTrain, 5, 1).ok());
-  // More than there are: 12 conversions of 59 amounts, each in three wordings.
+  // There are fewer: 12 conversions of 59 amounts, each in three wordings.
   EXPECT_FALSE(
       GenerateProblems("unit_conversion", ProblemSplit::kHeldOut, 2125, 1)
           .ok());

@@ -14,7 +14,8 @@ std::vector<int32_t> Counting(int from, int count) {
   return ids;
 }
 
-// `before`, then `copies` times the tokens 1000, 1001, ... of a block.
+// Returns `before` tokens, then `copies` copies of a block of the tokens 1000,
+// 1001, ...
 std::vector<int32_t> Loop(int before, int block, int copies) {
   std::vector<int32_t> ids = Counting(0, before);
   for (int i = 0; i < copies; ++i) {

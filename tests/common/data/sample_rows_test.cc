@@ -33,7 +33,7 @@ TEST(SampleRowsTest, ARecordedSampleIsRead) {
   EXPECT_EQ(samples->front().sample.rollout_ids, (std::vector<int32_t>{0, 99}));
 }
 
-// A number that is no id must not become one by rounding or wrapping.
+// A number that is not an id must not become one by rounding or wrapping.
 TEST(SampleRowsTest, WhatIsNoIdOfTheVocabularyIsRefusedByFileAndLine) {
   for (const char* ids : {"[100]",
                           "[-1]",
@@ -123,7 +123,7 @@ class FillContextsTest : public testing::Test {
     config_.objective.preset = "sdpo";
     config_.rollout.group_size = 2;
   }
-  // One row for each text; all answer the same problem.
+  // Returns one row for each text; all rows answer the same problem.
   std::vector<SampleRow> Rows(const std::vector<std::string>& texts) const {
     std::vector<SampleRow> rows(texts.size());
     for (size_t i = 0; i < texts.size(); ++i) {

@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// "-": none.
+// "-" stands for no sibling.
 std::vector<std::string> SiblingsOf(const std::vector<GradedAnswer>& group) {
   std::vector<std::string> siblings;
   for (const TeacherContext& context :

@@ -117,8 +117,8 @@ TEST_F(ViewsTest, PrefixesGrowWithTheRollout) {
       known[static_cast<size_t>(ViewName::kNoneReference)].input_ids.empty());
 }
 
-// The template writes no preamble, and "<no thoughts>" is no part of the
-// conversation: the reference's tokens are then tokenized by themselves.
+// The template writes no preamble, and "<no thoughts>" is not part of the
+// conversation, so the reference's tokens are tokenized alone.
 TEST_F(ViewsTest, WithoutAPreambleEachPromptIsItsGenerationPrompt) {
   const ViewBuilder builder(*tokenizer_, *chat_, {});
   const Views views = builder.Build(sample_).value();
@@ -179,7 +179,7 @@ TEST_F(ViewsTest, PaddingAloneLeavesTheReferencesViews) {
   EXPECT_TRUE(absl::IsInvalidArgument(builder.Build(sample_).status()));
 }
 
-// As where a tokenizer has no pad token of its own.
+// This is the case if a tokenizer has no pad token of its own.
 TEST_F(ViewsTest, AnEndThatIsThePadIsScored) {
   const ViewBuilder builder(
       *tokenizer_, *chat_, {.pad_token_id = kSmallEndId, .pad_is_end = true});
@@ -396,7 +396,7 @@ TEST_F(ViewsTest, WhatIsSampledThinksIfItIsAskedTo) {
   EXPECT_EQ(plain, absl::StrReplaceAll(thinking, {{"<end>", ""}}));
 }
 
-// A template that writes answers without their thoughts.
+// Uses a template that writes answers without their thoughts.
 TEST_F(ViewsTest, AThoughtThatAPromptHasOpenedIsNotOpenedAgain) {
   const std::string folder = TempPath("thinker");
   WriteSmallTokenizer(folder);
@@ -441,7 +441,7 @@ TEST_F(ViewsTest, APromptThatShowsAnAnswerIsCutWhereTheContextEnds) {
     EXPECT_EQ(view.input_ids, expected) << ViewNameString(name);
     EXPECT_EQ(view.scored_from, before.scored_from - 3);
     EXPECT_EQ(view.scored_count, before.scored_count);
-    // Nothing of an answer is shown in it.
+    // This view shows no part of an answer.
     EXPECT_EQ(views[static_cast<size_t>(ViewName::kCrossRollout)],
               whole[static_cast<size_t>(ViewName::kCrossRollout)]);
     limited.max_view = 30;

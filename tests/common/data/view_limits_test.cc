@@ -46,7 +46,8 @@ class ViewLimitsTest : public ::testing::Test {
         .value();
   }
 
-  // The longest view that any row gives with an answer of full length.
+  // Returns the tokens of the longest view of any row with an answer of full
+  // length.
   int64_t Longest(const std::vector<ViewName>& names) const {
     const TextPipeline text = Text();
     const std::vector<int32_t> answer(
@@ -143,8 +144,8 @@ TEST_F(ViewLimitsTest, OnlyViewsThatATermReadsCount) {
   EXPECT_FALSE(Apply().ok());
 }
 
-// Of answers that are shorter than a prompt, a reference and the cut of a
-// prompt, and longer than each.
+// Answers are shorter than a prompt, a reference and the cut of a prompt, and
+// longer than each of these.
 TEST_F(ViewLimitsTest, EachViewIsMeasuredToTheToken) {
   config_.prompts.privileged = "{problem} {reference}, or {reference}";
   for (const char* source : {"reference", "dual"}) {
@@ -188,8 +189,8 @@ TEST_F(ViewLimitsTest, APromptThatIsCutIsAsLongAsItsCut) {
   EXPECT_FALSE(Apply().ok());
 }
 
-// Tokens of a self-teacher's view of an answer of 400 tokens, of which it is
-// told a verdict and, if it is not null, a sibling.
+// Returns the tokens of a self-teacher's view of an answer of 400 tokens. The
+// view shows a verdict and, if it is not null, a sibling.
 int64_t ToldTokens(const TextPipeline& text, const std::string* sibling) {
   Sample sample = {"", "How many?", "12", std::vector<int32_t>(400, 72)};
   if (sibling != nullptr) sample.context.sibling = *sibling;
@@ -209,7 +210,7 @@ void SetSelfTeacher(int64_t group_size, Config* config) {
   config->prompts.feedback_truncated = "";
 }
 
-// A verdict quotes the result that is wrong, which may be all of an answer.
+// A verdict quotes the wrong result, which may be a whole answer.
 TEST_F(ViewLimitsTest, ASelfTeacherIsToldOfTwoAnswers) {
   SetSelfTeacher(2, &config_);
   const std::string sibling(400, 'x');
@@ -230,7 +231,7 @@ TEST_F(ViewLimitsTest, WithoutAGroupASelfTeacherIsToldOfTheVerdictOnly) {
   EXPECT_TRUE(Apply().ok()) << Apply();
 }
 
-// Letters that composition makes longer, up to three times.
+// NFC makes these letters up to three times as long.
 TEST_F(ViewLimitsTest, TextThatGrowsWhenComposedIsMeasuredAsItWillBe) {
   data_.problems[1].solution.clear();
   for (int i = 0; i < 500; ++i) data_.problems[1].solution += "\xE0\xA5\x98";
@@ -238,7 +239,7 @@ TEST_F(ViewLimitsTest, TextThatGrowsWhenComposedIsMeasuredAsItWillBe) {
   EXPECT_FALSE(Apply().ok());
 }
 
-// Of an answer in the reference's place no more is scored than of a reference,
+// An answer in place of the reference is scored only up to a reference's limit,
 // but all of it is sampled.
 TEST_F(ViewLimitsTest, WhatIsSampledFitsTheContextAlsoWhereNoTermReadsIt) {
   config_.objective.preset = "sft";
@@ -257,7 +258,8 @@ TEST_F(ViewLimitsTest, WhatIsSampledFitsTheContextAlsoWhereNoTermReadsIt) {
   EXPECT_TRUE(Apply(prompt + 199).ok()) << "nothing is sampled";
 }
 
-// The small tokenizer's "<end>" is the last of 262 ids, and in every view.
+// The small tokenizer's "<end>" is the last of 262 ids, and occurs in every
+// view.
 TEST_F(ViewLimitsTest, TokensThatTheModelDoesNotHaveAreRefused) {
   TextPipeline text = Text();
   text.vocab_size = kSmallEndId;
@@ -323,7 +325,8 @@ TEST_F(ViewLimitsTest, AHeldOutPromptLeavesRoomForTheLongestAnswer) {
   };
   for (const char* prompt : {"training", "plain"}) {
     config_.evaluation.prompt = prompt;
-    for (const int64_t answer : {0, 50}) {  // 0: as rollout.max_new_tokens
+    for (const int64_t answer : {0, 50}) {  // 0 stands for
+                                            // rollout.max_new_tokens
       config_.evaluation.max_new_tokens = answer;
       const auto form = ParseEvaluationForm(prompt);
       const auto tokens = static_cast<int64_t>(

@@ -54,13 +54,13 @@ TEST(ChatTemplateTest, BlocksTrimTheirLinesAndDashesTrimMore) {
   EXPECT_EQ(Render("a\n  {% if true %}\nb\n  {% endif %}\nc"), "a\nb\nc");
   EXPECT_EQ(Render("a \n {{- 'b' -}} \n c"), "abc");
   EXPECT_EQ(Render("x {# note #} y\n"), "x  y");
-  // A line that begins behind the newline that another block took.
+  // This line begins behind a newline that the other block took.
   EXPECT_EQ(Render("{% if true %}\n    {% if true %}\nb\n    {% endif %}\n"
                    "{% endif %}\nc"),
             "b\nc");
   EXPECT_EQ(Render("{# a #}\n  {# b #}\nx"), "x");
   EXPECT_EQ(Render("{% if true %}\n  {{ 'a' }}{% endif %}"), "  a");
-  // A comment's first sign is never its last.
+  // The first sign in a comment never counts as its last.
   EXPECT_EQ(Render("a {#-#} b{#+#}\nc {#--#} d"), "a bcd");
   EXPECT_EQ(Render("{% if true +%}\n  {% endif +%}\nx{# a +#}\ny"), "\n\nx\ny");
 }
@@ -76,7 +76,7 @@ TEST(ChatTemplateTest, LoopsHaveTheirOwnScopeAndNamespacesDoNot) {
                    "{% endif %}{% if i == 4 %}{% break %}{% endif %}{{ i }}"
                    "{% endfor %}"),
             "013");
-  // Else is for loops of which no iteration reached its end.
+  // `else` runs if no iteration of the loop reached its end.
   EXPECT_EQ(Render("{% for i in [1, 2] %}{% break %}{% else %}a{% endfor %}"
                    "{% for i in [1, 2] %}{% continue %}{% else %}b{% endfor %}"
                    "{% for i in [1, 2] %}{% if i == 2 %}{% break %}{% endif %}"
@@ -120,8 +120,8 @@ TEST(ChatTemplateTest, ValuesStayFlatAndNeverHoldThemselves) {
               HasSubstr("a value is too large"));
 }
 
-// Whatever a step works on costs more steps, so that the limit on steps is one
-// on time and memory, too.
+// Work on larger values costs more steps, so the limit on steps also limits
+// time and memory.
 TEST(ChatTemplateTest, WhatCallsAndLookUpsGoThroughIsCounted) {
   const auto repeated = [](const std::string& text, int times) {
     std::string all;
@@ -157,7 +157,7 @@ TEST(ChatTemplateTest, WhatCallsAndLookUpsGoThroughIsCounted) {
               HasSubstr("too many steps"));
 }
 
-// These take minutes where the time grows with the square of the lengths.
+// These would take minutes if the time grew with the square of the lengths.
 TEST(ChatTemplateTest, TextsAndDictsThatAreMadeToBeSlowAreNot) {
   EXPECT_EQ(Render("{% set n = namespace(t='aaaaaaaa') %}"
                    "{% for i in range(19) %}{% set n.t = n.t ~ n.t %}"
@@ -194,7 +194,7 @@ TEST(ChatTemplateTest, DictsAreEqualInAnyOrder) {
             "a-a- ba True");
 }
 
-// A result that is too large is refused before it is built.
+// A result that would be too large is refused before it is built.
 TEST(ChatTemplateTest, WhatWouldBecomeTooLargeIsNotBuilt) {
   const std::vector<std::string> sources = {
       "'a' * 10**9",
@@ -254,7 +254,7 @@ TEST(ChatTemplateTest, ArgumentsThatAFilterDoesNotTakeAreRefused) {
   }
 }
 
-// As in the template of Llama 3.1.
+// The template of Llama 3.1 uses these filters.
 TEST(ChatTemplateTest, SelectAndRejectSieveByATest) {
   const std::string tools = "{% set t = ['a', 'b', '', 'a'] %}";
   EXPECT_EQ(Render(tools + "{{ t | reject('equalto', 'a') | join(', ') }}"),
@@ -265,7 +265,7 @@ TEST(ChatTemplateTest, SelectAndRejectSieveByATest) {
               HasSubstr("there is no test 'strange'"));
 }
 
-// As in the template of Mistral Nemo.
+// The template of Mistral Nemo uses these filters.
 TEST(ChatTemplateTest, SelectattrAndRejectattrSieveByAPartOfEachItem) {
   const std::string list =
       "{% set l = [{'n': 'a', 'x': {'y': 1}}, {'n': 'b', 'x': {'y': 0}}, "
@@ -288,7 +288,7 @@ TEST(ChatTemplateTest, SelectattrAndRejectattrSieveByAPartOfEachItem) {
   }
   EXPECT_EQ(Render("{{ [[0, 1], [2, 0]] | selectattr('1') | first | last }}"),
             "1");
-  // In place of a list.
+  // These stand in place of a list.
   EXPECT_EQ(Render("{{ tools | selectattr('n') | list | length }}"
                    "{{ none | select | list | length }}"),
             "00");
@@ -300,8 +300,8 @@ TEST(ChatTemplateTest, SelectattrAndRejectattrSieveByAPartOfEachItem) {
               HasSubstr("the name of an attribute"));
 }
 
-// As in jinja2 one is true even if nothing comes out of it, has no length and
-// no index, and is empty once it has been gone through.
+// As in jinja2, a generator is true even if it yields nothing, has no length
+// and no index, and is empty after an iteration.
 TEST(ChatTemplateTest, AGeneratorGivesItsItemsOnce) {
   const std::string list = "{% set l = ['a', '', 'b'] %}";
   for (const auto& [source, expected] :
@@ -326,14 +326,15 @@ TEST(ChatTemplateTest, AGeneratorGivesItsItemsOnce) {
     EXPECT_THAT(Render(std::string("\n") + source), HasSubstr("line 2: "))
         << source;
   }
-  // The items that a generator goes through are counted.
+  // Items that a generator goes through are counted.
   EXPECT_THAT(Render("{% set t = 'a' * 10**6 %}{% for i in range(10**4) %}"
                      "{{ [t] | map('upper') | select | first | length }}"
                      "{% endfor %}"),
               HasSubstr("too many steps"));
 }
 
-// Where jinja2 looks a name up when it is reached, and where before.
+// Tests where jinja2 looks a name up when it reaches it, and where it does so
+// before.
 TEST(ChatTemplateTest, NamesAreLookedUpWhereJinjaDoes) {
   for (const char* source :
        {"{% if tools %}{{ tools | from_json }}{% endif %}x",
@@ -362,7 +363,7 @@ TEST(ChatTemplateTest, NamesAreLookedUpWhereJinjaDoes) {
               HasSubstr("the method 'encode' is not supported"));
 }
 
-// As jinja2 reads them.
+// jinja2 reads the literals so.
 TEST(ChatTemplateTest, StringsHaveTheEscapesOfPython) {
   for (const auto& [literal, expected] :
        std::vector<std::pair<std::string, std::string>>{
@@ -373,7 +374,8 @@ TEST(ChatTemplateTest, StringsHaveTheEscapesOfPython) {
            {R"(\x41\xe9\u4e2d\U0001f600)", "A\u00e9\u4e2d\U0001f600"},
            {R"(\d\{\8)", "\\d\\{\\8"},
            {"\u00e9\u4e2d\U0001f600", "\u00e9\u4e2d\U0001f600"},
-           // The backslash is before another one, that of the letter's escape.
+           // The first backslash belongs to the backslash of the letter's
+           // escape.
            {"\\\u00e9\\\u4e2d\\\U0001f600", "\\xe9\\u4e2d\\U0001f600"}}) {
     EXPECT_EQ(Render("{{ \"" + literal + "\" }}"), expected) << literal;
   }

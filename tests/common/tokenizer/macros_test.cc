@@ -1,4 +1,4 @@
-// Macros and the bodies of {% call %}, {% set %} and {% filter %}.
+// Tests macros and the bodies of {% call %}, {% set %} and {% filter %}.
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +14,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// As in the template of gpt-oss, whose macros are before what calls them.
+// The template of gpt-oss has its macros in front of their calls.
 TEST(MacrosTest, AMacroIsATextWithParameters) {
   const std::string macro =
       "{%- macro tag(name, content='-', mark=name) -%}\n"
@@ -131,7 +131,7 @@ TEST(MacrosTest, ErrorsNameTheMacroAndTheLine) {
 TEST(MacrosTest, MacrosHaveLimits) {
   EXPECT_THAT(Render("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
               HasSubstr("macros call each other, or themselves, too deeply"));
-  // Many levels of blocks and expressions in each call.
+  // Each call has many levels of blocks and expressions.
   std::string deep;
   std::string closed;
   for (int i = 0; i < 90; ++i) {
@@ -145,7 +145,7 @@ TEST(MacrosTest, MacrosHaveLimits) {
   EXPECT_THAT(Render("{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}"
                      "{% endif %}{% endmacro %}{{ f(30) }}"),
               HasSubstr("too many steps"));
-  // What a macro has written counts while another one writes.
+  // The output of a macro counts while another macro writes.
   EXPECT_THAT(Render("{% macro f(n) %}{% for i in range(99) %}{{ t }}"
                      "{% endfor %}{{ f(n - 1) if n }}{% endmacro %}"
                      "{% set n = namespace(t='abcdefgh') %}"
@@ -189,7 +189,7 @@ TEST(MacrosTest, ItemsAreMappedAndSorted) {
     EXPECT_THAT(Render("{{ " + source + " }}"),
                 AllOf(HasSubstr("line 1: "), HasSubstr(expected)));
   }
-  // Letters of texts, many times what the texts take.
+  // Lists of letters take many times the memory of the texts.
   EXPECT_THAT(Render("{% set n = namespace(t='abcdefgh') %}"
                      "{% for i in range(13) %}{% set n.t = n.t ~ n.t %}"
                      "{% endfor %}{% set l = [n.t, n.t, n.t, n.t] %}"

@@ -14,7 +14,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// As in the tokenizer.json of Mistral Nemo.
+// From the tokenizer.json of Mistral Nemo.
 constexpr char kTekken[] =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
@@ -44,7 +44,7 @@ Words Split(const PreTokenizer& splitter, const std::string& text) {
   return words;
 }
 
-// The words are those of `tokenizers`.
+// The expected words are from `tokenizers`.
 TEST(PreTokenizerTest, TekkenCutsWhereCapitalsBegin) {
   const auto tekken = ParseSplit(kTekken);
   ASSERT_TRUE(tekken.ok()) << tekken.status();
@@ -53,11 +53,11 @@ TEST(PreTokenizerTest, TekkenCutsWhereCapitalsBegin) {
            {"don't I'LL", {"don", "'t", " I", "'LL"}},
            {"a!/\n//b 12/x", {"a", "!/\n//", "b", " ", "1", "2", "/x"}},
            {"  aB  \n x ", {" ", " a", "B", "  \n", " x", " "}},
-           // Capitals are given back as far as a letter without case.
+           // Capitals are given back up to a letter without case.
            {"AB\u4e2dCD", {"AB\u4e2d", "CD"}},
            {"\u4e2dAB", {"\u4e2d", "AB"}},
            {"\u01c5a \u02b0Ab", {"\u01c5a", " \u02b0Ab"}},
-           // A mark stands in front of a word, or is one.
+           // A mark is the prefix of a word, or a word.
            {"-\u0301 A\u0301B", {"-\u0301", " A\u0301", "B"}},
            {"\u0301ABC", {"\u0301", "ABC"}},
            {"\u0301", {"\u0301"}}}) {
@@ -82,8 +82,8 @@ TEST(PreTokenizerTest, WhatOfAnExpressionIsNotKnownIsShown) {
   }
 }
 
-// Some letters that ByteLevel writes for a text are digits: \u00b2, \u00bd,
-// which are parts of characters.
+// Some letters that ByteLevel writes for bytes are digits: \u00b2, \u00bd. They
+// are parts of characters.
 TEST(PreTokenizerTest, WhatComesAfterByteLevelCutsBytes) {
   const auto digits = ParseParts({kByteLevel, kDigits});
   ASSERT_TRUE(digits.ok()) << digits.status();

@@ -1,4 +1,4 @@
-// Chat templates from their source, as if from a model folder.
+// Loads chat templates from their source, as if from a model folder.
 #pragma once
 
 #include <filesystem>
@@ -28,7 +28,7 @@ inline absl::StatusOr<std::unique_ptr<const ChatTemplate>> LoadSource(
   return ChatTemplate::Load(folder);
 }
 
-// Of two messages; what is wrong, if something is.
+// Renders two messages; returns the error if there is one.
 inline std::string Render(const std::string& source,
                           const ChatRenderOptions& options = {}) {
   const auto loaded = LoadSource(source);

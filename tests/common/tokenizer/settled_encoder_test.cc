@@ -19,7 +19,8 @@ class SettledEncoderTest : public ::testing::Test {
     tokenizer_ = Tokenizer::Load(folder).value();
   }
 
-  // After each byte the tokens are how those of the whole text begin.
+  // After each byte, the tokens must be a prefix of the tokens of the whole
+  // text.
   void ExpectPrefixes(const std::string& text, size_t at_least) {
     const std::vector<int32_t> whole = tokenizer_->Encode(text).value();
     SettledEncoder encoder(*tokenizer_);

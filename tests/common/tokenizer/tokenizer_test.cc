@@ -21,7 +21,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// All bytes, two merges, one special token: h=104, i=105, "hi"=256, " hi"=257.
+// Returns all bytes, two merges, one special token: h=104, i=105, "hi"=256, "
+// hi"=257.
 nlohmann::json SmallTokenizer() {
   nlohmann::json vocab;
   for (int byte = 0; byte < 256; ++byte) {
@@ -95,7 +96,7 @@ TEST(TokenizerTest, CombiningMarksAreComposedFirst) {
             *(*tokenizer)->Encode("\xC3\xA9"));
 }
 
-// As tokenizers looks for tokens that it is not told to take as they are.
+// `tokenizers` looks for normalized tokens so.
 TEST(TokenizerTest, ANormalizedTokenIsFoundHoweverItsMarksAreWritten) {
   nlohmann::json json = SmallTokenizer();
   json["added_tokens"].push_back(
@@ -107,14 +108,14 @@ TEST(TokenizerTest, ANormalizedTokenIsFoundHoweverItsMarksAreWritten) {
   EXPECT_EQ(*(*tokenizer)->Decode({259}, false), "<e\xCC\x81>");
 }
 
-// Looking through all of them at each place of the text takes minutes.
+// Searching all tokens at each place of the text would take minutes.
 TEST(TokenizerTest, OfManyAddedTokensTheLongestIsFound) {
   nlohmann::json json = SmallTokenizer();
   int id = 259;
   const auto add = [&](const std::string& content) {
     json["added_tokens"].push_back({{"id", id++}, {"content", content}});
   };
-  // The vocabulary has this one already.
+  // The vocabulary already has this token.
   json["added_tokens"].push_back({{"id", '<'}, {"content", "<"}});
   for (const char* content : {"<e", "<ends>", "<end>>"}) add(content);
   for (int i = 0; i < 50000; ++i) add(absl::StrCat("<", 1000000 + i));
@@ -156,7 +157,7 @@ TEST(TokenizerTest, WhatIsBrokenOrUnsupportedIsNamed) {
   }
 }
 
-// tokenizers would give them other ids than the file says.
+// `tokenizers` would give them other ids than the file.
 TEST(TokenizerTest, AddedTokensFollowTheVocabularyInTheirOrder) {
   const auto load = [](std::vector<std::pair<int, std::string>> added) {
     nlohmann::json json = SmallTokenizer();
@@ -168,7 +169,7 @@ TEST(TokenizerTest, AddedTokensFollowTheVocabularyInTheirOrder) {
   };
   EXPECT_TRUE(load({}).ok());
   EXPECT_TRUE(load({{258, "<a>"}, {259, "<b>"}}).ok());
-  // "hi" has its id of the vocabulary, wherever it stands.
+  // "hi" has its id in the vocabulary, wherever it is listed.
   EXPECT_TRUE(load({{256, "hi"}, {258, "<a>"}, {259, "<b>"}}).ok());
   EXPECT_TRUE(load({{258, "<a>"}, {256, "hi"}, {259, "<b>"}}).ok());
   EXPECT_TRUE(load({{258, "<a>"}, {258, "<a>"}, {259, "<b>"}}).ok());
@@ -183,12 +184,12 @@ TEST(TokenizerTest, AddedTokensFollowTheVocabularyInTheirOrder) {
   }
 }
 
-// As transformers adds tokens.
+// transformers adds tokens so.
 TEST(TokenizerTest, TokensOfTheConfigurationAreAddedToThoseOfTheTokenizer) {
   const auto load = [](const nlohmann::json& by_id) {
     return Load(SmallTokenizer(), {{"added_tokens_decoder", by_id}});
   };
-  // The vocabulary's end and the added token stay where they are.
+  // The last token of the vocabulary and the added token keep their ids.
   const auto tokenizer = load({{"1000", {{"content", "<b>"}}},
                                {"259", {{"content", "<a>"}}},
                                {"7", {{"content", "<end>"}}}});
@@ -214,7 +215,7 @@ TEST(TokenizerTest, TokensOfTheConfigurationAreAddedToThoseOfTheTokenizer) {
   }
 }
 
-// As transformers adds them, which cut into pieces would end no answer.
+// transformers adds them, too; split into pieces, they would not end an answer.
 TEST(TokenizerTest, TheSpecialTokensOfTheConfigurationAreAddedTokens) {
   nlohmann::json json = SmallTokenizer();
   json["added_tokens"].push_back({{"id", 259}, {"content", "<think>"}});
@@ -235,7 +236,7 @@ TEST(TokenizerTest, TheSpecialTokensOfTheConfigurationAreAddedTokens) {
             " hi<tool>");
 }
 
-// As in the tokenizer of Phi-4.
+// The tokenizer of Phi-4 has such tokens.
 TEST(TokenizerTest, AnAddedTokenMayTakeTheWhiteSpaceAroundIt) {
   const auto encode = [](const nlohmann::json& flags, const char* text) {
     nlohmann::json json = SmallTokenizer();

@@ -9,7 +9,8 @@ namespace dapd {
 namespace {
 
 constexpr char kBelow[] = "\u0316";  // a mark of combining class 220
-constexpr char kAbove[] = "\u0301";  // of 230, which comes behind it
+constexpr char kAbove[] = "\u0301";  // a mark of class 230, which comes behind
+                                     // class 220
 
 std::string Repeat(const std::string& text, int times) {
   std::string repeated;
@@ -17,7 +18,7 @@ std::string Repeat(const std::string& text, int times) {
   return repeated;
 }
 
-// By insertion it takes a minute.
+// Sorting by insertion would take a minute.
 TEST(ComposeNfcTest, ALongRunOfMarksIsPutIntoOrder) {
   constexpr int kPairs = 100000;
   const std::string run = Repeat(absl::StrCat(kAbove, kBelow), kPairs);
@@ -33,7 +34,7 @@ TEST(ComposeNfcTest, AShortRunOfMarksIsPutIntoOrder) {
             absl::StrCat("\u00e1", kBelow, kAbove));
 }
 
-// U+0895 is of Unicode 16 and of class 230.
+// U+0895 is from Unicode 16, with class 230.
 TEST(ComposeNfcTest, AMarkThatTokenizersDoesNotKnowStaysWhereItIs) {
   for (const int pairs : {1, 100}) {
     const std::string run = Repeat(absl::StrCat("\u0895", kBelow), pairs);
