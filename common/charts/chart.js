@@ -1,14 +1,14 @@
-// Charts over steps, as SVG: axes, ticks, legend, a read-out that follows the
-// pointer in all charts at once, and a range of steps to look at closely.
+// Draws charts over steps as SVG: axes, ticks, legend, a read-out that follows
+// the pointer in all charts at once, and a range of steps to zoom into.
 
 const margin = { top: 10, right: 14, bottom: 26 };
 const tickCount = 5;
-const dotLimit = 40;  // so few points get dots, and stacks bars
-const denseLimit = 300;  // so many get thinner lines
+const dotLimit = 40;  // fewer points get dots, and stacks get bars
+const denseLimit = 300;  // more points get thinner lines
 const dragPixels = 8;
 
-// What all charts show alike. `cursor`: the step under the pointer, or null.
-// `range`: [first, last] steps shown, or null for all.
+// The state that all charts share. `cursor` is the step under the pointer, or
+// null; `range` is [first, last] of the steps shown, or null for all.
 const view = {
   cursor: null,
   range: null,
@@ -23,7 +23,7 @@ const view = {
   },
 };
 
-// The index of the step nearest to `step`; `steps` ascend.
+// Returns the index of the step nearest to `step`; `steps` must ascend.
 function nearestIndex(steps, step) {
   let low = 0;
   let high = steps.length - 1;
@@ -35,7 +35,7 @@ function nearestIndex(steps, step) {
   return step - steps[low] <= steps[high] - step ? low : high;
 }
 
-// How a series looks, for legends and tables.
+// Returns a sample of a series' line, for legends and tables.
 function lineSwatch({ color, dashed }) {
   return svg("svg", { class: "swatch", viewBox: "0 0 18 10", "aria-hidden": "true" },
     svg("line", { class: `line c${color}${dashed ? " dashed" : ""}`, x1: 0, x2: 18, y1: 5, y2: 5 }));
@@ -49,8 +49,8 @@ function areaSwatch({ color }) {
 // spec: {id, title, note, format, percent, stacked, exact, joined,
 //        log: "always" | "switched"}
 // data: {steps, series: [{name, label, color, dashed, values, low, high}],
-//        limit: {value, label} or null}; values are numbers or null, `low` and
-//        `high` the extremes where a point stands for many steps.
+//        limit: {value, label} or null}; values are numbers or null; `low`
+//        and `high` are the extremes of a point that stands for many steps.
 class Chart {
   constructor(spec) {
     this.spec = spec;
@@ -73,18 +73,18 @@ class Chart {
     this.draw();
   }
 
-  // --- What is shown ---------------------------------------------------------
+  // --- Visible data ----------------------------------------------------------
 
   get isLog() {
     return this.spec.log === "always" || (this.spec.log === "switched" && view.isLog);
   }
 
-  // What is set, not measured, is shown as it is.
+  // Values that are set, not measured, are not smoothed.
   get isSmoothed() {
     return view.smoothing > 0 && !this.spec.exact;
   }
 
-  // First and last index of the points in view.
+  // Returns the first and the last index of the visible points.
   indexRange() {
     const { steps } = this.data;
     if (!view.range) return [0, steps.length - 1];
@@ -93,8 +93,8 @@ class Chart {
     return first < 0 || last < first ? [0, -1] : [first, last];
   }
 
-  // The visible series with what is drawn of them: smoothed, or stacked upon
-  // each other from `base`.
+  // Returns the visible series with the values to draw: smoothed, or stacked
+  // upon each other from `base`.
   layers() {
     const shown = this.data.series.filter((series) => !this.hidden.has(series.name));
     if (!this.spec.stacked) {
@@ -128,7 +128,7 @@ class Chart {
     }
     if (this.spec.stacked) take(0);
     if (!Number.isFinite(low)) return null;
-    // A limit out of sight would only flatten the curve.
+    // A distant limit would only flatten the curve.
     const limit = this.data.limit?.value;
     if (limit > 0 && limit < 3 * high && limit > low / 3) take(limit);
     return axisRange(low, high, this.isLog);
@@ -188,8 +188,8 @@ class Chart {
     }
   }
 
-  // "M1 2L3 4M...": a gap wherever a value is missing, but for what was measured
-  // at some of the steps alone.
+  // Returns a path "M1 2L3 4M..." with a gap at each missing value. A series
+  // that is measured at some of the steps only (spec.joined) has no gaps.
   path(values) {
     const { x, y, first, last } = this.frame;
     const { steps } = this.data;
@@ -225,7 +225,7 @@ class Chart {
     }
   }
 
-  // Between the lowest and the highest of the steps that a point stands for.
+  // Returns the band between the lowest and the highest value of each point.
   band(layer, color) {
     const { x, y, first, last } = this.frame;
     const at = (i, values) => `${x(this.data.steps[i]).toFixed(1)} ${y(values[i]).toFixed(1)}`;
@@ -293,7 +293,7 @@ class Chart {
     }));
   }
 
-  // The index whose values the legend shows: the cursor's, or the last one.
+  // Returns the index of the values in the legend: the cursor's, or the last.
   readIndex() {
     const [first, last] = this.frame ? [this.frame.first, this.frame.last] : this.indexRange();
     if (view.cursor === null || last < first) return last;
@@ -382,7 +382,7 @@ class Chart {
   }
 }
 
-// Redraws a chart when its place changes size.
+// Redraws a chart when its box changes size.
 const resizeObserver = new ResizeObserver((entries) => {
   for (const { target } of entries) view.charts.find((chart) => chart.box === target)?.draw();
 });

@@ -1,6 +1,6 @@
-// The controls of a page's charts, which all change together.
+// Adds the controls of a page's charts; each control changes all charts.
 
-// A row of buttons of which one is pressed, at first the first.
+// Adds a row of buttons. One of them is pressed, initially the first.
 function addChoices(id, choices, choose) {
   const buttons = choices.map(([label, value]) => {
     const button = html("button", { type: "button", class: "choice", "aria-pressed": "false" }, label);
@@ -14,8 +14,8 @@ function addChoices(id, choices, choose) {
   byId(id).replaceChildren(...buttons);
 }
 
-// Those of the scale, of smoothing, and of the range of steps that was chosen
-// in a chart.
+// Adds the controls of the scale, of smoothing, and of the range of steps that
+// was chosen in a chart.
 function startViewControls() {
   addChoices("scale-choices", [["linear", false], ["log", true]], (isLog) => view.set({ isLog }));
   addChoices("smoothing-choices", [["raw", 0], ["smooth", 0.6], ["smoother", 0.9]], (smoothing) => view.set({ smoothing }));

@@ -1,4 +1,4 @@
-// Elements. Text is always set as text, never as markup.
+// Creates elements. Text is always set as text, never as markup.
 
 const svgNamespace = "http://www.w3.org/2000/svg";
 
@@ -22,7 +22,7 @@ function byId(id) {
   return document.getElementById(id);
 }
 
-// Replaces the text only where it changed, so that a selection survives.
+// Replaces the text only if it has changed, so that a selection survives.
 function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }

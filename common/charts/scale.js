@@ -1,4 +1,4 @@
-// Scales, ticks and how numbers are written. No DOM.
+// Computes scales and ticks, and formats numbers. Does not use the DOM.
 
 // A linear or logarithmic map from values to pixels.
 function makeScale(low, high, from, to, isLog) {
@@ -13,12 +13,13 @@ function makeScale(low, high, from, to, isLog) {
   return scale;
 }
 
-// Values that differ by no more than rounding have no range between them.
+// Values that differ only by rounding have no range between them.
 function isFlat(low, high) {
   return !(high - low > 1e-9 * Math.max(Math.abs(low), Math.abs(high)));
 }
 
-// Round numbers (1, 2 or 5 times a power of ten) in [low, high]: about `count`.
+// Returns about `count` round numbers (1, 2 or 5 times a power of ten) in
+// [low, high].
 function linearTicks(low, high, count) {
   if (isFlat(low, high)) return [low];
   const span = high - low;
@@ -31,8 +32,8 @@ function linearTicks(low, high, count) {
   return ticks;
 }
 
-// Powers of ten in [low, high]; with their double and fivefold where they are
-// few, and linear ticks below half a decade.
+// Returns powers of ten in [low, high], also their double and fivefold if these
+// are few; returns linear ticks if the range is smaller than a factor of 5.
 function logTicks(low, high, count) {
   if (high / low < 5) return linearTicks(low, high, count).filter((tick) => tick > 0);
   const factors = Math.log10(high / low) > count ? [1] : [1, 2, 5];
@@ -47,7 +48,7 @@ function logTicks(low, high, count) {
   return ticks.filter((unused, index) => index % every === 0);
 }
 
-// The range an axis shows for values in [low, high].
+// Returns the range that an axis shows for values in [low, high].
 function axisRange(low, high, isLog) {
   if (isLog) {
     return isFlat(low, high) ? [low / 2, high * 2] : [low / (high / low) ** 0.05, high * (high / low) ** 0.05];
@@ -59,7 +60,7 @@ function axisRange(low, high, isLog) {
   return [bottom, high + 0.06 * (high - low)];
 }
 
-// "0.4641", "1,234", "12.34k", "3.2e-7": three or four digits.
+// Formats with three or four digits: "0.4641", "1,234", "12.34k", "3.2e-7".
 function formatNumber(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "\u2013";
   const size = Math.abs(value);
@@ -75,14 +76,14 @@ function formatNumber(value) {
   return String(Number(value.toPrecision(size < 0.1 ? 3 : 4)));
 }
 
-// A share in points, "81.2" of 0.8125: the terminal's printf rounds to the even
-// digit.
+// Formats a share in percentage points, 0.8125 as "81.2": like the terminal's
+// printf, it rounds to the even digit.
 function toPoints(share) {
   const points = 100 * share;
   return (points % 1 === 0.25 ? points - 0.05 : points).toFixed(1);
 }
 
-// A difference: what rounds to nothing has neither sign.
+// Formats a difference; if it rounds to zero, its sign is "\u00b1".
 function signed(value, format) {
   const size = format(Math.abs(value));
   return `${size === format(0) ? "\u00b1" : value > 0 ? "+" : "\u2212"}${size}`;
@@ -92,12 +93,12 @@ function formatPercent(fraction) {
   return fraction === null || !Number.isFinite(fraction) ? "\u2013" : `${toPoints(fraction)} %`;
 }
 
-// "48.0 % [40.1 %, 55.9 %]"
+// Returns a text such as "48.0 % [40.1 %, 55.9 %]".
 function intervalText(interval, format) {
   return interval ? `${format(interval.mean)} [${format(interval.low)}, ${format(interval.high)}]` : "\u2013";
 }
 
-// "48 ms", "4.21 s", "12 min 30 s", "3 h 05 min", "2 d 4 h".
+// Returns "48 ms", "4.21 s", "12 min 30 s", "3 h 05 min" or "2 d 4 h".
 function formatSeconds(seconds) {
   if (seconds === null || !Number.isFinite(seconds)) return "\u2013";
   if (seconds < 1) return `${Number((1000 * seconds).toPrecision(3))} ms`;
@@ -110,8 +111,8 @@ function formatSeconds(seconds) {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-// Exponential moving average, with the weight that the first values lack given
-// back; gaps stay gaps.
+// Returns the exponential moving average, corrected for its start from zero;
+// gaps stay gaps.
 function smooth(values, weight) {
   let sum = 0;
   let total = 0;

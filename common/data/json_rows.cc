@@ -56,7 +56,7 @@ class RowReader {
     if (absl::StartsWith(block_, kByteOrderMark)) {
       position_ = kByteOrderMark.size();
     }
-    // PowerShell writes the output of a command so.
+    // PowerShell writes the output of a command in UTF-16.
     if (absl::StartsWith(block_, "\xFF\xFE") ||
         absl::StartsWith(block_, "\xFE\xFF")) {
       return DataError(absl::StrCat(path_,

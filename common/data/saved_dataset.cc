@@ -43,7 +43,7 @@ absl::StatusOr<DataSplit> ReadState(const DataFolder& folder,
   if (!state.is_object() || files == state.end() || !files->is_array()) {
     return DataError(absl::StrCat(where, " has no list _data_files"));
   }
-  // Old versions of `datasets` saved shuffled or selected data so.
+  // Old versions of `datasets` saved shuffled or selected data with indices.
   const auto indices = state.find("_indices_data_files");
   if (indices != state.end() && !indices->is_null() && !indices->empty()) {
     return DataError(absl::StrCat(

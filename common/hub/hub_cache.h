@@ -1,5 +1,5 @@
 // Reads the local cache of the Hugging Face hub, which the package
-// huggingface_hub lays out so:
+// huggingface_hub lays out in this way:
 //
 //   models--Qwen--Qwen3-4B/           (datasets--... for data sets)
 //     refs/main                       the commit that the revision stood for

@@ -21,9 +21,10 @@ constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kLarge = 4 * kHugePage;
 
 // Returns whether all bits of `exponent`, which are below the sign, are set in
-// one of the `count` numbers: IEEE 754 marks numbers that are not finite so. It
-// works on eight bytes at a time. Adding one to the last bit of an exponent
-// carries into the sign only if all bits of the exponent are set.
+// one of the `count` numbers. IEEE 754 marks numbers that are not finite in
+// this way. The function works on eight bytes at a time. Adding one to the last
+// bit of an exponent carries into the sign only if all bits of the exponent are
+// set.
 template <typename Bits>
 bool AnyHasAll(const char* numbers, int64_t count, Bits exponent) {
   constexpr uint64_t kEach = ~uint64_t{0} / static_cast<Bits>(~Bits{0});

@@ -363,7 +363,7 @@ TEST(ChatTemplateTest, NamesAreLookedUpWhereJinjaDoes) {
               HasSubstr("the method 'encode' is not supported"));
 }
 
-// jinja2 reads the literals so.
+// jinja2 reads the literals in this way.
 TEST(ChatTemplateTest, StringsHaveTheEscapesOfPython) {
   for (const auto& [literal, expected] :
        std::vector<std::pair<std::string, std::string>>{

@@ -96,7 +96,7 @@ TEST(TokenizerTest, CombiningMarksAreComposedFirst) {
             *(*tokenizer)->Encode("\xC3\xA9"));
 }
 
-// `tokenizers` looks for normalized tokens so.
+// `tokenizers` searches for such a token in the normalized text.
 TEST(TokenizerTest, ANormalizedTokenIsFoundHoweverItsMarksAreWritten) {
   nlohmann::json json = SmallTokenizer();
   json["added_tokens"].push_back(
@@ -184,7 +184,7 @@ TEST(TokenizerTest, AddedTokensFollowTheVocabularyInTheirOrder) {
   }
 }
 
-// transformers adds tokens so.
+// transformers gives the tokens these ids.
 TEST(TokenizerTest, TokensOfTheConfigurationAreAddedToThoseOfTheTokenizer) {
   const auto load = [](const nlohmann::json& by_id) {
     return Load(SmallTokenizer(), {{"added_tokens_decoder", by_id}});
