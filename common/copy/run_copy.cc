@@ -50,7 +50,7 @@ bool IsSafePath(absl::string_view path) {
 absl::StatusOr<Content> ParsePart(const nlohmann::json& row) {
   if (!row.is_array() || row.size() != 2 || !row[1].is_string() ||
       !IsHex(row[1].get_ref<const std::string&>(), kDigestDigits)) {
-    return absl::DataLossError("a part that is no [bytes, SHA-256]");
+    return absl::DataLossError("a part is not [bytes, SHA-256]");
   }
   Content part;
   ASSIGN_OR_RETURN(part.bytes, JsonInteger(row[0], 1));

@@ -43,8 +43,8 @@ std::vector<std::string> EndOfTurn(const Tokenizer& tokenizer,
     return {absl::StrCat(
         "the chat template writes no token behind an answer, only ",
         behind.empty() ? "nothing" : absl::StrCat("'", Printable(behind), "'"),
-        ", so a model that learned from it ends its answers with none of the "
-        "end tokens (eos_token_id ",
+        ", so a model that is trained with it ends its answers without an end "
+        "token (eos_token_id ",
         eos,
         " in ",
         source,
@@ -59,11 +59,11 @@ std::vector<std::string> EndOfTurn(const Tokenizer& tokenizer,
                        Printable(token.value_or("")),
                        "' (",
                        *end,
-                       "), which is none of the end tokens (eos_token_id ",
+                       "), which is not an end token (eos_token_id ",
                        eos,
                        " in ",
                        source,
-                       "), so answers go on behind their end; add ",
+                       "), so answers continue behind their end; add ",
                        *end,
                        " to eos_token_id there")};
 }

@@ -101,7 +101,7 @@ Text RunEnd(const arrow::RunEndEncodedArray& array, int64_t row) {
 Text Json(const std::string& cell) {
   const auto value = ParseJson(cell, "");
   if (!value.ok()) {
-    return Refuse(absl::StrCat("holds what is no JSON",
+    return Refuse(absl::StrCat("holds text that is not JSON",
                                std::string(value.status().message())));
   }
   if (value->is_null()) return std::nullopt;
@@ -114,7 +114,7 @@ Text Json(const std::string& cell) {
 
 Text Uuid(const std::string& bytes) {
   const std::string digits = absl::BytesToHexString(bytes);
-  if (digits.size() != 32) return Refuse("has a UUID that is not of 16 bytes");
+  if (digits.size() != 32) return Refuse("has a UUID without exactly 16 bytes");
   const absl::string_view d = digits;
   return absl::StrCat(d.substr(0, 8),
                       "-",
@@ -139,7 +139,7 @@ std::string NoTextOf(const arrow::DataType& type) {
   }
   return absl::StrCat("has the type ",
                       type.ToString(),
-                      ", which has no one text; write it as a string");
+                      ", which has no unique text; write it as a string");
 }
 
 Text ExtensionText(const arrow::ExtensionArray& array, int64_t row) {

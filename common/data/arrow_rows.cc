@@ -42,8 +42,8 @@ absl::Status CheckColumns(const std::string& path,
                                     count,
                                     " columns '",
                                     column,
-                                    "'; rename those that are not meant, or "
-                                    "name another one with ",
+                                    "'; rename the columns that are not meant, "
+                                    "or name another column with ",
                                     query.column_settings));
     }
   }

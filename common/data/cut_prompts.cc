@@ -172,8 +172,7 @@ absl::Status CheckCutPrompts(const Config& config,
                             " tokens and loses ",
                             config.prompts.truncation_side == "left"
                                 ? "its beginning, where the problem is; "
-                                : "its end, with what the model is asked to "
-                                  "do; ",
+                                : "its end, where the instruction is; ",
                             DescribeRemedy(config, prompt, prompt.longest)));
   }
   return absl::OkStatus();

@@ -95,8 +95,7 @@ class CardReader {
     if (!item.IsMap() || item.size() != 2 || !item["split"] || !item["path"]) {
       return Refuse(absl::StrCat(
           what,
-          " holds what is neither patterns nor splits, each with the keys "
-          "split and path alone"));
+          " must be patterns, or splits with only the keys split and path"));
     }
     SplitPatterns split;
     ASSIGN_OR_RETURN(split.split, Text(item["split"], what + ": split"));

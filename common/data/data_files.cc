@@ -169,7 +169,7 @@ absl::StatusOr<Files> FilesOfGlob(const std::string& pattern) {
       return DataError(absl::StrCat(pattern,
                                     " matches ",
                                     file,
-                                    ", which is no file of rows (",
+                                    ", which is not a data file (",
                                     WhyNotRead(file),
                                     "); narrow the glob"));
     }

@@ -142,10 +142,10 @@ absl::StatusOr<std::vector<DataSplit>> SplitsOfShards(const Paths& files) {
     if (!MatchesPattern(kShards, file)) continue;
     const std::string name = NameOfShard(file);
     if (!IsSplitName(name)) {
-      return DataError(absl::StrCat("the shard ",
-                                    Printable(file),
-                                    " is named after a split that may not be "
-                                    "called so; choose with a glob"));
+      return DataError(absl::StrCat(
+          "the shard ",
+          Printable(file),
+          " has a name that no split may have; choose files with a glob"));
     }
     by_name[name].push_back(file);
   }

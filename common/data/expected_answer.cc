@@ -60,9 +60,9 @@ void WarnOfUnclearAnswers(const std::string& path, const Dataset& data) {
       num_unclear,
       " of ",
       data.problems.size(),
-      " expected answers are in texts with several \\boxed{} that are no one "
-      "statement, or with one that is never closed; the last that is closed "
-      "counts, the first in ",
+      " expected answers are in texts with several \\boxed{} that do not form "
+      "one statement, or with a \\boxed{} that is never closed; the last "
+      "closed \\boxed{} counts, the first such text is in ",
       first,
       "; write all parts of an answer into one \\boxed{}, or name a column of "
       "short answers"));
@@ -109,8 +109,8 @@ void WarnOfBadAnswers(const std::string& path,
       num_answers,
       " expected answers are whole texts, the first in ",
       first,
-      ", and what a model writes into a box will not equal them; name the "
-      "column of the short answers with ",
+      ", and boxed answers will not equal them; name the column of the short "
+      "answers with ",
       setting,
       ", or end each text with its result: a line '#### 72', or \\boxed{72}"));
 }

@@ -82,8 +82,7 @@ absl::StatusOr<std::string> NormalizePattern(absl::string_view pattern) {
     if (part == "..") return refuse("leads out of the data set's folder");
     if (part != kAnyFolders && absl::StrContains(part, kAnyFolders)) {
       return refuse(
-          "has ** as a piece of a name; it has to stand alone "
-          "between two slashes");
+          "has ** as a piece of a name; it must be alone between two slashes");
     }
     parts.emplace_back(part);
   }

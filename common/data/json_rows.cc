@@ -146,13 +146,13 @@ class RowReader {
                                   absl::string_view what,
                                   const std::string& text) {
     if (text.size() <= kMaxRowBytes) return absl::OkStatus();
-    return DataError(absl::StrCat(where,
-                                  ": the ",
-                                  what,
-                                  " is longer than ",
-                                  kMaxRowBytes >> 20,
-                                  " MiB; leave the row out, or what it holds "
-                                  "beside the columns that are read"));
+    return DataError(
+        absl::StrCat(where,
+                     ": the ",
+                     what,
+                     " is longer than ",
+                     kMaxRowBytes >> 20,
+                     " MiB; remove the row, or its columns that are not read"));
   }
 
   absl::StatusOr<bool> EndElement(const std::string& where,
@@ -265,12 +265,12 @@ absl::Status VisitLines(const std::string& path,
     // Without this check each line of the object would be reported as bad JSON.
     if (std::exchange(is_first, false) &&
         line.substr(begin, line.find_last_not_of(kBlanks) + 1 - begin) == "{") {
-      return DataError(absl::StrCat(
-          where,
-          ": a JSON object that takes several lines; one row per line, or one "
-          "array of rows, is read: jq -c . ",
-          path,
-          " > rows.jsonl writes each object in a line"));
+      return DataError(
+          absl::StrCat(where,
+                       ": a JSON object that takes several lines; a file must "
+                       "have one row per line, or one array of rows: jq -c . ",
+                       path,
+                       " > rows.jsonl writes each object in a line"));
     }
     RETURN_IF_ERROR(visit(
         ToTextRow(ParseRow(line, where, /*is_element=*/false), where, query),

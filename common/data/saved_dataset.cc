@@ -55,8 +55,9 @@ absl::StatusOr<DataSplit> ReadState(const DataFolder& folder,
   for (const nlohmann::json& file : *files) {
     if (!file.is_object() || !file.contains("filename") ||
         !IsPlainName(file["filename"])) {
-      return DataError(
-          absl::StrCat(where, ": _data_files holds what is no file beside it"));
+      return DataError(absl::StrCat(
+          where,
+          ": _data_files has an entry that is not a file in the same folder"));
     }
     const std::string path =
         subfolder + file["filename"].get_ref<const std::string&>();
@@ -90,8 +91,8 @@ absl::StatusOr<std::vector<DataSplit>> SplitsOfSaved(const DataFolder& folder) {
   }
   for (const nlohmann::json& name : parsed["splits"]) {
     if (!IsPlainName(name)) {
-      return DataError(
-          absl::StrCat(where, " lists what is no folder beside it"));
+      return DataError(absl::StrCat(
+          where, " lists an entry that is not a folder beside it"));
     }
     const auto& split = name.get_ref<const std::string&>();
     ASSIGN_OR_RETURN(const auto text,

@@ -264,16 +264,15 @@ absl::Status ApplyVocabulary(const Config& config,
     rows.Add(!id.has_value(), description);
     progress.Update(i + 1);
   }
-  return rows.Settle(
-      path,
-      absl::StrCat("cannot be ",
-                   verb,
-                   ": the tokenizer gives them ids that the model does not "
-                   "have, whose vocabulary is ",
-                   text.vocab_size),
-      "use the tokenizer that the model was trained with",
-      config.data.on_bad_row,
-      data);
+  return rows.Settle(path,
+                     absl::StrCat("cannot be ",
+                                  verb,
+                                  ": the tokenizer gives them ids outside the "
+                                  "model's vocabulary, whose size is ",
+                                  text.vocab_size),
+                     "use the tokenizer that the model was trained with",
+                     config.data.on_bad_row,
+                     data);
 }
 
 }  // namespace

@@ -58,8 +58,8 @@ absl::Status CheckEntries(const std::vector<std::string>& entries,
     }
     if (IsIdOf(entry) != IsIdOf(entries.front())) {
       return wrong(
-          "it mixes numbers and ids, and CUDA sees no GPU after the first of "
-          "the other kind");
+          "it mixes numbers and ids, and CUDA sees no GPU from the first entry "
+          "of the other kind on");
     }
     const size_t count = all_uuids.size();
     if (IsIdOf(entry)) {
@@ -87,7 +87,7 @@ absl::Status CheckEntries(const std::vector<std::string>& entries,
           count == 0   ? std::string()
           : count == 1 ? ", which has only GPU 0"
                        : absl::StrCat(", which has GPUs 0 to ", count - 1),
-          "; CUDA only sees those listed before it"));
+          "; CUDA only sees the GPUs listed before it"));
     }
   }
   return absl::OkStatus();

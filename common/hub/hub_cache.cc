@@ -213,7 +213,8 @@ absl::StatusOr<HubSnapshot> FindSnapshot(HubKind kind, const HubId& id) {
                            id,
                            absl::StrCat(
                                repository, " has no commit ", snapshot.commit))
-               : HalfDownload(kind, id, snapshot.folder + " is not there yet");
+               : HalfDownload(
+                     kind, id, snapshot.folder + " does not exist yet");
   }
   snapshot.listed = ReadList(JoinPath(JoinPath(repository, "trees"),
                                       absl::StrCat(snapshot.commit, ".json")));

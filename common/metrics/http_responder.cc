@@ -36,12 +36,11 @@ absl::StatusOr<ListenSocket> Listen(const std::string& address) {
   }
   auto socket = OpenListenSocket(host, wanted_port);
   if (socket.ok()) return socket;
-  return absl::Status(
-      socket.status().code(),
-      absl::StrCat("metrics: ",
-                   socket.status().message(),
-                   "; an empty address under metrics: in the configuration is "
-                   "none"));
+  return absl::Status(socket.status().code(),
+                      absl::StrCat("metrics: ",
+                                   socket.status().message(),
+                                   "; an empty address under metrics: in the "
+                                   "configuration serves no metrics"));
 }
 
 }  // namespace

@@ -105,8 +105,8 @@ absl::Status CheckKind(const std::string& path, EVP_PKEY* key) {
       path,
       " is ",
       kind,
-      ", by which TLS does not sign a handshake; peers would "
-      "refuse it: make a certificate for an EC key on P-256, P-384 "
+      ", with which TLS does not sign a handshake; peers would refuse it: make "
+      "a certificate for an EC key on P-256, P-384 "
       "or P-521, an Ed25519 key, or an RSA key"));
 }
 
@@ -135,9 +135,10 @@ int PurposeOf(TlsEnd end) {
 }
 
 const char* NeededUsage(TlsEnd end) {
-  return end == TlsEnd::kServer
-             ? " (who listens needs the extended key usage serverAuth)"
-             : " (who connects needs the extended key usage clientAuth)";
+  return end == TlsEnd::kServer ? " (a process that listens needs the extended "
+                                  "key usage serverAuth)"
+                                : " (a process that connects needs the "
+                                  "extended key usage clientAuth)";
 }
 
 }  // namespace

@@ -163,9 +163,9 @@ absl::Status Security::AdmitsItself() const {
     return absl::OkStatus();
   }
   return ConfigError(
-      "with security.tokens, workers on this machine take calls only with a "
-      "token of security.tokens.trainer or .admin, and security.token holds "
-      "none of these: name the file of one there");
+      "with security.tokens, workers on this machine accept calls only with a "
+      "token of security.tokens.trainer or .admin, and security.token has no "
+      "such token: set it to the path of a file with one");
 }
 
 }  // namespace dapd

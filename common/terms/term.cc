@@ -63,7 +63,7 @@ std::string ProblemWithOneHot(const Term& term) {
              ? ""
              : "a one_hot target's only component is the whole cross entropy, "
                "which has no gradient where it is clipped: clip "
-               "(objective.component_clip of a preset) has to be .inf";
+               "(objective.component_clip of a preset) must be .inf";
 }
 
 }  // namespace

@@ -426,7 +426,7 @@ WITHOUT_TEXT = {
     "past 64 bits": (pyarrow.array([1e30, None, 1.0]), "past 64 bits"),
     "json object": (pyarrow.array(['{"a": 1}', None, "1"], pyarrow.json_()), "holds object; a string is needed"),
     "json list": (pyarrow.array(["[1]", None, "1"], pyarrow.json_()), "holds array; a string is needed"),
-    "bad json": (pyarrow.array(["{", None, "1"], pyarrow.json_()), "no JSON"),
+    "bad json": (pyarrow.array(["{", None, "1"], pyarrow.json_()), "not JSON"),
     "tensor": (pyarrow.ExtensionArray.from_storage(pyarrow.fixed_shape_tensor(pyarrow.int32(), [1]), pyarrow.array([[1], None, [2]], pyarrow.list_(pyarrow.int32(), 1))),
                "fixed_shape_tensor"),
 }

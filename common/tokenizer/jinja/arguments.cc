@@ -47,7 +47,7 @@ absl::StatusOr<List> Signature::Bind(const std::string& name,
         std::find(names_.begin(), names_.end(), keyword) - names_.begin());
     if (by_place_only_ || place == names_.size() || given[place]) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "'", name, "' takes no argument '", keyword, "', or has it already"));
+          "'", name, "' takes no argument '", keyword, "', or got it twice"));
     }
     values[place] = value;
     given[place] = true;
@@ -72,7 +72,7 @@ absl::StatusOr<int64_t> IntegerOr(const Value& value, int64_t absent) {
   if (value.is_undefined() || value.is_none()) return absent;
   if (value.is_whole()) return value.integer();
   return absl::InvalidArgumentError(
-      absl::StrCat("an integer is needed, and there is a ", value.TypeName()));
+      absl::StrCat("an integer is needed, not a ", value.TypeName()));
 }
 
 }  // namespace dapd::jinja

@@ -23,7 +23,7 @@ absl::StatusOr<AttributePath> AttributePath::Of(const Value& attribute) {
   }
   if (!attribute.is_string()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "an attribute is a name, and there is a ", attribute.TypeName()));
+        "an attribute must be a name, not a ", attribute.TypeName()));
   }
   for (const absl::string_view part : absl::StrSplit(attribute.string(), '.')) {
     int64_t index = 0;

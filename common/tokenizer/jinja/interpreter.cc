@@ -206,7 +206,7 @@ class Interpreter {
                                                        macro.text,
                                                        "' takes no argument '",
                                                        name,
-                                                       "', or has it already"));
+                                                       "', or got it twice"));
       }
     }
     if (macro.takes_keywords) scope.names["kwargs"] = Value(more.Take());
@@ -345,7 +345,7 @@ class Interpreter {
                      const Arguments& arguments) -> absl::StatusOr<Value> {
            if (!loop.is_recursive || arguments.positional.size() != 1) {
              return absl::InvalidArgumentError(
-                 "only a loop that is 'recursive' is called, with what to go "
+                 "only a 'recursive' loop can be called, with the items to go "
                  "through");
            }
            const size_t begin = output_.size();

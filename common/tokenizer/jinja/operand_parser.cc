@@ -135,7 +135,7 @@ class OperandParser {
         if (!call.keywords.empty() || call.more_arguments != nullptr ||
             call.more_keywords != nullptr) {
           return in_.Error(
-              "an argument without a name behind one that has a name");
+              "an argument without a name follows an argument with a name");
         }
         ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression(in_));
         Adopt(call, call.arguments, std::move(value));

@@ -277,7 +277,8 @@ class Parser {
         ASSIGN_OR_RETURN(statement.defaults.back(), ParseExpression(in_));
       } else if (statement.defaults.size() > 1 &&
                  statement.defaults.end()[-2] != nullptr) {
-        return in_.Error("a parameter without a default follows one with it");
+        return in_.Error(
+            "a parameter without a default follows a parameter with a default");
       }
       if (!in_.IsOperator(")")) RETURN_IF_ERROR(in_.ExpectOperator(","));
     }

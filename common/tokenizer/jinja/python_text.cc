@@ -247,7 +247,7 @@ absl::StatusOr<std::string> Justify(const std::string& text,
   const int64_t missing = width - size;
   if (missing <= 0) return text;
   if (missing > static_cast<int64_t>(kMaxTextBytes / fill.size())) {
-    return absl::ResourceExhaustedError("a text would be filled up too far");
+    return absl::ResourceExhaustedError("a filled text would be too long");
   }
   int64_t left = 0;
   if (fills_left) left = missing;

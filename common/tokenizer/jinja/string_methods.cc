@@ -20,8 +20,8 @@ namespace {
 constexpr int64_t kAll = INT64_MAX;
 
 absl::Status NeedsText(const char* name, const Value& value) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "'", name, "' needs a string, and there is a ", value.TypeName()));
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", name, "' needs a string, not a ", value.TypeName()));
 }
 
 // A part of a text between two characters, as Python's optional arguments
@@ -204,7 +204,7 @@ Builtin Justifier(bool fills_left, bool fills_right) {
         const std::string fill = call[1].is_string() ? call[1].string() : " ";
         if (Characters(fill).size() != 1) {
           return absl::InvalidArgumentError(
-              "what fills a text is one character");
+              "the fill of a text must be one character");
         }
         ASSIGN_OR_RETURN(
             std::string text,

@@ -268,7 +268,7 @@ TEST_F(ViewLimitsTest, TokensThatTheModelDoesNotHaveAreRefused) {
   EXPECT_THAT(
       std::string(all.message()),
       AllOf(HasSubstr("rows.jsonl: 3 of 3 rows cannot be trained"),
-            HasSubstr("whose vocabulary is 261"),
+            HasSubstr("whose size is 261"),
             HasSubstr("rows.jsonl:a: problem 'a': '<end>' has id 261")));
   text.vocab_size = kSmallEndId + 1;
   EXPECT_TRUE(ApplyViewLimits(config_, kContext, text, &data_).ok());

@@ -131,7 +131,7 @@ TEST(GpuReportTest, AMixedUpListOfGpusIsRefusedAndTheWrongEntryNamed) {
       JudgedWith("0,9", {H100("1a")}),
       Says(kWrong,
            "CUDA_VISIBLE_DEVICES is '0,9': '9' is not a GPU of this machine, "
-           "which has GPUs 0 to 1; CUDA only sees those listed before it"));
+           "which has GPUs 0 to 1; CUDA only sees the GPUs listed before it"));
   EXPECT_THAT(JudgedWith("9", {}),
               Says(kWrong, "'9' is not a GPU of this machine"));
   EXPECT_THAT(JudgedWith("0,0", {}), Says(kWrong, "'0' is listed twice"));

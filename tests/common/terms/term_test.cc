@@ -87,7 +87,7 @@ TEST(TermTest, WhatCannotBeComputedIsNamed) {
   add("skip_tokens", kCross).skip_tokens = -1;
   constexpr double kNoClip = std::numeric_limits<double>::infinity();
   add("", OneHot()).divergence.clip = kNoClip;
-  add("has to be .inf", OneHot()).divergence.clip = 0.05;
+  add("must be .inf", OneHot()).divergence.clip = 0.05;
   add("forward_kl", OneHot()).divergence = {DivergenceKind::kReverseKl};
   add("full support", OneHot()).support = {SupportKind::kStudentTopK, 5};
   for (const Case& c : cases) {

@@ -247,7 +247,7 @@ TEST(ChatTemplateTest, ArgumentsThatAFilterDoesNotTakeAreRefused) {
            {"{{ 'a' | upper(1) }}", "'upper' takes no more than 0 arguments"},
            {"{{ 'a' | replace('a') }}", "needs the argument 'new'"},
            {"{{ messages | sort(key='role') }}", "'key'"},
-           {"{{ messages | join('', d='') }}", "'d', or has it already"},
+           {"{{ messages | join('', d='') }}", "'d', or got it twice"},
            {"{{ [1] | map('nothing') | list }}", "no filter 'nothing'"},
            {"{{ namespace([1]) }}", "cannot be iterated"}}) {
     EXPECT_THAT(Render(source), HasSubstr(expected)) << source;
