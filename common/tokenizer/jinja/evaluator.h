@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
@@ -10,9 +11,24 @@
 #include "common/tokenizer/jinja/arguments.h"
 #include "common/tokenizer/jinja/ast.h"
 #include "common/tokenizer/jinja/budget.h"
-#include "common/tokenizer/jinja/scope.h"
+#include "common/tokenizer/jinja/value.h"
 
 namespace dapd::jinja {
+
+// The names of a block of a template, and those of the blocks around it.
+struct Scope {
+  const Scope* outer = nullptr;  // outlives this one
+  std::map<std::string, Value> names;
+
+  // Undefined if no scope has the name.
+  Value Lookup(const std::string& name) const {
+    for (const Scope* scope = this; scope != nullptr; scope = scope->outer) {
+      const auto found = scope->names.find(name);
+      if (found != scope->names.end()) return found->second;
+    }
+    return Value::MakeUndefined(name);
+  }
+};
 
 // "line N: " and what the error says.
 absl::Status AtLine(int line, const absl::Status& status);

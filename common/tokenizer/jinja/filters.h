@@ -34,10 +34,6 @@ bool GoesThrough(const std::string& name);
 // The tables, by what they work on.
 const Builtins& TextFilters();
 const Builtins& NumberFilters();
-// Filters that take a list as it is: length, join, first, batch, ...
 const Builtins& ListFilters();
-// Filters that test, change or compare each item of a list: select, map, sort,
-// ...
-const Builtins& ItemFilters();
 
 }  // namespace dapd::jinja
