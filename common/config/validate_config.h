@@ -1,4 +1,5 @@
-// Contradictions between values that are each fine by themselves.
+// Rules between keys: values that contradict each other though each is valid by
+// itself, and keys that have no effect beside the others.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include "absl/strings/string_view.h"
 
 #include "common/config/config.h"
+#include "common/config/load_config.h"
 
 namespace dapd {
 
@@ -17,6 +19,11 @@ std::vector<std::string> FindContradictions(const Config& config);
 
 // Those within the section `security`.
 std::vector<std::string> FindContradictions(const SecuritySection& security);
+
+// A warning for each key that is given in vain: that the preset's terms do not
+// read, unless objective.terms replace them; and evaluation.samples where
+// evaluation.temperature is 0; and run.gpus where model.device is cpu.
+std::vector<std::string> WarningsOfVainKeys(const LoadedConfig& loaded);
 
 // run.gpus: all GPUs that there are, or a number up to kMostGpus.
 inline constexpr char kAllGpus[] = "auto";

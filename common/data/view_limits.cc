@@ -1,6 +1,8 @@
 #include "common/data/view_limits.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <set>
@@ -8,22 +10,88 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
 #include "common/config/preset_terms.h"
 #include "common/config/prompts.h"
 #include "common/data/cut_prompts.h"
+#include "common/data/dataset.h"
 #include "common/data/held_out_prompt.h"
 #include "common/data/self_teacher.h"
-#include "common/data/unfit_rows.h"
 #include "common/terms/term.h"
 #include "common/tokenizer/unicode_text.h"
 
 namespace dapd {
 namespace {
+
+constexpr size_t kMaxNamedRows = 10;
+
+// Counts the rows of a data set that a run cannot use while they are measured,
+// and then refuses or removes them.
+class UnfitRows {
+ public:
+  // Adds the next row. `description` describes a row that does not fit.
+  void Add(bool fits, const std::string& description);
+
+  // Handles the unfit rows of `data`; all of its rows must have been added. As
+  // `on_bad_row` (data.on_bad_row) says, it returns an error (exit code kData),
+  // or removes the rows, counts them in skipped_rows and logs a warning. It
+  // returns the error also if no row would remain. The message names the first
+  // few rows. `problem` is a text such as "cannot be trained: ..."; `advice`
+  // says what makes the rows fit.
+  absl::Status Settle(const std::string& path,
+                      const std::string& problem,
+                      const std::string& advice,
+                      const std::string& on_bad_row,
+                      Dataset* data) const;
+
+ private:
+  std::vector<bool> fits_;
+  size_t num_unfit_ = 0;
+  std::string named_;
+};
+
+void UnfitRows::Add(bool fits, const std::string& description) {
+  fits_.push_back(fits);
+  if (!fits && num_unfit_++ < kMaxNamedRows) {
+    absl::StrAppend(&named_, "\n  ", description);
+  }
+}
+
+absl::Status UnfitRows::Settle(const std::string& path,
+                               const std::string& problem,
+                               const std::string& advice,
+                               const std::string& on_bad_row,
+                               Dataset* data) const {
+  if (num_unfit_ == 0) return absl::OkStatus();
+  const std::string named =
+      absl::StrCat(named_, num_unfit_ > kMaxNamedRows ? "\n  ..." : "");
+  const std::string what = absl::StrCat(
+      path, ": ", num_unfit_, " of ", fits_.size(), " rows ", problem);
+  const bool skips = on_bad_row == "skip";
+  if (!skips || num_unfit_ == fits_.size()) {
+    return DataError(
+        absl::StrCat(what,
+                     ", ",
+                     advice,
+                     skips ? "" : ", or skip them with data.on_bad_row: skip",
+                     named));
+  }
+  LogWarning(absl::StrCat(what, "; left out (data.on_bad_row: skip)", named));
+  std::vector<Problem> fitting;
+  for (size_t i = 0; i < fits_.size(); ++i) {
+    if (fits_[i]) fitting.push_back(std::move(data->problems[i]));
+  }
+  data->problems = std::move(fitting);
+  data->skipped_rows += static_cast<int64_t>(num_unfit_);
+  data->digest = DigestOf(data->problems);
+  return absl::OkStatus();
+}
 
 struct LongView {
   ViewName view = ViewName::kNoneRollout;

@@ -6,7 +6,6 @@
 #include <cstdlib>
 
 #include "common/kernels/helper_threads.h"
-#include "common/kernels/loop_failure.h"
 
 namespace dapd {
 namespace {

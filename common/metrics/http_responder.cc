@@ -6,9 +6,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
+#include <functional>
 #include <list>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -17,8 +21,8 @@
 #include "common/base/listen_socket.h"
 #include "common/base/status_macros.h"
 #include "common/config/validate_config.h"
-#include "common/metrics/http_connection.h"
 #include "common/metrics/http_transport.h"
+#include "common/security/role.h"
 
 namespace dapd {
 namespace {
@@ -41,6 +45,112 @@ absl::StatusOr<ListenSocket> Listen(const std::string& address) {
                                    socket.status().message(),
                                    "; an empty address under metrics: in the "
                                    "configuration serves no metrics"));
+}
+
+constexpr size_t kMaxRequestBytes = 8192;
+constexpr size_t kMaxDrainedBytes = 65536;
+constexpr std::chrono::seconds kRequestTimeout(2);
+constexpr std::chrono::seconds kAnswerTimeout(10);
+constexpr std::chrono::seconds kDrainTimeout(1);
+// The size of a TLS record: poll(2) does not see bytes of a record that were
+// not read.
+constexpr size_t kBlockBytes = 16384;
+
+bool MustWait(ssize_t count) { return count == HttpTransport::kMustWait; }
+
+// Serves one HTTP client from its request to the end of its answer, with limits
+// on bytes and time: the request line and headers have at most 8 KiB and arrive
+// within 2 s of the connection (including a TLS handshake); the answer is sent
+// within 10 s. Not thread-safe.
+class HttpConnection {
+ public:
+  // Returns the answer to a request; `roles` are granted by the client's
+  // certificate.
+  using Answer =
+      std::function<std::string(const std::string& request, RoleSet roles)>;
+
+  explicit HttpConnection(std::unique_ptr<HttpTransport> transport);
+
+  pollfd ToPoll() const;
+  // Reads or writes what is possible at once. Returns false when the connection
+  // is over.
+  bool Advance(const Answer& answer);
+  bool IsOverdue() const;
+
+ private:
+  // The clock is monotonic: setting the system's clock must not end a
+  // connection.
+  using Clock = std::chrono::steady_clock;
+  enum class State { kReading, kWriting, kDraining };
+
+  bool Read(const Answer& answer);
+  bool Write();
+  bool Drain();
+  void EnterState(State state, std::chrono::seconds timeout);
+
+  const std::unique_ptr<HttpTransport> transport_;
+  State state_ = State::kReading;
+  std::string text_;  // the request, later the answer
+  size_t done_ = 0;   // bytes written, or drained
+  Clock::time_point deadline_;
+};
+
+HttpConnection::HttpConnection(std::unique_ptr<HttpTransport> transport)
+    : transport_(std::move(transport)),
+      deadline_(Clock::now() + kRequestTimeout) {}
+
+pollfd HttpConnection::ToPoll() const {
+  return {transport_->socket(),
+          transport_->PollEvents(state_ == State::kWriting),
+          0};
+}
+
+bool HttpConnection::Advance(const Answer& answer) {
+  if (state_ == State::kReading && !Read(answer)) return false;
+  if (state_ == State::kWriting && !Write()) return false;
+  return state_ != State::kDraining || Drain();
+}
+
+bool HttpConnection::IsOverdue() const { return Clock::now() >= deadline_; }
+
+bool HttpConnection::Read(const Answer& answer) {
+  char block[kBlockBytes];
+  const ssize_t count = transport_->Read(block, sizeof(block));
+  if (count <= 0) return MustWait(count);
+  text_.append(block, static_cast<size_t>(count));
+  const size_t end = text_.find("\r\n\r\n");
+  if (end == std::string::npos) return text_.size() <= kMaxRequestBytes;
+  if (end > kMaxRequestBytes) return false;
+  text_ = answer(text_, transport_->PeerRoles());
+  EnterState(State::kWriting, kAnswerTimeout);
+  return true;
+}
+
+bool HttpConnection::Write() {
+  const ssize_t count =
+      transport_->Write(text_.data() + done_, text_.size() - done_);
+  if (count <= 0) return MustWait(count);
+  done_ += static_cast<size_t>(count);
+  if (done_ < text_.size()) return true;
+  transport_->EndWriting();
+  EnterState(State::kDraining, kDrainTimeout);
+  return true;
+}
+
+// Closing with unread bytes, such as a refused body, would reset the
+// connection, and the client might never see the answer.
+bool HttpConnection::Drain() {
+  char block[kBlockBytes];
+  const ssize_t count = transport_->Read(block, sizeof(block));
+  if (count <= 0) return MustWait(count);
+  done_ += static_cast<size_t>(count);
+  return done_ <= kMaxDrainedBytes;
+}
+
+void HttpConnection::EnterState(State state, std::chrono::seconds timeout) {
+  state_ = state;
+  done_ = 0;
+  deadline_ = Clock::now() + timeout;
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "common/base/status_error.h"
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
-#include "common/sharding/layer_gather.h"
+#include "common/sharding/sharded_weights.h"
 #include "common/tensor/torch_bridge.h"
 
 namespace dapd {

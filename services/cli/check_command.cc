@@ -18,7 +18,6 @@
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
 #include "common/config/shipped_configs.h"
-#include "common/config/vain_keys.h"
 #include "common/config/validate_config.h"
 #include "common/data/dataset.h"
 #include "common/data/expected_answer.h"

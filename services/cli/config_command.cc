@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_macros.h"
-#include "common/config/config_json.h"
 #include "common/config/config_text.h"
 #include "common/config/load_config.h"
 #include "common/config/shipped_configs.h"

@@ -32,7 +32,7 @@
 #include "common/config/run_folder.h"
 #include "common/config/service_flags.h"
 #include "common/config/set_up_log.h"
-#include "common/config/vain_keys.h"
+#include "common/config/validate_config.h"
 #include "common/data/held_out_prompt.h"
 #include "common/rpc/grpc_log.h"
 #include "common/rpc/rpc_credentials.h"

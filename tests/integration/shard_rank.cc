@@ -23,7 +23,7 @@
 #include "common/collective/rank_follower.h"
 #include "common/collective/rank_leader.h"
 #include "common/model/reference/decoder.h"
-#include "common/sharding/layer_gather.h"
+#include "common/sharding/sharded_weights.h"
 #include "common/sharding/tensor_parallel.h"
 #include "common/tensor/aten.h"
 #include "common/tensor/safetensors.h"

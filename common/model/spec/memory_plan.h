@@ -61,13 +61,13 @@ struct MemoryPlan {
 MemoryPlan PlanMemory(const Config& config, const ModelConfig& model);
 
 // Of the trainer's ranks, those that split every layer of the base between them
-// (common/sharding/shard_layout.h); 1: each has it whole.
+// (common/sharding/sharded_weights.h); 1: each has it whole.
 int64_t RanksOfBase(const TrainerSection& trainer);
 
 // The part of the frozen base that one of `ranks` such processes holds; what it
 // gathers while it makes a pass: two layers whole, the one that is computed and
 // the next, and one projection that is split by inputs once more
-// (common/sharding/layer_gather.h); and both. 1: the whole base.
+// (common/sharding/sharded_weights.h); and both. 1: the whole base.
 double ShardBytes(const Config& config,
                   const ModelConfig& model,
                   int64_t ranks);

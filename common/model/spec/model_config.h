@@ -64,7 +64,7 @@ int64_t NumLoraParameters(const ModelConfig& config,
 
 // INVALID_ARGUMENT, naming the number, if heads, key-value heads or the MLP's
 // width cannot be divided by `ranks` that split every layer
-// (common/sharding/shard_layout.h).
+// (common/sharding/sharded_weights.h).
 absl::Status CheckSplit(const ModelConfig& config, int64_t ranks);
 
 // Reads config.json (old and new spellings) and generation_config.json of a

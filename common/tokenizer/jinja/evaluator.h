@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
@@ -10,9 +11,24 @@
 #include "common/tokenizer/jinja/arguments.h"
 #include "common/tokenizer/jinja/ast.h"
 #include "common/tokenizer/jinja/budget.h"
-#include "common/tokenizer/jinja/scope.h"
+#include "common/tokenizer/jinja/value.h"
 
 namespace dapd::jinja {
+
+// Holds the names of a block of a template, and knows the blocks around it.
+struct Scope {
+  const Scope* outer = nullptr;  // must outlive this scope
+  std::map<std::string, Value> names;
+
+  // Returns undefined if no scope has the name.
+  Value Lookup(const std::string& name) const {
+    for (const Scope* scope = this; scope != nullptr; scope = scope->outer) {
+      const auto found = scope->names.find(name);
+      if (found != scope->names.end()) return found->second;
+    }
+    return Value::MakeUndefined(name);
+  }
+};
 
 // Puts "line N: " in front of the error's message.
 absl::Status AtLine(int line, const absl::Status& status);

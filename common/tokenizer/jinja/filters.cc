@@ -9,8 +9,7 @@ namespace {
 
 // Returns null if there is no such filter.
 const Builtin* FindFilter(const std::string& name) {
-  for (const auto* table :
-       {&TextFilters(), &NumberFilters(), &ListFilters(), &ItemFilters()}) {
+  for (const auto* table : {&TextFilters(), &NumberFilters(), &ListFilters()}) {
     const auto found = table->find(name);
     if (found != table->end()) return &found->second;
   }

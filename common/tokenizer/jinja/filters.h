@@ -33,11 +33,6 @@ bool GoesThrough(const std::string& name);
 // The tables of filters, by the type of the operand.
 const Builtins& TextFilters();
 const Builtins& NumberFilters();
-// Filters that leave the items of a list as they are: length, join, first,
-// batch, ...
 const Builtins& ListFilters();
-// Filters that test, change or compare each item of a list: select, map, sort,
-// ...
-const Builtins& ItemFilters();
 
 }  // namespace dapd::jinja

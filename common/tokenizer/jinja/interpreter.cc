@@ -14,7 +14,6 @@
 #include "common/tokenizer/jinja/evaluator.h"
 #include "common/tokenizer/jinja/globals.h"
 #include "common/tokenizer/jinja/python_repr.h"
-#include "common/tokenizer/jinja/scope.h"
 
 namespace dapd::jinja {
 namespace {

@@ -7,10 +7,8 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/status_macros.h"
-#include "common/tokenizer/jinja/expression_node.h"
 #include "common/tokenizer/jinja/expression_parser.h"
 #include "common/tokenizer/jinja/name_check.h"
-#include "common/tokenizer/jinja/operand_parser.h"
 #include "common/tokenizer/jinja/token_stream.h"
 #include "common/tokenizer/unicode_text.h"
 
