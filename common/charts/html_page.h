@@ -1,6 +1,6 @@
 // Builds pages of one HTML file each: style, scripts and data are inserted into
-// a template. A browser loads nothing else, and the page's content security
-// policy forbids it.
+// a template. The page's content security policy forbids a browser to load
+// anything else.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

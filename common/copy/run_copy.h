@@ -46,7 +46,7 @@ int64_t BytesOf(const RunCopy& copy);
 
 std::string CommitText(const RunCopy& copy);
 // Returns DATA_LOSS with a message that begins with `where` for any text that
-// CommitText did not write: one that is cut off, damaged, or has paths that
+// CommitText did not write: the text is cut off or damaged, or has paths that
 // lead out of the folder.
 absl::StatusOr<RunCopy> ParseCommit(absl::string_view text,
                                     const std::string& where);

@@ -50,9 +50,9 @@ absl::StatusOr<std::vector<DataConfiguration>> ParseDataCard(
     absl::string_view yaml, const std::string& where);
 
 // Returns the configuration called `name`. An empty name stands for the default
-// configuration: the only one, or the one that is called "default" or has
-// `default: true`. An error names the available configurations and shows how to
-// choose one of them behind `path`, the path of the data set.
+// configuration: the only configuration, or the configuration that is called
+// "default" or has `default: true`. An error names the available configurations
+// and shows how to choose one of them behind `path`, the path of the data set.
 absl::StatusOr<DataConfiguration> ChooseConfiguration(
     const std::vector<DataConfiguration>& configurations,
     const std::string& name,

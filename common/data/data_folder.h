@@ -43,7 +43,7 @@ struct DataFolder {
 // * A folder that save_to_disk wrote (dataset_dict.json, or state.json) has the
 //   files that these lists name.
 // * The configuration comes from .huggingface.yaml or README.md (data_card.h).
-//   A folder without configurations has one that is called "default".
+//   A folder without configurations has one configuration, "default".
 // * The split comes from patterns or from the names of files (data_splits.h).
 // Logs the choice if there were several possibilities. An error (exit code
 // kData) names the configurations or the splits if the choice is not one of

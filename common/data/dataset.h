@@ -53,9 +53,9 @@ struct Dataset {
 std::string DigestOf(const std::vector<Problem>& problems);
 
 // Reads all files of `path`, one after the other; `path` is a file, a folder, a
-// glob or a hub id (FindDataFiles). An error names a bad row (for example, one
-// that is not UTF-8) by its file and line or row, and names the existing
-// columns if a column is missing.
+// glob or a hub id (FindDataFiles). An error names a bad row, for example a row
+// that is not UTF-8, by its file and line or row number; the error about a
+// missing column names the existing columns.
 absl::StatusOr<Dataset> ReadDataset(const std::string& path,
                                     const DatasetOptions& options);
 

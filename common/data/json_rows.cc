@@ -85,8 +85,8 @@ class RowReader {
   absl::StatusOr<bool> NextLine(const std::string& where, std::string* line) {
     line->clear();
     while (true) {
-      // gzgets cannot distinguish a zero byte in the file from the one that it
-      // appends.
+      // gzgets cannot distinguish a zero byte in the file from the zero byte
+      // that it appends.
       const size_t end = block_.find('\n', position_);
       line->append(block_, position_, end - position_);
       RETURN_IF_ERROR(CheckLength(where, "line", *line));

@@ -22,7 +22,7 @@ namespace {
 
 // Constants and structures of the driver's interface, which is NVIDIA's and
 // does not change: "CUDA Driver API" and "NVML API Reference". Devices are
-// ordinals in the first, and handles in the second.
+// ordinals in the CUDA Driver API, and handles in NVML.
 constexpr int kCapabilityMajor = 75;
 constexpr int kCapabilityMinor = 76;
 

@@ -33,7 +33,7 @@ struct DriverFacts {
   std::string init_name;
   // CUDA_VISIBLE_DEVICES.
   std::optional<std::string> visible;
-  // The GPUs that CUDA sees: those in `visible`, in its order.
+  // The GPUs that CUDA sees: the GPUs in `visible`, in its order.
   std::vector<Gpu> gpus;
   // The ids of all GPUs, whatever `visible` says; empty if libnvidia-ml.so.1
   // does not report them.

@@ -1,5 +1,5 @@
-// Decides on which GPUs a process can compute. If it can compute on none, or
-// not on those that it was told to use, says why and what to do.
+// Decides on which GPUs a process can compute. If it cannot compute on any GPU,
+// or not on the GPUs that it was told to use, says why and what to do.
 #pragma once
 
 #include <string>
@@ -21,11 +21,12 @@ inline constexpr int kLeastCapability = 80;
 struct GpuReport {
   std::string driver;    // "580.82.07"; empty if none is loaded
   int cuda_version = 0;  // see DriverFacts
-  // In the order of the process, which CUDA_VISIBLE_DEVICES decides.
+  // In the order in which the process sees them, which CUDA_VISIBLE_DEVICES
+  // decides.
   std::vector<Gpu> gpus;
-  // OK if all of these can be used and there is at least one. NOT_FOUND if
-  // there are none, or if all are hidden on purpose. FAILED_PRECONDITION if
-  // there are some, and something prevents their use. INVALID_ARGUMENT if
+  // OK if all of these GPUs can be used and there is at least one. NOT_FOUND if
+  // there is no GPU, or if all are hidden on purpose. FAILED_PRECONDITION if
+  // there are GPUs, and something prevents their use. INVALID_ARGUMENT if
   // CUDA_VISIBLE_DEVICES must be corrected.
   absl::Status usable;
 };

@@ -1,5 +1,5 @@
-// The precompiled header of files that use LibTorch; common/base/precompiled.h
-// is the one of all other files.
+// The precompiled header of files that use LibTorch. All other files have
+// common/base/precompiled.h.
 #pragma once
 
 #include "common/base/precompiled.h"

@@ -21,7 +21,7 @@ constexpr uint64_t kMaxConfigBytes = 64 << 20;
 // transformers before version 5 wrote the first list under the second name.
 constexpr const char* kExtraTokens[] = {"extra_special_tokens",
                                         "additional_special_tokens"};
-// The order is the one in which transformers adds these tokens.
+// transformers adds the tokens in this order.
 constexpr const char* kRoles[] = {"bos_token",
                                   "eos_token",
                                   "unk_token",

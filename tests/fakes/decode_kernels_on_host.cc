@@ -328,8 +328,8 @@ extern "C" int DapdCudaSample(const SampleArgs* args, void* /*stream*/) {
   return Submit([args = *args] { RunSample(args); });
 }
 
-// These sizes are those of the kernels' workspace; the host functions need
-// none.
+// Returns the size of the kernels' workspace; the functions on the host need no
+// workspace.
 extern "C" int64_t DapdCudaDecodeAttentionScratch(int64_t rows,
                                                   int64_t heads,
                                                   int64_t head_dim,

@@ -9,7 +9,7 @@ namespace dapd {
 inline std::vector<std::string> HostileNames() {
   using namespace std::string_literals;  // the names may contain NUL
   return {
-      // Nothing, this folder, the parent folder.
+      // Empty names, this folder, the parent folder.
       ""s,
       "."s,
       ".."s,

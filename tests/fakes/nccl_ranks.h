@@ -15,7 +15,7 @@ struct NcclRankWork {
   int64_t gathers = 0;  // groups of gathers, each of which is one launch
   int64_t exchanges = 0;
   int64_t sums = 0;
-  int64_t bytes_received = 0;  // from the other ranks
+  int64_t bytes_received = 0;  // bytes from the other ranks
 };
 
 // Returns the counts of the calling thread.

@@ -18,8 +18,8 @@ float AddProduct(uint32_t a, uint32_t b, float sum) {
 }
 
 // Computes TDPBF16PS bit by bit. For each column of B, the products of the even
-// entries of a row of A are summed separately from those of the odd entries;
-// the total of both sums is added to the block.
+// entries of a row of A are summed separately from the products of the odd
+// entries; the total of both sums is added to the block.
 class SimulatedTiles {
  public:
   explicit SimulatedTiles(int64_t rows) : rows_(rows) {

@@ -69,8 +69,8 @@ std::optional<MathValue> FunctionValue(absl::string_view name,
 // an integer percentage also equals the integer itself.
 bool SameValue(const MathValue& a, const MathValue& b);
 
-// Returns the number c with a = c b at all points, if there is one that is not
-// 0.
+// Returns the number c with a = c b at all points, if there is such a number
+// other than 0.
 std::optional<long double> ConstantRatio(const MathValue& a,
                                          const MathValue& b);
 

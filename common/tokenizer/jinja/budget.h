@@ -1,6 +1,6 @@
 // Budget limits what a template may consume while it runs; the cost functions
 // define the price of its operations. A template comes with a model, from any
-// source: none may run or grow without end.
+// source, and must not run or grow without end.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Runs a parsed template in a sandbox: there are no files, no network and no
-// attributes except those of attributes.h; the steps, the output and the size
-// of every value are limited (budget.h).
+// attributes except the attributes of attributes.h; the steps, the output and
+// the size of every value are limited (budget.h).
 #pragma once
 
 #include <string>

@@ -32,7 +32,7 @@ TEST(MeanIntervalTest, IsStudentsOverTheValues) {
   EXPECT_NEAR(interval.high, 4.5542602568, 1e-6);
 }
 
-// These values are not shares: nothing bounds the error of values that agree.
+// These values are not shares, so nothing bounds the mean of values that agree.
 TEST(MeanIntervalTest, ValuesThatAgreeHaveNoWidth) {
   for (const double value : {0.0, 0.25, 1.0}) {
     const Interval interval = MeanInterval(std::vector<double>(40, value));

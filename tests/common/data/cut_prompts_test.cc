@@ -76,7 +76,7 @@ TEST_F(CutPromptsTest, RowsWhoseSamplerIsNotAskedToTheEndAreCounted) {
                               ", which holds an answer of "
                               "rollout.max_new_tokens as well) to " +
                               std::to_string(needed))));
-  // This prompt is shorter than the one before it, and is cut, too.
+  // This prompt is shorter than the previous one, and is cut, too.
   data_.problems.push_back({"d", std::string(490, 'x'), "12", "12"});
   config_.data.max_prompt_tokens = needed - 20;
   EXPECT_THAT(Warnings(),
