@@ -66,7 +66,7 @@ absl::StatusOr<RunCopy> ParseBody(const nlohmann::json& body) try {
   RunCopy copy;
   ASSIGN_OR_RETURN(copy.step, JsonInteger(body.at("step"), 0, kMaxStep));
   body.at("run").get_to(copy.run_id);
-  int64_t bytes = 0;  // of all files
+  int64_t bytes = 0;  // sum over all files
   for (const auto& [path, parts] : body.at("files").items()) {
     if (!IsSafePath(path)) {
       return absl::DataLossError(

@@ -183,9 +183,9 @@ Interval ClaimsPerTenThousand(const std::vector<ClaimCount>& problems,
     claims += problem.claims;
   }
   if (answers == 0) return {};
-  // All problems have the same rate. The test compares integers: the claims of
-  // each problem times all answers, and all claims times the answers of the
-  // problem.
+  // If all problems have the same rate, the interval is Wilson's. The condition
+  // compares integers: the claims of each problem times all answers, and all
+  // claims times the answers of the problem.
   if (std::ranges::all_of(problems, [&](const ClaimCount& problem) {
         return problem.claims * answers == claims * problem.answers;
       })) {

@@ -27,7 +27,7 @@ struct LimitedPrompt {
   int64_t limit = 0;  // tokens
   int64_t frame_bytes = 0;
   int64_t rows_cut = 0;
-  int64_t longest = 0;  // of the prompts that are cut, in tokens
+  int64_t longest = 0;  // longest cut prompt, in tokens
 };
 
 std::vector<LimitedPrompt> PromptsWithLimits(const Config& config) {
@@ -114,7 +114,8 @@ absl::Status MeasureFrames(const Config& config,
   return absl::OkStatus();
 }
 
-// Costs next to nothing: it tokenizes nothing.
+// Returns whether the prompt certainly fits. It costs next to nothing, since it
+// does not tokenize.
 bool CertainlyFits(const LimitedPrompt& prompt,
                    const Prompts& templates,
                    const Problem& problem) {

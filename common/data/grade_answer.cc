@@ -81,9 +81,9 @@ bool SameMathematics(absl::string_view given,
 
 // "\boxed{" or "\fbox{", with its content.
 struct Box {
-  size_t begin = 0;  // of the command
+  size_t begin = 0;  // begin of the command
   size_t content = 0;
-  size_t end = 0;  // of the content
+  size_t end = 0;  // end of the content
 
   absl::string_view Content(absl::string_view text) const {
     return absl::StripAsciiWhitespace(text.substr(content, end - content));

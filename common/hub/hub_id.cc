@@ -11,7 +11,7 @@
 namespace dapd {
 namespace {
 
-constexpr size_t kMaxNameBytes = 96;       // of each part
+constexpr size_t kMaxNameBytes = 96;       // limit for each part
 constexpr size_t kMaxRevisionBytes = 200;  // far above any branch's name
 
 bool IsWord(char c) {

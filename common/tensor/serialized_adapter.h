@@ -13,7 +13,7 @@ namespace dapd {
 struct SerializedAdapter {
   std::string config_json;  // adapter_config.json
   SharedBytes tensors;      // adapter_model.safetensors
-  std::string digest;       // of `tensors`, followed by `config_json`
+  std::string digest;       // digest of `tensors`, then `config_json`
   bool verified = false;    // the receiver has compared the digest with the
                             // bytes
   DigestKind digest_kind = DigestKind::kSha256;  // kind of `digest`

@@ -32,7 +32,7 @@ class Timeline {
   static constexpr int64_t kMaxSlices = 200'000;
 
   struct Options {
-    std::string path;   // of the file
+    std::string path;   // path of the file
     int64_t steps = 1;  // number of steps to record
     int64_t rank = 0;   // rank of this trainer; makes process ids differ
     int64_t max_slices = kMaxSlices;

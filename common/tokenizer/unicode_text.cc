@@ -148,7 +148,7 @@ bool IsDigitOfRust(int32_t c) {
 
 bool IsPunctuation(int32_t c) {
   if (c < 0x80) return c >= 0 && std::ispunct(c) != 0;
-  if (c == 0x166D || c == 0x111C9) return true;  // so in Unicode 8
+  if (c == 0x166D || c == 0x111C9) return true;  // as in Unicode 8
   UVersionInfo age = {};
   u_charAge(c, age);
   return age[0] > 0 && age[0] <= kPunctuationUnicode &&

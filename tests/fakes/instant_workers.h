@@ -142,7 +142,7 @@ class InstantTeachers : public TeacherClient {
   Mutex mutex_;
   std::deque<ScoreTask> tasks_ ABSL_GUARDED_BY(mutex_);
   int64_t prefixes_ = 0;
-  size_t longest_view_ = 0;             // of all scored views, in tokens
+  size_t longest_view_ = 0;             // longest scored view, in tokens
   std::vector<PolicyUpdates> weights_;  // in the order in which they were set
 };
 

@@ -26,7 +26,7 @@ struct AnswerExpression {
   Kind kind = Kind::kValue;
   MathValue value;
   std::vector<AnswerExpression> parts;
-  bool left_open = false;  // of an interval
+  bool left_open = false;  // for an interval
   bool right_open = false;
   // "=", "~=" (about), "<", "<=", ">", ">=", "!=", "in".
   std::vector<std::string> relations;

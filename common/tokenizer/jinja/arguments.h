@@ -25,7 +25,7 @@ struct Arguments {
 struct Call {
   const Value& object;  // the filter's or test's operand
   List values;
-  const Arguments& arguments;  // as they were written
+  const Arguments& arguments;  // the arguments as written
 
   const Value& operator[](size_t i) const { return values[i]; }
   // Returns whether argument `i` is neither absent nor None.

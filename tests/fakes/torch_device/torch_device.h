@@ -30,7 +30,7 @@ struct DeviceWork {
   // Number of times that the host waits for launched work: copies that are not
   // non_blocking, numbers that are read, waits for events and streams.
   int64_t waits = 0;
-  int64_t allocations = 0;         // of LibTorch's device allocator
+  int64_t allocations = 0;         // by LibTorch's device allocator
   int64_t largest_allocation = 0;  // bytes
   int64_t live_bytes = 0;
   int64_t peak_bytes = 0;
