@@ -45,7 +45,7 @@ absl::string_view OtherCompression(absl::string_view name) {
   return "";
 }
 
-// Decides by the ending of a name whose compression ending is removed.
+// `name` must have no compression's ending.
 DataFormat PlainFormatOf(absl::string_view name) {
   if (absl::EndsWith(name, ".jsonl") || absl::EndsWith(name, ".ndjson")) {
     return DataFormat::kJsonLines;

@@ -81,7 +81,7 @@ bool SameMathematics(absl::string_view given,
 
 // "\boxed{" or "\fbox{", with its content.
 struct Box {
-  size_t begin = 0;  // begin of the command
+  size_t begin = 0;  // beginning of the command
   size_t content = 0;
   size_t end = 0;  // end of the content
 

@@ -46,8 +46,8 @@ bool AnyHasAll(const char* numbers, int64_t count, Bits exponent) {
   return (found & signs) != 0;
 }
 
-// Returns the storage for `bytes` bytes, rounded up to whole pages if it is
-// large.
+// Returns the size of a storage for `bytes` bytes, rounded up to whole pages if
+// it is large.
 size_t RoundUp(size_t bytes) {
   const size_t alignment = bytes < kLarge ? kTensorAlignment : kHugePage;
   return (bytes / alignment + 1) * alignment;

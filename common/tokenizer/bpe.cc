@@ -37,7 +37,7 @@ absl::Status RefuseModel(const std::string& problem) {
   return absl::InvalidArgumentError(absl::StrCat("model: ", problem));
 }
 
-// A merge is "a b" or ["a", "b"].
+// Splits a merge, which is "a b" or ["a", "b"].
 bool SplitMerge(const nlohmann::json& merge,
                 std::string* left,
                 std::string* right) {

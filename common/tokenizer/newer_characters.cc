@@ -14,7 +14,7 @@ struct Newer {
   uint32_t category;
 };
 
-// tests/oracle/test_tokenizer.py compares these characters, and all others.
+// tests/oracle/test_tokenizer.py compares all characters with `tokenizers`.
 constexpr Newer kNewer[] = {
     {0x897, 0x897, U_GC_MN_MASK},     {0xCF3, 0xCF3, U_GC_MN_MASK},
     {0xECE, 0xECE, U_GC_MN_MASK},     {0x1B4E, 0x1B4F, U_GC_PO_MASK},

@@ -65,8 +65,7 @@ class SimulatedGroup final : public DeviceGroup {
   bool is_aborted_ = false;
 };
 
-// Properties in which models differ whose heads, MLP and vocabulary ranks can
-// share.
+// Properties of a model whose heads, MLP and vocabulary ranks can share.
 struct ShareableShape {
   std::string family = "qwen3";
   int64_t vocab = 104;  // each of two ranks computes a half

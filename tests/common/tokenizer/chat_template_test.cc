@@ -374,7 +374,7 @@ TEST(ChatTemplateTest, StringsHaveTheEscapesOfPython) {
            {R"(\x41\xe9\u4e2d\U0001f600)", "A\u00e9\u4e2d\U0001f600"},
            {R"(\d\{\8)", "\\d\\{\\8"},
            {"\u00e9\u4e2d\U0001f600", "\u00e9\u4e2d\U0001f600"},
-           // The first backslash belongs to the backslash of the letter's
+           // The literal's backslash escapes the backslash of the letter's own
            // escape.
            {"\\\u00e9\\\u4e2d\\\U0001f600", "\\xe9\\u4e2d\\U0001f600"}}) {
     EXPECT_EQ(Render("{{ \"" + literal + "\" }}"), expected) << literal;
