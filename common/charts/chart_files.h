@@ -1,5 +1,5 @@
-// The files of this folder, of which pages with charts consist, as text.
-// embed_files.cmake generates chart_files.cc from them.
+// Declares the files of this folder, of which pages with charts consist, as
+// text. embed_files.cmake generates chart_files.cc from them.
 #pragma once
 
 namespace dapd {

@@ -11,9 +11,9 @@
 
 namespace dapd {
 
-// A page without its data. Its template contains {{policy}}, {{style}},
-// {{data}} and {{script}} once each, at the places of the policy, of kStyleCss
-// (chart_files.h), of the data and of the scripts.
+// Represents a page without its data. Its template contains {{policy}},
+// {{style}}, {{data}} and {{script}} once each, at the places of the policy, of
+// kStyleCss (chart_files.h), of the data and of the scripts.
 class HtmlPage {
  public:
   // `scripts` are in the order in which they use each other; they share a scope

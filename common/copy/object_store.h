@@ -32,10 +32,11 @@ struct ObjectStoreOptions {
   absl::Duration start_timeout = absl::Minutes(2);
   // How long the helper may be silent while it works.
   absl::Duration progress_timeout = absl::Minutes(2);
-  // Called several times a second; returns whether to give up the current
-  // operation.
+  // This function is called several times a second and returns whether to give
+  // up the current operation.
   std::function<bool()> is_cancelled;
-  // Called with a number of bytes that were sent; may be empty.
+  // This function is called with a number of bytes that were sent; it may be
+  // empty.
   std::function<void(int64_t)> on_sent;
 };
 

@@ -31,7 +31,7 @@ inline constexpr char kCopyOwner[] = "owner.json";
 inline constexpr char kCopyObjects[] = "objects";
 inline constexpr char kCopyCommits[] = "commits";
 
-// The content of a commit.
+// Holds the content of a commit.
 struct RunCopy {
   int64_t step = 0;
   std::string run_id;  // see RunId

@@ -19,7 +19,8 @@ namespace {
 constexpr double kPer = 10000.0;
 constexpr size_t kMaxSentenceBytes = 2000;  // longer sentences are cut into
                                             // pieces
-// ICU's unit, about a millisecond. No pattern of the table comes near it.
+// ICU counts in units of about a millisecond. No pattern of the table comes
+// near this limit.
 constexpr int32_t kTimeLimit = 200;
 
 bool EndsSentence(absl::string_view text, size_t at) {
@@ -56,7 +57,7 @@ icu::UnicodeString ToUnicode(absl::string_view text) {
       icu::StringPiece(text.data(), static_cast<int32_t>(text.size())));
 }
 
-// Place of a match in a text.
+// Holds the place of a match in a text.
 struct Place {
   int32_t start = 0;
   int32_t end = 0;

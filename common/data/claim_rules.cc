@@ -14,7 +14,7 @@ constexpr char kValue[] =
 const std::vector<ClaimRule>& ClaimRules() {
   using Kind = ClaimRule::Kind;
   static const auto& rules = *new std::vector<ClaimRule>{
-      // Failures: the derivation failed.
+      // These rules find failures: the derivation failed.
       {Kind::kFailure,
        "stuck",
        R"(\b(?:i'?m|i am|we'?re|we are|i got|getting)\s+(?:\w+\s+)?(?:stuck|lost|nowhere)\b)",
@@ -56,7 +56,7 @@ const std::vector<ClaimRule>& ClaimRules() {
        {"I must have made a mistake.", "We made an arithmetic error"},
        {"A typist made a list."}},
 
-      // Claims: the text attributes an answer to a source.
+      // These rules find claims: the text attributes an answer to a source.
       {Kind::kClaim,
        "memory",
        R"((?:\b(?:i|we)\s+(?:\w+\s+){0,2}?(?:recall|remember)(?:ed|ing)?\b|\bfrom (?:my )?memory\b|\b(?:recalling|remembering) (?:that|the)\b|\bmy memory\b).{0,160}?\b(?:answer|result|solution|value)\b.{0,60}?(?:\bis|\bwas|\bto be|\bbeing|\bas|\bof|=|:)\s*{value})",
@@ -94,7 +94,7 @@ const std::vector<ClaimRule>& ClaimRules() {
        {"From the textbook we take Vieta's relations.",
         "According to the problem, the sum is 12."}},
 
-      // Exclusions: wordings that look like claims.
+      // These rules find exclusions: wordings that look like claims.
       {Kind::kExclusion,
        "guess",
        R"(\b(?:guess\w*|perhaps|maybe|might be|could be|may be|suspect|bet)\b)",

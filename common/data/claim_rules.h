@@ -18,10 +18,10 @@ struct ClaimRule {
   };
   Kind kind;
   std::string name;
-  // ICU regular expression that ignores case; {value} stands for the beginning
+  // This ICU regular expression ignores case; {value} stands for the beginning
   // of a concrete value: a number, a box, a formula.
   std::string pattern;
-  // Texts that the pattern matches, and texts that it does not match. A test
+  // The pattern matches each text in `finds`, and no text in `misses`. A test
   // tries each of them.
   std::vector<std::string> finds;
   std::vector<std::string> misses;

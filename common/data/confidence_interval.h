@@ -1,4 +1,4 @@
-// A mean with its 95 % confidence interval.
+// Computes means with their 95 % confidence intervals.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ Interval MeanInterval(const std::vector<double>& values);
 // success.
 Interval WilsonInterval(double share, double count);
 
-// Seed of the resamples of all evaluations, in a run and in `dapd eval`, so
-// that the same answers have the same intervals.
+// The resamples of all evaluations have this seed, in a run and in `dapd eval`,
+// so that the same answers have the same intervals.
 inline constexpr uint64_t kEvaluationSeed = 20260801;
 
 // Percentile bootstrap (Efron 1979) of the mean of independent values, such as

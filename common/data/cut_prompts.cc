@@ -21,7 +21,7 @@
 namespace dapd {
 namespace {
 
-// A prompt that every row has, with its limit.
+// Describes a prompt that every row has, with its limit.
 struct LimitedPrompt {
   ViewName view = ViewName::kNoneRollout;
   int64_t limit = 0;  // tokens

@@ -23,7 +23,7 @@ namespace {
 
 constexpr char kLine[] = "---";
 
-// Settings of a configuration that make `datasets` read other rows from the
+// These settings of a configuration make `datasets` read other rows from the
 // same files. `datasets` ignores settings that it does not know.
 constexpr const char* kOtherRows[] = {"columns",
                                       "encoding",

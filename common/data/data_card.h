@@ -23,7 +23,7 @@
 
 namespace dapd {
 
-// The files of a split, in order, as patterns (file_pattern.h).
+// Names the files of a split, in order, by patterns (file_pattern.h).
 struct SplitPatterns {
   std::string split;
   std::vector<std::string> patterns;

@@ -11,10 +11,10 @@ namespace dapd {
 // equals torch.randperm with a CPU generator that is seeded with seed + epoch.
 std::vector<int64_t> EpochOrder(int64_t size, uint64_t seed, int64_t epoch);
 
-// Rows of a run's steps, which run through the epochs. It keeps the order of
-// the epoch that was asked for last, since making an order takes time in
-// proportion to the data. The rows of a step depend on the arguments only, not
-// on earlier calls. Not thread-safe.
+// Computes the rows of a run's steps, which run through the epochs. It keeps
+// the order of the epoch that was asked for last, since making an order takes
+// time in proportion to the data. The rows of a step depend on the arguments
+// only, not on earlier calls. Not thread-safe.
 class StepRows {
  public:
   // `size` is the number of rows of the data, at least one.

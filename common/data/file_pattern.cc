@@ -33,7 +33,7 @@ size_t SpecialFolders(const Parts& parts) {
   return count;
 }
 
-// Dynamic programming: a pattern with many ** would take exponential time
+// Uses dynamic programming: a pattern with many ** would take exponential time
 // otherwise.
 bool MatchesParts(const Parts& pattern, const Parts& path) {
   // matches[j]: the parts of the pattern so far match the path's first j parts.

@@ -32,7 +32,7 @@
 
 namespace dapd {
 
-// Products of one position.
+// Holds the products of one position.
 struct PositionProducts {
   size_t problem = 0;  // index, from 0 without gaps
   double dot = 0.0;    // g1 . g2
@@ -44,9 +44,9 @@ struct PositionProducts {
   std::optional<double> Cosine() const;
 };
 
-// Dot products between sums of gradients. Each sum adds the mean gradients of
-// some problems, of a single problem if memory suffices. The sums of both terms
-// are over the same problems.
+// Holds dot products between sums of gradients. Each sum adds the mean
+// gradients of some problems, of a single problem if memory suffices. The sums
+// of both terms are over the same problems.
 struct GradientProducts {
   std::vector<int64_t> problems;  // number of problems in each sum
   // [n * n] for n sums, row by row: first . first, second . second, and first_i

@@ -31,7 +31,7 @@ class GrowingPrefixes {
  private:
   friend class ViewBuilder;
 
-  // A view whose prompt shows the rollout.
+  // Holds a view whose prompt shows the rollout.
   struct Shown {
     ViewName view;
     int64_t limit;         // the prompt is cut to this number of tokens

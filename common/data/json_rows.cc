@@ -77,7 +77,7 @@ class RowReader {
     return false;
   }
 
-  // Number of line feeds that BeginArray has skipped.
+  // Returns the number of line feeds that BeginArray has skipped.
   int64_t blank_lines() const { return blank_lines_; }
 
   // Returns false at the end. `where` is for messages. If a line is too long,

@@ -12,20 +12,21 @@
 
 namespace dapd {
 
-// Column -> text of a row. A missing or null value is absent; numbers and
-// booleans are written as text (json_text.h, arrow_cell.h).
+// Maps each column to its text in a row. A missing or null value is absent;
+// numbers and booleans are written as text (json_text.h, arrow_cell.h).
 using TextRow = std::map<std::string, std::string>;
 
-// Called with each row and its place ("file:12"). `row` is an error if the row
-// could not be read. If the visitor returns an error, the reading ends.
+// This function is called with each row and its place ("file:12"). `row` is an
+// error if the row could not be read. If the function returns an error, the
+// reading ends.
 using RowVisitor = std::function<absl::Status(
     const absl::StatusOr<TextRow>& row, const std::string& where)>;
 
 inline constexpr size_t kMaxUnreadColumns = 200;
 
-// The columns that are asked for. The `required` columns must exist in the
-// data: the error about a missing one lists the existing columns and says that
-// `column_settings` name the right ones.
+// `columns` are the columns that are asked for. The `required` columns must
+// exist in the data: the error about a missing one lists the existing columns
+// and says that `column_settings` name the right ones.
 struct RowQuery {
   std::vector<std::string> columns;
   std::vector<std::string> required;

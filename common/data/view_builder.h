@@ -69,9 +69,9 @@ struct ViewOptions {
 // The model decides pad_token_id and max_view, which are not set here.
 ViewOptions MakeViewOptions(const Config& config);
 
-// The user's message of an evaluation: kTraining has the None view's message,
-// kPlain the problem and the instruction alone, without "Problem: " (OPSD's
-// evaluation).
+// Chooses the user's message of an evaluation: kTraining has the None view's
+// message, kPlain the problem and the instruction alone, without "Problem: "
+// (OPSD's evaluation).
 enum class EvaluationForm { kTraining, kPlain };
 // `name` is "training" or "plain".
 EvaluationForm ParseEvaluationForm(const std::string& name);

@@ -1,6 +1,6 @@
-// Is part of libdapd_cuda.so: loading that library (cuda_backend.h) registers
-// LibTorch's CUDA backend in the process. It is a separate library so that a
-// run on the CPU does not load gigabytes of CUDA libraries.
+// This file is part of libdapd_cuda.so: loading that library (cuda_backend.h)
+// registers LibTorch's CUDA backend in the process. It is a separate library so
+// that a run on the CPU does not load gigabytes of CUDA libraries.
 #include "common/gpus/cuda_device.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>

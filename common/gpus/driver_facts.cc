@@ -20,9 +20,9 @@
 namespace dapd {
 namespace {
 
-// Constants and structures of the driver's interface, which is NVIDIA's and
-// does not change: "CUDA Driver API" and "NVML API Reference". Devices are
-// ordinals in the CUDA Driver API, and handles in NVML.
+// These constants and structures belong to the driver's interface, which is
+// NVIDIA's and does not change: "CUDA Driver API" and "NVML API Reference".
+// Devices are ordinals in the CUDA Driver API, and handles in NVML.
 constexpr int kCapabilityMajor = 75;
 constexpr int kCapabilityMinor = 76;
 
@@ -36,8 +36,8 @@ struct ManagedMemory {
   unsigned long long used = 0;
 };
 
-// A library that stays loaded: neither of the driver's two libraries can be
-// unloaded safely.
+// Loads a library that stays loaded: neither of the driver's two libraries can
+// be unloaded safely.
 class Library {
  public:
   explicit Library(const std::string& name)

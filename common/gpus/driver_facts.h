@@ -13,7 +13,7 @@
 
 namespace dapd {
 
-// Codes of the driver's library that have a meaning beyond a failure.
+// These codes of the driver's library have a meaning beyond a failure.
 inline constexpr int kCudaNoDevice = 100;
 inline constexpr int kCudaNotReady = 802;
 inline constexpr int kCudaDriverMismatch = 803;
@@ -31,7 +31,7 @@ struct DriverFacts {
   // The result of cuInit, 0 for success, and its name.
   int init_code = 0;
   std::string init_name;
-  // CUDA_VISIBLE_DEVICES.
+  // The value of CUDA_VISIBLE_DEVICES, if it is set.
   std::optional<std::string> visible;
   // The GPUs that CUDA sees: the GPUs in `visible`, in its order.
   std::vector<Gpu> gpus;
@@ -40,7 +40,7 @@ struct DriverFacts {
   std::vector<std::string> all_uuids;
 };
 
-// The files to read. Tests replace them.
+// Names the files to read. Tests replace them.
 struct DriverSources {
   std::string cuda_library = "libcuda.so.1";
   std::string management_library = "libnvidia-ml.so.1";

@@ -1,4 +1,4 @@
-// A GPU as NVIDIA's driver describes it.
+// Describes a GPU as NVIDIA's driver does.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace dapd {
 
-// Bytes of a gibibyte, the unit in which memory is shown.
+// Memory is shown in gibibytes.
 inline constexpr double kGiB = 1 << 30;
 
 struct Gpu {

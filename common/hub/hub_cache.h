@@ -30,7 +30,7 @@ namespace dapd {
 // them are expanded as a shell does.
 std::string HubCacheFolder();
 
-// A commit in the cache.
+// Describes a commit in the cache.
 struct HubSnapshot {
   std::string folder;  // snapshots/<commit>
   std::string commit;

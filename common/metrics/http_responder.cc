@@ -52,7 +52,7 @@ constexpr size_t kMaxDrainedBytes = 65536;
 constexpr std::chrono::seconds kRequestTimeout(2);
 constexpr std::chrono::seconds kAnswerTimeout(10);
 constexpr std::chrono::seconds kDrainTimeout(1);
-// The size of a TLS record: poll(2) does not see bytes of a record that were
+// A TLS record has this size: poll(2) does not see bytes of a record that were
 // not read.
 constexpr size_t kBlockBytes = 16384;
 

@@ -38,7 +38,7 @@ std::string Varint(uint64_t value) {
   return bytes;
 }
 
-// Protobuf fields: tag = field number << 3 | wire type.
+// A protobuf field has the tag field number << 3 | wire type.
 std::string DoubleField(int number, double value) {
   return Varint(static_cast<uint64_t>(number) << 3 | 1) + LittleEndian(value);
 }
@@ -89,7 +89,7 @@ absl::StatusOr<TensorBoardWriter> TensorBoardWriter::Create(
       absl::StrCat(folder, "/", kPrefix, seconds, ".", host, ".", ::getpid());
   ASSIGN_OR_RETURN(AppendFile file, AppendFile::Open(path));
   TensorBoardWriter writer(std::move(file));
-  // Event {wall_time = 1, file_version = 3}.
+  // The record is Event {wall_time = 1, file_version = 3}.
   RETURN_IF_ERROR(writer.WriteRecord(DoubleField(1, Now()) +
                                      BytesField(3, "brain.Event:2")));
   return writer;
@@ -104,8 +104,8 @@ absl::Status TensorBoardWriter::AddStart(int64_t step) {
 absl::Status TensorBoardWriter::AddScalar(const std::string& tag,
                                           int64_t step,
                                           double value) {
-  // Event {wall_time = 1, step = 2, summary = 5}, Summary {value = 1}, Value
-  // {tag = 1, simple_value = 2}.
+  // The record is Event {wall_time = 1, step = 2, summary = 5} with Summary
+  // {value = 1} and Value {tag = 1, simple_value = 2}.
   const std::string scalar =
       BytesField(1, tag) + FloatField(2, static_cast<float>(value));
   return WriteRecord(DoubleField(1, Now()) + IntegerField(2, step) +

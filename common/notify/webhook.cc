@@ -35,7 +35,7 @@ constexpr size_t kMaxAnswerBytes = 64 << 10;
 // A system's whole bundle has a fifth of a MiB.
 constexpr uint64_t kMaxAuthoritiesBytes = 16 << 20;
 
-// Loading.
+// The following functions load a webhook.
 
 // Returns the only line of a secret file, without surrounding white space.
 absl::StatusOr<std::string> ReadLine(const std::string& key,
@@ -52,7 +52,7 @@ absl::StatusOr<std::string> ReadLine(const std::string& key,
   return std::string(line);
 }
 
-// RFC 9110, section 5.6.2.
+// RFC 9110, section 5.6.2, defines these names.
 bool IsFieldName(absl::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
@@ -89,7 +89,7 @@ absl::Status CheckAuthorities(const std::string& path) {
   return absl::OkStatus();
 }
 
-// One attempt.
+// The following functions make one attempt.
 
 struct CurlDeleter {
   void operator()(CURL* handle) const { curl_easy_cleanup(handle); }

@@ -12,7 +12,7 @@
 
 #include "common/security/role.h"
 
-// OpenSSL's certificate.
+// Declares OpenSSL's certificate.
 struct x509_st;
 
 namespace dapd {

@@ -23,7 +23,7 @@ namespace dapd {
 absl::StatusOr<std::string> ReadSecretFile(const std::string& key,
                                            const std::string& path);
 
-// A secret file that is followed: the next Get sees a change within a second.
+// Follows a secret file: the next Get sees a change within a second.
 // Thread-safe.
 class SecretFile {
  public:

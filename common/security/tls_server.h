@@ -19,7 +19,7 @@
 
 namespace dapd {
 
-// A connection. Not thread-safe.
+// Represents a connection. Not thread-safe.
 class TlsStream {
  public:
   // Calls return the number of bytes moved, kMustWait if the socket must become

@@ -24,8 +24,8 @@ namespace dapd {
 // <token>"; empty for any other value. The case of "Bearer" does not matter.
 absl::string_view ParseBearer(absl::string_view header);
 
-// The tokens of a file, one per line, at least one. While a newer version of
-// the file is not valid, for example still empty, the tokens of the previous
+// Holds the tokens of a file, one per line, at least one. While a newer version
+// of the file is not valid, for example still empty, the tokens of the previous
 // version stay in effect, which is logged once. Not thread-safe.
 class TokenFile {
  public:
@@ -83,7 +83,7 @@ class TokenTable {
   std::vector<File> files_;  // no file is added after Load
 };
 
-// The token that a process presents: the first in its file. Thread-safe.
+// Holds the token that a process presents: the first in its file. Thread-safe.
 class PresentedToken {
  public:
   static absl::StatusOr<std::unique_ptr<PresentedToken>> Load(

@@ -1,6 +1,6 @@
-// The one precompiled header with LibTorch's tensors for all files of the TORCH
-// modules. Autograd and optimizers, which few files need, have their own
-// headers (torch/...).
+// This is the only precompiled header with LibTorch's tensors, for all files of
+// the TORCH modules. Autograd and optimizers, which few files need, have their
+// own headers (torch/...).
 #pragma once
 
 #include <ATen/ATen.h>

@@ -25,10 +25,11 @@ absl::string_view DTypeName(DType dtype);
 absl::StatusOr<int64_t> CheckedNumElements(const std::vector<int64_t>& shape,
                                            DType dtype);
 
-// Alignment of the storage of HostTensor::Allocate, in bytes.
+// HostTensor::Allocate aligns its storage to this number of bytes.
 inline constexpr size_t kTensorAlignment = 64;
 
-// A value type: copies share the storage, which is immutable by convention.
+// HostTensor is a value type: copies share the storage, which is immutable by
+// convention.
 struct HostTensor {
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape;

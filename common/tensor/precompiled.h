@@ -1,5 +1,5 @@
-// The precompiled header of files that use LibTorch. All other files have
-// common/base/precompiled.h.
+// This is the precompiled header of files that use LibTorch. All other files
+// have common/base/precompiled.h.
 #pragma once
 
 #include "common/base/precompiled.h"

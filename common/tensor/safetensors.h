@@ -31,7 +31,7 @@ struct SafetensorsEntry {
   uint64_t end = 0;
 };
 
-// An open file. Thread-safe: reads use pread.
+// Represents an open file. Thread-safe: reads use pread.
 class SafetensorsFile {
  public:
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);

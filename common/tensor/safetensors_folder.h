@@ -17,7 +17,8 @@ namespace dapd {
 inline constexpr char kSafetensorsSingleFile[] = "model.safetensors";
 inline constexpr char kSafetensorsIndexFile[] = "model.safetensors.index.json";
 
-// The open files, with a map of the file that holds each tensor. Thread-safe.
+// Holds the open files, with a map of the file that holds each tensor.
+// Thread-safe.
 class SafetensorsFolder {
  public:
   // Refuses an index that disagrees with its shards, in either direction, and a

@@ -31,7 +31,7 @@ absl::StatusOr<SafetensorsHeader> ParseHeader(absl::string_view json,
                                               uint64_t data_bytes,
                                               const std::string& where);
 
-// A whole file in memory: its header, and the data behind it (a view into
+// Holds a whole file in memory: its header, and the data behind it (a view into
 // `bytes`).
 struct SafetensorsParts {
   SafetensorsHeader header;

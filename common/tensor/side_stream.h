@@ -19,7 +19,7 @@
 
 namespace dapd {
 
-// A point in the order of a stream's work.
+// Represents a point in the order of a stream's work.
 class StreamPoint {
  public:
   virtual ~StreamPoint() = default;

@@ -1,5 +1,5 @@
-// The only place where at::Tensor and HostTensor are converted into each other,
-// and where LibTorch's exceptions become Status.
+// This is the only place where at::Tensor and HostTensor are converted into
+// each other, and where LibTorch's exceptions become Status.
 #pragma once
 
 #include <functional>

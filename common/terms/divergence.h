@@ -25,7 +25,7 @@ struct Divergence {
   bool operator==(const Divergence&) const = default;
 };
 
-// The entries of the vocabulary over which the divergence is summed.
+// Names the entries of the vocabulary over which the divergence is summed.
 enum class SupportKind {
   kFull,
   kStudentTopK,  // the student's k most probable tokens

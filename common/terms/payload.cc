@@ -8,7 +8,7 @@
 namespace dapd {
 namespace {
 
-// Indexed by Payload.
+// The names are indexed by Payload.
 constexpr std::array<const char*, 3> kPayloadNames = {
     "hidden_states", "logits", "top_k"};
 

@@ -15,7 +15,7 @@
 
 namespace dapd {
 
-// A forward pass that a teacher must compute for a sample.
+// Describes a forward pass that a teacher must compute for a sample.
 struct TeacherPass {
   WeightSet weights = WeightSet::kBase;
   ViewName view = ViewName::kNoneRollout;
@@ -28,7 +28,7 @@ struct WeightedPass {
   bool operator==(const WeightedPass&) const = default;
 };
 
-// A distribution that other passes shift:
+// Describes a distribution that other passes shift:
 //
 //   log q = log softmax(log q_anchor + strength * clip(centre(delta)))
 //   delta = sum_i factor_i log q_i
@@ -75,8 +75,9 @@ struct Routed {
   bool operator==(const Routed&) const = default;
 };
 
-// The scored token with the whole probability: the forward KL divergence to it
-// is the cross entropy of supervised fine-tuning. Needs no teacher.
+// Stands for the scored token with the whole probability: the forward KL
+// divergence to it is the cross entropy of supervised fine-tuning. Needs no
+// teacher.
 struct OneHot {
   bool operator==(const OneHot&) const = default;
 };

@@ -14,7 +14,7 @@
 namespace dapd {
 namespace {
 
-// Indexed by the values of the enums.
+// The names are indexed by the values of the enums.
 constexpr std::array<const char*, 3> kDivergences = {
     "forward_kl", "reverse_kl", "jensen_shannon"};
 constexpr std::array<const char*, 3> kSupports = {

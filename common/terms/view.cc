@@ -14,7 +14,7 @@ struct ViewRow {
   bool may_be_missing = false;
 };
 
-// Indexed by ViewName.
+// The rows are indexed by ViewName.
 constexpr std::array<ViewRow, kNumViews> kViews = {{
     {"none_rollout", Completion::kRollout, true, true},
     {"self_rollout", Completion::kRollout, true, true},

@@ -20,12 +20,13 @@ enum class ViewName {
   kNoneReference,
   kSelfReference,
   kCrossReference,
-  // kDemonstrationRollout: the rollout behind SDFT's prompt, which shows the
-  // reference as an example of an answer. kProbeRollout: the rollout behind the
-  // reference without its problem (Purified OPSD).
+  // kDemonstrationRollout has the rollout behind SDFT's prompt, which shows the
+  // reference as an example of an answer. kProbeRollout has the rollout behind
+  // the reference without its problem (Purified OPSD).
   kDemonstrationRollout,
   kProbeRollout,
-  // The rollout behind SDPO's prompt, which shows the self-teacher's context.
+  // This view has the rollout behind SDPO's prompt, which shows the
+  // self-teacher's context.
   kSiblingRollout,
 };
 inline constexpr int kNumViews = 9;
@@ -35,7 +36,7 @@ const char* ViewNameString(ViewName view);
 // The error is INVALID_ARGUMENT and lists the views.
 absl::StatusOr<ViewName> ParseViewName(const std::string& name);
 
-// The answer of a sample that is scored.
+// Names the answer of a sample that is scored.
 enum class Completion { kReference, kRollout };
 Completion CompletionOf(ViewName view);
 // Returns whether the view's tokens are known only after the rollout is
@@ -59,7 +60,8 @@ struct View {
   bool operator==(const View&) const = default;
 };
 
-// Indexed by ViewName; a view that was not built is empty.
+// The views of a sample are indexed by ViewName; a view that was not built is
+// empty.
 using Views = std::array<View, kNumViews>;
 using NamedViews = std::map<ViewName, View>;
 

@@ -7,7 +7,7 @@
 namespace dapd {
 namespace {
 
-// Indexed by WeightSet.
+// The names are indexed by WeightSet.
 constexpr std::array<const char*, kNumWeightSets> kWeightSetNames = {
     "base", "snapshot", "ema", "live"};
 

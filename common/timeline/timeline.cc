@@ -14,7 +14,7 @@ namespace {
 constexpr absl::Duration kLongest = absl::Hours(24);
 // Two slices with a smaller gap are joined into one.
 constexpr absl::Duration kNoGap = absl::Microseconds(500);
-// Process ids for each trainer rank; a run has fewer workers than this.
+// Each trainer rank has this number of process ids; a run has fewer workers.
 constexpr int64_t kIdsOfRank = 10'000;
 
 // Orders "slot 2" before "slot 10".

@@ -25,7 +25,7 @@ namespace dapd {
 
 class Timeline {
  public:
-  // Index of this process; the others are peers.
+  // This process has the index 0; the others are peers.
   static constexpr int kOwn = 0;
   // Limit for all tracks together: about 60 MB, and half of it in the file.
   // Later slices are counted and dropped.

@@ -13,7 +13,7 @@
 
 namespace dapd {
 
-// A piece of work that took time.
+// Describes a piece of work that took time.
 struct Slice {
   std::string name;
   absl::Time begin;
@@ -21,7 +21,7 @@ struct Slice {
   std::vector<std::pair<std::string, int64_t>> facts;  // shown beside it
 };
 
-// Slices that follow each other, or are nested.
+// Holds slices that follow each other, or are nested.
 struct TraceTrack {
   std::string name;
   std::vector<Slice> slices;  // in any order

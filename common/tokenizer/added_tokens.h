@@ -37,8 +37,8 @@ class AddedTokens {
                                            const Normalizer& normalizer,
                                            bool splits_special);
 
-  // A piece of the text: an added token with the white space that it takes, or
-  // the text between two added tokens.
+  // Holds a piece of the text: an added token with the white space that it
+  // takes, or the text between two added tokens.
   struct Piece {
     absl::string_view text;
     int32_t id = -1;  // -1 for text between tokens
@@ -50,7 +50,7 @@ class AddedTokens {
   const std::vector<AddedToken>& tokens() const { return tokens_; }
 
  private:
-  // Indices in the order of AddedToken::sought.
+  // Holds indices in the order of AddedToken::sought.
   using Sorted = std::vector<size_t>;
 
   // Returns the longest of `candidates` with which `text` begins, and the first
@@ -60,7 +60,7 @@ class AddedTokens {
 
   bool splits_special_ = false;
   std::vector<AddedToken> tokens_;
-  // Indexed by `normalized` flag and first byte.
+  // This table is indexed by the `normalized` flag and the first byte.
   std::array<std::array<Sorted, 256>, 2> by_first_byte_;
 };
 

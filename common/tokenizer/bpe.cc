@@ -16,7 +16,8 @@ namespace {
 // contain.
 constexpr int kMaxMissingBytes = 64;
 
-// A candidate merge of the symbol at `position` with its right neighbour.
+// Describes a candidate merge of the symbol at `position` with its right
+// neighbour.
 struct Candidate {
   int32_t rank = 0;
   int32_t position = 0;

@@ -14,8 +14,9 @@
 
 namespace dapd {
 
-// A text with the words into which it is split so far. The words are not empty
-// and are in order; there are gaps where the text between words was removed.
+// Holds a text with the words into which it is split so far. The words are not
+// empty and are in order; there are gaps where the text between words was
+// removed.
 struct CutText {
   std::string text;
   // The characters; behind ByteLevel the bytes, each with the letter that
@@ -34,7 +35,7 @@ struct CutText {
 // Immutable; thread-safe.
 class PreTokenizer {
  public:
-  // A step of the pre-tokenizer.
+  // Represents a step of the pre-tokenizer.
   class Step {
    public:
     virtual ~Step() = default;

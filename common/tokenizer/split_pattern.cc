@@ -73,7 +73,7 @@ class Scanner {
     return i;
   }
 
-  // " ?" in front of one or more members.
+  // Matches " ?" in front of one or more members.
   template <typename Class>
   size_t MatchSpaced(size_t i, Class is_member) const {
     const size_t start = At(i) == ' ' ? i + 1 : i;
@@ -81,13 +81,13 @@ class Scanner {
     return stop > start ? stop : i;
   }
 
-  // s+(?!\S)|\s+ at white space.
+  // Matches \s+(?!\S)|\s+ at white space.
   size_t MatchSpace(size_t i) const {
     const size_t stop = Run(i, IsWhitespace);
     return stop < end_ && stop - i > 1 ? stop - 1 : stop;
   }
 
-  // "[capital or uncased]*[small or uncased]+".
+  // Matches "[capital or uncased]*[small or uncased]+".
   size_t MatchEndingSmall(size_t i) const {
     const size_t capitals_end = Run(i, IsCapitalOrUncased);
     const size_t stop = Run(capitals_end, IsSmallOrUncased);
@@ -112,7 +112,7 @@ class Scanner {
     return MatchSpace(i);
   }
 
-  // The expression of Qwen and Llama 3.
+  // Matches the expression of Qwen and Llama 3.
   size_t MatchModern(size_t i, size_t max_digits) const {
     const size_t stop = MatchContraction(i, /*fold=*/true);
     if (stop > i) return stop;
@@ -125,7 +125,7 @@ class Scanner {
     return MatchBetweenWords(i, IsNewline);
   }
 
-  // The expression of tekken.
+  // Matches the expression of tekken.
   size_t MatchTekken(size_t i) const {
     const int32_t c = At(i);
     const size_t word = IsWordPrefix(c) ? i + 1 : i;
@@ -160,7 +160,7 @@ class Scanner {
 
 using Match = size_t (*)(const Scanner&, size_t);
 
-// A pattern whose matches leave nothing between them.
+// Matches a pattern whose matches leave nothing between them.
 class ScannedPattern : public SplitPattern {
  public:
   explicit ScannedPattern(Match match) : match_(match) {}
@@ -310,7 +310,7 @@ class IcuPattern : public SplitPattern {
   absl::StatusOr<std::vector<Span>> Matches(
       const std::vector<CodePoint>& points, Span piece) const override {
     icu::UnicodeString text;
-    // The index of the code point to which each unit of the text belongs.
+    // `places` maps each unit of the text to the index of its code point.
     std::vector<size_t> places;
     for (size_t i = piece.begin; i < piece.end; ++i) {
       text.append(static_cast<UChar32>(OldStandIn(points[i].value)));

@@ -18,7 +18,7 @@
 
 namespace dapd {
 
-// A run of code points [begin, end).
+// Describes a run of code points [begin, end).
 struct Span {
   size_t begin = 0;
   size_t end = 0;

@@ -1,4 +1,5 @@
-// Byte-level BPE tokenizer that equals Hugging Face `tokenizers` exactly.
+// Implements a byte-level BPE tokenizer that equals Hugging Face `tokenizers`
+// exactly.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +41,7 @@ class Tokenizer {
   virtual int32_t TokenId(absl::string_view token) const = 0;
   // True for an added token, whether it is special or not.
   virtual bool IsAdded(int32_t id) const = 0;
-  // True for an added token flagged special.
+  // Returns true for an added token that is flagged as special.
   virtual bool IsSpecial(int32_t id) const = 0;
   // Returns the padding token: the pad token that tokenizer_config.json names
   // or, if it names none, its end token. Returns nothing if it names neither,

@@ -45,7 +45,7 @@ const icu::Normalizer2& NormalizerOf(NormalForm form) {
   return *normalizers[static_cast<size_t>(form)];
 }
 
-// The Unicode version that decides punctuation in `tokenizers`.
+// This Unicode version decides punctuation in `tokenizers`.
 constexpr uint8_t kPunctuationUnicode = 8;
 
 // Returns the character that begins at `begin`; its value is negative for

@@ -12,7 +12,7 @@
 
 namespace dapd {
 
-// A decoded character and its place in the text.
+// Holds a decoded character and its place in the text.
 struct CodePoint {
   int32_t value = 0;
   size_t begin = 0;  // byte offset
@@ -30,9 +30,9 @@ bool IsWhitespace(int32_t c);  // \s
 bool IsCapitalOrUncased(int32_t c);
 bool IsSmallOrUncased(int32_t c);
 
-// Character classes of parts of Hugging Face's `tokenizers`, each by its own
-// Unicode version: the pre-tokenisers Digits (17) and Punctuation (8), and \w
-// of Whitespace and of single_word (16).
+// These character classes belong to parts of Hugging Face's `tokenizers`, each
+// with its own Unicode version: the pre-tokenisers Digits (17) and Punctuation
+// (8), and \w of Whitespace and of single_word (16).
 bool IsDigitOfRust(int32_t c);
 bool IsPunctuation(int32_t c);
 bool IsWordCharacter(int32_t c);

@@ -13,7 +13,7 @@
 
 namespace dapd {
 
-// One query head with `tokens` keys and values [tokens, head_dim].
+// Holds one query head with `tokens` keys and values [tokens, head_dim].
 struct AttentionInputs {
   int head_dim = 0;
   int tokens = 0;

@@ -1,5 +1,5 @@
-// A DecodeBackend without a model that counts KV memory and checks that the
-// engine fulfils the conditions of the interface.
+// Implements a DecodeBackend without a model. It counts KV memory and checks
+// that the engine fulfils the conditions of the interface.
 #pragma once
 
 #include <algorithm>

@@ -11,7 +11,7 @@ namespace {
 CublasLtTraits cublas_traits;
 std::vector<LibraryProduct> library_products;
 
-// Words of the opaque objects in which the simulation keeps its values.
+// The simulation keeps its values in these words of the opaque objects.
 enum LayoutWord { kRowsWord, kColumnsWord };
 enum PreferenceWord { kWorkspaceWord, kReductionsWord };
 enum AlgorithmWord { kPartsWord, kChosenForWord };

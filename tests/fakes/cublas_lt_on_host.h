@@ -16,7 +16,7 @@ struct CublasLtTraits {
 };
 void SetCublasLt(const CublasLtTraits& traits);
 
-// A launched product.
+// Describes a launched product.
 struct LibraryProduct {
   int64_t rows = 0;
   int64_t inner = 0;

@@ -22,7 +22,7 @@
 
 namespace dapd {
 
-// The group of ranks for a thread's simulated device.
+// Represents the group of ranks for a thread's simulated device.
 class SimulatedGroup final : public DeviceGroup {
  public:
   SimulatedGroup(Collective& collective, double timeout_seconds) {
@@ -65,7 +65,7 @@ class SimulatedGroup final : public DeviceGroup {
   bool is_aborted_ = false;
 };
 
-// Properties of a model whose heads, MLP and vocabulary ranks can share.
+// Describes a model whose heads, MLP and vocabulary ranks can share.
 struct ShareableShape {
   std::string family = "qwen3";
   int64_t vocab = 104;  // each of two ranks computes a half

@@ -32,8 +32,8 @@ void LaunchOnCudaHost(std::function<void()> call);
 // reached; a wait without a time limit ends the process with a message.
 bool& CudaHostIsStuck();
 
-// Number of graphs of the calling thread that were instantiated and not
-// destroyed.
+// Returns the number of graphs of the calling thread that were instantiated and
+// not destroyed.
 int64_t& GraphsOfCudaHost();
 
 // This many of the calling thread's next graphs find no memory when they are

@@ -1,5 +1,5 @@
-// Shared by tests that compare a GPU with the CPU in both precisions.
-// tests/gpu/pack.py packs programs with a file that includes this header.
+// Tests that compare a GPU with the CPU in both precisions share this header.
+// tests/gpu/pack.py packs programs with a file that includes it.
 #pragma once
 
 #include <string>

@@ -35,8 +35,8 @@ T* At(const void* base, int64_t offset) {
   return static_cast<T*>(const_cast<void*>(base)) + offset;
 }
 
-// Result of the product that the calling thread launched last; null if its last
-// launch was no product.
+// Returns the result of the product that the calling thread launched last; null
+// if its last launch was no product.
 const void*& LastProduct() {
   thread_local const void* y = nullptr;
   return y;

@@ -43,8 +43,8 @@ inline constexpr size_t kSources = 6;
 inline constexpr size_t kDerived = 5;
 inline constexpr size_t kStudents = 2;
 
-// A problem in host memory. The code that runs it sets the pointers of its
-// terms and sources.
+// Holds a problem in host memory. The code that runs it sets the pointers of
+// its terms and sources.
 struct DivergenceProblem {
   DivergenceCase c;
   std::vector<std::vector<float>> logits;  // by source, [tokens, vocabulary]

@@ -1,6 +1,6 @@
-// A Sampler without a model: the answer to a prompt is 10, 11, 12, ... It has
-// max_new_tokens tokens, or ends after `eos_after` tokens. Its calls can be
-// held.
+// Implements a Sampler without a model: the answer to a prompt is 10, 11, 12,
+// ... It has max_new_tokens tokens, or ends after `eos_after` tokens. Its calls
+// can be held.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace dapd {
 
-// State that the test shares with the sampler, which the worker owns.
+// Holds the state that the test shares with the sampler, which the worker owns.
 struct FakeSamplerControl {
   std::atomic<int64_t> slots = 4;
   std::atomic<int64_t> eos_after = 1000;

@@ -1,6 +1,6 @@
-// A Scorer without a model: hidden[i][j] = input_ids[scored_from - 1 + i] + j,
-// plus 1000 with the snapshot, 2000 with the moving average, 3000 with the live
-// adapter. Its calls can be held.
+// Implements a Scorer without a model: hidden[i][j] = input_ids[scored_from - 1
+// + i] + j, plus 1000 with the snapshot, 2000 with the moving average, 3000
+// with the live adapter. Its calls can be held.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace dapd {
 
-// State that the test shares with the scorer, which the worker owns.
+// Holds the state that the test shares with the scorer, which the worker owns.
 struct FakeScorerControl {
   std::atomic<bool> hold = false;  // no score is returned while set
   std::atomic<bool> fail = false;

@@ -1,6 +1,6 @@
-// A worker without a network: sessions of a WorkerPool call it directly. The
-// test decides when it is up, what it answers, and whether it answers at all.
-// Thread-safe.
+// Implements a worker without a network: sessions of a WorkerPool call it
+// directly. The test decides when it is up, what it answers, and whether it
+// answers at all. Thread-safe.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// A trainer that answers GetStatus at once or, while `hold` is set, when the
-// call is cancelled.
+// Implements a trainer that answers GetStatus at once or, while `hold` is set,
+// when the call is cancelled.
 #pragma once
 
 #include <atomic>

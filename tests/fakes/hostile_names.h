@@ -9,7 +9,7 @@ namespace dapd {
 inline std::vector<std::string> HostileNames() {
   using namespace std::string_literals;  // the names may contain NUL
   return {
-      // Empty names, this folder, the parent folder.
+      // These names are empty, or mean this folder or the parent folder.
       ""s,
       "."s,
       ".."s,
@@ -26,7 +26,7 @@ inline std::vector<std::string> HostileNames() {
       "..//secret"s,
       "a//../secret"s,
       "../a/../../secret"s,
-      // Paths to other places.
+      // These paths lead to other places.
       "/"s,
       "//"s,
       "/secret"s,
@@ -44,7 +44,7 @@ inline std::vector<std::string> HostileNames() {
       "~root/secret"s,
       "$HOME/secret"s,
       "${HOME}"s,
-      // Paths of other systems.
+      // These paths belong to other systems.
       "..\\secret"s,
       "\\secret"s,
       "C:\\secret"s,
@@ -52,7 +52,7 @@ inline std::vector<std::string> HostileNames() {
       "\\\\host\\share"s,
       "secret:stream"s,
       "a\\..\\..\\secret"s,
-      // Disguised paths: escapes, overlong and lookalike encodings.
+      // These paths are disguised by escapes, overlong and lookalike encodings.
       "%2e%2e%2fsecret"s,
       "..%2fsecret"s,
       "%2e%2e/secret"s,
@@ -69,7 +69,7 @@ inline std::vector<std::string> HostileNames() {
       "\xff\xfe"s,
       "\xe2\x80\xae"
       "terces"s,
-      // Names with NUL, line breaks and white space.
+      // These names contain NUL, line breaks or white space.
       "secret\0.safetensors"s,
       "\0"s,
       "../secret\0"s,
@@ -83,7 +83,7 @@ inline std::vector<std::string> HostileNames() {
       "a b"s,
       "a\x7f"s,
       "a\x1b[2J"s,
-      // Names with a meaning for shells and tools.
+      // These names have a meaning for shells and tools.
       "-rf"s,
       "--output=x"s,
       "$(id)"s,
@@ -100,7 +100,7 @@ inline std::vector<std::string> HostileNames() {
       "\"a\""s,
       "!a"s,
       "#a"s,
-      // Hidden names, and names that are too long.
+      // These names are hidden or too long.
       ".hidden"s,
       ".ssh"s,
       ".git/config"s,

@@ -1,5 +1,5 @@
-// A server for one test: accepts one connection after another, and answers as
-// the test says or not at all.
+// Implements a server for one test: it accepts one connection after another,
+// and answers as the test says or not at all.
 #pragma once
 
 #include <sys/socket.h>

@@ -1,5 +1,5 @@
-// A cache of the Hugging Face hub in a folder of the running test, filled as
-// huggingface_hub fills one. HF_HUB_CACHE names it while the object lives.
+// Makes a cache of the Hugging Face hub in a folder of the running test, filled
+// as huggingface_hub fills one. HF_HUB_CACHE names it while the object lives.
 #pragma once
 
 #include <cstdlib>

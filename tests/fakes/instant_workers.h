@@ -1,4 +1,4 @@
-// Workers of a trainer that answer at once, in this process.
+// Implements workers of a trainer that answer at once, in this process.
 #pragma once
 
 #include <algorithm>

@@ -1,11 +1,11 @@
-// Shapes of models for which plans are made and memory is counted.
+// Defines shapes of models for which plans are made and memory is counted.
 #pragma once
 
 #include "common/model/spec/model_config.h"
 
 namespace dapd {
 
-// The shape of Qwen3-4B.
+// Returns the shape of Qwen3-4B.
 inline ModelConfig FourBillion() {
   ModelConfig model;
   model.vocab_size = 151936;

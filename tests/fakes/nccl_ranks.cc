@@ -22,7 +22,7 @@ namespace {
 
 enum class Kind { kGather, kExchange, kSum };
 
-// A buffer of an operation, or of an operation in a group.
+// Describes a buffer of an operation, or of an operation in a group.
 struct Transfer {
   const char* from = nullptr;
   char* to = nullptr;
@@ -39,7 +39,7 @@ struct Operation {
   std::abort();
 }
 
-// State that the ranks of a communicator share.
+// Holds the state that the ranks of a communicator share.
 class Meeting {
  public:
   explicit Meeting(int size) : operations_(static_cast<size_t>(size)) {}

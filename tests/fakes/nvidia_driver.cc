@@ -104,7 +104,7 @@ constexpr int kNoDevice = 100;
 
 extern "C" {
 
-// Functions of libcuda.so.1.
+// The following functions belong to libcuda.so.1.
 int cuInit(unsigned /*flags*/) {
   const std::string code = Setting("FAKE_NVIDIA_INIT", "");
   if (!code.empty()) return std::stoi(code);
@@ -157,7 +157,8 @@ int cuDeviceGetUuid_v2(char* uuid, int device) {
   return 0;
 }
 
-// Functions of libnvidia-ml.so.1; a handle is a GPU's number plus 1.
+// The following functions belong to libnvidia-ml.so.1; a handle is a GPU's
+// number plus 1.
 int nvmlInit_v2() { return 0; }
 int nvmlShutdown() { return 0; }
 

@@ -1,4 +1,4 @@
-// A tiny random model in memory, for tests that need real forward passes.
+// Makes a tiny random model in memory, for tests that need real forward passes.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A rank's share of a random model.
+// Makes a rank's share of a random model.
 #pragma once
 
 #include <memory>

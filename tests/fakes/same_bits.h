@@ -19,7 +19,7 @@ inline testing::AssertionResult SameBits(const at::Tensor& found,
   const at::Tensor difference = (found.to(at::kDouble) - wide).abs();
   const double most = difference.max().item<double>();
   const double largest = wide.abs().max().item<double>();
-  // The rounding error of a few layers, relative to the largest number.
+  // A few layers have this rounding error, relative to the largest number.
   const double rounding = found.scalar_type() == at::kFloat ? 1e-4 : 5e-2;
   return testing::AssertionFailure()
          << difference.ne(0).sum().item<int64_t>() << " of " << found.numel()

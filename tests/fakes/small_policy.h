@@ -1,4 +1,4 @@
-// A policy over the adapter of a tiny model, and gradients for it.
+// Makes a policy over the adapter of a tiny model, and gradients for it.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ inline void FillGradients(const Policy& policy, double value) {
   }
 }
 
-// Options with a falling learning rate and clipped gradients.
+// Returns options with a falling learning rate and clipped gradients.
 inline OptimizerOptions ClippingOptions(int64_t snapshot_interval) {
   return {.learning_rate = 0.01,
           .schedule_steps = 100,

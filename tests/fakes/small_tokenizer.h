@@ -1,6 +1,6 @@
-// A byte-level tokenizer with a few merges and a chat template, as a model
-// folder's files. Merges across a space and a letter make the tokens of a text
-// depend on the text behind it.
+// Writes a byte-level tokenizer with a few merges and a chat template, as a
+// model folder's files. Merges across a space and a letter make the tokens of a
+// text depend on the text behind it.
 #pragma once
 
 #include <filesystem>

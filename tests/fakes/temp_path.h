@@ -14,8 +14,8 @@
 
 namespace dapd {
 
-// The folder of this process. It is removed at the end of the process, unless a
-// test failed: then its content remains for inspection.
+// Represents the folder of this process. It is removed at the end of the
+// process, unless a test failed: then its content remains for inspection.
 class ScratchFolder {
  public:
   ScratchFolder() {

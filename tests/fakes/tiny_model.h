@@ -1,4 +1,5 @@
-// A random Qwen3 with a few thousand parameters, as a Hugging Face folder.
+// Writes a random Qwen3 with a few thousand parameters, as a Hugging Face
+// folder.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// An adapter whose B is not zero, as after some training.
+// Makes an adapter whose B is not zero, as after some training.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Servers that act as a worker, for tests of the trainer's clients.
+// Implements servers that act as a worker, for tests of the trainer's clients.
 #pragma once
 
 #include <atomic>
@@ -25,9 +25,9 @@ inline std::unique_ptr<RpcServer> StartOrFail(const std::string& listen,
   return *std::move(server);
 }
 
-// A worker that may break the protocol. It accepts every adapter, and the
-// derived class implements the stream of tasks. Contract is v1::RolloutService
-// or v1::TeacherService.
+// Implements a worker that may break the protocol. It accepts every adapter,
+// and the derived class implements the stream of tasks. Contract is
+// v1::RolloutService or v1::TeacherService.
 template <typename Contract>
 class ScriptedWorker : public Contract::Service {
  public:

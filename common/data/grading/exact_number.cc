@@ -166,8 +166,8 @@ std::optional<ExactNumber> ExactNumber::Power(int64_t exponent) const {
     exponent = -exponent;
   }
   ExactNumber power = Of(1);
-  // Square and multiply. The loop ends at the limit if the base grows; the base
-  // 1 does not grow.
+  // This loop squares and multiplies. It ends at the limit if the base grows;
+  // the base 1 does not grow.
   for (; base.has_value(); base = base->Times(*base)) {
     if (exponent % 2 == 1) {
       const std::optional<ExactNumber> product = power.Times(*base);

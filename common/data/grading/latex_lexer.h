@@ -29,7 +29,7 @@ struct LatexToken {
   }
 };
 
-// The tokens of an answer, with words split into letters.
+// Holds the tokens of an answer, with words split into letters.
 struct LexedAnswer {
   std::vector<LatexToken> tokens;
   // If the answer consists of words and not of mathematics ("no solution",
@@ -38,8 +38,8 @@ struct LexedAnswer {
   bool is_prose = false;
 };
 
-// Meaning of the comma in "10,100"; an answer such as "(10,100)" is read with
-// both.
+// Decides the meaning of the comma in "10,100"; an answer such as "(10,100)" is
+// read with both meanings.
 enum class Commas { kThousands, kSeparators };
 
 // Returns nothing if the text is too long (4,096 bytes), or if the braces

@@ -11,13 +11,13 @@ namespace dapd {
 
 using LatexNames = std::set<absl::string_view>;
 
-// Commands that change only the appearance.
+// Returns commands that change only the appearance.
 const LatexNames& Decorations();
-// Commands whose argument is prose, or letters in another font.
+// Returns commands whose argument is prose, or letters in another font.
 const LatexNames& TextCommands();
-// The text commands in which units are written.
+// Returns the text commands in which units are written.
 const LatexNames& UprightCommands();
-// Words of plain notation that stand for commands.
+// Returns words of plain notation that stand for commands.
 const LatexNames& FunctionWords();
 const LatexNames& GreekLetters();
 

@@ -15,7 +15,7 @@ using Complex = MathValue::Complex;
 
 constexpr long double kTolerance = 1e-10L;
 constexpr long double kNothing = 1e-15L;
-// Number of points at which both values must be defined.
+// Both values must be defined at this number of points.
 constexpr size_t kNeededPoints = 3;
 
 const Complex kUndefined(std::numeric_limits<long double>::quiet_NaN(), 0);
@@ -26,7 +26,7 @@ bool IsUndefined(const Complex& z) {
 
 bool IsInfinite(const Complex& z) { return std::isinf(z.real()); }
 
-// FNV-1a, followed by splitmix64's mixing.
+// Computes FNV-1a, followed by splitmix64's mixing.
 uint64_t Hash(absl::string_view text, uint64_t salt) {
   uint64_t hash = 14695981039346656037ULL ^ salt * 0x9E3779B97F4A7C15ULL;
   for (const char c : text) {
@@ -61,8 +61,8 @@ MathValue Pointwise(const MathValue& a, const Operation& operation) {
   });
 }
 
-// The result of an operation on exact numbers. It is undefined if it is too
-// large to be exact: if it were rounded, it would equal its neighbours.
+// Returns the result of an operation on exact numbers. It is undefined if it is
+// too large to be exact: if it were rounded, it would equal its neighbours.
 MathValue ExactOrUndefined(const std::optional<ExactNumber>& exact) {
   return exact.has_value() ? ExactValue(*exact) : FloatValue(kUndefined);
 }

@@ -19,7 +19,8 @@ class TokenReader {
 
   size_t at() const { return at_; }
   bool at_end() const { return at_ >= tokens_.size(); }
-  // Number of digits that were taken from the number at this position.
+  // Returns the number of digits that were taken from the number at this
+  // position.
   size_t digits_taken() const { return digit_; }
   // Goes back to a position that at() returned, or forward to a position that
   // was read before.
@@ -79,7 +80,8 @@ class TokenReader {
     return number;
   }
 
-  // One level of the recursive descent, from construction to destruction.
+  // Represents one level of the recursive descent, from construction to
+  // destruction.
   class Level {
    public:
     explicit Level(TokenReader& tokens) : tokens_(tokens) { ++tokens_.depth_; }

@@ -21,7 +21,8 @@
 
 namespace dapd {
 
-// The sign that "\pm" stands for at the moment, and whether a "\pm" was read.
+// Holds the sign that "\pm" stands for at the moment, and whether a "\pm" was
+// read.
 struct BothSigns {
   int sign = 1;
   bool are_there = false;
@@ -44,7 +45,7 @@ class ValueParser {
   BothSigns& both_signs() { return both_signs_; }
 
  private:
-  // A fraction, with the state on which its value depends.
+  // Holds a fraction, with the state on which its value depends.
   struct Fraction {
     size_t begin = 0;
     size_t end = 0;
@@ -94,8 +95,8 @@ class ValueParser {
   TokenReader& tokens_;
   BothSigns both_signs_;
   bool in_bars_ = false;
-  // The last fraction that Mixed found to be a factor. Reading it again would
-  // double the work at every nesting level of fractions.
+  // Holds the last fraction that Mixed found to be a factor. Reading it again
+  // would double the work at every nesting level of fractions.
   std::optional<Fraction> fraction_;
 };
 

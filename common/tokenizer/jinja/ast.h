@@ -46,18 +46,18 @@ struct Expression {
   ExpressionPtr more_keywords;   // behind "**"; may be null
 };
 
-// The target of an assignment: a name, an entry of a namespace, or several
-// targets for the items of a sequence.
+// Describes the target of an assignment: a name, an entry of a namespace, or
+// several targets for the items of a sequence.
 struct Target {
   std::string name;   // variable or namespace; empty if `parts` is used
   std::string entry;  // entry of the namespace; empty for a variable
   std::vector<Target> parts;
 };
 
-// Name of a body's text in the expression of its statement; for kCall, the name
-// of the macro that writes the body. No template can write this name.
+// A body's text has this name in the expression of its statement; for kCall,
+// the macro that writes the body has it. No template can write this name.
 inline constexpr char kBodyName[] = "";
-// Name by which a macro calls the body of the {% call %} that called it.
+// A macro calls the body of the {% call %} that called it by this name.
 inline constexpr char kCaller[] = "caller";
 
 struct Statement;

@@ -1,6 +1,6 @@
-// Filters of the template language: `operand | name(arguments)`. No filter
-// changes its operand. The size of their results, and of texts that they split,
-// is bounded (RESOURCE_EXHAUSTED).
+// Applies filters of the template language: `operand | name(arguments)`. No
+// filter changes its operand. The size of their results, and of texts that they
+// split, is bounded (RESOURCE_EXHAUSTED).
 #pragma once
 
 #include <string>
@@ -30,7 +30,7 @@ bool IsLazyFilter(const std::string& name);
 // Returns whether the filter reads its whole operand, a generator or a list.
 bool GoesThrough(const std::string& name);
 
-// The tables of filters, by the type of the operand.
+// These tables hold the filters, by the type of the operand.
 const Builtins& TextFilters();
 const Builtins& NumberFilters();
 const Builtins& ListFilters();

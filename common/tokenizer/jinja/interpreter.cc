@@ -324,7 +324,8 @@ class Interpreter {
     return reached_end ? Flow::kNormal : RunBlock(loop.otherwise, scope);
   }
 
-  // The state of a loop, and the value that its `changed` was last called with.
+  // Holds the state of a loop, and the value that its `changed` was last called
+  // with.
   struct LoopState {
     List items;
     size_t at = 0;

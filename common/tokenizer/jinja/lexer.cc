@@ -38,12 +38,12 @@ bool IsSpace(char c) {
   return std::isspace(static_cast<unsigned char>(c)) != 0;
 }
 
-// Letters behind a backslash, and the character that each of them stands for.
+// Behind a backslash, kLetters[i] stands for the character kMeanings[i].
 constexpr absl::string_view kLetters = "\\'\"abfnrtv";
 constexpr absl::string_view kMeanings = "\\'\"\a\b\f\n\r\t\v";
 constexpr uint32_t kLastCharacter = 0x10FFFF;
 
-// Python's encode("ascii", "backslashreplace").
+// Implements Python's encode("ascii", "backslashreplace").
 absl::StatusOr<std::string> ToAscii(const std::string& text) {
   ASSIGN_OR_RETURN(const std::vector<CodePoint> points, DecodeUtf8(text));
   std::string ascii;

@@ -1,5 +1,5 @@
-// Filters of lists: filters that leave the items as they are, and filters that
-// test, change or compare the items.
+// Implements filters of lists: filters that leave the items as they are, and
+// filters that test, change or compare the items.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -26,8 +26,8 @@
 namespace dapd::jinja {
 namespace {
 
-// The argument `attribute` of a filter, which selects a part of each item:
-// "name", "a.b.0", or a number.
+// Represents the argument `attribute` of a filter, which selects a part of each
+// item: "name", "a.b.0", or a number.
 class AttributePath {
  public:
   // A path without parts selects the item itself.

@@ -1,4 +1,4 @@
-// Filters that read or write numbers.
+// Implements filters that read or write numbers.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -44,7 +44,7 @@ std::optional<std::string> WithoutUnderscores(absl::string_view text) {
   return plain;
 }
 
-// Python's float(text); returns nothing if `text` is not a number.
+// Implements Python's float(text); returns nothing if `text` is not a number.
 std::optional<double> ReadFloat(const std::string& text) {
   const auto plain = WithoutUnderscores(AsciiDigits(text));
   if (!plain.has_value()) return std::nullopt;
@@ -64,8 +64,8 @@ std::optional<double> ReadFloat(const std::string& text) {
   return number;
 }
 
-// Python's int(text, base); returns nothing if `text` is not an integer, and an
-// error if it is too large.
+// Implements Python's int(text, base); returns nothing if `text` is not an
+// integer, and an error if it is too large.
 absl::StatusOr<std::optional<int64_t>> ReadInteger(const std::string& text,
                                                    int64_t base) {
   const auto plain = WithoutUnderscores(AsciiDigits(text));

@@ -12,7 +12,7 @@
 
 namespace dapd::jinja {
 
-// The largest text or list that one operation may build.
+// One operation may build a text or list of at most this size.
 inline constexpr size_t kMaxBuiltBytes = size_t{16} << 20;
 
 // `op` is "not", "-" or "+".
@@ -27,10 +27,10 @@ absl::StatusOr<Value> ApplyBinary(const std::string& op,
 // Python's <: compares numbers, texts, and lists and tuples part by part.
 absl::StatusOr<bool> IsLess(const Value& left, const Value& right);
 
-// Python's `item in container`.
+// Evaluates Python's `item in container`.
 absl::StatusOr<bool> Contains(const Value& container, const Value& item);
 
-// Python's slicing of a list or, by code points, of a string. Absent bounds are
+// Slices a list or, by code points, a string as Python does. Absent bounds are
 // undefined.
 absl::StatusOr<Value> Slice(const Value& object,
                             const Value& start,

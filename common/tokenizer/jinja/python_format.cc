@@ -31,7 +31,7 @@ absl::Status BadFormat(const std::string& problem) {
   return absl::InvalidArgumentError(absl::StrCat("format: ", problem));
 }
 
-// Format of a value; -1 means that a number is not given.
+// Describes the format of a value; -1 means that a number is not given.
 struct FormatSpec {
   std::string fill = " ";
   char align = 0;      // '<', '>', '^', '=' (between the sign and the digits)
@@ -226,7 +226,7 @@ absl::StatusOr<std::string> FormatText(const std::string& text,
   return Padded(padding, "", shown, '<');
 }
 
-// --- text.format() ---
+// The following functions implement text.format().
 
 absl::StatusOr<FormatSpec> ReadSpec(absl::string_view rest) {
   FormatSpec spec;
@@ -440,7 +440,7 @@ class BraceFormatter {
   int64_t next_ = 0;  // -1: the places have numbers
 };
 
-// --- text % values ---
+// The following functions implement text % values.
 
 // Formats text % values, place by place: "%-8.3f", "%(name)s".
 class PercentFormatter {

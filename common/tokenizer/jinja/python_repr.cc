@@ -28,7 +28,7 @@ absl::Status CheckWritten(const std::string& text) {
   return absl::ResourceExhaustedError("a value is too large to be written");
 }
 
-// Python's str.isprintable().
+// Implements Python's str.isprintable().
 bool IsPrintable(int32_t c) {
   constexpr uint32_t kHidden =
       U_GC_C_MASK | U_GC_ZL_MASK | U_GC_ZP_MASK | U_GC_ZS_MASK;

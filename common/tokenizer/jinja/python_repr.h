@@ -17,11 +17,11 @@ namespace dapd::jinja {
 // have this limit, too.
 absl::StatusOr<std::string> ToText(const Value& value);
 
-// Python's repr().
+// Implements Python's repr().
 absl::StatusOr<std::string> ToRepr(const Value& value);
 
-// Python's repr() of a float: the shortest digits that read back as the same
-// float, with an exponent below 1e-4 and from 1e16 on.
+// Implements Python's repr() of a float: the shortest digits that read back as
+// the same float, with an exponent below 1e-4 and from 1e16 on.
 std::string FloatText(double d);
 
 struct JsonStyle {

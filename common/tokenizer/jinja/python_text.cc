@@ -24,7 +24,7 @@ absl::Status TooManyParts() {
   return absl::ResourceExhaustedError("split makes too many parts");
 }
 
-// Bytes between two parts of a text.
+// Holds the bytes between two parts of a text.
 struct Gap {
   size_t begin = 0;
   size_t end = 0;
@@ -114,7 +114,7 @@ absl::StatusOr<List> SplitText(const std::string& text,
                                int64_t max_splits,
                                bool from_right) {
   const auto most = static_cast<uint64_t>(max_splits);
-  // The separators, from left to right.
+  // This list holds the separators, from left to right.
   std::vector<Gap> gaps;
   const auto add = [&](size_t begin, size_t end) {
     gaps.push_back({begin, end});

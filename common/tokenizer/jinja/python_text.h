@@ -42,7 +42,8 @@ absl::StatusOr<List> SplitText(const std::string& text,
                                int64_t max_splits,
                                bool from_right);
 
-// splitlines(): splits at every character at which Python ends a line.
+// Implements splitlines(): splits at every character at which Python ends a
+// line.
 List SplitLines(const std::string& text, bool keep_ends);
 
 // replace() of the first `count` occurrences. If `from` is empty, inserts `to`
@@ -53,7 +54,7 @@ absl::StatusOr<std::string> ReplaceText(const std::string& text,
                                         const std::string& to,
                                         int64_t count);
 
-// ljust(), rjust() or center(): fills the chosen sides. Returns
+// Implements ljust(), rjust() and center(): fills the chosen sides. Returns
 // RESOURCE_EXHAUSTED if the result is too long.
 absl::StatusOr<std::string> Justify(const std::string& text,
                                     int64_t width,
@@ -61,17 +62,18 @@ absl::StatusOr<std::string> Justify(const std::string& text,
                                     bool fills_left,
                                     bool fills_right);
 
-// upper() or lower(), independent of any language.
+// Implements upper() and lower(), independent of any language.
 std::string Recase(const std::string& text, bool upper);
-// capitalize(): the first letter in title case, the others in lower case.
+// Implements capitalize(): the first letter becomes title case, the others
+// become lower case.
 std::string Capitalize(const std::string& text);
-// title(): capitalizes each run of letters that have a case.
+// Implements title(): capitalizes each run of letters that have a case.
 std::string Title(const std::string& text);
-// swapcase() and casefold().
+// Implement swapcase() and casefold().
 std::string SwapCase(const std::string& text);
 std::string FoldCase(const std::string& text);
 
-// isalnum(), isalpha(), isascii(), ...: tests of the whole text.
+// Implement isalnum(), isalpha(), isascii(), ...: they test the whole text.
 bool IsAlphanumeric(const std::string& text);
 bool IsAlphabetic(const std::string& text);
 bool IsAscii(const std::string& text);

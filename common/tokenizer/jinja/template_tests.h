@@ -1,4 +1,4 @@
-// Tests of the template language: `operand is name(arguments)`.
+// Applies tests of the template language: `operand is name(arguments)`.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Filters that write a text, and filters that accept any value.
+// Implements filters that write a text, and filters that accept any value.
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -189,8 +189,8 @@ absl::StatusOr<Value> FormatFilter(const Call& call) {
   return Value(std::move(formatted));
 }
 
-// urllib's quote(): "/" is not quoted, except in a query, where a space becomes
-// "+".
+// Implements urllib's quote(): "/" is not quoted, except in a query, where a
+// space becomes "+".
 std::string QuotedUrl(const std::string& text, bool in_query) {
   std::string quoted;
   for (const char c : text) {

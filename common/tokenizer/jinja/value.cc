@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kEntryWeight = 16;
 constexpr int64_t kMaxWeight = int64_t{1} << 40;
-// The longest text, in characters, that is split into characters.
+// Longer texts, in characters, are not split into characters.
 constexpr size_t kMaxLetters = 100000;
 
 // Keys have the same hash text if they are equal, and only then.

@@ -27,7 +27,7 @@ using List = std::vector<Value>;
 using Dict = std::vector<std::pair<Value, Value>>;
 using Names = std::vector<std::pair<std::string, Value>>;
 
-// Python's type of a list of values.
+// Names Python's type of a list of values.
 enum class Shape {
   kList,
   kTuple,
@@ -43,14 +43,14 @@ struct Undefined {
   bool is_unsafe = false;
 };
 struct None {};
-// The value that {% macro %} makes: the statement to run, and its scope.
+// Holds the value that {% macro %} makes: the statement to run, and its scope.
 struct Macro {
   const Statement* statement = nullptr;
   const Scope* scope = nullptr;
 };
-// A value that a template may call or ask for attributes: a function, a bound
-// method, `loop`, a cycler. A template may neither print it nor make it part of
-// another value.
+// Holds a value that a template may call or ask for attributes: a function, a
+// bound method, `loop`, a cycler. A template may neither print it nor make it
+// part of another value.
 struct Object {
   std::string name;  // "range", "strip", for messages
   List self;         // object of a bound method; otherwise empty
@@ -72,9 +72,9 @@ struct Generator {
   void GiveBack(size_t count) { next -= count; }
 };
 
-// A value type whose copies share texts, lists and dicts. Only the entries of a
-// namespace and the state of a generator or an object ever change. No
-// namespace, macro or object is ever part of another value, so no value
+// Value is a value type whose copies share texts, lists and dicts. Only the
+// entries of a namespace and the state of a generator or an object ever change.
+// No namespace, macro or object is ever part of another value, so no value
 // contains itself and no macro outlives its scope.
 class Value {
  public:
@@ -88,14 +88,14 @@ class Value {
   explicit Value(std::string s);
   explicit Value(List list, Shape shape = Shape::kList);
   explicit Value(Dict dict);
-  // A text that `escape` or `safe` returned.
+  // Makes a text as `escape` and `safe` return it.
   static Value MakeMarkup(std::string text);
-  // An object whose entries a template may set.
+  // Makes an object whose entries a template may set.
   static Value MakeNamespace(Dict entries);
   static Value MakeMacro(const Macro& macro);
   static Value MakeObject(Object object);
   static Value MakeGenerator(std::function<absl::StatusOr<List>()> make);
-  // A generator of existing items.
+  // Makes a generator of existing items.
   static Value MakeGenerator(List items);
 
   bool is_undefined() const { return Is<Undefined>(); }
@@ -107,7 +107,7 @@ class Value {
   bool is_whole() const { return is_int() || is_bool(); }
   bool is_string() const { return Is<std::shared_ptr<const std::string>>(); }
   bool is_markup() const { return is_markup_; }
-  // True for every Shape.
+  // Returns true for every Shape.
   bool is_list() const { return Is<std::shared_ptr<const List>>(); }
   bool is_tuple() const {
     return is_list() && (shape_ == Shape::kTuple || shape_ == Shape::kGroup);
@@ -161,11 +161,11 @@ class Value {
   }
   const Undefined& undefined() const { return std::get<Undefined>(data_); }
 
-  // Python's bool().
+  // Implements Python's bool().
   bool Truthy() const;
   // Returns "string", "list", ... for messages.
   std::string TypeName() const;
-  // Python's ==.
+  // Implements Python's ==.
   bool Equals(const Value& other) const;
   // Python's `is`, for values that copies share.
   bool IsSame(const Value& other) const;

@@ -25,7 +25,8 @@ TEST(StudentQuantileTest, IsFoundOncePerNumberOfDegrees) {
 }
 
 TEST(MeanIntervalTest, IsStudentsOverTheValues) {
-  // scipy.stats.t.interval(0.95, 3, loc=2.5, scale=scipy.stats.sem([1,2,3,4]))
+  // The expected values are from scipy.stats.t.interval(0.95, 3, loc=2.5,
+  // scale=scipy.stats.sem([1,2,3,4])).
   const Interval interval = MeanInterval({1, 2, 3, 4});
   EXPECT_DOUBLE_EQ(interval.mean, 2.5);
   EXPECT_NEAR(interval.low, 0.4457397432, 1e-6);
@@ -48,7 +49,8 @@ TEST(MeanIntervalTest, NoValuesAndOneValueAreHarmless) {
 }
 
 TEST(WilsonIntervalTest, NoneStillHasWidth) {
-  // From statsmodels: proportion_confint(0, 40, method="wilson").
+  // The expected values are from statsmodels: proportion_confint(0, 40,
+  // method="wilson").
   const Interval interval = WilsonInterval(0.0, 40);
   EXPECT_EQ(interval.mean, 0.0);
   EXPECT_EQ(interval.low, 0.0);

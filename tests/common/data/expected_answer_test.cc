@@ -36,7 +36,7 @@ TEST(ExpectedAnswerTest, IsTheColumnOrTheSolutionsBox) {
   EXPECT_EQ(ExpectedAnswer(data.problems[2]), "");
 }
 
-// A row of GSM8K.
+// This text is from a row of GSM8K.
 constexpr char kWorked[] =
     "Natalia sold 48/2 = <<48/2=24>>24 clips in May.\n"
     "Natalia sold 48+24 = <<48+24=72>>72 clips altogether in April and May.\n"

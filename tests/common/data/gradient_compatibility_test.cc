@@ -23,7 +23,7 @@ double Cosine(const Vector& a, const Vector& b) {
   return Dot(a, b) / std::sqrt(Dot(a, a) * Dot(b, b));
 }
 
-// Gradients of both terms at a position of a problem.
+// Holds the gradients of both terms at a position of a problem.
 struct Place {
   size_t problem = 0;
   Vector first;

@@ -14,7 +14,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// From the tokenizer.json of Mistral Nemo.
+// This expression is from the tokenizer.json of Mistral Nemo.
 constexpr char kTekken[] =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"

@@ -238,7 +238,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> FlashBackward(
   return {OnDevice(found.q), OnDevice(found.k), OnDevice(found.v)};
 }
 
-// CausalFromBottomRight of LibTorch's CustomMaskType.
+// This is CausalFromBottomRight of LibTorch's CustomMaskType.
 constexpr int64_t kFromBottomRight = 2;
 
 std::tuple<at::Tensor,

@@ -1,5 +1,6 @@
-// The memory of the simulated device, and host memory that is pinned for it.
-// Both are host memory, and are counted. They fail as a GPU's memory does.
+// Defines the memory of the simulated device, and host memory that is pinned
+// for it. Both are host memory, and are counted. They fail as a GPU's memory
+// does.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -11,7 +12,7 @@ namespace dapd {
 
 inline at::Device TheDevice() { return {at::kCUDA, 0}; }
 
-// The counts of the whole simulated device.
+// Returns the counts of the whole simulated device.
 DeviceWork& Work();
 
 c10::Allocator& DeviceMemory();

@@ -1,4 +1,4 @@
-// A tiny random model on the device that the host simulates.
+// Makes a tiny random model on the device that the host simulates.
 #pragma once
 
 #include <memory>

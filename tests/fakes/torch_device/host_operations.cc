@@ -80,7 +80,8 @@ c10::IValue ToDevice(const c10::IValue& value) {
   return value;
 }
 
-// Operations after which the host knows a number or a size of the result.
+// Returns the operations after which the host knows a number or a size of the
+// result.
 const std::set<std::string>& WaitingOperations() {
   static const std::set<std::string> names = {"aten::equal",
                                               "aten::nonzero",
