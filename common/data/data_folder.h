@@ -12,8 +12,8 @@
 
 namespace dapd {
 
-// The choice at the end of a path, such as "#extended", "#extended:test" or
-// "#:test". An empty name means that nothing was chosen.
+// Holds the choice at the end of a path, such as "#extended", "#extended:test"
+// or "#:test". An empty name means that nothing was chosen.
 struct DataChoice {
   std::string configuration;
   std::string split;

@@ -192,7 +192,7 @@ Problem Sum(Dice& dice) {
   return problem;
 }
 
-// A sum in steps, as the laboratory model writes it
+// Makes a sum in steps, as the laboratory model writes it
 // (deploy/pretrain_laboratory_model.py).
 Problem StepwiseSum(Dice& dice) {
   std::vector<int64_t> numbers(4);

@@ -214,7 +214,7 @@ class ViewMeter {
 
   int64_t WithLongAnswer(ViewName name, const Views& views) const {
     const View& view = views[static_cast<size_t>(name)];
-    // Templates say how often a prompt shows an answer; this is an upper bound.
+    // A prompt shows an answer at most as often as its template does.
     const int64_t answer = config_.rollout.max_new_tokens - 1;
     const int64_t shown = references_ * answer;
     const int64_t shown_reference = HasGivenReference() ? 0 : shown;

@@ -29,7 +29,7 @@ absl::Status ApplyViewLimits(const Config& config,
                              const TextPipeline& text,
                              Dataset* data);
 
-// Does the same for held-out problems: the prompt and an answer of
+// Treats held-out problems in this way: the prompt and an answer of
 // evaluation.max_new_tokens must fit `context`. Rollout workers refuse a row
 // that cannot be trained or evaluated, and the refusal would end the run.
 absl::Status ApplyHeldOutLimits(const Config& config,

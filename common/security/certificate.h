@@ -38,7 +38,7 @@ struct IdentityPaths {
   std::string ca;  // the authorities that issue peers' certificates
 };
 
-// The end of a connection that a process is.
+// Names the end of a connection that a process is.
 enum class TlsEnd { kServer, kClient };
 
 // Finds errors early that would otherwise make a handshake fail. Returns

@@ -1,6 +1,6 @@
-// The form in which an adapter is sent: the content of the two files of its
-// PEFT folder. It knows neither LibTorch nor protobuf, so that both kinds of
-// files can use it.
+// Defines the form in which an adapter is sent: the content of the two files of
+// its PEFT folder. It knows neither LibTorch nor protobuf, so that both kinds
+// of files can use it.
 #pragma once
 
 #include <string>

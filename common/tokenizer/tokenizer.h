@@ -39,7 +39,7 @@ class Tokenizer {
   virtual int32_t size() const = 0;
   // Returns -1 if there is no such token.
   virtual int32_t TokenId(absl::string_view token) const = 0;
-  // True for an added token, whether it is special or not.
+  // Returns true for an added token, whether it is special or not.
   virtual bool IsAdded(int32_t id) const = 0;
   // Returns true for an added token that is flagged as special.
   virtual bool IsSpecial(int32_t id) const = 0;

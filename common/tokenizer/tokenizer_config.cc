@@ -40,7 +40,7 @@ nlohmann::json AsToken(const nlohmann::json& value) {
   return is_token ? value : nlohmann::json();
 }
 
-// The special tokens of a folder, in the form of "added_tokens".
+// Collects the special tokens of a folder, in the form of "added_tokens".
 struct SpecialTokens {
   std::map<std::string, nlohmann::json> by_key;
   nlohmann::json unnamed = nlohmann::json::array();

@@ -93,8 +93,8 @@ AnswerExpression Ascending(const AnswerExpression& a) {
   return turned;
 }
 
-// A relation as an interval, with the name of its variable: x < 2 is (-inf, 2),
-// and 1 <= x < 2 is [1, 2).
+// Holds a relation as an interval, with the name of its variable: x < 2 is
+// (-inf, 2), and 1 <= x < 2 is [1, 2).
 struct Range {
   std::string variable;
   AnswerExpression interval;

@@ -20,8 +20,8 @@ struct Arguments {
   Names keywords;
 };
 
-// A call with its arguments in the order of the parameters; an absent argument
-// is undefined.
+// Holds the arguments of a call in the order of the parameters; an absent
+// argument is undefined.
 struct Call {
   const Value& object;  // the filter's or test's operand
   List values;

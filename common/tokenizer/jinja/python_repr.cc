@@ -246,7 +246,7 @@ std::string FloatText(double d) {
   int decimals = 0;
   do {
     std::snprintf(text, sizeof(text), "%.*e", decimals, d);
-    // std::stod throws for a value near 0.
+    // The loop uses strtod, since std::stod throws for a value near 0.
   } while (std::strtod(text, nullptr) != d && ++decimals < 17);
   const int exponent = std::atoi(std::strchr(text, 'e') + 1);
   if (exponent < -4 || exponent >= 16) return text;

@@ -34,9 +34,9 @@ std::string Strip(const std::string& text,
                   bool left,
                   bool right);
 
-// split() or rsplit() with at most `max_splits` splits; at white space, if
-// `separator` is not a text. Returns INVALID_ARGUMENT for an empty separator,
-// and RESOURCE_EXHAUSTED for more parts than a value may hold.
+// Implements split() and rsplit() with at most `max_splits` splits; at white
+// space, if `separator` is not a text. Returns INVALID_ARGUMENT for an empty
+// separator, and RESOURCE_EXHAUSTED for more parts than a value may hold.
 absl::StatusOr<List> SplitText(const std::string& text,
                                const Value& separator,
                                int64_t max_splits,
@@ -46,9 +46,9 @@ absl::StatusOr<List> SplitText(const std::string& text,
 // line.
 List SplitLines(const std::string& text, bool keep_ends);
 
-// replace() of the first `count` occurrences. If `from` is empty, inserts `to`
-// in front of every character and at the end. Returns RESOURCE_EXHAUSTED if the
-// result is too long.
+// Implements replace() for the first `count` occurrences. If `from` is empty,
+// inserts `to` in front of every character and at the end. Returns
+// RESOURCE_EXHAUSTED if the result is too long.
 absl::StatusOr<std::string> ReplaceText(const std::string& text,
                                         const std::string& from,
                                         const std::string& to,

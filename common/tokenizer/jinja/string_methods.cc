@@ -24,7 +24,7 @@ absl::Status NeedsText(const char* name, const Value& value) {
       absl::StrCat("'", name, "' needs a string, not a ", value.TypeName()));
 }
 
-// A part of a text between two characters, as Python's optional arguments
+// Holds a part of a text between two characters, as Python's optional arguments
 // `start` and `end` select it.
 struct Window {
   std::vector<CodePoint> letters;
