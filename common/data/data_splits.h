@@ -13,7 +13,8 @@ namespace dapd {
 struct SplitPatterns;
 
 inline constexpr char kTrainSplit[] = "train";
-// Name of the configuration of a data set whose card describes none.
+// If the card of a data set describes no configuration, the data set has one
+// configuration with this name.
 inline constexpr char kDefaultConfiguration[] = "default";
 
 struct DataSplit {

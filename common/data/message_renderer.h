@@ -28,7 +28,7 @@ class MessageRenderer {
   absl::StatusOr<std::string> Conversation(const std::string& message,
                                            const std::string& answer) const;
 
-  // Returns the prompt of a reference in `conversation`, the rendered
+  // Returns the prompt of a reference; `conversation` is the rendered
   // conversation.
   absl::StatusOr<std::vector<int32_t>> ReferencePrompt(
       const std::string& message,

@@ -17,8 +17,8 @@ namespace dapd {
 std::vector<std::vector<size_t>> DrawProblems(
     const std::vector<std::string>& texts, int64_t count, uint64_t seed);
 
-// Positions [begin, end) among an answer's scored tokens; empty if end <=
-// begin.
+// Holds the positions [begin, end) among an answer's scored tokens; empty if
+// end <= begin.
 struct PositionRange {
   int64_t begin = 0;
   int64_t end = 0;

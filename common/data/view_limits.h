@@ -29,9 +29,10 @@ absl::Status ApplyViewLimits(const Config& config,
                              const TextPipeline& text,
                              Dataset* data);
 
-// Treats held-out problems in this way: the prompt and an answer of
-// evaluation.max_new_tokens must fit `context`. Rollout workers refuse a row
-// that cannot be trained or evaluated, and the refusal would end the run.
+// Treats held-out problems as ApplyViewLimits treats rows to train: the prompt
+// and an answer of evaluation.max_new_tokens must fit `context`. Rollout
+// workers refuse a row that cannot be trained or evaluated, and the refusal
+// would end the run.
 absl::Status ApplyHeldOutLimits(const Config& config,
                                 int64_t context,
                                 const TextPipeline& text,

@@ -12,7 +12,7 @@ namespace dapd {
 namespace {
 
 constexpr size_t kMaxNameBytes = 96;       // limit for each part
-constexpr size_t kMaxRevisionBytes = 200;  // far above any branch's name
+constexpr size_t kMaxRevisionBytes = 200;  // longer than any branch's name
 
 bool IsWord(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_';

@@ -32,7 +32,7 @@ constexpr int kAttempts = 3;
 constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
 constexpr absl::Duration kLookInterval = absl::Milliseconds(50);
 constexpr size_t kMaxAnswerBytes = 64 << 10;
-// A system's whole bundle has a fifth of a MiB.
+// A system's whole bundle of authorities takes a fifth of a MiB.
 constexpr uint64_t kMaxAuthoritiesBytes = 16 << 20;
 
 // The following functions load a webhook.

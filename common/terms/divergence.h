@@ -42,7 +42,7 @@ struct Support {
   bool operator==(const Support&) const = default;
 };
 
-// How the values of a micro-batch's tokens become the value of a term.
+// Decides how the values of a micro-batch's tokens become the value of a term.
 enum class Reduction {
   kMicroToken,         // sum over all tokens / number of tokens
   kSeqMean,            // mean over answers of the token mean of each answer

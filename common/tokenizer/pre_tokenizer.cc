@@ -24,7 +24,7 @@ absl::Status RefusePreTokenizer(const std::string& what) {
       "WhitespaceSplit, CharDelimiterSplit and one ByteLevel are"));
 }
 
-// How the matches that split a word are treated.
+// Decides what happens to the matches that split a word.
 enum class Behavior {
   kIsolated,
   kRemoved,

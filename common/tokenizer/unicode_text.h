@@ -25,8 +25,9 @@ absl::StatusOr<std::vector<CodePoint>> DecodeUtf8(absl::string_view text);
 bool IsLetter(int32_t c);      // \p{L}
 bool IsNumber(int32_t c);      // \p{N}
 bool IsWhitespace(int32_t c);  // \s
-// Letters and marks without the small letters, and without the capital letters:
-// [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and [\p{Ll}\p{Lm}\p{Lo}\p{M}].
+// Return whether the character is a letter or mark, except for small letters
+// and for capital letters: [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and
+// [\p{Ll}\p{Lm}\p{Lo}\p{M}].
 bool IsCapitalOrUncased(int32_t c);
 bool IsSmallOrUncased(int32_t c);
 

@@ -7,7 +7,7 @@
 
 namespace dapd::fake {
 
-// How the simulated cuBLASLt chooses, and what it accepts.
+// Decides how the simulated cuBLASLt chooses, and what it accepts.
 struct CublasLtTraits {
   int32_t parts = 1;     // number of parts into which it cuts a sum, if that is
                          // allowed

@@ -16,7 +16,7 @@
 
 namespace dapd {
 
-// Number of entries in a term's support, if it has one.
+// A term's support, if it has one, has this number of entries.
 inline constexpr int kSupport = 4;
 
 enum class Targets { kTeachers, kMixture, kCentredMixture, kRouted, kOneHot };

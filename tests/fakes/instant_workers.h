@@ -23,8 +23,8 @@
 
 namespace dapd {
 
-// State when a problem was submitted: the version of the policy that the
-// workers served, and the number of trained steps.
+// Holds the state when a problem was submitted: the version of the policy that
+// the workers served, and the number of trained steps.
 struct Submission {
   int64_t served = 0;
   int64_t trained = 0;

@@ -17,7 +17,7 @@ namespace {
 using Kind = LatexToken::Kind;
 
 constexpr size_t kMaxBytes = 4096;
-// Limit for \text{} inside \text{}.
+// A \text{} may be nested in others to this depth.
 constexpr int kMaxNesting = 8;
 
 bool IsDigit(char c) {

@@ -20,9 +20,9 @@ namespace {
 
 constexpr size_t kMaxBuiltItems = kMaxBuiltBytes / 16;
 
-// Python's // and %: the quotient is rounded down, and the remainder has the
-// sign of b. The caller must not divide the smallest integer by -1, which
-// processors trap.
+// Implement Python's // and %: the quotient is rounded down, and the remainder
+// has the sign of b. The caller must not divide the smallest integer by -1,
+// which processors trap.
 int64_t FloorDivide(int64_t a, int64_t b) {
   const int64_t quotient = a / b;
   return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;

@@ -24,7 +24,8 @@ absl::StatusOr<Value> ApplyBinary(const std::string& op,
                                   const Value& left,
                                   const Value& right);
 
-// Python's <: compares numbers, texts, and lists and tuples part by part.
+// Implements Python's <: compares numbers, texts, and lists and tuples part by
+// part.
 absl::StatusOr<bool> IsLess(const Value& left, const Value& right);
 
 // Evaluates Python's `item in container`.

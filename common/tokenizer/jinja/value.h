@@ -112,7 +112,7 @@ class Value {
   bool is_tuple() const {
     return is_list() && (shape_ == Shape::kTuple || shape_ == Shape::kGroup);
   }
-  // Whether items can be looked up by index.
+  // Returns whether items can be looked up by index.
   bool is_sequence() const {
     return is_list() && shape_ != Shape::kKeys && shape_ != Shape::kValues &&
            shape_ != Shape::kItems;
@@ -167,7 +167,7 @@ class Value {
   std::string TypeName() const;
   // Implements Python's ==.
   bool Equals(const Value& other) const;
-  // Python's `is`, for values that copies share.
+  // Implements Python's `is`, for values that copies share.
   bool IsSame(const Value& other) const;
 
   // Returns the levels of lists and dicts; 0 for other values.

@@ -78,7 +78,7 @@ TEST(BootstrapIntervalTest, IsNearlyTheNormalOneForManyValues) {
 }
 
 TEST(BootstrapIntervalTest, IsAFunctionOfValuesAndSeed) {
-  // With round values, sums of two resamples would be equal by chance.
+  // Sums of two resamples of round values may be equal by chance.
   std::vector<double> values;
   for (int i = 1; i <= 20; ++i) values.push_back(std::sqrt(i) / 5.0);
   const Interval one = BootstrapInterval(values, 7);
@@ -112,7 +112,7 @@ TEST(BootstrapIntervalTest, SharesThatAgreeBetweenNoneAndAllHaveWidth) {
 }
 
 TEST(BootstrapSharesTest, AsManyRightAnswersAreTheSameMean) {
-  // No sum of doubles has these fifths exactly.
+  // No sum of doubles equals these fifths exactly.
   EXPECT_EQ(BootstrapShares({1, 2, 3, 0}, 5, 1).mean, 0.3);
   EXPECT_EQ(BootstrapShares({3, 2, 1, 0}, 5, 1).mean, 0.3);
   EXPECT_EQ(BootstrapShares({0, 0, 1, 5}, 5, 1).mean, 0.3);

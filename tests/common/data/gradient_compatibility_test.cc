@@ -30,9 +30,9 @@ struct Place {
   Vector second;
 };
 
-// Arguments of the header's two functions for these gradients, and the mean
-// gradients, which are computed directly. `sums` is the number of sums over
-// which the problems are distributed.
+// Makes the arguments of the header's two functions for these gradients, and
+// computes the mean gradients directly. `sums` is the number of sums over which
+// the problems are distributed.
 class Gradients {
  public:
   explicit Gradients(const std::vector<Place>& places, size_t sums) {
