@@ -61,7 +61,7 @@ double OpenFiles() {
 }  // namespace
 
 struct MetricsRegistry::State {
-  MetricLabels constant;  // on every series
+  MetricLabels constant;  // labels of every series
   prometheus::Registry registry;
   std::vector<std::function<void()>> refreshes;
   prometheus::Counter* cpu = nullptr;

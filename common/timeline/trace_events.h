@@ -18,7 +18,7 @@ struct Slice {
   std::string name;
   absl::Time begin;
   absl::Time end;
-  std::vector<std::pair<std::string, int64_t>> facts;  // shown beside it
+  std::vector<std::pair<std::string, int64_t>> facts;  // shown beside the slice
 };
 
 // Holds slices that follow each other, or are nested.

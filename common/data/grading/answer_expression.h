@@ -28,7 +28,7 @@ struct AnswerExpression {
   std::vector<AnswerExpression> parts;
   bool left_open = false;  // for an interval
   bool right_open = false;
-  // "=", "~=" (about), "<", "<=", ">", ">=", "!=", "in".
+  // Each relation is "=", "~=" (about), "<", "<=", ">", ">=", "!=" or "in".
   std::vector<std::string> relations;
   // For a relation: the left side is a name ("x", "f(x)", "(x, y)"), or
   // consists of names alone ("PQ", "AB + CD"), or is not mathematics.

@@ -32,8 +32,8 @@ struct LatexToken {
 // Holds the tokens of an answer, with words split into letters.
 struct LexedAnswer {
   std::vector<LatexToken> tokens;
-  // If the answer consists of words and not of mathematics ("no solution",
-  // "(Paris)"): its letters in lower case, without spaces and punctuation.
+  // The answer's letters in lower case, without spaces and punctuation, if it
+  // consists of words and not of mathematics ("no solution", "(Paris)").
   std::string letters;
   bool is_prose = false;
 };
