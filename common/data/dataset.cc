@@ -91,7 +91,8 @@ absl::Status VisitRows(const std::string& file,
   }
 }
 
-// These columns would have been part of a prompt if prompts were made of them.
+// Other programs use these columns in prompts; a prompt here does not contain
+// them.
 constexpr const char* kPromptColumns[] = {"documents",
                                           "functions",
                                           "image",

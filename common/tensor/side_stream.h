@@ -1,6 +1,5 @@
 // SideStream runs work of a device beside the stream that computes, and orders
-// the two. On the CPU there is no such stream: every call completes its work
-// before it returns.
+// the two. On the CPU there is no such stream (MakeSideStream).
 //
 //   const auto ready = side.Mark();     marks the work so far
 //   const auto scope = side.Enter();    this thread's work goes to the side

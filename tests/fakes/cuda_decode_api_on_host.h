@@ -1,6 +1,5 @@
-// Calls libdapd_cuda.so's functions on a host that simulates the device
-// (cuda_on_host.h), and the functions of ranks with a simulated NCCL
-// (nccl_ranks.h).
+// Provides libdapd_cuda.so's functions on a host that simulates the device
+// (cuda_on_host.h), with a simulated NCCL between ranks (nccl_ranks.h).
 #pragma once
 
 #include "common/generation/cuda/cuda_decode_api.h"
