@@ -33,7 +33,7 @@ class RunHistory {
   // Returns
   // {"stride", "last_step", "steps": [the last step of each point],
   //  "series": {column: [a number, or null where a line lacked it]},
-  //  "low": {"loss", "gradient_norm"}, "high": {the same}}
+  //  "low": {"loss", "gradient_norm"}, "high": {"loss", "gradient_norm"}}
   // Numbers have 7 significant digits. "low" and "high" are empty while each
   // step has a point.
   nlohmann::ordered_json ToJson() const;

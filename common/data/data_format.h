@@ -25,8 +25,8 @@ enum class DataFormat {
 DataFormat DataFormatOf(absl::string_view name);
 bool IsReadable(DataFormat format);
 
-// Says why a file with this name is not read, and what to do; its format must
-// not be readable.
+// Says why a file of an unreadable format is not read, and what to do; `name`
+// is the file's name.
 std::string WhyNotRead(absl::string_view name);
 
 // Returns the files that hold the rows of `where`. All have one format; .json

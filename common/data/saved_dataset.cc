@@ -21,7 +21,7 @@ constexpr char kState[] = "state.json";
 constexpr char kInfo[] = "dataset_info.json";
 constexpr char kSplits[] = "dataset_dict.json";
 
-// Returns whether the name is a file or folder in the same folder.
+// Returns whether `value` is a name that cannot lead out of the folder.
 bool IsPlainName(const nlohmann::json& value) {
   if (!value.is_string()) return false;
   const auto& name = value.get_ref<const std::string&>();

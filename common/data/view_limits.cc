@@ -115,7 +115,7 @@ class ViewMeter {
                                         const TextPipeline& text) {
     ViewMeter meter(config, text);
     meter.views_ = ViewsRead(ExpandTerms(config.objective));
-    // The text of all templates around a problem and its reference.
+    // `frame` has the text of all templates around a problem and its reference.
     ASSIGN_OR_RETURN(const Views frame, meter.BuildShort("", "0"));
     for (const View& view : frame) {
       ASSIGN_OR_RETURN(const std::string bytes,

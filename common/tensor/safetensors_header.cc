@@ -241,8 +241,8 @@ absl::StatusOr<std::string> FormatHeader(
     position = end;
   }
   std::string text = json.dump();
-  // The format requires 8. With kTensorAlignment, tensors in bytes of this
-  // alignment are aligned, too, as far as their sizes allow.
+  // The format requires an alignment of 8 bytes. With kTensorAlignment, tensors
+  // in bytes of this alignment are aligned, too, as far as their sizes allow.
   const size_t excess =
       (kSafetensorsPrefixBytes + text.size()) % kTensorAlignment;
   text.append((kTensorAlignment - excess) % kTensorAlignment, ' ');

@@ -1,4 +1,4 @@
-// Implements a private certificate authority in memory, for tests of TLS.
+// Implements a private certificate authority in memory for tests of TLS.
 #pragma once
 
 #include <openssl/ec.h>
