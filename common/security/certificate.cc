@@ -88,8 +88,8 @@ std::string KindOf(EVP_PKEY* key) {
   return kind;
 }
 
-// Two of these processes agree on TLS 1.3, and OpenSSL signs its handshake only
-// with these kinds of keys. For certificates it accepts more.
+// Two processes of DAPD agree on TLS 1.3, and OpenSSL signs its handshake only
+// with these kinds of keys. It accepts more kinds in certificates.
 absl::Status CheckKind(const std::string& path, EVP_PKEY* key) {
   static const auto& kinds = *new std::set<std::string>{"EC prime256v1",
                                                         "EC secp384r1",

@@ -84,7 +84,7 @@ std::terminate_handler otherwise = nullptr;
 // is on its way to CatchTorch. That ends the process before anybody could
 // report the error.
 [[noreturn]] void EndIfDeviceIsLost() {
-  // No step on a working device takes as long.
+  // No step on a working device takes longer.
   constexpr unsigned kDeviceSeconds = 120;
   const DeviceCheck check = device_check;
   if (check != nullptr) EndForRestartAfter(kDeviceSeconds);

@@ -87,7 +87,7 @@ class Parser {
       RETURN_IF_ERROR(ParseBody("endfilter", *statement));
     } else if (word == "generation") {
       // Templates for training put this tag around the assistant's text.
-      // transformers records the place of that text and leaves it unchanged.
+      // transformers records where that text is and leaves it unchanged.
       statement->kind = Statement::Kind::kScope;
       RETURN_IF_ERROR(ParseBody("endgeneration", *statement));
     } else if (word == "with") {
