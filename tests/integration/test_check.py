@@ -48,7 +48,7 @@ def test_a_run_does_not_wait_for_workers_that_would_refuse_it(workspace, tmp_pat
     assert result.returncode == 0 and "security.token has no such token" in result.stderr, result
     result = workspace.run("refused", check=False, **settings)
     assert result.returncode == 3 and "security.token has no such token" in result.stderr and "started" not in result.stderr, result
-    assert "holds none" not in check(workspace, **settings, **{"security.token": token}).stderr
+    assert "has no such token" not in check(workspace, **settings, **{"security.token": token}).stderr
 
 
 def test_a_run_is_not_its_own_copy(workspace):

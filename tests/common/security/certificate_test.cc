@@ -124,7 +124,7 @@ TEST_F(CertificateTest, AKeyByWhichTlsDoesNotSignIsNamed) {
        {"secp256k1", "brainpoolP256r1", "secp224r1", "prime239v1"}) {
     EXPECT_THAT(
         check(KeyPointer(EVP_EC_gen(curve.c_str()))),
-        HasSubstr(absl::StrCat("kind.crt is EC ", curve, ", by which")));
+        HasSubstr(absl::StrCat("kind.crt is EC ", curve, ", with which")));
   }
 }
 
