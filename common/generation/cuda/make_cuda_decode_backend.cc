@@ -14,7 +14,7 @@
 namespace dapd {
 namespace {
 
-// Why the kernels do not take this model; empty: they do.
+// Returns why the kernels do not take this model, or an empty string.
 std::string Misfit(const ModelWeights& weights) {
   const ModelConfig& config = weights.config;
   if (!FitsDecodeAttention(
@@ -37,7 +37,7 @@ std::string Misfit(const ModelWeights& weights) {
   return "";
 }
 
-// Nothing, with the reason in the log, where the kernels are not to be had.
+// Returns nothing if the kernels cannot be used, and logs the reason.
 std::optional<CudaDecodeApi> ApiFor(const ModelWeights& weights) {
   const std::string misfit = Misfit(weights);
   const std::optional<CudaDecodeApi> api = FindCudaDecodeApi();
