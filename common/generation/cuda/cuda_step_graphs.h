@@ -12,8 +12,8 @@
 
 namespace dapd {
 
-// Returns the smallest bucket for `num_rows` sequences, the longest of which has
-// `longest` tokens.
+// Returns the smallest bucket for `num_rows` sequences, the longest of which
+// has `longest` tokens.
 DecodeBucket BucketFor(const CudaDecoderSpec& spec,
                        int64_t num_rows,
                        int64_t longest);
