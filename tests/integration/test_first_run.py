@@ -1,4 +1,4 @@
-"""The output that somebody sees who starts a first run, and then a second one beside it."""
+"""The output that a user sees who starts a first run, and then a second one beside it."""
 
 import re
 import signal
@@ -37,7 +37,7 @@ def test_the_status_needs_no_address(workspace):
 
 
 def test_more_steps_than_the_schedule_has_lead_to_a_new_run(workspace):
-    """No two refusals that point at each other: what they name works."""
+    """Two refusals must not refer to each other: the command that they name works."""
     settings = {"trainer.steps": 2, "trainer.schedule_steps": 2}
     workspace.run("short", **settings)
     beyond = workspace.run("short", check=False, **{**settings, "trainer.steps": 4})
