@@ -1,4 +1,4 @@
-"""The history checker finds every kind of broken promise: each bug is planted into a sound history and must be named."""
+"""The history checker finds every kind of broken rule: each bug is planted into a sound history and must be named."""
 
 import copy
 import json
@@ -35,7 +35,7 @@ def sound_history():
 
 
 def with_a_lag(events):
-    """The same history, had every answer been sampled one policy earlier."""
+    """Returns the same history as if every answer had been sampled one policy earlier."""
     for event in events:
         if event["event"] == "accepted":
             version = max(0, event["step"] - 2)
