@@ -36,7 +36,7 @@ except ImportError:
 USAGE, CONFIG, DATA, UNREACHABLE, INTERRUPTED = 2, 3, 4, 5, 130
 # Settings that are not sent: addresses, paths, and possible secrets.
 LEFT_OUT = ("security.", "run.notify_")
-# How long a server may accept nothing before the follower gives up. The files stay, so nothing is lost.
+# A server may accept nothing for this long before the follower gives up. The files stay, so nothing is lost.
 PATIENCE = 3600
 MLFLOW_METRICS, MLFLOW_PARAMS, MLFLOW_TEXT = 1000, 100, 500  # per call
 

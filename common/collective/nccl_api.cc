@@ -18,7 +18,7 @@ constexpr std::chrono::microseconds kPoll(50);
 // A launch reaches its stream after some microseconds, and a prefill has
 // hundreds of launches; so the first looks come without a pause.
 constexpr int kQuickLooks = 100;
-// How long the other ranks may take to leave a communicator, too.
+// The other ranks may take this long to leave a communicator, too.
 constexpr double kLeaveSeconds = 5;
 constexpr char kLate[] = "a rank did not join in time";
 constexpr char kLost[] = "a rank is lost";

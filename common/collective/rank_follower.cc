@@ -27,7 +27,7 @@ namespace dapd {
 namespace {
 
 constexpr absl::Duration kRetryInterval = absl::Milliseconds(300);
-// How often a rank asks whether a run that is over has begun anew.
+// The interval at which a rank asks whether a run that is over has begun anew.
 constexpr absl::Duration kOverInterval = absl::Seconds(1);
 // Messages of rank 0 that may wait, each with a chunk of kRankChunkBytes.
 constexpr size_t kReceivedMessages = 4;

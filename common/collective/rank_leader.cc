@@ -28,8 +28,8 @@ namespace {
 
 using Stream = grpc::ServerReaderWriter<v1::RankMessage, v1::RankMessage>;
 
-// How often a waiting rank checks the other ranks and whether it should go on
-// waiting.
+// The interval at which a waiting rank checks the other ranks, and whether it
+// should continue to wait.
 constexpr absl::Duration kLivenessPoll = absl::Milliseconds(200);
 constexpr absl::Duration kGivesUpPoll = absl::Milliseconds(100);
 

@@ -22,12 +22,12 @@ struct RankOptions {
   // everything that the result depends on; a rollout worker's identity is a
   // secret.
   std::string identity;
-  // How long a rank waits for the others at the start.
+  // A rank waits this long for the others at the start.
   absl::Duration join_timeout = absl::Minutes(5);
   // Called while the rank waits: if it returns true, the wait ends with
   // CANCELLED. May be empty.
   std::function<bool()> gives_up = {};
-  // How long rank 0 waits for the others inside one operation. The others wait
+  // Rank 0 waits this long for the others inside one operation. The others wait
   // for rank 0 as long as its connection answers pings, because rank 0 may be
   // evaluating or waiting for a disk.
   absl::Duration operation_timeout = absl::Minutes(10);

@@ -98,7 +98,8 @@ class GenerationEngine {
   int64_t KvBytesAt(const Sequence& sequence, int64_t tokens) const;
   // Makes room for the next step of all running sequences, the oldest first.
   void GrowRunning(std::vector<SampledToken>* events);
-  // Returns false if there is no memory.
+  // Makes room for the sequence's next step. Returns false if there is no
+  // memory.
   bool Grow(uint64_t number, Sequence& sequence);
   // Lets a running sequence wait for memory; it keeps its answer.
   void PutBack(Sequences::iterator running);
@@ -108,7 +109,7 @@ class GenerationEngine {
   // Runs the backend's step. Returns nothing if the device ran out of memory.
   std::vector<DecodedToken> Compute(std::vector<SampledToken>* events);
   bool FitsBesideRunning(const Sequence& next) const;
-  // Returns false if there is no memory.
+  // Starts or resumes a sequence. Returns false if there is no memory.
   bool StartIn(int64_t slot, Sequence& sequence);
   // Frees the sequence's memory in the backend and its part of the budget.
   void Free(Sequences::iterator running);

@@ -12,7 +12,8 @@ namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {
 
 constexpr int kVectors = static_cast<int>(kPanelWidth) / kLanes;
-// As many accumulators as leave registers for a column of the panel.
+// The largest number of accumulators that leaves registers for a column of the
+// panel.
 constexpr int kMaxRows = kLanes == 16 ? 12 : kLanes == 8 ? 3 : 1;
 // A block of a panel stays in the first-level cache while all groups of rows
 // pass over it.
@@ -38,7 +39,7 @@ inline void ForEachSum(const Function& function) {
   }
 }
 
-// How a kind of panel steps along k. kDepth is the number of k in one step.
+// Steps along k in one kind of panel. kDepth is the number of k in one step.
 struct Float32Step {
   using Weight = float;
   using Input = float;

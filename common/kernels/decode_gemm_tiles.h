@@ -17,7 +17,7 @@ namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {
 
 static_assert(kPanelWidth == kTileBlock);
-// How far ahead a panel is fetched into the first-level cache: a third of it.
+// A panel is fetched this far ahead into the first-level cache: a third of it.
 constexpr int64_t kAheadBytes = 16384;
 
 // Implements DecodeKernels::pack_bfloat16.

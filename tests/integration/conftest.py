@@ -23,7 +23,7 @@ def workspace(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def reference_run(workspace):
-    """The undisturbed run with one worker of each role."""
+    """Provides the undisturbed run with one worker of each role."""
     workspace.run("reference")
     return workspace
 
@@ -38,7 +38,7 @@ def browser(tmp_path_factory):
 
 @pytest.fixture
 def page(browser):
-    """The browser, without errors so far."""
+    """Provides the browser, without errors so far."""
     browser.open("about:blank")
     browser.requests.clear()
     browser.problems.clear()

@@ -16,7 +16,7 @@ SIZES_32B = dict(hidden_size=5120, intermediate_size=25600, num_hidden_layers=64
 
 @pytest.fixture
 def model(workspace, tmp_path):
-    """A copy of the tiny model that a test may damage, with its weights in two shards."""
+    """Provides a copy of the tiny model that a test may damage, with its weights in two shards."""
     folder = tmp_path / "model"
     shutil.copytree(workspace.model, folder)
     tensors = load_file(folder / "model.safetensors")

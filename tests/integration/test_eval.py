@@ -10,7 +10,7 @@ from workspace import free_port
 
 @pytest.fixture(scope="module")
 def benchmark(workspace):
-    """Three problems with other column names and without solutions; one answer is worked text, as in GSM8K."""
+    """Provides three problems with other column names and without solutions; one answer is worked text, as in GSM8K."""
     path = workspace.folder / "benchmark.jsonl"
     targets = [0, 2, "2 + 2 = <<2+2=4>>4\n#### 4"]
     rows = [{"name": f"q{i}", "question": f"What is {i} + {i}?", "target": target} for i, target in enumerate(targets)]

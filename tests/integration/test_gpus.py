@@ -21,7 +21,7 @@ BACKEND = "int DapdCudaDeviceCount(void) { return 1; }"
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """The programs beside a libdapd_cuda.so that finds a GPU and computes nothing."""
+    """Provides the programs beside a libdapd_cuda.so that finds a GPU and computes nothing."""
     folder = tmp_path_factory.mktemp("programs")
     (folder / "bin").mkdir()
     (folder / "lib").mkdir()
@@ -40,7 +40,7 @@ exec {program} "$@" --set model.device=cpu
 
 @pytest.fixture(scope="module")
 def computing(programs):
-    """The same programs, with services that take the GPUs that they are given, and compute on the CPU."""
+    """Provides the same programs, with services that take the GPUs that they are given, and compute on the CPU."""
     folder = programs.parent / f"{programs.name}-computing"
     shutil.copytree(programs, folder)
     for name in ("dapd-rollout", "dapd-teacher", "dapd-trainer"):

@@ -252,7 +252,7 @@ def check_hostile(page, texts):
 
 @pytest.fixture(scope="module")
 def hostile(finished):
-    """The folder of a finished run with hostile answers, and the page of a trainer that shows it."""
+    """Provides the folder of a finished run with hostile answers, and the page of a trainer that shows it."""
     folder = finished.runs("hostile")
     shutil.copytree(finished.runs("reported"), folder)
     poison(folder, "id", "problem", "expected", "extracted")

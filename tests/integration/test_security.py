@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def rollout(workspace, folder):
-    """A rollout worker with mutual TLS on every address."""
+    """Provides a rollout worker with mutual TLS on every address."""
     viewer = folder / "viewer.token"
     viewer.write_text("v" * 40)
     viewer.chmod(0o600)

@@ -10,7 +10,7 @@ from conftest import set_flags
 
 @pytest.fixture(scope="module")
 def start(workspace, tmp_path_factory):
-    """The adapter of an earlier run, in a folder of its own."""
+    """Provides the adapter of an earlier run, in a folder of its own."""
     workspace.run("teacher-of-start", **{"trainer.steps": 2})
     folder = tmp_path_factory.mktemp("start") / "adapter"
     shutil.copytree(workspace.runs("teacher-of-start") / "adapter", folder)

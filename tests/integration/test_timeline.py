@@ -68,7 +68,7 @@ def check_tracks(timeline):
 
 @pytest.fixture(scope="module", params=[0, 1], ids=["synchronous", "lagging"])
 def recorded(request, workspace):
-    """A run of which the first steps are recorded, and its timeline."""
+    """Provides a run of which the first steps are recorded, and its timeline."""
     name = f"timeline-{request.param}"
     settings = {"rollout.max_staleness": request.param, "run.rollout_workers": 2, "run.teacher_workers": 2, "teacher.chunk_tokens": 8}
     workspace.run(name, **settings, **{"trainer.timeline_steps": STEPS})

@@ -37,7 +37,7 @@ def read_jsonl(path):
 
 @pytest.fixture(scope="session")
 def qwen_folder(tmp_path_factory):
-    """The real Qwen vocabulary with Qwen3's chat template."""
+    """Provides the real Qwen vocabulary with Qwen3's chat template."""
     folder = tmp_path_factory.mktemp("qwen")
     make_qwen_tokenizer.write(folder)
     return folder
@@ -45,7 +45,7 @@ def qwen_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def llama3_folder(qwen_folder, tmp_path_factory):
-    """A tokenizer with the rules of Llama 3's and the merges of Qwen's vocabulary, which contain most of Llama 3's:
+    """Provides a tokenizer with the rules of Llama 3's and the merges of Qwen's vocabulary, which contain most of Llama 3's:
     digits in threes, words of the vocabulary taken whole, no normaliser, and its own special tokens."""
     tokenizer = json.loads((qwen_folder / "tokenizer.json").read_text())
     split = tokenizer["pre_tokenizer"]["pretokenizers"][0]
@@ -75,7 +75,7 @@ def llama3_folder(qwen_folder, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tekken_folder(qwen_folder, tmp_path_factory):
-    """A tokenizer with the rules of Mistral's tekken over Qwen's vocabulary: words cut where capitals begin, single
+    """Provides a tokenizer with the rules of Mistral's tekken over Qwen's vocabulary: words cut where capitals begin, single
     digits, no normaliser."""
     tokenizer = json.loads((qwen_folder / "tokenizer.json").read_text())
     capital, small = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
@@ -92,7 +92,7 @@ def tekken_folder(qwen_folder, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def smollm2_folder():
-    """SmolLM2-135M-Instruct as deploy/fetch_demo_model.py writes it."""
+    """Provides SmolLM2-135M-Instruct as deploy/fetch_demo_model.py writes it."""
     # Several processes share the tests; one of them makes it.
     with open(ROOT / ".deps" / "fetch_demo_model.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

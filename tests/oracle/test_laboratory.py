@@ -41,7 +41,7 @@ def laboratory():
 
 @pytest.fixture(scope="module")
 def two_batches(tmp_path_factory):
-    """The script's output after two batches: the same tokenizer, and a model that knows nothing."""
+    """Provides the script's output after two batches: the same tokenizer, and a model that knows nothing."""
     folder = tmp_path_factory.mktemp("laboratory") / "model"
     subprocess.run([sys.executable, SCRIPT, "--batches", "2", "--output", folder], check=True, capture_output=True, timeout=300)
     return folder

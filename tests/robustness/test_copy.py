@@ -25,7 +25,7 @@ FAILPOINTS = sorted({name for path in SOURCES for name in re.findall(r'DAPD_FAIL
 
 @pytest.fixture
 def own_store(request, tmp_path, monkeypatch):
-    """A server that a test may change or stop."""
+    """Provides a server that a test may change or stop."""
     made = SERVERS[getattr(request, "param", "s3")](tmp_path)
     for name, value in made.environment().items():
         monkeypatch.setenv(name, value)

@@ -16,7 +16,7 @@ def accepted(step, sample, digest, ids=(1, 2)):
 
 
 def sound_history():
-    """Two attempts: the first dies in step 3, after a checkpoint at 2; the second finishes step 4."""
+    """Provides two attempts: the first dies in step 3, after a checkpoint at 2; the second finishes step 4."""
     events = [{"event": "started", "attempt": 1, "step": 0, "adapter_digest": "d0"}]
     for step in (1, 2):
         events += [accepted(step, sample, f"d{step - 1}") for sample in range(BATCH)]

@@ -150,7 +150,7 @@ def test_a_damaged_line_of_the_metrics_only_costs_that_line(cluster, reference, 
 
 @pytest.fixture(scope="module")
 def begun_run(shared_cluster):
-    """A run without a checkpoint, with answers to its second step."""
+    """Provides a run without a checkpoint, with answers to its second step."""
     run = "begun"
     code = shared_cluster.train(run, failpoints=f"ledger.after_accept=kill@{BATCH + 2}", **{"run.seed": 1000, "checkpoint.interval": 50})
     assert code == -signal.SIGKILL, shared_cluster.log(run)

@@ -78,7 +78,7 @@ class CudaDecoder {
   CudaStepGraphs graphs_;
   CudaBursts bursts_;
   DecodeBucket bucket_;  // of the graph that runs
-  // Whether the device has row_slots_ and graphs_ has bucket_. Only Launch maps
+  // True if the device has row_slots_ and graphs_ has bucket_. Only Launch maps
   // rows, so a graph that finds no memory does not undo a first token.
   bool mapped_ = false;
   // Graphs that found no memory, remembered as long as sequences run: another

@@ -83,7 +83,7 @@ __device__ inline T* CachedTokens(const CudaKvPages& cache,
   return reinterpret_cast<T*>(address) + index * kSplitTokens * head_dim;
 }
 
-// Whether the launch in front may still run before WaitForLaunchBefore.
+// True if the launch in front may still run before WaitForLaunchBefore.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 inline constexpr bool kMayBeginEarly = true;
 #else

@@ -20,7 +20,7 @@ struct TermOfToken {
   // The index of the later term that is added up with this term; kNone if there
   // is none; kEarlier if an earlier term takes this term along.
   int with = kNone;
-  // Whether these are the first and the last terms of their student.
+  // True for the first and for the last terms of their student.
   bool is_first = false;
   bool is_last = false;
 };

@@ -37,7 +37,7 @@ class RowSlice {
     groups_ = (size_ + kClusterGroup - 1) / kClusterGroup;
   }
 
-  // The first vocabulary entry of the part, and the number of entries.
+  // Return the first vocabulary entry of the part, and the number of entries.
   __device__ int64_t begin() const { return begin_; }
   __device__ int size() const { return size_; }
   // The last group may reach past the end; its entries there are kPad.

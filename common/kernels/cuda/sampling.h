@@ -65,7 +65,7 @@ struct SampleArgs {
   int64_t num_tokens = 0;  // ids from here on are never sampled
   const int32_t* end_tokens = nullptr;
   int64_t num_end_tokens = 0;
-  // Whether a gather of NCCL produced the logits. Its kernels wait for other
+  // True if a gather of NCCL produced the logits. Its kernels wait for other
   // devices, so the first launch then begins in turn.
   bool behind_a_gather = false;
 };

@@ -28,7 +28,7 @@ GOES_ON = ("running", "paused")
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run has come. `state` is running, paused (it waits for its disk), finished, failed or interrupted, as
+    """The progress of a run. `state` is running, paused (it waits for its disk), finished, failed or interrupted, as
     in `dapd runs list`."""
 
     state: str
@@ -90,32 +90,32 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name of its folder, run.name."""
+        """Returns the name of its folder, run.name."""
         return self.folder.name
 
     # --- While it goes on ---------------------------------------------------------
 
     @property
     def process(self) -> RunProcess | None:
-        """The process that dapd.run() started for it last; None for a run that was started in another way."""
+        """Returns the process that dapd.run() started for it last; None for a run that was started in another way."""
         return read_process(self.folder)
 
     @property
     def log(self) -> str:
-        """The output of that process and its trainer. The logs of other processes, and of earlier attempts, are files
+        """Returns the output of that process and its trainer. The logs of other processes, and of earlier attempts, are files
         in the folder's logs/."""
         process = self.process
         return read_log(self.folder, process) if process else ""
 
     @property
     def address(self) -> str | None:
-        """The trainer's host:port, for dapd.status(). None if dapd.run() did not start the run, and until its trainer
+        """Returns the trainer's host:port, for dapd.status(). None if dapd.run() did not start the run, and until its trainer
         is started."""
         return trainer_address(self.log)
 
     @property
     def page(self) -> str | None:
-        """The address of the page with its curves while the run goes on. None if `address` is None."""
+        """Returns the address of the page with its curves while the run goes on, or None if `address` is None."""
         said = re.findall(r"status page: (http://[^\s\"]+)", self.log)
         return said[-1] if said else None
 
@@ -134,7 +134,7 @@ class Run:
 
     @property
     def progress(self) -> Progress:
-        """How far the run has come, read from the folder; while its trainer answers, also the phase and the time left."""
+        """Returns the progress of the run from its folder; while its trainer answers, also the phase and the time left."""
         process = self.process
         lives = process is not None and process.is_alive()
         rows = json.loads(call("runs", "list", self.folder, "--json"))
@@ -153,7 +153,7 @@ class Run:
         return Progress(row["state"], row["step"], row["steps"], row["loss"], phase, seconds)
 
     def is_running(self) -> bool:
-        """Whether its process lives, or a trainer that was started in another way holds the folder."""
+        """Returns whether its process lives, or a trainer that was started in another way holds the folder."""
         process = self.process
         return (process is not None and process.is_alive()) or self.progress.state in GOES_ON
 
@@ -207,7 +207,7 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The merged configuration, {"trainer": {"steps": 150, ...}, ...}."""
+        """Returns the merged configuration, {"trainer": {"steps": 150, ...}, ...}."""
         # The environment of this process must not change what the run was.
         variables = {key: value for key, value in environment().items() if not (key.startswith("DAPD_") and "__" in key)}
         loaded = json.loads(call("config", self.folder / "config.yaml", "--json", variables=variables))
@@ -216,7 +216,7 @@ class Run:
 
     @property
     def outcome(self) -> Outcome | None:
-        """None while an attempt goes on, and after one that was killed."""
+        """Returns None while an attempt goes on, and after one that was killed."""
         try:
             return Outcome(**json.loads((self.folder / "outcome.json").read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -224,12 +224,12 @@ class Run:
 
     @property
     def adapter(self) -> pathlib.Path | None:
-        """The folder of the trained adapter, in PEFT's format; None until it exists."""
+        """Returns the folder of the trained adapter, in PEFT's format; None until it exists."""
         return self._folder_if_there("adapter")
 
     @property
     def best_adapter(self) -> pathlib.Path | None:
-        """The adapter of the best evaluation within training (evaluation.interval)."""
+        """Returns the adapter of the best evaluation within training (evaluation.interval)."""
         return self._folder_if_there("adapter-best")
 
     def _folder_if_there(self, name: str) -> pathlib.Path | None:
@@ -237,22 +237,22 @@ class Run:
 
     @property
     def metrics(self) -> Table:
-        """metrics.jsonl with a row for each step; the columns of a term are named `terms/NAME/value` and the like."""
+        """Returns metrics.jsonl with a row for each step; the columns of a term are named `terms/NAME/value` and the like."""
         return table(json_lines(self.folder / "metrics.jsonl"))
 
     @property
     def answers(self) -> Table:
-        """answers.jsonl with a row for each answer: a few graded answers of each step."""
+        """Returns answers.jsonl with a row for each answer: a few graded answers of each step."""
         return table({"step": line["step"], **answer} for line in json_lines(self.folder / "answers.jsonl") for answer in line["answers"])
 
     @property
     def evaluations(self) -> Table:
-        """A row for each evaluation, in the order of their policies: `when`, `policy_version`, `accuracy/mean`, `accuracy/low`, ..."""
+        """Returns a row for each evaluation, in the order of their policies: `when`, `policy_version`, `accuracy/mean`, `accuracy/low`, ..."""
         return table({key: value for key, value in row.items() if key != "answers"} for row in self._evaluations())
 
     @property
     def held_out_answers(self) -> Table:
-        """The answers to a few held-out problems that each evaluation keeps: a row for each, with the `when` of its
+        """Returns the answers to a few held-out problems that each evaluation keeps: a row for each, with the `when` of its
         evaluation."""
         return table({"when": row["when"], **answer} for row in self._evaluations() for answer in row.get("answers", []))
 
@@ -262,7 +262,7 @@ class Run:
 
     @property
     def samples(self) -> Table:
-        """samples/ with a row for every answer of every step. For a long run read one step with samples_of(120)."""
+        """Returns samples/ with a row for every answer of every step. For a long run read one step with samples_of(120)."""
         return table(self._samples("*"))
 
     def samples_of(self, step: int) -> Table:

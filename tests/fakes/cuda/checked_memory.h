@@ -42,7 +42,7 @@ struct Toucher {
   uint32_t block = 0;
   uint16_t thread = 0;      // in the block
   uint16_t warp_phase = 0;  // counts the warp's __syncwarp
-  // What other blocks did before this.
+  // Parts of other blocks' runs that are ordered before this.
   const std::vector<BlockPast>* before = nullptr;
 };
 

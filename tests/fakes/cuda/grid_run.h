@@ -172,7 +172,7 @@ class GridRun {
   bool PassBlockBarrier(size_t block);
   bool PassClusterBarrier();
   Count& CountAt(const void* count);
-  void DeliverMessage();  // delivers any of them
+  void DeliverMessage();  // delivers a random message
   void EndPhaseIfOver(const void* place, Count& count);
   static void TakeLearned(Block& block);
   uint32_t TakeEpoch(const Block& block);
@@ -196,11 +196,11 @@ class GridRun {
   std::vector<int> ready_;
   std::vector<Block> blocks_;               // of the cluster
   std::vector<uint32_t> blocks_of_epochs_;  // from the launch's first on
-  std::vector<Message> messages_;           // of the cluster, under way
+  std::vector<Message> messages_;           // of the cluster, not delivered yet
   std::map<const void*, Count> counts_;
   Traffic traffic_;
   Toucher toucher_;
-  // What blocks did before they fenced and counted, by place.
+  // By place: the pasts of the blocks that have fenced and counted there.
   std::map<const void*, std::vector<BlockPast>> published_;
   Thread* current_ = nullptr;
   std::string failure_;
