@@ -73,8 +73,8 @@ class RankFollower final : public Collective {
         deadline = SteadyNow() + options_.join_timeout;
         if (!std::exchange(was_over, true)) {
           LogInfo(
-              "the run is over, says rank 0; there is nothing to do until it "
-              "begins anew, with more steps, say");
+              "rank 0 says that the run is over; this rank waits until the run "
+              "begins anew, for example with more steps");
         }
       } else if (SteadyNow() >= deadline) {
         return absl::UnavailableError(

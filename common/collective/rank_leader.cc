@@ -110,7 +110,7 @@ class Members final : public v1::RankService::Service {
                          absl::FormatDuration(options_.join_timeout),
                          last_refusal_.empty()
                              ? ""
-                             : absl::StrCat("; one that came was refused: ",
+                             : absl::StrCat("; a rank that came was refused: ",
                                             last_refusal_)));
       }
       changed_.WaitFor(&mutex_, std::min(left, kGivesUpPoll));

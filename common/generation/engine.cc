@@ -26,8 +26,8 @@ SampledToken NoMemory(uint64_t id, int64_t prompt, int64_t answer) {
               prompt,
               " tokens and the ",
               answer,
-              " of its answer so far, even with nothing beside it; leave more "
-              "memory free, or lower rollout.max_new_tokens"))};
+              " tokens of its answer so far, even without other answers; leave "
+              "more memory free, or lower rollout.max_new_tokens"))};
 }
 
 }  // namespace

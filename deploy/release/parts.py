@@ -70,7 +70,7 @@ def owners(libraries):
     owned = {library: next((packages[path] for path in sorted(spelling) if path in packages), None) for library, spelling in spellings.items()}
     nobodys = sorted(str(library) for library, package in owned.items() if package is None)
     if nobodys:
-        raise Unknown(f"in no Debian package, and a release may only contain what it can name: {', '.join(nobodys)}")
+        raise Unknown(f"these files belong to no Debian package, and a release must name the package of each file: {', '.join(nobodys)}")
     return owned
 
 

@@ -198,8 +198,8 @@ is_told_at_once() {
   fi
   age=$(($(date +%s) - $(date +%s -d "${BASH_REMATCH[1]}")))
   if [ "$age" -ge 60 ]; then return 1; fi
-  echo "Slurm announces the end of the job $age s after its start: it goes on until its time is" \
-    "over, and is not queued again. Ask for more time (--time), or for a shorter notice (--signal)" >&2
+  echo "Slurm announces the end of the job $age s after its start: it runs until its time limit" \
+    "and is not queued again. Ask for more time (--time), or for a shorter notice (--signal)" >&2
 }
 
 # --- The lists of workers -----------------------------------------------------

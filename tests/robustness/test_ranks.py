@@ -331,7 +331,7 @@ def test_rank_0_tells_of_the_end_once_the_rendezvous_is_its_own(two_ranks):
         rank_0 = start(0)
         wait_for(lambda: "not told yet" in two_ranks.log(run) or rank_0.poll() is not None, what="a rendezvous that is taken")
         rank_1 = start(1, **{"run.output_dir": here / "others"})
-    wait_for(lambda: "the run is over, says rank 0" in two_ranks.log(run) or rank_1.poll() is not None, what="the word of rank 0")
+    wait_for(lambda: "rank 0 says that the run is over" in two_ranks.log(run) or rank_1.poll() is not None, what="the word of rank 0")
     assert rank_0.poll() is rank_1.poll() is None, two_ranks.log(run)
 
 

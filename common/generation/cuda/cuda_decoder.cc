@@ -290,7 +290,7 @@ CudaOutcome CudaDecoder::Stop(int64_t slot) {
 CudaOutcome CudaDecoder::Launch(int64_t steps) {
   CudaOutcome outcome;
   if (bursts_.is_full() || steps > kMaxBurst) {
-    outcome.Text("[cuda_decoder] more was launched than is kept");
+    outcome.Text("[cuda_decoder] too many launches or steps at a time");
     return outcome;
   }
   if (!mapped_ || LongestAfter(steps) > bucket_.max_tokens) {

@@ -25,7 +25,7 @@ std::string Misfit(const ModelWeights& weights) {
                         " of dimension ",
                         config.head_dim,
                         "; head_dim must be a multiple of 8 up to 256 and at "
-                        "most 8 heads may share one");
+                        "most 8 heads may share one key-value head");
   }
   if (config.hidden_size % 8 != 0 || config.intermediate_size % 8 != 0) {
     return "hidden and intermediate size must be multiples of 8";

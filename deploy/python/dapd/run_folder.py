@@ -167,7 +167,7 @@ class Run:
         while self.is_running():
             left = end - time.monotonic()
             if left <= 0:
-                raise TimeoutError(f"{self.folder} goes on after {timeout} s")
+                raise TimeoutError(f"{self.folder} still runs after {timeout} s")
             self._pause(min(left, 1.0))
         return self._end()
 
@@ -188,7 +188,7 @@ class Run:
         if code == 130:  # before the trainer had begun
             return Outcome("stopped", code, message_of(self.log, code), time.time())
         if code is None or code > 128:
-            raise CommandError(f"the processes of {self.folder} were killed; started again in the same way, the run goes on", code or 1)
+            raise CommandError(f"the processes of {self.folder} were killed; started again in the same way, the run resumes", code or 1)
         raise error_of(message_of(self.log, code), code)
 
     def stop(self, timeout: float | None = None, at_once: bool = False) -> Outcome:
