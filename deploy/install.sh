@@ -46,7 +46,7 @@ driver_series() {
 }
 least_driver=580  # of CUDA 13
 
-# Each call takes one flag; a second one is refused and not ignored.
+# Each call takes one flag; a second flag is refused and not ignored.
 case "$*" in
   --tests)
     packages+=("${test_packages[@]}")

@@ -83,7 +83,7 @@ class DecodeBackend {
   // for its prompt, the returned tokens and StepPositions(), but at most for
   // MaxTokens().
   virtual bool Reserve(int64_t slot, int64_t tokens) = 0;
-  // Frees a slot; a free one stays free.
+  // Frees a slot; a free slot stays free.
   virtual void Stop(int64_t slot) = 0;
 
   // Computes for a while: at least one token of every running sequence whose

@@ -1,8 +1,8 @@
 // The vectors of the level that this file is compiled for. Only sources that
 // are compiled once per CPU level may include it. Their functions live in a
 // namespace of the level, so that no function compiled for a newer processor is
-// ever linked into the code of an older one. For the same reason they include
-// no part of the standard library that has inline functions.
+// ever linked into the code of an older processor. For the same reason they
+// include no part of the standard library that has inline functions.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
 // ShardedLayers provides the whole layers of a base of which each rank holds a
 // part; a layer exists as a whole only while it is computed. While one layer is
-// computed, the next one is gathered. On a GPU the gathers of all walks run on
-// one stream beside the computing stream, and the gather of layer i + 2 begins
-// on the device after the reads of layer i, so that two layers are in memory
-// however far the host is ahead.
+// computed, the next layer is gathered. On a GPU the gathers of all walks run
+// on one stream beside the computing stream, and the gather of layer i + 2
+// begins on the device after the reads of layer i, so that two layers are in
+// memory however far the host is ahead.
 //
 // All ranks gather a layer together, but they need not have the same work. So
 // each walk begins with an agreement, in which every rank that has a pass to

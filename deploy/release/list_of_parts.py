@@ -13,7 +13,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
-# Serial numbers are made from names and contents, so a release that is made again has the same ones.
+# Serial numbers are made from names and contents, so a release that is made again has the same serial numbers.
 NAMESPACE = uuid.UUID("6f1c1f4e-2b0f-5c1e-9a39-0d3c58b7a1d4")
 OWN = ("bin/*", "libexec/*", "lib/libdapd_cuda.so")
 

@@ -115,7 +115,7 @@ def test_a_row_without_an_answer_is_named(workspace, benchmark, tmp_path):
 
 
 def test_workers_give_the_answers_of_this_process(workspace, benchmark, tmp_path):
-    """Two rollout services, and then the one that is left, give the same answers, in float32 bit for bit."""
+    """Two rollout services, and then the service that is left, give the same answers, in float32 bit for bit."""
     flags = ("--precision", "float32")
     alone, together = tmp_path / "alone.jsonl", tmp_path / "together.jsonl"
     workspace.dapd(*arguments(workspace, benchmark, "--output", alone, *flags))

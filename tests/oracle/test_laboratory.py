@@ -111,7 +111,7 @@ def test_logits_agree(laboratory, tmp_path):
 
 
 class Draws:
-    """A generator that always draws the same."""
+    """A generator that always draws the same number."""
 
     def __init__(self, value):
         self.value = value

@@ -1,4 +1,4 @@
-"""Disks that refuse what a run writes: it waits, continues without the file or ends, as configured, and loses nothing."""
+"""A run whose disk refuses a write waits, continues without the file or ends, as configured, and loses nothing."""
 
 import json
 import resource

@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kCacheBlock = 64;
 
 // Returns the capacity of a cache that holds `tokens` tokens. Capacities form a
-// fixed series: each is an eighth larger than the one before, rounded to whole
-// blocks.
+// fixed series: each is an eighth larger than the capacity before, rounded to
+// whole blocks.
 int64_t CapacityFor(int64_t tokens) {
   int64_t capacity = kCacheBlock;
   while (capacity < tokens) {

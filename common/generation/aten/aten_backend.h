@@ -3,8 +3,8 @@
 // implementation that the other backends are tested against, and it decodes
 // models that several ranks share on CPUs.
 //
-// Every step computes all slots, also the empty ones, so that a sequence's bits
-// do not depend on its neighbours (matrix libraries choose their summation
+// Every step computes all slots, also the empty slots, so that a sequence's
+// bits do not depend on its neighbours (matrix libraries choose their summation
 // order by shape). For the same reason each prompt is prefilled by itself, and
 // a resumed sequence starts from its beginning, since a prefill would sum in
 // another order.

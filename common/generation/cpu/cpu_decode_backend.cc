@@ -33,7 +33,7 @@ int64_t CpuDecodeBackend::DefaultKvBudget() const {
 }
 
 void CpuDecodeBackend::SetAdapter(std::shared_ptr<const Adapter> adapter) {
-  // A failure may leave half of the old adapter and half of the new one.
+  // A failure may leave half of the old adapter and half of the new adapter.
   packed_ = false;
   if (adapter == nullptr) {
     adapter_.reset();

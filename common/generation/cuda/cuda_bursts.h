@@ -1,7 +1,7 @@
 // Keeps the bursts of steps that a decoder has launched and the host has not
 // read yet, at most kMaxBursts. Each burst ends with a copy of the decoder's
 // state to pinned memory, so that the host reads the result of one burst while
-// the next one runs.
+// the next burst runs.
 #pragma once
 
 #include <cuda_runtime.h>

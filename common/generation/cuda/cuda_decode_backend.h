@@ -6,7 +6,8 @@
 //   Start    takes pages of KV memory for the prompt
 //   Reserve  takes further pages as the answer grows
 //   Step     prefills waiting prompts up to a budget of tokens, keeps two
-//            batches of steps launched and returns the tokens of the older one
+//            batches of steps launched and returns the tokens of the older
+//            batch
 //   Stop     gives the pages back
 //
 // Bits: all steps have the same number of rows, splits of attention lie at

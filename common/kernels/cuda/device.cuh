@@ -15,13 +15,14 @@ namespace dapd {
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 inline constexpr int kWarp = 32;
 
-// Loads and stores eight numbers with one or two 16-byte instructions.
+// Eight numbers, which Load8 and Store8 move with one or two 16-byte
+// instructions.
 template <typename T>
 struct alignas(16) Vector8 {
   T value[8];
 };
 
-// Loads two numbers with one instruction.
+// Two numbers, which Load2 loads with one instruction.
 template <typename T>
 struct alignas(2 * sizeof(T)) Vector2 {
   T value[2];

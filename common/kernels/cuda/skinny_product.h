@@ -5,7 +5,7 @@
 //   neither on the number of rows nor on the row's place among them.
 // * The launch may begin before the launch in front of it has ended and loads
 //   its first weights meanwhile (device.cuh). With `early` it has also
-//   multiplied the first columns of x when the last ones are written.
+//   multiplied the first columns of x when the last columns are written.
 #pragma once
 
 #include <algorithm>

@@ -216,7 +216,7 @@ class Run:
 
     @property
     def outcome(self) -> Outcome | None:
-        """Returns None while an attempt goes on, and after one that was killed."""
+        """Returns None while an attempt goes on, and after an attempt that was killed."""
         try:
             return Outcome(**json.loads((self.folder / "outcome.json").read_text(encoding="utf-8")))
         except FileNotFoundError:

@@ -6,7 +6,7 @@
 #   extern __shared__ type name[];                becomes  auto* name = DynamicShared<type>();
 # Lines keep their numbers. With INSTEAD_OF, its first occurrence in the file becomes
 # PLANT, a mistake for the tests to find, and ENDING is appended to the names of the
-# launchers, so that they can be linked beside the true ones. It fails if the text does
+# launchers, so that they can be linked beside the true launchers. It fails if the text does
 # not occur.
 file(READ ${FROM} text)
 
