@@ -124,7 +124,7 @@ struct alignas(kNumbers * sizeof(T) < 16 ? kNumbers * sizeof(T)
 #ifdef __CUDA_ARCH__
 // Moves the words if `is_in`. The choice is hidden from the compiler: where it
 // sees the choice, it waits for the first of several loads before it begins the
-// second, and it makes four stores of one.
+// second, and it splits a store into four.
 template <int kWords>
 __device__ inline void LoadWordsIf(bool is_in,
                                    const void* from,
