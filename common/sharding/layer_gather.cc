@@ -14,8 +14,7 @@ absl::StatusOr<LayerWeights> GatherLayer(const ShardedWeights& weights,
                    devices.AllGather(layer.weight));
   for (const Projection projection : AllProjections()) {
     const auto i = static_cast<size_t>(projection);
-    // For a weight that is split by outputs, [size, out, in] is already the
-    // whole weight.
+    // [size, out, in] is already the whole of what is split by outputs.
     layer.weight[i] =
         SplitDimension(projection) == 0
             ? parts[i].flatten(0, 1)

@@ -1,4 +1,4 @@
-// Gathers the parts of a layer's weights from the ranks.
+// Brings the parts of a layer's weights together.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace dapd {
 
-// Returns layer `index` with whole weights, bit for bit equal to an unsharded
-// load, by one gather (DeviceGroup::AllGather). All ranks call it for the same
-// layer. The result holds one layer's weights; while the function runs, the
-// weights that are split by inputs are held twice.
+// Layer `index` with whole weights, bit for bit those of an unsharded load, by
+// one gather (DeviceGroup::AllGather). All ranks call it for the same layer. It
+// holds one layer's weights and, while it runs, one of those that are split by
+// inputs once more.
 absl::StatusOr<LayerWeights> GatherLayer(const ShardedWeights& weights,
                                          int64_t index,
                                          DeviceGroup& devices);

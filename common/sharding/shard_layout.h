@@ -1,9 +1,8 @@
-// Defines which part of a model each of several ranks holds: the
-// tensor-parallel layout of Megatron-LM (Shoeybi et al. 2019). Q, K, V, gate
-// and up are split by their outputs, O and down by their inputs. So each rank
-// computes whole heads and its own part of the MLP, and the partial results of
-// O and of down add up to the layer's results. Norms, biases, embedding and
-// head are whole on every rank.
+// Which part of a model each of several ranks holds: the tensor-parallel layout
+// of Megatron-LM (Shoeybi et al. 2019). Q, K, V, gate and up are split by their
+// outputs, O and down by their inputs, so that each rank computes whole heads
+// and its own part of the MLP, and the partial results of O and of down add up
+// to the layer's. Norms, biases, embedding and head are whole everywhere.
 #pragma once
 
 #include "absl/status/status.h"
@@ -19,27 +18,24 @@ struct ShardLayout {
   int size = 1;
 };
 
-// Returns the dimension of a weight [out, in] that is split: 0 (outputs) or 1
-// (inputs).
+// The dimension of a weight [out, in] that is split: 0 (outputs) or 1 (inputs).
 int64_t SplitDimension(Projection projection);
 
-// Returns INVALID_ARGUMENT, with the number in the message, if `layout.size`
-// does not divide the heads, the key-value heads or the MLP's width, or if the
-// rank is out of range.
+// INVALID_ARGUMENT, naming the number, if heads, key-value heads or the MLP's
+// width cannot be divided by `layout.size`, or the rank is not in range.
 absl::Status CheckShardLayout(const ModelConfig& config,
                               const ShardLayout& layout);
 
-// Returns the part of `whole` that `layout.rank` holds, without a copy.
+// The part of `whole` that `layout.rank` holds, without a copy.
 at::Tensor ShardOf(const at::Tensor& whole,
                    int64_t dimension,
                    const ShardLayout& layout);
 
-// Returns the configuration that one rank computes with: its share of the heads
-// and of the MLP.
+// What one rank computes with: its share of the heads and of the MLP.
 ModelConfig ShardConfig(const ModelConfig& config, const ShardLayout& layout);
 
-// Returns the adapter for ShardConfig's layers: B is split where outputs are, A
-// where inputs are. The result consists of views of `adapter`.
+// The adapter for ShardConfig's layers: B is split where outputs are, A where
+// inputs are. Views of `adapter`.
 Adapter ShardAdapter(const Adapter& adapter, const ShardLayout& layout);
 
 }  // namespace dapd

@@ -1,4 +1,4 @@
-// A rank's part of a frozen base, in the tensor-parallel layout.
+// One rank's part of a frozen base, in tensor-parallel layout.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,15 @@
 
 namespace dapd {
 
-// `shard.layers[i].weight` holds this rank's parts, contiguous; everything else
-// is whole. `shard.config` describes the whole model.
+// `shard.layers[i].weight` hold this rank's parts, contiguous; everything else
+// is whole. `shard.config` is the whole model's.
 struct ShardedWeights {
   ShardLayout layout;
   ModelWeights shard;
 };
 
-// Reads a model folder like LoadModelWeights and keeps this rank's part of each
-// tensor as it is read, so the whole model is never in memory.
+// Reads a model folder as LoadModelWeights does and keeps this rank's part of
+// each tensor as it comes: the whole model is never in memory.
 absl::StatusOr<std::shared_ptr<const ShardedWeights>> LoadShardedWeights(
     const std::string& folder,
     at::ScalarType dtype,
