@@ -26,13 +26,12 @@ if [ "${machine:-0}" -lt "${needed#2.}" ] || [ ! -x "$loader" ]; then
   loader=$root/lib/glibc/ld-linux-x86-64.so.2
   libraries=$root/lib/glibc:$libraries
 fi
-# Containers name the folder of the GPU's driver in LD_LIBRARY_PATH.
-#
-# A service does this itself where the loader does not start it
-# (common/base/passive_threads.cc).
+# Waiting threads of a service then sleep. A service that is not started through this
+# loader sets the variable itself (common/base/passive_threads.cc).
 case ${self##*/} in
   dapd-*) export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-PASSIVE}" ;;
 esac
+# Containers name the folder of the GPU's driver in LD_LIBRARY_PATH.
 exec "$loader" --argv0 "$0" \
   --library-path "$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
   "$root/libexec/${self##*/}" "$@"

@@ -51,8 +51,8 @@ program=$root/libexec/$name
 if ! found=$("$loader" --library-path "$libraries" --list "$program" 2>&1); then
   fail "$torch is only half installed: ${found##*error while loading shared libraries: }; $again"
 fi
-# A service does this itself where the loader does not start it
-# (common/base/passive_threads.cc).
+# Waiting threads of a service then sleep. A service that is not started through this
+# loader sets the variable itself (common/base/passive_threads.cc).
 case $name in
   dapd-*) export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-PASSIVE}" ;;
 esac

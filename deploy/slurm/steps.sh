@@ -24,8 +24,8 @@ if [ -n "${SLURM_ARRAY_JOB_ID-}" ]; then slurm_job=${SLURM_ARRAY_JOB_ID}_$SLURM_
 # them.
 export DAPD_FIRST_PORT=${DAPD_FIRST_PORT:-$((20000 + SLURM_JOB_ID % 100 * 100))}
 
-# The tasks of a role on one node count their ports up from the role's first port; the
-# ports of the next role begin 10 higher.
+# The tasks of a role on one node count their ports up from the role's first port; a
+# task's metrics port is 10 higher.
 most_on_a_node=10
 check_ports() {  # ROLE TASKS
   local here

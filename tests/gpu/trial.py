@@ -22,8 +22,7 @@ LABORATORY = ROOT / "deploy/models/laboratory"
 REHEARSAL = bool(os.environ.get("DAPD_GPU_REHEARSAL"))
 DEVICE = "cpu" if REHEARSAL else "cuda"
 RANK = 16
-# Threads of a program. With few threads each, several programs on the CPU finish sooner together than one after the
-# other.
+# Cores that a program gets: several programs on the CPU finish sooner side by side than one after the other.
 CORES = 4
 
 

@@ -109,7 +109,8 @@ class GridRun {
     size_t shared_bytes = 0;
     std::vector<uint16_t> warp_phases;
     uint32_t fenced = 0;  // the epoch of its last fence
-    // The counts that it has seen, and those of them that it may rely on.
+    // The pasts that were published where it counted last. A fence copies them
+    // to `before`, the pasts that it may rely on.
     std::vector<BlockPast> behind;
     std::vector<BlockPast> before;
     std::vector<BlockPast> learned;  // `before` from its next barrier on
