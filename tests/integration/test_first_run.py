@@ -16,7 +16,7 @@ def test_a_start_at_which_all_is_well_warns_of_nothing(workspace):
 
 
 def test_the_status_needs_no_address(workspace):
-    """Others may have runs on this machine, too."""
+    """Other users may have runs on this machine, too."""
     settings = {"trainer.steps": 200, "trainer.schedule_steps": 200}
     names = ["beside-a", "beside-b"]
     processes = [workspace.start(name, "worker.before_token=sleep:20", **settings) for name in names]

@@ -92,8 +92,8 @@ def test_an_output_that_is_there_stays(tmp_path):
 
 
 def test_an_adapter_of_another_base_is_named(tmp_path):
-    """The adapter was trained on only one of two models of one shape; merged into the other, it would give wrong
-    figures."""
+    """The adapter was trained on only one of two models of one shape; merged into the other
+    model, it would give wrong figures."""
     case = Case(tmp_path, "qwen3", 2)
     adapter = case.replay("--apply", **{"trainer.batch_size": 2}) / "adapter"
     models.make_model(tmp_path / "other", "qwen3", seed=99)

@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from cluster import BATCH, STEPS, Reference
 from test_ranks import finish, start_ranks, tensors
 
-# The tiny model is never right: its self-teacher reads feedback, and the first candidate replaces a verified one. With
-# one token of two, answers are often equal.
+# The tiny model is never right: its self-teacher reads feedback, and the first candidate replaces a verified answer.
+# With one token out of two per answer, two answers are often equal.
 KINDS = {
     "groups": {"objective.preset": "sdpo", "rollout.group_size": 2, "objective.sdpo.feedback": "always"},
     "dual": {"rollout.source": "dual", "rollout.max_new_tokens": 1, "rollout.top_k": 2},
