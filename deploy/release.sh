@@ -9,7 +9,7 @@
 #                     [cpu] [cuda] [wheel]
 #
 # Without names it makes both flavours and the wheel. --output is dist by default. The
-# Debian packages of this machine must be those of deploy/release/debian.lock;
+# Debian packages of this machine must match deploy/release/debian.lock;
 # --update-lock writes the file anew, --unlocked accepts other packages. --base names a
 # Debian 12 of your registry for the images. --installed packs the result of
 # deploy/package.sh, of any flavour, as a tarball, or with `wheel` as a wheel, and

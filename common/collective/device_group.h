@@ -1,7 +1,7 @@
 // DeviceGroup exchanges tensors between the ranks: over NCCL between CUDA
 // devices, over the Collective on the CPU. All ranks call the same operations
 // in the same order, one at a time and not during an operation of the
-// Collective. Errors are those of the Collective.
+// Collective. It returns the errors of the Collective.
 #pragma once
 
 #include <memory>

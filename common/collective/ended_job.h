@@ -15,7 +15,7 @@ class RpcCredentials;
 // Such a rank's machine or pod was restarted after the end (JoinRankLeader).
 class EndedJob {
  public:
-  // Errors are those of RpcServer::Start.
+  // Returns the errors of RpcServer::Start.
   static absl::StatusOr<std::unique_ptr<EndedJob>> Serve(
       const std::string& rendezvous,
       std::shared_ptr<const RpcCredentials> credentials);

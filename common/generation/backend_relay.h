@@ -25,7 +25,7 @@ std::unique_ptr<DecodeBackend> LeadBackend(std::unique_ptr<DecodeBackend> own,
                                            OnRanksLost on_lost);
 
 // Runs on the other ranks: makes rank 0's calls on `own` until rank 0's backend
-// is destroyed. Adapters are moved to `device`. Errors are those of the
+// is destroyed. Adapters are moved to `device`. Returns the errors of the
 // Collective and of the computation.
 absl::Status FollowBackend(DecodeBackend& own,
                            at::Device device,

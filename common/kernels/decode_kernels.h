@@ -105,9 +105,9 @@ struct DecodeKernels {
                             int64_t depth,
                             float* y,
                             int64_t y_stride);
-  // x is packed as bfloat16 pairs, too. Sums are those of the instruction
-  // VDPBF16PS, or of AMX's TDPBF16PS, which needs `packed` and y at the start
-  // of cache lines for its full speed. Null where the processor has neither.
+  // x is packed as bfloat16 pairs, too. It sums like the instruction VDPBF16PS,
+  // or like AMX's TDPBF16PS, which needs `packed` and y at the start of cache
+  // lines for its full speed. Null where the processor has neither.
   void (*multiply_bfloat16_dot)(const uint16_t* panel,
                                 const uint16_t* packed,
                                 int64_t rows,

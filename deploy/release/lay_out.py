@@ -6,7 +6,7 @@
 PACKAGE was made by deploy/package.sh. FOLDER, which must not exist yet, gets: bin/ (launchers), libexec/ (programs),
 lib/ (all libraries that they load; lib/glibc/ has the C library), configs/, demo/, docs/, dashboards/, deploy/ (what
 a run needs beside its programs), licences/, and parts.cdx.json, the list of parts as CycloneDX 1.6. The program must
-run on the machine that PACKAGE was compiled on. Its Debian packages must be those of debian.lock unless --lock says
+run on the machine that PACKAGE was compiled on. Its Debian packages must match debian.lock unless --lock says
 to write the lock or to ignore it.
 """
 

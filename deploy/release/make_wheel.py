@@ -7,7 +7,7 @@ PACKAGE was made by deploy/package.sh, WHEEL is named by wheel_name.py. The pack
 of deploy/python/dapd, bin/ (launchers), libexec/ (programs), lib/ (the libraries that they load, except those of
 torch and those that every Linux with the C library of the wheel's tag has), configs/ and demo/. The licences and the
 list of parts are where PEP 639 and PEP 770 require them. The same PACKAGE and commit give the same bytes. The
-program must run on the machine that PACKAGE was compiled on. Its Debian packages must be those of debian.lock unless
+program must run on the machine that PACKAGE was compiled on. Its Debian packages must match debian.lock unless
 --lock says to write the lock or to ignore it.
 """
 
@@ -33,7 +33,7 @@ from wheel_name import wheel_tag, wheel_version
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ("dapd", "dapd-rollout", "dapd-teacher", "dapd-trainer")
-# The only package whose libraries are shipped; the libraries of torch and NVIDIA are those of the environment.
+# The only package whose libraries are shipped; the environment has the libraries of torch and NVIDIA.
 SHIPPED_WHEEL = "pyarrow"
 # Libraries that every machine of the tag has, and that torch relies on as well: glibc and GCC's libraries. The
 # machine's are never older.

@@ -4,7 +4,7 @@
     deploy/release/wheel_name.py VERSION      prints the file's name
 
 VERSION is the first line of `dapd --version`: 0.1.0-55aa7a07abcd for a commit, 0.1.0-v0.1.0 for the commit that has
-that tag. The tag of the platform is that of this machine, whose C library the programs are linked against.
+that tag. The platform tag follows from this machine, whose C library the programs are linked against.
 """
 
 import re

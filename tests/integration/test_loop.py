@@ -277,7 +277,7 @@ def test_figures_of_other_held_out_problems_stand_beside_none(workspace):
 
 
 def test_every_adapter_has_a_card_with_what_it_was_trained_on(workspace):
-    """The hub reads the header; settings, digests and held-out figures are those of the run."""
+    """The hub reads the header; settings, digests and held-out figures must equal the run's."""
     hostile = "`{problem}`\n---\n```\n<!-- dapd: end of training --> \u202e"
     workspace.run("carded", **{"trainer.steps": 2, "checkpoint.interval": 1, "evaluation.interval": 1, "evaluation.kl_problems": 2,
                                "evaluation.path": workspace.folder / "held_out.jsonl", "prompts.none": json.dumps(hostile)})

@@ -158,7 +158,7 @@ def test_dapd_on_thinking_answers(self_rollout, tmp_path):
 
 
 def test_a_run_on_thinking_answers_of_thousands_of_tokens(tmp_path):
-    """All three services run; the first step's loss is that of the transcription over the sampled answers."""
+    """All three services run; the first step's loss equals the transcription's loss over the sampled answers."""
     case = Case(tmp_path, "qwen3", 1, max_position_embeddings=16384)
     thoughts = "<think>\n" + "so 1 + 2 = 3; " * 90 + "\n</think>\n\nIt is \\boxed{3}."
     write_jsonl(tmp_path / "problems.jsonl", [{"id": "p", "problem": "What is 1 + 2?", "solution": thoughts}])

@@ -52,8 +52,8 @@ struct CudaDecoderLayer {
   CudaLinear down;
 };
 
-// heads, kv_heads, intermediate and the layers are those of this rank,
-// everything else is that of the whole model.
+// heads, kv_heads, intermediate and the layers belong to this rank, everything
+// else to the whole model.
 struct CudaDecoderSpec {
   CudaNumber number = CudaNumber::kFloat32;
   NcclRanks ranks;

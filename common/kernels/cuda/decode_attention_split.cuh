@@ -279,7 +279,7 @@ __device__ void CombineIfLast(const DecodeAttentionArgs& args,
                            (first + g) * scratch.splits * head_dim +
                            i % head_dim;
     float sums[2] = {};
-    // The time is that of the loads, so many of them are under way; the outputs
+    // The loads take the time, so many of them are under way; the outputs
     // behind the last split count as zeros.
     constexpr int kBatch = 16;
     for (int begin = 0; begin < splits; begin += kBatch) {

@@ -310,9 +310,9 @@ int Launch(const CudaProduct& product, void* stream) {
 // weights under way: a GPU with 3 TB/s and 0.7 us of latency has 2.1 MB under
 // way, a warp here 6 KiB. All blocks should also run on the device at the same
 // time, which has room for 16 warps per multiprocessor, because a few blocks in
-// a second round cannot use the whole memory bandwidth. The limits are those of
-// an H100 with 132 multiprocessors on every device, so that a product has the
-// same bits on all.
+// a second round cannot use the whole memory bandwidth. The limits suit an H100
+// with 132 multiprocessors and are used on every device, so that a product has
+// the same bits on all.
 extern "C" int DapdCudaSkinnyProduct(const CudaProduct* product, void* stream) {
   constexpr int64_t kMultiprocessors = 132;
   const auto is_one_round = [&](int tiles) {

@@ -1,8 +1,8 @@
 // The part of a row that a thread of the kernels of training_rows.h holds:
 // vectors of consecutive numbers, loaded and stored 16 bytes at a time and held
 // in pairs. One instruction multiplies or adds two pairs of bfloat16. For
-// normal numbers its rounding equals that of a float32 result which is then
-// rounded to bfloat16: float32 holds such a product exactly, and what it drops
+// normal numbers it rounds like a float32 result that is then rounded to
+// bfloat16: float32 holds such a product exactly, and what it drops
 // of such a sum is too small to change the second rounding.
 #pragma once
 
