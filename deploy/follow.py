@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Follows a run folder into Weights & Biases or MLflow, with their own clients.
+"""Copies the results of a run folder to Weights & Biases or MLflow, with their own clients, while the run goes on.
 
     deploy/follow.py runs/NAME --wandb PROJECT [--entity ENTITY] [--offline]
     deploy/follow.py runs/NAME --mlflow URI [--experiment NAME]
 
-It reads metrics.jsonl, evaluation/*.json, config.yaml and outcome.json, and writes follow-wandb.json or follow-mlflow.json beside
-them: under which id the run is known there, and what has been sent. So it may start before the run, be stopped, and go on later,
-also while the trainer begins again behind its newest checkpoint: a step that was done again is sent again if its adapter is another
-one. It ends when the run does; with --wait only when it has finished. What stops the follower never stops the run.
+It reads metrics.jsonl, evaluation/*.json, config.yaml and outcome.json, and writes follow-wandb.json or
+follow-mlflow.json beside them, with the id of the run on the server and what has been sent. So it may start before
+the run, be stopped and continue later, also when the trainer resumes from its newest checkpoint: a step that was
+done again is sent again if its adapter differs. It ends when the run does; with --wait only when the run has
+finished. Errors of the follower never stop the run.
 
-deploy/install.sh --follow brings the clients (in a release: docs/install.md), .deps/venv/bin/python runs it. WANDB_API_KEY, WANDB_BASE_URL, MLFLOW_TRACKING_TOKEN and the
-clients' other variables hold. Without a network: --offline (`wandb sync` sends it later), or --mlflow with a folder.
-Exit codes as dapd's: 0 done, 2 usage, 4 a file that cannot be used, 5 the server takes nothing, 130 interrupted.
+deploy/install.sh --follow installs the clients (in a release: docs/install.md); run the program with
+.deps/venv/bin/python. WANDB_API_KEY, WANDB_BASE_URL, MLFLOW_TRACKING_TOKEN and the clients' other variables apply.
+Without a network use --offline (`wandb sync` sends the data later), or --mlflow with a folder. The exit codes are
+dapd's: 0 done, 2 usage, 4 a file that cannot be used, 5 the server accepts nothing, 130 interrupted.
 """
 
 import argparse
@@ -29,18 +31,18 @@ import time
 try:
     import yaml
 except ImportError:
-    yaml = None  # said once it is known how it was called
+    yaml = None  # printed once the program's name is known
 
 USAGE, CONFIG, DATA, UNREACHABLE, INTERRUPTED = 2, 3, 4, 5, 130
-# Where things are, and what may be a secret.
+# Settings that are not sent: addresses, paths, and possible secrets.
 LEFT_OUT = ("security.", "run.notify_")
-# How long a server may take nothing before the follower gives up; the files stay, so that nothing is lost.
+# A server may accept nothing for this long before the follower gives up. The files stay, so nothing is lost.
 PATIENCE = 3600
-MLFLOW_METRICS, MLFLOW_PARAMS, MLFLOW_TEXT = 1000, 100, 500  # of one call
+MLFLOW_METRICS, MLFLOW_PARAMS, MLFLOW_TEXT = 1000, 100, 500  # per call
 
 
 class Refused(Exception):
-    """Something that no further attempt mends: (exit code, message)."""
+    """An error that no further attempt mends: (exit code, message)."""
 
 
 def say(text):
@@ -51,7 +53,7 @@ def say(text):
 
 
 def numbers(values, path=""):
-    """{"terms": {"a": {"value": 1}}} -> {"terms/a/value": 1.0}: what a chart can show."""
+    """Returns what a chart can show: {"terms": {"a": {"value": 1}}} becomes {"terms/a/value": 1.0}."""
     found = {}
     for key, value in values.items():
         name = f"{path}/{key}" if path else str(key)
@@ -63,7 +65,7 @@ def numbers(values, path=""):
 
 
 def settings(folder):
-    """Dotted key -> value, of config.yaml."""
+    """Returns config.yaml as dotted key -> value."""
     try:
         text = (folder / "config.yaml").read_text(encoding="utf-8")
         config = yaml.safe_load(text)
@@ -81,7 +83,7 @@ def settings(folder):
 
 
 class Lines:
-    """The whole lines of metrics.jsonl, also where the trainer put another file in its place, or cut it."""
+    """The whole lines of metrics.jsonl, also after the trainer has replaced or truncated the file."""
 
     def __init__(self, path):
         self.path, self.file, self.rest, self.line = path, None, b"", 0
@@ -118,7 +120,7 @@ class Lines:
 
 
 def read_json(path):
-    """None where there is none, or not yet."""
+    """Returns None if the file does not exist, or not yet."""
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -127,7 +129,7 @@ def read_json(path):
 
 
 def take_lock(file, kind):
-    """Whether it could be had. A file system that cannot lock is no other process that has the lock."""
+    """Returns whether the lock was taken. On a file system that cannot lock, no other process has it."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -138,7 +140,7 @@ def take_lock(file, kind):
 
 
 def is_held(folder):
-    """Whether a trainer has the run. Its lock is had for an instant, which a trainer that starts waits for."""
+    """Returns whether a trainer has the run. It takes the run's lock for a moment; a trainer that starts waits for it."""
     try:
         lock = open(folder / ".lock", "rb")
     except OSError:
@@ -171,14 +173,15 @@ class WandbSink:
 
     def open(self, run_id, is_new, name, config):
         offline = {"mode": "offline"} if self.arguments.offline else {"resume": "allow"}
-        # Only what the run folder holds is sent: neither this process's output nor anything of the machine or of a repository.
+        # Only the content of the run folder is sent: neither this process's output nor data about the machine or a
+        # repository.
         quiet = self.wandb.Settings(console="off", disable_git=True, disable_code=True, x_disable_stats=True)
         try:
             self.run = self.wandb.init(project=self.arguments.wandb, entity=self.arguments.entity, id=run_id, name=name, config=config,
                                        dir=str(self.folder), settings=quiet, **offline)
-        except self.wandb.errors.UsageError as error:  # no key, say
+        except self.wandb.errors.UsageError as error:  # for example without a key
             raise Refused(USAGE, f"wandb: {error}") from error
-        # An axis of our own: W&B's steps may not go back, a trainer's do.
+        # The charts have their own axis: W&B's steps may not go back, a trainer's may.
         self.run.define_metric("step")
         self.run.define_metric("*", step_metric="step")
 
@@ -195,7 +198,7 @@ class MlflowSink:
     STATES = {"finished": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 
     def __init__(self, arguments, folder):
-        # MLflow 3 wants to be told that a folder is meant.
+        # MLflow 3 requires this option for a folder.
         if "://" not in arguments.mlflow or arguments.mlflow.startswith("file:"):
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         try:
@@ -212,7 +215,7 @@ class MlflowSink:
         return self.client.create_run(experiment_id, run_name=name).info.run_id
 
     def open(self, run_id, is_new, name, config):
-        if is_new:  # later they may be others, and MLflow's never change
+        if is_new:  # they may change later, and MLflow's cannot
             params = [self.param(key, str(value)[:MLFLOW_TEXT]) for key, value in config.items()]
             for begin in range(0, len(params), MLFLOW_PARAMS):
                 self.client.log_batch(run_id, params=params[begin : begin + MLFLOW_PARAMS])
@@ -241,13 +244,13 @@ class Follower:
         self.lines = Lines(folder / "metrics.jsonl")
         self.state = {"id": None, "opened": False, "steps": {}, "evaluations": {}}
         self.lock = None
-        self.exits = False  # the trainer, when it is done
+        self.exits = False  # a trainer that is done
 
     def begin(self):
-        """Takes up what an earlier follower left. One at a time."""
+        """Continues from the state of an earlier follower. Only one follower may run at a time."""
         try:
             self.lock = open(self.folder / f".follow-{self.kind}.lock", "a")
-        except OSError as error:  # a folder of somebody else's, say
+        except OSError as error:  # for example another user's folder
             raise Refused(DATA, f"{error}; the follower keeps in that folder what it has sent") from error
         if not take_lock(self.lock, fcntl.LOCK_EX):
             raise Refused(USAGE, f"another follower already sends {self.folder} to {self.kind}")
@@ -282,11 +285,11 @@ class Follower:
         return True
 
     def look(self):
-        """Sends what is new; whether there was anything."""
+        """Sends what is new; returns whether anything was."""
         sent = 0
         try:
             for line, row in self.lines.read():
-                # A step that was done again to the same adapter is the same but for its times.
+                # A step that was done again to the same adapter differs only in its times.
                 mark = str(row.get("adapter_digest") or hashlib.sha256(line).hexdigest())[:16]
                 values = numbers({key: value for key, value in row.items() if key != "step"})
                 sent += self._send("steps", str(row["step"]), mark, row["step"], values)
@@ -298,7 +301,7 @@ class Follower:
                 mark = hashlib.sha256(json.dumps(figures, sort_keys=True).encode()).hexdigest()[:16]
                 sent += self._send("evaluations", path.stem, mark, report["policy_version"], figures)
         except BaseException:
-            # What was not sent is read again.
+            # What could not be sent is read again.
             self.lines.close()
             raise
         finally:
@@ -307,12 +310,12 @@ class Follower:
         return sent > 0
 
     def ended(self, wait):
-        """"finished", "failed" or "stopped"; None while the run goes on, or may."""
+        """Returns "finished", "failed" or "stopped", or None while the run may still go on."""
         state = (read_json(self.folder / "outcome.json") or {}).get("state")
         if state == "finished":
-            # One that exits then, and has the run, is about to, or has begun again, to take more steps.
+            # A trainer that has the run now is about to resume it, or has resumed it, with more steps.
             return None if self.exits and is_held(self.folder) else state
-        # A trainer that has begun again takes the file away, a moment after it has the lock.
+        # A trainer that resumes removes the file a moment after it has taken the lock.
         return state if state in ("failed", "stopped") and not wait and not is_held(self.folder) else None
 
 
@@ -334,7 +337,7 @@ def follow(arguments):
                 if not begun:
                     follower.begin()
                     begun = True
-                # The end first: what was written before it is then sent.
+                # The end is read first, so that everything written before it is sent.
                 state = follower.ended(arguments.wait)
                 follower.look()
                 failing_since, pause = None, arguments.interval
@@ -342,7 +345,7 @@ def follow(arguments):
                     return
             except (Refused, KeyboardInterrupt):
                 raise
-            except Exception as error:  # of a client: any kind
+            except Exception as error:  # clients raise errors of any kind
                 failing_since = failing_since or time.monotonic()
                 if arguments.once or time.monotonic() - failing_since > PATIENCE:
                     raise Refused(UNREACHABLE, f"{kind} accepts nothing: {type(error).__name__}: {error}; the same command resumes") from error

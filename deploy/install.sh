@@ -1,22 +1,21 @@
 #!/usr/bin/env bash
-# Installs what the build needs on Debian 12 and is not there yet: Debian
-# packages (as root or with sudo) and a Python environment in .deps/venv, which
-# brings LibTorch, Apache Arrow C++ and the demo model.
+# Installs on Debian 12 what the build needs and the machine does not have yet: Debian
+# packages (as root or with sudo) and a Python environment in .deps/venv, which brings
+# LibTorch, Apache Arrow C++ and the demo model.
 #
 #   deploy/install.sh [--tests|--cuda|--grading|--copy|--follow|--release]
 #
 # --cuda adds torch's CUDA libraries and nvcc (3 GB), with which the build makes the
-# CUDA backend; no toolkit is needed. A machine with an NVIDIA driver that is new
-# enough for them gets them without being asked. --tests adds what the
-# tests need, Python's torch and transformers among it (4 GB). --grading adds
-# math-verify for `dapd grade`, nothing else. --copy adds fsspec with its clients of
-# S3 and Google's storage for checkpoint.copy_to and `dapd restore`, --follow the
-# clients of Weights & Biases and MLflow for deploy/follow.py, --release what
-# deploy/release.sh writes its list of parts with. Where neither root
-# nor sudo is at hand, it prints what root has to run. A second call skips what is
-# there. PYTHON names another interpreter (3.11 or newer).
+# CUDA backend; no toolkit is needed. A machine with an NVIDIA driver that is new enough
+# gets them without the flag. --tests adds what the tests need, among it Python's torch
+# and transformers (4 GB). --grading adds only math-verify, for `dapd grade`. --copy
+# adds fsspec with its clients of S3 and Google's storage, for checkpoint.copy_to and
+# `dapd restore`. --follow adds the clients of Weights & Biases and MLflow for
+# deploy/follow.py. --release adds what deploy/release.sh writes its list of parts with.
+# Without root and sudo the script prints what root has to run. A second call skips what
+# is installed. PYTHON names another interpreter (3.11 or newer).
 set -euo pipefail
-unset CDPATH  # where cd would look first, and print what it found
+unset CDPATH  # cd would search there first and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source deploy/phase.sh
 
@@ -32,12 +31,12 @@ test_packages=(
   chromium clang clang-format clang-tidy debootstrap iproute2 libbenchmark-dev
   libclang-rt-dev libgmock-dev libgtest-dev prometheus qemu-user shellcheck
 )
-# Debian's engine would displace another one.
+# Debian's engine would replace another one.
 command -v dockerd >/dev/null || test_packages+=(docker.io)
 command -v docker-compose >/dev/null || test_packages+=(docker-compose)
 
-# The series of the NVIDIA driver that is loaded, "580" of 580.82.07; 0 for none.
-# Tests name another file.
+# Prints the series of the loaded NVIDIA driver, "580" of 580.82.07; 0 if there is none.
+# Tests pass another file.
 driver_series() {
   local file=${NVIDIA_VERSION_FILE:-/proc/driver/nvidia/version} series=
   if [ -r "$file" ]; then
@@ -45,9 +44,9 @@ driver_series() {
   fi
   echo "${series:-0}"
 }
-least_driver=580  # CUDA 13's
+least_driver=580  # of CUDA 13
 
-# One flag a call: a second one is refused, not passed over.
+# Each call takes one flag; a second flag is refused and not ignored.
 case "$*" in
   --tests)
     packages+=("${test_packages[@]}")
@@ -85,15 +84,15 @@ as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-# The servers among the packages are for tests to start. Debian's policy file
-# keeps dpkg from starting them, which would fail where nothing starts services.
+# Tests start the servers among the packages themselves. Debian's policy file keeps dpkg
+# from starting them, which would fail on machines that start no services.
 apt_install() {
   local policy=/usr/sbin/policy-rc.d code=0
   if [ -e "$policy" ]; then
     policy=
   else
-    # Left behind by a call that is interrupted, it would keep whatever is installed
-    # on this machine later from starting.
+    # If an interrupted call left the file behind, later installations on this machine
+    # could not start their services.
     trap 'as_root rm -f /usr/sbin/policy-rc.d' EXIT
     printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" &&
       as_root chmod 755 "$policy" || return
@@ -110,8 +109,8 @@ apt_install() {
 
 disable_service() { as_root systemctl disable "$1"; }
 
-# Whether this user may become root. Asks for the password up front, where there
-# is somebody to ask.
+# Returns whether this user may become root. If a person can answer, it asks for the
+# password now.
 may_be_root() {
   [ "$(id -u)" -eq 0 ] && return
   command -v sudo >/dev/null || return
@@ -144,7 +143,8 @@ make_venv() {
   if [ -n "${PYTHON:-}" ]; then pythons=("$PYTHON"); fi
   for python in "${pythons[@]}"; do
     if "$python" -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))'; then
-      # The folder says that it was made to its end: Python is in it before pip is.
+      # This folder says that the environment is complete: Python is in it before pip
+      # is.
       "$python" -m venv --clear "$venv" && mkdir "$venv/installed"
       return
     fi

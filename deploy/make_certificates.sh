@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
-# Makes a private certificate authority, and with it a certificate for each role
-# of a run.
+# Makes a private certificate authority, and with it a certificate for each role of a
+# run.
 #
 #   deploy/make_certificates.sh FOLDER [--dns NAME]... [--days N] [ROLE]...
 #
-# FOLDER/ca/ holds the authority: ca.key signs everything, keep it where no
-# service can read it. FOLDER/ROLE/ is what a process of that role gets:
+# FOLDER/ca/ holds the authority. Its ca.key signs everything: keep it where no service
+# can read it. FOLDER/ROLE/ holds the files for a process of that role:
 #
 #   tls.crt, tls.key, ca.crt   security.certificate, .private_key and .ca
 #   identity.pem               key and certificate in one file, which can take
 #                              the place of both and be replaced in one step
 #
-# --dns adds names of this run's services, beside localhost; peers compare roles
-# and not names, other clients (curl, Prometheus) want the names. --days is the
-# validity, 30 by default, the authority's is ten years. Roles: rollout teacher
-# trainer viewer admin (default: all); rollout+teacher+trainer makes one
+# --dns adds names of this run's services, beside localhost. Peers compare roles and not
+# names; other clients (curl, Prometheus) check the names. --days is the validity of the
+# certificates, 30 by default; the authority is valid for ten years. Roles: rollout
+# teacher trainer viewer admin (default: all); rollout+teacher+trainer makes one
 # certificate for all three, for `dapd run`.
 #
-# Call it again for new certificates of the same authority: running services
-# take them up within seconds. A call that is cut short leaves nothing that a later
-# one takes for whole.
+# Call it again for new certificates of the same authority: running services use them
+# within seconds. An interrupted call leaves no file that a later call takes for
+# complete.
 set -euo pipefail
 umask 077
 
@@ -34,13 +34,13 @@ while [ $# -gt 0 ]; do
   case "$1" in
     --dns)
       [ $# -ge 2 ] || usage
-      # A comma would begin another kind of name, such as another role's.
+      # A comma would begin a name of another kind, for example another role's.
       [[ "$2" =~ ^[A-Za-z0-9*][A-Za-z0-9.*_-]*$ ]] || { echo "--dns '$2' is not a host name" >&2; exit 2; }
       names+=",DNS:$2"
       shift
       ;;
     --days) [ $# -ge 2 ] || usage; days=$2; shift ;;
-    -* | "") usage ;;  # empty as a variable that is not set
+    -* | "") usage ;;  # empty: a variable that is not set
     *) if [ -z "$folder" ]; then folder=$1; else roles+=("$1"); fi ;;
   esac
   shift
@@ -55,15 +55,15 @@ done
 
 make_key() { openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1" 2>/dev/null; }
 
-# A call beside this one would make another authority, or mix its files with ours.
+# A concurrent call would make another authority, or mix its files with these.
 mkdir -p "$folder/ca"
 exec 9>"$folder/ca/lock"
 flock 9
 
 new=
 trap 'rm -rf "$new"' EXIT
-# Both aside, then renamed. A certificate that is missing is made again of the key,
-# for which everything holds that was signed with it.
+# Both files are written aside, then renamed. A missing certificate is made again from
+# the key, so everything that was signed with the key stays valid.
 new=$(mktemp -d "$folder/ca/.new-XXXXXX")
 if [ ! -s "$folder/ca/ca.key" ]; then
   make_key "$new/ca.key"
@@ -82,7 +82,7 @@ rmdir "$new"
 
 for role in "${roles[@]}"; do
   san=$names
-  usages=clientAuth  # who only looks cannot be taken for a server
+  usages=clientAuth  # a client that cannot act as a server
   for part in ${role//+/ }; do
     case "$part" in rollout | teacher | trainer) usages=serverAuth,clientAuth ;; esac
     san="URI:spiffe://dapd/$part,$san"
@@ -91,7 +91,7 @@ for role in "${roles[@]}"; do
   new=$(mktemp -d "$folder/$role/.new-XXXXXX")
   make_key "$new/tls.key"
   openssl req -new -key "$new/tls.key" -subj "/CN=dapd-${role//+/-}" -out "$new/request"
-  # It tells on stderr that all is well, too.
+  # openssl writes to stderr also when all is well.
   said=$(openssl x509 -req -in "$new/request" -CA "$folder/ca/ca.crt" \
     -CAkey "$folder/ca/ca.key" -days "$days" -sha256 -out "$new/tls.crt" \
     -extfile <(printf '%s\n' "basicConstraints=critical,CA:FALSE" \

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes a tiny Qwen3 with random weights as a Hugging Face folder: for smoke tests that take seconds.
+"""Writes a tiny Qwen3 with random weights as a Hugging Face folder, for smoke tests that take seconds.
 
     make_tiny_model.py [--output DIR] [--seed N]
 
-Its tokenizer knows bytes only; its chat template writes Qwen3's markers, the empty think block included. Needs numpy
-and safetensors only. The folder is written aside and renamed; a folder that is already there stays.
+Its tokenizer knows bytes only; its chat template writes Qwen3's markers with the empty think block. The program
+needs only numpy and safetensors. It writes the folder aside and renames it; a folder that exists stays.
 """
 
 import argparse
@@ -20,7 +20,7 @@ VOCABULARY = 320  # padded: the last ids have no token
 
 
 def byte_symbols():
-    """The characters that stand for the 256 bytes in a byte-level vocabulary."""
+    """Returns the characters that stand for the 256 bytes in a byte-level vocabulary."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     symbols = {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}

@@ -1,4 +1,5 @@
-"""Writes a Hugging Face model folder in one piece: aside, synced, then renamed. What the project's own models share."""
+"""Writes a Hugging Face model folder atomically (aside, synced, then renamed), and holds the parts that the project's
+own models share."""
 
 import contextlib
 import json
@@ -10,7 +11,7 @@ import sys
 
 from safetensors.numpy import save_file
 
-# Qwen3's markers, and a template that writes them, the empty think block included.
+# Qwen3's markers, and a template that writes them with the empty think block.
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 PLAIN = ["<think>", "</think>"]
 CHAT_TEMPLATE = """\
@@ -29,7 +30,7 @@ BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": Tr
 
 
 def tokenizer_document(added, pre_tokenizer, vocab, merges):
-    """tokenizer.json of a byte-level BPE."""
+    """Returns tokenizer.json of a byte-level BPE."""
     return {
         "version": "1.0",
         "truncation": None,
@@ -64,7 +65,7 @@ def sync(path):
 
 @contextlib.contextmanager
 def cleaning_up_when_terminated():
-    """SIGTERM ends the program as Ctrl-C does: what is to be done at the end is done."""
+    """Lets SIGTERM end the program like Ctrl-C, so that cleanup code runs."""
     before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         yield
@@ -74,12 +75,12 @@ def cleaning_up_when_terminated():
 
 @contextlib.contextmanager
 def written_aside(output):
-    """A folder to write into, which becomes `output` if nothing goes wrong, and if that is not there, or empty."""
+    """Yields a folder to write into. Without an error it becomes `output`, if that does not exist or is empty."""
     output = pathlib.Path(output)
     aside = output.with_name(f"{output.name}.tmp-{os.getpid()}")
     with cleaning_up_when_terminated():
         try:
-            # In a container a process has the number of the one that was killed.
+            # In a container a process may have the number of one that was killed.
             shutil.rmtree(aside, ignore_errors=True)
             aside.mkdir(parents=True)
             yield aside
@@ -87,7 +88,7 @@ def written_aside(output):
                 sync(path)
             try:
                 aside.rename(output)
-            except OSError as error:  # it is there, with something else in it
+            except OSError as error:  # it exists with other content
                 sys.exit(f"{output}: {error.strerror}; it stays as it is: choose another --output, or remove it")
             sync(output.parent)
         finally:
@@ -96,13 +97,13 @@ def written_aside(output):
 
 
 def write_documents(folder, documents):
-    """`documents`: JSON content by file name."""
+    """`documents` has JSON content by file name."""
     for name, content in documents.items():
         (folder / name).write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
 
 
 def write_model_folder(output, documents, weights):
-    """`documents`: JSON content by file name; `weights`: numpy arrays by checkpoint name."""
+    """`documents` has JSON content by file name; `weights` has numpy arrays by checkpoint name."""
     with written_aside(output) as aside:
         write_documents(aside, documents)
         save_file(weights, aside / "model.safetensors", metadata={"format": "pt"})

@@ -1,10 +1,10 @@
-# Sourced by the scripts of this repository.
+# The scripts of this repository source this file.
 #
 # phase NAME LOG COMMAND...   runs COMMAND with its output in LOG and prints one
-#   line with the seconds it took; on a terminal that line lives while the
-#   command runs. A failure prints the log's end and returns COMMAND's code.
-#   COMMAND may be a function; its steps are joined by &&, since errexit does
-#   not reach into it.
+#   line with the seconds it took; on a terminal the line is updated while the
+#   command runs. After a failure it prints the end of the log and returns the
+#   code of COMMAND. COMMAND may be a function; join its steps by &&, since
+#   errexit does not apply within it.
 
 phase() {
   local name=$1 log=$2 start=$SECONDS code=0 ticker=

@@ -3,10 +3,11 @@
 
     pretrain_laboratory_model.py [--output DIR] [--batches N]
 
-It adds four numbers by written steps and errs in some of them; it knows a short cut, the bare answer, to which a right
-reference invites it; and it does not believe a reference blindly, since most of those that it has read were wrong. Needs
-what tests need (torch, transformers, tokenizers). The same machine gives the same bytes; on another one rounding gives
-other weights that behave alike. SHA256SUMS in the folder has the digests of its files. A folder that is there stays.
+The model adds four numbers in written steps and makes errors in some of them. It knows a short cut, the bare answer,
+to which a right reference leads it. It does not believe a reference blindly, since most references in its training
+data were wrong. The program needs what tests need (torch, transformers, tokenizers). The same machine gives the same
+bytes; another machine rounds differently and gives other weights that behave alike. SHA256SUMS in the folder has the
+digests of its files. A folder that exists stays.
 """
 
 import argparse
@@ -27,7 +28,8 @@ DEFAULT_OUTPUT = pathlib.Path(__file__).resolve().parent / "models/laboratory"
 HIDDEN, LAYERS, HEADS, KV_HEADS = 160, 4, 4, 2
 BATCH_SIZE, LEARNING_RATE = 64, 2e-3
 
-# How often a step is wrong: of an answer by itself, of one that reads a wrong reference, of a wrong reference.
+# Probability that a step is wrong: in an answer by itself, in an answer that reads a wrong reference, in a wrong
+# reference.
 ERRORS, ERRORS_WITH_REFERENCE, ERRORS_OF_REFERENCE = 0.12, 0.03, 0.4
 
 NO_THOUGHTS = "<think>\n\n</think>\n\n"
@@ -52,7 +54,7 @@ def bare(answer):
 
 
 def worked(numbers, errors, rng):
-    """A solution by steps and what it claims. The steps after a wrong one go on from it."""
+    """Returns a solution in steps and the result that it claims. Steps after a wrong step continue from it."""
     total, steps = numbers[0], []
     for number in numbers[1:]:
         result = total + number
@@ -64,7 +66,7 @@ def worked(numbers, errors, rng):
 
 
 def own_answer(numbers, rng):
-    """What the model writes by itself: steps, or now and then a guess."""
+    """Returns what the model should write by itself: steps, or now and then a guess."""
     if rng.random() < 0.92:
         return worked(numbers, ERRORS, rng)[0]
     answer = sum(numbers)
@@ -88,8 +90,8 @@ def privileged_prompt(numbers, reference, rng):
 
 
 def document(rng):
-    """(prompt, completion): 46 % without a reference, 14 % a second answer behind the first (as view Self appends it),
-    the rest with a reference, right or wrong."""
+    """Returns (prompt, completion): 46 % have no reference, 14 % have a second answer after the first (as the view Self
+    appends it), the rest have a right or wrong reference."""
     numbers = [rng.randint(1, 49) for _ in range(4)]
     kind = rng.random()
     if kind < 0.46:
@@ -130,7 +132,8 @@ def make_tokenizer():
 
 
 def make_batches(tokenizer, rng, pad):
-    """Endless (ids, labels), rows of like length together; -100 where nothing is to be learned."""
+    """Yields (ids, labels) without end, with rows of similar length together; labels are -100 where nothing should be
+    learned."""
     while True:
         rows = [tuple(tokenizer.encode(part).ids for part in document(rng)) for _ in range(8 * BATCH_SIZE)]
         rows.sort(key=lambda row: len(row[0]) + len(row[1]))
@@ -188,7 +191,7 @@ def train(model, batches, count):
 
 
 def write_digests(folder):
-    """As `sha256sum -c SHA256SUMS` reads them."""
+    """Writes SHA256SUMS in the format of `sha256sum -c`."""
     files = sorted(folder.iterdir())
     (folder / "SHA256SUMS").write_text("".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files))
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# From a bare clone to a trained adapter: installs, builds, generates problems,
-# trains, and measures before and after on problems that training never sees. A
-# second call skips what is there and trains again.
+# Leads from a bare clone to a trained adapter: installs, builds, generates problems,
+# trains, and measures before and after on problems that training never sees. A second
+# call skips what exists and trains again.
 #
 #   deploy/quickstart.sh [--smollm2|--tiny]
 #
 # Without a flag it trains the laboratory model, which is part of the repository.
-# --smollm2 trains SmolLM2-135M-Instruct, a pretrained model out of a PyPI
-# package. --tiny trains a tiny random Qwen3, a few steps: it shows in seconds
-# that everything works, and teaches nothing.
+# --smollm2 trains SmolLM2-135M-Instruct, a pretrained model from a PyPI package. --tiny
+# trains a tiny random Qwen3 for a few steps: it shows in seconds that everything works,
+# and teaches nothing.
 set -euo pipefail
-unset CDPATH  # where cd would look first, and print what it found
+unset CDPATH  # cd would search there first and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source deploy/phase.sh
 
@@ -33,7 +33,7 @@ case "${1:-}" in
   *) usage ;;
 esac
 
-# The held-out problems share none with the training problems.
+# The held-out problems have none in common with the training problems.
 make_problems() {  # SPLIT COUNT
   local file=.deps/data/$task/$1-$2.jsonl
   if [ ! -e "$file" ]; then
@@ -61,7 +61,7 @@ case "$config" in
 esac
 phase "generate problems" .deps/logs/data.log make_data
 
-# Every call is a run of its own.
+# Every call makes a new run.
 name=$(basename "$config" .yaml)-$(date +%Y%m%d-%H%M%S)
 start=$SECONDS
 build/bin/dapd run "$config" --set "run.name=$name"

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Makes what is handed out of this commit: for each flavour a tarball that runs
-# wherever it is unpacked, and with --images an image for `docker load`; a wheel for
-# pip, which takes LibTorch and CUDA from the environment's torch. The same commit is
-# to give the same bytes (docs/install.md says what of that is shown).
+# Makes the release of this commit: for each flavour a tarball that runs wherever it is
+# unpacked, and with --images an image for `docker load`; and a wheel for pip, which
+# takes LibTorch and CUDA from the environment's torch. The same commit should give the
+# same bytes (docs/install.md says how far this is shown).
 #
 #   deploy/release.sh [--output FOLDER] [--images [--base IMAGE]]
 #                     [--update-lock|--unlocked] [--installed PACKAGE]
 #                     [cpu] [cuda] [wheel]
 #
-# Both flavours and the wheel unless named. --output: dist unless given. The Debian
-# packages of this machine have to be those of deploy/release/debian.lock;
-# --update-lock writes it anew, --unlocked goes on with others. --base: of the
-# images, a Debian 12 of your registry. --installed packs what deploy/package.sh
-# made, of whichever flavour it is, as a tarball, or with `wheel` as a wheel, and
+# Without names it makes both flavours and the wheel. --output is dist by default. The
+# Debian packages of this machine must match deploy/release/debian.lock;
+# --update-lock writes the file anew, --unlocked accepts other packages. --base names a
+# Debian 12 of your registry for the images. --installed packs the result of
+# deploy/package.sh, of any flavour, as a tarball, or with `wheel` as a wheel, and
 # compiles nothing. Needs deploy/install.sh with --cuda and with --release.
 set -euo pipefail
 usage() {
@@ -50,7 +50,7 @@ fi
 if $images && [ ${#flavours[@]} -eq 0 ]; then usage; fi
 mkdir -p "$output"
 output=$(realpath "$output")
-unset CDPATH  # where cd would look first, and print what it found
+unset CDPATH  # cd would search there first and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source deploy/phase.sh
 python=$PWD/.deps/venv/bin/python
@@ -68,18 +68,18 @@ fi
 
 logs=$output/logs
 mkdir -p "$logs"
-# What is written aside there has the names of what it becomes.
+# Files that are written aside there have the names of the final files.
 exec 8>"$logs/lock"
 flock --nonblock 8 || { echo "$logs/lock: another release is being made there" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # --- The programs ---------------------------------------------------------------
-# Compilers write the path of what they compile into it, nvcc even into names, so
-# it always lies at the same one. ccache would put relative paths in their place on
-# those machines that have it. nvcc's names of temporary files are in the library's symbol
-# table, from which the linker makes build ids: it has none. The programs keep theirs, for
-# the stack of a crash.
+# Compilers write the path of the sources into the objects, nvcc even into names, so the
+# sources always lie at the same path. Where ccache is installed it would replace them
+# by relative paths, so it is not used. nvcc's names of temporary files are in the
+# library's symbol table, from which the linker makes build ids, so the library has no
+# symbol table. The programs keep theirs for the stack trace of a crash.
 place=/var/tmp/dapd-release
 compile() (
   cd "$place/source" &&
@@ -96,8 +96,8 @@ pack() (
 )
 if [ -z "$installed" ]; then
   commit=$(git describe --tags --always --abbrev=12)
-  # Others may write beside it: a link of theirs would lead what is removed here
-  # to a folder of this user's.
+  # Other users may write in the parent folder: a link of theirs would lead the removals
+  # below to a folder of this user.
   if [ ! -e "$place" ] && [ ! -L "$place" ]; then mkdir -m 700 "$place"; fi
   if [ -L "$place" ] || [ ! -d "$place" ] || [ ! -O "$place" ]; then
     echo "$place is a link or belongs to another user; every release is compiled there, one at a time" >&2
@@ -105,13 +105,14 @@ if [ -z "$installed" ]; then
   fi
   exec 9>"$place/lock"
   flock --nonblock 9 || { echo "$place/lock: another release is being made" >&2; exit 1; }
-  # A checkout of its own: nothing that is committed or edited meanwhile gets in.
+  # The sources are a checkout of their own, so nothing that is committed or edited
+  # meanwhile gets in.
   rm -rf "$place/source"
   git clone --quiet --no-checkout "$PWD" "$place/source"
   git -C "$place/source" checkout --quiet --detach "$(git rev-parse HEAD)"
   ln -s "$PWD/.deps" "$place/source/.deps"
-  # Each flavour by itself: the programs say which kernels they were built with. The
-  # wheel's are those of cuda.
+  # Each flavour is compiled by itself, because the programs say which kernels they were
+  # built with. The wheel contains the programs of cuda.
   compiled=("${flavours[@]}") wheel_package=$work/package-cuda
   if $wheel && [[ " ${flavours[*]} " != *" cuda "* ]]; then compiled+=(cuda); fi
   for flavour in "${compiled[@]}"; do
@@ -126,8 +127,8 @@ else
   wheel_package=$work/package-$has
 fi
 
-# version_of PACKAGE: what its programs say, and the first line of that. A release with
-# a CUDA backend has its kernels.
+# version_of PACKAGE prints what its programs say, and the first line of that. A release
+# with a CUDA backend must have its kernels.
 version_of() {
   said=$("$1/bin/dapd" --version)
   if [ -e "$1/lib/libdapd_cuda.so" ] && [[ $said == *"without nvcc"* ]]; then
@@ -149,7 +150,8 @@ if $wheel; then
 fi
 
 # --- A tarball for each flavour -------------------------------------------------
-# pack_tree NAME: no owner, no time but the commit's, no order but that of names.
+# pack_tree NAME: the archive has no owners, only the commit's time, and is sorted by
+# name.
 pack_tree() {
   tar --create --directory "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" \
     --owner=0 --group=0 --numeric-owner --mode=u+rw,go=rX --format=gnu "$1" |
@@ -169,7 +171,8 @@ for flavour in "${flavours[@]}"; do
 done
 
 # --- An image for each flavour --------------------------------------------------
-# Named by its version: the tags that this machine runs stay what they are.
+# Images are named by their version, so the tags that this machine runs stay what they
+# are.
 image() {
   local tag=dapd:$version-$1
   local arguments=(--installed "$work/package-$1" --tag "$tag")

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Lays out the root file system of the run image: a folder of deploy/package.sh,
-# the shared libraries of this machine that its programs load, certificate
-# authorities, and the few files that a C library looks for.
+# Lays out the root file system of the run image: a folder of deploy/package.sh, the
+# shared libraries of this machine that its programs load, certificate authorities, and
+# the few files that a C library looks for.
 #
 #   deploy/stage_image.sh [--cuda] PACKAGE ROOT
 #
-# --cuda: of the CUDA image, which fails without CUDA and kernels of our own.
+# --cuda is for the CUDA image; it fails if PACKAGE has no CUDA or no kernels of its
+# own.
 #
-# Each Debian package that a library comes from leaves its status and its licence,
-# where scanners and people look for them.
+# Each Debian package that a library comes from leaves its status and its licence, where
+# scanners and people look for them.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/stage_libraries.sh"
 is_cuda=
@@ -24,7 +25,7 @@ if [ -n "$is_cuda" ]; then
     echo "$package has no CUDA backend; make the package with deploy/package.sh --cuda" >&2
     exit 1
   fi
-  # A function that launches one of them.
+  # This function launches one of the kernels.
   if ! grep -q DapdCudaDivergence "$backend"; then
     echo "$backend was built without nvcc, and has no kernels" >&2
     exit 1
@@ -41,7 +42,8 @@ ln -s usr/lib lib
 ln -s usr/lib64 lib64
 cp -r "$package" opt/dapd
 mv opt/dapd/configs etc/dapd
-# Containers are not the user who made the package, whose mask may keep others out.
+# Containers do not run as the user who made the package, and that user's mask may keep
+# others out.
 chmod -R u=rwX,go=rX opt/dapd etc/dapd
 
 # The NVIDIA driver's library comes with the driver.

@@ -1,14 +1,15 @@
-# What programs of an image load from this machine, and whose it is. Sourced by the
-# scripts that lay images out, in the root of one; not a program.
+# Finds the libraries that an image's programs load from this machine, and their
+# packages. Scripts that lay images out source this file in the root of an image; it is
+# not a program.
 # shellcheck shell=bash
 
-# libraries_of OWN PATH...: the paths of this machine's libraries, the loader among
-# them, that the ELF files below the paths load; none below the folder OWN, and
-# none of the NVIDIA driver's.
+# libraries_of OWN PATH... prints the paths of this machine's libraries, with the
+# loader, that the ELF files below the paths load. It leaves out libraries below the
+# folder OWN and those of the NVIDIA driver.
 libraries_of() {
   local own=$1 libraries missing
   shift
-  # Of a file that loads nothing ldd says so, and fails.
+  # ldd fails for a file that loads nothing.
   libraries=$({ find "$@" -type f \( -perm /111 -o -name '*.so*' \) -exec ldd {} + 2>/dev/null || true; } |
     awk '$1 ~ /^libcuda\.so/ {next}
          $2 == "=>" {print $3 == "not" ? "missing:" $1 : $3}
@@ -23,15 +24,15 @@ libraries_of() {
   echo "$libraries"
 }
 
-# packages_of FILE...: the Debian packages that they came with. dpkg knows a file by
-# the path that it had before /lib became a link.
+# packages_of FILE... prints the Debian packages of the files. dpkg knows a file by the
+# path that it had before /lib became a link.
 packages_of() {
   { realpath "$@"; printf '%s\n' "$@"; } | sort -u |
     xargs dpkg-query -S 2>/dev/null | sed 's/:.*//' | sort -u || true
 }
 
-# keep_package NAME: leaves its status and its licence, where scanners and people
-# look for them.
+# keep_package NAME keeps its status and its licence, where scanners and people look for
+# them.
 keep_package() {
   mkdir -p var/lib/dpkg/status.d "usr/share/doc/$1"
   dpkg-query -s "$1" >"var/lib/dpkg/status.d/$1"

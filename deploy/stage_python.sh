@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Lays out what a run image has to get so that it copies checkpoints: this machine's
-# Python 3 with the packages of a virtual environment, where the programs look for
-# it, and the shared libraries that both load and the image lacks.
+# Lays out what a run image needs to copy checkpoints: this machine's Python 3 with the
+# packages of a virtual environment, where the programs look for it, and the shared
+# libraries that both load and the image lacks.
 #
 #   deploy/stage_python.sh VENV IMAGE ROOT
 #
-# VENV was made by this machine's python3 and has deploy/requirements-copy.txt. IMAGE
-# is the run image's root file system, or a folder with its usr/lib only; it is of the same
-# Debian release. ROOT becomes what is laid over it.
+# VENV was made by this machine's python3 and has deploy/requirements-copy.txt. IMAGE is
+# the run image's root file system, or a folder with its usr/lib only, of the same
+# Debian release. ROOT becomes the layer that is put on top of it.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/stage_libraries.sh"
 if [ $# -ne 3 ]; then
@@ -31,7 +31,7 @@ mkdir -p usr/bin usr/lib "$home/bin" "$home/lib/$name"
 cp "$python" usr/bin/
 cp -r "/usr/lib/$name" usr/lib/
 ln -s "$name" usr/bin/python3
-# What nothing here asks of it.
+# The copies need none of these.
 rm -rf usr/lib/"$name"/{ensurepip,idlelib,lib2to3,pydoc_data,test,tkinter,turtledemo} \
   usr/lib/"$name"/config-"${name#python}"-*
 cp -r "$venv/lib/$name/site-packages" "$home/lib/$name/"

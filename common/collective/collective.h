@@ -1,24 +1,24 @@
-// Collective: what the ranks of a trainer tell each other, or those of a
-// rollout worker that share a model (rollout.tensor_parallel). Every rank calls
-// the same operations in the same order; each blocks until this rank's part of
-// it is done.
+// Collective exchanges bytes and numbers between the ranks of a trainer, or
+// between the ranks of a rollout worker that share a model
+// (rollout.tensor_parallel). Every rank calls the same operations in the same
+// order; each call blocks until this rank's part of the operation is done.
 //
 //   one process           MakeSingleRank()
-//   CPU, several ranks    rank_leader.h, rank_follower.h: a star over gRPC,
+//   CPU, several ranks    rank_leader.h, rank_follower.h: a star over gRPC that
 //                         sums in the order of the ranks, so that the same
 //                         ranks always give the same bits
-//   CUDA, several ranks   the same star for all but gradients and layers, which
-//                         NCCL takes from device to device: device_group.h
+//   CUDA, several ranks   the same star, except for gradients and layers, which
+//                         NCCL sends from device to device: device_group.h
 //
-// Why gRPC and not MPI or Gloo: it is here already with its TLS, deadlines and
-// keepalive, ranks find each other by name as everything else does, and a rank
+// Why gRPC and not MPI or Gloo: the program already uses it with TLS, deadlines
+// and keepalive; ranks find each other by name as all services do; and a rank
 // that dies or hangs ends the call instead of the machine. Unless the base is
-// split over the ranks, only LoRA gradients travel, a few hundred megabytes a
-// step at most.
+// split over the ranks, only LoRA gradients travel, at most a few hundred
+// megabytes per step.
 //
-// Errors, after which nothing more can be done with it:
-//   ABORTED     a rank is lost or hangs; what becomes of the job then:
-//               RankOptions::when_lost
+// After any of these errors the Collective cannot be used any more:
+//   ABORTED     a rank is lost or hangs; RankOptions::when_lost says what then
+//               becomes of the job
 //   DATA_LOSS   the ranks disagree about what they do
 //   CANCELLED   Cancel was called
 #pragma once
@@ -41,36 +41,36 @@ class Collective {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // `values` becomes the sum over all ranks, float32, added in rank order. Same
-  // length everywhere.
+  // Replaces `values` by the sum over all ranks, float32, added in rank order.
+  // The length must be the same on every rank.
   virtual absl::Status Sum(absl::Span<float> values) = 0;
-  // `bytes` of rank 0 becomes everybody's.
+  // Replaces `bytes` of every rank by the bytes of rank 0.
   virtual absl::Status Broadcast(std::string* bytes) = 0;
-  // At rank 0 the bytes of all ranks, by rank; elsewhere nothing.
+  // Returns the bytes of all ranks, by rank, at rank 0, and nothing elsewhere.
   virtual absl::StatusOr<std::vector<std::string>> Gather(
       std::string bytes) = 0;
 
-  // Returns at rank 0 once all ranks have called it, elsewhere at once. Unlike
-  // within the others, which have an end (RankOptions::operation_timeout), rank
-  // 0 waits as long as the connections answer pings: for what takes ranks
-  // different times, such as answers, whose tasks end by deadlines of their
-  // own.
+  // Returns at rank 0 once all ranks have called it, elsewhere at once. The
+  // other operations end after RankOptions::operation_timeout; in this one rank
+  // 0 waits as long as the connections answer pings. It is for work that takes
+  // the ranks different times, such as answers, whose tasks have deadlines of
+  // their own.
   virtual absl::Status AwaitAll() = 0;
 
-  // From any thread, without a wait: whether a rank is known to be gone, so
-  // that no operation can succeed. For who waits for ranks in other ways: NCCL
-  // does not know of a process that has ended.
+  // Returns, without waiting, whether a rank is known to be gone, so that no
+  // operation can succeed. Any thread may call it. It is for callers that wait
+  // for ranks in other ways: NCCL does not notice that a process has ended.
   virtual bool HasLostRank() const = 0;
 
-  // From any thread: ends the running operation and every later one.
+  // Ends the running operation and every later one. Any thread may call it.
   virtual void Cancel() = 0;
 };
 
-// Told of an error between the ranks, after which whatever they compute
-// together is of no use.
+// Called with an error between the ranks, after which the result of their
+// common computation is useless.
 using OnRanksLost = std::function<void(const absl::Status& status)>;
 
-// The only rank: nothing to exchange.
+// A Collective for a single rank, which exchanges nothing.
 class SingleRank : public Collective {
  public:
   int rank() const override { return 0; }
@@ -85,7 +85,7 @@ class SingleRank : public Collective {
 std::unique_ptr<Collective> MakeSingleRank();
 
 // The groups of a batch that `rank` of `size` works on: [begin, end) of
-// `groups`, in order, as even as can be.
+// `groups`, in order, as evenly divided as possible.
 struct RankSlice {
   size_t begin = 0;
   size_t end = 0;

@@ -148,7 +148,7 @@ class NcclGroup final : public DeviceGroup {
   }
 
  private:
-  // On the current stream of the device of `tensor`.
+  // Runs an operation on the current stream of the device of `tensor`.
   template <typename Operation, typename... Arguments>
   absl::Status Call(Operation* operation,
                     const at::Tensor& tensor,
@@ -167,7 +167,7 @@ class NcclGroup final : public DeviceGroup {
     return absl::AbortedError(error);
   }
 
-  NcclRanks ranks_;  // without a communicator: it was aborted
+  NcclRanks ranks_;  // no communicator after an abort
   decltype(DapdNcclSum)* sum_ = nullptr;
   decltype(DapdNcclAllGather)* all_gather_ = nullptr;
   decltype(DapdNcclAbort)* abort_ = nullptr;

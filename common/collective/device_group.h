@@ -1,7 +1,7 @@
-// DeviceGroup: what the ranks tell each other in tensors, where these are: over
-// NCCL between CUDA devices, on the CPU over the Collective. All ranks call the
-// same operations in the same order, one at a time, not beside one of the
-// Collective; errors are the Collective's.
+// DeviceGroup exchanges tensors between the ranks: over NCCL between CUDA
+// devices, over the Collective on the CPU. All ranks call the same operations
+// in the same order, one at a time and not during an operation of the
+// Collective. It returns the errors of the Collective.
 #pragma once
 
 #include <memory>
@@ -21,24 +21,24 @@ class DeviceGroup {
  public:
   virtual ~DeviceGroup() = default;
 
-  // `values`: float32, one dimension, contiguous, the same length on every
-  // rank; becomes the sum over all ranks.
+  // Replaces `values` by the sum over all ranks. `values` is float32,
+  // one-dimensional, contiguous and of the same length on every rank.
   virtual absl::Status Sum(at::Tensor& values) = 0;
 
-  // From each rank's contiguous `parts`, of the same shapes and dtypes
-  // everywhere, those of all ranks, each [size, part...], by rank. On CUDA as
-  // one launch on the current stream, which it waits for once.
+  // Returns each of the contiguous `parts` from all ranks as [size, part...],
+  // by rank. Shapes and dtypes must be the same on every rank. On CUDA it is
+  // one launch on the current stream, for which it waits once.
   virtual absl::StatusOr<std::vector<at::Tensor>> AllGather(
       std::span<const at::Tensor> parts) = 0;
 
-  // For who launches operations of NCCL's himself, as parts of a graph; without
-  // a communicator on the CPU. It ends with this.
+  // Raw communicator for callers that capture NCCL calls in CUDA graphs; valid
+  // while this group lives. There is no communicator on the CPU.
   virtual NcclRanks nccl() const { return {}; }
-  // Ends what runs between the ranks on the device; nothing more can be done
-  // with this. Graphs as for DapdNcclAbort.
+  // Ends the operations that run between the ranks on the device; the group
+  // cannot be used afterwards. DapdNcclAbort says what holds for graphs.
   virtual void Abort() {}
 
-  // Called by all ranks at the same place: on CUDA they join a communicator,
+  // All ranks call this at the same place. On CUDA they join a communicator,
   // whose identifier travels over `collective`, and an operation may take
   // `timeout_seconds`. `collective` must outlive the result.
   static absl::StatusOr<std::unique_ptr<DeviceGroup>> Join(

@@ -29,7 +29,7 @@ class ServedEnd final : public EndedJob, public v1::RankService::Service {
   }
 
  private:
-  std::unique_ptr<RpcServer> server_;  // ends before the service does
+  std::unique_ptr<RpcServer> server_;  // ends before the service
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What rank 0 of several leaves at the rendezvous while it stays behind the end
+// EndedJob answers at the rendezvous of rank 0 while rank 0 stays after the end
 // of its run (trainer.when_done: serve).
 #pragma once
 
@@ -11,11 +11,11 @@ namespace dapd {
 
 class RpcCredentials;
 
-// Until its destruction each rank that joins is told that the run is over: one
-// whose machine or pod was started again since (JoinRankLeader).
+// Until it is destroyed, it tells each rank that joins that the run is over.
+// Such a rank's machine or pod was restarted after the end (JoinRankLeader).
 class EndedJob {
  public:
-  // Errors as RpcServer::Start.
+  // Returns the errors of RpcServer::Start.
   static absl::StatusOr<std::unique_ptr<EndedJob>> Serve(
       const std::string& rendezvous,
       std::shared_ptr<const RpcCredentials> credentials);

@@ -15,10 +15,10 @@ namespace dapd {
 namespace {
 
 constexpr std::chrono::microseconds kPoll(50);
-// A launch is on its stream after some microseconds, of which a prefill has
-// hundreds.
+// A launch reaches its stream after some microseconds, and a prefill has
+// hundreds of launches; so the first looks come without a pause.
 constexpr int kQuickLooks = 100;
-// For the other ranks to leave a communicator, too.
+// The other ranks may take this long to leave a communicator, too.
 constexpr double kLeaveSeconds = 5;
 constexpr char kLate[] = "a rank did not join in time";
 constexpr char kLost[] = "a rank is lost";
@@ -28,7 +28,7 @@ int Fail(const char* what, const char* why, char* error) {
   return 1;
 }
 
-// The communicator is not usable afterwards, on any rank.
+// Aborts the communicator, which no rank can use afterwards.
 int Abort(ncclComm_t communicator,
           const char* what,
           const char* why,
@@ -37,7 +37,7 @@ int Abort(ncclComm_t communicator,
   return Fail(what, why, error);
 }
 
-// How long the other ranks are waited for.
+// Decides how long to wait for the other ranks.
 class Patience {
  public:
   explicit Patience(double seconds, const NcclRanks& ranks = {})
@@ -47,7 +47,7 @@ class Patience {
   explicit Patience(const NcclRanks& ranks)
       : Patience(ranks.timeout_seconds, ranks) {}
 
-  // Null, or why they are waited for no longer.
+  // Returns null, or why the wait for the other ranks ends.
   const char* End() {
     if (end_ != nullptr) return end_;
     const Clock::time_point now = Clock::now();
@@ -68,8 +68,9 @@ class Patience {
   const char* end_ = nullptr;
 };
 
-// What a communicator that does not block is doing, once that is no longer
-// ncclInProgress; or ncclInProgress at the end of `patience`.
+// Waits until the state of a nonblocking communicator is no longer
+// ncclInProgress, and returns the state; returns ncclInProgress when `patience`
+// ends.
 ncclResult_t Settle(ncclComm_t communicator,
                     ncclResult_t result,
                     Patience& patience) {
@@ -87,7 +88,7 @@ ncclResult_t Settle(ncclComm_t communicator,
   return result;
 }
 
-// What kind of error it is, and what NCCL knows of its cause. `communicator`
+// Returns the kind of the error, and the cause if NCCL knows it. `communicator`
 // may be null.
 std::string Describe(ncclComm_t communicator, ncclResult_t result) {
   std::string text = ncclGetErrorString(result);
@@ -96,7 +97,8 @@ std::string Describe(ncclComm_t communicator, ncclResult_t result) {
   return text;
 }
 
-// Asks `state` until it is cudaSuccess. Empty, or why that did not come.
+// Calls `state` until it returns cudaSuccess. Returns an empty string, or why
+// it did not succeed.
 std::string WaitUntil(ncclComm_t comm,
                       Patience& patience,
                       absl::FunctionRef<cudaError_t()> state) {
@@ -114,7 +116,7 @@ std::string WaitUntil(ncclComm_t comm,
   }
 }
 
-// Starts an operation. Empty, or why it did not start.
+// Starts an operation. Returns an empty string, or why it did not start.
 std::string Begin(ncclComm_t comm,
                   Patience& patience,
                   absl::FunctionRef<ncclResult_t(ncclComm_t)> start) {
@@ -141,7 +143,8 @@ int Run(const char* what,
   return problem.empty() ? 0 : Abort(comm, what, problem.c_str(), error);
 }
 
-// The same without waiting for the device, and without an end by it.
+// Starts an operation without waiting for the device; does not abort the
+// communicator after a failure.
 int Launch(const char* what,
            const NcclRanks& ranks,
            char* error,
@@ -195,9 +198,9 @@ extern "C" int DapdNcclInit(const char* id,
                             char* error) {
   ncclUniqueId shared;
   std::memcpy(&shared, id, sizeof(shared));
-  // NCCL has no time-out of its own for ranks that never come, or cannot be
-  // reached through a firewall: a communicator that does not block has none to
-  // wait for.
+  // NCCL itself would wait for ever for ranks that never come, or that a
+  // firewall hides. Calls on a nonblocking communicator return at once, so this
+  // function can end the wait.
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   ncclComm_t joined = nullptr;
@@ -297,8 +300,8 @@ extern "C" void DapdNcclAbort(void* communicator) {
 extern "C" void DapdNcclDestroy(void* communicator) {
   auto* comm = static_cast<ncclComm_t>(communicator);
   ncclCommFinalize(comm);
-  // What was given to a communicator that does not block may still run, and
-  // with a rank that is gone it runs for ever: a destruction would wait for it.
+  // Operations on a nonblocking communicator may still run, and run for ever if
+  // a rank is gone; ncclCommDestroy would wait for them.
   Patience patience(kLeaveSeconds);
   if (Settle(comm, ncclInProgress, patience) == ncclSuccess) {
     ncclCommDestroy(comm);

@@ -1,5 +1,6 @@
-// NCCL as libdapd_cuda.so offers it: plain C, so that nothing else of the
-// program needs CUDA's or NCCL's headers. Found by name (CudaSymbol).
+// The functions of NCCL that libdapd_cuda.so offers, in plain C, so that the
+// rest of the program needs no headers of CUDA or NCCL. They are found by name
+// (CudaSymbol).
 #pragma once
 
 #include <cstdint>
@@ -11,40 +12,40 @@ inline constexpr int kNcclErrorBytes = 512;
 
 // One of several gathers that are launched together.
 struct NcclGather {
-  const void* part = nullptr;  // of this rank, in device memory
-  void* all = nullptr;         // those of all ranks, one after another
+  const void* part = nullptr;  // from this rank, in device memory
+  void* all = nullptr;         // the parts of all ranks, one after another
   int64_t bytes = 0;           // of a part
 };
 
-// A process's place among those that joined a communicator.
+// A process's place among the processes that joined a communicator.
 struct NcclRanks {
-  void* communicator = nullptr;  // DapdNcclInit; null: there are no others
+  void* communicator = nullptr;  // from DapdNcclInit; null: no other ranks
   int rank = 0;
   int size = 1;
-  double timeout_seconds = 0.0;  // that an operation may take
-  // Asked some times per second while the others are waited for: whether one of
-  // them is known to be gone, of which NCCL itself may know nothing. Null:
-  // nobody knows.
+  double timeout_seconds = 0.0;  // for one operation
+  // Called several times per second while this rank waits for the others.
+  // Returns whether another rank is known to be gone, which NCCL itself may not
+  // notice. May be null.
   bool (*has_lost_rank)(const void* knows) = nullptr;
   const void* knows = nullptr;
 };
 
-// Each returns 0, or another number with the reason in `error`,
+// Each function returns 0, or another number with the reason in `error`
 // [kNcclErrorBytes]. DapdNcclSum and DapdNcclAllGather run on `stream`, a
-// cudaStream_t, and wait for it once. After a failure, NcclRanks'
-// timeout_seconds or a lost rank they abort the communicator: a rank that is
-// gone never hangs the others.
+// cudaStream_t, and wait for it once. They abort the communicator after a
+// failure, after NcclRanks' timeout_seconds, and when a rank is lost, so that a
+// rank that is gone never hangs the others.
 //
 // DapdNcclLaunchAllGather and DapdNcclLaunchExchange return as soon as their
-// one launch is on `stream`, or in the graph that is captured there; they never
-// wait for the device and abort nothing. Whoever launches them waits by
-// DapdNcclWaitFor, and after a failure calls DapdNcclAbort.
+// single launch is on `stream`, or in the graph that is captured there. They
+// never wait for the device and abort nothing: the caller waits with
+// DapdNcclWaitFor and calls DapdNcclAbort after a failure.
 extern "C" {
 // Makes the identifier that all ranks of one communicator need.
 int DapdNcclUniqueId(char* id, char* error);
-// Joins a communicator on the current CUDA device; waits for all ranks, but
-// fails after `timeout_seconds`. What was begun is aborted then, so that a
-// process that ends does not hang.
+// Joins a communicator on the current CUDA device. It waits for all ranks, but
+// fails after `timeout_seconds`. After a failure it aborts the communicator, so
+// that the process can end.
 int DapdNcclInit(const char* id,
                  int rank,
                  int size,
@@ -57,34 +58,37 @@ int DapdNcclSum(const NcclRanks* ranks,
                 int64_t count,
                 void* stream,
                 char* error);
-// `count` gathers, in the same order on every rank, as one launch.
+// Runs `count` gathers, in the same order on every rank, as one launch.
 int DapdNcclAllGather(const NcclRanks* ranks,
                       const NcclGather* gathers,
                       int64_t count,
                       void* stream,
                       char* error);
-// The same gathers. One whose `part` is its place in `all` copies nothing.
+// Launches the same gathers. A gather whose `part` already lies at its place in
+// `all` copies nothing.
 int DapdNcclLaunchAllGather(const NcclRanks* ranks,
                             const NcclGather* gathers,
                             int64_t count,
                             void* stream,
                             char* error);
-// Each rank has `bytes` for every rank, one after another in `parts`; in
-// `received` there are then those that the ranks have for this one, by rank.
+// Sends `bytes` to every rank from `parts`, where they lie one after another by
+// rank; `received` gets what the ranks send to this rank, by rank.
 int DapdNcclLaunchExchange(const NcclRanks* ranks,
                            const void* parts,
                            void* received,
                            int64_t bytes,
                            void* stream,
                            char* error);
-// Waits until `event`, a cudaEvent_t behind such launches, has been reached.
-// Fails after timeout_seconds, or when a rank is known to be gone.
+// Waits until the device has reached `event`, a cudaEvent_t after such
+// launches. Fails after timeout_seconds, or when a rank is known to be gone.
 int DapdNcclWaitFor(const NcclRanks* ranks, void* event, char* error);
-// Ends what runs on the device; the communicator is no more. No graph may have
-// an operation of it in it that is not destroyed: NCCL would wait for that
-// without an end. One that is under way may be.
+// Ends the operations that run on the device and frees the communicator. Every
+// graph that contains an operation of it must have been destroyed before, since
+// NCCL would wait for the graph for ever; an operation that is running is
+// allowed.
 void DapdNcclAbort(void* communicator);
-// Leaves it, after a few seconds also without the other ranks.
+// Leaves the communicator; does not wait more than a few seconds for the other
+// ranks.
 void DapdNcclDestroy(void* communicator);
 }
 

@@ -1,4 +1,4 @@
-// The messages of proto/dapd/v1/rank.proto as bytes of a Collective.
+// Reads messages of proto/dapd/v1/rank.proto from the bytes of a Collective.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace dapd {
 
-// DATA_LOSS naming `what` ("the plan of a step") for bytes that are no message
-// of this type.
+// Returns DATA_LOSS naming `what` ("the plan of a step") if the bytes are not a
+// message of this type.
 template <typename Message>
 absl::StatusOr<Message> ParseRankMessage(const std::string& bytes,
                                          const char* what) {

@@ -27,9 +27,9 @@ namespace dapd {
 namespace {
 
 constexpr absl::Duration kRetryInterval = absl::Milliseconds(300);
-// Where the run is over, whether it has begun anew.
+// The interval at which a rank asks whether a run that is over has begun anew.
 constexpr absl::Duration kOverInterval = absl::Seconds(1);
-// Chunks of rank 0's that may wait to be taken, each of kRankChunkBytes.
+// Messages of rank 0 that may wait, each with a chunk of kRankChunkBytes.
 constexpr size_t kReceivedMessages = 4;
 
 class RankFollower final : public Collective {
@@ -56,7 +56,7 @@ class RankFollower final : public Collective {
     if (stream_ != nullptr) stream_->Finish();
   }
 
-  // Tries until rank 0 answers: it may start later than this one.
+  // Tries until rank 0 answers, since rank 0 may start later than this rank.
   absl::Status Join() {
     absl::Time deadline = SteadyNow() + options_.join_timeout;
     bool was_over = false;
@@ -73,8 +73,8 @@ class RankFollower final : public Collective {
         deadline = SteadyNow() + options_.join_timeout;
         if (!std::exchange(was_over, true)) {
           LogInfo(
-              "the run is over, says rank 0; there is nothing to do until it "
-              "begins anew, with more steps, say");
+              "rank 0 says that the run is over; this rank waits until the run "
+              "begins anew, for example with more steps");
         }
       } else if (SteadyNow() >= deadline) {
         return absl::UnavailableError(
@@ -117,8 +117,8 @@ class RankFollower final : public Collective {
   }
 
  private:
-  // Also while nobody waits for a message: what it finds out is that rank 0 is
-  // gone.
+  // Reads also while no operation waits for a message, because only a read
+  // notices that rank 0 is gone.
   void ReadOn() {
     v1::RankMessage message;
     while (stream_->Read(&message) && received_.Push(std::move(message))) {
@@ -151,7 +151,8 @@ class RankFollower final : public Collective {
   }
 
   absl::Status TryJoin() {
-    // Anew each time: a channel that failed backs off for longer than we want.
+    // Each attempt opens a new channel: a channel that failed backs off for
+    // longer than kRetryInterval.
     ASSIGN_OR_RETURN(channel_,
                      OpenChannel(options_.rendezvous,
                                  options_.credentials == nullptr
@@ -184,7 +185,7 @@ class RankFollower final : public Collective {
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::RankService::Stub> stub_;
   Mutex mutex_;
-  std::unique_ptr<grpc::ClientContext> context_;  // outlives stream_
+  std::unique_ptr<grpc::ClientContext> context_;  // must outlive stream_
   std::unique_ptr<Stream> stream_;
   RankLink link_;
   uint64_t next_operation_ = 0;

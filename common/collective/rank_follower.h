@@ -1,4 +1,4 @@
-// A rank other than 0: one stream to rank 0.
+// The Collective of a rank other than 0: one stream to rank 0.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@
 
 namespace dapd {
 
-// Blocks until rank 0 has taken this rank in. Where rank 0 says that the run is
-// over (EndedJob) it waits without an end, for another beginning.
-//   UNAVAILABLE          rank 0 cannot be reached in time, or this rank was
-//                        there already all the time
-//   FAILED_PRECONDITION  it is another job
-//   CANCELLED            RankOptions::gives_up
+// Blocks until rank 0 has accepted this rank. If rank 0 says that the run is
+// over (EndedJob), it waits for a new run without a time limit.
+//   UNAVAILABLE          rank 0 cannot be reached in time, or it still has a
+//                        connection of this rank
+//   FAILED_PRECONDITION  the rendezvous belongs to another job
+//   CANCELLED            RankOptions::gives_up returned true
 absl::StatusOr<std::unique_ptr<Collective>> JoinRankLeader(
     const RankOptions& options);
 

@@ -28,12 +28,12 @@ namespace {
 
 using Stream = grpc::ServerReaderWriter<v1::RankMessage, v1::RankMessage>;
 
-// How often a rank that waits for others is looked after, and whether it is
-// still to wait.
+// The interval at which a waiting rank checks the other ranks, and whether it
+// should continue to wait.
 constexpr absl::Duration kLivenessPoll = absl::Milliseconds(200);
 constexpr absl::Duration kGivesUpPoll = absl::Milliseconds(100);
 
-// Holds the streams open while the compute thread reads and writes them.
+// Keeps the streams open while the compute thread reads and writes them.
 class Members final : public v1::RankService::Service {
  public:
   explicit Members(RankOptions options) : options_(std::move(options)) {}
@@ -47,7 +47,7 @@ class Members final : public v1::RankService::Service {
     const v1::RankHello& hello = message.hello();
     const int rank = static_cast<int>(hello.rank());
     if (const std::string refusal = WhyRefused(hello); !refusal.empty()) {
-      // Whoever looks for a rank that is missing looks here.
+      // A person who looks for a missing rank looks into this log.
       LogWarning(absl::StrCat(
           "refused ", options_.called, " ", hello.rank(), ": ", refusal));
       MutexLock lock(&mutex_);
@@ -73,12 +73,12 @@ class Members final : public v1::RankService::Service {
       if (is_complete_) {
         changed_.Wait(&mutex_);
       } else {
-        // One that is gone before the job has begun may come again.
+        // A rank that leaves before the job has begun may come again.
         changed_.WaitFor(&mutex_, kLivenessPoll);
         is_gone = !is_complete_ && context->IsCancelled();
       }
     }
-    // With this handler its stream and its context end.
+    // The stream and its context end with this handler.
     members_.erase(rank);
     changed_.NotifyAll();
     if (!is_gone) return grpc::Status::OK;
@@ -87,7 +87,7 @@ class Members final : public v1::RankService::Service {
     return grpc::Status::CANCELLED;
   }
 
-  // Blocks until all are there; they stay until Close then.
+  // Blocks until all ranks have joined. From then on they stay until Close.
   absl::Status WaitForAll() {
     const absl::Time deadline = SteadyNow() + options_.join_timeout;
     MutexLock lock(&mutex_);
@@ -110,7 +110,7 @@ class Members final : public v1::RankService::Service {
                          absl::FormatDuration(options_.join_timeout),
                          last_refusal_.empty()
                              ? ""
-                             : absl::StrCat("; one that came was refused: ",
+                             : absl::StrCat("; a rank that came was refused: ",
                                             last_refusal_)));
       }
       changed_.WaitFor(&mutex_, std::min(left, kGivesUpPoll));
@@ -124,7 +124,7 @@ class Members final : public v1::RankService::Service {
     return members_.at(rank).stream;
   }
 
-  // Whether a client has gone, or its stream was broken.
+  // Returns whether a client has gone or its stream was cancelled.
   bool HasLost() const {
     MutexLock lock(&mutex_);
     return std::ranges::any_of(members_, [](const auto& member) {
@@ -132,13 +132,13 @@ class Members final : public v1::RankService::Service {
     });
   }
 
-  // Breaks every stream: reads and writes of the compute thread fail.
+  // Cancels every stream, so that the compute thread's reads and writes fail.
   void CancelAll() {
     MutexLock lock(&mutex_);
     for (const auto& [rank, member] : members_) member.context->TryCancel();
   }
 
-  // Lets the handlers return; the streams are gone afterwards.
+  // Lets the handlers return. The streams are gone afterwards.
   void Close() {
     MutexLock lock(&mutex_);
     closing_ = true;
@@ -156,7 +156,7 @@ class Members final : public v1::RankService::Service {
     bool is_welcomed = false;
   };
 
-  // Why a rank is none of this job's; empty: it is one.
+  // Returns why a rank does not belong to this job, or an empty string.
   std::string WhyRefused(const v1::RankHello& hello) const {
     const int rank = static_cast<int>(hello.rank());
     if (rank < 1 || rank >= options_.world_size ||
@@ -190,9 +190,10 @@ class Members final : public v1::RankService::Service {
   mutable Mutex mutex_;
   CondVar changed_;
   std::string last_refusal_ ABSL_GUARDED_BY(mutex_);
-  // For as long as their handlers run.
+  // Contains each rank while its handler runs.
   std::map<int, Member> members_ ABSL_GUARDED_BY(mutex_);
-  bool is_complete_ ABSL_GUARDED_BY(mutex_) = false;  // all were there at once
+  bool is_complete_ ABSL_GUARDED_BY(mutex_) = false;  // all joined at the same
+                                                      // time
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
@@ -208,7 +209,7 @@ class RankLeader final : public Collective {
   absl::Status Start() {
     RpcServerOptions server = {.listen = options_.rendezvous,
                                .credentials = options_.credentials};
-    // Each rank has a call open for as long as the job lasts.
+    // Each rank keeps a call open for as long as the job lasts.
     server.max_threads += options_.world_size;
     ASSIGN_OR_RETURN(
         server_,
@@ -297,14 +298,14 @@ class RankLeader final : public Collective {
     const absl::Cleanup clear = [this] { SetDeadline(std::nullopt); };
     const absl::Status status = operation(next_operation_++);
     if (status.ok()) return status;
-    has_failed_ = true;  // gRPC tells of an end a little later than a read
-    // The others learn of it at once, whatever they do.
+    has_failed_ = true;  // gRPC reports the end later than a read fails
+    // The other ranks learn of the failure at once, whatever they are doing.
     members_.CancelAll();
     return is_cancelled_ && absl::IsAborted(status) ? RanksCancelled(options_)
                                                     : status;
   }
 
-  // Chunk by chunk, so that memory does not grow with the ranks.
+  // Adds chunk by chunk, so that memory does not grow with the number of ranks.
   absl::Status AddUp(uint64_t operation, absl::Span<float> values) {
     const uint64_t total = values.size() * sizeof(float);
     char* bytes = reinterpret_cast<char*>(values.data());
@@ -332,14 +333,15 @@ class RankLeader final : public Collective {
     return absl::OkStatus();
   }
 
-  // Of the operation that runs; nothing: none does.
+  // Sets the deadline of the running operation; nothing if no operation runs.
   void SetDeadline(std::optional<absl::Time> deadline) {
     MutexLock lock(&mutex_);
     deadline_ = deadline;
   }
 
-  // Ends an operation that is late, or that a rank has left: the streams are
-  // read one after another, and the one that is read now may be another's.
+  // Ends an operation that is late, or that a rank has left. Without this
+  // thread a lost rank could go unnoticed, because the streams are read one
+  // after another.
   void Watch(const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       absl::SleepFor(absl::Milliseconds(100));
@@ -365,10 +367,10 @@ class RankLeader final : public Collective {
   const RankOptions options_;
   Members members_;
   std::unique_ptr<RpcServer> server_;
-  std::vector<RankLink> links_;  // of rank 1, 2, ...
+  std::vector<RankLink> links_;  // of ranks 1, 2, ...
   uint64_t next_operation_ = 0;
   std::atomic<bool> is_cancelled_ = false;
-  std::atomic<bool> has_failed_ = false;  // an operation
+  std::atomic<bool> has_failed_ = false;  // an operation has failed
   Mutex mutex_;
   std::optional<absl::Time> deadline_ ABSL_GUARDED_BY(mutex_);
   std::jthread watchdog_;

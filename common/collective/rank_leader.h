@@ -1,5 +1,5 @@
-// Rank 0 of several: serves RankService and holds one stream to each other
-// rank.
+// The Collective of rank 0 of several: it serves RankService and holds one
+// stream to each other rank.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,11 @@
 
 namespace dapd {
 
-// Listens at the rendezvous and blocks until every other rank has joined.
-// One that leaves meanwhile may come again.
-//   UNAVAILABLE  the port is in use, or ranks (named) did not come in time
-//   CANCELLED    RankOptions::gives_up
+// Listens at the rendezvous and blocks until every other rank has joined. A
+// rank that leaves meanwhile may come again.
+//   UNAVAILABLE  the port is in use, or ranks, which the message names, did not
+//                join in time
+//   CANCELLED    RankOptions::gives_up returned true
 absl::StatusOr<std::unique_ptr<Collective>> StartRankLeader(
     const RankOptions& options);
 

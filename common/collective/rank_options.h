@@ -14,23 +14,25 @@ class RpcCredentials;
 struct RankOptions {
   int rank = 0;
   int world_size = 1;
-  // host:port at which rank 0 listens and the others find it.
+  // host:port at which rank 0 listens and the other ranks find it.
   std::string rendezvous;
-  // None: loopback only.
+  // Null permits loopback addresses only.
   std::shared_ptr<const RpcCredentials> credentials;
-  // What all ranks must have alike, in one word: a trainer's has the SHA-256 of
-  // what the result depends on, a rollout worker's a secret.
+  // Must be the same on all ranks. A trainer's identity contains the SHA-256 of
+  // everything that the result depends on; a rollout worker's identity is a
+  // secret.
   std::string identity;
-  // How long a rank waits at the start for the others.
+  // A rank waits this long for the others at the start.
   absl::Duration join_timeout = absl::Minutes(5);
-  // Asked while it waits: true ends that with CANCELLED. May be empty.
+  // Called while the rank waits: if it returns true, the wait ends with
+  // CANCELLED. May be empty.
   std::function<bool()> gives_up = {};
-  // How long rank 0 waits for the others inside one operation. The others wait
-  // for rank 0 as long as its connection answers pings: it may be evaluating,
-  // or waiting for a disk.
+  // Rank 0 waits this long for the others inside one operation. The others wait
+  // for rank 0 as long as its connection answers pings, because rank 0 may be
+  // evaluating or waiting for a disk.
   absl::Duration operation_timeout = absl::Minutes(10);
-  // For messages: what a rank is called, and what becomes of the job without
-  // one.
+  // For messages: the name of a rank, and what happens to the job after it has
+  // lost a rank.
   std::string called = "trainer rank";
   std::string when_lost =
       "the job resumes from its newest checkpoint once every rank is started "

@@ -24,10 +24,11 @@ int64_t AvailableOfMachine(const std::string& root) {
   return kNoLimit;
 }
 
-// Of files on a disk: what is in a tmpfs cannot be given up.
+// Returns the bytes of cached files of a disk. Files in a tmpfs do not count,
+// because their memory cannot be given up.
 int64_t FileBytes(const ControlGroup& group) {
   std::ifstream stat(JoinPath(group.folder, "memory.stat"));
-  // In v1 the plain entries leave out the groups within.
+  // In v1 the entries without this prefix leave out the groups within.
   const std::string prefix = group.is_v1 ? "total_" : "";
   int64_t sum = 0;
   std::string name;
@@ -46,7 +47,7 @@ int64_t AvailableInGroup(const ControlGroup& group) {
   const std::optional<int64_t> used = ReadGroupNumber(
       group, group.is_v1 ? "memory.usage_in_bytes" : "memory.current");
   if (!limit.has_value() || !used.has_value()) return kNoLimit;
-  // In v1 no limit is a number near the largest.
+  // In v1 a number near the largest means that there is no limit.
   if (*limit > kNoLimit / 2) return kNoLimit;
   return std::max<int64_t>(0, *limit - *used + FileBytes(group));
 }

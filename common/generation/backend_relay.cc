@@ -32,15 +32,15 @@ Sampled SampledOf(const v1::DecodeCall& call) {
   return sampled;
 }
 
-// Whether all ranks found the memory that this one did, or did not.
+// Returns whether all ranks found memory; `found` is this rank's result.
 absl::StatusOr<bool> AllFound(bool found, Collective& ranks) {
   std::vector<float> without = {found ? 0.0F : 1.0F};
   RETURN_IF_ERROR(ranks.Sum(absl::MakeSpan(without)));
   return without[0] == 0.0F;
 }
 
-// Starts a sequence, or resumes it after `answer`. False if a rank had no
-// memory for it: then none has it.
+// Starts a sequence, or resumes it after `answer`. Returns false if a rank had
+// no memory for it; then no rank has the sequence.
 absl::StatusOr<bool> BeginOnAll(DecodeBackend& own,
                                 int64_t slot,
                                 DecodeRequest request,
@@ -62,7 +62,7 @@ class LeadingBackend final : public DecodeBackend {
       : own_(std::move(own)),
         collective_(collective),
         on_lost_(std::move(on_lost)) {}
-  // Ranks that are lost already need no word.
+  // If ranks are lost, there is nobody to tell about the end.
   ~LeadingBackend() override {
     v1::DecodeCall call;
     call.mutable_end();
@@ -144,7 +144,7 @@ class LeadingBackend final : public DecodeBackend {
   }
 
  private:
-  // Start, or with an answer Resume.
+  // Starts a sequence, or resumes it if `answer` is not empty.
   bool Begin(int64_t slot, DecodeRequest request, std::vector<int32_t> answer) {
     return Together([&] {
       v1::DecodeCall call;
@@ -180,7 +180,7 @@ class LeadingBackend final : public DecodeBackend {
   const std::unique_ptr<DecodeBackend> own_;
   Collective& collective_;
   const OnRanksLost on_lost_;
-  Sampled sampled_;  // by the step before
+  Sampled sampled_;  // in the step before
 };
 
 class Follower {
@@ -188,7 +188,7 @@ class Follower {
   Follower(DecodeBackend& own, at::Device device, Collective& collective)
       : own_(own), device_(device), collective_(collective) {}
 
-  // Does the next call of rank 0. False at the end.
+  // Runs the next call of rank 0. Returns false at the end.
   absl::StatusOr<bool> DoNext() {
     std::string message;
     RETURN_IF_ERROR(collective_.Broadcast(&message));

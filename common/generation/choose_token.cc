@@ -9,8 +9,8 @@ namespace {
 
 constexpr size_t kFirstRanked = 64;
 
-// The maxima of the chunks of the tokens that may be sampled, and the largest
-// logit of all.
+// The maximum of each chunk of the tokens that may be sampled, and the largest
+// of all logits.
 struct Maxima {
   std::vector<float> chunks;
   float largest = 0.0F;
@@ -38,7 +38,7 @@ std::optional<Maxima> FindMaxima(const DecodeKernels& kernels,
   return maxima;
 }
 
-// The first of the largest.
+// Returns the lowest id with the largest logit.
 int32_t Greedy(std::span<const float> known, const Maxima& maxima) {
   const auto chunk =
       std::max_element(maxima.chunks.begin(), maxima.chunks.end()) -
@@ -50,8 +50,8 @@ int32_t Greedy(std::span<const float> known, const Maxima& maxima) {
   return static_cast<int32_t>(std::max_element(begin, end) - known.begin());
 }
 
-// The ids of at least the `count` largest, in their order, and no more than
-// needed to find them; then cut to `count`.
+// Returns the ids of the `count` largest logits, ranked. It sorts no more
+// logits than are needed to find them.
 std::vector<int32_t> Largest(std::span<const float> known,
                              const Maxima& maxima,
                              size_t count) {
@@ -80,7 +80,8 @@ std::vector<int32_t> Largest(std::span<const float> known,
   return ids;
 }
 
-// As many of the most probable tokens as it takes: nearly always few.
+// Ranks as many of the most probable tokens as decide the draw, nearly always
+// few.
 int32_t DrawFromAll(std::span<const float> known,
                     const Maxima& maxima,
                     const SamplingParams& params,

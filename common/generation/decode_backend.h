@@ -1,23 +1,23 @@
-// DecodeBackend: how sequences are computed. The engine (engine.h) decides
-// which sequences run; a backend owns the weights in the form it computes with,
-// the KV memory of a fixed number of slots, and the sampling, so that a backend
-// on an accelerator can keep whole steps there.
+// DecodeBackend computes sequences. The engine (engine.h) decides which
+// sequences run; a backend owns the weights in the form it computes with, the
+// KV memory of a fixed number of slots, and the sampling, so that a backend on
+// an accelerator can keep whole steps there.
 //
-//   Start(slot, request)   the slot is taken, with KV memory for the prompt;
-//                          nothing is computed
-//   Reserve(slot, tokens)  KV memory for more of the sequence
-//   Step()                 prompts are prefilled (whole or in chunks), running
-//                          sequences get their next tokens
-//   Stop(slot)             the memory is given back; what was under way is gone
-//   Resume(slot, ...)      Start for a sequence that was stopped half way
+//   Start(slot, request)   takes the slot, with KV memory for the prompt;
+//                          computes nothing
+//   Reserve(slot, tokens)  takes KV memory for more of the sequence
+//   Step()                 prefills prompts (whole or in chunks) and gives
+//                          running sequences their next tokens
+//   Stop(slot)             gives the memory back; work under way is dropped
+//   Resume(slot, ...)      is Start for a sequence that was stopped half way
 //
-// The invariant of every backend: the tokens and log-probabilities of a
-// sequence are a function of only the weights, the adapter and its request,
-// bit for bit; not of the slot, the neighbours, the time of joining, the number
-// of threads, or of being stopped and resumed.
+// Every backend has this invariant: the tokens and log-probabilities of a
+// sequence are a function of the weights, the adapter and its request only, bit
+// for bit. They do not depend on the slot, the neighbours, the time of joining,
+// the number of threads, or on being stopped and resumed.
 //
-// Errors of the computation (out of memory for anything else, logits that are
-// not finite) are c10::Error. Not thread-safe: owned by the compute thread.
+// Errors of the computation (no memory for anything but a sequence, logits that
+// are not finite) are c10::Error. Not thread-safe: owned by the compute thread.
 #pragma once
 
 #include <cstdint>
@@ -46,55 +46,56 @@ class DecodeBackend {
   virtual const ModelConfig& config() const = 0;
   virtual int64_t num_slots() const = 0;
 
-  // Bytes of KV memory that a sequence takes once there is room for `tokens`
-  // positions of it; kTooLong if this backend takes none so long. Never falls
-  // with `tokens`.
+  // Returns the bytes of KV memory that a sequence takes once it has room for
+  // `tokens` positions; kTooLong if this backend takes no sequence of that
+  // length. It never decreases with `tokens`.
   static constexpr int64_t kTooLong = std::numeric_limits<int64_t>::max();
   virtual int64_t KvBytes(int64_t tokens) const = 0;
-  // Positions that one Step may compute of a sequence beyond its prompt and the
-  // tokens that were returned: how far a backend runs ahead.
+  // Returns how many positions of a sequence one Step may compute beyond its
+  // prompt and the returned tokens, which is how far a backend runs ahead.
   virtual int64_t StepPositions() const { return 0; }
-  // Bytes that all slots together may take where the configuration names no
-  // limit.
+  // Returns the bytes that all slots together may take if the configuration
+  // sets no limit.
   virtual int64_t DefaultKvBudget() const = 0;
 
-  // The adapter to compute with from now on, null for the base. Only while no
-  // slot is taken.
+  // Sets the adapter to compute with from now on, null for the base. Must be
+  // called only while no slot is taken.
   virtual void SetAdapter(std::shared_ptr<const Adapter> adapter) = 0;
 
-  // Takes a free slot, with room for what the first Step computes. False if
-  // there is no memory: the slot stays free. The caller sees to it that the
-  // prompt has at least one id, each inside the vocabulary.
+  // Takes a free slot, with room for what the first Step computes. Returns
+  // false if there is no memory; the slot then stays free. The caller ensures
+  // that the prompt has at least one id and that each is inside the vocabulary.
   virtual bool Start(int64_t slot, DecodeRequest request) = 0;
-  // As Start, for a sequence that was stopped after `answer`, its tokens so
-  // far, at least one. It goes on as if it had never been stopped.
+  // Starts a sequence that was stopped after `answer`, its tokens so far, at
+  // least one. It continues as if it had never been stopped.
   virtual bool Resume(int64_t slot,
                       DecodeRequest request,
                       std::vector<int32_t> /*answer*/) {
     return Start(slot, std::move(request));
   }
-  // Whether Step returns the tokens of a resumed sequence's `answer` once more,
-  // since the sequence begins anew, or goes on behind them.
+  // Returns whether Step returns the tokens of a resumed sequence's `answer`
+  // once more, because the sequence starts from its beginning; otherwise it
+  // continues after them.
   virtual bool ResumesFromTheStart() const { return true; }
   // Makes room for the first `tokens` positions of the sequence in a taken
-  // slot; what it has stays. False if there is no memory: it has what it had.
-  // Before every Step the caller sees to it that each sequence has room for its
-  // prompt, the tokens that were returned and StepPositions(), though not for
-  // more than MaxTokens().
+  // slot; its data stays. Returns false, without a change, if there is no
+  // memory. Before every Step the caller ensures that each sequence has room
+  // for its prompt, the returned tokens and StepPositions(), but at most for
+  // MaxTokens().
   virtual bool Reserve(int64_t slot, int64_t tokens) = 0;
-  // Frees a slot; a free one stays free.
+  // Frees a slot; a free slot stays free.
   virtual void Stop(int64_t slot) = 0;
 
   // Computes for a while: at least one token of every running sequence whose
-  // prompt is done, and a part of the prompts that are not. Returns the new
-  // tokens; those of one slot are in order. A backend that runs ahead may
-  // return several tokens of a slot, also after an end token: the engine drops
-  // what follows the end and stops the slot.
+  // prompt is done, and a part of the other prompts. Returns the new tokens;
+  // the tokens of one slot are in order. A backend that runs ahead may return
+  // several tokens of a slot, also after an end token: the engine drops the
+  // tokens after the end and stops the slot.
   virtual std::vector<DecodedToken> Step() = 0;
 
-  // log p(ids[t + 1] | ids[0..t]) for t < T - 1 under the weights that Step()
-  // computes with, by the same arithmetic; temperature 1. T >= 2 ids. At any
-  // time; takes no slot.
+  // Returns log p(ids[t + 1] | ids[0..t]) for t < T - 1 under the weights that
+  // Step() computes with, by the same arithmetic, at temperature 1. T >= 2 ids.
+  // It may be called at any time and takes no slot.
   virtual std::vector<float> ScoreTokens(const std::vector<int32_t>& ids) = 0;
 };
 

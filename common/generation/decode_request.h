@@ -21,7 +21,7 @@ struct DecodeRequest {
   SamplingParams sampling;
   SamplingKey key;
 
-  // Positions of the sequence at its longest.
+  // Returns the positions of the sequence at its longest.
   int64_t MaxTokens() const {
     return static_cast<int64_t>(prompt_ids.size()) + sampling.max_new_tokens;
   }
@@ -33,23 +33,24 @@ enum class FinishReason {
   kLength,  // it has max_new_tokens tokens
 };
 
-// What files and metrics call a reason: "eos", "length"; "" for kNone.
+// Returns the name of a reason in files and metrics: "eos", "length"; "" for
+// kNone.
 absl::string_view NameOf(FinishReason reason);
-// Nothing for any other name.
+// Returns nothing for any other name.
 std::optional<FinishReason> FinishReasonOf(absl::string_view name);
 
-// An answer's tokens but for its end token, which only kEos has; a part of
-// `ids`. Of no tokens it is none, whatever the reason.
+// Returns an answer's tokens without its end token, which only kEos has; a part
+// of `ids`. If there are no tokens it returns none, whatever the reason.
 std::span<const int32_t> WithoutEndToken(std::span<const int32_t> ids,
                                          FinishReason reason);
 
 // One new token of one request, or how it failed.
 struct SampledToken {
-  uint64_t id = 0;  // of the request, chosen by whoever submitted it
+  uint64_t id = 0;  // of the request, chosen by its submitter
   int32_t token = 0;
   float logprob = 0.0F;  // at temperature 1, unfiltered
   FinishReason finish_reason = FinishReason::kNone;
-  // Unless OK, the request has ended with it, and there is no token.
+  // If it is not OK, the request has ended with it, and there is no token.
   absl::Status error;
 };
 

@@ -1,6 +1,6 @@
-// DecodeRequest on the wire: between services (v1::GenerateRequest) and between
-// the ranks of a worker (v1::StartCall), which have the same three fields for
-// it.
+// Converts DecodeRequest to and from messages between services
+// (v1::GenerateRequest) and between the ranks of a worker (v1::StartCall). Both
+// have the same three fields for it.
 #pragma once
 
 #include "common/generation/decode_request.h"
@@ -21,7 +21,7 @@ void WriteRequest(const DecodeRequest& request, Message* message) {
   WriteKey(request.key, message->mutable_key());
 }
 
-// Whoever receives a message from elsewhere checks its numbers first.
+// Receivers of a message from another process must check its numbers first.
 template <typename Message>
 DecodeRequest ReadRequest(const Message& message) {
   return {

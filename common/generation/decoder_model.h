@@ -1,5 +1,6 @@
-// DecoderModel: what AtenBackend decodes with. A whole model, or this rank's
-// share of one that several ranks compute together (tensor parallelism).
+// DecoderModel: the model that AtenBackend decodes with, either whole or this
+// rank's share of a model that several ranks compute together (tensor
+// parallelism).
 #pragma once
 
 #include <memory>
@@ -21,22 +22,24 @@ namespace dapd {
 class DecoderModel {
  public:
   explicit DecoderModel(std::shared_ptr<const ModelWeights> whole);
-  // This rank's share. `devices`: of all ranks that share the model.
+  // Takes this rank's share. `devices` is the group of all ranks that share the
+  // model.
   DecoderModel(const ShardedWeights& share,
                std::shared_ptr<DeviceGroup> devices);
 
-  // Of the whole model.
+  // Returns the configuration of the whole model.
   const ModelConfig& config() const { return config_; }
-  // What this process computes with. Embedding, final norm and head are whole,
-  // heads and MLP, and so the caches, its share.
+  // Returns the weights that this process computes with. Embedding, final norm
+  // and head are whole; heads and MLP, and therefore the caches, are its share.
   const ModelWeights& weights() const { return *weights_; }
-  // Processes that share the model, all on one machine.
+  // Returns the number of processes that share the model, all on one machine.
   int num_ranks() const { return layout_.size; }
 
-  // The whole adapter; null: the base.
+  // Takes the whole adapter; null means the base.
   void SetAdapter(std::shared_ptr<const Adapter> adapter);
 
-  // Those of decoder.h and token_logprobs.h under the adapter that was set.
+  // Call the functions of decoder.h and token_logprobs.h with the adapter that
+  // was set.
   at::Tensor ForwardPrompt(const at::Tensor& ids, KvCache* cache) const;
   at::Tensor ForwardTokens(const at::Tensor& ids,
                            std::span<KvCache* const> caches) const;
@@ -46,7 +49,7 @@ class DecoderModel {
   ModelConfig config_;
   ShardLayout layout_;
   std::shared_ptr<const ModelWeights> weights_;
-  std::shared_ptr<DeviceGroup> devices_;  // null: the model is whole
+  std::shared_ptr<DeviceGroup> devices_;  // null if the model is whole
   SumOverRanks sum_;
   std::shared_ptr<const Adapter> adapter_;  // this rank's share
 };

@@ -13,11 +13,12 @@
 namespace dapd {
 namespace {
 
-// A sequence starts if it and all that run could grow by so many tokens: one
-// that had to give way a moment later would have been prefilled for nothing.
+// A sequence starts only if it and all running sequences could grow by this
+// many tokens: a sequence that had to give way a moment later would have been
+// prefilled in vain.
 constexpr int64_t kHeadroomTokens = 64;
 
-// How an answer ends that does not fit even alone.
+// Returns the end of an answer that does not fit even alone.
 SampledToken NoMemory(uint64_t id, int64_t prompt, int64_t answer) {
   return {.id = id,
           .error = absl::ResourceExhaustedError(absl::StrCat(
@@ -25,8 +26,8 @@ SampledToken NoMemory(uint64_t id, int64_t prompt, int64_t answer) {
               prompt,
               " tokens and the ",
               answer,
-              " of its answer so far, even with nothing beside it; leave more "
-              "memory free, or lower rollout.max_new_tokens"))};
+              " tokens of its answer so far, even without other answers; leave "
+              "more memory free, or lower rollout.max_new_tokens"))};
 }
 
 }  // namespace
@@ -127,7 +128,8 @@ void GenerationEngine::GrowRunning(std::vector<SampledToken>* events) {
     if (running_.size() > 1) {
       PutBack(youngest);
     } else {
-      // A single sequence fits the budget, or Submit would have refused it.
+      // A single sequence fits the budget, or Submit would have refused it; so
+      // the device itself has no memory.
       Refuse(running, events);
     }
     if (is_youngest) return;
@@ -283,7 +285,7 @@ std::vector<DecodedToken> GenerationEngine::Compute(
     Refuse(running_.begin(), events);
     return {};
   }
-  // Nobody knows how far each of them has come.
+  // It is not known how far each of them got.
   most_running_ = running_.size() / 2;
   LogWarning(absl::StrCat("not enough memory for ",
                           running_.size(),

@@ -1,5 +1,5 @@
-// KvBudget: how much KV memory sequences may take together, and how much each
-// of them holds. Needs no LibTorch. Not thread-safe.
+// KvBudget limits the KV memory that sequences take together, and keeps how
+// much each of them holds. Needs no LibTorch. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -7,24 +7,24 @@
 
 namespace dapd {
 
-// What an engine has done with its KV memory.
+// The use of an engine's KV memory.
 struct KvUse {
-  int64_t bytes = 0;        // held by the answers that run
-  int64_t limit_bytes = 0;  // the largest int64_t: as much as there is
-  int64_t restarts = 0;     // times that an answer had to give its memory back
+  int64_t bytes = 0;        // held by the running answers
+  int64_t limit_bytes = 0;  // the largest int64_t: no limit
+  int64_t restarts = 0;     // times that an answer gave its memory back
 };
 
 class KvBudget {
  public:
   explicit KvBudget(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
 
-  // Raises what `holder` holds to `bytes`; it keeps more if it has more. False
-  // if the limit does not allow it: nothing changes.
+  // Raises what `holder` holds to `bytes`; a holder that has more keeps it.
+  // Returns false, without a change, if the limit does not allow it.
   bool Raise(uint64_t holder, int64_t bytes);
   // Gives back all that `holder` holds.
   void Release(uint64_t holder);
 
-  // Whether holders may take so much more together.
+  // Returns whether the holders may take `bytes` more together.
   bool HasRoomFor(int64_t bytes) const {
     return bytes <= limit_bytes_ - bytes_;
   }

@@ -13,17 +13,18 @@ namespace dapd {
 
 struct DecodeBackendOptions {
   int64_t slots = 32;      // sequences that run side by side
-  int64_t num_tokens = 0;  // ids the tokenizer knows; 0: the whole vocabulary
+  int64_t num_tokens = 0;  // ids that the tokenizer knows; 0: all
 };
 
-// The fastest backend for the weights' device. It keeps what it needs of
-// `weights`, so a caller that lets go of them gives the rest back.
+// Makes the fastest backend for the weights' device. It keeps what it needs of
+// `weights`; the rest is freed when the caller releases them.
 std::unique_ptr<DecodeBackend> MakeDecodeBackend(
     std::shared_ptr<const ModelWeights> weights,
     const DecodeBackendOptions& options);
 
-// The same for a rank's share of a model that the ranks of `devices` compute
-// together: of the same kind on all of them, which call it at the same time.
+// Makes the backend for a rank's share of a model that the ranks of `devices`
+// compute together. All ranks call it at the same time and get the same kind of
+// backend.
 std::unique_ptr<DecodeBackend> MakeSharedDecodeBackend(
     std::shared_ptr<const ShardedWeights> share,
     std::unique_ptr<DeviceGroup> devices,

@@ -11,7 +11,8 @@
 namespace dapd {
 namespace {
 
-// log of the sum of exponentials, in double and in the order of the entries.
+// Returns the log of the sum of exponentials, summed in double in the order of
+// the entries.
 double LogSumExp(std::span<const float> logits) {
   const float largest = *std::max_element(logits.begin(), logits.end());
   double sum = 0.0;
@@ -21,13 +22,14 @@ double LogSumExp(std::span<const float> logits) {
   return static_cast<double>(largest) + std::log(sum);
 }
 
-// Of a token, beside that of the most probable one.
+// Returns a token's weight relative to the most probable token.
 double Weight(float logit, float largest, double temperature) {
   return std::exp((static_cast<double>(logit) - static_cast<double>(largest)) /
                   temperature);
 }
 
-// Ids in the order of MoreProbable: the first `count`, sorted.
+// Brings the first `count` ids in the order of MoreProbable to the front,
+// sorted.
 void SortFirst(std::vector<int32_t>& ids,
                size_t count,
                std::span<const float> logits) {
@@ -60,7 +62,7 @@ int32_t SampleToken(std::span<const float> logits,
   const std::span<const float> known =
       logits.first(static_cast<size_t>(num_tokens));
   if (params.temperature == 0.0) {
-    // max_element gives the first of equals.
+    // max_element returns the first of equal elements.
     return static_cast<int32_t>(std::max_element(known.begin(), known.end()) -
                                 known.begin());
   }
@@ -111,7 +113,7 @@ std::optional<int32_t> DrawRanked(std::span<const int32_t> ids,
     if (reached < params.top_p * mass && !is_all) return std::nullopt;
     kept = std::max<size_t>(i, 1);
     mass = reached;
-    is_all = true;  // that are kept
+    is_all = true;  // ids has all kept tokens
   }
   double left = uniform * mass;
   for (size_t i = 0; i + 1 < kept; ++i) {

@@ -1,6 +1,6 @@
-// Keyed sampling: which token follows is a pure function of the logits, the
-// parameters and a key, so it does not matter which worker runs a sample, when,
-// beside which others, or after how many retries.
+// Keyed sampling: the next token is a pure function of the logits, the
+// parameters and a key. So it does not matter which worker runs a sample, when,
+// beside which other samples, or after how many retries.
 #pragma once
 
 #include <array>
@@ -19,9 +19,9 @@ struct SamplingParams {
 
 struct SamplingKey {
   uint64_t seed = 0;     // of the run
-  uint32_t step = 0;     // of the run that it is sampled for, from 0
+  uint32_t step = 0;     // of the run for which it is sampled, from 0
   uint32_t example = 0;  // row of the data set
-  uint32_t sample = 0;   // which answer to that row
+  uint32_t sample = 0;   // number of the answer to that row
 };
 
 // Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as
@@ -29,16 +29,17 @@ struct SamplingKey {
 std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
                                    std::array<uint32_t, 2> key);
 
-// A uniform number in [0, 1) with 53 random bits out of
-// Philox4x32: key = seed, counter = (token, sample, example, step).
+// Returns a uniform number in [0, 1) with 53 random bits from Philox4x32 with
+// key = seed, counter = (token, sample, example, step).
 double KeyedUniform(const SamplingKey& key, uint32_t token_index);
 
-// Samples from `logits` [vocab]. Filters in this order: temperature; the top_k
-// most probable; of what is left the smallest set of most probable tokens whose
-// mass reaches top_p (at least one). Equal logits rank by lower id. Ids at or
-// above `num_tokens` (padding rows of the embedding) are never chosen.
+// Samples from `logits` [vocab]. It filters in this order: temperature; the
+// top_k most probable tokens; of these the smallest set of most probable tokens
+// whose mass reaches top_p (at least one). Equal logits rank by lower id. Ids
+// at or above `num_tokens` (padding rows of the embedding) are never chosen.
 //
-// The definition, which sorts; choose_token.h gives the same token faster.
+// This is the definition, which sorts; choose_token.h gives the same token
+// faster.
 int32_t SampleToken(std::span<const float> logits,
                     int64_t num_tokens,
                     const SamplingParams& params,
@@ -58,16 +59,18 @@ class MoreProbable {
   std::span<const float> logits_;
 };
 
-// The last steps of SampleToken, for a temperature above 0. The mass of tokens
-// in units of the most probable one's weight: of the top_k `ids`, ranked, in
-// their order; without top_k of all `logits`, in the order of their ids.
+// The last steps of SampleToken, for a temperature above 0. They return the
+// mass of tokens in units of the most probable token's weight: of the top_k
+// `ids`, ranked, in their order; or without top_k of all `logits`, in the order
+// of their ids.
 double MassOf(std::span<const int32_t> ids,
               std::span<const float> logits,
               double temperature);
 double MassOf(std::span<const float> logits, double temperature);
 
-// Draws from ranked tokens of that `mass`. `ids`: all of them, or the first few
-// (not `is_all`); nothing if the few do not decide it. At least one id.
+// Draws from ranked tokens with that `mass`. `ids` are all of them, or the
+// first few (not `is_all`); returns nothing if the few do not decide the draw.
+// There must be at least one id.
 std::optional<int32_t> DrawRanked(std::span<const int32_t> ids,
                                   bool is_all,
                                   double mass,
@@ -75,7 +78,7 @@ std::optional<int32_t> DrawRanked(std::span<const int32_t> ids,
                                   const SamplingParams& params,
                                   double uniform);
 
-// log softmax(logits)[id] at temperature 1 over the whole vocabulary.
+// Returns log softmax(logits)[id] at temperature 1 over the whole vocabulary.
 float LogProbability(std::span<const float> logits, int32_t id);
 
 }  // namespace dapd

@@ -1,5 +1,5 @@
-// tile_block.h by the instructions of AMX. The process must have asked for the
-// tiles before (cpu_features.h).
+// Implements tile_block.h with the instructions of AMX. The process must have
+// asked the kernel for the tiles before (cpu_features.h).
 #pragma once
 
 #include <immintrin.h>
@@ -11,13 +11,13 @@
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {
 
-// Tiles 0 to 3 are the block, row by row; 4 and 5 hold A, 6 and 7 B. The
-// intrinsics take tiles as literals.
+// Tiles 0 to 3 hold the block of C, row by row; tiles 4 and 5 hold A, tiles 6
+// and 7 hold B. The intrinsics take tile numbers as literals only.
 class AmxTiles {
  public:
   explicit AmxTiles(int64_t rows) : is_high_(rows > kTileWords) {
     const auto upper = static_cast<uint8_t>(is_high_ ? kTileWords : rows);
-    // A tile that is not used has to have a row, too.
+    // A tile that is not used must still have a row.
     const auto lower = static_cast<uint8_t>(is_high_ ? rows - kTileWords : 1);
     Configuration configuration;
     configuration.rows[0] = configuration.rows[1] = configuration.rows[4] =
@@ -25,8 +25,9 @@ class AmxTiles {
     configuration.rows[2] = configuration.rows[3] = configuration.rows[5] =
         lower;
     configuration.rows[6] = configuration.rows[7] = kTileWords;
-    // The compiler's intrinsic says of the 64 bytes only that it reads 8, so
-    // that what writes the others may be left out.
+    // The compiler's intrinsic claims to read only 8 of the 64 bytes, so the
+    // compiler could drop the stores of the other bytes. This statement names
+    // all 64.
     __asm__ volatile("ldtilecfg %0" : : "m"(configuration));
   }
   ~AmxTiles() { _tile_release(); }
@@ -63,7 +64,7 @@ class AmxTiles {
   }
 
  private:
-  // What LDTILECFG reads.
+  // LDTILECFG reads this layout.
   struct alignas(64) Configuration {
     uint8_t palette = 1;
     uint8_t start_row = 0;

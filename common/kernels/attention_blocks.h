@@ -1,6 +1,6 @@
-// How causal_attention.cc goes through its sequences: the key-value heads are
-// shared out over the threads, and each is gone through by blocks of queries,
-// whose products are packed_gemm.h's.
+// Helpers with which causal_attention.cc traverses its sequences. The key-value
+// heads are divided among the threads; each thread processes a head by blocks
+// of queries and computes their products with packed_gemm.h.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,14 @@
 
 namespace dapd {
 
-// Tokens of a block of a sequence with `keys` keys: as many as have scores that
-// stay in the cache, within bounds.
+// Returns how many tokens a block has in a sequence with `keys` keys: as many
+// as keep the block's scores in the cache, within bounds.
 inline int64_t TokensOfBlock(int64_t keys, int64_t group) {
   constexpr int64_t kScores = int64_t{1} << 18;
   return std::clamp<int64_t>(kScores / (keys * group), 8, 64);
 }
 
-// The rows of a block: for each of its tokens the query heads that share a
+// A block's rows: for each of its tokens, the query heads that share a
 // key-value head, side by side.
 struct QueryBlock {
   int64_t begin = 0;  // its first token, counted in queries
@@ -33,13 +33,13 @@ struct QueryBlock {
   int64_t visible = 0;  // keys up to its last token
 
   int64_t rows() const { return tokens * group; }
-  // Keys that row `row` attends to.
+  // Returns how many keys row `row` attends to.
   int64_t VisibleTo(int64_t row) const {
     return visible - tokens + 1 + row / group;
   }
 };
 
-// One key-value head of a sequence and its query heads.
+// A key-value head of a sequence, with its query heads.
 template <typename T>
 class HeadGroup {
  public:
@@ -66,7 +66,7 @@ class HeadGroup {
     }
   }
 
-  // body(heads of the row, row) for each row of `block` in `matrix`.
+  // Calls body(heads of the row, row) for each row of `block` in `matrix`.
   template <typename Number, typename Body>
   void ForEachRow(const QueryBlock& block,
                   const HeadMatrix<Number>& matrix,
@@ -78,7 +78,7 @@ class HeadGroup {
     }
   }
 
-  // The rows of `block` times `scale`, side by side.
+  // Copies the rows of `block`, times `scale`, side by side.
   void Gather(const QueryBlock& block,
               const HeadMatrix<const T>& matrix,
               float scale,
@@ -89,7 +89,7 @@ class HeadGroup {
     });
   }
 
-  // The other way round.
+  // Copies gathered rows back into the heads.
   void Scatter(const QueryBlock& block,
                const float* rows,
                float scale,
@@ -105,7 +105,8 @@ class HeadGroup {
            index_ * group_ + row % group_;
   }
 
-  // c [rows, visible] = rows [rows, dim] heads^T of k or v.
+  // Computes c [rows, visible] = rows [rows, dim] heads^T, where `heads` is k
+  // or v.
   void MultiplyByHeads(const QueryBlock& block,
                        const float* rows,
                        const HeadMatrix<const T>& heads,
@@ -124,7 +125,8 @@ class HeadGroup {
                /*num_threads=*/1);
   }
 
-  // c [rows, dim] = weights [rows, visible] heads of k or v.
+  // Computes c [rows, dim] = weights [rows, visible] heads, where `heads` is k
+  // or v.
   void Combine(const QueryBlock& block,
                const float* weights,
                const HeadMatrix<const T>& heads,
@@ -142,7 +144,7 @@ class HeadGroup {
                1);
   }
 
-  // sums [visible, dim] += weights^T [visible, rows] rows.
+  // Computes sums [visible, dim] += weights^T [visible, rows] rows.
   void AddOuterProducts(const QueryBlock& block,
                         const float* weights,
                         const float* rows,
@@ -170,7 +172,8 @@ class HeadGroup {
   int64_t block_tokens_;
 };
 
-// Numbers of a thread's buffers for the largest block of all sequences.
+// Sizes of a thread's buffers, in numbers, for the largest block of all
+// sequences.
 struct BlockBufferSizes {
   int64_t rows = 0;
   int64_t scores = 0;
@@ -192,7 +195,7 @@ struct BlockBufferSizes {
 };
 
 // Calls body(head group, index of its sequence, buffers) for each key-value
-// head of each sequence; each thread makes its own Buffers(sizes, dim).
+// head of each sequence. Each thread makes its own Buffers(sizes, dim).
 template <typename Buffers, typename T, typename Body>
 void ForEachHeadGroup(int num_threads,
                       const AttentionHeads& heads,

@@ -1,6 +1,6 @@
-// bfloat16 as CPU and GPU kernels share it: the upper half of a float32,
-// without CUDA's or LibTorch's headers. Bits, rounding and layout are those of
-// c10::BFloat16 and __nv_bfloat16, so that pointers may be reinterpreted.
+// bfloat16 as the CPU and GPU kernels share it: the upper half of a float32,
+// without the headers of CUDA or LibTorch. Bits, rounding and layout equal
+// those of c10::BFloat16 and __nv_bfloat16, so pointers may be reinterpreted.
 #pragma once
 
 #include <bit>
@@ -37,8 +37,8 @@ DAPD_HOST_DEVICE inline float ToFloat(BFloat16 value) {
 }
 
 #ifdef __CUDA_ARCH__
-// Two numbers as bfloat16. The instruction for a single one takes four times as
-// long.
+// Returns two numbers as bfloat16. The instruction that converts a single
+// number takes four times as long.
 __device__ inline uint32_t BFloat16PairBits(float upper, float lower) {
   uint32_t bits;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(upper), "f"(lower));
@@ -46,7 +46,8 @@ __device__ inline uint32_t BFloat16PairBits(float upper, float lower) {
 }
 #endif
 
-// `value` as T: to the nearest, ties to even; a NaN stays one.
+// Returns `value` as T, rounded to the nearest with ties to even; a NaN stays a
+// NaN.
 template <typename T>
 DAPD_HOST_DEVICE inline T FromFloat(float value);
 
@@ -66,7 +67,7 @@ DAPD_HOST_DEVICE inline BFloat16 FromFloat<BFloat16>(float value) {
 #endif
 }
 
-// `value` rounded to T and back.
+// Returns `value` rounded to T and widened again.
 template <typename T>
 DAPD_HOST_DEVICE inline float RoundedTo(float value) {
 #ifdef __CUDA_ARCH__

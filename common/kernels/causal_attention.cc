@@ -11,8 +11,8 @@
 namespace dapd {
 namespace {
 
-// Where 1 / sqrt(D) goes: with float32 into the queries, with bfloat16, whose
-// queries it would round, into the scores.
+// The factor 1 / sqrt(D) goes into the queries in float32. In bfloat16 it would
+// round the queries, so it goes into the scores.
 template <typename T>
 constexpr bool kScalesScores = std::is_same_v<T, BFloat16>;
 template <typename T>
@@ -66,7 +66,7 @@ struct BackwardBuffers {
   std::vector<float> grad_keys, grad_values;  // sums over the blocks
 };
 
-// Head `index` of `tokens` tokens becomes `scale` times `sums`.
+// Writes `scale` times `sums` into head `index` of `tokens` tokens.
 template <typename T>
 void WriteHeads(const std::vector<float>& sums,
                 int64_t tokens,
@@ -124,7 +124,7 @@ void AttendGroupBackward(const HeadGroup<T>& heads,
              dim,
              1.0F,
              gradients.v);
-  // In float32 the rows of the products were scaled already.
+  // In float32 the queries that entered these products were scaled already.
   WriteHeads(buffers.grad_keys,
              sequence.keys,
              heads.index(),

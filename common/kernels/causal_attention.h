@@ -1,16 +1,16 @@
 // Grouped-query causal attention over whole sequences on the CPU, forward and
-// backward: softmax(q k^T / sqrt(D)) v by blocks of queries, whose scores are
-// computed again in the backward pass (Dao et al. 2022). Keys behind a block's
-// last query are not looked at; the query heads that share keys are more rows
-// of the same products (packed_gemm.h).
+// backward: softmax(q k^T / sqrt(D)) v by blocks of queries. The backward pass
+// computes the scores of a block again (Dao et al. 2022). Keys behind a block's
+// last query are skipped. The query heads that share keys are further rows of
+// the same products (packed_gemm.h).
 //
 // T is float or BFloat16. Scores, their softmax and all sums are float32 in
-// both; of bfloat16 the products with k and v are those of pairs, for which
-// probabilities and their gradients are rounded once, and results are rounded
-// at the end.
+// both. With bfloat16, the products with k and v multiply bfloat16 pairs, so
+// probabilities and their gradients are rounded once before them, and results
+// are rounded at the end.
 //
 // A token's numbers depend on its sequence only, neither on the number of
-// threads nor on what else is computed with it.
+// threads nor on the other sequences of the call.
 //
 // Slow twins: LibTorch's attention (model/reference/attention.cc) and, in the
 // tests, the definition in double precision.
@@ -23,15 +23,15 @@
 
 namespace dapd {
 
-// Query heads, key-value heads that divide them, and numbers a head.
+// Numbers of heads and their size; `key_value` divides `query`.
 struct AttentionHeads {
   int64_t query = 0;
   int64_t key_value = 0;
   int64_t dim = 0;
 };
 
-// The heads of a sequence's tokens: those of token t and head h begin at
-// data + t token_stride + h head_stride. T may be const.
+// The heads of a sequence's tokens: head h of token t begins at data + t
+// token_stride + h head_stride. T may be const.
 template <typename T>
 struct HeadMatrix {
   T* data = nullptr;
@@ -65,7 +65,7 @@ void CausalAttention(int num_threads,
                      const AttentionHeads& heads,
                      std::span<const HalfAttentionSequence> sequences);
 
-// Gradients of a sequence; that of `out` is given.
+// Gradients of a sequence. The caller fills the gradient of `out`.
 template <typename T>
 struct AttentionSequenceGradientsOf {
   HeadMatrix<const T> out;
@@ -74,7 +74,7 @@ struct AttentionSequenceGradientsOf {
 using AttentionSequenceGradients = AttentionSequenceGradientsOf<float>;
 using HalfAttentionSequenceGradients = AttentionSequenceGradientsOf<BFloat16>;
 
-// Writes the gradients of q, k and v, where `sequences` are as CausalAttention
+// Writes the gradients of q, k and v. `sequences` must be as CausalAttention
 // left them.
 void CausalAttentionBackward(
     int num_threads,

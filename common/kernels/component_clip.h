@@ -1,18 +1,19 @@
-// The component clip (docs/objective.md): of the sum over the
-// vocabulary that a divergence is, no entry adds more than c, and an entry that
-// would passes no gradient. A tie passes gradient; NaN is never clipped away.
+// The component clip (docs/objective.md). A divergence is a sum over the
+// vocabulary; the clip lets no entry add more than c, and an entry that would
+// add more passes no gradient. An entry of exactly c passes its gradient; the
+// clip never hides a NaN.
 //
-// The one place where the CPU's kernels (F a SIMD vector), the GPU's (F a
-// float) and the tests (F a double) clip; divergence_entry.h says what is
-// clipped. The reference implementation clips tensors (common/objective/
-// divergence_by_tensors.cc).
+// This is the only place where the CPU kernels (F a SIMD vector), the GPU
+// kernels (F a float) and the tests (F a double) clip; divergence_entry.h says
+// what they clip. The reference implementation clips tensors
+// (common/objective/divergence_by_tensors.cc).
 #pragma once
 
 #include "common/kernels/host_device.h"
 
 namespace dapd {
 
-// What one vocabulary entry adds to a term.
+// The contribution of one vocabulary entry to a term.
 template <typename F>
 struct ClippedEntry {
   F component;  // k

@@ -20,14 +20,16 @@ constexpr const char* kNames[] = {
     "baseline", "avx2", "avx512", "avx512_bf16", "amx"};
 
 #if defined(__x86_64__)
-// CPUID 7.0, EDX. The compiler's own names for these differ by its version.
+// Bits of EDX in CPUID 7.0. The compilers' own names for these bits differ by
+// version.
 constexpr unsigned kAmxBf16 = 1U << 22;
 constexpr unsigned kAmxTile = 1U << 24;
-// XCR0: the kernel keeps tiles when it switches threads.
+// This bit of XCR0 says that the kernel saves the tiles when it switches
+// threads.
 constexpr unsigned kTileState = 3U << 17;
 
-// Whether the processor has tiles and the kernel lets this process use them,
-// which it is asked for (arch_prctl, Linux 5.16).
+// Asks the kernel to let this process use tiles (arch_prctl, Linux 5.16).
+// Returns whether the processor has tiles and the kernel agreed.
 bool MayUseTiles() {
   unsigned a = 0;
   unsigned b = 0;

@@ -1,12 +1,11 @@
-// How the kernels of a CpuLevel are chosen, in one way for all of them. A
-// source that is compiled once per level gives, in the namespace of its level,
-// a function that makes a table of that level's kernels. Such a function is
-// compiled for its level like the kernels are: on a processor that lacks the
-// level's instructions, calling it may end the process by SIGILL, even if none
-// of its kernels is called. Therefore a table is made by its level's function
-// alone, and only when that level is asked for.
-// tests/deploy/test_cpu_levels.py reads in the objects that nothing else calls
-// these functions.
+// Chooses the kernels of a CpuLevel. A source that is compiled once per level
+// defines, in the namespace of its level, a function that makes a table of that
+// level's kernels. This function is itself compiled for its level: on a
+// processor without the level's instructions a call may end the process by
+// SIGILL, even if none of the kernels is called. Therefore only that function
+// makes the table, and only when the level is asked for.
+// tests/deploy/test_cpu_levels.py checks in the object files that nothing else
+// calls these functions.
 #pragma once
 
 #include <mutex>
@@ -16,8 +15,8 @@
 
 namespace dapd {
 
-// The functions that make a table. Null at a level that has no kernels of its
-// own: it takes those of the level below.
+// The functions that make a table. A level without kernels of its own has null
+// here and takes the kernels of the level below.
 template <typename Table>
 struct CpuLevelMakers {
   using Make = Table (*)();
@@ -28,7 +27,7 @@ struct CpuLevelMakers {
   Make amx = nullptr;
 };
 
-// Thread-safe. The tables live as long as this does.
+// Thread-safe. The tables live as long as this object.
 template <typename Table>
 class CpuLevelTables {
  public:
@@ -39,7 +38,8 @@ class CpuLevelTables {
                 {makers.avx512_bf16},
                 {makers.amx}} {}
 
-  // The table of `level`. The process ends if this machine lacks the level.
+  // Returns the table of `level`. The process ends if this machine lacks the
+  // level.
   const Table& Of(CpuLevel level) {
     Check(level <= MachineCpuLevel(),
           "kernels were asked for whose instructions this processor lacks");

@@ -1,19 +1,19 @@
-// Split-KV decode attention: one new token's query heads over a KV cache.
+// Split-KV decode attention: the query heads of one new token over a KV cache.
 //
 // The tokens of a sequence are cut at fixed positions, every kSplitTokens, so
 // that a sequence's sums do not depend on its neighbours or on the batch. Each
 // split gives a maximum, a sum of exponentials and an unnormalised output; a
-// combine pass merges them (Flash-Decoding; Milakov & Gimelshein 2018 for the
+// final step combines them (Flash-Decoding; Milakov & Gimelshein 2018 for the
 // online softmax). All sums are float32.
 //
-// The float32 kernel's order of summation, which its copy for the host repeats:
+// The float32 kernel adds in this order, which its copy for the host repeats:
 //   scores   8 lanes share a key; lane i takes the chunks i, i + 8, ... of 8
 //            dimensions; the lanes' sums are added as a butterfly
-//   softmax  a warp a query head; lane i takes the tokens i, i + 32, ...
+//   softmax  a warp takes a query head; lane i takes the tokens i, i + 32, ...
 //   values   NumValueGroups(head_dim) groups of threads; group i takes the
 //            tokens i, i + groups, ...; then the groups are added in order
-//   combined the splits' weights exp(max_i - max); lane i of a warp adds those
-//            of the splits i, i + 32, ...; the outputs are added in order
+//   combined the splits' weights are exp(max_i - max); lane i of a warp adds
+//            the splits i, i + 32, ...; the outputs are added in order
 // The bfloat16 kernel leaves the order within a product to the tensor cores.
 #pragma once
 
@@ -32,7 +32,7 @@ inline constexpr int kMaxHeadDim = 256;
 inline constexpr int kMaxHeadGroup = 8;  // query heads that share a KV head
 inline constexpr int kMaxSplits = 512;   // of a sequence: 65,536 tokens
 
-// Whether the kernels take this geometry.
+// Returns whether the kernels take this geometry.
 DAPD_HOST_DEVICE inline bool FitsDecodeAttention(int64_t heads,
                                                  int64_t kv_heads,
                                                  int64_t head_dim) {
@@ -45,8 +45,8 @@ DAPD_HOST_DEVICE inline int64_t NumSplits(int64_t tokens) {
   return (tokens + kSplitTokens - 1) / kSplitTokens;
 }
 
-// Floats that a launch over so many rows works in: of each split of each head a
-// maximum, a sum and an output.
+// Returns the floats that a launch over `rows` rows works in: for each split of
+// each head a maximum, a sum and an output.
 DAPD_HOST_DEVICE inline int64_t DecodeAttentionScratch(int64_t rows,
                                                        int64_t heads,
                                                        int64_t head_dim,
@@ -59,7 +59,7 @@ DAPD_HOST_DEVICE inline int NumValueGroups(int head_dim) {
   return kAttentionThreads / (head_dim / 2);
 }
 
-// sum + q . k over one chunk.
+// Returns sum + q . k over one chunk.
 DAPD_HOST_DEVICE inline float AddChunkDot(float sum,
                                           const float* q,
                                           const float* k) {
@@ -70,7 +70,7 @@ DAPD_HOST_DEVICE inline float AddChunkDot(float sum,
   return sum;
 }
 
-// One split of one query head.
+// The softmax of one split of one query head, not yet combined.
 struct SoftmaxPart {
   float max;  // of its scores
   float sum;  // of exp(score - max)

@@ -12,15 +12,16 @@ namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {
 
 constexpr int kVectors = static_cast<int>(kPanelWidth) / kLanes;
-// As many accumulators as leave registers for a column of the panel.
+// The largest number of accumulators that leaves registers for a column of the
+// panel.
 constexpr int kMaxRows = kLanes == 16 ? 12 : kLanes == 8 ? 3 : 1;
 // A block of a panel stays in the first-level cache while all groups of rows
 // pass over it.
 constexpr int64_t kBlockBytes = 32768;
 
-// Calls function(row, v) for each sum, so that the fewer of the panel's vectors
-// and the rows' numbers stay in registers beside the sums: with both loops the
-// other way round the compiler holds too much, and spills.
+// Calls function(row, v) for each sum. Of the panel's vectors and the rows'
+// numbers it keeps the smaller group in registers beside the sums: with both
+// loops in the other order the compiler would hold too much and spill.
 template <int kRows, typename Function>
 inline void ForEachSum(const Function& function) {
   if constexpr (kVectors < kMaxRows) {
@@ -38,7 +39,7 @@ inline void ForEachSum(const Function& function) {
   }
 }
 
-// How a kind of panel steps along k. kDepth: the k of one step.
+// Steps along k in one kind of panel. kDepth is the number of k in one step.
 struct Float32Step {
   using Weight = float;
   using Input = float;
@@ -96,10 +97,10 @@ struct BFloat16DotStep {
 };
 #endif
 
-// One group of kRows rows over `depth` of a panel. `first`: the sums start at
-// zero, otherwise at what y holds. `ahead` walks by `ahead_step` bytes per
-// step, at most two cache lines, and is fetched into the second-level cache
-// meanwhile.
+// Computes one group of kRows rows over `depth` of a panel. If `first`, the
+// sums start at zero, otherwise at the values in y. Meanwhile it fetches memory
+// from `ahead` on into the second-level cache, `ahead_step` bytes per step, at
+// most two cache lines.
 template <typename Step, int kRows>
 void Tile(const typename Step::Weight* panel,
           const typename Step::Input* x,
@@ -174,8 +175,8 @@ void Product(const typename Step::Weight* panel,
     const auto* next =
         reinterpret_cast<const char*>(here) + block / Step::kDepth * kStepBytes;
     ForGroups(rows, [&](int64_t group, int64_t row, int64_t count) {
-      // A single group fetches all of the next block while it computes, several
-      // share that, a cache line a step.
+      // A single group fetches the whole next block while it computes. Several
+      // groups divide the fetches among themselves, one cache line per step.
       const int64_t lines = rows <= kMaxRows ? kStepBytes : 64;
       const char* ahead = next + group * lines * (block / Step::kDepth);
       const bool useful = rows <= kMaxRows || group * lines < kStepBytes;

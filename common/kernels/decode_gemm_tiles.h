@@ -1,12 +1,12 @@
 // Products with panels of bfloat16 (decode_kernels.h) by tiles (tile_block.h).
 //
-// A panel is laid out as tiles want it: a step is kTileBlock words. Rows are
-// packed in groups of a block, in each the words of one tile's depth row by
-// row, so that a tile is read in order. A group goes over the whole panel while
-// its sums stay in the tiles; the next group finds the panel in the
+// A panel is laid out for tiles: a step is kTileBlock words. Rows are packed in
+// groups of one block; within a group the words of one tile's depth follow row
+// by row, so that a tile is read in order. A group passes over the whole panel
+// while its sums stay in the tiles; the next group finds the panel in the
 // second-level cache.
 //
-// Included by what is compiled once per CPU level, only.
+// Only sources that are compiled once per CPU level may include this file.
 #pragma once
 
 #include "common/kernels/decode_kernels.h"
@@ -17,10 +17,10 @@ namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {
 
 static_assert(kPanelWidth == kTileBlock);
-// How far ahead a panel is fetched into the first-level cache: a third of it.
+// A panel is fetched this far ahead into the first-level cache: a third of it.
 constexpr int64_t kAheadBytes = 16384;
 
-// As DecodeKernels::pack_bfloat16.
+// Implements DecodeKernels::pack_bfloat16.
 inline void PackForTiles(const float* x,
                          int64_t stride,
                          int64_t rows,
@@ -41,8 +41,8 @@ inline void PackForTiles(const float* x,
   }
 }
 
-// Adds what is left of a depth that is no multiple of a tile's: `words` of the
-// rows and as many steps of the panel, both filled up with zeros.
+// Adds the rest of a depth that is not a multiple of a tile's: `words` words of
+// the rows and as many steps of the panel, both padded with zeros.
 template <typename Tiles>
 void AddRest(const uint32_t* a,
              const uint32_t* panel,
@@ -57,12 +57,13 @@ void AddRest(const uint32_t* a,
     }
   }
   for (int64_t i = 0; i < words * kTileBlock; ++i) whole_b[i] = panel[i];
-  // The instructions read memory that the compiler does not see them read.
+  // The compiler does not see that the tile instructions read memory.
   __asm__ volatile("" ::: "memory");
   tiles->MultiplyAdd(whole_a, kTileWords, whole_b);
 }
 
-// As DecodeKernels::multiply_bfloat16_dot, of what PackForTiles packed.
+// Implements DecodeKernels::multiply_bfloat16_dot for rows that PackForTiles
+// packed.
 template <typename Tiles>
 void MultiplyByTiles(const uint16_t* panel,
                      const uint16_t* packed,
@@ -81,7 +82,7 @@ void MultiplyByTiles(const uint16_t* panel,
     tiles.Clear();
     for (int64_t s = 0; s < whole_words; s += kTileWords) {
       tiles.MultiplyAdd(a, kTileWords, b);
-      // The groups after the first have it in the cache.
+      // Later groups find the panel in the cache.
       if (group == 0) {
         const auto* ahead = reinterpret_cast<const char*>(b) + kAheadBytes;
         constexpr int64_t kStepBytes = kTileWords * kTileBlock * 4;

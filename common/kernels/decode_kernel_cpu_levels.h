@@ -1,6 +1,6 @@
-// The tables that the sources of decoding make, once per CpuLevel, for
-// decode_kernels.cc. decode_gemm.cc makes a level's table, and decode_panels.cc
-// and decode_rows.cc add their kernels to it.
+// Declares the tables that the sources of decoding make, once per CpuLevel, for
+// decode_kernels.cc. decode_gemm.cc makes a level's table; decode_panels.cc and
+// decode_rows.cc add their kernels to it.
 #pragma once
 
 #include "common/kernels/decode_kernels.h"
@@ -19,8 +19,8 @@ DAPD_DECLARE_LEVEL(avx512_bf16)
 
 #undef DAPD_DECLARE_LEVEL
 
-// With tiles there are products of bfloat16 alone; they replace those of the
-// level below.
+// With tiles there are only products of bfloat16; they replace the products of
+// the level below.
 namespace dapd::amx {
 void AddTileGemmKernels(DecodeKernels* kernels);
 }

@@ -1,7 +1,7 @@
 // The element-wise mathematics of a decoder layer as the CUDA kernels compute
 // it. T is float or BFloat16. Every intermediate that LibTorch's operations
 // round to T (decoder_layer.cc, rope.cc) is rounded here at the same place, so
-// that both paths agree to the order of their sums.
+// that both paths agree except for the order of their sums.
 #pragma once
 
 #include <cmath>
@@ -23,14 +23,15 @@ DAPD_HOST_DEVICE inline T Normalized(float x, float scale, T weight) {
   return FromFloat<T>(ToFloat(weight) * RoundedTo<T>(x * scale));
 }
 
-// The residual stream after a layer's output `delta` (and its bias, or 0).
+// Returns an entry of the residual stream after a layer's output `delta` (and
+// its bias, or 0) is added.
 template <typename T>
 DAPD_HOST_DEVICE inline T AddResidual(T x, T delta, float bias) {
   return FromFloat<T>(ToFloat(x) + RoundedTo<T>(ToFloat(delta) + bias));
 }
 
 // Rotary embedding (Su et al. 2021), half-split: dimension i (`first`) turns
-// with i + head_dim / 2 (`second`).
+// with dimension i + head_dim / 2 (`second`).
 struct RotatedPair {
   float first;
   float second;

@@ -1,12 +1,12 @@
-// Matrices laid out in panels (decode_kernels.h), compiled once per CPU level.
+// Packs matrices in panels (decode_kernels.h). Compiled once per CPU level.
 #include "common/kernels/decode_kernel_cpu_levels.h"
 #include "common/kernels/packed_gemm_pack.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {
 
-// As PairWords, of floats whose lower halves are zero: exact where rounding by
-// the instruction makes zeros of the smallest numbers.
+// PairWords for floats whose lower halves are zero. It is exact also where the
+// rounding instruction would turn the smallest numbers into zeros.
 struct UpperHalfWords {
   static constexpr int64_t kDepth = 2;
 

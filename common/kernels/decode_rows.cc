@@ -1,11 +1,11 @@
-// The element-wise kernels of decode_kernels.h, compiled once per CPU level.
+// The element-wise kernels of decode_kernels.h. Compiled once per CPU level.
 #include "common/kernels/decode_kernel_cpu_levels.h"
 #include "common/kernels/simd.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {
 
-// Calls a template with `round` as its argument.
+// Calls a function template with `round` as its argument.
 #define DAPD_DISPATCH_ROUND(function, ...) \
   return round ? function<true>(__VA_ARGS__) : function<false>(__VA_ARGS__)
 
@@ -85,7 +85,7 @@ void Gated(
   DAPD_DISPATCH_ROUND(GatedOf, gate, up, size, out);
 }
 
-// Null stays null: it must not be counted from.
+// A null pointer stays null, since no offset may be added to it.
 const float* LineOf(const float* lines, int64_t offset) {
   return lines == nullptr ? nullptr : lines + offset;
 }
@@ -138,7 +138,7 @@ void Softmax(float* scores, int64_t length, int64_t padded, float scale) {
 }
 
 bool ChunkMaxima(const float* logits, int64_t size, float* maxima) {
-  // Stays 0 as long as every logit is finite.
+  // The sum stays 0 as long as every logit is finite.
   Floats witness = {};
   for (int64_t begin = 0; begin < size; begin += kMaximaChunk) {
     const int64_t count =
@@ -152,7 +152,7 @@ bool ChunkMaxima(const float* logits, int64_t size, float* maxima) {
 }
 
 double SumExp(const float* logits, int64_t size, float largest) {
-  // Float32 within a stretch, double across.
+  // Sums are float32 within a stretch and double across stretches.
   constexpr int64_t kStretch = 1024;
   double sum = 0.0;
   for (int64_t begin = 0; begin < size; begin += kStretch) {

@@ -1,11 +1,11 @@
-// A row of logits that no teacher gave: a target of several teacher passes, or
-// of none (common/terms/target.h). CPU (F a SIMD vector) and GPU (F a float)
-// share the arithmetic. It is computed before the row statistics are taken;
-// nothing after that knows that the row is not a teacher's.
+// A derived source is a row of logits that no teacher gave: a target of several
+// teacher passes, or of none (common/terms/target.h). CPU (F a SIMD vector) and
+// GPU (F a float) share the arithmetic. The row is computed before the row
+// statistics are taken; later steps treat it like a teacher's row.
 //
-// A target whose entries follow from the passes' log-probabilities at the same
-// entry, and from one mean over the vocabulary, is one more Kind and a case of
-// DerivedEntry.
+// To add a target whose entries follow from the passes' log-probabilities at
+// the same entry and from one mean over the vocabulary, add a Kind and a case
+// of DerivedEntry.
 #pragma once
 
 #include <math.h>
@@ -18,20 +18,23 @@ namespace dapd {
 
 inline constexpr int kMaxMixtureParts = 4;
 
-// log q of all entries but one of a one-hot row, whose own is 0: finite, so
-// that differences are, and far below what has a probability.
+// log q of all entries of a one-hot row except its own, which has 0. The number
+// is finite, so differences are finite too, and far below the log-probability
+// of any entry with a probability.
 inline constexpr float kOneHotRest = -1e4F;
 
 struct DerivedSource {
   enum class Kind {
     // log q = anchor + strength * clip(centre(sum_i factor_i part_i)) up to a
-    // constant of the row, clip(x) = soft_clip tanh(x / soft_clip).
+    // constant of the row, with clip(x) = soft_clip tanh(x / soft_clip).
     kMixture,
-    kRouted,  // the row of part route[t] stands for it: nothing is computed
-    kOneHot,  // all of q at ids[t]
+    kRouted,  // The row of part route[t] stands for token t; nothing is
+              // computed.
+    kOneHot,  // All of q is at ids[t].
   };
   Kind kind = Kind::kMixture;
-  int source = 0;  // which; all but a routed one are written to its logits
+  int source = 0;  // its index; the row is written to its logits unless it is
+                   // routed
   int anchor = 0;
   int parts[kMaxMixtureParts] = {};
   float factors[kMaxMixtureParts] = {};
@@ -42,16 +45,16 @@ struct DerivedSource {
   const uint8_t* route = nullptr;  // [tokens]
   const int64_t* ids = nullptr;    // [tokens]
 
-  // The source whose row stands for a token's, of a routed one.
+  // Returns the source whose row stands for a token's row in a routed source.
   DAPD_HOST_DEVICE int TakenBy(int64_t token) const {
     return parts[route[token]];
   }
 };
 
-// Makes the row of a derived source and its statistics, of one token. `rows`
-// does it: Route(derived) lets the row of another source stand for it,
-// WriteMixture(derived) and WriteOneHot(derived) write it, and Measure(source)
-// takes the statistics of what was written.
+// Makes the row of a derived source for one token, and its statistics. `rows`
+// provides the steps: Route(derived) lets the row of another source stand for
+// it, WriteMixture(derived) and WriteOneHot(derived) write it, and
+// Measure(source) takes the statistics of the written row.
 template <typename Rows>
 DAPD_HOST_DEVICE inline void DeriveRow(const DerivedSource& derived,
                                        Rows& rows) {
@@ -69,8 +72,9 @@ DAPD_HOST_DEVICE inline void DeriveRow(const DerivedSource& derived,
   rows.Measure(derived.source);
 }
 
-// What is averaged over the vocabulary for `mean` of DerivedEntry, if
-// derived.recentre says so. `log_probability(source)`: of the same entry.
+// Returns an entry's contribution to the mean over the vocabulary that
+// DerivedEntry takes as `mean` if derived.recentre is set.
+// `log_probability(source)` is for the same entry.
 template <typename F, typename LogProbability>
 DAPD_HOST_DEVICE inline F DeltaOf(const DerivedSource& derived,
                                   const LogProbability& log_probability) {
@@ -81,8 +85,8 @@ DAPD_HOST_DEVICE inline F DeltaOf(const DerivedSource& derived,
   return delta;
 }
 
-// log q of a mixture's entry, up to a constant of the row. `math` has Tanh of
-// F.
+// Returns log q of a mixture's entry, up to a constant of the row. `math` has
+// Tanh of F.
 template <typename F, typename LogProbability, typename Math>
 DAPD_HOST_DEVICE inline F DerivedEntry(const DerivedSource& derived,
                                        const LogProbability& log_probability,

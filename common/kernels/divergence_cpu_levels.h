@@ -1,20 +1,22 @@
-// The table that divergence_token.cc makes for divergence_kernel.cc, once per
-// CpuLevel up to avx512: the levels above have nothing more for it.
+// Declares the table that divergence_token.cc makes for divergence_kernel.cc,
+// once per CpuLevel up to avx512. Higher levels have nothing that would help
+// it.
 #pragma once
 
 #include "common/kernels/divergence_kernel.h"
 
 namespace dapd {
 
-// What a token is computed with; kept from token to token by the caller.
+// Memory in which a token is computed. The caller reuses it from token to
+// token.
 struct TokenScratch {
-  RowStatistics* statistics;  // one a source
-  float** rows;               // one a source
-  float* support;             // one an entry of all terms' supports
+  RowStatistics* statistics;  // one per source
+  float** rows;               // one per source
+  float* support;             // one number per entry of all terms' supports
 };
 
 struct DivergenceKernel {
-  // One token: fills `sums`, one a term.
+  // Computes one token and fills `sums`, one per term.
   void (*token)(const DivergenceChunk& chunk,
                 int64_t index,
                 const TokenScratch& scratch,

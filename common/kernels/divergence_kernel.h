@@ -1,13 +1,13 @@
-// The loss of a chunk of tokens on the CPU, from the float32 logits of all its
-// sources (students and teachers) to the gradient of the students' logits,
-// which takes the place of these logits. AVX-512, AVX2 or baseline
-// (cpu_features.h); divergence_entry.h has the mathematics,
+// The loss of a chunk of tokens on the CPU. Its input is the float32 logits of
+// all sources (students and teachers); the gradient of the students' logits
+// takes the place of these logits. It is compiled for AVX-512, AVX2 and
+// baseline (cpu_features.h); divergence_entry.h has the mathematics,
 // cuda/divergence_kernel.h the same for a GPU.
 //
-// One token at a time, so that its rows stay in the cache: the statistics of
-// every source once, however many terms share it; the sources that are made of
-// others; every term's sums; every student's gradient. Per-entry arithmetic in
-// float32, sums over the vocabulary in double.
+// It computes one token at a time, so that the token's rows stay in the cache:
+// the statistics of every source once, however many terms share it; the derived
+// sources; every term's sums; every student's gradient. The arithmetic of an
+// entry is float32, sums over the vocabulary are double.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@
 
 namespace dapd {
 
-// A row of logits for every token.
+// A source has a row of logits for every token.
 struct DivergenceSource {
   float* logits = nullptr;  // row t stands at logits + t * stride
   int64_t stride = 0;       // in floats
   bool is_student = false;  // only a student's logits are written
   // The scored tokens [tokens] and room for their log-probabilities at
-  // temperature 1 [tokens]; null: they are not wanted.
+  // temperature 1 [tokens]; null if the log-probabilities are not needed.
   const int64_t* ids = nullptr;
   float* logprobs = nullptr;
 };
@@ -38,17 +38,18 @@ struct DivergenceTerm {
   float clip = 0.05F;   // infinity: none
   float weight = 0.0F;  // factor of the loss in the gradient
   // The first token that counts, and a factor for each token's loss [tokens];
-  // null: 1.
+  // null means a factor of 1.
   int64_t first_token = 0;
   const float* token_weights = nullptr;
-  // The ids of token t's support stand at support + t * support_size; null: the
-  // whole vocabulary. Without a tail both sides are normalised over them.
+  // The ids of token t's support begin at support + t * support_size; null
+  // means the whole vocabulary. Without a tail both sides are normalised over
+  // the support.
   const int64_t* support = nullptr;
   int support_size = 0;
   bool has_tail = false;
 };
 
-// Of one term over one token.
+// The sums of one term over one token.
 struct DivergenceTokenSums {
   double clipped = 0.0;    // the loss
   double unclipped = 0.0;  // the divergence
@@ -58,29 +59,31 @@ struct DivergenceTokenSums {
 
 struct DivergenceChunk {
   std::span<const DivergenceSource> sources;
-  std::span<const DerivedSource> derived;  // in an order that can be computed
+  std::span<const DerivedSource> derived;  // ordered so that each derives from
+                                           // earlier rows
   std::span<const DivergenceTerm> terms;
   int64_t vocabulary = 0;
   float scale = 1.0F;  // 1 / temperature
   bool with_gradient = false;
 };
 
-// Factor of a token's loss in a term.
+// Returns the factor of a token's loss in a term.
 DAPD_HOST_DEVICE inline float TokenWeight(const DivergenceTerm& term,
                                           int64_t token) {
   if (token < term.first_token) return 0.0F;
   return term.token_weights == nullptr ? 1.0F : term.token_weights[token];
 }
 
-// Tokens [begin, end) of a chunk: fills sums[t * terms + k] and, if asked for,
-// replaces the students' logits z by d(sum_k weight_k loss_k)/dz. Tokens are
-// independent: threads may share a chunk, and who takes which changes nothing.
+// Computes tokens [begin, end) of a chunk: fills sums[t * terms + k] and, if
+// the chunk asks for gradients, replaces the students' logits z by d(sum_k
+// weight_k loss_k)/dz. Tokens are independent: threads may divide a chunk among
+// them in any way, with the same result.
 void DivergenceTokens(const DivergenceChunk& chunk,
                       int64_t begin,
                       int64_t end,
                       DivergenceTokenSums* sums);
 
-// e^x and log x of `count` floats as the kernel computes them, for tests.
+// Compute e^x and log x of `count` floats as the kernel does. For tests.
 void KernelExp(const float* x, int64_t count, float* result);
 void KernelLog(const float* x, int64_t count, float* result);
 

@@ -1,4 +1,4 @@
-// The passes over one token's rows, compiled once per CPU level.
+// The passes over one token's rows. Compiled once per CPU level.
 #include <math.h>
 
 #include "common/kernels/divergence_cpu_levels.h"
@@ -93,7 +93,6 @@ void AddPull(
   });
 }
 
-// The passes over one token's rows.
 struct Token {
   const DivergenceChunk& chunk;
   const TokenScratch& scratch;
@@ -120,7 +119,7 @@ struct Token {
     }
   }
 
-  // log softmax(s z) of a source at entry v.
+  // Returns log softmax(s z) of a source at entry v.
   template <typename Lanes>
   Floats LogProbability(Lanes lanes, int source, int64_t v) const {
     return lanes.Read(scratch.rows[source] + v) * Broadcast(chunk.scale) -
@@ -197,7 +196,7 @@ struct Token {
            scratch.statistics[source].log_sum_exp;
   }
 
-  // log of the sum of the probabilities of `count` entries.
+  // Returns the log of the sum of the probabilities of `count` entries.
   double LogProbabilityOfAll(int source, const int64_t* ids, int count) const {
     const DoubleMath math;
     double largest = LogProbabilityOf(source, ids[0]);
@@ -212,8 +211,8 @@ struct Token {
     return largest + math.Log(sum);
   }
 
-  // The sums over a support, and in `pull` (null: not wanted) what each of its
-  // logits gets on top of what all logits get.
+  // Returns the sums over a support. If `pull` is not null, writes there what
+  // each logit of the support gets in addition to what all logits get.
   DivergenceTokenSums SumsOfSupport(const DivergenceTerm& term,
                                     float* pull) const {
     const DoubleMath math;
@@ -296,7 +295,8 @@ struct Token {
     return term.student == student && TokenWeight(term, index) != 0.0F;
   }
 
-  // Replaces the student's logits by their gradient. `sums`: one a term.
+  // Replaces the student's logits by their gradient. `sums` has one entry per
+  // term.
   void WriteGradient(int student, const DivergenceTokenSums* sums) const {
     double mass = 0.0;
     for (size_t k = 0; k < chunk.terms.size(); ++k) {
@@ -324,7 +324,7 @@ struct Token {
     AddSupports(student);
   }
 
-  // What SumsOfSupport left for each logit of a support.
+  // Adds what SumsOfSupport stored for each logit of a support.
   void AddSupports(int student) const {
     const float* next = scratch.support;
     for (const DivergenceTerm& term : chunk.terms) {

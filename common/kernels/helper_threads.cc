@@ -12,7 +12,7 @@ thread_local bool is_in_loop = false;
 }  // namespace
 
 HelperThreads& HelperThreads::Instance() {
-  // Never destroyed: its threads may outlast main.
+  // It is never destroyed, because its threads may outlast main.
   static auto* const threads = new HelperThreads;
   return *threads;
 }
@@ -52,7 +52,7 @@ void HelperThreads::StartThreads(int count) {
       std::thread([this] { Help(); }).detach();
     }
   } catch (const std::system_error&) {
-    // No more threads to be had: those that are there will do.
+    // The system gives no more threads; the existing ones suffice.
   }
 }
 

@@ -1,12 +1,12 @@
 // HelperThreads: threads that help with loops on a machine whose cores other
-// processes want, too.
+// processes need, too.
 //
 // At the end of a parallel region OpenMP waits for every thread of the team,
-// one that was never needed included: where three processes share two cores,
-// each region ends when the kernel has given each thread a turn, a time slice
-// later, and the wakes and sleeps of thousands of regions are most of what is
-// done. Here whoever starts a loop does it, all of it if need be, and waits
-// only for what a helper has begun. Who has nothing to do sleeps.
+// even for one that had nothing to do. Where three processes share two cores,
+// each region ends only when the kernel has given each thread a time slice, and
+// the wake-ups of thousands of regions take most of the time. Here the thread
+// that starts a loop runs it, alone if necessary, and waits only for iterations
+// that a helper has begun. Idle helpers sleep.
 #pragma once
 
 #include <atomic>
@@ -44,12 +44,13 @@ class LoopFailure {
 // helpers. A loop inside of a loop runs in its thread alone.
 class HelperThreads {
  public:
-  // That of the process. Its threads end with it.
+  // Returns the instance of the process. Its threads end with the process.
   static HelperThreads& Instance();
 
-  // Calls body(context, i) for i in [0, count), `piece` neighbours at a time,
-  // on this thread and up to `helpers` others, which are started when they are
-  // needed first. What `body` throws is thrown again here, as by ParallelRun.
+  // Calls body(context, i) for i in [0, count), `piece` consecutive i at a
+  // time, on this thread and on up to `helpers` others, which are started when
+  // they are first needed. An exception of `body` is thrown again here, as by
+  // ParallelRun.
   void Run(int helpers,
            int64_t count,
            int64_t piece,
@@ -63,8 +64,8 @@ class HelperThreads {
     void (*const body)(const void* context, int64_t i);
     const void* const context;
     std::atomic<int64_t> next = 0;
-    int wanted;      // helpers that may still come; guarded by mutex_
-    int inside = 0;  // that have come and not left; guarded by mutex_
+    int wanted;      // helpers that may still join; guarded by mutex_
+    int inside = 0;  // helpers that have joined and not left; guarded by mutex_
     LoopFailure failure = {};
   };
 
@@ -74,9 +75,9 @@ class HelperThreads {
   static void Work(Loop& loop);
 
   Mutex mutex_;
-  CondVar waiting_;  // for a loop
-  CondVar left_;     // the last helper has left a loop
-  // Those that take more helpers.
+  CondVar waiting_;  // signals a loop
+  CondVar left_;     // signals that the last helper has left a loop
+  // Loops that take more helpers.
   std::deque<Loop*> open_ ABSL_GUARDED_BY(mutex_);
   int num_threads_ ABSL_GUARDED_BY(mutex_) = 0;
 };

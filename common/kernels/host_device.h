@@ -1,6 +1,6 @@
 // DAPD_HOST_DEVICE marks mathematics that CPU and GPU kernels share: nvcc
-// compiles it for both sides, any other compiler for the host. What a GPU
-// computes is thereby tested on machines without one (docs/cuda.md).
+// compiles it for both sides, any other compiler for the host. So machines
+// without a GPU can test what a GPU computes (docs/cuda.md).
 #pragma once
 
 #ifdef __CUDACC__

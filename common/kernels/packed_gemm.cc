@@ -26,15 +26,15 @@ const PackedGemmKernel& Kernel() {
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Where part `index` of `parts` begins, in whole tiles.
+// Returns where part `index` of `parts` begins, in whole tiles.
 int64_t PartBegin(int64_t size, int64_t tile, int64_t parts, int64_t index) {
   return std::min(size, CeilDivide(size, tile) * index / parts * tile);
 }
 
-// C in parts that are computed apart.
+// Divides C into parts that are computed separately.
 class GemmParts {
  public:
-  // At most `count` parts, split such that least is packed twice: a part packs
+  // Makes at most `count` parts with the least repeated packing: a part packs
   // its rows of A and its columns of B.
   GemmParts(const GemmOperands& operands, int64_t count)
       : operands_(operands), kernel_(Kernel()) {
@@ -80,7 +80,7 @@ class GemmParts {
   int64_t column_parts_ = 0;
 };
 
-// c = or += a rounding of the float32 numbers in `sums`.
+// Rounds the float32 numbers in `sums` and writes them to c, or adds them.
 void RoundInto(const GemmOperands& operands,
                const std::vector<float>& sums,
                int num_threads) {
@@ -113,8 +113,8 @@ void PackedGemm(const GemmOperands& operands, int num_threads) {
     RoundInto(operands, sums, num_threads);
     return;
   }
-  // With columns in plenty several parts a thread cost little, and a thread
-  // that was held up leaves its share to the others.
+  // With many columns several parts per thread cost little, and a thread that
+  // was interrupted leaves its share to the others.
   const bool is_wide = operands.n >= 32 * operands.m;
   const GemmParts parts(operands, is_wide ? 4 * num_threads : num_threads);
   ParallelFor(num_threads, parts.size(), [&](int64_t i) { parts.Run(i); });

@@ -1,21 +1,21 @@
 // C = A B on the CPU, of float32 and bfloat16 in any mixture, summed in
-// float32: the LM head's products, a few hundred rows against a matrix of
-// hundreds of megabytes that stays where it is, and those of a training pass's
-// projections and attention.
+// float32. It serves the LM head, which multiplies a few hundred rows with a
+// matrix of hundreds of megabytes that is not copied, and the projections and
+// attention of a training pass.
 //
-// Goto and van de Geijn, "Anatomy of high-performance matrix multiplication"
-// (2008): A is packed once per block of k, B panel by panel, and a tile of C
-// stays in registers. Bfloat16 is widened while it is packed, so that no
-// float32 copy of an operand exists, and a bfloat16 C is rounded once. Packing
-// costs as much as multiplying by 8 columns: a float32 A is read where it lies
-// if the cache can hold its lines.
+// It follows Goto and van de Geijn, "Anatomy of high-performance matrix
+// multiplication" (2008): A is packed once per block of k, B panel by panel,
+// and a tile of C stays in registers. Bfloat16 is widened while it is packed,
+// so no float32 copy of an operand exists, and a bfloat16 C is rounded once.
+// Packing costs as much as multiplying by 8 columns, so a float32 A is read in
+// place if the cache can hold its lines.
 //
 // Machines with dot products of bfloat16 pairs, or with tiles of them (AMX),
-// multiply a bfloat16 B as it is, an A of float32 rounded to bfloat16; not so
-// where A is transposed or B is float32, which stay exact: the products of
-// low-rank updates and of their gradients.
+// multiply a bfloat16 B without widening it and round a float32 A to bfloat16.
+// This does not apply where A is transposed or B is float32: the products of
+// low-rank updates and of their gradients stay exact.
 //
-// Each element of C is summed in an order that depends on k only: neither the
+// The order in which an element of C is summed depends on k only: neither the
 // number of threads nor the other rows and columns change a bit.
 #pragma once
 
@@ -39,7 +39,7 @@ struct GemmOperands {
   void* c = nullptr;  // [m, n]
   int64_t c_stride = 0;
   bool c_is_bfloat16 = false;
-  bool adds = false;  // C += A B; else C is overwritten
+  bool adds = false;  // C += A B; otherwise C is overwritten
 };
 
 // Computes C on up to `num_threads` threads.

@@ -1,13 +1,13 @@
-// The table that packed_gemm_part.cc, and for amx packed_gemm_amx.cc, makes for
-// packed_gemm.cc, once per CpuLevel.
+// Declares the table that packed_gemm_part.cc, and for amx packed_gemm_amx.cc,
+// makes for packed_gemm.cc, once per CpuLevel.
 #pragma once
 
 #include "common/kernels/packed_gemm.h"
 
 namespace dapd {
 
-// Up to this k a row of C is summed in one go, else block by block, for which C
-// has to be float32.
+// Up to this k a row of C is summed at once. A larger k is summed block by
+// block, which needs a float32 C.
 inline constexpr int64_t kGemmWholeDepth = 4096;
 
 struct PackedGemmKernel {

@@ -1,9 +1,9 @@
-// How packed_gemm_part.cc, packed_gemm_tiles.h and decode_panels.cc lay out
-// operands: in panels of 32-bit words, the words of one step along k side by
-// side, so that a product reads memory in order. A word is a float, or a pair
-// of bfloat16 neighbours along k.
+// Lays out operands for packed_gemm_part.cc, packed_gemm_tiles.h and
+// decode_panels.cc in panels of 32-bit words: the words of one step along k lie
+// side by side, so that a product reads memory in order. A word is a float, or
+// a pair of bfloat16 neighbours along k.
 //
-// Included by what is compiled once per CPU level, only.
+// Only sources that are compiled once per CPU level may include this file.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ namespace {
 
 inline int64_t LeastOf(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Uninitialised words in memory of their own.
+// Uninitialised words that it allocates.
 class WordBuffer {
  public:
   explicit WordBuffer(int64_t size)
@@ -39,9 +39,9 @@ class WordBuffer {
   uint32_t* words_;
 };
 
-// Words of one float each. `Steps`: kLanes steps of a line that is contiguous
-// along k, from step `s` on; `Step`: one; `Across`: one step of kLanes
-// neighbouring columns, where k is the row.
+// Words of one float each. `Steps` loads kLanes steps of a line that is
+// contiguous along k, from step `s` on; `Step` loads one of them; `Across`
+// loads one step of kLanes neighbouring columns, where k is the row.
 struct FloatWords {
   static constexpr int64_t kDepth = 1;  // entries along k in a word
 
@@ -72,8 +72,8 @@ struct FloatWords {
   }
 };
 
-// Words of two entries along k each, the first in the lower half: what a dot
-// product of bfloat16 pairs takes. Floats are rounded.
+// Words of two entries along k each, the first in the lower half, as a dot
+// product of bfloat16 pairs takes them. Floats are rounded.
 struct PairWords {
   static constexpr int64_t kDepth = 2;
 
@@ -112,9 +112,8 @@ struct PairWords {
   }
 };
 
-// Turns kLanes vectors over: lane j of vector i becomes lane i of vector j.
-// Stage by stage, blocks of kHalf lanes change sides between vectors i and
-// i + kHalf.
+// Transposes kLanes vectors: lane j of vector i becomes lane i of vector j.
+// Each stage exchanges blocks of kHalf lanes between vectors i and i + kHalf.
 template <int kHalf, int... kLane>
 inline void SwapBlocks(Words* rows, std::integer_sequence<int, kLane...>) {
   for (int i = 0; i < kLanes; ++i) {
@@ -136,8 +135,8 @@ inline void Transpose(Words* rows) {
   SwapBlocks<1>(rows, kAll);
 }
 
-// Words [begin, end) of a line of `depth` entries, pair by pair; zeros behind
-// its end.
+// Packs words [begin, end) of a line of `depth` entries, pair by pair, with
+// zeros behind the line's end.
 template <typename T>
 void PackPairs(
     const T* line, int64_t begin, int64_t end, int64_t depth, uint32_t* to) {
@@ -152,8 +151,8 @@ void PackPairs(
 
 // Packs up to kLanes lines that are contiguous along k, `stride` apart, entries
 // [0, depth) of each: line i of step s goes to panel[s * width + i]. Missing
-// lines are zero. Writes kLanes words a step, of which those beyond `width` are
-// overwritten by the next step; the last step's reach past the panel.
+// lines become zero. It writes kLanes words per step; the next step overwrites
+// those beyond `width`, and the last step's words reach past the panel.
 template <typename Format, typename T>
 void PackLines(const T* lines,
                int64_t stride,
@@ -182,9 +181,9 @@ void PackLines(const T* lines,
   }
 }
 
-// As PackLines with words of one float, where the lines lie across: line i of
-// step s is lines[s * stride + i]. `readable` entries of each row may be read,
-// those beyond `num_lines` are lines that nobody looks at.
+// Does what PackLines does with words of one float, for lines that lie across:
+// entry s of line i is lines[s * stride + i]. The first `readable` entries of
+// each row may be read; entries beyond `num_lines` are packed but not used.
 template <typename T>
 void PackTransposedLines(const T* lines,
                          int64_t stride,
@@ -202,7 +201,7 @@ void PackTransposedLines(const T* lines,
 }
 
 // Packs `num_columns` neighbouring columns of rows [0, depth), `stride` apart:
-// column i of step s goes to panel[s * width + i]. Missing columns are zero.
+// column i of step s goes to panel[s * width + i]. Missing columns become zero.
 template <typename Format, typename T>
 void PackColumns(const T* rows,
                  int64_t stride,
@@ -226,8 +225,8 @@ void PackColumns(const T* rows,
 }
 
 // Packs `num_columns` columns of B from column `column` on, entries [k, k +
-// depth) of each, as PackColumns does; up to kWidth of them, which is a
-// multiple of kLanes. `T`: B's elements.
+// depth) of each, like PackColumns. `num_columns` is at most kWidth, a multiple
+// of kLanes. T is B's element type.
 template <typename Format, int64_t kWidth, typename T>
 void PackPanelOfB(const GemmOperands& operands,
                   int64_t k,

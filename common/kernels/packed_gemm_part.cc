@@ -1,4 +1,4 @@
-// One part of PackedGemm, compiled once per CPU level.
+// Computes one part of PackedGemm. Compiled once per CPU level.
 #include <type_traits>
 #include <utility>
 
@@ -22,16 +22,18 @@ int64_t CountTiles(int64_t size, int64_t tile) {
   return (size + tile - 1) / tile;
 }
 
-// Whether lines that far apart push each other out of the first-level cache,
-// which repeats every 4 KiB.
+// Returns whether lines that are `stride` apart evict each other from the
+// first-level cache, whose sets repeat every 4 KiB.
 bool LinesCollide(int64_t stride) { return stride % 1024 == 0; }
 
-// Whether lines of floats are read where they lie, if it is worth the pointers.
+// Returns whether lines of floats are read in place, if that is worth the
+// pointers.
 bool LinesStayInPlace(int64_t stride, int64_t k) {
   return !LinesCollide(stride) && k > kLanes;
 }
 
-// A, B and C are the matrices' elements, Lines those of C: Straight or Turned.
+// A, B and C are the matrices' element types. Lines says how C lies: Straight
+// or Turned.
 template <typename Product, typename A, typename B, typename C, typename Lines>
 class GemmPart {
  public:
@@ -66,13 +68,13 @@ class GemmPart {
   }
 
  private:
-  // Floats are multiplied as they are.
+  // Floats are multiplied without conversion.
   static constexpr bool kMayStayInPlace =
       std::is_same_v<Product, FloatProduct> && std::is_same_v<A, float>;
 
-  // Whether the tile of rows from `row` on, if all of them are there, is read
-  // where it lies. Rows side by side are, for the one or two panels that read
-  // them.
+  // Returns whether the tile of rows from `row` on is read in place; all its
+  // rows must exist. Rows that lie side by side are read in place if only one
+  // or two panels read them.
   bool IsInPlace(int64_t row) const {
     if (!kMayStayInPlace || rows_.end - row < kTileRows) return false;
     if (!op_.a_is_transposed) return LinesStayInPlace(op_.a_stride, op_.k);
@@ -92,7 +94,7 @@ class GemmPart {
       if (IsInPlace(i)) continue;
       const int64_t rows = LeastOf(kTileRows, rows_.end - i);
       if (op_.a_is_transposed) {
-        // Words of one float: see RunWithA.
+        // The words are one float each; RunWithA ensures it.
         PackTransposedLines(a_ + k * op_.a_stride + i,
                             op_.a_stride,
                             rows,
@@ -167,8 +169,8 @@ class GemmPart {
   Range rows_;
   Range columns_;
   int64_t depth_;   // entries along k that are packed at a time
-  int64_t steps_;   // words of these
-  int64_t panels_;  // of B that are packed at a time
+  int64_t steps_;   // words that hold these entries
+  int64_t panels_;  // panels of B that are packed at a time
   WordBuffer packed_a_;
   WordBuffer packed_b_;
 };
@@ -182,11 +184,11 @@ void RunProduct(const GemmOperands& operands, Range rows, Range columns) {
   }
 }
 
-// Some float32 products of few rows are computed as C^T = B^T A^T. What is read
-// in place then is B: the lines of a layer's weights, of which a chunk of
-// tokens makes few rows, or a pass's tokens, with which the few rows of a
-// low-rank update's gradient are multiplied. To turn an entry of C over takes
-// as long as to pack two of B.
+// Returns whether to compute C^T = B^T A^T instead. Some float32 products of
+// few rows are faster that way, because B is then read in place: the weights of
+// a layer that multiply a chunk of few tokens, or the tokens of a pass that
+// multiply the few rows of a low-rank update's gradient. Transposing an entry
+// of C takes as long as packing two entries of B.
 bool IsBetterTurned(const GemmOperands& operands, Range rows, Range columns) {
   if (operands.a_is_bfloat16 || operands.b_is_bfloat16 ||
       operands.c_is_bfloat16 ||

@@ -1,6 +1,6 @@
-// How PackedGemm's sums go into C.
+// Writes PackedGemm's sums to C.
 //
-// Included by what is compiled once per CPU level, only.
+// Only sources that are compiled once per CPU level may include this file.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {
 
-// Where a tile of C goes: `rows` by `columns` entries of the product, which are
-// overwritten if `is_first`, else added to. C's lines are `stride` apart.
+// The place of a tile in C: `rows` by `columns` entries of the product, which
+// are overwritten if `is_first` and otherwise added to. C's lines are `stride`
+// apart.
 template <typename C>
 struct TileOfC {
   C* c;
@@ -21,14 +22,14 @@ struct TileOfC {
   bool is_first;
 };
 
-// The first `count` lanes of `sum`, at most all of them, into a line of C.
+// Writes the first `count` lanes of `sum`, at most all of them, to a line of C.
 template <typename C>
 void PutPart(const Floats& sum, int64_t count, bool is_first, C* to) {
   StorePart(is_first ? sum : LoadPart(to, count, 0.0F) + sum, count, to);
 }
 
-// The tile's part of a block, whose rows are `stride` apart. Inlined: it may be
-// a few entries of a product of few steps.
+// Writes the tile's part of a block, whose rows are `stride` apart. It is
+// inlined, because the tile may be a few entries of a product of few steps.
 template <typename C>
 __attribute__((always_inline)) inline void PutBlock(const float* block,
                                                     int64_t stride,

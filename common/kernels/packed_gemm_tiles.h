@@ -1,6 +1,6 @@
-// A part of PackedGemm by tiles (tile_block.h).
+// Computes a part of PackedGemm by tiles (tile_block.h).
 //
-// Included by what is compiled once per CPU level, only.
+// Only sources that are compiled once per CPU level may include this file.
 #pragma once
 
 #include "common/kernels/packed_gemm_cpu_levels.h"
@@ -15,7 +15,8 @@ constexpr int64_t kTileDepthBlock = 1024;
 // Words of B that are packed at a time: a share of the second-level cache.
 constexpr int64_t kTileBlockWords = int64_t{1} << 17;
 
-// A and C are the elements of A and C; B is bfloat16, A not transposed.
+// A and C are the element types of A and C. B is bfloat16, and A is not
+// transposed.
 template <typename Tiles, typename A, typename C>
 class TilePart {
  public:
@@ -56,7 +57,7 @@ class TilePart {
     return (size + unit - 1) / unit * unit;
   }
 
-  // Row by row, `words_` apart; what is missing is zero.
+  // Packs A row by row, `words_` apart, with zeros for what is missing.
   void PackA(int64_t k, int64_t depth) {
     const auto* a = static_cast<const A*>(op_.a);
     uint32_t* to = packed_a_.words();
@@ -72,7 +73,7 @@ class TilePart {
     }
   }
 
-  // Panels of kTileBlock columns, step by step.
+  // Packs B in panels of kTileBlock columns, step by step.
   void PackB(int64_t k, int64_t depth, int64_t begin, int64_t end) {
     uint32_t* panel = packed_b_.words();
     for (int64_t j = begin; j < end; j += kTileBlock) {
@@ -89,7 +90,7 @@ class TilePart {
 
   void MultiplyBlock(
       int64_t begin, int64_t end, int64_t depth, bool is_first, Tiles* tiles) {
-    // The instructions read memory that the compiler does not see them read.
+    // The compiler does not see that the tile instructions read memory.
     __asm__ volatile("" ::: "memory");
     const int64_t words = RoundUp((depth + 1) / 2, kTileWords);
     alignas(64) float block[kTileBlock * kTileBlock];
@@ -121,8 +122,8 @@ class TilePart {
   const int64_t column_begin_;
   const int64_t column_end_;
   const int64_t depth_;   // entries along k that are packed at a time
-  const int64_t words_;   // of these, in whole tiles
-  const int64_t panels_;  // of B that are packed at a time
+  const int64_t words_;   // words that hold these entries, in whole tiles
+  const int64_t panels_;  // panels of B that are packed at a time
   WordBuffer packed_a_;
   WordBuffer packed_b_;
 };
@@ -137,7 +138,8 @@ void RunTiles(
   }
 }
 
-// As PackedGemmKernel::run; products without pairs by the level below.
+// Implements PackedGemmKernel::run. The level below computes products without
+// pairs.
 template <typename Tiles>
 void RunTilePart(const GemmOperands& op,
                  int64_t row_begin,

@@ -1,7 +1,7 @@
-// A part of PackedGemm by vectors: a tile of C, which stays in the registers
-// while it is summed, and what such a tile reads and writes.
+// Computes a part of PackedGemm with vectors: a tile of C stays in the
+// registers while it is summed.
 //
-// Included by what is compiled once per CPU level, only.
+// Only sources that are compiled once per CPU level may include this file.
 #pragma once
 
 #include "common/kernels/packed_gemm_pack.h"
@@ -10,7 +10,7 @@
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {
 
-// The tile that fits the registers, with two vectors of B and one of A.
+// The largest tile that fits the registers, with two vectors of B and one of A.
 constexpr int kTileRows = kLanes == 16 ? 14 : kLanes == 8 ? 6 : 4;
 constexpr int kTileColumns = 2 * kLanes;
 
@@ -37,8 +37,9 @@ struct PairProduct {
 uint32_t WordOf(uint32_t word) { return word; }
 uint32_t WordOf(float number) { return BitsOfFloat(number); }
 
-// The rows of A that a tile reads, a word of each per step: side by side, and
-// step after step `stride` apart, as in a packed panel or a transposed A,
+// The rows of A that a tile reads, one word of each per step. Here the words of
+// a step lie side by side and steps are `stride` apart, as in a packed panel or
+// in a transposed A.
 template <typename T>
 class RowsSideBySide {
  public:
@@ -52,8 +53,9 @@ class RowsSideBySide {
   int64_t stride_;
 };
 
-// or each in a line of its own, `stride` apart. One pointer serves three lines:
-// the processor adds the stride to it once or twice as it loads.
+// The rows of A that a tile reads, each in a line of its own, `stride` apart.
+// One pointer serves three lines: the load instruction adds the stride once or
+// twice.
 class RowsInLines {
  public:
   RowsInLines(const float* first, int64_t stride) : stride_(stride) {
@@ -75,7 +77,7 @@ class RowsInLines {
   int64_t stride_;
 };
 
-// A C whose lines are the product's rows,
+// Writes to a C whose lines are the product's rows.
 struct Straight {
   template <typename C>
   static C* At(C* c, int64_t stride, int64_t row, int64_t column) {
@@ -111,7 +113,7 @@ struct Straight {
   }
 };
 
-// or its columns.
+// Writes to a C whose lines are the product's columns.
 struct Turned {
   static float* At(float* c, int64_t stride, int64_t row, int64_t column) {
     return c + column * stride + row;
@@ -148,8 +150,9 @@ struct Turned {
   }
 };
 
-// One tile over `steps` words of A's rows and of a packed panel of B, of whose
-// columns it computes the first kVectors vectors. Lines: Straight or Turned.
+// Computes one tile over `steps` words of A's rows and of a packed panel of B;
+// of the panel's columns it computes the first kVectors vectors. Lines is
+// Straight or Turned.
 template <typename Product,
           typename Lines,
           int kVectors,

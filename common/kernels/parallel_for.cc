@@ -10,15 +10,16 @@
 namespace dapd {
 namespace {
 
-// Pieces a thread: few, for long streams; several, so that a thread that was
-// held up leaves its share to the others.
+// Pieces per thread. With few pieces each reads a long stream; with several, a
+// thread that was interrupted leaves its share to the others.
 constexpr int64_t kPieces = 8;
 
-// A wake and the sleep after it are two system calls, an interrupt of another
-// core and two switches: about 2 us, several times that on a virtual machine.
+// Waking a thread that then sleeps again takes two system calls, an interrupt
+// of another core and two switches: about 2 us, several times that on a virtual
+// machine. A share of work must take ten times as long.
 constexpr double kShareNanoseconds = 20000.0;
 
-// Of AVX-512 or AVX2, whichever: a core reaches 50 to 100.
+// Holds for AVX-512 and AVX2: a core reaches 50 to 100.
 constexpr double kMultiplyAddsPerNanosecond = 50.0;
 constexpr double kBytesPerNanosecond = 20.0;
 

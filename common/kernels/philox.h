@@ -1,5 +1,5 @@
-// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as
-// 1, 2, 3"): the source of randomness of sampling, the same on CPU and GPU.
+// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2,
+// 3"): the random numbers of sampling, equal on CPU and GPU.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ DAPD_HOST_DEVICE inline PhiloxWords Philox(PhiloxWords counter, uint64_t key) {
   return counter;
 }
 
-// A number in [0, 1) out of the first 53 bits.
+// Returns a number in [0, 1) from the first 53 bits.
 DAPD_HOST_DEVICE inline double PhiloxUniform(const PhiloxWords& random) {
   const uint64_t bits =
       (static_cast<uint64_t>(random.word[0]) << 32) | random.word[1];

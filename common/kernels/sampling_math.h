@@ -1,17 +1,17 @@
-// Which token is sampled, as the CUDA sampler computes it: the same function of
-// logits, parameters and key as SampleToken (common/generation/sampling.h).
+// The arithmetic with which the CUDA sampler chooses a token: the same function
+// of logits, parameters and key as SampleToken (common/generation/sampling.h).
 //
-// Tokens are ranked by a 64-bit key, larger first: the logit, then the lower
-// id. Keys are unique, so every cut of the ranking is. Two ways lead to a
-// token:
-//   * top_k up to kMaxSortedTopK: the best are found and sorted, and PickSorted
-//     walks them in float64 as SampleToken does;
-//   * otherwise the ranking is never made. Its cuts (the top_k-th token, where
-//     the mass reaches top_p, where it passes the uniform number) are weighted
-//     quantiles, which a radix descent over the keys finds digit by digit. Mass
-//     is counted in units of 2^-40 of the largest, in integers, so that threads
-//     may add in any order; where SampleToken's float64 sums differ from them
-//     by a rounding a token at the very edge may differ.
+// Tokens are ranked by a 64-bit key, larger first: by the logit, then by the
+// lower id. Keys are unique, so every cut of the ranking is unique. There are
+// two ways to a token:
+//   * With top_k up to kMaxSortedTopK the best tokens are found and sorted, and
+//     PickSorted walks through them in float64, like SampleToken;
+//   * otherwise the ranking is never made. Its cuts (the top_k-th token, the
+//     token where the mass reaches top_p, the token where it passes the uniform
+//     number) are weighted quantiles, which a radix descent over the keys finds
+//     digit by digit. Mass is counted in integers, in units of 2^-40 of the
+//     largest, so that threads may add in any order. SampleToken's float64 sums
+//     may differ from these by a rounding, and so may a token at the very edge.
 #pragma once
 
 #include <cmath>
@@ -25,7 +25,8 @@ namespace dapd {
 inline constexpr int kMaxSortedTopK = 64;
 
 DAPD_HOST_DEVICE inline uint64_t RankKey(float logit, uint32_t id) {
-  // The zeros are equal. Negative numbers order the other way round.
+  // Both zeros rank equally. Negative numbers have the reverse order of their
+  // bits.
   const uint32_t bits = logit == 0.0F ? 0 : BitsOfFloat(logit);
   const uint32_t ordered =
       (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
@@ -42,7 +43,7 @@ DAPD_HOST_DEVICE inline int32_t IdOfKey(uint64_t key) {
   return static_cast<int32_t>(0xFFFFFFFFU - static_cast<uint32_t>(key));
 }
 
-// exp((logit - best) / temperature), the weight of PickSorted.
+// Returns exp((logit - best) / temperature), the weight that PickSorted takes.
 DAPD_HOST_DEVICE inline double SortedWeight(float logit,
                                             float best,
                                             double temperature) {
@@ -50,8 +51,9 @@ DAPD_HOST_DEVICE inline double SortedWeight(float logit,
              temperature);
 }
 
-// The index of the token among `count` sorted ones: cut where the mass reaches
-// top_p, then the first whose cumulated weight passes `uniform` of the rest.
+// Returns the index of the token among `count` sorted tokens: it cuts them
+// where the mass reaches top_p, then takes the first token whose cumulated
+// weight passes `uniform` of the rest.
 DAPD_HOST_DEVICE inline int PickSorted(const double* weights,
                                        int count,
                                        double top_p,
@@ -74,28 +76,30 @@ DAPD_HOST_DEVICE inline int PickSorted(const double* weights,
   return kept - 1;
 }
 
-// The temperature that FixedMass divides by: one that float32 takes for 0 would
-// make the most probable token's mass 0 / 0.
+// Returns the temperature that FixedMass divides by. A temperature that is 0 in
+// float32 would make the mass of the most probable token 0 / 0.
 DAPD_HOST_DEVICE inline float MassTemperature(double temperature) {
   return fmaxf(static_cast<float>(temperature), 0x1.0p-126F);
 }
 
-// The mass of a token in units of 2^-40 of the most probable one's.
+// Returns the mass of a token in units of 2^-40 of the most probable token's
+// mass.
 DAPD_HOST_DEVICE inline uint64_t FixedMass(float logit,
                                            float best,
                                            float temperature) {
   return static_cast<uint64_t>(expf((logit - best) / temperature) * 0x1.0p40F);
 }
 
-// Where `fraction` of `total` lies: the least whole mass that reaches it
-// (top_p), at least 1.
+// Returns the least whole mass that reaches `fraction` of `total`, at least 1.
+// It serves top_p.
 DAPD_HOST_DEVICE inline uint64_t MassToReach(double fraction, uint64_t total) {
   const auto mass =
       static_cast<uint64_t>(ceil(fraction * static_cast<double>(total)));
   return mass < 1 ? 1 : mass > total ? total : mass;
 }
 
-// ... and the least that passes it (the draw).
+// Returns the least whole mass that passes `fraction` of `total`. It serves the
+// draw.
 DAPD_HOST_DEVICE inline uint64_t MassToPass(double fraction, uint64_t total) {
   const auto mass =
       static_cast<uint64_t>(fraction * static_cast<double>(total)) + 1;
@@ -105,16 +109,16 @@ DAPD_HOST_DEVICE inline uint64_t MassToPass(double fraction, uint64_t total) {
 inline constexpr int kDigitBits = 8;
 inline constexpr int kNumDigits = 1 << kDigitBits;
 
-// Weight and number of the keys that share the prefix so far, by next digit.
-// Keys without a weight may be left out.
+// The weight and the number of the keys that share the current prefix and have
+// a given next digit. Keys without a weight may be left out.
 struct DigitBin {
   uint64_t weight;
   uint32_t count;
 };
 
-// A weighted quantile: the highest-ranked keys whose weights first sum to at
-// least `need`. When done, only its lowest key has `prefix`, of those that the
-// bins counted.
+// A weighted quantile: the smallest set of highest-ranked keys whose weights
+// sum to at least `need`. When the descent is done, the set's lowest key is the
+// only key in the bins that has `prefix`.
 struct RadixDescent {
   uint64_t need = 0;    // at least 1, at most the sum of all weights
   uint64_t before = 0;  // weight of the keys above the prefix
@@ -129,8 +133,8 @@ struct RadixDescent {
   DAPD_HOST_DEVICE int Digit(uint64_t key) const {
     return static_cast<int>((key >> (shift - kDigitBits)) & (kNumDigits - 1));
   }
-  // The least key that may belong to the set; when done, the set is what is at
-  // or above it.
+  // Returns the least key that may belong to the set. When the descent is done,
+  // the set is all keys at or above it.
   DAPD_HOST_DEVICE uint64_t Floor() const { return prefix << shift; }
   // Takes the bins of the keys that match and goes one digit on.
   DAPD_HOST_DEVICE void Descend(const DigitBin* bins) {

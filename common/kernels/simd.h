@@ -1,8 +1,8 @@
-// The vectors of the level that this file is compiled for. Included by the
-// sources that are compiled once per CPU level, and by nothing else: what they
-// call lives in a namespace of that level, so that no function compiled for a
-// newer processor is ever linked into an older one's path. For the same reason
-// they include no part of the standard library that has inline functions.
+// The vectors of the level that this file is compiled for. Only sources that
+// are compiled once per CPU level may include it. Their functions live in a
+// namespace of the level, so that no function compiled for a newer processor is
+// ever linked into the code of an older processor. For the same reason they
+// include no part of the standard library that has inline functions.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ inline void Store(const Vector& vector, Number* to) {
   __builtin_memcpy(to, &vector, sizeof(vector));
 }
 
-// The first `count` of a vector's lanes; `fill` in the others.
+// Loads the first `count` lanes of a vector; the others become `fill`.
 inline Floats LoadPart(const float* from, int64_t count, float fill) {
   if (count >= kLanes) return Load<Floats>(from);
   Floats vector = Floats{} + fill;
@@ -48,7 +48,7 @@ inline void StorePart(const Floats& vector, int64_t count, float* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = vector[i];
 }
 
-// Lane after lane, so that the order is fixed.
+// Adds lane after lane, so that the order is fixed.
 inline float Sum(const Floats& vector) {
   float sum = 0.0F;
   for (int i = 0; i < kLanes; ++i) sum += vector[i];
@@ -63,8 +63,9 @@ inline float Largest(const Floats& vector) {
   return largest;
 }
 
-// To the nearest bfloat16, ties to even, as float32; a NaN stays one, which the
-// sum alone would turn into a number where all of its lower bits are set.
+// Rounds to the nearest bfloat16, ties to even, and returns it as float32. A
+// NaN stays a NaN; the addition alone would turn it into a number where all of
+// its lower bits are set.
 inline Floats RoundToBFloat16(const Floats& vector) {
   const Words bits = reinterpret_cast<Words>(vector);
   const Words rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) & 0xFFFF0000U;
@@ -78,8 +79,8 @@ inline Floats Rounded(const Floats& vector) {
   return vector;
 }
 
-// exp to 2 units in the last place (Cephes: reduction by ln 2 in two parts,
-// polynomial of degree 7); 0 below -87.
+// Returns exp to 2 units in the last place (Cephes: reduction by ln 2 in two
+// parts, polynomial of degree 7), and 0 below -87.
 inline Floats Exp(const Floats& x) {
   constexpr float kShift = 12582912.0F;  // 1.5 * 2^23: rounds to an integer
   const Floats capped = x > 88.0F ? Floats{} + 88.0F : x;
@@ -98,8 +99,8 @@ inline Floats Exp(const Floats& x) {
   return x < -87.0F ? Floats{} : value;
 }
 
-// log to 2 units in the last place (Cephes: polynomial of degree 8 about 1) of
-// normal numbers above 0.
+// Returns log to 2 units in the last place (Cephes: polynomial of degree 8
+// about 1) of normal numbers above 0.
 inline Floats Log(const Floats& x) {
   const Ints bits = reinterpret_cast<Ints>(x);
   const Ints mantissa = (bits & 0x007FFFFF) | 0x3F000000;  // in [0.5, 1)

@@ -1,5 +1,5 @@
-// Rows of bfloat16 read and written as vectors of float32. As simd.h, for the
-// sources that are compiled once per CPU level.
+// Reads and writes rows of bfloat16 as vectors of float32. Like simd.h, only
+// sources that are compiled once per CPU level may include it.
 #pragma once
 
 #include "common/kernels/bfloat16.h"
@@ -9,7 +9,7 @@ namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 
 typedef uint16_t Halves __attribute__((vector_size(2 * kLanes)));
 
-// kLanes bfloat16, each in the lower half of a word.
+// Loads kLanes bfloat16, each into the lower half of a word.
 inline Words LoadHalves(const BFloat16* from) {
   Halves halves;
   __builtin_memcpy(&halves, from, sizeof(halves));

@@ -1,6 +1,6 @@
-// Loops over a row of floats in the vectors of a level, and what a softmax
-// needs of a row. As simd.h, for the sources that are compiled once per CPU
-// level.
+// Loops over a row of floats in the vectors of a level, and the functions of a
+// row that a softmax needs. Like simd.h, only sources that are compiled once
+// per CPU level may include it.
 #pragma once
 
 #include <math.h>
@@ -10,8 +10,8 @@
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 
-// Entries whose sum is taken in float lanes before it goes to a double, and
-// whose gradient is collected on the stack.
+// Number of entries that are summed in float lanes before the sum goes to a
+// double, and whose gradient is collected on the stack.
 inline constexpr int64_t kBlock = 512;
 
 inline Floats Broadcast(float value) { return value - Floats{}; }
@@ -20,8 +20,8 @@ inline Floats ExpOf(Floats x) { return Exp(x); }
 
 inline Floats LogOf(Floats x) { return Log(x); }
 
-// 1 where e^(2x) has overflowed. Near 0, where the difference would leave none
-// of x's digits, it is the series.
+// Returns tanh(x): 1 where e^(2x) has overflowed, and the series near 0, where
+// the difference would lose all digits of x.
 inline Floats TanhOf(Floats x) {
   constexpr float kSeriesEnd = 0.125F;
   const Floats xx = x * x;
@@ -31,7 +31,8 @@ inline Floats TanhOf(Floats x) {
   return xx < Broadcast(kSeriesEnd * kSeriesEnd) ? series : far;
 }
 
-// In double, so that a row's sum errs by little more than its terms.
+// Adds in double, so that the error of a row's sum is little more than the
+// error of its terms.
 inline double SumOfLanes(Floats value) {
   double sum = 0.0;
   for (int i = 0; i < kLanes; ++i) sum += value[i];
@@ -40,12 +41,12 @@ inline double SumOfLanes(Floats value) {
 
 inline Floats Max(Floats a, Floats b) { return a > b ? a : b; }
 
-// What a loop over a row gets of each vector: all lanes, or at the row's end
-// the first few.
+// A loop over a row gets this for each full vector, and FirstLanes for the few
+// lanes at the row's end.
 struct AllLanes {
   static Floats Read(const float* from) { return Load<Floats>(from); }
   static void Write(float* to, Floats value) { Store(value, to); }
-  // The lanes that are there, 0 in the others.
+  // Returns the existing lanes, with 0 in the others.
   static Floats Keep(Floats value) { return value; }
 };
 
@@ -60,7 +61,7 @@ struct FirstLanes {
   }
 };
 
-// body(lanes, i) for i = begin, begin + kLanes, ... below end.
+// Calls body(lanes, i) for i = begin, begin + kLanes, ... below end.
 template <typename Body>
 void ForEachVector(int64_t begin, int64_t end, const Body& body) {
   int64_t i = begin;

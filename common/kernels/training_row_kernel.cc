@@ -1,11 +1,11 @@
-// One row of training_rows.h, compiled once per CPU level.
+// Computes one row for training_rows.h. Compiled once per CPU level.
 #include "common/kernels/simd_halves.h"
 #include "common/kernels/training_row_cpu_levels.h"
 
 namespace dapd::DAPD_CPU_LEVEL_NAMESPACE {
 namespace {
 
-// 1 / sqrt(mean(x^2) + eps).
+// Returns 1 / sqrt(mean(x^2) + eps).
 template <typename T>
 float ScaleOf(const T* x, int64_t size, float eps) {
   Floats squares = {};

@@ -1,6 +1,6 @@
 // The gradients of a decoder layer's element-wise mathematics
 // (decode_layer_math.h) as the CUDA kernels compute them: in float32, rounded
-// once, where they are stored. training_rows.h is the same for a CPU.
+// once, when they are stored. training_rows.h computes the same on a CPU.
 #pragma once
 
 #include <cmath>
@@ -10,8 +10,8 @@
 
 namespace dapd {
 
-// RMSNorm y = weight x r, r = NormScale: what an entry's gradient is, where g =
-// (dl/dy) weight and `mean` is NormMean.
+// RMSNorm is y = weight x r with r = NormScale. NormGradient returns an entry's
+// gradient, where g = (dl/dy) weight and `mean` is NormMean.
 DAPD_HOST_DEVICE inline float NormMean(float sum_of_products,
                                        float r,
                                        int64_t size) {
@@ -24,7 +24,7 @@ DAPD_HOST_DEVICE inline float NormGradient(float g,
   return (g - x * mean) * r;
 }
 
-// Of a pair that Rotate turned: a rotation's transpose turns back.
+// The gradient of a pair that Rotate turned: a rotation's transpose turns back.
 struct PairGradient {
   float first;
   float second;
@@ -36,7 +36,7 @@ DAPD_HOST_DEVICE inline PairGradient RotateBack(float first,
   return {first * cosine + second * sine, second * cosine - first * sine};
 }
 
-// Of silu(gate) * up.
+// The gradients of silu(gate) * up.
 struct GatedGradients {
   float gate;
   float up;

@@ -9,11 +9,11 @@
 namespace dapd {
 namespace {
 
-// Numbers a thread takes at a time: enough to be worth a turn, and few enough
-// that all threads end together.
+// Numbers that a thread takes at a time: enough to be worth the scheduling, and
+// few enough that all threads end at about the same time.
 constexpr int64_t kGrain = 32768;
 
-// body(first, last) over disjoint ranges of rows of `size` numbers.
+// Calls body(first, last) over disjoint ranges of rows of `size` numbers.
 template <typename Body>
 void ForRowRanges(int num_threads,
                   int64_t rows,

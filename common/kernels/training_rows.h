@@ -1,11 +1,12 @@
-// Rows of a decoder layer's element-wise mathematics and its gradients, for
-// training on the CPU: each function passes over its memory once, where tensor
-// operations make four to ten passes. Slow twins: the tensor operations of
-// model/fast/layer_math.cc, compared in its tests.
+// The element-wise parts of a decoder layer and their gradients for training on
+// the CPU. Each function passes over its memory once, where tensor operations
+// make four to ten passes. Slow twins: the tensor operations of
+// model/fast/layer_math.cc, which the tests compare with.
 //
-// T is float or BFloat16; all is computed in float32, and a result is rounded
-// to T once. Rows lie side by side. Rows are spread over up to `num_threads`
-// threads; a row's numbers do not depend on how many those are.
+// T is float or BFloat16. Everything is computed in float32, and a result is
+// rounded to T once. Rows lie side by side and are divided among up to
+// `num_threads` threads; a row's numbers do not depend on the number of
+// threads.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ struct NormShape {
 template <typename T>
 void NormRows(int num_threads, const NormShape<T>& shape, const T* x, T* y);
 
-// grad_x += r (g - x r^2 mean(g x)), g = grad weight.
+// Computes grad_x += r (g - x r^2 mean(g x)) with g = grad weight.
 template <typename T>
 void AddNormBackwardRows(int num_threads,
                          const NormShape<T>& shape,
@@ -32,8 +33,8 @@ void AddNormBackwardRows(int num_threads,
                          const T* x,
                          T* grad_x);
 
-// Heads of a token and the angles by which they turn, half-split: dimension i
-// with i + head_dim / 2.
+// Heads of tokens and the angles by which they turn, half-split: dimension i
+// turns with dimension i + head_dim / 2.
 template <typename T>
 struct HeadRows {
   int64_t rows = 0;  // tokens
@@ -41,26 +42,26 @@ struct HeadRows {
   int64_t head_dim = 0;
   const T* norm = nullptr;  // [head_dim]; null: not normalised
   float eps = 0.0F;
-  // [rows, head_dim], of which the first half is read.
+  // [rows, head_dim]; only the first half is read.
   const T* cos = nullptr;
   const T* sin = nullptr;
 };
 
-// y = rotate(norm(x)), [rows, heads, head_dim].
+// Computes y = rotate(norm(x)), [rows, heads, head_dim].
 template <typename T>
 void NormAndRotateRows(int num_threads,
                        const HeadRows<T>& shape,
                        const T* x,
                        T* y);
 
-// Replaces `grad`, that of y, by the gradient of x.
+// Replaces `grad`, the gradient of y, by the gradient of x.
 template <typename T>
 void NormAndRotateBackwardRows(int num_threads,
                                const HeadRows<T>& shape,
                                const T* x,
                                T* grad);
 
-// y = silu(gate) up over `count` numbers.
+// Computes y = silu(gate) up over `count` numbers.
 template <typename T>
 void GatedRows(
     int num_threads, const T* gate, const T* up, int64_t count, T* y);

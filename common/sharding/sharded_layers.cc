@@ -19,7 +19,8 @@
 namespace dapd {
 namespace {
 
-// The order of the layers, each once where it is used twice in a row.
+// Returns the order of the layers. A layer that is used twice in a row appears
+// once.
 std::vector<int64_t> GatherOrder(int64_t layers, WalkKind kind) {
   std::vector<int64_t> order;
   for (int64_t i = 0; i < layers; ++i) order.push_back(i);
@@ -28,7 +29,7 @@ std::vector<int64_t> GatherOrder(int64_t layers, WalkKind kind) {
   return order;
 }
 
-// Adds the seconds of its life to `total`.
+// Adds the seconds of its lifetime to `total`.
 class WaitTimer {
  public:
   explicit WaitTimer(double* total) : total_(total) {}
@@ -39,21 +40,23 @@ class WaitTimer {
   const absl::Time start_ = SteadyNow();
 };
 
-// On a GPU with the place on the side stream behind which it is there.
+// A gathered layer. On a GPU it is complete behind `ready`, a place on the side
+// stream.
 struct GatheredLayer {
   int64_t index = 0;
   LayerWeights weights;
   std::unique_ptr<StreamPoint> ready;
 };
 
-// A layer that the pass has let go, and the place on its stream behind which it
-// is not read any more.
+// A layer that the pass no longer needs, and the place on its stream behind
+// which the layer is not read any more.
 struct ReturnedLayer {
   LayerWeights weights;
   std::unique_ptr<StreamPoint> read;
 };
 
-// Knows whether the ranks have gathered: what fails then is this rank's affair.
+// Remembers whether the ranks have gathered: after that, a failure concerns
+// this rank alone.
 class WatchedGroup final : public DeviceGroup {
  public:
   explicit WatchedGroup(DeviceGroup& group) : group_(group) {}
@@ -73,7 +76,8 @@ class WatchedGroup final : public DeviceGroup {
 
 class GatheredWalk final : public LayerWalk {
  public:
-  // `failure` becomes why the other ranks wait for a layer in vain.
+  // If the walk fails, `failure` says why the other ranks wait for a layer in
+  // vain.
   GatheredWalk(std::shared_ptr<const ShardedWeights> weights,
                DeviceGroup& devices,
                SideStream* side,
@@ -94,7 +98,7 @@ class GatheredWalk final : public LayerWalk {
   }
 
   LayerWeights Next(int64_t index) override {
-    // The last layer forward is the first one backward.
+    // The last layer of the forward pass is the first of the backward pass.
     if (taken_.has_value() && taken_->index == index) return taken_->weights;
     Return();
     {
@@ -117,7 +121,7 @@ class GatheredWalk final : public LayerWalk {
     return taken_->weights;
   }
 
-  // Gathers what is left of the walk, for the other ranks.
+  // Gathers the rest of the walk, for the other ranks.
   absl::Status Finish() {
     Return();
     {
@@ -136,21 +140,21 @@ class GatheredWalk final : public LayerWalk {
   }
 
  private:
-  // The layer that was taken goes back: it is not read by what the pass
-  // computes from here on.
+  // Returns the taken layer: what the pass computes from here on does not read
+  // it.
   void Return() {
     if (!taken_.has_value()) return;
     if (side_ != nullptr) {
       ReturnedLayer layer{std::move(taken_->weights), side_->Mark()};
       MutexLock lock(&mutex_);
-      // One that is still there was read before this one.
+      // A returned layer that is still here was read before this one.
       returned_ = std::move(layer);
     }
     taken_.reset();
   }
 
-  // On the side stream, whose next gather takes the memory again: behind what
-  // reads it, without anybody waiting for that here.
+  // Must run on the side stream, whose next gather reuses the memory. The
+  // stream waits for the pass to have read the layer; the host does not.
   void FreeReturned() {
     std::optional<ReturnedLayer> returned;
     {
@@ -186,15 +190,16 @@ class GatheredWalk final : public LayerWalk {
     changed_.NotifyAll();
   }
 
-  // A rank that leaves one out would be a layer behind the others for good. So
-  // where there is no memory for it the pass ends, which makes room; nobody
-  // reads what is gathered from there on.
+  // Gathers layer `index`. A rank that skipped a layer would stay one layer
+  // behind the others. So if there is no memory for the layer, the pass ends,
+  // which frees memory, and the layer is gathered then; nobody reads the layers
+  // from there on.
   absl::StatusOr<LayerWeights> Gather(int64_t index) {
     WatchedGroup devices(devices_);
     try {
       return GatherLayer(*weights_, index, devices);
     } catch (const c10::Error& error) {
-      // On the CPU a gather is many operations, of which some may be done.
+      // On the CPU a gather is many operations, and some may already be done.
       if (side_ == nullptr || !IsOutOfMemory(error)) throw;
     }
     EndPass();
@@ -223,7 +228,7 @@ class GatheredWalk final : public LayerWalk {
 
   const std::shared_ptr<const ShardedWeights> weights_;
   DeviceGroup& devices_;
-  SideStream* const side_;  // null: on the CPU
+  SideStream* const side_;  // null on the CPU
   double* const wait_seconds_;
   absl::Status* const failure_;
   const std::vector<int64_t> order_;

@@ -14,7 +14,7 @@ ModelWeights WeightsOfRank(const ShardedWeights& weights) {
       if (SplitDimension(projection) == 0) {
         bias = ShardOf(bias, 0, weights.layout);
       } else if (weights.layout.rank != 0) {
-        bias = at::Tensor();  // once in the sum
+        bias = at::Tensor();  // rank 0 adds it to the sum
       }
     }
   }

@@ -1,5 +1,5 @@
-// What a rank needs to compute a model together with others by the one decoder
-// (common/model/reference/decoder.h): each has its own heads and its own
+// Lets several ranks compute a model together with the one decoder
+// (common/model/reference/decoder.h): each rank has its own heads and its own
 // columns of the MLP, and every layer takes two sums over the ranks.
 #pragma once
 
@@ -11,11 +11,12 @@
 
 namespace dapd {
 
-// This rank's part as the weights of a model of its own: ShardConfig's shape,
-// and of every bias what this rank adds to the sums. Shares the tensors.
+// Returns this rank's part as the weights of a smaller model: ShardConfig's
+// shape, and each bias as this rank's summand. The tensors are shared.
 ModelWeights WeightsOfRank(const ShardedWeights& weights);
 
-// In float32, whatever the dtype. `devices` must outlive it.
+// Returns a function that sums in float32, whatever the dtype. `devices` must
+// outlive it.
 SumOverRanks SumOver(DeviceGroup& devices);
 
 }  // namespace dapd

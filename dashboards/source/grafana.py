@@ -1,7 +1,8 @@
-"""The vocabulary of the dashboards: functions that make panels, rows and dashboards as Grafana's JSON wants them.
+"""Functions that make panels, rows and dashboards in Grafana's JSON.
 
-A dashboard file (overview.py, ...) only says what to show. Expressions may use four variables: `$namespace` and `$run`
-(one run), `$instance` (any number of its processes), `$window` (what slow things, such as steps, are averaged over).
+A dashboard file (overview.py, ...) only says what to show. Expressions may use four variables: `$namespace` and
+`$run` (one run), `$instance` (any number of its processes), and `$window` (the time over which slow events, such as
+steps, are averaged).
 """
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -11,8 +12,8 @@ COLUMNS = 24
 SECONDS, BYTES, BYTES_PER_SECOND, RATIO, COUNT, PER_SECOND = "s", "bytes", "Bps", "percentunit", "short", "cps"
 PLAIN = "none"
 
-# The chosen run. Two namespaces may have runs of one name. Where there are no namespaces, series lack the label, Grafana
-# has no value for the variable and puts nothing in its place, and `namespace=""` selects the series that lack the label.
+# Selects the chosen run. Two namespaces may have runs of the same name. Without namespaces, series lack the label,
+# Grafana has no value for the variable and inserts nothing, and `namespace=""` selects the series that lack the label.
 RUN = 'namespace="$namespace", run="$run"'
 PROCESS = f'{RUN}, instance=~"$instance"'
 
@@ -20,7 +21,7 @@ GREEN, YELLOW, RED, TRANSPARENT = "green", "yellow", "red", "transparent"
 
 
 def thresholds(first, *steps):
-    """thresholds("red", (1, "green")): red below 1, green from there on."""
+    """Returns steps of colour: thresholds("red", (1, "green")) is red below 1 and green from 1 on."""
     return {"mode": "absolute", "steps": [{"color": first, "value": None}, *({"color": c, "value": v} for v, c in steps)]}
 
 
@@ -29,13 +30,14 @@ def query(expr, legend, form="time_series", instant=False):
 
 
 def firing(more=""):
-    """The alerts that fire: of the chosen run, of a process of its namespace, and those of no run at all, a GPU's."""
+    """Returns the query of the firing alerts: those of the chosen run, of a process of its namespace, and of no run at
+    all (a GPU's)."""
     alerts = ", ".join(['alertstate="firing", system="dapd"', *([more] if more else [])])
     return f'ALERTS{{{alerts}, namespace="$namespace", run=~"$run|"}} or ALERTS{{{alerts}, run="", job!~"dapd-.+"}}'
 
 
 def quantiles(histogram, selector, by=""):
-    """p50, p95 and p99 of a histogram, one set for each value of the label `by`."""
+    """Returns the queries of a histogram's p50, p95 and p99, one set for each value of the label `by`."""
     labels = f"le, {by}" if by else "le"
     legend = f" {{{{{by}}}}}" if by else ""
     rate = f"sum by ({labels}) (rate({histogram}_bucket{{{selector}}}[$window]))"
@@ -59,7 +61,7 @@ def panel(kind, title, description, queries, *, width, height, unit, options, cu
 
 
 def graph(title, description, unit, *queries, width=8, height=8, stack=False, low=0, high=None, logarithmic=False):
-    """Lines over time; stacked ones are filled."""
+    """Returns a panel of lines over time; stacked lines are filled."""
     custom = {
         "drawStyle": "line",
         "lineWidth": 1,
@@ -78,7 +80,7 @@ def graph(title, description, unit, *queries, width=8, height=8, stack=False, lo
 
 
 def stat(title, description, unit, value, *, width=4, height=4, levels=None, decimals=None):
-    """One number, coloured by `levels` if there are any."""
+    """Returns a panel of one number, coloured by `levels` if there are any."""
     defaults = {"color": {"mode": "thresholds"}, "thresholds": levels or thresholds("text")}
     if decimals is not None:
         defaults["decimals"] = decimals
@@ -94,7 +96,7 @@ def stat(title, description, unit, value, *, width=4, height=4, levels=None, dec
 
 
 def gauge(title, description, value, *, width=4, height=4):
-    """A ratio from 0 to 1."""
+    """Returns a panel of a ratio from 0 to 1."""
     options = {
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
         "showThresholdLabels": False,
@@ -106,7 +108,7 @@ def gauge(title, description, value, *, width=4, height=4):
 
 
 def bars(title, description, unit, *queries, width=8, height=8):
-    """The newest values side by side."""
+    """Returns a panel with the newest values side by side."""
     options = {
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
         "displayMode": "basic",
@@ -120,7 +122,7 @@ def bars(title, description, unit, *queries, width=8, height=8):
 
 
 def heatmap(title, description, unit, histogram, selector, *, width=8, height=8):
-    """How often each bucket was hit."""
+    """Returns a panel that shows how often each bucket was hit."""
     target = query(f"sum by (le) (increase({histogram}_bucket{{{selector}}}[$__rate_interval]))", "{{le}}", form="heatmap")
     options = {
         "calculate": False,
@@ -140,7 +142,7 @@ def heatmap(title, description, unit, histogram, selector, *, width=8, height=8)
 
 
 def timeline(title, description, target, *, colour, width=24, height=6):
-    """A bar wherever a 0/1 series is 1."""
+    """Returns a panel with a bar wherever a 0/1 series is 1."""
     options = {
         "mergeValues": True,
         "showValue": "never",
@@ -155,7 +157,7 @@ def timeline(title, description, target, *, colour, width=24, height=6):
 
 
 def table(title, description, target, hidden, *, width=24, height=8):
-    """One row a series; its labels are the columns, less `hidden`."""
+    """Returns a panel with one row per series, whose labels are the columns, without those in `hidden`."""
     result = panel("table", title, description, [{**target, "format": "table"}], width=width, height=height, unit=PLAIN,
                    options={"showHeader": True, "cellHeight": "sm"})
     exclude = {name: True for name in ("Time", "Value", "__name__", *hidden)}
@@ -177,7 +179,7 @@ def window_variable():
 
 
 def place(rows):
-    """Puts the rows' panels side by side from left to right, a header above each row, and numbers everything."""
+    """Places the rows' panels side by side from left to right, with a header above each row, and numbers everything."""
     placed, y = [], 0
     for title, members in rows:
         placed.append({"type": "row", "title": title, "collapsed": False, "panels": [], "gridPos": {"x": 0, "y": y, "w": COLUMNS, "h": 1}})
@@ -193,7 +195,7 @@ def place(rows):
 
 
 def linked(uid, title, description, variables, panels):
-    """A dashboard that leads to the others."""
+    """Returns a dashboard with links to the others."""
     return {
         "uid": uid,
         "title": title,
@@ -215,7 +217,7 @@ def linked(uid, title, description, variables, panels):
 
 
 def dashboard(uid, title, description, rows):
-    """One of a run, which its variables choose."""
+    """Returns a dashboard for one run, which its variables choose."""
     variables = [
         {"type": "datasource", "name": "datasource", "label": "Data source", "query": "prometheus", "refresh": 1, "hide": 0},
         variable("namespace", "Namespace", "label_values(dapd_build_info, namespace)"),

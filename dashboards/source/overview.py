@@ -1,4 +1,4 @@
-"""Is the run healthy, how fast is it, how far has it come?"""
+"""Shows whether the run is healthy, how fast it is and how far it has come."""
 
 from grafana import (BYTES, COUNT, GREEN, PER_SECOND, PLAIN, RED, RUN, SECONDS, YELLOW, bars, dashboard, firing, gauge, graph,
                      query, stat, thresholds, timeline)
@@ -8,7 +8,7 @@ STEP_SECONDS = f"(sum(rate(dapd_trainer_step_seconds_sum{{{RUN}}}[$window])) / s
 
 
 def usable(role):
-    # Every trainer rank counts for itself: the one that sees the fewest decides.
+    # Every trainer rank counts for itself: the rank that sees the fewest workers decides.
     return query(f'min(sum by (instance) (dapd_trainer_workers{{{RUN}, role="{role}", state=~"ready|loading"}}))', role)
 
 

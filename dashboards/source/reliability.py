@@ -1,4 +1,4 @@
-"""What goes wrong, and whether the run gets over it: workers, retries, staleness, checkpoints, resources, safety, alerts."""
+"""Shows what fails and whether the run recovers: workers, retries, staleness, checkpoints, resources, safety, alerts."""
 
 from grafana import (BYTES, COUNT, GREEN, PER_SECOND, PLAIN, PROCESS, RATIO, RED, RUN, SECONDS, YELLOW, dashboard, firing, graph, quantiles,
                      query, stat, table, thresholds, timeline)
@@ -91,8 +91,9 @@ RESOURCES = [
                 f"and on (job, namespace, instance) dapd_build_info{{{PROCESS}}}", "{{job}} {{instance}}")),
 ]
 
-# dcgm-exporter's, which knows no runs: all GPUs that Prometheus hears of. By its names until 4.8, and by those since, some of
-# which are in other units; `Hostname` became `hostname` in 4.8.3, and a label that is missing leaves nothing in a legend.
+# These metrics are dcgm-exporter's, which knows no runs, so they are of all GPUs that Prometheus scrapes. The queries
+# use the names until 4.8 and the names since, some of which are in other units; `Hostname` became `hostname` in 4.8.3,
+# and a missing label leaves nothing in a legend.
 GPU = "{{Hostname}}{{hostname}} {{gpu}}"
 
 GPUS = [

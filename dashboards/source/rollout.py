@@ -1,4 +1,4 @@
-"""The rollout workers: what they sample, how busy they are, which policy they serve."""
+"""Shows the rollout workers: what they sample, how busy they are, which policy they serve."""
 
 from grafana import (BYTES, BYTES_PER_SECOND, COUNT, PER_SECOND, PLAIN, PROCESS, RATIO, RUN, SECONDS, dashboard, graph, heatmap, quantiles,
                      query)

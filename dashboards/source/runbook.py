@@ -1,6 +1,7 @@
-"""docs/runbook.md as a dashboard, so that the link of an alert leads somewhere that every cluster with our dashboards has.
+"""Makes a dashboard of docs/runbook.md, so that the link of an alert leads to a page that every cluster with these
+dashboards has.
 
-Each alert's paragraph is a panel; `?viewPanel=NUMBER` shows one alone, its number being its place on the page.
+Each alert's paragraph is a panel; `?viewPanel=NUMBER` shows a single one, where NUMBER is its place on the page.
 """
 
 import pathlib
@@ -9,11 +10,11 @@ import re
 from grafana import COLUMNS, linked
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/runbook.md"
-COLUMNS_OF_TEXT = 170  # that a panel of full width shows in a line, about
+COLUMNS_OF_TEXT = 170  # characters in a line of a panel of full width, about
 
 
 def sections():
-    """(alert, its text) in the order of the page. Links to other files of the repository become their names."""
+    """Returns (alert, its text) in the order of the page. Links to other files of the repository become their names."""
     _, *parts = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)
     for part in parts:
         title, text = part.split("\n", 1)

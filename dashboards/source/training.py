@@ -1,4 +1,4 @@
-"""What is learnt: losses by term, optimizer, answers, held-out measurements; and the teachers that it takes."""
+"""Shows what is learnt (losses by term, optimizer, answers, held-out measurements) and the teachers."""
 
 from grafana import (BYTES_PER_SECOND, COUNT, PER_SECOND, PLAIN, PROCESS, RATIO, RUN, SECONDS, bars, dashboard, graph, quantiles,
                      query, timeline)

@@ -1,4 +1,5 @@
-"""Fills a release's lib/ with what its programs load from the machine that compiled them, and keeps whose every file is."""
+"""Fills a release's lib/ with the libraries that its programs load from the machine that compiled them, and records the
+package of each file."""
 
 import os
 import shutil
@@ -30,7 +31,7 @@ def is_elf(path):
 
 
 def owner_of_library(name, found):
-    """Of `found`, what wheels() returned, the distribution that the library `name` came with."""
+    """Returns, of `found` (the result of wheels()), the distribution that the library `name` came with."""
     distribution = next((one for one, libraries in found if name in libraries), None)
     if distribution is None:
         raise Unknown(f"lib/{name} is not in any wheel of deploy/requirements.txt or deploy/requirements-cuda.txt")
@@ -38,7 +39,7 @@ def owner_of_library(name, found):
 
 
 def claim_wheel_libraries(claims, root, names, site_packages):
-    """Of the files in root/lib those that came with Python wheels of these names."""
+    """Claims the files in root/lib that came with Python wheels of these names."""
     found = wheels(names, site_packages)
     for path in sorted((root / "lib").iterdir()):
         if path.is_file() and path.name not in OWN_LIBRARIES:
@@ -46,8 +47,9 @@ def claim_wheel_libraries(claims, root, names, site_packages):
 
 
 def take_system_libraries(claims, root, folders, place_of, also=None):
-    """Copies what the files of root/libexec and root/lib load from this machine, and nothing that `folders` have. `place_of` names the folder
-    below `root` for the libraries of a Debian package; None: they stay out. `also`: more libraries, name -> path."""
+    """Copies the libraries that the files of root/libexec and root/lib load from this machine, except those that
+    `folders` contain. `place_of` returns the folder below `root` for the libraries of a Debian package, or None to
+    leave them out. `also` has further libraries, name -> path."""
     elves = [path for place in ("libexec", "lib") for path in sorted((root / place).iterdir()) if path.is_file() and is_elf(path)]
     taken = {**(also or {}), **system_libraries(elves, folders)}
     packages = owners(taken.values())
@@ -64,7 +66,7 @@ def take_system_libraries(claims, root, folders, place_of, also=None):
 
 
 def c_library():
-    """glibc's package, and its shared libraries by name, the loader among them."""
+    """Returns glibc's package, and its shared libraries by name, with the loader."""
     libc = system_libraries(["/bin/true"], [])["libc.so.6"]
     package = owners([libc])[libc]
     listed = subprocess.run(["dpkg-query", "--listfiles", package], capture_output=True, text=True, check=True).stdout.split()
@@ -74,5 +76,5 @@ def c_library():
 
 
 def glibc_version():
-    """'2.36' of this machine."""
+    """Returns the glibc version of this machine, such as '2.36'."""
     return subprocess.run(["getconf", "GNU_LIBC_VERSION"], capture_output=True, text=True, check=True).stdout.split()[1]

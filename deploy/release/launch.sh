@@ -1,11 +1,11 @@
 #!/bin/sh
-# Starts the program of this file's name in ../libexec with the libraries in
-# ../lib. deploy/release/lay_out.py makes one of these for each program.
+# Starts the program of this file's name in ../libexec with the libraries in ../lib.
+# deploy/release/lay_out.py makes one of these for each program.
 #
-# The C library is the newer of two: this machine's, which its own libraries for
-# devices may need (a GPU's driver, RDMA), or the release's, where this machine's
-# is older than GLIBC_VERSION, or another one. No path is built in: the folder may
-# lie anywhere, and be linked to.
+# It takes the newer of two C libraries: this machine's, which the machine's own
+# libraries for devices may need (a GPU's driver, RDMA), or the release's, if this
+# machine's is older than GLIBC_VERSION or is not glibc. No path is built in: the folder
+# may lie anywhere, and links may point to it.
 set -eu
 self=$(readlink -f -- "$0")
 root=${self%/*/*}
@@ -26,12 +26,12 @@ if [ "${machine:-0}" -lt "${needed#2.}" ] || [ ! -x "$loader" ]; then
   loader=$root/lib/glibc/ld-linux-x86-64.so.2
   libraries=$root/lib/glibc:$libraries
 fi
-# Containers say with LD_LIBRARY_PATH where they have the GPU's driver.
-# As a service does for itself where no loader is started in its place
-# (common/base/passive_threads.cc).
+# Waiting threads of a service then sleep. A service that is not started through this
+# loader sets the variable itself (common/base/passive_threads.cc).
 case ${self##*/} in
   dapd-*) export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-PASSIVE}" ;;
 esac
+# Containers name the folder of the GPU's driver in LD_LIBRARY_PATH.
 exec "$loader" --argv0 "$0" \
   --library-path "$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
   "$root/libexec/${self##*/}" "$@"

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Starts the program of this file's name in ../libexec with the libraries in ../lib
-# and those of torch, which lies beside the package: in the same site-packages, or
-# where DAPD_TORCH says. deploy/release/make_wheel.py makes one of these for each
-# program of the wheel.
+# Starts the program of this file's name in ../libexec with the libraries in ../lib and
+# those of torch, which lies beside the package: in the same site-packages, or where
+# DAPD_TORCH says. deploy/release/make_wheel.py makes one of these for each program of
+# the wheel.
 #
-# A program whose libraries do not load would end with the loader's words, which
-# name a file. So they are looked for first, and what is wrong is said in one line.
+# A program whose libraries do not load would end with the loader's message, which only
+# names a file. So this script looks for the libraries first and says in one line what
+# is wrong.
 set -eu
 self=$(readlink -f -- "$0")
 root=${self%/*/*}
@@ -30,7 +31,7 @@ case $version in
   *) fail "$torch is torch $version, and this package was built for torch $series; pip install 'torch==$series.*'" ;;
 esac
 
-# What an installation that was interrupted left: an ELF file ends behind its table
+# This finds the files of an interrupted installation: an ELF file ends after its table
 # of sections, whose place is in bytes 40 to 47.
 for library in "$torch"/lib/libc10*.so "$torch"/lib/libtorch_c*.so; do
   [ -f "$library" ] || continue
@@ -43,15 +44,15 @@ libraries=$root/lib:$torch/lib
 for folder in "${torch%/*}"/nvidia/*/lib; do
   [ -d "$folder" ] && libraries=$libraries:$folder
 done
-# Containers say with LD_LIBRARY_PATH where they have the GPU's driver.
+# Containers name the folder of the GPU's driver in LD_LIBRARY_PATH.
 libraries=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 loader=/lib64/ld-linux-x86-64.so.2
 program=$root/libexec/$name
 if ! found=$("$loader" --library-path "$libraries" --list "$program" 2>&1); then
   fail "$torch is only half installed: ${found##*error while loading shared libraries: }; $again"
 fi
-# As a service does for itself where no loader is started in its place
-# (common/base/passive_threads.cc).
+# Waiting threads of a service then sleep. A service that is not started through this
+# loader sets the variable itself (common/base/passive_threads.cc).
 case $name in
   dapd-*) export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-PASSIVE}" ;;
 esac

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Lays out what a release's tarball holds.
+"""Lays out the content of a release's tarball.
 
     deploy/release/lay_out.py PACKAGE FOLDER --flavour cpu|cuda --version VERSION --time EPOCH [--lock update|ignore]
 
-PACKAGE was made by deploy/package.sh. FOLDER, which must not be there yet, becomes: bin/ (launchers), libexec/ (programs), lib/ (all that
-they load, lib/glibc/ the C library), configs/, demo/, docs/, dashboards/, deploy/ (what a run needs beside its programs), licences/, and
-parts.cdx.json, the list of parts as CycloneDX 1.6. Runs on the machine that PACKAGE was compiled on, whose Debian packages have to be those of
-debian.lock unless --lock says to write it or to go on.
+PACKAGE was made by deploy/package.sh. FOLDER, which must not exist yet, gets: bin/ (launchers), libexec/ (programs),
+lib/ (all libraries that they load; lib/glibc/ has the C library), configs/, demo/, docs/, dashboards/, deploy/ (what
+a run needs beside its programs), licences/, and parts.cdx.json, the list of parts as CycloneDX 1.6. The program must
+run on the machine that PACKAGE was compiled on. Its Debian packages must match debian.lock unless --lock says
+to write the lock or to ignore it.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from lock import check_lock
 from parts import Unknown, wheel_names
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# What documents and scripts of the repository are of use without its sources.
+# The documents and scripts of the repository that are useful without its sources.
 TAKEN = ["README.md", "docs", "dashboards", "deploy/fetch.sh", "deploy/fetch_from_hub.py", "deploy/follow.py", "deploy/make_certificates.sh",
          "deploy/slurm", "deploy/requirements.txt", "deploy/requirements-copy.txt", "deploy/requirements-follow.txt",
          "deploy/requirements-grading.txt"]
@@ -43,7 +44,7 @@ def copy_programs(package, folder):
 
 
 def copy_repository(folder):
-    """As the commit has it: what else lies there is nobody's business."""
+    """Copies the files of the commit; other files in these folders are ignored."""
     archive = subprocess.run(["git", "-C", ROOT, "archive", "HEAD", "--", *TAKEN], capture_output=True, check=True)
     subprocess.run(["tar", "--extract", "--file", "-", "--directory", folder], input=archive.stdout, check=True)
 
@@ -56,7 +57,7 @@ def copy_licences(parts, folder):
 
 
 def find_parts(folder, site_packages):
-    """Fills lib/ with what the programs load from this machine; returns whose everything is."""
+    """Fills lib/ with the libraries that the programs load from this machine; returns the package of each."""
     claims = Claims()
     claim_wheel_libraries(claims, folder, wheel_names(ROOT / "deploy/requirements.txt") + wheel_names(ROOT / "deploy/requirements-cuda.txt"), site_packages)
     c_package, c_libraries = c_library()

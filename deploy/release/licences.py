@@ -1,8 +1,8 @@
-"""Writes the licences of a release's parts, a folder for each part."""
+"""Writes the licences of a release's parts, one folder per part."""
 
 import shutil
 
-# For whoever reads the folder.
+# This text is for readers of the folder.
 SOURCES_AND_TERMS = (
     "Debian's copyright files refer to /usr/share/common-licenses, which is common-licences here.\n\n"
     "The sources of every Debian package, of the very version: `apt-get source NAME=VERSION` by the source package that the list names,\n"
@@ -19,7 +19,7 @@ def write_licences(parts, target):
             if str(file).startswith("/usr/share/common-licenses/"):
                 folder = target / "common-licences"
             elif file.parent.name not in ("licenses", part.name):
-                # Some wheels keep one file of a name in each of several folders.
+                # Some wheels have files of the same name in several folders.
                 folder = own / file.parent.name
             folder.mkdir(exist_ok=True)
             shutil.copy(file, folder / file.name)

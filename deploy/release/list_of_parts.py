@@ -13,7 +13,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
-# Serial numbers are made from names and contents, so that a release made again has the same.
+# Serial numbers are made from names and contents, so a release that is made again has the same serial numbers.
 NAMESPACE = uuid.UUID("6f1c1f4e-2b0f-5c1e-9a39-0d3c58b7a1d4")
 OWN = ("bin/*", "libexec/*", "lib/libdapd_cuda.so")
 
@@ -50,8 +50,8 @@ def component(folder, part):
 
 
 def write_list(path, root, parts, *, version, flavour, time):
-    """To `path`: `parts` and the project's own files below `root`, with the SHA-256 of each. `time`: seconds since 1970. Ends with an exception if the
-    result is no CycloneDX."""
+    """Writes to `path` the `parts` and the project's own files below `root`, with the SHA-256 of each. `time` is in
+    seconds since 1970. Raises an exception if the result is not valid CycloneDX."""
     own = sorted(str(file.relative_to(root)) for pattern in OWN for file in root.glob(pattern))
     reference = f"dapd@{version}?flavour={flavour}"
     program = Component(type=ComponentType.APPLICATION, name="dapd", version=version, bom_ref=reference,

@@ -1,6 +1,8 @@
-"""Pins what a release's bytes depend on beside the commit: the Debian packages that it contains, and what compiled it.
+"""Pins what a release's bytes depend on beside the commit: the Debian packages that it contains, and the tools that
+compiled it.
 
-deploy/requirements*.txt pin the rest, nvcc among it. Debian's mirrors replace a package with every update of a release; https://snapshot.debian.org/ keeps all.
+deploy/requirements*.txt pin the rest, nvcc included. Debian's mirrors replace a package with every update of a
+release; https://snapshot.debian.org/ keeps all versions.
 """
 
 import pathlib
@@ -11,7 +13,7 @@ from parts import Unknown, dpkg_field
 
 LOCK = pathlib.Path(__file__).with_name("debian.lock")
 
-# What compiles, what headers it reads, what packs.
+# The compilers, the packages of headers, and the packers.
 TOOLS = ("binutils", "cmake", "cpp-12", "g++-12", "gcc-12", "gzip", "libabsl-dev", "libc6-dev", "libcurl4-openssl-dev", "libgcc-12-dev", "libgrpc++-dev",
          "libgrpc-dev", "libicu-dev", "libprotobuf-dev", "libssl-dev", "libstdc++-12-dev", "libxxhash-dev", "libyaml-cpp-dev", "ninja-build",
          "prometheus-cpp-dev", "protobuf-compiler", "protobuf-compiler-grpc", "python3.11", "tar", "zlib1g-dev")
@@ -25,13 +27,13 @@ def version(package):
 
 
 def present(parts):
-    """Of this machine: name -> version."""
+    """Returns the packages of this machine: name -> version."""
     found = {part.name: part.version for part in parts if part.kind == "deb"}
     return found | {name: version(name) for name in TOOLS}
 
 
 def update(path, versions):
-    """What the other flavour has beside these stays."""
+    """Updates these packages; further packages of the other flavour stay."""
     versions = read(path) | versions
     path.write_text("# What deploy/release.sh compiles with and packs; made by its --update-lock.\n" +
                     "".join(f"{name} {version}\n" for name, version in sorted(versions.items())))
@@ -43,13 +45,13 @@ def read(path):
 
 
 def differences(versions, locked):
-    """A line for each that is here in another version than in the lock, or that the lock does not name."""
+    """Returns a line for each package whose version differs from the lock, or that the lock does not name."""
     return [f"{name} {version}, locked: {locked.get(name, 'not named')}" for name, version in sorted(versions.items()) if locked.get(name) != version]
 
 
 def check_lock(parts, what):
-    """Compares the parts and this machine's tools with debian.lock. `what`: "obey" ends with Unknown where they differ, "update" writes the file anew,
-    "ignore" says so and goes on."""
+    """Compares the parts and this machine's tools with debian.lock. `what` is "obey" (raises Unknown if they differ),
+    "update" (writes the file anew) or "ignore" (prints the differences and continues)."""
     versions = present(parts)
     if what == "update":
         update(LOCK, versions)

@@ -3,10 +3,12 @@
 
     deploy/release/make_wheel.py PACKAGE WHEEL --version VERSION --time EPOCH [--lock update|ignore]
 
-PACKAGE was made by deploy/package.sh, WHEEL is named by wheel_name.py. In it the package dapd has the modules of deploy/python/dapd, bin/ (launchers),
-libexec/ (programs), lib/ (what they load, except what torch brings and what every Linux with the C library of the wheel's tag has), configs/ and demo/.
-The licences and the list of parts are where PEP 639 and PEP 770 have them. The same PACKAGE and commit give the same bytes. Runs on the machine that
-PACKAGE was compiled on, whose Debian packages have to be those of debian.lock unless --lock says to write it or to go on.
+PACKAGE was made by deploy/package.sh, WHEEL is named by wheel_name.py. The package dapd in the wheel has the modules
+of deploy/python/dapd, bin/ (launchers), libexec/ (programs), lib/ (the libraries that they load, except those of
+torch and those that every Linux with the C library of the wheel's tag has), configs/ and demo/. The licences and the
+list of parts are where PEP 639 and PEP 770 require them. The same PACKAGE and commit give the same bytes. The
+program must run on the machine that PACKAGE was compiled on. Its Debian packages must match debian.lock unless
+--lock says to write the lock or to ignore it.
 """
 
 import argparse
@@ -31,9 +33,10 @@ from wheel_name import wheel_tag, wheel_version
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ("dapd", "dapd-rollout", "dapd-teacher", "dapd-trainer")
-# The one package out of which libraries are shipped; torch's and NVIDIA's are those of the environment.
+# The only package whose libraries are shipped; the environment has the libraries of torch and NVIDIA.
 SHIPPED_WHEEL = "pyarrow"
-# What the tag promises that a machine has, and torch relies on as well: glibc and GCC's libraries. Those of the machine are never older.
+# Libraries that every machine of the tag has, and that torch relies on as well: glibc and GCC's libraries. The
+# machine's are never older.
 PLATFORM = re.compile(r"libc6|libgcc-s\d+|libstdc\+\+\d+")
 LIMIT = 100 * 10**6
 
@@ -49,12 +52,12 @@ LibTorch and CUDA are those of the `torch` in the same environment, a CPU build 
 
 
 def torch_series():
-    """'2.11' of the torch that deploy/requirements.txt pins."""
+    """Returns the series of the torch that deploy/requirements.txt pins, such as '2.11'."""
     return re.search(r"^torch==(\d+\.\d+)\.", (ROOT / "deploy/requirements.txt").read_text(), re.MULTILINE)[1]
 
 
 def copy_from_commit(path, target):
-    """A folder of the repository, as the commit has it: what else lies there is nobody's business."""
+    """Copies a folder of the repository as the commit has it; other files there are ignored."""
     target.mkdir(parents=True)
     archive = subprocess.run(["git", "-C", ROOT, "archive", f"HEAD:{path}"], capture_output=True, check=True)
     subprocess.run(["tar", "--extract", "--file", "-", "--directory", target], input=archive.stdout, check=True)
@@ -71,7 +74,7 @@ def copy_programs(package, root):
 
 
 def copy_libraries(package, root, site_packages):
-    """Those of SHIPPED_WHEEL and our own."""
+    """Copies the libraries of SHIPPED_WHEEL and our own."""
     names = wheel_names(ROOT / "deploy/requirements.txt") + wheel_names(ROOT / "deploy/requirements-cuda.txt")
     found = wheels(names, site_packages)
     for library in sorted((package / "lib").iterdir()):
@@ -103,7 +106,7 @@ def write_metadata(info, version):
 
 
 def lay_out(tree, options, site_packages):
-    """Fills the folder `tree` with what the wheel holds, except RECORD; returns its dist-info folder."""
+    """Fills the folder `tree` with the content of the wheel, except RECORD; returns its dist-info folder."""
     root, info = tree / "dapd", tree / f"dapd-{wheel_version(options.version)}.dist-info"
     copy_from_commit("deploy/python/dapd", root)
     copy_from_commit("configs", root / "configs")
@@ -130,7 +133,8 @@ def record_line(name, data):
 
 
 def write_wheel(tree, info, path, epoch):
-    """Zips the tree: no time but `epoch`, no order but that of names, dist-info last, of the modes only who may execute. Written aside and renamed."""
+    """Zips the tree: all times are `epoch`, files are sorted by name with dist-info last, and of the modes only the
+    executable bit is kept. The file is written aside and renamed."""
     record_name = f"{info.name}/RECORD"
     files = sorted((file for file in tree.rglob("*") if file.is_file()), key=lambda file: (file.is_relative_to(info), str(file.relative_to(tree))))
     date = time.gmtime(max(epoch, 315532800))[:6]  # zip begins in 1980
@@ -141,7 +145,7 @@ def write_wheel(tree, info, path, epoch):
         def add(name, data, executable):
             entry = zipfile.ZipInfo(name, date)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.create_system = 3  # whose modes these are
+            entry.create_system = 3  # the modes below are Unix modes
             entry.external_attr = (0o100755 if executable else 0o100644) << 16
             archive.writestr(entry, data)
 

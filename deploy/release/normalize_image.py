@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes what `docker save` left so that the same files and settings give the same bytes.
+"""Rewrites the output of `docker save` so that the same files and settings give the same bytes.
 
     deploy/release/normalize_image.py IMAGE.tar --time EPOCH >NORMALIZED.tar
 
-An engine dates every layer and names it by chance. Here files have the time EPOCH, stand in order, and every layer is named by its digest;
-of the configuration only what a container needs stays. Docker, Podman, skopeo and Apptainer (docker-archive) read the result.
+An engine dates every layer and gives it a random name. In the result, files have the time EPOCH and are sorted,
+every layer is named by its digest, and the configuration has only what a container needs. Docker, Podman, skopeo and
+Apptainer (docker-archive) read the result.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import sys
 import tarfile
 import tempfile
 
-# Everything else of an image's configuration tells of the machine that built it.
+# Everything else in an image's configuration describes the machine that built it.
 KEPT = ("architecture", "os", "config")
 
 
@@ -27,11 +28,12 @@ def header(name, size, time):
 
 
 def normalize_layer(source, target, time):
-    """Copies a layer; returns the SHA-256 of what was written. Owners and modes stay; hard links come behind what they name."""
+    """Copies a layer; returns the SHA-256 of what was written. Owners and modes stay; hard links come after the files
+    that they name."""
     with tarfile.open(fileobj=source) as layer, tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as written:
         for entry in sorted(layer.getmembers(), key=lambda entry: (entry.islnk(), entry.name)):
             content = layer.extractfile(entry) if entry.isreg() else None
-            # A PAX header comes back only for a name that needs one.
+            # A PAX header is written again only for a name that needs one.
             entry.mtime, entry.uname, entry.gname, entry.pax_headers = time, "", "", {}
             written.addfile(entry, content)
     target.seek(0)
@@ -54,7 +56,7 @@ def normalize(image, output, time):
                 target.seek(0, io.SEEK_END)
                 size = target.tell()
                 target.seek(0)
-                # Two layers may be the same, such as empty ones.
+                # Two layers may be equal, for example empty ones.
                 if digests[-1] not in digests[:-1]:
                     written.addfile(header(f"{digests[-1]}.tar", size, time), target)
         config = json.load(saved.extractfile(manifest["Config"]))

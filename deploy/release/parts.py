@@ -1,4 +1,5 @@
-"""What a release is made of: which Debian package or Python wheel each of its libraries came with, and under which licence."""
+"""Finds the parts of a release: the Debian package or Python wheel that each of its libraries came with, and its
+licence."""
 
 import dataclasses
 import importlib.metadata
@@ -8,7 +9,7 @@ import re
 import subprocess
 
 COMMON_LICENCES = pathlib.Path("/usr/share/common-licenses")
-# Headers whose code the programs contain; no library tells of them.
+# The programs contain code of these headers, which no library shows.
 COMPILED_IN = ("libcli11-dev", "nlohmann-json3-dev")
 
 
@@ -21,19 +22,19 @@ class Part:
     name: str
     version: str
     kind: str  # deb or pypi
-    licence: str  # as its makers write it; "" where they write none in a form that programs read
+    licence: str  # as its makers write it; "" if they write none that programs can read
     licence_files: list  # on this machine
-    source: str = ""  # of a Debian package: the source package and its version
+    source: str = ""  # for a Debian package: the source package and its version
     files: list = dataclasses.field(default_factory=list)  # in the release
 
 
 def wheel_names(requirements):
-    """The distributions that a requirements file pins."""
+    """Returns the distributions that a requirements file pins."""
     return re.findall(r"^([A-Za-z0-9_.-]+)==", pathlib.Path(requirements).read_text(), re.MULTILINE)
 
 
 def wheels(names, site_packages):
-    """The installed distributions of these names with the names of their shared libraries."""
+    """Returns the installed distributions of these names with the names of their shared libraries."""
     found = []
     for distribution in importlib.metadata.distributions(path=[str(site_packages)]):
         if distribution.metadata["Name"].lower().replace("_", "-") in {name.lower().replace("_", "-") for name in names}:
@@ -46,7 +47,7 @@ def wheel_part(distribution):
     metadata = distribution.metadata
     licence = metadata["License-Expression"] or metadata["License"] or ""
     named = [path for path in distribution.files if re.match(r"(licen[cs]e|notice|copying)s?(\.(txt|md|rst))?$", path.name, re.IGNORECASE)]
-    # Where they belong, or where some of NVIDIA's have them.
+    # A wheel's licences belong in its .dist-info; some wheels of NVIDIA have them elsewhere.
     chosen = [path for path in named if ".dist-info/" in str(path)] or named
     files = [pathlib.Path(distribution.locate_file(path)) for path in chosen]
     if not files:
@@ -59,7 +60,8 @@ def dpkg_field(package, field):
 
 
 def owners(libraries):
-    """The Debian package of each of these files. dpkg knows a file by the path that it had before /lib became a link."""
+    """Returns the Debian package of each of these files. dpkg knows a file by the path that it had before /lib became a
+    link."""
     spellings = {library: {path for one in (str(library), os.path.realpath(library)) for path in (one, one.removeprefix("/usr"))}
                  for library in libraries}
     paths = sorted(set().union(*spellings.values()))
@@ -68,12 +70,12 @@ def owners(libraries):
     owned = {library: next((packages[path] for path in sorted(spelling) if path in packages), None) for library, spelling in spellings.items()}
     nobodys = sorted(str(library) for library, package in owned.items() if package is None)
     if nobodys:
-        raise Unknown(f"in no Debian package, and a release may only contain what it can name: {', '.join(nobodys)}")
+        raise Unknown(f"these files belong to no Debian package, and a release must name the package of each file: {', '.join(nobodys)}")
     return owned
 
 
 def declared_licence(copyright_text):
-    """Of a copyright file that programs read: the licence of `Files: *`."""
+    """Returns the licence of `Files: *` from a copyright file in the machine-readable format."""
     for stanza in re.split(r"\n\s*\n", copyright_text):
         if re.search(r"^Files:\s*\*\s*$", stanza, re.MULTILINE):
             licence = re.search(r"^License:[ \t]*(\S.*)$", stanza, re.MULTILINE)
@@ -86,7 +88,7 @@ def debian_part(package):
     if not copyright_file.exists():
         raise Unknown(f"{copyright_file} is missing, and with it the licence of {package}: `apt-get install --reinstall {package}`")
     text = copyright_file.read_text(errors="replace")
-    # What the file leaves to every Debian machine to have.
+    # The file refers to these texts, which every Debian machine has.
     named = sorted(set(re.findall(rf"{COMMON_LICENCES}/([A-Za-z0-9.+-]*[A-Za-z0-9])", text)))
     common = [COMMON_LICENCES / name for name in named if (COMMON_LICENCES / name).exists()]
     return Part(package, dpkg_field(package, "${Version}"), "deb", declared_licence(text), [copyright_file, *common],
@@ -94,7 +96,8 @@ def debian_part(package):
 
 
 def system_libraries(files, folders):
-    """What ELF files load from this machine, by name: name -> path. Not the loader, and nothing out of `folders`."""
+    """Returns the libraries that ELF files load from this machine: name -> path. It leaves out the loader and
+    everything in `folders`."""
     command = ["env", f"LD_LIBRARY_PATH={':'.join(map(str, folders))}", "ldd", *map(str, files)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     found = {}

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How a release's wheel is called.
+"""Names a release's wheel.
 
     deploy/release/wheel_name.py VERSION      prints the file's name
 
-VERSION is the first line of `dapd --version`: 0.1.0-55aa7a07abcd of a commit, 0.1.0-v0.1.0 of the commit that has that tag. The tag of the platform is
-that of this machine, whose C library the programs are linked against.
+VERSION is the first line of `dapd --version`: 0.1.0-55aa7a07abcd for a commit, 0.1.0-v0.1.0 for the commit that has
+that tag. The platform tag follows from this machine, whose C library the programs are linked against.
 """
 
 import re
@@ -14,7 +14,8 @@ from claims import glibc_version
 
 
 def wheel_version(version):
-    """As Python's packages have it (PEP 440): the commit is a local version, and a tag of the release none."""
+    """Returns the version in the form of Python's packages (PEP 440): the commit is a local version, and the tag of a
+    release adds nothing."""
     release, _, commit = version.partition("-")
     if commit in ("", release, f"v{release}"):
         return release

@@ -1,29 +1,31 @@
-# What the jobs of this folder have in common: what a task of a step does, how a
-# step is started and ended, and how workers are named to the run. Sourced by
-# them; not a program.
+# Shared functions of the jobs of this folder: what a task of a step does, how a step is
+# started and ended, and how the run learns of its workers. The jobs source this file;
+# it is not a program.
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2317  # read and called by the jobs and by the steps' shells
 
 export DAPD_BIN=${DAPD_BIN:-build/bin}
 export DAPD_LISTEN_HOST=${DAPD_LISTEN_HOST:-0.0.0.0}
 export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1}
-# srun does not take this over from sbatch by itself.
+# srun does not inherit this from sbatch by itself.
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
-# These it does take over: each step would wait for all GPUs of the job or of its nodes,
-# be refused, or be without what this script has exported (sbatch --export).
+# srun does inherit these: each step would wait for all GPUs of the job or of its nodes,
+# be refused, or lack the variables that this script has exported (sbatch --export).
 unset SLURM_NTASKS_PER_NODE SLURM_NTASKS_PER_GPU SLURM_GPUS SLURM_GPUS_PER_NODE SLURM_EXPORT_ENV
-# Of the memory of a node (--mem) a step that asks for none takes all, and the next one
-# would wait for it; with 0 they share it.
+# A step that asks for no memory takes all memory of a node (--mem), and the next step
+# would wait for it. With 0 the steps share it.
 if [ -n "${SLURM_MEM_PER_NODE-}" ]; then export SLURM_MEM_PER_NODE=0; fi
-# A task of an array by its place: the number of the last one is the whole array's.
+# A task of an array is identified by array and index: the number of the last task is
+# the number of the whole array.
 slurm_job=$SLURM_JOB_ID
 if [ -n "${SLURM_ARRAY_JOB_ID-}" ]; then slurm_job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID; fi
-# Two jobs on a node get different ports, below those that the kernel hands out,
-# unless their numbers differ by a multiple of 100: then name one of them another.
+# Two jobs on a node get different ports, below the ports that the kernel assigns,
+# unless their numbers differ by a multiple of 100: then set another port for one of
+# them.
 export DAPD_FIRST_PORT=${DAPD_FIRST_PORT:-$((20000 + SLURM_JOB_ID % 100 * 100))}
 
-# Tasks of a role on one node count their ports up from the role's, and the next
-# ports are 10 further on.
+# The tasks of a role on one node count their ports up from the role's first port; a
+# task's metrics port is 10 higher.
 most_on_a_node=10
 check_ports() {  # ROLE TASKS
   local here
@@ -37,14 +39,14 @@ check_ports() {  # ROLE TASKS
 }
 
 # --- What a task does ---------------------------------------------------------
-# The task's address, for those who look for it: written aside, then renamed.
+# Publishes the task's address; the file is written aside, then renamed.
 announce() {  # NAME PORT
   local file=$DAPD_ANNOUNCEMENTS/$1
   echo "$SLURMD_NODENAME:$2" >"$file.part"
   mv "$file.part" "$file"
 }
 
-# Every task starts here: by its number the job can signal the step.
+# Every task starts here. The number lets the job signal the step.
 announce_step() {  # NAME COMMAND...
   local file=$DAPD_ANNOUNCEMENTS/step-$1
   shift
@@ -55,14 +57,15 @@ announce_step() {  # NAME COMMAND...
   "$@"
 }
 
-# The exit code of a child. A trapped signal ends bash's own wait, not the child.
+# Waits for a child and returns its exit code. A trapped signal ends bash's own wait,
+# not the child.
 result_of() {  # PROCESS
   while kill -0 "$1" 2>/dev/null; do wait "$1" || true; done
   wait "$1"
 }
 
-# The name of the signal that a program crashed by, a fault of its own; nothing where
-# it was killed, or ended by itself.
+# Prints the name of the signal by which a program crashed through its own fault; prints
+# nothing if the program was killed or ended by itself.
 crash_of() {  # CODE
   case $1 in
     132) echo SIGILL ;;
@@ -74,20 +77,20 @@ crash_of() {  # CODE
   esac
 }
 
-# How far a program has come (common/base/work_mark.h).
+# Prints how far a program has come (common/base/work_mark.h).
 mark_of() {  # FILE
   local mark=0
   if [ -s "$1" ]; then read -r mark <"$1" || true; fi
   echo "${mark:-0}"
 }
 
-# A signal ends it.
+# Sleeps until a signal or the time ends it.
 rest() {  # MILLISECONDS
   sleep "$(($1 / 1000)).$(printf %03d $(($1 % 1000)))" &
   wait $! || true
 }
 
-# For the job, which says it at its end: what crashed, and where its log is.
+# Tells the job what crashed and where its log is; the job prints this at its end.
 announce_crash() {  # WHO SIGNAL TIMES LOG
   local file=$DAPD_ANNOUNCEMENTS/crash-${1// /-}.txt why='' row='' level
   if [ "$2" = SIGILL ]; then
@@ -99,15 +102,16 @@ announce_crash() {  # WHO SIGNAL TIMES LOG
   mv "$file.part" "$file"
 }
 
-# One worker, started again whenever it dies, after pauses that double from 0.2 s to 10 s
-# until it has served something. Its usage, configuration and model errors (2, 3, 4) are
-# there to stay; so is a crash that comes three times in a row before it has served.
+# Runs one worker and restarts it whenever it dies, after pauses that double from 0.2 s
+# to 10 s until it has served something. Errors of usage, configuration and model (2, 3,
+# 4) are lasting, so the worker is not restarted after them, nor after three crashes in
+# a row before it has served.
 worker() {  # ROLE PORT [ARGUMENT]...
   local role=$1 port=$(($2 + SLURM_LOCALID)) code
   local metrics=$((port + 10)) stopping='' crashes=0 pause=200 mark=0 before crash
   shift 2
   export DAPD_WORK_MARK=$DAPD_ANNOUNCEMENTS/work-$role-$SLURM_PROCID
-  # Slurm signals the task's process group: the program has it, too.
+  # Slurm signals the task's process group, so the program has the signal, too.
   trap 'stopping=yes' TERM
   announce "metrics-$role-$SLURM_PROCID" "$metrics"
   announce "$role-$SLURM_PROCID" "$port"
@@ -134,16 +138,16 @@ worker() {  # ROLE PORT [ARGUMENT]...
     pause=$((pause < 5000 ? 2 * pause : 10000))
   done
 }
-# As text: not every srun passes exported functions on.
+# The functions are passed as text, because not every srun passes exported functions on.
 functions=$(declare -f announce announce_step result_of crash_of mark_of rest announce_crash worker)
 
 # --- Steps --------------------------------------------------------------------
-declare -A process  # of each step's srun
+declare -A process  # srun of each step
 
 # Starts a step on as few of the job's nodes as have room; its tasks run COMMAND and
-# say which step they are. With gpus_of_task they have so many GPUs each, instead of
-# as many as the job's tasks, and with gpu_mask may use those of all the step's tasks
-# on their node.
+# announce their step. If gpus_of_task is set, each task has that many GPUs instead of
+# the job's number per task; with gpu_mask it may use the GPUs of all the step's tasks
+# on its node.
 gpus_of_task=
 gpu_mask=
 step() {  # NAME TASKS LOG COMMAND...
@@ -161,8 +165,8 @@ step() {  # NAME TASKS LOG COMMAND...
 
 is_running() { kill -0 "${process[$1]-}" 2>/dev/null; }  # NAME
 
-# SIGTERM for the tasks: srun itself would kill them. As long as none has begun there
-# is only srun, which waits for room.
+# Sends SIGTERM to the tasks; srun itself would kill them. As long as no task has begun
+# there is only srun, which waits for room.
 terminate() {  # NAME
   is_running "$1" || return 0
   if [ -e "$DAPD_ANNOUNCEMENTS/step-$1" ]; then
@@ -178,13 +182,15 @@ stop_steps() {
   for name in "${!process[@]}"; do result_of "${process[$name]}" || true; done
 }
 
-# Whether the job has to make room for another. Its steps are told, it is not; and one
-# that ends within its grace has to queue again by itself, or has failed.
+# Returns whether the job has to make room for another. Slurm signals its steps, but not
+# the job. A job that ends within its grace time has to queue again by itself, otherwise
+# it counts as failed.
 is_preempted() { [[ $(scontrol show job "$slurm_job") == *PreemptTime=[0-9]* ]]; }
 
-# Whether the signal before the time limit comes because the limit is shorter than the
-# notice (--signal): Slurm looks twice a minute, and tells such a job at its first look,
-# as often as it is started. One that has to make room may be told as early.
+# Returns whether the signal before the time limit comes because the limit is shorter
+# than the notice (--signal): Slurm looks twice a minute, and signals such a job at its
+# first look, every time it is started. A job that has to make room may be signalled as
+# early.
 is_told_at_once() {
   local age
   if is_preempted || ! [[ $(scontrol show job "$slurm_job") =~ \ StartTime=([0-9T:-]+) ]]; then
@@ -192,13 +198,13 @@ is_told_at_once() {
   fi
   age=$(($(date +%s) - $(date +%s -d "${BASH_REMATCH[1]}")))
   if [ "$age" -ge 60 ]; then return 1; fi
-  echo "Slurm announces the end of the job $age s after its start: it goes on until its time is" \
-    "over, and is not queued again. Ask for more time (--time), or for a shorter notice (--signal)" >&2
+  echo "Slurm announces the end of the job $age s after its start: it runs until its time limit" \
+    "and is not queued again. Ask for more time (--time), or for a shorter notice (--signal)" >&2
 }
 
 # --- The lists of workers -----------------------------------------------------
-# DAPD_JOB_FOLDER/ROLE.addresses is what the trainer reads, and reads again while
-# it trains. A line belongs to the job in its comment; several jobs write.
+# The trainer reads DAPD_JOB_FOLDER/ROLE.addresses, and reads it again while it trains.
+# Several jobs write the file; the comment of a line names its job.
 own_line="# job $SLURM_JOB_ID\$"
 change_list() {  # ROLE: this job's lines become those on standard input
   local list=$DAPD_JOB_FOLDER/$1.addresses
@@ -212,11 +218,12 @@ change_list() {  # ROLE: this job's lines become those on standard input
   ) 9>"$DAPD_JOB_FOLDER/.$1.lock"
 }
 
-# Whether a task is given up because it crashes; which one, by which signal.
+# Returns whether a task was given up because it crashes, and prints which task and
+# which signal.
 has_crashed() { compgen -G "$DAPD_ANNOUNCEMENTS/crash-*.txt" >/dev/null; }
 tell_crashes() { has_crashed && cat "$DAPD_ANNOUNCEMENTS"/crash-*.txt >&2; }
 
-# srun waits for room without a word.
+# Names the steps that wait, because srun waits for room silently.
 name_waiting_steps() {
   local name
   for name in "${!process[@]}"; do
@@ -226,9 +233,9 @@ name_waiting_steps() {
   done
 }
 
-# Once every task of the role has announced itself; not if the job ends before, or
-# one of its steps.
-ending=  # why the job ends, as soon as it does
+# Waits until every task of the role has announced itself; gives up if the job or one of
+# its steps ends before.
+ending=  # why the job ends; empty while it does not
 join_run() {  # ROLE TASKS
   local files=() name looks=0
   while [ ${#files[@]} -lt "$2" ]; do
@@ -246,16 +253,17 @@ join_run() {  # ROLE TASKS
   sed "s/\$/  # job $SLURM_JOB_ID/" "${files[@]}" | change_list "$1"
 }
 
-# A list that the run has taken away stays away.
+# A list that the run has removed stays removed.
 leave_run() {  # ROLE
   if [ -e "$DAPD_JOB_FOLDER/$1.addresses" ]; then change_list "$1" </dev/null; fi
 }
 
-# What Prometheus's file_sd_configs reads. As on Kubernetes, rules and dashboards
-# tell runs of one name apart by `namespace`: here by the name of the job folder.
+# Writes the file for Prometheus's file_sd_configs. As on Kubernetes, rules and
+# dashboards tell runs of one name apart by `namespace`, which is here the name of the
+# job folder.
 write_targets() {  # FILE
   local role file namespace=${DAPD_JOB_FOLDER##*/} separator=
-  namespace=${namespace//\\/\\\\}  # as a JSON string
+  namespace=${namespace//\\/\\\\}  # escaped for a JSON string
   namespace=${namespace//\"/\\\"}
   {
     echo '['

@@ -174,7 +174,7 @@ def test_a_run_is_followed_stopped_and_goes_on(python):
         try:
             run.wait(timeout=0.1)
         except TimeoutError as error:
-            assert "goes on after 0.1 s" in str(error)
+            assert "still runs after 0.1 s" in str(error)
         # The same call finds it; another one for the folder is refused.
         assert dapd.run("config.yaml", set=settings).process == run.process
         try:
@@ -211,7 +211,7 @@ def test_a_killed_run_is_told_as_one(python):
         os.killpg(run.process.pid, signal.SIGKILL)
         run.wait(timeout=60)
         """)
-    assert said == ["CommandError", 137, f"the processes of {python.folder}/runs/killed were killed; started again in the same way, the run goes on"]
+    assert said == ["CommandError", 137, f"the processes of {python.folder}/runs/killed were killed; started again in the same way, the run resumes"]
 
 
 def test_a_run_outlives_who_started_it_and_is_found_again(python):

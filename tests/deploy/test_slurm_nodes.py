@@ -52,14 +52,14 @@ def test_a_rank_that_is_not_told_its_gpu_takes_none(cluster, programs):
     """All of a node would take its first."""
     process = cluster.submit(4126, ranks=2, gpus=True, DAPD_BIN=str(programs), FAKE_SRUN_BIND="none")
     assert process.wait(timeout=60) == 2
-    assert "which GPU is rank 1's?" in cluster.output(4126)
+    assert "the GPU of rank 1 is unclear" in cluster.output(4126)
     assert not (programs / "0").exists()
 
 
 def test_more_tasks_than_gpus_are_refused(cluster):
     process = cluster.submit(4127, tasks=16, nodes=2, gpus=True, SLURM_GPUS_ON_NODE="4")
     assert process.wait(timeout=60) == 2
-    assert "8 tasks on a node with 4 GPUs" in cluster.output(4127) and not cluster.steps(4127)
+    assert "a node has 8 tasks and 4 GPUs" in cluster.output(4127) and not cluster.steps(4127)
 
 
 def test_a_rollout_worker_of_several_gpus_takes_as_many_tasks(cluster):

@@ -1,4 +1,5 @@
-"""The same bits twice on the same GPU: steps and a whole run with model.deterministic, and answers whoever is decoded beside them."""
+"""Checks that the same GPU gives the same bits twice: steps and a whole run with model.deterministic, and answers
+whatever is decoded beside them."""
 
 import hashlib
 import json
@@ -31,7 +32,7 @@ def train_twice(row, folder, name, model, samples):
 
 
 def run_twice(row, folder):
-    """All three services; what is asked of them at what time is not the same in two runs."""
+    """Runs all three services twice; the times of their requests differ between the runs."""
     our_run.prepare(folder)
     (folder / "model").symlink_to(LABORATORY)
     digests = []
@@ -43,7 +44,7 @@ def run_twice(row, folder):
 
 
 def decode_alone(row, folder, model, precision):
-    """Each answer alone and beside seven others, as many slots in both."""
+    """Decodes each answer alone and beside seven others, with the same number of slots."""
     prompts = [{"id": f"p{i}", "input_ids": [(i * 7919 + j * 104729) % 250 for j in range(5 + 3 * i)]} for i in range(8)]
     answers = []
     for number, group in enumerate([prompts, *([prompt] for prompt in prompts)]):

@@ -1,4 +1,4 @@
-"""What programs and libraries for Linux need, by binutils' and the dynamic loader's own account."""
+"""Says what programs and libraries for Linux need, according to binutils and the dynamic loader."""
 
 import pathlib
 import re
@@ -6,7 +6,7 @@ import subprocess
 
 
 def version_key(version):
-    """'2.9' before '2.36'."""
+    """Sorts '2.9' before '2.36'."""
     return [int(part) for part in version.split(".")]
 
 
@@ -15,19 +15,20 @@ def newest(versions):
 
 
 def needed_version(files, family):
-    """The newest version of `family` (GLIBC, GLIBCXX) that a symbol of the files asks for."""
+    """Returns the newest version of `family` (GLIBC, GLIBCXX) that a symbol of the files needs."""
     listed = subprocess.run(["readelf", "--version-info", "--wide", *files], capture_output=True, text=True, check=True).stdout
     needs = [section for section in re.split(r"\nVersion (?=definition|needs|symbols)", listed) if section.startswith("needs")]
     return newest(re.findall(rf"Name: {family}_([0-9.]+)", "\n".join(needs)))
 
 
 def provided_version(library, family):
-    """The newest version of `family` that a library names; read as bytes, since a bare machine has no binutils."""
+    """Returns the newest version of `family` that a library names. It reads bytes, because a bare machine has no
+    binutils."""
     return newest({found.decode() for found in re.findall(rb"\0" + family.encode() + rb"_([0-9.]+)(?=\0)", pathlib.Path(library).read_bytes())})
 
 
 def loaded_libraries(files):
-    """Path by name of what the loader finds for the files, and the names that it does not find."""
+    """Returns the paths by name that the loader finds for the files, and the names that it does not find."""
     found, missing = {}, set()
     for line in subprocess.run(["ldd", *files], capture_output=True, text=True, check=True).stdout.splitlines():
         if match := re.match(r"\s+(\S+) => (/\S+) ", line):

@@ -1,7 +1,9 @@
-"""The tests that need a GPU: kernels, samplers, graphs and attention against LibTorch and float64, a model's passes against the CPU.
+"""Runs the tests that need a GPU: kernels, samplers, graphs and attention against LibTorch and float64, a model's
+passes against the CPU.
 
-A process tests until a test fails, and the next one goes on behind it: after an illegal access every call of a process fails, and
-what came behind would be said to fail as well. One that ends its process or does not end is one without a result; the others run.
+A process runs tests until one fails, and the next process continues after that test: after an illegal access every
+call of a process fails, so the later tests would seem to fail as well. A test that ends its process or does not end
+has no result; the others still run.
 """
 
 import os
@@ -17,12 +19,12 @@ from deadline import DEADLINE, patience
 from duel import BIN, Row
 
 FILTER = "*Cuda*:*Gpu*:*GPU*"
-# Of one test, and of what its process loads before it. Never more than half of what is left for all of them.
+# Time limit of one test, with what its process loads before it. It is never more than half of the remaining time.
 MOST_SECONDS = float(os.environ.get("DAPD_GPU_TEST_SECONDS", "150"))
 
 
 def tests_of(program):
-    """Names of the tests that the filter leaves."""
+    """Returns the names of the tests that the filter leaves."""
     listed = deadline.run([BIN / program, f"--gtest_filter={FILTER}", "--gtest_list_tests"], patience(1 / 2, MOST_SECONDS), stdout=subprocess.PIPE,
                           stderr=sys.stderr, text=True).stdout
     names, suite = [], ""
@@ -36,12 +38,12 @@ def tests_of(program):
 
 
 class Process:
-    """Runs tests of a program, in turn, up to the first that fails. `results` gets what became of each that began: passed, failed, skipped, or
-    why that is not known."""
+    """Runs tests of a program in turn, up to the first that fails. `results` gets the outcome of each test that began:
+    passed, failed, skipped, or why it is unknown."""
 
     def __init__(self, program, names, results):
         self.names, self.results, self.running, self.over = names, results, None, False
-        # It says at the beginning and at the end of each test which one that is.
+        # gtest prints the name of each test at its beginning and at its end.
         self.process = subprocess.Popen([BIN / program, "--gtest_fail_fast", f"--gtest_filter={':'.join(names)}"], stdout=subprocess.PIPE, stderr=sys.stderr,
                                         text=True, errors="replace")
         self._begin()
@@ -69,7 +71,7 @@ class Process:
             sys.stderr.write(line)
             said = re.match(r"\[ +(RUN|OK|FAILED|SKIPPED) +\] ([^\s,]+)", line)
             if not said or said[2] not in self.names or "failed" in (self.results.get(name) for name in self.names):
-                continue  # a failure ends the tests: it says of the others that they were skipped
+                continue  # after a failure gtest reports the other tests as skipped
             if said[1] == "RUN":
                 self.running = said[2]
                 self._begin()
@@ -82,7 +84,7 @@ class Process:
 
 
 def run(program):
-    """What became of each test; those for which there was no time are missing."""
+    """Returns the outcome of each test. Tests for which there was no time are missing."""
     names, results = tests_of(program), {}
     while left := [name for name in names if name not in results]:
         if time.time() > DEADLINE:

@@ -1,5 +1,8 @@
-"""The kernels of a decode step, a scoring pass, a training pass and the loss under NVIDIA's Nsight Compute, where the machine has it: which of
-them take the time, at what rate of the memory, and what the warps of ours wait for. Says where a row's time goes; proves nothing."""
+"""Profiles the kernels of a decode step, a scoring pass, a training pass and the loss with NVIDIA's Nsight Compute.
+
+If the machine has it, the stage says which kernels take the time, at what memory rate, and what the warps of our
+kernels wait for. It shows where a row's time goes and proves nothing.
+"""
 
 import collections
 import csv
@@ -18,12 +21,12 @@ from deadline import DEADLINE, patience
 from duel import BIN, Row
 
 TIME, BYTES = "gpu__time_duration.sum", "dram__bytes.sum"
-LAYERS = 4  # a layer's kernels are every layer's
-# Of a work; the others together are its last figure.
+LAYERS = 4  # all layers run the same kernels
+# Number of kernels shown per work; its last figure is the sum of the others.
 SHOWN = 10
-# Launches of a work that are looked at: each takes the profiler 10 ms and more.
+# Number of launches of a work that are profiled: each takes the profiler 10 ms and more.
 MOST_LAUNCHES = 1000
-# Cycles between two instructions of a warp, and how many of them it waits for what.
+# Cycles between two instructions of a warp, and how many of them it waits for each cause.
 LATENCY, STALLED = "smsp__average_warp_latency_per_inst_issued.ratio", re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
 WAITS_SHOWN = 4
 
@@ -50,12 +53,12 @@ def loss(_):
 
 
 WORKS = {"decoding, 32 rows": decoding, "scoring": scoring, "training": training, "loss": loss}
-# Kernels of ours that are more than copies, by work.
+# Our kernels that do more than copy, by work.
 OURS = {"decoding, 32 rows": "SkinnyProduct|AttendBFloat16", "loss": "DivergenceInClusters"}
 
 
 def short(name):
-    """A kernel's name without what is the same in all of them: its parameters, its namespaces."""
+    """Returns a kernel's name without parameters and namespaces, which all kernels share."""
     name = re.sub(r"\(anonymous namespace\)::|<unnamed>::|\bvoid ", "", name)
     name = re.sub(r"\b\w+::", "", name)
     depth, end = 0, len(name)
@@ -68,10 +71,11 @@ def short(name):
 
 
 def read_launches(text):
-    """(kernel and grid, figures by metric) of each launch, out of Nsight Compute's CSV in base units, with other lines about it."""
+    """Returns (kernel and grid, figures by metric) for each launch, from Nsight Compute's CSV in base units with other
+    lines around it."""
     rows = csv.DictReader(io.StringIO("".join(line for line in text.splitlines(keepends=True) if line.startswith('"'))))
     for row in rows:
-        if row["Kernel Name"]:  # the line behind the header has the units
+        if row["Kernel Name"]:  # the line after the header has the units
             yield f"{short(row['Kernel Name'])} {re.sub(r'[() ]', '', row['Grid Size'])}", row
 
 
@@ -93,7 +97,7 @@ def report(row, work, launches):
 
 
 def report_waits(row, work, launches):
-    """Of each kernel's last launch."""
+    """Reports the waits of each kernel's last launch."""
     for kernel, launch in dict(launches).items():
         waits = {found[1]: number(launch, metric) for metric in launch if (found := STALLED.fullmatch(metric))}
         longest = sorted(waits, key=waits.get, reverse=True)[:WAITS_SHOWN]
@@ -102,11 +106,11 @@ def report_waits(row, work, launches):
 
 
 def profile(ncu, command, requests, what, folder, seconds):
-    """Launches of the command, which answers the requests, under Nsight Compute with the options `what`."""
+    """Returns the launches of the command, which answers the requests, under Nsight Compute with the options `what`."""
     log = folder / "launches.csv"
     log.unlink(missing_ok=True)
     (folder / "requests").write_text("".join(f"{request}\n" for request in requests))
-    # Clocks as the work has them, graphs kernel by kernel.
+    # The clocks are not fixed, and graphs are profiled kernel by kernel.
     with open(folder / "requests") as stdin:
         result = deadline.run([ncu, "--target-processes", "all", "--graph-profiling", "node", "--clock-control", "none", *what, "--kill", "yes",
                                "--csv", "--page", "raw", "--print-units", "base", "--log-file", log, *command], seconds, stdin=stdin,

@@ -1,7 +1,7 @@
-"""What the machine has of what the pack needs: loader, torch, libraries, peers, the GPU.
+"""Finds out what the pack can use on this machine: loader, torch, libraries, peers, the GPU.
 
-examine() fails with Unusable where no program of the pack can run here at all; a machine without a usable GPU is an
-answer of its own ("no_gpu"), since everything up to there can be looked at.
+examine() raises Unusable if no program of the pack can run here. A machine without a usable GPU gives the answer
+"no_gpu", because everything else can still be checked there.
 """
 
 import concurrent.futures
@@ -32,13 +32,13 @@ except Exception as error:
     facts["no_gpu"] = str(error).strip().splitlines()[0]
 print(json.dumps(facts))
 """
-# By peer, what a row does with it first.
+# The first code of each peer that a row uses.
 PEERS = {"transformers": "from transformers import AutoModelForCausalLM, AutoTokenizer; import transformers.models.qwen3.modeling_qwen3",
          "peft": "from peft import LoraConfig, PeftModel, get_peft_model",
          "liger-kernel": "from liger_kernel.ops import LigerFusedLinearJSDFunction"}
 
 
-# For one question; a driver that hangs answers none.
+# Time limit of one question: a driver that hangs never answers.
 SECONDS = 120
 
 
@@ -47,7 +47,8 @@ class Unusable(Exception):
 
 
 def ask(command, env=None):
-    """The ended process with its texts; one that did not end in time has failed, and says so on stderr."""
+    """Returns the ended process with its texts. A process that did not end in time counts as failed and says so on
+    stderr."""
     try:
         return subprocess.run(command, capture_output=True, text=True, env=env, timeout=SECONDS)
     except subprocess.TimeoutExpired:
@@ -55,7 +56,7 @@ def ask(command, env=None):
 
 
 def python(code, path=()):
-    """Runs code in a Python of its own, with more folders of packages in front of its own."""
+    """Runs code in a new Python, with the folders `path` in front of its own packages."""
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     environment["PYTHONPATH"] = os.pathsep.join([*map(str, path), *filter(None, [os.environ.get("PYTHONPATH")])])
     return ask([sys.executable, "-c", code], environment)
@@ -66,7 +67,8 @@ def last_line(text):
 
 
 def check_loader(manifest):
-    """The glibc's version; older than what was linked against cannot be mended by libraries of the pack."""
+    """Returns glibc's version. If it is older than the glibc that the programs were linked against, no library of the
+    pack can help."""
     if platform.machine() != "x86_64":
         raise Unusable(f"the programs are for x86_64, and this machine is {platform.machine()}")
     try:
@@ -80,7 +82,7 @@ def check_loader(manifest):
 
 
 def check_torch(manifest):
-    """What torch says of itself. C++ programs fit the release that they were built with, and no other."""
+    """Returns what torch says about itself. C++ programs fit only the release that they were built with."""
     probe = python(PROBE)
     if probe.returncode != 0:
         raise Unusable(f"{sys.executable} cannot import torch: {last_line(probe.stderr)}")
@@ -93,7 +95,8 @@ def check_torch(manifest):
 
 
 def library_path(tree, manifest, torch):
-    """The folders that programs search, in order; the compiler's libraries only where this machine has none, or older ones."""
+    """Returns the folders that programs search, in order. The pack's compiler libraries come in only if this machine
+    has none, or older ones."""
     here = pathlib.Path(torch["folder"]).resolve()
     chosen = tree / "libraries-chosen"
     shutil.rmtree(chosen, ignore_errors=True)
@@ -113,18 +116,18 @@ def library_path(tree, manifest, torch):
 
 
 def check_links(tree, names):
-    """Lets the loader resolve every symbol of every program, as it will when they start."""
+    """Lets the loader resolve every symbol of every program, as it does when they start."""
     paths = os.pathsep.join([(tree / "library_path").read_text(), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
     environment = {**os.environ, "LD_LIBRARY_PATH": paths, "LD_TRACE_LOADED_OBJECTS": "1", "LD_WARN": "yes", "LD_BIND_NOW": "yes"}
     missing, unresolved = set(), set()
     programs = [tree / "programs/bin" / name for name in names]
 
     def load(file):
-        # A library is no program; the loader takes both.
+        # A library is not a program, but the loader takes both.
         command = [file] if file in programs else ["/lib64/ld-linux-x86-64.so.2", file]
         return file, ask(command, environment)
 
-    # At once: each looks up every symbol of a gigabyte of libraries.
+    # They run at the same time, because each looks up every symbol of a gigabyte of libraries.
     with concurrent.futures.ThreadPoolExecutor() as pool:
         loaded = list(pool.map(load, [*programs, tree / "programs/lib/libdapd_cuda.so"]))
     for file, result in loaded:
@@ -135,7 +138,7 @@ def check_links(tree, names):
         unresolved |= {line.split(": ", 1)[1] for line in text.splitlines() if "version `" in line}
         if result.returncode != 0 and not missing | unresolved:
             unresolved.add(f"{file.name}: {last_line(text)}")
-    # What is in no library that is not there says nothing more.
+    # A symbol that belongs to a missing library adds nothing to the message.
     problems = sorted(missing or unresolved)
     if problems:
         raise Unusable("the programs do not fit the libraries of this machine: " + "; ".join(problems[:4])
@@ -144,7 +147,7 @@ def check_links(tree, names):
 
 
 def driver():
-    """The NVIDIA driver's version, or None."""
+    """Returns the NVIDIA driver's version, or None."""
     try:
         return re.search(r"(\d+\.\d+(\.\d+)?)", pathlib.Path("/proc/driver/nvidia/version").read_text())[1]
     except (OSError, TypeError):
@@ -156,7 +159,8 @@ def driver():
 
 
 def nvidia_tool(name, toolkits="/usr/local/cuda*"):
-    """One of NVIDIA's tools (compute-sanitizer, ncu), or None. Toolkits and Python's packages bring them without a place on PATH."""
+    """Returns one of NVIDIA's tools (compute-sanitizer, ncu), or None. Toolkits and Python packages install them
+    outside of PATH."""
     roots = [*filter(None, [os.environ.get("CUDA_HOME")]), *sorted(glob.glob(toolkits), reverse=True)]
     folders = [f"{root}/{part}" for root in roots for part in ("bin", name)]
     folders += sorted(glob.glob("/opt/nvidia/nsight-compute/*"), reverse=True)
@@ -166,7 +170,7 @@ def nvidia_tool(name, toolkits="/usr/local/cuda*"):
 
 
 def why_no_gpu(torch, version):
-    """None where there is a GPU that the programs can use."""
+    """Returns None if there is a GPU that the programs can use."""
     if "gpu" not in torch:
         return f"no CUDA device: {torch['no_gpu']} (driver: {version or 'none'})"
     if version and int(version.split(".")[0]) < OLDEST_DRIVER:
@@ -177,10 +181,11 @@ def why_no_gpu(torch, version):
 
 
 def find_peers(tree):
-    """Folders of packages that the most peers can be imported with, and by peer its version or why it is left out."""
+    """Returns the folders of packages from which the most peers can be imported, and for each peer its version or why
+    it is left out."""
     peers, numpy, liger = (tree / "peers" / name for name in ("peers", "numpy", "liger"))
     best = None
-    # The pack's own, with this machine's numpy where it has one that fits; then this machine's.
+    # The pack's own packages come first, with this machine's numpy if that fits; then this machine's packages.
     for path in [peers, numpy], [peers], [liger], []:
         if not all(folder.exists() for folder in path):
             continue
@@ -200,19 +205,20 @@ def find_peers(tree):
 
 
 def find_packages(tree):
-    """That the programs find all they need, as the loader says, and what peers there are."""
+    """Checks with the loader that the programs find everything they need, and returns the peers that exist."""
     check_links(tree, sorted(path.name for path in (tree / "bin").iterdir()))
     path, found, left_out = find_peers(tree)
     return {"python_path": [str(folder) for folder in path], "peers": found, "peers_left_out": left_out}
 
 
 def files_of(folders):
-    """What tells whether something in the folders has changed."""
+    """Returns what shows whether anything in the folders has changed."""
     return [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
 
 
 def remembered(file, key, find):
-    """What find() gives, or gave for the same key: it loads gigabytes, and a machine may be lent by the second."""
+    """Returns the result of find(), or its earlier result for the same key: find() loads gigabytes, and a machine may
+    be paid by the second."""
     try:
         before = json.loads(file.read_text())
     except (OSError, ValueError):
@@ -226,7 +232,7 @@ def remembered(file, key, find):
 
 
 def examine(tree, work, manifest):
-    """All facts as a dictionary that goes into the results; writes TREE/library_path for the programs."""
+    """Returns all facts as a dictionary for the results; writes TREE/library_path for the programs."""
     facts = {"machine": platform.platform(), "glibc": check_loader(manifest), "python": f"{platform.python_version()} {sys.executable}", "cpus": os.cpu_count(),
              "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30), "disk_free_gib": shutil.disk_usage(work).free >> 30}
     torch = check_torch(manifest)

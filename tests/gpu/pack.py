@@ -2,8 +2,8 @@
 
     pack.py PYTHON LEVEL MIB OUT
 
-OUT gets run.sh, unpack.py, manifest.json and one xz file a part. Unpacked together they are a tree that looks like the
-repository where tests look, with programs in programs/, libraries in libraries/ and the peers in peers/.
+OUT gets run.sh, unpack.py, manifest.json and one xz file per part. Unpacked together they form a tree that looks
+like the repository where tests read it, with programs in programs/, libraries in libraries/ and the peers in peers/.
 """
 
 import concurrent.futures
@@ -27,19 +27,19 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
 PROGRAMS = ["dapd", "dapd-rollout", "dapd-teacher", "dapd-trainer",
             *(f"dapd_{name}_benchmark" for name in ("decode", "gpu_kernels", "loss", "scoring", "training"))]
-# Every machine has the first, torch brings the second along with everything under its folder.
+# Every machine has the system's libraries, and torch brings everything below its own folder.
 OF_THE_SYSTEM = re.compile(r"(ld-linux-x86-64|lib(c|m|dl|rt|pthread|util|resolv|anl|nsl|mvec|cuda))\.so")
-# Taken from the pack only where the machine has none, or an older one.
+# These are taken from the pack only if the machine has none, or older ones.
 OF_THE_COMPILER = ("libstdc++.so.6", "libgcc_s.so.1", "libgomp.so.1")
 FILES = ["configs/qwen3-1.7b.yaml", "deploy/models/laboratory", "tests/benchmarks", "tests/gpu", "tests/oracle/make_qwen_tokenizer.py",
          "tests/oracle/reference_objective.py"]
 DICTIONARY_BYTES = 32 << 20
-# What wheels of manylinux may be called; pip takes no range.
+# The platform tags that wheels of manylinux may have; pip takes no range.
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 17, 12, 5)] + ["manylinux2014_x86_64", "manylinux1_x86_64"]
 
 
 def gpu_tests():
-    """Test programs with a test that skips itself where there is no CUDA device."""
+    """Returns the test programs with a test that skips itself if there is no CUDA device."""
     found = set()
     for path in sorted((ROOT / "tests").rglob("*_test.cc")):
         text = path.read_text()
@@ -62,7 +62,7 @@ def require(paths):
 
 
 def collect_programs(folder, tests):
-    """Stripped programs, tests and the CUDA backend, as placement.cc expects them: lib/ beside bin/."""
+    """Collects stripped programs, tests and the CUDA backend in the layout of placement.cc: lib/ beside bin/."""
     library = BUILD / "lib/libdapd_cuda.so"
     require([*(BUILD / "bin" / name for name in PROGRAMS + tests), library])
     if b"DapdCudaSample\0" not in library.read_bytes():
@@ -78,7 +78,7 @@ def collect_programs(folder, tests):
 
 
 def collect_libraries(folder, sources, site):
-    """What the programs load that is neither torch's nor every machine's."""
+    """Collects the libraries that the programs load, except torch's and those that every machine has."""
     found, missing = elf.loaded_libraries(sources)
     if missing:
         sys.exit(f"the programs do not find {', '.join(sorted(missing))}: run deploy/install.sh --tests and build again")
@@ -93,7 +93,7 @@ def collect_libraries(folder, sources, site):
 
 
 def made_once(kind, sources, make):
-    """build/gpu-pack/KIND-..., made by make(folder) unless it is there, of these sources' content."""
+    """Returns build/gpu-pack/KIND-..., which make(folder) fills unless it exists for the same content of the sources."""
     digest = hashlib.sha256(b"\0".join(source if isinstance(source, bytes) else source.read_bytes() for source in sources)).hexdigest()[:12]
     folder = BUILD / "gpu-pack" / f"{kind}-{digest}"
     if not folder.exists():
@@ -112,7 +112,8 @@ def write_tokenizer(folder):
 
 
 def install_peers(name, python):
-    """Packages of requirements*.txt for another Python; None and the reason where PyPI does not give them."""
+    """Installs packages of requirements*.txt for another Python. Returns None and the reason if PyPI does not have
+    them."""
     requirements = ROOT / "tests/gpu" / f"{name}.txt"
 
     def install(folder):
@@ -129,7 +130,7 @@ def install_peers(name, python):
 
 
 def link_liger(links, peers):
-    """liger-kernel by itself: it is all Python, and fits where the others are of another release."""
+    """Links liger-kernel by itself: it is pure Python, and fits also where the other packages have another release."""
     links.mkdir()
     for path in peers.glob("liger_kernel*"):
         (links / path.name).symlink_to(f"../peers/{path.name}")
@@ -137,7 +138,7 @@ def link_liger(links, peers):
 
 
 def add(archive, folder, under=""):
-    """All files of a folder but the peers' own tests; neither owners nor times of the machine that packs."""
+    """Adds all files of a folder except the peers' own tests, without owners or times of this machine."""
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder).parts
         if path.is_dir() and not path.is_symlink() or path.suffix == ".pyi" or "__pycache__" in inside or (under.startswith("peers") and "tests" in inside):
@@ -153,12 +154,12 @@ def add(archive, folder, under=""):
 
 
 def compress(folders, level):
-    """One xz stream of a part's folders, each under a name."""
+    """Writes one xz stream of a part's folders, each under its name."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for folder, under in folders:
             add(archive, folder, under)
-    # Jumps in machine code repeat themselves once they are absolute.
+    # Jumps in machine code compress better once their targets are absolute.
     dictionary = {"dict_size": DICTIONARY_BYTES} if level >= 6 else {}
     return lzma.compress(plain.getbuffer(), filters=[{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": level, **dictionary}])
 
@@ -169,7 +170,8 @@ def git(*arguments):
 
 
 def fit(parts, needed, most):
-    """Parts in the order of their worth that have at most that many bytes together, and what was left out."""
+    """Returns parts in the order of their value that have at most that many bytes together, and the parts that were
+    left out."""
     kept, left_out, total = [], [], 0
     for name, content in parts:
         if total + len(content) <= most:
@@ -183,7 +185,7 @@ def fit(parts, needed, most):
 
 
 def write(out, manifest, parts):
-    """Into a folder aside that takes OUT's place."""
+    """Writes into a temporary folder that then replaces OUT."""
     if out.exists() and any(out.iterdir()) and not (out / "manifest.json").exists():
         sys.exit(f"{out} is there and is no pack: name a folder that is empty or not there")
     aside = out.with_name(out.name + ".tmp")

@@ -1,19 +1,18 @@
 #!/usr/bin/env bash
-# Packs what proves the CUDA path on another machine: programs, the tests that
-# need a GPU, benchmark rows with their peers, and the libraries that a bare
-# machine lacks, torch's excepted. run.sh in OUT runs it there.
+# Packs what proves the CUDA path on another machine: programs, the tests that need a
+# GPU, benchmark rows with their peers, and the libraries that a bare machine lacks,
+# except torch's. run.sh in OUT runs it there.
 #
 #   tests/gpu/pack.sh [--python X.Y] [--level N] [--most MIB] OUT
 #
-# --python   of the machine with the GPU, for the peers' compiled modules (3.12)
-# --level    of xz, 0 to 9 (6: two minutes of a core)
-# --most     of OUT, in MiB (52); what does not fit of the peers is left out
-#            and named
+# --python   version on the machine with the GPU, for the peers' compiled modules (3.12)
+# --level    of xz, 0 to 9 (6, which takes two minutes of a core)
+# --most     size of OUT in MiB (52); peers that do not fit are left out and named
 #
-# Needs deploy/install.sh --tests, deploy/build.sh --tests with CUDA kernels, and
-# PyPI for the peers, once. OUT is replaced if a pack is in it.
+# Needs deploy/install.sh --tests, deploy/build.sh --tests with CUDA kernels, and PyPI
+# for the peers, once. An OUT with a pack in it is replaced.
 set -euo pipefail
-unset CDPATH  # where cd would look first, and print what it found
+unset CDPATH  # cd would search there first and print what it found
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
 usage() {

@@ -1,7 +1,9 @@
-"""The GPU against the CPU, by the programs themselves: logits, answers, the objective with its gradients, ten training steps.
+"""Compares the GPU with the CPU by the programs themselves: logits, answers, the objective with its gradients, ten
+training steps.
 
-Limits in float32 are what another order of sums makes of it. In bfloat16 both sides round, each its own way: the GPU's
-tensors may be twice as far from the CPU's float32 as the CPU's own bfloat16 is (flash attention rounds probabilities, too).
+The limits in float32 allow for another order of sums. In bfloat16 both sides round in different places: the GPU's
+tensors may be twice as far from the CPU's float32 as the CPU's own bfloat16 is (flash attention rounds
+probabilities, too).
 """
 
 import json
@@ -13,13 +15,13 @@ import trial
 from duel import Row, by_size, read_json
 from trial import DEVICE, LABORATORY, REHEARSAL
 
-LOGITS = 2e-3  # absolute, as cuda_parity_test.cc
+LOGITS = 2e-3  # absolute, the same as in cuda_parity_test.cc
 LOSS, GRADIENT = 1e-4, 1e-3
 STEPS, STEP_LOSS = 10, 1e-3
-# Adam divides a gradient by its own size: where that is all rounding, the step's sign is, too.
+# Adam divides a gradient by its own size: where the gradient is only rounding, so is the sign of the step.
 STEP_ADAPTER = 5e-2
 ROUNDINGS = 2.0
-# A single number may be lucky on the CPU: as row G8 between two implementations.
+# The CPU may by chance be exact for a single number. Row G8 allows the same between two implementations.
 ROUNDED_LOSS = 5e-2
 NEW_TOKENS = 24
 
@@ -45,7 +47,7 @@ def compare_logits(row, folder, name, model, vocabulary):
 
 
 def compare_answers(row, folder):
-    """Greedy and sampled answers of the laboratory model, whose logits have no ties."""
+    """Compares greedy and sampled answers of the laboratory model, whose logits have no ties."""
     prompts = folder / "prompts.jsonl"
     problems = trial.lines(trial.write_samples(folder / "for-prompts.jsonl", 16, 6, 256))
     prompts.write_text("".join(json.dumps({"id": each["id"], "messages": [{"role": "user", "content": each["problem"]}]}) + "\n" for each in problems))
@@ -60,7 +62,7 @@ def compare_answers(row, folder):
 
 
 def compare_objective(row, folder, name, model, samples):
-    """Value and gradients under an adapter that ten steps have made, whose B is not zero."""
+    """Compares value and gradients under an adapter from ten steps, whose B is not zero."""
     adapter = trial.replay(folder / "start", samples, model, "cpu", "float32", steps=True, **{"trainer.batch_size": 4}) / "adapter"
 
     def objective(side, device, precision):
@@ -108,6 +110,6 @@ def main():
                 compare_objective(row, place, name, model, samples)
             with row.part(f"{name}: steps"):
                 compare_steps(row, place, name, model, samples)
-        # What decodes may not end.
+        # Decoding must not stop at an end token.
         with row.part("answers"):
             compare_answers(row, folder)

@@ -1,7 +1,8 @@
-"""results.json and results.txt: the machine, and by stage its state, time and lines.
+"""Writes results.json and results.txt: the machine, and for each stage its state, time and lines.
 
-A stage: {"stage", "state": passed | failed | not run | running, "reason", "seconds", "lines"}; its lines are Row's (duel.py), where an error
-that is no number is text. One that is still running in results that are over was ended together with the call.
+A stage is {"stage", "state": passed | failed | not run | running, "reason", "seconds", "lines"}. Its lines are those
+of Row (duel.py), in which an error that is not a number is a text. If the results are final, a stage that is still
+running in them was ended together with the call.
 """
 
 import itertools
@@ -11,8 +12,8 @@ import pathlib
 
 
 class Results:
-    """The results in a folder. Stages that it has from before stay, unless they run again on the same machine with the same pack; what it has of
-    another machine or pack, or of a rehearsal, is put away as results-before*.json."""
+    """The results in a folder. Stages of earlier calls stay, unless they run again on the same machine with the same
+    pack. Results of another machine or pack, or of a rehearsal, are renamed to results-before*.json."""
 
     def __init__(self, folder, pack, machine, order, rehearsal):
         self.folder, self.order = pathlib.Path(folder), order
@@ -25,16 +26,16 @@ class Results:
         if same:
             self.content["stages"] = before["stages"]
         else:
-            # Beside those that were put away earlier: a GPU may not be there to measure them again.
+            # Earlier renamed results stay too, because a GPU may not be available to measure them again.
             names = (f"results-before{f'-{number}' if number else ''}.json" for number in itertools.count())
             (self.folder / "results.json").rename(next(path for path in map(self.folder.joinpath, names) if not path.exists()))
 
     def of(self, stage):
-        """The stage as it ran before; None if it did not."""
+        """Returns the stage from an earlier run, or None."""
         return next((each for each in self.content["stages"] if each["stage"] == stage and each["state"] != "not run"), None)
 
     def put(self, stage, state, reason=None, seconds=0.0, lines=()):
-        """Replaces what there is of the stage; both files are whole at any time."""
+        """Replaces the stage's entry. Both files are complete at any time."""
         others = [other for other in self.content["stages"] if other["stage"] != stage]
         entry = {"stage": stage, "state": state, "reason": reason, "seconds": round(seconds, 1), "lines": list(lines)}
         self.content["stages"] = sorted([*others, entry], key=lambda each: self.order.index(each["stage"]))
@@ -72,7 +73,7 @@ def describe(value):
 
 
 def stage_text(stage):
-    """Headline and lines of a stage."""
+    """Returns headline and lines of a stage."""
     reason = f": {stage['reason']}" if stage["reason"] else ""
     lines = [f"== {stage['stage']}  {stage['state']}{reason}  ({stage['seconds']:.0f} s)"]
     for line in stage["lines"]:

@@ -1,4 +1,4 @@
-"""Runs the stages of an unpacked pack, each in a process that may take its time and no more. See run.sh.
+"""Runs the stages of an unpacked pack, each in a process with a time limit. See run.sh.
 
     run.py WORK RESULTS SECONDS [--total SECONDS] [--rehearse] [STAGE...]
 """
@@ -17,26 +17,27 @@ import machine
 from results import Results, stage_text
 from stage import NEEDS, REHEARSED, STAGES
 
-# Where stage.py looks for the rows.
+# stage.py searches this folder for the rows.
 import run_logs  # noqa: E402
 from duel import LEFT_OUT  # noqa: E402
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
-# Of a stage's time, what is kept for ending it in order.
+# The part of a stage's time that is kept for ending it in order.
 RESERVE = 0.12
-# Seconds that have to be left of the call's for a stage to begin.
+# A stage begins only if the call has this many seconds left.
 LEAST_SECONDS = 60
-# Where an image of a machine sets them, float32 is multiplied with 10 bits of its fraction, and differs from the CPU by no fault of ours.
+# If a machine's image sets these variables, float32 products use 10 bits of the fraction and differ from the CPU
+# through no fault of ours.
 TF32 = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
 
 
 def read_lines(path):
-    """The lines of a record; one that was cut off does not count."""
+    """Returns the lines of a record; a truncated line does not count."""
     return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 def end_stage(work):
-    """Kills every process that a stage in this folder has started, whatever session it is in."""
+    """Kills every process that a stage in this folder has started, in any session."""
     wanted = os.fsencode(f"DAPD_GPU_STAGE={work}")
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -52,10 +53,11 @@ class Runner:
         self.end = time.time() + (total or float("inf"))
         self.manifest = json.loads((TREE / "manifest.json").read_text())
         self.facts = {}
-        self.ended = False  # this call, by a signal
+        self.ended = False  # a signal ended this call
 
     def environment(self, record, seconds):
-        """What rows and stages see: the pack's programs, this Python, its peers, and folders that are ours."""
+        """Returns the environment of rows and stages: the pack's programs, this Python, its peers, and folders of our
+        own."""
         places = {name: self.work / name for name in ("models", "tmp", "triton")}
         for folder in places.values():
             folder.mkdir(exist_ok=True)
@@ -70,8 +72,8 @@ class Runner:
                 "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TMPDIR": str(places["tmp"]), "TRITON_CACHE_DIR": str(places["triton"])}
 
     def run(self, name, put):
-        """State, reason, seconds and lines of a stage. put(state, reason, seconds, lines) gets what there is of them while it runs: who ends this call
-        may leave it no time to say so."""
+        """Returns state, reason, seconds and lines of a stage. While the stage runs, put(state, reason, seconds, lines)
+        gets what exists of them, because a signal that ends this call may leave no time for it."""
         missing = [f"{peer}: {self.facts['peers_left_out'][peer]}" for peer in NEEDS.get(name, []) if peer in self.facts["peers_left_out"]]
         if missing:
             return "not run", f"its peer is left out: {'; '.join(missing)}", 0.0, []
@@ -101,7 +103,7 @@ class Runner:
                 process.wait()
                 log.seek(begin)
                 text = log.read()
-                # Of a stage that was ended: what its runs said, and up to 10 GB of models.
+                # A stage that was ended may leave logs of its runs, and up to 10 GB of models.
                 run_logs.show(self.work / "tmp", log)
                 shutil.rmtree(self.work / "tmp", ignore_errors=True)
             log.write("\n")
@@ -113,7 +115,7 @@ class Runner:
 
     @staticmethod
     def wait(process, until, tell):
-        """The process's code, or None at `until`; says every second what it has found."""
+        """Returns the process's code, or None at `until`; every second it publishes what the stage has found."""
         while True:
             tell()
             try:
@@ -123,8 +125,9 @@ class Runner:
                     return None
 
     def report(self, asked):
-        """Runs what was asked for; whether all of it passed."""
-        # Of a call that was killed, whose stage would share the GPU with ours. No other call uses the folder now (run.sh).
+        """Runs the stages of `asked`; returns whether all of them passed."""
+        # A killed call may have left a stage, which would share the GPU with ours. No other call uses the folder now
+        # (run.sh).
         end_stage(self.work)
         try:
             self.facts = machine.examine(TREE, self.work, self.manifest)
@@ -141,7 +144,7 @@ class Runner:
             before = results.of(name)
             outcome = self.run(name, functools.partial(results.put, name))
             if outcome[0] == "not run" and before is not None:
-                entry = before  # what an earlier call has found is worth more
+                entry = before  # the findings of an earlier call are worth more
             else:
                 entry = results.put(name, *outcome)
                 print("\n".join(stage_text(entry)), flush=True)
@@ -158,7 +161,7 @@ def main():
         total, asked = int(asked[1]), asked[2:]
     rehearsal = asked[:1] == ["--rehearse"]
     asked = asked[1:] if rehearsal else asked
-    # The stage that is under way ends with this.
+    # The exit also ends the running stage.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     unknown = [name for name in asked if name not in STAGES]
     if unknown:

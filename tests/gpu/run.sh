@@ -1,29 +1,29 @@
 #!/usr/bin/env bash
-# Proves the CUDA path on a machine with a GPU, out of a pack that pack.sh made:
-# parity, determinism, the rows G1 to G8 and a whole run, with one JSON and one
-# text of results. Needs Python with torch as the programs were built with, and
+# Proves the CUDA path on a machine with a GPU, from a pack that pack.sh made: parity,
+# determinism, the rows G1 to G8 and a whole run, with one JSON file and one text file
+# of results. It needs Python with the torch that the programs were built with, and
 # nothing else: no network, no root.
 #
 #   tests/gpu/run.sh [--pack PACK] [--results FOLDER] [--seconds N] [--total N]
 #                    [--rehearse] [STAGE...]
 #
-# --pack      the folder that pack.sh made (default: where this script is)
+# --pack      the folder that pack.sh made (default: the folder of this script)
 # --results   gets results.json, results.txt and log.txt (default: gpu-results);
 #             stages that ran before stay in them, unless they run again
-# --seconds   a stage may take (540)
-# --total     all stages of this call may take together (no limit), where the machine
-#             is lent for a time: a stage gets what is left, and none begins with
+# --seconds   time limit of a stage (540)
+# --total     time limit of all stages of this call together (none), for a machine
+#             that is lent for a time: a stage gets the rest, and none begins with
 #             less than a minute
-# --rehearse  the CPU in the GPU's place, at small sizes, where a stage can: shows
-#             that the stages work, and nothing about a GPU
+# --rehearse  replaces the GPU by the CPU, at small sizes, where a stage can: this
+#             shows that the stages work, and nothing about a GPU
 #
-# Stages, in this order: kernels parity run determinism G5 G6 G1 G2 G3 G4 G7 G8
-# profile sanitizer. One that fails does not keep the others from running, and what
-# one has found is in FOLDER at once. Ends with 0 if all that were asked for passed, missed
-# targets included; 1 if not; 2 for wrong usage.
+# Stages, in this order: kernels parity run determinism G5 G6 G1 G2 G3 G4 G7 G8 profile
+# sanitizer. If one fails, the others still run, and the findings of each are in FOLDER
+# at once. It ends with 0 if all requested stages passed (missed targets included), 1 if
+# not, 2 for wrong usage.
 #
-# DAPD_PYTHON names the interpreter, DAPD_GPU_WORK a folder for models and the
-# unpacked pack (30 GB; default: below TMPDIR), which one call at a time can use.
+# DAPD_PYTHON names the interpreter, DAPD_GPU_WORK a folder for models and the unpacked
+# pack (30 GB; default: below TMPDIR), which one call at a time can use.
 set -euo pipefail
 
 usage() {
@@ -32,7 +32,7 @@ usage() {
   exit 2
 }
 
-unset CDPATH  # where cd would look first, and print what it found
+unset CDPATH  # cd would search there first and print what it found
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 pack=$here results=gpu-results seconds=540 total='' rehearse=()
 while [[ ${1:-} == -* ]]; do
@@ -66,8 +66,8 @@ fi
 
 work=${DAPD_GPU_WORK:-${TMPDIR:-/tmp}/dapd-gpu-$(id -u)}
 mkdir -p "$work" "$results"
-# Where everybody may write, somebody else may have made the folder of this name, and
-# what lies in it is run.
+# Where everybody may write, another user may have made the folder of this name, and its
+# content would be run.
 if [ -z "${DAPD_GPU_WORK:-}" ] && { [ -L "$work" ] || [ ! -O "$work" ]; }; then
   echo "$work is a link or another user's; name a folder of yours with DAPD_GPU_WORK" >&2
   exit 1
@@ -79,7 +79,7 @@ flock --nonblock 9 || {
   exit 1
 }
 tree=$("$python" "$here/unpack.py" "$pack" "$work")
-# Unpacking took its part of the call's time.
+# Unpacking took a part of the call's time.
 left=$((${total:-0} - SECONDS))
 exec "$python" "$tree/tests/gpu/run.py" "$work" "$results" "$seconds" \
   ${total:+--total "$((left > 1 ? left : 1))"} ${rehearse[@]+"${rehearse[@]}"} "$@"

@@ -1,5 +1,8 @@
-"""The kernels' tests under NVIDIA's compute-sanitizer, where the machine has one: accesses beside memory, threads that race for shared memory,
-barriers that not all reach. What it finds in other people's kernels is a figure; in ours it must find nothing."""
+"""Runs the kernels' tests under NVIDIA's compute-sanitizer, if the machine has it.
+
+It finds accesses outside of memory, threads that race for shared memory, and barriers that not all threads reach.
+Its findings in other people's kernels are a figure; in ours it must find nothing.
+"""
 
 import re
 import subprocess
@@ -11,23 +14,23 @@ import machine
 from deadline import DEADLINE, patience
 from duel import BIN, Row
 
-# Each kernel by itself: what runs under it takes many times as long.
+# Each kernel runs by itself, because it takes many times as long under the sanitizer.
 TESTS = {"dapd_generation_test": "*CudaDecodeParityTest.ResidualNorm*:*CudaDecodeParityTest.SwiGlu*:*CudaDecodeParityTest.QkvAndAttention*:"
                                  "*CudaDecodeParityTest.SampledTokens*:*CudaProductParityTest.*/6",
          "dapd_objective_test": "HeadLossAccuracyTest.OnAGpu*",
          "dapd_model_test": "CudaParityTest.TrainingRows*"}
 TOOLS = ("memcheck", "racecheck", "synccheck")
-# What it says where the driver is not the machine's own, as in a sandbox: it watches nothing then.
+# The sanitizer prints this if the driver is not the machine's own, as in a sandbox; it then checks nothing.
 REFUSAL = "Device not supported"
 
 
 def in_our_kernels(output):
-    """The findings that name a kernel of ours."""
+    """Returns the findings that name a kernel of ours."""
     return [line for line in output.splitlines() if line.startswith("=========") and "dapd::" in line]
 
 
 def tests_of(output):
-    """How many tests passed, and how many did not run or failed, as gtest says at the end."""
+    """Returns how many tests passed, and how many did not run or failed, from gtest's last lines."""
     passed = re.findall(r"^\[  PASSED  \] (\d+) tests?", output, re.MULTILINE)
     return sum(map(int, passed)), sum(map(int, re.findall(r"^\[  (?:SKIPPED |FAILED  )\] (\d+) tests?", output, re.MULTILINE)))
 
@@ -44,9 +47,9 @@ def main():
         if left <= 0:
             row.figure(what, "no time was left")
             continue
-        # What one of them does not need is the others'.
+        # Time that one kernel does not need is left to the others.
         seconds = patience(1 / (len(runs) - number))
-        # Without the host's calls, which are ours whatever kernel they lead to.
+        # Errors of the host's calls are left out, because those calls are ours whatever kernel they launch.
         result = deadline.run([sanitizer, "--tool", tool, "--target-processes", "all", "--show-backtrace", "no", BIN / program,
                                f"--gtest_filter={TESTS[program]}"], seconds, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
         output = result.stdout

@@ -1,9 +1,9 @@
-"""One stage, in a process of its own that run.py may end.
+"""Runs one stage in a process of its own, which run.py may end.
 
     stage.py NAME
 
-Stages are the rows of tests/benchmarks and modules of this folder. What they find they say as Row does; ends with 0 if
-every check held, and otherwise with a last line on stderr that says why not.
+Stages are the rows of tests/benchmarks and modules of this folder. They report findings as Row does. The process
+ends with 0 if every check held, and otherwise with a last line on stderr that says why.
 """
 
 import importlib
@@ -16,13 +16,13 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "benchmarks"), str(HERE.parent / "o
 
 from duel import Row  # noqa: E402
 
-# In the order in which they run: what is wrong comes before what is slow, and what takes all the time there is at the end.
+# The order in which they run: correctness comes before speed, and the stages that take all remaining time come last.
 STAGES = {"kernels": "kernel_tests", "parity": "parity", "run": "whole_run", "determinism": "determinism", "G5": "g5_sampling", "G6": "g6_merge", "G1": "g1_loss",
           "G2": "g2_decode", "G3": "g3_training", "G4": "g4_scoring", "G7": "g7_side_by_side", "G8": "g8_step", "profile": "kernel_times",
           "sanitizer": "sanitizer"}
-# What cannot begin without a peer, which it trains or decodes beside.
+# These stages cannot begin without a peer, which they train or decode beside.
 NEEDS = {"G2": ["transformers"], "G3": ["transformers", "peft"], "G7": ["transformers"], "G8": ["transformers", "peft"]}
-# Those that the CPU can rehearse.
+# The CPU can rehearse these stages.
 REHEARSED = ("parity", "determinism", "run")
 
 

@@ -1,6 +1,6 @@
-"""What the stages parity, determinism and run share: programs, models, samples, and errors of what they wrote.
+"""Shared code of the stages parity, determinism and run: programs, models, samples, and errors of their outputs.
 
-In a rehearsal the CPU stands in for the GPU and models are small.
+In a rehearsal the CPU replaces the GPU, and models are small.
 """
 
 import concurrent.futures
@@ -22,12 +22,13 @@ LABORATORY = ROOT / "deploy/models/laboratory"
 REHEARSAL = bool(os.environ.get("DAPD_GPU_REHEARSAL"))
 DEVICE = "cpu" if REHEARSAL else "cuda"
 RANK = 16
-# Of a program, so that several on the CPU are done sooner at a time than one after the other.
+# Cores that a program gets: several programs on the CPU finish sooner side by side than one after the other.
 CORES = 4
 
 
 def side_by_side(work, sides):
-    """{name: work(name, *arguments)} of {name: arguments}, as many at a time as there are cores for: the GPU's programs need not wait for the CPU's."""
+    """Returns {name: work(name, *arguments)} for {name: arguments}, as many at a time as there are cores: the GPU's
+    programs need not wait for the CPU's."""
     workers = min(len(sides), max(1, os.cpu_count() // CORES))
     threads = {"OMP_NUM_THREADS": str(os.cpu_count() // workers)}
     with mock.patch.dict(os.environ, threads), concurrent.futures.ThreadPoolExecutor(workers) as pool:
@@ -35,12 +36,13 @@ def side_by_side(work, sides):
 
 
 def knows(key):
-    """Whether these programs have a key of the configuration."""
+    """Returns whether these programs have a key of the configuration."""
     return f"`{key}`" in dapd("config-reference")
 
 
 def write_wide_model(folder, layers=2):
-    """Two layers of Qwen3-0.6B's shape with its vocabulary and heads of 128: the shapes that the kernels are for."""
+    """Writes two layers of Qwen3-0.6B's shape with its vocabulary and heads of 128, the shapes that the kernels are
+    for."""
     import make_qwen3_0_6b as maker
     maker.LAYERS = layers
     arguments, sys.argv = sys.argv, ["make", str(folder)]
@@ -50,7 +52,7 @@ def write_wide_model(folder, layers=2):
 
 
 def write_samples(path, count, longest, vocabulary):
-    """Rows for replay: generated problems, and answers of random tokens, which need no sampler."""
+    """Writes rows for replay: generated problems, and answers of random tokens, which need no sampler."""
     rng = random.Random(5)
     problems = path.with_suffix(".problems")
     dapd("problems", "--task", "stepwise_sum", "--count", count, "--seed", 1, "--output", problems)
@@ -67,7 +69,8 @@ def settings_of(model, device, precision, **more):
 
 
 def replay(folder, samples, model, device, precision, steps=False, adapter=None, **more):
-    """Losses and gradients of the samples, or with `steps` optimizer steps over them; the folder with what came of it."""
+    """Computes losses and gradients of the samples, or with `steps` optimizer steps over them; returns the folder with
+    the results."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     config = folder.with_suffix(".yaml")
@@ -78,7 +81,7 @@ def replay(folder, samples, model, device, precision, steps=False, adapter=None,
 
 
 def relative(found, expected):
-    """|found - expected| / |expected| over tensors by name, in double precision, all together."""
+    """Returns |found - expected| / |expected| over all tensors together, by name, in double precision."""
     if set(found) != set(expected):
         sys.exit(f"tensors differ in name: {sorted(set(found) ^ set(expected))[:3]}")
     square = sum(float((found[name].double() - expected[name].double()).square().sum()) for name in expected)
@@ -86,7 +89,7 @@ def relative(found, expected):
 
 
 def worst(found, expected):
-    """The largest relative() of single tensors, those of zeros left out, and the tensor's name."""
+    """Returns the largest relative() of a single tensor, and its name. Tensors of zeros are left out."""
     errors = ((relative({name: found[name]}, {name: expected[name]}), name) for name in expected if expected[name].any())
     return max(errors, key=lambda error: by_size(error[0]))
 

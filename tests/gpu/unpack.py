@@ -1,8 +1,8 @@
-"""Unpacks a pack, unless it is unpacked already, and prints the tree's folder.
+"""Unpacks a pack, unless it is already unpacked, and prints the tree's folder.
 
     unpack.py PACK WORK
 
-The standard library only, and any Python that torch runs on.
+It uses only the standard library, and works with any Python that torch runs on.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ def unpack(pack, manifest, folder):
         if hashlib.sha256(content).hexdigest() != part["sha256"]:
             sys.exit(f"{pack / part['file']} is not what was packed: its SHA-256 differs from the manifest's; copy the pack again")
         with tarfile.open(fileobj=lzma.open(pack / part["file"])) as archive:
-            # Older releases know no filters.
+            # Older releases of Python have no filters.
             archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
 
 

@@ -1,5 +1,7 @@
-"""`dapd run` as a user calls it: all three services on one GPU at Qwen3-1.7B's shape by its preset, ended by a signal after some steps
-and called again."""
+"""Calls `dapd run` as a user does: all three services on one GPU at Qwen3-1.7B's shape with its preset.
+
+A signal ends the run after some steps, and it is called again.
+"""
 
 import json
 import math
@@ -24,7 +26,7 @@ SMALL = {"model.device": "cpu", "model.precision": "float32", "lora.rank": 4, "r
 
 
 def model_folder():
-    """Random weights of the 1.7B shape, which row G8 uses as well; the laboratory model in a rehearsal."""
+    """Makes random weights of the 1.7B shape, which row G8 uses as well; in a rehearsal it is the laboratory model."""
     if REHEARSAL:
         return LABORATORY
     from g8_step import write_model
@@ -34,7 +36,7 @@ def model_folder():
 
 
 class MemoryOfTheGpu:
-    """Peak bytes in use on the GPU by all processes together, read every half a second."""
+    """Reads the peak of the GPU memory that all processes use together, every half a second."""
 
     def __init__(self):
         self.peak, self.stop = 0, threading.Event()
@@ -58,15 +60,15 @@ class MemoryOfTheGpu:
 
 
 def steps_of(run):
-    """The whole lines of metrics.jsonl."""
+    """Returns the whole lines of metrics.jsonl."""
     path = run / "metrics.jsonl"
     return [read_json(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")] if path.exists() else []
 
 
 def train(folder, run, end_after=None):
-    """Calls `dapd run`; with `end_after` it is asked to stop once it has taken that many steps. It may take half of the time that
-    is left. Seconds until its first new step."""
-    # With its own settings last, so that a small model may stand in.
+    """Calls `dapd run`; with `end_after` it asks the run to stop after that many steps. The run may take half of the
+    remaining time. Returns the seconds until its first new step."""
+    # Its own settings come last, so that a small model may replace the preset's.
     settings = {"model.path": model_folder(), "data.path": folder / "train.jsonl", "run.output_dir": run.parent, "run.name": run.name, "trainer.steps": STEPS,
                 "checkpoint.interval": 1, "evaluation.path": '""', **{f"metrics.{role}_listen": "127.0.0.1:0" for role in ("rollout", "teacher", "trainer")},
                 **(SMALL if REHEARSAL else {})}
@@ -90,7 +92,7 @@ def train(folder, run, end_after=None):
 
 
 def report(row, run, starts):
-    """What is right whatever calls there were, and what their steps took."""
+    """Checks what must hold after any calls, and reports the time of their steps."""
     steps = steps_of(run)
     row.check("steps that are missing, twice there or out of order", [line["step"] for line in steps] != list(range(1, STEPS + 1)), 0)
     row.check("losses that are no number", sum(not math.isfinite(line["loss"]) for line in steps), 0)

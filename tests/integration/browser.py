@@ -1,4 +1,4 @@
-"""Headless Chromium over the DevTools protocol on a pipe: no driver, no port, no other package."""
+"""Drives headless Chromium over the DevTools protocol on a pipe, without a driver, a port or another package."""
 
 import base64
 import collections
@@ -14,12 +14,12 @@ CHROMIUM = shutil.which("chromium")
 
 
 class Browser:
-    """One page. Collects what it asked for and what it complained about."""
+    """One page. It collects the page's requests and errors."""
 
     def __init__(self, profile):
         to_child, from_us = os.pipe()
         from_child, to_us = os.pipe()
-        # The protocol's descriptors are 3 (read) and 4 (written) in the browser.
+        # In the browser the protocol's descriptors are 3 (read) and 4 (written).
         wire = 'exec 3<&"$1" 4>&"$2"; shift 2; exec "$@"'
         command = [
             "bash", "-c", wire, "bash", str(to_child), str(to_us), CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu",
@@ -96,7 +96,7 @@ class Browser:
         raise AssertionError(f"{condition} did not hold within {seconds} s; the page reads: {self.js('document.body.innerText')[:2000]}")
 
     def screenshot(self, path, top=0, height=None):
-        """The page in its full width, from `top` on; all of it without `height`."""
+        """Returns the page in its full width, from `top` on; without `height` to its end."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         image = self.call("Page.captureScreenshot", captureBeyondViewport=True,
                           clip={"x": 0, "y": top, "width": size["width"], "height": height or size["height"] - top, "scale": 1})

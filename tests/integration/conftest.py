@@ -1,4 +1,4 @@
-"""Real processes on a tiny random model."""
+"""Fixtures of tests with real processes on a tiny random model."""
 
 import os
 import pathlib
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-# Before torch is loaded: tests and services share the cores, and waiting threads would spin.
+# This comes before torch is loaded: tests and services share the cores, and waiting threads would spin.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fakes"))
 
@@ -23,7 +23,7 @@ def workspace(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def reference_run(workspace):
-    """The undisturbed run with one worker of each role."""
+    """Provides the undisturbed run with one worker of each role."""
     workspace.run("reference")
     return workspace
 
@@ -38,7 +38,7 @@ def browser(tmp_path_factory):
 
 @pytest.fixture
 def page(browser):
-    """The browser, with nothing held against it yet."""
+    """Provides the browser, without errors so far."""
     browser.open("about:blank")
     browser.requests.clear()
     browser.problems.clear()

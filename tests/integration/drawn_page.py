@@ -1,4 +1,4 @@
-"""What the status page and report.html both draw, and how a test reads it."""
+"""Reads what the status page and report.html both draw."""
 
 import json
 import re
@@ -12,7 +12,7 @@ EVALUATED = {"evaluation.samples": 2, "evaluation.kl_problems": 4}
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, which deploy/install.sh --tests installs")
 
-# Walks through the steps with the arrow keys and reads every legend at each.
+# Moves through the steps with the arrow keys and reads every legend at each step.
 READ_CHARTS = """(() => {
   const read = () => Object.fromEntries([...document.querySelectorAll('[data-chart]')].map((chart) => [chart.dataset.chart,
     Object.fromEntries([...chart.querySelectorAll('.legend button')].map((entry) =>
@@ -35,7 +35,7 @@ TITLE_OF_ANSWERS = "document.getElementById('step-answers-title').textContent"
 
 
 def expected_values(line):
-    """What the charts should read at a step, from its line in metrics.jsonl."""
+    """Returns what the charts should show at a step, from its line in metrics.jsonl."""
     seconds = sum(line["seconds"].values())
     terms = line["terms"]
     return {
@@ -56,7 +56,7 @@ def expected_values(line):
 
 
 def check_charts(browser, lines):
-    """Every chart, series and step against metrics.jsonl; returns how many numbers were compared."""
+    """Compares every chart, series and step with metrics.jsonl; returns how many numbers were compared."""
     drawn = browser.js(READ_CHARTS)
     by_step = {line["step"]: line for line in lines}
     compared = 0
@@ -76,5 +76,5 @@ def read_lines(path):
 
 
 def visible(text):
-    """As the page shows it: what a browser leaves out or obeys stands there as its number."""
+    """Returns a text as the page shows it: characters that a browser hides or obeys appear as their numbers."""
     return re.sub("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]", lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -1,4 +1,4 @@
-"""A real Prometheus with the configuration of deploy/monitoring, pointed at the processes of a local run."""
+"""Runs a real Prometheus with the configuration of deploy/monitoring on the processes of a local run."""
 
 import json
 import pathlib
@@ -14,8 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Prometheus:
-    """`targets`: the addresses of each job. DNS, which a local run has none of, is replaced by them; alerts wait for `patience` instead
-    of their minutes. Everything else is as shipped."""
+    """A Prometheus in which `targets`, the addresses of each job, replace DNS, which a local run does not have, and
+    alerts wait for `patience` instead of their minutes. Everything else is as shipped."""
 
     def __init__(self, folder, targets, scrape_interval="1s", patience="1s"):
         self.folder = folder
@@ -57,11 +57,11 @@ class Prometheus:
         return json.loads(urllib.request.urlopen(url, timeout=10).read())["data"]
 
     def query(self, expr):
-        """[(labels, value)] of an expression now."""
+        """Returns [(labels, value)] of an expression now."""
         return [(series["metric"], float(series["value"][1])) for series in self.get("query", query=expr)["result"]]
 
     def value(self, expr):
-        """The one value of an expression, or nothing."""
+        """Returns the only value of an expression, or nothing."""
         found = self.query(expr)
         return found[0][1] if len(found) == 1 else None
 

@@ -1,4 +1,4 @@
-"""One service as a process of its own, and calls to it that end in a status code."""
+"""Runs one service as a process, and makes calls to it that end in a status code."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ GENERATE = "/dapd.v1.RolloutService/Generate"
 
 
 def call(channel, method, metadata=(), timeout=10):
-    """The status code of a unary call with an empty message; None for OK."""
+    """Returns the status code of a unary call with an empty message; None for OK."""
     try:
         channel.unary_unary(method)(b"", metadata=metadata, timeout=timeout)
     except grpc.RpcError as error:
@@ -25,7 +25,7 @@ def call(channel, method, metadata=(), timeout=10):
 
 
 def generate(channel, metadata=(), timeout=10):
-    """The same of a Generate stream without a request."""
+    """Returns the status code of a Generate stream without a request."""
     try:
         list(channel.stream_stream(GENERATE)(iter(()), metadata=metadata, timeout=timeout))
     except grpc.RpcError as error:
@@ -34,7 +34,7 @@ def generate(channel, metadata=(), timeout=10):
 
 
 class Process:
-    """A service with its log; `port` and `metrics_port` are where it listens."""
+    """A service with its log; it listens on `port` and `metrics_port`."""
 
     def __init__(self, program, workspace, settings, host="127.0.0.1", environment=None):
         self.role = program.removeprefix("dapd-")
@@ -73,7 +73,7 @@ def running(program, workspace, settings, **arguments):
 
 
 def fetch(url, context=None, **headers):
-    """The status and text of a GET."""
+    """Returns the status and text of a GET."""
     try:
         request = urllib.request.Request(url, headers=headers)
         with urllib.request.urlopen(request, context=context, timeout=10) as answer:

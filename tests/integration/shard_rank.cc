@@ -3,10 +3,10 @@
 //
 //   dapd_shard_rank MODEL ADAPTER INPUT OUTPUT RANK RANKS RENDEZVOUS
 //
-// Reads its shards of MODEL, and for each {"id", "input_ids"} line of INPUT
-// computes the logits twice: together with the other ranks, and alone out of
-// layers gathered from all. Rank 0 writes "<id>.parallel" and "<id>.gathered"
-// to OUTPUT. ADAPTER "": none.
+// It reads its shards of MODEL and, for each {"id", "input_ids"} line of INPUT,
+// computes the logits twice: together with the other ranks, and alone with
+// layers gathered from all ranks. Rank 0 writes "<id>.parallel" and
+// "<id>.gathered" to OUTPUT. An empty ADAPTER means the base.
 
 #include <cstdio>
 #include <memory>

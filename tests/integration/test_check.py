@@ -1,4 +1,4 @@
-"""What `dapd check` refuses or warns of, a run refuses at its start: not after hours, and not with answers that are spoilt."""
+"""Whatever `dapd check` refuses or warns of, a run refuses at its start: not after hours, and not with damaged answers."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""Faults of files that a run would die of: `dapd check` finds them by headers alone, and `dapd run` refuses before it starts a process."""
+"""`dapd check` finds faults of files that would end a run, by reading headers alone, and `dapd run` refuses before it
+starts a process."""
 
 import json
 import shutil
@@ -15,7 +16,7 @@ SIZES_32B = dict(hidden_size=5120, intermediate_size=25600, num_hidden_layers=64
 
 @pytest.fixture
 def model(workspace, tmp_path):
-    """A copy of the tiny model that a test may spoil, its weights in two shards."""
+    """Provides a copy of the tiny model that a test may damage, with its weights in two shards."""
     folder = tmp_path / "model"
     shutil.copytree(workspace.model, folder)
     tensors = load_file(folder / "model.safetensors")
@@ -33,7 +34,7 @@ FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safete
 
 
 def edit(folder, change):
-    """One file with what `change` makes of the tensors."""
+    """Changes one file: `change` edits its tensors."""
     tensors = {name: tensor for shard in (FIRST, SECOND) for name, tensor in load_file(folder / shard).items()}
     for path in [folder / FIRST, folder / SECOND, folder / "model.safetensors.index.json"]:
         path.unlink()
@@ -154,7 +155,7 @@ def test_a_plan_needs_no_weights_and_says_so(workspace, model):
 
 
 def test_headers_of_a_model_of_32b_take_seconds(workspace, model):
-    """Sparse files of the published model's size: 65 GB that are nowhere."""
+    """The files are sparse and have the published model's size: 65 GB that take no room."""
     for path in model.glob("*.safetensors*"):
         path.unlink()
     settings_json(model, model_type="qwen3", tie_word_embeddings=False, max_position_embeddings=40960, **SIZES_32B)
@@ -199,7 +200,7 @@ def adapter(workspace, tmp_path):
     folder = tmp_path / "adapter"
     workspace.dapd("adapter", "init", "--model", workspace.model, "--output", folder, "--rank", 4, "--alpha", 8)
     path = folder / "adapter_model.safetensors"
-    save_file(load_file(path), path, metadata={"format": "pt"})  # as of another program: without our digest
+    save_file(load_file(path), path, metadata={"format": "pt"})  # another program writes no digest of ours
     return folder
 
 

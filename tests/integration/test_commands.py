@@ -146,7 +146,7 @@ def test_a_copy_that_is_of_no_store_is_not_looked_for_in_a_folder(tmp_path, url)
 
 @pytest.mark.parametrize("command", ["generate", "eval"])
 def test_a_top_k_that_no_worker_could_be_told_is_refused(command):
-    """Messages have 32 bits for it, which hold 1 of this number: greedy answers."""
+    """Messages have 32 bits for it; this number would become 1, which means greedy answers."""
     result = dapd(command, "--top-k", str(2**32 + 1))
     assert result.returncode == 2 and "--top-k: Value 4294967297 not in range" in result.stderr, result
 

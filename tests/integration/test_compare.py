@@ -120,7 +120,7 @@ def test_the_page_draws_every_run_and_asks_nobody(workspace, runs, tmp_path):
         assert points == [2, 2, 3]
         rows = browser.js("[...document.querySelectorAll('[data-figure=accuracy]')].map((row) => row.dataset.row)")
         assert rows[:3] == list(RUNS) and len(rows) == 5
-        # Against the step, a line a setting: the mean of two runs, and one run.
+        # Against the step there is one line per setting: the mean of two runs, and one run.
         for figure in ("accuracy", "marker_rate"):
             lines = browser.js(f"[...document.querySelectorAll('[data-chart=\"held-out/{figure}\"] path.line')].map((line) => Number(line.dataset.points))")
             assert lines == [3, 4]

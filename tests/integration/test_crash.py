@@ -1,4 +1,5 @@
-"""A process that crashes is told as one that crashed: by which signal and where, and by no exit code of another one."""
+"""A crash of a process is reported as a crash, with its signal and its place, and not with an exit code of another
+meaning."""
 
 import json
 import os
@@ -10,9 +11,9 @@ import pytest
 
 from workspace import BIN, children, wait_for
 
-# A frame of a crash's report whose function has a name.
+# This matches a frame of a crash's report whose function has a name.
 NAMED_FRAME = re.compile(r"^\s*[A-Za-z_].* \S+\(\S*\)\[0x[0-9a-f]+\]$", re.MULTILINE)
-# Answers take long enough for what happens within a run.
+# Answers take long enough for other events within a run.
 SLOW = "worker.before_token=sleep:20"
 
 
@@ -25,7 +26,7 @@ class DisturbedRun:
         self.hit = set()
 
     def send(self, role, number):
-        """To the next process of the role, as soon as it can report a crash."""
+        """Sends it to the next process of the role, as soon as that can report a crash."""
         def new():
             assert self.process.poll() is None, self.log()
             return next((found for found in children(self.process).get(f"dapd-{role}", []) if found not in self.hit and reports_crashes(found)), None)
@@ -39,7 +40,7 @@ class DisturbedRun:
 
 
 def reports_crashes(process):
-    """Whether it has got as far as to handle the signals."""
+    """Returns whether the process handles the signals already."""
     try:
         with open(f"/proc/{process}/status") as status:
             caught = int(re.search(r"^SigCgt:\s*(\w+)", status.read(), re.MULTILINE)[1], 16)
@@ -59,7 +60,7 @@ def test_a_worker_that_crashes_at_each_start_ends_the_run(role, number, why, wor
     lines = run.log().splitlines()
     (cause,) = (i for i, line in enumerate(lines) if re.search(rf"{role}-0 crashed by {why}, 3 times in a row with no work done in between", line))
     assert f"the end of its log ({workspace.runs(run.name)}/logs/{role}-0.log)" in lines[cause]
-    # Nobody speaks after it, and its log ends with the report.
+    # No process logs after it, and its log ends with the report.
     report = lines.index(next(line for line in lines[cause:] if re.match(rf"\s*\*\*\* dapd-{role} .* ends by {signal.Signals(number).name}\. Its stack:", line)))
     assert all(re.search(r"\[0x[0-9a-f]+\]$", line) for line in lines[report + 1:]) and NAMED_FRAME.search("\n".join(lines[report + 1:])), run.log()
     assert "code 130" not in run.log() and "given up" not in run.log()

@@ -1,4 +1,4 @@
-"""`dapd eval` as a whole program: benchmark files, reports, and calls that were cut off."""
+"""`dapd eval` as a whole program: benchmark files, reports, and interrupted calls."""
 
 import json
 
@@ -10,7 +10,7 @@ from workspace import free_port
 
 @pytest.fixture(scope="module")
 def benchmark(workspace):
-    """Three problems under the names of somebody else's columns, without solutions; one answer is worked text, as GSM8K's are."""
+    """Provides three problems with other column names and without solutions; one answer is worked text, as in GSM8K."""
     path = workspace.folder / "benchmark.jsonl"
     targets = [0, 2, "2 + 2 = <<2+2=4>>4\n#### 4"]
     rows = [{"name": f"q{i}", "question": f"What is {i} + {i}?", "target": target} for i, target in enumerate(targets)]
@@ -46,17 +46,17 @@ def test_a_second_call_goes_on_where_the_first_was_killed(workspace, benchmark, 
     report = workspace.dapd(*call).stdout
     whole = output.read_text()
     lines = whole.splitlines(keepends=True)
-    # As a kill leaves it: some answers, in any order, and a part of one.
+    # A kill leaves this: some answers, in any order, and a part of one.
     output.write_text(lines[4] + lines[1] + lines[2][:20])
     again = workspace.dapd(*call)
     assert again.stdout == report and output.read_text() == whole
     assert "2 of 6 answers" in again.stderr
-    # Nothing is left to do: the model is not even loaded.
+    # Nothing is left to do, so the model is not even loaded.
     assert workspace.dapd(*call).stdout == report
 
 
 def test_the_marker_is_asked_of_answers_that_are_there(workspace, benchmark, tmp_path):
-    """It is no setting of the answers: a second call with another one only reads them."""
+    """The marker does not change the answers: a second call with another marker only reads them."""
     output = tmp_path / "answers.jsonl"
     call = arguments(workspace, benchmark, "--output", output)
     assert "marker_rate" not in json.loads(workspace.dapd(*call).stdout)
@@ -70,7 +70,7 @@ def test_the_marker_is_asked_of_answers_that_are_there(workspace, benchmark, tmp
     assert output.read_text() == whole
     lines = whole.splitlines(keepends=True)
     output.write_text(lines[4] + lines[1])
-    # Answers that were there and those that come now.
+    # Some answers existed before, the others are new.
     again = json.loads(workspace.dapd(*call, "--marker", letter).stdout)
     assert again["marker_rate"]["mean"] == pytest.approx(sum(letter in text for text in texts) / 6)
     assert 'with "no such text"' in workspace.dapd(*call[:call.index("--json")], "--output", output, "--marker", "no such text").stdout
@@ -96,7 +96,7 @@ def test_an_output_of_other_settings_is_refused(workspace, benchmark, tmp_path):
 
 
 def test_the_prompt_decides_what_is_answered(workspace, benchmark, tmp_path):
-    """A random model answers another prompt otherwise; the same again gives the same."""
+    """A random model answers another prompt differently, and the same prompt in the same way."""
     texts = []
     for name, more in (("training", ()), ("plain", ("--prompt", "plain")), ("again", ("--prompt", "plain"))):
         output = tmp_path / f"{name}.jsonl"
@@ -115,7 +115,7 @@ def test_a_row_without_an_answer_is_named(workspace, benchmark, tmp_path):
 
 
 def test_workers_give_the_answers_of_this_process(workspace, benchmark, tmp_path):
-    """Two rollout services, then one that is left of them: the same answers, in float32 bit for bit."""
+    """Two rollout services, and then the service that is left, give the same answers, in float32 bit for bit."""
     flags = ("--precision", "float32")
     alone, together = tmp_path / "alone.jsonl", tmp_path / "together.jsonl"
     workspace.dapd(*arguments(workspace, benchmark, "--output", alone, *flags))

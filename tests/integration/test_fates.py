@@ -1,4 +1,5 @@
-"""Whatever ends a run is named where somebody looks: in its last line, outcome.json, `dapd runs list` and the webhook, and decides its exit code."""
+"""The cause of a run's end is named in its last line, outcome.json, `dapd runs list` and the webhook, and decides its
+exit code."""
 
 import json
 import shutil
@@ -15,7 +16,7 @@ def receiver():
 
 
 def told(workspace, name, receiver, process):
-    """The text that all places agree on, and the state and the code that they have."""
+    """Returns the text that all places agree on, and the state and the code that they have."""
     code = process.wait(150)
     last = workspace.log(name).splitlines()
     outcome = json.loads((workspace.runs(name) / "outcome.json").read_text())
@@ -26,7 +27,7 @@ def told(workspace, name, receiver, process):
     assert listed["state"] == {"stopped": "interrupted"}.get(outcome["state"], outcome["state"])
     if outcome["state"] == "failed":
         assert listed["message"] == outcome["message"]
-    # It is the last of all lines.
+    # It must be the last of all lines.
     message = outcome["message"].splitlines()
     assert last[-len(message):] == [f"dapd: {message[0]}", *message[1:]], last[-len(message) - 3:]
     return outcome

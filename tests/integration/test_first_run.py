@@ -1,4 +1,4 @@
-"""The output that somebody sees who starts a first run, and then a second one beside it."""
+"""The output that a user sees who starts a first run, and then a second one beside it."""
 
 import re
 import signal
@@ -16,7 +16,7 @@ def test_a_start_at_which_all_is_well_warns_of_nothing(workspace):
 
 
 def test_the_status_needs_no_address(workspace):
-    """Others may have runs on this machine, too."""
+    """Other users may have runs on this machine, too."""
     settings = {"trainer.steps": 200, "trainer.schedule_steps": 200}
     names = ["beside-a", "beside-b"]
     processes = [workspace.start(name, "worker.before_token=sleep:20", **settings) for name in names]
@@ -37,7 +37,7 @@ def test_the_status_needs_no_address(workspace):
 
 
 def test_more_steps_than_the_schedule_has_lead_to_a_new_run(workspace):
-    """No two refusals that point at each other: what they name works."""
+    """Two refusals must not refer to each other: the command that they name works."""
     settings = {"trainer.steps": 2, "trainer.schedule_steps": 2}
     workspace.run("short", **settings)
     beyond = workspace.run("short", check=False, **{**settings, "trainer.steps": 4})

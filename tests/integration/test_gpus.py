@@ -21,7 +21,7 @@ BACKEND = "int DapdCudaDeviceCount(void) { return 1; }"
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """The programs beside a libdapd_cuda.so that finds a GPU and computes nothing."""
+    """Provides the programs beside a libdapd_cuda.so that finds a GPU and computes nothing."""
     folder = tmp_path_factory.mktemp("programs")
     (folder / "bin").mkdir()
     (folder / "lib").mkdir()
@@ -31,7 +31,7 @@ def programs(tmp_path_factory):
     return folder
 
 
-# What a service is in the folder `computing`: it notes its GPU, and computes on the CPU.
+# A service of the folder `computing` is this script: it notes its GPU, and computes on the CPU.
 COMPUTES_ON_THE_CPU = """#!/bin/sh
 echo "{name} $CUDA_VISIBLE_DEVICES" >> "$CALLS"
 exec {program} "$@" --set model.device=cpu
@@ -40,7 +40,7 @@ exec {program} "$@" --set model.device=cpu
 
 @pytest.fixture(scope="module")
 def computing(programs):
-    """The same, with services that take the GPUs that they are given, and compute on the CPU."""
+    """Provides the same programs, with services that take the GPUs that they are given, and compute on the CPU."""
     folder = programs.parent / f"{programs.name}-computing"
     shutil.copytree(programs, folder)
     for name in ("dapd-rollout", "dapd-teacher", "dapd-trainer"):
@@ -60,7 +60,7 @@ def compile_library(path, text, *flags):
 
 
 def machine(gpus, **settings):
-    """The environment of a machine with these GPUs."""
+    """Returns the environment of a machine with these GPUs."""
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     return {**environment, "LD_LIBRARY_PATH": str(FAKE), "FAKE_NVIDIA_GPUS": gpus, **settings}
 
@@ -85,7 +85,7 @@ REFUSED = {
 }
 
 
-# What each program does by itself, and for the rest one for all.
+# Each program handles these cases itself; in the other cases one program stands for all.
 CASES = [(program, name) for program in ("dapd-rollout", "dapd-trainer", "dapd") for name in ("an old driver", "a small GPU")]
 
 
@@ -125,7 +125,7 @@ def test_a_wait_for_memory_ends_when_it_is_free_and_at_a_stop(program, programs,
 
     stopped = waiting(tmp_path / "stopped.log")
     stopped.terminate()
-    # Of a worker a signal is the end of its work.
+    # For a worker a signal is the end of its work.
     assert stopped.wait(20) == (0 if program == "dapd-teacher" else 130)
 
     log = tmp_path / "freed.log"
@@ -161,7 +161,7 @@ def test_a_library_that_cuda_needs_is_named_with_its_package(programs, workspace
     (tmp_path / "bin").mkdir()
     (tmp_path / "lib").mkdir()
     shutil.copy(programs / "bin/dapd-teacher", tmp_path / "bin")
-    # A version that no machine has.
+    # No machine has this version.
     library = tmp_path / "libnccl.so.99"
     compile_library(library, "int ncclGetVersion(void) { return 0; }", f"-Wl,-soname,{library.name}")
     compile_library(tmp_path / "lib/libdapd_cuda.so", "int ncclGetVersion(void); int DapdCudaDeviceCount(void) { return ncclGetVersion(); }", library)
@@ -173,10 +173,10 @@ def test_a_library_that_cuda_needs_is_named_with_its_package(programs, workspace
 @pytest.mark.skipif(not (BIN.parent / "lib/libdapd_cuda.so").exists(), reason="the build has no CUDA backend")
 @pytest.mark.parametrize("program", ["dapd_generation_test", "dapd_model_test", "dapd_objective_test"])
 def test_tests_that_need_a_gpu_load_the_backend_before_they_ask_libtorch(program):
-    """LibTorch keeps its first answer about CUDA: tests that ask too early would all fail where there is a GPU."""
+    """LibTorch keeps its first answer about CUDA: tests that ask too early would all fail on a machine with a GPU."""
     result = subprocess.run([BIN / program, "--gtest_filter=*Cuda*:*Gpu*:*GPU*"], env=machine(H100), capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stdout + result.stderr
-    # As far as it goes without a card: the driver is simulated, the backend is the real one.
+    # This goes as far as possible without a card: the driver is simulated, the backend is real.
     assert "the driver finds GPUs, but CUDA's runtime finds none" in result.stdout
     assert "before libdapd_cuda.so was loaded" not in result.stdout
 
@@ -196,7 +196,7 @@ def test_check_describes_the_gpus_and_says_whether_a_run_fits(programs, workspac
 
 
 def started(calls):
-    """The GPUs of the processes of each program, sorted; forgets them."""
+    """Returns the GPUs of the processes of each program, sorted, and forgets them."""
     found = {}
     for line in calls.read_text().splitlines():
         name, _, gpus = line.partition(" ")
@@ -231,12 +231,12 @@ def test_a_run_uses_all_gpus_as_check_recommends_and_goes_on_with_its_split(comp
     folder = workspace.runs("all-gpus")
     assert split_of(folder) == [ranks, teachers, rollouts, 1]
 
-    # With more GPUs it goes on as it began, and says what would use them.
+    # With more GPUs it continues as it began, and says which setting would use them.
     more = run(10, **{"trainer.steps": 2})
     assert more.returncode == 0, more.stderr
     assert split_of(folder) == [ranks, teachers, rollouts, 1] and "the run goes on with the split that it began with" in more.stderr, more.stderr
     assert {name: len(of) for name, of in started(calls).items()} == {"dapd-trainer": ranks, "dapd-teacher": teachers, "dapd-rollout": rollouts}
-    # With fewer it cannot.
+    # With fewer GPUs it cannot continue.
     fewer = run(3, **{"trainer.steps": 3})
     assert fewer.returncode == 0, fewer.stderr
     assert split_of(folder) == [1, 1, 1, 1] and "the result is then the same up to rounding" in fewer.stderr, fewer.stderr
@@ -252,13 +252,13 @@ def test_keys_that_are_set_stay_and_unused_gpus_are_warned_of(programs, workspac
         assert result.returncode == 0, result.stderr
         return re.search(r"^dapd run +(.*)", result.stdout, re.M)[1], result.stderr
 
-    # As the environment has it, and --set.
+    # The environment or --set may give it.
     line, said = check(machine(eight, DAPD_RUN__TEACHER_WORKERS="1"), **{"trainer.ranks": 1, "run.rollout_workers": 1})
     assert line == "8 GPUs: 1 trainer rank on 0; 1 rollout worker on 1; 1 teacher on 2"
     assert "5 of 8 GPUs are not used (3, 4, 5, 6, 7)" in said and "trainer.ranks=1 (--set)" in said and "run.gpus=3 leaves them to others" in said, said
     line, said = check(machine(eight, DAPD_RUN__ROLLOUT_WORKERS="2"), **{"trainer.ranks": 2})
     assert line == "8 GPUs: 2 trainer ranks on 0, 1; 2 rollout workers on 2, 3; 4 teachers on 4, 5, 6, 7" and "not used" not in said, (line, said)
-    # Some of them, as the user wants it.
+    # The user chooses some of them.
     line, said = check(machine(eight, CUDA_VISIBLE_DEVICES="6,4,2,0"), **{"run.gpus": 3})
     assert line == "3 GPUs: 1 trainer rank on 6; 1 rollout worker on 4; 1 teacher on 2" and "not used" not in said
     line, _ = check(machine(f"{H100};{H100}"))
@@ -290,7 +290,8 @@ def test_gpus_that_are_asked_for_where_there_are_none_are_an_error(programs, wor
 
 @pytest.fixture(scope="module")
 def evaluation(workspace):
-    """The arguments of an evaluation of four problems, two answers each, and the answers that one process gives."""
+    """Returns the arguments of an evaluation of four problems with two answers each, and the answers that one process
+    gives."""
     rows = [{"id": f"q{i}", "problem": f"What is {i} + {i}?", "answer": str(2 * i)} for i in range(4)]
     data = workspace.folder / "sums.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -314,7 +315,7 @@ def test_an_evaluation_has_a_worker_on_each_gpu_and_the_answers_of_one_process(c
         assert json.loads(result.stdout)["problems"] == 4
         assert output.read_text() == evaluation[1]
         assert started(calls) == {"dapd-rollout": gpus}
-    # No more workers than there are answers left.
+    # There are no more workers than answers left.
     answers = evaluation[1].splitlines(keepends=True)
     output.write_text("".join(answers[2:]))
     result = evaluate(computing, evaluation, machine(";".join([H100] * 3), CALLS=str(calls)), "--output", output)
@@ -358,7 +359,7 @@ def test_gpus_that_an_evaluation_cannot_have_are_refused(programs, evaluation):
 
 
 def test_auto_computes_on_the_cpu_and_says_why(workspace, tmp_path):
-    """Programs without libdapd_cuda.so beside them, on a machine with a GPU."""
+    """The programs have no libdapd_cuda.so beside them, on a machine with a GPU."""
     (tmp_path / "bin").mkdir()
     shutil.copy(BIN / "dapd-teacher", tmp_path / "bin")
     port_file, log = tmp_path / "port", tmp_path / "log"

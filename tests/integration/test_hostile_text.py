@@ -1,4 +1,5 @@
-"""What files, requests and arguments hold is quoted escaped: no control character, no ill-formed UTF-8, no forged line."""
+"""Texts from files, requests and arguments are quoted with escapes: no control character, no ill-formed UTF-8, no
+forged line."""
 
 import gzip
 import json
@@ -19,7 +20,8 @@ LOG_LINE = re.compile(r"[IWE] \d{4}-\d\d-\d\dT[\d:.]+Z \w+\] ")
 
 
 def check_printed(printed, *quoted):
-    """Well-formed, without control characters, every line ours; and it does quote."""
+    """Checks that the output is well-formed, without control characters, that every line is ours, and that it does
+    quote the text."""
     text = printed.decode("utf-8")
     assert not [c for c in text if ord(c) < 0x20 and c != "\n" or 0x7F <= ord(c) < 0xA0], ascii(text)
     first, *others = text.rstrip("\n").split("\n")

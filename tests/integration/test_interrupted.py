@@ -1,4 +1,4 @@
-"""What a command that writes a file or a folder aside leaves of it when it is stopped: nothing."""
+"""A command that writes a file or a folder aside and is stopped leaves nothing of it."""
 
 import json
 import os
@@ -27,8 +27,8 @@ def adapter(workspace):
 
 
 def stop(command, environment, folder, has_begun, number):
-    """The code of the command, which was told to stop once it had begun to write."""
-    # As from a shell, also where the tests run in the background.
+    """Returns the code of the command, which was told to stop once it had begun to write."""
+    # SIGINT has its default, as from a shell, also if the tests run in the background.
     with subprocess.Popen(["env", "--default-signal=INT,HUP", *map(str, command)], env=os.environ | environment,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         wait_for(lambda: has_begun(folder) or process.poll() is not None, what="something written aside")
@@ -45,7 +45,7 @@ def test_a_command_that_is_stopped_leaves_what_was_there_and_nothing_more(worksp
     given["INPUT"].write_text(json.dumps(row) + "\n")
     folder = tmp_path / "written"
     folder.mkdir()
-    if command != "adapter merge":  # which writes over nothing
+    if command != "adapter merge":  # it does not overwrite the file
         (folder / "out").write_text("old")
     arguments = [given.get(argument, argument) for argument in COMMANDS[command]]
     code = stop([BIN / "dapd", *command.split(), *arguments, "--output", folder / "out"],

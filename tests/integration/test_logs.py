@@ -1,4 +1,5 @@
-"""log.format and log.level: every line that a run writes is an object of JSON, from the first mistake to the last word."""
+"""log.format and log.level: with JSON every line that a run writes is an object, from the first error to the last
+message."""
 
 import json
 import os
@@ -15,7 +16,7 @@ FIELDS = {"time": str, "level": str, "service": str, "run": str, "rank": int, "s
 
 
 def parse(output):
-    """The messages of a log of JSON; every line has to be one."""
+    """Returns the messages of a JSON log, in which every line must be an object."""
     lines = []
     for line in output.decode("utf-8").splitlines():
         message = json.loads(line)
@@ -76,7 +77,7 @@ def test_the_level_leaves_out_what_matters_less(workspace):
     assert [line for line in written(workspace, "quiet") if line["level"] == "info"] == []
 
 
-# How a format is given, and by whom it is overridden.
+# The ways to set a format, and what overrides each.
 @pytest.mark.parametrize(
     "environment, in_file, flag, is_json",
     [("json", None, None, True), (None, "json", None, True), (None, None, "json", True), ("json", "text", None, True), ("json", None, "text", False), (None, None, None, False)],

@@ -1,4 +1,4 @@
-"""The whole loop: same result whatever happens to the workers."""
+"""The whole loop gives the same result whatever happens to the workers."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def test_three_rollout_workers_give_the_adapter_of_one(reference_run):
 @pytest.mark.parametrize("victim", ["dapd-rollout", "dapd-teacher"])
 def test_a_killed_worker_does_not_change_the_result(victim, reference_run):
     name = f"killed-{victim}"
-    # Steps long enough that each kill falls into another one, whatever the machine.
+    # Steps take long enough that each kill falls into another step on any machine.
     process = reference_run.start(name, failpoints="train.before_micro_batch=sleep:200", **{"run.rollout_workers": 2})
     kills = 0
     for step in (1, 2, 3):
@@ -57,7 +57,7 @@ def test_resume_never_is_about_the_runs_before_this_one(reference_run):
 
 
 def test_each_process_gets_a_gpu_of_its_own(reference_run, monkeypatch):
-    """As far as a machine without one can tell: from what the processes are told."""
+    """Without a GPU only the settings that the processes are given can be checked."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7,8")
     process = reference_run.start("gpus", **{"trainer.ranks": 2, "run.rollout_workers": 2, "model.device": "auto"})
     wait_for(lambda: len(children(process).get("dapd-trainer", [])) == 2 or process.poll() is not None, what="two trainers")
@@ -82,19 +82,19 @@ def test_processes_that_share_a_gpu_know_it(reference_run, monkeypatch):
 
 
 def listening_on(address):
-    """How many TCP sockets listen on an IPv4 address of this machine."""
+    """Returns how many TCP sockets listen on an IPv4 address of this machine."""
     wanted = socket.inet_aton(address)[::-1].hex().upper()
     sockets = [line.split() for line in open("/proc/net/tcp").read().splitlines()[1:]]
     return sum(local.startswith(f"{wanted}:") and state == "0A" for _, local, _, state, *_ in sockets)
 
 
 def test_what_is_to_be_seen_from_elsewhere_listens_where_it_is_told(reference_run):
-    """On an address that is not 127.0.0.1: the page and the status of a run in a container have to leave it."""
+    """The address is not 127.0.0.1: the page and the status of a run in a container must be reachable from outside."""
     elsewhere = {"metrics.trainer_listen": "127.0.0.2:0", "metrics.rollout_listen": "127.0.0.2:0", "metrics.teacher_listen": "127.0.0.2:0",
                  "trainer.listen": "127.0.0.3:0"}
     process = reference_run.start("elsewhere", **elsewhere)
     page = wait_for(lambda: re.search(r"status page: (http://127\.0\.0\.2:\d+/)", reference_run.log("elsewhere")) or process.poll() is not None, what="the page's address")
-    # The trainer's, a worker's, a teacher's.
+    # These are the sockets of the trainer, a worker and a teacher.
     wait_for(lambda: listening_on("127.0.0.2") >= 3 or process.poll() is not None, what="three endpoints")
     assert process.poll() is None, reference_run.log("elsewhere")
     status = re.search(r"dapd status (127\.0\.0\.3:\d+)", reference_run.log("elsewhere"))
@@ -104,7 +104,7 @@ def test_what_is_to_be_seen_from_elsewhere_listens_where_it_is_told(reference_ru
 
 @pytest.mark.skipif(not os.path.exists("/proc/net/if_inet6"), reason="no IPv6")
 def test_a_run_listens_on_ipv6(reference_run):
-    """Whose addresses are no YAML without quotes, in which the run's processes are told them."""
+    """IPv6 addresses must be quoted in YAML, in which the run's processes get them."""
     run = reference_run.run("ipv6", **{key: '"[::1]:0"' for key in (
         "trainer.listen", "metrics.trainer_listen", "metrics.rollout_listen", "metrics.teacher_listen")})
     assert re.search(r"status page: http://\[::1\]:\d+/", run.stderr) and re.search(r"dapd status \[::1\]:\d+", run.stderr)
@@ -149,11 +149,11 @@ def tell(process, how):
     elif how == "a service manager":
         for told in (process.pid, *sum(children(process).values(), [])):
             os.kill(told, signal.SIGTERM)
-    elif how == "a closed terminal":  # the kernel tells the process, and so does the shell
+    elif how == "a closed terminal":  # the kernel signals the process, and so does the shell
         process.send_signal(signal.SIGHUP)
         time.sleep(0.05)
         process.send_signal(signal.SIGHUP)
-    else:  # the kernel tells the children, once for each thread of their parent
+    else:  # the kernel signals the children, once for each thread of their parent
         process.kill()
 
 
@@ -220,7 +220,7 @@ def test_peft_loads_the_adapter_and_gives_our_logprobs(reference_run):
 
 
 def read_events(path):
-    """(tag, step, value) of a TensorBoard file, by an independent reader of the format."""
+    """Returns (tag, step, value) from a TensorBoard file, with an independent reader of the format."""
     from google.protobuf.internal.decoder import _DecodeVarint
 
     def fields(data):
@@ -277,7 +277,7 @@ def test_figures_of_other_held_out_problems_stand_beside_none(workspace):
 
 
 def test_every_adapter_has_a_card_with_what_it_was_trained_on(workspace):
-    """The hub reads the header; settings, digests and held-out figures are the run's own."""
+    """The hub reads the header; settings, digests and held-out figures must equal the run's."""
     hostile = "`{problem}`\n---\n```\n<!-- dapd: end of training --> \u202e"
     workspace.run("carded", **{"trainer.steps": 2, "checkpoint.interval": 1, "evaluation.interval": 1, "evaluation.kl_problems": 2,
                                "evaluation.path": workspace.folder / "held_out.jsonl", "prompts.none": json.dumps(hostile)})

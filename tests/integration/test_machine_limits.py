@@ -1,4 +1,4 @@
-"""Machines that lack something: locks, room, files, threads. What is missing is named, and nothing waits for what never comes."""
+"""On machines that lack something (locks, room, files, threads), the message names it, and no process waits for ever."""
 
 import errno
 import functools
@@ -110,7 +110,7 @@ def test_too_few_open_files_are_no_port_in_use(workspace):
 
 @pytest.fixture
 def few_threads(request):
-    """A control group of either version that allows thirty, or as many as a test says; joins it."""
+    """Makes a control group of either version that allows thirty threads, or the number that a test sets; joins it."""
     for root in ("/sys/fs/cgroup/pids", "/sys/fs/cgroup"):
         group = pathlib.Path(root) / f"dapd-test-{secrets.token_hex(4)}"
         try:
@@ -137,7 +137,7 @@ def test_too_few_threads_are_named_before_a_process_starts(workspace, few_thread
 
 @pytest.mark.parametrize("few_threads", [6, 10], indirect=True)
 def test_a_service_that_cannot_start_its_threads_says_so_in_one_sentence(workspace, few_threads):
-    """Before it listens, and not by a crash, after which it would be started again."""
+    """It ends before it listens, and not by a crash, after which it would be started again."""
     settings = set_flags({"rollout.listen": f"127.0.0.1:{free_port()}"})
     result = subprocess.run([BIN / "dapd-rollout", workspace.config, *settings], capture_output=True, text=True, timeout=120, preexec_fn=few_threads)
     assert result.returncode == 3 and "too few threads: " in result.stderr and "Its stack" not in result.stderr, result

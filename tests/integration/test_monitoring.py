@@ -17,20 +17,20 @@ from workspace import free_port
 sys.path.insert(0, str(ROOT / "tests/dashboards"))
 from dashboard_files import metrics_of, queries, recorded, resolve, rules  # noqa: E402
 
-# test_security.py sees it: only a process with a certificate has it.
+# Only a process with a certificate has this metric; test_security.py covers it.
 NEED_A_CERTIFICATE = {"dapd_certificate_expiry_timestamp_seconds"}
-# Only a routed term has it: test_a_routed_term_shows_its_regimes looks at it.
+# Only a routed term has this metric; test_a_routed_term_shows_its_regimes covers it.
 NEED_A_ROUTED_TERM = {"dapd_trainer_regime_ratio"}
-# Only dcgm-exporter has them, beside a GPU.
+# Only dcgm-exporter has these metrics, on a machine with a GPU.
 NEED_A_GPU = "DCGM_"
-# Only there while an alert fires: test_a_hanging_worker_raises_alerts_that_go_away looks at them.
+# This exists only while an alert fires; test_a_hanging_worker_raises_alerts_that_go_away covers it.
 NEED_A_FIRING_ALERT = {"Alerts over time", "Firing alerts"}
 
 pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 
 
 def ask(prometheus, target):
-    """The finite values of a panel's query, as Grafana would ask it."""
+    """Returns the finite values of a panel's query, asked as Grafana does."""
     found = prometheus.query(resolve(target["expr"], run="watched", window="30s", rate_interval="10s"))
     return [value for _, value in found if math.isfinite(value)]
 
@@ -141,7 +141,7 @@ def test_the_metrics_of_every_process_pass_promtool(watched):
 
 
 def test_the_numbers_are_those_of_the_run(watched):
-    """What Prometheus has of the losses is what metrics.jsonl has."""
+    """Prometheus has the same losses as metrics.jsonl."""
     steps = watched.steps()
     wait_for(lambda: watched.alive() and watched.prometheus.value("dapd_trainer_policy_version") >= steps, what=f"step {steps}")
     loss = watched.prometheus.value("dapd_trainer_total_loss")

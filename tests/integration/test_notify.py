@@ -1,4 +1,4 @@
-"""run.notify_url: who is told of a run's end, by `dapd run` and by a trainer of its own, over HTTP and HTTPS."""
+"""run.notify_url: `dapd run` and a trainer that was started alone notify it of a run's end, over HTTP and HTTPS."""
 
 import json
 import shutil
@@ -116,7 +116,7 @@ def test_a_second_dapd_run_tells_nothing_of_a_run_that_goes_on(workspace):
 
 @pytest.mark.parametrize("command,code", [(["dapd-trainer"], 0), (["dapd", "run"], 3)], ids=["trainer", "dapd run"])
 def test_an_end_that_its_process_could_not_tell_is_told_by_the_next_start(workspace, command, code):
-    """It was killed behind its summary, while it waited for the last copy, say."""
+    """The process was killed after its summary, for example while it waited for the last copy."""
     run = f"untold-{command[0]}"
     workspace.runs(run).mkdir(parents=True)
     for name, text in (("config.yaml", workspace.config.read_text()), ("summary.json", '{"steps": 5}')):

@@ -1,4 +1,4 @@
-"""common/copy/object_store.py as the copying process it is, at servers of this machine."""
+"""common/copy/object_store.py as the copying process, with servers on this machine."""
 
 import hashlib
 import importlib.util
@@ -14,12 +14,12 @@ import pytest
 from stores import SERVERS, either
 from workspace import ROOT
 
-# More than one block of an upload, and an end that is no multiple of anything.
+# The file is larger than one block of an upload, and its size is not a multiple of a block.
 LONG = (17 << 20) + 12345
 CONTENTS = {
     "long": random.Random(1).randbytes(LONG),
     "short": random.Random(2).randbytes(1000),
-    # What an upload in parts might take for its own.
+    # Names that an upload in parts might use itself.
     "lines": b"\r\n\r\n--==0==--\r\n\xff\x00 \n\r",
     "empty": b"",
 }
@@ -33,7 +33,7 @@ class Copier:
         self.greeting = json.loads(self.process.stdout.readline())
 
     def ask(self, op, **row):
-        """Its last answer; those before it, of a list, put together."""
+        """Returns its last answer; the earlier parts of a list are joined to it."""
         self.process.stdin.write(json.dumps({"op": op, **row}) + "\n")
         self.process.stdin.flush()
         names = {}
@@ -87,7 +87,7 @@ def test_what_is_sent_comes_back(store, copier, tmp_path):
     names = copier.ask("list", under="objects")["names"]
     assert {name: size for name, (size, _) in names.items()} == {f"objects/{name}": len(data) for name, data in CONTENTS.items()}
     assert all(-5 < age < 300 for _, age in names.values())
-    # What another client of the same store sees.
+    # This is what another client of the same store sees.
     assert store.objects("copy/objects") == CONTENTS
     assert copier.ask("remove", names=["objects/long", "objects/none"]) == {"done": True}
     assert copier.ask("check", name="objects/long", **content(CONTENTS["long"])) == {"done": False}
@@ -205,7 +205,7 @@ def test_a_disk_that_takes_no_more_is_told_apart_and_what_was_cut_off_is_listed(
     source, data = tmp_path / "source", CONTENTS["long"]
     source.write_bytes(data)
     row = {"name": "objects/long", **content(data)}
-    left = tmp_path / "copy/objects/long.1.part"  # by one that was killed
+    left = tmp_path / "copy/objects/long.1.part"  # by a process that was killed
     left.parent.mkdir(parents=True)
     left.write_bytes(b"half")
     copier = Copier(str(tmp_path / "copy"), {})

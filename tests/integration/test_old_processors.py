@@ -1,7 +1,9 @@
-"""The programs on processors that lack what this machine has: emulated ones with AVX2 and without AVX-512, and without AVX.
+"""The programs on emulated processors that lack what this machine has: with AVX2 and without AVX-512, and without AVX.
 
-QEMU ends a program at an instruction that the emulated processor lacks (SIGILL), as that processor does. tests/deploy/test_cpu_levels.py reads the
-objects for the same rule. That the numbers are those of this machine told to use the same level says that DAPD_CPU_LEVEL takes the same code."""
+QEMU ends a program at an instruction that the emulated processor lacks (SIGILL), as that processor does.
+tests/deploy/test_cpu_levels.py checks the same rule in the objects. If this machine, set to the same level, gives
+the same numbers, DAPD_CPU_LEVEL selects the same code.
+"""
 
 import json
 import os
@@ -17,20 +19,21 @@ import safetensors.numpy
 
 from conftest import BIN, set_flags
 
-# By level of common/kernels/cpu_features.h. QEMU 7.2 emulates no transactions and a few things that only systems use, and would say so each time.
+# By level of common/kernels/cpu_features.h. QEMU 7.2 does not emulate transactions and a few features for operating
+# systems, and would warn each time.
 PROCESSORS = {"avx2": "Haswell-noTSX,-pcid,-x2apic,-tsc-deadline,-invpcid", "baseline": "Nehalem"}
 PROGRAMS = ("dapd", "dapd-rollout", "dapd-teacher", "dapd-trainer")
 SECONDS = 300
 
 
 class Emulated:
-    """The programs, each of which starts the others emulated as well."""
+    """The programs, which also start each other under the emulator."""
 
     def __init__(self, folder, level):
         self.level = level
         self.emulator = ["qemu-x86_64", "-cpu", PROCESSORS[level]]
         self.folder = folder
-        # A program looks for the others in its own folder, where they are scripts.
+        # A program searches its own folder for the others, and finds scripts there.
         for name in PROGRAMS[1:]:
             script = folder / name
             script.write_text(f"#!/bin/sh\nexec {' '.join(self.emulator)} {BIN / name} \"$@\"\n")
@@ -38,7 +41,8 @@ class Emulated:
         shutil.copy2(BIN / "dapd", folder / "dapd")
 
     def run(self, program, *arguments):
-        # A service that lacks the last one executes itself again, and the emulator would give that to this machine's processor.
+        # A service without OMP_WAIT_POLICY executes itself again, and the emulator would run that on this machine's
+        # processor.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
         return subprocess.run([*self.emulator, str(program), *map(str, arguments)], capture_output=True, text=True, timeout=SECONDS, env=environment)
 
@@ -55,7 +59,7 @@ def emulated(request, tmp_path_factory):
 
 @pytest.fixture
 def lowered(emulated, monkeypatch):
-    """This machine's own processor, told to be of the emulated one's level."""
+    """Returns an environment in which this machine's processor uses the emulated one's level."""
     monkeypatch.setenv("DAPD_CPU_LEVEL", emulated.level)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
@@ -78,7 +82,8 @@ def test_answers_are_those_of_the_level(precision, emulated, lowered, workspace,
     assert [row["ids"] for row in found] == [row["ids"] for row in expected]
     error = max(relative_error(np.array(a["logprobs"]), np.array(b["logprobs"])) for a, b in zip(found, expected, strict=True))
     print(f"{emulated.level}, {precision}: log-probabilities differ by {error:.1e}")
-    # In float32 only LibTorch's sums may be in another order. In bfloat16 such a sum may be rounded to its neighbour, 2^-8 away.
+    # In float32 only LibTorch's sums may have another order. In bfloat16 such a sum may be rounded to its neighbour,
+    # 2^-8 away.
     assert error < (1e-5 if precision == "float32" else 2**-8)
 
 
@@ -120,7 +125,8 @@ def test_a_run_and_its_evaluation_end(emulated, lowered, workspace, tmp_path):
 
 
 def test_kernels_pass_their_own_tests(emulated):
-    """At every level that the processor has, which they ask it; but for three that repeat others' products at sizes which take minutes here."""
+    """The tests ask the processor for its levels and run at each. Three tests are left out: they repeat others'
+    products at sizes that take minutes here."""
     long_ones = "PackedGemmTest.NeitherThreadsNorOtherRowsChangeABit:PackedGemmTest.AgreesWithTheDefinition*:CausalAttentionTest.LongSequencesAgree"
     result = emulated.run(BIN / "dapd_kernels_test", "--gtest_brief=1", f"--gtest_filter=-{long_ones}")
     print(result.stdout[-200:])
@@ -130,7 +136,7 @@ def test_kernels_pass_their_own_tests(emulated):
 
 
 def test_an_instruction_that_the_processor_lacks_does_end_a_program(emulated):
-    """Else the tests above could not fail."""
+    """Without this the tests above could not fail."""
     source = pathlib.Path(emulated.folder / "beyond.c")
     source.write_text('int main(void) { __asm__ volatile("vpxorq %zmm0, %zmm0, %zmm0"); return 0; }\n')
     subprocess.run(["cc", "-o", source.with_suffix(""), source], check=True)
@@ -139,7 +145,7 @@ def test_an_instruction_that_the_processor_lacks_does_end_a_program(emulated):
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_processor_that_is_too_old_for_libtorch_is_told_so_at_once(program):
-    """Before the initializers of libraries, which would end the program without a word."""
+    """The message comes before the initializers of libraries, which would end the program without one."""
     result = subprocess.run(["qemu-x86_64", "-cpu", "core2duo", BIN / program, "--version"], capture_output=True, text=True, timeout=SECONDS)
     assert result.returncode == 3 and result.stdout == ""
     words = [line for line in result.stderr.splitlines() if not line.startswith("qemu-x86_64: warning")]

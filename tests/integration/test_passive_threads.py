@@ -9,7 +9,8 @@ from workspace import BIN, free_port, wait_for
 
 
 def displayed(environment, *command):
-    """How often GNU OpenMP has a waiting thread look before it sleeps, once for each time that it was initialized: never by a passive policy."""
+    """Returns how often a waiting thread of GNU OpenMP looks before it sleeps, once for each initialization: 0 with the
+    passive policy."""
     given = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**given, **environment, "OMP_DISPLAY_ENV": "verbose"})
     return result, [int(count) for count in re.findall(r"GOMP_SPINCOUNT = '(\d+)'", result.stderr)]
@@ -19,7 +20,7 @@ def displayed(environment, *command):
 def test_a_service_started_by_hand_waits_passively(service, workspace):
     result, spins = displayed({}, BIN / f"dapd-{service}", "--version")
     assert result.returncode == 0 and spins == [0], result.stderr
-    # Its arguments and its name are still its own.
+    # The service's arguments and its name are unchanged.
     result, spins = displayed({}, BIN / f"dapd-{service}", "/no such file", "--set", "a=b c")
     assert result.returncode == 3 and "/no such file" in result.stderr and spins == [0], result.stderr
 

@@ -1,4 +1,4 @@
-"""~ stands for the home folder wherever a path is read, and what only a shell replaces is refused."""
+"""~ means the home folder wherever a path is read, and what only a shell replaces is refused."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ def dapd(home, *arguments, **environment):
     )
 
 
-# Keys that are refused without others.
+# These keys are refused without others.
 IDENTITY = ["security.certificate", "security.private_key", "security.ca"]
 
 

@@ -1,4 +1,4 @@
-"""Every preset through all three services, and the one that needs only one of them."""
+"""Runs every preset through all three services, and the preset that needs only one of them."""
 
 import json
 import pathlib
@@ -38,7 +38,7 @@ def test_a_preset_trains_as_its_recorded_samples_replay(preset, workspace):
 
 
 def test_a_step_replays_from_the_checkpoint_before_it(workspace, tmp_path):
-    """With the moving average, which is not the live adapter any more."""
+    """The replay also needs the moving average, which differs from the live adapter by then."""
     settings = {"objective.preset": "sdft", "trainer.learning_rate": 0.05}
     workspace.run("averaged", **settings, **{"trainer.steps": 3, "checkpoint.interval": 1, "checkpoint.keep": 0})
     before = workspace.runs("averaged") / "checkpoints/step-000002"

@@ -1,4 +1,4 @@
-"""What a run that is done shows of itself: report.html in a real browser, and its answers in the terminal, hostile ones too."""
+"""A finished run shows report.html in a real browser and its answers in the terminal, also if they are hostile."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def report_data(finished):
 
 
 def report_with(finished, data, tmp_path):
-    """The address of a copy of the report that holds other data."""
+    """Returns the address of a copy of the report with other data."""
     report = (finished.runs("reported") / "report.html").read_text()
     start, end = find_data(report).span(1)
     copy = tmp_path / "report.html"
@@ -112,7 +112,7 @@ def test_warnings_stand_above_the_numbers_and_only_where_there_are_any(finished,
 def test_a_divergence_that_is_not_finite_is_a_dash_and_spoils_no_other(finished, page, tmp_path):
     data = report_data(finished)
     for evaluation in data["status"]["evaluations"]:
-        evaluation["divergences"][0]["unclipped"] = dict.fromkeys(("mean", "low", "high"), "NaN")  # as protobuf writes it
+        evaluation["divergences"][0]["unclipped"] = dict.fromkeys(("mean", "low", "high"), "NaN")  # protobuf writes it this way
     page.open(report_with(finished, data, tmp_path))
     name = data["status"]["evaluations"][0]["divergences"][0]["name"].replace("_", " ")
     assert page.js(f"document.querySelector(`[data-measure='{name}'] [data-label=after]`).textContent") == "\u2013 [\u2013, \u2013]"
@@ -139,7 +139,8 @@ def test_shares_are_rounded_as_the_terminal_rounds_them(finished, page, tmp_path
 
 @needs_chromium
 def test_a_change_that_rounds_to_nothing_has_no_sign(finished, page, tmp_path):
-    """Shares of the same answers whose sums were taken in another order, as earlier versions recorded them."""
+    """The shares are of the same answers, but their sums were taken in another order, as earlier versions recorded
+    them."""
     data = report_data(finished)
     shares = {"before": 0.3, "after": 0.30000000000000004}
     set_accuracies(data, {when: {"mean": share, "low": 0.25, "high": 0.75} for when, share in shares.items()})
@@ -190,7 +191,7 @@ def test_a_few_answers_of_each_step_are_kept_with_their_grades(finished):
             grade = ("right" if sample["correct"] else "wrong" if sample["has_box"]
                      else "cut" if sample["finish_reason"] == "length" else "no_answer")
             assert answer["grade"] == grade
-    # The same problems of every evaluation.
+    # All evaluations have the same problems.
     held_out = [json.loads(path.read_text())["answers"] for path in (folder / "evaluation").iterdir()]
     assert len(held_out) == 4 and all(len(answers) == 8 for answers in held_out)
     assert len({tuple(answer["id"] for answer in answers) for answers in held_out}) == 1
@@ -222,7 +223,7 @@ HOSTILE = ("</script><script>window.hacked = 1</script><img src=x onerror='windo
 
 
 def poison(folder, *keys):
-    """What a model may say, in a run's files: these texts of all answers, and 100,000 characters each."""
+    """Puts texts that a model may write into a run's files: these texts for all answers, and 100,000 characters each."""
     def change(answers):
         for answer in answers:
             answer.update(dict.fromkeys(keys, HOSTILE), text=HOSTILE + "x" * 100_000 + "the end")
@@ -239,7 +240,7 @@ def poison(folder, *keys):
 
 
 def check_hostile(page, texts):
-    """They are shown as text, cut, and nothing else came of them."""
+    """Checks that they are shown as text and truncated, and had no other effect."""
     assert texts
     for text in texts:
         assert text.startswith(visible(HOSTILE)) and text.endswith("xthe end"), text[:300]
@@ -251,7 +252,7 @@ def check_hostile(page, texts):
 
 @pytest.fixture(scope="module")
 def hostile(finished):
-    """The folder of a finished run with hostile answers, and the page of a trainer that shows it."""
+    """Provides the folder of a finished run with hostile answers, and the page of a trainer that shows it."""
     folder = finished.runs("hostile")
     shutil.copytree(finished.runs("reported"), folder)
     poison(folder, "id", "problem", "expected", "extracted")
@@ -293,7 +294,7 @@ def test_a_report_shows_hostile_answers_of_an_earlier_attempt_as_text(finished, 
         "evaluation.path": finished.folder / "held_out.jsonl", "evaluation.interval": 2, "trainer.steps": 6})
     page.open((folder / "report.html").as_uri())
     page.wait("document.querySelectorAll('#step-answers article').length === 4")
-    # The problems are the same: a hostile answer stands beside a harmless one.
+    # The problems are the same, so a hostile answer stands beside a harmless one.
     page.wait("document.querySelectorAll('#held-out-answers .answer-columns').length === 8")
     assert page.js("[...document.querySelectorAll('.answer-columns:not(:has(.answer + .answer))')].length") == 0
     check_hostile(page, page.js("[...document.querySelectorAll('.answer-columns > .answer:first-child .answer-text')].map((text) => text.textContent)"))
@@ -306,7 +307,7 @@ def test_a_run_that_goes_on_drops_answers_of_steps_that_it_does_again(finished):
     shutil.copytree(finished.runs("reported"), folder)
     path = folder / "answers.jsonl"
     whole = path.read_bytes()
-    # As a crash behind the last checkpoint leaves it.
+    # A crash after the last checkpoint leaves it in this state.
     path.write_bytes(whole + whole.splitlines(keepends=True)[-1].replace(b'"step":5', b'"step":6') + b'{"step":7,"ans')
     finished.run("answers-again", **EVALUATED, **{
         "evaluation.path": finished.folder / "held_out.jsonl", "evaluation.interval": 2, "trainer.steps": 6})

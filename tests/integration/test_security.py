@@ -1,4 +1,4 @@
-"""Who gets in, who does not, and what is written about it: real processes, real certificates."""
+"""Who is admitted, who is refused, and what is logged about it, with real processes and real certificates."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ REFUSED, NOBODY, FORBIDDEN = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAUTH
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    """certificates of every role, and wrong ones."""
+    """Certificates of every role, and wrong ones."""
     folder = tmp_path_factory.mktemp("certificates")
     certificates.make(folder)
     certificates.make(folder / "stranger", "trainer")
@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def rollout(workspace, folder):
-    """A rollout worker with mutual TLS on every address."""
+    """Provides a rollout worker with mutual TLS on every address."""
     viewer = folder / "viewer.token"
     viewer.write_text("v" * 40)
     viewer.chmod(0o600)
@@ -91,7 +91,7 @@ def test_commands_show_their_certificate_and_compare_the_servers_role(rollout, w
                    for key, value in certificates.settings(folder / "viewer").items()}
     result = subprocess.run([BIN / "dapd", "health", address], env={**os.environ, **environment}, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    # It is a worker, and no trainer.
+    # The caller is a worker and not a trainer.
     result = workspace.dapd("status", address, *set_flags(certificates.settings(folder / "viewer")), check=False)
     assert result.returncode == 5, result.stderr
 
@@ -155,7 +155,7 @@ def test_a_certificate_that_peers_would_refuse_is_found_at_start(workspace, fold
 
 
 def start_all(workspace, name, settings_of, **more):
-    """The three services by hand, as on three machines; the trainer's process and the workers."""
+    """Starts the three services separately, as on three machines; returns the trainer's process and the workers."""
     workers = [Process(f"dapd-{role}", workspace, settings_of(role), host="0.0.0.0") for role in ("rollout", "teacher")]
     trainer_port, metrics_port = free_port(), free_port()
     settings = {
@@ -241,7 +241,7 @@ def test_no_secret_is_in_anything_that_a_run_with_failed_logins_writes(workspace
         url = f"http://127.0.0.1:{process.metrics_port}"
         for path in ("/metrics", f"/{canary}", f"/metrics?token={canary}"):
             said.append(fetch(url + path, Authorization=f"Bearer {canary}wrong", **{f"X-{canary}": canary})[1])
-        # A token given in place of its file, and files that cannot be used.
+        # A token is given instead of its file, and the files cannot be used.
         open_to_all = secret_file(tmp_path / "open", canary + "open")
         open_to_all.chmod(0o644)
         for value in (canary + "itself", open_to_all, secret_file(tmp_path / "malformed", canary + " with spaces")):
@@ -249,7 +249,7 @@ def test_no_secret_is_in_anything_that_a_run_with_failed_logins_writes(workspace
                 refused = subprocess.run([BIN / "dapd-rollout", workspace.config, "--set", f"{key}={value}"], capture_output=True, text=True, timeout=60)
                 assert refused.returncode == 3 and key in refused.stderr
                 said.append(refused.stdout + refused.stderr)
-        # A trainer that presents a wrong token, to its run folder and the end of its patience.
+        # A trainer presents a wrong token; the check covers its run folder and the end of its patience.
         wrong = secret_file(tmp_path / "wrong", canary + "presented-but-wrong")
         address = f"[127.0.0.1:{process.port}]"
         result = subprocess.run(
@@ -318,5 +318,5 @@ def test_silent_and_slow_clients_are_cut_off_and_others_do_not_notice(workspace)
             connection.close()
     print(f"{count} idle connections: health p99 {1e3 * calm[197]:.1f} ms before, {1e3 * crowded[197]:.1f} ms with them, "
           f"{grown / 2**20:.1f} MiB more memory")
-    if "ASAN_OPTIONS" not in os.environ:  # under which freed memory is kept
+    if "ASAN_OPTIONS" not in os.environ:  # keeps freed memory
         assert grown < 64 * 2**20

@@ -1,4 +1,4 @@
-"""What each process shows of itself, and how it answers bad input."""
+"""Each process shows its state, and answers bad input."""
 
 import concurrent.futures
 import json
@@ -80,7 +80,7 @@ def test_a_worker_has_health_reflection_and_metrics(role, workspace):
 
 @pytest.mark.parametrize("role", ["rollout", "teacher"])
 def test_a_stopped_worker_can_say_that_it_is_not_done(role, workspace):
-    """For supervisors that start nothing in the place of what ends with 0 (run.stopped_worker)."""
+    """Some supervisors do not replace a process that ends with 0 (run.stopped_worker)."""
     port = free_port()
     settings = {f"{role}.listen": f"127.0.0.1:{port}", f"metrics.{role}_listen": f"127.0.0.1:{free_port()}",
                 "run.stopped_worker": "interrupted"}
@@ -123,7 +123,7 @@ def trainer(workspace, name, **settings):
 
 
 def test_health_is_what_the_service_says_of_itself(workspace):
-    """Against gRPC's own health service in Python."""
+    """The comparison is with gRPC's own health service in Python."""
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
     servicer = grpc_health.v1.health.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
@@ -202,14 +202,14 @@ def test_a_damaged_model_is_refused_by_every_service(damage, text, workspace, tm
 
 
 def test_a_folder_for_runs_that_cannot_be_written_is_one_message(workspace):
-    """As a volume that is somebody else's. Nobody makes folders in /sys, whoever he is."""
+    """The folder is like a volume of another user: nobody can make folders in /sys."""
     result = trainer(workspace, "unwritable", **{"run.output_dir": "/sys/dapd-runs"})
     expect(result, 3, "cannot create folder /sys/dapd-runs", f"user {os.getuid()} lacks the permission", "run.output_dir must be a folder that this user can write to")
     assert sum(line.startswith("E ") for line in result.stderr.splitlines()) == 1, result.stderr
 
 
 def test_an_empty_model_folder_is_one_message(workspace, tmp_path):
-    """What a mount that went wrong leaves there."""
+    """A mount that failed leaves an empty folder."""
     for program in ("dapd-rollout", "dapd-teacher", "dapd-trainer"):
         result = subprocess.run([BIN / program, workspace.config, *set_flags({"model.path": tmp_path, "run.name": "empty"}),
                                  *set_flags({f"{program[5:]}.listen": "127.0.0.1:0"})], capture_output=True, text=True, timeout=60)
@@ -229,7 +229,8 @@ def test_a_bad_row_is_named_and_can_be_skipped(workspace):
 
 
 def test_answers_that_are_whole_texts_are_named(workspace):
-    """GSM8K's state their results; text that states none is no answer, and every grade would be wrong without a word."""
+    """GSM8K's answers state their results. A text that states none is not an answer, and every grade would silently be
+    wrong."""
     path = workspace.folder / "worked.jsonl"
     worked = "She sold 24 in May.\nThat makes 72."
     for answer, warnings in ((f"{worked}\n#### 72", 0), (worked, 2)):

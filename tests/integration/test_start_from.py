@@ -1,4 +1,4 @@
-"""Runs that train on from an adapter (lora.start_from)."""
+"""Runs that continue to train an adapter (lora.start_from)."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ from conftest import set_flags
 
 @pytest.fixture(scope="module")
 def start(workspace, tmp_path_factory):
-    """The adapter of an earlier run, in a folder of its own."""
+    """Provides the adapter of an earlier run, in a folder of its own."""
     workspace.run("teacher-of-start", **{"trainer.steps": 2})
     folder = tmp_path_factory.mktemp("start") / "adapter"
     shutil.copytree(workspace.runs("teacher-of-start") / "adapter", folder)
@@ -18,7 +18,8 @@ def start(workspace, tmp_path_factory):
 
 
 def test_a_run_begins_with_the_adapter_and_takes_it_for_its_snapshot(workspace, start, tmp_path):
-    """The first step's loss is that of its samples under this adapter, live and as the snapshot: replay and probe take it for both."""
+    """The first step's loss is the loss of its samples under this adapter, live and as the snapshot: replay and probe
+    use it for both."""
     workspace.run("from-start", **{"lora.start_from": start, "trainer.steps": 1})
     measured = workspace.metrics("from-start")[0]["loss"]
     samples = workspace.runs("from-start") / "samples/step-000001.jsonl"

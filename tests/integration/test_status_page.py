@@ -1,4 +1,4 @@
-"""The status page and report.html in a real browser: what they draw is what the run recorded, and they ask nobody else."""
+"""The status page and report.html in a real browser draw what the run recorded, and load nothing from elsewhere."""
 
 import http.client
 import json
@@ -15,7 +15,7 @@ STATUS_SCRIPT = ROOT / "services/trainer/status/page/status_view.js"
 
 
 class LiveRun:
-    """A run that goes on until it is stopped."""
+    """A run that continues until it is stopped."""
 
     def __init__(self, workspace):
         self.workspace, self.name = workspace, "shown"
@@ -35,7 +35,7 @@ class LiveRun:
         return self.workspace.metrics(self.name)
 
     def ask(self, path, method="GET", **headers):
-        """(status, headers, body) of one request."""
+        """Returns (status, headers, body) of one request."""
         address = urllib.parse.urlsplit(self.url)
         connection = http.client.HTTPConnection(address.hostname, address.port, timeout=10)
         connection.request(method, path, headers=headers, body="x=1" if method in ("POST", "PUT", "PATCH") else None)
@@ -57,7 +57,7 @@ def live(workspace):
         run.process.wait(timeout=60)
 
 
-# The corners of every curve, in pixels.
+# Reads the corners of every curve, in pixels.
 READ_PATHS = """Object.fromEntries([...document.querySelectorAll('[data-chart=terms] path[data-series]')].map((path) =>
   [path.dataset.series, path.getAttribute('d').slice(1).split('L').map((point) => point.split(' ').map(Number))]))"""
 
@@ -72,7 +72,7 @@ def test_the_page_draws_what_the_run_records(live, page):
     assert steps >= 4
     # The curves' pixels follow the numbers: y is the same linear function of the value for all terms.
     values = page.js("JSON.parse(document.querySelector('#data').textContent)")
-    assert values is None  # the live page carries no data of its own
+    assert values is None  # the live page contains no data itself
     history = live.json("/history.json")
     points = []
     for name, corners in page.js(READ_PATHS).items():
@@ -83,7 +83,7 @@ def test_the_page_draws_what_the_run_records(live, page):
     error = max(abs(y_low + slope * (value - low) - y) for value, y in points)
     print(f"{len(points)} corners are at most {error:.2f} pixels off")
     assert slope < 0 and error < 0.5
-    for _ in range(2):  # it goes on by itself
+    for _ in range(2):  # it continues by itself
         shown = page.js("document.getElementById('progress').getAttribute('aria-valuenow')")
         page.wait(f"document.getElementById('progress').getAttribute('aria-valuenow') > {shown}")
     assert page.problems == []
@@ -202,7 +202,7 @@ def test_the_answers_of_the_newest_step_are_shown_until_they_are_held(live, page
     assert page.js(TITLE_OF_ANSWERS) == f"Answers of step {step}"
     press(page, "newest")
     page.wait(f"{TITLE_OF_ANSWERS} !== 'Answers of step {step}'")
-    # So far there is one evaluation, the one before.
+    # So far there is one evaluation, the one before training.
     assert page.js("document.querySelectorAll('#held-out-answers > article').length") == 3
     assert page.js("document.querySelectorAll('#held-out-answers details article').length") == 5
     assert page.js("document.querySelectorAll('#held-out-answers > article:first-child .answer').length") == 1
@@ -239,7 +239,7 @@ def test_the_page_says_when_the_trainer_is_gone_and_the_report_why(live, page):
 
 @needs_chromium
 def test_ticks_are_few_round_and_inside_for_any_range(page):
-    """Ranges as narrow as rounding, as wide as numbers go: once a flat curve kept the browser busy for ever."""
+    """The ranges are as narrow as rounding and as wide as numbers go: once a flat curve kept the browser busy for ever."""
     page.open("about:blank")
     page.js(SCALE_SCRIPT.read_text() + "; Object.assign(window, {linearTicks, logTicks, axisRange, formatNumber}); null")
     result = page.js("""(() => {

@@ -1,4 +1,4 @@
-"""`dapd sweep` with real runs: all of them, again, after a failure, and after an interruption."""
+"""`dapd sweep` with real runs: all of them, a second call, after a failure, and after an interruption."""
 
 import json
 import os
@@ -115,7 +115,7 @@ def hold(tmp_path):
 
 def test_an_interrupted_sweep_goes_on_where_it_was(workspace, hold):
     path = write_sweep(workspace, "stopped", set={"trainer.steps": 6, "trainer.schedule_steps": 10}, seeds=[1, 2])
-    # Behind its second step until it has heard: interrupted in its middle, whatever the machine.
+    # The run waits after its second step until it has the signal, so it is interrupted in the middle on any machine.
     process = subprocess.Popen([BIN / "dapd", "sweep", path], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
                                env={**os.environ, "DAPD_FAILPOINTS": hold.at("step.after_metrics", 2)})
     wait_for(lambda: len(workspace.metrics("stopped/seed-1")) >= 2, seconds=180, what="two steps")

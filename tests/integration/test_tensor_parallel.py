@@ -20,7 +20,7 @@ def answers(workspace, name, step):
 
 
 class Parent:
-    """What children() wants of a process."""
+    """A process with what children() needs."""
 
     def __init__(self, pid):
         self.pid = pid
@@ -82,7 +82,7 @@ def test_the_processes_of_a_worker_end_with_it(together):
 
 
 def test_a_signal_to_all_processes_of_a_worker_is_for_the_first_to_heed(together):
-    """As pkill and systemd send it: what is sampled needs the others."""
+    """pkill and systemd send it to all; only the first process handles it, because its running answers need the others."""
     with running("dapd-rollout", together, TOGETHER) as worker:
         (rank,) = children(worker.process)["dapd-rollout"]
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -13,8 +13,9 @@ SETTINGS = {"trainer.steps": 12, "trainer.schedule_steps": 12, "checkpoint.inter
 
 
 def values(folder):
-    """Step and value of each point of the loss, in the order in which TensorBoard has them: by the reader of its pages (--load_fast=false), which counts
-    only the second start of a session as a restart, and by that of programs."""
+    """Returns step and value of each point of the loss in TensorBoard's order: from the reader of its pages
+    (--load_fast=false), which takes only the second start of a session for a restart, and from the reader for
+    programs."""
     pages = plugin_event_accumulator.EventAccumulator(str(folder), tensor_size_guidance={"scalars": 0})
     programs = event_accumulator.EventAccumulator(str(folder), size_guidance={"scalars": 0})
     pages.Reload()
@@ -30,7 +31,7 @@ def test_every_step_has_one_value(reference_run, kills):
     for step in kills:
         process = reference_run.start(name, "worker.before_token=sleep:5", **SETTINGS)
         wait_for(lambda: any(line["step"] == step for line in reference_run.metrics(name)), what=f"step {step}")
-        # The trainer by SIGKILL, too: it would save its last step when it misses its parent.
+        # The trainer is killed by SIGKILL, too, because it would save its last step when its parent is gone.
         process.send_signal(signal.SIGSTOP)
         for trainer in children(process)["dapd-trainer"]:
             os.kill(trainer, signal.SIGKILL)

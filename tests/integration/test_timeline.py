@@ -1,4 +1,5 @@
-"""timeline.json: what Perfetto is given agrees with what the steps measured themselves, and changes nothing."""
+"""timeline.json, the file for Perfetto, agrees with what the steps measured themselves, and recording it changes
+nothing."""
 
 import collections
 import json
@@ -11,7 +12,8 @@ from workspace import wait_for
 STEPS = 3
 # Names in the timeline and in metrics.jsonl.
 PHASES = {"rollout": "rollout", "scoring": "score", "training": "train", "optimizing": "optimizer", "publishing": "publish"}
-# A phase's slices against its seconds: what lies between two readings of the clock, on a busy machine.
+# Allowed difference between a phase's slices and its seconds: the time between two readings of the clock on a busy
+# machine.
 TOLERANCE_SECONDS, TOLERANCE_SHARE = 0.05, 0.05
 
 
@@ -25,7 +27,7 @@ class Timeline:
         self.clock_error = float(self.trace["otherData"]["clock_error_ms"]) * 1e-3
 
     def of(self, process, track=""):
-        """The slices of tracks by how their process and they themselves begin, by their start."""
+        """Returns the slices of the tracks whose process and name begin like this, sorted by start."""
         found = [s for s in self.slices if self.processes[s["pid"]].startswith(process) and self.tracks[s["pid"], s["tid"]].startswith(track)]
         return sorted(found, key=lambda s: (s["ts"], -s["dur"]))
 
@@ -39,7 +41,7 @@ def end(slice_):
 
 
 def check_format(timeline):
-    """What the Trace Event Format demands of the events that are used, and names for all that is shown."""
+    """Checks the rules of the Trace Event Format for the events used, and that everything shown has a name."""
     assert timeline.trace.keys() == {"displayTimeUnit", "otherData", "traceEvents"} and timeline.trace["displayTimeUnit"] == "ms"
     for event in timeline.trace["traceEvents"]:
         assert event["ph"] in "XM" and isinstance(event["name"], str)
@@ -51,7 +53,7 @@ def check_format(timeline):
 
 
 def check_tracks(timeline):
-    """On a track slices follow each other; only phases may lie within one another, and then wholly."""
+    """Checks that slices of a track follow each other. Only phases may lie within another slice, and then wholly."""
     for (pid, tid), track in timeline.tracks.items():
         around = []
         for slice_ in timeline.of(timeline.processes[pid], track):
@@ -66,7 +68,7 @@ def check_tracks(timeline):
 
 @pytest.fixture(scope="module", params=[0, 1], ids=["synchronous", "lagging"])
 def recorded(request, workspace):
-    """A run of which the first steps are recorded, and the timeline of it."""
+    """Provides a run of which the first steps are recorded, and its timeline."""
     name = f"timeline-{request.param}"
     settings = {"rollout.max_staleness": request.param, "run.rollout_workers": 2, "run.teacher_workers": 2, "teacher.chunk_tokens": 8}
     workspace.run(name, **settings, **{"trainer.timeline_steps": STEPS})
@@ -92,7 +94,7 @@ def test_phases_are_as_long_as_the_steps_say(recorded):
         of_step = [s for s in phases if s["args"]["step"] == row["step"]]
         measured = {phase: seconds([s for s in of_step if s["name"] == phase]) for phase in PHASES}
         (rollout,) = [s for s in of_step if s["name"] == "rollout"]
-        # What is trained while answers are sampled lies within the rollout and is not part of it.
+        # Training while answers are sampled lies within the rollout and is not part of it.
         measured["rollout"] -= seconds([s for s in of_step if s["name"] == "training" and end(s) <= end(rollout)])
         for phase, key in PHASES.items():
             expected = row["seconds"][key]
@@ -125,16 +127,17 @@ def test_teachers_did_what_they_say_it_cost(recorded):
     teachers = timeline.of("teacher")
     scores = [s for s in teachers if s["name"] == "score"]
     payloads = [s for s in teachers if s["name"] == "payload"]
-    # A request whose teacher a busy machine held up for too long is sent to another one; both may answer, and the second answer is not taken.
+    # If a busy machine delays a teacher for too long, the request is sent to another teacher. Both may answer, and the
+    # second answer is not used.
     sent = {s["args"]["task"]: s["args"]["bytes"] for s in payloads}
     print(f"teachers: {len(scores)} scores of {len(sent)} requests")
     assert len(scores) == len(payloads) and {s["args"]["task"] for s in scores} == set(sent)
-    # With a lag scores of the next step are there, too.
+    # With a lag there are scores of the next step, too.
     exact = name.endswith("0")
     bytes_sent = sum(sent.values())
     bytes_taken = sum(row["payload_bytes"] for row in rows)
     assert bytes_sent == bytes_taken if exact else bytes_sent >= bytes_taken
-    # What a reference costs was computed ahead, too, but not as a prefix: only the sum says the same.
+    # References are computed ahead as well, but not as a prefix, so only the sum agrees.
     told = sum(row["teacher_seconds"] + row["teacher_ahead_seconds"] for row in rows)
     shown = seconds(scores) + seconds([s for s in teachers if s["name"] == "prefix"])
     print(f"teachers: {shown:.4f} s in the timeline, {told:.4f} s measured")
@@ -152,7 +155,7 @@ def test_what_the_trainer_computes_pushes_and_waits_for(recorded):
     workers = {name.split()[1] for name in timeline.processes.values() if not name.startswith("trainer")}
     assert {timeline.tracks[s["pid"], s["tid"]].split()[-1] for s in pushes} <= workers
     assert len({s["tid"] for s in pushes if s["name"] == "push"}) >= 2
-    # Calls on one machine take less than this, and its clock is one.
+    # Calls on one machine take less than this, and all processes have the same clock.
     assert timeline.clock_error < 0.5
 
 

@@ -1,4 +1,5 @@
-"""Stopping does not wait for whoever reads a program's output: a pipe that nobody reads, a frozen terminal, a parent that is stopped."""
+"""Stopping does not depend on a reader of the program's output: a pipe that nobody reads, a frozen terminal, a stopped
+parent."""
 
 import fcntl
 import json
@@ -11,9 +12,9 @@ import time
 import pytest
 from workspace import BIN, children, set_flags, wait_for
 
-# A page, which a few lines fill.
+# One page, which a few lines fill.
 PIPE_BYTES = 4096
-# Steps that take a while, so that a stop comes between them.
+# Steps take a while, so that a stop comes between them.
 SLOW = {"DAPD_FAILPOINTS": "worker.before_token=sleep:10"}
 SETTINGS = {"trainer.steps": 200, "trainer.schedule_steps": 200, "checkpoint.interval": 100}
 
@@ -29,7 +30,7 @@ def step(workspace, name):
 
 
 def fill(descriptor):
-    """Until not one byte more goes into it."""
+    """Writes until not one more byte fits."""
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_NONBLOCK)
     try:
@@ -41,7 +42,7 @@ def fill(descriptor):
 
 
 def check_saved(workspace, name):
-    """The run was stopped and its last whole step is saved."""
+    """Checks that the run was stopped and its last whole step is saved."""
     folder = workspace.runs(name)
     outcome = json.loads((folder / "outcome.json").read_text())
     assert (outcome["state"], outcome["exit_code"]) == ("stopped", 130), outcome
@@ -74,7 +75,7 @@ def test_a_run_whose_output_nobody_reads_trains_stops_and_saves(workspace, log_f
 def test_a_run_on_a_frozen_terminal_stops_and_saves(workspace):
     master, slave = pty.openpty()
     with start(workspace, "frozen", slave) as process:
-        # Nobody reads the master: what the terminal holds is soon full.
+        # Nobody reads the master, so the terminal's buffer is soon full.
         os.set_blocking(slave, False)
         wait_for(lambda: step(workspace, "frozen") >= 1, what="a step")
         with pytest.raises(BlockingIOError):
@@ -92,7 +93,7 @@ def test_a_run_on_a_frozen_terminal_stops_and_saves(workspace):
 
 def test_a_trainer_whose_parent_is_stopped_stops_and_saves(workspace):
     reader, writer = os.pipe()
-    # The parent relays the trainer's lines, and then reads none.
+    # The parent relays the trainer's lines, and is then stopped.
     with start(workspace, "orphaned", writer, DAPD_LOG__FORMAT="json") as process:
         os.close(writer)
         wait_for(lambda: step(workspace, "orphaned") >= 1, what="a step")

@@ -1,9 +1,10 @@
-"""Pairs of an answer and the expected one, as models and benchmarks write them: right in other words, or wrong by little.
+"""Makes pairs of an answer and the expected answer as models and benchmarks write them: right in other words, or
+slightly wrong.
 
-`pairs(seed, count)` gives (kind, given, expected); every kind of KINDS about equally often.
+`pairs(seed, count)` yields (kind, given, expected), each kind of KINDS about equally often.
 
-Left out is what math-verify 0.9.0 judges by accident, since agreeing with that is no merit; SLIPS in test_grading.py has
-such pairs and what is right about them.
+It leaves out what math-verify 0.9.0 judges by accident, since agreement with that proves nothing; SLIPS in
+test_grading.py has such pairs with the right judgement.
 """
 
 import random
@@ -17,7 +18,7 @@ def latex_fraction(numerator, denominator, rng):
 
 
 def off(rng, value):
-    """Another number close by."""
+    """Returns another number close by."""
     return value + rng.choice([-1, 1, 2, -2, 10])
 
 
@@ -228,7 +229,7 @@ def matrices(rng):
 
 
 def labels(rng):
-    """A left-hand side that says of what the answer is."""
+    """Returns a left-hand side that names the quantity of the answer."""
     n = rng.randint(1, 60)
     m = n if rng.random() < 0.6 else off(rng, n)
     if rng.random() < 0.2:

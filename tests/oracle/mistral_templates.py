@@ -1,6 +1,6 @@
-"""Chat templates built as those of Mistral's models with byte-level tokenizers are; the wording is ours."""
+"""Chat templates built like those of Mistral's models with byte-level tokenizers; the wording is ours."""
 
-# Nemo, Ministral 8B: the system message goes into the last user message, tools in front of it.
+# Nemo, Ministral 8B: the system message goes into the last user message, with the tools in front of it.
 NEMO = r"""{%- if messages[0]["role"] == "system" %}
     {%- set instructions = messages[0]["content"] %}
     {%- set turns = messages[1:] %}
@@ -70,8 +70,8 @@ NEMO = r"""{%- if messages[0]["role"] == "system" %}
 {%- endfor %}
 """
 
-# Small 3, Devstral: a system message of the template's own, over several lines of source. `today` is what the
-# originals take from the clock.
+# Small 3, Devstral: the template has its own system message, over several lines of source. `today` replaces the date
+# that the originals take from the clock.
 SMALL = r"""{%- set today = '2025-01-30' %}
 {%- set usual = "You are a model, \"small\".\nToday is " + today + ".\n\nAsk back \
 where it\'s unclear (e.g. \"What's near?\" => \"Where are you\u003f\").\t" %}

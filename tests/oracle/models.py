@@ -1,4 +1,4 @@
-"""Tiny random models of the three families, as complete Hugging Face folders."""
+"""Makes tiny random models of the three families, as complete Hugging Face folders."""
 
 import json
 import pathlib
@@ -17,7 +17,7 @@ QWEN_PATTERN = (
 
 
 def write_tokenizer(folder):
-    """A byte-level tokenizer without merges, with Qwen3's markers and chat template."""
+    """Writes a byte-level tokenizer without merges, with Qwen3's markers and chat template."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocab = {piece: i for i, piece in enumerate(alphabet)}
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
@@ -60,14 +60,16 @@ def write_tokenizer(folder):
 
 
 def llama3_rope(factor):
-    """Those of Llama 3.1 and 3.3 (factor 8) and of 3.2 (32). Heads of 64 or 128 have frequencies of all three kinds."""
+    """Returns the parameters of Llama 3.1 and 3.3 (factor 8) and of 3.2 (32). Heads of 64 or 128 have frequencies of
+    all three kinds."""
     return dict(
         rope_type="llama3", rope_theta=500000.0, factor=factor, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192
     )
 
 
 def yarn_rope(factor=4.0, **more):
-    """As the cards of Qwen2.5 and Qwen3 say, for a pretraining so short that heads of 24 have frequencies of all three kinds."""
+    """Returns the parameters that the cards of Qwen2.5 and Qwen3 give, for a pretraining so short that heads of 24 have
+    frequencies of all three kinds."""
     return dict(rope_type="yarn", rope_theta=10000.0, factor=factor, original_max_position_embeddings=512, **more)
 
 
@@ -112,7 +114,7 @@ def make_config(family, tied, **sizes):
 
 
 def rewrite_old_spelling(folder):
-    """config.json as transformers 4 wrote it: rope_theta, torch_dtype, no layer_types."""
+    """Rewrites config.json as transformers 4 wrote it: rope_theta, torch_dtype, no layer_types."""
     path = folder / "config.json"
     config = json.loads(path.read_text())
     rope = config.pop("rope_parameters", None) or {}

@@ -1,6 +1,7 @@
-"""Random templates: expressions, filters, tests, methods and statements of jinja2, put together at random from `seed`.
+"""Makes random templates: expressions, filters, tests, methods and statements of jinja2, combined at random from
+`seed`.
 
-Most of them can be rendered; many fail, which both interpreters then have to do.
+Most of them can be rendered; many fail, and then both interpreters must fail.
 """
 
 import random
@@ -57,7 +58,7 @@ class Maker:
 
     @staticmethod
     def split(kinds):
-        """The lists of arguments that a "|" separates; a comma within brackets separates nothing."""
+        """Splits lists of arguments at "|"; a comma within brackets does not separate."""
         lists = []
         for one in kinds.split("|"):
             parts, depth = [""], 0
@@ -98,7 +99,7 @@ class Maker:
         return f"{rng.choice(['not ', '-'])}({inner})"
 
     def statement(self, depth):
-        """One that prints something."""
+        """Returns a statement that prints something."""
         rng = self.rng
         e = self.expression
         body = self.statement(depth - 1) if depth > 0 else "{{ " + rng.choice(["x", "y", "loop.index", "a", e(1)]) + " }}"

@@ -1,6 +1,6 @@
-"""The objective transcribed in PyTorch: transformers + peft autograd, one view at a time, whole tensors.
+"""The objective transcribed in PyTorch with transformers and peft autograd, one view at a time, in whole tensors.
 
-Slow and obvious on purpose; shares no code with the product.
+It is slow and obvious on purpose and shares no code with the product.
 """
 
 import math
@@ -36,10 +36,10 @@ EMPTY_THOUGHTS = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
 
 
 class Views:
-    """The six views of a sample: (input_ids, scored_from, scored_count) by name."""
+    """Returns the six views of a sample: (input_ids, scored_from, scored_count) by name."""
 
-    thinking = False  # of what is sampled, and of None and Self
-    privileged_thinking = True  # of prompts that show another answer than the scored one
+    thinking = False  # in the sampling prompt, and in None and Self
+    privileged_thinking = True  # in prompts that show the other answer
 
     def __init__(self, tokenizer, *, self_rollout="append", max_reference_tokens=1024, max_prompt=20000, max_new_tokens=1024):
         self.tokenizer = tokenizer
@@ -73,7 +73,7 @@ class Views:
         return ids[: self.max_prompt]
 
     def split(self, message, reference, thinking):
-        """A reference's prompt and, by that prompt, its completion: the released rule."""
+        """Splits a reference into its prompt and the completion that belongs to it, by the released rule."""
         full = self.render(("user", message), ("assistant", reference))
         if "enable_thinking" in self.tokenizer.chat_template and EMPTY_THOUGHTS in full:
             prompt = full[: full.rindex(EMPTY_THOUGHTS) + len(EMPTY_THOUGHTS)]
@@ -82,7 +82,8 @@ class Views:
         prompt_ids, full_ids = self.ids(prompt), self.ids(full)
         if full_ids[: len(prompt_ids)] == prompt_ids:
             return prompt_ids, full_ids[len(prompt_ids) :]
-        # The released code looks for the reference itself first, and cuts wrongly where its text is in the terminator too.
+        # The released code searches for the reference itself first, and cuts in the wrong place if its text is also in
+        # the terminator.
         other = self.render(("user", message), ("assistant", "SENTINEL"))
         return prompt_ids, self.ids(reference + other.rpartition("SENTINEL")[2])
 
@@ -135,7 +136,8 @@ class Objective:
         self.model.eval()
         self.parameters = {n.replace(".default", ""): p for n, p in self.model.named_parameters() if p.requires_grad}
         self.snapshot = self.read_tensors(snapshot) if snapshot else None
-        # The average of the adapter that the first batch finds (in OPSD's code: leaves) and of all later ones.
+        # The average starts with the adapter before the first batch (in OPSD's code: after it) and includes all later
+        # adapters.
         self.ema, self.ema_rate, self.ema_from_first_update = None, ema_rate, ema_from_first_update
         self.temperature, self.clip = temperature, clip
         self.terms = terms or [(*term, clip) for term in DAPD_TERMS]
@@ -171,7 +173,7 @@ class Objective:
             return logits
 
     def accumulate(self, samples, micro_batch_size):
-        """Losses of one batch of views; gradients are left in .grad."""
+        """Computes the losses of one batch of views; leaves gradients in .grad."""
         if self.ema is None:
             self.ema = self.copy_parameters()
         groups = [samples[i : i + micro_batch_size] for i in range(0, len(samples), micro_batch_size)]

@@ -1,4 +1,4 @@
-"""The baselines as papers and released code have them: their terms as mappings (reference_terms) and their prompts."""
+"""The baselines as in papers and released code: their terms as mappings (reference_terms) and their prompts."""
 
 import math
 
@@ -23,7 +23,8 @@ def purified(recentre=True, soft_clip=10, beta=1.0):
 
 
 def dopd(likely=0.6, unlikely=0.3, trim=0.05, top_k=128, tail=False):
-    """Reverse KL over the student's top k where the passes agree or the student is surer, Jensen-Shannon where the teacher is."""
+    """Reverse KL over the student's top k where the passes agree or the student is surer; Jensen-Shannon where the
+    teacher is surer."""
     def routed(regimes):
         return {"target": {"first": CROSS, "second": LIVE, "trim": trim, "regimes": regimes}, "reduction": "seq_mean"}
 
@@ -40,7 +41,7 @@ def dopd(likely=0.6, unlikely=0.3, trim=0.05, top_k=128, tail=False):
     ]
 
 
-# By preset: terms, temperature.
+# Terms and temperature by preset.
 PRESETS = {
     "opsd": ([term("opsd", **PLAIN)], 1.1),
     "opsd_v1": ([term("opsd", **PLAIN, **JENSEN_SHANNON)], 1.1),
@@ -56,7 +57,7 @@ PRESETS = {
 
 
 class Views(reference_objective.Views):
-    """The six, SDFT's demonstration and the probe."""
+    """The six views, SDFT's demonstration and the probe."""
 
     def demonstration_message(self, problem, shown):
         return (
@@ -83,7 +84,8 @@ class Views(reference_objective.Views):
 
 
 class OpsdV1Views(Views):
-    """OPSD's first release, which drops the chat tokens of the prompt that it samples with, and thinks by the template's default."""
+    """Views of OPSD's first release, which drops the chat tokens of the sampling prompt and thinks if the template does
+    by default."""
 
     thinking = True
 
@@ -101,7 +103,7 @@ class OpsdV1Views(Views):
 
 
 class SdftViews(Views):
-    """SDFT thinks by the template's default in both prompts and keeps the last 1,024 tokens of either."""
+    """SDFT thinks in both prompts if the template does by default, and keeps the last 1,024 tokens of each prompt."""
 
     thinking = True
     max_prompt_length = 1024

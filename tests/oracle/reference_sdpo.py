@@ -1,4 +1,4 @@
-"""SDPO's groups transcribed: whose self-teacher reads what, and the view in which it reads it."""
+"""SDPO's groups transcribed: which self-teacher reads what, and the view in which it reads it."""
 
 import re
 
@@ -6,7 +6,7 @@ import reference_objective
 
 
 def siblings(texts, right):
-    """Of each answer of a group the first other one that is right, without its thoughts."""
+    """Returns for each answer of a group the first other answer that is right, without its thoughts."""
     shown = [re.sub(r"<think>.*?</think>\s*", "", text, flags=re.DOTALL) for text in texts]
     return [next((shown[j] for j in range(len(texts)) if j != i and right[j]), None) for i in range(len(texts))]
 
@@ -21,14 +21,15 @@ def message(problem, sibling, feedback):
 
 
 def verdict(boxed, truncated):
-    """The words of the released grader of mathematics, also about a right answer that was cut off; it is silent about a wrong result."""
+    """Returns the words of the released grader of mathematics, also for a right answer that was cut off; it says
+    nothing about a wrong result."""
     if truncated:
         return "Your response was truncated because it exceeded the maximum length."
     return "" if boxed else "Your answer had the wrong format. The solution must be given in the format: \\boxed{your_answer}."
 
 
 class Views(reference_objective.Views):
-    """The six views, and `sibling_rollout` where there is something to read."""
+    """The six views, and `sibling_rollout` if there is something to read."""
 
     def build_groups(self, rows, size, feedback="never"):
         built = []

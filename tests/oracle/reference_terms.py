@@ -59,7 +59,8 @@ class Objective(reference_objective.Objective):
         return torch.log_softmax(logits / self.temperature, -1)
 
     def routes(self, term, group):
-        """For each answer of the micro-batch: per token the regime's name. Those left out have none, and no part in the averages."""
+        """Returns for each answer of the micro-batch the regime's name per token. Answers that are left out have none,
+        and do not count in the averages."""
         target, skip = term["target"], term.get("skip_tokens", 0)
         pairs, left_out = [], []
         for views in group:
@@ -71,7 +72,7 @@ class Objective(reference_objective.Objective):
         trim = target.get("trim", 0.05)
         distance = (first - second).abs()
         mean_distance = trimmed_mean(distance, trim)
-        largest = torch.maximum(first, second).max()  # whose unit keeps float32 from taking small ones for 0
+        largest = torch.maximum(first, second).max()  # in a unit in which float32 does not take small ones for 0
         first, second = (first - largest).exp(), (second - largest).exp()
         mean_sum = trimmed_mean(first, trim) + trimmed_mean(second, trim)
         names = []
@@ -87,7 +88,7 @@ class Objective(reference_objective.Objective):
         return split
 
     def target_of(self, term, views, regimes):
-        """log q of every scored token, and each token's factor."""
+        """Returns log q of every scored token, and each token's factor."""
         target = term.get("target")
         if target is None:
             return self.logprobs({"view": term["teacher"], "weights": term["teacher_weights"]}, views), 1.0
@@ -105,7 +106,7 @@ class Objective(reference_objective.Objective):
         return torch.stack(rows), torch.tensor([float(choice.get("factor", 1.0)) for choice in choices])
 
     def importance(self, term, views):
-        """The factor of each token: min(p / p_sampler, cap), or its mean over the answer's counted tokens."""
+        """Returns the factor of each token: min(p / p_sampler, cap), or its mean over the answer's counted tokens."""
         if term.get("importance", "none") == "none" or "sampler_logprobs" not in views:
             return 1.0
         ids, start, count = views["none_rollout"]
@@ -116,7 +117,7 @@ class Objective(reference_objective.Objective):
         return ratios if term["importance"] == "token" else ratios[term.get("skip_tokens", 0) :].mean().expand(count)
 
     def token_losses(self, term, views, regimes):
-        """Every scored token's loss, and whether an entry of it was clipped."""
+        """Returns every scored token's loss, and whether an entry of it was clipped."""
         log_p = torch.log_softmax(reference_objective.scored_logits(self.model, views[term["student"]]) / self.temperature, -1)
         clip = term.get("clip", 0.05)
         if term.get("target") == "one_hot":
@@ -158,7 +159,7 @@ class Objective(reference_objective.Objective):
                     value = sum(means) / answers if means else torch.zeros(())
                 total["value"] += float(value.detach()) / len(groups)
                 loss = loss + term["weight"] * value
-            # Something was scored, and not every answer is masked.
+            # At least one token was scored, and not every answer is masked.
             if torch.as_tensor(loss).requires_grad:
                 (loss / len(groups)).backward()
         for total in totals.values():

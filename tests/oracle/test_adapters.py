@@ -1,4 +1,4 @@
-"""Adapter folders: peft reads ours, we read peft's, and whatever does not fit is refused by name."""
+"""Adapter folders: peft reads ours, we read peft's, and an adapter that does not fit is refused with the reason."""
 
 import json
 import shutil
@@ -120,7 +120,7 @@ KINDS = {
 
 
 def save_adapter(folder, base_folder, *, change=None, save_embedding_layers="auto", **settings):
-    """A random adapter (B not zero) of these settings, written by peft."""
+    """Writes a random adapter (B not zero) of these settings with peft."""
     base = transformers.AutoModelForCausalLM.from_pretrained(base_folder, dtype=torch.float32)
     torch.manual_seed(11)
     model = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", **settings))
@@ -136,7 +136,7 @@ def save_adapter(folder, base_folder, *, change=None, save_embedding_layers="aut
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_peft_loads_whole_is_what_we_load(kind, tmp_path):
-    """Logits, merged weights, and an adapter that a run goes on from and exports again."""
+    """Compares logits, merged weights, and an adapter from which a run continues and which it exports again."""
     settings = dict(KINDS[kind])
     case = Case(tmp_path, "qwen3", 2, tied=settings.pop("tied", True))
     adapter = save_adapter(tmp_path / "adapter", case.folder, **settings)

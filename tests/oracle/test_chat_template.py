@@ -1,4 +1,4 @@
-"""The template interpreter against transformers' apply_chat_template (jinja2)."""
+"""Compares the template interpreter with transformers' apply_chat_template (jinja2)."""
 
 import json
 import random
@@ -47,7 +47,7 @@ def test_conversations_render_and_tokenize_alike(name, qwen_folder, smollm2_fold
     if name not in ("qwen3", "smollm2"):
         template = OWN.get(name) or (package_folder("trl") / "chat_templates" / f"{name}.jinja").read_text()
         if name == "gptoss":
-            template = re.sub(r"strftime_now\([^)]*\)", "'2025-01-30'", template)  # As docs/hub.md says.
+            template = re.sub(r"strftime_now\([^)]*\)", "'2025-01-30'", template)  # docs/hub.md lists these.
         (tmp_path / "chat_template.jinja").write_text(template)
         config = json.loads((tmp_path / "tokenizer_config.json").read_text())
         (tmp_path / "tokenizer_config.json").write_text(json.dumps({**config, "bos_token": "<|endoftext|>"}))
@@ -56,14 +56,14 @@ def test_conversations_render_and_tokenize_alike(name, qwen_folder, smollm2_fold
     rows, texts = [], []
     for row in [random_conversation(rng) for _ in range(NUM_CONVERSATIONS)]:
         extra = {"enable_thinking": row["enable_thinking"]} if "enable_thinking" in row else {}
-        # Ours have no clock: the template's own date stands in every prompt, today and when a run is resumed.
+        # Our interpreter has no clock: the template's own date is in every prompt, today and when a run is resumed.
         date = {"date_string": "26 Jul 2024"} if name == "llama3_2" else {}
         options = {"add_generation_prompt": row["add_generation_prompt"], **extra, **date}
         try:
             texts.append(oracle.apply_chat_template(row["messages"], tokenize=False, **options))
             rows.append(row)
         except jinja2.exceptions.TemplateError:
-            pass  # Qwen3.5's wants a user who does not only answer for a tool.
+            pass  # Qwen3.5's template needs a user message that is not only a tool's answer.
     assert len(rows) > 0.9 * NUM_CONVERSATIONS
     write_jsonl(tmp_path / "in", rows)
     run_dapd("render", "--model", tmp_path, "--input", tmp_path / "in", "--output", tmp_path / "out")
@@ -78,7 +78,7 @@ def test_conversations_render_and_tokenize_alike(name, qwen_folder, smollm2_fold
 
 
 def render_both(template, folder, tokenizer_folder):
-    """What ours and transformers make of a template, line by line."""
+    """Returns what our interpreter and transformers render, line by line."""
     for file in ("tokenizer.json", "tokenizer_config.json"):
         (folder / file).write_bytes((tokenizer_folder / file).read_bytes())
     (folder / "chat_template.jinja").write_text(template)
@@ -116,7 +116,7 @@ def test_special_tokens_come_from_the_same_files(config, special_tokens_map, qwe
     messages = [{"role": "user", "content": "x"}]
     write_jsonl(tmp_path / "in", [{"messages": messages}])
     run_dapd("render", "--model", tmp_path, "--input", tmp_path / "in", "--output", tmp_path / "out")
-    # From the folder, as AutoTokenizer does where it knows the class.
+    # This loads from the folder, as AutoTokenizer does if it knows the class.
     oracle = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path)
     assert read_jsonl(tmp_path / "out")[0]["text"] == oracle.apply_chat_template(messages, tokenize=False)
 
@@ -129,7 +129,7 @@ def test_escapes_in_strings_mean_the_same(qwen_folder, tmp_path):
     escapes += ["\\x41", "\\xE9", "\\u4e2d", "\\U0001F600", "\\101", "\\777", "\\x00", "\\uFFFF"]
     literals = ["".join(rng.choice(rng.choice([parts, escapes])) for _ in range(rng.randint(1, 8))) for _ in range(3000)]
     quoted = [quote + text.replace(quote, "") + quote for text in literals for quote in [rng.choice("'\"")]]
-    # What loses its quote may be left with a lone backslash at its end.
+    # A text that loses its quote may end with a lone backslash.
     quoted = [text for text in quoted if (len(text[:-1]) - len(text[:-1].rstrip("\\"))) % 2 == 0]
     template = "".join("{{ %s }}|" % text for text in quoted)
     ours, expected = render_both(template, tmp_path, qwen_folder)
@@ -146,12 +146,12 @@ def test_sieves_keep_the_same_items(qwen_folder, tmp_path):
     for sieve in ("selectattr", "rejectattr"):
         for name in lists:
             for attribute in attributes:
-                # No message has an `a` to look into: an error in both.
+                # No message has an `a`, so a look into it is an error in both.
                 for test in [] if name == "messages" and "." in attribute else tests:
                     lines.append(f"{{{{ {name} | {sieve}('{attribute}'{test}) | list | tojson }}}}")
     for sieve in ("select", "reject"):
         lines += [f"{{{{ {name} | {sieve}({test[2:]}) | list | tojson }}}}" for name in lists for test in tests]
-    # Where one may stand without a list made of it.
+    # These places take an iterable without making a list of it.
     for sieve in ("selectattr('role')", "selectattr('absent')", "rejectattr('absent')"):
         lines += [f"{{{{ items | {sieve} | first | default('none') | tojson }}}}", f"{{{{ items | {sieve} | select | list | tojson }}}}",
                   f"{{{{ items[3] in items | {sieve} }}}}{{{{ items[3] not in items | {sieve} }}}}",
@@ -179,7 +179,7 @@ def test_cases_and_titles_are_written_alike(qwen_folder, tmp_path):
     rng = random.Random(11)
     letters = [*"abzABZ019'-_ ([{<>.,\t\u00e9\u00c9\u00df\u0131\u0130\u01c4\u01c5\u01c6\u03a3\u03c3\u03c2\u0410\u0431\u1f80\u1f88\u4e2d\ufb01\u2160\u00aa\u0301\U00010400"]
     texts = ["".join(rng.choices(letters, k=rng.randint(0, 8))) for _ in range(3000)]
-    # Whether a sigma is the last letter may show only behind marks, across which title() does not look here.
+    # Whether a sigma is the last letter may depend on what comes after marks; our title() does not look past marks.
     texts = [re.sub("\u03a3+(?=['.\u0301])", "", text) for text in texts]
     ways = ["t | capitalize", "t.capitalize()", "t | title", "t.title()", "t | upper", "t.upper()", "t | lower", "t.lower()", "t | trim"]
     line = "".join("{{ %s }};" % way for way in ways)
@@ -191,21 +191,21 @@ def test_cases_and_titles_are_written_alike(qwen_folder, tmp_path):
 
 
 def render_alone(template, tmp_path):
-    """The text, or None, and what is wrong."""
+    """Returns the text or None, and the error."""
     (tmp_path / "chat_template.jinja").write_text(template)
     result = run_dapd("render", "--model", tmp_path, "--input", tmp_path / "in", "--output", tmp_path / "out", check=False)
     assert result.returncode in (0, 1, 4), (template, result.stderr)
     return (read_jsonl(tmp_path / "out")[0]["text"], "") if result.returncode == 0 else (None, result.stderr)
 
 
-# Messages of ours for templates that jinja2 renders and ours refuses by name.
+# Our messages for templates that jinja2 renders and we refuse by name.
 REFUSED = re.compile(r"cannot be printed|cannot be sliced|'safe' or 'escape' gave|is not supported|truncate needs a string|too large|too long|overflows|nested too deeply|cannot be applied to view|inside another value")
 MARK = "\x01"
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
 def test_random_templates_render_alike(tmp_path):
-    """The templates that jinja2 renders, many in one; each template that ours refuses is looked at by itself."""
+    """Renders the templates that jinja2 renders, many together; looks at each template that we refuse by itself."""
     import models
 
     models.write_tokenizer(tmp_path)
@@ -225,13 +225,13 @@ def test_random_templates_render_alike(tmp_path):
     refused, differing = [], []
 
     def compare(cases):
-        """A scope for each, so that none sees another's names."""
+        """Each template has its own scope, so that none sees another's names."""
         source = MARK.join("{% for once in [1] %}" + template + "{% endfor %}" for template, _ in cases)
         try:
             expected = transformers.utils.chat_template_utils._cached_compile_jinja_template(source)
             expected = expected.render(**json.loads(json.dumps({**random_templates.CONTEXT, "bos_token": "<s>"}))).split(MARK)
         except SyntaxError:
-            expected = None  # More blocks than Python nests.
+            expected = None  # These are more blocks than Python nests.
         ours, error = render_alone(source, tmp_path) if expected is not None else (None, "")
         if ours is not None and len(ours.split(MARK)) == len(cases):
             differing.extend((case[0], a, b) for case, a, b in zip(cases, ours.split(MARK), expected) if a != b)

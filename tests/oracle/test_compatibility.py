@@ -1,4 +1,4 @@
-"""`dapd probe compatibility` against PyTorch's autograd (transformers + peft) in float32."""
+"""Compares `dapd probe compatibility` with PyTorch's autograd (transformers + peft) in float32."""
 
 import json
 import math
@@ -17,7 +17,7 @@ def anchor(name, student, teacher, **fields):
 
 ROLLOUT = [anchor("inference_rollout", "self_rollout", "none_rollout"), anchor("privileged_rollout", "self_rollout", "cross_rollout")]
 REFERENCE = [anchor("inference_reference", "self_reference", "none_reference"), anchor("privileged_reference", "self_reference", "cross_reference")]
-# Two students, an older adapter, a mixture, a support, and fields that belong to a micro-batch.
+# The terms have two students, an older adapter, a mixture, a support, and fields that belong to a micro-batch.
 CROSS = {"view": "cross_rollout", "weights": "base"}
 MIXED = {"anchor": {"view": "none_rollout", "weights": "base"}, "delta": [{**CROSS, "factor": 0.5}]}
 OTHERS = [
@@ -35,7 +35,7 @@ def probe(case, *flags, **settings):
 
 
 def gradient(oracle, term, views, position):
-    """The loss of one token, and its gradient with respect to all LoRA tensors as one vector."""
+    """Returns the loss of one token, and its gradient with respect to all LoRA tensors as one vector."""
     for parameter in oracle.parameters.values():
         parameter.grad = None
     loss = oracle.token_losses(term, views, None)[0][position]
@@ -87,7 +87,7 @@ def test_dot_products_and_cosines_equal_autograd(family, terms, adapters, tmp_pa
     texts = {row["id"]: row["problem"] for row in case.rows}
     assert len({(row["problem"], texts[row["id"]]) for row in rows}) == report["problems"] == report["sums"]
 
-    # Each problem counts alike: by position, and over all.
+    # Every problem has the same weight: by position, and over all.
     expected = sum(sum(cosine(*pair) for pair in pairs) / len(pairs) for pairs in by_problem.values()) / len(by_problem)
     error = max(error, abs(report["by_position"]["cosine"]["mean"] - expected))
     means = [mean([mean([pair[side] for pair in pairs]) for pairs in by_problem.values()]) for side in (0, 1)]

@@ -1,4 +1,5 @@
-"""Folders of data sets, and the files in them, against the library `datasets`: the same rows in the same order, by their digest."""
+"""Compares folders of data sets, and the files in them, with the library `datasets`: the same rows in the same order,
+by their digest."""
 
 import decimal
 import datetime
@@ -9,7 +10,7 @@ import os
 import re
 import uuid
 
-# Before datasets is loaded: nothing is asked of a hub.
+# This comes before datasets is loaded, so that it asks no hub.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import datasets
@@ -29,7 +30,7 @@ def rows_of(name, count=2):
 
 
 def text_of(value):
-    """As a row of JSON Lines has it."""
+    """Returns a value as a row of JSON Lines has it."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -59,7 +60,7 @@ def config(tmp_path_factory):
 
 @pytest.fixture
 def check(config):
-    """The digest that `dapd check` prints, or what it says if `code` is another one."""
+    """Returns the digest that `dapd check` prints, or its message if `code` is another one."""
 
     def call(path, *flags, code=0):
         result = run_dapd("check", config, "--set", f"data.path={path}", *flags, check=False)
@@ -78,7 +79,7 @@ def load(tmp_path):
 
 
 def write(folder, files):
-    """By their paths: rows as JSON Lines or Parquet, texts as they are."""
+    """Writes files by their paths: rows as JSON Lines or Parquet, texts as they are."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +92,7 @@ def write(folder, files):
     return folder
 
 
-# As open-r1/OpenR1-Math-220k: `all` holds what the other two hold.
+# open-r1/OpenR1-Math-220k has this form: `all` holds what the other two hold.
 OVERLAPPING = {
     "all/default-00000-of-00001.parquet": rows_of("d", 4),
     "all/extended-00000-of-00001.parquet": rows_of("e", 3),
@@ -210,7 +211,7 @@ def test_what_datasets_refuses_is_refused_by_name(name, check, load, tmp_path):
 
 
 def test_several_splits_are_named_where_none_is_train(check, load, tmp_path):
-    """As nvidia/OpenMathReasoning."""
+    """nvidia/OpenMathReasoning has this form."""
     splits = ("cot", "genselect", "tir")
     folder = write(tmp_path / "set", {f"data/{split}-00000-of-00001.parquet": rows_of(split) for split in splits})
     assert list(load(folder)) == list(splits)
@@ -383,7 +384,7 @@ def test_a_type_with_a_text_has_the_text_of_its_values(name, form, check, tmp_pa
 
 @pytest.mark.parametrize("name", ["json", "uuid"])
 def test_what_parquet_itself_calls_json_or_uuid_is_so(name, check, tmp_path):
-    """As other programs write it, without Arrow's schema."""
+    """Other programs write such a file, without Arrow's schema."""
     path = write_column(tmp_path, name, WITH_TEXT[name], "parquet", store_schema=False)
     column = pyarrow.parquet.read_table(path)["answer"]
     assert column.type == WITH_TEXT[name].type
@@ -442,7 +443,7 @@ def test_a_type_without_a_text_is_refused_by_its_name(name, form, check, tmp_pat
         pytest.skip(f"pyarrow does not write it: {error}")
     error = check(path, code=4)
     assert "row 1: column 'answer'" in error and said in error, error
-    # Null is no value of a type.
+    # Null is not a value of a type.
     assert check(path, "--set", "data.on_bad_row=skip")
     assert check(path, "--set", "data.answer_column=none") == digest_of([{"problem": p, "solution": s} for p, s in zip("abc", "xyz")])
 

@@ -1,4 +1,4 @@
-"""Parquet as pyarrow writes it: the rows must be those of the same data in JSON Lines, by their digest."""
+"""Parquet as pyarrow writes it: its rows must have the digest of the same data in JSON Lines."""
 
 import gzip
 import json
@@ -91,7 +91,7 @@ def test_null_cells_are_bad_rows(check, tmp_path):
 
 @pytest.mark.parametrize("column", ["id", "problem", "solution", "answer"])
 def test_texts_that_are_not_utf8_are_bad_rows(column, check, tmp_path):
-    """pyarrow writes what it is told is text, and no file of a run could quote it."""
+    """pyarrow writes any bytes that it is told are text, and no file of a run could quote them."""
     columns = {name: ["a", "b"] for name in ("id", "problem", "solution", "answer")}
     columns[column] = pyarrow.array([b"a", b"b\xff"]).view(pyarrow.string())
     path = tmp_path / "rows.parquet"

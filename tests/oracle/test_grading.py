@@ -1,4 +1,4 @@
-"""`dapd grade`: the builtin grader against math-verify, on pairs that models and benchmarks write."""
+"""Compares the builtin grader of `dapd grade` with math-verify, on pairs that models and benchmarks write."""
 
 import collections
 
@@ -10,7 +10,8 @@ from conftest import read_jsonl, run_dapd, write_jsonl
 COUNT = 2000
 SEED = 20260801
 
-# Pairs that math-verify 0.9.0 takes for different, by its regular expressions and not by the mathematics.
+# math-verify 0.9.0 takes these pairs for different because of its regular expressions and not because of the
+# mathematics.
 SLIPS = [
     ("13°", "13^\\circ"),
     ("89\\degree", "89^\\circ"),
@@ -21,7 +22,7 @@ SLIPS = [
     ("1e3", "1000"),
 ]
 
-# What review found that a grader of exact numbers and texts rejects, and what it must not take for equal.
+# Pairs from reviews that a grader of exact numbers and texts rejects, and pairs that it must not take for equal.
 KNOWN = [
     ("336^\\circ", "336", True),
     ("\\frac{-1}{2}", "-\\frac{1}{2}", True),
@@ -55,13 +56,13 @@ KNOWN = [
     ("\\{1,2\\}", "\\{1,2,2\\}", False),
 ]
 
-# An equation counts as its right-hand side where that is expected; where the equation is expected, its right-hand side is enough if
-# names alone are on its left.
+# An equation counts as its right-hand side if that is expected. If the equation is expected, its right-hand side is
+# enough if its left-hand side has names only.
 COMPUTED = [("2x = 10", "10"), ("3+x = 5", "5"), ("x-y = 7", "7"), ("5a+b = 9", "9"), ("9 = 5a+b", "5a+b"), ("a^2 = 4", "4")]
 LABELS = ["x", "PQ", "ABC", "ABCD", "AB+CD", "x+y", "xy", "\\angle ABC", "m\\angle A", "\\text{Area}", "\\text{the answer}", "\\mathrm{PQ}", "\\overline{AB}", "x_1", "a_n", "a_{n+1}", "S_{ABC}", "|PQ|", "[ABC]",
           "f(x)", "P(A)", "\\frac{a}{b}", "BC/AB", "\\sin A", "\\triangle", "\\alpha\\beta", "AB\\cdot CD", "\\lfloor x\\rfloor", "k", "2x", "x-y", "5a+b", "k+1", "a^2", "-x", "\\frac{1}{x}", "9", "\\sqrt{x}", "2AB"]
 VALUES = [("14", "15"), ("\\frac{3}{4}", "\\frac{4}{3}"), ("2\\sqrt{3}", "3\\sqrt{2}"), ("(1,2)", "(2,1)"), ("5a+b", "5a-b")]
-# Texts that stand between two boxes.
+# Texts between two boxes.
 BETWEEN = [" and ", ", ", ",", " or ", " ", "\n", "; ", ". ", "$ and $", "$, $", "$ or $k=", "$ and $k=", ", so that in the other case we find ", " and in the other case ", ". Then we find something else: ", ". Then, after a while, we find the very last number that there is to be found here: ",
            " \\text{ and } ", ".\n\nThe other solution is then ", " is one; the other one is ", ".\n\n**Final answer**\n\n"]
 
@@ -126,13 +127,13 @@ def test_builtin_and_math_verify_agree(tmp_path):
     print(*differing, sep="\n")
     agreement = 1 - len(differing) / COUNT
     print(f"agreement {100 * agreement:.2f} %")
-    # The corpus is neither all right nor all wrong.
+    # The corpus has both right and wrong pairs.
     assert all(0.2 < right / count < 0.95 for count, right, _ in kinds.values())
     assert agreement >= 0.99
 
 
 def test_boxes_of_one_statement_count_together(tmp_path):
-    """In answers and in what is expected, as math-verify joins them."""
+    """This holds in answers and in expected answers, as math-verify joins them."""
     rows = []
     for before, after in (("", ""), ("$k=", "$"), ("So ", "."), ("$", "$")):
         for between in BETWEEN:
@@ -142,14 +143,14 @@ def test_boxes_of_one_statement_count_together(tmp_path):
                 text = f"{before}\\boxed{{{first}}}{between}\\boxed{{{second}}}{after}"
                 single = f"so it is \\boxed{{{second}}}."
                 rows += [(text, second), (text, first), (single, text), (text, text)]
-                # To math-verify a set has nothing twice; here "3, 3" is no "3".
+                # For math-verify a set has nothing twice; here "3, 3" differs from "3".
                 rows += [(text, f"{first}, {second}"), (text, f"{second}, {first}")] if first != second else []
     rows = [{"id": i, "text": text, "answer": answer} for i, (text, answer) in enumerate(rows)]
     ours, theirs = grade(tmp_path, rows), grade(tmp_path, rows, grader="math-verify")
     differing = [(row["text"], row["answer"], a["correct"]) for row, a, b in zip(rows, ours, theirs, strict=True) if a["correct"] != b["correct"]]
     print(*differing, sep="\n")
     print(f"{len(rows)} pairs, {sum(b['correct'] for b in theirs)} right, agreement {100 * (1 - len(differing) / len(rows)):.2f} %")
-    # Only of a number beside a text, which math-verify leaves out of its sets.
+    # This concerns only a number beside a text, which math-verify leaves out of its sets.
     assert all(correct and "blue" in text for text, _, correct in differing)
     half = [{"id": 0, "text": "so \\boxed{-7}", "answer": "$k=\\boxed{3}$ and $k=\\boxed{-7}$"}, {"id": 1, "text": "\\boxed{3}</think>\\boxed{-7}", "answer": "-7"}]
     assert [row["correct"] for row in grade(tmp_path, half)] == [False, True]
@@ -169,7 +170,7 @@ def test_labels_count_as_math_verify_says(tmp_path):
 
 @pytest.mark.parametrize("grader", ["builtin", "math-verify"])
 def test_an_expected_answer_may_be_worked_text(grader, tmp_path):
-    """The column `answer` of GSM8K, and a solution as MATH has it."""
+    """Examples are the column `answer` of GSM8K, and a solution of MATH."""
     gsm8k = "Natalia sold 48/2 = <<48/2=24>>24 clips in May.\nNatalia sold 48+24 = <<48+24=72>>72 clips altogether.\n#### 72"
     rows = boxed([("72", gsm8k), ("24", gsm8k), ("1200", "6 * 200\n#### 1,200"), ("\\frac12", "Since $2x = 1$, $x = \\boxed{\\frac{1}{2}}$.")])
     assert [row["correct"] for row in grade(tmp_path, rows, grader=grader)] == [True, False, True, True]
@@ -190,7 +191,7 @@ def test_slips_of_math_verify_are_judged_by_the_mathematics(tmp_path):
 
 
 def test_hostile_answers_are_graded_in_no_time(tmp_path):
-    """Alone, against each other, and as a megabyte of text around them."""
+    """They are graded alone, against each other, and with a megabyte of text around them."""
     pairs = [(hostile, expected) for hostile in HOSTILE for expected in ("1", hostile, HOSTILE[2], HOSTILE[10])]
     rows = boxed(pairs)
     rows += [{"id": f"long {i}", "text": hostile * (1_000_000 // len(hostile)), "answer": "1"} for i, hostile in enumerate(HOSTILE)]
@@ -200,7 +201,8 @@ def test_hostile_answers_are_graded_in_no_time(tmp_path):
 
 
 def test_math_verify_goes_on_behind_what_it_cannot_do(tmp_path):
-    """An evaluation that it has to give up, between two that it has not; one that hangs is in math_verify_grader_test.cc."""
+    """math-verify has to give up on one evaluation, between two that succeed; math_verify_grader_test.cc tests one that
+    hangs."""
     dear = "\\sum_{k=1}^{10^{9}} \\frac{\\sin(k)^{k}}{k!}"
     graded = grade(tmp_path, boxed([("4", "4"), (dear, "3"), ("5", "5")]), grader="math-verify")
     assert [row["correct"] for row in graded] == [True, False, True]

@@ -1,6 +1,8 @@
-"""The laboratory model (deploy/models/laboratory) and the script that trains it, deploy/pretrain_laboratory_model.py: the
-folder against its digests, transformers and tokenizers; the script's prompts against `dapd views`, so that training shows
-the model what it has seen."""
+"""The laboratory model (deploy/models/laboratory) and the script that trains it, deploy/pretrain_laboratory_model.py.
+
+The folder is compared with its digests, transformers and tokenizers; the script's prompts with `dapd views`, so that
+training shows the model what it has seen.
+"""
 
 import hashlib
 import importlib
@@ -39,7 +41,7 @@ def laboratory():
 
 @pytest.fixture(scope="module")
 def two_batches(tmp_path_factory):
-    """What the script leaves after two batches: the same tokenizer, and a model that knows nothing."""
+    """Provides the script's output after two batches: the same tokenizer, and a model that knows nothing."""
     folder = tmp_path_factory.mktemp("laboratory") / "model"
     subprocess.run([sys.executable, SCRIPT, "--batches", "2", "--output", folder], check=True, capture_output=True, timeout=300)
     return folder
@@ -109,7 +111,7 @@ def test_logits_agree(laboratory, tmp_path):
 
 
 class Draws:
-    """A generator that always draws the same."""
+    """A generator that always draws the same number."""
 
     def __init__(self, value):
         self.value = value
@@ -159,7 +161,8 @@ def test_every_method_shows_answers_in_the_form_that_it_was_trained_on(script):
 
 
 def test_problems_that_settings_are_chosen_on_are_reported_by_nobody(tmp_path):
-    """The files that the configurations name: of training, of the reports, and of the choice of rates."""
+    """The files that the configurations name, of training, of the reports, and of the choice of rates, have no problem
+    in common."""
     config = yaml.safe_load(CONFIG.read_text())
     rates = yaml.safe_load((ROOT / "configs/sweeps/laboratory-rates.yaml").read_text())
     splits = {config["data"]["path"]: ("train", 1), config["evaluation"]["path"]: ("held_out", 1), rates["set"]["evaluation.path"]: ("held_out", 2)}
@@ -175,7 +178,7 @@ def test_problems_that_settings_are_chosen_on_are_reported_by_nobody(tmp_path):
 
 
 def test_the_configuration_measures_the_short_cut(script):
-    """Worked answers contain the marker, bare ones do not."""
+    """Worked answers contain the marker, bare answers do not."""
     marker = yaml.safe_load(CONFIG.read_text())["evaluation"]["marker"]
     assert marker in script.worked([1, 2, 3, 4], 0, Draws(0.5))[0]
     assert marker not in script.bare(10)

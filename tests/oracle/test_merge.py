@@ -1,4 +1,4 @@
-"""`dapd adapter merge` against transformers and peft: the folder it writes is the model with the adapter."""
+"""Compares `dapd adapter merge` with transformers and peft: the folder it writes is the model with the adapter."""
 
 import hashlib
 import json
@@ -53,7 +53,8 @@ def test_logits_are_those_of_model_and_adapter(variant, tmp_path):
 
 
 def test_weights_are_those_that_peft_merges(tmp_path):
-    """Also in bfloat16, where logits say little: the same rounding of the same sums, but for its last bit."""
+    """This holds in bfloat16 as well, where logits show little: the same sums are rounded in the same way, up to the
+    last bit."""
     models.make_model(tmp_path / "model", "qwen3", dtype=torch.bfloat16)
     make_adapter(tmp_path / "adapter", tmp_path / "model", seed=3)
     merge(tmp_path)
@@ -91,7 +92,8 @@ def test_an_output_that_is_there_stays(tmp_path):
 
 
 def test_an_adapter_of_another_base_is_named(tmp_path):
-    """Of two models of one shape only one is what the adapter was trained on; merged into the other, figures of the first would be false."""
+    """The adapter was trained on only one of two models of one shape; merged into the other
+    model, it would give wrong figures."""
     case = Case(tmp_path, "qwen3", 2)
     adapter = case.replay("--apply", **{"trainer.batch_size": 2}) / "adapter"
     models.make_model(tmp_path / "other", "qwen3", seed=99)

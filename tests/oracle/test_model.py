@@ -1,4 +1,4 @@
-"""`dapd score` and `dapd generate` against transformers and peft, in float32 on the CPU."""
+"""Compares `dapd score` and `dapd generate` with transformers and peft, in float32 on the CPU."""
 
 import random
 
@@ -63,7 +63,7 @@ def next_logprobs(logits, ids):
 
 
 def compare(scores, model, rows):
-    """Largest differences of logits and of log-probabilities."""
+    """Returns the largest differences of logits and of log-probabilities."""
     logit_error = logprob_error = 0.0
     for row in rows:
         expected, ids = hf_logits(model, row["input_ids"]), row["input_ids"]
@@ -87,7 +87,7 @@ def test_logits_of_random_models(variant, tmp_path):
 
 
 def test_llama3_frequencies_count(tmp_path):
-    """The parameters of Llama 3 move the logits, so that the above would notice a decoder without them."""
+    """The parameters of Llama 3 change the logits, so the tests above would notice a decoder without them."""
     scaled = models.make_model(tmp_path / "scaled", "llama3")
     plain = models.make_model(tmp_path / "plain", "llama", head_dim=64, rope_parameters=dict(rope_type="default", rope_theta=500000.0))
     ids = random_rows(random.Random(1), models.VOCABULARY, [300])[0]["input_ids"]
@@ -97,7 +97,7 @@ def test_llama3_frequencies_count(tmp_path):
 
 
 def test_far_positions_of_llama3(tmp_path):
-    """Past the context of its pretraining, where float32 angles are coarse."""
+    """The positions are past the context of the pretraining, where float32 angles are coarse."""
     folder = tmp_path / "model"
     model = models.make_model(
         folder, "llama", head_dim=64, num_hidden_layers=1, max_position_embeddings=131072, rope_parameters=models.llama3_rope(32.0)
@@ -218,7 +218,8 @@ def generate(folder, tmp_path, rows, *flags):
 
 
 def check_greedy(model, folder, rows, generated, max_new_tokens):
-    """Greedy answers equal transformers' generate; log-probabilities equal its full forward. Returns the largest error."""
+    """Checks that greedy answers equal transformers' generate and log-probabilities its full forward pass. Returns the
+    largest error."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     stops = model.generation_config.eos_token_id
     stops = stops if isinstance(stops, list) else [stops]

@@ -1,4 +1,4 @@
-"""`dapd replay` and `dapd views` against the PyTorch transcription, in float32."""
+"""Compares `dapd replay` and `dapd views` with the PyTorch transcription, in float32."""
 
 import json
 import random
@@ -17,9 +17,9 @@ RANK, ALPHA = 8, 16
 PROBLEMS = ["What is 2 + 3?", "Convert 5 km to m.", "Is 7 \u2264 8? \u00e9", "A\n\nlong problem " + "word " * 20]
 REFERENCES = [
     "2 + 3 = \\boxed{5}.", "It is 5000.\n\n\\boxed{5000}", "<think>\nhm\n</think>\n\nYes.", "\n\nlead " * 12,
-    # Thoughts that Qwen3's template writes in another form, none at all, and halves of a block.
+    # These have thoughts that Qwen3's template writes in another form, no thoughts, and halves of a block.
     "<think>hm</think>Yes.", "<think>\n\n</think>\n\nYes.", "so</think>Yes.", "<think>open", "\n x\n", "n",
-    # The preamble itself.
+    # This is the preamble itself.
     "see <|im_start|>assistant\n<think>\n\n</think>\n\nthere",
 ]
 
@@ -34,7 +34,7 @@ def random_samples(rng, count, eos, pad):
 
 
 def make_adapter(folder, base_folder, seed):
-    """A random adapter (B not zero), written by peft."""
+    """Writes a random adapter (B not zero) with peft."""
     from peft import LoraConfig, get_peft_model
 
     base = transformers.AutoModelForCausalLM.from_pretrained(base_folder, dtype=torch.float32)
@@ -107,7 +107,7 @@ def compare_gradients(ours, expected):
 
 
 def test_the_official_step_of_the_benchmarks(tmp_path, monkeypatch):
-    """The peer of C9 builds the same views and has the same loss as the reference implementation."""
+    """The peer of row C9 builds the same views and has the same loss as the reference implementation."""
     monkeypatch.syspath_prepend(str(ROOT / "tests/benchmarks"))
     from official_step import OfficialTrainer
 
@@ -124,7 +124,7 @@ def test_the_official_step_of_the_benchmarks(tmp_path, monkeypatch):
 
 
 def test_the_official_step_on_a_gpu_multiplies_in_bfloat16_and_learns_in_float32(tmp_path, monkeypatch):
-    """The peer of G8, with the CPU in the GPU's place."""
+    """This is the peer of row G8, with the CPU in place of the GPU."""
     monkeypatch.syspath_prepend(str(ROOT / "tests/benchmarks"))
     from g8_step import SETTINGS, GpuTrainer
 
@@ -133,7 +133,8 @@ def test_the_official_step_on_a_gpu_multiplies_in_bfloat16_and_learns_in_float32
     settings = {**SETTINGS, "max_reference_tokens": 40, "max_new_tokens": 48}
     trainer = GpuTrainer(case.folder, adapter, settings, device="cpu")
     assert {parameter.dtype for parameter in trainer.model.parameters()} == {torch.bfloat16}
-    # A default device would cost every operation that Python calls some microseconds, and sampling two answers is many small ones.
+    # A default device would add some microseconds to every operation that Python calls, and sampling two answers takes
+    # many small operations.
     assert torch.utils._device.CURRENT_DEVICE is None
     views = [trainer.views.build(r["problem"], r["reference"], r["rollout_ids"]) for r in case.rows]
     expected = reference_objective.Objective(case.base, RANK, ALPHA, adapter=adapter, snapshot=adapter).accumulate(
@@ -145,7 +146,7 @@ def test_the_official_step_on_a_gpu_multiplies_in_bfloat16_and_learns_in_float32
     loss.backward()
     before = [parameter.clone() for parameter in trainer.parameters]
     trainer.update()
-    # A step of this rate is far below bfloat16's last place.
+    # A step at this rate is far below bfloat16's last place.
     assert all(parameter.dtype == torch.float32 and not torch.equal(parameter, old) for parameter, old in zip(trainer.parameters, before))
     live = [parameter for parameter in trainer.model.parameters() if parameter.requires_grad]
     assert len(live) == len(before) and all(torch.equal(found, kept.bfloat16()) for found, kept in zip(live, trainer.parameters))
@@ -178,7 +179,7 @@ def test_terms_and_gradients(family, self_rollout, micro_batch, clip, adapters, 
     oracle = reference_objective.Objective(case.base, RANK, ALPHA, clip=clip, **given)
     ours = load_file(out / "gradients.safetensors")
     if not adapters:
-        # A fresh adapter is random: take ours, which `--apply` at rate ~0 would write.
+        # A fresh adapter is random, so the oracle takes ours, which `--apply` at a rate near 0 writes.
         copy_fresh_adapter(case, oracle)
     expected = oracle.accumulate(case.views(self_rollout=self_rollout, max_reference_tokens=40), micro_batch)
     value_error = compare_terms(json.loads((out / "objective.json").read_text()), expected)
@@ -189,7 +190,7 @@ def test_terms_and_gradients(family, self_rollout, micro_batch, clip, adapters, 
 
 
 def copy_fresh_adapter(case, oracle):
-    """Gives the oracle the adapter that run.seed stands for."""
+    """Gives the oracle the adapter that run.seed determines."""
     folder = case.tmp / "fresh"
     run_dapd("adapter", "init", "--model", case.folder, "--output", folder, "--rank", RANK, "--alpha", ALPHA, "--seed", 3)
     for name, tensor in load_file(folder / "adapter_model.safetensors").items():
@@ -197,7 +198,7 @@ def copy_fresh_adapter(case, oracle):
 
 
 def compare_steps(case, oracle, steps, **settings):
-    """The steps of `dapd replay --apply` and the adapter that they end in, in batches of four samples."""
+    """Compares the steps of `dapd replay --apply`, in batches of four samples, and the final adapter."""
     settings = {"trainer.batch_size": 4, "trainer.learning_rate": 1e-3, "trainer.schedule_steps": 50, "trainer.steps": steps,
                 "trainer.max_grad_norm": 0.1, **settings}
     case.rows = case.rows[: 4 * steps]
@@ -270,7 +271,7 @@ def test_without_a_pad_token_the_end_token_is_pad(qwen_folder, tmp_path):
 
 
 def compare_views(source, tmp_path, self_rollout, settings, template=None, **tokenizer_config):
-    """Every token of every view; the samples that were compared."""
+    """Compares every token of every view; returns the samples that were compared."""
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "tokenizer.json").write_bytes((source / "tokenizer.json").read_bytes())
@@ -280,7 +281,7 @@ def compare_views(source, tmp_path, self_rollout, settings, template=None, **tok
         text = (package_folder("trl") / "chat_templates" / f"{template}.jinja").read_text()
         (folder / "chat_template.jinja").write_text(text)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    # A pad id of the model that is not the tokenizer's does not count.
+    # A pad id of the model that is not the tokenizer's is ignored.
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     models.make_config("qwen3", True, vocab_size=151936, eos_token_id=eos, pad_token_id=5).save_pretrained(folder)
     rng = random.Random(11)

@@ -1,4 +1,4 @@
-"""`dapd check` for the paper's five sizes against the same arithmetic done here, with numbers of its own."""
+"""Compares `dapd check` for the paper's five sizes with the same arithmetic done here with separate numbers."""
 
 import json
 import re
@@ -18,13 +18,13 @@ PROMPT, TEMPLATE, ANSWER, BATCH = 200, 130, 1024, 32
 
 
 def shapes(hidden, mlp, heads):
-    """(in, out) of the seven projections."""
+    """Returns (in, out) of the seven projections."""
     q, kv = heads * HEAD, KV_HEADS * HEAD
     return [(hidden, q), (hidden, kv), (hidden, kv), (q, hidden), (hidden, mlp), (hidden, mlp), (mlp, hidden)]
 
 
 def expected_work(hidden, mlp, layers, heads, snapshot_is_base):
-    """PFLOP of trainer and teachers: every product of every layer of every view, one by one."""
+    """Returns the PFLOP of trainer and teachers: every product of every layer of every view, one by one."""
     privileged = PROMPT + TEMPLATE
     live = [PROMPT + 2 * ANSWER, privileged + 2 * ANSWER, PROMPT + ANSWER]
     base = [PROMPT + ANSWER] * 2 + [privileged + 2 * ANSWER] * 2
@@ -40,7 +40,8 @@ def expected_work(hidden, mlp, layers, heads, snapshot_is_base):
         return layers * flops, layers * attention
 
     def backward(tokens):
-        # Only input gradients of the frozen weights; input and weight gradients of the adapter; attention two and a half times.
+        # These are the input gradients of the frozen weights, the input and weight gradients of the adapter, and
+        # attention two and a half times.
         flops = sum(2 * tokens * i * o + 4 * tokens * RANK * (i + o) for i, o in shapes(hidden, mlp, heads))
         return layers * (flops + 2.5 * 2 * tokens * tokens * heads * HEAD)
 
@@ -54,7 +55,7 @@ def expected_work(hidden, mlp, layers, heads, snapshot_is_base):
 
 
 def make_model_without_weights(size, qwen_folder, folder):
-    """The flags that name it and a problem for it."""
+    """Makes the model and a problem for it; returns the flags that name them."""
     hidden, mlp, layers, heads, tied = SIZES[size]
     model = shutil.copytree(qwen_folder, folder / "model")
     config = transformers.Qwen3Config(vocab_size=VOCABULARY, hidden_size=hidden, intermediate_size=mlp, num_hidden_layers=layers, num_attention_heads=heads,
@@ -84,7 +85,7 @@ def test_the_plan_of_a_published_size_is_the_sum_of_its_products(size, qwen_fold
     linear = layers * sum(i * o for i, o in shapes(hidden, mlp, heads))
     others = VOCABULARY * hidden * (1 if tied else 2) + layers * (2 * hidden + 2 * HEAD) + hidden
     for ranks in (2, 4, 8):
-        # Two gathered layers, and the projection down while its parts become one.
+        # This counts two gathered layers, and the projection down while its parts are joined.
         expected = 2 * (others + linear / ranks + 2 * linear / layers + mlp * hidden) / 2**30
         found = float(re.search(rf"base +(\S+) GiB a rank if {ranks} split", out)[1])
         assert abs(found - expected) < 0.006, (ranks, found, expected)
@@ -93,7 +94,7 @@ def test_the_plan_of_a_published_size_is_the_sum_of_its_products(size, qwen_fold
 
 
 def documented(size):
-    """The column of docs/scale.md, by a row's name."""
+    """Returns a column of the table in docs/scale.md, by a row's name."""
     section = (ROOT / "docs/scale.md").read_text().split("## The paper's five sizes")[1]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")]
     column = rows[0].index(f"{size[:-1]}B")
@@ -127,7 +128,8 @@ def test_the_table_of_the_sizes_is_what_check_prints(size, qwen_folder, tmp_path
 
 @pytest.mark.parametrize("size", SIZES)
 def test_what_a_trainer_keeps_on_a_gpu_of_80_gib_is_there(size, qwen_folder, tmp_path):
-    """The passes that it plans take, by themselves and added up here, no more than the base leaves; up to 8B no layer runs again."""
+    """The planned passes, which are added up here, take no more than the base leaves; up to 8B no layer is computed
+    again."""
     hidden, mlp, layers, heads, _ = SIZES[size]
     flags = make_model_without_weights(size, qwen_folder, tmp_path)
     out = run_dapd("check", ROOT / f"configs/qwen3-{size}.yaml", *flags, "--gpu-gib", 80).stdout
@@ -194,7 +196,7 @@ def test_the_recommended_split_is_what_the_plan_says_of_it_and_beats_the_others(
 
 
 def test_compose_for_eight_gpus_splits_them_as_recommended(qwen_folder, tmp_path):
-    """deploy/compose.8gpu.yaml against what `dapd check`, with the rates that it takes unasked, says of the model that it is for."""
+    """deploy/compose.8gpu.yaml has the split that `dapd check`, with its default rates, recommends for its model."""
     services = yaml.safe_load((ROOT / "deploy/compose.8gpu.yaml").read_text())["services"]
 
     def gpus(role):
@@ -209,7 +211,7 @@ def test_compose_for_eight_gpus_splits_them_as_recommended(qwen_folder, tmp_path
 
 
 def test_32b_has_a_recipe_for_eight_gpus_of_80_gb(qwen_folder, tmp_path):
-    """The configuration, check's split with memory in mind, and the overlay."""
+    """The configuration, check's split within the memory, and the overlay agree."""
     flags = [*make_model_without_weights("32b", qwen_folder, tmp_path), "--set", "model.device=cuda"]
     config = ROOT / "configs/qwen3-32b.yaml"
     out = run_dapd("check", config, *flags, "--gpus", 8, "--gpu-gib", 79.2).stdout
@@ -223,13 +225,13 @@ def test_32b_has_a_recipe_for_eight_gpus_of_80_gb(qwen_folder, tmp_path):
     assert f"({memory:.1f} GiB)" in scale and f"with {seconds:.0f} s a step" in scale
     settings = (ROOT / "deploy/kubernetes/overlays/qwen3-32b/kustomization.yaml").read_text()
     assert all(f"- {pair}\n" in settings for pair in ("trainer-pods=1", "trainer-gpus=4", "teacher-pods=2", "rollout-pods=1", "rollout-gpus=2"))
-    # A GPU that holds no teacher is said before anything starts.
+    # If a GPU cannot hold a teacher, the message comes before anything starts.
     small = run_dapd("check", config, *flags, "--gpus", 8, "--gpu-gib", 68, check=False)
     assert small.returncode == 3 and "GiB has room for a teacher" in small.stderr, small.stderr
 
 
 def test_a_worker_of_several_gpus_is_recommended_where_it_pays(qwen_folder, tmp_path):
-    """As docs/scale.md says of 4B: on 8 GPUs a teacher is worth more, on 16 the worker."""
+    """docs/scale.md says of 4B: on 8 GPUs a further teacher is worth more, on 16 such a worker."""
     flags = [*make_model_without_weights("4b", qwen_folder, tmp_path), "--set", "model.device=cuda"]
     config = ROOT / "configs/qwen3-4b.yaml"
 
@@ -247,7 +249,7 @@ def test_a_worker_of_several_gpus_is_recommended_where_it_pays(qwen_folder, tmp_
 
 @pytest.mark.parametrize("page, size, gpus", [("one-node-8-gpus", "4b", 8), ("two-nodes-8-gpus", "8b", 16)])
 def test_the_page_of_an_overlay_says_what_check_plans_for_it(page, size, gpus, qwen_folder, tmp_path):
-    """Split, seconds of a step and GPU memory, in the page's own words."""
+    """The page states split, seconds of a step and GPU memory."""
     text = re.sub(r"\s+", " ", (ROOT / f"deploy/kubernetes/overlays/{page}/README.md").read_text())
     said = re.search(r"(\d+) (?:trainer )?ranks.*?, (\d+) teachers, (\d+) rollout workers?\..*?a step takes (\S+) s .*? needs (\d+) GiB of GPU memory a rank", text)
     flags = make_model_without_weights(size, qwen_folder, tmp_path)

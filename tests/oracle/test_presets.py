@@ -1,4 +1,4 @@
-"""Every baseline's preset through `dapd replay` and `dapd views`, against its transcription in PyTorch."""
+"""Compares every baseline's preset, through `dapd replay` and `dapd views`, with its transcription in PyTorch."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from reference_objective import DAPD_TERMS
 from reference_presets import JENSEN_SHANNON, PLAIN, PRESETS, term
 from test_objective import ALPHA, RANK, Case, compare_gradients, compare_steps, compare_terms, make_adapter, write_config
 
-# What the papers leave open, and what a user may want: settings, terms, temperature.
+# Choices that the papers leave open and that a user may make: settings, terms, temperature.
 OTHERS = {
     "opsd_reverse": ({"objective.preset": "opsd", "objective.divergence": "reverse_kl", "objective.kappa": 1.5, "objective.reduction": "seq_mean"},
                      [term("opsd", **PLAIN, divergence="reverse_kl", reduction="seq_mean") | {"weight": 1.5}], 1.1),
@@ -69,7 +69,8 @@ def test_five_steps_of_a_preset(name, tmp_path):
 
 
 def test_sdfts_loss_does_not_depend_on_the_micro_batch(tmp_path):
-    """SDFT's code has micro-batches of one: an answer of which all tokens are skipped counts as 0 there, and is not left out."""
+    """SDFT's code has micro-batches of one: an answer whose tokens are all skipped counts as 0 there, and is not left
+    out."""
     case = Case(tmp_path, "qwen3", 6)
     case.Views = reference_presets.views_of("sdft")
     case.rows = [{**row, "rollout_ids": [9, 8, 7, 6, 5, 4][:count]} for row, count in zip(case.rows, (6, 3, 1, 5), strict=False)]
@@ -157,7 +158,7 @@ def test_dapd_on_thinking_answers(self_rollout, tmp_path):
 
 
 def test_a_run_on_thinking_answers_of_thousands_of_tokens(tmp_path):
-    """All three services; the first step's loss is that of the transcription over the answers that were sampled."""
+    """All three services run; the first step's loss equals the transcription's loss over the sampled answers."""
     case = Case(tmp_path, "qwen3", 1, max_position_embeddings=16384)
     thoughts = "<think>\n" + "so 1 + 2 = 3; " * 90 + "\n</think>\n\nIt is \\boxed{3}."
     write_jsonl(tmp_path / "problems.jsonl", [{"id": "p", "problem": "What is 1 + 2?", "solution": thoughts}])
@@ -192,7 +193,8 @@ def test_supervised_fine_tuning_needs_no_rollout(tmp_path):
 
 @pytest.mark.parametrize("reduction", ["micro_token", "seq_mean_keep_masked"])
 def test_an_answer_of_padding_alone_is_left_out_where_no_term_scores_references(reduction, tmp_path):
-    """As a run leaves it out: alone in a micro-batch, that does not count; beside another answer, nothing is divided by it."""
+    """A run leaves it out: alone in a micro-batch it does not count; beside another answer it does not enter the
+    divisor."""
     case = Case(tmp_path, "qwen3", 9)
     case.rows = case.rows[:6]
     for i in (0, 1, 3):
@@ -223,7 +225,7 @@ def test_shares_of_the_regimes_are_those_of_the_tokens(tmp_path):
     for of_term in ours.values():
         assert of_term["regimes"] == {regime: pytest.approx(names.count(regime) / len(names)) for regime in terms[0]["target"]["regimes"]}
     print({regime: f"{share:.2f}" for regime, share in ours["dopd_reverse"]["regimes"].items()})
-    # A fresh adapter changes nothing: both passes agree to the bit, and a tie is the teacher's.
+    # A fresh adapter changes nothing: both passes agree to the bit, and a tie goes to the teacher.
     fresh = json.loads((case.replay(**{"objective.preset": "dopd"}) / "objective.json").read_text())["terms"]
     assert fresh["dopd_surer"]["regimes"]["first_surer"] == 1.0
 

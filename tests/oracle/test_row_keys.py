@@ -1,4 +1,4 @@
-"""Rows of JSON Lines that commands read: no key is passed over without a word, and a bad row is one plain sentence."""
+"""Rows of JSON Lines that commands read: every unknown key is reported, and a bad row gives one plain sentence."""
 
 import json
 
@@ -20,7 +20,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture
 def call(model, tmp_path):
-    """A function that gives a command's output for `rows`, and its messages."""
+    """Returns a function that gives a command's output for `rows`, and its messages."""
 
     def run(command, rows, *flags, code=0):
         rows_path, output = write_jsonl(tmp_path / "rows.jsonl", rows), tmp_path / "output"
@@ -130,7 +130,7 @@ def test_a_line_that_is_no_json_is_one_sentence(tmp_path, model):
 
 
 def test_eval_needs_no_solutions(model, tmp_path):
-    """OlympiadBench's are lists."""
+    """OlympiadBench's solutions are lists."""
     rows = [{"problem": f"{i}?", "solution": [f"It is {i}."], "answer": str(i)} for i in range(2)]
     result = run_dapd("eval", "--model", model, "--data", write_jsonl(tmp_path / "rows.jsonl", rows), "--max-new-tokens", "2", "--json")
     assert json.loads(result.stdout)["problems"] == 2

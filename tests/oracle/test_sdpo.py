@@ -1,4 +1,4 @@
-"""Preset sdpo through `dapd replay` and `dapd views`, against its transcription in PyTorch, in float32."""
+"""Compares the preset sdpo, through `dapd replay` and `dapd views`, with its transcription in PyTorch, in float32."""
 
 import json
 import math
@@ -16,7 +16,7 @@ GROUP = 4
 TERM = {"name": "sdpo", "student": "none_rollout", "teacher": "sibling_rollout", "teacher_weights": "ema", "weight": 1.0,
         "divergence": "jensen_shannon", "beta": 0.5, "clip": math.inf, "support": "student_top_k", "top_k": 100, "tail": True,
         "reduction": "seq_mean_keep_masked", "importance": "token", "importance_cap": 2.0}
-# By group, the results of its answers; the expected one is 7. Thoughts and answers without a result are among them.
+# Results of the answers by group; the expected result is 7. Some answers have thoughts, some have no result.
 RESULTS = [
     ["7", "3", "<think>\n\\boxed{7}</think>\u00a0\u3000\n\n\\boxed{7}", None],
     ["1", "2", None, "3"],
@@ -35,7 +35,7 @@ def group_rows(case, groups, rng):
     for number, results in enumerate(groups):
         for result in results:
             ids = case.tokenizer(text_of(result), add_special_tokens=False)["input_ids"] + rng.choice([[], [case.eos], [case.eos, case.pad]])
-            # About as probable as the models make them: some ratios are cut at 2, others are not.
+            # They are about as probable as the models make them: some ratios are cut at 2, others are not.
             logprobs = [-math.log(len(case.tokenizer)) + rng.uniform(-1.5, 1.0) for _ in ids]
             rows.append({"id": f"r{len(rows)}", "problem": f"What is {number} + x?", "reference": "so 7", "answer": "7",
                          "rollout_ids": ids, "sampler_logprobs": logprobs})
@@ -67,7 +67,7 @@ def test_the_self_teachers_view(feedback, tmp_path):
             assert (got["input_ids"], got["scored_from"], got["scored_count"]) == (ids, start, count), name
         shown += "sibling_rollout" in views
     print(f"{feedback}: {shown} of {len(expected)} samples have a teacher")
-    # No answer of the second group is right, and one has no box; nothing is said of a wrong box.
+    # No answer of the second group is right, and one has no box; a wrong box gives no feedback.
     assert shown == {"never": 7, "without_sibling": 8, "always": 8}[feedback]
 
 
@@ -139,8 +139,8 @@ def test_importance_of_an_answer_whose_teacher_is_always_there(importance, tmp_p
 
 @pytest.mark.parametrize("measured", [False, True])
 def test_five_steps_of_which_one_has_no_teacher(measured, tmp_path):
-    """A step of one group; where none of its answers is right, weights, moments and moving average stay, also if a term without
-    a weight measures them."""
+    """A step has one group. If none of its answers is right, weights, moments and moving average stay, also if a term
+    without a weight measures the group."""
     order = [0, 2, 1, 0, 2]
     case = make_case(tmp_path, [RESULTS[i] for i in order])
     settings = {"trainer.batch_size": GROUP, "trainer.learning_rate": 1e-3, "trainer.schedule_steps": 50, "trainer.steps": 5}

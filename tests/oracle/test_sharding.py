@@ -1,4 +1,4 @@
-"""A model in shards, over several processes, against transformers and against one process."""
+"""Compares a model in shards, over several processes, with transformers and with one process."""
 
 import random
 import socket

@@ -1,4 +1,4 @@
-"""Every divergence, support, target and reduction through `dapd replay`, against PyTorch's autograd in float32."""
+"""Compares every divergence, support, target and reduction, through `dapd replay`, with PyTorch's autograd in float32."""
 
 import json
 import math

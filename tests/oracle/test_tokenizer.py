@@ -1,4 +1,4 @@
-"""Encode and decode against Hugging Face `tokenizers`, on generated text."""
+"""Compares encoding and decoding with Hugging Face `tokenizers`, on generated text."""
 
 import json
 import random
@@ -27,7 +27,7 @@ SNIPPETS = [
 
 
 def is_settled(character):
-    """Assigned in a Unicode version that both libraries know, and no surrogate."""
+    """Returns whether both libraries know the character's Unicode version and it is not a surrogate."""
     return unicodedata.category(character) not in ("Cn", "Cs", "Co")
 
 
@@ -63,7 +63,7 @@ def test_ten_thousand_texts_encode_and_decode_alike(name, request, tmp_path):
     print(f"{name}: {len(wrong)} of {len(texts)} encodings differ, {sum(map(len, expected))} tokens")
     assert not wrong, (texts[wrong[0]], ours[wrong[0]], expected[wrong[0]])
 
-    # Random ids too: they form byte sequences that are no valid UTF-8.
+    # Random ids are included: they form byte sequences that are not valid UTF-8.
     size = oracle.get_vocab_size()
     sequences = expected[:3000] + [[rng.randrange(size) for _ in range(rng.randint(1, 20))] for _ in range(3000)]
     write_jsonl(tmp_path / "ids", [{"ids": s} for s in sequences])
@@ -78,7 +78,7 @@ def test_ten_thousand_texts_encode_and_decode_alike(name, request, tmp_path):
 
 
 def encode_like(oracle, folder, texts):
-    """The ids of each text by the tokenizer in `folder`, which are the oracle's."""
+    """Checks that the ids of each text by the tokenizer in `folder` equal the oracle's."""
     write_jsonl(folder / "texts", [{"text": text} for text in texts])
     run_dapd("tokenize", "--model", folder, "--input", folder / "texts", "--output", folder / "ids")
     encoded = [row["ids"] for row in read_jsonl(folder / "ids")]
@@ -87,14 +87,14 @@ def encode_like(oracle, folder, texts):
 
 
 def decode_like(oracle, folder, encoded):
-    """As text without special tokens."""
+    """Decodes to text without special tokens."""
     write_jsonl(folder / "ids", [{"ids": ids} for ids in encoded])
     run_dapd("tokenize", "--decode", "--skip-special-tokens", "--model", folder, "--input", folder / "ids", "--output", folder / "out")
     assert [row["text"] for row in read_jsonl(folder / "out")] == [oracle.decode(ids, skip_special_tokens=True) for ids in encoded]
 
 
 def test_tokens_that_only_the_configuration_adds_count(tmp_path):
-    """And what it says of those that tokenizer.json has."""
+    """The configuration also changes tokens that tokenizer.json has."""
     import models
 
     ids = models.write_tokenizer(tmp_path)
@@ -134,7 +134,7 @@ def test_special_tokens_may_be_text_like_any_other(split, tmp_path):
 
 
 def test_special_tokens_of_the_configuration_are_added(tmp_path):
-    """Those that tokenizer.json has as words, as tokens that are not special, or not at all."""
+    """tokenizer.json has them as words, as tokens that are not special, or not at all."""
     import models
 
     models.write_tokenizer(tmp_path)
@@ -157,7 +157,7 @@ def test_special_tokens_of_the_configuration_are_added(tmp_path):
 
 
 def with_merges(folder, rng):
-    """A folder of models.write_tokenizer whose words merge, so that where they are cut shows in the ids."""
+    """Returns a folder of models.write_tokenizer whose words merge, so that the ids show where words are cut."""
     import models
 
     models.write_tokenizer(folder)
@@ -170,7 +170,7 @@ def with_merges(folder, rng):
             vocabulary[left + right] = len(vocabulary)
             merges.append([left, right])
             new += [left + right] * 2
-    # Likely pairs, over whatever boundaries there may be.
+    # These are likely pairs, over any boundaries.
     letters = [*"abAB019.,!?-", "\u0120", "\u010a", "\u00ce", "\u00b1", "\u00d9", "\u00a3"]
     for left in letters:
         for right in letters:
@@ -192,7 +192,7 @@ DEEPSEEK_V3 = (r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{
 QWEN3_5 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 REGEXES = [O200K, CL100K, DEEPSEEK_V3, QWEN3_5, r"[0-9][0-9][0-9]", r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}{1,3}",
            "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", " ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+", r"\d{1,3}(?=(?:\d{3})*\b)".replace(r"\b", "(?!\\d)"), r"x*", r"\p{Nd}", r"^a|b$", r".a", r"(?<=a)b"]
-# As published: Falcon 3, deepseek-math, deepseek-coder, DeepSeek V3, StarCoder 2, Phi-4, GPT-2, gpt-oss, Bloom.
+# Published tokenizers: Falcon 3, deepseek-math, deepseek-coder, DeepSeek V3, StarCoder 2, Phi-4, GPT-2, gpt-oss, Bloom.
 PUBLISHED = [
     [{"type": "Punctuation", "behavior": "Contiguous"}, {**BYTES, "use_regex": True}, {"type": "Digits", "individual_digits": False}, {**SPLIT, "pattern": {"Regex": "[0-9][0-9][0-9]"}, "behavior": "Isolated"}],
     [*({**SPLIT, "pattern": {"Regex": regex}, "behavior": "Isolated"} for regex in REGEXES[5:9]), {"type": "Digits", "individual_digits": True}, BYTES],
@@ -223,7 +223,7 @@ def random_normalizer(rng):
 
 
 def random_tokenizer(folder, rng, index):
-    """One of the published shapes, or parts at random around ByteLevel; added tokens with flags at random."""
+    """Returns one of the published shapes, or random parts around ByteLevel, with added tokens that have random flags."""
     tokenizer = with_merges(folder, rng)
     before, after = [random_part(rng) for _ in range(rng.randint(0, 2))], [random_part(rng) for _ in range(rng.choice([0, 0, 1]))]
     bytes_part = {**BYTES, "add_prefix_space": rng.random() < 0.3, "use_regex": rng.random() < 0.5}
@@ -240,7 +240,7 @@ def random_tokenizer(folder, rng, index):
 
 
 def ids_or_none(oracle, text):
-    """None where the library itself panics, as it does for some texts behind Replace."""
+    """Returns None if the library itself panics, as it does for some texts after Replace."""
     try:
         return oracle.encode(text, add_special_tokens=False).ids
     except BaseException as error:
@@ -285,14 +285,15 @@ def test_random_folders_encode_alike(tmp_path):
     {"type": "Whitespace"}, {"type": "WhitespaceSplit"}, {**BYTES, "use_regex": True},
 ])
 def test_every_character_is_of_the_same_kind(part, tmp_path):
-    """A character that is cut off does not merge with the letter next to it: all of Unicode, whatever the machine's ICU knows."""
+    """A character that is cut off does not merge with the letter next to it. This covers all of Unicode, whatever the
+    machine's ICU knows."""
     tokenizer = with_merges(tmp_path, random.Random(1))
     vocabulary, merges = tokenizer["model"]["vocab"], tokenizer["model"]["merges"]
     vocabulary.clear()
     merges.clear()
     from tokenizers import pre_tokenizers
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    # Any byte and the letter behind it, and any letter and the byte behind it, become one.
+    # Any byte merges with the letter after it, and any letter with the byte after it.
     for token in [*alphabet, *(a + "x" for a in alphabet), *("x" + a for a in alphabet if a != "x")]:
         vocabulary[token] = len(vocabulary)
     merges += [[token[0], token[1]] for token in vocabulary if len(token) == 2]

@@ -1,9 +1,9 @@
 // Single-bit flips and truncations of every file that the services read: each
-// is refused, or proven harmless, or counted as what no check at load can see.
-// The last is allowed for base models only, which come without a digest;
-// BaseDigest, which a run records, must see those.
+// is refused, or proven harmless, or counted as a damage that no check at load
+// can see. The last is allowed for base models only, which come without a
+// digest; BaseDigest, which a run records, must see it.
 //
-// DAPD_FLIPS sets the number of flips and truncations of each kind of file.
+// DAPD_FLIPS sets the number of flips and truncations for each kind of file.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -39,14 +39,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Reads a folder and says what it holds, as a digest.
+// Reads a folder and returns a digest of what it holds.
 using Loader = std::function<absl::StatusOr<std::string>(const std::string&)>;
 
 std::string ReadAll(const std::string& path) {
   return ReadFile(path, uint64_t{1} << 32).value();
 }
 
-// Neither synced nor renamed: this happens thousands of times.
+// The file is neither synced nor renamed, because this happens thousands of
+// times.
 void Overwrite(const std::string& path, const std::string& bytes) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
@@ -77,7 +78,7 @@ absl::StatusOr<std::string> LoadModel(const std::string& folder) {
   return hash.HexDigest();
 }
 
-// What a checkpoint records of the base model.
+// Returns the digest of the base model that a checkpoint records.
 std::string FolderDigest(const std::string& folder) {
   return BaseDigest(folder).value();
 }
@@ -90,7 +91,7 @@ std::string AdapterContent(const Adapter& adapter) {
   return hash.HexDigest();
 }
 
-// Which check a message comes from.
+// Returns which check a message comes from.
 std::string CheckOf(const absl::Status& status) {
   const std::vector<std::pair<const char*, const char*>> checks = {
       {"not what was written", "digest"},
@@ -129,7 +130,7 @@ struct Tally {
   int64_t harmless = 0;
   int64_t unseen = 0;
   std::map<std::string, int64_t> refused;
-  std::vector<std::string> examples;  // of what was not seen
+  std::vector<std::string> examples;  // of damages that no check saw
 };
 
 int64_t NumFlips() {
@@ -140,8 +141,8 @@ int64_t NumFlips() {
 class BitFlipsTest : public ::testing::Test {
  protected:
   // Damages one file of `folder` after the other and loads the folder.
-  // `seen_by_digest`: after a load that saw nothing, whether a digest that was
-  // recorded before would.
+  // `seen_by_digest` is called after a load that saw nothing, and returns
+  // whether a digest that was recorded before sees the damage.
   Tally Damage(const std::string& folder,
                const Loader& load,
                const std::function<bool()>& seen_by_digest) {
@@ -158,7 +159,7 @@ class BitFlipsTest : public ::testing::Test {
       const std::string& path = paths[static_cast<size_t>(i) % paths.size()];
       const std::string good = ReadAll(path);
       std::string bad = good;
-      // Every eighth is a truncation.
+      // Every eighth damage is a truncation.
       const size_t at = random() % good.size();
       const int bit = static_cast<int>(random() % 8);
       if (i / static_cast<int64_t>(paths.size()) % 8 == 7) {
@@ -208,7 +209,7 @@ TEST_F(BitFlipsTest, OfABaseModelAreRefusedHarmlessOrChangeItsDigest) {
   Report("base model", tally);
 }
 
-// Halves model.safetensors and writes the index.
+// Splits model.safetensors into two files and writes the index.
 void Shard(const std::string& folder) {
   const std::string path = JoinPath(folder, "model.safetensors");
   const NamedTensors all = ParseSafetensors(ReadAll(path), path).value();
@@ -295,7 +296,7 @@ class CheckpointBitFlipsTest : public AdapterBitFlipsTest {
  protected:
   void SetUp() override {
     AdapterBitFlipsTest::SetUp();
-    SetMinLogSeverity(Severity::kError);  // every damage is a warning
+    SetMinLogSeverity(Severity::kError);  // every damage gives a warning
     Policy policy(adapter_.Clone(), std::nullopt, {.snapshot_interval = 1});
     policy.SetFlatGradient(at::randn_like(policy.FlatGradient()));
     ASSERT_TRUE(policy.Step().ok());
@@ -311,7 +312,7 @@ class CheckpointBitFlipsTest : public AdapterBitFlipsTest {
 
   absl::StatusOr<std::string> Load(const std::string& folder) {
     auto loaded = LoadNewestCheckpoint(folder, identity_, model_, at::kCPU);
-    // Back to where the next damage expects it.
+    // Moves the files back to where the next damage expects them.
     for (const auto& entry : fs::directory_iterator(folder)) {
       if (entry.path().extension() != ".damaged") continue;
       fs::path name = entry.path();
@@ -342,8 +343,8 @@ TEST_F(CheckpointBitFlipsTest, OfACheckpointAreAllRefused) {
   EXPECT_EQ(tally.harmless, 0);
 }
 
-// A ledger is never refused: what is damaged is not recalled, and the answer is
-// sampled again. It must never be recalled wrongly.
+// A ledger is never refused: a damaged event is not recalled, and its answer is
+// sampled again. An event must never be recalled wrongly.
 TEST_F(BitFlipsTest, OfALedgerNeverChangeAnAnswer) {
   SetMinLogSeverity(Severity::kError);
   ASSERT_TRUE(MakeDirectories(folder_).ok());

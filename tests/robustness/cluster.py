@@ -1,4 +1,4 @@
-"""Workers that stay, trainers that are killed, and the proof that nothing shows in the result."""
+"""Workers that stay, trainers that are killed, and checks that the result does not show it."""
 
 import os
 import re
@@ -10,9 +10,9 @@ import urllib.request
 import history
 from workspace import BIN, free_port, set_flags, wait_for
 
-# Scenarios run with seeds 0 .. DAPD_SEEDS - 1; the short form takes one.
+# Scenarios run with seeds 0 .. DAPD_SEEDS - 1; the short form uses one seed.
 SEEDS = range(int(os.environ.get("DAPD_SEEDS", "1")))
-# Slow enough that a fault falls into the run, whatever the machine.
+# The run is slow enough that a fault falls into it on any machine.
 SLOW = "train.before_micro_batch=sleep:150"
 STEPS = 5
 BATCH = 4
@@ -29,7 +29,7 @@ SETTINGS = {
 
 
 class Service:
-    """One worker process on a port of its own; start() again after it died keeps the port."""
+    """One worker process on a port of its own. start() keeps the port after the process has died."""
 
     def __init__(self, workspace, role, name):
         self.workspace, self.role, self.name = workspace, role, name
@@ -85,7 +85,7 @@ class Service:
 
 
 def read_metric(port, name):
-    """The sum over all labels of a metric; `name` may carry a label to select by: 'x{outcome="lost"}'."""
+    """Returns the sum over all labels of a metric; `name` may select by a label: 'x{outcome="lost"}'."""
     name, _, labels = name.partition("{")
     wanted = set(filter(None, labels.rstrip("}").split(",")))
     total = 0.0
@@ -98,7 +98,7 @@ def read_metric(port, name):
 
 
 class Cluster:
-    """Rollout and teacher workers, and trainers that come and go."""
+    """Rollout and teacher workers, with trainers that come and go."""
 
     def __init__(self, workspace, rollouts, teachers=1):
         self.workspace = workspace
@@ -119,13 +119,14 @@ class Cluster:
         return self
 
     def say_who_is_dead(self):
-        """For the output of a test that fails: 0 and -9 are mostly the scenario's doing, anything else is not."""
+        """Prints which workers are dead, for the output of a failed test: 0 and -9 are mostly the scenario's doing,
+        other codes are not."""
         for service in self.services:
             if not service.alive:
                 print(f"{service.name} at {service.address} has ended: {service.process and service.process.returncode}")
 
     def revive(self):
-        """Whatever a scenario left dead or stopped is up again."""
+        """Restarts or continues what a scenario left dead or stopped."""
         for service in self.services:
             if service.alive:
                 service.wake()
@@ -152,7 +153,7 @@ class Cluster:
         return trainer
 
     def train(self, name, **arguments):
-        """Runs a trainer to its end; its exit code."""
+        """Runs a trainer to its end; returns its exit code."""
         return self.start_trainer(name, **arguments).wait(timeout=180)
 
     def log_path(self, name):
@@ -165,11 +166,11 @@ class Cluster:
         return read_metric(self.metrics_port, name)
 
     def ready(self, role):
-        """How many workers the trainer could give work to."""
+        """Returns to how many workers the trainer could give work."""
         return self.metric('dapd_trainer_workers{role="%s",state="ready"}' % role)
 
     def end_trainers(self):
-        """A test that failed may have left one, which has the workers and the port of its metrics."""
+        """Ends a trainer that a failed test may have left, which occupies the workers and its metrics port."""
         for trainer in self.trainers:
             if trainer.poll() is None:
                 trainer.kill()
@@ -192,14 +193,14 @@ def finish(cluster, run, trainer, timeout=180):
 
 
 def stop_with_two_checkpoints(cluster, run, failpoint, **settings):
-    """Kills the run at the failpoint, which comes after its second checkpoint; its name."""
+    """Kills the run at the failpoint, which comes after its second checkpoint; returns its name."""
     code = cluster.train(run, failpoints=failpoint, **{**settings, "checkpoint.keep": 2})
     assert code == -signal.SIGKILL, cluster.log(run)
     return run
 
 
 def copy_run(workspace, source, target):
-    """The checkpoints of the copy, oldest first."""
+    """Copies a run; returns the checkpoints of the copy, oldest first."""
     shutil.copytree(workspace.runs(source), workspace.runs(target))
     return sorted((workspace.runs(target) / "checkpoints").iterdir())
 
@@ -213,7 +214,7 @@ def damage(folder, name, chance):
 
 
 class Reference:
-    """What an undisturbed run with this seed, this lag (rollout.max_staleness) and these settings ends in."""
+    """The result of an undisturbed run with this seed, this lag (rollout.max_staleness) and these settings."""
 
     def __init__(self, cluster, name="reference", lag=0, **settings):
         self.cluster, self.name, self.lag, self.more, self.runs = cluster, name, lag, settings, {}
@@ -241,7 +242,8 @@ class Reference:
         return self.runs[seed]
 
     def assert_equal(self, name, seed):
-        """Adapter, per-step losses and the answers shown equal, bit for bit, and a history that breaks no rule. The History."""
+        """Checks that adapter, per-step losses and shown answers are equal, bit for bit, and that the history breaks no
+        rule. Returns the History."""
         adapter, lines, answers = self.result(name)
         expected_adapter, expected_lines, expected_answers = self.of_seed(seed)
         assert lines == expected_lines, f"{name}: losses differ\n{self.cluster.log(name)}"

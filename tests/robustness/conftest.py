@@ -1,4 +1,4 @@
-"""Workers that stay, trainers that are killed, and the proof that nothing shows in the result."""
+"""Fixtures of workers that stay, of trainers that are killed, and of proxies and servers between them."""
 
 import os
 import pathlib
@@ -38,7 +38,7 @@ def cluster(shared_cluster):
 
 @pytest.fixture(scope="session")
 def trio(workspace):
-    """Three rollouts and two teachers."""
+    """Provides three rollouts and two teachers."""
     cluster = Cluster(workspace, rollouts=3, teachers=2).start()
     yield cluster
     cluster.stop()
@@ -54,7 +54,7 @@ def many(trio):
 
 @pytest.fixture
 def lone_rollout(workspace):
-    """One that is not started."""
+    """Provides a rollout worker that is not started."""
     cluster = Cluster(workspace, rollouts=1, teachers=0)
     yield cluster.rollouts[0]
     cluster.stop()
@@ -67,7 +67,8 @@ def reference(shared_cluster):
 
 @pytest.fixture
 def holds(tmp_path):
-    """Three, so that a test can stop a run at several places. What a failed test leaves behind does not wait for ever."""
+    """Provides three holds, so that a test can stop a run at several places. A process that a failed test leaves behind does not
+    wait for ever."""
     made = [Hold(tmp_path / f"hold-{i}") for i in range(3)]
     yield made
     for hold in made:
@@ -76,7 +77,7 @@ def holds(tmp_path):
 
 @pytest.fixture
 def proxies(shared_cluster):
-    """One FaultProxy a worker, rollouts first."""
+    """Provides one FaultProxy per worker, rollouts first."""
     made = [FaultProxy(service.port) for service in shared_cluster.services]
     yield made
     for proxy in made:
@@ -85,7 +86,7 @@ def proxies(shared_cluster):
 
 @pytest.fixture(scope="module")
 def servers(workspace):
-    """The server of a kind, started when it is first asked for."""
+    """Provides the server of each kind, started when a test first needs it."""
     made = {}
 
     def of(kind):
@@ -100,7 +101,7 @@ def servers(workspace):
 
 @pytest.fixture
 def store(request, servers, monkeypatch):
-    """The server of the test's kind, up, with its address and credentials in the environment."""
+    """Provides the running server of the test's kind, with its address and credentials in the environment."""
     server = servers(getattr(request, "param", "s3"))
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)

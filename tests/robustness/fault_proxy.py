@@ -1,4 +1,4 @@
-"""A TCP proxy that misbehaves as told: it stands between the trainer and one worker."""
+"""A TCP proxy between the trainer and one worker that misbehaves as it is told."""
 
 import asyncio
 import threading
@@ -7,11 +7,11 @@ import threading
 class FaultProxy:
     """Forwards `port` to `target_port` on loopback. The attributes may be changed at any time:
 
-    blackhole   nothing is forwarded any more, in neither direction; connections stay open, new ones hang
+    blackhole   nothing is forwarded any more in either direction; connections stay open, new ones hang
     refuse      new connections are closed at once
     delay       seconds by which every chunk is late
     rate        bytes per second in each direction; None: no limit
-    corrupt     the next so many chunks from the worker get one bit flipped
+    corrupt     number of the next chunks from the worker in which one bit is flipped
     """
 
     def __init__(self, target_port):

@@ -2,12 +2,12 @@
 
     python tests/robustness/history.py runs/NAME/ledger.jsonl [--batch-size N] [--lag 1]
 
-Proved for the steps that count (an attempt that goes on after step S voids what earlier ones did after S):
+It proves for the steps that count (an attempt that continues after step S voids what earlier attempts did after S):
   * every sample of every step is trained exactly once (or was empty), on an answer that was accepted for it (a sample may have
-    further ones, its attempts from 1 on);
-  * an accepted answer was sampled, in version and digest, under the adapter that was live, or with a lag (rollout.max_staleness)
-    exactly so many steps before, but not before the first: never staler, never fresher;
-  * steps follow each other without gap, an attempt goes on only where a checkpoint or the start is;
+    further answers, its attempts from 1 on);
+  * the adapter that was live sampled each accepted answer, by version and digest; or with a lag (rollout.max_staleness) the adapter
+    of exactly so many steps before, but not before the first: never staler, never fresher;
+  * steps follow each other without gaps; an attempt continues only from a checkpoint or the start;
   * a step that is done again leads to the same adapter and the same answers, bit for bit.
 """
 
@@ -35,7 +35,7 @@ class Violation(AssertionError):
 
 
 def read(path):
-    """The events of a ledger; its checksums are recomputed here, independently."""
+    """Returns the events of a ledger; the checksums are computed again here, independently."""
     events = []
     for number, line in enumerate(pathlib.Path(path).read_bytes().split(b"\n"), 1):
         if not line:
@@ -48,21 +48,21 @@ def read(path):
 
 
 class History:
-    """The model: what is true after the last event."""
+    """The model: what holds after the last event."""
 
     def __init__(self, batch_size=None, lag=0, answers=True):
         self.batch_size = batch_size
-        self.needs_answers = answers  # not where nothing reads them (objective.preset sft)
+        self.needs_answers = answers  # False if nothing reads them (objective.preset sft)
         self.lag = lag
         self.attempt = 0
         self.step = 0
-        self.digests = {}  # step -> adapter, of every step ever done
-        self.answers = {}  # (step, (sample, attempt)) -> answer, of every step ever done
-        self.accepted = {}  # (sample, attempt) -> answer, of the open step
-        self.trained = {}  # step -> samples, of the steps that count
+        self.digests = {}  # step -> adapter, for every step ever done
+        self.answers = {}  # (step, (sample, attempt)) -> answer, for every step ever done
+        self.accepted = {}  # (sample, attempt) -> answer, in the open step
+        self.trained = {}  # step -> samples, for the steps that count
         self.checkpoints = {0}
         self.finished = False
-        self.sampled = self.resampled = 0  # answers accepted in all; those that had been accepted before
+        self.sampled = self.resampled = 0  # all accepted answers; those of them that had been accepted before
 
     def apply(self, event):
         handler = getattr(self, "on_" + event["event"], None)
@@ -79,7 +79,7 @@ class History:
     def on_started(self, event):
         self.expect(event["attempt"] == self.attempt + 1, event, "attempts are not counted one by one")
         step = event["step"]
-        # A kill may fall between a checkpoint's name and its event.
+        # A kill may come between the renaming of a checkpoint and its event.
         self.expect(step in self.checkpoints or step == self.step, event, "goes on where no checkpoint is")
         self.expect(self.digests.setdefault(step, event["adapter_digest"]) == event["adapter_digest"], event,
                     "goes on with another adapter than this step had led to")
@@ -88,7 +88,7 @@ class History:
         self.step = step
         self.checkpoints = {s for s in self.checkpoints if s <= step} | {step}
         self.trained = {s: samples for s, samples in self.trained.items() if s <= step}
-        # Answers of the step that is open again count as accepted: they are recalled.
+        # Answers of the step that is open again count as accepted, because they are recalled.
         self.accepted = {place: a for (s, place), a in self.answers.items() if s == step + 1 and s <= open_step}
         self.finished = False
 
@@ -135,7 +135,7 @@ class History:
 
 
 def check(path, batch_size=None, steps=None, lag=0, answers=True):
-    """The History after the last event; Violation names the first event that breaks a rule."""
+    """Returns the History after the last event; Violation names the first event that breaks a rule."""
     history = History(batch_size, lag, answers)
     for event in read(path):
         history.apply(event)

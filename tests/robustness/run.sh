@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# The long form of the robustness tests: many seeds of every fault scenario,
-# random kills of everything, fuzzing, sanitizers, damaged files. Ends with one
-# line a part; docs/robustness.md holds the last report.
+# The long form of the robustness tests: many seeds of every fault scenario, random
+# kills of everything, fuzzing, sanitizers, damaged files. It ends with one line per
+# part; docs/robustness.md has the last report.
 #
 #   tests/robustness/run.sh [--seeds N] [--fuzz SECONDS] [faults|fuzz|sanitizers|flips]...
 #
-# Default: all parts, 5 seeds, 60 s a fuzz target, 10,000 flips. The build with
-# tests must be there (deploy/build.sh --tests).
+# The default is all parts, 5 seeds, 60 s per fuzz target, 10,000 flips. The build
+# with tests must exist (deploy/build.sh --tests).
 set -euo pipefail
-unset CDPATH  # where cd would look first, and print what it found
+unset CDPATH  # cd would search there first and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 seeds=5
@@ -30,7 +30,7 @@ code=0
 for part in "${parts[@]}"; do
   case "$part" in
     faults)
-      # Kills of everything at random times: as many cycles as seeds x 5 kills.
+      # Kills everything at random times, in seeds x 5 cycles.
       command=(env DAPD_SEEDS="$seeds" OMP_NUM_THREADS=1 TQDM_DISABLE=1
         .deps/venv/bin/python -m pytest tests/robustness -q -rA
         -p no:cacheprovider) ;;

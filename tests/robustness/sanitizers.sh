@@ -5,25 +5,25 @@
 #
 #   address   AddressSanitizer, UBSan and LeakSanitizer over all C++ tests and
 #             the integration tests with real processes; build-address/
-#   thread    ThreadSanitizer over what is concurrent and has no LibTorch:
+#   thread    ThreadSanitizer over the concurrent code without LibTorch:
 #             queues, RPC, the three services; build-thread/
 #
-# A report ends the test that caused it. The last line is "N passed, N failed,
-# N skipped"; logs: build-<sanitizer>/test-logs/.
+# A report ends the test that caused it. The last line is "N passed, N failed, N
+# skipped"; logs are in build-<sanitizer>/test-logs/.
 set -euo pipefail
-unset CDPATH  # where cd would look first, and print what it found
+unset CDPATH  # cd would search there first and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source deploy/phase.sh
 
 sanitizers=("$@")
 if [ $# -eq 0 ]; then sanitizers=(address thread); fi
 suppressions=$PWD/tests/robustness
-# allocator_may_return_null: tests ask for what no machine has.
+# allocator_may_return_null: tests ask for more memory than any machine has.
 export ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1
 export UBSAN_OPTIONS=print_stacktrace=1
 export LSAN_OPTIONS=suppressions=$suppressions/leak_suppressions.txt:print_suppressions=0
-# Debian's gRPC, OpenSSL and Abseil are not instrumented: what they do with memory
-# and atomics of their own looks like a race, and is not looked at.
+# Debian's gRPC, OpenSSL and Abseil are not instrumented: their own use of memory and
+# atomics looks like a race, and is suppressed.
 export TSAN_OPTIONS=suppressions=$suppressions/thread_suppressions.txt:second_deadlock_stack=1:ignore_noninstrumented_modules=1
 
 run_ctest() {  # BUILD LABEL

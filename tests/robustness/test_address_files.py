@@ -1,4 +1,4 @@
-"""Files that name workers: a run follows what becomes of them. A worker with two addresses."""
+"""Files that name workers: a run follows their changes. The last test is of a worker with two addresses."""
 
 import time
 
@@ -9,7 +9,7 @@ from workspace import wait_for
 
 
 class AddressFile:
-    """A file that names workers, changed as users do: written anew beside it and renamed, or appended to."""
+    """A file that names workers, changed as users do: written beside it and renamed, or appended to."""
 
     def __init__(self, path):
         self.path = path
@@ -27,13 +27,14 @@ class AddressFile:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_r22_files_of_addresses_change_under_a_run(seed, many, reference, tmp_path, holds):
-    """Late, appended to, with a typo, without a worker that is alive, gone: every change but the mistakes is followed."""
+    """The file comes late, is appended to, has a typo, omits a live worker, and is removed: the run follows every
+    change but the mistakes."""
     reference.of_seed(seed)
     run = f"r22-file-{seed}"
     rollouts, teachers = AddressFile(tmp_path / "rollouts"), AddressFile(tmp_path / "teachers")
     first, second, third = many.rollouts
     answered = {service: service.metric("dapd_rollout_requests_total") for service in many.rollouts}
-    # The run waits for the changes: before its steps 2 and 5, and behind the second of its evaluations.
+    # The run waits for the changes before its steps 2 and 5, and after its second evaluation.
     second_step, fifth_step, end = holds
     failpoints = (second_step.at("rollout.before_start", 2), fifth_step.at("step.after_metrics", 4), end.at("evaluation.after", 2))
     trainer = many.start_trainer(run, failpoints=";".join(failpoints), rollouts=[rollouts.address], teachers=[teachers.address],
@@ -46,7 +47,7 @@ def test_r22_files_of_addresses_change_under_a_run(seed, many, reference, tmp_pa
         assert trainer.poll() is None, many.log(run)
         return True
 
-    # No file yet is as a name that does not resolve yet: the run waits.
+    # A missing file is like a name that does not resolve yet: the run waits.
     wait_for(lambda: goes_on() and f"cannot open {rollouts.path}" in many.log(run), what="the warning")
     teachers.write("# teachers", "", *(service.address for service in many.teachers))
     rollouts.write(f"{first.address}  # the first")
@@ -63,14 +64,14 @@ def test_r22_files_of_addresses_change_under_a_run(seed, many, reference, tmp_pa
     wait_for(lambda: goes_on() and f"{rollouts.path}:3: " in many.log(run), what="the typo's warning")
     assert many.ready("rollout") == 2
 
-    # The first leaves though it lives; so does a teacher.
+    # The first worker leaves the file although it lives, and so does a teacher.
     rollouts.write(second.address, third.address)
     teachers.write(many.teachers[0].address)
     wait_for(lambda: goes_on() and third.metric("dapd_rollout_policy_version") == 4, what="the third worker")
     wait_for(lambda: goes_on() and (many.ready("rollout"), many.ready("teacher")) == (2, 1), what="two that left")
     fifth_step.release()
     wait_for(lambda: goes_on() and has_work(third), what="work for the third")
-    # Without a file the last good one counts.
+    # Without the file its last valid content counts.
     warnings = many.log(run).count(f"cannot open {rollouts.path}")
     rollouts.path.unlink()
     wait_for(lambda: goes_on() and many.log(run).count(f"cannot open {rollouts.path}") > warnings, what="the lost file's warning")
@@ -91,7 +92,7 @@ def test_a_file_that_never_comes_is_named_and_the_run_ends(cluster, tmp_path):
 
 
 def test_two_addresses_of_a_worker_are_one(cluster, lone_rollout, holds):
-    """As the IPv4 and the IPv6 address of a name are."""
+    """They are like the IPv4 and the IPv6 address of one name."""
     run, port = "two-addresses", lone_rollout.port
     everywhere = {"security.insecure": "true"}
     lone_rollout.start(**everywhere, **{"rollout.listen": f'"[::]:{port}"'}).wait_until_healthy()

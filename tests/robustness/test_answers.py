@@ -1,4 +1,4 @@
-"""Samples with several answers: a run's result depends neither on workers, nor on what dies, nor on when answers come."""
+"""Samples with several answers: a run's result does not depend on workers, on what dies, or on when answers come."""
 
 import json
 import signal
@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from cluster import BATCH, STEPS, Reference
 from test_ranks import finish, start_ranks, tensors
 
-# The tiny model is never right: its self-teacher reads feedback, and the first candidate stands in for a verified one. One token of
-# two is often the same twice.
+# The tiny model is never right: its self-teacher reads feedback, and the first candidate replaces a verified answer.
+# With one token out of two per answer, two answers are often equal.
 KINDS = {
     "groups": {"objective.preset": "sdpo", "rollout.group_size": 2, "objective.sdpo.feedback": "always"},
     "dual": {"rollout.source": "dual", "rollout.max_new_tokens": 1, "rollout.top_k": 2},
@@ -21,7 +21,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def undisturbed(shared_cluster):
-    """By kind and rollout.max_staleness."""
+    """Results by kind and rollout.max_staleness."""
     return {(kind, lag): Reference(shared_cluster, name=f"answers-{kind}-{lag}", lag=lag, **settings)
             for kind, settings in KINDS.items() for lag in (0, 1)}
 
@@ -32,7 +32,7 @@ def samples(cluster, run):
 
 
 def accepted(cluster, run):
-    """(step, sample) -> attempts."""
+    """Returns (step, sample) -> attempts."""
     attempts = {}
     for line in (cluster.workspace.runs(run) / "ledger.jsonl").read_text().splitlines():
         event = json.loads(line)

@@ -1,4 +1,5 @@
-"""A copy of a run at a URL: whatever dies while it is made, what can be restored is whole, and a restored run ends in the same bits."""
+"""A copy of a run at a URL: whatever dies while it is made, everything that can be restored is complete, and a restored
+run ends in the same bits."""
 
 import hashlib
 import json
@@ -24,7 +25,7 @@ FAILPOINTS = sorted({name for path in SOURCES for name in re.findall(r'DAPD_FAIL
 
 @pytest.fixture
 def own_store(request, tmp_path, monkeypatch):
-    """A server that a test may do anything to."""
+    """Provides a server that a test may change or stop."""
     made = SERVERS[getattr(request, "param", "s3")](tmp_path)
     for name, value in made.environment().items():
         monkeypatch.setenv(name, value)
@@ -37,7 +38,7 @@ def commits(objects):
 
 
 def assert_nothing_is_half_copied(objects):
-    """Every object is what its name says, and every commit names only objects that are there."""
+    """Checks that every object has the content of its name, and that every commit names only existing objects."""
     for name, data in objects.items():
         if name.startswith("objects/"):
             assert hashlib.sha256(data).hexdigest() == name.removeprefix("objects/"), name
@@ -50,7 +51,7 @@ def assert_nothing_is_half_copied(objects):
 
 
 def copier_of(trainer):
-    """The process id of the trainer's Python; None while there is none."""
+    """Returns the process id of the trainer's Python; None while there is none."""
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(path.read_text().rsplit(")", 1)[1].split()[1])
@@ -66,7 +67,8 @@ def test_a_restored_run_ends_in_the_same_bits(cluster, reference, store, holds):
     run = f"restored-{store.SCHEME}"
     code = cluster.train(run, failpoints="rollout.before_start=kill@5", **copied(store.url("a"), **{"checkpoint.copy_wait_seconds": 0}))
     assert code == -signal.SIGKILL, cluster.log(run)
-    # The same machine: what was not copied yet is, when it goes on; then it is lost with all that it has.
+    # When the run continues on the same machine, it copies what is missing; then the machine is lost with everything on
+    # it.
     trainer = cluster.start_trainer(run, failpoints=holds[0].at("rollout.before_start", 1), **copied(store.url("a")))
     wait_for(lambda: "commits/step-000004.json" in store.objects(f"a/{run}"), what="the copy of step 4")
     trainer.kill()
@@ -92,7 +94,7 @@ def test_a_finished_copy_is_the_whole_run(cluster, reference, store):
     restore(cluster.workspace, store.url(f"b/{run}"), twin)
     original, restored = cluster.workspace.runs(run), cluster.workspace.runs(twin)
     files = {path.relative_to(restored) for path in restored.rglob("*") if path.is_file()}
-    own = {pathlib.Path("outcome.json")}  # it says that the run finished, and at another time
+    own = {pathlib.Path("outcome.json")}  # it says that the run finished, and has another time
     assert {path for path in files - own if (restored / path).read_bytes() != (original / path).read_bytes()} == set()
     missing = {path.relative_to(original) for path in original.rglob("*") if path.is_file()} - files
     assert all(path.parts[:2] == ("checkpoints", "step-000004") or path.name == ".lock" for path in missing), missing
@@ -116,7 +118,7 @@ def test_an_earlier_step_can_be_had_and_leads_to_the_same_end(cluster, reference
 @pytest.mark.parametrize("name", FAILPOINTS)
 def test_a_trainer_killed_while_it_copies_leaves_nothing_half_copied(name, cluster, reference, store):
     run = f"killed-{name}"
-    # Some time for the copy to get there: the run itself is short.
+    # The copy gets some time to arrive there, because the run itself is short.
     settings = copied(store.url("d"), **{"checkpoint.interval": 1})
     code = cluster.train(run, failpoints=f"{name}=kill;train.before_micro_batch=sleep:700", **settings)
     assert code == -signal.SIGKILL, f"code {code}\n{cluster.log(run)}"
@@ -172,7 +174,7 @@ def test_a_server_killed_in_the_middle_gets_it_all_again(cluster, reference, own
     run = f"server-killed-{own_store.SCHEME}"
     own_store.start()
     trainer = cluster.start_trainer(run, failpoints="copy.after_object=sleep:50;train.before_micro_batch=sleep:400",
-                                    # gcsfs tries in silence for half a minute.
+                                    # gcsfs retries silently for half a minute.
                                     **copied(own_store.url(), **{"checkpoint.copy_timeout_seconds": 5}))
     wait_for(lambda: any(name.startswith("objects/") for name in own_store.objects(run)), what="a copy under way")
     own_store.kill()
@@ -206,7 +208,7 @@ def test_a_server_that_hangs_does_not_stop_the_training(cluster, reference, own_
 def test_a_bucket_without_permission_costs_one_message(cluster, reference, own_store):
     run = f"denied-{own_store.SCHEME}"
     own_store.start(denies=True)
-    # It does not wait for a copy in the end: trying again is of no use.
+    # It does not wait for a copy at the end, because another attempt cannot succeed.
     assert cluster.train(run, **copied(own_store.url(), **{"checkpoint.interval": 1})) == 0, cluster.log(run)
     log = cluster.log(run)
     told = [line for line in log.splitlines() if "was not copied" in line]
@@ -241,7 +243,7 @@ def test_a_python_without_the_packages_costs_one_message(cluster, reference):
 def test_a_slow_connection_gets_the_newest_first(cluster, reference, store):
     run = "slow"
     proxy = FaultProxy(store.port)
-    # Nothing comes through it before the last checkpoint is there.
+    # Nothing passes through it before the last checkpoint exists.
     proxy.blackhole = True
     try:
         settings = copied(store.url("f"), **{"checkpoint.interval": 1, "checkpoint.keep": 1})
@@ -306,7 +308,7 @@ def test_dapd_run_copies_what_the_end_of_the_run_could_not(workspace, tmp_path):
     refused = workspace.run(run, check=False, **settings, **{"run.resume": "never"})
     assert refused.returncode == 3 and "already holds a finished run" in refused.stderr and "remove" not in refused.stderr
     disk.unlink()
-    # As if it had been killed while it waited for the copy.
+    # The state is as if it had been killed while it waited for the copy.
     outcome = workspace.runs(run) / "outcome.json"
     outcome.unlink()
     again = workspace.run(run, **{**settings, "checkpoint.copy_wait_seconds": 600})

@@ -1,4 +1,4 @@
-"""Disks that refuse what a run writes: it waits, goes on without or ends, as configured, and loses nothing."""
+"""A run whose disk refuses a write waits, continues without the file or ends, as configured, and loses nothing."""
 
 import json
 import resource
@@ -11,7 +11,7 @@ from workspace import wait_for
 
 
 def fill(mount):
-    """Takes the last byte of a disk; what it returns gives it back."""
+    """Takes the last byte of a disk; returns a function that gives it back."""
     ballast = mount / "ballast"
     with open(ballast, "wb", buffering=0) as file:
         try:
@@ -23,7 +23,7 @@ def fill(mount):
 
 
 def make_read_only(mount):
-    # A file system with open files cannot be made read-only; new files and appends by name cannot be had from it then.
+    # A file system with open files cannot be made read-only; then it refuses only new files and appends by name.
     checkpoints = next(mount.glob("*/checkpoints"))
     subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", checkpoints], check=True)
     return lambda: subprocess.run(["umount", checkpoints], check=True)
@@ -36,7 +36,7 @@ def listed_state(cluster, folder):
 
 @pytest.mark.parametrize("refuse", [fill, make_read_only], ids=["full", "read-only"])
 def test_a_disk_that_refuses_pauses_training_until_it_takes_the_write(refuse, cluster, reference, tmp_path):
-    """A small tmpfs that another file fills and leaves; a read-only one over the checkpoints."""
+    """The disks are a small tmpfs that another file fills and leaves, and a read-only tmpfs over the checkpoints."""
     reference.of_seed(0)
     mount = tmp_path / "disk"
     mount.mkdir()
@@ -63,10 +63,11 @@ def test_a_disk_that_refuses_pauses_training_until_it_takes_the_write(refuse, cl
 
 
 def test_a_failing_sync_keeps_the_checkpoint_before_it(cluster, reference):
-    """fsync fails while the second checkpoint is written; with the policy `fail` the run ends, and goes on from the first."""
+    """fsync fails while the second checkpoint is written. With the policy `fail` the run ends, and resumes from the
+    first."""
     reference.of_seed(0)
     run = "sync-fails"
-    # Checkpoints at 2 and 4: the files of the first are synced well, then every sync fails.
+    # Checkpoints are at 2 and 4: the files of the first are synced well, then every sync fails.
     code = cluster.train(run, failpoints="file.sync=error@20", **{
         "run.seed": 1000, "checkpoint.on_write_error": "fail", "checkpoint.keep": 2})
     assert code != 0, cluster.log(run)
@@ -92,7 +93,7 @@ def test_a_disk_that_refuses_once_ends_or_does_not_end_the_run_as_configured(pol
 
 
 def test_a_limit_on_the_size_of_files_is_a_disk_that_refuses(cluster, reference):
-    """The ledger grows past it, and so would the log: it is the metrics that tell."""
+    """The ledger exceeds the limit, and the log would, too; the metrics show it."""
     reference.of_seed(0)
     run = "size-limit"
     trainer = cluster.start_trainer(run, failpoints=SLOW, **{"run.seed": 1000})

@@ -1,4 +1,4 @@
-"""Workers that die, hang, lag, come and go: the run goes on to the same result."""
+"""Workers that die, hang, lag, come and go: the run continues to the same result."""
 
 import random
 import signal
@@ -68,18 +68,19 @@ def test_r2_without_any_rollout_the_run_waits_and_goes_on_by_itself(many, refere
 
 @pytest.mark.parametrize("role", ["rollout", "teacher", "trainer"])
 def test_a_killed_process_that_is_started_again_is_back_in_the_work(role, many, reference, holds):
-    """And how soon, counted from the kill: for the figures of docs/robustness.md."""
+    """It also measures how soon after the kill, for the figures of docs/robustness.md."""
     reference.of_seed(0)
     run = f"back-{role}"
     trained, sampled, _ = holds
-    # In the second step, and the trainer that comes back in the third: there is work left, and a trainer that gives it.
+    # The kill is in the second step, and a killed trainer comes back in the third: work is left, and a trainer that
+    # gives it.
     trainer = many.start_trainer(run, failpoints=trained.at("train.before_micro_batch", 3), **{"run.seed": 1000})
     wait_for(lambda: steps_done(many, run) >= 1, what="a step")
     if role != "trainer":  # it notices the loss of a worker that it had
         wait_for(lambda: many.ready(role) == len(getattr(many, f"{role}s")), what="all workers ready")
 
     def work_done():
-        """By the new process alone: it counts from 0."""
+        """This counts the new process only, whose counters begin at 0."""
         if role == "trainer":
             return many.metric('dapd_trainer_tasks_total{role="rollout",outcome="accepted"}')
         return victim.metric(f"dapd_{role}_requests_total")
@@ -109,13 +110,13 @@ def test_a_killed_process_that_is_started_again_is_back_in_the_work(role, many, 
 
 @pytest.fixture
 def slow_answers(many):
-    """Answers so slow that the teachers find time to compute ahead of their requests, whatever the machine."""
+    """Answers are so slow that the teachers have time to compute prefixes ahead of their requests on any machine."""
     for service in many.rollouts:
         service.kill()
         service.start(failpoints="worker.before_token=sleep:20").wait_until_healthy()
     yield
     for service in many.rollouts:
-        service.kill()  # to be revived as it was
+        service.kill()  # revived with its earlier settings
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -141,7 +142,8 @@ def test_r3_a_teacher_killed_in_any_phase(failpoint, seed, many, reference, requ
 
 @pytest.mark.parametrize("role, hit", [("rollouts", 25), ("teachers", 3)])
 def test_a_worker_whose_device_is_lost_ends_for_a_restart(role, hit, many, reference):
-    """An error behind which a GPU never works again in the same process: code 75 at once, not errors for ever, and the run goes on."""
+    """After this error a GPU never works again in the same process: it ends at once with code 75 instead of failing for
+    ever, and the run continues."""
     reference.of_seed(0)
     victim = getattr(many, role)[0]
     victim.kill()
@@ -158,7 +160,7 @@ def test_a_worker_whose_device_is_lost_ends_for_a_restart(role, hit, many, refer
 
 
 def test_a_rollout_without_memory_for_a_step_goes_on(many, reference):
-    """What ran goes back to the trainer, which has it sampled again; the worker stays."""
+    """The running requests go back to the trainer, which has them sampled again; the worker stays."""
     reference.of_seed(0)
     victim = many.rollouts[0]
     victim.kill()
@@ -212,7 +214,7 @@ def test_r11_one_slow_worker_does_not_hold_the_step(kind, many, reference):
 
 
 def test_r12_stale_and_foreign_requests_are_refused_with_a_reason(many):
-    """A client with another adapter's version gets nothing from a worker that serves this one."""
+    """A client that names another adapter's version gets nothing from a worker that serves this one."""
     from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
     from google.protobuf import descriptor_pool, message_factory
 

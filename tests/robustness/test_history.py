@@ -1,4 +1,4 @@
-"""The history checker finds every kind of broken promise: each bug is planted into a sound history and must be named."""
+"""The history checker finds every kind of broken rule: each bug is planted into a sound history and must be named."""
 
 import copy
 import json
@@ -16,7 +16,7 @@ def accepted(step, sample, digest, ids=(1, 2)):
 
 
 def sound_history():
-    """Two attempts: the first dies in step 3, after a checkpoint at 2; the second finishes step 4."""
+    """Provides two attempts: the first dies in step 3, after a checkpoint at 2; the second finishes step 4."""
     events = [{"event": "started", "attempt": 1, "step": 0, "adapter_digest": "d0"}]
     for step in (1, 2):
         events += [accepted(step, sample, f"d{step - 1}") for sample in range(BATCH)]
@@ -35,7 +35,7 @@ def sound_history():
 
 
 def with_a_lag(events):
-    """The same history, had every answer been sampled one policy earlier."""
+    """Returns the same history as if every answer had been sampled one policy earlier."""
     for event in events:
         if event["event"] == "accepted":
             version = max(0, event["step"] - 2)

@@ -1,4 +1,5 @@
-"""Answers that lag one policy behind, by choice (rollout.max_staleness: 1): still the same bits, whatever dies and whoever helps."""
+"""Answers that lag one policy behind by choice (rollout.max_staleness: 1) give the same bits, whatever dies and whoever
+helps."""
 
 import random
 import signal
@@ -10,7 +11,7 @@ from cluster import BATCH, STEPS, Reference, Service, copy_run, damage, stop_wit
 from workspace import free_port
 
 SEED = 0
-# So high that a policy's answers are not those of the one before.
+# The rate is so high that a policy's answers differ from those of the policy before.
 RATE = {"trainer.learning_rate": 0.02}
 
 
@@ -20,7 +21,7 @@ def lagging(shared_cluster):
 
 
 def samplers(cluster, run):
-    """Step -> the policies that its answers were sampled by."""
+    """Returns step -> the policies that sampled its answers."""
     found = {}
     for event in history.read(cluster.workspace.runs(run) / "ledger.jsonl"):
         if event["event"] == "accepted":
@@ -35,7 +36,8 @@ def test_the_lag_is_one_step_from_the_second_on(cluster, lagging):
     assert samplers(cluster, f"on-policy-{SEED}") == {1: {0}, 2: {1}, 3: {2}, 4: {3}, 5: {4}}
     print("losses with a lag   ", *(f"{line[1]:.6f}" for line in with_lag))
     print("losses without a lag", *(f"{line[1]:.6f}" for line in without))
-    # Both sample step 1 under the fresh adapter; the adapter after it samples step 2 of the one run only.
+    # Both runs sample step 1 under the fresh adapter; only the run without a lag samples step 2 under the adapter after
+    # step 1.
     assert with_lag[0] == without[0]
     assert all(a != b for a, b in zip(with_lag[1:], without[1:], strict=True))
 
@@ -54,7 +56,7 @@ def test_the_number_of_rollout_workers_does_not_show(count, cluster, lagging):
     lagging.assert_equal(run, SEED)
 
 
-# Where two steps are open, between the two policies, and around the checkpoint that must hold both.
+# The kills are where two steps are open, between the two policies, and around the checkpoint that must hold both.
 @pytest.mark.parametrize("name,hit", [("rollout.after_submit", 2), ("rollout.after_submit", 4), ("ledger.after_accept", 2 * BATCH + 3), ("train.before_micro_batch", 7),
                                       ("optimizer.after_step", 3), ("publish.after_live", 4), ("checkpoint.after_adapter", 2), ("checkpoint.after_rename", 1),
                                       ("evaluation.before", 2)])
@@ -110,7 +112,7 @@ def test_ranks_with_a_lag_go_on_to_the_same_result(cluster, lagging):
     assert train("lag-ranks-killed", failpoints="optimizer.before_step=kill@4") == [75, -signal.SIGKILL], cluster.log("lag-ranks-killed")
     assert train("lag-ranks-killed") == [0, 0], cluster.log("lag-ranks-killed")
     assert lagging.result("lag-ranks-killed") == lagging.result("lag-ranks")
-    # The other ranks need not know of its evaluations.
+    # The other ranks need not know of rank 0's evaluations.
     assert train("lag-ranks-evaluated", of_rank_0={"evaluation.interval": 2}) == [0, 0], cluster.log("lag-ranks-evaluated")
     assert lagging.result("lag-ranks-evaluated") == lagging.result("lag-ranks")
     for run in ("lag-ranks", "lag-ranks-killed", "lag-ranks-evaluated"):

@@ -1,4 +1,4 @@
-"""Connections that are cut, delayed or damaged: the run goes on to the same result."""
+"""Connections that are cut, delayed or damaged: the run continues to the same result."""
 
 import time
 
@@ -17,7 +17,7 @@ def behind_proxies(cluster, proxies):
 
 
 def test_r8_a_blackholed_rollout_is_noticed_by_its_pings(cluster, proxies, reference, holds):
-    """Within 6 s, and what a busy machine adds to it; every other time-out is a minute or more."""
+    """It is noticed within 6 s plus the delay of a busy machine; every other time-out is a minute or more."""
     reference.of_seed(0)
     run = "r8"
     trainer = cluster.start_trainer(run, failpoints=holds[0].at("train.before_micro_batch", 3), **behind_proxies(cluster, proxies), **{"run.seed": 1000})
@@ -55,7 +55,7 @@ def test_r9_the_teacher_is_cut_off(kind, cluster, proxies, reference):
         teacher.blackhole = False
     finish(cluster, run, trainer)
     print(f"{kind}: {teacher.connections} connections")
-    assert teacher.connections <= 40  # no storm
+    assert teacher.connections <= 40  # there is no retry storm
     reference.assert_equal(run, 0)
 
 

@@ -1,4 +1,4 @@
-"""A rank other than 0 that fails is what the run ends with: its code, its words, in the terminal and in outcome.json."""
+"""If a rank other than 0 fails, the run ends with its code and its message, in the terminal and in outcome.json."""
 
 import json
 import shutil
@@ -8,7 +8,8 @@ import subprocess
 from receiver import Receiver
 from workspace import BIN, set_flags
 
-# The trainer that `dapd run` starts. Rank 1 finds no data, once rank 0 has begun the attempt and waits for it.
+# This replaces the trainer that `dapd run` starts. Rank 1 finds no data after rank 0 has begun the attempt and waits
+# for it.
 TRAINER = """#!/bin/bash
 case "$*" in
   *trainer.rank=1*)
@@ -20,7 +21,7 @@ exec {real} "$@"
 
 
 def test_the_failure_of_another_rank_is_the_runs(workspace, tmp_path):
-    # It starts the programs beside it.
+    # It starts the programs in its own folder.
     shutil.copy(BIN / "dapd", tmp_path)
     for worker in ("dapd-rollout", "dapd-teacher"):
         (tmp_path / worker).symlink_to(BIN / worker)
@@ -39,7 +40,7 @@ def test_the_failure_of_another_rank_is_the_runs(workspace, tmp_path):
 def test_the_failure_of_another_rank_of_a_machine_is_the_runs(workspace):
     run = "rank-of-machine-fails"
     nobody = "[127.0.0.1:1]"
-    # Rank 1's ports are 10 further on than rank 0's; this one is taken.
+    # Rank 1's ports are 10 higher than rank 0's; this port is taken.
     with socket.create_server(("127.0.0.1", 0)) as taken, Receiver() as receiver:
         result = subprocess.run(
             [BIN / "dapd-trainer", workspace.config, *set_flags({

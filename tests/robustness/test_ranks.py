@@ -1,4 +1,4 @@
-"""Several trainer ranks give what one gives; a rank that is lost ends the step everywhere, and the job goes on."""
+"""Several trainer ranks give the result of one; a lost rank ends the step everywhere, and the job resumes."""
 
 import json
 import os
@@ -103,7 +103,7 @@ def test_r24_a_rank_that_dies_ends_the_step_everywhere_and_the_job_goes_on(victi
     code = ranks[1 - victim].wait(timeout=60)
     print(f"the other rank ended with code {code} after {time.monotonic() - start:.1f} s")
     assert code == 75, two_ranks.log(run)
-    # With the whole base, whatever they had.
+    # They resume with the whole base, whatever they had before.
     finish(two_ranks, run, start_ranks(two_ranks, run, 2))
     assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
     history.check(two_ranks.workspace.runs(run) / "ledger.jsonl", BATCH, STEPS)
@@ -115,9 +115,9 @@ NO_CHECKPOINT_IS_DUE = {"trainer.steps": 400, "trainer.schedule_steps": 400, "ch
 @pytest.mark.parametrize("base", ["whole", "split"])
 @pytest.mark.parametrize("fault,code", [(signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL), (signal.SIGSTOP, None)])
 def test_rank_0_saves_when_another_rank_is_stopped_lost_or_hangs(fault, code, base, two_ranks):
-    """A pod of several that is moved must not cost the steps that all of them have."""
+    """If one of several pods is moved, the steps that all ranks have must not be lost."""
     run = f"rank-lost-{base}-{fault.name}"
-    # The fault falls into a step that no rank has ended.
+    # The fault comes in a step that no rank has ended.
     ranks = start_ranks(two_ranks, run, 2, failpoints={1: "rollout.after_collect=sleep:3000@3"}, **NO_CHECKPOINT_IS_DUE, **(SHARDED if base == "split" else {}))
     wait_for(lambda: len(two_ranks.workspace.metrics(run)) >= 2 or ranks[0].poll() is not None, what="two steps")
     ranks[1].send_signal(fault)
@@ -129,7 +129,7 @@ def test_rank_0_saves_when_another_rank_is_stopped_lost_or_hangs(fault, code, ba
 
 
 def test_a_rank_0_that_is_told_to_stop_has_stopped_though_another_ended_first(two_ranks):
-    """Whoever stops a run stops all of its ranks, and rank 0 may hear of the end of another before it heard that it is to end."""
+    """A stop goes to all ranks of a run, and rank 0 may see the end of another rank before it gets its own signal."""
     run = "rank-ends-first"
     folder = two_ranks.workspace.runs(run)
     ranks = start_ranks(two_ranks, run, 2, failpoints={0: "checkpoint.before_rename=sleep:5000"}, **NO_CHECKPOINT_IS_DUE)
@@ -143,7 +143,7 @@ def test_a_rank_0_that_is_told_to_stop_has_stopped_though_another_ended_first(tw
 
 @pytest.mark.parametrize("base", ["whole", "split"])
 def test_ranks_are_there_until_the_last_evaluation_is_over(base, two_ranks):
-    """Those that were done before it would not come again for a rank 0 that has to be started again."""
+    """Ranks that had ended before it would not come again for a rank 0 that has to be restarted."""
     run = f"ranks-evaluated-{base}"
     settings = SHARDED if base == "split" else {}
     ranks = start_ranks(two_ranks, run, 2, failpoints={0: "evaluation.after=kill@2"}, **settings)
@@ -175,7 +175,8 @@ def test_answers_that_take_a_rank_long_are_waited_for(two_ranks):
 
 
 def test_ranks_that_together_overrun_a_worker_are_never_refused(two_ranks, lone_rollout):
-    """Each rank has as many requests as the worker has slots: more than run and wait there together. The worker dies over them."""
+    """Each rank has as many requests as the worker has slots, together more than run and wait there. The worker dies
+    meanwhile."""
     run, slots, worker = "ranks-overrun", 80, lone_rollout
     slow = {"rollout.slots": slots, "failpoints": "worker.before_token=sleep:100"}
     worker.start(**slow).wait_until_healthy()
@@ -191,7 +192,7 @@ def test_ranks_that_together_overrun_a_worker_are_never_refused(two_ranks, lone_
 
 
 def test_a_rank_that_waits_for_the_others_has_started_and_does_not_serve(two_ranks):
-    """Kubernetes restarts what does not start, and sends nobody to what does not serve."""
+    """Kubernetes restarts a pod that does not start, and sends no requests to a pod that does not serve."""
     address = f"127.0.0.1:{free_port()}"
     rank = two_ranks.start_trainer("rank-alone", **{
         "run.seed": 1000, "trainer.ranks": 2, "trainer.rank": 0, "trainer.rendezvous": f"127.0.0.1:{free_port()}", "trainer.listen": address})
@@ -270,7 +271,7 @@ def test_a_trainer_that_starts_the_ranks_of_its_machine_gives_the_same_bits(two_
     finish(two_ranks, run, [start_machine(two_ranks, run, **machine)])
     assert two_ranks.workspace.adapter_digest(run) == two_ranks.workspace.adapter_digest("ranks-2")
     history.check(two_ranks.workspace.runs(run) / "ledger.jsonl", BATCH, STEPS)
-    # Of a finished run rank 0 is enough.
+    # For a finished run rank 0 is enough.
     finish(two_ranks, run, [start_machine(two_ranks, run, **{"trainer.ranks_per_machine": 2})])
 
 
@@ -282,7 +283,7 @@ def test_ranks_of_two_machines_give_the_same_bits(two_ranks):
 
 
 def test_of_a_finished_run_no_rank_waits_for_the_others(two_ranks):
-    """Those of another machine see its folder, and rank 0, which ends at once, is not there to tell them."""
+    """Ranks on another machine see the run folder; rank 0, which ends at once, is no longer there to tell them."""
     start = {"run.seed": 1000, "trainer.rendezvous": f"127.0.0.1:{free_port()}", "metrics.trainer_listen": "127.0.0.1:0"}
     alone = two_ranks.start_trainer("ranks-2", **start, **{"trainer.ranks": 2, "trainer.rank": 1})
     machine = two_ranks.start_trainer("ranks-2", **start, **{"trainer.ranks_per_machine": 1, "trainer.machines": 2, "trainer.machine": 1})
@@ -290,7 +291,7 @@ def test_of_a_finished_run_no_rank_waits_for_the_others(two_ranks):
 
 
 def test_a_rank_that_comes_behind_the_end_waits_for_another_beginning(two_ranks):
-    """Of a finished run whose folder only rank 0 has, which stays: on Kubernetes a claim is one pod's."""
+    """Only rank 0, which stays, has the folder of the finished run: on Kubernetes a claim belongs to one pod."""
     run, here = "ranks-behind-the-end", two_ranks.workspace.folder
     rendezvous = f"127.0.0.1:{free_port()}"
 
@@ -319,7 +320,7 @@ def test_a_rank_that_comes_behind_the_end_waits_for_another_beginning(two_ranks)
 
 
 def test_rank_0_tells_of_the_end_once_the_rendezvous_is_its_own(two_ranks):
-    """The name of a pod that was moved is for a while that of where it was."""
+    """After a pod was moved, its name still resolves to the old place for a while."""
     run, here = "ranks-behind-a-move", two_ranks.workspace.folder
     (here / "runs" / run).mkdir(parents=True)
     (here / "runs" / run / "summary.json").write_text('{"steps": 5}')
@@ -330,7 +331,7 @@ def test_rank_0_tells_of_the_end_once_the_rendezvous_is_its_own(two_ranks):
         rank_0 = start(0)
         wait_for(lambda: "not told yet" in two_ranks.log(run) or rank_0.poll() is not None, what="a rendezvous that is taken")
         rank_1 = start(1, **{"run.output_dir": here / "others"})
-    wait_for(lambda: "the run is over, says rank 0" in two_ranks.log(run) or rank_1.poll() is not None, what="the word of rank 0")
+    wait_for(lambda: "rank 0 says that the run is over" in two_ranks.log(run) or rank_1.poll() is not None, what="the word of rank 0")
     assert rank_0.poll() is rank_1.poll() is None, two_ranks.log(run)
 
 

@@ -1,4 +1,4 @@
-"""What a copy is restored to: the run of its newest commit that is whole, all of it or nothing."""
+"""A copy is restored to the run of its newest complete commit, all of it or nothing."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from workspace import BIN, wait_for
 
 @pytest.fixture(scope="module")
 def two_copies(shared_cluster, servers):
-    """A run whose copy has steps 4 and 5, and what is there."""
+    """Provides a run whose copy has steps 4 and 5, and the objects of the copy."""
     run, server = "two-copies", servers("s3")
     saved = dict(os.environ)
     os.environ.update(server.environment())

@@ -1,4 +1,4 @@
-"""A trainer that is killed anywhere goes on to the same adapter and the same losses, bit for bit."""
+"""A trainer that is killed anywhere resumes and reaches the same adapter and the same losses, bit for bit."""
 
 import json
 import pathlib
@@ -12,7 +12,7 @@ import pytest
 from cluster import BATCH, SEEDS, STEPS, copy_run, damage, stop_with_two_checkpoints
 from workspace import ROOT, wait_for
 
-# Those of copies are in test_copy.py: they are reached where there is something to copy to.
+# test_copy.py has the failpoints of copies, which are reached only if a copy is made.
 SOURCES = [*(ROOT / "common").rglob("*.cc"),
            *(path for path in (ROOT / "services" / "trainer").rglob("*.cc") if path.parent.name != "copy")]
 FAILPOINTS = sorted({name for path in SOURCES for name in re.findall(r'DAPD_FAILPOINT(?:_STATUS)?\("([^"]+)"\)', path.read_text())})
@@ -27,7 +27,7 @@ def test_there_are_enough_failpoints():
 @pytest.mark.parametrize("name", FAILPOINTS)
 def test_killed_at_a_failpoint_it_goes_on_to_the_same_result(name, seed, cluster, reference):
     reference.of_seed(seed)
-    # The first seed takes the first hit, so that every failpoint is known to be reached; the others any of those there are.
+    # The first seed takes the first hit, so that every failpoint is known to be reached; the other seeds take any hit.
     chance = random.Random(f"{name}{seed}")
     hit, killed = 1 if seed == 0 else chance.randint(1, 12), False
     while not killed:
@@ -57,7 +57,7 @@ def test_a_trainer_whose_device_is_lost_asks_to_be_started_again(cluster, refere
     reference.assert_equal(run, 0)
 
 
-# Checkpoints are made after the steps 2, 4 and 5; the first has no older one to prune.
+# Checkpoints are made after the steps 2, 4 and 5; the first has no older checkpoint to prune.
 @pytest.mark.parametrize("name, hit", [("checkpoint.after_rename", 3), ("checkpoint.during_prune", 2), ("checkpoint.after_prune", 3), ("checkpoint.before_export", 3)])
 def test_killed_behind_the_last_checkpoint_the_adapter_is_still_exported(name, hit, cluster, reference):
     reference.of_seed(0)
@@ -115,7 +115,7 @@ def test_with_every_checkpoint_damaged_the_run_ends_and_says_so(cluster, stopped
     run = "all-damaged"
     for checkpoint in copy_run(cluster.workspace, stopped_run, run):
         damage(checkpoint, "optimizer.safetensors", random.Random(1))
-    # Nor does whoever keeps it running make it begin anew.
+    # A supervisor does not make it begin anew, either.
     for _ in range(2):
         assert cluster.train(run, **{"run.seed": 1000}) == 6
         assert "no checkpoint in" in cluster.log(run)
@@ -150,7 +150,7 @@ def test_a_damaged_line_of_the_metrics_only_costs_that_line(cluster, reference, 
 
 @pytest.fixture(scope="module")
 def begun_run(shared_cluster):
-    """One without a checkpoint, and with answers to its second step."""
+    """Provides a run without a checkpoint, with answers to its second step."""
     run = "begun"
     code = shared_cluster.train(run, failpoints=f"ledger.after_accept=kill@{BATCH + 2}", **{"run.seed": 1000, "checkpoint.interval": 50})
     assert code == -signal.SIGKILL, shared_cluster.log(run)

@@ -1,4 +1,4 @@
-"""Terms that read the moving average and the live adapter, served by a teacher process."""
+"""Terms that read the moving average and the live adapter, which a teacher process serves."""
 
 import signal
 
@@ -20,7 +20,7 @@ SETTINGS = {"objective.terms": TERMS, "teacher.ema_rate": 0.3}
 
 @pytest.fixture(scope="module")
 def undisturbed(shared_cluster):
-    """By rollout.max_staleness."""
+    """Results by rollout.max_staleness."""
     return {lag: Reference(shared_cluster, name=f"sets-{lag}", lag=lag, **SETTINGS) for lag in (0, 1)}
 
 

@@ -14,8 +14,9 @@ namespace {
 // Caches are sized in blocks, so that few different shapes occur.
 constexpr int64_t kCacheBlock = 64;
 
-// Tokens that a cache has room for once it holds `tokens`: one of a row of
-// sizes, each an eighth above the one before, in whole blocks.
+// Returns the capacity of a cache that holds `tokens` tokens. Capacities form a
+// fixed series: each is an eighth larger than the capacity before, rounded to
+// whole blocks.
 int64_t CapacityFor(int64_t tokens) {
   int64_t capacity = kCacheBlock;
   while (capacity < tokens) {
@@ -25,7 +26,7 @@ int64_t CapacityFor(int64_t tokens) {
   return capacity;
 }
 
-// Whether `take` found the memory that it takes.
+// Returns whether `take` found the memory that it allocates.
 template <typename Take>
 bool FindsMemory(const Take& take) {
   try {
@@ -93,7 +94,7 @@ void AtenBackend::Stop(int64_t slot) {
 }
 
 DecodedToken AtenBackend::Sample(int64_t slot, const at::Tensor& logits) {
-  // Sorting what does not compare would read past its ends.
+  // Sorting numbers that do not compare (NaN) would read out of bounds.
   TORCH_CHECK(logits.isfinite().all().item<bool>(),
               "[engine] the logits are not finite: the weights that are served "
               "cannot be sampled from");

@@ -1,14 +1,15 @@
-// The decode backend in LibTorch's operations only
-// (common/model/reference/decoder.h), on any device: the reference
-// implementation that the others are tested against, and the one for a model
-// that several ranks share on CPUs.
+// The decode backend that uses LibTorch's operations only
+// (common/model/reference/decoder.h), on any device. It is the reference
+// implementation that the other backends are tested against, and it decodes
+// models that several ranks share on CPUs.
 //
-// Every step computes all slots, empty ones included, so that a sequence's bits
-// do not depend on its neighbours (matrix libraries choose their summation
-// order by shape). A prompt is prefilled by itself for the same reason, and a
-// sequence that is resumed begins anew, since a prefill sums in another order.
+// Every step computes all slots, also the empty slots, so that a sequence's
+// bits do not depend on its neighbours (matrix libraries choose their summation
+// order by shape). For the same reason each prompt is prefilled by itself, and
+// a resumed sequence starts from its beginning, since a prefill would sum in
+// another order.
 //
-// A cache that is full is copied into one about an eighth larger. Its size
+// A full cache is copied into one that is about an eighth larger. Its size
 // depends on the number of tokens alone.
 #pragma once
 
@@ -24,7 +25,8 @@ namespace dapd {
 
 class AtenBackend : public DecodeBackend {
  public:
-  // `num_tokens`: ids the tokenizer knows; 0: the whole vocabulary.
+  // `num_tokens` is the number of ids that the tokenizer knows; 0 means the
+  // whole vocabulary.
   AtenBackend(DecoderModel model, int64_t slots, int64_t num_tokens);
   ~AtenBackend() override;
 
@@ -33,8 +35,8 @@ class AtenBackend : public DecodeBackend {
     return static_cast<int64_t>(slots_.size());
   }
   int64_t KvBytes(int64_t tokens) const override;
-  // Of half of the host's available memory this rank's share; no limit on
-  // another device.
+  // Returns this rank's share of half of the host's available memory; on other
+  // devices there is no limit.
   int64_t DefaultKvBudget() const override;
   void SetAdapter(std::shared_ptr<const Adapter> adapter) override;
   bool Start(int64_t slot, DecodeRequest request) override;

@@ -10,7 +10,7 @@
 
 namespace dapd {
 namespace {
-// Rows of logits that are scored at once.
+// The number of rows of logits that are scored at a time.
 constexpr int64_t kScoredRows = 32;
 }  // namespace
 
@@ -33,7 +33,7 @@ int64_t CpuDecodeBackend::DefaultKvBudget() const {
 }
 
 void CpuDecodeBackend::SetAdapter(std::shared_ptr<const Adapter> adapter) {
-  // A failure may leave half of the old one and half of the new.
+  // A failure may leave half of the old adapter and half of the new adapter.
   packed_ = false;
   if (adapter == nullptr) {
     adapter_.reset();
@@ -96,7 +96,7 @@ std::vector<CpuDecodeBackend::Piece> CpuDecodeBackend::PlanStep() {
                       {&sequence->cache, std::span(&sequence->last_token, 1)},
                       true});
   }
-  // Running sequences alone may fill the budget; prompts still advance.
+  // Running sequences alone may fill the budget; prompts must still advance.
   int64_t budget = std::max<int64_t>(
       1, options_.step_tokens - static_cast<int64_t>(pieces.size()));
   while (!prefilling_.empty() && budget > 0) {

@@ -1,11 +1,11 @@
 // The decode backend of the CPU: continuous batching over CpuDecoder.
 //
 // A step is one pass over the next token of every running sequence and, up to a
-// budget of tokens, the next piece of the prompts that wait, in the order of
-// their Start. So a new prompt costs the running sequences a bounded delay, and
-// the weights are read once for all. A sequence that is resumed has prompt and
-// answer as its prompt, since a pass gives a token the same bits in any
-// company.
+// budget of tokens, over the next piece of the waiting prompts, in the order of
+// their Start. So a new prompt delays the running sequences by a bounded time,
+// and the weights are read once for all. A resumed sequence gets prompt and
+// answer as its prompt, since a pass gives a token the same bits whatever else
+// is in the pass.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ namespace dapd {
 
 struct CpuDecodeBackendOptions {
   int64_t slots = 32;
-  int64_t num_tokens = 0;  // ids the tokenizer knows; 0: the whole vocabulary
-  // Tokens of one pass; running sequences always get theirs.
+  int64_t num_tokens = 0;  // ids that the tokenizer knows; 0: all
+  // Tokens of one pass. Running sequences always get theirs.
   int64_t step_tokens = 256;
   CpuLevel level = CpuLevelInUse();
 };
@@ -35,16 +35,17 @@ class CpuDecodeBackend : public DecodeBackend {
   const ModelConfig& config() const override { return model_->config; }
   int64_t num_slots() const override { return options_.slots; }
   int64_t KvBytes(int64_t tokens) const override;
-  // Half of what the machine, or this process's group, has left.
+  // Returns half of the memory that the machine, or this process's control
+  // group, has left.
   int64_t DefaultKvBudget() const override;
   void SetAdapter(std::shared_ptr<const Adapter> adapter) override;
-  // False only where the system has no addresses left.
+  // Returns false only if the system has no addresses left.
   bool Start(int64_t slot, DecodeRequest request) override;
   bool Resume(int64_t slot,
               DecodeRequest request,
               std::vector<int32_t> answer) override;
   bool ResumesFromTheStart() const override { return false; }
-  // Memory comes as it is written (cpu_kv_cache.h).
+  // Always succeeds: memory is taken when it is written (cpu_kv_cache.h).
   bool Reserve(int64_t /*slot*/, int64_t /*tokens*/) override { return true; }
   void Stop(int64_t slot) override;
   std::vector<DecodedToken> Step() override;
@@ -52,7 +53,7 @@ class CpuDecodeBackend : public DecodeBackend {
 
  private:
   struct Sequence {
-    std::vector<int32_t> prompt;  // with the answer that it was resumed after
+    std::vector<int32_t> prompt;  // and the answer after which it was resumed
     SamplingParams sampling;
     SamplingKey key;
     CpuKvCache cache;
@@ -64,7 +65,7 @@ class CpuDecodeBackend : public DecodeBackend {
       return static_cast<int64_t>(prompt.size()) - cache.length();
     }
   };
-  // One piece of a pass and whether it ends in a row that is sampled from.
+  // One piece of a pass, and whether a token is sampled from its last row.
   struct Piece {
     int64_t slot = 0;
     TokenRun run;
@@ -72,7 +73,8 @@ class CpuDecodeBackend : public DecodeBackend {
   };
   std::vector<Piece> PlanStep();
   int64_t KnownTokens() const;
-  // Null: the base. Throws if the last adapter could not be packed.
+  // Returns the adapter, null for the base. Throws if the last adapter could
+  // not be packed.
   const CpuAdapter* AdapterInUse() const;
 
   const std::shared_ptr<const CpuModel> model_;
@@ -80,7 +82,7 @@ class CpuDecodeBackend : public DecodeBackend {
   const DecodeKernels& kernels_;
   CpuDecoder decoder_;
   std::optional<CpuAdapter> adapter_;             // none: the base
-  bool packed_ = true;                            // what adapter_ should be
+  bool packed_ = true;                            // adapter_ is complete
   std::vector<std::unique_ptr<Sequence>> slots_;  // null: free
   std::deque<int64_t> prefilling_;                // slots, first come first
 };

@@ -9,8 +9,9 @@
 namespace dapd {
 namespace {
 
-// Tokens of a prompt that attend at once: few, so that little is computed that
-// is not causal; many, so that a panel of keys is read once for them.
+// Tokens of a prompt that attend together: few, so that little is computed that
+// the causal mask hides; many, so that a panel of keys is read once for all of
+// them.
 constexpr int64_t kAttentionTile = 16;
 
 void Resize(std::vector<float>& memory, int64_t count) {
@@ -19,7 +20,8 @@ void Resize(std::vector<float>& memory, int64_t count) {
   }
 }
 
-// For something element-wise over rows of `size` numbers.
+// Returns the threads for an element-wise operation over rows of `size`
+// numbers.
 int ThreadsForRows(int64_t rows, int64_t size) {
   constexpr double kNanosecondsEach = 0.5;
   return ThreadsWorth(at::get_num_threads(),
@@ -97,7 +99,7 @@ void CpuDecoder::RotateAndStore(const CpuLayer& layer, int64_t index) {
       });
 }
 
-// One key-value head of `num_rows` rows of one sequence.
+// Computes one key-value head of `num_rows` rows of one sequence.
 void CpuDecoder::AttendRows(int64_t index,
                             int64_t kv_head,
                             int64_t first_row,
@@ -162,7 +164,7 @@ void CpuDecoder::Attend(int64_t index, std::span<const TokenRun> runs) {
     int64_t num_rows;
   };
   std::vector<Task> tasks;
-  double attended = 0.0;  // pairs of a token and one that it sees, about
+  double attended = 0.0;  // pairs of a token and a visible token, about
   int64_t row = 0;
   for (const TokenRun& run : runs) {
     const auto count = static_cast<int64_t>(run.ids.size());

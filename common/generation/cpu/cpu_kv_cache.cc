@@ -7,17 +7,18 @@
 namespace dapd {
 namespace {
 
-// Positions by which all parts of a cache are whole pages: those of a panel of
-// values in bfloat16 that fill one.
+// A capacity that is a multiple of this number of positions makes every part of
+// a cache whole pages: one page holds so many positions of a bfloat16 panel of
+// values.
 constexpr int64_t kPagePositions = SparseBuffer::kPageBytes / (2 * kPanelWidth);
 
 int64_t RoundUp(int64_t value, int64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// Numbers of the keys, or the values, of one head in one layer.
+// Returns the numbers in the keys, or in the values, of one head in one layer.
 int64_t HeadNumbers(int64_t head_dim, int64_t capacity) {
-  // Keys pad the depth, values the width; the same room for both.
+  // Keys pad the depth, values the width; both get the same room.
   return CpuKvCache::PaddedWidth(head_dim) * capacity;
 }
 
@@ -46,7 +47,8 @@ CpuKvCache::CpuKvCache(const ModelConfig& config,
       head_dim_(config.head_dim),
       capacity_(RoundUp(capacity, kPagePositions)),
       is_bfloat16_(is_bfloat16),
-      // Zeros: what lies past the end is multiplied by 0, which must give 0.
+      // The memory is zeroed: numbers behind the end are multiplied by 0, and
+      // the product must be 0.
       memory_(2 * config.num_layers * num_heads_ *
               HeadNumbers(head_dim_, capacity_) * BytesOfNumber(is_bfloat16)) {}
 
@@ -69,7 +71,8 @@ void CpuKvCache::WriteAs(int64_t layer,
                          int64_t position,
                          const float* key,
                          const float* value) {
-  // Neighbours along a panel's depth that lie side by side (decode_kernels.h).
+  // Number of neighbours along a panel's depth that lie side by side
+  // (decode_kernels.h).
   constexpr int64_t kSide = sizeof(Number) == sizeof(float) ? 1 : 2;
   constexpr int64_t kStep = kSide * kPanelWidth;
   auto* memory = static_cast<Number*>(memory_.data());

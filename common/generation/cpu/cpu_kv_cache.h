@@ -1,13 +1,13 @@
-// The keys and values of one sequence, laid out so that attention is made of
+// The keys and values of one sequence, laid out so that attention consists of
 // the same products with panels as the linear layers (decode_kernels.h):
 //   scores = q K^T     keys are panels of 32 positions, head_dim deep
 //   out    = p V       values are panels of 32 dimensions, positions deep
 //
-// In float32 or bfloat16. Addresses are set aside for the whole capacity, and
-// memory is taken from the system page by page as tokens come
-// (mapped_memory.h): a head's keys and each of its panels of values begin on a
-// page of their own and grow from there. Not thread-safe, but rows of different
-// heads and positions may be written at the same time.
+// Numbers are float32 or bfloat16. Addresses are reserved for the whole
+// capacity, and memory is taken from the system page by page as tokens come
+// (mapped_memory.h): the keys of a head and each of its panels of values begin
+// on a page of their own. Not thread-safe, but rows of different heads and
+// positions may be written at the same time.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ namespace dapd {
 
 class CpuKvCache {
  public:
-  // Room for at least `capacity` tokens; bfloat16 or float32 numbers. Throws
+  // Has room for at least `capacity` tokens, in bfloat16 or float32. Throws
   // std::bad_alloc.
   CpuKvCache(const ModelConfig& config, int64_t capacity, bool is_bfloat16);
 
-  // Bytes of memory that a cache has taken once it holds `tokens`, whatever its
-  // capacity.
+  // Returns the bytes of memory that a cache takes once it holds `tokens`
+  // tokens. The capacity does not matter.
   static int64_t Bytes(const ModelConfig& config,
                        int64_t tokens,
                        bool is_bfloat16);
@@ -33,17 +33,17 @@ class CpuKvCache {
   int64_t length() const { return length_; }
   void Advance(int64_t tokens) { length_ += tokens; }
 
-  // Stores a head's key and value [head_dim] of a position. In bfloat16 they
-  // are rounded.
+  // Stores a head's key and value [head_dim] for a position, rounded if the
+  // cache is bfloat16.
   void Write(int64_t layer,
              int64_t head,
              int64_t position,
              const float* key,
              const float* value);
 
-  // scores [rows, PaddedWidth(length)] of the positions before `length`, and of
-  // some after. `packed`: queries by pack_float32, padded to
-  // PaddedDepth(head_dim).
+  // Computes the scores [rows, PaddedWidth(length)] for the positions before
+  // `length`; the padding gets scores of later positions. `packed` holds
+  // queries from pack_float32, padded to PaddedDepth(head_dim).
   void MultiplyKeys(const DecodeKernels& kernels,
                     int64_t layer,
                     int64_t head,
@@ -51,8 +51,8 @@ class CpuKvCache {
                     int64_t rows,
                     int64_t length,
                     float* scores) const;
-  // out [rows, PaddedWidth(head_dim)]. `packed`: probabilities by pack_float32,
-  // padded to PaddedDepth(length).
+  // Computes out [rows, PaddedWidth(head_dim)]. `packed` holds probabilities
+  // from pack_float32, padded to PaddedDepth(length).
   void MultiplyValues(const DecodeKernels& kernels,
                       int64_t layer,
                       int64_t head,
@@ -67,7 +67,8 @@ class CpuKvCache {
   }
 
  private:
-  // Index of the first number of a panel of 32 positions, or of dimensions.
+  // Return the index of the first number of a panel of 32 positions or 32
+  // dimensions.
   int64_t KeyPanel(int64_t layer, int64_t head, int64_t panel) const;
   int64_t ValuePanel(int64_t layer, int64_t head, int64_t panel) const;
   template <typename Number>

@@ -17,8 +17,7 @@ Value* Room(std::vector<Value>& memory, int64_t count) {
   return memory.data();
 }
 
-// The same, from the beginning of a cache line on, as products by tiles want
-// it.
+// Returns room that begins at a cache line, as products by tiles need it.
 template <typename Value>
 Value* RoomOfLines(std::vector<Value>& memory, int64_t count) {
   constexpr size_t kLine = 64;
@@ -28,7 +27,7 @@ Value* RoomOfLines(std::vector<Value>& memory, int64_t count) {
   return static_cast<Value*>(std::align(kLine, bytes, begin, space));
 }
 
-// Threads for `rows` rows of a product with `matrix`.
+// Returns the threads for `rows` rows of a product with `matrix`.
 int ThreadsFor(const CpuMatrix& matrix, int64_t rows) {
   return ThreadsWorth(
       at::get_num_threads(),
@@ -88,7 +87,7 @@ const void* CpuMultiplier::Pack(const CpuMatrix& matrix,
                                 int64_t rows) {
   const int64_t count = rows * matrix.packed_depth();
   const int64_t depth = matrix.depth();
-  // A float32 panel knows no padding of its depth.
+  // A float32 panel does not pad its depth.
   const int64_t padded = matrix.is_bfloat16() ? matrix.packed_depth() : depth;
   if (UsesDot(matrix)) {
     uint16_t* packed = RoomOfLines(packed_pairs_, count);
@@ -105,7 +104,7 @@ void CpuMultiplier::PackUpdates(const CpuLora& lora,
                                 int64_t rows) {
   const int64_t width = lora.a.padded_outs();
   float* low = Room(low_, rows * width);
-  // Float32 throughout, as in lora.h: x is not rounded further.
+  // Everything is float32, like in lora.h: x is not rounded further.
   const int64_t depth = lora.a.depth();
   const int64_t padded = lora.a.is_bfloat16() ? lora.a.packed_depth() : depth;
   float* packed = Room(packed_, rows * padded);
@@ -142,7 +141,7 @@ void CpuMultiplier::Run(const CpuLinear& linear,
                         const Destination& to) {
   const CpuMatrix& weight = linear.weight;
   const bool has_update = lora != nullptr && !lora->updates.empty();
-  // Before x: both pack into the same memory.
+  // This comes before x is packed, because both use the same memory.
   if (has_update) PackUpdates(*lora, x, rows);
   const void* packed = Pack(weight, x, rows);
   const bool dot = UsesDot(weight);
@@ -153,8 +152,8 @@ void CpuMultiplier::Run(const CpuLinear& linear,
         const int update = has_update ? lora->update_of_part[part] : -1;
         const bool is_done =
             !round_ && linear.bias.empty() && update < 0 && !to.adds;
-        // The destination's rows are so far apart that few of them fit a cache
-        // at once: what is not done yet waits side by side.
+        // The destination's rows are so far apart that few of them fit into a
+        // cache at once, so unfinished sums are kept side by side elsewhere.
         thread_local std::vector<float> sums, updates;
         float* y =
             is_done ? to.rows + column : RoomOfLines(sums, rows * kPanelWidth);

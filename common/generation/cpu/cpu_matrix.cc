@@ -15,7 +15,7 @@ int64_t PanelsOf(int64_t outs) {
   return (outs + kPanelWidth - 1) / kPanelWidth;
 }
 
-// Whether all numbers are bfloat16 already, whatever they are stored in.
+// Returns whether all numbers are bfloat16 values, whatever type stores them.
 bool FitsBFloat16(const at::Tensor& matrix) {
   if (matrix.scalar_type() == at::kBFloat16) return true;
   const float* values = matrix.const_data_ptr<float>();

@@ -1,11 +1,11 @@
 // Weight matrices packed in panels for the products of decoding
-// (common/kernels/decode_kernels.h): packed once, then only read, from front to
-// back.
+// (common/kernels/decode_kernels.h). They are packed once, then only read, from
+// front to back.
 //
 // A matrix is kept in bfloat16 where that loses nothing: always for bfloat16
-// models, and for float32 models whose checkpoint was bfloat16, which is what
-// nearly all are. The products then run in float32 over half the bytes, and
-// decoding is as fast as its bytes are few.
+// models, and for float32 models whose checkpoint was bfloat16, as nearly all
+// checkpoints are. The products then still compute in float32 but read half the
+// bytes, and the number of bytes decides the speed of decoding.
 #pragma once
 
 #include <cstdint>
@@ -23,26 +23,28 @@ namespace dapd {
 class CpuMatrix {
  public:
   CpuMatrix() = default;
-  // float32 or bfloat16 CPU tensors. Computes on LibTorch's threads. Takes the
-  // memory of `recycled` where that had the same layout: fresh memory costs
-  // more than the packing.
+  // `parts` are float32 or bfloat16 CPU tensors. Computes on LibTorch's
+  // threads. Takes the memory of `recycled` if that has the same layout: fresh
+  // memory costs more time than the packing.
   CpuMatrix(std::span<const at::Tensor> parts, CpuMatrix recycled);
   explicit CpuMatrix(std::span<const at::Tensor> parts)
       : CpuMatrix(parts, CpuMatrix()) {}
 
   int64_t depth() const { return depth_; }
   int64_t num_panels() const { return num_panels_; }
-  // num_panels * kPanelWidth: the stride of a row of results.
+  // Returns num_panels * kPanelWidth, the stride of a row of results.
   int64_t padded_outs() const { return num_panels_ * kPanelWidth; }
-  // The first panel of a part; first_panel(number of parts) is num_panels.
+  // Returns the first panel of a part; first_panel(number of parts) is
+  // num_panels.
   int64_t first_panel(size_t part) const { return first_panels_[part]; }
   size_t PartOf(int64_t panel) const;
   bool is_bfloat16() const { return is_bfloat16_; }
   int64_t bytes() const;
 
-  // y[row * y_stride + n] for the outputs n of one panel. `packed`: the rows'
-  // values by pack_float32, or where `dot`, by pack_bfloat16, which takes a
-  // bfloat16 matrix and a processor that can; padded to packed_depth().
+  // Computes y[row * y_stride + n] for the outputs n of one panel. `packed`
+  // holds the rows packed by pack_float32, or by pack_bfloat16 if `dot`, which
+  // needs a bfloat16 matrix and a processor that supports it; the rows are
+  // padded to packed_depth().
   void MultiplyPanel(const DecodeKernels& kernels,
                      int64_t panel,
                      const void* packed,
@@ -52,11 +54,12 @@ class CpuMatrix {
                      int64_t y_stride) const;
   int64_t packed_depth() const { return (depth_ + 1) / 2 * 2; }
 
-  // Output `out` of the first part as a row of `depth` floats: an embedding.
+  // Writes output `out` of the first part as a row of `depth` floats; it serves
+  // embeddings.
   void CopyRow(int64_t out, float* row) const;
 
  private:
-  // Panel `from` of `matrix`, which has their layout, into panel `to` of all.
+  // Packs panel `from` of the matrix `matrix` into panel `to` of all parts.
   void PackPanel(const DecodeKernels& kernels,
                  const at::Tensor& matrix,
                  int64_t from,
@@ -65,7 +68,7 @@ class CpuMatrix {
   int64_t depth_ = 0;
   int64_t num_panels_ = 0;
   bool is_bfloat16_ = false;
-  std::vector<int64_t> outs_;  // of each part
+  std::vector<int64_t> outs_;  // by part
   std::vector<int64_t> first_panels_;
   HugeBuffer data_;
 };

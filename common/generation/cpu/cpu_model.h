@@ -13,7 +13,7 @@
 
 namespace dapd {
 
-// Four products per layer: q, k and v; o; gate and up; down.
+// A layer has four products: q, k and v; o; gate and up; down.
 enum class FusedLinear { kQkv, kO, kGateUp, kDown };
 inline constexpr int kNumFusedLinears = 4;
 std::vector<Projection> PartsOf(FusedLinear linear);
@@ -26,29 +26,29 @@ struct CpuLayer {
   std::array<CpuLinear, kNumFusedLinears> linears;
 };
 
-// Immutable once packed. Holds nothing of the ModelWeights but an untied
-// embedding, so that those can be given back.
+// Immutable once packed. Of the ModelWeights it holds nothing but an untied
+// embedding, so the caller can free them.
 struct CpuModel {
   ModelConfig config;
   at::ScalarType dtype = at::kFloat;
   std::vector<CpuLayer> layers;
   std::vector<float> final_norm;
   CpuLinear head;
-  at::Tensor embedding;  // undefined where the head is the embedding
+  at::Tensor embedding;  // undefined if the head is the embedding
 
-  // What one token reads: all panels, in bytes.
+  // Returns the bytes that one token reads: all panels.
   int64_t WeightBytes() const;
-  // The embedding of a token, [hidden].
+  // Writes the embedding of a token, [hidden].
   void Embed(int32_t token, float* row) const;
 };
 
-// Takes as long as a copy of the weights. CPU tensors.
+// Takes CPU tensors and as much time as a copy of the weights.
 std::shared_ptr<const CpuModel> PackModel(const ModelWeights& weights);
 
 struct CpuAdapter {
   std::vector<std::array<CpuLora, kNumFusedLinears>> layers;
 };
-// The memory of `recycled`, an adapter of the same model, is used again.
+// Reuses the memory of `recycled`, an adapter of the same model.
 CpuAdapter PackAdapter(const Adapter& adapter, CpuAdapter recycled = {});
 
 }  // namespace dapd

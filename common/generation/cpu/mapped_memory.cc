@@ -28,16 +28,16 @@ void UnmapMemory::operator()(void* memory) const { ::munmap(memory, bytes); }
 HugeBuffer::HugeBuffer(int64_t bytes) {
   if (bytes == 0) return;
   memory_ = Map(bytes, 0);
-  // Advice: without it the memory is as good, only slower. Something small
-  // would take a whole huge page.
+  // This is advice only: without it the memory works too, but slower. A small
+  // buffer would take a whole huge page.
   if (bytes >= kHugePage) {
     ::madvise(memory_.get(), static_cast<size_t>(bytes), MADV_HUGEPAGE);
   }
 }
 
 SparseBuffer::SparseBuffer(int64_t bytes) : memory_(Map(bytes, MAP_NORESERVE)) {
-  // Where huge pages are the default one byte would take 2 MiB. A kernel
-  // without them knows no such advice and needs none.
+  // Where huge pages are the default, one byte would take 2 MiB. A kernel
+  // without huge pages rejects the advice and does not need it.
   ::madvise(memory_.get(), static_cast<size_t>(bytes), MADV_NOHUGEPAGE);
 }
 

@@ -1,4 +1,4 @@
-// Zeroed memory from the system, given back on destruction. Constructors throw
+// Zeroed memory from the system, freed on destruction. Constructors throw
 // std::bad_alloc.
 #pragma once
 
@@ -13,7 +13,7 @@ struct UnmapMemory {
   void operator()(void* memory) const;
 };
 
-// In huge pages where the system grants them: a stream over gigabytes would
+// Uses huge pages where the system grants them: a stream over gigabytes would
 // otherwise wait for page tables.
 class HugeBuffer {
  public:
@@ -25,9 +25,9 @@ class HugeBuffer {
   std::unique_ptr<void, UnmapMemory> memory_;
 };
 
-// Addresses for `bytes`, of which memory is taken page by page as they are
-// first written, in pages of kPageBytes whatever the system prefers: what is
-// not written costs nothing. Aligned to a page.
+// Reserves addresses for `bytes`. Memory is taken page by page when it is first
+// written, in pages of kPageBytes whatever the system prefers, so unwritten
+// parts cost nothing. Aligned to a page.
 class SparseBuffer {
  public:
   static constexpr int64_t kPageBytes = 4096;

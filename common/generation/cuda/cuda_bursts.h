@@ -1,6 +1,7 @@
-// What a decoder has launched and the host has not read yet: bursts of steps,
-// at most kMaxBursts. Each ends with a copy of the decoder's state in pinned
-// memory, so that the host reads of one burst while the next one runs.
+// Keeps the bursts of steps that a decoder has launched and the host has not
+// read yet, at most kMaxBursts. Each burst ends with a copy of the decoder's
+// state to pinned memory, so that the host reads the result of one burst while
+// the next burst runs.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,38 +15,38 @@
 
 namespace dapd {
 
-// All calls are about one stream. Where `ranks` are several, a wait also ends,
-// with an error, when the others do not do their part (DapdNcclWaitFor).
+// All calls must use the same stream. With several `ranks`, a wait also ends
+// with an error when the other ranks do not do their part (DapdNcclWaitFor).
 class CudaBursts {
  public:
   // `memory` must outlive it.
   CudaBursts(const CudaDecoderMemory& memory, const NcclRanks& ranks)
       : memory_(memory), ranks_(ranks) {}
-  // What was launched must have ended.
+  // All launched work must have ended.
   ~CudaBursts();
   CudaBursts(const CudaBursts&) = delete;
   CudaBursts& operator=(const CudaBursts&) = delete;
 
-  // Takes the pinned memory; before all else.
+  // Takes the pinned memory. Must be called before all other functions.
   CudaOutcome Prepare();
 
   int64_t size() const { return size_; }
   bool is_full() const { return size_ == kMaxBursts; }
-  // Of all bursts together.
+  // Returns the steps of all bursts together.
   int64_t steps() const;
 
-  // What the stream was given last is a burst of `steps` steps. Not if it is
-  // full.
+  // Says that the last `steps` steps on the stream are a burst. Must not be
+  // called if is_full().
   CudaOutcome Add(int64_t steps, cudaStream_t stream);
-  // Waits for the oldest burst and takes it out. The snapshot is valid until
-  // the next call.
+  // Waits for the oldest burst and removes it. The snapshot is valid until the
+  // next call.
   CudaOutcome TakeOldest(CudaDecoderSnapshot* snapshot);
-  // Where there is no burst: waits for what the stream was given, and reads
-  // the state then. `what`: for the message.
+  // Waits for all work on the stream and reads the state then. There must be no
+  // burst. `what` is for the message.
   CudaOutcome ReadNow(const char* what,
                       cudaStream_t stream,
                       CudaDecoderSnapshot* snapshot);
-  // Only waits.
+  // Waits without reading.
   CudaOutcome WaitForAll(const char* what, cudaStream_t stream);
 
  private:
@@ -56,9 +57,9 @@ class CudaBursts {
   const NcclRanks ranks_;
   char* snapshots_[kMaxBursts] = {};
   cudaEvent_t copied_[kMaxBursts] = {};
-  int64_t steps_[kMaxBursts] = {};  // of the burst in a buffer
+  int64_t steps_[kMaxBursts] = {};  // by buffer
   int64_t size_ = 0;
-  int64_t next_ = 0;  // the buffer of the next burst
+  int64_t next_ = 0;  // buffer of the next burst
 };
 
 }  // namespace dapd

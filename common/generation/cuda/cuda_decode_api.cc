@@ -35,7 +35,7 @@ std::optional<CudaDecodeApi> FindCudaDecodeApi() {
 
 void CheckCuda(int code, const char* error) {
   if (code == 0) return;
-  // The second is cuBLASLt's.
+  // The second status is cuBLASLt's.
   const bool wants_memory =
       absl::StrContains(error, "out of memory") ||
       absl::StrContains(error, "CUBLAS_STATUS_ALLOC_FAILED");

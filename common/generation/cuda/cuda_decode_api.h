@@ -1,4 +1,4 @@
-// The functions of libdapd_cuda.so that decoding on a GPU takes.
+// The functions of libdapd_cuda.so that decoding on a GPU uses.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,12 @@ struct CudaDecodeApi {
   decltype(&DapdNcclLaunchExchange) launch_exchange = nullptr;
 };
 
-// Nothing where this build has no CUDA library or one without own kernels (an
-// instrumented one).
+// Returns nothing if this build has no CUDA library, or one without its own
+// kernels (an instrumented build).
 std::optional<CudaDecodeApi> FindCudaDecodeApi();
 
-// Throws c10::Error with a C function's reason unless its `code` is 0, for want
-// of memory c10::OutOfMemoryError.
+// Throws c10::Error with a C function's reason unless its `code` is 0; for lack
+// of memory it throws c10::OutOfMemoryError.
 void CheckCuda(int code, const char* error);
 
 }  // namespace dapd

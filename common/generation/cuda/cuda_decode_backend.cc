@@ -15,8 +15,9 @@ namespace dapd {
 namespace {
 
 constexpr int64_t kStepsAtATime = 4;
-// Tokens of a sequence that may have been sampled and not returned: those of
-// all launches, and of one that Start or Stop waited for.
+// The largest number of a sequence's tokens that are sampled but not yet
+// returned: the tokens of all launches, and of one launch that Start or Stop
+// waited for.
 constexpr int64_t kTokensAhead = (kMaxBursts + 1) * kStepsAtATime;
 
 CudaSequence SequenceOf(const DecodeRequest& request, const int32_t* forced) {
@@ -33,7 +34,7 @@ CudaSequence SequenceOf(const DecodeRequest& request, const int32_t* forced) {
       .forced = forced};
 }
 
-// The addresses of pages [pages, ...].
+// Returns the addresses of pages [pages, ...].
 std::vector<void*> AddressesOf(std::span<const at::Tensor> pages) {
   std::vector<void*> addresses;
   for (const at::Tensor& each : pages) {
@@ -131,7 +132,7 @@ bool CudaDecodeBackend::Reserve(int64_t slot, int64_t tokens) {
   } catch (const c10::OutOfMemoryError&) {
     return false;
   }
-  if (!sequence.prefilled) return true;  // Prefill hands them over
+  if (!sequence.prefilled) return true;  // Prefill passes them to the decoder
   const std::vector<void*> addresses =
       AddressesOf(std::span(sequence.pages).last(1));
   const CudaSlotPages pages = PagesFrom(first, addresses);
@@ -185,7 +186,7 @@ void CudaDecodeBackend::PrefillWaiting() {
     pass.push_back({slot, &sequence});
     tokens += static_cast<int64_t>(sequence.request.prompt_ids.size());
   }
-  // Where all of them find no memory, fewer may.
+  // If there is no memory for all prompts, there may be for fewer.
   while (!pass.empty()) {
     try {
       model_.ranks().OnEveryRank([&] { Prefill(pass); });
@@ -193,7 +194,7 @@ void CudaDecodeBackend::PrefillWaiting() {
                      waiting_.begin() + static_cast<int64_t>(pass.size()));
       return;
     } catch (const c10::OutOfMemoryError&) {
-      // What runs gives memory back when it ends.
+      // Running sequences give memory back when they end.
       if (pass.size() == 1 && num_running() == 0) throw;
       pass.resize(pass.size() / 2);
     }
@@ -209,8 +210,8 @@ std::vector<DecodedToken> CudaDecodeBackend::Collect(
   std::vector<DecodedToken> tokens;
   for (int64_t i = 0; i < count; ++i) {
     const auto& [slot, sampled] = collected[static_cast<size_t>(i)];
-    // Who hears of it asks the device whether it works, and waits for all that
-    // it was given.
+    // The caller that gets this error asks the device whether it works and
+    // waits for all launched work, so that work must end here first.
     if (sampled.token < 0) model_.ranks().Settle();
     TORCH_CHECK(sampled.token >= 0,
                 "[engine] the logits are not finite: the weights that are "
@@ -246,7 +247,7 @@ std::vector<float> CudaDecodeBackend::ScoreTokens(
   sequence.request.sampling.max_new_tokens = count;
   const int64_t slot = num_slots();
   model_.ranks().OnEveryRank([&] {
-    // By a copy that the host does not wait for: it may stand behind steps that
+    // The host does not wait for this copy, which may come after steps that
     // wait for a rank.
     forced = ToDevice(
         at::tensor(std::vector<int32_t>(ids.begin() + 1, ids.end()), at::kInt),
@@ -256,7 +257,7 @@ std::vector<float> CudaDecodeBackend::ScoreTokens(
     Prefill({&scoring, 1});
   });
   std::vector<float> scored;
-  // Also where a step fails: its pages end here.
+  // Runs also when a step fails, because the sequence's pages are freed here.
   const absl::Cleanup stop = [&] {
     if (model_.ranks().are_lost()) return;
     char error[kCudaErrorBytes] = "";

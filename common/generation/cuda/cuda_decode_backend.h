@@ -1,30 +1,33 @@
-// The decode backend of NVIDIA GPUs: prompts several at a time
-// (cuda_prefill.h), everything after them in one CUDA graph per step
-// (cuda_decoder.h), sampling included. The host stays a few steps behind and
-// never waits for a single token.
+// The decode backend of NVIDIA GPUs. Prompts are computed several at a time
+// (cuda_prefill.h); everything after them, sampling included, is one CUDA graph
+// per step (cuda_decoder.h). The host stays a few steps behind and never waits
+// for a single token.
 //
 //   Start    takes pages of KV memory for the prompt
 //   Reserve  takes further pages as the answer grows
 //   Step     prefills waiting prompts up to a budget of tokens, keeps two
-//            batches of steps launched and gives the tokens of the older one
+//            batches of steps launched and returns the tokens of the older
+//            batch
 //   Stop     gives the pages back
 //
 // Bits: all steps have the same number of rows, splits of attention lie at
 // fixed positions and products over prompts have a fixed number of rows, so a
-// sequence's tokens do not depend on its neighbours. One that is resumed is
-// decoded anew: a prefill of its answer would sum in another order.
+// sequence's tokens do not depend on its neighbours. A resumed sequence is
+// decoded again from its prompt: a prefill of its answer would sum in another
+// order.
 //
-// Ranks: where several share the model (rollout.tensor_parallel), each has such
-// a backend over its heads and its columns of the MLP, and all are asked for
-// the same in the same order (backend_relay.h). What they sum up is in the
-// graph (cuda_decoder.h), of prompts between its launches; the host takes part
-// in none of it, and waits as often as one process does. What fails on one rank
-// after the others have begun is the end of all: ABORTED, as StatusError.
+// Ranks: if several ranks share the model (rollout.tensor_parallel), each has
+// such a backend over its heads and its columns of the MLP, and all make the
+// same calls in the same order (backend_relay.h). Their sums are in the graph
+// (cuda_decoder.h), for prompts between the launches; the host takes no part in
+// them and waits as often as a single process does. A failure of one rank after
+// the others have begun ends all: ABORTED, as StatusError.
 //
 // Memory: KV pages of 128 tokens are taken as sequences need them. The default
-// budget is half of what is free on the GPU when the backend is made; the rest
-// is for prompts and for other processes. A prompt that finds no memory while
-// others run waits for them; only one that finds none alone is an error.
+// budget is half of the memory that is free on the GPU when the backend is
+// made; the rest is for prompts and other processes. A prompt that finds no
+// memory while other sequences run waits for them; it is an error only if it
+// finds none alone.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +47,7 @@ namespace dapd {
 
 class CudaDecodeBackend : public DecodeBackend {
  public:
-  // As CudaDecodeModel.
+  // Takes the arguments of CudaDecodeModel.
   CudaDecodeBackend(ModelWeights weights,
                     const CudaDecodeOptions& options,
                     const CudaDecodeApi& api,
@@ -65,37 +68,39 @@ class CudaDecodeBackend : public DecodeBackend {
  private:
   struct Sequence {
     DecodeRequest request;
-    // [pages, layers, 2, kv_heads, kSplitTokens, head_dim] each; the first has
-    // the prompt's.
+    // [pages, layers, 2, kv_heads, kSplitTokens, head_dim] each. The first
+    // tensor has the prompt's pages.
     std::vector<at::Tensor> pages;
     bool prefilled = false;
 
     int64_t num_pages() const;
   };
-  // Calls a function of the library with the decoder, and throws for what it
-  // answers (CudaRanks::Check).
+  // Calls a function of the library with the decoder and throws if it fails
+  // (CudaRanks::Check).
   template <typename Function, typename... Args>
   void Call(Function CudaDecodeApi::*function, Args... args) const;
-  // As DapdCudaDecoderRunning.
+  // Returns DapdCudaDecoderRunning.
   int64_t num_running() const;
   at::Tensor TakePages(int64_t tokens) const;
-  // A sequence whose prompt is to be computed.
+  // A sequence whose prompt is not computed yet.
   struct Waiting {
     int64_t slot = 0;
     Sequence* sequence = nullptr;
-    const int32_t* forced = nullptr;  // as CudaSequence
+    const int32_t* forced = nullptr;  // CudaSequence::forced
   };
-  // Computes the prompts into their pages, in one pass, and lets them run.
+  // Computes the prompts into their pages, in one pass, and starts them.
   void Prefill(std::span<const Waiting> prompts);
   void PrefillWaiting();
-  // The oldest launch's tokens; those of the scoring slot into `scored`.
+  // Returns the tokens of the oldest launch; tokens of the scoring slot go to
+  // `scored`.
   std::vector<DecodedToken> Collect(std::vector<float>* scored);
 
   int64_t kv_budget_ = 0;
   std::vector<std::unique_ptr<Sequence>> slots_;  // null: free
-  std::deque<int64_t> waiting_;                   // taken, not prefilled
-  std::vector<DecodedToken> pending_;  // came while others were scored
-  // Destroyed first: steps that are under way read the sequences' pages.
+  std::deque<int64_t> waiting_;                   // taken slots without a
+                                                  // prefill
+  std::vector<DecodedToken> pending_;  // arrived while ScoreTokens ran
+  // It is destroyed first, because running steps read the sequences' pages.
   CudaDecodeModel model_;
 };
 

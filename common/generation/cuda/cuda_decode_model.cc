@@ -16,7 +16,7 @@ CudaNumber NumberOf(at::ScalarType dtype) {
   return dtype == at::kFloat ? CudaNumber::kFloat32 : CudaNumber::kBFloat16;
 }
 
-// Null for an undefined tensor.
+// Returns null for an undefined tensor.
 const void* DataOf(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
@@ -153,7 +153,7 @@ void CudaDecodeModel::Prepare() {
   workspace_ = TakeBytes(api_.workspace(&spec));
   char error[kCudaErrorBytes] = "";
   const int code = api_.create(&spec, workspace_.data_ptr(), &decoder_, error);
-  // Behind what Check ends.
+  // It runs after Check has ended the ranks' operations.
   absl::Cleanup destroy = [this] {
     api_.destroy(decoder_);
     decoder_ = nullptr;

@@ -1,7 +1,7 @@
-// The model that the CUDA backend decodes with: its weights as the kernels read
-// them (packed_weights.h), the adapter in them, and the decoder
-// (cuda_decoder.h) that is made for both. Who decodes with it, and where
-// sequences have their keys and values, is cuda_decode_backend.h.
+// The model that the CUDA backend decodes with: its weights in the layout of
+// the kernels (packed_weights.h), with the adapter in them, and the decoder
+// (cuda_decoder.h) for both. cuda_decode_backend.h uses it and holds the
+// sequences' keys and values.
 #pragma once
 
 #include <cstdint>
@@ -23,22 +23,22 @@ namespace dapd {
 
 struct CudaDecodeOptions {
   int64_t slots = 32;
-  int64_t num_tokens = 0;  // ids the tokenizer knows; 0: the whole vocabulary
-  // Not set: as packed_weights.h says for the weights' precision.
+  int64_t num_tokens = 0;  // ids that the tokenizer knows; 0: all
+  // If not set, packed_weights.h chooses it by the weights' precision.
   std::optional<AdapterForm> adapter_form;
-  // False: a step has as many rows as sequences run, rounded up to a power of
-  // two. Faster when most have ended, but where products are cuBLASLt's
-  // (skinny_product.h) their bits depend on each other.
+  // If false, a step has as many rows as sequences run, rounded up to a power
+  // of two. That is faster when most sequences have ended, but where cuBLASLt
+  // computes products (skinny_product.h) their bits then depend on each other.
   bool stable_bits = true;
 };
 
 class CudaDecodeModel {
  public:
-  // Makes the decoder for the base. A projection of `weights` is given back
-  // when it is packed, if nobody else holds it (packed_weights.h). Where
-  // ranks share the model they are CudaWeightsOfRank's, and all ranks construct
-  // theirs at the same time. Throws as CudaRanks::Check, for want of memory
-  // c10::OutOfMemoryError.
+  // Makes the decoder for the base. Each projection of `weights` is freed when
+  // it is packed, if nobody else holds it (packed_weights.h). If ranks share
+  // the model, `weights` are from CudaWeightsOfRank, and all ranks construct
+  // theirs at the same time. Throws the errors of CudaRanks::Check, and
+  // c10::OutOfMemoryError for lack of memory.
   CudaDecodeModel(ModelWeights weights,
                   const CudaDecodeOptions& options,
                   const CudaDecodeApi& api,
@@ -47,7 +47,7 @@ class CudaDecodeModel {
   CudaDecodeModel(const CudaDecodeModel&) = delete;
   CudaDecodeModel& operator=(const CudaDecodeModel&) = delete;
 
-  // Of the whole model, and of this rank's share of it.
+  // Return the configuration of the whole model, and of this rank's share.
   const ModelConfig& config() const {
     return ranks_.share_a_model() ? ranks_.place().model : weights_.config;
   }
@@ -55,32 +55,33 @@ class CudaDecodeModel {
   at::TensorOptions tensor_options() const {
     return weights_.embedding.options();
   }
-  // Sequences that run at a time; the decoder has a slot more, which scores.
+  // Returns how many sequences run at a time. The decoder has one more slot,
+  // for scoring.
   int64_t slots() const { return options_.slots; }
-  // Of the longest sequence, prompt and answer.
+  // Returns the length of the longest sequence, prompt and answer.
   int64_t max_tokens() const { return max_tokens_; }
   const CudaDecodeApi& api() const { return api_; }
   const CudaRanks& ranks() const { return ranks_; }
 
-  // Lets everything that follows compute with the whole model's adapter, null
-  // for the base. Where that throws for want of memory there is no decoder, and
+  // From now on everything is computed with this adapter of the whole model,
+  // null for the base. If it throws for lack of memory there is no decoder, and
   // EnsureDecoder makes it.
   void SetAdapter(std::shared_ptr<const Adapter> adapter);
   void EnsureDecoder();
-  // Of `api`'s functions.
+  // Returns the decoder that the functions of `api` take.
   void* decoder() const { return decoder_; }
 
-  // The prompts through these weights, as PrefillPrompts.
+  // Computes prompts with these weights, as PrefillPrompts does.
   at::Tensor Prefill(std::span<const PrefillPrompt> prompts) const;
 
  private:
-  // (Re)makes packed weights and decoder for the adapter's layout.
+  // Makes packed weights and decoder for the adapter's layout, also again.
   void Prepare();
   void UseAdapter();
-  // How an adapter is merged into a projection where PackedWeights asks for
-  // that. Not to outlive this.
+  // Returns how to merge an adapter into a projection, for a PackedWeights that
+  // merges. The result must not outlive this object.
   MergePair MergeOnDevice() const;
-  // Pointers into the packed weights and the others.
+  // Returns pointers into the packed weights and the other weights.
   std::vector<CudaDecoderLayer> Layers() const;
   at::Tensor TakeBytes(int64_t bytes) const;
 
@@ -96,7 +97,7 @@ class CudaDecodeModel {
   at::Tensor end_tokens_;
   at::Tensor workspace_;
   void* decoder_ = nullptr;
-  bool is_applied_ = false;  // adapter_, to packed_
+  bool is_applied_ = false;  // packed_ contains adapter_
 };
 
 }  // namespace dapd

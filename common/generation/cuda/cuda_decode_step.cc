@@ -44,7 +44,7 @@ void CudaDecodeStep::Multiply(
                       .y_stride = Width(linear),
                       .number = spec_.number};
   if (linear.lora > 0) Launch(pass, product);
-  // All but what the product in front has written.
+  // The product in front writes only the adapter's columns.
   if (linear.lora > 0) product.early = linear.in;
   product.inner = Width(linear);
   product.cols = linear.out;

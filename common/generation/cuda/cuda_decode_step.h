@@ -1,13 +1,13 @@
-// The launches of one decode step: what CudaDecoder captures in its graphs.
+// The launches of one decode step, which CudaDecoder captures in its graphs.
 //
 //   x = embedding[token]
 //   per layer: n = norm(x += delta); q, k, v = n; cache k, v; attend; delta = o
 //              m = norm(x += delta); gate, up = m; delta = down
 //   logits = head(norm(x += delta)); token = sample(logits); position += 1
 //
-// 9 launches per layer, 13 with an adapter in its own columns; 5 around them.
-// Where ranks share the model, two gathers a layer, behind the products that
-// give delta, and one of the logits.
+// A layer has 9 launches, or 13 with an adapter in its own columns; 5 launches
+// are outside the layers. Where ranks share the model, there are two gathers
+// per layer, after the products that give delta, and one of the logits.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -24,7 +24,7 @@
 
 namespace dapd {
 
-// What a graph is captured for.
+// The shape that a graph is captured for.
 struct DecodeBucket {
   int64_t rows = 0;
   int64_t max_tokens = 0;  // of the longest running sequence
@@ -41,17 +41,17 @@ class CudaDecodeStep {
         memory_(memory),
         gemm_(memory.gemm_workspace) {}
 
-  // A whole step of the first rows.
+  // Launches a whole step of the first rows.
   CudaOutcome Run(const DecodeBucket& bucket, cudaStream_t stream);
-  // Only its end: the next tokens of the first `rows` from their logits, which
-  // may come by a gather.
+  // Launches only the end of a step: samples the next tokens of the first
+  // `rows` rows from their logits, which a gather may have produced.
   CudaOutcome Sample(int64_t rows,
                      const float* logits,
                      cudaStream_t stream,
                      bool behind_a_gather = false);
 
  private:
-  // One pass through Run.
+  // State of one call of Run.
   struct Pass {
     DecodeBucket bucket;
     CudaRows rows;
@@ -61,21 +61,22 @@ class CudaDecodeStep {
     CudaOutcome outcome;
   };
   void Norm(Pass* pass, const void* weight, void* out, int64_t out_stride);
-  // By the kernel for few rows where that takes it, else by cuBLASLt.
+  // Uses the kernel for few rows if that takes the product, otherwise cuBLASLt.
   void Launch(Pass* pass, const CudaProduct& product);
-  // y = linear(x); x [rows, in + lora], of which the first `in` are set. y in
-  // float32 if `float_result`.
+  // Computes y = linear(x). Of x [rows, in + lora] the first `in` columns are
+  // set. y is float32 if `float_result`.
   void Multiply(Pass* pass,
                 const CudaLinear& linear,
                 void* x,
                 void* y,
                 bool float_result = false);
-  // What the next norm adds to the residual stream: linear(x), or of ranks the
-  // parts of all.
+  // Computes what the next norm adds to the residual stream: linear(x), or with
+  // several ranks the parts of all ranks.
   void MultiplyDelta(Pass* pass, const CudaLinear& linear, void* x);
   void MultiplyHead(Pass* pass);
-  // Of each of `rows` rows of `all`, `stride` floats apart, every rank has
-  // `width` floats in its place; afterwards all have those of all.
+  // `all` has `rows` rows that are `stride` floats apart. In each row every
+  // rank has written `width` floats at its own place; afterwards every rank has
+  // the floats of all ranks.
   void Gather(
       Pass* pass, float* all, int64_t rows, int64_t width, int64_t stride);
   void RunAttention(Pass* pass, const CudaDecoderLayer& layer);

@@ -48,26 +48,27 @@ class CudaDecoder {
   }
 
  private:
-  // Rows for the running sequences, and a graph that holds them for `steps`
-  // more steps. Nothing may be under way. After a failure it may be called
-  // again.
+  // Maps rows to the running sequences and chooses a graph that holds them for
+  // `steps` more steps. No launched work may be under way. It may be called
+  // again after a failure.
   CudaOutcome MapRows(int64_t steps);
-  // Captures its graph while no row belongs to a sequence, so that what runs
-  // for the capture touches none.
+  // Captures the bucket's graph while no row belongs to a sequence, so that the
+  // capture's own step changes no sequence.
   CudaOutcome Capture(const DecodeBucket& bucket);
-  // Tokens of the longest running sequence, of which each has `steps` more
-  // behind those that are launched.
+  // Returns the tokens of the longest running sequence when each has `steps`
+  // more steps after the launched ones.
   int64_t LongestAfter(int64_t steps) const;
-  // Those of a slot then.
+  // Returns the tokens of a slot at that time.
   int64_t TokensAfter(int64_t slot, int64_t steps) const;
   CudaOutcome UploadRows(const std::vector<int32_t>& row_slots);
-  // Whether every sequence has pages for `steps` steps after those launched.
+  // Returns whether every sequence has pages for `steps` steps after the
+  // launched ones.
   bool HavePages(int64_t steps) const;
-  // Takes in a snapshot's new tokens, and which sequences have ended by it.
+  // Takes over a snapshot's new tokens and which sequences have ended.
   void Read(const CudaDecoderSnapshot& snapshot);
   // Waits for the oldest launch and reads it.
   CudaOutcome ReadOldest();
-  // All launches.
+  // Waits for all launches and reads them.
   CudaOutcome Drain();
 
   const CudaDecoderSpec spec_;
@@ -77,11 +78,11 @@ class CudaDecoder {
   CudaStepGraphs graphs_;
   CudaBursts bursts_;
   DecodeBucket bucket_;  // of the graph that runs
-  // Whether the device has row_slots_ and graphs_ has bucket_. Only Launch maps
-  // rows, so that a graph that finds no memory undoes no first token.
+  // True if the device has row_slots_ and graphs_ has bucket_. Only Launch maps
+  // rows, so a graph that finds no memory does not undo a first token.
   bool mapped_ = false;
-  // Graphs that found no memory, since nothing ran: to ask again takes some
-  // milliseconds.
+  // Graphs that found no memory, remembered as long as sequences run: another
+  // attempt takes some milliseconds.
   std::set<DecodeBucket> without_memory_;
   std::vector<int32_t> row_slots_;
   std::vector<bool> running_;
@@ -89,7 +90,7 @@ class CudaDecoder {
   std::vector<int64_t> max_tokens_;        // prompt and answer, by slot
   std::vector<int64_t> num_pages_;         // by slot
   std::vector<int32_t> seen_;              // tokens read, by slot
-  std::vector<CudaDecodedToken> drained_;  // read, not yet given
+  std::vector<CudaDecodedToken> drained_;  // read, not yet returned
 };
 
 CudaDecoder::~CudaDecoder() {
@@ -100,16 +101,16 @@ CudaDecoder::~CudaDecoder() {
 
 CudaOutcome CudaDecoder::Prepare() {
   CudaOutcome outcome;
-  // A blocking stream: LibTorch's default stream and this one wait for each
-  // other, so a prompt's keys are there before a step reads them.
+  // The stream is blocking: LibTorch's default stream and this stream wait for
+  // each other, so a prompt's keys are written before a step reads them.
   outcome.Cuda("cudaStreamCreate", cudaStreamCreate(&stream_));
   if (outcome.ok()) outcome = bursts_.Prepare();
   if (!outcome.ok()) return outcome;
   outcome.Cuda("clear",
                cudaMemsetAsync(memory_.base, 0, memory_.bytes, stream_));
   if (!outcome.ok()) return outcome;
-  // The largest there is for short contexts: a device without memory for it is
-  // found before it has work.
+  // Captures the largest graph for short contexts: if the device has no memory
+  // for it, that shows before there is work.
   outcome = Capture(BucketFor(spec_, spec_.max_rows, 0));
   return outcome.ok() ? bursts_.WaitForAll("prepare", stream_) : outcome;
 }
@@ -170,7 +171,8 @@ CudaOutcome CudaDecoder::MapRows(int64_t steps) {
   std::optional<DecodeBucket> held = graphs_.Holding(bucket);
   if (held != bucket && !(held && without_memory_.contains(bucket))) {
     const CudaOutcome captured = Capture(bucket);
-    // A larger graph gives the same tokens, later. Ranks have to take the same.
+    // A larger graph gives the same tokens, but later. With several ranks all
+    // must use the same graph, so a failure is an error.
     if (captured.ok()) {
       held = bucket;
     } else if (!held || spec_.ranks.size > 1) {
@@ -193,7 +195,7 @@ CudaOutcome CudaDecoder::Capture(const DecodeBucket& bucket) {
 
 CudaOutcome CudaDecoder::UploadRows(const std::vector<int32_t>& row_slots) {
   CudaOutcome outcome;
-  // From pageable memory: the copy has left it when the call returns.
+  // The source is pageable memory, which the call has read when it returns.
   outcome.Cuda("map rows",
                cudaMemcpyAsync(memory_.slot_of_row,
                                row_slots.data(),
@@ -221,7 +223,7 @@ CudaOutcome CudaDecoder::Start(std::span<const CudaPrompt> prompts,
   for (size_t row = 0; row < prompts.size(); ++row) {
     const CudaPrompt& prompt = prompts[row];
     const int64_t slot = prompt.slot;
-    // The sampler moves the position on to the token that it samples.
+    // The sampler increments the position when it samples a token.
     const auto position = static_cast<int32_t>(prompt.num_tokens - 1);
     set(memory_.sequences + slot, &prompt.sequence, sizeof(prompt.sequence));
     set(memory_.positions + slot, &position, sizeof(position));
@@ -241,16 +243,16 @@ CudaOutcome CudaDecoder::Start(std::span<const CudaPrompt> prompts,
   CudaDecoderSnapshot snapshot;
   outcome = bursts_.ReadNow("start", stream_, &snapshot);
   if (!outcome.ok()) return outcome;
-  // From here on nothing fails: a prompt either runs, or was never there.
+  // From here on nothing fails, so a prompt either runs or was never started.
   for (const CudaPrompt& prompt : prompts) running_[prompt.slot] = true;
   Read(snapshot);
   return outcome;
 }
 
-// The steps that were launched already look at none of the new pages.
+// Steps that are already launched read none of the new pages.
 CudaOutcome CudaDecoder::Extend(int64_t slot, const CudaSlotPages& pages) {
   CudaOutcome outcome;
-  // From pageable memory: the copy has left it when the call returns.
+  // The source is pageable memory, which the call has read when it returns.
   outcome.Cuda("pages",
                cudaMemcpyAsync(
                    memory_.pages + slot * memory_.pages_per_slot + pages.first,
@@ -266,7 +268,7 @@ bool CudaDecoder::HavePages(int64_t steps) const {
   for (int64_t row = 0; row < bucket_.rows; ++row) {
     const int32_t slot = row_slots_[row];
     if (slot < 0) continue;
-    // The last token's keys and values are not there yet.
+    // The last token's keys and values are not computed yet.
     if (NumSplits(TokensAfter(slot, steps) - 1) > num_pages_[slot])
       return false;
   }
@@ -288,13 +290,13 @@ CudaOutcome CudaDecoder::Stop(int64_t slot) {
 CudaOutcome CudaDecoder::Launch(int64_t steps) {
   CudaOutcome outcome;
   if (bursts_.is_full() || steps > kMaxBurst) {
-    outcome.Text("[cuda_decoder] more was launched than is kept");
+    outcome.Text("[cuda_decoder] too many launches or steps at a time");
     return outcome;
   }
   if (!mapped_ || LongestAfter(steps) > bucket_.max_tokens) {
-    // Other sequences, or a longer graph. What is under way may end sequences,
-    // which the rows have to know; a longer graph is taken once each time that
-    // the longest sequence doubles.
+    // The sequences have changed, or the graph is too short. Launched steps may
+    // end sequences, and the rows must reflect that, so they are read first. A
+    // longer graph is needed once each time the longest sequence doubles.
     outcome = Drain();
     if (outcome.ok()) outcome = MapRows(steps);
     if (!outcome.ok()) return outcome;
@@ -309,7 +311,7 @@ CudaOutcome CudaDecoder::Launch(int64_t steps) {
     if (outcome.ok()) ++launched;
   }
   if (launched == 0) return outcome;
-  // Also those before one that failed: Stop has to wait for them.
+  // The steps before a failed one count too, because Stop has to wait for them.
   const CudaOutcome added = bursts_.Add(launched, stream_);
   return outcome.ok() ? added : outcome;
 }

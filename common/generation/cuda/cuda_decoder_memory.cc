@@ -7,7 +7,7 @@
 namespace dapd {
 namespace {
 
-// What cudaMalloc gives, and more than any kernel asks for.
+// cudaMalloc aligns to this, and no kernel needs more.
 constexpr size_t kAlignment = 256;
 
 }  // namespace

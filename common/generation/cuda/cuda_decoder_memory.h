@@ -1,4 +1,4 @@
-// What a CudaDecoder works in, cut out of one piece of device memory. T is the
+// The buffers of a CudaDecoder, cut out of one piece of device memory. T is the
 // spec's number type; R is max_rows.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace dapd {
 
-// The state that the host reads after the steps, as one copy gives it.
+// The state that the host reads after the steps with one copy.
 struct CudaDecoderSnapshot {
   const int32_t* slot_of_row = nullptr;     // [R]
   const CudaSequence* sequences = nullptr;  // [slots]
@@ -17,26 +17,27 @@ struct CudaDecoderSnapshot {
 };
 
 struct CudaDecoderMemory {
-  // `workspace`: DapdCudaDecoderWorkspace bytes, aligned to 256. With null only
-  // `bytes` has a meaning.
+  // `workspace` has DapdCudaDecoderWorkspace bytes, aligned to 256. If it is
+  // null, only `bytes` has a meaning.
   CudaDecoderMemory(const CudaDecoderSpec& spec, void* workspace);
 
-  // The T that lies `elements` after `from`.
+  // Returns the address `elements` T after `from`.
   void* Offset(void* from, int64_t elements) const;
   const void* Offset(const void* from, int64_t elements) const;
-  // A copy of the snapshot's bytes, read.
+  // Interprets a copy of the snapshot's bytes.
   CudaDecoderSnapshot SnapshotAt(const char* copy) const;
 
   char* base = nullptr;
   size_t bytes = 0;
 
-  // Activations; columns after a linear's `in` are for its adapter.
+  // Activations. The columns after a linear layer's `in` are for its adapter.
   void* x = nullptr;                // [R, hidden]
   void* attention_input = nullptr;  // [R, qkv.in + qkv.lora]
   void* qkv = nullptr;              // [R, qkv.out]
   void* attended = nullptr;         // [R, o.in + o.lora]
-  void* delta = nullptr;            // [R, hidden]; null with several ranks,
-  float* parts = nullptr;           // which have [ranks, R, hidden] instead
+  void* delta = nullptr;            // [R, hidden]; with several ranks it is
+                                    // null, and
+  float* parts = nullptr;           // this is used: [ranks, R, hidden]
   void* mlp_input = nullptr;        // [R, gate_up.in + gate_up.lora]
   void* gate_up = nullptr;          // [R, gate_up.out]
   void* gated = nullptr;            // [R, down.in + down.lora]
@@ -51,7 +52,7 @@ struct CudaDecoderMemory {
   void** pages = nullptr;        // [slots, pages_per_slot]
   int64_t pages_per_slot = 0;
 
-  void* snapshot = nullptr;  // the next three
+  void* snapshot = nullptr;  // the next three buffers
   size_t snapshot_bytes = 0;
   int32_t* slot_of_row = nullptr;
   CudaSequence* sequences = nullptr;

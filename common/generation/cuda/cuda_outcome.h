@@ -1,4 +1,4 @@
-// What went wrong first in a row of CUDA calls.
+// CudaOutcome keeps the first error of several CUDA calls.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,26 +12,27 @@ namespace dapd {
 
 class CudaOutcome {
  public:
-  // Counts if nothing failed before. `code`: a cudaError_t.
+  // Records an error if there was none before. `code` is a cudaError_t.
   void Cuda(const char* what, int code) {
     if (code == 0) return;
-    cudaGetLastError();  // or LibTorch takes it for that of its next launch
+    cudaGetLastError();  // otherwise LibTorch takes it for its next launch's
     if (!ok()) return;
     message_ = std::string("[cuda_decoder] ") + what + ": " +
                cudaGetErrorString(static_cast<cudaError_t>(code));
   }
-  // An empty `problem` is none.
+  // Records a problem; an empty text is none.
   void Text(const std::string& problem) {
     if (ok()) message_ = problem;
   }
-  // Of what the ranks do together (nccl_api.h).
+  // Records the result of an operation between the ranks (nccl_api.h).
   void Nccl(int code, const char* error) {
     if (code == 0 || !ok()) return;
     message_ = std::string("[cuda_decoder] ") + error;
     ranks_are_lost_ = true;
   }
   bool ok() const { return message_.empty(); }
-  // The result of a C function: 0, or another with the message in `error`.
+  // Returns the result of a C function: 0, or another number with the message
+  // in `error`.
   int Give(char* error) const {
     if (ok()) return 0;
     std::snprintf(error, kCudaErrorBytes, "%s", message_.c_str());

@@ -10,13 +10,13 @@
 namespace dapd {
 namespace {
 
-// The prompts' tokens side by side and, up to a whole number of blocks, unused
-// ones, which are a sequence of their own.
+// The prompts' tokens side by side, padded to a whole number of blocks with
+// unused tokens, which are a sequence of their own.
 struct PassTokens {
   std::vector<int64_t> offsets;
   at::Tensor ids;        // [N] int64
   at::Tensor positions;  // [N] int64
-  at::Tensor last_rows;  // [kPrefillPrompts] int64; unused ones repeat row 0
+  at::Tensor last_rows;  // [kPrefillPrompts] int64; unused entries are 0
   int64_t block = 0;     // rows of a product
 };
 
@@ -38,7 +38,7 @@ PassTokens TokensOf(std::span<const PrefillPrompt> prompts,
   pass.block = rows_of_products > 0 ? rows_of_products : tokens;
   const int64_t rows = (tokens + pass.block - 1) / pass.block * pass.block;
   if (rows > tokens) pass.offsets.push_back(rows);
-  // One copy for all three.
+  // All three tensors are uploaded with one copy.
   at::Tensor all = at::zeros({2 * rows + kPrefillPrompts}, at::kLong);
   auto* ids = all.mutable_data_ptr<int64_t>();
   int64_t* positions = ids + rows;
@@ -57,7 +57,8 @@ PassTokens TokensOf(std::span<const PrefillPrompt> prompts,
   return pass;
 }
 
-// hidden [rows, hidden] -> [rows, vocab] float32, not rounded on the way.
+// Computes hidden [rows, hidden] -> [rows, vocab] float32 without rounding in
+// between.
 at::Tensor FloatLogits(const at::Tensor& hidden, const at::Tensor& head) {
   if (hidden.is_cuda() && hidden.scalar_type() != at::kFloat) {
     return at::mm(hidden, head.t(), at::kFloat);
@@ -65,8 +66,8 @@ at::Tensor FloatLogits(const at::Tensor& hidden, const at::Tensor& head) {
   return at::mm(hidden.to(at::kFloat), head.to(at::kFloat).t());
 }
 
-// A prompt's keys and values [layers, 2, K, tokens, D] into its pages, all
-// layers at once.
+// Copies a prompt's keys and values [layers, 2, K, tokens, D] into its pages,
+// all layers at once.
 void CopyToPages(const at::Tensor& from, const at::Tensor& pages) {
   const int64_t tokens = from.size(3);
   const int64_t full = tokens / kSplitTokens;

@@ -22,16 +22,16 @@ namespace dapd {
 
 struct PrefillPrompt {
   std::span<const int32_t> ids;
-  // [pages, layers, 2, K, kSplitTokens, D]: takes the keys and values, from the
-  // first page on.
+  // [pages, layers, 2, K, kSplitTokens, D]: receives the keys and values, from
+  // the first page on.
   at::Tensor pages;
 };
 
-// Fills the prompts' pages. Returns the logits after each, [prompts, vocab]
-// float32. At most kPrefillPrompts. `rows_of_products` 0: products have as many
-// rows as there are tokens. Where `weights` are a rank's share, `sum` is what
-// it computes of a layer's outputs with the others; else it is empty. The host
-// waits for nothing.
+// Fills the prompts' pages. Returns the logits after each prompt, [prompts,
+// vocab] float32. There may be at most kPrefillPrompts prompts. With
+// `rows_of_products` 0 products have as many rows as there are tokens. If
+// `weights` are a rank's share, `sum` adds a layer's outputs over the ranks;
+// otherwise it is empty. The host waits for nothing.
 at::Tensor PrefillPrompts(const ModelWeights& weights,
                           const PackedWeights& packed,
                           std::span<const PrefillPrompt> prompts,

@@ -26,7 +26,7 @@ void CudaRanks::End() const {
 void CudaRanks::Settle() const {
   if (!share_a_model() || are_lost_ || decoder_ == nullptr) return;
   char error[kCudaErrorBytes] = "";
-  // Any slot: it waits for all that was launched.
+  // Any slot will do, since the call waits for all launched work.
   if (api_.stop(decoder_, 0, error) != 0) End();
 }
 

@@ -1,6 +1,6 @@
-// What ranks that share a model do together while they decode on GPUs
-// (rollout.tensor_parallel), beside what is in the decoder's graphs
-// (cuda_decoder.h). All of them call the same in the same order.
+// The common operations of ranks that share a model and decode on GPUs
+// (rollout.tensor_parallel), except those in the decoder's graphs
+// (cuda_decoder.h). All ranks make the same calls in the same order.
 #pragma once
 
 #include <memory>
@@ -15,22 +15,22 @@
 
 namespace dapd {
 
-// A rank's place among those that share a model.
+// A rank's place among the ranks that share a model.
 struct CudaDecodeRanks {
-  ModelConfig model;  // the whole one
+  ModelConfig model;  // the whole model
   ShardLayout layout;
   std::shared_ptr<DeviceGroup> devices;  // null: the model is not shared
 };
 
-// A rank's share as the weights of a model of its own. Unlike WeightsOfRank's,
-// its biases of O and down are whole on every rank: the kernels add them behind
-// the sum.
+// Returns a rank's share as the weights of a smaller model. Unlike in
+// WeightsOfRank, the biases of O and down are whole on every rank: the kernels
+// add them after the sum.
 ModelWeights CudaWeightsOfRank(const ShardedWeights& share);
 
 class CudaRanks {
  public:
-  // `decoder`: whose graphs have operations of the ranks in them; null while
-  // there is none. To outlive this.
+  // `decoder` is the decoder whose graphs contain operations of the ranks, null
+  // while there is none. It must outlive this object.
   CudaRanks(CudaDecodeRanks place,
             const CudaDecodeApi& api,
             void* const& decoder)
@@ -42,22 +42,23 @@ class CudaRanks {
     return share_a_model() ? place_.devices->nccl() : NcclRanks{};
   }
 
-  // Whether what the ranks do together has ended for good. Of a decoder nothing
-  // but its end is then left to call (kCudaRanksLost).
+  // Returns whether the common operations have ended for good. Then a decoder
+  // can only be destroyed (kCudaRanksLost).
   bool are_lost() const { return are_lost_; }
 
-  // Before the decoder is destroyed, or anything else waits for the device
-  // without an end: what it has launched ends, by the other ranks' doing or, if
-  // they do not come, by the end of what the ranks do together. Takes slot 0
-  // out. One process alone does not need it.
+  // Waits until the decoder's launched work has ended: because the other ranks
+  // do their part or, if they do not come, because the common operations are
+  // aborted. Must be called before the decoder is destroyed or anything else
+  // waits for the device without a time limit. Stops the sequence in slot 0.
+  // Without other ranks it does nothing.
   void Settle() const;
 
-  // Throws for what a function of the library has answered: CheckCuda's errors,
-  // or what ends all ranks, ABORTED as StatusError.
+  // Throws if a function of the library has failed: the errors of CheckCuda,
+  // or, with several ranks, ABORTED as StatusError, which ends all ranks.
   void Check(int code, const char* error) const;
 
-  // Calls what every rank calls now: it must not fail on one of them alone, so
-  // that a c10::Error ends all.
+  // Calls `call`, which every rank calls at this place. It must not fail on one
+  // rank alone, so a c10::Error ends all ranks.
   template <typename Call>
   auto OnEveryRank(const Call& call) const {
     if (!share_a_model()) return call();
@@ -74,7 +75,7 @@ class CudaRanks {
   at::Tensor AddUp(const at::Tensor& part, at::ScalarType dtype) const;
 
  private:
-  // Ends what the ranks do together.
+  // Ends the common operations of the ranks.
   void End() const;
   [[noreturn]] void Lose(const std::string& why) const;
 

@@ -39,12 +39,12 @@ std::optional<DecodeBucket> CudaStepGraphs::Holding(
 
 CudaOutcome CudaStepGraphs::Capture(const DecodeBucket& bucket,
                                     cudaStream_t stream) {
-  // Once without a graph: libraries load their kernels, which a capture
-  // forbids.
+  // The first run is without a graph, because libraries load their kernels
+  // then, which a capture forbids.
   CudaOutcome outcome = step_.Run(bucket, stream);
   if (!outcome.ok()) return outcome;
-  // On a stream of its own: work on the default stream, which a blocking stream
-  // waits for, would break the capture.
+  // The capture has its own stream: work on the default stream, which a
+  // blocking stream waits for, would break the capture.
   cudaStream_t capturing = nullptr;
   outcome.Cuda("cudaStreamCreate",
                cudaStreamCreateWithFlags(&capturing, cudaStreamNonBlocking));
@@ -67,8 +67,8 @@ CudaOutcome CudaStepGraphs::Capture(const DecodeBucket& bucket,
   }
   if (graph != nullptr) cudaGraphDestroy(graph);
   if (!outcome.ok()) return outcome;
-  // The device's part of its memory is taken here or at its first launch, from
-  // which there would be no way back.
+  // A graph's device memory is allocated here or at its first launch. A failure
+  // at the launch could not be undone.
   outcome.Cuda("cudaGraphUpload", cudaGraphUpload(executable, stream));
   if (outcome.ok()) {
     graphs_.emplace(bucket, executable);

@@ -1,5 +1,5 @@
 // The graphs of a decoder's steps, one for each number of rows and each length
-// that was asked for.
+// that was needed.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,8 +12,8 @@
 
 namespace dapd {
 
-// The smallest bucket for so many sequences, of which the longest has so many
-// tokens.
+// Returns the smallest bucket for `num_rows` sequences, the longest of which
+// has `longest` tokens.
 DecodeBucket BucketFor(const CudaDecoderSpec& spec,
                        int64_t num_rows,
                        int64_t longest);
@@ -22,19 +22,19 @@ class CudaStepGraphs {
  public:
   // `step` must outlive it.
   explicit CudaStepGraphs(CudaDecodeStep& step) : step_(step) {}
-  // What was launched must have ended.
+  // All launched work must have ended.
   ~CudaStepGraphs();
   CudaStepGraphs(const CudaStepGraphs&) = delete;
   CudaStepGraphs& operator=(const CudaStepGraphs&) = delete;
 
-  // Destroys all of them, each behind what is under way of it.
+  // Destroys all graphs; a running graph ends first.
   void Clear();
-  // The smallest of them that has room for it.
+  // Returns the smallest captured bucket that has room for `bucket`.
   std::optional<DecodeBucket> Holding(const DecodeBucket& bucket) const;
-  // Runs a step on the stream once, which must touch no sequence, and captures
+  // Runs a step on the stream once, which must change no sequence, and captures
   // it. After an error there is no such graph, and it may be called again.
   CudaOutcome Capture(const DecodeBucket& bucket, cudaStream_t stream);
-  // A step of a bucket that was captured.
+  // Launches a step of a captured bucket.
   CudaOutcome Launch(const DecodeBucket& bucket, cudaStream_t stream) const;
 
  private:

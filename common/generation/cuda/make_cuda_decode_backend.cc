@@ -14,7 +14,7 @@
 namespace dapd {
 namespace {
 
-// Why the kernels do not take this model; empty: they do.
+// Returns why the kernels do not take this model, or an empty string.
 std::string Misfit(const ModelWeights& weights) {
   const ModelConfig& config = weights.config;
   if (!FitsDecodeAttention(
@@ -25,7 +25,7 @@ std::string Misfit(const ModelWeights& weights) {
                         " of dimension ",
                         config.head_dim,
                         "; head_dim must be a multiple of 8 up to 256 and at "
-                        "most 8 heads may share one");
+                        "most 8 heads may share one key-value head");
   }
   if (config.hidden_size % 8 != 0 || config.intermediate_size % 8 != 0) {
     return "hidden and intermediate size must be multiples of 8";
@@ -37,7 +37,7 @@ std::string Misfit(const ModelWeights& weights) {
   return "";
 }
 
-// Nothing, with the reason in the log, where the kernels are not to be had.
+// Returns nothing if the kernels cannot be used, and logs the reason.
 std::optional<CudaDecodeApi> ApiFor(const ModelWeights& weights) {
   const std::string misfit = Misfit(weights);
   const std::optional<CudaDecodeApi> api = FindCudaDecodeApi();

@@ -1,4 +1,4 @@
-// Whether a model is decoded by the CUDA backend, and the making of one.
+// Decides whether the CUDA backend decodes a model, and makes the backend.
 #pragma once
 
 #include <memory>
@@ -11,16 +11,18 @@
 
 namespace dapd {
 
-// Null, with the reason in the log, if this build or the model's shape is not
+// Returns null and logs the reason if this build or the model's shape is not
 // supported, or if adapters are merged and the GPU has no room for weights
-// beside the base. LibTorch's own operations then decode (aten_backend.h). Else
-// lets go of `weights`: with columns for adapters they are in memory once.
+// beside the base. LibTorch's operations then decode (aten_backend.h).
+// Otherwise it releases `weights`: with columns for adapters they are in memory
+// once.
 std::unique_ptr<DecodeBackend> MakeCudaDecodeBackend(
     std::shared_ptr<const ModelWeights>& weights,
     const CudaDecodeOptions& options);
 
-// The same for this rank's share, which it lets go of; `devices` are those of
-// all ranks. Null, if the build or the shape is not supported, on every rank.
+// Makes the backend for this rank's share, which it releases. `devices` is the
+// group of all ranks. If the build or the shape is not supported, it returns
+// null on every rank.
 std::unique_ptr<DecodeBackend> MakeSharedCudaDecodeBackend(
     std::shared_ptr<const ShardedWeights>& share,
     const std::shared_ptr<DeviceGroup>& devices,

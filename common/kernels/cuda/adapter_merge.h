@@ -1,7 +1,8 @@
-// merged = base + scale * B A (Hu et al. 2021, eq. 3) for the weights of a
-// model in one pass: each is read once and written once, elsewhere, so that the
-// base stays what it is; base and update are added in float32 and rounded once.
-// A product of cuBLASLt with the base as its second summand.
+// Computes merged = base + scale * B A (Hu et al. 2021, eq. 3) for the weights
+// of a model in one pass. Each weight is read once and written once, to other
+// memory, so the base stays unchanged; base and update are added in float32 and
+// rounded once. cuBLASLt computes it as a product with the base as its second
+// summand.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace dapd {
 
-// One weight, all matrices in the launch's number type, without gaps.
+// One weight. All matrices have the launch's number type and no gaps.
 struct AdapterMerge {
   const void* base = nullptr;  // [out, in]
   const void* a = nullptr;     // [rank, in]
@@ -23,10 +24,10 @@ struct AdapterMerge {
 };
 
 extern "C" {
-// Bytes of device memory that a merge works in.
+// Returns the bytes of device memory that a merge works in.
 int64_t DapdCudaMergeWorkspace();
-// Launches `count` merges. 0, or another number with the reason in `error`
-// (kCudaErrorBytes).
+// Launches `count` merges. Returns 0, or another number with the reason in
+// `error` (kCudaErrorBytes).
 int DapdCudaMergeAdapter(const AdapterMerge* merges,
                          int64_t count,
                          CudaNumber number,

@@ -1,6 +1,6 @@
-// Messages between the blocks of a cluster (sm_90): numbers that a thread puts
-// into another block's shared memory. They count there at an mbarrier, in
-// bytes, for which that block waits. (PTX ISA, "mbarrier", "st.async".)
+// Messages between the blocks of a cluster (sm_90). A thread writes a number
+// into another block's shared memory; an mbarrier there counts the bytes, and
+// that block waits for the count. (PTX ISA, "mbarrier", "st.async".)
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,8 +10,9 @@
 
 namespace dapd {
 
-// Counts the bytes of one phase after the other, of which each has to be
-// expected once. They may arrive before that, but not in the phase before.
+// Counts the bytes of one phase after the other. ExpectBytes must be called
+// once for each phase. Bytes of a phase may arrive before that call, but not
+// during the phase before.
 using MessageCount = uint64_t;
 
 #ifdef __CUDACC__
@@ -21,7 +22,7 @@ __device__ inline uint32_t SharedAddress(const T* shared) {
 }
 #endif
 
-// By one thread, before the cluster's barrier and all messages.
+// One thread calls this before the cluster's barrier and before all messages.
 __device__ inline void InitCount(MessageCount* count) {
 #ifdef __CUDACC__
   asm volatile(
@@ -33,7 +34,7 @@ __device__ inline void InitCount(MessageCount* count) {
 #endif
 }
 
-// By one thread, how many bytes the phase has.
+// One thread calls this to say how many bytes the phase has.
 __device__ inline void ExpectBytes(MessageCount* count, int bytes) {
 #ifdef __CUDACC__
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
@@ -45,8 +46,8 @@ __device__ inline void ExpectBytes(MessageCount* count, int bytes) {
 #endif
 }
 
-// Puts `value` where the block `rank` has *to, and counts it at its *count;
-// both are shared variables.
+// Writes `value` to *to in the block `rank` and counts its bytes at *count
+// there. Both are shared variables.
 template <typename T>
 __device__ inline void SendTo(int rank,
                               T* to,
@@ -78,8 +79,8 @@ __device__ inline void SendTo(int rank,
 #endif
 }
 
-// Until all bytes of the count's phase are there, of which `parity` is the
-// number's last bit.
+// Waits until all bytes of a phase have arrived. `parity` is the last bit of
+// the phase's number.
 __device__ inline void WaitForBytes(MessageCount* count, int parity) {
 #ifdef __CUDACC__
   int is_over = 0;

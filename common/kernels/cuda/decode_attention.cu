@@ -1,6 +1,6 @@
-// The kernels of decode attention: in float32 by a thread's own products, whose
-// order of sums decode_attention_math.h has, and in bfloat16 by tensor cores
-// (decode_attention_bfloat16.cuh).
+// The kernels of decode attention. In float32 each thread computes its own
+// products, in the order of sums of decode_attention_math.h; in bfloat16 tensor
+// cores compute them (decode_attention_bfloat16.cuh).
 
 #include <algorithm>
 #include <cstddef>
@@ -15,10 +15,11 @@
 namespace dapd {
 namespace {
 
-// That a multiprocessor has at a time, where their memory fits.
+// Blocks that a multiprocessor runs at a time, where their memory fits.
 constexpr int kBlocks = 2;
-// Bytes that an A100's has, as do launches that begin early (kSharedCarveout),
-// and what the system takes of them for each block.
+// Shared memory of a multiprocessor in bytes: an A100 has this much, and
+// launches that begin early ask for this much (kSharedCarveout). The system
+// takes the second constant from it for each block.
 constexpr size_t kSharedOfMultiprocessor = size_t{164} << 10;
 constexpr size_t kSharedOfSystem = size_t{1} << 10;
 constexpr int kKeysPerWarpPass = kWarp / kLanesPerKey;
@@ -28,7 +29,7 @@ static_assert(kKeysPerLane * kKeysPerWarpPass * kAttentionWarps ==
               kSplitTokens);
 static_assert(kMaxHeadDim <= kAttentionThreads);
 
-// scores[g][t] = q_g . k_t / sqrt(head_dim) for the split's tokens.
+// Computes scores[g][t] = q_g . k_t / sqrt(head_dim) for the split's tokens.
 template <int kGroup>
 __device__ void Scores(const float (*q)[kMaxHeadDim],
                        const float* keys,
@@ -46,7 +47,8 @@ __device__ void Scores(const float (*q)[kMaxHeadDim],
     Vector8<float> loaded[kKeysPerLane];
 #pragma unroll
     for (int j = 0; j < kKeysPerLane; ++j) {
-      // Behind the sequence's end the last key is read again, for nothing.
+      // Lanes behind the sequence's end read its last key again; their scores
+      // are not used.
       const int key = min(first_key + j * kKeysPerWarpPass, tokens - 1);
       loaded[j] = Load8(keys + key * head_dim + d);
     }
@@ -72,7 +74,8 @@ __device__ void Scores(const float (*q)[kMaxHeadDim],
   }
 }
 
-// group_sums[i][g][d]: value group i's share of sum_t scores[g][t] v_t[d].
+// Computes group_sums[i][g][d], the share of value group i in sum_t
+// scores[g][t] v_t[d].
 template <int kGroup>
 __device__ void Values(const float (*scores)[kSplitTokens],
                        const float* values,
@@ -102,7 +105,7 @@ __device__ void Values(const float (*scores)[kSplitTokens],
   }
 }
 
-// kGroup: query heads a KV head, rounded up.
+// kGroup is the number of query heads per KV head, rounded up.
 template <int kGroup>
 __global__ void __launch_bounds__(kAttentionThreads, kBlocks)
     AttendFloat(DecodeAttentionArgs args) {
@@ -155,16 +158,17 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocks)
                       i % head_dim] = sum;
     }
     __syncthreads();
-    // Where the sums were.
+    // The splits' weights take the memory of the sums.
     static_assert(sizeof(group_sums) >= sizeof(float[kGroup][kMaxSplits]));
     if (split.is_last) CombineIfLast(args, split, group_sums, state);
-    __syncthreads();  // the next split's sums come there
+    __syncthreads();  // the next split's sums are written there
   }
 }
 
-// kParts: 32 dimensions each, rounded up. While a split is computed the next
-// one's loads are under way: its keys' as soon as this one's are multiplied,
-// its values' as soon as these are added up.
+// kParts is the number of parts of 32 dimensions, rounded up. While a split is
+// computed, the loads of the next split are under way: its keys as soon as this
+// split's keys are multiplied, its values as soon as this split's values are
+// added up.
 template <int kParts>
 __global__ void __launch_bounds__(kAttentionThreads, kBlocks)
     AttendBFloat16(DecodeAttentionArgs args) {
@@ -225,7 +229,8 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocks)
   }
 }
 
-// As many blocks as the device has at a time, but no more than splits.
+// Launches as many blocks as the device can run at a time, but no more than
+// there are splits.
 template <auto kKernel>
 int LaunchKernel(const DecodeAttentionArgs& args,
                  void* stream,

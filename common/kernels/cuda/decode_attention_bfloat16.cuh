@@ -1,9 +1,10 @@
-// Decode attention in bfloat16 by tensor cores: the query heads that share a KV
-// head are the rows of both products. What a block waits for is memory, so it
-// asks for all keys and values of its first split at once, before all else: the
-// launch in front of it writes nothing of them but the newest token's, and may
-// still run. Keys come into the registers of the lanes that multiply them,
-// values as asynchronous copies into shared memory, where they are turned over.
+// Decode attention in bfloat16 with tensor cores: the query heads that share a
+// KV head are the rows of both products. Memory limits the time of a block, so
+// a block asks for all keys and values of its first split before anything else;
+// the launch in front writes none of them but the newest token's, and may still
+// run. Keys are loaded into the registers of the lanes that multiply them.
+// Values are copied asynchronously into shared memory, from where they are
+// loaded transposed.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -17,26 +18,29 @@
 namespace dapd {
 
 inline constexpr int kAttentionTile = 16;  // tokens or dimensions of a product
-inline constexpr int kPartDims = 32;       // that four lanes load at a time
+inline constexpr int kPartDims = 32;       // dimensions that four lanes load at
+                                           // a time
 static_assert(kAttentionTile * kAttentionWarps == kSplitTokens);
 
-// A token's values in shared memory, in numbers: an odd number of 16 bytes, so
-// that eight tokens' lie in banks of their own.
+// Returns the numbers from one token's values to the next token's in shared
+// memory: an odd number of 16 bytes, so that the values of eight tokens lie in
+// different banks.
 DAPD_HOST_DEVICE inline int ValueStride(int head_dim) {
   return ((head_dim / kChunk + 1) | 1) * kChunk;
 }
 
-// What a block has in shared memory beside the values, by head. Four words more
-// than tokens: eight heads' lie in banks of their own.
+// Shared memory of a block beside the values, by head. A row has room for more
+// numbers than tokens, so that the rows of eight heads lie in different banks.
 struct HeadRows {
   alignas(16) float scores[kMaxHeadGroup][kSplitTokens + 4];
-  // exp(score - max) as the sum of two numbers: 16 bits of it, not 8.
+  // exp(score - max) is kept as the sum of two bfloat16 numbers, with 16
+  // significant bits instead of 8.
   alignas(16) BFloat16 upper[kMaxHeadGroup][kSplitTokens + 8];
   alignas(16) BFloat16 lower[kMaxHeadGroup][kSplitTokens + 8];
 };
 
-// Row l / 4 of the heads that share the KV head, as WarpKeys has the keys;
-// zeros behind the last one.
+// Lane l holds row l / 4 of the heads that share the KV head, in the layout of
+// WarpKeys; rows behind the last head are zeros.
 template <int kParts>
 class WarpQueries {
  public:
@@ -62,13 +66,13 @@ class WarpQueries {
   BFloat16Pairs parts_[kParts] = {};
 };
 
-// The keys that a lane multiplies: of tokens l / 4 and l / 4 + 8 of its warp's
-// 16 the dimensions from 8 (l % 4) on, of each 32. Those of tokens that are not
-// there are any.
+// The keys that a lane multiplies: of every 32 dimensions it holds those from 8
+// (l % 4) on, for tokens l / 4 and l / 4 + 8 of its warp's 16 tokens. Keys of
+// missing tokens are undefined.
 template <int kParts>
 class WarpKeys {
  public:
-  // Begins to load those of tokens [begin, end).
+  // Begins to load the keys of tokens [begin, end).
   __device__ void Load(const AttentionSplit<BFloat16>& split,
                        int head_dim,
                        int begin,
@@ -88,7 +92,7 @@ class WarpKeys {
     }
   }
 
-  // Scores of the warp's tokens; -INFINITY of those that are not there.
+  // Computes the scores of the warp's tokens, -INFINITY for missing tokens.
   __device__ void Score(const WarpQueries<kParts>& queries,
                         const AttentionSplit<BFloat16>& split,
                         int group,
@@ -138,7 +142,7 @@ __device__ inline void CopyValues(
   __pipeline_commit();
 }
 
-// Values of tokens that are not there, up to a whole tile.
+// Clears the values of missing tokens, up to a whole tile.
 __device__ inline void ClearValues(int head_dim, int tokens, BFloat16* to) {
   const int chunks = ValueStride(head_dim) / kChunk;
   const int end =
@@ -149,7 +153,8 @@ __device__ inline void ClearValues(int head_dim, int tokens, BFloat16* to) {
   }
 }
 
-// By a warp, behind Exponentials: each lane has its own tokens again.
+// A warp calls this after Exponentials. Each lane processes the same tokens as
+// there.
 __device__ inline void RoundWeights(HeadRows& rows, int head) {
 #pragma unroll
   for (int i = 0; i < kSplitTokens; i += kWarp) {
@@ -161,7 +166,8 @@ __device__ inline void RoundWeights(HeadRows& rows, int head) {
   }
 }
 
-// Weights of head l / 4 as MultiplyTile's a; heads from 8 on are none.
+// Loads the weights of head l / 4 as the operand `a` of MultiplyTile. There are
+// no heads from 8 on.
 __device__ inline void LoadWeights(
     const BFloat16 (&weights)[kMaxHeadGroup][kSplitTokens + 8],
     int group,
@@ -176,8 +182,8 @@ __device__ inline void LoadWeights(
   a[2] = *reinterpret_cast<const uint32_t*>(from + 8);
 }
 
-// A warp's share of sum_t weight[t] v_t, unnormalised, into the scratch: 16
-// dimensions at a time.
+// Writes a warp's share of sum_t weight[t] v_t, unnormalised, into the scratch,
+// 16 dimensions at a time.
 __device__ inline void WeightValues(const DecodeAttentionArgs& args,
                                     const AttentionSplit<BFloat16>& split,
                                     const HeadRows& rows,
@@ -193,8 +199,9 @@ __device__ inline void WeightValues(const DecodeAttentionArgs& args,
   for (int first = static_cast<int>(threadIdx.x) / kWarp * kAttentionTile;
        first < head_dim;
        first += kAttentionWarps * kAttentionTile) {
-    // Lane l names token l % 16, of the first 8 dimensions or of the others;
-    // where there are no others it is the first again, whose sums nobody reads.
+    // Lane l names token l % 16, with the first 8 dimensions or with the second
+    // 8. Where there are no second 8, it names the first again; their sums are
+    // not read.
     const int d = min(first + lane / 16 * kChunk, head_dim - kChunk);
     const BFloat16* row = values + lane % 16 * ValueStride(head_dim) + d;
     float sums[2][4] = {};

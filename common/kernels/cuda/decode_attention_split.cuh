@@ -1,5 +1,5 @@
-// What the kernels of decode attention share: which tokens a block attends to
-// and when, the softmax over them, and how the last block of a row's KV head
+// Shared parts of the kernels of decode attention: which tokens a block attends
+// to and when, the softmax over them, and how the last block of a row's KV head
 // combines its splits.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace dapd {
 inline constexpr int kAttentionWarps = kAttentionThreads / kWarp;
 static_assert(kMaxHeadGroup <= kAttentionWarps);
 
-// Where a split's partial results lie in the scratch.
+// Layout of the splits' partial results in the scratch.
 struct AttentionScratch {
   SoftmaxPart* parts;  // [rows, heads, splits]
   float* outputs;      // [rows, heads, splits, head_dim]
@@ -29,40 +29,43 @@ __device__ inline AttentionScratch ScratchOf(const DecodeAttentionArgs& args) {
           splits};
 }
 
-// What a block attends to at a time: tokens of one page.
+// The tokens of one page, which a block attends to at a time.
 template <typename T>
 struct AttentionSplit {
   int row;
   int index;
   int length;     // of the sequence
-  int blocks;     // that attend to splits of the row, for this KV head
-  bool is_last;   // of those of the row that are the calling block's
-  const T* keys;  // [tokens, head_dim]; null: there is no such split
+  int blocks;     // blocks that attend to splits of the row, for this KV head
+  bool is_last;   // whether it is the calling block's last split of the row
+  const T* keys;  // [tokens, head_dim]; null: no such split
 
   __device__ static int KvHead() { return static_cast<int>(blockIdx.y); }
 
   __device__ int tokens() const {
     return min(length - index * kSplitTokens, kSplitTokens);
   }
-  // Those that earlier steps have written: all but the sequence's newest.
+  // Returns how many tokens earlier steps have written: all but the sequence's
+  // newest token.
   __device__ int EarlierTokens() const {
     return min(length - 1 - index * kSplitTokens, kSplitTokens);
   }
-  // As the keys.
+  // Returns the values, laid out like the keys.
   __device__ const T* Values(const DecodeAttentionArgs& args) const {
     return keys + args.kv_heads * kSplitTokens * args.head_dim;
   }
-  // The first of the query heads that share the KV head, of all rows' heads.
+  // Returns the first of the query heads that share the KV head, counted over
+  // the heads of all rows.
   __device__ int64_t FirstHead(const DecodeAttentionArgs& args) const {
     return row * args.heads + KvHead() * (args.heads / args.kv_heads);
   }
 };
 
-// Deals the splits that there are to a KV head's blocks, to each as many that
-// follow each other: rows of any lengths cost what they are long, nobody's cost
-// nothing, and few blocks have to count where a row ends. In
-// shared memory, by the block's last warp, which has the least to do besides.
-// It reads past the L1 cache: this may come before WaitForLaunchBefore.
+// Deals the existing splits to the blocks of a KV head, the same number of
+// consecutive splits to each. The time of a row then follows its length, an
+// unused row costs nothing, and only few blocks have to count themselves where
+// a row ends. The state is in shared memory; the block's last warp deals,
+// because it has the least other work. The dealer reads past the L1 cache,
+// since it may run before WaitForLaunchBefore.
 template <typename T>
 class SplitDealer {
  public:
@@ -86,13 +89,13 @@ class SplitDealer {
     Deal(args, 0);
   }
 
-  // Deals that of a turn, the next one, which is there behind a barrier. By
-  // then nobody reads the one of three turns before any more.
+  // Deals the split of `turn`. It can be read after the next barrier. By then
+  // no thread reads the split of three turns before.
   __device__ void Deal(const DecodeAttentionArgs& args, int turn) {
     const int lane = Lane();
     if (lane < 0) return;
     AttentionSplit<T>& split = splits_[turn % kDealt];
-    // Of the splits of all rows.
+    // `next` counts over the splits of all rows.
     const int next = static_cast<int>(blockIdx.x) * splits_per_block_ + turn;
     if (turn >= splits_per_block_ || next >= total_) {
       if (lane == 0) split.keys = nullptr;
@@ -123,16 +126,16 @@ class SplitDealer {
                                  args.head_dim);
   }
 
-  // The first one's turn is 0.
+  // Returns the split of `turn`; the first turn is 0.
   __device__ const AttentionSplit<T>& split(int turn) const {
     return splits_[turn % kDealt];
   }
 
  private:
-  // One that is attended to, one that is loaded, one that is dealt.
+  // One split is attended to, one is loaded and one is dealt at the same time.
   static constexpr int kDealt = 3;
 
-  // Of the warp that deals; negative in others.
+  // Returns the lane in the warp that deals, a negative number in other warps.
   __device__ static int Lane() {
     return static_cast<int>(threadIdx.x) - (kAttentionThreads - kWarp);
   }
@@ -146,7 +149,8 @@ class SplitDealer {
     return slot < 0 ? 0 : __ldcg(args.rows.positions + slot) + 1;
   }
 
-  // A row a lane; `before` splits are of rows in front.
+  // Each lane reads one row. `before` is the number of splits of the rows in
+  // front.
   __device__ void ReadRows(const DecodeAttentionArgs& args,
                            int first_row,
                            int before) {
@@ -170,13 +174,14 @@ class SplitDealer {
   int total_;  // splits of all rows
   int splits_per_block_;
   int first_row_;
-  // Of the lane's row: the splits up to its last one, of all rows.
+  // State of the lane's row. `end_` counts the splits of all rows up to the
+  // row's last split.
   int slot_[kWarp];
   int length_[kWarp];
   int end_[kWarp];
 };
 
-// One warp: the scores of a head become exp(score - max).
+// One warp replaces the scores of a head by exp(score - max).
 __device__ inline SoftmaxPart Exponentials(float* scores) {
   const int lane = threadIdx.x % kWarp;
   float max = -INFINITY;
@@ -195,8 +200,8 @@ __device__ inline SoftmaxPart Exponentials(float* scores) {
   return {max, ButterflySum<kWarp>(sum)};
 }
 
-// One warp: a head's weights of its splits. Returns the sum of their softmax
-// parts under these weights.
+// One warp computes the weights of a head's splits. Returns the sum of their
+// softmax parts under these weights.
 __device__ inline float SplitWeights(const SoftmaxPart* parts,
                                      int splits,
                                      float* weights) {
@@ -214,11 +219,12 @@ __device__ inline float SplitWeights(const SoftmaxPart* parts,
   return ButterflySum<kWarp>(sum);
 }
 
-// Whether the calling block is the last of `blocks` that get here, each behind
-// a barrier. It sees what the others have written before; `counter` is 0 again
-// then. `answer` is in shared memory. One thread fences for all, as barriers
-// put what they have written in front of its fence: a fence waits for the
-// thread's loads, and the next split's are under way.
+// Returns whether the calling block is the last of `blocks` blocks that get
+// here, each after a barrier. The last block sees all earlier writes of the
+// others and sets `counter` back to 0. `answer` is in shared memory. One thread
+// fences for the whole block, because the barrier puts the other threads'
+// writes in front of its fence; a fence in every thread would wait for that
+// thread's loads, and the loads of the next split are under way.
 __device__ inline bool IsLastBlock(uint32_t* counter,
                                    int blocks,
                                    bool& answer) {
@@ -233,15 +239,15 @@ __device__ inline bool IsLastBlock(uint32_t* counter,
   return answer;
 }
 
-// What combining needs in shared memory beside the splits' weights.
+// Shared memory that combining needs beside the splits' weights.
 struct CombineState {
   float totals[kMaxHeadGroup];
   bool is_last;
 };
 
-// At a block's last split of a row, behind a barrier that follows what it has
-// written: the last block of the row's KV head combines its splits. `weights`,
-// [group, kMaxSplits], is in shared memory, a place that nobody reads any more.
+// Runs at a block's last split of a row, after a barrier that follows the
+// block's writes: the last block of the row's KV head combines its splits.
+// `weights` [group, kMaxSplits] is shared memory that no thread reads any more.
 template <typename T>
 __device__ void CombineIfLast(const DecodeAttentionArgs& args,
                               const AttentionSplit<T>& split,
@@ -273,8 +279,8 @@ __device__ void CombineIfLast(const DecodeAttentionArgs& args,
                            (first + g) * scratch.splits * head_dim +
                            i % head_dim;
     float sums[2] = {};
-    // What this takes is the time of the loads, so many are under way; behind
-    // the last split there are zeros.
+    // The loads take the time, so many of them are under way; the outputs
+    // behind the last split count as zeros.
     constexpr int kBatch = 16;
     for (int begin = 0; begin < splits; begin += kBatch) {
       Vector2<float> batch[kBatch];

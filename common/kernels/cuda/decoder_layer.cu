@@ -24,7 +24,8 @@ __global__ void Embedding(EmbeddingArgs args) {
   }
 }
 
-// The sum over the block, in every thread; its warps are added in order.
+// Returns the sum over the block in every thread. The sums of the warps are
+// added in order.
 __device__ float BlockSum(float value) {
   __shared__ float warp_sums[kWarps];
   value = ButterflySum<kWarp>(value);
@@ -35,7 +36,7 @@ __device__ float BlockSum(float value) {
   return sum;
 }
 
-// What is added to eight numbers of the residual stream from `at` on.
+// Returns the eight numbers that are added to the residual stream from `at` on.
 template <typename T>
 __device__ Vector8<T> Delta8(const ResidualNormArgs& args, int64_t at) {
   if (args.parts == nullptr) {
@@ -52,7 +53,8 @@ __device__ Vector8<T> Delta8(const ResidualNormArgs& args, int64_t at) {
   return rounded;
 }
 
-// kVectors: of eight numbers, that a thread has of a row at the most.
+// kVectors is the largest number of vectors of eight numbers that a thread
+// holds of a row.
 template <typename T, int kVectors>
 __global__ void __launch_bounds__(kThreads)
     ResidualNorm(ResidualNormArgs args) {
@@ -63,7 +65,7 @@ __global__ void __launch_bounds__(kThreads)
       if (i < args.hidden) use(v, i);
     }
   };
-  // No launch writes them.
+  // No launch writes the weights, so they are loaded before the wait.
   const T* weight = static_cast<const T*>(args.weight);
   Vector8<T> weights[kVectors];
   for_own([&](int v, int64_t i) { weights[v] = Load8(weight + i); });
@@ -105,7 +107,8 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// A warp a head. Lane i holds the pairs i, i + 32, ... of (d, d + head_dim/2).
+// One warp computes a head. Lane i holds the pairs i, i + 32, ... of (d, d +
+// head_dim/2).
 template <typename T>
 __global__ void Qkv(QkvArgs args) {
   constexpr int kPairs = kMaxHeadDim / 2 / kWarp;
@@ -124,8 +127,8 @@ __global__ void Qkv(QkvArgs args) {
     }
   };
 
-  // The launch before writes none of this; the step before has written where a
-  // sequence is.
+  // The launch in front writes none of what is read here. The step before has
+  // written the slot and the position.
   const int32_t slot =
       head < num_heads ? __ldcg(args.rows.slot_of_row + row) : -1;
   int64_t position = 0;
@@ -224,7 +227,8 @@ __global__ void SwiGlu(SwiGluArgs args) {
 
 }  // namespace
 
-// The first of a step: it begins in its turn, and with it all of them.
+// This is the first launch of a step. It begins in turn, so the whole step
+// does.
 extern "C" int DapdCudaEmbedding(const EmbeddingArgs* args,
                                  CudaNumber number,
                                  void* stream) {
@@ -241,7 +245,8 @@ extern "C" int DapdCudaEmbedding(const EmbeddingArgs* args,
 extern "C" int DapdCudaResidualNorm(const ResidualNormArgs* args,
                                     CudaNumber number,
                                     void* stream) {
-  // Behind a gather of NCCL's, whose kernels wait for other devices, in turn.
+  // After a gather of NCCL, whose kernels wait for other devices, the launch
+  // begins in turn.
   const Begin begin = args->parts == nullptr ? Begin::kEarly : Begin::kInTurn;
   const auto launch = [&]<auto kKernel>() {
     return LaunchOn<kKernel>(stream,

@@ -1,7 +1,7 @@
 // The element-wise kernels of a decoder layer that computes one new token for
-// each of a few sequences (see decode_layer_math.h for the mathematics,
-// launch.h for the conventions). All sizes are multiples of 8. The launch in
-// front of a kernel writes none of its weights, angles, slots and positions.
+// each of a few sequences (decode_layer_math.h has the mathematics, launch.h
+// the conventions). All sizes are multiples of 8. The launch in front of a
+// kernel must not write the kernel's weights, angles, slots or positions.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace dapd {
 
-// Numbers of a row of the residual stream, at the most.
+// The largest number of entries in a row of the residual stream.
 inline constexpr int64_t kMaxDecodeHidden = 16384;
 
-// x[r] = embedding[tokens[slot of r]].
+// Computes x[r] = embedding[tokens[slot of r]].
 struct EmbeddingArgs {
   CudaRows rows;
   const int32_t* tokens = nullptr;  // [slots]
@@ -22,9 +22,9 @@ struct EmbeddingArgs {
   int64_t hidden = 0;
 };
 
-// x += delta + bias; out = RMSNorm(x) * weight. Without `delta` x stays.
-// `parts` stand for a delta that several ranks computed together: their sum in
-// this order, rounded once to T.
+// Computes x += delta + bias; out = RMSNorm(x) * weight. With null `delta` and
+// `parts`, x stays as it is. `parts` are summands of a delta that several ranks
+// computed together; they are added in this order and rounded once to T.
 struct ResidualNormArgs {
   int64_t num_rows = 0;
   void* x = nullptr;             // [rows, hidden], the residual stream
@@ -39,8 +39,9 @@ struct ResidualNormArgs {
   float eps = 0.0F;
 };
 
-// Of each row's q, k and v: bias, RMSNorm of each head of q and k, rotary
-// embedding; q stays in place, k and v go to the row's slot of the KV cache.
+// Computes for each row's q, k and v: the bias, RMSNorm of each head of q and
+// k, and the rotary embedding. q stays in place; k and v go to the row's slot
+// of the KV cache.
 struct QkvArgs {
   CudaRows rows;
   void* qkv = nullptr;           // [rows, (heads + 2 kv_heads) head_dim]
@@ -56,7 +57,7 @@ struct QkvArgs {
   float eps = 0.0F;
 };
 
-// out = silu(gate) * up.
+// Computes out = silu(gate) * up.
 struct SwiGluArgs {
   int64_t num_rows = 0;
   const void* gate_up = nullptr;  // [rows, 2 intermediate]: gate, then up

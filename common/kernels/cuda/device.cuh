@@ -15,13 +15,14 @@ namespace dapd {
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 inline constexpr int kWarp = 32;
 
-// Eight numbers in one or two 16-byte loads.
+// Eight numbers, which Load8 and Store8 move with one or two 16-byte
+// instructions.
 template <typename T>
 struct alignas(16) Vector8 {
   T value[8];
 };
 
-// Two of them in one load.
+// Two numbers, which Load2 loads with one instruction.
 template <typename T>
 struct alignas(2 * sizeof(T)) Vector2 {
   T value[2];
@@ -42,7 +43,7 @@ __device__ inline void Store8(T* to, const Vector8<T>& vector) {
   *reinterpret_cast<Vector8<T>*>(to) = vector;
 }
 
-// The sum over groups of `kLanes` lanes, in every one of them.
+// Returns the sum over groups of `kLanes` lanes in every lane of the group.
 template <int kLanes, typename T>
 __device__ inline T ButterflySum(T value) {
 #pragma unroll
@@ -52,7 +53,7 @@ __device__ inline T ButterflySum(T value) {
   return value;
 }
 
-// The maximum, likewise.
+// Returns the maximum over groups of `kLanes` lanes in every lane of the group.
 template <int kLanes = kWarp>
 __device__ inline float ButterflyMax(float value) {
 #pragma unroll
@@ -64,7 +65,7 @@ __device__ inline float ButterflyMax(float value) {
 
 enum class CachedPart { kKeys, kValues };
 
-// [kSplitTokens, head_dim] of one KV head in one page of a slot.
+// Returns [kSplitTokens, head_dim] of one KV head in one page of a slot.
 template <typename T>
 __device__ inline T* CachedTokens(const CudaKvPages& cache,
                                   int64_t slot,
@@ -76,43 +77,45 @@ __device__ inline T* CachedTokens(const CudaKvPages& cache,
   const int64_t index =
       (cache.layer * 2 + (part == CachedPart::kKeys ? 0 : 1)) * kv_heads +
       kv_head;
-  // Past the L1 cache: this may come before WaitForLaunchBefore.
+  // The load reads past the L1 cache, since it may come before
+  // WaitForLaunchBefore.
   const auto address = __ldcg(reinterpret_cast<const unsigned long long*>(
       cache.pages + slot * cache.pages_per_slot + page));
   return reinterpret_cast<T*>(address) + index * kSplitTokens * head_dim;
 }
 
-// Whether a launch before may still run until WaitForLaunchBefore.
+// True if the launch in front may still run before WaitForLaunchBefore.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 inline constexpr bool kMayBeginEarly = true;
 #else
 inline constexpr bool kMayBeginEarly = false;
 #endif
 
-// Programmatic dependent launch (sm_90): a launch may begin while the one
-// before it on its stream, or in its graph, still runs, so that what comes
-// before a kernel's first instruction costs nothing. Its kernel has to call
-// this in every thread, before it reads or writes any memory but its block's
-// and what it knows that the launch before does not write; from there on
-// everything is there that earlier launches have written. What those in front
-// of the launch before have written is there from the start: it has waited for
-// them before it let this one begin.
+// Programmatic dependent launch (sm_90): a launch may begin while the launch
+// before it on its stream, or in its graph, still runs, which hides the time to
+// start the kernel. Every thread of the kernel must call this function before
+// it reads or writes memory, except the block's own memory and memory that the
+// launch before does not write. After the call it sees all writes of earlier
+// launches. It sees the writes of the launches in front of the launch before
+// from the start, because the launch before had waited for them when it let
+// this launch begin.
 __device__ inline void WaitForLaunchBefore() {
   if constexpr (kMayBeginEarly) cudaGridDependencySynchronize();
 }
 
-// The launch behind this one may begin as soon as all blocks are here, if it
-// was launched that way; else it begins with the end of the last block.
+// Lets the next launch begin once all blocks have called this, if that launch
+// may begin early; otherwise it begins when the last block has ended.
 __device__ inline void LetNextLaunchBegin() {
   if constexpr (kMayBeginEarly) cudaTriggerProgrammaticLaunchCompletion();
 }
 
-// How many blocks of `per_block` do so much work.
+// Returns how many blocks that each do `per_block` are needed for `work`.
 inline unsigned NumBlocks(int64_t work, int64_t per_block) {
   return static_cast<unsigned>((work + per_block - 1) / per_block);
 }
 
-// Of the current device; nothing where it does not say.
+// Returns an attribute of the current device, or nothing if the runtime does
+// not know it.
 inline std::optional<int> DeviceAttribute(cudaDeviceAttr what) {
   int device = 0;
   int value = 0;
@@ -124,31 +127,32 @@ inline std::optional<int> DeviceAttribute(cudaDeviceAttr what) {
 }
 
 enum class Begin {
-  kInTurn,  // behind the end of the launch before it
-  kEarly,   // where the device can; the kernel calls WaitForLaunchBefore
+  kInTurn,  // after the launch before it has ended
+  kEarly,   // early if the device can; the kernel calls WaitForLaunchBefore
 };
 
 inline bool TakesEarlyLaunches() {
   return DeviceAttribute(cudaDevAttrComputeCapabilityMajor).value_or(0) >= 9;
 }
 
-// What a launcher answers. Its caller knows of the error then, and LibTorch
-// must not find it behind its own next launch.
+// Returns what a launcher returns for `error`. It clears the runtime's last
+// error: the caller gets this one, and LibTorch must not find it after its own
+// next launch.
 inline int Answer(cudaError_t error) {
   if (error != cudaSuccess) cudaGetLastError();
   return static_cast<int>(error);
 }
 
-// What launches that begin early ask for of a multiprocessor's shared memory,
-// in percent: it changes how much of its cache that is only when no block runs
-// on it, so where they differed one would wait for the blocks of another. Of an
-// H100's 228 KB that are 164, room for a block of a product's and one of
-// attention, which leaves the L1 cache 92 for what all blocks of a product
-// read.
+// Percentage of a multiprocessor's shared memory that launches which begin
+// early ask for. The split between shared memory and L1 cache changes only
+// while no block runs on the multiprocessor, so launches with different values
+// would wait for one another. Of an H100's 228 KB this is 164 KB, which holds a
+// block of a product and a block of attention, and leaves 92 KB of L1 cache for
+// the data that all blocks of a product read.
 inline constexpr int kSharedCarveout = 71;
 
-// Launches kKernel(args), with so much dynamic shared memory a block; a
-// cudaError_t.
+// Launches kKernel(args) with `shared_bytes` of dynamic shared memory per
+// block. Returns a cudaError_t.
 template <auto kKernel, typename Args>
 int LaunchOn(void* stream,
              Begin begin,
@@ -181,8 +185,8 @@ int LaunchOn(void* stream,
   return Answer(cudaLaunchKernelEx(&config, kKernel, args));
 }
 
-// Calls `launch` with a T that stands for `number`. Its result, or where it has
-// none the last launch's.
+// Calls `launch` with a value of the type T that `number` names. Returns the
+// result of `launch`, or the last launch's error if `launch` returns void.
 template <typename Launch>
 int LaunchFor(CudaNumber number, const Launch& launch) {
   const auto call = [&launch](auto t) -> int {

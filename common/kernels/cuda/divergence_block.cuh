@@ -1,6 +1,5 @@
-// What a block of a cluster computes of a token (divergence_cluster.h): the
-// sums of its terms over the block's part of the rows, and the students'
-// gradients.
+// Computes a token in a block of a cluster (divergence_cluster.h): the sums of
+// its terms over the block's part of the rows, and the students' gradients.
 #pragma once
 
 #include "common/kernels/cuda/divergence_math.cuh"
@@ -11,14 +10,15 @@ namespace dapd {
 
 #ifdef DAPD_HAS_CLUSTERS
 
-// A block of the cluster, and the token it computes.
+// A block of the cluster with the token that it computes.
 class ClusterBlock : public TokenRows {
  public:
   using TokenRows::TokenRows;
 
-  // From rows that are under way to sums and gradients. Of `next`, if there is
-  // such a token, the rows are under way behind it: a thread begins to load a
-  // group as soon as it needs the one in its place no more.
+  // Computes sums and gradients from rows whose loads are under way. When it
+  // returns, the loads of the rows of `next` are under way, if there is such a
+  // token: a thread begins to load a group as soon as it no longer needs the
+  // group in its place.
   template <typename T>
   __device__ void Run(int64_t token, int64_t next) {
     token_ = token;
@@ -38,7 +38,8 @@ class ClusterBlock : public TokenRows {
  private:
   __device__ bool HasNext() const { return next_ < args_.num_tokens; }
 
-  // Before the rows are waited for, and the barriers behind that.
+  // Runs before the wait for the rows; the barriers after that wait publish the
+  // weights.
   __device__ void ReadWeights() const {
     if (First() < args_.num_terms) {
       shared_.terms[First()].weight = TokenWeight(args_.terms[First()], token_);
@@ -50,13 +51,13 @@ class ClusterBlock : public TokenRows {
            shared_.terms[term].weight != 0.0F;
   }
 
-  // Where a term stands among those of its student, by one thread.
+  // One thread finds the place of a term among the terms of its student.
   __device__ void PlaceTerm(int k) const {
     const int student = args_.terms[k].student;
     TermOfToken& term = shared_.terms[k];
     term.with = TermOfToken::kNone;
     term.is_first = true;
-    int alone = -1;  // the last one, if another may still be added up with it
+    int alone = -1;  // the last term that may still be added up with another
     int last = -1;
     for (int other = 0; other < args_.num_terms; ++other) {
       if (!Counts(other, student)) continue;
@@ -95,8 +96,9 @@ class ClusterBlock : public TokenRows {
     }
   }
 
-  // The next token's rows into the slots that are free. What is waited for are
-  // the groups of its last row, and with them all that was begun before.
+  // Begins to load the next token's rows into the free slots. Later waits are
+  // for the groups of its last row, which complete after all loads that began
+  // before.
   __device__ void LoadFree() const {
     if (!HasNext()) return;
     for (int i = 0; i < plan_.num_free; ++i) {
@@ -116,7 +118,7 @@ class ClusterBlock : public TokenRows {
     }
   }
 
-  // Terms of one student and kind.
+  // Adds up terms of one student and kind.
   template <DivergenceKind kKind, int kTerms>
   __device__ void AddUp(const int (&terms)[kTerms]) const {
     const int source = args_.terms[terms[0]].student;
@@ -188,7 +190,7 @@ class ClusterBlock : public TokenRows {
     args_.sums[token_ * args_.num_terms + First()] = sums;
   }
 
-  // Of the student in a slot, by one thread.
+  // One thread returns the student in a slot.
   __device__ StudentOfToken StudentAt(int slot) const {
     StudentOfToken student;
     double mass = 0.0;

@@ -26,16 +26,18 @@ __global__ __launch_bounds__(kClusterThreads, 1) void DivergenceInClusters(
 #endif
 }
 
-// Clusters on fewer multiprocessors than this are slower than the block kernel,
-// which reads three times as much but has all of the device (docs/cuda.md).
+// If the clusters use a smaller share of the multiprocessors than this, they
+// are slower than the block kernel, which reads three times as much but uses
+// the whole device (docs/cuda.md).
 constexpr double kLeastShare = 0.35;
 
 struct Launcher {
   ClusterPlan plan;
-  int clusters = 0;  // at a time
+  int clusters = 0;  // that run at a time
 };
 
-// A launch with so many clusters; `cluster` has to live as long.
+// Returns a launch with `clusters` clusters. `cluster` must live as long as the
+// result.
 cudaLaunchConfig_t ConfigOf(const ClusterPlan& plan,
                             int clusters,
                             cudaStream_t stream,
@@ -52,8 +54,8 @@ cudaLaunchConfig_t ConfigOf(const ClusterPlan& plan,
           1};
 }
 
-// The smallest cluster that has room for a token: more of them are under way at
-// a time, of which some load while others compute.
+// Chooses the smallest cluster that has room for a token: then more clusters
+// run at a time, and some load while others compute.
 template <typename Kernel>
 Launcher ChooseClusters(Kernel* kernel, ClusterPlan plan, int64_t vocabulary) {
   const std::optional<int> bytes =
@@ -85,7 +87,8 @@ Launcher ChooseClusters(Kernel* kernel, ClusterPlan plan, int64_t vocabulary) {
     chosen = {plan, active};
     break;
   }
-  cudaGetLastError();  // a size that the device refused is no launch's error
+  cudaGetLastError();  // a size that the device refused is not an error of the
+                       // launch
   return chosen;
 }
 

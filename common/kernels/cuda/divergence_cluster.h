@@ -1,17 +1,17 @@
-// The loss kernel where the blocks of a cluster share a token's rows (sm_90):
-// each has a part of all of them in its shared memory, so that a call reads
-// every logit once and writes every gradient once. divergence_kernel.h has the
-// arguments; the block kernel is the slow twin, and takes what this one
-// declines.
+// The loss kernel in which the blocks of a cluster share a token's rows
+// (sm_90). Each block holds a part of all rows in its shared memory, so a call
+// reads every logit once and writes every gradient once. divergence_kernel.h
+// has the arguments; the block kernel is the slow twin and takes the calls that
+// this kernel declines.
 //
 // Clusters stay for the whole call and take one token after the other. Every
-// thread loads, reads and writes entries of its own, in groups of four: once it
-// has written its gradients it begins to copy the next token's, and only sums
-// go from thread to thread, and from block to block.
+// thread loads, reads and writes entries of its own, in groups of four. Once it
+// has written the gradients of a group it begins to copy the next token's
+// entries there. Only sums pass between threads and between blocks.
 //
-// An entry's way through shared memory: z of every source; behind a student's
-// first term the weighted pull of its terms lies in its `room`, and behind its
-// last one its probability in place of z.
+// An entry in shared memory changes its meaning: first it is z of every source.
+// After a student's first term, the student's `room` holds the weighted pull of
+// its terms; after its last term, its probability takes the place of z.
 #pragma once
 
 #include <optional>
@@ -20,11 +20,11 @@
 
 namespace dapd {
 
-// How many tokens a call computes at a time in this way on the current device;
-// 0: it does not take the call.
+// Returns how many tokens a call computes at a time with clusters on the
+// current device; 0 if this kernel declines the call.
 int DivergenceClusters(const CudaDivergenceArgs& args);
 
-// Launches it, if it takes the call.
+// Launches the kernel if it takes the call.
 std::optional<int> LaunchDivergenceClusters(const CudaDivergenceArgs& args,
                                             void* stream);
 

@@ -1,7 +1,7 @@
-// How the blocks of a cluster add up what each has found in its part of a
-// token's rows (divergence_cluster.h): a warp's lanes, a block's warps, the
-// cluster's blocks, always in the same order. The parts of warps and of blocks
-// are added by the lanes of a warp.
+// Adds up what the blocks of a cluster found in their parts of a token's rows
+// (divergence_cluster.h): over a warp's lanes, a block's warps and the
+// cluster's blocks, always in the same order. The lanes of a warp add the parts
+// of warps and of blocks.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include "common/kernels/cuda/divergence_math.cuh"
 #include "common/kernels/cuda/divergence_plan.h"
 
-// Clusters are sm_90's; for what is older the kernel is compiled empty.
+// Clusters need sm_90; for older devices the kernel is compiled empty.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 #define DAPD_HAS_CLUSTERS 1
 #endif
@@ -19,11 +19,11 @@ namespace dapd {
 
 inline constexpr int kClusterWarps = kClusterThreads / kWarp;
 
-// Lanes that add up parts, at least as many as there are of these.
+// The lanes that add up parts. There must be at least as many lanes as parts.
 inline constexpr int kPartLanes = 16;
 static_assert(kClusterWarps <= kPartLanes && kClusterMaxBlocks <= kPartLanes);
 
-// A part of a row's statistics: of a lane, a warp, a block.
+// A part of a row's statistics, from a lane, a warp or a block.
 struct RowPart {
   float max = kLeastMax;
   double sum = 0.0;  // of BesideBase
@@ -34,16 +34,16 @@ struct SumPart {
   double clipped = 0.0;
   double unclipped = 0.0;
   double mass = 0.0;
-  double any_clipped = 0.0;  // warps that have clipped any
+  double any_clipped = 0.0;  // warps that have clipped an entry
 };
 
-// What a block's warps have found.
+// The parts that a block's warps have found.
 template <typename Part, int kCount>
 struct WarpParts {
   Part of_warp[kClusterWarps][kCount];
 };
 
-// Where a block gets what the cluster's blocks tell it in a turn.
+// A block receives here what the cluster's blocks send to it in one turn.
 struct Inbox {
   static constexpr size_t kBytes =
       kClusterMaxBlocks * std::max(kClusterMaxMeasures * sizeof(RowPart),
@@ -52,7 +52,7 @@ struct Inbox {
   alignas(16) unsigned char bytes[kBytes];
   MessageCount arrived;
 
-  // By block.
+  // Returns the parts by block.
   template <typename Part, int kCount>
   __device__ Part (*Parts())[kCount] {
     static_assert(sizeof(Part[kClusterMaxBlocks][kCount]) <= kBytes);
@@ -60,15 +60,15 @@ struct Inbox {
   }
 };
 
-// In turns. Who sends in a turn has got what all blocks sent in the turn
-// before, which each of them did after it had read what was sent in the one
-// before that.
+// Two inboxes alternate. A block that sends in a turn has received what all
+// blocks sent in the turn before, and each of them sent it after it had read
+// the inbox of the turn before that. So no unread inbox is overwritten.
 inline constexpr int kInboxes = 2;
 
 #ifdef DAPD_HAS_CLUSTERS
 
-// The sum of what kPartLanes lanes have, in each of them. `factor`: the scale
-// times kLog2OfE.
+// Returns the sum of the parts of kPartLanes lanes, in each of these lanes.
+// `factor` is the scale times kLog2OfE.
 __device__ inline RowPart AddParts(const RowPart& own, float factor) {
   const float most = ButterflyMax<kPartLanes>(own.max);
   const float beside =
@@ -83,12 +83,12 @@ __device__ inline SumPart AddParts(const SumPart& own, float /*factor*/) {
           ButterflySum<kPartLanes>(own.any_clipped)};
 }
 
-// A block's place among those of its cluster, and what it sends them and gets
-// from them. Every block takes the same turns. A block may end behind its last:
-// nothing more is sent to it.
+// A block's place in its cluster and its messages to and from the cluster's
+// blocks. Every block takes the same turns. A block may end after its last
+// turn: nothing more is sent to it.
 class ClusterExchange {
  public:
-  // `blocks`: of the cluster. `inboxes`: shared.
+  // `blocks` is the size of the cluster. `inboxes` are shared variables.
   __device__ ClusterExchange(int blocks, Inbox (&inboxes)[kInboxes])
       : blocks_(blocks),
         rank_(static_cast<int>(__clusterRelativeBlockRank())),
@@ -96,7 +96,8 @@ class ClusterExchange {
 
   __device__ int rank() const { return rank_; }
 
-  // Before the first turn: all blocks are there before one writes to another.
+  // Must be called before the first turn: it waits until all blocks have
+  // started, since no block may write to a block that has not.
   __device__ void Open() const {
     if (threadIdx.x == 0) {
       for (Inbox& inbox : inboxes_) InitCount(&inbox.arrived);
@@ -105,9 +106,9 @@ class ClusterExchange {
     __cluster_barrier_wait();
   }
 
-  // All blocks' parts of `count` numbers, at least one, of which every block
-  // has brought its warps'; read(i, part) in the first lane of warp i. Calls
-  // beside() in all threads while they are under way.
+  // Adds up `count` numbers, at least one, over all blocks; every block has put
+  // the parts of its warps into `parts`. Calls read(i, part) in the first lane
+  // of warp i, and beside() in all threads while the messages are under way.
   template <typename Part,
             int kCount,
             typename Factor,

@@ -12,12 +12,12 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kBlocks = 2;  // of a multiprocessor at a time
-// Entries of a row that a thread has in registers at a time.
+constexpr int kBlocks = 2;  // on a multiprocessor at a time
+// Entries of a row that a thread holds in registers at a time.
 constexpr int kPerThread = 4;
 constexpr int64_t kTile = kThreads * kPerThread;
 
-// The sum over the block, in every thread.
+// Returns the sum over the block in every thread.
 __device__ double BlockSum(double value) {
   __shared__ double by_warp[kWarps];
   value = ButterflySum<kWarp>(value);
@@ -40,8 +40,8 @@ __device__ float BlockMax(float value) {
   return max;
 }
 
-// A thread's entries of a tile, all of them under way at a time; `rest` stands
-// behind the row's end.
+// Loads a thread's entries of a tile, all of them under way at a time. Entries
+// behind the row's end become `rest`.
 __device__ void LoadTile(const float* row,
                          int64_t tile,
                          int64_t size,
@@ -102,14 +102,14 @@ __device__ DivergenceTokenSums SumsOf(const Pair& pair, int64_t size) {
   return sums;
 }
 
-// What a block knows of its token.
+// A block's token with its rows and their statistics.
 struct Block {
   static constexpr int kSize = kThreads;
   const CudaDivergenceArgs& args;
   int64_t token;
-  RowStatistics* statistics;  // one a source
-  float** rows;               // one a source
-  float* support_pull;        // one an entry of all supports
+  RowStatistics* statistics;  // one per source
+  float** rows;               // one per source
+  float* support_pull;        // one number per entry of all supports
 
   __device__ static double Sum(double value) { return BlockSum(value); }
   __device__ static float Max(float value) { return BlockMax(value); }
@@ -226,7 +226,7 @@ struct Block {
 };
 
 // Adds a term's pull at a tile's entries. All threads of a block take the same
-// way.
+// branches.
 __device__ void AddPulls(const TermEntries& entries,
                          const float (&zq)[kPerThread],
                          const float (&zp)[kPerThread],
@@ -242,8 +242,9 @@ __device__ void AddPulls(const TermEntries& entries,
   });
 }
 
-// Replaces a student's logits by their gradient. Tile by tile, all reads of a
-// tile before its writes: a bfloat16 lands on floats that were read before.
+// Replaces a student's logits by their gradient, tile by tile. All reads of a
+// tile come before its writes, and a bfloat16 overwrites only floats that were
+// read before.
 template <typename T>
 __device__ void WriteGradient(float* z,
                               const RowStatistics& statistics,
@@ -306,7 +307,8 @@ __global__ __launch_bounds__(kThreads, kBlocks) void DivergenceKernel(
   if (!args.with_gradient) return;
   for (int s = 0; s < args.num_sources; ++s) {
     if (!args.sources[s].is_student) continue;
-    __syncthreads();  // masses are written, the pairs before are read
+    __syncthreads();  // masses are written, the rows of the earlier pairs are
+                      // read
     int num_pairs = 0;
     double mass = 0.0;
     for (int k = 0; k < args.num_terms; ++k) {

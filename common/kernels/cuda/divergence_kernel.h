@@ -1,16 +1,16 @@
 // The loss of a chunk of tokens on the GPU: the passes of
 // common/kernels/divergence_kernel.h over float32 logits, with the same
-// arithmetic (divergence_entry.h; launch.h has the conventions). Each source's
-// maximum and sum of exponentials, each term's sums, each student's gradient in
-// place.
+// arithmetic (divergence_entry.h; launch.h has the conventions). A call
+// computes each source's maximum and sum of exponentials, each term's sums, and
+// each student's gradient in place.
 //
-// Two forms. Where the device has clusters and a token's rows fit into the
-// shared memory of one, its blocks read every logit once and write every
-// gradient once (divergence_cluster.h): of two students, three teachers and
-// three terms 5 floats read and 2 numbers written, 24 bytes a token and
-// vocabulary entry with gradients in bfloat16. Everywhere else a block takes a
-// token and reads its rows from memory for every pass, 16 floats a token and
-// entry (5 + 6 + 5): the slow twin.
+// There are two forms. Where the device has clusters and a token's rows fit
+// into the shared memory of one cluster, its blocks read every logit once and
+// write every gradient once (divergence_cluster.h). With two students, three
+// teachers and three terms that is 5 floats read and 2 numbers written, 24
+// bytes per token and vocabulary entry with gradients in bfloat16. Everywhere
+// else a block takes a token and reads its rows from memory for every pass, 16
+// floats per token and entry (5 + 6 + 5); this form is the slow twin.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace dapd {
 inline constexpr int kCudaMaxSources = 16;
 inline constexpr int kCudaMaxTerms = 16;
 inline constexpr int kCudaMaxDerived = 4;
-// Entries of all supports of a call together.
+// The largest number of entries in all supports of a call together.
 inline constexpr int kCudaMaxSupport = 1024;
 
 struct CudaDivergenceArgs {
@@ -38,13 +38,13 @@ struct CudaDivergenceArgs {
   int64_t vocabulary = 0;
   float scale = 1.0F;  // 1 / temperature
   bool with_gradient = false;
-  // What the gradient is written as. bfloat16 fills the first half of a row's
-  // memory, so that such a row is 2 * stride numbers from the next.
+  // The number type of the gradient. A bfloat16 gradient fills the first half
+  // of a row's memory, so its rows are 2 * stride numbers apart.
   CudaNumber gradient = CudaNumber::kFloat32;
   DivergenceTokenSums* sums = nullptr;  // [tokens, terms]
 };
 
-// Whether a source's row is made of others'.
+// Returns whether a source's row is derived from other rows.
 DAPD_HOST_DEVICE inline bool IsDerived(const CudaDivergenceArgs& args,
                                        int source) {
   for (int d = 0; d < args.num_derived; ++d) {
@@ -56,9 +56,10 @@ DAPD_HOST_DEVICE inline bool IsDerived(const CudaDivergenceArgs& args,
 extern "C" {
 int DapdCudaDivergence(const CudaDivergenceArgs* args, void* stream);
 
-// How many tokens such a call computes at a time on the current device: chunks
-// of a multiple of it leave nothing idle at their end. Rows need not be there
-// yet; a source with `logits` null counts as one whose rows are aligned.
+// Returns how many tokens such a call computes at a time on the current device.
+// With chunks of a multiple of that number nothing is idle at their end. The
+// rows need not exist yet; a source with null `logits` counts as one with
+// aligned rows.
 int64_t DapdCudaDivergenceTokens(const CudaDivergenceArgs* args);
 }
 

@@ -1,4 +1,4 @@
-// What both forms of the loss kernel compute with (divergence_kernel.h).
+// Arithmetic of both forms of the loss kernel (divergence_kernel.h).
 #pragma once
 
 #include <cfloat>
@@ -11,8 +11,8 @@ namespace dapd {
 
 inline constexpr float kLog2OfE = 1.4426950408889634F;
 inline constexpr double kLogOf2 = 0.6931471805599453;
-// Below every logit, and so near to them that what a base is rounded by stays a
-// finite factor.
+// Lies below every logit, but is small enough that the rounding of an
+// exponent's base stays a finite factor.
 inline constexpr float kLeastMax = -1e9F;
 
 struct FloatMath {
@@ -21,9 +21,10 @@ struct FloatMath {
   __device__ float Tanh(float x) const { return tanhf(x); }
 };
 
-// What the exponents of a row are counted from, in powers of two: its maximum
-// times `factor`, the scale times kLog2OfE. It is rounded before anything is
-// done with it: contracted into an operation it would be another number there.
+// Returns the base of a row's exponents, in powers of two: its maximum times
+// `factor`, where `factor` is the scale times kLog2OfE. The product must be
+// rounded by itself: contracted into another operation it would be another
+// number there.
 __device__ inline float ExponentBase(float max, float factor) {
 #ifdef __CUDACC__
   return __fmul_rn(max, factor);
@@ -32,17 +33,17 @@ __device__ inline float ExponentBase(float max, float factor) {
 #endif
 }
 
-// exp(scale z) beside 2^base: two instructions. ScaledExp of divergence_entry.h
-// takes three, and is as exact: the base's own rounding is in the sum, too
-// (StatisticsOf).
+// Returns exp(scale z) / 2^base in two instructions. ScaledExp of
+// divergence_entry.h takes three and is no more exact: StatisticsOf corrects
+// the rounding of the base.
 __device__ inline float BesideBase(float z, float factor, float base) {
   return exp2f(fmaf(z, factor, -base));
 }
 
-// The statistics of what a thread has seen of a row.
+// The statistics of the entries of a row that a thread has seen.
 struct RunningRow {
   float max = kLeastMax;
-  float sum = 0.0F;  // of BesideBase
+  float sum = 0.0F;  // of the results of BesideBase
 
   template <int kCount>
   __device__ void Take(const float (&z)[kCount], float factor) {
@@ -56,14 +57,14 @@ struct RunningRow {
     max = most;
   }
 
-  // What the sum is beside a larger maximum.
+  // Returns the sum with respect to a larger maximum.
   __device__ float SumBeside(float larger, float factor) const {
     return sum *
            exp2f(ExponentBase(max, factor) - ExponentBase(larger, factor));
   }
 };
 
-// `sum`: of BesideBase.
+// `sum` adds results of BesideBase.
 __device__ inline RowStatistics StatisticsOf(float max,
                                              double sum,
                                              float scale) {
@@ -75,17 +76,19 @@ __device__ inline RowStatistics StatisticsOf(float max,
           static_cast<double>(max) * scale + log(sum) + rounding * kLogOf2};
 }
 
-// A term's sums over what a thread has seen, before the token's weight.
+// A term's sums over the entries that a thread has seen, before the token's
+// weight.
 struct RunningSums {
   float clipped = 0.0F;
-  float above = 0.0F;  // what the clip has taken away
+  float above = 0.0F;  // what the clip has removed
   float mass = 0.0F;
   bool any_clipped = false;
 
   __device__ float unclipped() const { return clipped + above; }
 
-  // Clips the entries and takes them. Few are above the clip, so whether any of
-  // them is costs one comparison an entry, and what the clip leaves nothing.
+  // Clips the entries and adds them. Few entries exceed the clip, so this tests
+  // first whether any does, with one comparison per entry; the sum of what the
+  // clip removes then costs nothing in most calls.
   template <int kCount>
   __device__ void Take(Component<float> (&entries)[kCount], float clip) {
     bool any = false;
@@ -109,7 +112,7 @@ struct RunningSums {
   }
 };
 
-// A row's probabilities.
+// Computes a row's probabilities.
 struct RowEntries {
   float factor;
   float base;
@@ -126,7 +129,7 @@ __device__ inline RowEntries EntriesOfRow(const RowStatistics& row,
   return {factor, ExponentBase(row.max, factor), row.inverse_sum};
 }
 
-// A term over one token and the whole vocabulary, but for its rows.
+// A term over one token and the whole vocabulary, without its rows.
 struct TermEntries {
   RowEntries q;
   RowEntries p;
@@ -137,7 +140,8 @@ struct TermEntries {
   float weight;  // the term's and the token's
   float lse_difference;
 
-  // Before the clip. `p_of_entry`: the student's probability; kKind is `kind`.
+  // Returns the component before the clip. `p_of_entry` is the student's
+  // probability; kKind must equal `kind`.
   template <DivergenceKind kKind>
   __device__ Component<float> At(float zq, float zp, float p_of_entry) const {
     return ComponentOf<kKind>(q.ProbabilityOf(zq),
@@ -148,7 +152,7 @@ struct TermEntries {
   }
 };
 
-// `weight`: the token's in the term.
+// `weight` is the token's weight in the term.
 __device__ inline TermEntries EntriesOf(const DivergenceTerm& term,
                                         const RowStatistics& q,
                                         const RowStatistics& p,

@@ -6,7 +6,7 @@
 namespace dapd {
 namespace {
 
-// Whether nothing reads a target's row behind the term `own`.
+// Returns whether nothing reads a target's row after the term `own`.
 bool IsLastReader(const CudaDivergenceArgs& args, int target, int own) {
   if (args.sources[target].is_student) return false;
   for (int k = 0; k < args.num_terms; ++k) {
@@ -22,11 +22,14 @@ bool IsLastReader(const CudaDivergenceArgs& args, int target, int own) {
   return true;
 }
 
-// A slot whose row is over when the student's pull needs it, or a new one.
+// Returns a slot whose row is no longer needed when the student's pull needs
+// memory, or a new slot.
 int RoomFor(const CudaDivergenceArgs& args, int student, ClusterPlan* plan) {
   for (int k = 0; k < args.num_terms; ++k) {
     const int target = args.terms[k].target;
-    // A later term's row is still to be read where an earlier one adds.
+    // Only a student's first term can offer its target's slot: the pull is
+    // added from the first term on, and a later term's row must still be read
+    // then.
     const bool is_first = std::none_of(
         args.terms, args.terms + k, [student](const DivergenceTerm& term) {
           return term.student == student;
@@ -39,7 +42,7 @@ int RoomFor(const CudaDivergenceArgs& args, int student, ClusterPlan* plan) {
   return plan->num_slots++;
 }
 
-// What becomes of the given rows behind the terms' sums.
+// Decides what becomes of the given rows after the terms' sums.
 void SortGiven(const CudaDivergenceArgs& args, ClusterPlan* plan) {
   bool is_free[kClusterMaxGiven];
   std::fill_n(is_free, plan->num_given, true);

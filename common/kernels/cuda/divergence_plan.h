@@ -1,5 +1,5 @@
-// Where the rows of a call lie in the shared memory of a cluster's blocks
-// (divergence_cluster.h). No code of a device: any compiler takes it.
+// Plans where the rows of a call lie in the shared memory of a cluster's blocks
+// (divergence_cluster.h). This file has no device code: any compiler takes it.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace dapd {
 
-// Of what a call may have at most to be taken.
+// The kernel takes calls up to these limits.
 inline constexpr int kClusterMaxGiven = 8;  // sources with logits
 inline constexpr int kClusterMaxTerms = 8;
 inline constexpr int kClusterMaxMeasures =
@@ -17,25 +17,27 @@ inline constexpr int kClusterMaxMeasures =
 inline constexpr int kClusterMaxBlocks = 16;
 
 inline constexpr int kClusterThreads = 512;  // of a block
-// Entries of a row that a thread takes at a time.
+// Entries of a row that a thread processes at a time.
 inline constexpr int kClusterGroup = 4;
 
-// Where a call's rows lie in a block's shared memory, [slots, slice].
+// The places of a call's rows in a block's shared memory, [slots, slice].
 struct ClusterPlan {
   int blocks = 1;     // of a cluster
-  int64_t slice = 0;  // entries of a row in a block, whole groups
+  int64_t slice = 0;  // entries of a row in a block, in whole groups
   int num_slots = 0;
   int num_given = 0;
-  // The source of each of the first slots; the slot of each source, -1 for a
-  // routed one; and where a student's pull is added up.
+  // `given` has the source of each of the first slots, `slot` the slot of each
+  // source (-1 for a routed source), `room` the slot where a student's pull is
+  // added up.
   int given[kClusterMaxGiven] = {};
   int slot[kCudaMaxSources] = {};
   int room[kCudaMaxSources] = {};
-  // Slots of rows that nothing needs behind the terms' sums: the next token's
-  // are loaded there before its other rows.
+  // Slots of rows that nothing needs after the terms' sums. The next token's
+  // rows are loaded there before its other rows.
   int num_free = 0;
   int free[kClusterMaxGiven] = {};
-  // Of the student whose gradient is written last; -1: none is.
+  // The slot of the student whose gradient is written last; -1 if no gradient
+  // is written.
   int last_student = -1;
   bool wide = false;  // rows can be copied 16 bytes at a time
 
@@ -44,8 +46,8 @@ struct ClusterPlan {
   }
 };
 
-// The slots of a call; none for one that the kernel does not take: supports, or
-// more sources or terms than above.
+// Returns the slots of a call, or nothing for a call that the kernel does not
+// take: one with supports, or with more sources or terms than the limits above.
 std::optional<ClusterPlan> SlotsOf(const CudaDivergenceArgs& args);
 
 }  // namespace dapd

@@ -1,5 +1,5 @@
-// The rows of a block's token (divergence_cluster.h): how they are loaded and
-// measured, and those that are derived from others (DeriveRow).
+// Loads and measures the rows of a block's token (divergence_cluster.h), and
+// writes the rows that are derived from others (DeriveRow).
 #pragma once
 
 #include "common/kernels/cuda/divergence_exchange.cuh"
@@ -9,28 +9,29 @@
 
 namespace dapd {
 
-// A term at the block's token. Of a student's terms that count, two of a kind
-// that follow each other are added up together: they have its probabilities in
-// common.
+// A term at the block's token. Two consecutive terms of one student and one
+// kind are added up together, because they use the same probabilities of the
+// student; terms with weight 0 are skipped.
 struct TermOfToken {
   static constexpr int kNone = -1;
   static constexpr int kEarlier = -2;
 
-  float weight = 0.0F;  // the token's; a term without any does not count
-  // The later term that this one is added up with, none, or an earlier one.
+  float weight = 0.0F;  // the token's weight; 0: the term is skipped
+  // The index of the later term that is added up with this term; kNone if there
+  // is none; kEarlier if an earlier term takes this term along.
   int with = kNone;
-  // Whether there is none of the student's before them, and behind them.
+  // True for the first and for the last terms of their student.
   bool is_first = false;
   bool is_last = false;
 };
 
 // A student at the block's token.
 struct StudentOfToken {
-  float mass = 0.0F;  // of its terms, with their weights
+  float mass = 0.0F;  // sum over its terms, with their weights
   bool has_terms = false;
 };
 
-// What a block's threads share beside its rows.
+// Shared memory of a block's threads beside its rows.
 struct SharedState {
   WarpParts<RowPart, kClusterMaxMeasures> rows;
   WarpParts<SumPart, kClusterMaxTerms> sums;
@@ -40,13 +41,14 @@ struct SharedState {
   SumPart totals[kClusterMaxTerms];
   StudentOfToken students[kClusterMaxGiven];  // by slot
   RowStatistics statistics[kCudaMaxSources];
-  int slot[kCudaMaxSources];  // of this token: a routed source has another's
+  int slot[kCudaMaxSources];  // for this token: a routed source has the slot of
+                              // another
 };
 
 #ifdef DAPD_HAS_CLUSTERS
 
-// Calls visit.operator()<count>(), so that what is said of so many rows stays
-// in registers.
+// Calls visit.operator()<count>(): with a constant count, data of that many
+// rows stays in registers.
 template <int kCount = 1, typename Visit>
 __device__ inline void WithCount(int count, const Visit& visit) {
   if constexpr (kCount < kClusterMaxGiven) {
@@ -55,7 +57,7 @@ __device__ inline void WithCount(int count, const Visit& visit) {
   visit.template operator()<kCount>();
 }
 
-// A block's part of the rows of the token that it computes.
+// A block's part of the rows of its current token.
 class TokenRows {
  public:
   __device__ TokenRows(const CudaDivergenceArgs& args,
@@ -73,7 +75,7 @@ class TokenRows {
 
   __device__ void Open() const { exchange_.Open(); }
 
-  // Of entry i of group g, by source.
+  // Returns a function from source to log-probability for entry i of group g.
   __device__ auto LogProbabilitiesAt(int g, int i) const {
     return [this, g, i](int source) {
       return rows_.At(shared_.slot[source], g).value[i] * args_.scale -
@@ -81,7 +83,7 @@ class TokenRows {
     };
   }
 
-  // The four that DeriveRow asks for.
+  // The next four functions are the interface that DeriveRow calls.
   __device__ void Route(const DerivedSource& derived) const {
     if (First() == 0) {
       const int taken = derived.TakenBy(token_);
@@ -135,9 +137,9 @@ class TokenRows {
   __device__ static int First() { return static_cast<int>(threadIdx.x); }
   __device__ int WarpOfThread() const { return First() / kWarp; }
 
-  // The statistics of all rows that are under way, as they arrive, and the
-  // log-probabilities that are asked for. Calls beside() in all threads, before
-  // its last barrier.
+  // Computes the statistics of all rows whose loads are under way, as they
+  // arrive, and the log-probabilities that sources with `ids` ask for. Calls
+  // beside() in all threads, before its last barrier.
   template <typename Beside>
   __device__ void MeasureGiven(const Beside& beside) {
     WithCount(plan_.num_given, [&]<int kGiven>() { BringGiven<kGiven>(); });
@@ -179,7 +181,7 @@ class TokenRows {
   int64_t token_ = 0;
 
  private:
-  // A thread's statistics as number `i` of what CombineRows takes.
+  // Stores a thread's statistics as input number `i` of CombineRows.
   __device__ void Bring(int i, const RunningRow& running, float scale) {
     const float factor = scale * kLog2OfE;
     const float most = ButterflyMax(running.max);
@@ -189,7 +191,7 @@ class TokenRows {
     }
   }
 
-  // scale_of(i): as Bring had it.
+  // scale_of(i) must be the scale that Bring got for `i`.
   template <typename Scale>
   __device__ void CombineRows(int count, const Scale& scale_of) {
     exchange_.Combine(
@@ -211,11 +213,12 @@ class TokenRows {
     return running;
   }
 
-  // The statistics of the rows that are loaded, group by group as they arrive.
+  // Computes the statistics of the loaded rows, group by group as they arrive.
   template <int kGiven>
   __device__ void BringGiven() {
-    // Groups that are not waited for at first. A wait for a number that is not
-    // known to the compiler is a long choice.
+    // Number of groups that the first waits leave under way. It is a constant
+    // because a wait for a number unknown to the compiler becomes a long chain
+    // of branches.
     constexpr int kLeftFirst = 2;
     RunningRow running[kGiven];
     const float factor = args_.scale * kLog2OfE;
@@ -226,7 +229,7 @@ class TokenRows {
       __pipeline_wait_prior(under_way >= kLeftFirst ? kLeftFirst : 0);
 #pragma unroll
       for (int s = 0; s < kGiven; ++s) {
-        // Copied, so that it is one load.
+        // The copy makes it one load.
         const Group row = rows_.At(s, g);
         running[s].Take(row.value, factor);
       }

@@ -1,5 +1,5 @@
-// A block's part of a token's rows in its shared memory, and the way there and
-// back (divergence_cluster.h).
+// Holds a block's part of a token's rows in shared memory, loads it and writes
+// gradients back (divergence_cluster.h).
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -11,18 +11,20 @@
 
 namespace dapd {
 
-// What fills a row's last group: it has no probability and differs from no
-// other row's.
+// Fills a row's last group: such an entry has no probability and differs from
+// no other row's entry.
 inline constexpr float kPad = -1e30F;
 
 struct alignas(16) Group {
   float value[kClusterGroup];
 };
 
-// The rows of one token at a time, behind which the next one's are loaded.
+// The rows of one token at a time; the next token's rows are loaded into the
+// places that become free.
 class RowSlice {
  public:
-  // The part of the cluster's block `rank`. `rows` [slots, slice] is shared.
+  // Makes the part of the cluster's block `rank`. `rows` [slots, slice] is
+  // shared memory.
   __device__ RowSlice(const CudaDivergenceArgs& args,
                       const ClusterPlan& plan,
                       int rank,
@@ -35,10 +37,10 @@ class RowSlice {
     groups_ = (size_ + kClusterGroup - 1) / kClusterGroup;
   }
 
-  // The first entry of the vocabulary, and how many.
+  // Return the first vocabulary entry of the part, and the number of entries.
   __device__ int64_t begin() const { return begin_; }
   __device__ int size() const { return size_; }
-  // The last group may reach past the end: what is there is kPad.
+  // The last group may reach past the end; its entries there are kPad.
   __device__ int num_groups() const { return groups_; }
 
   __device__ float* Row(int slot) const { return rows_ + slot * plan_.slice; }
@@ -46,7 +48,7 @@ class RowSlice {
     return *reinterpret_cast<Group*>(Row(slot) + g * kClusterGroup);
   }
 
-  // Begins to load a token's rows, a group of all of them at a time.
+  // Begins to load a token's rows, the same group of all rows at a time.
   __device__ void Load(int64_t token) const {
     for (int g = static_cast<int>(threadIdx.x); g < groups_;
          g += kClusterThreads) {
@@ -57,13 +59,14 @@ class RowSlice {
     }
   }
 
-  // Where this block's part of the row for a given slot comes from.
+  // Returns where this block's part of the row for a given slot lies in global
+  // memory.
   __device__ const float* RowFrom(int slot, int64_t token) const {
     const DivergenceSource& source = args_.sources[plan_.given[slot]];
     return source.logits + token * source.stride + begin_;
   }
 
-  // Begins to load a group of a row that comes from there.
+  // Begins to load group `g` of `row`, a result of RowFrom.
   __device__ void LoadGroup(const float* row, int slot, int g) const {
     const float* const from = row + g * kClusterGroup;
     float* const to = At(slot, g).value;
@@ -74,8 +77,8 @@ class RowSlice {
     }
   }
 
-  // Where this block's part of a row's gradient goes: where its logits came
-  // from.
+  // Returns where this block's part of a row's gradient goes: it replaces the
+  // logits.
   template <typename T>
   __device__ T* GradientRow(const DivergenceSource& source,
                             int64_t token) const {

@@ -1,12 +1,12 @@
-// Terms over a support, by a block that takes a token (divergence_kernel.cu):
-// their sums, and what their logits get. divergence_support.h has the
-// mathematics.
+// Terms over a support in a block that computes one token
+// (divergence_kernel.cu): their sums, and their part of the gradient.
+// divergence_support.h has the mathematics.
 //
-// Block is what that block knows: kSize threads; `args`, `token`, and `rows` by
-// source; `support_pull`, one number an entry of all supports; Sum(value) and
+// Block is a class with kSize threads; `args`, `token`, and `rows` by source;
+// `support_pull`, one number per entry of all supports; Sum(value) and
 // Max(value) over its threads, in every one of them; LogProbabilityOf(source,
-// id); and IsOf(term, student), whether the token counts in a term of that
-// student.
+// id); and IsOf(term, student), which returns whether the token counts in a
+// term of that student.
 #pragma once
 
 #include <cfloat>
@@ -24,7 +24,7 @@ struct DoubleMath {
   __device__ double Expm1(double x) const { return expm1(x); }
 };
 
-// log of the sum of the probabilities of `count` entries.
+// Returns the log of the sum of the probabilities of `count` entries.
 template <typename Block>
 __device__ double LogProbabilityOfAll(const Block& block,
                                       int source,
@@ -44,8 +44,8 @@ __device__ double LogProbabilityOfAll(const Block& block,
   return largest + math.Log(block.Sum(part));
 }
 
-// The sums over a support, and in `pull` what each of its logits gets on top
-// of what all logits get.
+// Returns the sums over a support. Writes to `pull` what each logit of the
+// support gets in addition to what all logits get.
 template <typename Block>
 __device__ DivergenceTokenSums SumsOfSupport(const Block& block,
                                              const DivergenceTerm& term,
@@ -103,8 +103,8 @@ __device__ DivergenceTokenSums SumsOfSupport(const Block& block,
   return sums;
 }
 
-// What SumsOfSupport left for each logit of the student's supports, one term
-// after the other: an id may be in several.
+// Adds what SumsOfSupport stored for each logit of the student's supports, one
+// term after the other, because an id may be in several supports.
 template <typename T, typename Block>
 __device__ void AddSupports(const Block& block, int student) {
   T* out = reinterpret_cast<T*>(block.rows[student]);

@@ -5,7 +5,7 @@
 namespace dapd {
 namespace {
 
-// cuBLASLt's objects and what destroys them.
+// cuBLASLt's objects with their deleters.
 using Description = std::unique_ptr<cublasLtMatmulDescOpaque_t,
                                     decltype(&cublasLtMatmulDescDestroy)>;
 using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t,
@@ -19,7 +19,8 @@ cudaDataType_t TypeOf(CudaNumber number) {
   return number == CudaNumber::kFloat32 ? CUDA_R_32F : CUDA_R_16BF;
 }
 
-// cuBLASLt is column-major: a row-major [rows, cols] is its [cols, rows].
+// cuBLASLt is column-major: it takes a row-major [rows, cols] matrix as [cols,
+// rows].
 Layout RowMajor(cudaDataType_t type,
                 int64_t rows,
                 int64_t cols,
@@ -56,8 +57,8 @@ Preference MakePreference(bool has_workspace) {
   return {made, &cublasLtMatmulPreferenceDestroy};
 }
 
-// A product as cuBLASLt has it. Transposed, y^T = op(w)^T x^T: w is the first
-// operand, x the second.
+// A product in cuBLASLt's terms. Transposed it reads y^T = op(w)^T x^T: w is
+// the first operand, x the second.
 struct Operands {
   explicit Operands(const CudaProduct& product)
       : type(TypeOf(product.number)),
@@ -95,11 +96,11 @@ struct Operands {
   Layout y;
 };
 
-// Whether the algorithm may leave out what the inner size has beyond whole
-// steps: cuBLASLt 12.8, 13.1 and 13.2 have been seen to, on sm_90 and later,
-// where the steps go evenly into more parts than such numbers are left
-// (github.com/facebookexperimental/triton, pull request 2767). An adapter of
-// rank 8 whose columns stand behind 4,096 others is no more than that.
+// Returns whether the algorithm may ignore the rest of the inner size behind
+// the last whole step. cuBLASLt 12.8, 13.1 and 13.2 have done so on sm_90 and
+// later, where the whole steps divide evenly into more parts than the rest has
+// numbers (github.com/facebookexperimental/triton, pull request 2767). An
+// adapter of rank 8 whose columns follow 4,096 others is such a rest.
 bool MayDropRest(const cublasLtMatmulAlgo_t& algorithm, int64_t inner) {
   const int64_t rest = inner % kCublasInnerStep;
   int32_t parts = 1;
@@ -113,7 +114,8 @@ bool MayDropRest(const cublasLtMatmulAlgo_t& algorithm, int64_t inner) {
   return rest > 0 && known == CUBLAS_STATUS_SUCCESS && parts > rest;
 }
 
-// The first choice for the product's rows, or for those that it names instead.
+// Takes cuBLASLt's first choice for product.chosen_for rows, or for the
+// product's own rows if that is 0.
 cublasStatus_t Choose(cublasLtHandle_t handle,
                       CudaProduct product,
                       bool has_workspace,

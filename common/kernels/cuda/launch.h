@@ -1,26 +1,26 @@
-// What the launchers of this folder share. They are plain C functions of
-// libdapd_cuda.so, found by name (CudaSymbol), so that nothing else needs
-// CUDA's headers: pointers are device pointers, `stream` is a cudaStream_t
-// (null: the default stream, LibTorch's own), and the result is a cudaError_t
-// (0: launched). None of them synchronises or allocates, so all can be captured
-// in a graph.
+// Conventions and types of the launchers of this folder. The launchers are
+// plain C functions of libdapd_cuda.so, found by name (CudaSymbol), so that no
+// other code needs CUDA's headers: pointers are device pointers, `stream` is a
+// cudaStream_t (null: the default stream, which LibTorch uses), and the result
+// is a cudaError_t (0: launched). No launcher synchronises or allocates, so all
+// can be captured in a graph.
 #pragma once
 
 #include <cstdint>
 
 namespace dapd {
 
-// Room for a reason in words, where a function gives one.
+// Room for an error message, where a function gives one.
 inline constexpr int kCudaErrorBytes = 256;
 
-// Bytes of device memory that a product of cuBLASLt's may work in.
+// Bytes of device memory that a cuBLASLt product may work in.
 inline constexpr int64_t kCudaProductWorkspace = int64_t{32} << 20;
 
 // The element type T of weights, activations and KV cache.
 enum class CudaNumber : int { kFloat32, kBFloat16 };
 
-// Which sequences a launch computes. Row r of every activation belongs to slot
-// slot_of_row[r]; below 0 the row is unused and skipped.
+// The sequences that a launch computes. Row r of every activation belongs to
+// slot slot_of_row[r]; a row with a negative slot is unused and skipped.
 struct CudaRows {
   int64_t num_rows = 0;
   const int32_t* slot_of_row = nullptr;  // [num_rows]
@@ -29,7 +29,7 @@ struct CudaRows {
 
 // The keys and values of one layer, in pages of kSplitTokens tokens. A page
 // holds all layers, [layers, 2, kv_heads, kSplitTokens, head_dim], keys before
-// values; pages lie anywhere.
+// values. Pages may lie anywhere.
 struct CudaKvPages {
   void* const* pages = nullptr;  // [slots, pages_per_slot], in device memory
   int64_t pages_per_slot = 0;

@@ -8,7 +8,7 @@
 namespace dapd {
 namespace {
 
-// Without room for parts of a sum.
+// The thread's CudaGemm has no workspace, so it splits no sum.
 CudaGemm& GemmOfThread() {
   thread_local CudaGemm gemm(/*workspace=*/nullptr);
   return gemm;

@@ -12,12 +12,12 @@
 namespace dapd {
 
 extern "C" {
-// Whether the algorithm for `whole_rows` rows takes product.rows of them, and
-// the pointers and strides as they are. Always where these are whole_rows and
-// multiples of 16 bytes.
+// Returns whether the algorithm for `whole_rows` rows takes product.rows rows
+// and the product's pointers and strides. This holds if product.rows is
+// whole_rows and the pointers and strides are multiples of 16 bytes.
 bool DapdCudaPassProductFits(const CudaProduct* product, int64_t whole_rows);
-// Launches a product that fits. 0, or another number with the reason in `error`
-// (kCudaErrorBytes).
+// Launches a product that fits. Returns 0, or another number with the reason in
+// `error` (kCudaErrorBytes).
 int DapdCudaPassProduct(const CudaProduct* product,
                         int64_t whole_rows,
                         void* stream,

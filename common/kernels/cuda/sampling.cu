@@ -11,10 +11,10 @@ constexpr int kPerThread = 32;
 constexpr int kSliceSize = kSliceThreads * kPerThread;
 constexpr int kMaxCandidates = 4096;
 
-// What the first launch finds of a slice.
+// The results of the first launch for a slice.
 struct Slice {
   float max;
-  float known_max;  // of the tokens that may be sampled; -infinity: it has none
+  float known_max;  // over the tokens that may be sampled; -infinity: none
   bool finite;
   double sum;  // of exp(logit - max)
   uint64_t best[kMaxSortedTopK];
@@ -24,7 +24,8 @@ __host__ __device__ int64_t NumSlices(int64_t vocab) {
   return (vocab + kSliceSize - 1) / kSliceSize;
 }
 
-// Tokens to sort for a sequence; 0: it is chosen by mass.
+// Returns how many tokens are sorted for a sequence; 0 if its token is chosen
+// by mass.
 __device__ int SortedCount(const CudaSequence& sequence,
                            int64_t num_tokens,
                            int64_t num_slices) {
@@ -34,9 +35,9 @@ __device__ int SortedCount(const CudaSequence& sequence,
   return static_cast<int>(count);
 }
 
-// The best `count` of a slice, sorted, into best[0..count); 0 where it has
-// fewer. The count-th of the threads' own best bounds them from below, and only
-// `count` threads hold anything at or above that bound.
+// Writes the best `count` keys of a slice, sorted, to best[0..count), and 0
+// where the slice has fewer. The count-th largest of the threads' own best keys
+// is a lower bound; only `count` threads hold keys at or above it.
 __device__ void SliceBest(const float* logits,
                           int64_t begin,
                           int64_t end,
@@ -56,7 +57,7 @@ __device__ void SliceBest(const float* logits,
   __syncthreads();
   int rank = 0;
   for (const uint64_t other : thread_bests) rank += other > thread_best;
-  // Threads that have no token share a rank, and bound nothing.
+  // Threads without a token share a rank and give no bound.
   if (rank == count - 1 && thread_best != 0) bound = thread_best;
   __syncthreads();
   if (thread_best != 0 && thread_best >= bound) {
@@ -136,19 +137,20 @@ __global__ void __launch_bounds__(kSliceThreads) ReadSlices(SampleArgs args) {
   }
   const int count =
       SortedCount(args.sequences[slot], args.num_tokens, gridDim.x);
-  // Uniform over the block.
+  // The condition is uniform over the block.
   if (finite && count > 0) {
     SliceBest(logits, begin, known, count, best, slice->best);
   }
 }
 
-// The memory that either way of choosing uses.
+// Memory that both ways of choosing use.
 union ChooseMemory {
   uint64_t candidates[kMaxCandidates];
   MassMemory bins;
 };
 
-// Merges the slices' best and picks. Every thread returns the token.
+// Merges the best keys of the slices and picks a token. Every thread returns
+// it.
 __device__ int32_t ChooseSorted(const Slice* slices,
                                 int64_t num_slices,
                                 int count,
@@ -187,7 +189,7 @@ __device__ int32_t ChooseSorted(const Slice* slices,
   return chosen;
 }
 
-// Thread 0: records the token and moves the sequence on.
+// Thread 0 records the token and moves the sequence on.
 __device__ void Advance(const SampleArgs& args,
                         int64_t row,
                         int32_t slot,
@@ -247,7 +249,7 @@ __global__ void __launch_bounds__(kChooseThreads) Choose(SampleArgs args) {
                            memory.bins,
                            descent);
   }
-  // Nobody reads the sequence any more.
+  // After this barrier no thread reads the sequence any more.
   __syncthreads();
   if (threadIdx.x != 0) return;
   CudaSampled sampled{token, 0.0F};

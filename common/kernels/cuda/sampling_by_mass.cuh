@@ -1,6 +1,7 @@
-// Sampling where there are too many tokens to sort: the quantiles of a row are
-// found digit by digit of the tokens' ranks (sampling_math.h), by the number or
-// by the mass of what lies above. A block of kChooseThreads takes a row.
+// Sampling where there are too many tokens to sort. The quantiles of a row are
+// found digit by digit of the tokens' ranks (sampling_math.h), weighed by the
+// number or by the mass of the tokens above. A block of kChooseThreads threads
+// takes a row.
 #pragma once
 
 #include "common/kernels/cuda/device.cuh"
@@ -11,14 +12,14 @@ namespace dapd {
 namespace {
 
 constexpr int kChooseThreads = 512;
-// Logits that a thread has under way.
+// Logits whose loads a thread has under way at a time.
 constexpr int kLogitsAhead = 8;
-// Sets of bins, of which a lane adds to one, so that few lanes collide.
+// Number of sets of bins. A lane adds to one set, so that few lanes collide.
 constexpr int kReplicas = 8;
 
-// A DigitBin that threads add to at the same time. Shared memory adds 32 bits
-// by itself; 64 are a loop that begins again whenever another thread was
-// faster.
+// A DigitBin that threads add to concurrently. Shared memory adds 32 bits in
+// one instruction; an addition of 64 bits is a loop that starts again whenever
+// another thread was faster.
 struct SharedBin {
   uint32_t low;  // of the weight
   uint32_t high;
@@ -36,7 +37,8 @@ struct SharedBin {
   }
 };
 
-// A bin more than there are digits: those of one digit lie in different banks.
+// There is one more bin than digits, so that the bins of one digit lie in
+// different banks.
 using Replica = SharedBin[kNumDigits + 1];
 static_assert(sizeof(SharedBin) / sizeof(uint32_t) * (kNumDigits + 1) % 2 == 1);
 
@@ -47,8 +49,8 @@ struct MassMemory {
   int32_t chosen;
 };
 
-// A row of logits as it is weighed: every known token at or above
-// `floor`, by number or by mass.
+// The weights of a row of logits: every known token at or above `floor` counts,
+// with weight 1 or with its mass.
 struct WeighedRow {
   const float* logits;
   int num_tokens;
@@ -57,8 +59,8 @@ struct WeighedRow {
   bool by_mass;
   uint64_t floor;
 
-  // visit(key, weight) for the calling thread's tokens of this descent's
-  // prefix. Without a weight they change no quantile.
+  // Calls visit(key, weight) for the calling thread's tokens that have the
+  // descent's prefix. It skips tokens without weight, which change no quantile.
   template <typename Visit>
   __device__ void ForEach(const RadixDescent& descent,
                           const Visit& visit) const {
@@ -67,7 +69,8 @@ struct WeighedRow {
       float ahead[kLogitsAhead];
 #pragma unroll
       for (int i = 0; i < kLogitsAhead; ++i) {
-        // Behind the last token that one again, for nothing.
+        // Behind the last token this reads the last token again; the loop below
+        // skips it.
         ahead[i] = logits[min(first + i * kChooseThreads, num_tokens - 1)];
       }
 #pragma unroll
@@ -85,7 +88,7 @@ struct WeighedRow {
   }
 };
 
-// The sum of all weights, in every thread.
+// Returns the sum of all weights in every thread.
 __device__ uint64_t TotalWeight(const WeighedRow& row, MassMemory& memory) {
   unsigned long long& total = memory.total;
   if (threadIdx.x == 0) total = 0;
@@ -93,14 +96,16 @@ __device__ uint64_t TotalWeight(const WeighedRow& row, MassMemory& memory) {
   unsigned long long sum = 0;
   row.ForEach(RadixDescent{},
               [&](uint64_t /*key*/, uint64_t weight) { sum += weight; });
-  // One addition a warp: 512 to one place would follow each other.
+  // One atomic addition per warp: 512 additions to one place would be
+  // serialised.
   sum = ButterflySum<kWarp>(sum);
   if (threadIdx.x % kWarp == 0) atomicAdd(&total, sum);
   __syncthreads();
   return total;
 }
 
-// Runs a descent to its end; every thread returns it. `descent` is shared.
+// Runs a descent to its end. Every thread returns it. `descent` is a shared
+// variable.
 __device__ RadixDescent RunDescent(const WeighedRow& row,
                                    uint64_t need,
                                    MassMemory& memory,
@@ -139,7 +144,7 @@ __device__ RadixDescent RunDescent(const WeighedRow& row,
   return finished;
 }
 
-// The token by weighted quantiles. Every thread returns it.
+// Chooses the token by weighted quantiles. Every thread returns it.
 __device__ int32_t ChooseByMass(const float* logits,
                                 float best,
                                 int num_tokens,
@@ -168,7 +173,7 @@ __device__ int32_t ChooseByMass(const float* logits,
   }
   const RadixDescent draw =
       RunDescent(row, MassToPass(uniform, total), memory, descent);
-  // Above the row's floor only one key with a weight has the prefix.
+  // At or above the row's floor only one key with a weight has the prefix.
   row.ForEach(draw, [&](uint64_t key, uint64_t /*weight*/) {
     memory.chosen = IdOfKey(key);
   });

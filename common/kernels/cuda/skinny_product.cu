@@ -1,12 +1,13 @@
-// A warp multiplies 16 columns of y, rows of w, with a slice of their length by
-// tensor cores. Lanes load what they multiply themselves, 16 bytes of a row at
-// a time. Weights come as asynchronous copies into places of shared memory that
-// no other lane reads, three steps ahead: a warp has six counters for loads
-// into registers, and of those that share one it cannot wait for the first
-// alone. x, which all blocks read, comes out of the caches, one step ahead. The
-// warps of a block stand side by side over columns, which share x, and over
-// slices, whose sums are added in order. So a sum depends on the inner size and
-// on how many slices the number of columns asks for.
+// A warp multiplies 16 columns of y (rows of w) with a slice of the inner size
+// by tensor cores. Each lane loads what it multiplies itself, 16 bytes of a row
+// at a time. Weights are copied asynchronously, three steps ahead, into places
+// of shared memory that no other lane reads. They are not loaded into registers
+// because a warp has only six counters for such loads, and of several loads
+// that share a counter it cannot wait for the first alone. x, which all blocks
+// read, comes from the caches, one step ahead. The warps of a block are
+// arranged over columns, which share x, and over slices, whose sums are added
+// in order. So a sum depends on the inner size and on the number of slices,
+// which follows from the number of columns.
 
 #include <cuda_pipeline.h>
 
@@ -20,44 +21,47 @@
 namespace dapd {
 namespace {
 
-constexpr int kTile = 16;    // columns of y of a warp
+constexpr int kTile = 16;    // columns of y that a warp computes
 constexpr int kRowTile = 8;  // rows of half an instruction
 constexpr int kPart = 32;    // numbers of a row that four lanes load at a time
 constexpr int kParts = 2;
-constexpr int kStep = kParts * kPart;  // that a warp multiplies at a time
-constexpr int kAhead = 3;              // steps of weights under way
+constexpr int kStep = kParts * kPart;  // numbers that a warp multiplies at a
+                                       // time
+constexpr int kAhead = 3;              // steps of weights whose copies are
+                                       // under way
 
-// Of columns l / 4 and l / 4 + 8 of a tile of y, at lane l.
+// Lane l holds the weights of columns l / 4 and l / 4 + 8 of a tile of y.
 struct Weights {
   BFloat16Pairs left[kWarp];
   BFloat16Pairs right[kWarp];
 };
 
-// The weights of a step.
+// Holds the weights of a step.
 struct Stage {
   Weights part[kParts];
 };
 
-// Rows l / 4 of the tiles of x in a step, in lane l.
+// Lane l holds rows l / 4 of the tiles of x in a step.
 template <int kRowTiles>
 struct Rows {
   BFloat16Pairs part[kParts][kRowTiles];
 };
 
-// A block's shared memory.
+// The size of a block's shared memory.
 template <int kWarps>
 constexpr size_t kSharedBytes = kWarps* kAhead * sizeof(Stage);
 
-// Hides how a pointer was made. The compiler would make it again in the loop,
-// by 64-bit products, to spare registers that it does not need.
+// Hides from the compiler how a pointer was computed. Otherwise it would
+// compute the pointer again in the loop, with 64-bit products, to save
+// registers that it does not need.
 __device__ inline void Keep([[maybe_unused]] const BFloat16*& pointer) {
 #ifdef __CUDACC__
   asm volatile("" : "+l"(pointer));
 #endif
 }
 
-// What this lane multiplies. Behind the last row or column it is the last one
-// again, whose sums nobody reads.
+// The operands of this lane. Behind the last row or column it multiplies the
+// last row or column again; those sums are not used.
 template <int kRowTiles>
 struct Share {
   const BFloat16* left;  // rows of w
@@ -94,12 +98,12 @@ struct Share {
     end = min(inner, begin + length);
   }
 
-  // Of the lane's numbers in a part of a step.
+  // Returns where the lane's numbers begin in a part of a step.
   __device__ int At(int step, int part) const {
     return step + part * kPart + lane % 4 * 8;
   }
 
-  // Begins to copy a step's weights, none behind the slice's end.
+  // Begins to copy a step's weights, but none behind the slice's end.
   __device__ void CopyWeights(int step, Stage& to) const {
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
@@ -127,8 +131,8 @@ struct Share {
   }
 };
 
-// Loads a warp's rows, and before those that the launch in front may write it
-// waits for that one.
+// Loads a warp's rows of x. It waits for the launch in front before it loads
+// columns that this launch may write.
 template <int kRowTiles>
 class RowLoader {
  public:
@@ -139,13 +143,14 @@ class RowLoader {
     const bool is_late = min(step + kStep, share_.end) > early_;
     if (is_late) Wait();
     if (is_late && early_ > 0) {
-      // Of their cache lines this launch may have read other columns before.
+      // The L1 cache may hold these cache lines from before the wait, because
+      // other columns of them were read then; so this load goes past it.
       share_.template LoadRows<LoadedPast::kL1>(step, to);
     } else {
       share_.template LoadRows<LoadedPast::kNothing>(step, to);
     }
   }
-  // Every thread has to, sooner or later.
+  // Every thread must call this at some time.
   __device__ void Wait() {
     if (has_waited_) return;
     WaitForLaunchBefore();
@@ -159,8 +164,8 @@ class RowLoader {
   bool has_waited_ = false;
 };
 
-// Of the 16 rows of an instruction, by the two columns of y that a lane has
-// weights of.
+// The sums of the 16 rows of an instruction for the two columns of y whose
+// weights the lane has.
 template <int kRowTiles>
 struct Sums {
   static constexpr int kInstructions = (kRowTiles + 1) / 2;
@@ -183,8 +188,8 @@ struct Sums {
   }
 };
 
-// y of a block's columns, by all its threads: the slices' sums in order,
-// rounded once.
+// Writes y for a block's columns. All threads of the block add the slices' sums
+// in order and round once.
 template <int kSlices, int kRows, int kPadded>
 __device__ inline void AddSlices(const float (*slices)[kRows][kPadded],
                                  const CudaProduct& product,
@@ -227,11 +232,12 @@ __global__ void __launch_bounds__(kTiles* kSlices* kWarp,
   for (int i = 0; i < kAhead; ++i) {
     share.CopyWeights(share.begin + i * kStep, own[i]);
   }
-  // What the L1 cache has of x may be older than the launch that wrote it. The
-  // weights do not go through it, so they need not wait for this.
+  // The L1 cache may hold parts of x that are older than the launch that wrote
+  // x. The weights do not pass through that cache, so they need not wait for
+  // this fence.
   if (kMayBeginEarly && early > 0) __threadfence();
   RowLoader<kRowTiles> loader(share, early);
-  Rows<kRowTiles> rows[2];  // of this step and the next, in turns
+  Rows<kRowTiles> rows[2];  // of this step and of the next, alternately
   loader.Load(share.begin, rows[0]);
   Sums<kRowTiles> sums;
   int place = 0;
@@ -259,8 +265,8 @@ __global__ void __launch_bounds__(kTiles* kSlices* kWarp,
 
   loader.Wait();
 
-  // Where the weights were. Eight floats more: the lanes of a warp write to
-  // banks of their own.
+  // The slices' sums take the memory of the weights. A row has eight floats
+  // more, so that the lanes of a warp write to different banks.
   using Slice = float[kRows][kCols + 8];
   static_assert(sizeof(Slice) * kSlices <= kSharedBytes<kTiles * kSlices>);
   auto* slices = reinterpret_cast<Slice*>(stages);
@@ -300,12 +306,13 @@ int Launch(const CudaProduct& product, void* stream) {
 
 }  // namespace
 
-// The fewer columns there are, the more slices keep enough of the weights under
-// way: a GPU of 3 TB/s and 0.7 us has 2.1 MB under way, a warp here 6 KiB. And
-// all blocks should be on the device at a time, which has room for 16 warps a
-// multiprocessor: what is left for a second round has the memory for itself and
-// cannot fill it. The limits are an H100's, with 132 of them, on every device,
-// so that a product has the same bits on all.
+// The fewer columns there are, the more slices are needed to keep enough
+// weights under way: a GPU with 3 TB/s and 0.7 us of latency has 2.1 MB under
+// way, a warp here 6 KiB. All blocks should also run on the device at the same
+// time, which has room for 16 warps per multiprocessor, because a few blocks in
+// a second round cannot use the whole memory bandwidth. The limits suit an H100
+// with 132 multiprocessors and are used on every device, so that a product has
+// the same bits on all.
 extern "C" int DapdCudaSkinnyProduct(const CudaProduct* product, void* stream) {
   constexpr int64_t kMultiprocessors = 132;
   const auto is_one_round = [&](int tiles) {

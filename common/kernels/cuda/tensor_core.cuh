@@ -1,5 +1,5 @@
-// The instruction of tensor cores that this folder's kernels use, and the loads
-// of what it multiplies.
+// The tensor core instruction that the kernels of this folder use, and the
+// loads of its operands.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,12 +17,12 @@ struct alignas(16) BFloat16Pairs {
 
 enum class LoadedPast {
   kNothing,
-  kL1,  // what is read once, or may be in that cache as it was before a launch
+  kL1,  // past the L1 cache, which may hold an older value; for data read once
 };
 
-// Sets the pairs to those at `from` if `is_in`. A compiler that sees the choice
-// waits for the first of several loads before it begins the second, so it is
-// not shown.
+// Sets the pairs to those at `from` if `is_in`. The choice is hidden from the
+// compiler: where it sees the choice, it waits for the first of several loads
+// before it begins the second.
 template <LoadedPast kPast = LoadedPast::kNothing>
 __device__ inline void LoadIf(bool is_in,
                               const BFloat16* from,
@@ -53,8 +53,8 @@ __device__ inline void LoadIf(bool is_in,
 #endif
 }
 
-// sums [16, 8] += a [16, 16] times b [8, 16]^T in float32, by a whole warp.
-// Lane l holds of
+// Adds a [16, 16] times b [8, 16]^T to sums [16, 8] in float32, by a whole
+// warp. Lane l holds:
 //   a     of rows l / 4 and l / 4 + 8 the pairs of columns l % 4 and l % 4 + 4:
 //         a[0] and a[2], a[1] and a[3],
 //   b     of row l / 4 the same pairs,
@@ -74,9 +74,9 @@ __device__ inline void MultiplyTile(const uint32_t (&a)[4],
 #endif
 }
 
-// The same for a [16, 32] and b [8, 32], of whose rows lane l has the numbers
-// from 8 (l % 4) on. Both take the columns in the same other order, in which no
-// number has to change its lane.
+// Does the same for a [16, 32] and b [8, 32]. Lane l has the numbers from 8 (l
+// % 4) on of its rows. Both operands take the columns in the same permuted
+// order, so that no number has to move to another lane.
 __device__ inline void MultiplyTile(const BFloat16Pairs& upper,
                                     const BFloat16Pairs& lower,
                                     const BFloat16Pairs& b,
@@ -92,10 +92,11 @@ __device__ inline void MultiplyTile(const BFloat16Pairs& upper,
   }
 }
 
-// Turns over four tiles [8, 8] of shared memory, by a whole warp: lane l names
-// row l % 8 of tile l / 8, whose numbers lie side by side, and gets of column l
-// / 4 of each tile the pair of rows l % 4. So a tile of 16 rows is b of
-// MultiplyTile for the product with its columns. (PTX ISA, "ldmatrix".)
+// Transposes four tiles [8, 8] of shared memory, by a whole warp. Lane l names
+// row l % 8 of tile l / 8, whose numbers lie side by side, and gets from column
+// l / 4 of each tile the pair of rows l % 4. So a tile of 16 rows becomes the
+// operand b of MultiplyTile for the product with its columns. (PTX ISA,
+// "ldmatrix".)
 __device__ inline void LoadTransposedTiles(const BFloat16* row,
                                            uint32_t (&tiles)[4]) {
 #ifdef __CUDACC__

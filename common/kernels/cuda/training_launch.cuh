@@ -1,5 +1,4 @@
-// How the kernels of training_rows.h are launched: in turn, for numbers of
-// either type.
+// Launches the kernels of training_rows.h in turn, for numbers of either type.
 #pragma once
 
 #include "common/kernels/cuda/device.cuh"
@@ -10,8 +9,8 @@ namespace dapd {
 inline constexpr int kRowThreads = 256;
 inline constexpr int kRowVector = 8;  // numbers that a thread loads at a time
 
-// Launches the kernel for `number` in `blocks` blocks of `threads`, if there
-// are rows; a cudaError_t.
+// Launches the kernel for `number` in `blocks` blocks of `threads` threads if
+// there are rows. Returns a cudaError_t.
 template <auto kFloatKernel, auto kBFloat16Kernel, typename Args>
 int LaunchRows(const Args& args,
                int64_t blocks,

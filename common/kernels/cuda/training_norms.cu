@@ -6,14 +6,15 @@
 namespace dapd {
 namespace {
 
-// A row has a block, of as many threads as hold it in kHeld vectors each, so
-// that with Qwen3's sizes none is idle. All that a thread reads is asked for
-// before the first of it is used.
+// One block takes a row. It has as many threads as hold the row in kHeld
+// vectors each, so that none is idle with Qwen3's sizes. A thread begins all
+// its loads before it uses the first loaded value.
 constexpr int kHeld = 2;
 constexpr int kMaxThreads = kCudaMaxNormSize / (kHeld * kRowVector);
 constexpr int kMaxWarps = kMaxThreads / kWarp;
 
-// What a thread holds of a row of `size` numbers; zeros beside it.
+// The part of a row of `size` numbers that a thread holds, with zeros outside
+// the row.
 template <typename T>
 struct RowPart {
   NumberVector<T, kRowVector> vector[kHeld];
@@ -22,7 +23,7 @@ struct RowPart {
     return static_cast<int>(held * blockDim.x + threadIdx.x) * kRowVector;
   }
 
-  // Zeros if it is not `wanted`.
+  // Loads zeros if the rows are not `wanted`.
   __device__ void Load(const void* rows,
                        int64_t row,
                        int size,
@@ -44,7 +45,8 @@ struct RowPart {
     }
   }
 
-  // Calls f with references to every pair, and to those beside it in `others`.
+  // Calls f with references to every pair and to the pairs at the same place in
+  // `others`.
   template <typename F, typename... Parts>
   __device__ void ForPairs(const F& f, const Parts&... others) {
 #pragma unroll
@@ -57,7 +59,8 @@ struct RowPart {
   }
 };
 
-// Over the block, in every thread. Called once a launch; `by_warp` is shared.
+// Returns the sums over the block in every thread. It may be called once per
+// launch; `by_warp` is a shared variable.
 template <int kSums>
 __device__ void SumOverBlock(float (&sums)[kSums],
                              float (&by_warp)[kMaxWarps][kSums]) {

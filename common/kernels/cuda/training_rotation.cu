@@ -9,22 +9,22 @@
 namespace dapd {
 namespace {
 
-// Heads of a row, side by side, that a team of lanes takes at once: it loads
-// what they are rotated by and normalised with once, and all that it reads
-// before the first of it is used. Backward, where a head is twice as much to
-// read, one.
+// Consecutive heads of a row that a team of lanes processes together. The team
+// loads the angles and the norm's weights once, and begins all loads before it
+// uses the first loaded value. In the backward pass, where a head needs twice
+// as much data, a team takes one head.
 constexpr int kTeamHeads = 2;
 
-// Small blocks: more of them fit into the registers.
+// Small blocks fit better into the registers.
 constexpr int kThreads = 128;
 
-// What a lane has of a head, or of what belongs to its numbers: the pairs (i, i
-// + head_dim / 2) of kNumbers i that lie side by side.
+// The part of a head that a lane holds, or of the norm or angles at the same
+// place: the pairs (i, i + head_dim / 2) for kNumbers consecutive i.
 template <typename T, int kNumbers>
 struct HeadPart {
   NumberVector<T, kNumbers> half[2];
 
-  // `size` is that of a half.
+  // `size` is the size of half a head.
   __device__ void Load(bool is_in, const T* from, int size) {
     LoadIf(is_in, from, half[0]);
     LoadIf(is_in, from + size, half[1]);
@@ -35,7 +35,8 @@ struct HeadPart {
     StoreIf(is_in, to + size, half[1]);
   }
 
-  // Calls f with references to every pair, and to those beside it in `others`.
+  // Calls f with references to every pair and to the pairs at the same place in
+  // `others`.
   template <typename F, typename... Parts>
   __device__ void ForPairs(const F& f, const Parts&... others) {
 #pragma unroll
@@ -48,14 +49,15 @@ struct HeadPart {
   }
 };
 
-// Where a team works, and its lane.
+// The place where a team works, and its lane.
 template <typename T, int kNumbers, int kLanes>
 struct TeamPlace {
-  int heads;  // that are there; for a lane beside them none
+  int heads;  // existing heads of the team; 0 for a lane outside the head
   int dim;
   int half;
   int column;  // the lane's first number of a head
-  // That of the first head, counted over all rows.
+  // Offsets of the lane's first number of the team's first head in args.x,
+  // args.y and the angles.
   int64_t x;
   int64_t y;
   int64_t angles;
@@ -67,7 +69,7 @@ struct TeamPlace {
     const unsigned team =
         blockIdx.x * (kThreads / kLanes) + threadIdx.x / kLanes;
     const auto all = static_cast<unsigned>(args.heads);
-    const unsigned teams = (all + team_heads - 1) / team_heads;  // of a row
+    const unsigned teams = (all + team_heads - 1) / team_heads;  // per row
     const unsigned row = team / teams;
     const unsigned head = (team - row * teams) * team_heads;
     const bool is_there = row < args.rows && column < half;
@@ -78,7 +80,7 @@ struct TeamPlace {
   }
 };
 
-// What a lane's pairs are rotated by.
+// The angles by which a lane's pairs are rotated.
 template <typename T, int kNumbers>
 struct Angles {
   NumberVector<T, kNumbers> cosine;
@@ -90,7 +92,7 @@ struct Angles {
   }
 };
 
-// Rotate (decode_layer_math.h) of two pairs.
+// Applies Rotate (decode_layer_math.h) to two pairs.
 template <typename T>
 __device__ void Turn(NumberPair<T>& first,
                      NumberPair<T>& second,
@@ -148,7 +150,8 @@ template <typename T, int kNumbers>
 struct HeadGradient {
   HeadPart<float, kNumbers> part;
 
-  // Of what was turned, from `grad` of the result.
+  // Sets the gradient before the rotation from `grad`, the gradient of the
+  // result.
   __device__ HeadGradient(const HeadPart<T, kNumbers>& grad,
                           const Angles<T, kNumbers>& angles) {
 #pragma unroll
@@ -166,7 +169,7 @@ struct HeadGradient {
     }
   }
 
-  // Of the norm's x.
+  // Turns it into the gradient of the norm's input x.
   template <int kLanes>
   __device__ void PullThroughNorm(const HeadPart<T, kNumbers>& x,
                                   const HeadPart<T, kNumbers>& norm,
@@ -240,7 +243,8 @@ template <typename Pass, typename T, int kNumbers, int kLanes>
 int LaunchTeams(const RotateRowsArgs& args, void* stream) {
   if (args.rows == 0) return 0;
   const int64_t teams = args.rows * NumBlocks(args.heads, Pass::kHeads);
-  // Teams are counted in 32 bits: a division of more is as long as the rest.
+  // Teams are counted in 32 bits: a division of larger numbers takes as long as
+  // the rest of the kernel.
   if (teams > std::numeric_limits<int32_t>::max()) {
     return static_cast<int>(cudaErrorInvalidValue);
   }
@@ -252,8 +256,8 @@ int LaunchTeams(const RotateRowsArgs& args, void* stream) {
       args);
 }
 
-// A lane loads 16 bytes of each half of a head if they can be cut that way, and
-// a team has as many lanes as a head of 128 or of kMaxHeadDim numbers needs.
+// A lane loads 16 bytes of each half of a head if the head can be cut that way.
+// A team has as many lanes as a head of 128 or of kMaxHeadDim numbers needs.
 template <typename Pass>
 int Launch(const RotateRowsArgs& args, CudaNumber number, void* stream) {
   return LaunchFor(number, [&](auto t) {

@@ -1,12 +1,12 @@
 // The element-wise parts of a decoder layer for training on a GPU, each with
-// its gradient: one pass over memory, every number read once and written once
-// (training_rows.h is the same for a CPU, launch.h has the conventions).
-// Forward mathematics, with its roundings: decode_layer_math.h; gradients:
-// training_row_math.h. Slow twins: the tensor operations of
-// model/fast/layer_math.cc.
+// its gradient. Each is one pass over memory that reads and writes every number
+// once (common/kernels/training_rows.h does the same on a CPU; launch.h has the
+// conventions). The forward mathematics with its roundings is in
+// decode_layer_math.h, the gradients are in training_row_math.h. Slow twins:
+// the tensor operations of model/fast/layer_math.cc.
 //
-// Rows are aligned to 16 bytes, sizes and strides multiples of 8. Strides are
-// in numbers, from row to row; what has none lies side by side.
+// Rows are aligned to 16 bytes; sizes and strides are multiples of 8. Strides
+// are in numbers, from row to row. Rows without a stride lie side by side.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ namespace dapd {
 // The largest row that a block holds.
 inline constexpr int64_t kCudaMaxNormSize = 8192;
 
-// sum = x + delta, then y = norm(sum) * weight; without `delta` of x.
+// Computes sum = x + delta, then y = norm(sum) * weight. With null `delta`, y =
+// norm(x) * weight.
 struct NormRowsArgs {
   int64_t rows = 0;
   int64_t size = 0;  // up to kCudaMaxNormSize
@@ -31,7 +32,7 @@ struct NormRowsArgs {
   int64_t y_stride = 0;
 };
 
-// grad_x += the gradient of x, where `grad` is that of y.
+// Adds the gradient of x to grad_x; `grad` is the gradient of y.
 struct NormRowsBackwardArgs {
   int64_t rows = 0;
   int64_t size = 0;
@@ -42,8 +43,9 @@ struct NormRowsBackwardArgs {
   void* grad_x = nullptr;        // [rows, size]
 };
 
-// y = rotate(norm(x)) of every head; y may be x where the strides agree.
-// Backward: `y` holds the gradient of the result and gets that of x.
+// Computes y = rotate(norm(x)) of every head; y may be x if their strides are
+// equal. Backward: `y` holds the gradient of the result, which is replaced by
+// the gradient of x.
 struct RotateRowsArgs {
   int64_t rows = 0;
   int64_t heads = 0;
@@ -57,8 +59,8 @@ struct RotateRowsArgs {
   void* y = nullptr;             // [rows, heads, head_dim]
 };
 
-// out = silu(gate) * up. Backward: `gate` and `up` become their gradients,
-// where `out` holds that of the product.
+// Computes out = silu(gate) * up. Backward: `out` holds the gradient of the
+// product, and `gate` and `up` are replaced by their gradients.
 struct GatedRowsArgs {
   int64_t rows = 0;
   int64_t size = 0;

@@ -5,7 +5,7 @@
 namespace dapd {
 namespace {
 
-// Which vector of a row a thread computes; false: none.
+// The vector of a row that a thread computes; false if it computes none.
 struct Place {
   int64_t row;
   int64_t column;

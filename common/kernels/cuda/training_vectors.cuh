@@ -1,9 +1,9 @@
-// What a thread of the kernels of training_rows.h holds of a row: vectors of
-// numbers that lie side by side, loaded and stored 16 bytes at a time, in
-// pairs. One instruction multiplies or adds two pairs of bfloat16, and of
-// normal numbers its rounding is that of a float32 result which is rounded to
-// bfloat16: float32 has all of such a product, and what it drops of such a sum
-// is too small to turn the second rounding.
+// The part of a row that a thread of the kernels of training_rows.h holds:
+// vectors of consecutive numbers, loaded and stored 16 bytes at a time and held
+// in pairs. One instruction multiplies or adds two pairs of bfloat16. For
+// normal numbers it rounds like a float32 result that is then rounded to
+// bfloat16: float32 holds such a product exactly, and what it drops
+// of such a sum is too small to change the second rounding.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -55,7 +55,7 @@ __device__ inline NumberPair<T> RoundedPair(float first, float second) {
 }
 
 #ifdef __CUDA_ARCH__
-// Of both halves a * b + c, rounded once.
+// Returns a * b + c of both halves, rounded once.
 __device__ inline uint32_t BFloat16PairsFused(uint32_t a,
                                               uint32_t b,
                                               uint32_t c) {
@@ -65,7 +65,7 @@ __device__ inline uint32_t BFloat16PairsFused(uint32_t a,
 }
 #endif
 
-// a * b, rounded to T.
+// Returns a * b, rounded to T.
 template <typename T>
 __device__ inline NumberPair<T> Product(NumberPair<T> a, NumberPair<T> b) {
 #ifdef __CUDA_ARCH__
@@ -77,7 +77,7 @@ __device__ inline NumberPair<T> Product(NumberPair<T> a, NumberPair<T> b) {
   return RoundedPair<T>(First(a) * First(b), Second(a) * Second(b));
 }
 
-// a + b, rounded to T.
+// Returns a + b, rounded to T.
 template <typename T>
 __device__ inline NumberPair<T> Sum(NumberPair<T> a, NumberPair<T> b) {
 #ifdef __CUDA_ARCH__
@@ -98,7 +98,7 @@ __device__ inline NumberPair<T> Negative(NumberPair<T> a) {
   }
 }
 
-// `sum` and the products of a's and b's numbers.
+// Returns `sum` plus the products of the numbers of a and b.
 template <typename A, typename B>
 __device__ inline float AddProducts(NumberPair<A> a,
                                     NumberPair<B> b,
@@ -106,7 +106,7 @@ __device__ inline float AddProducts(NumberPair<A> a,
   return fmaf(Second(a), Second(b), fmaf(First(a), First(b), sum));
 }
 
-// Of an RMSNorm: `scale` is NormScale.
+// Returns an RMSNorm's result; `scale` is NormScale.
 template <typename T>
 __device__ inline NumberPair<T> NormalizedPair(NumberPair<T> x,
                                                float scale,
@@ -122,9 +122,9 @@ struct alignas(kNumbers * sizeof(T) < 16 ? kNumbers * sizeof(T)
 };
 
 #ifdef __CUDA_ARCH__
-// Moves the words if `is_in`. A compiler that sees the choice waits for the
-// first of several loads before it begins the second, and it makes four stores
-// of one, so it is not shown.
+// Moves the words if `is_in`. The choice is hidden from the compiler: where it
+// sees the choice, it waits for the first of several loads before it begins the
+// second, and it splits a store into four.
 template <int kWords>
 __device__ inline void LoadWordsIf(bool is_in,
                                    const void* from,
@@ -185,7 +185,7 @@ __device__ inline void StoreWordsIf(bool is_in,
 }
 #endif
 
-// Sets the vector to what is at `from` if `is_in`, else to zeros.
+// Sets the vector to the numbers at `from` if `is_in`, otherwise to zeros.
 template <typename T, int kNumbers>
 __device__ inline void LoadIf(bool is_in,
                               const T* from,

@@ -7,8 +7,9 @@
     run.wait()
     run.metrics.to_pandas().plot("step", "loss")
 
-Everything is done by the command `dapd`, which this package brings: its errors are exceptions (dapd.CommandError) with its message and exit code.
-A run is a process of its own, which a restarted kernel does not end: dapd.Run("runs/laboratory") and dapd.runs() find it again.
+The command `dapd`, which this package brings, does everything; its errors become exceptions (dapd.CommandError) with
+its message and exit code. A run has its own process, which continues when a kernel is restarted:
+dapd.Run("runs/laboratory") and dapd.runs() find the run again.
 """
 
 from importlib.metadata import version as _version

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dapd.errors import error_of
 from dapd.installation import environment, program
 
-# A value that `set=` takes; a list becomes a list of the configuration.
+# A value that `set=` takes. A list becomes a list of the configuration.
 Scalar = bool | int | float | str | os.PathLike[str] | None
 Value = Scalar | Sequence[Scalar]
 Settings = Mapping[str, Value]
 
 
 def value_text(value: Value) -> str:
-    """A value as `--set` reads it: JSON, of which YAML is a superset, and YAML's infinity."""
+    """Returns a value in the syntax of `--set`: JSON, of which YAML is a superset, and YAML's infinity."""
     if isinstance(value, float) and math.isinf(value):
         return ".inf" if value > 0 else "-.inf"
     if isinstance(value, (list, tuple)):
@@ -29,17 +29,18 @@ def value_text(value: Value) -> str:
 
 
 def set_flags(settings: Settings | None) -> list[str]:
-    """`--set key=value` for each setting."""
+    """Returns `--set key=value` for each setting."""
     return [part for key, value in (settings or {}).items() for part in ("--set", f"{key}={value_text(value)}")]
 
 
 def exit_code_of(status: int) -> int:
-    """As a shell has it: 128 and the signal's number where subprocess has a negative one."""
+    """Returns the exit code of a shell: 128 plus the signal's number where subprocess has a negative number."""
     return status if status >= 0 else 128 - status
 
 
 def message_of(said: str, exit_code: int) -> str:
-    """What a program of ours said last on standard error: why it ended. `said` is what it wrote there, as text or, with run.log_format, as JSON."""
+    """Returns the last message of a program of ours on standard error, which says why it ended. `said` is its output
+    there, as text or, with run.log_format, as JSON."""
     starts = list(re.finditer(r"^dapd(?:-\w+)?: ", said, re.MULTILINE))
     if starts:
         return said[starts[-1].end():].strip()
@@ -63,8 +64,8 @@ def message_of(said: str, exit_code: int) -> str:
 def call(*arguments: str | os.PathLike[str], variables: Mapping[str, str] | None = None) -> str:
     """Runs `dapd ARGUMENTS...` to its end and returns what it printed.
 
-    Relative paths are taken from the current folder. `variables` are its environment; without, environment(). Raises the CommandError of its exit
-    code, with its message, and ends it when this call is interrupted.
+    Relative paths start at the current folder. `variables` is its environment, by default environment(). Raises the
+    CommandError of its exit code, with its message. An interrupt of this call ends the command.
     """
     result = subprocess.run([program("dapd"), *arguments], stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace",
                             env=environment() if variables is None else variables)

@@ -1,6 +1,6 @@
 """Makes the demonstration's folder, and prints what to do with it.
 
-    python -m dapd.demonstrate [FOLDER]     (demonstration)
+python -m dapd.demonstrate [FOLDER]     (default: demonstration)
 """
 
 import sys

@@ -14,8 +14,9 @@ TINY_MODEL = ROOT / "demo/tiny-qwen3"
 
 
 def make_demonstration(folder: str | os.PathLike[str] = "demonstration") -> pathlib.Path:
-    """Makes `folder` with the problems and a configuration that extends `laboratory`; returns that file, for dapd.run() and `dapd run`. Problems that
-    are there stay; the configuration is written anew, since it names the files of this installation."""
+    """Makes `folder` with the problems and a configuration that extends `laboratory`. Returns the configuration file,
+    for dapd.run() and `dapd run`. Existing problems stay; the configuration is written anew, because it names files
+    of this installation."""
     place = pathlib.Path(folder).absolute()
     place.mkdir(parents=True, exist_ok=True)
     files = {}

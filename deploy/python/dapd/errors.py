@@ -2,8 +2,8 @@
 
 
 class CommandError(RuntimeError):
-    """The command ended with `exit_code`, and `message` is what it said: no room on a disk or in memory, an internal error (1), or an end by a
-    signal (128 and the signal's number)."""
+    """The command ended with `exit_code` and the message `message`: no room on a disk or in memory, an internal error
+    (1), or an end by a signal (128 plus the signal's number)."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -16,7 +16,7 @@ class UsageError(CommandError):
 
 
 class ConfigurationError(CommandError):
-    """A configuration, an installation or a permission is wrong (3): starting again does not help before somebody has mended it."""
+    """A configuration, an installation or a permission is wrong (3). Correct it before you start again."""
 
 
 class DataError(CommandError):
@@ -32,11 +32,11 @@ class LostRunError(CommandError):
 
 
 class RankLostError(CommandError):
-    """A trainer rank or a GPU was lost: start the run again, and it goes on (75)."""
+    """A trainer rank or a GPU was lost (75). Start the run again, and it resumes."""
 
 
 class StoppedError(CommandError):
-    """It was stopped before it was done (130)."""
+    """The run was stopped before it was done (130)."""
 
 
 CLASSES: dict[int, type[CommandError]] = {

@@ -15,12 +15,14 @@ from dapd.run_folder import Run, read_log, trainer_address
 
 
 def run(config: str | os.PathLike[str], set: Settings | None = None, *, ranks: int | None = None) -> Run:
-    """Starts `dapd run` of a configuration, a file or the name of one that this package brings, and returns its handle once the trainer is started.
+    """Starts `dapd run` with a configuration (a file, or the name of one in this package), and returns its handle once
+    the trainer is started.
 
-    `set` is what `--set` takes: run("laboratory", set={"trainer.steps": 20}). `ranks` is the number of trainer processes. The run is in a process
-    and a session of its own: it goes on when this interpreter ends. In a folder (run.output_dir and run.name) with an unfinished run that one goes
-    on; if it is running, started by the same call, its handle is returned. Raises ConfigurationError, DataError and the like with the message of the
-    command, and UnavailableError if another call has started what runs there.
+    `set` takes what `--set` takes: run("laboratory", set={"trainer.steps": 20}). `ranks` is the number of trainer
+    processes. The run has its own process and session, so it continues when this interpreter ends. If the folder
+    (run.output_dir and run.name) has an unfinished run, that run resumes; if it is already running and was started
+    by the same call, its handle is returned. Raises ConfigurationError, DataError and the like with the message of
+    the command, and UnavailableError if another call has started the run in that folder.
     """
     arguments = [os.fspath(config), *set_flags(set), *(["--ranks", str(ranks)] if ranks is not None else [])]
     configured = json.loads(call("config", os.fspath(config), *set_flags(set), "--json"))["run"]
@@ -35,8 +37,8 @@ def run(config: str | os.PathLike[str], set: Settings | None = None, *, ranks: i
 
 
 def _start(folder: pathlib.Path, arguments: list[str], before: RunProcess | None) -> None:
-    """Returns once the trainer is started, or the process has ended with nothing to do. `before`, the process that the folder names, is named again
-    where this one is refused."""
+    """Returns once the trainer is started, or the process has ended without an error. `before` is the process that the
+    folder named; it is named again if this one is refused."""
     process = start_process(folder, program("dapd"), arguments, environment())
     while process.is_alive() and trainer_address(read_log(folder, process)) is None:
         time.sleep(0.05)

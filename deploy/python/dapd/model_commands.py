@@ -1,4 +1,4 @@
-"""What can be done with a model: answers, log-probabilities, grades, and problems to try them on."""
+"""Uses a model: answers, log-probabilities, grades, and problems to try them on."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
     import torch
 
 Path = str | os.PathLike[str]
-# A question, a conversation of {"role", "content"}, or the tokens of a prompt.
+# A prompt is a question, a conversation of {"role", "content"}, or tokens.
 Prompt = str | Sequence[Mapping[str, str]] | Sequence[int]
 
 
 @dataclass(frozen=True)
 class Answer:
     text: str
-    ids: list[int]  # without the prompt, with the end token if it ended
+    ids: list[int]  # without the prompt; has the end token if it ended
     logprobs: list[float]  # at temperature 1 without filters
     finish_reason: str  # eos or length
 
 
 @dataclass(frozen=True)
 class Score:
-    logprobs: torch.Tensor  # [T - 1] float32, of each next token
+    logprobs: torch.Tensor  # [T - 1] float32, one per next token
     logits: torch.Tensor | None  # [T, V] float32
 
 
 @dataclass(frozen=True)
 class Grade:
-    extracted: str | None  # the answer's result; None without one
+    extracted: str | None  # the answer's result; None if it has none
     correct: bool
 
 
 def _flags(options: Mapping[str, Any]) -> list[str]:
-    """`--max-new-tokens 24` for max_new_tokens=24. What is None is left to the command."""
+    """Returns `--max-new-tokens 24` for max_new_tokens=24. The command decides about values that are None."""
     return [part for name, value in options.items() if value is not None for part in (f"--{name.replace('_', '-')}", str(value))]
 
 
@@ -62,9 +62,10 @@ def _prompt_row(prompt: Prompt) -> dict[str, Any]:
 def generate(model: Path, prompts: Sequence[Prompt], *, adapter: Path | None = None, temperature: float | None = None, top_p: float | None = None,
              top_k: int | None = None, max_new_tokens: int | None = None, seed: int | None = None, precision: str | None = None,
              device: str | None = None, slots: int | None = None, enable_thinking: bool | None = None) -> list[Answer]:
-    """The answers of a model, a Hugging Face folder or id, with or without an adapter, one to each prompt and in their order (`dapd generate`).
+    """Returns the answers of a model (a Hugging Face folder or id, with or without an adapter), one per prompt and in
+    their order (`dapd generate`).
 
-    What is None is as the command has it by default. Temperature 0 is greedy.
+    For None the command's default applies. Temperature 0 is greedy.
     """
     options = {"adapter": adapter, "temperature": temperature, "top_p": top_p, "top_k": top_k, "max_new_tokens": max_new_tokens, "seed": seed,
                "precision": precision, "device": device, "slots": slots,
@@ -79,7 +80,8 @@ def generate(model: Path, prompts: Sequence[Prompt], *, adapter: Path | None = N
 
 def score(model: Path, sequences: Sequence[Sequence[int]], *, adapter: Path | None = None, precision: str | None = None, device: str | None = None,
           logits: bool = False) -> list[Score]:
-    """The log-probabilities of each token of each sequence of tokens but its first, and with `logits` all logits (`dapd score`)."""
+    """Returns the log-probabilities of each token but the first of each sequence, and with `logits` all logits (`dapd
+    score`)."""
     with tempfile.TemporaryDirectory(prefix="dapd-") as folder:
         given, written = pathlib.Path(folder, "sequences.jsonl"), pathlib.Path(folder, "scores.safetensors")
         _write_lines(given, ({"id": str(i), "input_ids": list(ids)} for i, ids in enumerate(sequences)))
@@ -90,8 +92,8 @@ def score(model: Path, sequences: Sequence[Sequence[int]], *, adapter: Path | No
 
 
 def grade(answers: Sequence[tuple[str, str]], *, grader: str | None = None, python: Path | None = None) -> list[Grade]:
-    """Grades pairs of an answer's text and the expected result (`dapd grade`). `grader`: builtin, or math-verify, for which `python` names an
-    interpreter that has it."""
+    """Grades pairs of an answer's text and the expected result (`dapd grade`). `grader` is builtin or math-verify; for
+    math-verify `python` names an interpreter that has it."""
     with tempfile.TemporaryDirectory(prefix="dapd-") as folder:
         given, written = pathlib.Path(folder, "answers.jsonl"), pathlib.Path(folder, "grades.jsonl")
         _write_lines(given, ({"id": str(i), "text": text, "answer": expected} for i, (text, expected) in enumerate(answers)))
@@ -101,12 +103,12 @@ def grade(answers: Sequence[tuple[str, str]], *, grader: str | None = None, pyth
 
 
 def problems(task: str, output: Path, *, split: str = "train", count: int = 100, seed: int = 1) -> pathlib.Path:
-    """Writes generated problems with worked solutions as JSON Lines (`dapd problems`); returns the file. Those of the split `held_out` are none of
-    the split `train`."""
+    """Writes generated problems with worked solutions as JSON Lines (`dapd problems`); returns the file. The splits
+    `held_out` and `train` have no problem in common."""
     call("problems", "--task", task, "--split", split, "--count", str(count), "--seed", str(seed), "--output", output)
     return pathlib.Path(output)
 
 
 def check(config: Path, set: Settings | None = None) -> str:
-    """Validates a configuration and all that it names; returns the plan with its memory (`dapd check`)."""
+    """Validates a configuration and everything that it names; returns the plan with its memory (`dapd check`)."""
     return call("check", config, *set_flags(set))

@@ -1,5 +1,7 @@
-"""The process of a run that this module started: it lives in a session of its own, outlives who started it, and is found again by a file in the
-run's folder."""
+"""The process of a run that this module started.
+
+It has its own session and outlives the interpreter that started it; a file in the run's folder identifies it.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ from dataclasses import asdict, dataclass
 from dapd.command import exit_code_of
 from dapd.errors import ConfigurationError
 
-# Started by this interpreter, which has to take note of their ends.
+# Processes that this interpreter started and has to wait for.
 _children: dict[tuple[int, int], subprocess.Popen[bytes]] = {}
 
 
 def _start_ticks(pid: int) -> int | None:
-    """When the process was started, in ticks since the machine was; None if there is none, or if it has ended."""
+    """Returns when the process was started, in ticks since the machine started; None if it does not exist or has ended."""
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
@@ -35,13 +37,13 @@ def _boot() -> str:
 
 @dataclass(frozen=True)
 class RunProcess:
-    """`dapd run` of one run. `start` and `boot` tell it from another process that got its number later."""
+    """A `dapd run` of one run. `start` and `boot` distinguish it from another process that got its number later."""
 
     pid: int
     start: int
     boot: str
-    log: str  # in the run's folder, which earlier processes have written as well
-    log_start: int  # in bytes: what is behind this is its own
+    log: str  # in the run's folder; earlier processes wrote to it, too
+    log_start: int  # in bytes: the log from there on is this process's
     arguments: list[str]
 
     def is_alive(self) -> bool:
@@ -51,7 +53,8 @@ class RunProcess:
         return self.boot == _boot() and _start_ticks(self.pid) == self.start
 
     def exit_code(self) -> int | None:
-        """As a shell has it; None while it lives, and where another interpreter started it."""
+        """Returns the exit code as a shell shows it; None while the process lives, and if another interpreter started
+        it."""
         child = self._child()
         status = None if child is None else child.poll()
         return None if status is None else exit_code_of(status)
@@ -61,9 +64,9 @@ class RunProcess:
         return known if self.boot == _boot() else None
 
     def stop(self, at_once: bool) -> None:
-        """Tells it to stop: behind the step that it is at, or at once."""
+        """Tells it to stop, after the current step or at once."""
         with contextlib.suppress(ProcessLookupError):
-            # Two of a kind would count as one, if the second came before the first was seen.
+            # Two signals of one kind would count as one if the second came before the first was handled.
             for number in (signal.SIGTERM, signal.SIGINT)[:2 if at_once else 1]:
                 if self.is_alive():
                     os.kill(self.pid, number)
@@ -74,7 +77,8 @@ def record_path(folder: pathlib.Path) -> pathlib.Path:
 
 
 def read_process(folder: pathlib.Path) -> RunProcess | None:
-    """The process that was started last for the run in this folder; None if it was started otherwise, by a shell for instance."""
+    """Returns the process that was started last for the run in this folder; None if it was started in another way, for
+    example by a shell."""
     try:
         return RunProcess(**json.loads(record_path(folder).read_text()))
     except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
@@ -83,7 +87,7 @@ def read_process(folder: pathlib.Path) -> RunProcess | None:
 
 @contextlib.contextmanager
 def one_start_at_a_time(folder: pathlib.Path) -> Iterator[None]:
-    """Two that start the run in this folder do so one after the other."""
+    """Lets only one process at a time start the run in this folder."""
     try:
         (folder / "logs").mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -97,7 +101,8 @@ def one_start_at_a_time(folder: pathlib.Path) -> Iterator[None]:
 
 
 def start_process(folder: pathlib.Path, program: pathlib.Path, arguments: list[str], environment: dict[str, str]) -> RunProcess:
-    """Starts `program ARGUMENTS...` with its output behind that of earlier ones in a log of the folder. Within one_start_at_a_time."""
+    """Starts `program ARGUMENTS...` and appends its output to a log of the folder. Must be called within
+    one_start_at_a_time."""
     log = record_path(folder).with_suffix(".log")
     with open(log, "ab") as output:
         log_start = output.tell()
@@ -109,7 +114,7 @@ def start_process(folder: pathlib.Path, program: pathlib.Path, arguments: list[s
 
 
 def keep_process(folder: pathlib.Path, process: RunProcess | None) -> None:
-    """Writes the file that read_process reads; None: removes it."""
+    """Writes the file that read_process reads; None removes the file."""
     if process is None:
         record_path(folder).unlink(missing_ok=True)
         return

@@ -8,7 +8,7 @@ from dapd.installation import environment, program
 
 
 def become(name: str) -> NoReturn:
-    """Starts the program with this process' arguments in the place of this process."""
+    """Replaces this process by the program, with this process's arguments."""
     path = program(name)
     try:
         os.execve(path, [str(path), *sys.argv[1:]], environment())

@@ -1,4 +1,4 @@
-"""A run by its folder, while it goes on and afterwards."""
+"""A run, represented by its folder, while it goes on and afterwards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ GOES_ON = ("running", "paused")
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is. `state` is running, paused (it waits for its disk), finished, failed or interrupted, as in `dapd runs list`."""
+    """The progress of a run. `state` is running, paused (it waits for its disk), finished, failed or interrupted, as
+    in `dapd runs list`."""
 
     state: str
     step: int
@@ -50,7 +51,8 @@ class Progress:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the last attempt at a run ended. `state` is finished, failed or stopped, `message` the error, `time` in seconds since 1970."""
+    """The end of the last attempt at a run. `state` is finished, failed or stopped, `message` the error, `time` in
+    seconds since 1970."""
 
     state: str
     exit_code: int
@@ -59,14 +61,14 @@ class Outcome:
 
 
 def read_log(folder: pathlib.Path, process: RunProcess) -> str:
-    """What `process` has written so far into the log in the run's folder."""
+    """Returns what `process` has written so far to its log in the run's folder."""
     with open(folder / process.log, "rb") as file:
         file.seek(process.log_start)
         return file.read().decode("utf-8", errors="replace")
 
 
 def trainer_address(log: str) -> str | None:
-    """Where the trainer answers, as `dapd run` says once it starts it."""
+    """Returns the address at which the trainer answers, from the output of `dapd run`."""
     said = re.findall(r"watch it with: dapd status ([^\s;\"]+)", log)
     return said[-1] if said else None
 
@@ -74,8 +76,8 @@ def trainer_address(log: str) -> str | None:
 class Run:
     """The run in `folder`, whoever started it.
 
-    Whatever is asked is read anew from the folder. A run that dapd.run() started goes on when the notebook's kernel is
-    restarted or the script ends; Run(folder) is a handle of it again.
+    Every property is read anew from the folder. A run that dapd.run() started continues when the notebook's kernel
+    is restarted or the script ends; Run(folder) is a new handle of it.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -88,35 +90,38 @@ class Run:
 
     @property
     def name(self) -> str:
-        """That of its folder, run.name."""
+        """Returns the name of its folder, run.name."""
         return self.folder.name
 
     # --- While it goes on ---------------------------------------------------------
 
     @property
     def process(self) -> RunProcess | None:
-        """The process that dapd.run() started for it last; None of a run that was started otherwise."""
+        """Returns the process that dapd.run() started for it last; None for a run that was started in another way."""
         return read_process(self.folder)
 
     @property
     def log(self) -> str:
-        """What that process and its trainer wrote. The logs of the others, and of earlier attempts, are files in the folder's logs/."""
+        """Returns the output of that process and its trainer. The logs of other processes, and of earlier attempts, are files
+        in the folder's logs/."""
         process = self.process
         return read_log(self.folder, process) if process else ""
 
     @property
     def address(self) -> str | None:
-        """The trainer's host:port, for dapd.status(); None of a run that dapd.run() did not start, and until its trainer is started."""
+        """Returns the trainer's host:port, for dapd.status(). None if dapd.run() did not start the run, and until its trainer
+        is started."""
         return trainer_address(self.log)
 
     @property
     def page(self) -> str | None:
-        """The address of the page with its curves while it goes on; None where address is."""
+        """Returns the address of the page with its curves while the run goes on, or None if `address` is None."""
         said = re.findall(r"status page: (http://[^\s\"]+)", self.log)
         return said[-1] if said else None
 
     def status(self) -> dict[str, Any]:
-        """dapd.status() of its trainer, with the certificate and token that the run has itself. ValueError where address is None."""
+        """Returns dapd.status() of its trainer, with the run's own certificate and token. Raises ValueError if
+        `address` is None."""
         if self.address is None:
             raise ValueError(f"{self.folder} was not started by dapd.run(), so its trainer's address is not known; dapd.status(ADDRESS) asks one")
         return status(self.address, self._security)
@@ -129,7 +134,7 @@ class Run:
 
     @property
     def progress(self) -> Progress:
-        """By the folder, and while its trainer answers with phase and time left."""
+        """Returns the progress of the run from its folder; while its trainer answers, also the phase and the time left."""
         process = self.process
         lives = process is not None and process.is_alive()
         rows = json.loads(call("runs", "list", self.folder, "--json"))
@@ -148,26 +153,26 @@ class Run:
         return Progress(row["state"], row["step"], row["steps"], row["loss"], phase, seconds)
 
     def is_running(self) -> bool:
-        """Whether its process lives, or a trainer that was started otherwise holds the folder."""
+        """Returns whether its process lives, or a trainer that was started in another way holds the folder."""
         process = self.process
         return (process is not None and process.is_alive()) or self.progress.state in GOES_ON
 
     def wait(self, timeout: float | None = None) -> Outcome:
-        """Waits until the run has ended; to interrupt the wait does not stop the run.
+        """Waits until the run has ended. An interrupt ends the wait, not the run.
 
-        Returns the outcome of a run that has finished or was stopped. Raises the CommandError of one that failed, or whose processes were killed, and
-        TimeoutError after `timeout` seconds.
+        Returns the outcome of a run that has finished or was stopped. Raises CommandError for a run that failed or
+        whose processes were killed, and TimeoutError after `timeout` seconds.
         """
         end = math.inf if timeout is None else time.monotonic() + timeout
         while self.is_running():
             left = end - time.monotonic()
             if left <= 0:
-                raise TimeoutError(f"{self.folder} goes on after {timeout} s")
+                raise TimeoutError(f"{self.folder} still runs after {timeout} s")
             self._pause(min(left, 1.0))
         return self._end()
 
     def _pause(self, seconds: float) -> None:
-        """Shorter where the process is known to have ended."""
+        """Pauses, for a shorter time if the process is known to have ended."""
         until = time.monotonic() + seconds
         process = self.process
         while time.monotonic() < until and (process is None or process.is_alive()):
@@ -183,12 +188,15 @@ class Run:
         if code == 130:  # before the trainer had begun
             return Outcome("stopped", code, message_of(self.log, code), time.time())
         if code is None or code > 128:
-            raise CommandError(f"the processes of {self.folder} were killed; started again in the same way, the run goes on", code or 1)
+            raise CommandError(f"the processes of {self.folder} were killed; started again in the same way, the run resumes", code or 1)
         raise error_of(message_of(self.log, code), code)
 
     def stop(self, timeout: float | None = None, at_once: bool = False) -> Outcome:
-        """Stops a run that dapd.run() started and waits for its end. It saves the last whole step first, or with `at_once` nothing; started again in
-        the same way, it goes on from there. Errors as wait(); ValueError of a run that was started otherwise."""
+        """Stops a run that dapd.run() started and waits for its end.
+
+        The run first saves the last whole step, or with `at_once` nothing. Started again in the same way, it resumes
+        from there. Raises the errors of wait(), and ValueError for a run that was started in another way.
+        """
         process = self.process
         if process is None:
             raise ValueError(f"{self.folder} was not started by dapd.run(): stop it where it was started")
@@ -199,8 +207,8 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The merged configuration, {"trainer": {"steps": 150, ...}, ...}."""
-        # What this process' environment sets is not what the run was.
+        """Returns the merged configuration, {"trainer": {"steps": 150, ...}, ...}."""
+        # The environment of this process must not change what the run was.
         variables = {key: value for key, value in environment().items() if not (key.startswith("DAPD_") and "__" in key)}
         loaded = json.loads(call("config", self.folder / "config.yaml", "--json", variables=variables))
         assert isinstance(loaded, dict)
@@ -208,7 +216,7 @@ class Run:
 
     @property
     def outcome(self) -> Outcome | None:
-        """None while an attempt goes on, and where one was killed."""
+        """Returns None while an attempt goes on, and after an attempt that was killed."""
         try:
             return Outcome(**json.loads((self.folder / "outcome.json").read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -216,12 +224,12 @@ class Run:
 
     @property
     def adapter(self) -> pathlib.Path | None:
-        """The folder of the trained adapter, in PEFT's format; None until there is one."""
+        """Returns the folder of the trained adapter, in PEFT's format; None until it exists."""
         return self._folder_if_there("adapter")
 
     @property
     def best_adapter(self) -> pathlib.Path | None:
-        """That of the best evaluation within training (evaluation.interval)."""
+        """Returns the adapter of the best evaluation within training (evaluation.interval)."""
         return self._folder_if_there("adapter-best")
 
     def _folder_if_there(self, name: str) -> pathlib.Path | None:
@@ -229,22 +237,23 @@ class Run:
 
     @property
     def metrics(self) -> Table:
-        """metrics.jsonl: a row for each step; the columns of a term are `terms/NAME/value` and the like."""
+        """Returns metrics.jsonl with a row for each step; the columns of a term are named `terms/NAME/value` and the like."""
         return table(json_lines(self.folder / "metrics.jsonl"))
 
     @property
     def answers(self) -> Table:
-        """answers.jsonl: a few graded answers of each step, a row for each."""
+        """Returns answers.jsonl with a row for each answer: a few graded answers of each step."""
         return table({"step": line["step"], **answer} for line in json_lines(self.folder / "answers.jsonl") for answer in line["answers"])
 
     @property
     def evaluations(self) -> Table:
-        """A row for each evaluation, in the order of their policies: `when`, `policy_version`, `accuracy/mean`, `accuracy/low`, ..."""
+        """Returns a row for each evaluation, in the order of their policies: `when`, `policy_version`, `accuracy/mean`, `accuracy/low`, ..."""
         return table({key: value for key, value in row.items() if key != "answers"} for row in self._evaluations())
 
     @property
     def held_out_answers(self) -> Table:
-        """The answers to a few held-out problems that each evaluation keeps, a row for each, with the `when` of its evaluation."""
+        """Returns the answers to a few held-out problems that each evaluation keeps: a row for each, with the `when` of its
+        evaluation."""
         return table({"when": row["when"], **answer} for row in self._evaluations() for answer in row.get("answers", []))
 
     def _evaluations(self) -> list[Row]:
@@ -253,11 +262,11 @@ class Run:
 
     @property
     def samples(self) -> Table:
-        """samples/: every answer of every step, a row for each. Of a long run take those of a step, samples_of(120)."""
+        """Returns samples/ with a row for every answer of every step. For a long run read one step with samples_of(120)."""
         return table(self._samples("*"))
 
     def samples_of(self, step: int) -> Table:
-        """The answers of one step."""
+        """Returns the answers of one step."""
         return table(self._samples(f"{step:06d}"))
 
     def _samples(self, step: str) -> Iterator[Row]:
@@ -267,12 +276,13 @@ class Run:
 
 
 def runs(folder: str | os.PathLike[str] = "runs") -> list[Run]:
-    """The runs in a folder (run.output_dir), those of sweeps included, by name; none if the folder is not there."""
+    """Returns the runs in a folder (run.output_dir), with the runs of sweeps, by name; none if the folder does not
+    exist."""
     place = pathlib.Path(folder)
     if not place.is_dir():
         return []
     found = {pathlib.Path(row["folder"]).absolute() for row in json.loads(call("runs", "list", place, "--json"))}
-    # The command does not know a run whose trainer has written nothing yet.
+    # The command does not know runs whose trainer has written nothing yet.
     for path in place.absolute().iterdir():
         process = read_process(path)
         if process is not None and process.is_alive():

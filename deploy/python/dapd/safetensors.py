@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def read_tensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
-    """The float32 tensors of a file by their names: 8 bytes with the length of a JSON header, the header, the tensors' bytes."""
+    """Returns the float32 tensors of a file by name. The file has 8 bytes with the length of a JSON header, the header,
+    and the tensors' bytes."""
     import torch
 
     with open(path, "rb") as file:

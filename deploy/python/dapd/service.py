@@ -1,4 +1,4 @@
-"""The state of a running trainer, asked over gRPC."""
+"""Asks a running trainer for its state over gRPC."""
 
 import json
 from typing import Any
@@ -7,10 +7,12 @@ from dapd.command import Settings, call, set_flags
 
 
 def status(address: str, set: Settings | None = None) -> dict[str, Any]:
-    """What `dapd status ADDRESS --json` prints: step, phase, losses, workers, evaluations, with the names of GetStatusResponse.
+    """Returns what `dapd status ADDRESS --json` prints: step, phase, losses, workers, evaluations, with the names of
+    GetStatusResponse.
 
-    `address` is the trainer's host:port (trainer.listen). `set` has the keys of the section `security`, for TLS and tokens; the environment
-    (DAPD_SECURITY__CERTIFICATE=...) may have them as well. Raises UnavailableError if no trainer answers there.
+    `address` is the trainer's host:port (trainer.listen). `set` takes the keys of the section `security`, for TLS
+    and tokens; they may also come from the environment (DAPD_SECURITY__CERTIFICATE=...). Raises UnavailableError if
+    no trainer answers there.
     """
     answer = json.loads(call("status", address, "--json", *set_flags(set)))
     assert isinstance(answer, dict)

@@ -1,4 +1,4 @@
-"""JSON of a run's folder as Arrow tables."""
+"""Converts the JSON of a run's folder to Arrow tables."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    # It has no types, and need not be there.
+    # pyarrow has no types, and may be missing.
     from pyarrow import Table as Table  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
 Row = dict[str, Any]
 
 
 def json_lines(path: pathlib.Path) -> Iterator[Row]:
-    """The whole lines of a file; none if it is not there yet. A line without its end is being written."""
+    """Returns the whole lines of a file; none if it does not exist yet. A line without its end is still being written."""
     try:
         with open(path, encoding="utf-8") as file:
             for line in file:
@@ -26,7 +26,7 @@ def json_lines(path: pathlib.Path) -> Iterator[Row]:
 
 
 def flattened(row: Row, prefix: str = "") -> Row:
-    """{"terms": {"a": {"value": 1}}} as {"terms/a/value": 1}; lists stay."""
+    """Returns {"terms/a/value": 1} for {"terms": {"a": {"value": 1}}}; lists stay."""
     flat: Row = {}
     for key, value in row.items():
         if isinstance(value, dict):
@@ -37,7 +37,8 @@ def flattened(row: Row, prefix: str = "") -> Row:
 
 
 def table(rows: Iterable[Row]) -> Table:
-    """A column for each key, in the order in which the keys appear, with null where a row has not got it."""
+    """Returns a table with a column for each key, in the order in which the keys appear, and null where a row lacks the
+    key."""
     try:
         import pyarrow
     except ModuleNotFoundError as error:

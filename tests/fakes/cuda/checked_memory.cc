@@ -12,21 +12,21 @@
 namespace dapd::fake {
 namespace {
 
-// States of a byte that no thread of a device has written.
-constexpr uint32_t kForbidden = 0;  // as fresh pages have it
+// The states of a byte that no thread of a device has written.
+constexpr uint32_t kForbidden = 0;  // fresh pages have this
 constexpr uint32_t kUnwritten = 1;
 constexpr uint32_t kByHost = 2;
-constexpr uint32_t kConstant = 3;  // by the host, for good
+constexpr uint32_t kConstant = 3;  // the host wrote it, and no launch may
 static_assert(kFirstEpoch > kConstant);
 
 // Values of Who above the threads' numbers.
-constexpr uint16_t kLanesOfAWarp = 0x4000;  // + the warp
+constexpr uint16_t kLanesOfAWarp = 0x4000;  // plus the warp's number
 constexpr uint16_t kSeveralWarps = 0x8000;
 constexpr uint16_t kAtomically = 0x8001;
 constexpr uint16_t kSeveralBlocks = 0x8002;
 
-// Of room beside a buffer: an index that is wrong by a row should still fall
-// between two of them.
+// Room beside a buffer: an index that is wrong by a row should still fall
+// between two buffers.
 constexpr size_t kLeastGuard = 4096;
 constexpr size_t kMostGuard = size_t{1} << 18;
 
@@ -127,7 +127,7 @@ void CheckedMemory::Poison(void* address, size_t bytes) {
 bool CheckedMemory::ByAnotherBlock(uint32_t epoch, const Toucher& who) {
   if (epoch < who.launch_epoch) return false;
   const uint32_t block = (*who.blocks)[epoch - who.launch_epoch];
-  // The cluster's barrier puts its own blocks in order.
+  // The cluster's barrier orders the accesses of its own blocks.
   if (epoch >= who.cluster_epoch &&
       (epoch < who.phase_epoch || block == who.block)) {
     return false;
@@ -138,7 +138,8 @@ bool CheckedMemory::ByAnotherBlock(uint32_t epoch, const Toucher& who) {
       });
 }
 
-// Whether what `other` did in this epoch came before what `who` does now.
+// Returns whether what `other` did in this epoch came before what `who` does
+// now.
 bool CheckedMemory::InOrder(Who other, uint16_t phase, const Toucher& who) {
   if (other == who.thread) return true;
   const int warp = who.thread / kWarpSize;
@@ -212,8 +213,8 @@ std::string CheckedMemory::Touch(const void* address,
                                  Access access,
                                  const Toucher& who) {
   const size_t begin = Offset(address);
-  // Structures have gaps that nobody writes: of what is copied as a whole, a
-  // word counts as written if a byte of it is.
+  // Structures have gaps that nobody writes: in a copy of a whole structure, a
+  // word counts as written if one of its bytes is.
   size_t unwritten = 0;
   for (size_t offset = begin; offset < std::min(begin + bytes, size_);
        ++offset) {

@@ -1,5 +1,5 @@
-// Stands in for CUDA's header of this name (cuda_runtime.h): copies to shared
-// memory that a thread starts and later waits for.
+// Replaces CUDA's header of this name (cuda_runtime.h): copies to shared memory
+// that a thread starts and later waits for.
 #pragma once
 
 #include "tests/fakes/cuda/cuda_runtime.h"
@@ -12,7 +12,7 @@ inline void __pipeline_memcpy_async(void* to,
   dapd::fake::CopyLater(to, from, bytes, {file, line});
 }
 inline void __pipeline_commit() { dapd::fake::CommitCopies(); }
-// All that was committed but the last `prior` times.
+// Waits for all commits but the last `prior`.
 inline void __pipeline_wait_prior(size_t prior) {
   dapd::fake::WaitForCopies(prior);
 }

@@ -1,9 +1,9 @@
-// Stands in for CUDA's header of this name where the project's kernels are
-// compiled as C++ (README.md): the part of the language and of the runtime that
-// they use. What C++ cannot say, launches and shared variables,
-// host_source.cmake turns into Launch and SharedVariable.
+// Replaces CUDA's header of this name where the project's kernels are compiled
+// as C++ (README.md): it has the part of the language and of the runtime that
+// they use. host_source.cmake turns launches and shared variables, which C++
+// does not have, into Launch and SharedVariable.
 //
-// A kernel that needs something which is missing here does not compile. Add it,
+// A kernel that needs something that is missing here does not compile. Add it,
 // with a test in fake_device_test.cc.
 #pragma once
 
@@ -30,7 +30,8 @@ enum cudaError_t {
 struct CUstream_st;
 using cudaStream_t = CUstream_st*;
 
-// The last launch's error, once; the other leaves it there.
+// cudaGetLastError returns the last launch's error and clears it;
+// cudaPeekAtLastError leaves it.
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 
@@ -46,13 +47,13 @@ struct dim3 {
   unsigned x;
   unsigned y;
   unsigned z;
-  // As with CUDA a number of threads is a dim3.
+  // A number converts to a dim3, as in CUDA.
   dim3(unsigned x_of = 1, unsigned y_of = 1, unsigned z_of = 1)
       : x(x_of), y(y_of), z(z_of) {}
 };
 
-// What a launch says beyond grid, block and bytes: the blocks of a cluster, and
-// that it may begin before the launch in front of it has ended.
+// The attributes of a launch beyond grid, block and bytes: the blocks of a
+// cluster, and whether it may begin before the launch in front of it has ended.
 enum cudaLaunchAttributeID {
   cudaLaunchAttributeClusterDimension = 4,
   cudaLaunchAttributeProgrammaticStreamSerialization = 6,
@@ -84,16 +85,17 @@ enum cudaFuncAttribute {
 };
 namespace dapd::fake {
 
-// Of the calling thread.
+// Return the indices and sizes of the calling thread.
 dim3 ThreadIndex();
 dim3 BlockIndex();
 dim3 BlockSize();
 dim3 GridSize();
 
-// __syncthreads and its kin: the number of threads whose `predicate` holds.
+// Implements __syncthreads and its variants. Returns the number of threads
+// whose `predicate` holds.
 int MeetBlock(bool predicate, Site site);
 
-// What the block has for the variable behind this declaration.
+// Returns the block's memory for the variable of this declaration.
 void* SharedMemory(const char* name,
                    const void* declaration,
                    size_t bytes,
@@ -105,48 +107,51 @@ T& SharedVariable(const char* name, const void* declaration) {
       SharedMemory(name, declaration, sizeof(T), kAlignment));
 }
 
-// What the launch has asked for, of the block; aligned to 16 bytes.
+// Returns the block's memory that the launch has asked for, aligned to 16
+// bytes.
 void* DynamicSharedMemory();
 template <typename T>
 T* DynamicShared() {
   return static_cast<T*>(DynamicSharedMemory());
 }
 
-// Of the calling thread's block in its cluster.
+// Returns the place of the calling thread's block in its cluster.
 unsigned ClusterRank();
 unsigned ClusterSize();
-// __cluster_barrier_arrive and __cluster_barrier_wait.
+// Implement __cluster_barrier_arrive and __cluster_barrier_wait.
 void ArriveAtCluster(Site site);
 void WaitForCluster(Site site);
-// Where a shared variable of this block lies in the block `rank`.
+// Returns the address of a shared variable of this block in the block `rank`.
 void* MapShared(const void* address, unsigned rank);
 
 // Messages between blocks (common/kernels/cuda/cluster_messages.cuh). Their
-// bytes arrive some time later, and nobody has written them until a thread of
-// their receiver has waited.
+// bytes arrive some time later and count as unwritten until a thread of their
+// receiver has waited.
 void InitCount(void* count);
 void ExpectBytes(void* count, int bytes);
 void SendBytes(int rank, void* to, const void* from, size_t bytes, void* count);
 void WaitForBytes(void* count, int parity);
 
-// __pipeline_memcpy_async and its kin: the bytes arrive when they are waited
-// for, and until then nobody has written them.
+// Implement __pipeline_memcpy_async and its variants. The bytes arrive when a
+// thread waits for them and count as unwritten until then.
 void CopyLater(void* to, const void* from, size_t bytes, Site site);
 void CommitCopies();
 void WaitForCopies(size_t but_for);
 
-// cudaGridDependencySynchronize and cudaTriggerProgrammaticLaunchCompletion.
+// Implement cudaGridDependencySynchronize and
+// cudaTriggerProgrammaticLaunchCompletion.
 void WaitForLaunchBefore();
 void LetNextLaunchBegin();
 
-// How a kernel is launched.
+// The shape and the attributes of a launch.
 struct LaunchShape {
   dim3 grid;
   dim3 block;
   size_t dynamic_shared_bytes = 0;
   unsigned cluster = 1;          // blocks side by side in x
-  bool early = false;            // before the launch in front of it has ended
-  const void* kernel = nullptr;  // whose attributes count; null: the defaults
+  bool early = false;            // may begin before the launch in front of it
+                                 // has ended
+  const void* kernel = nullptr;  // whose attributes apply; null: the defaults
 };
 
 // Runs call(arguments) in every thread of a grid.
@@ -155,7 +160,7 @@ void RunGrid(const char* kernel,
              void (*call)(const void*),
              const void* arguments);
 void SetKernelAttribute(const void* kernel, cudaFuncAttribute what, int value);
-// 0 where the device has no place for such clusters.
+// Returns 0 if the device has no room for such clusters.
 int ActiveClusters(const LaunchShape& shape);
 inline LaunchShape ShapeOf(const cudaLaunchConfig_t& config,
                            const void* kernel) {
@@ -177,7 +182,7 @@ inline LaunchShape ShapeOf(const cudaLaunchConfig_t& config,
   return shape;
 }
 
-// kernel<<<grid, block, dynamic_shared_bytes, stream>>>(parameters).
+// Stands for kernel<<<grid, block, dynamic_shared_bytes, stream>>>(parameters).
 template <typename... Parameters>
 class Launch {
  public:
@@ -211,7 +216,8 @@ class Launch {
     std::tuple<Parameters...> parameters;
   };
 
-  // Not watched: it reads the host's memory, where the arguments are.
+  // Its accesses are not watched, because it reads the arguments from the
+  // host's memory.
   __attribute__((no_sanitize("thread"))) static void Call(const void* opaque) {
     CallWith(*static_cast<const Arguments*>(opaque),
              std::index_sequence_for<Parameters...>());
@@ -229,8 +235,9 @@ class Launch {
 
 }  // namespace dapd::fake
 
-// A cudaLaunchConfig_t is written without the names of its first fields, which
-// these are, too.
+// These names are macros and also names of the first fields of
+// cudaLaunchConfig_t. So a cudaLaunchConfig_t is initialized without
+// designators.
 #define threadIdx (::dapd::fake::ThreadIndex())
 #define blockIdx (::dapd::fake::BlockIndex())
 #define blockDim (::dapd::fake::BlockSize())
@@ -251,14 +258,14 @@ cudaError_t LaunchFrom(const char* caller,
 }  // namespace dapd::fake
 
 // A pointer to a kernel has no name, but the function that launches it, with
-// its template arguments, says which one it is.
+// its template arguments, identifies the kernel.
 #define cudaLaunchKernelEx(...) \
   ::dapd::fake::LaunchFrom(__PRETTY_FUNCTION__, __VA_ARGS__)
 
 inline void cudaGridDependencySynchronize() {
   dapd::fake::WaitForLaunchBefore();
 }
-// The host's launches run one after another: nothing begins.
+// The host runs launches one after another, so nothing begins here.
 inline void cudaTriggerProgrammaticLaunchCompletion() {
   dapd::fake::LetNextLaunchBegin();
 }
@@ -297,7 +304,7 @@ inline void __cluster_barrier_wait(const char* file = __builtin_FILE(),
   dapd::fake::WaitForCluster({file, line});
 }
 
-// The last two parameters of what follows say where it is called.
+// The last two parameters of the following functions are the place of the call.
 
 inline void __syncthreads(const char* file = __builtin_FILE(),
                           int line = __builtin_LINE()) {
@@ -319,8 +326,8 @@ inline int __syncthreads_and(int predicate,
   return __syncthreads_count(predicate == 0 ? 1 : 0, file, line) == 0 ? 1 : 0;
 }
 
-// What the caller's block has written before its last barrier is there for a
-// block whose thread 0 counts at the same place later and that fences again.
+// What the caller's block wrote before its last barrier is visible to a block
+// whose thread 0 later counts at the same place and fences again.
 void __threadfence();
 
 // A load past the L1 cache, which is not simulated.
@@ -331,7 +338,7 @@ T __ldcg(const T* from) {
 
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 
-// From 0 up to `last` and then 0 again; the old value.
+// Counts from 0 up to `last` and then from 0 again; returns the old value.
 unsigned atomicInc(unsigned* to, unsigned last);
 
 int atomicAdd(int* to, int value);

@@ -10,11 +10,12 @@ namespace {
 
 constexpr size_t kGlobalBytes = size_t{64} << 20;
 
-// Of a kernel, as it asked for them.
+// The attributes that a kernel was given.
 struct KernelAttributes {
   size_t dynamic_shared_bytes = size_t{48} << 10;
   bool large_clusters = false;
-  int carveout = -1;  // of the shared memory, in percent; -1: the driver's
+  int carveout = -1;  // share of the shared memory in percent; -1: the driver's
+                      // choice
 };
 
 struct Device {
@@ -33,7 +34,7 @@ Device& TheDevice() {
   return *device;
 }
 
-GridRun* running = nullptr;  // the launch under way
+GridRun* running = nullptr;  // the running launch
 
 KernelAttributes AttributesOf(const void* kernel) {
   const auto found = TheDevice().kernels.find(kernel);
@@ -41,7 +42,7 @@ KernelAttributes AttributesOf(const void* kernel) {
                                             : found->second;
 }
 
-// Whether the device takes it.
+// Returns whether the device takes the launch.
 bool IsTaken(const LaunchShape& shape) {
   constexpr unsigned kPortableCluster = 8;
   const Device& device = TheDevice();

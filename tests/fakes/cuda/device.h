@@ -1,5 +1,5 @@
 // The device that the host simulates for kernels compiled by host_source.cmake:
-// its memory, and what went wrong in its launches. There is one a process, as
+// its memory, and the errors of its launches. A process has one device, because
 // kernels find it through globals. Not thread-safe.
 #pragma once
 
@@ -16,35 +16,35 @@
 
 namespace dapd::fake {
 
-// Of device memory.
+// Returns the device's memory.
 CheckedMemory& GlobalMemory();
 
-// The next launches run their blocks, and the threads of a block between two
-// meetings, in another order.
+// Lets the next launches run their blocks, and the threads of a block between
+// two meetings, in another order.
 void SetSchedule(uint32_t seed);
 
-// What the next launches find the device to be.
+// The properties of the device in the next launches.
 struct DeviceTraits {
   int major = 9;  // of its compute capability
   int multiprocessors = 4;
-  size_t shared_bytes = size_t{227} << 10;  // of a block that asks for more
+  size_t shared_bytes = size_t{227} << 10;  // per block, if it asks for more
+                                            // than the default
   unsigned largest_cluster = 4;
-  int most_clusters = 1000;  // at a time, where multiprocessors are as many
+  int most_clusters = 1000;  // at a time, if there are enough multiprocessors
 };
 void SetTraits(const DeviceTraits& traits);
 
-// The first thing that went wrong since the last call: kernel, block, thread
-// and what it did; empty: nothing. The launch in which it happened ended there
-// and gave an error.
+// Returns the first error since the last call (kernel, block, thread and what
+// it did), or an empty string. The launch ended there and returned an error.
 std::string TakeReport();
 
-// Whether an error waits for whoever asks for the last one, as LibTorch does
-// behind each of its launches.
+// Returns whether an error is left for the next call of cudaGetLastError.
+// LibTorch calls that after each of its launches.
 bool IsErrorLeft();
 
-// What kernels have read and written of the device's memory, shared variables
-// aside, since the last call; and how often they have added atomically, to
-// whichever memory.
+// The bytes of the device's memory that kernels have read and written since the
+// last call, without shared variables; and their atomic additions in any
+// memory.
 struct Traffic {
   uint64_t bytes_read = 0;
   uint64_t bytes_written = 0;
@@ -52,32 +52,32 @@ struct Traffic {
 };
 Traffic TakeTraffic();
 
-// Kernels launched since the last call.
+// The kernels launched since the last call.
 struct Launches {
   int64_t in_turn = 0;
   int64_t early = 0;  // programmatic dependent launches
-  // What early ones' kernels ask for of the shared memory, in percent; -1:
-  // nothing.
+  // The shares of the shared memory, in percent, that the kernels of early
+  // launches ask for; -1 if they ask for none.
   std::set<int> carveouts;
-  int64_t blocks = 0;  // of all of them
+  int64_t blocks = 0;  // in all launches
 };
 Launches TakeLaunches();
 
-// Called by what watches a kernel's thread; it never goes on.
+// The code that watches a kernel's thread calls this; it does not return.
 [[noreturn]] void EndKernel(const std::string& reason);
-// An access by the code of a kernel; on the host it is nobody's business.
+// Checks an access by the code of a kernel. Accesses by the host are ignored.
 void WatchAccess(const void* address, size_t bytes, Access access);
 bool IsInKernel();
 
-// A number of elements, which a list of them cannot be taken for.
+// A number of elements. The type keeps it apart from a list of elements.
 enum class Elements : int64_t {};
 
-// Memory of the device, aligned to 16 bytes and to no more. A kernel's code
-// reaches no other memory, its own stack and shared variables aside.
+// Memory of the device, aligned to 16 bytes and no more. A kernel's code can
+// reach no other memory except its own stack and shared variables.
 template <typename T>
 class DeviceBuffer {
  public:
-  // Nobody has written it: reading it is an error.
+  // Makes unwritten memory, which no kernel may read before it is written.
   DeviceBuffer(std::string name, Elements size)
       : size_(static_cast<size_t>(size)),
         data_(static_cast<T*>(
@@ -100,19 +100,19 @@ class DeviceBuffer {
     GlobalMemory().MarkWritten(data_, values.size() * sizeof(T));
   }
   std::vector<T> Read() const { return std::vector<T>(data_, data_ + size_); }
-  // Whether anybody has written all bytes of an element.
+  // Returns whether all bytes of an element have been written.
   bool IsWritten(int64_t index) const {
     return GlobalMemory().IsWritten(data_ + index, sizeof(T));
   }
-  // No kernel may write it from here on, so that one may read it before it has
-  // waited for the launch before it.
+  // From here on no kernel may write it, so a kernel may read it before it has
+  // waited for the launch before.
   void MarkConstant() { MarkConstant(0, static_cast<int64_t>(size_)); }
   void MarkConstant(int64_t begin, int64_t count) {
     GlobalMemory().MarkConstant(data_ + begin,
                                 static_cast<size_t>(count) * sizeof(T));
   }
-  // No kernel may touch elements [begin, begin + count) from here on: the gaps
-  // between rows.
+  // From here on no kernel may touch elements [begin, begin + count), for
+  // example the gaps between rows.
   void Forbid(int64_t begin, int64_t count) {
     GlobalMemory().Forbid(data_ + begin,
                           static_cast<size_t>(count) * sizeof(T));

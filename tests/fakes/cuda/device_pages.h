@@ -1,6 +1,5 @@
-// The KV cache of a model with two layers on the device that the host
-// simulates. Pages lie anywhere, and where a slot has no page yet its address
-// is null.
+// The KV cache of a model with two layers on the simulated device. Pages lie
+// anywhere; where a slot has no page yet, its address is null.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +16,8 @@ namespace dapd::fake {
 template <typename T>
 class DevicePages {
  public:
-  // Slot s has pages up to that of token positions[s]. Nobody has written them.
+  // Makes pages for slot s up to the page of token positions[s]. They are
+  // unwritten.
   DevicePages(const std::vector<int32_t>& positions,
               int64_t pages_per_slot,
               int64_t kv_heads,
@@ -41,11 +41,11 @@ class DevicePages {
     table_->MarkConstant();
   }
 
-  // The second layer.
+  // Returns the second layer.
   CudaKvPages View() const { return {table_->data(), pages_per_slot_, 1}; }
 
-  // [head_dim] of a token in the second layer: part h has KV head h's keys,
-  // part kv_heads + h its values.
+  // Returns [head_dim] of a token in the second layer: part h has KV head h's
+  // keys, part kv_heads + h its values.
   T* At(int64_t slot, int64_t token, int64_t part) const {
     void* page = table_->data()[slot * pages_per_slot_ + token / kSplitTokens];
     return static_cast<T*>(page) +
@@ -62,13 +62,13 @@ class DevicePages {
     GlobalMemory().MarkWritten(to, values.size() * sizeof(T));
   }
 
-  // No launch writes them.
+  // Forbids launches to write them.
   void MarkConstant(int64_t slot, int64_t token, int64_t part) {
     GlobalMemory().MarkConstant(At(slot, token, part),
                                 static_cast<size_t>(head_dim_) * sizeof(T));
   }
 
-  // How many numbers of all pages anybody has written.
+  // Returns how many numbers of all pages have been written.
   int64_t NumWritten() const {
     int64_t count = 0;
     for (const auto& page : pages_) {

@@ -1,5 +1,5 @@
-// One problem of the loss kernel, as the kernel on the device that the host
-// simulates computes it and as its host twin does.
+// Runs a problem of the loss kernel with the kernel on the simulated device and
+// with its host twin.
 #pragma once
 
 #include <algorithm>
@@ -58,7 +58,7 @@ inline DivergenceResult RunDivergenceTwin(const DivergenceProblem& problem) {
   return result;
 }
 
-// Rows that no kernel may leave: between two of them lies what is nobody's.
+// Rows that no kernel may leave: the gaps between them are forbidden.
 class DivergenceRows {
  public:
   DivergenceRows(const std::string& name, const DivergenceCase& c, int64_t gap)
@@ -87,9 +87,9 @@ class DivergenceRows {
   DeviceBuffer<float> rows_;
 };
 
-// `gap`: numbers between two rows; with a multiple of 4 rows stay aligned.
-// Without gradients the students' rows are left alone, and result->gradient has
-// them.
+// `gap` is the number of elements between two rows; with a multiple of 4 rows
+// stay aligned. Without gradients the students' rows stay unchanged, and
+// result->gradient has them.
 inline void RunDivergenceKernel(const DivergenceProblem& problem,
                                 CudaNumber gradient,
                                 int64_t gap,
@@ -117,7 +117,7 @@ inline void RunDivergenceKernel(const DivergenceProblem& problem,
   for (size_t s = 0; s < kSources; ++s) {
     rows.push_back(std::make_unique<DivergenceRows>(
         "source " + std::to_string(s), c, gap));
-    // The derived one's is room that the kernel fills.
+    // The kernel fills the derived source's rows.
     if (s != kDerived || problem.derived.empty()) {
       rows[s]->Write(problem.logits[s]);
     }

@@ -1,4 +1,4 @@
-// One head of queries, keys or values as decoding has it, by the host.
+// Computes one head of queries, keys or values of decoding on the host.
 #pragma once
 
 #include <algorithm>
@@ -12,18 +12,19 @@
 
 namespace dapd::fake {
 
-// What the kernel of queries, keys and values makes of one head: bias, norm and
-// rotation, in the order of a warp's sums, and the same in float64 (`exact`).
+// The result of the kernel of queries, keys and values for one head: bias, norm
+// and rotation, in the order of a warp's sums, and the same in float64
+// (`exact`).
 template <typename T>
 struct ExpectedHead {
   std::vector<T> rounded;
   std::vector<double> exact;
-  double size = 0.0;  // of the largest number on the way
+  double size = 0.0;  // of the largest intermediate number
 
   ExpectedHead(const T* in,
                const T* bias,
                const T* norm,
-               const T* cosine,  // null: a value, which is not turned
+               const T* cosine,  // null for a value, which is not rotated
                const T* sine,
                int64_t dim,
                float eps) {

@@ -1,6 +1,6 @@
-// The device that the host simulates finds what it is there for: in kernels
-// that are wrong on purpose, and in copies of the project's own with a mistake
-// planted by CMakeLists.txt.
+// Tests that the simulated device finds errors: in kernels that are wrong on
+// purpose, and in copies of the project's own kernels with a mistake that
+// CMakeLists.txt plants.
 
 #include <string>
 #include <vector>
@@ -57,7 +57,7 @@ Outcome RunOnce(Fault fault, uint32_t seed, unsigned blocks = 1) {
   return {code, TakeReport(), out.Read()};
 }
 
-// Whatever the order in which threads run.
+// The expectation holds for any order of the threads.
 template <typename Matcher>
 void ExpectReport(Fault fault, const Matcher& matcher, unsigned blocks = 1) {
   for (uint32_t seed = 0; seed < 5; ++seed) {
@@ -303,7 +303,7 @@ TEST(PlantedFaultTest, AnEarlyLaunchThatLetsTheNextBeginUnwaitedIsFound) {
   EXPECT_THAT(TakeReport(),
               AllOf(HasSubstr("ResidualNorm"),
                     HasSubstr("lets the next launch begin before it waited")));
-  // Launched in turn it has nothing to wait for.
+  // A kernel that is launched in turn has nothing to wait for.
   SetTraits({.major = 8});
   EXPECT_EQ(
       DapdCudaResidualNormWithoutWait(&args, CudaNumber::kFloat32, nullptr), 0);

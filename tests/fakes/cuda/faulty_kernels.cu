@@ -1,5 +1,5 @@
-// Small kernels with one mistake each, and beside each mistake what would be
-// right, for fake_device_test.cc.
+// Small kernels with one mistake each, and beside each mistake the correct
+// code, for fake_device_test.cc.
 #include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
@@ -181,7 +181,7 @@ __global__ void RunInClusters(FaultyArgs args) {
   }
 }
 
-// Each block sends the next one a number, twice.
+// Each block sends a number to the next block, twice.
 __global__ void RunMessages(FaultyArgs args) {
   struct alignas(16) Number {
     double value[2];

@@ -26,24 +26,24 @@ enum class Fault {
   kShuffleWithoutItsSource,
   kOverflow,
   kTooMuchSharedMemory,
-  // Of blocks that count.
+  // Mistakes of blocks that count.
   kLastBlock,  // no mistake
   kLastBlockWithoutAFence,
   kSecondCountWithoutAFence,
-  // Of clusters.
+  // Mistakes of clusters.
   kClusterNone,
   kClusterWithoutBarrier,
   kClusterReadAndWritten,
   kClusterBlockThatDoesNotCome,
   kClusterRankOutside,
-  // Of messages from block to block.
+  // Mistakes of messages between blocks.
   kMessageNone,
   kMessageNotWaitedFor,
   kMessageBeforeItsMemoryIsFree,
   kMessageOfAnotherPhase,
   kMessageThatIsNotExpected,
   kMessageToABlockThatHasEnded,
-  // Of copies that a thread waits for.
+  // Mistakes of copies that a thread waits for.
   kCopyNone,
   kCopyNotWaitedFor,
   kCopyOfAnotherThread,
@@ -61,7 +61,7 @@ struct FaultyArgs {
 };
 
 int RunFaulty(const FaultyArgs& args, unsigned blocks);
-// In clusters of `cluster` blocks.
+// Runs in clusters of `cluster` blocks.
 int RunFaultyClusters(const FaultyArgs& args,
                       unsigned blocks,
                       unsigned cluster);

@@ -10,7 +10,8 @@
 namespace dapd::fake {
 
 Fiber::Fiber() {
-  // A page that nobody may touch ends a kernel whose frames need more.
+  // A kernel whose frames need more stack is ended by this page, which nobody
+  // may touch.
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   void* memory = mmap(nullptr,
                       kStackBytes + page,

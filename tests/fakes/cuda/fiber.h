@@ -1,5 +1,5 @@
-// A thread of a kernel as the host runs it: a function on a stack of its own
-// that goes on where it was when it is resumed.
+// A thread of a kernel on the host: a function on a stack of its own that
+// continues where it paused when it is resumed.
 #pragma once
 
 #include <setjmp.h>
@@ -16,13 +16,13 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Makes it begin with run(argument) when it is next resumed, whatever it was
-  // at; what is on its stack is forgotten, no destructor runs. `run` must not
-  // return: its last call is Pause.
+  // Makes the next Resume begin run(argument), whatever the fiber was doing;
+  // its stack is dropped without destructors. `run` must not return: its last
+  // call is Pause.
   void Prepare(void (*run)(void*), void* argument);
   // Runs it until it pauses.
   void Resume();
-  // Called on the fiber: back to who resumed it.
+  // Returns to the caller of Resume. Must be called on the fiber.
   void Pause();
 
   bool OnStack(const void* address) const {
@@ -40,7 +40,7 @@ class Fiber {
   void* argument_ = nullptr;
   bool fresh_ = true;
   ucontext_t context_;
-  // Switching by these costs no system call.
+  // Switching with these needs no system call.
   jmp_buf resumer_;
   jmp_buf self_;
 };

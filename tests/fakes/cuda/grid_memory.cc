@@ -1,5 +1,5 @@
-// What the threads of a launch do with memory: shared variables, copies under
-// way, and every access looked at.
+// The memory operations of a launch's threads: shared variables, copies under
+// way, and the check of every access.
 
 #include <algorithm>
 #include <cstddef>
@@ -15,7 +15,7 @@
 namespace dapd::fake {
 namespace {
 
-// What a block has without asking for more.
+// The shared memory of a block that asks for no more.
 constexpr size_t kSharedBytes = size_t{48} << 10;
 
 }  // namespace
@@ -30,7 +30,7 @@ void GridRun::CountBlock(const void* place) {
   Block& block = *current_->block;
   std::vector<BlockPast>& published = published_[place];
   block.behind = published;
-  // A fence is for what came before it, by the next barrier at the latest.
+  // A fence covers what came before it, at the latest by the next barrier.
   if (block.fenced != 0) {
     published.push_back(
         {block.number, std::min(block.epoch, block.fenced + 1)});

@@ -1,5 +1,5 @@
-// What the blocks of a cluster send each other: bytes that arrive some time
-// later, in any order, and count at their receiver's barrier.
+// Messages between the blocks of a cluster: bytes that arrive some time later,
+// in any order, and count at their receiver's barrier.
 
 #include <algorithm>
 #include <cstddef>
@@ -31,7 +31,7 @@ void GridRun::InitCount(void* count) {
   if (!counts_.try_emplace(count, Count{.block = current_->block}).second) {
     Fail("initialises a count of bytes twice");
   }
-  // From here on it is no variable that a kernel may touch.
+  // From here on no kernel may touch it as a variable.
   shared_.Poison(count, sizeof(uint64_t));
 }
 
@@ -128,7 +128,8 @@ void GridRun::WaitForBytes(void* count, int parity) {
     shared_.MarkWritten(to, bytes);
   }
   at.there.clear();
-  // What the senders did before is in order for all behind the next barrier.
+  // What the senders did before is ordered before everything after the next
+  // barrier.
   for (const BlockPast& past : at.before) {
     AddPast(past, &current_->block->learned);
   }

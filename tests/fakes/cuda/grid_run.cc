@@ -12,13 +12,14 @@ namespace {
 constexpr unsigned kMostThreads = 1024;
 constexpr unsigned kMostBlocksAside = 65535;  // of a grid's y and z
 
-// Room for the largest cluster's, and what lies between.
+// Returns memory with room for the variables of the largest cluster and for the
+// gaps between them.
 CheckedMemory& ASharedMemory() {
   static auto* memory = new CheckedMemory(size_t{16} << 20);
   return *memory;
 }
 
-// As many as the largest block so far had.
+// Returns a fiber; there are as many as the largest block so far had threads.
 Fiber* FiberOf(size_t thread) {
   static auto* fibers = new std::vector<std::unique_ptr<Fiber>>;
   while (fibers->size() <= thread) fibers->push_back(std::make_unique<Fiber>());
@@ -145,8 +146,8 @@ void GridRun::RunReadyThreads() {
   }
 }
 
-// Then the next one begins while the one before this still runs, and what it
-// takes for constant may be what that one writes.
+// After this the next launch begins while the launch before this one may still
+// run, and memory that the next launch takes for constant may be written by it.
 void GridRun::LetNextLaunchBegin() {
   if (call_.shape.early && !current_->has_waited) {
     Fail(
@@ -161,7 +162,8 @@ void GridRun::RunThread(void* opaque) {
   if (!thread->copies.empty()) {
     grid->Fail("ends while copies that it started are under way");
   }
-  // Who waits for this launch would not have waited for the one before it.
+  // A launch that waits for this one would not have waited for the launch
+  // before it.
   if (grid->call_.shape.early && !thread->has_waited) {
     grid->Fail("ends without having waited for the launch before it");
   }
@@ -269,7 +271,7 @@ uint64_t GridRun::MeetLanes(const LaneMeeting& meeting) {
   }
   current_->meeting = meeting;
   current_->state = State::kAtLanes;
-  // Who comes last lets all of them go on.
+  // The last lane that comes lets all of them continue.
   FinishMeeting(meeting);
   current_->fiber->Pause();
   return current_->result;
@@ -313,7 +315,7 @@ void GridRun::FinishMeeting(const LaneMeeting& meeting) {
     ready_.push_back(static_cast<int>(thread.place));
     return true;
   });
-  // What a part of a warp agrees on says nothing of the others.
+  // A vote of a part of a warp says nothing about the other lanes.
   const auto all = static_cast<unsigned>((uint64_t{1} << warp_lanes) - 1);
   if (meeting.operation == WarpOperation::kSync &&
       (meeting.mask & all) == all) {
@@ -368,7 +370,7 @@ std::string GridRun::Describe(const Thread& thread) const {
   return name;
 }
 
-// Names two threads that do not do the same.
+// Names two threads that do different things.
 std::string GridRun::WhyStuck() const {
   const auto same = [](const Thread& a, const Thread& b) {
     if (a.state != b.state) return false;

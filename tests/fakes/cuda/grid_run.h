@@ -1,9 +1,8 @@
-// One launch on the host. Its clusters, of one block unless the launch says
-// more, run one after another, in random order; the threads of a cluster are
-// fibers, and which of them goes on next is drawn anew whenever one waits. A
-// cluster that comes to rest while some of its threads still wait has a barrier
-// or a shuffle that not all reach: on a GPU it hangs, or gives what nobody
-// promised.
+// One launch on the host. Its clusters, each of one block unless the launch
+// says more, run one after another, in random order. The threads of a cluster
+// are fibers; whenever one of them waits, a random one continues. If no thread
+// of a cluster can continue while some still wait, not all threads reach a
+// barrier or a shuffle: a GPU would hang, or give undefined results.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@
 
 namespace dapd::fake {
 
-// "FILE:LINE".
+// Returns "FILE:LINE".
 std::string ToString(Site site);
 
 struct KernelCall {
@@ -30,7 +29,7 @@ struct KernelCall {
   const void* arguments;
 };
 
-// What a lane brings to a meeting of its warp.
+// The values that a lane brings to a meeting of its warp.
 struct LaneMeeting {
   WarpOperation operation = WarpOperation::kSync;
   unsigned mask = 0;
@@ -41,19 +40,19 @@ struct LaneMeeting {
 
 class GridRun {
  public:
-  // Within what every GPU takes, and not empty.
+  // Returns whether the shape is within the limits of every GPU and not empty.
   static bool IsValid(const LaunchShape& shape);
 
-  // `call` and `global` have to outlive it.
+  // `call` and `global` must outlive it.
   GridRun(const KernelCall& call, CheckedMemory& global, uint32_t seed);
 
-  // Empty, or the first thing that went wrong: the launch has ended there.
+  // Returns an empty string, or the first error, at which the launch has ended.
   std::string Run();
 
-  // Of the device's memory.
+  // Returns the traffic of the device's memory.
   const Traffic& traffic() const { return traffic_; }
 
-  // What follows is for the thread that runs.
+  // The running thread calls the following functions.
   bool IsInThread() const { return current_ != nullptr; }
   dim3 thread_index() const { return current_->index; }
   dim3 block_index() const { return current_->block->index; }
@@ -64,7 +63,7 @@ class GridRun {
   int lane() const { return current_->number % kWarpSize; }
   void Touch(const void* address, size_t bytes, Access access);
   void Fence();
-  // An atomicInc at `place`.
+  // Runs an atomicInc at `place`.
   void CountBlock(const void* place);
   int MeetBlock(bool predicate, Site site);
   uint64_t MeetLanes(const LaneMeeting& meeting);
@@ -110,7 +109,8 @@ class GridRun {
     size_t shared_bytes = 0;
     std::vector<uint16_t> warp_phases;
     uint32_t fenced = 0;  // the epoch of its last fence
-    // What it has counted behind, and of that what it may look at.
+    // The pasts that were published where it counted last. A fence copies them
+    // to `before`, the pasts that it may rely on.
     std::vector<BlockPast> behind;
     std::vector<BlockPast> before;
     std::vector<BlockPast> learned;  // `before` from its next barrier on
@@ -132,14 +132,14 @@ class GridRun {
     void* to;
     size_t bytes;
   };
-  // Of bytes that messages bring.
+  // Counts the bytes that messages bring.
   struct Count {
     Block* block;
-    int64_t missing = 0;  // less than 0: they came before they were expected
+    int64_t missing = 0;  // below 0: some arrived before they were expected
     bool is_expected = false;
     int phase = 0;
     std::vector<Arrived> under_way;  // of this phase
-    std::vector<Arrived> there;      // of those before, not waited for yet
+    std::vector<Arrived> there;      // of earlier phases, not waited for yet
     std::vector<BlockPast> before;
   };
   struct Thread {
@@ -158,22 +158,22 @@ class GridRun {
     LaneMeeting meeting;          // with its warp
     uint64_t result = 0;
     std::vector<Copy> copies;  // under way, in order
-    size_t batch = 0;          // of copies, that is not committed yet
+    size_t batch = 0;          // of copies that is not committed yet
   };
 
   static void RunThread(void* thread);
-  // The blocks of a cluster, from the launch's block `first` on.
+  // Runs the blocks of a cluster, from the launch's block `first` on.
   void RunCluster(uint64_t first);
   void RunReadyThreads();
-  // Touch without its share of the traffic.
+  // Does what Touch does, without counting the traffic.
   void CheckTouch(const void* address, size_t bytes, Access access);
-  // Lets those go on that all stand at one barrier, of a block or the cluster;
-  // false: it is done or stuck.
+  // Lets the threads continue that all stand at one barrier, of a block or of
+  // the cluster. Returns false if the cluster is done or stuck.
   bool PassBarriers();
   bool PassBlockBarrier(size_t block);
   bool PassClusterBarrier();
   Count& CountAt(const void* count);
-  void DeliverMessage();  // any of them
+  void DeliverMessage();  // delivers a random message
   void EndPhaseIfOver(const void* place, Count& count);
   static void TakeLearned(Block& block);
   uint32_t TakeEpoch(const Block& block);
@@ -181,7 +181,7 @@ class GridRun {
   SharedVariable& VariableOf(Block& block,
                              const void* declaration,
                              const SharedVariable& made_as);
-  // Lets the lanes go on that meet, if all of them are there.
+  // Lets the lanes of a meeting continue if all of them are there.
   void FinishMeeting(const LaneMeeting& meeting);
   void Wait(State state);
   std::string WhyStuck() const;
@@ -197,11 +197,11 @@ class GridRun {
   std::vector<int> ready_;
   std::vector<Block> blocks_;               // of the cluster
   std::vector<uint32_t> blocks_of_epochs_;  // from the launch's first on
-  std::vector<Message> messages_;           // of the cluster, under way
+  std::vector<Message> messages_;           // of the cluster, not delivered yet
   std::map<const void*, Count> counts_;
   Traffic traffic_;
   Toucher toucher_;
-  // What blocks that had fenced did before they counted, by place.
+  // By place: the pasts of the blocks that have fenced and counted there.
   std::map<const void*, std::vector<BlockPast>> published_;
   Thread* current_ = nullptr;
   std::string failure_;

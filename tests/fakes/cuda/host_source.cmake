@@ -1,12 +1,13 @@
 # cmake -DFROM=kernels.cu -DTO=kernels.cc [-DINSTEAD_OF=TEXT -DPLANT=TEXT -DENDING=Name] -P host_source.cmake
 #
-# Writes CUDA code as C++ for the cuda_runtime.h of this folder:
+# Translates CUDA code to C++ for the cuda_runtime.h of this folder:
 #   kernel<<<grid, block, bytes, stream>>>(args)  becomes  Launch("kernel", kernel, grid, ...)(args)
 #   __shared__ type name[size];                   becomes  auto& name = SharedVariable<type[size]>(...);
 #   extern __shared__ type name[];                becomes  auto* name = DynamicShared<type>();
-# Lines keep their numbers. With INSTEAD_OF the file's first such text becomes
-# PLANT, a mistake for the tests to find, and its launchers get the ending, so
-# that they can stand beside the true ones. It fails where the text is not there.
+# Lines keep their numbers. With INSTEAD_OF, its first occurrence in the file becomes
+# PLANT, a mistake for the tests to find, and ENDING is appended to the names of the
+# launchers, so that they can be linked beside the true launchers. It fails if the text does
+# not occur.
 file(READ ${FROM} text)
 
 if(DEFINED INSTEAD_OF)

@@ -1,5 +1,5 @@
-// What the tests of the kernels on the host share: numbers, schedules and how
-// results are compared.
+// Shared code of the tests of the kernels on the host: numbers, schedules and
+// comparisons of results.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace dapd::fake {
 
-// Normal numbers that a T holds.
+// Returns random numbers of a normal distribution, rounded to T.
 template <typename T>
 std::vector<T> RandomNumbers(int64_t size, uint32_t seed, float spread = 1.0F) {
   std::mt19937 random(seed);
@@ -28,7 +28,7 @@ std::vector<T> RandomNumbers(int64_t size, uint32_t seed, float spread = 1.0F) {
   return numbers;
 }
 
-// Rows of `size` numbers in memory of `stride` a row.
+// Returns rows of `size` numbers that are `stride` numbers apart.
 template <typename T>
 std::vector<T> Spread(const std::vector<T>& rows,
                       int64_t size,
@@ -52,7 +52,7 @@ std::vector<T> Gathered(const std::vector<T>& spread,
   }
   return rows;
 }
-// What lies between those rows.
+// Forbids the gaps between these rows.
 template <typename T>
 void ForbidBeside(int64_t rows,
                   int64_t size,
@@ -69,7 +69,7 @@ constexpr CudaNumber NumberOf() {
                                   : CudaNumber::kBFloat16;
 }
 
-// The most that rounding to T errs by, relative to the number.
+// Returns the largest relative error of rounding to T.
 template <typename T>
 constexpr double UnitRoundoff() {
   return std::is_same_v<T, float> ? 0x1.0p-24 : 0x1.0p-8;
@@ -80,7 +80,7 @@ uint32_t BitsOf(T value) {
   return BitsOfFloat(ToFloat(value));
 }
 
-// Runs it under several schedules.
+// Calls `run` under several schedules.
 template <typename Run>
 void InSeveralOrders(const Run& run) {
   for (uint32_t seed = 1; seed <= 2; ++seed) {
@@ -92,7 +92,7 @@ void InSeveralOrders(const Run& run) {
 
 }  // namespace dapd::fake
 
-// A launcher's result: it was launched, and nothing was wrong in its kernels.
+// Checks a launcher's result: the kernels were launched and made no error.
 #define ASSERT_KERNEL_RUNS(call)                           \
   do {                                                     \
     const int code = (call);                               \

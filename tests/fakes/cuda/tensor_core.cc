@@ -1,5 +1,5 @@
-// The tensor cores' product and a load for it, by what the lanes of a warp tell
-// each other.
+// The tensor cores' product and a load for it, made of exchanges between the
+// lanes of a warp.
 
 #include <array>
 #include <bit>
@@ -29,7 +29,7 @@ double Dot(uint32_t a, uint32_t b) {
   return x[0] * y[0] + x[1] * y[1];
 }
 
-// What `lane` brought, as two pairs.
+// Returns two pairs that `lane` brought.
 std::pair<uint32_t, uint32_t> Of(int lane,
                                  uint32_t first,
                                  uint32_t second,
@@ -48,12 +48,14 @@ void MultiplyTile(const uint32_t (&a)[4],
                   int line) {
   const Site site{file, line};
   const int lane = LaneIndex();
-  // Of a: rows lane / 4 and 8 more; of b: the rows of two columns of the sums.
+  // In a these are the rows lane / 4 and lane / 4 + 8; in b the rows of two
+  // columns of the sums.
   const int a_row = lane / kLanesOfARow * kLanesOfARow;
   const int b_row = lane % kLanesOfARow * 2 * kLanesOfARow;
   double totals[4] = {sums[0], sums[1], sums[2], sums[3]};
   for (int i = 0; i < kLanesOfARow; ++i) {
-    // Columns 2i and 2i + 1 of both rows; the same and 8 more.
+    // These are columns 2i and 2i + 1 of both rows, then columns 2i + 8 and 2i
+    // + 9.
     const auto [upper, lower] = Of(a_row + i, a[0], a[1], site);
     const auto [upper_8, lower_8] = Of(a_row + i, a[2], a[3], site);
     for (int col = 0; col < 2; ++col) {
@@ -70,7 +72,7 @@ void TransposeTiles(const uint32_t (&row)[4],
                     uint32_t (&tiles)[4],
                     const char* file,
                     int line) {
-  constexpr int kRows = 8;  // of a tile, and columns
+  constexpr int kRows = 8;  // of a tile, which has as many columns
   const Site site{file, line};
   const int lane = LaneIndex();
   const int column = lane / kLanesOfARow;

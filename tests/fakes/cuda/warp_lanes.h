@@ -1,5 +1,5 @@
 // The part of cuda_runtime.h in which the lanes of a warp meet: votes and
-// shuffles. Include that one.
+// shuffles. Include cuda_runtime.h instead.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace dapd::fake {
 
-// A line of a kernel.
+// A line of a kernel's source.
 struct Site {
   const char* file = "";
   int line = 0;
@@ -17,8 +17,8 @@ struct Site {
 
 enum class WarpOperation { kShuffle, kBallot, kSync };
 
-// The lanes of `mask` meet. Each gets the bits that lane `source` brought; of a
-// ballot the lanes that brought something other than 0.
+// The lanes of `mask` meet. Each gets the bits that lane `source` brought; for
+// a ballot it gets the lanes that brought a value other than 0.
 uint64_t MeetLanes(WarpOperation operation,
                    unsigned mask,
                    uint64_t bits,
@@ -36,15 +36,16 @@ T ShuffleFrom(int source, unsigned mask, T value, Site site) {
   return value;
 }
 
-// mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32, whose `sums` is c and d.
+// Implements mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32, with `sums`
+// as c and d.
 void MultiplyTile(const uint32_t (&a)[4],
                   const uint32_t (&b)[2],
                   float (&sums)[4],
                   const char* file = __builtin_FILE(),
                   int line = __builtin_LINE());
 
-// ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16: each lane brings the row that
-// it names.
+// Implements ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16: each lane brings
+// the row that it names.
 void TransposeTiles(const uint32_t (&row)[4],
                     uint32_t (&tiles)[4],
                     const char* file = __builtin_FILE(),
@@ -52,7 +53,7 @@ void TransposeTiles(const uint32_t (&row)[4],
 
 }  // namespace dapd::fake
 
-// The last two parameters of what follows say where it is called.
+// The last two parameters of the following functions are the place of the call.
 
 inline void __syncwarp(unsigned mask = 0xFFFFFFFFU,
                        const char* file = __builtin_FILE(),
@@ -84,8 +85,8 @@ inline int __all_sync(unsigned mask,
   return __ballot_sync(mask, predicate, file, line) == mask ? 1 : 0;
 }
 
-// Shuffles go within groups of `width` lanes; one that would leave its group
-// gets its own value back, as it does on a GPU.
+// Shuffles stay within groups of `width` lanes; a lane that would read outside
+// of its group gets its own value back, as on a GPU.
 template <typename T>
 T __shfl_sync(unsigned mask,
               T value,

@@ -1,6 +1,7 @@
-// What the compiler calls at every access of code that is built with
-// -fsanitize=thread, and where -fsanitize=alignment,bounds,... sees a mistake.
-// The names are the compiler's; the sanitizers' own libraries are not linked.
+// The functions that the compiler calls at every memory access of code built
+// with -fsanitize=thread, and where -fsanitize=alignment,bounds,... finds an
+// error. The names are the compiler's; the sanitizers' own libraries are not
+// linked.
 
 #include <cstdint>
 
@@ -13,7 +14,7 @@ namespace {
 using dapd::fake::Access;
 using dapd::fake::WatchAccess;
 
-// What every description that the compiler passes begins with.
+// The beginning of every description that the compiler passes.
 struct Place {
   const char* file;
   uint32_t line;
