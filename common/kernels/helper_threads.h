@@ -20,17 +20,19 @@
 
 namespace dapd {
 
-// What a loop's body threw, carried from the thread that ran it to the one that
-// waits for the loop: an exception that left another thread would end the
-// process.
+// Carries an exception of a loop's body from the thread that ran it to the
+// thread that waits for the loop. An exception that left the first thread would
+// end the process.
 class LoopFailure {
  public:
-  // Within a handler, on any thread: keeps the exception if it is the first.
+  // Keeps the current exception if it is the first. Must be called within a
+  // handler; any thread may call it.
   void Keep() noexcept {
     if (!is_kept_.test_and_set()) first_ = std::current_exception();
   }
 
-  // Throws what was kept, if anything; once every thread has left the loop.
+  // Throws the kept exception, if there is one. Must be called after every
+  // thread has left the loop.
   void Rethrow() const {
     if (first_ != nullptr) std::rethrow_exception(first_);
   }

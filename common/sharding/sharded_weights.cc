@@ -85,7 +85,8 @@ absl::StatusOr<LayerWeights> GatherLayer(const ShardedWeights& weights,
                    devices.AllGather(layer.weight));
   for (const Projection projection : AllProjections()) {
     const auto i = static_cast<size_t>(projection);
-    // [size, out, in] is already the whole of what is split by outputs.
+    // For a weight that is split by outputs, [size, out, in] is already the
+    // whole weight.
     layer.weight[i] =
         SplitDimension(projection) == 0
             ? parts[i].flatten(0, 1)
