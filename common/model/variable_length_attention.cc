@@ -39,7 +39,7 @@ at::Tensor ForEachHead(const at::Tensor& rows, int64_t heads) {
   return rows.repeat_interleave(heads / rows.size(1), 1).unsqueeze(0);
 }
 
-// The gradient of `rows` from the gradient of ForEachHead(rows).
+// Returns the gradient of `rows` from the gradient of ForEachHead(rows).
 at::Tensor SumOverGroups(const at::Tensor& grad, const at::Tensor& rows) {
   const int64_t kv_heads = rows.size(1);
   return grad.squeeze(0)
@@ -51,7 +51,7 @@ AttentionHeads HeadsOf(const at::Tensor& q, const at::Tensor& k) {
   return {q.size(1), k.size(1), q.size(2)};
 }
 
-// The tokens from `begin` on; T as in HeadMatrix.
+// Returns the tokens from `begin` on; T as in HeadMatrix.
 template <typename T>
 HeadMatrix<T> MatrixOf(const at::Tensor& rows, int64_t begin) {
   TORCH_CHECK(rows.stride(2) == 1,
@@ -65,7 +65,7 @@ HeadMatrix<T> MatrixOf(const at::Tensor& rows, int64_t begin) {
           rows.stride(1)};
 }
 
-// The kernels' arguments for `sequences`; T as in HeadMatrix.
+// Returns the kernels' arguments for `sequences`; T as in HeadMatrix.
 template <typename T, typename Sequences>
 std::vector<AttentionSequenceOf<T>> ArgumentsOf(const Sequences& sequences,
                                                 const at::Tensor& q,
@@ -160,13 +160,13 @@ VariableLengthAttention::Launch VariableLengthAttention::LaunchOf(
     const std::vector<RowRange>& keys,
     at::Device device) {
   Launch launch{.longest_q = Longest(q_offsets), .longest_k = kLeastLongest};
-  // One copy for all three.
+  // One copy to the device serves all three tensors.
   std::vector<int64_t> all = q_offsets;
   for (const RowRange& range : keys) {
     all.push_back(range.begin);
     launch.longest_k = std::max(launch.longest_k, range.tokens);
   }
-  all.push_back(0);  // the kernels do not read the last one beside k_tokens
+  all.push_back(0);  // the kernels do not read it beside k_tokens
   for (const RowRange& range : keys) all.push_back(range.tokens);
   const auto count = static_cast<int64_t>(keys.size());
   const at::Tensor copied = ToDevice(at::tensor(all, at::kInt), device);

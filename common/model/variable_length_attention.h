@@ -1,13 +1,13 @@
-// Grouped-query causal attention over packed sequences of any lengths, forward
-// and backward by hand: without the [T, T] matrix of scores (Dao et al. 2022)
-// and without a mask.
+// Computes grouped-query causal attention over packed sequences of any lengths,
+// forward and backward by hand: without the [T, T] matrix of scores (Dao et al.
+// 2022) and without a mask.
 //
 // On the CPU, in float32 and bfloat16, the kernels of
 // kernels/causal_attention.h compute it, without a copy of the keys for each
 // query head.
 //
 // On a CUDA device one launch serves all sequences, and its kernel is chosen by
-// dtype and head dimension alone, so no shape is planned when it comes first
+// dtype and head dimension alone, so a shape that comes first costs no planning
 // (cuDNN plans for a tenth of a second and more). In half precision the kernel
 // is FlashAttention-2 (Dao 2023), which reads keys once for the query heads
 // that share them; in float32 it is CUTLASS's memory-efficient attention, for
@@ -61,8 +61,8 @@ class VariableLengthAttention {
                           const std::vector<RowRange>& keys,
                           at::Device device);
 
-  // softmax(q k^T / sqrt(D)) v. q [N, H, D]; k, v [M, K, D], already rotated;
-  // the last dimension of each is contiguous. Returns [N, H, D], contiguous.
+  // Returns softmax(q k^T / sqrt(D)) v, [N, H, D], contiguous. q [N, H, D]; k,
+  // v [M, K, D], already rotated; the last dimension of each is contiguous.
   // Without `statistics` (null) there is no Backward. On CUDA LibTorch's
   // autograd differentiates it, too, if queries and keys are the same rows.
   // Throws c10::Error on the CPU unless the dtype is float32 or bfloat16.
@@ -79,8 +79,9 @@ class VariableLengthAttention {
     return Forward(q, k, v, statistics);
   }
 
-  // `out` and `statistics` of Forward for the same q, k, v; `grad_out` has the
-  // shape of `out`.
+  // Returns the gradients of q, k and v. `out` and `statistics` are Forward's
+  // for the same q, k, v; `grad_out` has the shape of `out`. Throws c10::Error
+  // for sequences with shared keys.
   AttentionGradients Backward(const at::Tensor& grad_out,
                               const at::Tensor& q,
                               const at::Tensor& k,

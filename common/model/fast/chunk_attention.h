@@ -1,8 +1,8 @@
-// Attention of several sequences' next tokens over the keys and values of the
-// chunks before them (chunk_forward.h) and their own, in one call. Chunks stand
-// side by side in a pass. Each is a sequence of queries of its own, so its bits
-// depend neither on the other chunks of the pass nor on whether the chunks
-// before it are computed in the same pass.
+// Computes attention of several sequences' next tokens over the keys and values
+// of the chunks before them (chunk_forward.h) and their own, in one call.
+// Chunks stand side by side in a pass. Each is a sequence of queries of its
+// own, so its bits depend neither on the other chunks of the pass nor on
+// whether the chunks before it are computed in the same pass.
 //
 // Shapes: N rows of the pass, M gathered keys, H query heads, K key-value
 // heads, D head_dim.
@@ -37,8 +37,8 @@ class ChunkAttention {
                  int64_t rows,
                  at::Device device);
 
-  // q [N, H, D], rotated; keys, rotated, and values of the same rows, [K, N,
-  // D]. Returns [N, H, D].
+  // Returns attention's result [N, H, D] for rotated q [N, H, D] and, for the
+  // same rows, rotated keys and values [K, N, D].
   at::Tensor Attend(int64_t layer,
                     const at::Tensor& q,
                     const at::Tensor& keys,
@@ -59,7 +59,7 @@ class ChunkAttention {
                  int64_t rows,
                  Layout layout,
                  at::Device device);
-  // The keys (part 0) or values (part 1) of a layer, [M, K, D].
+  // Returns the keys (part 0) or values (part 1) of a layer, [M, K, D].
   at::Tensor Gather(int64_t layer, int64_t part, const at::Tensor& own) const;
 
   std::vector<Piece> pieces_;

@@ -1,6 +1,6 @@
-// Packed sequences of which some begin with chunks that were computed before
-// (chunk_forward.h): only the rest of each sequence, its tail, goes through the
-// layers, attending over the chunks.
+// Runs the tails of packed sequences. Some sequences begin with chunks that
+// were computed before (chunk_forward.h): only the rest of each sequence, its
+// tail, goes through the layers, attending over the chunks.
 #pragma once
 
 #include <cstdint>
@@ -33,16 +33,16 @@ class SequenceTails {
   // The tails' rows in the pack, [M] int64 on the model's device.
   const at::Tensor& rows() const { return rows_; }
 
-  // From the tails' rotated q [M, H, D] and k, v [M, K, D] in `layer` to
-  // [M, H, D].
+  // Returns attention's result [M, H, D] for the tails' rotated q [M, H, D] and
+  // k, v [M, K, D] in `layer`.
   at::Tensor Attend(int64_t layer,
                     const at::Tensor& q,
                     const at::Tensor& k,
                     const at::Tensor& v) const;
 
-  // The input of `layer` for all rows, [N, hidden], from the chunks' rows and
-  // `tails` [M, hidden]. `layer` equal to the number of layers: the last
-  // layer's output.
+  // Returns the input of `layer` for all rows, [N, hidden], from the chunks'
+  // rows and `tails` [M, hidden]. If `layer` is the number of layers, it is the
+  // output of the last layer.
   at::Tensor Whole(int64_t layer, const at::Tensor& tails) const;
 
  private:

@@ -100,7 +100,7 @@ ResidualStream TrainingPass::ForwardWhole(const PackedTokens& tokens) {
   return stream;
 }
 
-// All rows of the tails pass the last layer, too: few of them are not in
+// All rows of the tails pass the last layer, too, since few of them are not in
 // `rows`.
 ResidualStream TrainingPass::ForwardTails(const PackedTokens& tokens) {
   const int64_t layers = weights_.config.num_layers;

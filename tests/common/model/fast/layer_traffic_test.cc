@@ -208,7 +208,8 @@ class PackedTeacher {
     packed_->Apply(&adapter);
   }
 
-  // The layer's output for the input x + `delta`; may write over `delta`.
+  // Returns the output of the layer for the input x + `delta`, over which it
+  // may write.
   ResidualStream Forward(ResidualStream stream,
                          const RotaryAngles& angles,
                          const VariableLengthAttention& attention,
@@ -395,7 +396,7 @@ TEST(LayerTrafficTest, ANormThatAddsGivesTheBitsOfASumAndItsNorm) {
   }
 }
 
-// Both round, each at its own places.
+// Packed and plain weights round the update of an adapter at different places.
 TEST(LayerTrafficTest, PackedWeightsGiveWhatFloat32Gives) {
   const at::NoGradGuard no_grad;
   const Layer layer(at::kBFloat16, kSimulated);
