@@ -7,11 +7,11 @@
 
 namespace dapd {
 
-// cos and sin of position * theta^(-2i / head_dim), the frequencies stretched
-// and both multiplied by an attention factor where the model says so
-// (spec/rope_config.h), repeated for both halves: [N, 1, head_dim], computed in
-// float32 and then given in `dtype`. Whoever turns heads by them, on whatever
-// device, takes them from here.
+// cos and sin of position * theta^(-2i / head_dim), repeated for both halves:
+// [N, 1, head_dim], computed in float32 and then rounded to `dtype`. If the
+// model has rope scaling (spec/rope_config.h), the frequencies are stretched
+// and cos and sin are multiplied by its attention factor. All code that turns
+// heads, on any device, takes the angles from here.
 struct RotaryAngles {
   at::Tensor cos;
   at::Tensor sin;
@@ -22,7 +22,7 @@ RotaryAngles MakeRotaryAngles(const ModelConfig& config,
                               const at::Tensor& positions,
                               at::ScalarType dtype);
 
-// `heads` [N, num_heads, head_dim] turned by its row's angles.
+// Returns `heads` [N, num_heads, head_dim], turned by the angles of its row.
 at::Tensor ApplyRotary(const at::Tensor& heads, const RotaryAngles& angles);
 
 }  // namespace dapd

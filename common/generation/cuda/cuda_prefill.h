@@ -1,9 +1,11 @@
-// Prompts through the packed weights (packed_weights.h), several in one
-// pass: what stands in a GPU's memory once serves them, too. Products are
-// cuBLAS through LibTorch, attention is one launch a layer (flash_attention.h).
+// Computes prompts with the packed weights (packed_weights.h), several in one
+// pass, so the weights that decoding holds in a GPU's memory serve prompts,
+// too. Products are cuBLAS through LibTorch; attention is one launch per layer
+// (variable_length_attention.h).
 //
-// Bits: every product has kPrefillRows rows, the last ones unused, and the head
-// kPrefillPrompts, so a prompt's numbers do not depend on what passes with it.
+// Bits: every product has kPrefillRows rows, of which the last are unused, and
+// the head's product has kPrefillPrompts rows, so a prompt's numbers do not
+// depend on the other prompts of the pass.
 //
 // Shapes: K key-value heads, D head_dim.
 #pragma once
@@ -12,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "common/model/fast/packed_layer.h"
+#include "common/model/fast/packed_projections.h"
 #include "common/model/fast/packed_weights.h"
 #include "common/model/spec/decoding_shape.h"
 #include "common/model/weights/weights.h"

@@ -1,8 +1,9 @@
-// The products of a pass over packed weights (model/fast/packed_layer.h), whose
-// rows have the bits of a whole pass's, however many of them are computed:
-// cuBLASLt's algorithm is the one for the whole pass, and none that adds up
-// parts of a sum. A row is then the same sum in the same order in any tile. For
-// libdapd_cuda.so; none of it takes device memory.
+// The products of a pass over packed weights (model/fast/packed_projections.h).
+// Their rows have the same bits as the rows of a whole pass, however many of
+// them are computed: the algorithm is cuBLASLt's choice for the whole pass and
+// never adds up parts of a sum, so a row is the same sum in the same order in
+// any tile. This code belongs to libdapd_cuda.so and allocates no device
+// memory.
 #pragma once
 
 #include <cstdint>
