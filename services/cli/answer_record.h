@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "common/data/grade_answer.h"
 #include "common/generation/decode_request.h"
 
 namespace dapd {
@@ -31,10 +32,8 @@ struct AnswerRecord {
   int64_t sample = 0;  // which answer to it, from 0
   std::string id;      // the problem's
   std::string text;
-  std::string answer;     // the expected one
-  std::string extracted;  // of the last box
-  bool has_box = false;
-  bool correct = false;
+  std::string answer;  // the expected one
+  Grade grade;         // of `text` against it
   int64_t tokens = 0;  // its end token included
   FinishReason finish_reason = FinishReason::kNone;
   bool repeated = false;   // EndsInRepetition (common/data/repetition.h)

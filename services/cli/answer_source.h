@@ -23,15 +23,10 @@ struct AnswerPrompt {
   uint32_t sample = 0;
 };
 
-struct Answer {
-  std::vector<int32_t> ids;  // its end token included
-  std::vector<float> logprobs;
-  FinishReason finish_reason = FinishReason::kNone;
-};
-
 // Told of the answer to prompts[index] once it has ended. An error ends the
 // answering.
-using OnAnswerEnded = std::function<absl::Status(size_t index, Answer answer)>;
+using OnAnswerEnded =
+    std::function<absl::Status(size_t index, SampledAnswer answer)>;
 
 class AnswerSource {
  public:

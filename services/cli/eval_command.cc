@@ -211,7 +211,7 @@ absl::StatusOr<std::vector<AnswerPrompt>> OpenPrompts(
 
 absl::StatusOr<AnswerRecord> GradeOne(const Problem& problem,
                                       const AnswerPrompt& prompt,
-                                      const Answer& answer,
+                                      const SampledAnswer& answer,
                                       const TextPipeline& text) {
   AnswerRecord record{.index = prompt.example,
                       .sample = prompt.sample,
@@ -222,10 +222,7 @@ absl::StatusOr<AnswerRecord> GradeOne(const Problem& problem,
   ASSIGN_OR_RETURN(
       record.text,
       text.tokenizer->Decode(answer.ids, /*skip_special_tokens=*/true));
-  Grade grade = GradeAnswer(record.text, record.answer);
-  record.has_box = grade.has_box;
-  record.correct = grade.correct;
-  record.extracted = std::move(grade.extracted);
+  record.grade = GradeAnswer(record.text, record.answer);
   record.repeated =
       EndsInRepetition(WithoutEndToken(answer.ids, answer.finish_reason));
   return record;
@@ -256,7 +253,7 @@ absl::Status AnswerTheRest(const EvalOptions& options,
   ASSIGN_OR_RETURN(const std::vector<AnswerPrompt> prompts,
                    OpenPrompts(options, prompts_section, data, known, text));
   return source->AnswerAll(
-      prompts, [&](size_t at, const Answer& answer) -> absl::Status {
+      prompts, [&](size_t at, const SampledAnswer& answer) -> absl::Status {
         const AnswerPrompt& prompt = prompts[at];
         ASSIGN_OR_RETURN(
             AnswerRecord record,

@@ -99,7 +99,7 @@ absl::Status AnswerRows(const Config& config,
     ASSIGN_OR_RETURN(prompt.ids, views.RolloutPrompt(row.sample.problem));
     prompts.push_back(std::move(prompt));
   }
-  return generator->AnswerAll(prompts, [&](size_t index, Answer answer) {
+  return generator->AnswerAll(prompts, [&](size_t index, SampledAnswer answer) {
     (*rows)[index].sample.rollout_ids = std::move(answer.ids);
     return absl::OkStatus();
   });

@@ -104,10 +104,7 @@ absl::Status WorkerGenerator::AnswerAll(
     if (result.has_value()) {
       ++done;
       tokens += static_cast<int64_t>(result->ids.size());
-      RETURN_IF_ERROR(on_answer(result->id,
-                                {.ids = std::move(result->ids),
-                                 .logprobs = std::move(result->logprobs),
-                                 .finish_reason = result->finish_reason}));
+      RETURN_IF_ERROR(on_answer(result->id, *std::move(result)));
     }
     progress.Update(done, absl::StrCat(tokens, " tokens"));
   }

@@ -80,26 +80,28 @@ void GradeAnswers(const std::vector<RolloutRecord>& records,
   };
   report.graded_problems = static_cast<int64_t>(graded.size());
   if (!graded.empty()) {
-    report.accuracy = share_of(
-        graded, [](const RolloutRecord& answer) { return answer.correct; });
-  }
-  report.format_rate =
-      share_of(all, [](const RolloutRecord& answer) { return answer.has_box; });
-  if (!marker.empty()) {
-    report.marker = marker;
-    report.marker_rate = share_of(all, [&](const RolloutRecord& answer) {
-      return absl::StrContains(answer.text, marker);
+    report.accuracy = share_of(graded, [](const RolloutRecord& record) {
+      return record.grade.correct;
     });
   }
-  report.truncated = share_of(all, [](const RolloutRecord& answer) {
-    return answer.finish_reason == FinishReason::kLength;
+  report.format_rate = share_of(
+      all, [](const RolloutRecord& record) { return record.grade.has_box; });
+  if (!marker.empty()) {
+    report.marker = marker;
+    report.marker_rate = share_of(all, [&](const RolloutRecord& record) {
+      return absl::StrContains(record.text, marker);
+    });
+  }
+  report.truncated = share_of(all, [](const RolloutRecord& record) {
+    return record.answer.finish_reason == FinishReason::kLength;
   });
-  report.repeated = share_of(all, [](const RolloutRecord& answer) {
-    return EndsInRepetition(WithoutEndToken(answer.ids, answer.finish_reason));
+  report.repeated = share_of(all, [](const RolloutRecord& record) {
+    return EndsInRepetition(
+        WithoutEndToken(record.answer.ids, record.answer.finish_reason));
   });
   double tokens = 0.0;
-  for (const RolloutRecord& answer : records) {
-    tokens += static_cast<double>(answer.ids.size());
+  for (const RolloutRecord& record : records) {
+    tokens += static_cast<double>(record.answer.ids.size());
   }
   report.mean_tokens = tokens / static_cast<double>(records.size());
 }
@@ -122,12 +124,12 @@ absl::StatusOr<bool> CanBeScored(const EvaluationParts& parts,
   // An answer has at least one token, where one is needed.
   ASSIGN_OR_RETURN(
       const Views built,
-      record.ids.empty()
+      record.answer.ids.empty()
           ? parts.views.BuildReferenceViews(problem.problem, problem.solution)
           : parts.views.Build({.id = problem.id,
                                .problem = problem.problem,
                                .reference = problem.solution,
-                               .rollout_ids = record.ids,
+                               .rollout_ids = record.answer.ids,
                                .reference_ids = {},
                                .context = record.context}));
   return std::ranges::all_of(ViewsRead(parts.terms), [&](ViewName name) {
@@ -167,13 +169,11 @@ absl::StatusOr<AnsweredProblems> AnswerWhatFits(
   AnsweredProblems answered;
   ASSIGN_OR_RETURN(
       const std::vector<RolloutRecord> records,
-      parts.pipeline.CollectRollouts([&](const PipelineInput&,
-                                         size_t index,
-                                         int64_t,
-                                         const RolloutResult& result) {
-        answered.answers[index] = result;
-        return absl::OkStatus();
-      }));
+      parts.pipeline.CollectRollouts(
+          [&](size_t index, int64_t /*attempt*/, const RolloutResult& result) {
+            answered.answers[index] = result;
+            return absl::OkStatus();
+          }));
   for (size_t i = 0; i < asked.size(); ++i) {
     ASSIGN_OR_RETURN(const bool fits, CanBeScored(parts, records[i]));
     if (!fits) continue;

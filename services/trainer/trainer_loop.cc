@@ -1,6 +1,7 @@
 #include "services/trainer/trainer_loop.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -34,7 +35,7 @@ void SummarizeRollouts(const std::vector<RolloutRecord>& records,
            static_cast<double>(records.size());
   };
   for (const RolloutRecord& record : records) {
-    tokens += static_cast<int64_t>(record.ids.size());
+    tokens += static_cast<int64_t>(record.answer.ids.size());
     report.generated_tokens += record.sampled_tokens;
     if (record.is_left_out) {
       ++report.left_out_samples;
@@ -45,10 +46,10 @@ void SummarizeRollouts(const std::vector<RolloutRecord>& records,
   report.mean_rollout_tokens =
       static_cast<double>(tokens) / static_cast<double>(records.size());
   report.truncated_fraction = share([](const RolloutRecord& record) {
-    return record.finish_reason == FinishReason::kLength;
+    return record.answer.finish_reason == FinishReason::kLength;
   });
   report.boxed_fraction =
-      share([](const RolloutRecord& record) { return record.has_box; });
+      share([](const RolloutRecord& record) { return record.grade.has_box; });
   report.taught_fraction = share(
       [](const RolloutRecord& record) { return !record.context.empty(); });
   report.verified_fraction =
@@ -66,10 +67,13 @@ void SummarizeGrades(const std::vector<RolloutRecord>& records,
   for (size_t begin = 0; begin < records.size(); begin += size) {
     const auto group = std::span(records).subspan(begin, size);
     // An objective of references alone has problems without answers.
-    if (group[0].ids.empty() || ExpectedAnswer(*group[0].problem).empty()) {
+    if (group[0].answer.ids.empty() ||
+        ExpectedAnswer(*group[0].problem).empty()) {
       continue;
     }
-    const auto right = std::ranges::count_if(group, &RolloutRecord::correct);
+    const auto right = std::ranges::count_if(
+        group,
+        [](const RolloutRecord& record) { return record.grade.correct; });
     ++groups;
     solved += right > 0 ? 1 : 0;
     correct += right;
@@ -92,9 +96,11 @@ TrainerLoop::TrainerLoop(TrainerParts parts)
             &parts_.metrics,
             &parts_.status),
       batch_(parts_.batch,
-             [this](int64_t step, const PolicyUpdate& policy) {
-               return PlanStep(step, policy);
-             }),
+             StepLeader{.plan =
+                            [this](int64_t step, const PolicyUpdate& policy) {
+                              return PlanStep(step, policy);
+                            },
+                        .ledger = {parts_.ledger, disk_}}),
       saved_version_(policy_.version()),
       recorded_version_(policy_.version()) {}
 
@@ -289,17 +295,7 @@ absl::StatusOr<std::vector<RolloutRecord>> TrainerLoop::Sample(
     StepReport* report) {
   const int64_t step = policy_.version() + 1;
   RETURN_IF_ERROR(batch_.BeginStep().status());
-  ASSIGN_OR_RETURN(std::vector<RolloutRecord> records,
-                   batch_.Sample(
-                       [&](const AnswerPlace& place,
-                           const Problem& problem,
-                           const RolloutResult& result) {
-                         return disk_.Write("the ledger", [&] {
-                           return parts_.ledger.Accepted(
-                               step, place, problem.id, result);
-                         });
-                       },
-                       report));
+  ASSIGN_OR_RETURN(std::vector<RolloutRecord> records, batch_.Sample(report));
   SummarizeRollouts(records, *report);
   SummarizeGrades(records, parts_.batch.config.rollout.group_size, *report);
   RETURN_IF_ERROR(disk_.Write("the samples", [&] {
@@ -384,14 +380,14 @@ absl::Status TrainerLoop::SaveNewest() {
 }
 
 absl::Status RunOtherRank(BatchTrainerParts parts) {
-  BatchTrainer batch(std::move(parts), /*planner=*/nullptr);
+  BatchTrainer batch(std::move(parts), /*leader=*/std::nullopt);
   const auto run = [&]() -> absl::Status {
     RETURN_IF_ERROR(batch.Start());
     while (true) {
       ASSIGN_OR_RETURN(const bool begun, batch.BeginStep());
       if (!begun) return absl::OkStatus();
       StepReport report;
-      RETURN_IF_ERROR(batch.Sample(nullptr, &report).status());
+      RETURN_IF_ERROR(batch.Sample(&report).status());
       RETURN_IF_ERROR(batch.Train(&report));
     }
   };

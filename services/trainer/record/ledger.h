@@ -36,7 +36,7 @@
 namespace dapd {
 
 // Not thread-safe. The compute thread has it, or, while that trains, the thread
-// that collects answers (OnAnswer in answer_exchange.h).
+// that collects answers (answer_exchange.h).
 class Ledger {
  public:
   // Opens or creates `path`. A last line that a crash left unfinished is cut

@@ -16,12 +16,13 @@ Json ToRow(const RolloutRecord& record) {
       {"id", record.problem->id},
       {"problem", record.problem->problem},
       {"reference", is_given ? record.problem->solution : record.reference},
-      {"rollout_ids", record.ids},
+      {"rollout_ids", record.answer.ids},
       {"rollout", record.text},
-      {"finish_reason", NameOf(record.finish_reason)},
-      {"has_box", record.has_box},
-      {"correct", record.correct}};
-  if (!record.logprobs.empty()) row["sampler_logprobs"] = record.logprobs;
+      {"finish_reason", NameOf(record.answer.finish_reason)},
+      {"has_box", record.grade.has_box},
+      {"correct", record.grade.correct}};
+  if (!record.answer.logprobs.empty())
+    row["sampler_logprobs"] = record.answer.logprobs;
   if (!is_given) {
     row["reference_ids"] = record.reference_ids;
     row["reference_approved"] = record.is_approved;

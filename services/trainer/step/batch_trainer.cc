@@ -45,9 +45,10 @@ std::set<WeightSet> SetsRead(const std::vector<Term>& terms) {
 
 }  // namespace
 
-BatchTrainer::BatchTrainer(BatchTrainerParts parts, Planner planner)
+BatchTrainer::BatchTrainer(BatchTrainerParts parts,
+                           std::optional<StepLeader> leader)
     : parts_(std::move(parts)),
-      planner_(std::move(planner)),
+      leader_(std::move(leader)),
       rules_(MakeAnswerRules(parts_.config)),
       step_rows_(static_cast<int64_t>(parts_.data.problems.size()),
                  parts_.config.run.seed),
@@ -57,7 +58,11 @@ BatchTrainer::BatchTrainer(BatchTrainerParts parts, Planner planner)
                 parts_.tokenizer,
                 MakePipelineOptions(parts_)),
       answers_(
-          parts_.collective, parts_.data, pipeline_.record_maker(), rules_),
+          parts_.collective,
+          parts_.data,
+          pipeline_.record_maker(),
+          rules_,
+          leader_.has_value() ? std::optional(leader_->ledger) : std::nullopt),
       publisher_({.weights = *parts_.weights,
                   .policy = parts_.policy,
                   .teacher_sets = SetsRead(parts_.terms),
@@ -108,7 +113,8 @@ absl::Status BatchTrainer::Begin(int64_t step,
   // While rank 0 measured the policy, say.
   RETURN_IF_ERROR(ServeLayers());
   std::string message;
-  if (planner_) message = SerializePlan(planner_(step, *policy));
+  if (leader_.has_value())
+    message = SerializePlan(leader_->plan(step, *policy));
   RETURN_IF_ERROR(parts_.collective.Broadcast(&message));
   ASSIGN_OR_RETURN(StepPlan plan, ParsePlan(message));
   if (plan.step == 0) return absl::OkStatus();
@@ -172,7 +178,7 @@ std::vector<RankSlice> BatchTrainer::SamplesOfRanks(size_t batch_size) const {
 }
 
 absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
-    const OnAnswer& on_answer, StepReport* report) {
+    StepReport* report) {
   parts_.on_phase(TrainerPhase::kRollout);
   BeginTimeline();
   const ScopedSlice slice(
@@ -196,11 +202,11 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
   // Ranks that gather layers together train together.
   RETURN_IF_ERROR(parts_.config.trainer.train_while_sampling &&
                           parts_.sharded_layers == nullptr
-                      ? CollectAndTrain(step, on_answer)
-                      : WaitAndCollect(step, on_answer));
+                      ? CollectAndTrain(step)
+                      : WaitAndCollect(step));
   DAPD_FAILPOINT("rollout.after_collect");
   ASSIGN_OR_RETURN(std::vector<RolloutRecord> records,
-                   answers_.Share(step, slice_, on_answer));
+                   answers_.Share(step, slice_));
   if (HasLag()) {
     if (step.plan.is_evaluated) {
       held_ = publisher_.live();
@@ -225,33 +231,29 @@ void BatchTrainer::EndTimeline() {
   parts_.timeline->EndStep();
 }
 
-absl::Status BatchTrainer::CollectSlice(const OpenStep& step,
-                                        const OnAnswer& on_answer) {
+absl::Status BatchTrainer::CollectSlice(const OpenStep& step) {
   answers_.Begin();
   ASSIGN_OR_RETURN(
       slice_,
-      pipeline_.CollectRollouts([&](const PipelineInput&,
-                                    size_t index,
-                                    int64_t attempt,
-                                    const RolloutResult& result) {
-        const auto sample = static_cast<int64_t>(OwnSlice(step).begin + index);
-        return answers_.Take(step, {sample, attempt}, result, on_answer);
-      }));
+      pipeline_.CollectRollouts(
+          [&](size_t index, int64_t attempt, const RolloutResult& result) {
+            const auto sample =
+                static_cast<int64_t>(OwnSlice(step).begin + index);
+            return answers_.Take(step, {sample, attempt}, result);
+          }));
   return absl::OkStatus();
 }
 
-absl::Status BatchTrainer::WaitAndCollect(const OpenStep& step,
-                                          const OnAnswer& on_answer) {
+absl::Status BatchTrainer::WaitAndCollect(const OpenStep& step) {
   const ScopedSlice slice(parts_.timeline, kComputeTrack, "wait for answers");
-  return CollectSlice(step, on_answer);
+  return CollectSlice(step);
 }
 
-absl::Status BatchTrainer::CollectAndTrain(const OpenStep& step,
-                                           const OnAnswer& on_answer) {
+absl::Status BatchTrainer::CollectAndTrain(const OpenStep& step) {
   absl::Status collected;
   std::atomic<bool> is_collected = false;
   std::jthread collector([&] {
-    collected = CollectSlice(step, on_answer);
+    collected = CollectSlice(step);
     is_collected = true;
   });
   // Also if training throws; the thread is joined behind this.

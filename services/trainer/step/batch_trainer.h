@@ -37,15 +37,19 @@
 
 namespace dapd {
 
-// What rank 0 tells everybody before step `step`, which `policy` samples, is
-// begun; a plan of step 0 if there is no such step. Other ranks need none.
-using Planner =
-    std::function<StepPlan(int64_t step, const PolicyUpdate& policy)>;
+// Rank 0's part of a step.
+struct StepLeader {
+  // The plan of step `step`, which `policy` samples, for all ranks; a plan of
+  // step 0 if there is no such step.
+  std::function<StepPlan(int64_t step, const PolicyUpdate& policy)> plan;
+  LedgerOnDisk ledger;  // of the answers
+};
 
 // Not thread-safe: owned by the compute thread.
 class BatchTrainer {
  public:
-  BatchTrainer(BatchTrainerParts parts, Planner planner);
+  // `leader`: at rank 0 only.
+  BatchTrainer(BatchTrainerParts parts, std::optional<StepLeader> leader);
 
   // Gives the workers the policies to start with.
   absl::Status Start();
@@ -62,8 +66,7 @@ class BatchTrainer {
   // the run pauses before it to be evaluated. At rank 0 the answers of the
   // whole batch, in its order; elsewhere nothing. FAILED_PRECONDITION for an
   // answer that another policy gave.
-  absl::StatusOr<std::vector<RolloutRecord>> Sample(const OnAnswer& on_answer,
-                                                    StepReport* report);
+  absl::StatusOr<std::vector<RolloutRecord>> Sample(StepReport* report);
 
   // Completes the slice's gradient, adds up all ranks', takes the step and,
   // without a lag, publishes it. Where no sample of the step has tokens to
@@ -107,10 +110,10 @@ class BatchTrainer {
   const RankSlice& OwnSlice(const SampledStep& step) const {
     return step.slices[static_cast<size_t>(parts_.collective.rank())];
   }
-  absl::Status CollectSlice(const OpenStep& step, const OnAnswer& on_answer);
-  // The same on a thread of its own, and trains meanwhile.
-  absl::Status CollectAndTrain(const OpenStep& step, const OnAnswer& on_answer);
-  absl::Status WaitAndCollect(const OpenStep& step, const OnAnswer& on_answer);
+  absl::Status CollectSlice(const OpenStep& step);
+  // Calls CollectSlice on a thread of its own, and trains meanwhile.
+  absl::Status CollectAndTrain(const OpenStep& step);
+  absl::Status WaitAndCollect(const OpenStep& step);
   // The step that is begun, and its end, in the timeline.
   void BeginTimeline();
   void EndTimeline();
@@ -122,7 +125,7 @@ class BatchTrainer {
   void CountScores(StepReport* report) const;
 
   BatchTrainerParts parts_;
-  const Planner planner_;
+  const std::optional<StepLeader> leader_;
   const AnswerRules rules_;
   StepRows step_rows_;
   SamplePipeline pipeline_;

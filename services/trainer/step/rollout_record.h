@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/data/dataset.h"
+#include "common/data/grade_answer.h"
 #include "common/data/self_teacher.h"
 #include "common/data/view_builder.h"
 #include "common/generation/sampling.h"
@@ -23,18 +24,15 @@ namespace dapd {
 // problem alone.
 struct RolloutRecord {
   const Problem* problem = nullptr;
-  std::vector<int32_t> ids;  // of the rollout, attempt 0
-  FinishReason finish_reason = FinishReason::kEos;
-  std::string text;      // decoded, special tokens skipped
-  bool has_box = false;  // graded, if the problem has an answer
-  bool correct = false;
-  std::string extracted;  // what the box holds
+  // The rollout, attempt 0; without log-probabilities unless a term weighs by
+  // them.
+  SampledAnswer answer;
+  std::string text;       // of `answer`, special tokens skipped
+  Grade grade;            // of `text`; void if the problem has no answer
   bool is_scored = true;  // false: padding alone
   // Whether any term trains the sample: its answer is scored or, by some term,
   // its reference.
   bool is_trained = true;
-  std::vector<float>
-      logprobs;  // the sampler's; empty unless a term weighs them
   // The answer that stands in the reference's place, and its text; empty: the
   // problem's solution does.
   std::vector<int32_t> reference_ids;

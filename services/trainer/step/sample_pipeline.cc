@@ -97,7 +97,7 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
     entries_[i].input = batch.inputs[i];
   }
   for (const auto& [id, task] : pending_rollouts_) {
-    if (task.attempt == 0) entries_[task.index].rollout_id = id;
+    if (task.attempt == 0) entries_[task.input].rollout_id = id;
   }
   prefixes_.EndAll();
   if (!with_scores_) return absl::OkStatus();
@@ -176,7 +176,7 @@ absl::Status SamplePipeline::WantMore(const PipelineInput& input,
       }
       const bool is_pending =
           std::ranges::any_of(pending_rollouts_, [&](const auto& pending) {
-            return pending.second.index == index &&
+            return pending.second.input == index &&
                    pending.second.attempt == attempt;
           });
       if (is_pending) continue;
@@ -241,7 +241,7 @@ absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts(
     const auto [index, attempt] = pending->second;
     pending_rollouts_.erase(pending);
     if (on_accepted) {
-      RETURN_IF_ERROR(on_accepted(inputs[index], index, attempt, result));
+      RETURN_IF_ERROR(on_accepted(index, attempt, result));
     }
     answers[index][attempt] = result;
     RETURN_IF_ERROR(WantMore(inputs[index], index, &answers[index]));
@@ -266,7 +266,7 @@ absl::StatusOr<RolloutResult> SamplePipeline::NextRollout() {
 
 absl::Status SamplePipeline::AcceptRollout(size_t index,
                                            const RolloutRecord& record,
-                                           const RolloutResult& rollout) {
+                                           const SampledAnswer& rollout) {
   const Problem& problem = *record.problem;
   const bool is_trained = with_scores_ && record.is_trained;
   Views views;
@@ -274,7 +274,7 @@ absl::Status SamplePipeline::AcceptRollout(size_t index,
     const Sample sample = {problem.id,
                            problem.problem,
                            problem.solution,
-                           record.ids,
+                           record.answer.ids,
                            record.reference_ids,
                            record.context};
     // Those that are known since the start are not built again.

@@ -52,9 +52,9 @@ struct PipelineInput {
   std::map<int64_t, const RolloutResult*> known = {};
 };
 
-// What a rollout task samples.
-struct RolloutTaskOf {
-  size_t index = 0;  // of the input
+// The answer that a rollout task samples.
+struct TaskTarget {
+  size_t input = 0;  // its index
   int64_t attempt = 0;
 };
 
@@ -63,16 +63,14 @@ struct SubmittedBatch {
   std::vector<PipelineInput> inputs;
   SamplingParams sampling;
   AnswerRules rules;
-  std::map<uint64_t, RolloutTaskOf> pending;         // by rollout task
-  std::map<uint64_t, std::vector<int32_t>> prompts;  // of the same tasks
+  std::map<uint64_t, TaskTarget> pending;            // by rollout task
+  std::map<uint64_t, std::vector<int32_t>> prompts;  // of attempt 0's tasks
 };
 
-// Called with each answer of a batch, known ones left out, before anything
-// follows from it; an error ends the batch.
-using OnAccepted = std::function<absl::Status(const PipelineInput& input,
-                                              size_t index,
-                                              int64_t attempt,
-                                              const RolloutResult& result)>;
+// Called with each new answer to input `index`, before anything follows from
+// it; an error ends the batch.
+using OnAccepted = std::function<absl::Status(
+    size_t index, int64_t attempt, const RolloutResult& result)>;
 
 // On its way; what no term trains has nothing to wait for.
 enum class SampleState {
@@ -196,7 +194,7 @@ class SamplePipeline {
                         AnswersByAttempt* answers);
   absl::Status AcceptRollout(size_t index,
                              const RolloutRecord& record,
-                             const RolloutResult& rollout);
+                             const SampledAnswer& rollout);
   absl::StatusOr<RolloutResult> NextRollout();
   absl::Status AcceptScore(const ScoreResult& result);
 
@@ -212,8 +210,8 @@ class SamplePipeline {
   SamplingParams sampling_;  // of the same
   MakeRoom make_room_;
   PrefixStreamer streamer_;
-  SampledPrefixes prefixes_;                            // those of attempt 0
-  std::map<uint64_t, RolloutTaskOf> pending_rollouts_;  // of CollectRollouts
+  SampledPrefixes prefixes_;                         // those of attempt 0
+  std::map<uint64_t, TaskTarget> pending_rollouts_;  // of CollectRollouts
   // Also taken by CollectRollouts, for answers that are wanted later.
   std::atomic<uint64_t> next_id_ = 1;
   uint64_t payload_bytes_ = 0;
