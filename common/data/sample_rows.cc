@@ -20,7 +20,7 @@
 namespace dapd {
 namespace {
 
-// A run records the last ones for people to see (sample_file.h).
+// A run records the last ones for people to see (run_recorder.h).
 constexpr std::initializer_list<const char*> kSampleKeys = {
     "id",
     "problem",

@@ -18,7 +18,6 @@
 #include "common/rpc/transfer/policy_update.h"
 #include "services/trainer/record/full_disk_rule.h"
 #include "services/trainer/record/ledger.h"
-#include "services/trainer/step/answer_place.h"
 #include "services/trainer/step/answer_rules.h"
 #include "services/trainer/step/rank_messages.h"
 #include "services/trainer/step/rollout_record.h"

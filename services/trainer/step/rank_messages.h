@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 
-#include "services/trainer/step/answer_place.h"
+#include "services/trainer/step/answer_rules.h"
 #include "services/trainer/workers/rollout_task.h"
 
 namespace dapd {
