@@ -42,7 +42,7 @@ namespace {
 struct EvalOptions {
   LocalGeneratorOptions generator;
   WorkerOptions workers;
-  int64_t gpus = 0;    // 0: all that there are
+  int64_t gpus = 0;    // 0: all
   std::string config;  // empty: the released prompts
   std::string data;
   std::string id_column = "id";
@@ -57,7 +57,7 @@ struct EvalOptions {
   bool json = false;
 };
 
-// As a run with that configuration asks.
+// The prompts of a run with that configuration.
 absl::StatusOr<PromptsSection> ReadPrompts(const EvalOptions& options) {
   if (options.config.empty()) return PromptsSection();
   ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(options.config, {}));
@@ -84,7 +84,7 @@ absl::StatusOr<Dataset> ReadProblems(const EvalOptions& options) {
   return data;
 }
 
-// Everything that the answers are a function of, but for rounding.
+// Everything that determines the answers, except for rounding.
 absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
     const EvalOptions& options,
     const PromptsSection& prompts,
@@ -119,16 +119,16 @@ absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
       {"seed", generator.seed}};
 }
 
-// The answers that an evaluation has, on disk if it has an output.
+// The known answers of an evaluation, on disk if it has an output.
 struct KnownAnswers {
-  std::string marker;                          // that texts are searched for
+  std::string marker;                          // searched for in the texts
   std::vector<AnswerRecord> records;           // without their texts
   std::set<std::pair<int64_t, int64_t>> keys;  // index, sample
   std::unique_ptr<AnswerFile> file;            // none: in memory only
 
   void Take(AnswerRecord record) {
     record.is_marked = absl::StrContains(record.text, marker);
-    // Nothing else is needed of it.
+    // The text is no longer needed.
     record.text.clear();
     record.text.shrink_to_fit();
     keys.emplace(record.index, record.sample);
@@ -176,7 +176,7 @@ absl::StatusOr<KnownAnswers> OpenOutput(const EvalOptions& options,
   return known;
 }
 
-// What is still to be answered, a problem's answers one after another.
+// The prompts that still need answers, a problem's answers one after another.
 absl::StatusOr<std::vector<AnswerPrompt>> OpenPrompts(
     const EvalOptions& options,
     const PromptsSection& prompts_section,
@@ -228,7 +228,7 @@ absl::StatusOr<AnswerRecord> GradeOne(const Problem& problem,
   return record;
 }
 
-// `answers`: how many it is to give.
+// `answers`: their number.
 absl::StatusOr<std::unique_ptr<AnswerSource>> OpenSource(
     const EvalOptions& options, int64_t answers) {
   if (!options.workers.addresses.empty()) {

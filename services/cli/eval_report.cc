@@ -10,7 +10,7 @@
 namespace dapd {
 namespace {
 
-// One number a problem: sums over its answers, then means.
+// Sums over the answers to one problem.
 struct Sums {
   int64_t correct = 0;
   int64_t boxed = 0;

@@ -1,4 +1,4 @@
-// dapd runs: which runs there are, and how they stand.
+// dapd runs: lists runs with their states.
 
 #include <cstdio>
 #include <memory>

@@ -1,4 +1,4 @@
-// dapd status: a trainer's state, one screen.
+// dapd status: shows a trainer's state on one screen.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -32,7 +32,7 @@ struct StatusOptions {
   bool json = false;
 };
 
-// The address of the only run on this machine; several are listed.
+// The address of the only run on this machine; an error lists several.
 absl::StatusOr<std::string> FindAddress() {
   std::vector<std::string> lines;
   std::string address;

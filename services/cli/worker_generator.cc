@@ -16,9 +16,9 @@
 namespace dapd {
 namespace {
 
-// Enough tokens that other weights cannot agree by chance.
+// With so many tokens other weights cannot agree by chance.
 constexpr size_t kProbeTokens = 16;
-// How often the progress line is brought up to date.
+// How often the progress line is updated.
 constexpr absl::Duration kTick = absl::Seconds(1);
 
 }  // namespace

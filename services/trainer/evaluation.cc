@@ -23,7 +23,8 @@
 namespace dapd {
 namespace {
 
-// `samples` answers to each of the first `problems` held-out ones.
+// Inputs for `samples` answers to each of the first `problems` held-out
+// problems.
 std::vector<PipelineInput> MakeInputs(const EvaluationParts& parts,
                                       size_t problems,
                                       int64_t samples) {
@@ -55,8 +56,8 @@ SamplePipeline::Prompt PromptOf(const Config& config,
   };
 }
 
-// Shares of a problem's answers; of right ones where there is something to
-// grade against.
+// Fills the report's shares of answers; the share of right answers counts only
+// problems with an expected answer.
 void GradeAnswers(const std::vector<RolloutRecord>& records,
                   const std::string& marker,
                   EvaluationReport& report) {
@@ -117,11 +118,12 @@ absl::StatusOr<bool> CanBeAnswered(const EvaluationParts& parts,
          parts.weights.config.max_positions;
 }
 
-// Whether it takes every view of the answer that the terms read.
+// Whether the model's context takes every view of the answer that the terms
+// read.
 absl::StatusOr<bool> CanBeScored(const EvaluationParts& parts,
                                  const RolloutRecord& record) {
   const Problem& problem = *record.problem;
-  // An answer has at least one token, where one is needed.
+  // Records without an answer occur where the terms need none.
   ASSIGN_OR_RETURN(
       const Views built,
       record.answer.ids.empty()
@@ -145,9 +147,9 @@ struct AnsweredProblems {
   std::map<size_t, RolloutResult> answers;  // which the inputs refer to
 };
 
-// Those of `inputs` of which the model's context takes what the terms read:
-// solutions and answers are not bounded by what training's are, and workers
-// refuse what is too long.
+// The inputs whose views the model's context can take: unlike training's,
+// held-out solutions and answers have no limit of length, and workers refuse
+// what is too long.
 absl::StatusOr<AnsweredProblems> AnswerWhatFits(
     const EvaluationParts& parts,
     const AnswerRules& rules,
@@ -195,7 +197,7 @@ void WarnOfLeftOut(size_t left_out, size_t problems, int64_t context) {
       " tokens; with a lower evaluation.max_new_tokens they may fit"));
 }
 
-// Over the first `problems` held-out ones; none if none of them fits.
+// Over the first `problems` held-out problems; empty if none of them fits.
 absl::StatusOr<std::vector<TermDivergence>> MeasureDivergences(
     const EvaluationParts& parts, size_t problems) {
   const AnswerRules rules = MakeHeldOutRules(ReadsRollouts(parts.terms));
@@ -233,7 +235,7 @@ absl::StatusOr<std::vector<TermDivergence>> MeasureDivergences(
     }
   }
   for (size_t k = 0; k < parts.terms.size(); ++k) {
-    // Of answers without a token that the term counts nothing is known.
+    // Nothing is known of a term that counts no token of any answer.
     if (values[k].empty()) continue;
     divergences.push_back(
         {parts.terms[k].name, MeanInterval(values[k]), std::ssize(values[k])});

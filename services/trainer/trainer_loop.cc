@@ -56,7 +56,8 @@ void SummarizeRollouts(const std::vector<RolloutRecord>& records,
       share([](const RolloutRecord& record) { return record.is_approved; });
 }
 
-// A group's answers are to one problem: all of them can be graded, or none.
+// A group's answers are to one problem, so either all of them are graded or
+// none.
 void SummarizeGrades(const std::vector<RolloutRecord>& records,
                      int64_t group_size,
                      StepReport& report) {
@@ -66,7 +67,7 @@ void SummarizeGrades(const std::vector<RolloutRecord>& records,
   int64_t correct = 0;
   for (size_t begin = 0; begin < records.size(); begin += size) {
     const auto group = std::span(records).subspan(begin, size);
-    // An objective of references alone has problems without answers.
+    // Problems have no answers if the objective trains references alone.
     if (group[0].answer.ids.empty() ||
         ExpectedAnswer(*group[0].problem).empty()) {
       continue;
@@ -108,7 +109,7 @@ absl::Status TrainerLoop::Run() {
   absl::Status status;
   const absl::Status caught = CatchTorch([&] { return status = RunSteps(); });
   if (status.ok()) status = caught;
-  // A step whose records are not all written is done again, as after a crash.
+  // A step with incomplete records is done again, as after a crash.
   if (IsPolicyWholeAfter(status) && policy_.version() > saved_version_ &&
       policy_.version() == recorded_version_) {
     const absl::Status saved = CatchTorch([&] { return SaveCheckpointNow(); });
@@ -125,7 +126,7 @@ absl::Status TrainerLoop::Run() {
                               std::string(saved.message())));
     }
   }
-  // Of ranks that are told to stop one ends first, and the others miss it.
+  // Ranks that are told to stop end one by one, so a rank may miss another.
   if (absl::IsAborted(status) && parts_.wait_for_stop(absl::ZeroDuration())) {
     return absl::CancelledError("the run was told to stop");
   }
@@ -133,7 +134,8 @@ absl::Status TrainerLoop::Run() {
 }
 
 bool TrainerLoop::IsPolicyWholeAfter(const absl::Status& status) const {
-  // ABORTED also for this rank's device, and the policy with it.
+  // ABORTED may also mean that this rank's device failed, and the policy is
+  // lost.
   return absl::IsCancelled(status) || absl::IsUnavailable(status) ||
          IsTaskFailure(status) ||
          (absl::IsAborted(status) && parts_.batch.collective.HasLostRank());
@@ -157,9 +159,9 @@ absl::Status TrainerLoop::RunSteps() {
         parts_.recorder.RecallEvaluation("before", batch_.live_digest()));
     if (!is_known) RETURN_IF_ERROR(EvaluateHeldOut("before"));
   }
-  // Whoever saved the checkpoint may have died before this, too.
+  // An attempt that saved the checkpoint may have died before it evaluated.
   RETURN_IF_ERROR(EvaluateWithin());
-  // Otherwise the end of a wait for workers ends the run.
+  // Without any worker to wait for, nothing else would notice a stop.
   const bool waits_for_nobody = !StepsNeedAnswers(parts_.batch.config) &&
                                 TeacherPasses(parts_.batch.terms).empty();
   while (policy_.version() < parts_.batch.config.trainer.steps) {
@@ -170,7 +172,7 @@ absl::Status TrainerLoop::RunSteps() {
     MarkStep(policy_.version());
   }
   if (policy_.version() > saved_version_) RETURN_IF_ERROR(SaveNewest());
-  // Whoever saved the checkpoint may have died before this.
+  // An attempt that saved the checkpoint may have died before it exported.
   if (policy_.version() != exported_version_) {
     RETURN_IF_ERROR(
         disk_.MustWrite("the adapter", [&] { return ExportAdapter(); }));
@@ -185,8 +187,8 @@ absl::Status TrainerLoop::RunSteps() {
   RETURN_IF_ERROR(disk_.MustWrite("the summary", [&] {
     return parts_.recorder.Finish(absl::ToDoubleSeconds(SteadyNow() - start));
   }));
-  // There is no step left, and so the other ranks are done; not before this one
-  // is, which would wait for them if it were started again.
+  // Plans the end, at which the other ranks exit. Not before this rank is done:
+  // if it were started again before that, it would wait for them.
   RETURN_IF_ERROR(batch_.BeginStep().status());
   parts_.on_saved(policy_.version());
   return absl::OkStatus();
@@ -241,9 +243,9 @@ absl::Status TrainerLoop::KeepBest(const std::string& when) {
       parts_.recorder.evaluations().Best() != when) {
     return absl::OkStatus();
   }
-  // What it replaces is lost, so no kill may undo the step that it is of.
+  // The adapter that it replaces is lost, so its own step must survive a kill.
   if (policy_.version() > saved_version_) RETURN_IF_ERROR(SaveNewest());
-  // Its weights are nowhere else once the next step is taken.
+  // The next step overwrites these weights, of which there is no other copy.
   return disk_.MustWrite("the best adapter", [&]() -> absl::Status {
     const RunEvaluations& evaluations = parts_.recorder.evaluations();
     const std::string folder = evaluations.BestFolder();

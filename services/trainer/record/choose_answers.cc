@@ -28,7 +28,7 @@ std::vector<ShownAnswer> ChooseStepAnswers(
     const std::vector<RolloutRecord>& records) {
   std::vector<ShownAnswer> answers;
   for (const size_t place : SpreadPlaces(records.size(), kStepAnswers)) {
-    // An objective of references alone has problems without answers.
+    // Problems have no answers if the objective trains references alone.
     if (!records[place].answer.ids.empty()) {
       answers.push_back(Show(records[place], place));
     }
