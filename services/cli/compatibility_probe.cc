@@ -216,7 +216,7 @@ void AddCompatibilityProbe(Command& probe) {
       .AddOption("--memory-gib",
                  options->memory_gib,
                  "memory for the gradients of the interval over all positions "
-                 "(default: half of what is free)")
+                 "(default: half of the free memory)")
       .Range(0.0, 1e6);
   command
       .AddOption("--output", options->output, "JSON Lines with every position")

@@ -37,7 +37,7 @@ void LocalPolicyOptions::AddFlags(Command& command) {
       .AddOption("--adapter",
                  adapter,
                  "PEFT folder of the live adapter (default: "
-                 "lora.start_from, else a fresh one)")
+                 "lora.start_from or, without it, a fresh one)")
       .Path()
       .NotEmpty();
   command

@@ -214,7 +214,7 @@ absl::StatusOr<std::optional<int64_t>> NextStep(
       return absl::NotFoundError(absl::StrCat(store.url(),
                                               " has no copy of step ",
                                               wanted,
-                                              "; it has those of steps ",
+                                              "; it has copies of steps ",
                                               StepsText(steps)));
     }
     steps = {wanted};

@@ -96,8 +96,8 @@ void AddStatusCommand(Command& app) {
       app.AddSubcommand("status", "Shows a trainer's state on one screen");
   command.AddOption("address",
                     options->address,
-                    "host:port of the trainer; without it that of the only run "
-                    "on this machine");
+                    "host:port of the trainer (default: the trainer of the "
+                    "only run on this machine)");
   AddSecurityOption(command, &options->overrides);
   command.AddFlag("--json", options->json, "as JSON, for programs");
   command.Does([options] { return ShowStatus(*options); });

@@ -33,7 +33,7 @@ int64_t MemoryAhead(const BatchTrainerParts& parts) {
              : 0;
 }
 
-// Memory for results that wait for their turn, at most half of what is free: a
+// Memory for results that wait for their turn, at most half of MemoryAhead: a
 // gradient stands for all of a micro-batch's work, a pass for at most a third.
 int64_t GradientMemory(const BatchTrainerParts& parts,
                        size_t micro_batches,
