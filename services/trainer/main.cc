@@ -186,7 +186,7 @@ std::unique_ptr<EndedJob> ServeEndedJob(const TrainerProcess& process) {
     if (served.ok()) return *std::move(served);
     if (std::exchange(failure, served.status()).ok()) {
       LogWarning(absl::StrCat(
-          "restarted ranks cannot be told yet that the run is over: ",
+          "restarted ranks are not told yet that the run is over: ",
           std::string(failure.message())));
     }
     process.signal.WaitFor(kRendezvousPause);
