@@ -20,7 +20,7 @@
 namespace dapd {
 namespace {
 
-// A run records some of these keys only for people to see (sample_file.h).
+// A run records some of these keys only for people to see (run_recorder.h).
 constexpr std::initializer_list<const char*> kSampleKeys = {
     "id",
     "problem",

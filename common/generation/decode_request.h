@@ -1,6 +1,6 @@
-// What is decoded, one token of what comes of it, and why an answer ended: the
-// same three types from the trainer's client to the engine's backends and
-// `dapd generate`. Between processes they travel as messages of
+// A request to be decoded, one token of its answer, the whole answer, and why
+// it ended: the types that the engine, the rollout workers, the trainer and the
+// commands share. Between processes they travel as messages of
 // proto/dapd/v1/rollout.proto. Needs neither gRPC nor LibTorch.
 #pragma once
 
@@ -52,6 +52,13 @@ struct SampledToken {
   FinishReason finish_reason = FinishReason::kNone;
   // If it is not OK, the request has ended with it, and there is no token.
   absl::Status error;
+};
+
+// The whole answer to one request.
+struct SampledAnswer {
+  std::vector<int32_t> ids;     // its end token included
+  std::vector<float> logprobs;  // SampledToken::logprob of each
+  FinishReason finish_reason = FinishReason::kEos;
 };
 
 }  // namespace dapd

@@ -55,8 +55,8 @@ nlohmann::ordered_json ToJson(const AdapterReport& report) {
           {"changes_nothing", report.changes_nothing}};
 }
 
-// What of the base an adapter was trained on; empty where its card, which is
-// another program's or not there, says nothing of it.
+// The model card's facts on an adapter's base; empty if the card is missing or
+// of another program.
 struct BaseOfAdapter {
   std::string digest;
   std::string trained_on;
@@ -158,9 +158,9 @@ absl::Status InitAdapter(const AdapterOptions& options) {
            .lora = lora}));
 }
 
-// The card of the merged model: what the adapter's says of its training stays
-// true of it, unless it was on another base. One of another program, or none,
-// says nothing.
+// The card of the merged model. It keeps the adapter card's section on
+// training, unless the adapter was trained on another base; a missing card or a
+// card of another program says nothing.
 std::string MergedCard(const AdapterOptions& options,
                        const AdapterOfModel& read) {
   const std::filesystem::path output =

@@ -37,7 +37,7 @@ std::string HowToGoOn(const std::string& path) {
                       ManifestPath(path));
 }
 
-// The answers in `path` belong to `settings`.
+// Whether the answers in `path` belong to `settings`.
 absl::Status CheckManifest(const std::string& path,
                            const nlohmann::ordered_json& settings) {
   const std::string manifest = ManifestPath(path);
@@ -105,7 +105,8 @@ absl::StatusOr<AnswerFile> AnswerFile::Open(
                      " is being written by another dapd eval; wait until that "
                      "has finished"));
   }
-  // Only now: it takes the file's size, which changes while another has it.
+  // Opened under the lock, since it reads the file's size, which another
+  // process may change.
   ASSIGN_OR_RETURN(AppendFile appended, AppendFile::Open(path));
   AnswerFile file(std::move(appended), lock);
   std::move(unlock).Cancel();
@@ -126,7 +127,7 @@ absl::Status AnswerFile::ReadLines(
   uint64_t begin = 0;
   std::string text;
   for (int number = 1; std::getline(file, text); ++number) {
-    // Killed while it was written.
+    // The process was killed while it wrote this line.
     if (file.eof()) return file_.Truncate(begin);
     const std::string where = absl::StrCat(file_.path(), ":", number);
     ASSIGN_OR_RETURN(const nlohmann::json row, ParseJson(text, where));
@@ -141,7 +142,8 @@ absl::Status AnswerFile::ReadLines(
 }
 
 absl::Status AnswerFile::Append(const AnswerRecord& record) {
-  // A token may end inside a character: what is no UTF-8 is replaced.
+  // A token may end inside a character, so bytes that are no UTF-8 are
+  // replaced.
   const std::string line = absl::StrCat(
       ToJson(record).dump(
           -1, ' ', false, nlohmann::json::error_handler_t::replace),

@@ -1,9 +1,9 @@
-// AnswerFile: the answers of an evaluation on disk, each as soon as it has
-// ended, so that a call that was killed loses only what was under way.
+// AnswerFile: the answers of an evaluation on disk, each written as soon as it
+// has ended, so that a killed call loses only unfinished answers.
 //
 //   F                 JSON Lines, answer_record.h; in the order in which they
 //                     ended, in the order of the data once all are there
-//   F.manifest.json   what they are answers to, and of which model and settings
+//   F.manifest.json   the data, model and settings of the answers
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ namespace dapd {
 // Not thread-safe. Held by one process at a time.
 class AnswerFile {
  public:
-  // Begins `path`, or goes on with what an earlier call with the same
-  // `settings` (an object of plain values) left there: `visit` is called with
-  // each of its answers. A last line that is not whole is cut off.
+  // Begins `path`, or resumes the file of an earlier call with the same
+  // `settings` (an object of plain values): calls `visit` with each of its
+  // answers. An unfinished last line is cut off.
   //
-  // Exit code kData for a file that holds other answers: of other settings
-  // (each difference is named), without a manifest, or damaged. Nothing is
-  // changed then. UNAVAILABLE if another process writes to it.
+  // Exit code kData, without a change, for a file of other settings (each
+  // difference is named), without a manifest, or damaged. UNAVAILABLE if
+  // another process writes to it.
   static absl::StatusOr<AnswerFile> Open(
       const std::string& path,
       const nlohmann::ordered_json& settings,
@@ -38,7 +38,7 @@ class AnswerFile {
   AnswerFile& operator=(AnswerFile&&) = delete;
   ~AnswerFile();
 
-  // On disk before it returns.
+  // Appends an answer, which is on disk before this returns.
   absl::Status Append(const AnswerRecord& record);
 
   // Puts the file in the order of the data.

@@ -1,4 +1,4 @@
-// AnswerGrader: who says whether an answer is right, for `dapd grade`.
+// AnswerGrader: decides whether an answer is right, for `dapd grade`.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,9 @@
 namespace dapd {
 
 struct TextGrade {
-  std::optional<std::string> extracted;  // none: nothing was found
+  std::optional<std::string> extracted;  // nothing: no result was found
   bool correct = false;
-  std::string error;  // why it could not be graded, and so is not correct
+  std::string error;  // why it could not be graded; it is then not correct
 };
 
 class AnswerGrader {
@@ -24,7 +24,7 @@ class AnswerGrader {
                                               const std::string& answer) = 0;
 };
 
-// common/data/grade_answer.h.
+// The grader of common/data/grade_answer.h.
 std::unique_ptr<AnswerGrader> MakeBuiltinGrader();
 
 }  // namespace dapd

@@ -13,9 +13,9 @@ nlohmann::ordered_json ToJson(const AnswerRecord& record) {
           {"sample", record.sample},
           {"text", record.text},
           {"answer", record.answer},
-          {"extracted", record.extracted},
-          {"has_box", record.has_box},
-          {"correct", record.correct},
+          {"extracted", record.grade.extracted},
+          {"has_box", record.grade.has_box},
+          {"correct", record.grade.correct},
           {"tokens", record.tokens},
           {"finish_reason", NameOf(record.finish_reason)},
           {"repeated", record.repeated}};
@@ -28,8 +28,8 @@ absl::StatusOr<AnswerRecord> ParseAnswerRecord(const nlohmann::json& row,
   row.at("text").get_to(record.text);
   row.at("index").get_to(record.index);
   row.at("sample").get_to(record.sample);
-  row.at("has_box").get_to(record.has_box);
-  row.at("correct").get_to(record.correct);
+  row.at("has_box").get_to(record.grade.has_box);
+  row.at("correct").get_to(record.grade.correct);
   row.at("tokens").get_to(record.tokens);
   row.at("repeated").get_to(record.repeated);
   const auto reason = row.at("finish_reason").get<std::string>();

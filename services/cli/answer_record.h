@@ -1,4 +1,5 @@
-// One graded answer of an evaluation, and its row in the file of answers.
+// AnswerRecord: a graded answer of `dapd eval`, and its row in the file of
+// answers.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "common/data/grade_answer.h"
 #include "common/generation/decode_request.h"
 
 namespace dapd {
@@ -28,13 +30,11 @@ inline constexpr std::initializer_list<const char*> kAnswerKeys = {
 
 struct AnswerRecord {
   int64_t index = 0;   // of the problem in the data, from 0
-  int64_t sample = 0;  // which answer to it, from 0
+  int64_t sample = 0;  // number of the answer to the problem, from 0
   std::string id;      // the problem's
   std::string text;
-  std::string answer;     // the expected one
-  std::string extracted;  // of the last box
-  bool has_box = false;
-  bool correct = false;
+  std::string answer;  // the expected one
+  Grade grade;         // of `text` against it
   int64_t tokens = 0;  // its end token included
   FinishReason finish_reason = FinishReason::kNone;
   bool repeated = false;   // EndsInRepetition (common/data/repetition.h)
@@ -42,13 +42,13 @@ struct AnswerRecord {
 };
 
 // {"id", "index", "sample", "text", "answer", "extracted", "has_box",
-// "correct", "tokens", "finish_reason", "repeated"}; the same form that
-// `dapd grade` reads.
+// "correct", "tokens", "finish_reason", "repeated"}, which `dapd grade` reads
+// too.
 nlohmann::ordered_json ToJson(const AnswerRecord& record);
 
-// The text and the numbers, which a report is made of; answer and extracted
-// stay empty. Exit code kData, naming `where`, for anything that ToJson does
-// not write.
+// Reads the text and the numbers, from which a report is made; `answer` and
+// grade.extracted stay empty. Exit code kData, naming `where`, for anything
+// that ToJson does not write.
 absl::StatusOr<AnswerRecord> ParseAnswerRecord(const nlohmann::json& row,
                                                const std::string& where);
 

@@ -11,7 +11,7 @@ absl::Status CheckPromptsFit(const std::vector<AnswerPrompt>& prompts,
                              int64_t context) {
   for (const AnswerPrompt& prompt : prompts) {
     const auto length = static_cast<int64_t>(prompt.ids.size());
-    // Not their sum: --max-new-tokens may be as large as it can be written.
+    // Their sum might overflow: --max-new-tokens may be any int64.
     if (length > 0 && max_new_tokens <= context - length) continue;
     return DataError(
         absl::StrCat(prompt.name,

@@ -1,6 +1,5 @@
-// AnswerSource: whoever answers prompts, a model in this process
-// (local_generator.h) or rollout workers (worker_generator.h). Needs neither
-// LibTorch nor gRPC.
+// AnswerSource: answers prompts by a model in this process (local_generator.h)
+// or by rollout workers (worker_generator.h). Needs neither LibTorch nor gRPC.
 #pragma once
 
 #include <cstddef>
@@ -23,15 +22,10 @@ struct AnswerPrompt {
   uint32_t sample = 0;
 };
 
-struct Answer {
-  std::vector<int32_t> ids;  // its end token included
-  std::vector<float> logprobs;
-  FinishReason finish_reason = FinishReason::kNone;
-};
-
-// Told of the answer to prompts[index] once it has ended. An error ends the
+// Called with the answer to prompts[index] once it has ended. An error ends the
 // answering.
-using OnAnswerEnded = std::function<absl::Status(size_t index, Answer answer)>;
+using OnAnswerEnded =
+    std::function<absl::Status(size_t index, SampledAnswer answer)>;
 
 class AnswerSource {
  public:
@@ -40,18 +34,18 @@ class AnswerSource {
   // The model's tokenizer and template.
   virtual const TextPipeline& text() const = 0;
 
-  // Answers all prompts, as many side by side as there is room for, and tells
-  // of each as it ends, one call at a time; progress on stderr. An answer is a
-  // function of model, adapter, sampling, seed and its prompt, not of the
-  // others. A prompt that does not fit the context is named before anything is
-  // generated. To be called once, as the last thing: an implementation may free
-  // what it needs no more (FAILED_PRECONDITION after that).
+  // Answers all prompts, as many side by side as fit, and calls `on_answer` as
+  // each ends, one call at a time; shows progress on stderr. An answer depends
+  // only on model, adapter, sampling, seed and its prompt. A prompt that does
+  // not fit the context is an error before anything is generated. Call it once,
+  // as the last thing: an implementation may free what it needs no more
+  // (FAILED_PRECONDITION after that).
   virtual absl::Status AnswerAll(const std::vector<AnswerPrompt>& prompts,
                                  const OnAnswerEnded& on_answer) = 0;
 };
 
-// Exit code kData, naming the prompt, if one is empty or with an answer of
-// `max_new_tokens` exceeds `context` tokens.
+// Exit code kData, naming the prompt, if a prompt is empty or exceeds `context`
+// tokens together with an answer of `max_new_tokens`.
 absl::Status CheckPromptsFit(const std::vector<AnswerPrompt>& prompts,
                              int64_t max_new_tokens,
                              int64_t context);

@@ -1,4 +1,4 @@
-// dapd answers: what a run's model answers, before and after training.
+// dapd answers: answers of a run's model, before and after training.
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ namespace {
 constexpr int kMinWidth = 40;
 constexpr int kMaxWidth = 1000;
 constexpr uint64_t kMaxConfigBytes = 1 << 20;
-constexpr int kDefaultWidth = 100;  // of what is no terminal
+constexpr int kDefaultWidth = 100;  // unless stdout is a terminal
 
 struct AnswersOptions {
   std::string run;

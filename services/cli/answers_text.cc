@@ -12,7 +12,7 @@
 namespace dapd {
 namespace {
 
-// Some 25 lines of half a terminal.
+// Some 25 lines of half a terminal's width.
 constexpr size_t kShortText = 1024;
 
 std::string GradeText(AnswerGrade grade) {
@@ -73,7 +73,8 @@ bool IsRight(const std::optional<ShownAnswer>& answer) {
   return answer.has_value() && answer->grade == AnswerGrade::kRight;
 }
 
-// Of a pair with both answers: whether it was, and is, right.
+// Whether the pair's answer became right (`right`) or wrong; both must be
+// there.
 bool Became(const AnswerPair& pair, bool right) {
   return pair.before.has_value() && pair.after.has_value() &&
          IsRight(pair.before) != right && IsRight(pair.after) == right;

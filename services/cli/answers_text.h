@@ -10,14 +10,14 @@
 namespace dapd {
 
 struct AnswersTextOptions {
-  size_t count = 3;       // of the held-out problems
+  size_t count = 3;       // held-out problems to show
   size_t width = 100;     // columns, at least 40
-  bool is_whole = false;  // else the middle of a long answer is left out
+  bool is_whole = false;  // false: cuts the middle of a long answer
 };
 
-// Held-out answers to one problem below the other, before and after side by
-// side; where there is no later evaluation, those before alone. Those that
-// became right or wrong come first, and it says how many of all did.
+// Held-out answers, problem by problem, before and after side by side; the
+// answers before alone if there is no later evaluation. Answers that became
+// right or wrong come first; a line counts them among all.
 std::string HeldOutText(const AnswersToShow& answers,
                         const AnswersTextOptions& options);
 

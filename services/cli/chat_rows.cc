@@ -11,8 +11,8 @@
 namespace dapd {
 namespace {
 
-// transformers hands them to a template beside the messages, or other programs
-// put them into a prompt.
+// Keys that transformers passes to a template beside the messages, or that
+// other programs put into a prompt.
 constexpr const char* kRowKeysOfPrompts[] = {"builtin_tools",
                                              "chat_template",
                                              "chat_template_kwargs",
@@ -27,7 +27,7 @@ constexpr const char* kRowKeysOfPrompts[] = {"builtin_tools",
                                              "tool_choice",
                                              "tools"};
 
-// Templates read them of a message beside its role and content.
+// Keys of a message that templates read beside role and content.
 constexpr const char* kMessageKeysOfPrompts[] = {"audio",
                                                  "channel",
                                                  "function_call",
@@ -45,7 +45,7 @@ constexpr const char* kMessageKeysOfPrompts[] = {"audio",
                                                  "tool_responses",
                                                  "tools"};
 
-// `where`: of the row, or of a message.
+// `where`: the row or the message.
 template <typename Keys>
 absl::Status RefuseKeys(const nlohmann::json& object,
                         const Keys& keys,

@@ -1,4 +1,4 @@
-// A conversation in a JSON Lines row, as `render` and `generate` read it.
+// A conversation in a JSON Lines row, which `render` and `generate` read.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -18,15 +18,15 @@ struct ChatRow {
 };
 
 // {"messages": [{"role", "content"}], "add_generation_prompt"?,
-// "enable_thinking"?}; an error leads with `where`. Templates are given nothing
-// else, so other keys that templates read or that stand for a message, such as
-// "tools" and a message's "reasoning_content", are an error if they hold
-// something. Any other key is added to `unread`.
+// "enable_thinking"?}; errors begin with `where`. Other keys that templates
+// read or that stand for a message, such as "tools" and a message's
+// "reasoning_content", are an error unless they are empty, since templates do
+// not get them. Any other key is added to `unread`.
 absl::StatusOr<ChatRow> ParseChatRow(const nlohmann::json& row,
                                      const std::string& where,
                                      UnreadRowKeys* unread);
 
-// ChatTemplate::Render, with `where` in front of its error.
+// ChatTemplate::Render, whose errors begin with `where`.
 absl::StatusOr<std::string> RenderChatRow(const ChatTemplate& chat_template,
                                           const ChatRow& chat,
                                           const std::string& where);

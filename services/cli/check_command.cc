@@ -1,5 +1,5 @@
-// dapd check: is the configuration sound, does what it names exist, and what
-// will the run need?
+// dapd check: checks the configuration and the files that it names, and
+// estimates the run's needs.
 
 #include <cstdio>
 #include <functional>
@@ -55,16 +55,16 @@ struct CheckOptions {
   std::vector<std::string> overrides;
   std::string samples;  // empty: the longest that the configuration allows
   GivenRates rates;
-  int64_t gpus = 0;    // to recommend a split of; 0: none
-  double gpu_gib = 0;  // memory of each; 0: not known
+  int64_t gpus = 0;    // to split among the roles; 0: no split
+  double gpu_gib = 0;  // memory of each; 0: unknown
 };
 
 void PrintLines(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) std::puts(line.c_str());
 }
 
-// What this machine has, and what `dapd run` would make of it. It need not be
-// where the run will be: nothing of it is an error.
+// This machine's devices, and how `dapd run` would use them. The run may be
+// meant for another machine, so nothing of this is an error.
 struct Here {
   GpuReport report;
   bool has_backend = false;
@@ -107,7 +107,7 @@ void PrintDevices(const Here& here,
   for (const std::string& warning : here.split->warnings) LogWarning(warning);
 }
 
-// On a GPU of that size, or with 0 as they would be here.
+// The trainer's passes on a GPU of that size, or with 0 on this machine.
 absl::StatusOr<std::string> PassesText(const Here& here,
                                        const Config& config,
                                        const ModelConfig& model,
@@ -138,7 +138,8 @@ absl::StatusOr<SampleLengths> MeanLengths(const std::vector<SampleRow>& rows,
   return mean;
 }
 
-// Its digest. `measure`: all of it has to fit, see common/data/view_limits.h.
+// Returns the data set's digest. `measure`: all of it must fit
+// (common/data/view_limits.h).
 absl::StatusOr<std::string> CheckDataset(
     const char* key,
     const std::string& path,
@@ -161,7 +162,7 @@ absl::StatusOr<std::string> CheckDataset(
   return data.digest;
 }
 
-// Whether the model's layers can be split as the configuration has it.
+// Whether the model's layers can be split as configured.
 absl::Status CheckSplits(const Config& config, const ModelConfig& model) {
   for (const auto& [key, ranks] :
        {std::pair{"rollout.tensor_parallel", config.rollout.tensor_parallel},
@@ -176,7 +177,7 @@ absl::Status CheckSplits(const Config& config, const ModelConfig& model) {
   return absl::OkStatus();
 }
 
-// A file of workers that is there has to be one; it may come later.
+// An existing file of workers must be valid; a missing one may come later.
 absl::Status CheckAddressFiles(const Config& config) {
   for (const auto& [key, addresses] :
        {std::pair{"rollout.addresses", &config.rollout.addresses},
@@ -237,12 +238,12 @@ absl::Status CheckAdapter(const Config& config,
   return absl::OkStatus();
 }
 
-// The run may be meant for another machine, which has them.
+// Only warnings: the run may be meant for another machine.
 void WarnOfMachine(const Config& config, const ModelConfig& model) {
   for (const std::string& warning : OutputWarnings(config, model)) {
     LogWarning(warning);
   }
-  // There is a warning already of a folder that cannot be written.
+  // OutputWarnings already covers a folder that cannot be written.
   if (const absl::Status status = CheckMachine(config);
       !status.ok() && !IsFileError(status)) {
     LogWarning(
@@ -276,9 +277,9 @@ absl::StatusOr<std::string> CheckData(const Config& config,
   return digest;
 }
 
-// The files are what they have to be for a process that the certificate names.
-// Workers may have other settings than the trainer, so of a token that they
-// would miss there is a warning.
+// Checks the files for a process that the certificate names. A token that
+// workers would miss is only a warning, since workers may have other settings
+// than the trainer.
 absl::Status CheckSecurity(const SecuritySection& security) {
   RoleSet needed;
   if (!security.certificate.empty()) {
@@ -295,7 +296,8 @@ absl::Status CheckSecurity(const SecuritySection& security) {
   return absl::OkStatus();
 }
 
-// Of the samples that --samples names; without, as long as they may be.
+// The lengths of the samples in --samples or, without it, the longest that the
+// configuration allows.
 absl::StatusOr<SampleLengths> LengthsOf(const std::string& samples,
                                         const Config& config,
                                         const ModelText& base) {

@@ -1,7 +1,7 @@
-// The subcommands of `dapd`, listed here and nowhere else: <Name> is
-// Add<Name>Command in a file of its own. Another one is its file, a row here
-// and its file's name in CMakeLists.txt; a test compares the list with `dapd
-// --help` and with the README.
+// The subcommands of `dapd`, listed only here: <Name> is Add<Name>Command in a
+// file of its own. A new subcommand needs its file, a row here and the file's
+// name in CMakeLists.txt; a test compares the list with `dapd --help` and with
+// the README.
 #pragma once
 
 #include "common/base/command_line.h"
@@ -34,7 +34,7 @@
 
 namespace dapd {
 
-// Adds the subcommand with its options and what it does to `app`.
+// Adds the subcommand, with its options and its action, to `app`.
 #define DAPD_DECLARE_COMMAND(Name) void Add##Name##Command(Command& app);
 DAPD_COMMANDS(DAPD_DECLARE_COMMAND)
 #undef DAPD_DECLARE_COMMAND

@@ -35,7 +35,7 @@ struct CompareOptions {
   bool json = false;
 };
 
-// Leaves of the held-out figures those that are asked for, in that order.
+// Keeps only the named held-out figures, in that order.
 absl::Status ChooseFigures(const std::string& names, Comparison* comparison) {
   if (names.empty()) return absl::OkStatus();
   std::vector<ComparedFigure> chosen;
@@ -67,8 +67,8 @@ std::string ToText(const nlohmann::ordered_json& json) {
          "\n";
 }
 
-// What a sweep's folder holds beside its runs, which `dapd compare SWEEP/*`
-// names too: files, and the runs' logs.
+// Whether a path of a sweep's folder is none of its runs but a file or the
+// runs' logs, which `dapd compare SWEEP/*` names too.
 bool IsBesideRuns(const std::string& path) {
   std::error_code error;
   return std::filesystem::is_regular_file(path, error) ||
@@ -76,8 +76,8 @@ bool IsBesideRuns(const std::string& path) {
           !FileExists(JoinPath(path, "config.yaml")));
 }
 
-// A page of an earlier call is replaced. Any other file, such as one of a
-// run's, is likely not meant.
+// Only a page of an earlier call may be replaced: any other file, such as a
+// run's, is probably a mistake.
 absl::Status CheckPage(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error) ||

@@ -33,13 +33,14 @@ struct CompatibilityOptions {
   std::vector<std::string> overrides;
   LocalPolicyOptions policy;
   std::string samples;
-  // The Inference Anchor and the term that leads the bridge, Self, to Cross.
+  // The Inference Anchor, and the term that leads the bridge from Self to
+  // Cross.
   std::string first = "inference_rollout";
   std::string second = "privileged_rollout";
   int64_t problems = 32;
   int64_t positions = 8;
   uint64_t seed = 1;
-  double memory_gib = 0.0;  // 0: half of what the machine can spare
+  double memory_gib = 0.0;  // 0: half of the free memory
   std::string output;
   bool json = false;
 };
@@ -64,7 +65,7 @@ absl::StatusOr<Term> TakeTerm(const std::vector<Term>& terms,
                                   absl::StrJoin(names, ", ")));
 }
 
-// Leaves `config` with the two terms to compare.
+// Keeps only the two terms to compare in `config`.
 absl::Status TakeTerms(const CompatibilityOptions& options, Config* config) {
   const std::vector<Term> terms = ExpandTerms(config->objective);
   ASSIGN_OR_RETURN(Term first, TakeTerm(terms, options.first, "--first"));
@@ -147,7 +148,7 @@ absl::Status ProbeCompatibility(const CompatibilityOptions& options) {
                      JsonLinesWriter::Open(options.output));
     lines.emplace(std::move(writer));
   }
-  // Before the model that is measured takes its memory.
+  // Before the measured model takes its memory.
   ASSIGN_OR_RETURN(
       const auto problems,
       TakeProbeSamples(config,
@@ -215,7 +216,7 @@ void AddCompatibilityProbe(Command& probe) {
       .AddOption("--memory-gib",
                  options->memory_gib,
                  "memory for the gradients of the interval over all positions "
-                 "(default: half of what is free)")
+                 "(default: half of the free memory)")
       .Range(0.0, 1e6);
   command
       .AddOption("--output", options->output, "JSON Lines with every position")

@@ -1,12 +1,12 @@
-// `dapd probe compatibility`; what it measures is common/data/
-// gradient_compatibility.h.
+// `dapd probe compatibility`; common/data/gradient_compatibility.h defines its
+// measures.
 #pragma once
 
 #include "common/base/command_line.h"
 
 namespace dapd {
 
-// Adds it to `dapd probe`.
+// Adds the subcommand to `dapd probe`.
 void AddCompatibilityProbe(Command& probe);
 
 }  // namespace dapd

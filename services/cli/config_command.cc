@@ -1,4 +1,4 @@
-// dapd config: what a configuration comes to.
+// dapd config: the configuration with all its overrides.
 
 #include <cstdio>
 #include <memory>

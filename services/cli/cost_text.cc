@@ -122,7 +122,7 @@ absl::StatusOr<std::string> SplitText(const Config& config,
     return ConfigError(
         absl::StrCat("--gpus: ", std::string(split.status().message())));
   }
-  // Tasks of a job have one device each unless this says otherwise.
+  // Each task of a Slurm job has one device unless this says otherwise.
   const int64_t of_worker = split->tensor_parallel;
   const std::string of_workers =
       of_worker > 1 ? absl::StrCat("; ", of_worker, " devices a rollout worker")

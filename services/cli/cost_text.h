@@ -1,5 +1,5 @@
-// What `dapd check` says a run costs: memory, work and time, and how devices
-// are best split among the roles.
+// The lines of `dapd check` on a run's costs: memory, work and time, and the
+// best split of devices among the roles.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,29 @@
 
 namespace dapd {
 
-// Of one device; a time is only predicted if all three are given.
+// Rates of one device; a time is only predicted if all three are given.
 struct GivenRates {
   double teraflops = 0;
   double memory_gigabytes = 0;
   double network_gigabytes = 0;
 };
 
-// Lines: of each role's processes the memory, and of a trainer's ranks if so
-// many split every layer.
+// Lines: the memory of each role's processes, and of a trainer's ranks if they
+// split every layer.
 std::vector<std::string> MemoryText(const Config& config,
                                     const ModelConfig& model,
                                     const MemoryPlan& plan);
 
-// Lines: what a step computes and sends, before and after the first refresh of
-// the snapshot, and how long that takes at the given rates.
+// Lines: the work and traffic of a step, before and after the first refresh of
+// the snapshot, and its time at the given rates.
 std::vector<std::string> StepCostText(const Config& config,
                                       const ModelConfig& model,
                                       const SampleLengths& lengths,
                                       const GivenRates& given);
 
-// One line, which deploy/slurm/dapd.sbatch reads: the split of so many devices,
-// with what is `given` of it. CONFIG error if they are too few or too small.
+// One line, which deploy/slurm/dapd.sbatch reads: the split of the devices,
+// with the parts in `given` fixed. CONFIG error if the devices are too few or
+// too small.
 absl::StatusOr<std::string> SplitText(const Config& config,
                                       const ModelConfig& model,
                                       const SampleLengths& lengths,

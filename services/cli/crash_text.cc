@@ -10,7 +10,7 @@
 namespace dapd {
 namespace {
 
-// As its makers call it.
+// The vendors' name of the instruction set.
 const char* InstructionSet(CpuLevel level) {
   switch (level) {
     case CpuLevel::kBaseline:

@@ -1,4 +1,4 @@
-// The words of `dapd run` about a process that died.
+// The messages of `dapd run` about a process that died.
 #pragma once
 
 #include <string>
@@ -8,20 +8,22 @@
 
 namespace dapd {
 
-// For the end of a sentence that begins with the process's name, as
-// ChildProcess::HowItEnded. Of SIGILL also what this machine's processor has:
-// "crashed by SIGILL (an instruction that this processor lacks; it has AVX2)".
+// The end of a sentence that begins with the process's name, as
+// ChildProcess::HowItEnded. For SIGILL it names this machine's instruction
+// sets: "crashed by SIGILL (an instruction that this processor lacks; it has
+// AVX2)".
 std::string HowItDied(const ChildProcess& process, int code);
 
-// The same with its name and, from the second time on, how often: "teacher-0
-// was killed by signal 9 (SIGKILL), most likely by the kernel for want of
-// memory, 3 times in a row with no work done in between".
+// HowItDied with the process's name and, from the second time on, the number of
+// times: "teacher-0 was killed by signal 9 (SIGKILL), most likely by the kernel
+// for want of memory, 3 times in a row with no work done in between".
 std::string FateOf(const ChildProcess& process,
                    int code,
                    const Restarts& restarts);
 
-// `process` crashed with `code` and is not worth another start: its fate, where
-// its log is and how it ends. Where it shares our stderr it has written there.
+// The message about a process that crashed with `code` and is not started
+// again: its fate, the path of its log and the log's end. Without a log, its
+// output is already on our stderr.
 std::string CrashText(const ChildProcess& process,
                       int code,
                       const Restarts& restarts);

@@ -1,4 +1,4 @@
-// What `dapd check` says of the devices of this machine.
+// The lines of `dapd check` on the devices of this machine.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@
 
 namespace dapd {
 
-// Lines: the build's kernels, the driver, the GPUs or why none can be used,
-// which processes `dapd run` would start on which of several, and whether they
-// fit. `split`: what it makes of those of `report`, where they can be used;
-// `takes_model`: what CheckGpuModel says; `plan`: of the split's configuration;
+// Lines: the build's kernels, the driver, the GPUs or the reason why none can
+// be used, the processes that `dapd run` would start on each GPU, and whether
+// they fit. `split`: of the GPUs in `report`, if they can be used;
+// `takes_model`: CheckGpuModel's result; `plan`: of the split's configuration;
 // `has_backend`: this build can use GPUs.
 std::vector<std::string> DeviceText(const absl::StatusOr<MachineSplit>& split,
                                     const absl::Status& takes_model,

@@ -21,7 +21,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> DialService(
     const std::string& address,
     const std::vector<std::string>& overrides,
     RoleSet peers) {
-  // A command's output is its answer, not what it read to get there.
+  // Keeps warnings of the configuration out of the command's output.
   SetMinLogSeverity(Severity::kError);
   ASSIGN_OR_RETURN(const SecuritySection section, LoadSecurity(overrides));
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,

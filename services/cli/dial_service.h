@@ -1,4 +1,4 @@
-// How commands reach a service that may ask who they are.
+// Channels from commands to services, which may ask for credentials.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,13 @@
 
 namespace dapd {
 
-// --set key=value, for the keys of the section `security`.
+// Adds --set key=value for the keys of the section `security`.
 CommandOption AddSecurityOption(Command& command,
                                 std::vector<std::string>* overrides);
 
-// A channel with the certificate and token that the environment
-// (DAPD_SECURITY__CERTIFICATE=...) and `overrides` name, to a process with one
-// of the roles `peers`. An error has the exit code kConfig.
+// A channel to a process with one of the roles `peers`, with the certificate
+// and token that the environment (DAPD_SECURITY__CERTIFICATE=...) and
+// `overrides` name. Errors have the exit code kConfig.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> DialService(
     const std::string& address,
     const std::vector<std::string>& overrides,

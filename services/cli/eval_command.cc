@@ -42,7 +42,7 @@ namespace {
 struct EvalOptions {
   LocalGeneratorOptions generator;
   WorkerOptions workers;
-  int64_t gpus = 0;    // 0: all that there are
+  int64_t gpus = 0;    // 0: all
   std::string config;  // empty: the released prompts
   std::string data;
   std::string id_column = "id";
@@ -57,7 +57,7 @@ struct EvalOptions {
   bool json = false;
 };
 
-// As a run with that configuration asks.
+// The prompts of a run with that configuration.
 absl::StatusOr<PromptsSection> ReadPrompts(const EvalOptions& options) {
   if (options.config.empty()) return PromptsSection();
   ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(options.config, {}));
@@ -84,7 +84,7 @@ absl::StatusOr<Dataset> ReadProblems(const EvalOptions& options) {
   return data;
 }
 
-// Everything that the answers are a function of, but for rounding.
+// Everything that determines the answers, except for rounding.
 absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
     const EvalOptions& options,
     const PromptsSection& prompts,
@@ -119,16 +119,16 @@ absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
       {"seed", generator.seed}};
 }
 
-// The answers that an evaluation has, on disk if it has an output.
+// The known answers of an evaluation, on disk if it has an output.
 struct KnownAnswers {
-  std::string marker;                          // that texts are searched for
+  std::string marker;                          // searched for in the texts
   std::vector<AnswerRecord> records;           // without their texts
   std::set<std::pair<int64_t, int64_t>> keys;  // index, sample
   std::unique_ptr<AnswerFile> file;            // none: in memory only
 
   void Take(AnswerRecord record) {
     record.is_marked = absl::StrContains(record.text, marker);
-    // Nothing else is needed of it.
+    // The text is no longer needed.
     record.text.clear();
     record.text.shrink_to_fit();
     keys.emplace(record.index, record.sample);
@@ -176,7 +176,7 @@ absl::StatusOr<KnownAnswers> OpenOutput(const EvalOptions& options,
   return known;
 }
 
-// What is still to be answered, a problem's answers one after another.
+// The prompts that still need answers, a problem's answers one after another.
 absl::StatusOr<std::vector<AnswerPrompt>> OpenPrompts(
     const EvalOptions& options,
     const PromptsSection& prompts_section,
@@ -211,7 +211,7 @@ absl::StatusOr<std::vector<AnswerPrompt>> OpenPrompts(
 
 absl::StatusOr<AnswerRecord> GradeOne(const Problem& problem,
                                       const AnswerPrompt& prompt,
-                                      const Answer& answer,
+                                      const SampledAnswer& answer,
                                       const TextPipeline& text) {
   AnswerRecord record{.index = prompt.example,
                       .sample = prompt.sample,
@@ -222,16 +222,13 @@ absl::StatusOr<AnswerRecord> GradeOne(const Problem& problem,
   ASSIGN_OR_RETURN(
       record.text,
       text.tokenizer->Decode(answer.ids, /*skip_special_tokens=*/true));
-  Grade grade = GradeAnswer(record.text, record.answer);
-  record.has_box = grade.has_box;
-  record.correct = grade.correct;
-  record.extracted = std::move(grade.extracted);
+  record.grade = GradeAnswer(record.text, record.answer);
   record.repeated =
       EndsInRepetition(WithoutEndToken(answer.ids, answer.finish_reason));
   return record;
 }
 
-// `answers`: how many it is to give.
+// `answers`: their number.
 absl::StatusOr<std::unique_ptr<AnswerSource>> OpenSource(
     const EvalOptions& options, int64_t answers) {
   if (!options.workers.addresses.empty()) {
@@ -256,7 +253,7 @@ absl::Status AnswerTheRest(const EvalOptions& options,
   ASSIGN_OR_RETURN(const std::vector<AnswerPrompt> prompts,
                    OpenPrompts(options, prompts_section, data, known, text));
   return source->AnswerAll(
-      prompts, [&](size_t at, const Answer& answer) -> absl::Status {
+      prompts, [&](size_t at, const SampledAnswer& answer) -> absl::Status {
         const AnswerPrompt& prompt = prompts[at];
         ASSIGN_OR_RETURN(
             AnswerRecord record,

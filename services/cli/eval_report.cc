@@ -10,7 +10,7 @@
 namespace dapd {
 namespace {
 
-// One number a problem: sums over its answers, then means.
+// Sums over the answers to one problem.
 struct Sums {
   int64_t correct = 0;
   int64_t boxed = 0;
@@ -37,8 +37,8 @@ EvalReport SummarizeAnswers(const std::vector<std::string>& ids,
   std::vector<Sums> sums(ids.size());
   for (const AnswerRecord& record : records) {
     Sums& sum = sums[static_cast<size_t>(record.index)];
-    sum.correct += record.correct ? 1 : 0;
-    sum.boxed += record.has_box ? 1 : 0;
+    sum.correct += record.grade.correct ? 1 : 0;
+    sum.boxed += record.grade.has_box ? 1 : 0;
     sum.marked += record.is_marked ? 1 : 0;
     sum.truncated += record.finish_reason == FinishReason::kLength ? 1 : 0;
     sum.repeated += record.repeated ? 1 : 0;

@@ -1,5 +1,5 @@
-// What an evaluation measured, over problems: each is one observation, however
-// many answers it has.
+// EvalReport: the measures of `dapd eval`. Each problem is one observation,
+// however many answers it has.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,10 @@ struct EvalReport {
   std::vector<OfProblem> problems;
 };
 
-// Of `samples` answers to each problem, in any order, records[i].index <
-// ids.size(), whose is_marked says whether they contain `marker`. Intervals are
-// BootstrapInterval, that of the length BootstrapMean, with `seed`: all of one
-// report draw the same problems.
+// Summarizes `samples` answers to each problem, in any order: records[i].index
+// < ids.size(), and is_marked says whether the text contains `marker`.
+// Intervals come from BootstrapInterval, the mean length's from BootstrapMean,
+// with `seed`: all intervals of a report draw the same problems.
 EvalReport SummarizeAnswers(const std::vector<std::string>& ids,
                             int64_t samples,
                             const std::vector<AnswerRecord>& records,
@@ -46,7 +46,7 @@ EvalReport SummarizeAnswers(const std::vector<std::string>& ids,
 // {"mean", "low", "high"}.
 nlohmann::ordered_json ToJson(const EvalReport& report);
 
-// The same for people, several lines.
+// The report as several lines of text.
 std::string ToText(const EvalReport& report);
 
 }  // namespace dapd

@@ -98,16 +98,16 @@ absl::Status Generate(const GenerateOptions& options) {
         return absl::OkStatus();
       }));
   unread.Report(options.input);
-  std::vector<Answer> answers(prompts.size());
+  std::vector<SampledAnswer> answers(prompts.size());
   RETURN_IF_ERROR(
-      generator->AnswerAll(prompts, [&](size_t index, Answer answer) {
+      generator->AnswerAll(prompts, [&](size_t index, SampledAnswer answer) {
         answers[index] = std::move(answer);
         return absl::OkStatus();
       }));
   ASSIGN_OR_RETURN(JsonLinesWriter writer,
                    JsonLinesWriter::Open(options.output));
   for (size_t i = 0; i < answers.size(); ++i) {
-    const Answer& answer = answers[i];
+    const SampledAnswer& answer = answers[i];
     ASSIGN_OR_RETURN(const std::string text,
                      generator->text().tokenizer->Decode(
                          answer.ids, /*skip_special_tokens=*/true));

@@ -20,11 +20,10 @@
 namespace dapd {
 namespace {
 
-// As the workers of a cluster's job: they read the model first.
+// As for the workers of a cluster's job, which first load the model.
 constexpr double kPeerTimeoutSeconds = 3600;
 
-// The fewest GPUs that hold the model between them, as far as there are so
-// many; 1 if none do.
+// The fewest GPUs that together hold the model; 1 if the machine's GPUs do not.
 absl::StatusOr<size_t> GpusOfAWorker(const LocalGeneratorOptions& options,
                                      const std::vector<Gpu>& gpus) {
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
@@ -62,7 +61,7 @@ absl::StatusOr<std::vector<std::vector<std::string>>> GpusOfWorkers(
   absl::Status usable = report.usable;
   if (usable.ok()) usable = CudaBackendPath().status();
   if (!usable.ok()) {
-    // Without --gpus this process says so, or computes on the CPU.
+    // Without --gpus this process reports it, or computes on the CPU.
     if (asked == 0) return std::vector<std::vector<std::string>>();
     return ConfigError(
         absl::StrCat("--gpus ", asked, ": ", std::string(usable.message())));

@@ -1,5 +1,5 @@
-// The GPUs of this machine that answer prompts, a rollout worker on each, in
-// place of a model in this process.
+// GpuGenerator: answers prompts on the GPUs of this machine, with a rollout
+// worker on each, instead of a model in this process.
 #pragma once
 
 #include <cstdint>
@@ -18,27 +18,26 @@
 
 namespace dapd {
 
-// The GPUs of each worker that is to answer some of `answers` prompts, as
-// CUDA_VISIBLE_DEVICES calls them: one, or as few as hold the model where one
-// does not. `asked`: how many GPUs to use, from the first on; 0: all. No
-// worker: this process answers as well by itself, on its first GPU or on the
-// CPU.
-//   A CONFIG error if `asked` are not there, or none can be used.
+// The GPUs of each worker for `answers` prompts, by their names in
+// CUDA_VISIBLE_DEVICES: one GPU each, or as few as hold the model. `asked`: how
+// many GPUs to use, from the first on; 0: all. Empty: this process answers as
+// fast by itself, on its first GPU or on the CPU. CONFIG error if `asked` GPUs
+// are not there, or none can be used.
 absl::StatusOr<std::vector<std::vector<std::string>>> GpusOfWorkers(
     const LocalGeneratorOptions& options, int64_t asked, int64_t answers);
 
 class GpuGenerator final : public AnswerSource {
  public:
-  // `gpus`: GpusOfWorkers.
+  // `gpus`: from GpusOfWorkers.
   static absl::StatusOr<std::unique_ptr<GpuGenerator>> Load(
       const LocalGeneratorOptions& options,
       std::vector<std::vector<std::string>> gpus);
 
   const TextPipeline& text() const override { return generator_->text(); }
 
-  // Starts the workers and answers as they are ready. One that ends is started
-  // again; an error tells the last lines of one that would end again. To be
-  // called once.
+  // Starts the workers and answers as they get ready. A worker that ends is
+  // started again; if it would end again, an error shows its last lines. Call
+  // it once.
   absl::Status AnswerAll(const std::vector<AnswerPrompt>& prompts,
                          const OnAnswerEnded& on_answer) override;
 

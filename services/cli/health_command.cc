@@ -1,5 +1,5 @@
-// dapd health: does a service answer, and is it serving? For container and
-// load-balancer probes, which have no shell to ask with.
+// dapd health: asks whether a service is serving; for probes of containers and
+// load balancers without a shell.
 #include <iostream>
 #include <memory>
 #include <string>

@@ -1,5 +1,6 @@
-// dapd keep: one service, started again when it crashes. For a container: its
-// platform starts it again whatever it ended by, and for ever.
+// dapd keep: runs one service and starts it again when it crashes. For
+// containers whose platform would start it again after any end, without a
+// limit.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -33,15 +34,15 @@ namespace {
 
 constexpr absl::Duration kKeepPollInterval = absl::Milliseconds(100);
 
-// "dapd-teacher" is the one beside this program; a path is itself.
+// Finds "dapd-teacher" beside this program; a path stays as it is.
 std::string FindProgram(const std::string& program) {
   const std::filesystem::path beside =
       std::filesystem::path(ThisProgram()).parent_path() / program;
   return program.find('/') == std::string::npos ? beside.string() : program;
 }
 
-// The code that the child ends with. What asks this process to stop is handed
-// on, a second time, too.
+// Waits for the child and returns its exit code. Passes on every request to
+// stop this process.
 int AwaitEnd(ChildProcess& child) {
   int told = 0;
   while (true) {
@@ -51,7 +52,7 @@ int AwaitEnd(ChildProcess& child) {
   }
 }
 
-// Until `time`, or until this process is asked to stop.
+// Sleeps until `time` or a request to stop this process.
 void SleepUntil(absl::Time time) {
   while (SteadyNow() < time && StopRequests() == 0) {
     absl::SleepFor(kKeepPollInterval);
@@ -66,7 +67,7 @@ absl::Status Keep(std::vector<std::string> command) {
     return WithExitCode(FileError("start", command[0], errno),
                         ExitCode::kUsage);
   }
-  // In memory: a container may have no folder to write to.
+  // In memory, since a container may have no writable folder.
   const int mark = ::memfd_create("work", MFD_CLOEXEC);
   if (mark < 0) return FileError("create", "a file in memory", errno);
   const absl::Cleanup close_mark = [mark] { ::close(mark); };

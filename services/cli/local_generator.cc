@@ -100,7 +100,7 @@ absl::Status LocalGenerator::AnswerAll(const std::vector<AnswerPrompt>& prompts,
                                        const OnAnswerEnded& on_answer) {
   RETURN_IF_ERROR(CheckPromptsFit(
       prompts, options_.sampling.max_new_tokens, model().max_positions));
-  std::vector<Answer> answers(prompts.size());
+  std::vector<SampledAnswer> answers(prompts.size());
   Progress progress("answers", static_cast<int64_t>(prompts.size()));
   size_t next = 0;
   int64_t done = 0;
@@ -123,7 +123,7 @@ absl::Status LocalGenerator::AnswerAll(const std::vector<AnswerPrompt>& prompts,
     }
     for (const SampledToken& token : engine_->Step()) {
       RETURN_IF_ERROR(token.error);
-      Answer& answer = answers[token.id];
+      SampledAnswer& answer = answers[token.id];
       answer.ids.push_back(token.token);
       answer.logprobs.push_back(token.logprob);
       answer.finish_reason = token.finish_reason;

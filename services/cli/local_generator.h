@@ -1,5 +1,5 @@
-// A model in this process that answers prompts: what `generate` and `eval`
-// share.
+// LocalGenerator: answers prompts by a model in this process, for `generate`
+// and `eval`.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ class LocalGenerator final : public AnswerSource {
 
   const TextPipeline& text() const override { return text_; }
   const ModelConfig& model() const { return model_; }
-  // "float32" or "bfloat16": what it computes in.
+  // "float32" or "bfloat16", in which it computes.
   const std::string& precision() const { return precision_; }
 
   absl::Status AnswerAll(const std::vector<AnswerPrompt>& prompts,

@@ -1,5 +1,5 @@
-// A policy in this process, with the model under it: what `replay` and `probe
-// compatibility` share.
+// LocalPolicy: a policy in this process and its base model, for `replay` and
+// `probe compatibility`.
 #pragma once
 
 #include <memory>
@@ -15,12 +15,12 @@
 
 namespace dapd {
 
-// The adapters of a policy, PEFT folders or ids, as a checkpoint has them.
-// Empty: as when a run of the configuration begins.
+// The adapters of a policy, PEFT folders or ids, as in a checkpoint. An empty
+// adapter is the one with which a run of the configuration begins.
 struct LocalPolicyOptions {
-  std::string adapter;   // live; else lora.start_from, else a fresh one
-  std::string snapshot;  // else lora.start_from, else the base
-  std::string ema;       // else the live adapter
+  std::string adapter;   // live; empty: lora.start_from or a fresh one
+  std::string snapshot;  // empty: lora.start_from or the base
+  std::string ema;       // empty: the live adapter
 
   // Adds --adapter, --snapshot and --ema.
   void AddFlags(Command& command);
@@ -34,9 +34,9 @@ struct LocalPolicy {
   std::unique_ptr<Policy> policy;
 };
 
-// The configuration's model and prompts, and a policy at version 0. Warns where
-// a term reads the moving average of an adapter that is given without one. Sets
-// the number of compute threads.
+// Loads the configuration's model and prompts, and a policy at version 0. Warns
+// if a term reads the moving average of an adapter that is given without one.
+// Sets the number of compute threads.
 absl::StatusOr<LocalPolicy> LoadLocalPolicy(const Config& config,
                                             const LocalPolicyOptions& options);
 

@@ -45,7 +45,7 @@
 namespace dapd {
 namespace {
 
-// Whether this process is asked to stop within `time`.
+// Whether a request to stop this process comes within `time`.
 bool WaitForStopRequest(absl::Duration time) {
   constexpr absl::Duration kInterval = absl::Milliseconds(100);
   const absl::Time end = SteadyNow() + time;
@@ -88,7 +88,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
   if (const auto place = places_.find(name);
       place != places_.end() && !place->second.gpus.empty()) {
     environment.push_back(GpuSetting(place->second.gpus));
-    // A user who has set it knows of others on these GPUs.
+    // A user who has set it knows of other processes on these GPUs.
     if (place->second.sharing > 1 && config_.run.gpu_processes == 1) {
       command.push_back("--set");
       command.push_back(
@@ -102,8 +102,8 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
       std::move(environment));
   child->MarkWorkIn(JoinPath(folder_, absl::StrCat("logs/.", name, ".work")));
   if (!to_log && LogsJson()) {
-    // What is no JSON, such as the last words of a library, would break the
-    // reader of our output. As text the child shares our terminal, for its bar.
+    // Lines that a library prints are no JSON, which would break the reader of
+    // our output. As text the child shares our terminal, for its progress bar.
     child->RelayLines(
         [source =
              LogSource{.service = name, .run = config_.run.name, .rank = 0}](
@@ -118,7 +118,7 @@ absl::Status LocalRun::AddWorkers(const std::string& role,
                                   int64_t processes_each,
                                   std::vector<std::string>* addresses) {
   if (count == 0) return absl::OkStatus();
-  // Left to themselves the processes of a role share the cores.
+  // By default the processes of a role share the cores.
   int64_t threads = config_.run.num_threads;
   if (threads == 0) {
     threads = ThreadsOfEach(count * processes_each);
@@ -130,8 +130,8 @@ absl::Status LocalRun::AddWorkers(const std::string& role,
         TextOverride(absl::StrCat(role, ".listen"), address),
         absl::StrCat("run.num_threads=", threads)};
     if (!metrics_listen.empty()) {
-      // The first worker takes the configured port, the next ones 10 further
-      // on.
+      // The first worker takes the configured port; each further port is 10
+      // higher.
       ASSIGN_OR_RETURN(const std::string metrics,
                        TakeListen(metrics_listen, 10 * static_cast<int>(i)));
       overrides.push_back(
@@ -195,7 +195,7 @@ absl::Status LocalRun::TakeGpus() {
     if (config_.model.device == "cuda" || absl::IsInvalidArgument(usable)) {
       return ConfigError(reason);
     }
-    // The processes then compute on the CPU.
+    // The processes compute on the CPU.
     Deal(DealGpus(config_, GpuNames(report)));
     return absl::OkStatus();
   }
@@ -228,7 +228,7 @@ absl::Status LocalRun::TakeGpus() {
       WaitForStopRequest);
 }
 
-// The trainer would wait for workers that refuse it.
+// Otherwise the trainer would wait for workers that refuse it.
 absl::Status LocalRun::CheckTokens() const {
   ASSIGN_OR_RETURN(const auto security,
                    Security::Load(config_.security, /*needed=*/{}));
@@ -241,7 +241,7 @@ absl::Status LocalRun::CheckFiles() const {
                    FindModelFolder(config_.model.path));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
   RETURN_IF_ERROR(OpenWeightFiles(model).status());
-  // One that goes on has its adapter in its folder.
+  // A resumed run has its adapter in its folder.
   const bool resumed = FileExists(JoinPath(folder_, "config.yaml"));
   if (!resumed) RETURN_IF_ERROR(FindStartAdapter(config_.lora, model).status());
   const std::string want = WantOfRoom(folder_, RoomOfRun(config_, model));
@@ -256,7 +256,7 @@ absl::Status LocalRun::Start() {
   RETURN_IF_ERROR(CheckFolder());
   std::vector<std::string> rollouts;
   std::vector<std::string> teachers;
-  // Workers that nothing is asked of are not started.
+  // Workers that the objective does not need are not started.
   RETURN_IF_ERROR(
       AddWorkers("rollout",
                  AsksRolloutWorkers(config_) ? config_.run.rollout_workers : 0,
@@ -318,7 +318,7 @@ absl::StatusOr<std::vector<std::string>> LocalRun::RankOverrides(
   overrides.push_back(TextOverride("trainer.listen", listen));
   overrides.push_back(TextOverride("trainer.rendezvous", rendezvous));
   if (config_.trainer.ranks > 1 && config_.run.num_threads == 0) {
-    // Ranks must compute with as many threads as each other, and share the
+    // All ranks must compute with equally many threads, and they share the
     // cores.
     overrides.push_back(
         absl::StrCat("run.num_threads=", ThreadsOfEach(config_.trainer.ranks)));

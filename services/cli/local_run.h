@@ -1,5 +1,5 @@
-// LocalRun: which processes a `dapd run` has, with which settings, ports and
-// GPUs. What becomes of them is the RunSupervisor's.
+// LocalRun: the processes of a `dapd run`, with their settings, ports and GPUs.
+// The RunSupervisor follows them.
 #pragma once
 
 #include <cstdint>
@@ -22,31 +22,31 @@ namespace dapd {
 
 class LocalRun {
  public:
-  // `loaded` is what the file at `config_path` gives with `overrides`, which
-  // the processes read again. Children belong to `supervisor`, which must
+  // `loaded`: the configuration of the file at `config_path` with `overrides`,
+  // which the processes read again. Children belong to `supervisor`, which must
   // outlive this.
   LocalRun(std::string config_path,
            std::vector<std::string> overrides,
            LoadedConfig loaded,
            RunSupervisor& supervisor);
 
-  // Divides the GPUs among the roles, starts the workers and hands over the
-  // trainers. Before that it waits for memory of the GPUs that other processes
-  // hold (AwaitGpuMemory), until a stop is requested. An error if the run's
+  // Waits until other processes have freed the memory of the GPUs
+  // (AwaitGpuMemory) or a stop is requested, divides the GPUs among the roles,
+  // starts the workers and hands over the trainers. An error if the run's
   // folder holds a run that cannot go on, a program is missing, or the GPUs
   // cannot be used or have too little memory.
   absl::Status Start();
 
  private:
   absl::Status CheckTokens() const;
-  // Checks model, adapter and machine, as far as that can be done before a
-  // process is started (start_checks.h).
+  // Checks model, adapter and machine as far as possible before a process is
+  // started (start_checks.h).
   absl::Status CheckFiles() const;
   absl::Status CheckFolder() const;
-  // Splits the GPUs among the roles (machine_split.h) and says so. From then on
-  // config_ and overrides_ have the split.
+  // Splits the GPUs among the roles (machine_split.h), logs the split, and sets
+  // it in config_ and overrides_.
   absl::Status TakeGpus();
-  // Remembers which process has which of `gpus`, and with how many others.
+  // Notes the GPUs of each process, and how many processes share them.
   void Deal(const std::vector<LocalProcess>& processes);
   absl::StatusOr<std::unique_ptr<ChildProcess>> MakeChild(
       const std::string& binary,
@@ -59,7 +59,8 @@ class LocalRun {
                           int64_t processes_each,
                           std::vector<std::string>* addresses);
   absl::Status AddTrainers(const std::vector<std::string>& overrides);
-  // On loopback, for what only this run's processes ask.
+  // A free address on loopback, for services that only this run's processes
+  // ask.
   absl::StatusOr<std::string> TakeAddress();
   // The host of `configured`, and its port plus `offset` if that is free.
   absl::StatusOr<std::string> TakeListen(const std::string& configured,
@@ -68,7 +69,7 @@ class LocalRun {
   absl::StatusOr<std::vector<std::string>> RankOverrides(
       int64_t rank, const std::string& rendezvous, std::string* status_address);
 
-  // Of one process.
+  // The GPUs of one process.
   struct GpuPlace {
     std::vector<std::string> gpus;
     int64_t sharing = 0;  // processes on the fullest of them

@@ -34,7 +34,7 @@ constexpr absl::string_view kEmptyConfig = "{}\n";
 
 }  // namespace
 
-// The last lines of a worker, which a thread of its relay adds to.
+// The last lines of a worker, written by the thread of its relay.
 class LocalWorkers::Tail {
  public:
   void Add(absl::string_view line) {
@@ -56,7 +56,7 @@ LocalWorkers::LocalWorkers(std::vector<std::vector<std::string>> gpus)
     : gpus_(std::move(gpus)) {}
 
 LocalWorkers::~LocalWorkers() {
-  // All at once, before each is waited for.
+  // All workers get the signal before any is waited for.
   for (const Worker& worker : workers_) worker.process->Signal(SIGTERM);
   workers_.clear();
   for (const int file : files_) ::close(file);
@@ -108,7 +108,7 @@ absl::Status LocalWorkers::Start(const LocalWorkersOptions& options) {
     return absl::NotFoundError(absl::StrCat(
         program, " does not exist; build it with deploy/build.sh"));
   }
-  // A service reads a file first.
+  // Every service reads a configuration file.
   ASSIGN_OR_RETURN(const std::string config, MakeFile(kEmptyConfig));
   for (size_t i = 0; i < gpus_.size(); ++i) {
     RETURN_IF_ERROR(StartWorker(program, config, options, i));

@@ -1,5 +1,5 @@
-// LocalWorkers: rollout workers that a command starts for itself on the GPUs of
-// its machine, and that end with it.
+// LocalWorkers: rollout workers that a command starts on the GPUs of its
+// machine, and that end with it.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,21 @@
 
 namespace dapd {
 
-// What all of them serve and with what, by the keys of a configuration.
+// The model and the settings of all workers, by the keys of a configuration.
 struct LocalWorkersOptions {
   std::string model_path;  // a folder
   std::string precision;   // float32 | bfloat16
   int64_t slots = 32;
   int64_t max_new_tokens = 1;
-  int64_t lora_rank = 1;  // of the largest adapter that they are sent
+  int64_t lora_rank = 1;  // of the largest adapter that they get
 };
 
 // Not thread-safe.
 class LocalWorkers {
  public:
-  // Takes an address for each of the workers; none is started yet. `gpus`: what
-  // CUDA_VISIBLE_DEVICES calls the GPUs of each; one with several splits the
-  // model over them (rollout.tensor_parallel).
+  // Takes an address for each of the workers, but starts none. `gpus`: the GPUs
+  // of each, by their names in CUDA_VISIBLE_DEVICES; a worker with several GPUs
+  // splits the model over them (rollout.tensor_parallel).
   static absl::StatusOr<std::unique_ptr<LocalWorkers>> Make(
       std::vector<std::vector<std::string>> gpus);
   ~LocalWorkers();
@@ -43,28 +43,28 @@ class LocalWorkers {
   // host:port of each.
   const std::vector<std::string>& addresses() const { return addresses_; }
 
-  // Starts dapd-rollout, which lies beside this program, once for each. What
-  // they say is kept for an error. To be called once.
+  // Starts dapd-rollout, from the folder of this program, once for each. Their
+  // last output is kept for an error. Call it once.
   absl::Status Start(const LocalWorkersOptions& options);
 
-  // To be called every second or so: starts a worker that has ended again, as
-  // restarts.h has it. An error with the last lines of one that would only end
-  // again.
+  // Starts workers again that have ended, by the rules of restarts.h. An error
+  // shows the last lines of a worker that would end again. Call it every second
+  // or so.
   absl::Status KeepAlive();
 
  private:
   class Tail;
   struct Worker {
     std::unique_ptr<ChildProcess> process;
-    std::shared_ptr<Tail> tail;  // of what it has said
+    std::shared_ptr<Tail> tail;  // of its output
     Restarts restarts{Restarts::Options{}};
-    std::optional<absl::Time> next_start;  // where it has ended
+    std::optional<absl::Time> next_start;  // set when it has ended
   };
 
   explicit LocalWorkers(std::vector<std::vector<std::string>> gpus);
-  // The path of a new file in memory, which is never left behind.
+  // The path of a new file in memory, which ends with this process.
   absl::StatusOr<std::string> MakeFile(absl::string_view content);
-  // Of the worker with those GPUs.
+  // The settings of the worker with those GPUs.
   std::vector<std::string> Settings(const LocalWorkersOptions& options,
                                     size_t index) const;
   absl::Status StartWorker(const std::string& program,

@@ -1,5 +1,5 @@
-// The runs that are under way on this machine, as far as this user may see
-// them: by the lock of its run's folder that each trainer holds open.
+// The runs on this machine that this user may see: each trainer holds a lock on
+// its run's folder.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@ namespace dapd {
 
 struct MachineRun {
   std::string folder;
-  std::string address;  // host:port to ask for its status; empty: not known
+  std::string address;  // host:port of its status; empty: unknown
 };
 
-// In the order of their folders. `proc`: for tests, in the place of /proc.
+// Sorted by folder. `proc`: for tests, instead of /proc.
 std::vector<MachineRun> RunsOfThisMachine(const std::string& proc = "/proc");
 
-// Where somebody on this machine finds what listens at `listen`, which may be
-// every address of it.
+// The address at which this machine reaches a service that listens at `listen`,
+// which may be every address.
 std::string ReachableHere(const std::string& listen);
 
 }  // namespace dapd

@@ -21,18 +21,18 @@
 namespace dapd {
 namespace {
 
-// What a command prints is a result like a file: one that is lost is an error.
+// Printed output is a result like a file, so losing it is an error.
 absl::Status FlushPrinted() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {
     return absl::OkStatus();
   }
   absl::Status lost = FileError("write to", "the standard output", errno);
-  // A full disk has a code of its own.
+  // A full disk has its own exit code.
   if (absl::IsResourceExhausted(lost)) return lost;
   return WithExitCode(std::move(lost), ExitCode::kData);
 }
 
-// Why the program ends, below what it printed. A stop is no failure.
+// Prints why the program ends, behind its output. A stop is no failure.
 void Tell(const absl::Status& status) {
   std::fflush(stdout);
   const std::string message(status.message());

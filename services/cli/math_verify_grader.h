@@ -1,4 +1,4 @@
-// math-verify as a grader: a Python process that is watched.
+// math-verify as a grader: a supervised Python process.
 #pragma once
 
 #include <memory>
@@ -12,11 +12,11 @@
 
 namespace dapd {
 
-// math_verify_grader.py.
+// The text of math_verify_grader.py.
 extern const char kMathVerifyScript[];
 
 struct MathVerifyOptions {
-  // Runs the script; tests run others.
+  // Runs the script; tests run other programs.
   std::vector<std::string> command;
   absl::Duration start_timeout = absl::Minutes(2);
   absl::Duration answer_timeout = absl::Seconds(30);
@@ -24,13 +24,13 @@ struct MathVerifyOptions {
   int64_t restarts = 100;
 };
 
-// The script in the Python that FindPython finds.
+// The script in `python`, which FindPython finds.
 std::vector<std::string> MathVerifyCommand(const std::string& python);
 
-// Starts the process. An answer on which it dies, or that takes longer than
-// answer_timeout, is not correct and says why; the next one gets a new process.
-// FAILED_PRECONDITION if math-verify cannot be imported; UNAVAILABLE if the
-// process does not start, or after too many restarts.
+// Starts the process. An answer on which the process dies, or that takes longer
+// than answer_timeout, is not correct, with that error; the next answer gets a
+// new process. FAILED_PRECONDITION if math-verify cannot be imported;
+// UNAVAILABLE if the process does not start, or after too many restarts.
 absl::StatusOr<std::unique_ptr<AnswerGrader>> StartMathVerify(
     MathVerifyOptions options);
 

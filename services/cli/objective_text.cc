@@ -9,7 +9,7 @@
 namespace dapd {
 namespace {
 
-// What differs from a forward KL over the vocabulary.
+// How the term differs from a forward KL over the vocabulary.
 std::string DescribeSpecial(const Term& term) {
   std::string text;
   if (term.divergence.kind != DivergenceKind::kForwardKl) {

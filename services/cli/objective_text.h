@@ -1,4 +1,4 @@
-// What `dapd check` says of what a configuration trains.
+// The lines of `dapd check` on a configuration's objective.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace dapd {
 
-// Lines: the preset, which other keys have its values, and of whom it asks
-// nothing.
+// Lines: the preset, the other keys that have its values, and the roles that it
+// does not need.
 std::vector<std::string> PresetText(const LoadedConfig& loaded);
 
 // One line: how many answers a step has, and what their reference is.

@@ -1,4 +1,4 @@
-// How a command reaches rollout workers; needs no gRPC here.
+// A command's client of rollout workers; this header needs no gRPC.
 #pragma once
 
 #include <memory>
@@ -22,9 +22,9 @@ struct WorkerOptions {
   void AddFlags(Command& command);
 };
 
-// Starts to look for the workers, as a trainer does (rollout_client.h): with
-// its certificate and token, since these are the calls of a trainer. Exit code
-// kConfig for an address that is none or unusable credentials.
+// Starts to look for the workers as a trainer does (rollout_client.h), with a
+// trainer's certificate and token, since only trainers may make these calls.
+// Exit code kConfig for a malformed address or unusable credentials.
 absl::StatusOr<std::unique_ptr<RolloutClient>> OpenRolloutClient(
     const WorkerOptions& options,
     const ExpectedWorker& expected,

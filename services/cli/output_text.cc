@@ -20,7 +20,7 @@
 namespace dapd {
 namespace {
 
-// Of the folder, or the nearest one above it that exists.
+// Checks the folder or the nearest existing one above it.
 absl::Status CheckWritableFolder(const std::string& folder) {
   const std::string nearest = ExistingFolder(folder);
   std::error_code error;

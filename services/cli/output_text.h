@@ -1,4 +1,4 @@
-// What `dapd check` says of the folders that a run writes.
+// The lines of `dapd check` on the folders that a run writes.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace dapd {
 
-// A warning for each of them, the run's own and one at checkpoint.copy_to, that
-// this user could not write or create on this machine, or that has no room for
-// the run (run_room.h). Creates nothing.
+// A warning for each folder, the run's and one at checkpoint.copy_to, that this
+// user could not write or create on this machine, or that has no room for the
+// run (run_room.h). Creates nothing.
 std::vector<std::string> OutputWarnings(const Config& config,
                                         const ModelConfig& model);
 
 // A warning if the run's folder on this machine holds another run, which names
-// what differs, weights of the base excepted; else empty. `data_digest`:
+// all differences except the base's weights; otherwise empty. `data_digest`:
 // Dataset::digest of data.path.
 std::string OtherRunWarning(const Config& config,
                             const std::string& data_digest);

@@ -1,4 +1,4 @@
-// What `dapd check` says of the trainer's passes.
+// The line of `dapd check` on the trainer's passes.
 #pragma once
 
 #include <string>
@@ -11,11 +11,12 @@
 
 namespace dapd {
 
-// One line by the trainer's own rule (common/model/spec/pass_memory.h): on a
-// GPU of `gpu_gib` GiB. 0: where a plan is for a GPU (PlansForGpu) on the first
-// one of this machine's, `here`, with the processes that `dapd run` puts beside
-// the trainer there, or on one of 80 GiB if there is none to use; else on the
-// CPU. CONFIG error if the trainer does not fit a GPU whose size is given.
+// One line, by the trainer's own rule (common/model/spec/pass_memory.h), for a
+// GPU of `gpu_gib` GiB. With 0, a plan for a GPU (PlansForGpu) assumes the
+// first GPU of this machine in `here`, with the processes that `dapd run` puts
+// beside the trainer, or a GPU of 80 GiB if there is none to use; any other
+// plan is for the CPU. CONFIG error if the trainer does not fit a GPU whose
+// size is given.
 absl::StatusOr<std::string> PassLimitsText(const Config& config,
                                            const ModelConfig& model,
                                            double gpu_gib,

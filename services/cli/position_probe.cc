@@ -19,7 +19,7 @@
 namespace dapd {
 namespace {
 
-// Adds factor * gradient.
+// Adds factor * gradient to the mean.
 void AddMean(const std::vector<at::Tensor>& gradient,
              double factor,
              std::vector<at::Tensor>* mean) {

@@ -1,6 +1,6 @@
-// PositionProbe: two terms' gradients at single positions of a policy's
-// samples, one position at a time (common/objective/position_gradient.h), down
-// to what common/data/gradient_compatibility.h summarizes.
+// PositionProbe: the gradients of two terms at single positions of a policy's
+// samples, one position at a time (common/objective/position_gradient.h), for
+// the summary of common/data/gradient_compatibility.h.
 #pragma once
 
 #include <cstddef>
@@ -25,29 +25,29 @@ namespace dapd {
 struct PositionProbeOptions {
   int64_t positions = 0;    // of each problem, at most
   uint64_t seed = 0;        // of their draw and of the bootstrap
-  double memory_gib = 0.0;  // of GradientSums; 0: half of what is free
-  // Gets a row for each position as it is measured; null: none is wanted.
+  double memory_gib = 0.0;  // of GradientSums; 0: half of the free memory
+  // Gets a row for each measured position; null: none.
   JsonLinesWriter* lines = nullptr;
 };
 
 // Not thread-safe.
 class PositionProbe {
  public:
-  // The terms to compare are config.objective.terms[0] and [1], which score the
-  // same tokens; `config` must outlive the probe, and `problems` is how many
-  // there will be. Exit code kUsage where the memory does not hold two sums.
+  // Compares config.objective.terms[0] and [1], which score the same tokens.
+  // `config` must outlive the probe; `problems` is their number. Exit code
+  // kUsage if the memory does not hold two sums.
   static absl::StatusOr<PositionProbe> Make(
       const Config& config,
       LocalPolicy local,
       int64_t problems,
       const PositionProbeOptions& options);
 
-  // Draws positions out of all answers to a problem and measures them. A
-  // problem without any, where no answer has a token between its first and its
-  // last that both terms count, is left out. Rows are {"id", "problem",
+  // Draws positions from all answers to a problem and measures them. Leaves out
+  // a problem without any position, where no answer has a token that both terms
+  // count between its first and its last. Rows are {"id", "problem",
   // "position", "token_id", "first": {"loss", "norm"}, "second", "dot",
-  // "cosine"}, cosine null where a gradient is zero. DATA error for a gradient
-  // that is not finite, and those of BuildViewsWithin.
+  // "cosine"}; cosine is null if a gradient is zero. DATA error for a gradient
+  // that is not finite, and the errors of BuildViewsWithin.
   absl::Status MeasureProblem(const std::vector<SampleRow>& rows);
 
   int64_t num_positions() const {
@@ -68,9 +68,10 @@ class PositionProbe {
   const Term& first() const { return config_->objective.terms[0]; }
   const Term& second() const { return config_->objective.terms[1]; }
 
-  // Those at which both terms have a loss.
+  // The positions at which both terms have a loss.
   PositionRange PositionsOf(const Views& views) const;
-  // Adds what is measured, and `factor` times the gradients to the means.
+  // Adds the measures of one position, and `factor` times its gradients to the
+  // means.
   absl::Status MeasurePosition(const ScoredSample& sample,
                                int64_t position,
                                double factor);
@@ -83,8 +84,8 @@ class PositionProbe {
   GradientSums sums_;
   std::vector<PositionProducts> positions_;
   int64_t num_drawn_ = 0;     // problems for which positions were drawn
-  int64_t num_measured_ = 0;  // of them, those that had any
-  // Of the problem that is measured.
+  int64_t num_measured_ = 0;  // of these, those with a position
+  // The means over the current problem.
   std::vector<at::Tensor> first_mean_;
   std::vector<at::Tensor> second_mean_;
 };

@@ -1,4 +1,5 @@
-// dapd probe: what a model's answers and gradients show beyond right and wrong.
+// dapd probe: measures of a model's answers and gradients beyond right and
+// wrong.
 
 #include <cstdio>
 #include <map>
@@ -44,7 +45,7 @@ struct ClaimTotals {
   int64_t claims = 0;
 };
 
-// The text under `key`, which has to be there.
+// The text under `key`, which must be there.
 absl::StatusOr<std::string> TextOf(const nlohmann::json& row,
                                    const char* key,
                                    const std::string& where) {
@@ -54,7 +55,7 @@ absl::StatusOr<std::string> TextOf(const nlohmann::json& row,
   return row[key].get<std::string>();
 }
 
-// As graded before, else by the row's own answer.
+// The row's grade or, without one, the grade against the row's own answer.
 absl::StatusOr<bool> IsCorrect(const nlohmann::json& row,
                                const std::string& text,
                                const std::string& where) {

@@ -21,7 +21,7 @@
 namespace dapd {
 namespace {
 
-// The rows in the groups that `drawn` names.
+// The rows of `drawn`, by group.
 std::vector<std::vector<SampleRow>> Grouped(
     std::vector<SampleRow> rows,
     const std::vector<std::vector<size_t>>& drawn) {
@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<std::vector<SampleRow>>> ReadSamples(
   ASSIGN_OR_RETURN(const ModelText base, ReadModelText(config));
   ASSIGN_OR_RETURN(std::vector<SampleRow> rows,
                    ReadSampleRows(options.samples, base.model.vocab_size));
-  // Groups are whole in the file, not among the rows that were trained.
+  // Groups are whole in the file, but not among the trained rows.
   RETURN_IF_ERROR(FillContexts(config, *base.text.views, &rows));
   std::erase_if(rows, [](const SampleRow& row) { return row.is_left_out; });
   if (rows.empty()) {
@@ -53,7 +53,7 @@ absl::StatusOr<std::vector<std::vector<SampleRow>>> ReadSamples(
                  DrawProblems(texts, options.problems, options.seed));
 }
 
-// What only a run samples.
+// Refuses answers that only a run samples.
 absl::Status CheckOneAnswerEach(const Config& config) {
   const std::vector<Term> terms = ExpandTerms(config.objective);
   if (ReadsView(terms, ViewName::kSiblingRollout)) {
@@ -99,14 +99,13 @@ absl::Status AnswerRows(const Config& config,
     ASSIGN_OR_RETURN(prompt.ids, views.RolloutPrompt(row.sample.problem));
     prompts.push_back(std::move(prompt));
   }
-  return generator->AnswerAll(prompts, [&](size_t index, Answer answer) {
+  return generator->AnswerAll(prompts, [&](size_t index, SampledAnswer answer) {
     (*rows)[index].sample.rollout_ids = std::move(answer.ids);
     return absl::OkStatus();
   });
 }
 
-// Those problems of data.path that are drawn, but for the ones that are too
-// long for a run.
+// The drawn problems of data.path, without those that are too long for a run.
 absl::StatusOr<Dataset> DrawData(const Config& config,
                                  const ProbeSampleOptions& options) {
   ASSIGN_OR_RETURN(const ModelText base, ReadModelText(config));
@@ -116,7 +115,7 @@ absl::StatusOr<Dataset> DrawData(const Config& config,
   std::vector<std::string> texts;
   for (const Problem& problem : data.problems) texts.push_back(problem.problem);
   Dataset drawn;
-  // Of a problem that the data has several times the first row is taken.
+  // If the data has a problem several times, its first row is taken.
   for (const std::vector<size_t>& rows :
        DrawProblems(texts, options.problems, options.seed)) {
     drawn.problems.push_back(std::move(data.problems[rows.front()]));

@@ -1,5 +1,5 @@
-// The samples that a probe of the objective looks at: recorded ones, or answers
-// that the model gives for it.
+// The samples for a probe of the objective: recorded ones, or fresh answers of
+// the model.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,18 @@
 namespace dapd {
 
 struct ProbeSampleOptions {
-  std::string samples;   // what `replay` reads; empty: problems of data.path
-  std::string adapter;   // that answers them; empty: the base
+  std::string samples;   // a file as `replay` reads; empty: data.path
+  std::string adapter;   // samples the answers; empty: the base
   int64_t problems = 0;  // at most
   uint64_t seed = 0;     // of the draw of problems and of the answers
 };
 
-// One element a problem: its samples. Recorded ones that were left out of their
-// step are left out. The problems of data.path are answered once each with the
-// settings of `rollout`, where a term of the objective reads rollouts; the
-// model that answers is gone when this returns. Errors: those of the files;
-// CONFIG where the configuration's steps sample more than one answer to a
-// problem, or one in the reference's place, which only a run does; DATA if
-// nothing is left.
+// The samples of each problem, without recorded samples that were left out of
+// their step. Problems of data.path are answered once each with the settings of
+// `rollout`, if a term of the objective reads rollouts; the model that answers
+// is freed before this returns. Errors: those of the files; CONFIG if the
+// configuration's steps sample several answers to a problem, or an answer for
+// the reference's place, which only a run does; DATA if nothing is left.
 absl::StatusOr<std::vector<std::vector<SampleRow>>> TakeProbeSamples(
     const Config& config, const ProbeSampleOptions& options);
 

@@ -40,7 +40,7 @@ struct ReplayOptions {
   bool apply = false;
 };
 
-// Everything one replay works with.
+// The parts of one replay.
 class Replay {
  public:
   static absl::StatusOr<std::unique_ptr<Replay>> Load(
@@ -87,8 +87,8 @@ absl::StatusOr<std::unique_ptr<Replay>> Replay::Load(
   return replay;
 }
 
-// As a step of a run does. A row without a rollout is refused where one is
-// read.
+// Leaves out rows as a step of a run does. Refuses a row without a rollout if a
+// term reads one.
 void Replay::LeaveOutUntrainable() {
   const bool scores_references = ScoresReferences(terms_);
   for (SampleRow& row : rows_) {
@@ -107,7 +107,7 @@ absl::StatusOr<ScoredSample> Replay::ScoreSample(const SampleRow& row) {
       scored.views,
       BuildViewsWithin(
           *local_.text.views, sample, local_.weights->config.max_positions));
-  // What is not scored stands at the answer's end.
+  // Unscored tokens stand at the answer's end.
   const View& answer =
       scored.views[static_cast<size_t>(ViewName::kNoneRollout)];
   scored.sampler_logprobs = row.sampler_logprobs;

@@ -1,7 +1,7 @@
-// Restarts: whether a process of a run that has ended is started again, and
-// when. The pause before a start doubles from one end to the next, so that a
-// fault which lasts for seconds does not use up all starts; work that the
-// process did (common/base/work_mark.h) makes it short again.
+// Restarts: whether and when a run's process that ended is started again. The
+// pause before a start doubles from one end to the next, so that a fault of
+// some seconds does not use up all starts; work of the process
+// (common/base/work_mark.h) makes the pause short again.
 #pragma once
 
 #include <optional>
@@ -10,17 +10,17 @@
 
 namespace dapd {
 
-// Whether a process that ended with `code` would end so again: its usage, its
-// configuration or its data is wrong, and it has said what.
+// Whether a process that ended with `code` would end so again: its usage,
+// configuration or data is wrong, and it has said so.
 bool WouldEndAgain(int code);
 
-// Not thread-safe. Times are those of one clock (common/base/steady_time.h).
+// Not thread-safe. All times come from one clock (common/base/steady_time.h).
 class Restarts {
  public:
   struct Options {
-    // How long a process lives that was worth its start, so that a run of weeks
-    // may lose any number. It says nothing of a crash: to read a model may take
-    // as long.
+    // A process that lives so long was worth its start, so that a run of weeks
+    // may lose any number of processes. Does not count for crashes: reading a
+    // model may take as long.
     absl::Duration lasting = absl::Minutes(10);
     absl::Duration first_pause = absl::Milliseconds(200);
     absl::Duration longest_pause = absl::Seconds(10);
@@ -31,23 +31,22 @@ class Restarts {
 
   void Started(absl::Time now) { started_ = now; }
 
-  // The process ended at `now` with `code` (common/base/process_end.h), and had
-  // worked since its start, or not. Returns when to start it again; nothing
-  // after its third crash in a row, or its twentieth start in a row that was
-  // worth nothing.
+  // The process ended at `now` with `code` (common/base/process_end.h);
+  // `has_worked`: it worked since its start. Returns when to start it again;
+  // nothing after its third crash in a row, or its twentieth start in a row
+  // that was not worth it.
   std::optional<absl::Time> Ended(int code, bool has_worked, absl::Time now);
 
-  // Since the last one it has not worked.
+  // Crashes in a row without work in between.
   int crashes() const { return crashes_; }
-  // How often it has ended since a start that was worth it, that one's end
-  // included.
+  // Ends in a row since the last start that was worth it, whose own end counts.
   int ends() const { return ends_; }
 
  private:
   const Options options_;
-  absl::Time started_;    // the last time
+  absl::Time started_;    // last
   absl::Duration pause_;  // before the next start
-  int restarts_ = 0;      // since one that was worth it
+  int restarts_ = 0;      // since a start that was worth it
   int crashes_ = 0;
   int ends_ = 0;
 };

@@ -1,4 +1,4 @@
-// dapd restore: a run folder out of its copy.
+// dapd restore: restores a run folder from its copy.
 
 #include <cstdio>
 #include <memory>
@@ -30,7 +30,8 @@ absl::Status Restore(const RestoreOptions& options) {
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
   std::string url = options.url;
   while (url.size() > 1 && url.back() == '/') url.pop_back();
-  // Else a folder of this machine is looked at, which holds no copy.
+  // Otherwise the URL would be taken for a folder of this machine, which holds
+  // no copy.
   if (const std::string problem = StoreProblem(url); !problem.empty()) {
     return WithExitCode(absl::InvalidArgumentError(problem), ExitCode::kUsage);
   }

@@ -43,7 +43,7 @@ constexpr char kAside[] = ".restoring";
 constexpr size_t kBlockBytes = size_t{1} << 20;
 constexpr size_t kMostNamed = 10;
 
-// How many of the parts, from the first, the file already holds.
+// The number of first parts that the file already holds.
 size_t WholeParts(int file, const std::vector<Content>& parts) {
   std::string block(kBlockBytes, '\0');
   off_t offset = 0;
@@ -81,7 +81,7 @@ absl::Status RestoreFile(ObjectStore& store,
     offset += parts[i].bytes;
   }
   if (::ftruncate(file, offset) != 0) return FileError("cut", path, errno);
-  // What the disk has counts, not what was received.
+  // Checks the bytes on disk, not the received ones.
   if (WholeParts(file, parts) != parts.size()) {
     return absl::DataLossError(
         absl::StrCat(path, " is not what was received; is the disk healthy?"));
@@ -90,7 +90,7 @@ absl::Status RestoreFile(ObjectStore& store,
   return absl::OkStatus();
 }
 
-// Removes what an interrupted call for another commit left.
+// Removes the files that an interrupted call for another commit left.
 void RemoveOthers(const std::string& folder, const RunCopy& copy) {
   std::error_code error;
   std::vector<fs::path> others;
@@ -116,8 +116,9 @@ absl::Status SyncFolders(const std::string& folder) {
   return SyncDirectory(folder);
 }
 
-// A copy has the end of a run only just before that is told, and not whether it
-// was. Nobody is to hear of it again because the folder was lost.
+// Records the end of a finished run: its copy is made just before the end is
+// told, so it does not show whether it was. A lost folder is no reason to tell
+// it again.
 absl::Status RecordEnd(const std::string& folder) {
   const auto run = ReadRunOverview(folder);
   if (!run.ok() || run->state != RunState::kFinished) return absl::OkStatus();
@@ -140,8 +141,8 @@ absl::Status RestoreFiles(ObjectStore& store,
   return SyncFolders(folder);
 }
 
-// A folder that only one process restores into. Its lock is the one that a
-// trainer of the run takes (common/config/run_folder.h).
+// Locks a folder against other restores. The lock is the one that a trainer of
+// the run takes (common/config/run_folder.h).
 absl::StatusOr<int> LockFolder(const std::string& folder) {
   RETURN_IF_ERROR(MakeDirectories(folder));
   const std::string path = JoinPath(folder, kRunLock);
@@ -170,14 +171,14 @@ absl::Status RefuseIfThere(const std::string& folder) {
                    "away, or choose another folder"));
 }
 
-// "step 2, step 4", the newest of many.
+// "step 2, step 4"; of many only the newest.
 std::string StepsText(std::vector<int64_t> steps) {
   const bool is_cut = steps.size() > kMostNamed;
   if (is_cut) steps.erase(steps.begin(), steps.end() - kMostNamed);
   return absl::StrCat(is_cut ? "..., " : "", absl::StrJoin(steps, ", "));
 }
 
-// The runs that have a copy right under the URL.
+// An error that names the runs with a copy directly under the URL.
 absl::Status NoCopyAt(ObjectStore& store) {
   ASSIGN_OR_RETURN(const auto objects, store.List(""));
   std::set<std::string> runs;
@@ -202,8 +203,8 @@ absl::Status NoCopyAt(ObjectStore& store) {
       ExitCode::kData);
 }
 
-// `wanted`, or else the newest step that there is a copy of; of those that were
-// not tried. Nothing: all were.
+// `wanted` or, if it is negative, the newest copied step, among the untried
+// ones. Nothing: all were tried.
 absl::StatusOr<std::optional<int64_t>> NextStep(
     ObjectStore& store, int64_t wanted, const std::set<int64_t>& tried) {
   ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListCommits(store));
@@ -213,7 +214,7 @@ absl::StatusOr<std::optional<int64_t>> NextStep(
       return absl::NotFoundError(absl::StrCat(store.url(),
                                               " has no copy of step ",
                                               wanted,
-                                              "; it has those of steps ",
+                                              "; it has copies of steps ",
                                               StepsText(steps)));
     }
     steps = {wanted};
@@ -241,7 +242,7 @@ absl::StatusOr<RestoredRun> RestoreStep(ObjectStore& store,
                      .bytes = BytesOf(copy)};
 }
 
-// Gives what was restored its name.
+// Gives the restored folder its name.
 absl::Status Finish(const std::string& aside, const std::string& folder) {
   RETURN_IF_ERROR(RefuseIfThere(folder));
   if (std::rename(aside.c_str(), folder.c_str()) != 0) {
@@ -261,7 +262,7 @@ absl::StatusOr<RestoredRun> RestoreRun(ObjectStore& store,
   const std::string aside = folder + kAside;
   ASSIGN_OR_RETURN(const int lock, LockFolder(aside));
   const absl::Cleanup unlock = [lock] { ::close(lock); };
-  // The lock may be of a folder that got its name meanwhile.
+  // The locked folder may have got this name meanwhile.
   RETURN_IF_ERROR(RefuseIfThere(folder));
   absl::Status last;
   while (next.has_value()) {
@@ -275,7 +276,8 @@ absl::StatusOr<RestoredRun> RestoreRun(ObjectStore& store,
     if (!is_damaged) return last;
     const int64_t failed = *next;
     tried.insert(failed);
-    // Anew: a run that goes on meanwhile adds to its copy, and removes of it.
+    // Listed anew, since a run that goes on adds to its copy and removes from
+    // it.
     ASSIGN_OR_RETURN(next, NextStep(store, step, tried));
     if (next.has_value()) {
       LogWarning(absl::StrCat("the copy of step ",

@@ -1,4 +1,4 @@
-// Brings a run back from its copy (common/copy/run_copy.h).
+// Restores a run from its copy (common/copy/run_copy.h).
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@ struct RestoredRun {
   int64_t bytes = 0;
 };
 
-// Makes `folder` what the newest whole commit at `store` says, or that of
-// `step` if it is not negative. Everything is written into "<folder>.restoring"
-// and renamed once the digest of every file is that of the commit and the
-// checkpoint is what its own manifest says; another call goes on with what an
-// interrupted one left there. The outcome of a run that had finished says so
-// (run_outcome.h), and nobody is told of its end again. With no `step`, a
-// commit that cannot be restored is told about, and the newest other taken, one
-// that came meanwhile included.
-//   FAILED_PRECONDITION  `folder` is there
-//   NOT_FOUND            no copy, or none of `step`; names what is there
+// Makes `folder` from the newest whole commit at `store`, or from the commit of
+// `step` unless that is negative. Writes everything into "<folder>.restoring",
+// which is renamed once every file has the commit's digest and the checkpoint
+// matches its manifest; another call resumes an interrupted one. A finished run
+// keeps its outcome (run_outcome.h), and its end is not told again. Without a
+// `step`, a commit that cannot be restored is logged, and the newest other
+// commit is used, even one that arrives meanwhile.
+//   FAILED_PRECONDITION  `folder` exists
+//   NOT_FOUND            no copy, or none of `step`; names the existing ones
 //   DATA_LOSS            the copy is damaged
-//   UNAVAILABLE          somebody else restores this folder; or as ObjectStore
+//   UNAVAILABLE          another process restores this folder; or as
+//                        ObjectStore
 absl::StatusOr<RestoredRun> RestoreRun(ObjectStore& store,
                                        const std::string& folder,
                                        int64_t step);

@@ -1,4 +1,4 @@
-// dapd run: all three services on this machine, followed to the end.
+// dapd run: runs all three services on this machine to the end of the run.
 
 #include <cstdlib>
 #include <memory>
@@ -33,7 +33,7 @@ struct RunOptions {
   int64_t ranks = 0;  // 0: as configured
 };
 
-// Nothing is left to do but what the run's end may have lacked.
+// Completes the copy and the notice of a finished run.
 void CopyAgain(const Config& config, const std::string& folder) {
   LogInfo(absl::StrCat(folder,
                        " holds a finished run; what its copy at ",
@@ -64,7 +64,7 @@ absl::Status Run(RunOptions options) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(RequireDataPath(config.data));
-  // As the services would set it for themselves, with a second start
+  // The services would set this themselves, which costs each a second start
   // (common/base/passive_threads.cc). A user's own setting stays.
   ::setenv("OMP_WAIT_POLICY", "PASSIVE", /*overwrite=*/0);
   for (std::string& override : AttemptEnd::TrainerOverrides()) {
@@ -72,8 +72,8 @@ absl::Status Run(RunOptions options) {
   }
   // This process stops its workers itself.
   options.overrides.push_back("run.stopped_worker=done");
-  // LocalRun refuses for all of them: a trainer that is started again finds the
-  // folder of the one before it.
+  // LocalRun itself checks for "never": a restarted trainer finds the folder of
+  // the one before it.
   options.overrides.push_back("run.resume=auto");
   absl::Status outcome;
   {

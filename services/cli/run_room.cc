@@ -73,7 +73,7 @@ std::string WantOfRoom(const std::string& folder, const RunRoom& room) {
         folder,
         free / kMib);
   }
-  // Some file systems do not count them, and say that they have none at all.
+  // Some file systems do not count inodes, and report none.
   if (system.f_files > 0 &&
       static_cast<int64_t>(system.f_favail) < room.files) {
     return absl::StrCat("the run makes about ",

@@ -22,21 +22,21 @@ namespace {
 constexpr int kInterruptedCode = static_cast<int>(ExitCode::kInterrupted);
 constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 
-// The larger, the more a trainer's exit code says of why the run ends. That a
-// rank was lost says nothing: it is how the others see the end of one.
+// How much a trainer's exit code says about why the run ends. A lost rank says
+// nothing: it is how the other ranks see the end of one.
 int WeightOf(int code) {
   return code == static_cast<int>(ExitCode::kRestart) ? 0 : code;
 }
 
-// Whether it is what a trainer ends with that had no worker to go on with.
+// Whether a trainer that lacked workers may end with this code.
 bool MayLackWorkers(int code) {
   return code == static_cast<int>(ExitCode::kInternal) ||
          code == static_cast<int>(ExitCode::kPeerUnavailable) ||
          code == kInterruptedCode;
 }
 
-// That a process died is no code of its own choice, and to start all of it
-// again (kRestart) has been tried.
+// The exit code of `dapd run` for a process' code: neither a death nor
+// kRestart, after all restarts, is a code of ours.
 ExitCode OurCode(int code) {
   return code > CodeOfSignal(0) && code != kInterruptedCode
              ? ExitCode::kInternal
@@ -81,7 +81,7 @@ std::optional<RunSupervisor::End> RunSupervisor::PollTrainers(
   for (const auto& trainer : trainers_) {
     const int code = trainer->Poll();
     if (code == 0 && trainer == trainers_.front()) {
-      // The run is done, whatever became of the others meanwhile.
+      // The run is done, whatever happened to other ranks meanwhile.
       end_ = {trainer.get(), code};
       break;
     }
@@ -90,7 +90,7 @@ std::optional<RunSupervisor::End> RunSupervisor::PollTrainers(
       end_ = {trainer.get(), code};
     }
   }
-  // A second signal would end rank 0 in the middle of its last checkpoint.
+  // A second signal would interrupt rank 0's last checkpoint.
   if (!end_.has_value() || (asked_to_stop && trainers_.front()->running())) {
     return std::nullopt;
   }
@@ -99,8 +99,8 @@ std::optional<RunSupervisor::End> RunSupervisor::PollTrainers(
   return end;
 }
 
-// What was lost explains why the other ranks end: they are given the time to
-// say so, and no more.
+// A lost rank explains why the others end; they get time to say so, and no
+// more.
 void RunSupervisor::StopTrainers(bool is_done) {
   for (const auto& trainer : trainers_) {
     const bool is_first = &trainer == &trainers_.front();
@@ -111,7 +111,7 @@ void RunSupervisor::StopTrainers(bool is_done) {
 }
 
 // A trainer that was killed or crashed goes on after its newest checkpoint, and
-// so do all ranks when one is lost; a trainer that ended by itself said why.
+// so do all ranks if one is lost; a trainer that ended by itself said why.
 bool RunSupervisor::MayRestartTrainers(const End& end, bool asked_to_stop) {
   const bool ended_by_signal =
       end.code > CodeOfSignal(0) && end.code != kInterruptedCode;
@@ -130,8 +130,8 @@ bool RunSupervisor::MayRestartTrainers(const End& end, bool asked_to_stop) {
   return true;
 }
 
-// The words of rank 0 explain a stop. It has spoken on our stderr, the other
-// ranks only in their logs.
+// Rank 0's words explain a stop. They are on our stderr, the other ranks' only
+// in their logs.
 absl::Status RunSupervisor::FailureOf(const End& end) const {
   const ChildProcess& trainer = *end.trainer;
   std::string text;
@@ -175,7 +175,7 @@ absl::StatusOr<std::string> RunSupervisor::FatesOfWorkers() {
 }
 
 absl::Status RunSupervisor::WhyItEnded(const End& end, bool asked_to_stop) {
-  // A program that is still being started does not catch signals yet.
+  // A starting program does not catch signals yet.
   if (asked_to_stop && end.code == CodeOfSignal(SIGTERM)) {
     return absl::CancelledError("stopped before the trainer had started");
   }

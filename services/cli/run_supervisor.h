@@ -1,10 +1,10 @@
 // RunSupervisor: the processes of one `dapd run`, from their start to the end
-// of the run. Workers that die are started again; so are all trainers together,
-// when one was killed or crashed or a rank was lost. When, and how often, is
-// the Restarts': a process that crashes three times in a row with no work done
-// in between (ChildProcess::HasWorked: a worker has served an answer or a
-// score, rank 0 has recorded a step that no earlier start had) ends the run,
-// with exit code 1. Not thread-safe.
+// of the run. Workers that die are started again, and all trainers together if
+// one was killed or crashed or a rank was lost. Restarts decides when and how
+// often: a process that crashes three times in a row without work in between
+// (ChildProcess::HasWorked: a worker has served an answer or a score, rank 0
+// has recorded a step that no earlier start had) ends the run with exit code 1.
+// Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,8 @@ namespace dapd {
 
 class RunSupervisor {
  public:
-  // Why rank 0 ended with `code`, in its own words; empty if it left none.
+  // Returns why rank 0 ended with `code`, in its own words; empty if it left
+  // none.
   using TrainersWord = std::function<std::string(int code)>;
 
   explicit RunSupervisor(
@@ -36,29 +37,28 @@ class RunSupervisor {
         trainer_restarts_(restarts) {}
   // Starts a rollout worker or teacher.
   absl::Status AddWorker(std::unique_ptr<ChildProcess> worker);
-  // The next trainer rank, to be started by Follow.
+  // Adds the next trainer rank, which Follow starts.
   void AddTrainer(std::unique_ptr<ChildProcess> trainer);
 
-  // Starts the trainers and blocks until they have ended. An error says why, so
-  // that it can be the last line, outcome.json and what a webhook is told:
+  // Starts the trainers and blocks until they have ended. The error says why,
+  // for the last line, outcome.json and the webhook:
   //   a process ended by itself    its own words, or the end of its log; its
   //                                exit code
-  //   a process was killed or      its name and by what (crash_text.h), once it
-  //   crashed too often            is not started again; kInternal
+  //   a process was killed or      its name and the cause (crash_text.h), once
+  //   crashed too often            it is not started again; kInternal
   //   the trainer gave up while a  the worker's end and then the trainer's
   //   worker kept ending           words; kInternal
-  // Rank 0 has saved the last whole step by then, if it could within a minute.
+  // By then rank 0 has saved the last whole step, if it could within a minute.
   // `look` is called several times a second. The first signal
   // (common/base/stop_requests.h) tells the trainers to stop, for which rank 0
-  // may take as long as it needs; after a second one it returns CANCELLED at
-  // once.
+  // may take any time; after a second signal it returns CANCELLED at once.
   absl::Status Follow(const std::function<void()>& look);
 
  private:
   struct Worker {
     std::unique_ptr<ChildProcess> process;
     Restarts restarts;
-    std::optional<absl::Time> next_start = {};  // while it does not run
+    std::optional<absl::Time> next_start = {};  // unless it runs
     int last_code = 0;                          // of its last end
   };
 
@@ -69,29 +69,28 @@ class RunSupervisor {
   };
 
   absl::Status StartTrainers();
-  // None while the run goes on; once asked to stop, while rank 0 does.
+  // Nothing while the run goes on or, once asked to stop, while rank 0 does.
   std::optional<End> PollTrainers(bool asked_to_stop);
   void StopTrainers(bool is_done);
-  // Whether the trainers are to be started again after `end`, and if so, when.
+  // Whether to start the trainers again after `end`; sets when.
   bool MayRestartTrainers(const End& end, bool asked_to_stop);
   absl::Status WhyItEnded(const End& end, bool asked_to_stop);
-  // As the trainer itself says.
+  // The error with the trainer's own words.
   absl::Status FailureOf(const End& end) const;
-  // The workers that keep ending, and how; empty: none.
+  // The workers that keep ending, and how; empty if none does.
   absl::StatusOr<std::string> FatesOfWorkers();
-  // Notes whether the worker has ended; an error if it is not worth another
-  // start.
+  // Notes whether the worker has ended; an error if another start is useless.
   static absl::Status Look(Worker& worker);
-  // Starts a worker again that has ended, once its pause is over.
+  // Starts an ended worker again once its pause is over.
   static absl::Status KeepAlive(Worker& worker);
 
   const Restarts::Options restart_options_;
   const TrainersWord trainers_word_;
   std::vector<Worker> workers_;
   std::vector<std::unique_ptr<ChildProcess>> trainers_;  // by rank
-  std::optional<End> end_;  // as far as it is known before rank 0's
+  std::optional<End> end_;  // known before rank 0 has ended
   Restarts trainer_restarts_;
-  std::optional<absl::Time> next_trainer_start_;  // while none of them runs
+  std::optional<absl::Time> next_trainer_start_;  // unless they run
 };
 
 }  // namespace dapd

@@ -1,4 +1,4 @@
-// dapd runs: which runs there are, and how they stand.
+// dapd runs: lists runs with their states.
 
 #include <cstdio>
 #include <memory>
@@ -45,10 +45,10 @@ void AddRunsCommand(Command& app) {
   Command command =
       app.AddSubcommand("runs", "Lists the runs of a folder with their state");
   command.RequireSubcommand();
-  Command list =
-      command.AddSubcommand("list",
-                            "Prints state, step, loss, held-out accuracy and "
-                            "adapter of each run, including those of sweeps");
+  Command list = command.AddSubcommand(
+      "list",
+      "Prints state, step, loss, held-out accuracy and "
+      "adapter of each run, including the runs of sweeps");
   list.AddOption("folder", options->folder, "run.output_dir, or a run's folder")
       .Path()
       .Required();

@@ -50,7 +50,7 @@ absl::Status Collect(const fs::path& folder,
       continue;
     }
     const absl::Status listed = Collect(path, depth - 1, folders);
-    // The lost+found of a volume is root's, and a folder may be removed
+    // A volume's lost+found belongs to root, and a folder may be removed
     // meanwhile: the others are listed all the same.
     if (absl::IsPermissionDenied(listed)) {
       LogWarning(absl::StrCat("left out: ", listed.message()));
@@ -61,7 +61,7 @@ absl::Status Collect(const fs::path& folder,
   return absl::OkStatus();
 }
 
-// Of a run below `folder` its path from there.
+// The path of a run relative to `folder`.
 std::string NameIn(const std::string& run, const std::string& folder) {
   const fs::path name = fs::path(run).lexically_relative(folder);
   if (!name.empty() && name != ".") return name.string();
@@ -98,7 +98,7 @@ Cells RowOf(const RunOverview& run, const std::string& name, absl::Time now) {
               : Printable(run.adapter_digest.substr(0, kDigestLetters))};
 }
 
-// Why a run stands as it does, where that is not as it should be.
+// The reason if the run's state is not as it should be.
 std::string NoteOf(const RunOverview& run) {
   if (run.state == RunState::kFailed) return run.outcome->message;
   if (run.state == RunState::kPaused) {
@@ -149,7 +149,7 @@ std::string RunsText(const std::vector<ListedRun>& runs,
                               "after",
                               "written",
                               "adapter"}};
-  // Below each row, unless empty.
+  // The lines below each row, unless empty.
   std::vector<std::string> notes = {""};
   for (const ListedRun& run : runs) {
     const std::string name = Printable(NameIn(run.folder, folder));

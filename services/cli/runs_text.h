@@ -1,4 +1,4 @@
-// What `dapd runs list` prints.
+// The output of `dapd runs list`.
 #pragma once
 
 #include <string>
@@ -12,20 +12,19 @@
 
 namespace dapd {
 
-// A run, or why its folder cannot be read.
+// A run, or the reason why its folder cannot be read.
 struct ListedRun {
   std::string folder;
   absl::StatusOr<RunOverview> overview;
 };
 
-// The runs right in `folder` and in its folders (those of a sweep), or `folder`
-// itself if it is one; by name. A folder counts as a run's if it has a
+// The runs directly in `folder` and in its folders (the runs of a sweep), or
+// `folder` itself if it is a run; sorted by name. A folder is a run if it has a
 // config.yaml, a metrics.jsonl, an outcome.json or a trainer's lock. Links are
-// not followed.
-// NOT_FOUND, exit code kData, without the folder.
+// not followed. NOT_FOUND, exit code kData, without the folder.
 absl::StatusOr<std::vector<ListedRun>> ListRuns(const std::string& folder);
 
-// A line a run under a heading; `now` is what ages are counted to. Ends with a
+// A heading and a line for each run; ages are relative to `now`. Ends with a
 // newline.
 std::string RunsText(const std::vector<ListedRun>& runs,
                      const std::string& folder,
@@ -34,7 +33,7 @@ std::string RunsText(const std::vector<ListedRun>& runs,
 // [{"name", "folder", "state", "step", "steps", "loss", "accuracy_before",
 // "accuracy_after", "last_written", "adapter_digest", "message"}], or {"name",
 // "folder", "state": "damaged", "message"}; accuracies as {"mean", "low",
-// "high"}; null for what there is not. Times are RFC 3339, UTC.
+// "high"}; null for missing values. Times are RFC 3339, UTC.
 nlohmann::ordered_json RunsJson(const std::vector<ListedRun>& runs,
                                 const std::string& folder);
 

@@ -44,7 +44,7 @@ struct ScoreRow {
   std::vector<int32_t> input_ids;
 };
 
-// Refuses what the model cannot read, before anything is computed.
+// Refuses tokens that the model cannot read, before anything is computed.
 absl::StatusOr<ScoreRow> ParseScoreRow(const nlohmann::json& json,
                                        const std::string& where,
                                        const ModelConfig& model) {

@@ -23,11 +23,11 @@
 namespace dapd {
 namespace {
 
-// The fewest that a service was seen to have on a machine of two cores, beside
-// the ones that compute: gRPC's, and the ones that listen, watch and read.
+// The fewest threads of a service on a machine of two cores, beside those that
+// compute: gRPC's, and threads that listen, watch and read.
 constexpr int64_t kThreadsOfService = 16;
-// A service's libraries, files and sockets, and for each process that it talks
-// to.
+// The files of a service: libraries, files and sockets, also for each process
+// that it talks to.
 constexpr int64_t kFilesOfService = 20;
 constexpr int64_t kFilesOfPeer = 2;
 

@@ -1,6 +1,6 @@
 // Finds faults that would end a run at its start, as far as files and this
-// machine tell without a model being loaded: `dapd check` names them, and `dapd
-// run` refuses before it starts a process, in the words of the service that
+// machine show them without loading a model: `dapd check` lists them, and `dapd
+// run` refuses before it starts a process, with the message of the service that
 // would end.
 #pragma once
 
@@ -16,20 +16,20 @@
 
 namespace dapd {
 
-// Whether the model's folder has weights, which then are what config.json says,
-// by their headers (OpenWeightFiles); false if it has nothing that could be
-// weights, as where only a plan is wanted. Exit code kData.
+// Whether the model's folder has weights, whose headers must match config.json
+// (OpenWeightFiles); false if it has nothing that could be weights, which is
+// enough for a plan. Exit code kData.
 absl::StatusOr<bool> CheckWeights(const ModelConfig& model);
 
-// A warning if the adapter of lora.start_from says that it was trained on
-// another model of the hub than the configuration's.
+// A warning if the adapter of lora.start_from names another model of the hub as
+// its base than the configuration's.
 std::string OtherBaseWarning(const Config& config, const ModelConfig& model);
 
 // The needs of all processes of `dapd run` together.
 ProcessNeeds NeedsOfRun(const Config& config);
 
-// Whether the processes of `dapd run` can be started and its folder be locked
-// on this machine. Leaves nothing there.
+// Whether this machine lets the processes of `dapd run` start and lock their
+// folder. Leaves nothing behind.
 absl::Status CheckMachine(const Config& config);
 
 }  // namespace dapd

@@ -1,4 +1,4 @@
-// dapd status: a trainer's state, one screen.
+// dapd status: shows a trainer's state on one screen.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -32,7 +32,7 @@ struct StatusOptions {
   bool json = false;
 };
 
-// The address of the only run on this machine; several are listed.
+// The address of the only run on this machine; an error lists several.
 absl::StatusOr<std::string> FindAddress() {
   std::vector<std::string> lines;
   std::string address;
@@ -96,8 +96,8 @@ void AddStatusCommand(Command& app) {
       app.AddSubcommand("status", "Shows a trainer's state on one screen");
   command.AddOption("address",
                     options->address,
-                    "host:port of the trainer; without it that of the only run "
-                    "on this machine");
+                    "host:port of the trainer (default: the trainer of the "
+                    "only run on this machine)");
   AddSecurityOption(command, &options->overrides);
   command.AddFlag("--json", options->json, "as JSON, for programs");
   command.Does([options] { return ShowStatus(*options); });

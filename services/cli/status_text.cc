@@ -13,11 +13,11 @@
 namespace dapd {
 namespace {
 
-// Of less than a second milliseconds: small models take many steps in one.
+// Milliseconds below a second: small models take many steps in one.
 std::string Seconds(double seconds) {
   const absl::Duration time = absl::Trunc(
       absl::Seconds(seconds), absl::Milliseconds(seconds < 1 ? 1 : 100));
-  // Abseil writes none of it without its unit.
+  // Abseil writes zero without a unit.
   return time == absl::ZeroDuration() ? "0s" : absl::FormatDuration(time);
 }
 
@@ -46,7 +46,7 @@ std::string PhaseText(const v1::GetStatusResponse& status) {
   return text;
 }
 
-// Nothing before this process has taken a step.
+// Empty before this process has taken a step.
 std::string RateText(const v1::GetStatusResponse& status) {
   if (status.seconds_per_step() == 0.0) return "";
   return absl::StrCat(", ",
@@ -67,7 +67,7 @@ std::string AccuracyText(const v1::EvaluationStatus& evaluation) {
   if (!evaluation.has_accuracy()) {
     return "no accuracy (no problem has an expected answer)";
   }
-  // An older trainer does not say how many problems it grades.
+  // An older trainer does not send how many problems it grades.
   const int64_t graded = evaluation.graded_problems();
   return absl::StrCat(
       "accuracy ",

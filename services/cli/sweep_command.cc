@@ -1,4 +1,4 @@
-// dapd sweep: many runs, and what came of them.
+// dapd sweep: runs many configurations and compares them.
 
 #include <cstdio>
 #include <memory>
@@ -44,8 +44,8 @@ void PrintPlan(const SweepPlan& plan) {
                 .c_str());
 }
 
-// The table on stdout, the page in the sweep's folder, of those runs that got
-// as far as a step's end.
+// Writes the table to stdout and the page into the sweep's folder, with the
+// runs that completed a step.
 absl::Status ShowComparison(const SweepPlan& plan) {
   std::vector<RunResults> runs;
   for (const SweepRun& run : plan.runs) {

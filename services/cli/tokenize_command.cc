@@ -1,4 +1,4 @@
-// dapd tokenize: texts to token ids.
+// dapd tokenize: encodes texts as token ids.
 
 #include <memory>
 #include <string>

@@ -1,12 +1,12 @@
-// What `dapd --version` prints.
+// The output of `dapd --version`.
 #pragma once
 
 #include <string>
 
 namespace dapd {
 
-// The version on a line by itself, for programs that read it; below it the
-// commit, the flavour and the kernels that would compute on this machine.
+// The version on a line by itself, for programs that read it; then the commit,
+// the flavour and the kernels that would compute on this machine.
 std::string VersionText();
 
 }  // namespace dapd

@@ -16,9 +16,9 @@
 namespace dapd {
 namespace {
 
-// Enough tokens that other weights cannot agree by chance.
+// With so many tokens other weights cannot agree by chance.
 constexpr size_t kProbeTokens = 16;
-// How often the progress line is brought up to date.
+// How often the progress line is updated.
 constexpr absl::Duration kTick = absl::Seconds(1);
 
 }  // namespace
@@ -104,10 +104,7 @@ absl::Status WorkerGenerator::AnswerAll(
     if (result.has_value()) {
       ++done;
       tokens += static_cast<int64_t>(result->ids.size());
-      RETURN_IF_ERROR(on_answer(result->id,
-                                {.ids = std::move(result->ids),
-                                 .logprobs = std::move(result->logprobs),
-                                 .finish_reason = result->finish_reason}));
+      RETURN_IF_ERROR(on_answer(result->id, *std::move(result)));
     }
     progress.Update(done, absl::StrCat(tokens, " tokens"));
   }

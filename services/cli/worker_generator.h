@@ -1,4 +1,5 @@
-// Rollout workers that answer prompts, in place of a model in this process.
+// WorkerGenerator: answers prompts by rollout workers instead of a model in
+// this process.
 #pragma once
 
 #include <cstdint>
@@ -20,26 +21,26 @@ namespace dapd {
 
 class WorkerGenerator final : public AnswerSource {
  public:
-  // Reads model and adapter: the workers get the adapter, and have to give the
-  // log-probabilities of the model here for the beginning of a prompt.
-  // `generator`: its device and slots have no meaning. `look` is called every
-  // second or so while they answer; an error of it ends the answering.
+  // Reads model and adapter: the workers get the adapter, and must give the
+  // log-probabilities of this model for the beginning of a prompt. `generator`:
+  // its device and slots are ignored. `look` is called every second or so while
+  // they answer; its error ends the answering.
   static absl::StatusOr<std::unique_ptr<WorkerGenerator>> Load(
       const LocalGeneratorOptions& generator,
       const WorkerOptions& workers,
       std::function<absl::Status()> look = [] { return absl::OkStatus(); });
 
   const TextPipeline& text() const override { return text_; }
-  // Of the model, in tokens.
+  // The model's context, in tokens.
   int64_t context() const { return weights_->config.max_positions; }
-  // Of the adapter; 0: the base.
+  // The rank of the adapter; 0: the base.
   int64_t lora_rank() const {
     return adapter_ == nullptr ? 0 : adapter_->config.rank;
   }
 
-  // A worker that dies or hangs costs nothing but time. UNAVAILABLE if there is
-  // no usable one for --peer-timeout, FAILED_PRECONDITION if all serve another
-  // model or precision; each is named. To be called once, as the last thing.
+  // Workers that die or hang only cost time. UNAVAILABLE if no usable worker is
+  // found for --peer-timeout, FAILED_PRECONDITION if all serve another model or
+  // precision; both name each worker. Call it once, as the last thing.
   absl::Status AnswerAll(const std::vector<AnswerPrompt>& prompts,
                          const OnAnswerEnded& on_answer) override;
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/steady_time.h"
+#include "common/rpc/status_conversion.h"
 
 namespace dapd {
 
@@ -18,17 +19,20 @@ void GenerationOutbox::AddToken(uint64_t request_id,
                                 float logprob) {
   MutexLock lock(&mutex_);
   if (!open_.contains(request_id)) return;
-  auto event = std::find_if(events_.begin(), events_.end(), [&](const auto& e) {
-    return e.request_id == request_id;
-  });
-  if (event == events_.end()) {
-    GenerationEvent fresh;
-    fresh.request_id = request_id;
-    fresh.first_index = index;
-    event = events_.insert(events_.end(), std::move(fresh));
+  // Only the last message of a request grows: it may have been opened again.
+  const auto last =
+      std::find_if(messages_.rbegin(), messages_.rend(), [&](const auto& m) {
+        return m.request_id() == request_id;
+      });
+  v1::TokensSampled* tokens = nullptr;
+  if (last != messages_.rend() && last->has_tokens()) {
+    tokens = last->mutable_tokens();
+  } else {
+    tokens = AddMessage(request_id).mutable_tokens();
+    tokens->set_first_index(index);
   }
-  event->ids.push_back(token);
-  event->logprobs.push_back(logprob);
+  tokens->add_ids(token);
+  tokens->add_logprobs(logprob);
   changed_.NotifyAll();
 }
 
@@ -39,25 +43,28 @@ void GenerationOutbox::Finish(uint64_t request_id,
                               const SampleTimes& times) {
   MutexLock lock(&mutex_);
   if (open_.erase(request_id) == 0) return;
-  GenerationEvent event;
-  event.request_id = request_id;
-  event.kind = GenerationEvent::Kind::kFinished;
-  event.finish_reason = finish_reason;
-  event.num_tokens = num_tokens;
-  event.policy = policy;
-  event.times = times;
-  events_.push_back(std::move(event));
+  v1::GenerationFinished& finished = *AddMessage(request_id).mutable_finished();
+  finished.set_reason(finish_reason == FinishReason::kEos
+                          ? v1::GenerationFinished::REASON_EOS
+                          : v1::GenerationFinished::REASON_LENGTH);
+  finished.set_num_tokens(num_tokens);
+  finished.set_policy_version(policy.version);
+  finished.set_adapter_digest(policy.digest);
+  v1::SampleTimes& sent = *finished.mutable_times();
+  sent.set_arrived(absl::ToUnixNanos(times.arrived));
+  sent.set_started(absl::ToUnixNanos(times.started));
+  sent.set_first_token(absl::ToUnixNanos(times.first_token));
+  sent.set_ended(absl::ToUnixNanos(times.ended));
+  sent.set_slot(times.slot);
   changed_.NotifyAll();
 }
 
 void GenerationOutbox::Fail(uint64_t request_id, const absl::Status& error) {
   MutexLock lock(&mutex_);
   if (open_.erase(request_id) == 0) return;
-  GenerationEvent event;
-  event.request_id = request_id;
-  event.kind = GenerationEvent::Kind::kFailed;
-  event.error = error;
-  events_.push_back(std::move(event));
+  v1::GenerationFailed& failed = *AddMessage(request_id).mutable_failed();
+  failed.set_code(static_cast<int>(error.code()));
+  failed.set_message(WireMessage(error));
   changed_.NotifyAll();
 }
 
@@ -71,22 +78,22 @@ void GenerationOutbox::Abandon() {
   MutexLock lock(&mutex_);
   abandoned_ = true;
   open_.clear();
-  events_.clear();
+  messages_.clear();
   changed_.NotifyAll();
 }
 
-std::optional<GenerationEvent> GenerationOutbox::PopFor(
+std::optional<v1::GenerateResponse> GenerationOutbox::PopFor(
     absl::Duration timeout) {
   const absl::Time deadline = SteadyNow() + timeout;
   MutexLock lock(&mutex_);
-  while (events_.empty() && !IsDone() && SteadyNow() < deadline) {
+  while (messages_.empty() && !IsDone() && SteadyNow() < deadline) {
     changed_.WaitFor(&mutex_, deadline - SteadyNow());
   }
-  if (events_.empty()) return std::nullopt;
-  std::optional<GenerationEvent> event = std::move(events_.front());
-  events_.pop_front();
+  if (messages_.empty()) return std::nullopt;
+  std::optional<v1::GenerateResponse> message = std::move(messages_.front());
+  messages_.pop_front();
   changed_.NotifyAll();
-  return event;
+  return message;
 }
 
 bool GenerationOutbox::HasRoomWithin(absl::Duration timeout) {
@@ -100,11 +107,17 @@ bool GenerationOutbox::HasRoomWithin(absl::Duration timeout) {
 
 bool GenerationOutbox::done() const {
   MutexLock lock(&mutex_);
-  return events_.empty() && IsDone();
+  return messages_.empty() && IsDone();
+}
+
+v1::GenerateResponse& GenerationOutbox::AddMessage(uint64_t request_id) {
+  v1::GenerateResponse& message = messages_.emplace_back();
+  message.set_request_id(request_id);
+  return message;
 }
 
 bool GenerationOutbox::HasRoom() const {
-  return abandoned_ || events_.size() < kMaxUntaken;
+  return abandoned_ || messages_.size() < kMaxUntaken;
 }
 
 bool GenerationOutbox::IsDone() const {

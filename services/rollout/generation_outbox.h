@@ -1,11 +1,11 @@
-// GenerationOutbox: what the compute thread has for one Generate stream, until
-// the stream's writer takes it.
+// GenerationOutbox: the messages that the compute thread has for one Generate
+// stream, until the stream's writer takes them.
 //
-// The compute thread never waits for a slow client: tokens of a request are
-// appended to those not yet taken. The stream's reader does, before it takes
-// another request (HasRoomWithin). So the outbox holds no more than the tokens
-// of the requests admitted to the stream, and kMaxUntaken other events.
-// Thread-safe.
+// The compute thread never waits for a slow client: it appends a request's
+// tokens to the message that is not yet taken. The stream's reader waits for a
+// slow client before it takes another request (HasRoomWithin). So the outbox
+// holds at most the tokens of the requests admitted to the stream, and
+// kMaxUntaken other messages. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,6 @@
 #include <deque>
 #include <optional>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -22,6 +20,7 @@
 #include "common/base/mutex.h"
 #include "common/generation/decode_request.h"
 #include "common/rpc/transfer/served_policy.h"
+#include "dapd/v1/rollout.pb.h"
 
 namespace dapd {
 
@@ -34,32 +33,15 @@ struct SampleTimes {
   uint32_t slot = 0;
 };
 
-struct GenerationEvent {
-  enum class Kind { kTokens, kFinished, kFailed };
-  uint64_t request_id = 0;
-  Kind kind = Kind::kTokens;
-  // kTokens
-  uint32_t first_index = 0;
-  std::vector<int32_t> ids;
-  std::vector<float> logprobs;
-  // kFinished
-  FinishReason finish_reason = FinishReason::kNone;
-  uint32_t num_tokens = 0;
-  ServedPolicy policy;
-  SampleTimes times;
-  // kFailed
-  absl::Status error;
-};
-
 class GenerationOutbox {
  public:
-  // Events that wait while there is room for more.
+  // There is room for more while fewer messages than this wait.
   static constexpr size_t kMaxUntaken = 1024;
 
   // One more request is to be answered. False if that id is already open.
   bool Open(uint64_t request_id);
 
-  // Events of an open request; of any other they are dropped.
+  // Nothing is added for a request that is not open.
   void AddToken(uint64_t request_id,
                 uint32_t index,
                 int32_t token,
@@ -76,24 +58,26 @@ class GenerationOutbox {
   // The stream is dead: what is there and what comes is dropped.
   void Abandon();
 
-  // The next event; waits for at most `timeout`. Nothing if it passed, or if
-  // done().
-  std::optional<GenerationEvent> PopFor(absl::Duration timeout);
+  // The next message; waits for at most `timeout`. Nothing once that has
+  // passed, or if done().
+  std::optional<v1::GenerateResponse> PopFor(absl::Duration timeout);
   // Closed and drained, or abandoned.
   bool done() const;
 
-  // Waits for at most `timeout` while kMaxUntaken events are not taken. True as
-  // soon as there are fewer, or the stream is dead.
+  // Waits for at most `timeout` while kMaxUntaken messages are not taken. True
+  // as soon as there are fewer, or the stream is dead.
   bool HasRoomWithin(absl::Duration timeout);
 
  private:
+  v1::GenerateResponse& AddMessage(uint64_t request_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable Mutex mutex_;
   CondVar changed_;
   std::set<uint64_t> open_ ABSL_GUARDED_BY(mutex_);
-  std::deque<GenerationEvent> events_ ABSL_GUARDED_BY(mutex_);
+  std::deque<v1::GenerateResponse> messages_ ABSL_GUARDED_BY(mutex_);
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
 };

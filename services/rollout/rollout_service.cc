@@ -21,7 +21,7 @@ namespace {
 using GenerateStream =
     grpc::ServerReaderWriter<v1::GenerateResponse, v1::GenerateRequest>;
 
-// How often a writer without events looks whether the client is still there.
+// How often a writer without messages looks whether the client is still there.
 constexpr absl::Duration kLivenessPoll = absl::Milliseconds(500);
 
 absl::Status CheckSampling(const v1::SamplingParams& sampling) {
@@ -42,44 +42,6 @@ absl::Status CheckSampling(const v1::SamplingParams& sampling) {
   return absl::OkStatus();
 }
 
-v1::GenerateResponse ToMessage(const GenerationEvent& event) {
-  v1::GenerateResponse message;
-  message.set_request_id(event.request_id);
-  switch (event.kind) {
-    case GenerationEvent::Kind::kTokens: {
-      v1::TokensSampled& tokens = *message.mutable_tokens();
-      tokens.set_first_index(event.first_index);
-      tokens.mutable_ids()->Add(event.ids.begin(), event.ids.end());
-      tokens.mutable_logprobs()->Add(event.logprobs.begin(),
-                                     event.logprobs.end());
-      break;
-    }
-    case GenerationEvent::Kind::kFinished: {
-      v1::GenerationFinished& finished = *message.mutable_finished();
-      finished.set_reason(event.finish_reason == FinishReason::kEos
-                              ? v1::GenerationFinished::REASON_EOS
-                              : v1::GenerationFinished::REASON_LENGTH);
-      finished.set_num_tokens(event.num_tokens);
-      finished.set_policy_version(event.policy.version);
-      finished.set_adapter_digest(event.policy.digest);
-      v1::SampleTimes& times = *finished.mutable_times();
-      times.set_arrived(absl::ToUnixNanos(event.times.arrived));
-      times.set_started(absl::ToUnixNanos(event.times.started));
-      times.set_first_token(absl::ToUnixNanos(event.times.first_token));
-      times.set_ended(absl::ToUnixNanos(event.times.ended));
-      times.set_slot(event.times.slot);
-      break;
-    }
-    case GenerationEvent::Kind::kFailed: {
-      v1::GenerationFailed& failed = *message.mutable_failed();
-      failed.set_code(static_cast<int>(event.error.code()));
-      failed.set_message(WireMessage(event.error));
-      break;
-    }
-  }
-  return message;
-}
-
 // The client's next request; false at the end. One that sends without taking
 // answers waits.
 bool ReadRequestOf(GenerateStream* stream,
@@ -91,19 +53,16 @@ bool ReadRequestOf(GenerateStream* stream,
 }
 
 // Writes until all is answered or the client is gone.
-void WriteEvents(grpc::ServerContext* context,
-                 GenerateStream* stream,
-                 RolloutWorker* worker,
-                 const std::shared_ptr<GenerationOutbox>& outbox) {
+void WriteMessages(grpc::ServerContext* context,
+                   GenerateStream* stream,
+                   RolloutWorker* worker,
+                   const std::shared_ptr<GenerationOutbox>& outbox) {
   while (!outbox->done()) {
-    const auto event = outbox->PopFor(kLivenessPoll);
-    const bool alive = event.has_value() ? stream->Write(ToMessage(*event))
-                                         : !context->IsCancelled();
+    const auto message = outbox->PopFor(kLivenessPoll);
+    const bool alive =
+        message.has_value() ? stream->Write(*message) : !context->IsCancelled();
     if (!alive) worker->CancelStream(outbox);
-    if (alive && event.has_value() &&
-        event->kind == GenerationEvent::Kind::kFinished) {
-      MarkServed();
-    }
+    if (alive && message.has_value() && message->has_finished()) MarkServed();
   }
 }
 
@@ -161,7 +120,7 @@ grpc::Status RolloutService::Generate(grpc::ServerContext* context,
   RolloutWorker* worker = worker_.get();
   if (worker == nullptr) return worker_.StillLoading();
   auto outbox = std::make_shared<GenerationOutbox>();
-  StreamWriter writer([&] { WriteEvents(context, stream, worker, outbox); },
+  StreamWriter writer([&] { WriteMessages(context, stream, worker, outbox); },
                       [&] {
                         worker->CancelStream(outbox);
                         context->TryCancel();

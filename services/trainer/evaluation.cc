@@ -23,7 +23,8 @@
 namespace dapd {
 namespace {
 
-// `samples` answers to each of the first `problems` held-out ones.
+// Inputs for `samples` answers to each of the first `problems` held-out
+// problems.
 std::vector<PipelineInput> MakeInputs(const EvaluationParts& parts,
                                       size_t problems,
                                       int64_t samples) {
@@ -55,8 +56,8 @@ SamplePipeline::Prompt PromptOf(const Config& config,
   };
 }
 
-// Shares of a problem's answers; of right ones where there is something to
-// grade against.
+// Fills the report's shares of answers; the share of right answers counts only
+// problems with an expected answer.
 void GradeAnswers(const std::vector<RolloutRecord>& records,
                   const std::string& marker,
                   EvaluationReport& report) {
@@ -80,26 +81,28 @@ void GradeAnswers(const std::vector<RolloutRecord>& records,
   };
   report.graded_problems = static_cast<int64_t>(graded.size());
   if (!graded.empty()) {
-    report.accuracy = share_of(
-        graded, [](const RolloutRecord& answer) { return answer.correct; });
-  }
-  report.format_rate =
-      share_of(all, [](const RolloutRecord& answer) { return answer.has_box; });
-  if (!marker.empty()) {
-    report.marker = marker;
-    report.marker_rate = share_of(all, [&](const RolloutRecord& answer) {
-      return absl::StrContains(answer.text, marker);
+    report.accuracy = share_of(graded, [](const RolloutRecord& record) {
+      return record.grade.correct;
     });
   }
-  report.truncated = share_of(all, [](const RolloutRecord& answer) {
-    return answer.finish_reason == FinishReason::kLength;
+  report.format_rate = share_of(
+      all, [](const RolloutRecord& record) { return record.grade.has_box; });
+  if (!marker.empty()) {
+    report.marker = marker;
+    report.marker_rate = share_of(all, [&](const RolloutRecord& record) {
+      return absl::StrContains(record.text, marker);
+    });
+  }
+  report.truncated = share_of(all, [](const RolloutRecord& record) {
+    return record.answer.finish_reason == FinishReason::kLength;
   });
-  report.repeated = share_of(all, [](const RolloutRecord& answer) {
-    return EndsInRepetition(WithoutEndToken(answer.ids, answer.finish_reason));
+  report.repeated = share_of(all, [](const RolloutRecord& record) {
+    return EndsInRepetition(
+        WithoutEndToken(record.answer.ids, record.answer.finish_reason));
   });
   double tokens = 0.0;
-  for (const RolloutRecord& answer : records) {
-    tokens += static_cast<double>(answer.ids.size());
+  for (const RolloutRecord& record : records) {
+    tokens += static_cast<double>(record.answer.ids.size());
   }
   report.mean_tokens = tokens / static_cast<double>(records.size());
 }
@@ -115,19 +118,20 @@ absl::StatusOr<bool> CanBeAnswered(const EvaluationParts& parts,
          parts.weights.config.max_positions;
 }
 
-// Whether it takes every view of the answer that the terms read.
+// Whether the model's context takes every view of the answer that the terms
+// read.
 absl::StatusOr<bool> CanBeScored(const EvaluationParts& parts,
                                  const RolloutRecord& record) {
   const Problem& problem = *record.problem;
-  // An answer has at least one token, where one is needed.
+  // Records without an answer occur where the terms need none.
   ASSIGN_OR_RETURN(
       const Views built,
-      record.ids.empty()
+      record.answer.ids.empty()
           ? parts.views.BuildReferenceViews(problem.problem, problem.solution)
           : parts.views.Build({.id = problem.id,
                                .problem = problem.problem,
                                .reference = problem.solution,
-                               .rollout_ids = record.ids,
+                               .rollout_ids = record.answer.ids,
                                .reference_ids = {},
                                .context = record.context}));
   return std::ranges::all_of(ViewsRead(parts.terms), [&](ViewName name) {
@@ -143,9 +147,9 @@ struct AnsweredProblems {
   std::map<size_t, RolloutResult> answers;  // which the inputs refer to
 };
 
-// Those of `inputs` of which the model's context takes what the terms read:
-// solutions and answers are not bounded by what training's are, and workers
-// refuse what is too long.
+// The inputs whose views the model's context can take: unlike training's,
+// held-out solutions and answers have no limit of length, and workers refuse
+// what is too long.
 absl::StatusOr<AnsweredProblems> AnswerWhatFits(
     const EvaluationParts& parts,
     const AnswerRules& rules,
@@ -167,13 +171,11 @@ absl::StatusOr<AnsweredProblems> AnswerWhatFits(
   AnsweredProblems answered;
   ASSIGN_OR_RETURN(
       const std::vector<RolloutRecord> records,
-      parts.pipeline.CollectRollouts([&](const PipelineInput&,
-                                         size_t index,
-                                         int64_t,
-                                         const RolloutResult& result) {
-        answered.answers[index] = result;
-        return absl::OkStatus();
-      }));
+      parts.pipeline.CollectRollouts(
+          [&](size_t index, int64_t /*attempt*/, const RolloutResult& result) {
+            answered.answers[index] = result;
+            return absl::OkStatus();
+          }));
   for (size_t i = 0; i < asked.size(); ++i) {
     ASSIGN_OR_RETURN(const bool fits, CanBeScored(parts, records[i]));
     if (!fits) continue;
@@ -195,7 +197,7 @@ void WarnOfLeftOut(size_t left_out, size_t problems, int64_t context) {
       " tokens; with a lower evaluation.max_new_tokens they may fit"));
 }
 
-// Over the first `problems` held-out ones; none if none of them fits.
+// Over the first `problems` held-out problems; empty if none of them fits.
 absl::StatusOr<std::vector<TermDivergence>> MeasureDivergences(
     const EvaluationParts& parts, size_t problems) {
   const AnswerRules rules = MakeHeldOutRules(ReadsRollouts(parts.terms));
@@ -233,7 +235,7 @@ absl::StatusOr<std::vector<TermDivergence>> MeasureDivergences(
     }
   }
   for (size_t k = 0; k < parts.terms.size(); ++k) {
-    // Of answers without a token that the term counts nothing is known.
+    // Nothing is known of a term that counts no token of any answer.
     if (values[k].empty()) continue;
     divergences.push_back(
         {parts.terms[k].name, MeanInterval(values[k]), std::ssize(values[k])});

@@ -1,7 +1,7 @@
-// Held-out measurements with the rollout workers' and teachers' help: accuracy
-// (over the problems with an expected answer) and format rate of sampled
-// answers, the share of them that contain evaluation.marker, and each term's
-// true KL divergence.
+// Held-out measurements, for which rollout workers and teachers are asked: the
+// accuracy (over the problems with an expected answer) and format rate of
+// sampled answers, the share of answers that contain evaluation.marker, and
+// each term's true KL divergence.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@
 
 namespace dapd {
 
-// What an evaluation works with; all must outlive it.
+// All referenced objects must outlive the evaluation.
 struct EvaluationParts {
   const Config& config;
   const Dataset& held_out;
@@ -30,19 +30,19 @@ struct EvaluationParts {
   SamplePipeline& pipeline;
 };
 
-// SHA-256 of what an evaluation's shares are a function of beside the policy:
-// the held-out problems, the prompt, and how answers are sampled. Empty where
-// nothing is held out. evaluation.marker and evaluation.kl_problems are not in
-// it: without them the other figures are the same.
+// SHA-256 of everything besides the policy that determines an evaluation's
+// shares: the held-out problems, the prompt, and how answers are sampled. Empty
+// if nothing is held out. evaluation.marker and evaluation.kl_problems are left
+// out: they do not change the other figures.
 std::string HeldOutDigest(const Config& config, const Dataset& held_out);
 
 // Evaluates the policy that the workers serve, with the prompts of
-// evaluation.prompt and evaluation.thinking; divergences are those of
-// training's views, without the problems of which such a view is longer than
-// the model's context. References are the data's solutions, whatever
-// rollout.source says, and a self-teacher of siblings reads the solution in
-// their place. The random numbers of answer k to problem i are those of (run
-// seed + 1, version, i, k), so that training and evaluation never share any.
+// evaluation.prompt and evaluation.thinking. The divergences are measured over
+// training's views; a problem with a view that exceeds the model's context is
+// left out of them. References are the data's solutions, whatever
+// rollout.source says, and a self-teacher of siblings reads the solution
+// instead of a sibling. The random numbers of answer k to problem i are keyed
+// by (run seed + 1, version, i, k), so training and evaluation never share any.
 absl::StatusOr<EvaluationReport> Evaluate(const EvaluationParts& parts);
 
 }  // namespace dapd

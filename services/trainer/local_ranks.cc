@@ -43,8 +43,8 @@ bool RunsOnGpus(const Config& config, const std::vector<std::string>& gpus) {
          (config.model.device == "auto" && !gpus.empty());
 }
 
-// key="address" with the port of the `index`-th rank here. Where the system
-// chooses the port, or nothing listens, it is as configured.
+// key="address" with the port of the `index`-th rank here. The address stays as
+// configured if the system chooses the port or nothing listens.
 std::string ListenOverride(const std::string& key,
                            const std::string& configured,
                            int64_t index) {
@@ -77,14 +77,14 @@ class RunningRanks {
     for (const auto& process : processes_) process->Signal(signal_number);
   }
 
-  // Notes who has ended.
+  // Notes which ranks have ended.
   void Poll() {
     for (const auto& process : processes_) {
       if (const int code = process->Poll(); code >= 0) Note(*process, code);
     }
   }
 
-  // Until all have ended, or for `grace`.
+  // Waits until all ranks have ended, at most for `grace`.
   void WaitFor(absl::Duration grace) {
     const absl::Time deadline = SteadyNow() + grace;
     while (running() && SteadyNow() < deadline) {
@@ -93,8 +93,8 @@ class RunningRanks {
     }
   }
 
-  // SIGTERM to the rest; after `grace` SIGKILL, which says nothing of why. The
-  // first may take longer.
+  // Sends SIGTERM to the remaining ranks and, after `grace`, SIGKILL, which
+  // leaves no reason behind. The first rank gets `grace_of_first`.
   void End(absl::Duration grace, absl::Duration grace_of_first) {
     Signal(SIGTERM);
     WaitFor(grace);
@@ -133,8 +133,8 @@ class RunningRanks {
   }
 
   std::vector<std::unique_ptr<ChildProcess>> processes_;
-  std::vector<int> codes_;  // of those that have ended
-  std::string cause_;       // how the rank ended whose code says most
+  std::vector<int> codes_;  // of the ranks that have ended
+  std::string cause_;       // how the rank with the most telling code ended
   int cause_code_ = 0;
   bool first_is_done_ = false;
 };
@@ -163,7 +163,8 @@ absl::StatusOr<std::vector<std::unique_ptr<ChildProcess>>> MakeProcesses(
                                        /*log_path=*/"",
                                        rank.environment);
     if (LogsJson()) {
-      // The last words of a library would break the reader of our output.
+      // Lines that a library prints are no JSON, which would break the reader
+      // of our output.
       process->RelayLines(
           [source = LogSource{.service = "trainer",
                               .run = config.run.name,
@@ -176,7 +177,7 @@ absl::StatusOr<std::vector<std::unique_ptr<ChildProcess>>> MakeProcesses(
   return processes;
 }
 
-// From their start to their end; `look` is called several times a second.
+// Follows the ranks to their end; `look` is called several times a second.
 absl::Status FollowRanks(std::vector<std::unique_ptr<ChildProcess>> processes,
                          bool has_rank_zero,
                          ShutdownSignal& signal,
@@ -196,12 +197,13 @@ absl::Status FollowRanks(std::vector<std::unique_ptr<ChildProcess>> processes,
       ranks.End(kLostRankGrace, kLostRankGrace);
       return absl::OkStatus();
     }
-    // Those that were told to end do so by themselves.
+    // Ranks that were told to end do so by themselves.
     if (!told && ranks.any_failed()) {
       ranks.End(kLostRankGrace, grace_of_first);
     }
   }
-  // Once asked to end, one rank that misses another is no accident.
+  // Once the ranks were asked to end, it is no accident that one misses
+  // another.
   const bool interrupted =
       told && std::ranges::count(ranks.codes(), kInterruptedCode) > 0;
   const int code = interrupted ? kInterruptedCode : CodeOfRanks(ranks.codes());
@@ -235,7 +237,7 @@ absl::StatusOr<std::vector<LocalRank>> PlanLocalRanks(
         ListenOverride("trainer.listen", trainer.listen, index));
     local.overrides.push_back(ListenOverride(
         "metrics.trainer_listen", config.metrics.trainer_listen, index));
-    // Ranks must compute with as many threads as each other, and share the
+    // All ranks must compute with equally many threads, and they share the
     // cores.
     if (config.run.num_threads == 0) {
       local.overrides.push_back(
@@ -268,8 +270,8 @@ absl::Status RunLocalRanks(const std::string& config_path,
                    config.trainer.rank + config.trainer.ranks_per_machine - 1,
                    " of ",
                    config.trainer.ranks));
-  // Only rank 0 has the run's folder. A second signal ends the process at once,
-  // and with it any wait.
+  // Only rank 0 has the run's folder. No wait gives up early: a second signal
+  // ends the process at once.
   if (config.trainer.machine != 0) {
     return FollowRanks(std::move(processes), false, signal, [] {});
   }

@@ -1,10 +1,10 @@
-// The ranks of one machine (trainer.ranks_per_machine), as processes of their
-// own that this one starts: on GPUs each has the next one of those that are
-// here, and sees no other. Rank by rank the ports of trainer.listen and
-// metrics.trainer_listen are 10 further on.
+// The ranks of one machine (trainer.ranks_per_machine), which this process
+// starts as processes of their own. On GPUs each rank sees one GPU, the next of
+// this process' GPUs. The ports of trainer.listen and metrics.trainer_listen
+// grow by 10 from rank to rank.
 //
-// They live and die together, since a job that lost a rank starts again from
-// its newest checkpoint with all of them: whoever keeps this process running
+// The ranks live and die together, since a job that lost a rank starts again
+// from its newest checkpoint with all ranks: the supervisor of this process
 // starts it again.
 #pragma once
 
@@ -20,31 +20,32 @@
 
 namespace dapd {
 
-// What the process of one rank is started with.
+// How the process of one rank is started.
 struct LocalRank {
   int64_t rank = 0;
   std::vector<std::string> overrides;    // --set
   std::vector<std::string> environment;  // "NAME=value"
 };
 
-// The ranks of this machine. `config`: of LoadConfig, with ranks_per_machine
-// above 0. `gpus`: those that this process sees, as CUDA_VISIBLE_DEVICES names
-// them. Of a run that has finished, where its folder is here, only the first:
-// it has nothing left to do. An error (kConfig) if there are fewer GPUs than
-// ranks.
+// The ranks of this machine. `config`: from LoadConfig, with ranks_per_machine
+// above 0. `gpus`: the GPUs that this process sees, as CUDA_VISIBLE_DEVICES
+// names them. If the run has finished and its folder is here, only the first
+// rank, since there is nothing left to do. Error (kConfig) if there are fewer
+// GPUs than ranks.
 absl::StatusOr<std::vector<LocalRank>> PlanLocalRanks(
     const Config& config, const std::vector<std::string>& gpus);
 
-// Of several ranks that ended, the code that says most: why one of them failed
-// before that others missed it (75), and 75 for one that was killed. One that
-// crashed failed: its code is 128 plus the number of its signal.
+// The most telling exit code of ranks that ended: why a rank failed, rather
+// than that another rank missed it (75). A rank that was killed counts as 75,
+// and a rank that crashed as 128 plus the number of its signal.
 int CodeOfRanks(const std::vector<int>& codes);
 
 // Runs this program once for each rank, and returns when all have ended: OK if
-// rank 0 is here and done, or if all are; else with the exit code of
-// CodeOfRanks. A rank that fails ends the others, for which rank 0, which
-// saves, has a minute; SIGTERM or SIGINT is passed on to them. Where rank 0 is
-// here it records and tells the run's end for it (AttemptEnd).
+// rank 0 runs here and is done, or if all ranks are done; otherwise an error
+// with the exit code of CodeOfRanks. A rank that fails ends the others; rank 0
+// has a minute for it, since it saves. SIGTERM and SIGINT are passed on to the
+// ranks. If rank 0 runs here, this process records and tells the run's end for
+// it (AttemptEnd).
 absl::Status RunLocalRanks(const std::string& config_path,
                            const std::vector<std::string>& overrides,
                            const Config& config,

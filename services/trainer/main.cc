@@ -52,46 +52,32 @@
 namespace dapd {
 namespace {
 
-// Before the rendezvous is tried again.
+// Until the rendezvous is tried again.
 constexpr absl::Duration kRendezvousPause = absl::Seconds(5);
 
-template <typename Options>
-Options MakeClientOptions(const Config& config,
-                          const std::vector<std::string>& addresses,
-                          std::shared_ptr<const RpcCredentials> credentials,
-                          const ExpectedWorker& expected,
-                          Timeline* timeline,
-                          WorkerPoolObserver observer) {
-  Options options;
-  options.addresses = addresses;
-  options.credentials = std::move(credentials);
-  options.expected = expected;
-  options.task_timeout = AnswerTimeout(
-      absl::Seconds(config.trainer.rpc_timeout_seconds),
-      std::max(config.rollout.max_new_tokens, HeldOutAnswerTokens(config)));
-  options.peer_timeout = absl::Seconds(config.trainer.peer_timeout_seconds);
-  options.timeline = timeline;
-  options.observer = std::move(observer);
-  return options;
-}
+// This process, whether it trains or shows a finished run.
+struct TrainerProcess {
+  const LoadedConfig& loaded;
+  std::shared_ptr<const RpcCredentials> credentials;
+  RunWindow& window;
+  EndNotice& notice;
+  ShutdownSignal& signal;
 
-absl::StatusOr<std::unique_ptr<Collective>> JoinRanks(
-    const TrainerSection& trainer,
-    std::shared_ptr<const RpcCredentials> credentials,
-    const std::string& identity,
-    const ShutdownSignal& signal) {
-  if (trainer.ranks == 1) return MakeSingleRank();
-  const RankOptions options{
-      .rank = static_cast<int>(trainer.rank),
-      .world_size = static_cast<int>(trainer.ranks),
-      .rendezvous = trainer.rendezvous,
-      .credentials = std::move(credentials),
-      .identity = identity,
-      .join_timeout = absl::Seconds(trainer.peer_timeout_seconds),
-      .gives_up = [&signal] { return signal.requested(); },
-      .operation_timeout = absl::Seconds(trainer.rank_timeout_seconds)};
-  return options.rank == 0 ? StartRankLeader(options) : JoinRankLeader(options);
-}
+  const Config& config() const { return loaded.config; }
+  // Blocks for at most the given time; true once there is a signal.
+  std::function<bool(absl::Duration)> WaitForStop() const {
+    return [&waited = signal](absl::Duration timeout) {
+      return waited.WaitFor(timeout);
+    };
+  }
+};
+
+// The clients of a run's workers.
+struct WorkerClients {
+  std::unique_ptr<Timeline> timeline;  // outlives the clients; null: none
+  std::unique_ptr<RolloutClient> rollouts;
+  std::unique_ptr<TeacherClient> teachers;
+};
 
 // Null: none is wanted, or this rank runs where the run folder is not.
 std::unique_ptr<Timeline> MakeTimeline(const Config& config) {
@@ -113,150 +99,168 @@ std::unique_ptr<Timeline> MakeTimeline(const Config& config) {
                         .rank = trainer.rank});
 }
 
-bool StaysWhenDone(const Config& config) {
-  return config.trainer.when_done == "serve";
-}
-
-// Who tells ranks that are started again that the run is over; null once there
-// is a signal. The name of the rendezvous may for a while be that of the
-// machine where this rank was before.
-std::unique_ptr<EndedJob> ServeEndedJob(
-    const std::string& rendezvous,
-    const std::shared_ptr<const RpcCredentials>& credentials,
-    ShutdownSignal& signal) {
-  absl::Status failure;
-  while (!signal.requested()) {
-    auto served = EndedJob::Serve(rendezvous, credentials);
-    if (served.ok()) return *std::move(served);
-    if (std::exchange(failure, served.status()).ok()) {
-      LogWarning(
-          absl::StrCat("ranks that are started again are not told yet that the "
-                       "run is over: ",
-                       std::string(failure.message())));
-    }
-    signal.WaitFor(kRendezvousPause);
+// `is_asked`: whether the objective needs this role. Workers that it does not
+// need may be down, and no alert misses them.
+template <typename Options>
+Options MakeClientOptions(const TrainerProcess& process,
+                          const TrainerRun& run,
+                          Timeline* timeline,
+                          const char* role,
+                          bool is_asked,
+                          const std::vector<std::string>& addresses) {
+  const Config& config = process.config();
+  Options options;
+  options.credentials = process.credentials;
+  options.expected = run.ExpectedWorkers();
+  options.task_timeout = AnswerTimeout(
+      absl::Seconds(config.trainer.rpc_timeout_seconds),
+      std::max(config.rollout.max_new_tokens, HeldOutAnswerTokens(config)));
+  options.peer_timeout = absl::Seconds(config.trainer.peer_timeout_seconds);
+  options.timeline = timeline;
+  if (is_asked) {
+    options.addresses = addresses;
+    options.observer = process.window.metrics().PoolObserver(role);
   }
-  return nullptr;
+  return options;
 }
 
-void ServeUntilSignal(const TrainerSection& trainer,
-                      const std::shared_ptr<const RpcCredentials>& credentials,
-                      RpcServer& server,
-                      ShutdownSignal& signal) {
-  server.SetServing(true);
-  LogInfo(absl::StrCat("the run is done; serving its status on ",
-                       server.address(),
-                       " until a signal"));
-  std::unique_ptr<EndedJob> ended;
-  if (trainer.rank == 0 && trainer.ranks > 1) {
-    ended = ServeEndedJob(trainer.rendezvous, credentials, signal);
-  }
-  signal.Wait();
-}
-
-// Joins the other ranks, and trains with them.
-absl::Status TrainWithRanks(
-    TrainerRun& run,
-    const TrainerSection& trainer,
-    const std::shared_ptr<const RpcCredentials>& credentials,
-    RolloutClient& rollouts,
-    TeacherClient& teachers,
-    RpcServer& server,
-    Timeline* timeline,
-    ShutdownSignal& signal) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Collective> collective,
-                   JoinRanks(trainer, credentials, run.Identity(), signal));
-  server.SetServing(true);
-  LogInfo(absl::StrCat("training; status on ", server.address()));
-
-  // A signal ends the clients' waits, and with them the loop.
-  std::jthread watcher([&](const std::stop_token& stop) {
-    while (!stop.stop_requested()) {
-      if (!signal.WaitFor(absl::Milliseconds(200))) continue;
-      rollouts.Shutdown();
-      teachers.Shutdown();
-      collective->Cancel();
-      return;
-    }
-  });
-  return run.Train(
-      rollouts,
-      teachers,
-      *collective,
-      timeline,
-      [&signal](absl::Duration timeout) { return signal.WaitFor(timeout); });
-}
-
-// The loaded run to its end, with workers and other ranks. `on_done` is called
-// once it is finished, before the process stays for its status.
-absl::Status TrainLoaded(
-    TrainerRun& run,
-    const Config& config,
-    const std::shared_ptr<const RpcCredentials>& credentials,
-    RunWindow& window,
-    ShutdownSignal& signal,
-    const std::function<void()>& on_done) {
-  // Outlives the clients, which write into it.
-  const std::unique_ptr<Timeline> timeline = MakeTimeline(config);
-  // Workers that nothing is asked of need not be there, nor be missed by an
-  // alert.
-  const std::vector<std::string> nobody;
+absl::StatusOr<WorkerClients> StartClients(const TrainerProcess& process,
+                                           const TrainerRun& run) {
+  const Config& config = process.config();
   const bool asks_rollouts = AsksRolloutWorkers(config);
   const bool asks_teachers = AsksTeachers(config);
   for (const auto& [role, asks] : {std::pair{"rollout workers", asks_rollouts},
                                    {"teachers", asks_teachers}}) {
     if (!asks) LogInfo(absl::StrCat("the objective needs no ", role));
   }
-  const auto observe = [&](const char* role, bool asks) {
-    return asks ? window.metrics().PoolObserver(role) : WorkerPoolObserver();
-  };
-  ASSIGN_OR_RETURN(const std::unique_ptr<RolloutClient> rollouts,
+  WorkerClients clients{.timeline = MakeTimeline(config)};
+  Timeline* const timeline = clients.timeline.get();
+  ASSIGN_OR_RETURN(clients.rollouts,
                    RolloutClient::Start(MakeClientOptions<RolloutClientOptions>(
-                       config,
-                       asks_rollouts ? config.rollout.addresses : nobody,
-                       credentials,
-                       run.ExpectedWorkers(),
-                       timeline.get(),
-                       observe("rollout", asks_rollouts))));
-  auto teacher_options = MakeClientOptions<TeacherClientOptions>(
-      config,
-      asks_teachers ? config.teacher.addresses : nobody,
-      credentials,
-      run.ExpectedWorkers(),
-      timeline.get(),
-      observe("teacher", asks_teachers));
-  teacher_options.connections = config.teacher.connections;
-  ASSIGN_OR_RETURN(const std::unique_ptr<TeacherClient> teachers,
-                   TeacherClient::Start(std::move(teacher_options)));
-  window.status().SetWorkers([&rollouts] { return rollouts->Workers(); },
-                             [&teachers] { return teachers->Workers(); });
-  const absl::Cleanup forget_workers = [&window] {
-    window.status().SetWorkers({}, {});
-  };
-  ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server, window.ServeRpc());
-  // The other ranks may be long in coming, which no restart of this one mends.
-  server->SetStarted();
-  const absl::Status result = TrainWithRanks(run,
-                                             config.trainer,
-                                             credentials,
-                                             *rollouts,
-                                             *teachers,
-                                             *server,
-                                             timeline.get(),
-                                             signal);
-  if (result.ok()) {
-    on_done();
-    if (StaysWhenDone(config)) {
-      ServeUntilSignal(config.trainer, credentials, *server, signal);
+                       process,
+                       run,
+                       timeline,
+                       "rollout",
+                       asks_rollouts,
+                       config.rollout.addresses)));
+  auto teachers =
+      MakeClientOptions<TeacherClientOptions>(process,
+                                              run,
+                                              timeline,
+                                              "teacher",
+                                              asks_teachers,
+                                              config.teacher.addresses);
+  teachers.connections = config.teacher.connections;
+  ASSIGN_OR_RETURN(clients.teachers, TeacherClient::Start(std::move(teachers)));
+  return clients;
+}
+
+absl::StatusOr<std::unique_ptr<Collective>> JoinRanks(
+    const TrainerProcess& process, const TrainerRun& run) {
+  const TrainerSection& trainer = process.config().trainer;
+  if (trainer.ranks == 1) return MakeSingleRank();
+  const RankOptions options{
+      .rank = static_cast<int>(trainer.rank),
+      .world_size = static_cast<int>(trainer.ranks),
+      .rendezvous = trainer.rendezvous,
+      .credentials = process.credentials,
+      .identity = run.Identity(),
+      .join_timeout = absl::Seconds(trainer.peer_timeout_seconds),
+      .gives_up = [&signal = process.signal] { return signal.requested(); },
+      .operation_timeout = absl::Seconds(trainer.rank_timeout_seconds)};
+  return options.rank == 0 ? StartRankLeader(options) : JoinRankLeader(options);
+}
+
+bool StaysWhenDone(const Config& config) {
+  return config.trainer.when_done == "serve";
+}
+
+// Tells restarted ranks that the run is over, while the result lives. Null once
+// there is a signal. For a while the rendezvous' name may still belong to the
+// machine where this rank ran before, and serving fails.
+std::unique_ptr<EndedJob> ServeEndedJob(const TrainerProcess& process) {
+  absl::Status failure;
+  while (!process.signal.requested()) {
+    auto served = EndedJob::Serve(process.config().trainer.rendezvous,
+                                  process.credentials);
+    if (served.ok()) return *std::move(served);
+    if (std::exchange(failure, served.status()).ok()) {
+      LogWarning(absl::StrCat(
+          "restarted ranks are not told yet that the run is over: ",
+          std::string(failure.message())));
     }
+    process.signal.WaitFor(kRendezvousPause);
+  }
+  return nullptr;
+}
+
+void ServeUntilSignal(const TrainerProcess& process, RpcServer& server) {
+  server.SetServing(true);
+  LogInfo(absl::StrCat("the run is done; serving its status on ",
+                       server.address(),
+                       " until a signal"));
+  const TrainerSection& trainer = process.config().trainer;
+  std::unique_ptr<EndedJob> ended;
+  if (trainer.rank == 0 && trainer.ranks > 1) ended = ServeEndedJob(process);
+  process.signal.Wait();
+}
+
+// Joins the other ranks and trains with them.
+absl::Status TrainWithRanks(const TrainerProcess& process,
+                            TrainerRun& run,
+                            const WorkerClients& clients,
+                            RpcServer& server) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Collective> collective,
+                   JoinRanks(process, run));
+  server.SetServing(true);
+  LogInfo(absl::StrCat("training; status on ", server.address()));
+
+  // A signal ends the clients' waits, and with them the loop.
+  std::jthread watcher([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      if (!process.signal.WaitFor(absl::Milliseconds(200))) continue;
+      clients.rollouts->Shutdown();
+      clients.teachers->Shutdown();
+      collective->Cancel();
+      return;
+    }
+  });
+  return run.Train(*clients.rollouts,
+                   *clients.teachers,
+                   *collective,
+                   clients.timeline.get(),
+                   process.WaitForStop());
+}
+
+// Trains the loaded run with workers and other ranks. Once it is finished,
+// tells of its end before the process stays for its status.
+absl::Status TrainLoaded(const TrainerProcess& process, TrainerRun& run) {
+  ASSIGN_OR_RETURN(const WorkerClients clients, StartClients(process, run));
+  process.window.status().SetWorkers(
+      [&clients] { return clients.rollouts->Workers(); },
+      [&clients] { return clients.teachers->Workers(); });
+  const absl::Cleanup forget_workers = [&process] {
+    process.window.status().SetWorkers({}, {});
+  };
+  ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server,
+                   process.window.ServeRpc());
+  // The other ranks may come late, and a restart of this rank would not help.
+  server->SetStarted();
+  const absl::Status result = TrainWithRanks(process, run, clients, *server);
+  if (result.ok()) {
+    // In this order: a process that is killed in between tells again
+    // (TellIfUntold).
+    process.notice.Tell(absl::OkStatus());
+    run.RecordOutcome(absl::OkStatus());
+    if (StaysWhenDone(process.config())) ServeUntilSignal(process, *server);
   }
   server->SetServing(false);
   server->Shutdown(absl::Seconds(1));
   return result;
 }
 
-// Why a run could not be loaded, for whoever has made its folder and would
-// otherwise know no more than the exit code (`dapd run`).
+// Writes into the run folder why the run could not be loaded: `dapd run`, which
+// made the folder, would otherwise know no more than the exit code.
 void KeepEarlyFailure(const Config& config,
                       const absl::Status& status,
                       absl::Time start) {
@@ -265,29 +269,17 @@ void KeepEarlyFailure(const Config& config,
   CorrectOutcome(folder, status, start);
 }
 
-// The run from its loading to its end.
-absl::Status Train(const LoadedConfig& loaded,
-                   const std::shared_ptr<const RpcCredentials>& credentials,
-                   RunWindow& window,
-                   ShutdownSignal& signal,
-                   EndNotice& notice) {
+// Loads the run and trains it to its end.
+absl::Status Train(const TrainerProcess& process) {
   const absl::Time start = absl::Now();
   auto loading = TrainerRun::Load(
-      loaded, window.displays(), [&signal](absl::Duration timeout) {
-        return signal.WaitFor(timeout);
-      });
+      process.loaded, process.window.displays(), process.WaitForStop());
   if (!loading.ok()) {
-    KeepEarlyFailure(loaded.config, loading.status(), start);
+    KeepEarlyFailure(process.config(), loading.status(), start);
     return loading.status();
   }
   const std::unique_ptr<TrainerRun> run = *std::move(loading);
-  const auto on_done = [&] {
-    // In this order: who is killed in between tells again (TellIfUntold).
-    notice.Tell(absl::OkStatus());
-    run->RecordOutcome(absl::OkStatus());
-  };
-  const absl::Status result =
-      TrainLoaded(*run, loaded.config, credentials, window, signal, on_done);
+  const absl::Status result = TrainLoaded(process, *run);
   if (!result.ok()) run->RecordOutcome(result);
   return result;
 }
@@ -301,8 +293,8 @@ absl::Status Run(const ServiceFlags& flags) {
     return RunLocalRanks(flags.config, flags.Overrides(), config, signal);
   }
   const std::string folder = FolderOf(config.run);
-  // The other ranks know it where they see the folder: rank 0 is not there then
-  // to tell them.
+  // Every rank looks itself: if the run is finished, there may be no rank 0 to
+  // tell the others.
   const bool finished = HasFinished(folder, config.trainer.steps);
   if (finished && config.run.resume == "never") {
     return AlreadyHoldsRun(config.run, finished);
@@ -325,13 +317,18 @@ absl::Status Run(const ServiceFlags& flags) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
                    Security::Load(config.security, {Role::kTrainer}));
   const auto credentials = std::make_shared<const RpcCredentials>(security);
-  // Other ranks have nothing to tell and need not have the secret. A second
-  // signal ends the process at once, and with it any wait.
+  // Only rank 0 tells of the end, and needs the secret for it. No wait gives up
+  // early: a second signal ends the process at once.
   RunConfig told = config.run;
   if (!is_first) told.notify_url.clear();
   ASSIGN_OR_RETURN(EndNotice notice,
                    EndNotice::Create(told, [] { return false; }));
   RunWindow window(config, security, credentials);
+  const TrainerProcess process{.loaded = loaded,
+                               .credentials = credentials,
+                               .window = window,
+                               .notice = notice,
+                               .signal = signal};
   RETURN_IF_ERROR(window.ServeHttp());
   if (!finished) {
     if (is_first) {
@@ -339,22 +336,15 @@ absl::Status Run(const ServiceFlags& flags) {
         LogWarning(warning);
       }
     }
-    const absl::Status result =
-        Train(loaded, credentials, window, signal, notice);
+    const absl::Status result = Train(process);
     if (!result.ok()) notice.Tell(result);
     return result;
   }
   if (is_first) RETURN_IF_ERROR(window.ShowFinishedRun(folder));
   ASSIGN_OR_RETURN(const auto server, window.ServeRpc());
-  server->SetStarted();  // whoever waits for that would not wait for a copy
-  if (is_first) {
-    CopyFinishedRun(config, [&signal](absl::Duration timeout) {
-      return signal.WaitFor(timeout);
-    });
-  }
-  if (StaysWhenDone(config)) {
-    ServeUntilSignal(config.trainer, credentials, *server, signal);
-  }
+  server->SetStarted();  // a startup probe would not wait for the copy
+  if (is_first) CopyFinishedRun(config, process.WaitForStop());
+  if (StaysWhenDone(config)) ServeUntilSignal(process, *server);
   return absl::OkStatus();
 }
 

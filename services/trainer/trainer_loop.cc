@@ -1,6 +1,7 @@
 #include "services/trainer/trainer_loop.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -34,7 +35,7 @@ void SummarizeRollouts(const std::vector<RolloutRecord>& records,
            static_cast<double>(records.size());
   };
   for (const RolloutRecord& record : records) {
-    tokens += static_cast<int64_t>(record.ids.size());
+    tokens += static_cast<int64_t>(record.answer.ids.size());
     report.generated_tokens += record.sampled_tokens;
     if (record.is_left_out) {
       ++report.left_out_samples;
@@ -45,17 +46,18 @@ void SummarizeRollouts(const std::vector<RolloutRecord>& records,
   report.mean_rollout_tokens =
       static_cast<double>(tokens) / static_cast<double>(records.size());
   report.truncated_fraction = share([](const RolloutRecord& record) {
-    return record.finish_reason == FinishReason::kLength;
+    return record.answer.finish_reason == FinishReason::kLength;
   });
   report.boxed_fraction =
-      share([](const RolloutRecord& record) { return record.has_box; });
+      share([](const RolloutRecord& record) { return record.grade.has_box; });
   report.taught_fraction = share(
       [](const RolloutRecord& record) { return !record.context.empty(); });
   report.verified_fraction =
       share([](const RolloutRecord& record) { return record.is_approved; });
 }
 
-// A group's answers are to one problem: all of them can be graded, or none.
+// A group's answers are to one problem, so either all of them are graded or
+// none.
 void SummarizeGrades(const std::vector<RolloutRecord>& records,
                      int64_t group_size,
                      StepReport& report) {
@@ -65,11 +67,14 @@ void SummarizeGrades(const std::vector<RolloutRecord>& records,
   int64_t correct = 0;
   for (size_t begin = 0; begin < records.size(); begin += size) {
     const auto group = std::span(records).subspan(begin, size);
-    // An objective of references alone has problems without answers.
-    if (group[0].ids.empty() || ExpectedAnswer(*group[0].problem).empty()) {
+    // Problems have no answers if the objective trains references alone.
+    if (group[0].answer.ids.empty() ||
+        ExpectedAnswer(*group[0].problem).empty()) {
       continue;
     }
-    const auto right = std::ranges::count_if(group, &RolloutRecord::correct);
+    const auto right = std::ranges::count_if(
+        group,
+        [](const RolloutRecord& record) { return record.grade.correct; });
     ++groups;
     solved += right > 0 ? 1 : 0;
     correct += right;
@@ -92,9 +97,11 @@ TrainerLoop::TrainerLoop(TrainerParts parts)
             &parts_.metrics,
             &parts_.status),
       batch_(parts_.batch,
-             [this](int64_t step, const PolicyUpdate& policy) {
-               return PlanStep(step, policy);
-             }),
+             StepLeader{.plan =
+                            [this](int64_t step, const PolicyUpdate& policy) {
+                              return PlanStep(step, policy);
+                            },
+                        .ledger = {parts_.ledger, disk_}}),
       saved_version_(policy_.version()),
       recorded_version_(policy_.version()) {}
 
@@ -102,7 +109,7 @@ absl::Status TrainerLoop::Run() {
   absl::Status status;
   const absl::Status caught = CatchTorch([&] { return status = RunSteps(); });
   if (status.ok()) status = caught;
-  // A step whose records are not all written is done again, as after a crash.
+  // A step with incomplete records is done again, as after a crash.
   if (IsPolicyWholeAfter(status) && policy_.version() > saved_version_ &&
       policy_.version() == recorded_version_) {
     const absl::Status saved = CatchTorch([&] { return SaveCheckpointNow(); });
@@ -119,7 +126,7 @@ absl::Status TrainerLoop::Run() {
                               std::string(saved.message())));
     }
   }
-  // Of ranks that are told to stop one ends first, and the others miss it.
+  // Ranks that are told to stop end one by one, so a rank may miss another.
   if (absl::IsAborted(status) && parts_.wait_for_stop(absl::ZeroDuration())) {
     return absl::CancelledError("the run was told to stop");
   }
@@ -127,7 +134,8 @@ absl::Status TrainerLoop::Run() {
 }
 
 bool TrainerLoop::IsPolicyWholeAfter(const absl::Status& status) const {
-  // ABORTED also for this rank's device, and the policy with it.
+  // ABORTED may also mean that this rank's device failed, and the policy is
+  // lost.
   return absl::IsCancelled(status) || absl::IsUnavailable(status) ||
          IsTaskFailure(status) ||
          (absl::IsAborted(status) && parts_.batch.collective.HasLostRank());
@@ -151,9 +159,9 @@ absl::Status TrainerLoop::RunSteps() {
         parts_.recorder.RecallEvaluation("before", batch_.live_digest()));
     if (!is_known) RETURN_IF_ERROR(EvaluateHeldOut("before"));
   }
-  // Whoever saved the checkpoint may have died before this, too.
+  // An attempt that saved the checkpoint may have died before it evaluated.
   RETURN_IF_ERROR(EvaluateWithin());
-  // Otherwise the end of a wait for workers ends the run.
+  // Without any worker to wait for, nothing else would notice a stop.
   const bool waits_for_nobody = !StepsNeedAnswers(parts_.batch.config) &&
                                 TeacherPasses(parts_.batch.terms).empty();
   while (policy_.version() < parts_.batch.config.trainer.steps) {
@@ -164,7 +172,7 @@ absl::Status TrainerLoop::RunSteps() {
     MarkStep(policy_.version());
   }
   if (policy_.version() > saved_version_) RETURN_IF_ERROR(SaveNewest());
-  // Whoever saved the checkpoint may have died before this.
+  // An attempt that saved the checkpoint may have died before it exported.
   if (policy_.version() != exported_version_) {
     RETURN_IF_ERROR(
         disk_.MustWrite("the adapter", [&] { return ExportAdapter(); }));
@@ -179,8 +187,8 @@ absl::Status TrainerLoop::RunSteps() {
   RETURN_IF_ERROR(disk_.MustWrite("the summary", [&] {
     return parts_.recorder.Finish(absl::ToDoubleSeconds(SteadyNow() - start));
   }));
-  // There is no step left, and so the other ranks are done; not before this one
-  // is, which would wait for them if it were started again.
+  // Plans the end, at which the other ranks exit. Not before this rank is done:
+  // if it were started again before that, it would wait for them.
   RETURN_IF_ERROR(batch_.BeginStep().status());
   parts_.on_saved(policy_.version());
   return absl::OkStatus();
@@ -235,9 +243,9 @@ absl::Status TrainerLoop::KeepBest(const std::string& when) {
       parts_.recorder.evaluations().Best() != when) {
     return absl::OkStatus();
   }
-  // What it replaces is lost, so no kill may undo the step that it is of.
+  // The adapter that it replaces is lost, so its own step must survive a kill.
   if (policy_.version() > saved_version_) RETURN_IF_ERROR(SaveNewest());
-  // Its weights are nowhere else once the next step is taken.
+  // The next step overwrites these weights, of which there is no other copy.
   return disk_.MustWrite("the best adapter", [&]() -> absl::Status {
     const RunEvaluations& evaluations = parts_.recorder.evaluations();
     const std::string folder = evaluations.BestFolder();
@@ -289,17 +297,7 @@ absl::StatusOr<std::vector<RolloutRecord>> TrainerLoop::Sample(
     StepReport* report) {
   const int64_t step = policy_.version() + 1;
   RETURN_IF_ERROR(batch_.BeginStep().status());
-  ASSIGN_OR_RETURN(std::vector<RolloutRecord> records,
-                   batch_.Sample(
-                       [&](const AnswerPlace& place,
-                           const Problem& problem,
-                           const RolloutResult& result) {
-                         return disk_.Write("the ledger", [&] {
-                           return parts_.ledger.Accepted(
-                               step, place, problem.id, result);
-                         });
-                       },
-                       report));
+  ASSIGN_OR_RETURN(std::vector<RolloutRecord> records, batch_.Sample(report));
   SummarizeRollouts(records, *report);
   SummarizeGrades(records, parts_.batch.config.rollout.group_size, *report);
   RETURN_IF_ERROR(disk_.Write("the samples", [&] {
@@ -384,14 +382,14 @@ absl::Status TrainerLoop::SaveNewest() {
 }
 
 absl::Status RunOtherRank(BatchTrainerParts parts) {
-  BatchTrainer batch(std::move(parts), /*planner=*/nullptr);
+  BatchTrainer batch(std::move(parts), /*leader=*/std::nullopt);
   const auto run = [&]() -> absl::Status {
     RETURN_IF_ERROR(batch.Start());
     while (true) {
       ASSIGN_OR_RETURN(const bool begun, batch.BeginStep());
       if (!begun) return absl::OkStatus();
       StepReport report;
-      RETURN_IF_ERROR(batch.Sample(nullptr, &report).status());
+      RETURN_IF_ERROR(batch.Sample(&report).status());
       RETURN_IF_ERROR(batch.Train(&report));
     }
   };

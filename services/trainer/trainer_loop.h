@@ -1,8 +1,8 @@
-// The trainer's loop over optimizer steps: rank 0's, which also evaluates,
-// records and saves, and that of the other ranks.
+// TrainerLoop: rank 0's loop over optimizer steps, which also evaluates,
+// records and saves; and RunOtherRank, the loop of the other ranks.
 //
-// For each step: sample the batch with the current adapter (or, where
-// rollout.max_staleness allows, with the one before), score it with the frozen
+// For each step: sample the batch with the current adapter (with
+// rollout.max_staleness, with the one before), score it with the frozen
 // teachers, run the objective micro-batch by micro-batch, take one optimizer
 // step, push the new adapter. Before and after training, and every
 // evaluation.interval steps, the held-out problems are evaluated with the
@@ -44,8 +44,9 @@ struct TrainerParts {
   TrainerStatus& status;
   // Blocks for at most the given time; true once the run is to stop.
   std::function<bool(absl::Duration)> wait_for_stop;
-  // The run folder holds a checkpoint of this step and all that belongs to it;
-  // for the last step again once the run is finished. Must be quick.
+  // Called once the run folder holds a checkpoint of this step and all that
+  // belongs to it; for the last step once more when the run is finished. Must
+  // be quick.
   std::function<void(int64_t step)> on_saved = [](int64_t /*step*/) {};
 };
 
@@ -54,30 +55,29 @@ class TrainerLoop {
  public:
   explicit TrainerLoop(TrainerParts parts);
 
-  // Runs to trainer.steps. CANCELLED once the clients were shut down, or where
+  // Runs to trainer.steps. CANCELLED once the clients were shut down, or if
   // another rank is gone and wait_for_stop says that the run is to stop;
-  // UNAVAILABLE without workers, ABORTED without another rank; the newest
-  // adapter and a checkpoint of the last whole step are then written, unless
-  // the records of that step are not.
-  // Other errors are those of the clients, of this rank's device (ABORTED), of
-  // the disk where checkpoint.on_write_error says so, and DATA_LOSS for a loss
-  // or a gradient that is not finite. Whatever ends a run, the next one with
-  // the same configuration goes on after the newest checkpoint, to the same
-  // result.
+  // UNAVAILABLE without workers; ABORTED without another rank. After these the
+  // newest adapter and a checkpoint of the last whole step are written, unless
+  // the records of that step are incomplete. Other errors come from the
+  // clients, from this rank's device (ABORTED) or from the disk, if
+  // checkpoint.on_write_error says so; DATA_LOSS for a loss or a gradient that
+  // is not finite. Whatever ends a run, the next one with the same
+  // configuration goes on after the newest checkpoint, to the same result.
   absl::Status Run();
 
  private:
   absl::Status RunSteps();
-  // Whether an end with `status` came from outside: what this rank holds is
-  // then what the last whole step led to.
+  // Whether an end with `status` came from outside. The policy of this rank is
+  // then the result of the last whole step.
   bool IsPolicyWholeAfter(const absl::Status& status) const;
   absl::Status EvaluateHeldOut(const std::string& when);
-  // What evaluation.interval wants behind the last step: an evaluation, unless
-  // an earlier attempt made it of the same adapter, and the best adapter kept.
+  // Evaluates the last step if evaluation.interval says so, unless an earlier
+  // attempt evaluated the same adapter, and keeps the best adapter.
   absl::Status EvaluateWithin();
-  // With evaluation.interval the run folder's adapter-best/ becomes the live
-  // one, if the evaluation `when`, of the live one, is the best so far. There
-  // is a checkpoint of its step from then on.
+  // With evaluation.interval: if `when`, the evaluation of the live adapter, is
+  // the best so far, writes the live adapter to the run folder's adapter-best/.
+  // A checkpoint of its step exists from then on.
   absl::Status KeepBest(const std::string& when);
   absl::Status RunStep();
   StepPlan PlanStep(int64_t step, const PolicyUpdate& policy);
@@ -86,9 +86,9 @@ class TrainerLoop {
                       const StepReport& report);
   absl::Status SaveCheckpointNow();
   absl::Status SaveNewest();
-  // The run folder's adapter/ becomes the live one.
+  // Writes the live adapter to the run folder's adapter/.
   absl::Status ExportAdapter();
-  // The model card of the live adapter, as far as it is evaluated.
+  // The model card of the live adapter, with the evaluations that there are.
   std::string Card() const;
 
   TrainerParts parts_;
@@ -96,11 +96,12 @@ class TrainerLoop {
   FullDiskRule disk_;
   BatchTrainer batch_;
   int64_t saved_version_ = 0;      // of the newest checkpoint
-  int64_t recorded_version_ = 0;   // of the last step that all files have
+  int64_t recorded_version_ = 0;   // of the last step that is in all files
   int64_t exported_version_ = -1;  // of adapter/, by this process
 };
 
-// The loop of a rank other than 0: its part of every step that rank 0 plans.
+// The loop of a rank other than 0, which takes part in every step that rank 0
+// plans.
 absl::Status RunOtherRank(BatchTrainerParts parts);
 
 }  // namespace dapd

@@ -7,14 +7,18 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
 #include "common/base/random_name.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
+#include "common/config/config.h"
 #include "common/config/preset_terms.h"
 #include "common/config/run_folder.h"
 #include "common/config/run_settings.h"
+#include "common/data/dataset.h"
+#include "common/data/expected_answer.h"
 #include "common/data/model_text.h"
 #include "common/data/view_limits.h"
 #include "common/hub/model_folder.h"
@@ -23,28 +27,173 @@
 #include "common/model/spec/gpu_shares.h"
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/pass_memory.h"
+#include "common/model/weights/adapter.h"
 #include "common/model/weights/adapter_check.h"
 #include "common/model/weights/base_digest.h"
+#include "common/model/weights/device_memory.h"
 #include "common/model/weights/placement.h"
 #include "common/model/weights/weights.h"
 #include "common/sharding/sharded_layers.h"
 #include "common/sharding/sharded_weights.h"
+#include "common/tensor/aten.h"
 #include "common/tensor/side_stream.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/terms/term.h"
+#include "common/training/optimizer_options.h"
 #include "common/training/policy.h"
 #include "common/training/policy_state.h"
 #include "services/trainer/copy/run_copier.h"
 #include "services/trainer/copy/run_cut.h"
-#include "services/trainer/load_run.h"
-#include "services/trainer/rank_identity.h"
 #include "services/trainer/record/checkpoint.h"
 #include "services/trainer/record/ledger.h"
+#include "services/trainer/record/run_identity.h"
 #include "services/trainer/record/run_outcome.h"
 #include "services/trainer/record/run_recorder.h"
 #include "services/trainer/trainer_loop.h"
 
 namespace dapd {
+
+struct LoadedBase {
+  std::shared_ptr<const ModelWeights> weights;
+  // This rank's layers, if the ranks share the base (trainer.shard_base);
+  // `weights` then gets all ranks' layers once the ranks are connected.
+  std::shared_ptr<const ShardedWeights> shard;
+};
+
+namespace {
+
+// The adapter of version 0 of the policy.
+absl::StatusOr<Adapter> StartAdapter(const Config& config,
+                                     const LoraConfig& lora,
+                                     const ModelWeights& weights) {
+  if (config.lora.start_from.empty()) {
+    return MakeFreshAdapter(
+        weights.config, lora, config.run.seed, weights.device());
+  }
+  ASSIGN_OR_RETURN(const std::string folder,
+                   FindStartAdapter(config.lora, weights.config));
+  LogInfo(absl::StrCat("continuing from the adapter in ", folder));
+  return ReadAdapter(folder, weights.config, weights.device());
+}
+
+// Refuses a run that has taken more steps than trainer.steps: it would report
+// them as finished.
+absl::Status CheckSteps(const TrainerSection& trainer,
+                        const PolicyState& saved,
+                        const RunFolder& folder) {
+  if (saved.version <= trainer.steps) return absl::OkStatus();
+  return ConfigError(absl::StrCat("trainer.steps is ",
+                                  trainer.steps,
+                                  ", but the run in ",
+                                  folder.path(),
+                                  " has taken ",
+                                  saved.version,
+                                  " steps; set it to ",
+                                  saved.version,
+                                  " to end the run there, or higher to go on"));
+}
+
+// Reads data.path, and evaluation.path if there is one.
+absl::Status ReadProblems(const Config& config,
+                          Dataset* data,
+                          Dataset* held_out) {
+  RETURN_IF_ERROR(RequireDataPath(config.data));
+  ASSIGN_OR_RETURN(
+      *data, ReadDataset(config.data.path, MakeDatasetOptions(config.data)));
+  WarnOfBadAnswers(config.data.path, "data.answer_column", *data);
+  if (!config.evaluation.path.empty()) {
+    ASSIGN_OR_RETURN(
+        *held_out,
+        ReadDataset(config.evaluation.path, MakeHeldOutOptions(config.data)));
+    WarnOfBadAnswers(config.evaluation.path, "data.answer_column", *held_out);
+    WarnOfUngradedProblems(config, *held_out);
+  }
+  return ApplyAnswerRule(config, data);
+}
+
+absl::StatusOr<LoadedBase> LoadBase(const std::string& folder,
+                                    at::ScalarType dtype,
+                                    at::Device device,
+                                    const TrainerSection& trainer) {
+  LoadedBase base;
+  RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
+    if (!trainer.shard_base) {
+      ASSIGN_OR_RETURN(base.weights, LoadModelWeights(folder, dtype, device));
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(
+        base.shard,
+        LoadShardedWeights(folder,
+                           dtype,
+                           device,
+                           {.rank = static_cast<int>(trainer.rank),
+                            .size = static_cast<int>(trainer.ranks)}));
+    base.weights = WithLayersFrom(*base.shard, /*source=*/nullptr);
+    return absl::OkStatus();
+  }));
+  return base;
+}
+
+// The amount of work that fits on this rank's device beside the model; logged
+// for a GPU.
+absl::StatusOr<TrainerLimits> PlanLimits(const Config& config,
+                                         const ModelWeights& weights) {
+  TrainerLimits limits;
+  RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(limits,
+                     PlanTrainerLimits(
+                         config,
+                         weights.config,
+                         MemoryOf(weights.device(), config.run.gpu_processes)));
+    return absl::OkStatus();
+  }));
+  if (weights.device().is_cuda()) LogInfo(Describe(limits, weights.config));
+  return limits;
+}
+
+// The policy of the run folder's newest checkpoint or, without one, of the
+// start. Errors: those of LoadNewestCheckpoint; without a checkpoint, those of
+// CheckIdentity, and DATA_LOSS if the run is finished.
+absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
+    const Config& config,
+    const LoraConfig& lora,
+    const ModelWeights& weights,
+    const RunFolder& folder,
+    const RunIdentity& identity) {
+  const OptimizerOptions options = MakeOptimizerOptions(config);
+  ASSIGN_OR_RETURN(std::optional<PolicyState> saved,
+                   LoadNewestCheckpoint(folder.File("checkpoints"),
+                                        identity,
+                                        weights.config,
+                                        weights.device()));
+  if (saved.has_value()) {
+    RETURN_IF_ERROR(CheckSteps(config.trainer, *saved, folder));
+    LogInfo(absl::StrCat(
+        "resuming after step ", saved->version, " of ", folder.path()));
+    return Policy::Restore(*std::move(saved), options);
+  }
+  if (const int64_t finished = FinishedStep(folder.path()); finished > 0) {
+    return absl::DataLossError(
+        absl::StrCat(folder.path(),
+                     " holds a run that finished step ",
+                     finished,
+                     ", but no checkpoint to resume from; put one back, or "
+                     "choose another run.name to start a new run"));
+  }
+  RETURN_IF_ERROR(CheckIdentity(folder.path(), identity));
+  if (folder.resumed()) {
+    LogInfo(absl::StrCat(folder.path(),
+                         " has no checkpoint yet; starting at step 1"));
+  }
+  ASSIGN_OR_RETURN(Adapter start, StartAdapter(config, lora, weights));
+  // A fresh adapter changes nothing: its snapshot is the base.
+  std::optional<Adapter> snapshot;
+  if (!config.lora.start_from.empty()) snapshot = start.Clone();
+  return std::make_unique<Policy>(
+      std::move(start), std::move(snapshot), options);
+}
+
+}  // namespace
 
 struct TrainerRun::State {
   LoadedConfig loaded;
@@ -75,7 +224,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   state->loaded = loaded;
   state->displays = displays;
   const Config& config = loaded.config;
-  // What is quick to check comes first.
+  // Quick checks come first.
   state->terms = ExpandTerms(config.objective);
   ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));
   ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
@@ -101,14 +250,14 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
       config, model.max_positions, state->text, &state->held_out));
   if (config.trainer.rank == 0) {
     ASSIGN_OR_RETURN(RunFolder folder, RunFolder::Open(config.run));
-    // One that goes on has its adapter in its folder.
+    // A resumed run has its adapter in its folder.
     if (!folder.resumed()) {
       RETURN_IF_ERROR(FindStartAdapter(config.lora, model).status());
     }
     state->folder.emplace(std::move(folder));
   }
   SetComputeThreads(config.run.num_threads);
-  // Read side by side with the weights: the same files.
+  // Both read the same files.
   auto base_digest =
       std::async(std::launch::async, [&] { return BaseDigest(base.folder); });
   ASSIGN_OR_RETURN(state->base,
@@ -150,7 +299,7 @@ absl::Status TrainerRun::OpenFolder(const LoraConfig& lora) {
                                        state.policy->version(),
                                        state.held_out,
                                        state.displays));
-  // From here on an attempt is under way.
+  // The outcome of the attempt before no longer holds.
   ForgetOutcome(state.folder->path());
   StartCopier();
   return absl::OkStatus();
@@ -160,14 +309,14 @@ void TrainerRun::StartCopier() {
   State& state = *state_;
   auto options = CopierOptions(state.loaded.config, state.folder->path());
   if (!options.has_value()) {
-    // Of an earlier attempt, which may have copied.
+    // An earlier attempt, which copied, may have left some.
     DropAllCuts(state.folder->path());
     return;
   }
   options->observer = state.displays.metrics->MakeCopyObserver();
   state.copier = RunCopier::StartOrWarn(*std::move(options));
   if (state.copier == nullptr) return;
-  // Whoever saved it may have died before it was copied.
+  // An attempt that saved the checkpoint may have died before it copied it.
   if (state.policy->version() > 0) state.copier->Add(state.policy->version());
 }
 
@@ -187,7 +336,7 @@ std::string TrainerRun::Identity() const {
                       state_->loaded.config.security.insecure);
 }
 
-// Rank 0's policy becomes everybody's.
+// Sends rank 0's policy to all ranks.
 absl::Status TrainerRun::SharePolicy(Collective& collective) {
   return CatchTorch([&]() -> absl::Status {
     std::string bytes;

@@ -1,6 +1,5 @@
 // TrainerRun: everything a run needs besides its workers, loaded and checked
-// before the first of them is asked. Hides LibTorch from main.cc, which sees
-// gRPC.
+// before any worker is asked. Hides LibTorch from main.cc, which sees gRPC.
 #pragma once
 
 #include <functional>
@@ -26,39 +25,39 @@ class TrainerRun {
  public:
   // Reads model, tokenizer, template and data; refuses or leaves out problems
   // whose views are too long (ApplyViewLimits); makes the run folder, or goes
-  // on where its newest checkpoint left off.
+  // on from its newest checkpoint. Waits for GPU memory that another process
+  // holds; `wait_for_stop` as in AwaitGpuMemory.
   //
-  // A rank other than 0 (trainer.rank) has no run folder: it gets its policy
-  // from rank 0. Waits for memory of the GPU that another process holds
-  // (AwaitGpuMemory); `wait_for_stop` as there.
+  // A rank other than 0 (trainer.rank) has no run folder: Train gets its policy
+  // from rank 0.
   static absl::StatusOr<std::unique_ptr<TrainerRun>> Load(
       const LoadedConfig& loaded,
       const RunDisplays& displays,
       const std::function<bool(absl::Duration)>& wait_for_stop);
   ~TrainerRun();
 
-  // What a worker must have loaded to serve this run.
+  // The weights that a worker must have loaded to serve this run.
   ExpectedWorker ExpectedWorkers() const;
 
-  // SHA-256 of all that the result depends on: what ranks must agree on.
+  // SHA-256 of everything that the ranks must agree on (RankIdentity).
   std::string Identity() const;
 
-  // Blocks to the end; as TrainerLoop::Run. Leaves a report.html however it
-  // ends. `wait_for_stop` blocks for at most the given time; true once the run
-  // is to stop. `timeline`: null for none.
+  // Blocks until the end, with the errors of TrainerLoop::Run, and writes
+  // report.html however the run ends. `wait_for_stop` blocks for at most the
+  // given time; true once the run is to stop. `timeline`: null for none.
   absl::Status Train(RolloutClient& rollouts,
                      TeacherClient& teachers,
                      Collective& collective,
                      Timeline* timeline,
                      std::function<bool(absl::Duration)> wait_for_stop);
 
-  // Keeps in the run folder how this attempt ended (run_outcome.h); what goes
-  // wrong is logged.
+  // Writes into the run folder how this attempt ended (run_outcome.h); logs it
+  // if that fails.
   void RecordOutcome(const absl::Status& outcome) const;
 
  private:
   absl::Status OpenFolder(const LoraConfig& lora);
-  // Begins to copy the run, where checkpoint.copy_to says so.
+  // Begins to copy the run if checkpoint.copy_to is set.
   void StartCopier();
   absl::Status SharePolicy(Collective& collective);
 

@@ -28,24 +28,27 @@ struct Answer {
   int ends = 0;
 };
 
-void Take(const GenerationEvent& event, std::map<uint64_t, Answer>& answers) {
-  const auto found = answers.find(event.request_id);
+void Take(const v1::GenerateResponse& message,
+          std::map<uint64_t, Answer>& answers) {
+  const auto found = answers.find(message.request_id());
   Check(found != answers.end(), "only what was asked is answered");
   Answer& answer = found->second;
   Check(answer.ends == 0, "nothing follows the end of an answer");
-  if (event.kind == GenerationEvent::Kind::kTokens) {
-    Check(event.first_index == answer.tokens &&
-              event.ids.size() == event.logprobs.size(),
+  if (message.has_tokens()) {
+    Check(message.tokens().first_index() == answer.tokens &&
+              message.tokens().ids_size() == message.tokens().logprobs_size(),
           "tokens come in order, with their probabilities");
-    answer.tokens += static_cast<uint32_t>(event.ids.size());
+    answer.tokens += static_cast<uint32_t>(message.tokens().ids_size());
     Check(answer.tokens <= answer.max_tokens, "no token was not asked for");
     return;
   }
   ++answer.ends;
-  Check(event.kind != GenerationEvent::Kind::kFinished ||
-            event.num_tokens == answer.tokens,
+  Check(message.has_finished() != message.has_failed(),
+        "an answer ends in one way");
+  Check(!message.has_finished() ||
+            message.finished().num_tokens() == answer.tokens,
         "the end tells the number of tokens");
-  Check(event.kind != GenerationEvent::Kind::kFailed || !event.error.ok(),
+  Check(!message.has_failed() || message.failed().code() != 0,
         "a failure has a reason");
 }
 
@@ -73,8 +76,8 @@ void Serve(const fuzz::GenerateStream& stream, RolloutWorker& worker) {
   if (stream.hang_up()) return worker.CancelStream(outbox);
   outbox->CloseWhenAnswered();
   while (!outbox->done()) {
-    if (const auto event = outbox->PopFor(absl::Seconds(10))) {
-      Take(*event, answers);
+    if (const auto message = outbox->PopFor(absl::Seconds(10))) {
+      Take(*message, answers);
     }
   }
   for (const auto& [id, answer] : answers) {

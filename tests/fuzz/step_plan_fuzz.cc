@@ -31,9 +31,8 @@ void Run(const std::string& bytes) {
     const auto again = ParseAnswers(SerializeAnswers(*answers));
     Check(again.ok() && again->size() == answers->size(),
           "answers can be sent on");
-    for (size_t i = 0; i < answers->size(); ++i) {
-      Check((*again)[i].place == (*answers)[i].place &&
-                IsSame((*again)[i].result, (*answers)[i].result),
+    for (const auto& [place, result] : *answers) {
+      Check(again->contains(place) && IsSame(again->at(place), result),
             "an answer stays what it is");
     }
   }

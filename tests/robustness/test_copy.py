@@ -107,7 +107,7 @@ def test_an_earlier_step_can_be_had_and_leads_to_the_same_end(cluster, reference
     assert cluster.train(run, **copied(store.url("c"), **{"checkpoint.keep": 0})) == 0, cluster.log(run)
     back = "earlier-back"
     refused = restore(cluster.workspace, store.url(f"c/{run}"), back, "--step", 3, check=False)
-    assert refused.returncode == 4 and "it has those of steps 2, 4, 5" in refused.stderr
+    assert refused.returncode == 4 and "it has copies of steps 2, 4, 5" in refused.stderr
     restore(cluster.workspace, store.url(f"c/{run}"), back, "--step", 2)
     assert [line["step"] for line in cluster.workspace.metrics(back)] == [1, 2]
     assert cluster.train(back, **SEED) == 0, cluster.log(back)

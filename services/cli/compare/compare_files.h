@@ -1,5 +1,5 @@
-// The files of the comparison's page as text; compare_files.cc is made of them
-// (common/charts/embed_files.cmake).
+// The files of the comparison's page as text, from which compare_files.cc is
+// made (common/charts/embed_files.cmake).
 #pragma once
 
 namespace dapd {

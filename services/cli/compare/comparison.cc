@@ -22,7 +22,8 @@ constexpr char kMarkerRate[] = "marker_rate";
 constexpr size_t kMinCurve = 3;        // evaluations; two are before and after
 constexpr size_t kMaxValueBytes = 32;  // in a group's name
 
-// Where a run lies, listens and computes: `dapd run` gives each its own.
+// Whether a key says where a run lies, listens or computes: `dapd run` gives
+// each run its own.
 bool IsPlace(const std::string& key) {
   return key == "run.name" || key == "run.output_dir" ||
          key == "run.num_threads" || key == "run.gpu_processes" ||
@@ -52,8 +53,8 @@ std::vector<std::string> DifferingKeys(const std::vector<RunResults>& runs) {
   return differing;
 }
 
-// "trainer.learning_rate=0.001": the settings of a run in which groups differ,
-// a long value by its beginning.
+// "trainer.learning_rate=0.001": the settings of a run in which groups differ;
+// a long value is cut.
 std::string GroupName(const RunResults& run,
                       const std::vector<std::string>& differing) {
   std::vector<std::string> settings;
@@ -68,8 +69,8 @@ std::string GroupName(const RunResults& run,
   return settings.empty() ? "all" : absl::StrJoin(settings, " ");
 }
 
-// What a sweep calls the setting of the run "NAME-seed-3"; empty if that is no
-// name of a sweep's, or not of this seed.
+// The sweep's name of the setting of the run "NAME-seed-3"; empty if the run's
+// name has another form or another seed.
 std::string NameWithoutSeed(const RunResults& run) {
   absl::string_view name = run.name;
   const bool found = absl::ConsumeSuffix(
@@ -77,8 +78,8 @@ std::string NameWithoutSeed(const RunResults& run) {
   return found ? std::string(name) : "";
 }
 
-// Calls groups what their sweep does, if each has such a name of its own: it is
-// shorter than the settings.
+// Gives groups their sweep's names, which are shorter than the settings, if
+// each group has one of its own.
 void TakeNamesOfSweep(const std::vector<RunResults>& runs,
                       std::vector<RunGroup>* groups) {
   std::vector<std::string> names;
@@ -125,7 +126,7 @@ std::vector<RunGroup> GroupRuns(const std::vector<RunResults>& runs,
   return groups;
 }
 
-// What makes figures comparable: name and marker.
+// Name and marker, by which figures are comparable.
 using FigureId = std::pair<std::string, std::string>;
 
 FigureId IdOf(const std::string& name, const HeldOutFigures& held_out) {
@@ -141,8 +142,8 @@ std::optional<Interval> Find(const HeldOutFigures& held_out,
   return found->second;
 }
 
-// Of the values that are there; nothing if there is none. What Student's t
-// gives two runs of a share may go beyond what a share can be.
+// The mean of the present values, with its interval; nothing without a value.
+// Student's t interval of two runs may exceed the range of a share.
 std::optional<Interval> OverRuns(
     const std::vector<std::optional<Interval>>& values, bool is_share) {
   std::vector<double> means;
@@ -163,12 +164,13 @@ std::optional<Interval> OverRuns(
     }
     return interval;
   }
-  // Runs that agree say nothing about their spread: their own intervals do.
+  // Runs that agree say nothing about their spread, so their own intervals
+  // count.
   return Interval{means.front(), sum.low / count, sum.high / count};
 }
 
-// After - before of the runs that have both: what another has shows no change,
-// and would move the mean.
+// After - before over the runs that have both values: a run with one of them
+// shows no change, and would move the mean.
 std::optional<Interval> ChangeOver(std::vector<std::optional<Interval>> before,
                                    std::vector<std::optional<Interval>> after,
                                    bool is_share) {

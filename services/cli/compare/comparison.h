@@ -1,5 +1,5 @@
-// Runs side by side: in which settings they differ, and by how much in what
-// they reached.
+// Comparison: runs side by side, with the differences of their settings and of
+// their results.
 #pragma once
 
 #include <cstdint>
@@ -15,31 +15,31 @@
 
 namespace dapd {
 
-// a - b with a 95 % interval out of theirs, taken as independent: Newcombe's
-// square-and-add (Statistics in Medicine 17, 1998, method 10), which keeps the
-// asymmetry of intervals near 0 and 1. Values of the same problems go up and
-// down together; then the difference is known better than this says
-// (paired_seeds.h).
+// a - b with a 95 % interval from the intervals of a and b, taken as
+// independent: Newcombe's square-and-add (Statistics in Medicine 17, 1998,
+// method 10), which keeps the asymmetry of intervals near 0 and 1. Values of
+// the same problems move together; their difference is then known better than
+// this says (paired_seeds.h).
 Interval Difference(const Interval& a, const Interval& b);
 
-// Whether all of `values`, at least one, are the same but for what rounding
-// leaves of equal shares.
+// Whether all of `values`, at least one, are equal up to the rounding of equal
+// shares.
 bool Agree(const std::vector<double>& values);
 
-// Runs that differ in their seed and their place alone.
+// Runs that differ only in their seed and their place.
 struct RunGroup {
-  // "NAME" if its runs are a sweep's "NAME-seed-1", "NAME-seed-2" and no other
-  // group's are, else the settings in which groups differ.
+  // "NAME" if its runs, and no other group's, are a sweep's "NAME-seed-1",
+  // "NAME-seed-2"; otherwise the settings in which groups differ.
   std::string name;
   std::vector<size_t> runs;  // indices
-  // Fewer than runs where some have the same: they count as often as they are.
+  // Different seeds; runs that share a seed all count.
   size_t num_seeds = 1;
 };
 
 // A held-out figure of all runs.
 struct ComparedFigure {
   std::string name;    // as in HeldOutFigures
-  std::string marker;  // of a "marker_rate": shares of other texts are others
+  std::string marker;  // of a "marker_rate"
   bool is_share = false;
   struct Row {
     std::optional<Interval> before;
@@ -48,14 +48,13 @@ struct ComparedFigure {
     std::optional<Interval> against_first;  // after - the first row's after
   };
   std::vector<Row> runs;  // by run
-  // By group: means over those of its runs that have the figure, with Student's
-  // t interval over them; where there is only one, or all agree, the mean of
-  // their own intervals. A change is of those that have both. Empty where no
-  // group has two.
+  // By group: means over the runs that have the figure, with Student's t
+  // interval; with one run, or if all agree, the mean of their own intervals. A
+  // change counts runs that have both values. Empty if no group has two runs.
   std::vector<Row> groups;
-  // Against the step, where runs were evaluated within, too: every step of an
-  // evaluation, ascending, and by run or group the value at each. Empty where
-  // there are fewer than three.
+  // Curves over steps, if runs were evaluated within training: the ascending
+  // steps of all evaluations and, by run or group, the value at each. Empty
+  // with fewer than three steps.
   std::vector<int64_t> steps;
   using Curve = std::vector<std::optional<Interval>>;
   std::vector<Curve> run_curves;
@@ -64,17 +63,17 @@ struct ComparedFigure {
 
 struct Comparison {
   std::vector<RunResults> runs;  // at least one, each name once
-  // Keys whose values differ, but for where a run lies and listens.
+  // Keys whose values differ, without the keys of a run's place and addresses.
   std::vector<std::string> differing;
   std::vector<RunGroup> groups;
   std::vector<ComparedFigure> figures;
   bool is_paired = false;  // the groups' differences are (paired_seeds.h)
 };
 
-// Runs of one name are told apart by their folders.
+// Runs with the same name are distinguished by their folders.
 Comparison CompareRuns(std::vector<RunResults> runs);
 
-// For a terminal, ends with a newline.
+// For a terminal; ends with a newline.
 std::string ComparisonText(const Comparison& comparison);
 //
 //   {"runs": [{"name", "folder", "finished", "step", "steps", "settings",
@@ -88,9 +87,9 @@ std::string ComparisonText(const Comparison& comparison);
 // Intervals are {"mean", "low", "high"} or null, "by_step" a list of them, one
 // for each of "steps"; a marker's share has its "marker".
 nlohmann::ordered_json ComparisonJson(const Comparison& comparison);
-// One page that asks nobody, with the runs' curves over each other.
+// One page that needs no server, with the curves of all runs.
 std::string ComparisonHtml(const Comparison& comparison);
-// Whether `html`, or what it begins with, is such a page.
+// Whether `html`, or its beginning, is such a page.
 bool IsComparisonHtml(absl::string_view html);
 
 }  // namespace dapd

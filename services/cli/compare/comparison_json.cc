@@ -1,4 +1,4 @@
-// A comparison for other programs.
+// The JSON form of a comparison.
 
 #include <utility>
 
@@ -29,7 +29,7 @@ OrderedJson RowJson(const char* kind,
           {"by_step", by_step}};
 }
 
-// Of `owners`, the runs or the groups that `kind` says; `curves` may be empty.
+// The rows of `owners`, runs or groups as `kind` says; `curves` may be empty.
 template <typename Owner>
 OrderedJson RowsJson(const char* kind,
                      const std::vector<Owner>& owners,

@@ -1,4 +1,4 @@
-// What a comparison calls its parts, in a terminal and on its page.
+// The labels of a comparison, in a terminal and on its page.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace dapd {
 // "slow (3 runs)", or "slow (3 runs of 2 seeds)".
 std::string GroupLabel(const RunGroup& group);
 
-// `marker_rate, with " = "`, with `words` for the figure's name.
+// The figure's name in `words`; a marker's share also names its marker.
 std::string FigureTitle(const ComparedFigure& figure, const std::string& words);
 
 }  // namespace dapd

@@ -1,4 +1,4 @@
-// A comparison as a page: its JSON, and the runs' curves over each other.
+// The page of a comparison: its JSON, and the curves of all runs.
 
 #include <algorithm>
 #include <set>
@@ -19,7 +19,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// A chart of the page: one column of every run's history.
+// A chart of the page, of one column of every run's history.
 struct Panel {
   std::string column;
   std::string title;
@@ -62,7 +62,7 @@ std::vector<Panel> Panels(const Comparison& comparison) {
   return panels;
 }
 
-// The columns that the page shows, and no more.
+// Only the columns that the page shows.
 OrderedJson CurvesOf(const RunResults& run, const std::vector<Panel>& panels) {
   OrderedJson series = OrderedJson::object();
   for (const Panel& panel : panels) {

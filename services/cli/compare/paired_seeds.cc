@@ -61,7 +61,7 @@ absl::StatusOr<std::vector<RunOfSeed>> FindSeeds(const Comparison& comparison) {
   return seeds;
 }
 
-// `independent`: what the same difference is without pairs.
+// `independent`: the same difference without pairs.
 std::optional<Interval> OverPairs(const std::vector<double>& differences,
                                   bool is_share,
                                   const std::optional<Interval>& independent) {
@@ -97,7 +97,7 @@ void PairRows(const std::vector<RunOfSeed>& seeds, ComparedFigure* figure) {
     }
     ComparedFigure::Row& row = figure->groups[group];
     row.change = OverPairs(changes, figure->is_share, row.change);
-    // Of the first group there is none.
+    // The first group has no partner.
     row.against_first =
         OverPairs(against_first, figure->is_share, row.against_first);
   }

@@ -109,8 +109,8 @@ void CollectFigures(const Json& json,
   }
 }
 
-// Into `held_out` and run->evaluations; nothing where there is no such file, or
-// a damaged one, which a warning names.
+// Reads into `held_out` and run->evaluations; skips a missing file, and a
+// damaged one with a warning.
 absl::Status ReadEvaluation(const std::string& path,
                             RunResults* run,
                             HeldOutFigures* held_out) {
@@ -142,7 +142,7 @@ absl::Status ReadEvaluation(const std::string& path,
   return absl::OkStatus();
 }
 
-// Those within the run, of steps that it has taken.
+// Reads the evaluations within the run, up to its last step.
 absl::Status ReadEvaluationsWithin(const std::string& folder, RunResults* run) {
   if (!FileExists(folder)) return absl::OkStatus();
   const absl::StatusOr<std::vector<std::string>> names = ListFolder(folder);
@@ -183,7 +183,7 @@ absl::StatusOr<RunResults> ReadRunResults(const std::string& folder) {
       JoinPath(folder, "evaluation/before.json"), &run, &run.before));
   RETURN_IF_ERROR(ReadEvaluationsWithin(JoinPath(folder, "evaluation"), &run));
   run.finished = FinishedStep(folder) >= run.steps;
-  // One that a run of fewer steps left is not this run's end.
+  // A summary that a run of fewer steps left is not this run's end.
   if (run.finished) {
     RETURN_IF_ERROR(ReadEvaluation(
         JoinPath(folder, "evaluation/after.json"), &run, &run.after));

@@ -1,6 +1,6 @@
-// What a run left in its folder, as far as runs are compared by it: the merged
-// configuration, the steps, the held-out evaluations. A run that is not done,
-// or goes on meanwhile, counts as far as it is.
+// RunResults: the parts of a run's folder that a comparison uses: the merged
+// configuration, the steps, the held-out evaluations. An unfinished run counts
+// as far as it got.
 #pragma once
 
 #include <cstdint>
@@ -19,28 +19,27 @@ namespace dapd {
 // there ("accuracy", "unclipped_divergence/entangled_rollout").
 struct HeldOutFigures {
   std::map<std::string, Interval> figures;
-  std::string marker;  // of "marker_rate"; empty: none
-  std::string digest;  // of what was measured; empty: an older run's
+  std::string marker;  // of its share; empty: none
+  std::string digest;  // held_out_digest; empty: an older run
   int64_t problems = 0;
   int64_t samples = 0;
 };
 
 struct RunResults {
   std::string folder;
-  std::string name;  // the folder's own
+  std::string name;  // of the folder
   bool finished = false;
   int64_t step = 0;   // the last one
-  int64_t steps = 0;  // that it was to take
-  // Of the last step; nothing if it is not finite.
+  int64_t steps = 0;  // to take
+  // The loss of the last step; nothing if it is not finite.
   std::optional<double> loss;
   // Dotted key -> YAML text, out of config.yaml.
   std::map<std::string, std::string> settings;
   nlohmann::ordered_json history;  // as RunHistory::ToJson
-  // Of evaluations that measured something else than the newest there is
-  // nothing.
+  // Evaluations that measured something else than the newest are left out.
   HeldOutFigures before;  // empty without an evaluation
   HeldOutFigures after;
-  // Both and those within the run, by the steps behind their policy.
+  // All evaluations, by the steps of their policies.
   std::map<int64_t, HeldOutFigures> evaluations;
 };
 
@@ -49,9 +48,9 @@ inline constexpr char kSeedKey[] = "run.seed";
 // The run's value of a key; empty if it has none.
 std::string SettingOf(const RunResults& run, const std::string& key);
 
-// Damaged evaluations and lines of metrics.jsonl are left out, with a warning.
-// Exit code kData, with the file's name, if `folder` holds no run or a file of
-// it cannot be read.
+// Reads a run. Damaged evaluations and lines of metrics.jsonl are left out,
+// with a warning. Exit code kData, with the file's name, if `folder` holds no
+// run or one of its files cannot be read.
 absl::StatusOr<RunResults> ReadRunResults(const std::string& folder);
 
 }  // namespace dapd

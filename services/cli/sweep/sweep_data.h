@@ -1,5 +1,5 @@
-// Whether the runs of a sweep can train on the data that they name: a run that
-// cannot would be found out only when its turn comes.
+// Whether the runs of a sweep can train on their data, which otherwise only
+// shows when a run's turn comes.
 #pragma once
 
 #include "absl/status/status.h"
@@ -8,10 +8,10 @@
 
 namespace dapd {
 
-// Reads data.path and evaluation.path of the runs that are not done as `dapd
-// check` does, with the columns and limits of each; runs that do not differ in
-// them share one reading. All mistakes at once, each with the first of its
-// runs; exit code of the first.
+// Reads data.path and evaluation.path of the unfinished runs as `dapd check`
+// does, with the columns and limits of each; runs with the same data settings
+// share one reading. Reports all mistakes at once, each with the first of its
+// runs; exit code of the first mistake.
 absl::Status CheckSweepData(const SweepPlan& plan);
 
 }  // namespace dapd

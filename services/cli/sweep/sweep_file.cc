@@ -22,13 +22,13 @@ namespace {
 constexpr uint64_t kMaxFileBytes = 1 << 20;
 constexpr size_t kMaxNameBytes = 100;
 
-// Ends the reading with its message, which ReadSweepFile takes.
+// Throws the error that ReadSweepFile catches.
 [[noreturn]] void Refuse(const YAML::Node& node, const std::string& problem) {
   throw YAML::ParserException(node.Mark(), problem);
 }
 
-// A value as --set takes it: YAML again, where a text in quotes or in a block
-// keeps its blanks, its lines and what would be a comment.
+// A value as --set takes it: YAML again, in which a quoted or block text keeps
+// its blanks, its lines and "#".
 std::string ValueText(const YAML::Node& node) {
   if (node.IsScalar()) {
     return node.Tag() == "!" ? Quote(node.Scalar()) : node.Scalar();

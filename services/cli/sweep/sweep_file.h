@@ -1,4 +1,5 @@
-// What the file of a sweep says, before it is expanded: sweep_plan.h shows one.
+// SweepFile: the file of a sweep before it is expanded; sweep_plan.h shows an
+// example.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@ using Overrides = std::vector<std::string>;  // "key=value", as for --set
 
 constexpr size_t kMaxSweepRuns = 10000;
 
-// One setting of the sweep, of which each seed makes a run.
+// One setting of the sweep; each seed makes a run of it.
 struct SweepSetting {
   std::string name;
   Overrides overrides;
@@ -26,11 +27,11 @@ struct SweepFile {
   Overrides common;
   std::vector<SweepSetting> settings;
   std::vector<std::string> seeds;
-  int64_t parallel = 0;  // not given
+  int64_t parallel = 0;  // 0: not given
   double memory_gib = 0.0;
 };
 
-// Exit code kConfig; a mistake has its line.
+// Exit code kConfig; an error names the line.
 absl::StatusOr<SweepFile> ReadSweepFile(const std::string& path);
 
 }  // namespace dapd

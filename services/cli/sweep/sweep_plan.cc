@@ -37,8 +37,8 @@ bool Sets(const Overrides& overrides, absl::string_view key) {
   });
 }
 
-// What gives a run its name and place must not be given once more: runs would
-// be named after seeds that they do not have, or lie in several folders.
+// Refuses settings of a run's name and place: runs would be named after seeds
+// that they do not have, or lie in several folders.
 absl::Status CheckPlaces(const std::string& path,
                          const SweepFile& file,
                          const Overrides& further) {
@@ -76,7 +76,7 @@ absl::Status CheckPlaces(const std::string& path,
   return absl::OkStatus();
 }
 
-// Two names for one run would count as two results.
+// Refuses two names for one run, which would count as two results.
 absl::Status CheckRunsDiffer(const std::string& path,
                              const std::vector<SweepRun>& runs) {
   std::set<std::string> names;
@@ -115,8 +115,8 @@ double MemoryOf(const Config& config, const ModelConfig& model) {
          plan.trainer.Total() * static_cast<double>(config.trainer.ranks);
 }
 
-// A folder that holds a run has to hold this one: another that is finished
-// would be taken for it.
+// An existing folder must hold this run: another finished run would be taken
+// for it.
 absl::Status CheckHeldRun(const SweepRun& run) {
   const std::string path = JoinPath(run.folder, "config.yaml");
   if (!FileExists(path)) return absl::OkStatus();
@@ -126,7 +126,7 @@ absl::Status CheckHeldRun(const SweepRun& run) {
   for (const auto& [key, value] : ResultSettings(run.config)) {
     const auto old = before.find(key);
     const std::string was = old == before.end() ? "not set" : old->second;
-    // Where the sweep lies may have changed, and no part of a run's result.
+    // The sweep's place may have changed; it does not affect results.
     if (was != value && key != "run.name" && key != "run.output_dir") {
       differences.push_back(absl::StrCat(key, " was ", was, ", is ", value));
     }
@@ -160,7 +160,7 @@ absl::Status AddRun(const SweepFile& file,
   plan->folder = JoinPath(loaded.config.run.output_dir, file.name);
   run.overrides.push_back(TextOverride("run.output_dir", plan->folder));
   run.overrides.push_back(TextOverride("run.name", run.name));
-  // Runs of other sweeps have the same names.
+  // Runs of other sweeps may have the same names.
   if (const std::string& copies = loaded.config.checkpoint.copy_to;
       !copies.empty()) {
     run.overrides.push_back(
@@ -189,7 +189,7 @@ absl::Status AddRun(const SweepFile& file,
   return absl::OkStatus();
 }
 
-// How many runs can be under way at a time.
+// How many runs can run side by side.
 int64_t SideBySide(const SweepFile& file, const SweepPlan& plan) {
   auto most = static_cast<int64_t>(plan.runs.size());
   if (file.parallel > 0) most = std::min(most, file.parallel);
@@ -243,8 +243,8 @@ absl::StatusOr<SweepPlan> ReadSweep(const std::string& path,
   RETURN_IF_ERROR(CheckRunsDiffer(path, plan.runs));
   plan.parallel = SideBySide(file, plan);
   if (plan.parallel == 1) return plan;
-  // Those that run together share the cores, from the first on: how many
-  // threads compute must not depend on which others are left.
+  // Runs side by side share the cores from the start: the number of threads
+  // must not depend on which runs are left.
   for (SweepRun& run : plan.runs) {
     if (run.config.run.num_threads != 0) continue;
     run.config.run.num_threads = ThreadsOfEach(plan.parallel);

@@ -33,11 +33,11 @@ namespace dapd {
 struct SweepRun {
   std::string name;  // of the folder: "learning_rate-0.0001-seed-2"
   std::vector<std::string> overrides;  // as for --set
-  Config config;                       // what they give
+  Config config;                       // with the overrides
   std::string folder;
   double memory_bytes = 0.0;  // of all its processes, by PlanMemory
 
-  // Finished by an earlier call.
+  // An earlier call finished it.
   bool done = false;
 };
 
@@ -46,14 +46,14 @@ struct SweepPlan {
   std::string folder;  // of the runs
   std::vector<SweepRun> runs;
   int64_t parallel = 1;       // side by side, at most
-  double memory_bytes = 0.0;  // for all at a time; 0: not limited
+  double memory_bytes = 0.0;  // of all runs side by side; 0: no limit
 };
 
-// Reads the file and checks every run that it stands for: its configuration,
-// its model, the adapter that it starts from, that a folder that is there holds
-// a run of these settings, and that no two runs have the same values.
-// `overrides`: further ones for all runs, which win. All mistakes at once; exit
-// code kConfig, or kData for a model or an adapter that cannot be read.
+// Reads the file and checks every run: its configuration, its model, the
+// adapter that it starts from, that an existing folder holds a run of these
+// settings, and that no two runs have the same values. `overrides` apply to all
+// runs, and win. Reports all mistakes at once; exit code kConfig, or kData for
+// a model or an adapter that cannot be read.
 absl::StatusOr<SweepPlan> ReadSweep(const std::string& path,
                                     const std::vector<std::string>& overrides);
 

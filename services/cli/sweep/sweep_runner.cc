@@ -25,7 +25,7 @@ namespace {
 
 constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 
-// None where all runs compute on the CPU: they do without the driver.
+// Empty if all runs compute on the CPU, which need no driver.
 std::vector<std::string> GpusOfRuns(const SweepPlan& plan) {
   const bool on_cpu = std::ranges::all_of(plan.runs, [](const SweepRun& run) {
     return run.config.model.device == "cpu";
@@ -46,7 +46,8 @@ double SweepRunner::MemoryInUse() const {
   return bytes;
 }
 
-// Each place its own as long as there are some; more places than GPUs share.
+// Each slot gets GPUs of its own while there are enough; more slots than GPUs
+// share.
 std::vector<std::string> SweepRunner::GpusOf(size_t slot) const {
   const auto places = static_cast<size_t>(plan_.parallel);
   if (gpus_.empty() || places == 1) return gpus_;
@@ -102,13 +103,13 @@ absl::Status SweepRunner::Start(size_t index) {
   return absl::OkStatus();
 }
 
-// In their order: a small run does not overtake a large one that waits for
-// room.
+// Starts runs in order: a small run does not overtake a large one that waits
+// for memory.
 void SweepRunner::StartWhatFits() {
   while (next_ < plan_.runs.size() &&
          active_.size() < static_cast<size_t>(plan_.parallel)) {
     const SweepRun& run = plan_.runs[next_];
-    // What its copy may lack is copied by a run of its own.
+    // A run of its own completes a copy that may be incomplete.
     if (run.done && run.config.checkpoint.copy_to.empty()) {
       ++num_done_;
       ++next_;
@@ -180,7 +181,7 @@ absl::Status SweepRunner::Run() {
       if (asked_to_stop == 0) {
         LogInfo("stopping; a second Ctrl-C stops at once");
       }
-      // A run takes its second one as this does.
+      // A run reacts to its second signal as this process does.
       for (const Active& active : active_) active.process->Signal(SIGTERM);
       asked_to_stop = requests;
     }
@@ -195,7 +196,7 @@ absl::Status SweepRunner::Run() {
                      " runs done; the same command resumes the sweep"));
   }
   if (failed_.empty()) return absl::OkStatus();
-  // 128 + a signal is no code of ours.
+  // Codes of 128 + a signal are not ours.
   const bool was_killed = first_code_ > 128;
   return WithExitCode(
       absl::InternalError(absl::StrCat(failed_.size(),

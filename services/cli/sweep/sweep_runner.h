@@ -19,13 +19,12 @@ class SweepRunner {
  public:
   explicit SweepRunner(SweepPlan plan);
 
-  // Blocks until every run has ended that is not done, or whose copy
-  // (checkpoint.copy_to) may lack something. One that fails is logged with the
-  // end of its log, one that cannot be started with the reason, and the others
-  // go on. An error names all that failed, with the first one's exit code;
+  // Blocks until every run has ended that is not done or whose copy
+  // (checkpoint.copy_to) may be incomplete. A run that fails is logged with the
+  // end of its log, a run that cannot be started with the reason; the others go
+  // on. The error names all failed runs, with the first one's exit code.
   // CANCELLED after a signal (common/base/stop_requests.h): the first tells the
-  // runs that are under way to stop, which save where they are, a second one
-  // ends them at once.
+  // current runs to save and stop, a second one ends them at once.
   absl::Status Run();
 
  private:
@@ -39,15 +38,15 @@ class SweepRunner {
   void StartWhatFits();
   absl::Status Start(size_t run);
   void AddFailed(const std::string& name, int code);
-  // Takes those that have ended.
+  // Collects runs that have ended.
   void Collect();
   double MemoryInUse() const;
-  // GPUs of one of the places that runs take turns in.
+  // The GPUs of a slot, in which runs follow each other.
   std::vector<std::string> GpusOf(size_t slot) const;
 
   const SweepPlan plan_;
   const std::vector<std::string> gpus_;
-  size_t next_ = 0;  // the first run that was not looked at yet
+  size_t next_ = 0;  // the first run that was not considered yet
   std::vector<Active> active_;
   std::vector<std::string> failed_;
   int first_code_ = 0;

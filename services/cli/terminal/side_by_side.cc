@@ -26,14 +26,14 @@ size_t ColumnsOf(char32_t character) {
   return width == U_EA_WIDE || width == U_EA_FULLWIDTH ? 2 : 1;
 }
 
-// `line` is well-formed.
+// `line` must be well-formed UTF-8.
 void WrapLine(absl::string_view line,
               size_t width,
               std::vector<std::string>* lines) {
   do {
     size_t end = 0;
     size_t columns = 0;
-    size_t space = 0;  // the last one that fits, if not the first character
+    size_t space = 0;  // the last that fits, behind the first character
     while (end < line.size()) {
       char32_t character = 0;
       const size_t length = DecodeCharacter(line.substr(end), &character);

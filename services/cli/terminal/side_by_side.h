@@ -13,13 +13,13 @@ namespace dapd {
 // Asian characters two (Unicode UAX #11), combining marks none.
 size_t TerminalColumns(absl::string_view text);
 
-// The lines of `text`, escaped as printable.h does, a tab as four spaces; each
-// takes at most `width` columns, at least 2. A longer one is broken at a space,
-// or anywhere if there is none. At least one line.
+// The lines of `text`, at least one, escaped by printable.h, with four spaces
+// for a tab. Each takes at most `width` columns, at least 2; a longer line is
+// broken at a space, or anywhere if there is none.
 std::vector<std::string> WrapText(absl::string_view text, size_t width);
 
-// Both wrapped to columns of one width, which together take at most `width`,
-// at least 8; ends with a line's end.
+// Both texts side by side, wrapped to equally wide columns that together take
+// at most `width`, at least 8; ends with a newline.
 std::string SideBySide(absl::string_view left,
                        absl::string_view right,
                        size_t width);

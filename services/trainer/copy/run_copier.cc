@@ -19,10 +19,10 @@ namespace dapd {
 namespace {
 
 constexpr absl::Duration kGlance = absl::Milliseconds(50);
-// Less than schedulers give a process that they want gone.
+// Less than schedulers leave to a process that they stop.
 constexpr absl::Duration kStoppedWait = absl::Seconds(20);
 
-// What no further attempt of this process will change by itself.
+// Whether no further attempt of this process will help.
 bool IsLasting(const absl::Status& error) {
   return absl::IsPermissionDenied(error) || absl::IsFailedPrecondition(error) ||
          absl::IsAborted(error);
@@ -103,7 +103,7 @@ void RunCopier::Add(int64_t step) {
   {
     MutexLock lock(&mutex_);
     if (is_hopeless_) {
-      // Nobody will come for it.
+      // Nobody will copy this cut.
       replaced = *std::move(cut);
     } else {
       const auto found = waiting_.find(step);
@@ -147,7 +147,7 @@ bool RunCopier::Finish(
   {
     MutexLock lock(&mutex_);
     is_finishing_ = true;
-    // At once, whatever pause there is.
+    // A new cut is tried at once.
     pause_ = options_.first_pause;
     resume_at_ = absl::InfinitePast();
     changed_.NotifyAll();
@@ -262,7 +262,7 @@ bool RunCopier::Failed(RunCut cut, const absl::Status& error) {
   options_.observer.on_failed();
   const bool is_over = absl::IsAborted(error);
   const bool is_gone = IsGone(cut);
-  // One line for one trouble, however often it is met.
+  // Logs one line for each kind of trouble, however often it occurs.
   if (told_.code() != error.code()) {
     told_ = error;
     LogWarning(absl::StrCat(
@@ -285,7 +285,7 @@ bool RunCopier::Failed(RunCut cut, const absl::Status& error) {
     pause_ = std::min(2 * pause_, options_.longest_pause);
     if (IsLasting(error)) is_finishing_ = false;
     if (is_gone) lost_ = std::max(lost_.value_or(0), cut.step);
-    // A later cut of the same step is worth more.
+    // A later cut of the same step replaces it.
     if (is_gone || waiting_.contains(cut.step)) {
       given_up.push_back(std::move(cut));
     } else {
@@ -315,7 +315,8 @@ void FinishCopy(RunCopier& copier,
     copier.Finish(wait, wait_for_stop);
     return;
   }
-  // The signal that ended the run is no reason not to save what it saved.
+  // The signal that ended the run does not stop the copy of its last
+  // checkpoint.
   copier.Finish(std::min(wait, kStoppedWait), [](absl::Duration time) {
     absl::SleepFor(time);
     return false;

@@ -1,7 +1,6 @@
-// RunCopier: keeps a copy of a run at a URL (checkpoint.copy_to) while it is
-// trained. All that takes long happens on a thread of its own and in a Python
-// process; whatever goes wrong there is told, counted and tried again, and
-// never reaches the training.
+// RunCopier: keeps a copy of a run at a URL (checkpoint.copy_to) during
+// training. Slow work happens on a thread of its own and in a Python process;
+// failures there are logged, counted and retried, and never reach the training.
 #pragma once
 
 #include <atomic>
@@ -27,14 +26,15 @@
 
 namespace dapd {
 
-// Called on the copier's thread, on_failed and on_left_out also on the
-// training's; none may be empty.
+// Called on the copier's thread; on_failed and on_left_out also on the
+// training's thread. None may be empty.
 struct CopyObserver {
-  // The step of the newest whole copy, once it is known and when it changes.
+  // The step of the newest whole copy, once it is known and whenever it
+  // changes.
   std::function<void(int64_t step)> on_newest = [](int64_t) {};
   std::function<void(double seconds)> on_copied = [](double) {};
   std::function<void()> on_failed = [] {};
-  // A checkpoint that newer ones overtook.
+  // A checkpoint was overtaken by newer ones.
   std::function<void()> on_left_out = [] {};
   std::function<void(int64_t bytes)> on_sent = [](int64_t) {};
 };
@@ -46,51 +46,51 @@ struct RunCopierOptions {
   int64_t keep = 2;                  // 0: all
   std::vector<std::string> command;  // ObjectStoreCommand
   absl::Duration progress_timeout = absl::Minutes(2);
-  // Between two attempts; doubled each time.
+  // The pause between two attempts, doubled each time.
   absl::Duration first_pause = absl::Seconds(1);
   absl::Duration longest_pause = absl::Minutes(5);
   CopyObserver observer;
 };
 
-// What `config` says of the run in `folder`; nothing if it is not to be copied.
+// The options for the run in `folder`; nothing if `config` wants no copy.
 std::optional<RunCopierOptions> CopierOptions(const Config& config,
                                               const std::string& folder);
 
 class RunCopier {
  public:
-  // An error if the run folder does not take the run's id (RunId).
+  // An error if the run's id (RunId) cannot be written into the run folder.
   static absl::StatusOr<std::unique_ptr<RunCopier>> Start(
       RunCopierOptions options);
-  // The same, with a warning for an error: a run is worth as much without its
-  // copy. Null then.
+  // Start, with a warning and null for an error, since training goes on without
+  // a copy.
   static std::unique_ptr<RunCopier> StartOrWarn(RunCopierOptions options);
-  // Ends what is under way; what was not copied is left to the next process.
+  // Stops the upload; the next process copies the rest.
   ~RunCopier();
 
-  // The run folder holds a checkpoint of `step` and all that belongs to it:
-  // takes a cut of it (run_cut.h) and returns. The newest cut is copied first;
-  // older ones that wait follow as long as they would be kept. A later cut of
-  // the same step takes the place of the one before it. Call it from the thread
-  // that writes the folder.
+  // Takes a cut (run_cut.h) of the run folder, which holds a checkpoint of
+  // `step` and all that belongs to it, and returns. The newest cut is copied
+  // first; older waiting cuts follow as long as they would be kept. A later cut
+  // of the same step replaces the earlier one. Call it from the thread that
+  // writes the folder.
   void Add(int64_t step);
 
-  // Blocks until everything is copied, the time is over, `wait_for_stop(d)`,
-  // which blocks for at most d, is true, or an attempt since showed that trying
-  // again is of no use (permission, no Python, another run's place). Tells the
-  // log how it ended; true if everything is copied.
+  // Blocks until everything is copied, `timeout` is over, `wait_for_stop(d)`,
+  // which blocks for at most d, returns true, or an attempt since has shown
+  // that retrying is useless (permission, no Python, another run's place). Logs
+  // how it ended; true if everything is copied.
   bool Finish(absl::Duration timeout,
               const std::function<bool(absl::Duration)>& wait_for_stop);
 
  private:
   RunCopier(RunCopierOptions options, std::string run_id);
   void Run();
-  // The cut to copy next, once the pause is over; nothing at the end.
+  // The next cut to copy, after the pause; nothing at the end.
   std::optional<RunCut> Next();
   absl::Status Copy(const RunCut& cut);
   void Copied(const RunCut& cut, absl::Duration time);
-  // Puts the cut back, unless it is gone; false if there is no use in going on.
+  // Puts the cut back unless it is gone; false if there is no use in going on.
   bool Failed(RunCut cut, const absl::Status& error);
-  // Takes out of waiting_ what would not be kept.
+  // Takes the cuts out of waiting_ that would not be kept.
   std::vector<RunCut> TakeOvertaken() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LeaveOut(const std::vector<RunCut>& cuts);
 
@@ -99,14 +99,14 @@ class RunCopier {
   ObjectStore store_;     // the thread's
   RunUploader uploader_;  // the thread's
   bool has_newest_ = false;
-  absl::Status told_;  // the failure that the log has; OK: none since a success
+  absl::Status told_;  // last logged failure; OK: none since a success
 
   Mutex mutex_;
   CondVar changed_;
   std::map<int64_t, RunCut> waiting_ ABSL_GUARDED_BY(mutex_);  // by step
   std::optional<int64_t> busy_with_ ABSL_GUARDED_BY(mutex_);   // that step
   std::set<int64_t> copied_ ABSL_GUARDED_BY(mutex_);           // steps
-  // Whose cut is gone, and no later one copied.
+  // A step whose cut is gone and that no later copy replaces.
   std::optional<int64_t> lost_ ABSL_GUARDED_BY(mutex_);
   absl::Duration pause_ ABSL_GUARDED_BY(mutex_);
   absl::Time resume_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
@@ -115,16 +115,16 @@ class RunCopier {
   std::jthread thread_;
 };
 
-// What the end of a run does: waits for its last copy, as long as `config`
-// says; of a run that ended otherwise than by being done, for at most 20 s.
+// Waits for a run's last copy at its end, as long as `config` says; at most 20
+// s if the run is not finished.
 void FinishCopy(RunCopier& copier,
                 const Config& config,
                 const absl::Status& outcome,
                 const std::function<bool(absl::Duration)>& wait_for_stop);
 
-// Copies what a run that is finished left, where `config` says so and it is not
-// there yet; waits as the end of a run does. Holds the run's folder meanwhile:
-// one that another process holds is left alone, with a warning.
+// Copies a finished run if `config` says so and it is not copied yet; waits as
+// at the end of a run. Holds the run's folder meanwhile; a folder that another
+// process holds is left alone, with a warning.
 void CopyFinishedRun(const Config& config,
                      const std::function<bool(absl::Duration)>& wait_for_stop);
 

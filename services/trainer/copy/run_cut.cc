@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 constexpr char kCuts[] = ".copying";
 constexpr char kEvents[] = "events.out.tfevents.";
 
-// By path from the folder, in order; temporary and hidden files are left out.
+// Paths relative to the folder, sorted; without temporary and hidden files.
 absl::StatusOr<std::vector<std::string>> FilesUnder(const std::string& folder,
                                                     const std::string& under) {
   std::vector<std::string> names;
@@ -56,18 +56,18 @@ absl::Status Link(const std::string& from, const std::string& to) {
   if (reason == ENOENT || reason == ENOSPC || reason == EDQUOT) {
     return FileError("link", from, reason);
   }
-  // A file system without links, or with too many of them.
+  // The file system has no links, or the file too many.
   std::error_code error;
   if (fs::copy_file(from, to, error)) return absl::OkStatus();
   return FileError(absl::StrCat("copy ", from, " to"), to, error.value());
 }
 
-// Adds what the folder holds to a cut.
+// Adds the folder's files to a cut.
 class Cutter {
  public:
   Cutter(const std::string& folder, RunCut* cut) : folder_(folder), cut_(cut) {}
 
-  // Files that may be replaced or removed.
+  // Adds files that may be replaced or removed.
   absl::Status AddLinked(const std::vector<std::string>& names) {
     for (const std::string& name : names) {
       const std::string link = JoinPath(cut_->links, name);
@@ -77,7 +77,7 @@ class Cutter {
     }
     return absl::OkStatus();
   }
-  // Files that stay, or only grow; those that are not there are left out.
+  // Adds files that stay or only grow; leaves out missing ones.
   absl::Status AddInPlace(const std::vector<std::string>& names, bool grows) {
     for (const std::string& name : names) {
       const std::string path = JoinPath(folder_, name);
@@ -110,12 +110,12 @@ std::vector<std::string> Existing(const std::string& folder,
   return names;
 }
 
-// Those of later steps are made again.
+// Samples of later steps are written again.
 absl::StatusOr<std::vector<std::string>> SamplesUpTo(const std::string& folder,
                                                      int64_t step) {
   ASSIGN_OR_RETURN(std::vector<std::string> names,
                    FilesUnder(folder, "samples"));
-  // Names are zero-padded; one of more digits is longer.
+  // Names are zero-padded, so a name with more digits is longer.
   const std::string last = absl::StrFormat("samples/step-%06d.jsonl", step);
   std::erase_if(names, [&](const std::string& name) {
     return name.size() != last.size() ? name.size() > last.size() : name > last;

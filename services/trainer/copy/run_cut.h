@@ -1,6 +1,6 @@
-// RunCut: a run folder as it is at one moment, kept readable while training
-// goes on: what may be replaced or removed is linked into a folder of its own,
-// of files that only grow the length counts.
+// RunCut: a run folder at one moment, kept readable while training goes on.
+// Files that may be replaced or removed are linked into a folder of their own;
+// of files that only grow, the length counts.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace dapd {
 
 struct CutFile {
   std::string name;  // in the run folder
-  std::string path;  // where its first `bytes` bytes stay what they are
+  std::string path;  // whose first `bytes` bytes do not change
   int64_t bytes = 0;
-  bool grows = false;      // more may follow behind them
-  bool is_linked = false;  // it is there as long as the cut
+  bool grows = false;      // it may get longer
+  bool is_linked = false;  // it lives as long as the cut
 };
 
 struct RunCut {
@@ -26,22 +26,22 @@ struct RunCut {
   std::vector<CutFile> files;
 };
 
-// What a resume and a reader need of the run in `folder`: the checkpoint of
-// `step`, configuration, evaluations, adapters, records and samples up to the
-// step, and, where they are there, summary and report. Costs a hard link for
-// each file that may go (a copy where the file system has no links), and looks
-// at the others. NOT_FOUND if there is no such checkpoint; an error also where
-// a folder does not show all that it holds. Call it from the thread that writes
-// the folder.
+// Cuts the run in `folder`, with everything that a resume and a reader need:
+// the checkpoint of `step`, configuration, evaluations, adapters, records and
+// samples up to the step and, if they exist, summary and report. Costs a hard
+// link for each file that may be replaced (a copy on a file system without
+// links), and a look at the others. NOT_FOUND if there is no such checkpoint;
+// an error also if a folder cannot be listed. Call it from the thread that
+// writes the folder.
 absl::StatusOr<RunCut> CutRun(const std::string& folder, int64_t step);
 
-// Whether somebody has removed links of the cut: nothing copies it any more.
+// Whether links of the cut were removed, so that it can no longer be copied.
 bool IsGone(const RunCut& cut);
 
 // Removes the cut's links.
 void DropCut(const RunCut& cut);
 
-// Removes those that an earlier process left.
+// Removes the cuts that an earlier process left.
 void DropAllCuts(const std::string& folder);
 
 }  // namespace dapd

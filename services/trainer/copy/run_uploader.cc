@@ -28,10 +28,10 @@ namespace {
 
 constexpr int64_t kMaxOwnerBytes = 1 << 16;
 constexpr size_t kBlockBytes = size_t{1} << 20;
-// Of a file: each costs a request to restore.
+// The most parts of a file: restoring costs a request for each.
 constexpr size_t kMaxParts = 64;
-// Another process that has not noticed yet that it is replaced may have sent
-// what no commit names.
+// A process that has not noticed yet that it was replaced may have sent objects
+// that no commit names.
 constexpr absl::Duration kOrphanAge = absl::Hours(1);
 
 absl::StatusOr<std::string> DigestOf(const std::string& path,
@@ -61,7 +61,7 @@ bool IsSame(const timespec& a, const timespec& b) {
   return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
-// As many of the parts, from the first, as the first `bytes` bytes consist of.
+// The first parts, as many as make up the first `bytes` bytes.
 std::vector<Content> Beginning(const std::vector<Content>& parts,
                                int64_t bytes) {
   std::vector<Content> beginning;
@@ -73,10 +73,10 @@ std::vector<Content> Beginning(const std::vector<Content>& parts,
   return beginning;
 }
 
-// How many of the parts, from the first, stay when `bytes` more bytes follow
-// them: what is shorter than all that is behind it becomes one part with that.
-// So each that stays is half of the rest of the file, which are few, and a byte
-// is sent again as often as the file doubles.
+// How many of the first parts stay when `bytes` more bytes follow: a part that
+// is shorter than everything behind it is merged with that. So each part that
+// stays is at least half of the rest of the file, which makes them few, and a
+// byte is sent again as often as the file doubles.
 size_t PartsThatStay(const std::vector<Content>& parts, int64_t bytes) {
   size_t stay = parts.size();
   for (size_t i = parts.size(); i-- > 0;) {
@@ -100,8 +100,8 @@ RunUploader::RunUploader(ObjectStore* store,
 
 // --- Whose place it is -------------------------------------------------------
 
-// OK with *is_free if nothing is at the URL; OK if this run owns it, or may
-// begin there.
+// OK if nothing is at the URL, which sets *is_free, or if this run owns the URL
+// or may begin there.
 absl::Status RunUploader::ReadOwner(bool* is_free) {
   const auto text = store_.Read(kCopyOwner, kMaxOwnerBytes);
   *is_free = absl::IsNotFound(text.status());
@@ -269,7 +269,7 @@ absl::Status RunUploader::Send(const CutFile& file,
     if (!is_whole) {
       DAPD_FAILPOINT("copy.before_object");
       const absl::Status sent = store_.Put(name, part, file.path, offset);
-      // What was known of the file may be wrong: it is looked at anew.
+      // The known parts of the file may be wrong, so it is read anew.
       if (!sent.ok()) files_.erase(file.name);
       RETURN_IF_ERROR(sent);
       (*present)[name] = {.bytes = part.bytes};
@@ -283,12 +283,12 @@ absl::Status RunUploader::Send(const CutFile& file,
 
 absl::Status RunUploader::Upload(const RunCut& cut) {
   RETURN_IF_ERROR(StillOwner());
-  // Afresh each time: whoever owns the store may have removed objects.
+  // Listed each time, since the store's owner may have removed objects.
   ASSIGN_OR_RETURN(auto present, store_.List(kCopyObjects));
   RunCopy copy{.step = cut.step, .run_id = run_id_};
   for (const CutFile& file : cut.files) {
     auto parts = PartsOf(file);
-    // Somebody may tidy up samples while the run goes on.
+    // Samples may be removed by hand while the run goes on.
     if (!file.is_linked && absl::IsNotFound(parts.status())) continue;
     RETURN_IF_ERROR(parts.status());
     RETURN_IF_ERROR(Send(file, *parts, &present));

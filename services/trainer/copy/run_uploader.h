@@ -1,5 +1,5 @@
-// RunUploader: brings cuts of a run (run_cut.h) to its copy at a URL
-// (run_copy.h), and removes the copies that are no longer kept.
+// RunUploader: uploads cuts of a run (run_cut.h) to its copy at a URL
+// (run_copy.h), and removes copies that are no longer kept.
 #pragma once
 
 #include <sys/types.h>
@@ -21,37 +21,36 @@
 namespace dapd {
 
 // Errors are those of ObjectStore, and:
-//   FAILED_PRECONDITION  something else is at the URL; not if it is what a run
-//                        left that was lost before its first commit
+//   FAILED_PRECONDITION  something else is at the URL, unless a run that was
+//                        lost before its first commit left it
 //   ABORTED              another process has begun to copy the run there
 // Every call can be repeated after an error, and sends nothing twice that
 // arrived. Not thread-safe.
 class RunUploader {
  public:
-  // `keep`: commits that stay, as checkpoint.keep; 0: all. Those of later steps
-  // than any that was uploaded stay in any case: an earlier attempt's, which
-  // the run has yet to reach. `store` must outlive it.
+  // `keep`: commits to keep, as checkpoint.keep; 0: all. Commits of later steps
+  // than any uploaded one stay in any case: an earlier attempt made them, and
+  // the run has yet to reach them. `store` must outlive it.
   RunUploader(ObjectStore* store,
               std::string run_id,
               std::string run_name,
               int64_t keep);
 
-  // Makes the place its own and reads which commits there are; nothing once it
-  // has succeeded.
+  // Claims the URL and reads which commits exist; does nothing once it has
+  // succeeded.
   absl::Status Open();
   // The step of the newest commit; 0 if there is none.
   int64_t newest() const;
-  // Of the commits up to the newest that was uploaded: those that `keep`
-  // counts.
+  // The commits that `keep` counts, up to the newest uploaded one.
   std::set<int64_t> steps() const;
 
-  // Sends what is not there yet, reads it back, then writes the commit. OK if
-  // it is there with this very content.
+  // Sends missing objects, reads them back, then writes the commit. OK if a
+  // commit with this very content is there.
   absl::Status Upload(const RunCut& cut);
 
-  // Removes the commits that are not kept, then the objects that no commit
-  // names: at once what a removed commit named, anything else, and what is
-  // written half, after an hour.
+  // Removes commits that are not kept, then objects that no commit names: at
+  // once the objects of a removed commit, and after an hour any others and
+  // unfinished uploads.
   absl::Status Thin();
 
  private:
@@ -74,7 +73,7 @@ class RunUploader {
   const std::string run_id_;
   const std::string run_name_;
   const int64_t keep_;
-  const std::string token_;  // this process's
+  const std::string token_;  // of this process
   bool is_open_ = false;
   int64_t last_uploaded_ = 0;
   std::map<int64_t, RunCopy> commits_;  // by step

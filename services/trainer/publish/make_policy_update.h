@@ -16,9 +16,9 @@
 
 namespace dapd {
 
-// `adapter` null: the base. `key`: PolicyUpdate::key. `probe_ids`: at least 2
-// tokens, fixed for the run. The bytes do not say where the base is, so that
-// their digest is the same wherever a machine has it.
+// `adapter`: null for the base. `key`: PolicyUpdate::key. `probe_ids`: at least
+// 2 tokens, fixed for the run. The bytes do not contain the base's path, so
+// their digest is the same on every machine.
 absl::StatusOr<std::shared_ptr<const PolicyUpdate>> MakePolicyUpdate(
     const ModelWeights& weights,
     const Adapter* adapter,
@@ -27,7 +27,7 @@ absl::StatusOr<std::shared_ptr<const PolicyUpdate>> MakePolicyUpdate(
     const std::vector<int32_t>& probe_ids,
     DigestKind digest_kind);
 
-// Fills in the probe of `probe_ids` by a forward pass with `adapter`.
+// Computes the probe of `probe_ids` by a forward pass with `adapter`.
 void ProbePolicy(const ModelWeights& weights,
                  const Adapter* adapter,
                  PolicyUpdate* update);

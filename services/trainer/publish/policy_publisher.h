@@ -1,7 +1,7 @@
-// PolicyPublisher: which policy the rollout workers serve, and which sets of
-// weights the teachers. When the rollout workers change over is
-// batch_trainer.h's decision; the teachers get each set that the objective
-// reads as the policy has it now.
+// PolicyPublisher: gives the rollout workers their policy, and the teachers
+// their sets of weights. batch_trainer.h decides when the rollout workers
+// change over; the teachers always get the policy's current version of each set
+// that the objective reads.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +30,13 @@ struct PolicyPublisherParts {
   const ModelWeights& weights;
   const Policy& policy;
   std::set<WeightSet> teacher_sets;  // that the objective reads
-  DigestKind digest_kind;            // of all that is pushed
-  // Of all ranks' updates in this attempt, and of no others'; empty where there
-  // is one rank (PolicyUpdate::key).
+  DigestKind digest_kind;            // of every push
+  // Names the updates of all ranks in this attempt (PolicyUpdate::key); empty
+  // with one rank.
   std::string attempt_key;
   RolloutClient& rollouts;
   TeacherClient& teachers;
-  // The rollout workers are to serve this policy from now on.
+  // Told of the policy that the rollout workers serve from now on.
   std::function<void(int64_t version)> on_served;
 };
 
@@ -48,18 +48,18 @@ class PolicyPublisher {
         side_(MakeSideStream(parts_.weights.device())) {}
 
   // Gives the teachers their sets of weights, and the rollout workers the
-  // policy that samples the next step: the one before the live one, where that
-  // is kept. `probe_ids`: at least 2 tokens.
+  // policy that samples the next step: the one before the live one, if that is
+  // kept. `probe_ids`: at least 2 tokens.
   absl::Status Start(std::vector<int32_t> probe_ids);
 
-  // The teachers get those of their sets that have another version now. The
-  // live one is what SetLive was given, the same bytes.
+  // Gives the teachers the sets that have a new version. The bytes of the live
+  // set are those of SetLive's update.
   absl::Status PublishWeights();
 
-  // For the policy that the next optimizer step leads to. The publisher must
+  // The writer for the policy of the next optimizer step. The publisher must
   // outlive it.
   absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> WriteNext() const;
-  // That step is done, and its update written.
+  // Makes `update` the live policy, once its step is done and it is written.
   void SetLive(std::shared_ptr<const PolicyUpdate> update) {
     live_ = std::move(update);
   }

@@ -13,11 +13,11 @@
 namespace dapd {
 namespace {
 
-// The hash follows the writer in steps of this, so that it finds most of what
-// it reads in the cache.
+// The hash follows the writer in steps of this size, so that it reads mostly
+// from the cache.
 constexpr uint64_t kHashBytes = 1 << 20;
 
-// Page-locked.
+// A page-locked buffer.
 absl::StatusOr<HostTensor> TakeBuffer(SideStream& side, int64_t bytes) {
   HostTensor buffer;
   RETURN_IF_ERROR(CatchTorch([&] {

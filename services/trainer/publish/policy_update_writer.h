@@ -1,11 +1,11 @@
-// Packs weights for the workers while the optimizer still computes them: each
-// tensor is sent as soon as it is final, digest and probe follow. What a worker
-// ends up with is what MakePolicyUpdate would have packed, byte for byte; it
-// serves it only after the digest.
+// PolicyUpdateWriter: packs weights for the workers while the optimizer still
+// computes them. Each tensor is sent as soon as it is final; digest and probe
+// follow. The workers get the bytes that MakePolicyUpdate would have packed,
+// and serve them only after the digest.
 //
-// From a GPU, where the optimizer takes no time to speak of, all tensors come
-// together behind the last of them: one copy into one page-locked buffer, on a
-// stream beside the one that computes, while the probe is computed.
+// On a GPU the optimizer takes little time, so all tensors are copied together
+// after the last one: one copy into one page-locked buffer, on a side stream,
+// while the probe is computed.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,14 @@
 
 namespace dapd {
 
-// Not thread-safe, but for the readers of update(). Hashes on a thread of its
-// own.
+// Not thread-safe, except for the readers of update(). Hashes on a thread of
+// its own.
 class PolicyUpdateWriter {
  public:
-  // For an adapter with the shapes and the configuration of `adapter`, whose
-  // values do not matter yet. `key`: PolicyUpdate::key. `side`: that of the
-  // adapter's device, must outlive the writer; null: on the CPU.
-  // RESOURCE_EXHAUSTED if there is no memory for its bytes.
+  // `adapter`: gives the shapes and the configuration; its values do not matter
+  // yet. `key`: PolicyUpdate::key. `side`: of the adapter's device, must
+  // outlive the writer; null: on the CPU. RESOURCE_EXHAUSTED if there is no
+  // memory for the bytes.
   static absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> Start(
       const Adapter& adapter,
       int64_t version,
@@ -42,21 +42,22 @@ class PolicyUpdateWriter {
       const std::vector<int32_t>& probe_ids,
       DigestKind digest_kind,
       SideStream* side);
-  // Gives the update up if it is not finished.
+  // Gives up an update that is not finished.
   ~PolicyUpdateWriter();
   PolicyUpdateWriter(const PolicyUpdateWriter&) = delete;
   PolicyUpdateWriter& operator=(const PolicyUpdateWriter&) = delete;
 
   // May be given to a client at once. A client that sends it waits for this
-  // writer: it must be gone, or have finished, before the client is shut down.
+  // writer, so the writer must finish or be destroyed before the client is shut
+  // down.
   std::shared_ptr<const PolicyUpdate> update() const { return update_; }
 
-  // Copies the next tensor in the adapter's order; from a GPU with the last
-  // one, until when none may change.
+  // Copies the next tensor in the adapter's order. From a GPU all are copied
+  // with the last one, and none may change until then.
   absl::Status Append(const at::Tensor& tensor);
 
-  // After the last tensor: probes `adapter`, which now holds what was appended,
-  // and waits for the digest. An error if a copy failed.
+  // After the last tensor: probes `adapter`, which now holds the appended
+  // values, and waits for the digest. An error if a copy failed.
   absl::Status Finish(const ModelWeights& weights, const Adapter& adapter);
 
  private:
@@ -65,9 +66,10 @@ class PolicyUpdateWriter {
                      uint64_t header_bytes,
                      SideStream* side);
   absl::Status AppendFromHost(const at::Tensor& tensor);
-  // All that was appended, from the device.
+  // Copies all appended tensors from the device.
   absl::Status StartCopy();
-  // On the hasher's thread: until the copy is there, and everybody knows.
+  // On the hasher's thread: waits until the copy is done, and publishes its
+  // progress.
   absl::Status WaitForCopy();
   void Hash();
 
@@ -76,10 +78,10 @@ class PolicyUpdateWriter {
   const HostTensor buffer_;  // of update_->adapter.tensors
   const uint64_t header_bytes_;
   SideStream* const side_;
-  uint64_t written_ = 0;              // of the buffer, or appended for it
+  uint64_t written_ = 0;              // bytes of the buffer
   std::vector<at::Tensor> appended_;  // on a device
-  at::Tensor flat_;  // all of them, for as long as they are copied
-  // The place behind the copy; null: it was given up.
+  at::Tensor flat_;  // appended_ in one tensor, until it is copied
+  // The point behind the copy; null: the copy was given up.
   std::promise<std::unique_ptr<StreamPoint>> copied_;
   bool has_begun_copy_ = false;
   absl::Status outcome_;  // of the hasher and the copy, once hasher_ is joined

@@ -22,7 +22,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Several times what kStepAnswers answers come to if all is escaped.
+// Several times the size of kStepAnswers answers in which every character is
+// escaped.
 constexpr size_t kMaxAnswerBytes = size_t{1} << 20;
 
 struct Line {
@@ -31,10 +32,10 @@ struct Line {
   uint64_t end = 0;  // in the file
 };
 
-// False: no further line is wanted.
+// Returns false to see no further line.
 using Visit = std::function<absl::StatusOr<bool>(const Line& line)>;
 
-// A line that was parsed, but for its answers.
+// A parsed line, whose answers are not parsed yet.
 struct StepLine {
   int64_t step = 0;
   Json row;
@@ -43,7 +44,7 @@ struct StepLine {
 
 absl::StatusOr<StepLine> ParseLine(const std::string& path, const Line& line) {
   const std::string where = absl::StrCat(path, ":", line.number);
-  // What it says of the file's kind is left to the caller.
+  // Only the message is used; the caller decides on the code.
   const absl::StatusOr<nlohmann::json> row = ParseJson(line.text, where);
   if (!row.ok()) return absl::DataLossError(row.status().message());
   const auto step = row->is_object()
@@ -56,9 +57,9 @@ absl::StatusOr<StepLine> ParseLine(const std::string& path, const Line& line) {
   return StepLine{.step = *step, .row = Json(*row), .where = where};
 }
 
-// The step that a line begins with, as Append writes it: told in no time, where
-// parsing the lines of a long run takes seconds. 0: it does not begin, or end,
-// as one that is whole.
+// The step that a line begins with, as Append writes it. This takes no time,
+// while parsing the lines of a long run takes seconds. 0: the line does not
+// begin or end as a whole one.
 int64_t ToldStep(absl::string_view text) {
   if (!absl::ConsumePrefix(&text, "{\"step\":") ||
       !absl::EndsWith(text, "]}")) {
@@ -68,7 +69,7 @@ int64_t ToldStep(absl::string_view text) {
   return absl::SimpleAtoi(text.substr(0, text.find(',')), &step) ? step : 0;
 }
 
-// Parsed only if it does not begin and end as Append writes it.
+// Parses the line only if it does not begin and end as Append writes it.
 absl::StatusOr<int64_t> StepOf(const std::string& path, const Line& line) {
   const int64_t told = ToldStep(line.text);
   if (told > 0) return told;
@@ -76,7 +77,7 @@ absl::StatusOr<int64_t> StepOf(const std::string& path, const Line& line) {
   return parsed.step;
 }
 
-// Those lines that have an end; none where there is no file.
+// Visits the lines that have an end; none if there is no file.
 absl::Status ForEachLine(const std::string& path, const Visit& visit) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
@@ -112,14 +113,14 @@ absl::StatusOr<StepAnswers> ParseAnswers(const std::string& path,
   return answers;
 }
 
-// A line that outlives its reading.
+// A copy of a line, which outlives its reading.
 class KeptLine {
  public:
   void Set(const Line& line) {
     text_.assign(line.text.data(), line.text.size());
     number_ = line.number;
   }
-  // Of no step if none was set.
+  // Step 0 if no line was set.
   absl::StatusOr<StepAnswers> Answers(const std::string& path) const {
     if (number_ == 0) return StepAnswers();
     return ParseAnswers(path, {.text = text_, .number = number_});
@@ -130,7 +131,7 @@ class KeptLine {
   int number_ = 0;
 };
 
-// Where the lines up to `last_step` end, and the last of them.
+// The end of the lines up to `last_step`, and the last of these lines.
 struct Kept {
   uint64_t bytes = 0;
   StepAnswers last;

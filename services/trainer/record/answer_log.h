@@ -1,4 +1,5 @@
-// answers.jsonl: a few of each step's rollouts (shown_answer.h), a line a step:
+// AnswerLog: answers.jsonl, a few of each step's rollouts (shown_answer.h), one
+// line for each step:
 //   {"step": 12, "answers": [{"place", "id", "problem", "text", ...}]}
 #pragma once
 
@@ -16,26 +17,26 @@
 namespace dapd {
 
 struct StepAnswers {
-  int64_t step = 0;  // 0: of no step
+  int64_t step = 0;  // 0: there is none
   std::vector<ShownAnswer> answers;
 };
 
 // Not thread-safe.
 class AnswerLog {
  public:
-  // Goes on behind the line of `last_step`: those of later steps, which are
-  // done again, and one that a crash cut off are dropped. A file that holds
-  // anything else is told about and set aside as "<path>.damaged": a run needs
-  // none of it. Of the lines before the last one that stays only the step is
-  // looked at: those of a long run are gigabytes.
+  // Opens the file to append behind the line of `last_step`: drops the lines of
+  // later steps, which are done again, and a line that a crash cut off. A file
+  // that holds anything else is renamed to "<path>.damaged", with a warning,
+  // since no run needs it. Only the steps of the lines before the last kept one
+  // are read: a long run has gigabytes of lines.
   static absl::StatusOr<AnswerLog> Open(const std::string& path,
                                         int64_t last_step);
 
-  // On disk once it returns; after an error it can be repeated. Nothing for a
-  // step without answers.
+  // Appends a line, which is on disk once this returns; can be repeated after
+  // an error. Does nothing for a step without answers.
   absl::Status Append(const StepAnswers& answers);
 
-  // What the newest line held when the file was opened.
+  // The newest line when the file was opened.
   const StepAnswers& last() const { return last_; }
 
  private:
@@ -45,11 +46,11 @@ class AnswerLog {
   StepAnswers last_;
 };
 
-// For whoever does not hold the run: the line of `step`, or of the newest for
-// 0. Of no step if there is none, or no file. A last line without its end is
-// one that is being written. DATA_LOSS, naming file and line, for a damaged
-// one; lines before the step's are not looked at but for their step, those
-// behind it not at all.
+// Reads the line of `step`, or the newest line for 0, while another process may
+// write the file. Step 0 if there is no such line or no file. A last line
+// without its end is ignored as unfinished. DATA_LOSS, naming file and line,
+// for a damaged line; of the lines before the step's only the step is read, and
+// none behind it.
 absl::StatusOr<StepAnswers> ReadStepAnswers(const std::string& path,
                                             int64_t step);
 

@@ -1,8 +1,8 @@
-// AttemptEnd: the end of an attempt at a run whose trainers are processes that
-// this one has started (`dapd run`, trainer.ranks_per_machine). A trainer's end
-// need not be the run's: one may stop only because another failed. So the
-// trainers tell nobody, and this process corrects outcome.json and sends the
-// run's notice once they are gone.
+// AttemptEnd: the end of an attempt at a run whose trainers are child processes
+// of this one (`dapd run`, trainer.ranks_per_machine). The end of one trainer
+// need not be the run's: it may stop only because another failed. So the
+// trainers tell nobody; this process corrects outcome.json and sends the run's
+// notice once they are gone.
 #pragma once
 
 #include <cstdint>
@@ -22,25 +22,25 @@ namespace dapd {
 // Not thread-safe.
 class AttemptEnd {
  public:
-  // The attempt begins now. Of a run that has finished nothing is told again,
-  // but what whoever finished it had not told yet (TellIfUntold). `gives_up`
-  // and errors: as EndNotice::Create.
+  // Begins the attempt. The end of a finished run is not told again, unless the
+  // process that finished it had not told it (TellIfUntold). `gives_up` and
+  // errors: as EndNotice::Create.
   static absl::StatusOr<AttemptEnd> Create(const Config& config,
                                            std::function<bool()> gives_up);
 
-  // "key=value": what the trainers are to be started with.
+  // Overrides, "key=value", with which the trainers must be started.
   static std::vector<std::string> TrainerOverrides();
 
-  // To be called while the trainers run: tells of the end of a run whose
-  // trainer stays when it is done (trainer.when_done: serve).
+  // Tells of the end of a run whose trainer stays when it is done
+  // (trainer.when_done: serve). Call it while the trainers run.
   void TellIfDone();
 
-  // The reason that rank 0 has recorded for its end in this attempt, which it
-  // ended with `code`; empty if it has recorded none.
+  // The reason that rank 0 recorded for ending this attempt with `code`; empty
+  // if it recorded none.
   std::string TrainersWord(int code) const;
 
-  // The trainers are gone, and the attempt has ended with `status`, which says
-  // all that is known of why.
+  // Tells that the trainers are gone and that the attempt ended with `status`,
+  // which holds everything that is known of the cause.
   void Tell(const absl::Status& status);
 
  private:
@@ -48,7 +48,7 @@ class AttemptEnd {
 
   std::string folder_;
   int64_t steps_;
-  bool looks_for_end_;  // the trainer stays, and somebody is still to be told
+  bool looks_for_end_;  // the trainer stays, and its end is untold
   EndNotice notice_;
   absl::Time start_;
 };

@@ -14,12 +14,12 @@ ShownAnswer Show(const RolloutRecord& record, size_t place) {
                     .problem = record.problem->problem,
                     .text = record.text,
                     .expected = expected,
-                    .extracted = record.extracted,
+                    .extracted = record.grade.extracted,
                     .grade = GradeOf(!expected.empty(),
-                                     record.has_box,
-                                     record.correct,
-                                     record.finish_reason),
-                    .tokens = static_cast<int64_t>(record.ids.size())});
+                                     record.grade.has_box,
+                                     record.grade.correct,
+                                     record.answer.finish_reason),
+                    .tokens = static_cast<int64_t>(record.answer.ids.size())});
 }
 
 }  // namespace
@@ -28,8 +28,8 @@ std::vector<ShownAnswer> ChooseStepAnswers(
     const std::vector<RolloutRecord>& records) {
   std::vector<ShownAnswer> answers;
   for (const size_t place : SpreadPlaces(records.size(), kStepAnswers)) {
-    // An objective of references alone has problems without answers.
-    if (!records[place].ids.empty()) {
+    // Problems have no answers if the objective trains references alone.
+    if (!records[place].answer.ids.empty()) {
       answers.push_back(Show(records[place], place));
     }
   }

@@ -1,4 +1,4 @@
-// Which answers are shown, out of all that were sampled.
+// The choice of sampled answers to show.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace dapd {
 
-// kStepAnswers of a batch, at SpreadPlaces: of groups that share a problem the
-// first answers, as long as there are groups enough. None where none was
+// kStepAnswers answers of a batch, at SpreadPlaces; of groups that share a
+// problem the first answers, if there are enough groups. Empty if none was
 // sampled.
 std::vector<ShownAnswer> ChooseStepAnswers(
     const std::vector<RolloutRecord>& records);
 
-// Of an evaluation with so many `samples` a problem, those of a problem side by
-// side: the first answer to each of kHeldOutAnswers problems, at SpreadPlaces.
+// The first answer to each of kHeldOutAnswers problems, at SpreadPlaces, of an
+// evaluation with `samples` answers to each problem, which stand side by side.
 std::vector<ShownAnswer> ChooseHeldOutAnswers(
     const std::vector<RolloutRecord>& records, int64_t samples);
 

@@ -13,8 +13,8 @@ std::string MarkPathIn(const std::string& run_folder) {
   return JoinPath(run_folder, "config.yaml");
 }
 
-// NFS locks for one process alone only what may be written; a disk that has
-// become read-only opens nothing for that.
+// NFS grants an exclusive lock only on a file that is open for writing, which a
+// disk that has become read-only refuses.
 int Open(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   return file >= 0 ? file : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);

@@ -1,7 +1,7 @@
-// DiskWait: that a run waits for its disk (full_disk_rule.h), for whoever looks
-// at its folder. A disk that refuses every write takes no note of it either;
-// what a trainer holds instead is the lock of the run's config.yaml, which ends
-// with the trainer.
+// DiskWait: tells other processes that a run waits for its disk
+// (full_disk_rule.h). A disk that refuses every write takes no note either, so
+// the trainer holds a lock on the run's config.yaml, which ends with the
+// trainer.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace dapd {
 
-// Says so for as long as it lives. Where the lock cannot be had nobody is told,
-// and the run waits all the same.
+// Holds the lock while it lives. Without the lock nobody is told, and the run
+// waits all the same.
 class DiskWait {
  public:
   explicit DiskWait(const std::string& run_folder);
@@ -23,7 +23,8 @@ class DiskWait {
   int file_ = -1;
 };
 
-// Errors as IsLocked (common/base/file_lock.h).
+// Whether the run in this folder waits for its disk. Errors as IsLocked
+// (common/base/file_lock.h).
 absl::StatusOr<bool> WaitsForDisk(const std::string& run_folder);
 
 }  // namespace dapd

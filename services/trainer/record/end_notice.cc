@@ -33,8 +33,8 @@ bool IsHeldByAnother(const std::string& folder) {
   return is_held.ok() && *is_held;
 }
 
-// An attempt has begun since to take it to more steps: what ended before that
-// attempt is no news.
+// Whether an attempt has begun since to take the run to more steps. The end
+// before that attempt is no news.
 bool HasGoneOn(const std::string& folder) {
   const auto overview = ReadRunOverview(folder);
   return overview.ok() && overview->state != RunState::kFinished;
@@ -44,8 +44,7 @@ Json FiguresOf(const std::optional<EvaluationReport>& report) {
   return report.has_value() ? ToJson(*report) : Json();
 }
 
-// The run's own word if this attempt left one that says more than what is seen
-// from outside.
+// The recorded outcome if this attempt left one that says more than `seen`.
 RunOutcome OutcomeToTell(const std::string& folder,
                          const absl::Status& status,
                          absl::Time start) {
@@ -62,8 +61,8 @@ RunOutcome OutcomeToTell(const std::string& folder,
 std::string EndDocument(const RunConfig& run,
                         const RunOutcome& outcome,
                         double seconds) {
-  // A folder that cannot be read, or is not there yet, leaves what it holds
-  // unsaid.
+  // The figures of a folder that cannot be read, or is not there yet, are left
+  // out.
   const auto overview = ReadRunOverview(FolderOf(run));
   const RunOverview seen = overview.ok() ? *overview : RunOverview();
   const auto number = [&](int64_t value) {

@@ -26,15 +26,15 @@ namespace dapd {
 class EndNotice {
  public:
   // Reads the files that the section `run` names; errors as LoadWebhook.
-  // `gives_up`: whoever ends the process does not wait any longer.
+  // `gives_up` returns true once the process may no longer wait.
   static absl::StatusOr<EndNotice> Create(const RunConfig& run,
                                           std::function<bool()> gives_up);
 
-  // Blocks for at most run.notify_timeout_seconds. What goes wrong is logged:
-  // the run is worth as much without. Only the first call tells anything, and
-  // none if nobody is to be told. An attempt that failed or was stopped must
-  // have let go of the run's folder: if that is held, another process goes on
-  // with the run, and nothing is told.
+  // Tells of the end, if anybody is to be told; blocks for at most
+  // run.notify_timeout_seconds. A failure is only logged. Every call but the
+  // first does nothing. After an attempt that failed or was stopped, the run's
+  // folder must be free: if it is held, another process goes on with the run,
+  // and nothing is told.
   void Tell(const absl::Status& outcome);
 
  private:
@@ -45,14 +45,14 @@ class EndNotice {
   RunConfig run_;
   std::optional<Webhook> webhook_;
   std::function<bool()> gives_up_;
-  absl::Time start_;  // as recorded outcomes tell the time
+  absl::Time start_;  // as in recorded outcomes
   absl::Time steady_start_;
 };
 
-// For whoever finds a run that has finished: records that, and tells of it if
-// whoever finished it was killed, or told to stop, before it had. Neither for a
-// run that another attempt has begun to take to more steps: how that one ends
-// is told. Errors as EndNotice::Create.
+// For a process that finds a finished run: records the end, and tells of it if
+// the process that finished the run was killed or stopped before it told. Does
+// neither if another attempt has begun to take the run to more steps, whose end
+// is told later. Errors as EndNotice::Create.
 absl::Status TellIfUntold(const RunConfig& run, std::function<bool()> gives_up);
 
 // The document.

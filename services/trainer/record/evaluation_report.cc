@@ -27,7 +27,7 @@ using Json = nlohmann::ordered_json;
 constexpr uint64_t kMaxEvaluationBytes = uint64_t{1} << 24;
 constexpr char kDivergenceProblems[] = "unclipped_divergence_problems";
 
-// A divergence may not be a finite number, for which JSON has no word.
+// JSON cannot express a divergence that is not finite.
 double ParseDouble(const Json& json) {
   return json.is_null() ? std::numeric_limits<double>::quiet_NaN()
                         : json.get<double>();
@@ -91,14 +91,14 @@ std::optional<Interval> FormatRate(
   return report->format_rate;
 }
 
-// The decimal points of a column stand below each other.
+// Aligns the decimal points of a column.
 std::string ShareText(const std::optional<Interval>& share) {
   if (!share.has_value()) return "    -";
   const std::string text = PercentText(*share);
   return absl::StrCat(std::string(5 - text.find(' '), ' '), text);
 }
 
-// Of a term by its name.
+// The divergence of the term with this name.
 std::string DivergenceText(const EvaluationReport& report,
                            const std::string& name) {
   const auto found =
@@ -210,8 +210,9 @@ std::string CompareEvaluations(const std::optional<EvaluationReport>& before,
                           ShareText(row.before),
                           ShareText(row.after));
   }
-  // evaluation.kl_problems may change within a run. One that was read from a
-  // file has the terms in the order of their names: the newer one may be fresh.
+  // evaluation.kl_problems may change within a run, so either report may lack
+  // terms. A report that was read from a file has its terms in the order of
+  // their names; the newer report may have the objective's order.
   std::vector<std::string> names;
   for (const EvaluationReport* report : {&b, &a}) {
     for (const TermDivergence& term : report->divergences) {

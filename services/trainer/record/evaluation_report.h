@@ -1,5 +1,5 @@
-// What an evaluation found, its figures in summary.json, and its file
-// evaluation/<when>.json.
+// EvaluationReport: the results of an evaluation, their form in summary.json,
+// and their file evaluation/<when>.json.
 #pragma once
 
 #include <cstdint>
@@ -19,40 +19,41 @@
 
 namespace dapd {
 
-// A term's unclipped KL, token mean a problem, then over problems; not a number
-// where a problem's is not finite.
+// A term's unclipped KL: the mean over a problem's tokens, then over problems;
+// NaN if a problem's KL is not finite.
 struct TermDivergence {
   std::string name;
   Interval unclipped;
-  int64_t problems = 0;  // whose answers have a token of it; 0: in older runs
+  int64_t problems = 0;  // with a token of the term; 0: in older runs
 };
 
 struct EvaluationReport {
   int64_t policy_version = 0;
   std::string adapter_digest;  // of the policy; empty in older runs
-  // Of the held-out problems and of how they were asked (HeldOutDigest); empty
+  // HeldOutDigest: of the held-out problems and of how they were asked; empty
   // in older runs.
   std::string held_out_digest;
   int64_t problems = 0;
   int64_t samples = 0;  // answers per problem
-  // Problems with something to grade against (common/data/expected_answer.h);
-  // in older runs all, whose accuracy counts answers to the others as wrong.
+  // Problems with an expected answer (common/data/expected_answer.h). Older
+  // runs count all problems, and answers to problems without one as wrong.
   int64_t graded_problems = 0;
-  // Avg@samples over the graded problems; nothing where there are none.
+  // Avg@samples over the graded problems; nothing if there are none.
   std::optional<Interval> accuracy;
   Interval format_rate;  // answers with a box
-  // Answers that contain evaluation.marker; nothing where it is empty, and in
-  // older runs.
+  // evaluation.marker, and the share of answers that contain it; nothing if it
+  // is empty, and in older runs.
   std::string marker;
   std::optional<Interval> marker_rate;
-  // Answers that ended at the limit, and in a loop (common/data/repetition.h);
-  // nothing in older runs.
+  // Shares of answers that ended at the length limit, and that ended in a loop
+  // (common/data/repetition.h); nothing in older runs.
   std::optional<Interval> truncated;
   std::optional<Interval> repeated;
   double mean_tokens = 0.0;
   std::vector<TermDivergence> divergences;  // over evaluation.kl_problems
   double seconds = 0.0;
-  // To a few of the problems, the same of every evaluation; none in older runs.
+  // Answers to a few problems, the same problems in every evaluation; none in
+  // older runs.
   std::vector<ShownAnswer> answers;
 };
 
@@ -62,19 +63,19 @@ nlohmann::ordered_json ToJson(const EvaluationReport& report);
 // "48.0 % [40.1, 55.9]"
 std::string PercentText(const Interval& interval);
 
-// "accuracy 48.0 % [40.1, 55.9]", and of how many problems where it is not of
-// all; "no accuracy (no problem has an expected answer)".
+// "accuracy 48.0 % [40.1, 55.9]", with the number of graded problems unless all
+// are; "no accuracy (no problem has an expected answer)".
 std::string AccuracyText(const EvaluationReport& report);
 
-// Whether evaluations with these held_out_digests can be compared; an older
-// run's is taken to be like any other.
+// Whether evaluations with these held_out_digests can be compared; an empty
+// digest, of an older run, matches any.
 inline bool MeasureTheSame(const std::string& a, const std::string& b) {
   return a.empty() || b.empty() || a == b;
 }
 
-// Lines of the closing summary: both evaluations of a run side by side, of
-// which one may be missing. What only one of them measured has a dash for the
-// other.
+// Lines of the closing summary: both evaluations of a run side by side, one of
+// which may be missing. A figure that only one of them has gets a dash in the
+// other's column.
 std::string CompareEvaluations(const std::optional<EvaluationReport>& before,
                                const std::optional<EvaluationReport>& after);
 
@@ -85,23 +86,23 @@ absl::Status WriteEvaluationReport(const std::string& path,
 // WriteEvaluationReport did not write.
 absl::StatusOr<EvaluationReport> ReadEvaluationReport(const std::string& path);
 
-// By its name: "before", "after" or "step-000050".
+// An evaluation with its name: "before", "after" or "step-000050".
 using NamedEvaluation = std::pair<std::string, EvaluationReport>;
 
-// Whether that is the name of one between the first step and the last.
+// Whether this is the name of an evaluation between the first and the last
+// step.
 inline bool IsWithinRun(absl::string_view when) {
   return absl::StartsWith(when, "step-");
 }
 
-// The name of the one behind that step.
+// The name of the evaluation behind that step.
 std::string NameWithinRun(int64_t step);
 
-// All of a run folder, in the order of their policies; none without any.
-// Damaged ones are left out, with a warning; an error where the folder does not
-// show them.
+// All evaluations of a run folder, in the order of their policies. Damaged
+// files are left out, with a warning; an error if the folder cannot be listed.
 absl::StatusOr<std::vector<NamedEvaluation>> ReadEvaluationReports(
     const std::string& folder);
-// Of these the newest, and those that measured the same as it.
+// The newest of these evaluations, and those that measured the same as it.
 absl::StatusOr<std::vector<NamedEvaluation>> ReadComparableEvaluations(
     const std::string& folder);
 

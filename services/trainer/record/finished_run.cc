@@ -39,7 +39,7 @@ absl::Status ShowEvaluations(const std::string& folder,
   return absl::OkStatus();
 }
 
-// The run is worth as much without.
+// Only a warning: the run itself is complete.
 void WarnOf(const char* what, const absl::Status& status) {
   if (status.ok()) return;
   LogWarning(absl::StrCat(
@@ -79,7 +79,7 @@ absl::Status ShowFinishedRun(const Config& config,
   try {
     displays.status->Change([&](v1::GetStatusResponse& state) {
       ShowStepLine(last, &state);
-      // As long as it was when it ended, if trainer.steps are fewer now.
+      // trainer.steps may be smaller now than when the run ended.
       state.set_total_steps(std::max(steps, state.step()));
       ShowClipFindings(watch.Findings(), &state);
     });

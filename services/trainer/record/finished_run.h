@@ -1,6 +1,5 @@
-// What there is to show of a run that an earlier process finished, out of its
-// folder: for a trainer that stays (trainer.when_done: serve) and is started
-// again.
+// Shows a run that an earlier process finished, from its folder: for a trainer
+// that stays (trainer.when_done: serve) and is started again.
 #pragma once
 
 #include <string>
@@ -12,9 +11,9 @@
 
 namespace dapd {
 
-// Sets them to what they were when the run in `folder` ended, but for what
-// only its process knew: counters, rates, workers. Answers, evaluations and
-// lines of metrics.jsonl that cannot be read are a warning.
+// Sets `displays` to their state when the run in `folder` ended, except for
+// what only its process knew: counters, rates, workers. A warning names
+// answers, evaluations and lines of metrics.jsonl that cannot be read.
 absl::Status ShowFinishedRun(const Config& config,
                              const std::string& folder,
                              const RunDisplays& displays);

@@ -27,8 +27,8 @@ absl::Status FolderWatch::Check() const {
     return is_other ? FolderIsGone(folder_) : absl::OkStatus();
   }
   if (errno != ENOENT && errno != ENOTDIR) return absl::OkStatus();
-  // The nearest folder above it that is there: on the same file system, it was
-  // this folder that went; otherwise the file system did.
+  // Looks at the nearest existing folder above: if it is on the same file
+  // system, the run's folder was removed; otherwise the file system is gone.
   std::filesystem::path above = folder_;
   while (above.has_parent_path() && above != above.parent_path()) {
     above = above.parent_path();

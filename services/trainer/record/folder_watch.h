@@ -1,6 +1,6 @@
 // FolderWatch: whether a run's folder is still the one that the run began with.
-// A folder that is removed under a run takes its open files along, into which
-// everything can still be written, for nobody.
+// If a folder is removed under a run, writes to its open files still succeed,
+// but are lost.
 #pragma once
 
 #include <sys/types.h>
@@ -14,18 +14,18 @@ namespace dapd {
 // Thread-safe.
 class FolderWatch {
  public:
-  // `folder` is there.
+  // `folder` must exist.
   explicit FolderWatch(std::string folder);
 
-  // DATA_LOSS (exit code kRunLost) once the folder was removed or renamed, or
-  // another one is in its place. OK where it is only out of sight: of a file
-  // system that is not mounted at the moment, or cannot be asked.
+  // DATA_LOSS (exit code kRunLost) once the folder was removed, renamed or
+  // replaced. OK while it is only out of sight: its file system is not mounted
+  // or does not answer.
   absl::Status Check() const;
 
  private:
   const std::string folder_;
   dev_t device_ = 0;
-  ino_t inode_ = 0;  // 0: it could not be asked
+  ino_t inode_ = 0;  // 0: unknown
 };
 
 // The error that Check returns for `folder`.

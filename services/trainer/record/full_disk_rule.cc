@@ -71,7 +71,7 @@ absl::Status FullDiskRule::Retry(const std::string& what,
   const DiskWait wait(run_folder_);
   metrics_->SetPausedForDisk(true);
   absl::Status status = first;
-  absl::Duration unsaid = kReminder;  // paused since the log said so
+  absl::Duration unsaid = kReminder;  // of pause since the last reminder
   for (absl::Duration pause = kFirstPause; !status.ok();
        pause = std::min(2 * pause, kLongestPause)) {
     const std::string text =

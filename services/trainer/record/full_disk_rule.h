@@ -17,33 +17,33 @@ namespace dapd {
 // Not thread-safe; used as the ledger is (ledger.h).
 class FullDiskRule {
  public:
-  // `run_folder`: where others see that the run waits (disk_wait.h).
+  // `run_folder`: where other processes see that the run waits (disk_wait.h).
   // `on_write_error`: checkpoint.on_write_error. `wait_for_stop` blocks for at
-  // most the given time; true once the run is to stop. The last two are told of
-  // what goes wrong; they must outlive this.
+  // most the given time; true once the run is to stop. `metrics` and `status`
+  // are told of failures; they must outlive this.
   FullDiskRule(std::string run_folder,
                std::string on_write_error,
                std::function<bool(absl::Duration)> wait_for_stop,
                TrainerMetrics* metrics,
                TrainerStatus* status);
 
-  // A run whose folder is gone (folder_watch.h) ends, whatever is configured.
-  //
-  // Runs `write`, which can be repeated, for the first time or again. What
-  // follows is for the disk's refusals: a file that could not be written or
-  // read (IsFileError), or that reads back differently (DATA_LOSS). Any other
-  // error, as of a device without memory, is returned at once: no room on a
-  // disk mends it.
-  //   pause     again and again, with growing pauses of up to 10 s, until it
-  //             succeeds (training goes on where it was) or the run is to stop
+  // Runs `write`, which can be repeated. If the run's folder is gone
+  // (folder_watch.h), the run ends, whatever is configured. The rule applies to
+  // refusals of the disk: a file that could not be written or read
+  // (IsFileError), or that reads back differently (DATA_LOSS). Any other error,
+  // for example of a device without memory, is returned at once, since free
+  // disk space would not help.
+  //   pause     repeats it, with growing pauses of up to 10 s, until it
+  //   succeeds
+  //             (training goes on where it was) or the run is to stop
   //             (CANCELLED); meanwhile the status and the run folder say so,
   //             and every five minutes the log does
-  //   continue  a warning; OK, as if it had been written
-  //   fail      its error
+  //   continue  warns, and returns OK as if it had been written
+  //   fail      returns the error
   absl::Status Write(const std::string& what,
                      const std::function<absl::Status()>& write);
 
-  // For what a run is worth nothing without: "continue" counts as "pause".
+  // For files that a run is worthless without: "continue" counts as "pause".
   absl::Status MustWrite(const std::string& what,
                          const std::function<absl::Status()>& write);
 

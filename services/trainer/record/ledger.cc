@@ -34,13 +34,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kBlockBytes = size_t{1} << 20;
-// An answer of ten million tokens.
+// Enough for an answer of ten million tokens.
 constexpr size_t kMaxRecordBytes = size_t{1} << 28;
 constexpr int64_t kMaxCount = int64_t{1} << 53;
 // ,"crc":"0123abcd"}
 constexpr size_t kSealBytes = 18;
 
-// Whether an error in reading a ledger is one of what it holds, not of reading.
+// Whether an error in reading a ledger comes from its content, not from the
+// disk.
 bool IsDamage(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsInvalidArgument(status) ||
          absl::IsOutOfRange(status);
@@ -50,14 +51,14 @@ std::string Seal(absl::string_view body) {
   return absl::StrFormat(",\"crc\":\"%08x\"}", Crc32c(body));
 }
 
-// Of a whole line (without its '\n').
+// Whether a whole line, without its '\n', has a valid checksum.
 bool IsSealed(absl::string_view line) {
   return line.size() > kSealBytes &&
          line.substr(line.size() - kSealBytes) ==
              Seal(line.substr(0, line.size() - kSealBytes));
 }
 
-// Takes a count, and the ',' behind it, from the front of `text`.
+// Takes a count and the ',' behind it from the front of `text`.
 bool ConsumeCount(absl::string_view* text, int64_t* count) {
   const size_t end = text->find(',');
   if (end == absl::string_view::npos ||
@@ -69,8 +70,8 @@ bool ConsumeCount(absl::string_view* text, int64_t* count) {
   return true;
 }
 
-// Whose answer a line is, by its beginning as Accepted writes it. Nothing for
-// any other line.
+// The step and place of an answer's line, from its beginning as Accepted writes
+// it. Nothing for any other line.
 std::optional<std::pair<int64_t, AnswerPlace>> ToldAnswer(
     absl::string_view line) {
   int64_t step = 0;
@@ -135,15 +136,15 @@ absl::StatusOr<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path) {
   return ledger;
 }
 
-// Line by line: the file of a long run is larger than a machine's memory.
-// Nearly all of it are answers behind a checkpoint: only those that are left at
-// the end are parsed.
+// Reads line by line, since a long run's file exceeds a machine's memory.
+// Nearly all lines are answers before a checkpoint: only the answers that are
+// left at the end are parsed.
 absl::Status Ledger::Read() {
   const int descriptor = ::open(file_.path().c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return FileError("open", file_.path(), errno);
   const absl::Cleanup close_file = [descriptor] { ::close(descriptor); };
   std::string block(kBlockBytes, '\0');
-  std::string line;  // as far as it was read
+  std::string line;  // the part read so far
   uint64_t begin = 0;
   int64_t number = 1;
   while (true) {
@@ -226,7 +227,7 @@ absl::Status Ledger::Replay(const Line& line) try {
       ASSIGN_OR_RETURN(place.attempt,
                        JsonInteger(event.at("attempt"), 0, kMaxCount));
     }
-    unread_.erase({step, place});  // one before it
+    unread_.erase({step, place});  // replaced by this one
     answers_[{step, place}] = std::move(answer);
   }
   // A resume may have to start at the checkpoint before the last one.

@@ -1,4 +1,4 @@
-// A loss, a divergence or a gradient's norm, for a reader.
+// The text of a loss, a divergence or a gradient's norm.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace dapd {
 
-// "0.5000"; "4.123e-05" where four decimals would leave nothing of it.
+// "0.5000", or "4.123e-05" if four decimals would show nothing of it.
 inline std::string LossText(double value) {
   constexpr double kLeastWithDecimals = 1e-3;
   const bool is_small = value != 0 && std::abs(value) < kLeastWithDecimals;

@@ -1,5 +1,5 @@
 // manifest.json: size and SHA-256 of every file of a checkpoint, by its path in
-// the folder. It is written last; what it describes is complete.
+// the folder. It is written last, so the files that it lists are complete.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// RunAnswers: the answers that the status page, the report and `dapd answers`
-// show of a run: those of the newest step, and the held-out ones of its first
-// and its newest evaluation side by side.
+// RunAnswers: the answers of a run that the status page, the report and `dapd
+// answers` show: answers of the newest step, and the held-out answers of the
+// run's first and newest evaluation side by side.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace dapd {
 
 struct AnswersToShow {
   StepAnswers step;
-  // Optimizer steps behind the policies of `held_out`; nothing where there is
-  // no such evaluation.
+  // The optimizer steps of the policies of `held_out`; nothing if there is no
+  // such evaluation.
   std::optional<int64_t> before;
   std::optional<int64_t> after;
   std::vector<AnswerPair> held_out;
@@ -36,8 +36,8 @@ nlohmann::ordered_json ToJson(const AnswersToShow& answers);
 class RunAnswers {
  public:
   void ShowStep(StepAnswers answers);
-  // One without answers, as earlier versions left them, is not taken. Of two
-  // with the same policy the later call counts.
+  // Ignores a report without answers, as earlier versions wrote them. Of two
+  // reports of the same policy the later call counts.
   void ShowEvaluation(const EvaluationReport& report);
 
   AnswersToShow Get() const;
@@ -53,9 +53,9 @@ class RunAnswers {
   std::optional<HeldOut> newest_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Shows what a run folder has of them; whoever trains there may go on
-// meanwhile. Damaged evaluations are left out, with a warning; an error names
-// answers.jsonl if that is damaged.
+// Shows the answers in a run folder, in which a trainer may be running. Damaged
+// evaluations are left out, with a warning; an error names answers.jsonl if it
+// is damaged.
 absl::Status RecallAnswers(const std::string& folder, RunAnswers* answers);
 
 }  // namespace dapd

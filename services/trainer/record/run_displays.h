@@ -1,5 +1,5 @@
-// RunDisplays: what of a trainer's process shows its run while it lives. The
-// recorder keeps them up to date, main.cc serves them.
+// RunDisplays: the parts of a trainer's process that show its run while it
+// lives. The recorder keeps them up to date, main.cc serves them.
 #pragma once
 
 namespace dapd {
@@ -9,7 +9,7 @@ class RunHistory;
 class TrainerMetrics;
 class TrainerStatus;
 
-// None may be null, and all must outlive what is given them.
+// None may be null, and all must outlive the objects that get them.
 struct RunDisplays {
   TrainerMetrics* metrics = nullptr;
   TrainerStatus* status = nullptr;

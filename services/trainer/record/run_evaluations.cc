@@ -35,7 +35,7 @@ absl::StatusOr<std::vector<NamedEvaluation>> RunEvaluations::Recall(
         continue;
       }
       when = NameWithinRun(report.policy_version);
-      // One that is there was made since.
+      // A file that is there was written since.
       if (FileExists(PathOf(when))) continue;
       RETURN_IF_ERROR(Write(when, report));
     }
@@ -114,7 +114,7 @@ absl::Status RunEvaluations::RecallBest(
   const std::string folder = BestFolder();
   const bool is_there = FileExists(folder);
   const auto kept = ReadEvaluationReport(BestReport());
-  // An older version's says nothing of itself.
+  // An older version wrote no evaluation.json into it.
   if (is_there && absl::IsNotFound(kept.status())) return absl::OkStatus();
   const bool is_of_this_run =
       kept.ok() && std::ranges::any_of(found, [&](const auto& each) {

@@ -8,6 +8,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
+#include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
 #include "common/config/run_settings.h"
@@ -98,6 +99,21 @@ absl::Status CheckIdentity(const std::string& run_folder,
                           "configuration has changed: ",
                           error.what()));
   return absl::OkStatus();
+}
+
+std::string RankIdentity(const RunIdentity& identity,
+                         const std::string& version,
+                         bool is_sharded,
+                         bool is_insecure) {
+  std::string text =
+      absl::StrCat(identity.base_digest, "\n", identity.data_digest, "\n");
+  for (const auto& [key, value] : identity.settings) {
+    absl::StrAppend(&text, key, "=", value, "\n");
+  }
+  absl::StrAppend(&text, "version=", version, "\n");
+  if (is_sharded) absl::StrAppend(&text, "sharded\n");
+  if (is_insecure) absl::StrAppend(&text, "insecure\n");
+  return Sha256Hex(text);
 }
 
 }  // namespace dapd

@@ -1,6 +1,6 @@
-// RunIdentity: what a run's result is a function of. A checkpoint keeps it in
-// its state.json; the run folder in identity.json, from before the first record
-// of the run on, for as long as there is no checkpoint.
+// RunIdentity: everything that determines a run's result. A checkpoint keeps it
+// in its state.json. The run folder keeps it in identity.json, which exists
+// before the first record of the run, for the time until there is a checkpoint.
 #pragma once
 
 #include <map>
@@ -13,19 +13,19 @@
 namespace dapd {
 
 struct RunIdentity {
-  std::string base_model_path;                  // where it was; may change
+  std::string base_model_path;                  // may change
   std::string base_digest;                      // BaseDigest; empty: not known
   std::string data_digest;                      // Dataset::digest
   std::map<std::string, std::string> settings;  // ResultSettings
 };
 
-// An object with these names.
+// An object with the fields' names.
 nlohmann::ordered_json ToJson(const RunIdentity& identity);
 
-// FAILED_PRECONDITION (exit code kConfig) unless `recorded`, which ToJson wrote
-// for what is in `folder`, leads to the same result as far as that is known;
-// names all that differs. Throws JSON's exceptions for what ToJson did not
-// write.
+// FAILED_PRECONDITION (exit code kConfig), naming all differences, unless
+// `recorded`, which ToJson wrote for the run in `folder`, leads to the same
+// result as far as known. Throws JSON's exceptions for anything that ToJson did
+// not write.
 absl::Status CompareIdentity(const std::string& folder,
                              const nlohmann::json& recorded,
                              const RunIdentity& identity);
@@ -33,10 +33,21 @@ absl::Status CompareIdentity(const std::string& folder,
 absl::Status WriteIdentity(const std::string& run_folder,
                            const RunIdentity& identity);
 
-// CompareIdentity with what the run folder keeps. OK if it keeps nothing, as
-// one without a run and those of early versions, and with a warning if that is
+// CompareIdentity with the run folder's identity.json. OK without the file, as
+// in a folder without a run and in early versions; OK with a warning if it is
 // damaged.
 absl::Status CheckIdentity(const std::string& run_folder,
                            const RunIdentity& identity);
+
+// SHA-256 by which the ranks of one run know each other when they meet
+// (RankOptions of common/collective): of the identity without base_model_path,
+// which each machine has for itself; of the program's version, since ranks of
+// two versions may compute or say different things; of whether the ranks share
+// the base model's layers; and of security.insecure, which decides how they
+// name adapters to the workers.
+std::string RankIdentity(const RunIdentity& identity,
+                         const std::string& version,
+                         bool is_sharded,
+                         bool is_insecure);
 
 }  // namespace dapd

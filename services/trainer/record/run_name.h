@@ -1,4 +1,4 @@
-// RunName: what a run is called, by its folder.
+// RunName: the name of a run, from its folder.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@ namespace dapd {
 
 // The folder's last name, also of "runs/a/" and "."; "" of "".
 inline std::string RunName(const std::string& folder) {
-  // Without the exception that the absolute path of "" is.
+  // Avoids the exception that the absolute path of "" throws.
   std::error_code error;
   const std::filesystem::path whole =
       std::filesystem::absolute(folder, error).lexically_normal();

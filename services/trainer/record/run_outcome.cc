@@ -46,7 +46,8 @@ absl::StatusOr<bool> TryWriteUnlessHeld(const std::string& folder,
   return true;
 }
 
-// Whether it wrote: not if another process holds the run, nor where it warns.
+// Returns whether it wrote: not if another process holds the run, nor if
+// writing fails, which it logs.
 bool WriteUnlessHeld(const std::string& folder, const RunOutcome& outcome) {
   const auto written = TryWriteUnlessHeld(folder, outcome);
   if (written.ok()) return *written;

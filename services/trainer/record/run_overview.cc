@@ -99,7 +99,8 @@ bool NeverBegan(const RunOverview& run) {
 }
 
 absl::StatusOr<RunState> StateOf(const RunOverview& run) {
-  // Held or not: with trainer.when_done: serve a trainer stays.
+  // A finished run may be held: with trainer.when_done: serve the trainer
+  // stays.
   if (run.steps > 0 && HasFinished(run.folder, run.steps)) {
     return RunState::kFinished;
   }
@@ -143,7 +144,7 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& folder) {
   RETURN_IF_ERROR(ReadLastStep(&run));
   ASSIGN_OR_RETURN(run.state, StateOf(run));
   RETURN_IF_ERROR(ReadEvaluation(folder, "before", &run.before));
-  // One that a run of fewer steps left is not this run's end.
+  // A summary that a run of fewer steps left is not this run's end.
   if (HasFinished(folder, run.steps)) {
     RETURN_IF_ERROR(ReadEvaluation(folder, "after", &run.after));
   }

@@ -1,5 +1,5 @@
-// A run at a glance, out of its folder: for lists of runs, and for who is told
-// of its end. Nothing of a run that goes on is disturbed.
+// RunOverview: a run at a glance, read from its folder, for lists of runs and
+// for the notice of its end. Does not disturb a running trainer.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace dapd {
 
 enum class RunState {
   kRunning,      // a trainer holds the folder
-  kPaused,       // and waits until its disk takes what it has to write
-  kFinished,     // all of its steps are taken, and what follows them is done
+  kPaused,       // a trainer holds the folder and waits for its disk
+  kFinished,     // all steps are taken, and the summary is written
   kFailed,       // the last attempt said that it failed
   kInterrupted,  // it was stopped, or its processes were killed
 };
@@ -26,15 +26,15 @@ const char* NameOf(RunState state);
 
 struct RunOverview {
   std::string folder;
-  std::string name;  // the folder's own
+  std::string name;  // of the folder
   RunState state = RunState::kInterrupted;
   int64_t step = 0;            // the last one
-  int64_t steps = 0;           // that it is to take; 0 if it never began
+  int64_t steps = 0;           // to take; 0 if it never began
   std::optional<double> loss;  // of the last step; nothing if it is not finite
   std::string adapter_digest;  // behind the last step
-  // None if `after` measured something else.
+  // Nothing if `after` measured something else.
   std::optional<EvaluationReport> before;
-  std::optional<EvaluationReport> after;  // only of a run that finished
+  std::optional<EvaluationReport> after;  // only of a finished run
   absl::Time last_written;                // of any of the run's records
   std::optional<RunOutcome> outcome;      // of the last attempt
 };

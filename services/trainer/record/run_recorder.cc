@@ -1,6 +1,9 @@
 #include "services/trainer/record/run_recorder.h"
 
 #include <atomic>
+#include <filesystem>
+#include <map>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +13,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/files.h"
 #include "common/base/json.h"
+#include "common/base/json_lines.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/base/status_macros.h"
@@ -24,10 +28,9 @@
 #include "services/trainer/record/answer_log.h"
 #include "services/trainer/record/choose_answers.h"
 #include "services/trainer/record/loss_text.h"
-#include "services/trainer/record/recorded_steps.h"
 #include "services/trainer/record/run_answers.h"
 #include "services/trainer/record/run_summary.h"
-#include "services/trainer/record/sample_file.h"
+#include "services/trainer/record/step_lines.h"
 #include "services/trainer/status/page/run_report.h"
 #include "services/trainer/status/status_message.h"
 #include "services/trainer/status/trainer_metrics.h"
@@ -37,6 +40,97 @@ namespace dapd {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// A row of samples/step-000001.jsonl: the keys that common/data/sample_rows.h
+// reads, and some for people.
+Json SampleRowOf(const RolloutRecord& record) {
+  const bool is_given = record.reference_ids.empty();
+  Json row = {
+      {"id", record.problem->id},
+      {"problem", record.problem->problem},
+      {"reference", is_given ? record.problem->solution : record.reference},
+      {"rollout_ids", record.answer.ids},
+      {"rollout", record.text},
+      {"finish_reason", NameOf(record.answer.finish_reason)},
+      {"has_box", record.grade.has_box},
+      {"correct", record.grade.correct}};
+  if (!record.answer.logprobs.empty()) {
+    row["sampler_logprobs"] = record.answer.logprobs;
+  }
+  if (!is_given) {
+    row["reference_ids"] = record.reference_ids;
+    row["reference_approved"] = record.is_approved;
+  }
+  if (record.is_left_out) row["left_out"] = true;
+  if (record.context.sibling.has_value()) {
+    row["sibling"] = *record.context.sibling;
+  }
+  if (!record.context.feedback.empty()) {
+    row["feedback"] = record.context.feedback;
+  }
+  return row;
+}
+
+absl::Status WriteSamples(const std::string& path,
+                          const std::vector<RolloutRecord>& records) {
+  ASSIGN_OR_RETURN(JsonLinesWriter writer, JsonLinesWriter::Open(path));
+  for (const RolloutRecord& record : records) {
+    RETURN_IF_ERROR(writer.Append(SampleRowOf(record)));
+  }
+  return writer.Commit();
+}
+
+// The lines that earlier attempts left in metrics.jsonl.
+struct KeptLines {
+  std::map<std::string, double> seconds;  // by phase
+  nlohmann::ordered_json last;            // null: none
+};
+
+absl::Status KeepDamaged(const std::string& path) {
+  const std::string aside = absl::StrCat(path, ".damaged");
+  std::error_code error;
+  std::filesystem::copy_file(
+      path, aside, std::filesystem::copy_options::overwrite_existing, error);
+  if (error) {
+    return FileError(absl::StrCat("copy ", path, " to"), aside, error.value());
+  }
+  LogWarning(absl::StrCat(path, " as it was is kept as ", aside));
+  return absl::OkStatus();
+}
+
+// Adds the seconds of a step's line, by phase.
+void AddSeconds(const Json& line, std::map<std::string, double>* sums) {
+  for (const auto& [phase, seconds] : line.at("seconds").items()) {
+    (*sums)[phase] += seconds.get<double>();
+  }
+}
+
+// Drops from metrics.jsonl the lines behind `last_step`, whose steps are done
+// again, a line that a crash cut off, and damaged lines: if there are any, a
+// copy of the file is kept as metrics.jsonl.damaged. The lines that stay begin
+// `history` and `watch`.
+absl::StatusOr<KeptLines> KeepLines(const std::string& path,
+                                    int64_t last_step,
+                                    RunHistory* history,
+                                    ClipWatch* watch) {
+  KeptLines kept;
+  if (!FileExists(path)) return kept;
+  ASSIGN_OR_RETURN(JsonLinesWriter writer, JsonLinesWriter::Open(path));
+  ASSIGN_OR_RETURN(
+      const int64_t num_damaged,
+      ForEachStepLine(path,
+                      [&](int64_t step, const Json& line) -> absl::Status {
+                        if (step > last_step) return absl::OkStatus();
+                        history->Add(line);
+                        watch->Recall(line);
+                        AddSeconds(line, &kept.seconds);
+                        kept.last = line;
+                        return writer.Append(line);
+                      }));
+  if (num_damaged > 0) RETURN_IF_ERROR(KeepDamaged(path));
+  RETURN_IF_ERROR(writer.Commit());
+  return kept;
+}
 
 }  // namespace
 
@@ -49,9 +143,9 @@ struct RunRecorder::State {
   TensorBoardWriter events;
   Progress progress;  // of the steps
   ClipWatch clip_watch;
-  std::vector<ClipFinding> clip_news;  // of the last step, to be told
+  std::vector<ClipFinding> clip_news;  // of the last step, not yet shown
   std::unique_ptr<Progress> evaluation_progress;
-  std::string step_note;  // what the progress line says of the last step
+  std::string step_note;  // of the last step, for the progress line
   RunEvaluations evaluations;
   std::map<std::string, double> seconds;  // by phase, over all steps
   int64_t start_step = 0;
@@ -87,8 +181,8 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
                    TensorBoardWriter::Create(folder.path()));
   RETURN_IF_ERROR(events.AddStart(start_step + 1));
   if (folder.resumed()) {
-    // The first one counts as no restart where an earlier version of this
-    // program began the run and said nothing of its start.
+    // TensorBoard counts every start but the first as a restart. An earlier
+    // version, which may have begun the run, wrote none.
     RETURN_IF_ERROR(events.AddStart(start_step + 1));
   }
   displays.status->Change([&](v1::GetStatusResponse& state) {
@@ -150,8 +244,8 @@ absl::StatusOr<bool> RunRecorder::RecallEvaluation(
                    state_->evaluations.Find(when, adapter_digest));
   if (!report.has_value()) return false;
   KeepEvaluation(when, *report);
-  // TensorBoard drops what earlier attempts' files have behind the step at
-  // which this one's begins.
+  // TensorBoard drops the events of earlier attempts behind the step of this
+  // attempt's start.
   if (report->policy_version > state_->start_step) {
     AddEvaluationEvents(*report);
   }
@@ -173,7 +267,7 @@ void RunRecorder::BeginPhase(TrainerPhase phase) {
     s.clear_trained_ahead();
   });
   state_->displays.metrics->BeginPhase(phase);
-  // The evaluation before the first step is no part of one.
+  // The time of the evaluation before the first step counts for no step.
   if (phase == TrainerPhase::kRollout &&
       state_->progress.SecondsPerUnit() == 0.0) {
     state_->progress.Begin();
@@ -311,7 +405,7 @@ absl::Status RunRecorder::WriteEvaluation(
   return state_->evaluations.Write(when, report);
 }
 
-// The events only repeat what metrics.jsonl holds: a failure is told once.
+// The events only repeat metrics.jsonl, so a failure is logged once.
 void RunRecorder::AddEvent(const std::string& tag, int64_t step, double value) {
   const absl::Status status = state_->events.AddScalar(tag, step, value);
   if (status.ok() || state_->events_failed) return;
@@ -321,7 +415,7 @@ void RunRecorder::AddEvent(const std::string& tag, int64_t step, double value) {
 
 absl::Status RunRecorder::Finish(double total_seconds) {
   BeginPhase(TrainerPhase::kDone);
-  // The summary is what says that nothing is left to do: it comes last.
+  // The summary comes last, since it marks the run as finished.
   WriteReport(absl::OkStatus());
   const RunSummary summary{
       .folder = state_->folder,

@@ -1,8 +1,8 @@
-// RunRecorder: everything a run leaves behind for its user besides weights.
-// What a step measured goes into metrics.jsonl, TensorBoard, Prometheus, the
-// status and the charts' history by way of one table,
-// common/training/metric_table.h: they hold the same numbers. A few answers of
-// each step and evaluation go into files and into RunAnswers, likewise.
+// RunRecorder: everything except weights that a run leaves for its user. A
+// step's measurements go through one table, common/training/metric_table.h,
+// into metrics.jsonl, TensorBoard, Prometheus, the status and the charts'
+// history, which therefore hold the same numbers. A few answers of each step
+// and evaluation go into files and into RunAnswers.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@
 
 namespace dapd {
 
-// Thread-safe towards the metrics and status threads; its own calls come from
-// the compute thread, but for AdvancePhase, which the thread that collects
-// answers may call beside RecordTrainedAhead.
+// Thread-safe towards the metrics and status threads. All calls come from the
+// compute thread, except that the thread that collects answers may call
+// AdvancePhase beside RecordTrainedAhead.
 class RunRecorder {
  public:
-  // Writes config.yaml into the folder. `start_step`: the step that the run
-  // goes on behind, 0 for a new one; what is recorded of later steps is dropped
-  // (they are done again). `held_out`: what it is evaluated on; evaluations of
+  // Writes config.yaml into the folder. `start_step`: the step behind which the
+  // run goes on, 0 for a new run; records of later steps, which are done again,
+  // are dropped. `held_out`: the problems of its evaluations; evaluations of
   // other problems do not count (run_evaluations.h).
   static absl::StatusOr<std::unique_ptr<RunRecorder>> Create(
       const LoadedConfig& loaded,
@@ -44,44 +44,45 @@ class RunRecorder {
   const std::string& folder() const;
 
   void BeginPhase(TrainerPhase phase);
-  // So many answers or micro-batches of the phase are done.
+  // Shows that so many answers or micro-batches of the phase are done.
   void AdvancePhase(int64_t done, int64_t total);
-  // So many micro-batches were trained in the phase "rollout".
+  // Shows that so many micro-batches were trained in the phase "rollout".
   void RecordTrainedAhead(int64_t count);
 
-  // samples/step-000001.jsonl (sample_file.h).
+  // Writes samples/step-000001.jsonl: a row for each sample, as
+  // common/data/sample_rows.h reads it, with text, grade and finish reason.
   absl::Status RecordSamples(int64_t step,
                              const std::vector<RolloutRecord>& records);
-  // A few of them in answers.jsonl (answer_log.h), on disk before they are
-  // shown; nothing for a step that sampled none.
+  // Appends a few of the records to answers.jsonl (answer_log.h), on disk
+  // before they are shown; nothing for a step without answers.
   absl::Status RecordAnswers(int64_t step,
                              const std::vector<RolloutRecord>& records);
-  // What the steps up to this one show together (clip_watch.h): sets what of it
-  // the report has. Once a step, before it is recorded.
+  // Adds to the report what the steps so far show together (clip_watch.h). Once
+  // for each step, before it is recorded.
   void CompareSteps(StepReport* report);
-  // The step's line in metrics.jsonl, on disk before anything shows the step.
+  // Appends the step's line to metrics.jsonl, on disk before anything shows the
+  // step.
   absl::Status RecordStep(const StepReport& report);
-  // Shows the step everywhere else, and warns of what CompareSteps found.
+  // Shows the step everywhere else, and logs the warnings of CompareSteps.
   void ShowStep(const StepReport& report);
-  // `when`: "before", "after" or "step-000050"; logged, shown and kept for
-  // summary.json, once each. Beside WriteEvaluation, which may fail and be
-  // repeated.
+  // Logs and shows an evaluation and keeps it for summary.json, once each.
+  // `when`: "before", "after" or "step-000050". Apart from WriteEvaluation,
+  // which may fail and be repeated.
   void ShowEvaluation(const std::string& when, const EvaluationReport& report);
-  // evaluation/<when>.json.
+  // Writes evaluation/<when>.json.
   absl::Status WriteEvaluation(const std::string& when,
                                const EvaluationReport& report) const;
-  // Whether an earlier attempt evaluated, before the first step or within the
-  // run, the adapter that the digest is of; the evaluation is then shown, and
-  // counts from here on.
+  // Whether an earlier attempt evaluated this adapter, before the first step or
+  // within the run. If so, the evaluation is shown and counts from here on.
   absl::StatusOr<bool> RecallEvaluation(const std::string& when,
                                         const std::string& adapter_digest);
-  // Those that count so far.
+  // The evaluations that count so far.
   const RunEvaluations& evaluations() const;
-  // The closing summary on stderr, report.html and summary.json
+  // Writes the closing summary to stderr, report.html and summary.json
   // (run_summary.h).
   absl::Status Finish(double total_seconds);
-  // report.html of a run that ended so. A report that cannot be written is
-  // only told about: the run is worth as much without.
+  // Writes report.html of a run that ended with `outcome`. A failure is only
+  // logged.
   void WriteReport(const absl::Status& outcome);
 
  private:

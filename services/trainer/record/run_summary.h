@@ -1,5 +1,4 @@
-// What a run that is done leaves for its user: summary.json, and the closing
-// text on stderr.
+// RunSummary: summary.json of a finished run, and its closing text on stderr.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +16,12 @@ namespace dapd {
 struct RunSummary {
   const std::string& folder;
   int64_t steps = 0;
-  int64_t start_step = 0;  // behind which this attempt went on; 0: a new run
+  int64_t start_step = 0;  // before this attempt's first; 0: a new run
   double seconds = 0.0;    // of this attempt
   const std::map<std::string, double>& seconds_by_phase;  // of all attempts
   const std::map<std::string, EvaluationReport>& evaluations;  // by their names
   std::string best;                     // of evaluations; empty: none
-  bool has_evaluations_within = false;  // whether the best is kept by itself
+  bool has_evaluations_within = false;  // evaluation.interval is set
   std::vector<ClipFinding> clip_findings;
 };
 
@@ -30,7 +29,7 @@ struct RunSummary {
 // "evaluation", "best"}.
 absl::Status WriteSummary(const RunSummary& summary);
 
-// Several lines, without the last one's end.
+// Several lines; the last has no newline.
 std::string ClosingText(const RunSummary& summary);
 
 }  // namespace dapd

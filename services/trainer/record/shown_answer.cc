@@ -21,10 +21,10 @@ constexpr std::array<std::pair<AnswerGrade, absl::string_view>, 5> kGradeNames =
       {AnswerGrade::kCut, "cut"},
       {AnswerGrade::kUngraded, "ungraded"}}};
 
-// More than the line that stands for the middle has.
+// More bytes than the line that replaces the middle has.
 constexpr size_t kMarkBytes = 80;
 
-// Of well-formed UTF-8: every character has one byte that begins it.
+// In well-formed UTF-8, every character has one byte that begins it.
 bool BeginsCharacter(char byte) {
   return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
 }

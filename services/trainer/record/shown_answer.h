@@ -1,7 +1,7 @@
-// Answers as people get to see them, on the status page, in the report and in a
-// terminal: a few of each step's rollouts and of each evaluation's answers,
-// with problem and grade, and cut to a size that a page can hold. A text is a
-// model's and may hold any characters: whoever shows it escapes it.
+// ShownAnswer: an answer as the status page, the report and the terminal show
+// it: a few of each step's rollouts and of each evaluation's answers, with
+// problem and grade, cut to a size that fits a page. The texts come from a
+// model and may hold any characters: the code that shows them escapes them.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@
 
 namespace dapd {
 
-// So many of a step and of an evaluation.
+// Answers that are shown of a step, and of an evaluation.
 inline constexpr size_t kStepAnswers = 4;
 inline constexpr size_t kHeldOutAnswers = 8;
 
-// Bytes that are kept of an answer, of a problem, and of an id or a result.
+// The most bytes of an answer, of a problem, and of an id or a result.
 inline constexpr size_t kMaxShownText = 4096;
 inline constexpr size_t kMaxShownProblem = 2048;
 inline constexpr size_t kMaxShownResult = 512;
@@ -40,7 +40,7 @@ absl::string_view NameOf(AnswerGrade grade);
 // Nothing for any other name.
 std::optional<AnswerGrade> AnswerGradeOf(absl::string_view name);
 
-// Of an answer with these grades (common/data/grade_answer.h).
+// The grade of an answer; arguments as Grade (common/data/grade_answer.h).
 AnswerGrade GradeOf(bool has_expected,
                     bool has_box,
                     bool correct,
@@ -58,22 +58,22 @@ struct ShownAnswer {
   bool operator==(const ShownAnswer&) const = default;
 };
 
-// Places of at most `count` of `total` things, as far apart as they can be: the
-// same of a resumed run as of one that was never interrupted.
+// Places of at most `count` of `total` things, spread evenly; the same in a
+// resumed run as in one that was never interrupted.
 std::vector<size_t> SpreadPlaces(size_t total, size_t count);
 
-// Well-formed UTF-8 of at most `max_bytes`, which are at least 256: of a longer
-// text the beginning and the end, and in place of the middle a line that counts
-// the characters left out.
+// Well-formed UTF-8 of at most `max_bytes`, at least 256. In the middle of a
+// longer text, a line counts the characters that are left out.
 std::string CutMiddle(absl::string_view text, size_t max_bytes);
 
-// With all its texts cut. Cutting once more changes nothing.
+// Cuts all texts of the answer. Cutting again changes nothing.
 ShownAnswer CutToShow(ShownAnswer answer);
 
 // [{"place", "id", "problem", "text", "expected", "extracted", "grade",
 //   "tokens"}]
 nlohmann::ordered_json ToJson(const std::vector<ShownAnswer>& answers);
-// Cut again, whoever wrote them. DATA_LOSS, naming `where`, for anything else.
+// Parses ToJson's rows and cuts their texts again. DATA_LOSS, naming `where`,
+// for anything else.
 absl::StatusOr<std::vector<ShownAnswer>> ParseShownAnswers(
     const nlohmann::ordered_json& json, const std::string& where);
 
@@ -83,8 +83,8 @@ struct AnswerPair {
   std::optional<ShownAnswer> after;
 };
 
-// By problem, in the order of `before`; then those that `after` alone has, as
-// where evaluation.path has changed meanwhile.
+// Pairs by problem, in the order of `before`, then the problems that only
+// `after` has, for example since evaluation.path has changed.
 std::vector<AnswerPair> PairAnswers(const std::vector<ShownAnswer>& before,
                                     const std::vector<ShownAnswer>& after);
 

@@ -41,7 +41,7 @@ absl::StatusOr<int64_t> ForEachStepLine(
   int64_t num_damaged = 0;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     ++number;
-    // A line without its end is one that a crash cut off.
+    // A crash cut off a line without its end.
     if (line.empty() ||
         line.data() + line.size() == text.data() + text.size()) {
       continue;

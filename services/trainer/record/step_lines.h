@@ -1,5 +1,5 @@
-// The lines of metrics.jsonl, one a step, as StepLine
-// (common/training/metric_table.h) writes them.
+// Reads metrics.jsonl, a line for each step, as StepLine
+// (common/training/metric_table.h) writes it.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace dapd {
 
-// Calls `take` with each whole line and its step, in their order, until it
-// returns an error; not at all without the file. A line that a crash cut off is
-// left out, and so are damaged ones: those that are no step's, and those on
-// which `take` throws JSON's exceptions. A warning names the first of them; the
-// result is how many there are.
+// Calls `take` with each whole line and its step, in order, until it returns an
+// error; not at all without the file. Leaves out a line that a crash cut off
+// and damaged lines: lines of no step, and lines on which `take` throws JSON's
+// exceptions. A warning names the first damaged line; the result is their
+// number.
 absl::StatusOr<int64_t> ForEachStepLine(
     const std::string& path,
     const std::function<

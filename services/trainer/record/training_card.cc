@@ -10,7 +10,7 @@
 namespace dapd {
 namespace {
 
-// That of this adapter, if there is one.
+// The evaluation of this adapter, if there is one.
 const EvaluationReport* Find(
     const std::map<std::string, EvaluationReport>& evaluations,
     const CardRun& run) {
@@ -41,8 +41,8 @@ std::string Share(const Interval* interval) {
                          100 * interval->high);
 }
 
-// With the number of its problems, of which it has fewer than the shares, and
-// which may change within a run.
+// The divergence with the number of its problems, which is below the number of
+// the shares' problems and may change within a run.
 std::string Number(const TermDivergence* divergence) {
   if (divergence == nullptr) return "-";
   const Interval& interval = divergence->unclipped;
@@ -121,7 +121,8 @@ std::string FormatTraining(
   absl::StrAppend(
       &text,
       "\nSettings that the result depends on:\n\n",
-      // ASCII, so that no character of a prompt turns the reading around.
+      // ASCII, so that no character of a prompt reverses the direction of the
+      // text.
       MarkdownBlock(
           nlohmann::json(run.settings)
               .dump(2, ' ', true, nlohmann::json::error_handler_t::replace),

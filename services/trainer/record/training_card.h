@@ -1,4 +1,4 @@
-// What a model card (common/model/spec/model_card.h) says of a run.
+// The section on training of a model card (common/model/spec/model_card.h).
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ namespace dapd {
 
 struct CardRun {
   std::string name;
-  int64_t step = 0;  // that the adapter lies behind
+  int64_t step = 0;  // of the adapter
   std::string adapter_digest;
   std::string base_digest;
   std::string data_digest;
   std::map<std::string, std::string> settings;  // ResultSettings
 };
 
-// The section on training: steps, digests, the held-out figures before training
-// and of this adapter with their 95 % intervals, and the settings that the
-// result depends on. `evaluations`: by "before", "after", "step-000050".
+// Formats steps, digests, the held-out figures before training and of this
+// adapter with their 95 % intervals, and the settings that determine the
+// result. `evaluations`: by "before", "after", "step-000050".
 std::string FormatTraining(
     const CardRun& run,
     const std::map<std::string, EvaluationReport>& evaluations);

@@ -1,4 +1,4 @@
-// RunWindow: what a trainer's process shows of its run.
+// RunWindow: the servers of a trainer's process that show its run.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,8 @@
 
 namespace dapd {
 
-// Status, history and metrics, by HTTP and gRPC. `config` must outlive it.
+// Serves status, history and metrics by HTTP and gRPC. `config` must outlive
+// it.
 class RunWindow {
  public:
   RunWindow(const Config& config,
@@ -30,7 +31,7 @@ class RunWindow {
 
   absl::Status ServeHttp();
   absl::StatusOr<std::unique_ptr<RpcServer>> ServeRpc();
-  // What there is to show of a run that an earlier process finished.
+  // Shows a run that an earlier process finished.
   absl::Status ShowFinishedRun(const std::string& folder);
 
   TrainerStatus& status() { return status_; }
@@ -44,7 +45,7 @@ class RunWindow {
   TrainerStatus status_;
   RunHistory history_;
   RunAnswers answers_;
-  MetricsRegistry registry_;  // serves the three above
+  MetricsRegistry registry_;  // serves the members above
   TrainerMetrics metrics_;
   TrainerService service_;
 };

@@ -72,7 +72,7 @@ v1::EvaluationStatus EvaluationMessage(const std::string& when,
   return message;
 }
 
-// JSON has no word for a number that is not finite.
+// JSON cannot express a number that is not finite.
 double DoubleOf(const Json& number) {
   return number.is_null() ? std::numeric_limits<double>::quiet_NaN()
                           : number.get<double>();
@@ -93,7 +93,7 @@ void SetField(google::protobuf::Message* message,
   }
 }
 
-// What stands at `levels` of a line; null: nothing.
+// The value at `levels` of a line; null: there is none.
 const Json* Find(const Json& line, const std::vector<std::string>& levels) {
   const Json* place = &line;
   for (const std::string& level : levels) {
@@ -193,8 +193,8 @@ void ShowEvaluation(const std::string& when,
   if (IsWithinRun(when) &&
       std::ranges::count_if(listed, is_within) == kMaxListedEvaluations) {
     const auto oldest = std::ranges::find_if(listed, is_within);
-    // Measured again by a run that went back: it was counted before it made
-    // room.
+    // A run that went back measured it again. It was counted before it was
+    // dropped.
     if (report.policy_version < oldest->policy_version()) return;
     listed.erase(oldest);
   }

@@ -31,7 +31,7 @@ constexpr char kLastCheckpointHelp[] =
 constexpr char kSteps[] = "dapd_trainer_steps_total";
 constexpr char kStepsHelp[] = "Optimizer steps taken by this process.";
 
-// A run's folder may not exist yet: its nearest ancestor that does.
+// The nearest existing ancestor: a run's folder may not exist yet.
 std::string ExistingFolder(const std::string& path) {
   std::error_code error;
   std::filesystem::path folder = std::filesystem::absolute(path, error);
@@ -68,7 +68,7 @@ double UnixSeconds() {
 
 TrainerMetrics::TrainerMetrics(MetricsRegistry& registry, const Config& config)
     : registry_(registry), asks_rollouts_(AsksRolloutWorkers(config)) {
-  // What is known exists from the start, so that a rate never misses its zero
+  // Known metrics exist from the start, so that a rate never misses its zero
   // and a dashboard is never empty.
   registry_.AddCounter(kSteps, kStepsHelp);
   for (const StepMetric& metric : StepMetrics()) {
@@ -284,7 +284,7 @@ WorkerPoolObserver TrainerMetrics::PoolObserver(const std::string& role) {
                     {{"role", role}})
         .Add(static_cast<double>(bytes));
   };
-  // Called often: the gauges are looked up once.
+  // The observer is called often, so the gauges are looked up once.
   std::map<WorkerStage, Gauge> workers;
   for (const auto& [stage, count] : PoolLoad().workers) {
     workers.emplace(

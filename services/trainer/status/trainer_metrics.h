@@ -16,18 +16,18 @@ namespace dapd {
 // Thread-safe. `registry` must outlive it.
 class TrainerMetrics {
  public:
-  // Before registry.Serve. At rank 0, the only one that speaks for the run:
-  // sets what `config` decides once and for all, and follows the free space of
-  // the run folder, which may be a link to another disk.
+  // Construct it before registry.Serve. At rank 0, which alone reports on the
+  // run, sets the metrics that follow from `config`, and watches the free space
+  // of the run folder, which may be a link to another disk.
   TrainerMetrics(MetricsRegistry& registry, const Config& config);
 
   void BeginPhase(TrainerPhase phase);
-  // The versions that are trained, and that the teachers are to serve.
+  // The version that is trained, and the version that the teachers get.
   void RecordPolicy(int64_t version, int64_t snapshot_version);
-  // The version that the rollout workers are to serve from now on. Nothing of
-  // a run that asks nothing of them: none of those that are up is behind.
+  // The version that the rollout workers serve from now on. A run that asks no
+  // rollout workers never calls this, so that none counts as behind.
   void RecordServed(int64_t version);
-  // Every row of metric_table.h, and that a step was taken.
+  // Records a step: every row of metric_table.h, and the count of steps.
   void RecordStep(const StepReport& report);
   // The run goes on at `step`; `resumed`: an earlier attempt began it.
   void RecordStart(int64_t step, bool resumed);
@@ -36,16 +36,17 @@ class TrainerMetrics {
   void RecordRecalled(int64_t answers);
   void RecordWriteFailure();
   void SetPausedForDisk(bool paused);
-  // `when`: its name. All those within the run are one series, "within".
+  // `when`: the evaluation's name. All evaluations within the run are one
+  // series, "within".
   void RecordEvaluation(const std::string& when,
                         const EvaluationReport& report);
-  // An evaluation ends now, during which no step could.
+  // Notes the end of an evaluation, during which no step can end.
   void RecordEvaluationEnd();
   // Feeds outcomes, load and adapter pushes of the pool of `role` ("rollout" or
   // "teacher").
   WorkerPoolObserver PoolObserver(const std::string& role);
-  // Feeds how far the copy of the run is (checkpoint.copy_to). The metrics are
-  // there from this call on.
+  // Feeds the progress of the run's copy (checkpoint.copy_to). Its metrics
+  // exist from this call on.
   CopyObserver MakeCopyObserver();
 
  private:
@@ -53,7 +54,7 @@ class TrainerMetrics {
            const std::string& help,
            double value,
            const MetricLabels& labels = {});
-  // Brings one value of a metric in.
+  // Sets the metric to this value.
   void Record(const StepMetric& metric, const MetricValue& value);
 
   MetricsRegistry& registry_;

@@ -1,5 +1,5 @@
-// TrainerService: answers GetStatus from a TrainerStatus. It changes nothing.
-// Thread-safe.
+// TrainerService: answers GetStatus from a TrainerStatus, which it does not
+// change. Thread-safe.
 #pragma once
 
 #include "dapd/v1/trainer.grpc.pb.h"

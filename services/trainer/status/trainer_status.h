@@ -1,6 +1,6 @@
-// TrainerStatus: where a run stands, for whoever asks. The training thread
-// changes it; the status RPC, and with it `dapd status`, and the status page
-// read it, all through status_message.h. Thread-safe.
+// TrainerStatus: the state of a run. The training thread changes it; the status
+// RPC, which `dapd status` calls, and the status page read it through
+// status_message.h. Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,7 @@ class TrainerStatus {
 
   TrainerStatus() { state_.set_phase(NameOf(TrainerPhase::kStarting)); }
 
-  // The state without its workers; elapsed_seconds and eta_seconds are as of
-  // now.
+  // The state without its workers; elapsed_seconds and eta_seconds are current.
   v1::GetStatusResponse Get() const {
     MutexLock lock(&mutex_);
     v1::GetStatusResponse state = state_;
@@ -37,13 +36,13 @@ class TrainerStatus {
       return std::chrono::duration<double>(Clock::now() - time).count();
     };
     state.set_elapsed_seconds(seconds_since(start_));
-    // However long a step takes, those behind it are still to come.
+    // However long this step takes, the steps behind it are still to come.
     const double of_this_step =
         std::min(seconds_since(last_step_), state.seconds_per_step());
     state.set_eta_seconds(std::max(0.0, state.eta_seconds() - of_this_step));
     return state;
   }
-  // Runs `change` with the lock held: it must be quick.
+  // Runs `change` with the lock held; it must be quick.
   void Change(const std::function<void(v1::GetStatusResponse& state)>& change) {
     MutexLock lock(&mutex_);
     const int64_t step = state_.step();
@@ -51,8 +50,8 @@ class TrainerStatus {
     if (state_.step() != step) last_step_ = Clock::now();
   }
 
-  // Where to ask for the workers of each role, from any thread, until the next
-  // call; {} for nowhere.
+  // Sets the functions that return each role's workers, called from any thread
+  // until the next call of this; {}: there are none.
   void SetWorkers(Workers rollout, Workers teacher) {
     MutexLock lock(&workers_mutex_);
     rollout_workers_ = std::move(rollout);

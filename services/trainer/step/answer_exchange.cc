@@ -12,21 +12,34 @@ namespace dapd {
 
 absl::Status AnswerExchange::Take(const SampledStep& step,
                                   const AnswerPlace& place,
-                                  const RolloutResult& result,
-                                  const OnAnswer& on_answer) {
-  if (on_answer) return HandOn(step, place, result, on_answer);
-  to_report_.push_back({place, result});
-  return absl::OkStatus();
+                                  const RolloutResult& result) {
+  if (!ledger_.has_value()) {
+    unshared_[place] = result;
+    return absl::OkStatus();
+  }
+  const PolicyUpdate& policy = *step.policy;
+  if (result.policy_version != policy.version ||
+      result.adapter_digest != policy.adapter.digest) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("an answer to step ",
+                     step.plan.step,
+                     " was sampled by ",
+                     PolicyName(result.policy_version, result.adapter_digest),
+                     ", but the request was for ",
+                     PolicyName(policy.version, policy.adapter.digest)));
+  }
+  const Problem& problem = ProblemOf(step, static_cast<size_t>(place.sample));
+  return ledger_->disk.Write("the ledger", [&] {
+    return ledger_->ledger.Accepted(step.plan.step, place, problem.id, result);
+  });
 }
 
 absl::StatusOr<std::vector<RolloutRecord>> AnswerExchange::Share(
-    const SampledStep& step,
-    const std::vector<RolloutRecord>& own,
-    const OnAnswer& on_answer) {
-  // Other ranks' workers may take longer than what ranks do by themselves.
+    const SampledStep& step, const std::vector<RolloutRecord>& own) {
+  // Another rank may wait longer for its workers than an operation may take.
   RETURN_IF_ERROR(collective_.AwaitAll());
   ASSIGN_OR_RETURN(const std::vector<std::string> gathered,
-                   collective_.Gather(SerializeAnswers(to_report_)));
+                   collective_.Gather(SerializeAnswers(unshared_)));
   std::vector<RolloutRecord> records;
   if (collective_.rank() != 0) return records;
   std::vector<AnswersByAttempt> answers(step.rows.size());
@@ -34,11 +47,10 @@ absl::StatusOr<std::vector<RolloutRecord>> AnswerExchange::Share(
     answers[static_cast<size_t>(place.sample)][place.attempt] = result;
   }
   for (size_t rank = 1; rank < gathered.size(); ++rank) {
-    ASSIGN_OR_RETURN(const std::vector<BatchAnswer> received,
+    ASSIGN_OR_RETURN(const PlacedAnswers received,
                      ParseAnswers(gathered[rank]));
     const RankSlice& theirs = step.slices[rank];
-    for (const BatchAnswer& answer : received) {
-      const AnswerPlace& place = answer.place;
+    for (const auto& [place, result] : received) {
       if (place.sample < static_cast<int64_t>(theirs.begin) ||
           place.sample >= static_cast<int64_t>(theirs.end) ||
           place.attempt < 0 || place.attempt >= kMaxAttempts) {
@@ -55,8 +67,8 @@ absl::StatusOr<std::vector<RolloutRecord>> AnswerExchange::Share(
                                                 " up to but not including ",
                                                 theirs.end));
       }
-      RETURN_IF_ERROR(HandOn(step, place, answer.result, on_answer));
-      answers[static_cast<size_t>(place.sample)][place.attempt] = answer.result;
+      RETURN_IF_ERROR(Take(step, place, result));
+      answers[static_cast<size_t>(place.sample)][place.attempt] = result;
     }
   }
   const auto group_size = static_cast<size_t>(rules_.group_size);
@@ -65,7 +77,6 @@ absl::StatusOr<std::vector<RolloutRecord>> AnswerExchange::Share(
     if (begin == mine.begin) {
       records.insert(records.end(), own.begin(), own.end());
     }
-    // Those of the own slice are there.
     if (begin >= mine.begin && begin < mine.end) continue;
     ASSIGN_OR_RETURN(
         const std::vector<RolloutRecord> group,
@@ -75,25 +86,6 @@ absl::StatusOr<std::vector<RolloutRecord>> AnswerExchange::Share(
     records.insert(records.end(), group.begin(), group.end());
   }
   return records;
-}
-
-absl::Status AnswerExchange::HandOn(const SampledStep& step,
-                                    const AnswerPlace& place,
-                                    const RolloutResult& result,
-                                    const OnAnswer& on_answer) const {
-  const PolicyUpdate& policy = *step.policy;
-  if (result.policy_version != policy.version ||
-      result.adapter_digest != policy.adapter.digest) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("an answer to step ",
-                     step.plan.step,
-                     " was sampled by ",
-                     PolicyName(result.policy_version, result.adapter_digest),
-                     ", but the request was for ",
-                     PolicyName(policy.version, policy.adapter.digest)));
-  }
-  return on_answer(
-      place, ProblemOf(step, static_cast<size_t>(place.sample)), result);
 }
 
 }  // namespace dapd

@@ -1,11 +1,12 @@
-// A step's answers between the ranks: each collects those of its slice of the
-// batch, and rank 0 checks those of all, hands them on and makes the records of
-// the whole batch.
+// AnswerExchange: the answers of one step, between the ranks. Each rank
+// collects the answers to its slice of the batch; rank 0 checks the answers of
+// all ranks, puts them into the ledger and makes the records of the whole
+// batch.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,7 +16,8 @@
 #include "common/collective/collective.h"
 #include "common/data/dataset.h"
 #include "common/rpc/transfer/policy_update.h"
-#include "services/trainer/step/answer_place.h"
+#include "services/trainer/record/full_disk_rule.h"
+#include "services/trainer/record/ledger.h"
 #include "services/trainer/step/answer_rules.h"
 #include "services/trainer/step/rank_messages.h"
 #include "services/trainer/step/rollout_record.h"
@@ -23,58 +25,54 @@
 
 namespace dapd {
 
-// Called at rank 0 with each answer of the batch that was not recalled; one
-// call at a time, but not always on the compute thread.
-using OnAnswer = std::function<absl::Status(const AnswerPlace& place,
-                                            const Problem& problem,
-                                            const RolloutResult& result)>;
+// The ledger, and the rule for a disk that refuses its lines.
+struct LedgerOnDisk {
+  Ledger& ledger;
+  FullDiskRule& disk;
+};
 
 // A step whose answers are awaited.
 struct SampledStep {
   StepPlan plan;
   std::shared_ptr<const PolicyUpdate> policy;  // that samples it
-  std::vector<int64_t> rows;      // of the data, for each sample of the batch
-  std::vector<RankSlice> slices;  // by rank: its samples' places in the batch
+  std::vector<int64_t> rows;      // [samples of the batch], of the data
+  std::vector<RankSlice> slices;  // [ranks], of the batch
 };
 
-// Not thread-safe.
+// Not thread-safe: used by the compute thread or, while that trains, by the
+// thread that collects answers.
 class AnswerExchange {
  public:
-  // All must outlive it.
+  // All must outlive it. `ledger`: at rank 0 only.
   AnswerExchange(Collective& collective,
                  const Dataset& data,
                  const RecordMaker& record_maker,
-                 const AnswerRules& rules)
+                 const AnswerRules& rules,
+                 std::optional<LedgerOnDisk> ledger)
       : collective_(collective),
         data_(data),
         record_maker_(record_maker),
-        rules_(rules) {}
+        rules_(rules),
+        ledger_(ledger) {}
 
   // Forgets the step before.
-  void Begin() { to_report_.clear(); }
+  void Begin() { unshared_.clear(); }
 
-  // An answer of this rank's slice that was not recalled. With `on_answer`,
-  // which rank 0 has, it is checked and handed on: FAILED_PRECONDITION if
-  // another policy gave it. Elsewhere it is kept for Share.
+  // Takes a new answer of this rank's slice. Rank 0 checks it and appends it to
+  // the ledger: FAILED_PRECONDITION if another policy gave it. Other ranks keep
+  // it for Share.
   absl::Status Take(const SampledStep& step,
                     const AnswerPlace& place,
-                    const RolloutResult& result,
-                    const OnAnswer& on_answer);
+                    const RolloutResult& result);
 
-  // Called by all ranks when they have the answers of their slices. At rank 0
-  // the records of the whole batch, in its order, of which `own` are its
-  // slice's, after the others' answers went the way of Take; elsewhere nothing.
-  // DATA_LOSS for an answer to a sample that is not its rank's.
+  // Called by all ranks when they have the answers of their slices. Rank 0
+  // takes the other ranks' answers, and returns the records of the whole batch
+  // in its order; `own` are the records of its slice. Other ranks return
+  // nothing. DATA_LOSS for an answer to a sample of another rank.
   absl::StatusOr<std::vector<RolloutRecord>> Share(
-      const SampledStep& step,
-      const std::vector<RolloutRecord>& own,
-      const OnAnswer& on_answer);
+      const SampledStep& step, const std::vector<RolloutRecord>& own);
 
  private:
-  absl::Status HandOn(const SampledStep& step,
-                      const AnswerPlace& place,
-                      const RolloutResult& result,
-                      const OnAnswer& on_answer) const;
   const Problem& ProblemOf(const SampledStep& step, size_t sample) const {
     return data_.problems[static_cast<size_t>(step.rows[sample])];
   }
@@ -83,7 +81,8 @@ class AnswerExchange {
   const Dataset& data_;
   const RecordMaker& record_maker_;
   const AnswerRules& rules_;
-  std::vector<BatchAnswer> to_report_;  // those that rank 0 does not know yet
+  const std::optional<LedgerOnDisk> ledger_;
+  PlacedAnswers unshared_;  // at ranks other than 0
 };
 
 }  // namespace dapd

@@ -1,18 +1,19 @@
-// AnswerRules: which answers a sample of a step has, and what becomes of each.
-// All of it follows from the configuration and from the answers themselves, so
-// results depend neither on workers nor on timing, and every rank that has the
-// answers comes to the same choice.
+// AnswerRules: which answers a sample of a step has, and how each is used.
+// Everything follows from the configuration and from the answers themselves, so
+// results depend neither on workers nor on timing, and all ranks that have the
+// answers make the same choice.
 //
-// A sample's answers are counted from 0, its attempts. Attempt 0 is its
-// rollout. The others, if there are any, are candidates for the reference's
-// place (rollout.source):
+// A sample's answers are its attempts, counted from 0. Attempt 0 is its
+// rollout. The further attempts, if there are any, are candidates for the
+// reference's place (rollout.source):
 //   reference   none: the reference is the data's solution
-//   dual        attempt 1; while the newest equals attempt 0, token by token,
-//               one more, at most kMaxResamples
+//   dual        attempt 1; while the newest attempt equals attempt 0, token by
+//               token, one more, at most kMaxResamples
 //   verified    kNumCandidates at once
 // Samples follow each other in groups of group_size that share a problem.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -30,8 +31,15 @@ enum class ReferenceSource { kGiven, kDual, kVerified };
 
 inline constexpr int64_t kMaxResamples = 8;
 inline constexpr int64_t kNumCandidates = 4;
-// Attempts of a sample are below this.
+// Every attempt is below this.
 inline constexpr int64_t kMaxAttempts = 16;
+
+// An answer of a step.
+struct AnswerPlace {
+  int64_t sample = 0;   // its place in the batch
+  int64_t attempt = 0;  // among the sample's answers
+  auto operator<=>(const AnswerPlace&) const = default;
+};
 
 struct AnswerRules {
   bool needs_answers = true;  // false: only the given references are read
@@ -39,39 +47,37 @@ struct AnswerRules {
   bool skips_unverified = false;  // rollout.unverified
   int64_t group_size = 1;
   FeedbackRule feedback = FeedbackRule::kNever;
-  // Held-out answers have no siblings: what the self-teacher would read of one
-  // is measured with the given solution in its place.
+  // Held-out answers have no siblings: a self-teacher that reads siblings gets
+  // the given solution instead.
   bool shows_solution_as_sibling = false;
 };
 
-// Those of a step.
+// The rules of training steps.
 AnswerRules MakeAnswerRules(const Config& config);
-// Those of a held-out answer.
+// The rules of held-out answers.
 AnswerRules MakeHeldOutRules(bool needs_answers);
 
-// Of each sample of a step, which answer to its row it is: `rows` has the rows
-// of all samples, those of a group side by side. A row that comes up again, in
-// a batch longer than the data or at the turn of an epoch, counts on, so that
-// no answer of the step is drawn twice.
+// For each sample of a step, the number of its answer among the answers to its
+// row: `rows` has the rows of all samples, a group's samples side by side. A
+// row that comes up again, in a batch longer than the data or at the turn of an
+// epoch, counts on, so that no answer of the step is drawn twice.
 std::vector<int64_t> MembersOf(std::span<const int64_t> rows);
 
-// Of member `member` of a row, its attempt 0: the random numbers of every
-// answer are those of (run seed, step, row, member, attempt).
+// The key of attempt 0 of member `member` of a row. The random numbers of every
+// answer are keyed by (run seed, step, row, member, attempt).
 SamplingKey KeyOfMember(SamplingKey of_row, int64_t member);
 SamplingKey KeyOfAttempt(SamplingKey of_member, int64_t attempt);
 
 using AnswersByAttempt = std::map<int64_t, RolloutResult>;
 
-// The attempts that are to be sampled now, besides those that are there; none
-// once all are, or where none is needed.
+// The attempts that must be sampled now, besides those in `answers`; empty once
+// all are there, or if none is needed.
 std::vector<int64_t> WantedAttempts(const AnswerRules& rules,
                                     const AnswersByAttempt& answers);
 
-// Which attempt stands in the reference's place, of a sample whose answers are
-// all there. `is_right`: of each candidate, in order, whether the grader
-// approves it (verified only). Nothing: the sample is left out.
+// The attempt that stands in the reference's place.
 struct ReferenceChoice {
-  int64_t attempt = 0;  // 0: none, the reference is the given one
+  int64_t attempt = 0;  // 0: none; the reference is the data's solution
   bool is_approved = false;
 };
 std::optional<ReferenceChoice> ChooseReference(

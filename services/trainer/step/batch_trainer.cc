@@ -15,6 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/config/validate_config.h"
+#include "common/model/fast/chunk_forward.h"
 #include "common/training/step_metrics.h"
 #include "services/trainer/publish/policy_update_writer.h"
 #include "services/trainer/step/merge_ranks.h"
@@ -23,17 +24,21 @@
 namespace dapd {
 namespace {
 
-// Enough tokens that other weights cannot agree by chance.
+// Telling of an answer more often than this costs more than it saves.
+constexpr int64_t kLeastStride = 8;
+
+// With so many tokens other weights cannot agree by chance.
 constexpr size_t kProbeTokens = 16;
 
-// Without certificates other machines are only reached with security.insecure,
-// in plain text. All else is TLS or loopback, where nobody changes a byte.
+// Without certificates, other machines are only reached with security.insecure,
+// in plain text. Otherwise pushes go over TLS or loopback, where no byte
+// changes.
 DigestKind DigestOfPushes(const SecuritySection& security) {
   return security.insecure ? DigestKind::kSha256 : DigestKind::kXxh3;
 }
 
-// The sets of weights that the teachers are to have. The base is always there;
-// where the terms read no other, it is at least probed.
+// The sets of weights that the teachers load. The base is always loaded; if the
+// terms read no other set, it is at least probed.
 std::set<WeightSet> SetsRead(const std::vector<Term>& terms) {
   std::set<WeightSet> sets;
   for (const TeacherPass& pass : TeacherPasses(terms)) {
@@ -43,11 +48,45 @@ std::set<WeightSet> SetsRead(const std::vector<Term>& terms) {
   return sets;
 }
 
+PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
+  PipelineOptions options;
+  options.scores.passes = TeacherPasses(parts.terms);
+  options.records.scores_references = ScoresReferences(parts.terms);
+  options.records.keeps_logprobs = std::ranges::any_of(
+      parts.terms,
+      [](const Term& term) { return term.importance != Importance::kNone; });
+  options.records.reads_siblings =
+      std::ranges::any_of(options.scores.passes, [](const TeacherPass& pass) {
+        return pass.view == ViewName::kSiblingRollout;
+      });
+  options.scores.payload = ParsePayload(parts.config.teacher.payload).value();
+  options.scores.top_k = parts.config.teacher.top_k;
+  options.scores.temperature = parts.config.objective.temperature;
+  options.device = parts.weights->device();
+  // With a lag, answers arrive while the step before is scored and trained.
+  if (parts.config.rollout.max_staleness == 0) {
+    if (parts.config.teacher.streaming) {
+      options.teacher_prefix_stride =
+          std::max(kLeastStride,
+                   ChunkTokensFor(parts.config.teacher.chunk_tokens,
+                                  parts.weights->device()) /
+                       4);
+    }
+    if (parts.config.trainer.train_while_sampling) {
+      options.forward_prefix_stride =
+          std::max(kLeastStride, parts.config.trainer.chunk_tokens / 4);
+    }
+  }
+  options.on_progress = parts.on_progress;
+  return options;
+}
+
 }  // namespace
 
-BatchTrainer::BatchTrainer(BatchTrainerParts parts, Planner planner)
+BatchTrainer::BatchTrainer(BatchTrainerParts parts,
+                           std::optional<StepLeader> leader)
     : parts_(std::move(parts)),
-      planner_(std::move(planner)),
+      leader_(std::move(leader)),
       rules_(MakeAnswerRules(parts_.config)),
       step_rows_(static_cast<int64_t>(parts_.data.problems.size()),
                  parts_.config.run.seed),
@@ -57,7 +96,11 @@ BatchTrainer::BatchTrainer(BatchTrainerParts parts, Planner planner)
                 parts_.tokenizer,
                 MakePipelineOptions(parts_)),
       answers_(
-          parts_.collective, parts_.data, pipeline_.record_maker(), rules_),
+          parts_.collective,
+          parts_.data,
+          pipeline_.record_maker(),
+          rules_,
+          leader_.has_value() ? std::optional(leader_->ledger) : std::nullopt),
       publisher_({.weights = *parts_.weights,
                   .policy = parts_.policy,
                   .teacher_sets = SetsRead(parts_.terms),
@@ -105,17 +148,18 @@ absl::StatusOr<bool> BatchTrainer::BeginStep() {
 
 absl::Status BatchTrainer::Begin(int64_t step,
                                  std::shared_ptr<const PolicyUpdate> policy) {
-  // While rank 0 measured the policy, say.
+  // Rank 0 may be evaluating the policy, for which it needs this rank's layers.
   RETURN_IF_ERROR(ServeLayers());
   std::string message;
-  if (planner_) message = SerializePlan(planner_(step, *policy));
+  if (leader_.has_value())
+    message = SerializePlan(leader_->plan(step, *policy));
   RETURN_IF_ERROR(parts_.collective.Broadcast(&message));
   ASSIGN_OR_RETURN(StepPlan plan, ParsePlan(message));
   if (plan.step == 0) return absl::OkStatus();
-  // Ranks share the workers, and rank 0 plans a step once it has all answers to
-  // the one before: nobody waits for the policy that goes now.
+  // The ranks share the workers. Rank 0 plans a step once it has all answers to
+  // the one before, so no rank still needs the policy that is replaced now.
   publisher_.Serve(policy);
-  // With a lag the step before still has its phases to come.
+  // With a lag, the timeline is still within the step before.
   if (parts_.timeline != nullptr && !parts_.timeline->recording()) {
     parts_.timeline->BeginStep(plan.step);
   }
@@ -157,7 +201,7 @@ absl::Status BatchTrainer::Begin(int64_t step,
   return absl::OkStatus();
 }
 
-// Whole micro-batches, and whole groups of answers.
+// A slice holds whole micro-batches and whole groups of answers.
 std::vector<RankSlice> BatchTrainer::SamplesOfRanks(size_t batch_size) const {
   const auto size = static_cast<size_t>(SamplesOfUnit(parts_.config));
   const auto ranks = static_cast<size_t>(parts_.collective.size());
@@ -172,7 +216,7 @@ std::vector<RankSlice> BatchTrainer::SamplesOfRanks(size_t batch_size) const {
 }
 
 absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
-    const OnAnswer& on_answer, StepReport* report) {
+    StepReport* report) {
   parts_.on_phase(TrainerPhase::kRollout);
   BeginTimeline();
   const ScopedSlice slice(
@@ -193,14 +237,14 @@ absl::StatusOr<std::vector<RolloutRecord>> BatchTrainer::Sample(
                          head_workspace_,
                          OwnSlice(step).end - OwnSlice(step).begin,
                          report);
-  // Ranks that gather layers together train together.
+  // Ranks that share layers must train at the same time.
   RETURN_IF_ERROR(parts_.config.trainer.train_while_sampling &&
                           parts_.sharded_layers == nullptr
-                      ? CollectAndTrain(step, on_answer)
-                      : WaitAndCollect(step, on_answer));
+                      ? CollectAndTrain(step)
+                      : WaitAndCollect(step));
   DAPD_FAILPOINT("rollout.after_collect");
   ASSIGN_OR_RETURN(std::vector<RolloutRecord> records,
-                   answers_.Share(step, slice_, on_answer));
+                   answers_.Share(step, slice_));
   if (HasLag()) {
     if (step.plan.is_evaluated) {
       held_ = publisher_.live();
@@ -225,36 +269,32 @@ void BatchTrainer::EndTimeline() {
   parts_.timeline->EndStep();
 }
 
-absl::Status BatchTrainer::CollectSlice(const OpenStep& step,
-                                        const OnAnswer& on_answer) {
+absl::Status BatchTrainer::CollectSlice(const OpenStep& step) {
   answers_.Begin();
   ASSIGN_OR_RETURN(
       slice_,
-      pipeline_.CollectRollouts([&](const PipelineInput&,
-                                    size_t index,
-                                    int64_t attempt,
-                                    const RolloutResult& result) {
-        const auto sample = static_cast<int64_t>(OwnSlice(step).begin + index);
-        return answers_.Take(step, {sample, attempt}, result, on_answer);
-      }));
+      pipeline_.CollectRollouts(
+          [&](size_t index, int64_t attempt, const RolloutResult& result) {
+            const auto sample =
+                static_cast<int64_t>(OwnSlice(step).begin + index);
+            return answers_.Take(step, {sample, attempt}, result);
+          }));
   return absl::OkStatus();
 }
 
-absl::Status BatchTrainer::WaitAndCollect(const OpenStep& step,
-                                          const OnAnswer& on_answer) {
+absl::Status BatchTrainer::WaitAndCollect(const OpenStep& step) {
   const ScopedSlice slice(parts_.timeline, kComputeTrack, "wait for answers");
-  return CollectSlice(step, on_answer);
+  return CollectSlice(step);
 }
 
-absl::Status BatchTrainer::CollectAndTrain(const OpenStep& step,
-                                           const OnAnswer& on_answer) {
+absl::Status BatchTrainer::CollectAndTrain(const OpenStep& step) {
   absl::Status collected;
   std::atomic<bool> is_collected = false;
   std::jthread collector([&] {
-    collected = CollectSlice(step, on_answer);
+    collected = CollectSlice(step);
     is_collected = true;
   });
-  // Also if training throws; the thread is joined behind this.
+  // Runs even if training throws, before the thread is joined.
   const absl::Cleanup stop = [this] { pipeline_.StopCollecting(); };
   RETURN_IF_ERROR(
       slice_trainer_->TrainAhead([&] { return is_collected.load(); }));
@@ -278,7 +318,7 @@ absl::Status BatchTrainer::Train(StepReport* report) {
     }
     DAPD_FAILPOINT("optimizer.before_step");
     ASSIGN_OR_RETURN(writer, publisher_.WriteNext());
-    bool sending = false;  // once it is known that there will be a step
+    bool sending = false;  // set by the first tensor of the step
     const Policy::OnUpdated on_updated = [&](const at::Tensor& tensor) {
       if (!std::exchange(sending, true) && !HasLag()) {
         publisher_.Serve(writer->update());
@@ -352,7 +392,7 @@ absl::Status BatchTrainer::FinishGradient(StepReport* report) {
       slice_trainer_->objective().HasGradient() ? 1.0F : 0.0F,
       slice_trainer_->objective().HasFiniteLoss() ? 0.0F : 1.0F};
   RETURN_IF_ERROR(parts_.collective.Sum(absl::MakeSpan(counts)));
-  // Its gradient may be finite, but is of no use.
+  // Its gradient may be finite, but is useless.
   if (counts[2] > 0.0F) {
     return absl::DataLossError(
         absl::StrCat("the loss of step ",

@@ -1,17 +1,18 @@
 // BatchTrainer: one rank's part of every optimizer step. All ranks run the same
-// calls in the same order (SPMD); each answers, scores and trains the
-// micro-batches of its slice of the batch, and the gradients of all are added
-// up, so that every rank takes the same step.
+// calls in the same order (SPMD). Each rank answers, scores and trains the
+// micro-batches of its slice of the batch; the gradients of all ranks are
+// summed, so that every rank takes the same step.
 //
-// Which policy samples step s, where v optimizer steps lead to policy v:
-//   rollout.max_staleness 0   s - 1, the one that the step trains. The workers
-//                             get policy s while step s computes it.
+// The policy that samples step s, where v optimizer steps lead to policy v:
+//   rollout.max_staleness 0   s - 1, which the step trains. The workers get
+//                             policy s while step s computes it.
 //   rollout.max_staleness 1   max(0, s - 2). Once all answers to step s are
 //                             there, the workers get policy s - 1 and the
 //                             problems of step s + 1, which they answer while
 //                             step s is scored and trained.
 //
-// What only rank 0 does (data order, evaluation, files) is trainer_loop.h.
+// Rank 0's further duties (data order, evaluation, files) are in
+// trainer_loop.h.
 #pragma once
 
 #include <cstdint>
@@ -37,58 +38,61 @@
 
 namespace dapd {
 
-// What rank 0 tells everybody before step `step`, which `policy` samples, is
-// begun; a plan of step 0 if there is no such step. Other ranks need none.
-using Planner =
-    std::function<StepPlan(int64_t step, const PolicyUpdate& policy)>;
+// Rank 0's part of a step.
+struct StepLeader {
+  // The plan of step `step`, which `policy` samples, for all ranks; a plan of
+  // step 0 if there is no such step.
+  std::function<StepPlan(int64_t step, const PolicyUpdate& policy)> plan;
+  LedgerOnDisk ledger;  // of the answers
+};
 
 // Not thread-safe: owned by the compute thread.
 class BatchTrainer {
  public:
-  BatchTrainer(BatchTrainerParts parts, Planner planner);
+  // `leader`: at rank 0 only.
+  BatchTrainer(BatchTrainerParts parts, std::optional<StepLeader> leader);
 
   // Gives the workers the policies to start with.
   absl::Status Start();
 
   // Sends the problems of the slice to the rollout workers, unless that was
   // done while the step before was trained. False if rank 0 planned no step.
-  // The other ranks wait for it without an end, and contribute their layers to
-  // what it computes meanwhile (an evaluation).
+  // The other ranks wait for rank 0's plan without a limit; meanwhile they
+  // contribute their layers to rank 0's evaluation.
   absl::StatusOr<bool> BeginStep();
 
   // Waits for the answers of the step that was begun, and sends them to be
-  // scored; trains micro-batches that are scored before all answers are there
-  // (trainer.train_while_sampling); with a lag, begins the next step, unless
-  // the run pauses before it to be evaluated. At rank 0 the answers of the
-  // whole batch, in its order; elsewhere nothing. FAILED_PRECONDITION for an
-  // answer that another policy gave.
-  absl::StatusOr<std::vector<RolloutRecord>> Sample(const OnAnswer& on_answer,
-                                                    StepReport* report);
+  // scored. Trains micro-batches that are scored before all answers are there
+  // (trainer.train_while_sampling). With a lag, begins the next step, unless an
+  // evaluation comes first. Returns at rank 0 the records of the whole batch,
+  // in its order; elsewhere nothing. FAILED_PRECONDITION for an answer that
+  // another policy gave.
+  absl::StatusOr<std::vector<RolloutRecord>> Sample(StepReport* report);
 
-  // Completes the slice's gradient, adds up all ranks', takes the step and,
-  // without a lag, publishes it. Where no sample of the step has tokens to
-  // score and a target there is no gradient: the policy rests (Policy::Rest),
-  // with a warning. `report` gets the seconds of each phase, and at rank 0 the
-  // objective and the counts of the whole batch. DATA_LOSS if the ranks end in
-  // different weights.
+  // Completes the slice's gradient, sums the gradients of all ranks, takes the
+  // step and, without a lag, publishes it. If no sample of the step has tokens
+  // to score and a target, there is no gradient: the policy rests
+  // (Policy::Rest), with a warning. `report` gets the seconds of each phase,
+  // and at rank 0 the objective and the counts of the whole batch. DATA_LOSS if
+  // the ranks end in different weights.
   absl::Status Train(StepReport* report);
 
   // The rows of the data that step `step` (from 1) trains, in order: one for
-  // each sample, those of a group (rollout.group_size) side by side.
+  // each sample, a group's samples (rollout.group_size) side by side.
   std::vector<int64_t> BatchRows(int64_t step);
 
   // For answers outside of steps: the rollout workers get the live policy until
-  // the next step is begun. No step may be begun; behind a step of
-  // IsEvaluatedAfter none is.
+  // the next step is begun. No step may have been begun, which holds after a
+  // step of IsEvaluatedAfter.
   void ServeLive();
 
-  // Whether the run pauses behind this step to be evaluated. With a lag the
-  // next step is not begun before that, but by the same policy as without. Rank
-  // 0's configuration decides (StepPlan).
+  // Whether an evaluation follows this step. With a lag, the next step is then
+  // begun after the evaluation, but sampled by the same policy as without it.
+  // Rank 0's configuration decides (StepPlan).
   bool IsEvaluatedAfter(int64_t step) const;
 
   SamplePipeline& pipeline() { return pipeline_; }
-  // Of the live adapter.
+  // The digest of the live adapter.
   const std::string& live_digest() const {
     return publisher_.live()->adapter.digest;
   }
@@ -101,28 +105,29 @@ class BatchTrainer {
 
   bool HasLag() const { return parts_.config.rollout.max_staleness > 0; }
   absl::Status Begin(int64_t step, std::shared_ptr<const PolicyUpdate> policy);
-  // By rank.
+  // The samples of each rank: [ranks].
   std::vector<RankSlice> SamplesOfRanks(size_t batch_size) const;
-  // This rank's samples.
+  // The samples of this rank.
   const RankSlice& OwnSlice(const SampledStep& step) const {
     return step.slices[static_cast<size_t>(parts_.collective.rank())];
   }
-  absl::Status CollectSlice(const OpenStep& step, const OnAnswer& on_answer);
-  // The same on a thread of its own, and trains meanwhile.
-  absl::Status CollectAndTrain(const OpenStep& step, const OnAnswer& on_answer);
-  absl::Status WaitAndCollect(const OpenStep& step, const OnAnswer& on_answer);
-  // The step that is begun, and its end, in the timeline.
+  absl::Status CollectSlice(const OpenStep& step);
+  // Calls CollectSlice on a thread of its own, and trains meanwhile.
+  absl::Status CollectAndTrain(const OpenStep& step);
+  absl::Status WaitAndCollect(const OpenStep& step);
+  // The beginning and the end of a step in the timeline.
   void BeginTimeline();
   void EndTimeline();
   absl::Status FinishGradient(StepReport* report);
-  // Gives the workers what the step led to, and compares it with other ranks'.
+  // Gives the workers the new policy, and compares it with the other ranks'
+  // one.
   absl::Status Publish(PolicyUpdateWriter& writer, StepReport* report);
   absl::Status ServeLayers();
-  // What the scores of this step cost.
+  // Adds the payload and the teachers' seconds of this step's scores.
   void CountScores(StepReport* report) const;
 
   BatchTrainerParts parts_;
-  const Planner planner_;
+  const std::optional<StepLeader> leader_;
   const AnswerRules rules_;
   StepRows step_rows_;
   SamplePipeline pipeline_;
@@ -130,7 +135,7 @@ class BatchTrainer {
   PolicyPublisher publisher_;
   HeadWorkspace head_workspace_;
   std::optional<OpenStep> open_;
-  // What samples the next step, if that is not what the workers serve.
+  // Samples the next step; null: the policy that the workers serve does.
   std::shared_ptr<const PolicyUpdate> held_;
   std::optional<SliceTrainer> slice_trainer_;  // of the step that is sampled
   uint64_t payload_bytes_before_ = 0;          // of this step

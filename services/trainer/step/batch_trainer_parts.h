@@ -1,4 +1,4 @@
-// What a BatchTrainer works with.
+// The parts that a BatchTrainer is made of.
 #pragma once
 
 #include <cstdint>
@@ -36,20 +36,21 @@ struct BatchTrainerParts {
   TeacherClient& teachers;
   Collective& collective;
   DeviceGroup& devices;
-  ShardedLayers* sharded_layers;  // those of `weights`; null: it is whole
+  ShardedLayers* sharded_layers;  // of `weights`; null: unsharded
   Policy& policy;                 // the same on all ranks
   TrainerLimits limits;           // of the weights' device
   std::string attempt_key;        // as PolicyPublisherParts has it
-  // Those that are part of a step.
+  // Told of each phase of a step.
   std::function<void(TrainerPhase phase)> on_phase;
-  // How many of this rank's answers or micro-batches of the phase are done.
-  // Called from another thread while answers are collected, but never at the
-  // same time as on_phase.
+  // Told how many of this rank's answers or micro-batches of the phase are
+  // done. Called from another thread while answers are collected, but never at
+  // the same time as on_phase.
   std::function<void(int64_t done, int64_t total)> on_progress;
-  // How many of the step's micro-batches were trained, and how many tokens of
-  // the others went through a forward pass, while answers were still missing.
+  // Told how many of the step's micro-batches were trained, and how many tokens
+  // of the others went through a forward pass, while answers were still
+  // missing.
   std::function<void(int64_t micro_batches, int64_t tokens)> on_ahead;
-  // The rollout workers are to serve this policy from now on.
+  // Told of the policy that the rollout workers serve from now on.
   std::function<void(int64_t version)> on_served;
   Timeline* timeline = nullptr;  // null: none
 };

@@ -1,4 +1,4 @@
-// What all ranks measured in a step, put together. All ranks call the same
+// Merges the measurements of all ranks in a step. All ranks call the same
 // functions in the same order.
 #pragma once
 
@@ -12,13 +12,13 @@
 
 namespace dapd {
 
-// At rank 0 adds what the others' micro-batches add up to. DATA_LOSS if it is
+// Rank 0 adds the sums of the other ranks' micro-batches. DATA_LOSS if they are
 // of other terms.
 absl::Status MergeLosses(Collective& collective,
                          ObjectiveAccumulator* objective);
 
-// At rank 0 puts what the others measured into the report. DATA_LOSS if one of
-// them ended the step in other weights than those of this digest.
+// Rank 0 adds the other ranks' measurements to the report. DATA_LOSS if another
+// rank ended the step with an adapter of another digest.
 absl::Status MergeReports(Collective& collective,
                           const std::string& adapter_digest,
                           StepReport* report);

@@ -27,7 +27,7 @@ v1::BatchAnswer ToMessage(const AnswerPlace& place,
   return message;
 }
 
-absl::StatusOr<BatchAnswer> FromMessage(const v1::BatchAnswer& message) {
+absl::Status AddAnswer(const v1::BatchAnswer& message, PlacedAnswers* answers) {
   const auto& logprobs = message.logprobs();
   const bool is_whole =
       message.has_sample() &&
@@ -42,15 +42,23 @@ absl::StatusOr<BatchAnswer> FromMessage(const v1::BatchAnswer& message) {
                                             "to sample ",
                                             message.sample()));
   }
-  BatchAnswer answer;
-  answer.place = {message.sample(), message.attempt()};
-  answer.result.ids.assign(message.ids().begin(), message.ids().end());
-  answer.result.logprobs.assign(logprobs.begin(), logprobs.end());
-  answer.result.finish_reason =
+  RolloutResult& answer = (*answers)[{message.sample(), message.attempt()}];
+  answer.ids.assign(message.ids().begin(), message.ids().end());
+  answer.logprobs.assign(logprobs.begin(), logprobs.end());
+  answer.finish_reason =
       message.ended() ? FinishReason::kEos : FinishReason::kLength;
-  answer.result.policy_version = message.policy_version();
-  answer.result.adapter_digest = message.adapter_digest();
-  return answer;
+  answer.policy_version = message.policy_version();
+  answer.adapter_digest = message.adapter_digest();
+  return absl::OkStatus();
+}
+
+template <typename Messages>
+absl::StatusOr<PlacedAnswers> FromMessages(const Messages& messages) {
+  PlacedAnswers answers;
+  for (const v1::BatchAnswer& message : messages) {
+    RETURN_IF_ERROR(AddAnswer(message, &answers));
+  }
+  return answers;
 }
 
 }  // namespace
@@ -72,31 +80,23 @@ absl::StatusOr<StepPlan> ParsePlan(const std::string& bytes) {
     return absl::DataLossError("rank 0 sent a plan without its step");
   }
   StepPlan plan{.step = message.step(), .is_evaluated = message.is_evaluated()};
-  for (const v1::BatchAnswer& known : message.recalled()) {
-    ASSIGN_OR_RETURN(BatchAnswer answer, FromMessage(known));
-    plan.recalled[answer.place] = std::move(answer.result);
-  }
+  ASSIGN_OR_RETURN(plan.recalled, FromMessages(message.recalled()));
   return plan;
 }
 
-std::string SerializeAnswers(const std::vector<BatchAnswer>& answers) {
+std::string SerializeAnswers(const PlacedAnswers& answers) {
   v1::BatchAnswers message;
-  for (const BatchAnswer& answer : answers) {
-    *message.add_answers() = ToMessage(answer.place, answer.result);
+  for (const auto& [place, result] : answers) {
+    *message.add_answers() = ToMessage(place, result);
   }
   return message.SerializeAsString();
 }
 
-absl::StatusOr<std::vector<BatchAnswer>> ParseAnswers(
-    const std::string& bytes) {
+absl::StatusOr<PlacedAnswers> ParseAnswers(const std::string& bytes) {
   ASSIGN_OR_RETURN(
       const v1::BatchAnswers message,
       ParseRankMessage<v1::BatchAnswers>(bytes, "the answers of a rank"));
-  std::vector<BatchAnswer> answers;
-  for (const v1::BatchAnswer& known : message.answers()) {
-    ASSIGN_OR_RETURN(answers.emplace_back(), FromMessage(known));
-  }
-  return answers;
+  return FromMessages(message.answers());
 }
 
 }  // namespace dapd

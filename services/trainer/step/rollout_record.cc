@@ -7,7 +7,6 @@
 
 #include "common/base/status_macros.h"
 #include "common/data/expected_answer.h"
-#include "common/data/grade_answer.h"
 
 namespace dapd {
 
@@ -27,15 +26,12 @@ absl::StatusOr<RolloutRecord> RecordMaker::MakeRecord(
   if (!rules.needs_answers) return record;
   const RolloutResult& rollout = answers.at(0);
   const std::string expected = ExpectedAnswer(problem);
-  record.ids = rollout.ids;
-  record.finish_reason = rollout.finish_reason;
-  if (options_.keeps_logprobs) record.logprobs = rollout.logprobs;
+  record.answer = rollout;
+  if (!options_.keeps_logprobs) record.answer.logprobs.clear();
+  const std::vector<int32_t>& ids = record.answer.ids;
   ASSIGN_OR_RETURN(record.text,
-                   tokenizer_.Decode(record.ids, /*skip_special_tokens=*/true));
-  const Grade grade = GradeAnswer(record.text, expected);
-  record.has_box = grade.has_box;
-  record.correct = grade.correct;
-  record.extracted = grade.extracted;
+                   tokenizer_.Decode(ids, /*skip_special_tokens=*/true));
+  record.grade = GradeAnswer(record.text, expected);
   for (const auto& [attempt, answer] : answers) {
     record.sampled_tokens += static_cast<int64_t>(answer.ids.size());
   }
@@ -55,11 +51,10 @@ absl::StatusOr<RolloutRecord> RecordMaker::MakeRecord(
     record.reference_ids = answers.at(choice->attempt).ids;
     ASSIGN_OR_RETURN(record.reference, views_.TextOf(record.reference_ids));
   }
-  record.is_scored = !views_.ScoredTokens(record.ids).empty();
+  record.is_scored = !views_.ScoredTokens(ids).empty();
   record.is_trained =
       !record.is_left_out &&
-      views_.IsTrained(
-          record.ids, record.reference_ids, options_.scores_references);
+      views_.IsTrained(ids, record.reference_ids, options_.scores_references);
   return record;
 }
 
@@ -71,12 +66,12 @@ absl::StatusOr<std::vector<RolloutRecord>> RecordMaker::MakeRecords(
   std::vector<GradedAnswer> graded;
   for (const AnswersByAttempt& answers : group) {
     ASSIGN_OR_RETURN(RolloutRecord record, MakeRecord(problem, answers, rules));
-    graded.push_back({record.text, record.correct, ""});
+    graded.push_back({record.text, record.grade.correct, ""});
     if (rules.feedback != FeedbackRule::kNever) {
       graded.back().feedback = views_.prompts().Feedback(
-          record.correct,
+          record.grade.correct,
           ExtractBoxed(record.text),
-          record.finish_reason == FinishReason::kLength);
+          record.answer.finish_reason == FinishReason::kLength);
     }
     records.push_back(std::move(record));
   }

@@ -1,6 +1,6 @@
-// What became of a sample's answers: decoded and graded, what stands in the
-// reference's place chosen (answer_rules.h), and what the self-teacher reads
-// beside the problem (common/data/self_teacher.h).
+// RolloutRecord: a sample with its answers decoded and graded, with the choice
+// for the reference's place (answer_rules.h), and with the text that the
+// self-teacher reads beside the problem (common/data/self_teacher.h).
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/data/dataset.h"
+#include "common/data/grade_answer.h"
 #include "common/data/self_teacher.h"
 #include "common/data/view_builder.h"
 #include "common/generation/sampling.h"
@@ -19,34 +20,30 @@
 
 namespace dapd {
 
-// What became of one sample's answers; of a problem that needs none, the
-// problem alone.
+// One sample of a batch. Of a problem that needs no answers, the problem alone.
 struct RolloutRecord {
   const Problem* problem = nullptr;
-  std::vector<int32_t> ids;  // of the rollout, attempt 0
-  FinishReason finish_reason = FinishReason::kEos;
-  std::string text;      // decoded, special tokens skipped
-  bool has_box = false;  // graded, if the problem has an answer
-  bool correct = false;
-  std::string extracted;  // what the box holds
+  // The rollout, attempt 0; without log-probabilities unless a term weighs by
+  // them.
+  SampledAnswer answer;
+  std::string text;       // of `answer`, special tokens skipped
+  Grade grade;            // of `text`; void if the problem has no answer
   bool is_scored = true;  // false: padding alone
-  // Whether any term trains the sample: its answer is scored or, by some term,
-  // its reference.
+  // Whether any term trains the sample: a term scores its answer or its
+  // reference.
   bool is_trained = true;
-  std::vector<float>
-      logprobs;  // the sampler's; empty unless a term weighs them
   // The answer that stands in the reference's place, and its text; empty: the
-  // problem's solution does.
+  // problem's solution stands there.
   std::vector<int32_t> reference_ids;
   std::string reference;
-  bool is_approved = false;    // that answer, by the grader
-  bool is_left_out = false;    // there is none that may stand there
+  bool is_approved = false;    // the grader approves reference_ids
+  bool is_left_out = false;    // no answer may stand in the reference's place
   TeacherContext context;      // for sibling_rollout
   int64_t sampled_tokens = 0;  // of all its answers
 };
 
 struct RecordOptions {
-  // Whether terms train references, also behind an answer of padding alone.
+  // Whether terms train references, even behind an answer of padding alone.
   bool scores_references = false;
   bool keeps_logprobs = false;  // for terms that weigh by them
   bool reads_siblings = false;  // whether terms read sibling_rollout
@@ -61,9 +58,9 @@ class RecordMaker {
               RecordOptions options)
       : views_(views), tokenizer_(tokenizer), options_(options) {}
 
-  // The records of a group whose answers are all there, whoever collected them:
-  // decoded, graded, references and siblings chosen. DATA_LOSS if an answer is
-  // missing.
+  // The records of a group whose answers are all there, whichever rank
+  // collected them: decodes and grades the answers, chooses references and
+  // siblings. DATA_LOSS if an answer is missing.
   absl::StatusOr<std::vector<RolloutRecord>> MakeRecords(
       const Problem& problem,
       std::span<const AnswersByAttempt> group,

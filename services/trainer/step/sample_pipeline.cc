@@ -13,7 +13,7 @@
 namespace dapd {
 namespace {
 
-// How soon CollectRollouts hears that it is to stop.
+// How soon CollectRollouts notices StopCollecting.
 constexpr absl::Duration kStopTick = absl::Milliseconds(100);
 
 }  // namespace
@@ -87,7 +87,8 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
   with_scores_ = with_scores;
   rules_ = batch.rules;
   sampling_ = batch.sampling;
-  // What an untrainable sample of the last batch still waits for is dropped.
+  // Drops the scores that an untrainable sample of the last batch still waits
+  // for.
   pending_scores_.clear();
   streamer_.CloseAll();
   pending_rollouts_ = std::move(batch.pending);
@@ -97,7 +98,7 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
     entries_[i].input = batch.inputs[i];
   }
   for (const auto& [id, task] : pending_rollouts_) {
-    if (task.attempt == 0) entries_[task.index].rollout_id = id;
+    if (task.attempt == 0) entries_[task.input].rollout_id = id;
   }
   prefixes_.EndAll();
   if (!with_scores_) return absl::OkStatus();
@@ -176,7 +177,7 @@ absl::Status SamplePipeline::WantMore(const PipelineInput& input,
       }
       const bool is_pending =
           std::ranges::any_of(pending_rollouts_, [&](const auto& pending) {
-            return pending.second.index == index &&
+            return pending.second.input == index &&
                    pending.second.attempt == attempt;
           });
       if (is_pending) continue;
@@ -203,7 +204,8 @@ absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts(
     return WantedAttempts(rules_, answers[index]).empty();
   };
   const auto group_size = static_cast<size_t>(rules_.group_size);
-  // Whatever follows once the group of input `index` has all its answers.
+  // Makes the records of input `index`'s group once all its answers are there,
+  // and sends its views.
   const auto finish_group = [&](size_t index) -> absl::Status {
     const size_t begin = index / group_size * group_size;
     for (size_t i = begin; i < begin + group_size; ++i) {
@@ -241,7 +243,7 @@ absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts(
     const auto [index, attempt] = pending->second;
     pending_rollouts_.erase(pending);
     if (on_accepted) {
-      RETURN_IF_ERROR(on_accepted(inputs[index], index, attempt, result));
+      RETURN_IF_ERROR(on_accepted(index, attempt, result));
     }
     answers[index][attempt] = result;
     RETURN_IF_ERROR(WantMore(inputs[index], index, &answers[index]));
@@ -266,7 +268,7 @@ absl::StatusOr<RolloutResult> SamplePipeline::NextRollout() {
 
 absl::Status SamplePipeline::AcceptRollout(size_t index,
                                            const RolloutRecord& record,
-                                           const RolloutResult& rollout) {
+                                           const SampledAnswer& rollout) {
   const Problem& problem = *record.problem;
   const bool is_trained = with_scores_ && record.is_trained;
   Views views;
@@ -274,10 +276,10 @@ absl::Status SamplePipeline::AcceptRollout(size_t index,
     const Sample sample = {problem.id,
                            problem.problem,
                            problem.solution,
-                           record.ids,
+                           record.answer.ids,
                            record.reference_ids,
                            record.context};
-    // Those that are known since the start are not built again.
+    // Views that are known since Start are not built again.
     ASSIGN_OR_RETURN(views,
                      sample.reference_ids.empty()
                          ? views_.Build(sample, KnownViews(index))
@@ -291,7 +293,7 @@ absl::Status SamplePipeline::AcceptRollout(size_t index,
   prefixes_.End(entry.rollout_id);
   streamer_.Close(entry.rollout_id, /*submitted=*/is_trained);
   if (is_trained) {
-    // What is not scored stands at the answer's end.
+    // Unscored tokens stand at the answer's end.
     entry.sampler_logprobs = rollout.logprobs;
     entry.sampler_logprobs.resize(std::min(
         rollout.logprobs.size(),
@@ -335,7 +337,8 @@ absl::Status SamplePipeline::AcceptScores(absl::Duration timeout) {
       if (pending_scores_.empty()) submitted_.WaitFor(&mutex_, timeout);
       if (pending_scores_.empty()) return absl::OkStatus();
     }
-    // Let go before the next is taken: together they are as large as a step's.
+    // Freed before the next result is taken: together the results of a step are
+    // large.
     ASSIGN_OR_RETURN(const std::optional<ScoreResult> result,
                      teachers_.NextWithin(timeout));
     if (!result.has_value()) return absl::OkStatus();

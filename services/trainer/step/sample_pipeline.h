@@ -1,18 +1,18 @@
 // SamplePipeline: turns problems into scored samples with the workers' help.
 //
-//   Submit           every problem goes to the rollout workers; may be called
+//   Submit           sends every problem to the rollout workers; may be called
 //                    while the batch before is still scored
-//   Start            the views that need no answer go to the teachers
+//   Start            sends the views that need no answer to the teachers
 //   CollectRollouts  as soon as all answers of a group (answer_rules.h) are
-//                    there, the other views of its samples go to the teachers,
-//                    which were told of the rollouts' tokens while they were
+//                    there, sends the other views of its samples to the
+//                    teachers, which got the rollouts' tokens while they were
 //                    sampled
 //   TakeScored(i)    hands over sample i once all its teacher scores are there
 //
-// Results are placed by sample index, so the order of arrival, the number of
-// workers and retries do not show. CollectRollouts may run on a thread of its
-// own, while the compute thread, which owns everything else, calls StateOf,
-// AcceptScores and TakeScored.
+// Results are placed by sample index, so they depend neither on the order of
+// arrival nor on the number of workers and retries. CollectRollouts may run on
+// a thread of its own while the compute thread, which makes all other calls,
+// calls StateOf, AcceptScores and TakeScored.
 #pragma once
 
 #include <atomic>
@@ -33,8 +33,8 @@
 #include "common/generation/sampling.h"
 #include "common/objective/micro_batch.h"
 #include "common/objective/upload_scores.h"
+#include "common/tensor/aten.h"
 #include "services/trainer/step/answer_rules.h"
-#include "services/trainer/step/pipeline_options.h"
 #include "services/trainer/step/rollout_record.h"
 #include "services/trainer/step/sampled_prefixes.h"
 #include "services/trainer/step/score_plan.h"
@@ -48,13 +48,13 @@ namespace dapd {
 struct PipelineInput {
   const Problem* problem = nullptr;  // must outlive the batch
   SamplingKey key;                   // of attempt 0
-  // Its answers from a ledger, by attempt.
+  // Recalled answers, by attempt.
   std::map<int64_t, const RolloutResult*> known = {};
 };
 
-// What a rollout task samples.
-struct RolloutTaskOf {
-  size_t index = 0;  // of the input
+// The answer that a rollout task samples.
+struct TaskTarget {
+  size_t input = 0;  // its index
   int64_t attempt = 0;
 };
 
@@ -63,30 +63,40 @@ struct SubmittedBatch {
   std::vector<PipelineInput> inputs;
   SamplingParams sampling;
   AnswerRules rules;
-  std::map<uint64_t, RolloutTaskOf> pending;         // by rollout task
-  std::map<uint64_t, std::vector<int32_t>> prompts;  // of the same tasks
+  std::map<uint64_t, TaskTarget> pending;            // by rollout task
+  std::map<uint64_t, std::vector<int32_t>> prompts;  // of attempt 0's tasks
 };
 
-// Called with each answer of a batch, known ones left out, before anything
-// follows from it; an error ends the batch.
-using OnAccepted = std::function<absl::Status(const PipelineInput& input,
-                                              size_t index,
-                                              int64_t attempt,
-                                              const RolloutResult& result)>;
+// Called with each new answer to input `index`, before anything follows from
+// it; an error ends the batch.
+using OnAccepted = std::function<absl::Status(
+    size_t index, int64_t attempt, const RolloutResult& result)>;
 
-// On its way; what no term trains has nothing to wait for.
+// The state of a sample. Samples that no term trains wait for no scores.
 enum class SampleState {
   kSampled,      // an answer of its group is missing
-  kAnswered,     // scores of it are missing
+  kAnswered,     // scores are missing
   kScored,       // TakeScored does not block
-  kUntrainable,  // no term has a token of it to score
-  kLeftOut,      // nothing may stand in its reference's place
+  kUntrainable,  // no term scores any of its tokens
+  kLeftOut,      // no answer may stand in the reference's place
 };
 
-// Seconds that results cost the teachers.
+// Seconds that teachers computed.
 struct TeacherCost {
   double after = 0.0;  // once an answer's last token was there
   double ahead = 0.0;  // before: prefixes, and views without the answer
+};
+
+struct PipelineOptions {
+  ScoreQuestions scores;
+  RecordOptions records;
+  at::Device device = at::kCPU;
+  // Tokens of an answer after which the teachers are told of them; 0: never.
+  int64_t teacher_prefix_stride = 0;
+  // Tokens of an answer after which PrefixOf grows; 0: it stays empty.
+  int64_t forward_prefix_stride = 0;
+  // Called as answers arrive, from CollectRollouts; may be empty.
+  std::function<void(int64_t done, int64_t total)> on_progress;
 };
 
 class SamplePipeline {
@@ -99,10 +109,11 @@ class SamplePipeline {
                  PipelineOptions options);
   ~SamplePipeline();
 
-  // Has the answers that `rules` want at first and that are not known sampled
-  // under the policy that the rollout workers were given last, after the
-  // sampler's prompt or what `prompt` makes of a problem. The inputs are whole
-  // groups. All answers to the batch before must have been collected.
+  // Sends the tasks for the answers that `rules` want at first, without the
+  // known ones. The policy that the rollout workers were given last samples
+  // them, after the sampler's prompt or the prompt that `prompt` makes of a
+  // problem. The inputs are whole groups. All answers to the batch before must
+  // have been collected.
   using Prompt =
       std::function<absl::StatusOr<std::vector<int32_t>>(const Problem&)>;
   absl::StatusOr<SubmittedBatch> Submit(std::vector<PipelineInput> inputs,
@@ -110,46 +121,47 @@ class SamplePipeline {
                                         const AnswerRules& rules,
                                         const Prompt& prompt = nullptr);
 
-  // Everything below is about this batch from now on. All samples of the one
-  // before must have been taken. `at_base`: the sets whose weights are those of
-  // the base now; one teacher pass then serves all of them. With `with_scores`
-  // false only answers are wanted.
+  // Makes `batch` the subject of all calls below. All samples of the batch
+  // before must have been taken. `at_base`: the sets whose weights equal the
+  // base now; one teacher pass then serves all of them. With `with_scores`
+  // false only answers are collected.
   absl::Status Start(SubmittedBatch batch,
                      std::set<WeightSet> at_base,
                      bool with_scores);
 
-  // Blocks for all answers that are needed; in the order of the inputs.
+  // Blocks until all needed answers are there; returns records in the order of
+  // the inputs.
   absl::StatusOr<std::vector<RolloutRecord>> CollectRollouts(
       const OnAccepted& on_accepted = nullptr);
-  // Ends CollectRollouts with CANCELLED. The batch is of no use then. From any
-  // thread.
+  // Ends CollectRollouts with CANCELLED; the batch can no longer be used.
+  // Callable from any thread.
   void StopCollecting() { stop_collecting_ = true; }
 
   SampleState StateOf(size_t index) const;
-  // The views as far as they are known, until TakeScored: those that need no
-  // rollout, and with the answer all. The others are empty.
+  // The views that are known, until TakeScored: those that need no rollout, and
+  // all of them once the answer is there. The others are empty.
   Views KnownViews(size_t index) const;
-  // The prefix of none_rollout, as far as an answer that is still sampled tells
-  // it; nothing once it is there.
+  // The known prefix of none_rollout while its answer is sampled; empty once
+  // the answer is there.
   std::vector<int32_t> PrefixOf(size_t index) const;
-  // Of the batch that was started.
+  // The problem of sample `index`.
   const Problem& ProblemOf(size_t index) const;
-  // How memory is found for scores on a device that is full, from now on; null:
-  // it is not.
+  // How memory is found for scores on a full device from now on; null: not at
+  // all.
   void SetMakeRoom(MakeRoom make_room) { make_room_ = std::move(make_room); }
-  // Takes in the scores that are there; waits up to `timeout` for the first.
+  // Takes the scores that are there; waits up to `timeout` for the first.
   absl::Status AcceptScores(absl::Duration timeout);
 
-  // What it makes its records with.
+  // The maker of the records that CollectRollouts returns.
   const RecordMaker& record_maker() const { return record_maker_; }
 
-  // Blocks for sample `index`, which must be trained; once each. Views without
-  // a token to score have no scores.
+  // Blocks until sample `index`, which must be trained, is scored. Once for
+  // each sample. Views without a token to score have no scores.
   absl::StatusOr<ScoredSample> TakeScored(size_t index);
 
   // Payload bytes of the teacher results so far.
   uint64_t payload_bytes() const { return payload_bytes_; }
-  // What these cost the teachers.
+  // The teachers' seconds for the results so far.
   const TeacherCost& teacher_cost() const { return teacher_cost_; }
   // Tokens that the teachers scored so far.
   int64_t scored_tokens() const {
@@ -178,8 +190,8 @@ class SamplePipeline {
 
   // The tasks of the plan, with ids.
   std::vector<ScoreTask> PlanScores(bool known_at_start);
-  // Sends them with the tokens of the sample's views, but for views that have
-  // none to score.
+  // Sends `tasks` with the tokens of the sample's views, without the views that
+  // have no token to score.
   void SubmitScores(size_t index,
                     bool known_at_start,
                     std::vector<ScoreTask> tasks)
@@ -189,14 +201,14 @@ class SamplePipeline {
                          int64_t attempt,
                          const SamplingParams& sampling,
                          std::vector<int32_t> prompt_ids);
-  // Takes over the known answers of an input that are wanted, and has the
-  // others sampled.
+  // Takes the wanted answers of an input that are known, and sends tasks for
+  // the others.
   absl::Status WantMore(const PipelineInput& input,
                         size_t index,
                         AnswersByAttempt* answers);
   absl::Status AcceptRollout(size_t index,
                              const RolloutRecord& record,
-                             const RolloutResult& rollout);
+                             const SampledAnswer& rollout);
   absl::StatusOr<RolloutResult> NextRollout();
   absl::Status AcceptScore(const ScoreResult& result);
 
@@ -209,17 +221,17 @@ class SamplePipeline {
   ScorePlan plan_;  // of the batch that was started
   bool with_scores_ = true;
   AnswerRules rules_;        // of the batch that was started
-  SamplingParams sampling_;  // of the same
+  SamplingParams sampling_;  // of the batch that was started
   MakeRoom make_room_;
   PrefixStreamer streamer_;
-  SampledPrefixes prefixes_;                            // those of attempt 0
-  std::map<uint64_t, RolloutTaskOf> pending_rollouts_;  // of CollectRollouts
-  // Also taken by CollectRollouts, for answers that are wanted later.
+  SampledPrefixes prefixes_;                         // those of attempt 0
+  std::map<uint64_t, TaskTarget> pending_rollouts_;  // of CollectRollouts
+  // Atomic since CollectRollouts also takes ids, for further attempts.
   std::atomic<uint64_t> next_id_ = 1;
   uint64_t payload_bytes_ = 0;
   TeacherCost teacher_cost_;
   std::atomic<bool> stop_collecting_ = false;
-  // What the thread of CollectRollouts and the compute thread share.
+  // State that the thread of CollectRollouts and the compute thread share.
   mutable Mutex mutex_;
   CondVar submitted_;  // something joined pending_scores_
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);

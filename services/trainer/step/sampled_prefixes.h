@@ -1,6 +1,6 @@
-// What is known of the answers that are still sampled: the prompt and the
-// tokens so far, as the rollout workers tell them. The trainer passes them
-// through its model ahead (common/objective/forward_ahead.h).
+// SampledPrefixes: the prompts and the tokens so far of answers that are still
+// sampled, as the rollout workers report them. The trainer passes them through
+// its model ahead (common/objective/forward_ahead.h).
 #pragma once
 
 #include <cstddef>
@@ -19,16 +19,17 @@ class SampledPrefixes {
   explicit SampledPrefixes(int64_t stride)
       : stride_(static_cast<size_t>(stride)) {}
 
-  // An answer to this prompt is sampled from now on.
+  // An answer to this prompt is being sampled from now on.
   void Begin(uint64_t id, std::vector<int32_t> prompt);
-  // All tokens of the answer so far (OnTokens); again from the start if another
-  // worker took the task over. Nothing happens for one that is not sampled.
+  // All tokens of the answer so far (OnTokens); they begin anew if another
+  // worker took the task over. Ignored for an answer that is not being sampled.
   void Grow(uint64_t id, const std::vector<int32_t>& ids);
-  // It is there, or will not come.
+  // The answer is there, or will not come.
   void End(uint64_t id);
   void EndAll();
 
-  // The prompt and the answer's tokens; nothing for one that is not sampled.
+  // The prompt and the answer's tokens; empty for an answer that is not being
+  // sampled.
   std::vector<int32_t> Of(uint64_t id) const;
 
  private:

@@ -28,7 +28,7 @@ std::vector<ScoreTask> ScorePlan::Tellable(std::vector<ScoreTask> tasks) const {
   for (ScoreTask& task : tasks) {
     std::erase_if(task.views, [this](const auto& named) {
       if (named.first == ViewName::kSiblingRollout) return true;
-      // It shows a reference that is itself still sampled, or scores it.
+      // The view shows or scores a reference that is itself still sampled.
       return source != ReferenceSource::kGiven &&
              (named.first == ViewName::kCrossRollout ||
               named.first == ViewName::kDemonstrationRollout ||

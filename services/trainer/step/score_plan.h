@@ -1,5 +1,5 @@
-// Which passes over a sample's views the teachers are asked for, under which
-// set of weights, and which of them before its answer is there.
+// Which passes over a sample's views the teachers compute, under which set of
+// weights, and which of them before the sample's answer is there.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace dapd {
 
-// What is asked of the teachers throughout a run.
+// The scores that a run needs of its teachers.
 struct ScoreQuestions {
   std::vector<TeacherPass> passes;
   Payload payload = Payload::kHiddenStates;
@@ -23,23 +23,23 @@ struct ScoreQuestions {
   double temperature = 1.1;  // of the objective, for a top_k payload
 };
 
-// Of the samples of one batch.
+// The teachers' tasks for the samples of one batch.
 struct ScorePlan {
   ScoreQuestions questions;
-  // The sets whose weights are those of the base now; one pass then serves all
-  // of them.
+  // The sets whose weights equal the base now; one pass then serves all of
+  // them.
   std::set<WeightSet> at_base;
   ReferenceSource source = ReferenceSource::kGiven;
 
-  // The set that the scores of `weights` are asked of.
+  // The set that is asked for the scores of `weights`.
   WeightSet SourceOf(WeightSet weights) const {
     return at_base.contains(weights) ? WeightSet::kBase : weights;
   }
-  // A sample's tasks for the passes over views whose tokens are known before
-  // any answer is, or for the others: one for each set of weights, without ids
-  // and tokens.
+  // A sample's tasks, without ids and tokens, one for each set of weights: for
+  // the passes over views whose tokens are known before any answer is, or for
+  // the other passes.
   std::vector<ScoreTask> Tasks(bool known_at_start) const;
-  // Those of `tasks` whose prefixes the rollout's first tokens tell.
+  // The tasks whose prefixes follow from the rollout's first tokens.
   std::vector<ScoreTask> Tellable(std::vector<ScoreTask> tasks) const;
 };
 

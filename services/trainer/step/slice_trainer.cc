@@ -14,7 +14,7 @@
 namespace dapd {
 namespace {
 
-// How long scores are waited for before the answers are looked at again.
+// How long to wait for scores before looking at the answers again.
 constexpr absl::Duration kGlance = absl::Milliseconds(10);
 
 int64_t BytesOfGradient(const Adapter& adapter) {
@@ -26,15 +26,15 @@ int64_t BytesOfGradient(const Adapter& adapter) {
 }
 
 int64_t MemoryAhead(const BatchTrainerParts& parts) {
-  // Ranks that gather layers together train together.
+  // Ranks that share layers must train at the same time.
   return parts.config.trainer.train_while_sampling &&
                  parts.sharded_layers == nullptr
              ? parts.limits.ahead_bytes
              : 0;
 }
 
-// What may wait for its turn, in at most half of the memory: a gradient stands
-// for all of a micro-batch's work, a pass for a third at most.
+// Memory for results that wait for their turn, at most half of MemoryAhead: a
+// gradient stands for all of a micro-batch's work, a pass for at most a third.
 int64_t GradientMemory(const BatchTrainerParts& parts,
                        size_t micro_batches,
                        int64_t gradient_bytes) {
@@ -109,7 +109,7 @@ absl::Status SliceTrainer::TrainAhead(
     const std::function<bool()>& is_collected) {
   while (!is_collected()) {
     RETURN_IF_ERROR(pipeline_.AcceptScores(absl::ZeroDuration()));
-    // Asked before: the flag may be late.
+    // Asked before training, since the flag may be late.
     const bool is_early = !std::ranges::all_of(
         micro_batches_, [this](const MicroBatch& micro_batch) {
           return IsAt(micro_batch, SampleState::kAnswered);
@@ -211,8 +211,8 @@ void SliceTrainer::AddInTurn() {
   }
 }
 
-// A sample that no term scores, or that is left out, leaves a gap, and a
-// micro-batch of gaps only does not count.
+// A sample that no term scores, or that is left out, leaves a gap. A
+// micro-batch of gaps alone does not count.
 absl::StatusOr<std::vector<ScoredSample>> SliceTrainer::Take(
     const MicroBatch& micro_batch) {
   std::vector<ScoredSample> samples;
@@ -241,7 +241,7 @@ absl::StatusOr<std::vector<ScoredSample>> SliceTrainer::Take(
   return samples;
 }
 
-// Whole passes first: what has its answers is trained soonest.
+// Whole passes first: samples that have their answers are trained soonest.
 bool SliceTrainer::AdvanceForward() {
   for (size_t i = turn_; i < micro_batches_.size(); ++i) {
     MicroBatch& next = micro_batches_[i];

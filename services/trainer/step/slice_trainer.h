@@ -1,8 +1,9 @@
-// SliceTrainer: the micro-batches of one rank's slice of a step. Each is
-// trained once its samples are scored, whichever comes first, also while later
-// answers are sampled; meanwhile passes run forward over what is known. The
-// gradients are added up in the order of the batch: what is trained out of turn
-// waits, and the sum is the same bit for bit whenever each was trained.
+// SliceTrainer: trains the micro-batches of one rank's slice of a step. Each is
+// trained once its samples are scored, whichever comes first, even while later
+// answers are still sampled; meanwhile forward passes run over known tokens.
+// The gradients are summed in the order of the batch: a result out of turn
+// waits, so the sum is the same, bit for bit, whenever each micro-batch was
+// trained.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +29,9 @@ namespace dapd {
 // Not thread-safe: owned by the compute thread.
 class SliceTrainer {
  public:
-  // For the `num_samples` samples that `pipeline` was started with, whose
-  // grouping stays that of the batch. All must outlive it. `report` gets the
-  // seconds of the phases.
+  // For the `num_samples` samples that `pipeline` was started with, in
+  // micro-batches as the batch groups them. All references must outlive it.
+  // `report` gets the seconds of the phases.
   SliceTrainer(const BatchTrainerParts& parts,
                SamplePipeline& pipeline,
                HeadWorkspace& workspace,
@@ -40,19 +41,19 @@ class SliceTrainer {
   SliceTrainer(const SliceTrainer&) = delete;
   SliceTrainer& operator=(const SliceTrainer&) = delete;
 
-  // While another thread collects answers, in the phase "rollout": trains what
-  // it can until `is_collected`, which may be late by a micro-batch or a few
+  // While another thread collects answers, in the phase "rollout": trains until
+  // `is_collected`, which it may notice late, by a micro-batch or a few
   // milliseconds.
   absl::Status TrainAhead(const std::function<bool()>& is_collected);
 
-  // Trains what is left, in the phases "scoring" and "training". All answers
-  // must have been collected.
+  // Trains the remaining micro-batches, in the phases "scoring" and "training".
+  // All answers must have been collected.
   absl::Status TrainRest();
 
-  // Micro-batches that added to the gradient: those with a token for any term.
-  // The gradient is their sum.
+  // Micro-batches that contributed to the gradient, which is their sum: those
+  // with a token for any term.
   int64_t num_trained() const { return num_trained_; }
-  // Their losses.
+  // The losses of these micro-batches.
   ObjectiveAccumulator& objective() { return objective_; }
 
  private:
@@ -68,15 +69,15 @@ class SliceTrainer {
   static std::vector<MicroBatch> Group(size_t num_samples, size_t size);
   // Whether the samples of a micro-batch are all at least in `state`.
   bool IsAt(const MicroBatch& micro_batch, SampleState state) const;
-  // The first micro-batch that can be trained now: scored, and at its turn or
-  // with room for its gradient. Null: none.
+  // The first micro-batch that can be trained now: it is scored, and it is its
+  // turn or its gradient fits into memory. Null: none.
   MicroBatch* FindTrainable();
   absl::Status Train(MicroBatch& micro_batch);
-  // Takes the samples with a token for any term.
+  // Takes the samples that have a token for any term.
   absl::StatusOr<std::vector<ScoredSample>> Take(const MicroBatch& micro_batch);
-  // Adds up the results whose turn it is.
+  // Adds the results whose turn it is.
   void AddInTurn();
-  // Runs one pass forward over what is known. False if there is none.
+  // Runs one forward pass over known tokens. False if there is none.
   bool AdvanceForward();
 
   const BatchTrainerParts& parts_;
@@ -89,7 +90,7 @@ class SliceTrainer {
   ByteBudget gradient_memory_;  // of results out of turn
   ByteBudget pass_memory_;      // of ahead_
   ForwardAhead ahead_;
-  size_t turn_ = 0;  // first micro-batch that was not added up
+  size_t turn_ = 0;  // the first micro-batch that is not in the sum
   int64_t num_trained_ = 0;
   ObjectiveAccumulator objective_;
 };

@@ -1,10 +1,9 @@
-// What the trainer asks of a rollout worker, and what comes back. Knows neither
-// gRPC nor LibTorch.
+// A task of the rollout workers and its result. Needs neither gRPC nor
+// LibTorch.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "common/generation/decode_request.h"
 
@@ -15,12 +14,10 @@ struct RolloutTask {
   DecodeRequest request;
 };
 
-struct RolloutResult {
-  uint64_t id = 0;
-  std::vector<int32_t> ids;     // the answer, its end token included
-  std::vector<float> logprobs;  // one each, at temperature 1, unfiltered
-  FinishReason finish_reason = FinishReason::kEos;
-  int64_t policy_version = 0;  // always the current policy's
+// An answer and the policy that sampled it.
+struct RolloutResult : SampledAnswer {
+  uint64_t id = 0;  // the task's
+  int64_t policy_version = 0;
   std::string adapter_digest;
 };
 

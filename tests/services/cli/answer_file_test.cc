@@ -35,9 +35,7 @@ AnswerRecord RecordOf(int64_t index, int64_t sample) {
           .id = absl::StrCat("p", index),
           .text = "so \\boxed{4}\n",
           .answer = "4",
-          .extracted = "4",
-          .has_box = true,
-          .correct = true,
+          .grade = {.has_box = true, .correct = true, .extracted = "4"},
           .tokens = 7,
           .finish_reason = FinishReason::kEos};
 }
@@ -97,7 +95,7 @@ TEST(AnswerFileTest, ARowTellsAllThatAReportNeeds) {
   EXPECT_EQ(read->index, 3);
   EXPECT_EQ(read->sample, 2);
   EXPECT_EQ(read->tokens, 7);
-  EXPECT_TRUE(read->has_box && read->correct && !read->repeated);
+  EXPECT_TRUE(read->grade.has_box && read->grade.correct && !read->repeated);
   EXPECT_EQ(read->finish_reason, FinishReason::kEos);
 }
 

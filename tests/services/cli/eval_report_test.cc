@@ -18,16 +18,16 @@ std::vector<AnswerRecord> Records() {
   std::vector<AnswerRecord> records;
   for (int64_t index = 0; index < 3; ++index) {
     for (int64_t sample = 0; sample < 4; ++sample) {
-      records.push_back({.index = index,
-                         .sample = sample,
-                         .has_box = index < 2,
-                         .correct = index == 0 || (index == 1 && sample == 2),
-                         .tokens = 10 * (index + 1),
-                         .finish_reason = index == 2 && sample < 2
-                                              ? FinishReason::kLength
-                                              : FinishReason::kEos,
-                         .repeated = index == 2 && sample == 0,
-                         .is_marked = index != 1});
+      records.push_back(
+          {.index = index,
+           .sample = sample,
+           .grade = {.has_box = index < 2,
+                     .correct = index == 0 || (index == 1 && sample == 2)},
+           .tokens = 10 * (index + 1),
+           .finish_reason = index == 2 && sample < 2 ? FinishReason::kLength
+                                                     : FinishReason::kEos,
+           .repeated = index == 2 && sample == 0,
+           .is_marked = index != 1});
     }
   }
   return records;

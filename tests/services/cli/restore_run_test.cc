@@ -125,7 +125,7 @@ TEST_F(RestoreRunTest, AStepThatIsNotThereNamesThoseThatAre) {
   const auto run = RestoreRun(store_, folder_, 3);
   EXPECT_TRUE(absl::IsNotFound(run.status())) << run.status();
   EXPECT_THAT(std::string(run.status().message()),
-              HasSubstr("those of steps 2, 4"));
+              HasSubstr("copies of steps 2, 4"));
 }
 
 TEST_F(RestoreRunTest, ADamagedObjectGivesWayToTheStepBefore) {

@@ -12,12 +12,11 @@ namespace dapd {
 namespace {
 
 using ::testing::ElementsAre;
-using Kind = GenerationEvent::Kind;
 
 constexpr absl::Duration kNoWait = absl::ZeroDuration();
 constexpr absl::Duration kLong = absl::Seconds(20);
 
-TEST(GenerationOutboxTest, TokensNotYetTakenGrowIntoOneEvent) {
+TEST(GenerationOutboxTest, TokensNotYetTakenGrowIntoOneMessage) {
   GenerationOutbox outbox;
   ASSERT_TRUE(outbox.Open(1));
   ASSERT_TRUE(outbox.Open(2));
@@ -26,12 +25,12 @@ TEST(GenerationOutboxTest, TokensNotYetTakenGrowIntoOneEvent) {
   outbox.AddToken(1, 1, 11, -3.0F);
   const auto first = outbox.PopFor(kNoWait);
   ASSERT_TRUE(first.has_value());
-  EXPECT_EQ(first->request_id, 1U);
-  EXPECT_THAT(first->ids, ElementsAre(10, 11));
-  EXPECT_THAT(first->logprobs, ElementsAre(-1.0F, -3.0F));
-  EXPECT_THAT(outbox.PopFor(kNoWait)->ids, ElementsAre(20));
+  EXPECT_EQ(first->request_id(), 1U);
+  EXPECT_THAT(first->tokens().ids(), ElementsAre(10, 11));
+  EXPECT_THAT(first->tokens().logprobs(), ElementsAre(-1.0F, -3.0F));
+  EXPECT_THAT(outbox.PopFor(kNoWait)->tokens().ids(), ElementsAre(20));
   outbox.AddToken(1, 2, 12, -4.0F);
-  EXPECT_EQ(outbox.PopFor(kNoWait)->first_index, 2U);
+  EXPECT_EQ(outbox.PopFor(kNoWait)->tokens().first_index(), 2U);
 }
 
 TEST(GenerationOutboxTest, TheEndOfARequestFollowsItsTokens) {
@@ -39,10 +38,13 @@ TEST(GenerationOutboxTest, TheEndOfARequestFollowsItsTokens) {
   outbox.Open(1);
   outbox.AddToken(1, 0, 10, -1.0F);
   outbox.Finish(1, FinishReason::kEos, 1, {true, 4, "digest"});
-  EXPECT_EQ(outbox.PopFor(kNoWait)->kind, Kind::kTokens);
+  EXPECT_TRUE(outbox.PopFor(kNoWait)->has_tokens());
   const auto end = outbox.PopFor(kNoWait);
-  EXPECT_EQ(end->kind, Kind::kFinished);
-  EXPECT_EQ(end->policy.version, 4);
+  ASSERT_TRUE(end->has_finished());
+  EXPECT_EQ(end->finished().reason(), v1::GenerationFinished::REASON_EOS);
+  EXPECT_EQ(end->finished().num_tokens(), 1U);
+  EXPECT_EQ(end->finished().policy_version(), 4);
+  EXPECT_EQ(end->finished().adapter_digest(), "digest");
 }
 
 TEST(GenerationOutboxTest, AnOpenIdCannotBeOpenedAgain) {
@@ -53,7 +55,19 @@ TEST(GenerationOutboxTest, AnOpenIdCannotBeOpenedAgain) {
   EXPECT_TRUE(outbox.Open(1));
 }
 
-TEST(GenerationOutboxTest, EventsOfARequestThatIsNotOpenAreDropped) {
+TEST(GenerationOutboxTest, TokensOfAnIdThatIsOpenedAgainFollowItsFirstEnd) {
+  GenerationOutbox outbox;
+  outbox.Open(1);
+  outbox.AddToken(1, 0, 10, -1.0F);
+  outbox.Fail(1, absl::InternalError("x"));
+  outbox.Open(1);
+  outbox.AddToken(1, 0, 11, -1.0F);
+  EXPECT_THAT(outbox.PopFor(kNoWait)->tokens().ids(), ElementsAre(10));
+  EXPECT_EQ(outbox.PopFor(kNoWait)->failed().message(), "x");
+  EXPECT_THAT(outbox.PopFor(kNoWait)->tokens().ids(), ElementsAre(11));
+}
+
+TEST(GenerationOutboxTest, MessagesOfARequestThatIsNotOpenAreDropped) {
   GenerationOutbox outbox;
   outbox.AddToken(1, 0, 10, -1.0F);
   outbox.Finish(1, FinishReason::kEos, 1, {});
@@ -61,8 +75,8 @@ TEST(GenerationOutboxTest, EventsOfARequestThatIsNotOpenAreDropped) {
   EXPECT_FALSE(outbox.PopFor(kNoWait).has_value());
 }
 
-// Each event comes, as a rule, while it is waited for.
-TEST(GenerationOutboxTest, WhoWaitsIsWokenByEachEvent) {
+// Each message comes, as a rule, while it is waited for.
+TEST(GenerationOutboxTest, WhoWaitsIsWokenByEachMessage) {
   GenerationOutbox outbox;
   for (const auto& add : std::vector<std::function<void()>>{
            [&] { outbox.AddToken(1, 0, 10, -1.0F); },

@@ -240,8 +240,8 @@ class CrowdedRolloutWorkerTest : public RolloutWorkerTest {
 
   // How the request that was held back ends.
   absl::Status EndOfTheThird() {
-    while (auto event = third_->PopFor(absl::Seconds(20))) {
-      if (event->kind != GenerationEvent::Kind::kTokens) return event->error;
+    while (auto message = third_->PopFor(absl::Seconds(20))) {
+      if (!message->has_tokens()) return ErrorOf(*message);
     }
     return absl::DeadlineExceededError("no end");
   }

@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 
 #include "common/base/steady_time.h"
+#include "common/rpc/status_conversion.h"
 #include "services/rollout/rollout_worker.h"
 #include "tests/fakes/eventually.h"
 #include "tests/fakes/fake_sampler.h"
@@ -25,11 +26,15 @@ class RolloutWorkerTest : public ::testing::Test {
   // All that one request was answered.
   struct Answer {
     std::vector<int32_t> ids;
-    FinishReason finish_reason = FinishReason::kNone;
-    ServedPolicy policy;
-    SampleTimes times;
+    v1::GenerationFinished end;  // empty: it failed
     absl::Status error;
   };
+
+  // OK unless the message says that a request failed.
+  static absl::Status ErrorOf(const v1::GenerateResponse& message) {
+    if (!message.has_failed()) return absl::OkStatus();
+    return FromWireError(message.failed().code(), message.failed().message());
+  }
 
   void Start(RolloutWorker::Options options = {}) {
     worker_ = std::make_unique<RolloutWorker>(
@@ -62,16 +67,15 @@ class RolloutWorkerTest : public ::testing::Test {
   Answer Wait(uint64_t id) {
     const absl::Time deadline = SteadyNow() + absl::Seconds(20);
     while (!ended_.contains(id) && SteadyNow() < deadline) {
-      const auto event = outbox_->PopFor(absl::Seconds(1));
-      if (!event.has_value()) continue;
-      Answer& answer = answers_[event->request_id];
-      answer.ids.insert(answer.ids.end(), event->ids.begin(), event->ids.end());
-      if (event->kind == GenerationEvent::Kind::kTokens) continue;
-      answer.finish_reason = event->finish_reason;
-      answer.policy = event->policy;
-      answer.times = event->times;
-      answer.error = event->error;
-      ended_.insert(event->request_id);
+      const auto message = outbox_->PopFor(absl::Seconds(1));
+      if (!message.has_value()) continue;
+      Answer& answer = answers_[message->request_id()];
+      const auto& ids = message->tokens().ids();
+      answer.ids.insert(answer.ids.end(), ids.begin(), ids.end());
+      if (message->has_tokens()) continue;
+      answer.end = message->finished();
+      answer.error = ErrorOf(*message);
+      ended_.insert(message->request_id());
     }
     EXPECT_TRUE(ended_.contains(id)) << "no end of request " << id;
     return answers_[id];

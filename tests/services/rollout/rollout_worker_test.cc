@@ -24,9 +24,9 @@ TEST_F(RolloutWorkerTest, ARequestGetsItsTokensAndTheirPolicy) {
   Submit(5, 3);
   const Answer answer = Wait(5);
   EXPECT_THAT(answer.ids, ElementsAre(10, 11, 12));
-  EXPECT_EQ(answer.finish_reason, FinishReason::kLength);
-  EXPECT_EQ(answer.policy.version, 1);
-  EXPECT_EQ(answer.policy.digest, "one");
+  EXPECT_EQ(answer.end.reason(), v1::GenerationFinished::REASON_LENGTH);
+  EXPECT_EQ(answer.end.policy_version(), 1);
+  EXPECT_EQ(answer.end.adapter_digest(), "one");
 }
 
 TEST_F(RolloutWorkerTest, AnAnsweredRequestIsReportedWithItsLengthsAndTimes) {
@@ -55,7 +55,7 @@ TEST_F(RolloutWorkerTest, AnAnswerSaysWhenAndInWhichSlotItWasSampled) {
   control_.hold = true;
   Start();
   ASSERT_TRUE(Load(1, "one").ok());
-  const absl::Time before = absl::Now();
+  const int64_t before = absl::GetCurrentTimeNanos();
   constexpr uint64_t kRequests = 9;
   for (uint64_t id = 0; id < kRequests; ++id) {
     Submit(id, 1 + static_cast<int64_t>(id % 4));
@@ -63,21 +63,21 @@ TEST_F(RolloutWorkerTest, AnAnswerSaysWhenAndInWhichSlotItWasSampled) {
   // Not one after the other in the first slot, each before the next is there.
   WaitForRunning(2);
   control_.hold = false;
-  std::map<uint32_t, std::vector<SampleTimes>> by_slot;
+  std::map<uint32_t, std::vector<v1::SampleTimes>> by_slot;
   for (uint64_t id = 0; id < kRequests; ++id) {
-    const SampleTimes times = Wait(id).times;
-    EXPECT_LE(before, times.arrived);
-    EXPECT_LE(times.arrived, times.started);
-    EXPECT_LE(times.started, times.first_token);
-    EXPECT_LE(times.first_token, times.ended);
-    by_slot[times.slot].push_back(times);
+    const v1::SampleTimes times = Wait(id).end.times();
+    EXPECT_LE(before, times.arrived());
+    EXPECT_LE(times.arrived(), times.started());
+    EXPECT_LE(times.started(), times.first_token());
+    EXPECT_LE(times.first_token(), times.ended());
+    by_slot[times.slot()].push_back(times);
   }
   EXPECT_EQ(by_slot.size(), 2U);
   EXPECT_TRUE(by_slot.contains(0) && by_slot.contains(1));
   for (auto& [slot, all] : by_slot) {
-    std::ranges::sort(all, {}, &SampleTimes::started);
+    std::ranges::sort(all, {}, &v1::SampleTimes::started);
     for (size_t i = 1; i < all.size(); ++i) {
-      EXPECT_LE(all[i - 1].ended, all[i].started) << "slot " << slot;
+      EXPECT_LE(all[i - 1].ended(), all[i].started()) << "slot " << slot;
     }
   }
 }
@@ -92,9 +92,9 @@ TEST_F(RolloutWorkerTest, TheTimeOfTheFirstTokenIsNotThatOfALaterOne) {
   absl::SleepFor(absl::Milliseconds(20));
   const absl::Time between = absl::Now() - absl::Milliseconds(10);
   control_.eos_after = 1;
-  const SampleTimes times = Wait(5).times;
-  EXPECT_LT(times.first_token, between);
-  EXPECT_LT(between, times.ended);
+  const v1::SampleTimes times = Wait(5).end.times();
+  EXPECT_LT(absl::FromUnixNanos(times.first_token()), between);
+  EXPECT_LT(between, absl::FromUnixNanos(times.ended()));
 }
 
 TEST_F(RolloutWorkerTest, TheUseOfKvMemoryIsReported) {

@@ -34,7 +34,8 @@ const std::string& StatusPageHtml() {
 }
 
 const std::string& StatusPagePolicy() {
-  // frame-ancestors has no effect, and is complained about, inside a page.
+  // Inside a page, frame-ancestors has no effect, and browsers complain about
+  // it.
   static const std::string& policy = *new std::string(absl::StrCat(
       Page().Policy(/*may_ask_server=*/true), "; frame-ancestors 'none'"));
   return policy;

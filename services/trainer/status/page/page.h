@@ -1,4 +1,4 @@
-// The status page and the report, of one HTML file each
+// The status page and the report, one HTML file each
 // (common/charts/html_page.h): page.html with the scripts of this folder.
 #pragma once
 
@@ -7,14 +7,15 @@
 
 namespace dapd {
 
-// Asks its server for /status.json, /history.json and /answers.json.
+// The status page, which asks its server for /status.json, /history.json and
+// /answers.json.
 const std::string& StatusPageHtml();
-// The policy to send with it.
+// The Content-Security-Policy to send with it.
 const std::string& StatusPagePolicy();
 
-// Shows `data`, {"status", "history", "answers", "outcome", "config", ...} as
-// report.js reads it, and asks nobody: the file can be opened from a disk or a
-// mail.
+// The report on `data`, {"status", "history", "answers", "outcome", "config",
+// ...} as report.js reads it. It needs no server, and can be opened from a disk
+// or a mail.
 std::string ReportHtml(const nlohmann::ordered_json& data);
 
 }  // namespace dapd

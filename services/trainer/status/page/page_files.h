@@ -1,5 +1,5 @@
-// The files of the page as text; page_files.cc is made of them
-// (common/charts/embed_files.cmake), those that other pages share are in
+// The files of the page as text, from which page_files.cc is made
+// (common/charts/embed_files.cmake). Files that other pages share are in
 // common/charts/chart_files.h.
 #pragma once
 

@@ -1,5 +1,5 @@
 // report.html: a run's curves, evaluations with their intervals, answers and
-// configuration in one file that asks nobody for anything.
+// configuration in one file that needs no server.
 #pragma once
 
 #include <string>
@@ -13,8 +13,7 @@
 
 namespace dapd {
 
-// Writes `<folder>/report.html`, replacing what is there. `outcome`: how the
-// training ended.
+// Replaces `<folder>/report.html`. `outcome`: how the training ended.
 absl::Status WriteReport(const std::string& folder,
                          const LoadedConfig& loaded,
                          const TrainerStatus& status,

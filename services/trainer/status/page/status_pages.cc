@@ -10,7 +10,8 @@ namespace {
 
 constexpr char kJson[] = "application/json";
 
-// Invalid UTF-8, in a worker's error text say, must not cost the whole page.
+// Invalid UTF-8, for example in a worker's error text, must not cost the whole
+// page.
 std::string Dump(const nlohmann::ordered_json& json) {
   return json.dump(
       -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);

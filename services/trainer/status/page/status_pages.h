@@ -1,4 +1,4 @@
-// What the trainer serves on its metrics port besides /metrics and /healthz:
+// The trainer's pages on its metrics port, besides /metrics and /healthz:
 //   /              the status page (page.h)
 //   /status.json   the status, as `dapd status --json` prints it
 //   /history.json  the steps so far, at most 2,000 points (run_history.h)
@@ -15,7 +15,7 @@
 
 namespace dapd {
 
-// All must outlive the pages.
+// The arguments must outlive the pages.
 std::map<std::string, HttpPage> StatusPages(const TrainerStatus* status,
                                             const RunHistory* history,
                                             const RunAnswers* answers);

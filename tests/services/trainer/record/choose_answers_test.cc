@@ -29,10 +29,10 @@ class ChooseAnswersTest : public testing::Test {
       for (size_t k = 0; k < samples; ++k) {
         RolloutRecord& record = records.emplace_back();
         record.problem = &problem;
-        record.ids = {1, 2, 3};
+        record.answer.ids = {1, 2, 3};
         record.text = absl::StrCat("\\boxed{-", k, "}");
-        record.has_box = true;
-        record.extracted = absl::StrCat("-", k);
+        record.grade.has_box = true;
+        record.grade.extracted = absl::StrCat("-", k);
       }
     }
     return records;
@@ -78,10 +78,10 @@ TEST_F(ChooseAnswersTest, AnAnswerComesWithItsProblemAndGrade) {
                                 .grade = AnswerGrade::kWrong,
                                 .tokens = 3};
   EXPECT_EQ(ChooseStepAnswers(records)[0], expected);
-  records[0].correct = true;
+  records[0].grade.correct = true;
   EXPECT_EQ(ChooseStepAnswers(records)[0].grade, AnswerGrade::kRight);
-  records[0].correct = records[0].has_box = false;
-  records[0].finish_reason = FinishReason::kLength;
+  records[0].grade.correct = records[0].grade.has_box = false;
+  records[0].answer.finish_reason = FinishReason::kLength;
   EXPECT_EQ(ChooseStepAnswers(records)[0].grade, AnswerGrade::kCut);
   problems_[0].solution = "";
   EXPECT_EQ(ChooseStepAnswers(records)[0].grade, AnswerGrade::kUngraded);
@@ -89,7 +89,7 @@ TEST_F(ChooseAnswersTest, AnAnswerComesWithItsProblemAndGrade) {
 
 TEST_F(ChooseAnswersTest, WhereNoneIsSampledNoneIsShown) {
   std::vector<RolloutRecord> records = Records(1);
-  for (RolloutRecord& record : records) record.ids.clear();
+  for (RolloutRecord& record : records) record.answer.ids.clear();
   EXPECT_TRUE(ChooseStepAnswers(records).empty());
   EXPECT_TRUE(ChooseStepAnswers({}).empty());
 }

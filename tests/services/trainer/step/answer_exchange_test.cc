@@ -1,8 +1,12 @@
 #include "services/trainer/step/answer_exchange.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +16,7 @@
 #include "gtest/gtest.h"
 
 #include "common/data/text_pipeline.h"
+#include "common/metrics/metrics_registry.h"
 #include "tests/fakes/small_tokenizer.h"
 #include "tests/fakes/temp_path.h"
 #include "tests/fakes/thread_ranks.h"
@@ -54,10 +59,12 @@ class AnswerExchangeTest : public testing::Test {
     return result;
   }
 
-  // Lets each rank take `answers` of its samples but recalled ones. What Share
-  // gives at rank 0; what was handed on there is in handed_on_.
+  // Lets each rank take the `answers` to its samples, and returns the result of
+  // Share at rank 0, whose new ledger is then in ledger_path_.
   absl::StatusOr<std::vector<RolloutRecord>> Exchange(
-      const std::vector<BatchAnswer>& answers) {
+      const PlacedAnswers& answers) {
+    std::filesystem::remove(ledger_path_);
+    const std::unique_ptr<Ledger> ledger = Ledger::Open(ledger_path_).value();
     absl::StatusOr<std::vector<RolloutRecord>> shared;
     const RecordMaker record_maker(*text_.views, *text_.tokenizer, {});
     const AnswerRules rules;
@@ -66,28 +73,24 @@ class AnswerExchangeTest : public testing::Test {
       for (size_t rank = 0; rank < kRanks; ++rank) {
         step.slices.push_back(SliceOf(rank, kRanks, step.rows.size()));
       }
-      OnAnswer on_answer;
-      if (collective.rank() == 0) {
-        on_answer = [&](const AnswerPlace& place,
-                        const Problem& problem,
-                        const RolloutResult&) {
-          EXPECT_EQ(problem.id, absl::StrCat(place.sample));
-          handed_on_.push_back(place.sample);
-          return absl::OkStatus();
-        };
-      }
-      AnswerExchange exchange(collective, data_, record_maker, rules);
+      AnswerExchange exchange(
+          collective,
+          data_,
+          record_maker,
+          rules,
+          collective.rank() == 0
+              ? std::optional(LedgerOnDisk{.ledger = *ledger, .disk = disk_})
+              : std::nullopt);
       exchange.Begin();
       std::vector<RolloutRecord> own;
-      for (const BatchAnswer& answer : answers) {
-        if (giver_(answer) != collective.rank()) continue;
-        EXPECT_TRUE(
-            exchange.Take(step, answer.place, answer.result, on_answer).ok());
+      for (const auto& [place, result] : answers) {
+        if (giver_(place.sample) != collective.rank()) continue;
+        EXPECT_TRUE(exchange.Take(step, place, result).ok());
         if (collective.rank() != 0) continue;
         own.emplace_back();
-        own.back().text = absl::StrCat("own ", answer.place.sample);
+        own.back().text = absl::StrCat("own ", place.sample);
       }
-      auto records = exchange.Share(step, own, on_answer);
+      auto records = exchange.Share(step, own);
       if (collective.rank() == 0) {
         shared = std::move(records);
       } else {
@@ -97,23 +100,44 @@ class AnswerExchangeTest : public testing::Test {
     return shared;
   }
 
-  static std::vector<BatchAnswer> AllAnswers() {
-    std::vector<BatchAnswer> answers;
+  static PlacedAnswers AllAnswers() {
+    PlacedAnswers answers;
     for (int64_t sample = 0; sample < 2 * kRanks; ++sample) {
-      answers.push_back({{sample, 0}, AnswerOf(sample)});
+      answers[{sample}] = AnswerOf(sample);
     }
     return answers;
+  }
+
+  // The samples whose answers are in the ledger, in its order.
+  std::vector<int64_t> Accepted() const {
+    std::vector<int64_t> samples;
+    std::ifstream file(ledger_path_);
+    for (std::string line; std::getline(file, line);) {
+      const auto event = nlohmann::json::parse(line);
+      EXPECT_EQ(event["event"], "accepted");
+      EXPECT_EQ(event["step"], 8);
+      samples.push_back(event["sample"]);
+      EXPECT_EQ(event["id"], absl::StrCat(samples.back()));
+    }
+    return samples;
   }
 
   TextPipeline text_;
   Dataset data_;
   SampledStep step_;
-  std::vector<int64_t> handed_on_;  // at rank 0
-  // The rank that gives an answer: its sample's; the last one beyond the batch.
-  std::function<int(const BatchAnswer&)> giver_ =
-      [](const BatchAnswer& answer) {
-        return std::min(static_cast<int>(answer.place.sample / 2), kRanks - 1);
-      };
+  const std::string ledger_path_ = TempPath("ledger.jsonl");
+  MetricsRegistry registry_{"trainer", "demo", {}};
+  TrainerMetrics metrics_{registry_, {}};
+  TrainerStatus status_;
+  FullDiskRule disk_{TempPath("run"),
+                     "fail",
+                     [](absl::Duration /*pause*/) { return false; },
+                     &metrics_,
+                     &status_};
+  // The rank that answers a sample: its own; the last one beyond the batch.
+  std::function<int(int64_t sample)> giver_ = [](int64_t sample) {
+    return std::min(static_cast<int>(sample / 2), kRanks - 1);
+  };
 };
 
 TEST_F(AnswerExchangeTest, Rank0HasTheRecordsOfAllRanksInTheOrderOfTheBatch) {
@@ -122,22 +146,22 @@ TEST_F(AnswerExchangeTest, Rank0HasTheRecordsOfAllRanksInTheOrderOfTheBatch) {
   std::vector<std::string> texts;
   for (const RolloutRecord& record : *records) texts.push_back(record.text);
   EXPECT_THAT(texts, ElementsAre("own 0", "own 1", "2", "3", "4", "5"));
-  EXPECT_THAT(handed_on_, ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(Accepted(), ElementsAre(0, 1, 2, 3, 4, 5));
 }
 
-TEST_F(AnswerExchangeTest, ARecalledAnswerIsNotHandedOnAgain) {
+TEST_F(AnswerExchangeTest, ARecalledAnswerIsNotRecordedAgain) {
   step_.plan.recalled[{3, 0}] = AnswerOf(9);
-  std::vector<BatchAnswer> answers = AllAnswers();
-  answers.erase(answers.begin() + 3);
+  PlacedAnswers answers = AllAnswers();
+  answers.erase({3});
   const auto records = Exchange(answers);
   ASSERT_TRUE(records.ok()) << records.status();
   EXPECT_EQ(records->at(3).text, "9");
-  EXPECT_THAT(handed_on_, ElementsAre(0, 1, 2, 4, 5));
+  EXPECT_THAT(Accepted(), ElementsAre(0, 1, 2, 4, 5));
 }
 
 TEST_F(AnswerExchangeTest, AnAnswerOutsideOfTheBatchIsRefused) {
-  std::vector<BatchAnswer> answers = AllAnswers();
-  answers.push_back({{2 * kRanks, 0}, AnswerOf(0)});
+  PlacedAnswers answers = AllAnswers();
+  answers[{2 * kRanks}] = AnswerOf(0);
   const absl::Status status = Exchange(answers).status();
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(std::string(status.message()),
@@ -145,45 +169,42 @@ TEST_F(AnswerExchangeTest, AnAnswerOutsideOfTheBatchIsRefused) {
 }
 
 TEST_F(AnswerExchangeTest, MoreAnswersToASampleThanItCanHaveAreRefused) {
-  std::vector<BatchAnswer> answers = AllAnswers();
-  answers.push_back({{4, kMaxAttempts - 1}, AnswerOf(4)});
+  PlacedAnswers answers = AllAnswers();
+  answers[{4, kMaxAttempts - 1}] = AnswerOf(4);
   EXPECT_TRUE(Exchange(answers).ok());
-  answers.back().place.attempt = kMaxAttempts;
+  answers[{4, kMaxAttempts}] = AnswerOf(4);
   EXPECT_TRUE(absl::IsDataLoss(Exchange(answers).status()));
 }
 
 TEST_F(AnswerExchangeTest, AnAnswerToAnotherRanksSampleIsRefused) {
-  for (const int64_t sample : {0, 5}) {  // of rank 0 and of rank 2
-    handed_on_.clear();
-    giver_ = [sample](const BatchAnswer& answer) {
-      return answer.place.sample == sample
-                 ? 1
-                 : static_cast<int>(answer.place.sample / 2);
+  for (const int64_t stolen : {0, 5}) {  // of rank 0 and of rank 2
+    giver_ = [stolen](int64_t sample) {
+      return sample == stolen ? 1 : static_cast<int>(sample / 2);
     };
     const absl::Status status = Exchange(AllAnswers()).status();
     EXPECT_TRUE(absl::IsDataLoss(status)) << status;
     EXPECT_THAT(
         std::string(status.message()),
         HasSubstr(absl::StrCat("trainer rank 1 gave answer 0 to sample ",
-                               sample,
+                               stolen,
                                "; it must give at most ")));
     EXPECT_THAT(
         std::string(status.message()),
         HasSubstr("to each of its own samples, 2 up to but not including 4"));
-    EXPECT_THAT(handed_on_, Not(Contains(sample)));
+    EXPECT_THAT(Accepted(), Not(Contains(stolen)));
   }
 }
 
 TEST_F(AnswerExchangeTest, AnAnswerOfAnotherPolicyOnAnyRankIsRefused) {
-  std::vector<BatchAnswer> answers = AllAnswers();
-  answers[4].result.policy_version = 6;
+  PlacedAnswers answers = AllAnswers();
+  answers[{4}].policy_version = 6;
   const absl::Status status = Exchange(answers).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("an answer to step 8 was sampled by version 6"),
                     HasSubstr("but the request was for version 7")));
   answers = AllAnswers();
-  answers[4].result.adapter_digest = "of another run";
+  answers[{4}].adapter_digest = "of another run";
   EXPECT_TRUE(absl::IsFailedPrecondition(Exchange(answers).status()));
 }
 

@@ -34,18 +34,16 @@ TEST(StepPlanTest, APlanSurvivesTheWay) {
 }
 
 TEST(StepPlanTest, AnswersSurviveTheWay) {
-  std::vector<BatchAnswer> answers(2);
-  answers[0].place = {4, 1};
-  answers[1].place = {5};
-  answers[1].result.ids = {9};
-  answers[1].result.finish_reason = FinishReason::kEos;
+  PlacedAnswers answers;
+  answers[{4, 1}].finish_reason = FinishReason::kLength;
+  answers[{5}].ids = {9};
   const auto read = ParseAnswers(SerializeAnswers(answers));
   ASSERT_TRUE(read.ok()) << read.status();
   ASSERT_EQ(read->size(), 2U);
-  EXPECT_EQ((*read)[0].place, (AnswerPlace{4, 1}));
-  EXPECT_TRUE((*read)[0].result.ids.empty());
-  EXPECT_THAT((*read)[1].result.ids, ElementsAre(9));
-  EXPECT_EQ((*read)[1].result.finish_reason, FinishReason::kEos);
+  EXPECT_TRUE(read->at({4, 1}).ids.empty());
+  EXPECT_EQ(read->at({4, 1}).finish_reason, FinishReason::kLength);
+  EXPECT_THAT(read->at({5}).ids, ElementsAre(9));
+  EXPECT_EQ(read->at({5}).finish_reason, FinishReason::kEos);
 }
 
 TEST(StepPlanTest, TheEndOfTheRunIsAPlan) {
