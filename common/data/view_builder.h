@@ -13,7 +13,7 @@
 
 #include "common/config/config.h"
 #include "common/config/prompts.h"
-#include "common/data/growing_prefixes.h"
+#include "common/data/growing_views.h"
 #include "common/data/self_teacher.h"
 #include "common/terms/view.h"
 #include "common/tokenizer/chat_template.h"
@@ -128,8 +128,8 @@ class ViewBuilder {
       const std::vector<int32_t>& reference_ids) const;
 
   // The prefixes of the views that need a rollout, before its first token.
-  absl::StatusOr<GrowingPrefixes> StartPrefixes(
-      const std::string& problem, const std::string& reference) const;
+  absl::StatusOr<GrowingViews> StartViews(const std::string& problem,
+                                          const std::string& reference) const;
 
   // All six, and extra_views. Those over a rollout that is padding alone score
   // nothing (scored_count 0), and the one that shows it shows an empty text.

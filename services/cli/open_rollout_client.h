@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/base/command_line.h"
-#include "services/trainer/workers/rollout_client.h"
+#include "services/trainer/workers/worker_client.h"
 
 namespace dapd {
 
@@ -22,7 +22,7 @@ struct WorkerOptions {
   void AddFlags(Command& command);
 };
 
-// Starts to look for the workers, as a trainer does (rollout_client.h): with
+// Starts to look for the workers, as a trainer does (worker_client.h): with
 // its certificate and token, since these are the calls of a trainer. Exit code
 // kConfig for an address that is none or unusable credentials.
 absl::StatusOr<std::unique_ptr<RolloutClient>> OpenRolloutClient(

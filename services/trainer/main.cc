@@ -46,8 +46,7 @@
 #include "services/trainer/record/run_outcome.h"
 #include "services/trainer/status/run_window.h"
 #include "services/trainer/trainer_run.h"
-#include "services/trainer/workers/rollout_client.h"
-#include "services/trainer/workers/teacher_client.h"
+#include "services/trainer/workers/worker_client.h"
 
 namespace dapd {
 namespace {
@@ -55,14 +54,14 @@ namespace {
 // Before the rendezvous is tried again.
 constexpr absl::Duration kRendezvousPause = absl::Seconds(5);
 
-template <typename Options>
-Options MakeClientOptions(const Config& config,
-                          const std::vector<std::string>& addresses,
-                          std::shared_ptr<const RpcCredentials> credentials,
-                          const ExpectedWorker& expected,
-                          Timeline* timeline,
-                          WorkerPoolObserver observer) {
-  Options options;
+WorkerClientOptions MakeClientOptions(
+    const Config& config,
+    const std::vector<std::string>& addresses,
+    std::shared_ptr<const RpcCredentials> credentials,
+    const ExpectedWorker& expected,
+    Timeline* timeline,
+    WorkerPoolObserver observer) {
+  WorkerClientOptions options;
   options.addresses = addresses;
   options.credentials = std::move(credentials);
   options.expected = expected;
@@ -211,20 +210,20 @@ absl::Status TrainLoaded(
     return asks ? window.metrics().PoolObserver(role) : WorkerPoolObserver();
   };
   ASSIGN_OR_RETURN(const std::unique_ptr<RolloutClient> rollouts,
-                   RolloutClient::Start(MakeClientOptions<RolloutClientOptions>(
+                   RolloutClient::Start(MakeClientOptions(
                        config,
                        asks_rollouts ? config.rollout.addresses : nobody,
                        credentials,
                        run.ExpectedWorkers(),
                        timeline.get(),
                        observe("rollout", asks_rollouts))));
-  auto teacher_options = MakeClientOptions<TeacherClientOptions>(
-      config,
-      asks_teachers ? config.teacher.addresses : nobody,
-      credentials,
-      run.ExpectedWorkers(),
-      timeline.get(),
-      observe("teacher", asks_teachers));
+  auto teacher_options =
+      MakeClientOptions(config,
+                        asks_teachers ? config.teacher.addresses : nobody,
+                        credentials,
+                        run.ExpectedWorkers(),
+                        timeline.get(),
+                        observe("teacher", asks_teachers));
   teacher_options.connections = config.teacher.connections;
   ASSIGN_OR_RETURN(const std::unique_ptr<TeacherClient> teachers,
                    TeacherClient::Start(std::move(teacher_options)));

@@ -1,4 +1,4 @@
-// GrowingPrefixes: the beginnings of a sample's views while its rollout is
+// GrowingViews: the beginnings of a sample's views while its rollout is
 // still sampled, so that teachers can compute ahead of it.
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace dapd {
 
-// Made by ViewBuilder::StartPrefixes. Not thread-safe.
-class GrowingPrefixes {
+// Made by ViewBuilder::StartViews. Not thread-safe.
+class GrowingViews {
  public:
   // The rollout goes on with these tokens. Tokenizes no text twice, so that all
   // calls together cost what the whole answer costs once.
@@ -38,8 +38,7 @@ class GrowingPrefixes {
     SettledEncoder text;   // up to the rollout, then with it
   };
 
-  explicit GrowingPrefixes(const Tokenizer& tokenizer)
-      : tokenizer_(&tokenizer) {}
+  explicit GrowingViews(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
 
   void SetPrefix(const Shown& shown);
   // The text of the tokens that are not part of one yet, without those at the
