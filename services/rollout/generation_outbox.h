@@ -1,10 +1,10 @@
-// GenerationOutbox: what the compute thread has for one Generate stream, until
-// the stream's writer takes it.
+// GenerationOutbox: the events of one Generate stream on their way from the
+// compute thread to the stream's writer.
 //
-// The compute thread never waits for a slow client: tokens of a request are
-// appended to those not yet taken. The stream's reader does, before it takes
-// another request (HasRoomWithin). So the outbox holds no more than the tokens
-// of the requests admitted to the stream, and kMaxUntaken other events.
+// The compute thread never waits for a slow client: it appends tokens to the
+// request's tokens that wait already. Instead, the stream's reader waits before
+// it takes another request (HasRoomWithin). So the outbox holds at most the
+// tokens of the stream's admitted requests, and kMaxUntaken other events.
 // Thread-safe.
 #pragma once
 
@@ -27,7 +27,7 @@ namespace dapd {
 
 // When an answer was sampled, and in which slot.
 struct SampleTimes {
-  absl::Time arrived;  // the request
+  absl::Time arrived;  // of the request
   absl::Time started;
   absl::Time first_token;
   absl::Time ended;
@@ -53,13 +53,13 @@ struct GenerationEvent {
 
 class GenerationOutbox {
  public:
-  // Events that wait while there is room for more.
+  // The reader has room for a request while fewer events wait.
   static constexpr size_t kMaxUntaken = 1024;
 
-  // One more request is to be answered. False if that id is already open.
+  // Admits one more request. False if its id is already open.
   bool Open(uint64_t request_id);
 
-  // Events of an open request; of any other they are dropped.
+  // Events of an open request. Events of other requests are dropped.
   void AddToken(uint64_t request_id,
                 uint32_t index,
                 int32_t token,
@@ -71,19 +71,20 @@ class GenerationOutbox {
               const SampleTimes& times = {});
   void Fail(uint64_t request_id, const absl::Status& error);
 
-  // No more Open: done once all requests are answered and taken.
+  // No Open follows: the outbox is done once all requests are answered and
+  // taken.
   void CloseWhenAnswered();
-  // The stream is dead: what is there and what comes is dropped.
+  // The stream is dead: drops all waiting and future events.
   void Abandon();
 
-  // The next event; waits for at most `timeout`. Nothing if it passed, or if
+  // The next event; waits for at most `timeout`. Nothing if none came, or if
   // done().
   std::optional<GenerationEvent> PopFor(absl::Duration timeout);
-  // Closed and drained, or abandoned.
+  // Whether it is closed and empty, or abandoned.
   bool done() const;
 
-  // Waits for at most `timeout` while kMaxUntaken events are not taken. True as
-  // soon as there are fewer, or the stream is dead.
+  // Waits for at most `timeout` while kMaxUntaken events wait. True as soon as
+  // fewer wait, or the stream is dead.
   bool HasRoomWithin(absl::Duration timeout);
 
  private:

@@ -21,7 +21,7 @@ namespace {
 using GenerateStream =
     grpc::ServerReaderWriter<v1::GenerateResponse, v1::GenerateRequest>;
 
-// How often a writer without events looks whether the client is still there.
+// How often a writer without events checks that the client is still connected.
 constexpr absl::Duration kLivenessPoll = absl::Milliseconds(500);
 
 absl::Status CheckSampling(const v1::SamplingParams& sampling) {
@@ -80,8 +80,8 @@ v1::GenerateResponse ToMessage(const GenerationEvent& event) {
   return message;
 }
 
-// The client's next request; false at the end. One that sends without taking
-// answers waits.
+// The client's next request; false at the end. Waits while the client takes no
+// answers.
 bool ReadRequestOf(GenerateStream* stream,
                    GenerationOutbox* outbox,
                    v1::GenerateRequest* request) {
@@ -90,7 +90,7 @@ bool ReadRequestOf(GenerateStream* stream,
   return stream->Read(request);
 }
 
-// Writes until all is answered or the client is gone.
+// Writes until every request is answered or the client is gone.
 void WriteEvents(grpc::ServerContext* context,
                  GenerateStream* stream,
                  RolloutWorker* worker,

@@ -31,8 +31,8 @@
 // be computed. It goes to the worker that will get the task, the task's home.
 // Another worker takes the task only if the home has no room or is lost.
 //
-// Threads: one mutex guards all state, and no thread wakes for another thread's
-// news. Three conditions exist:
+// Threads: one mutex guards all state, and a thread wakes only for its own
+// work. There are three conditions:
 //   answered_           Next: an answer came, a worker was lost, or the pool
 //                       stops. Next also wakes every kPoolTick for its
 //                       patience.
@@ -218,7 +218,7 @@ class WorkerPool {
   void Accept(Stream* stream, TaskAnswer<Result> answer);
   void Lose(Worker* worker, absl::Status why);
 
-  // Who gets which work.
+  // The distribution of work.
   void Dispatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether the stream's thread has to close it.
   bool IsOver(const Stream& stream) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -235,7 +235,7 @@ class WorkerPool {
   std::set<int64_t> WithRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t UsableCapacity() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // What is reported.
+  // Reports.
   void SetStage(Worker* worker, WorkerStage stage)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsAlias(const Worker& worker) const
@@ -257,7 +257,7 @@ class WorkerPool {
   PrefixBoard<Task> prefix_board_ ABSL_GUARDED_BY(mutex_);
   TaskDurations durations_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const PolicyUpdates> updates_ ABSL_GUARDED_BY(mutex_);
-  // The streams that wait for work; first the one that has waited longest.
+  // The streams that wait for work, ordered by when they began to wait.
   std::list<Stream*> idle_ ABSL_GUARDED_BY(mutex_);
   // peer_timeout counts from here while no worker is ready.
   absl::Time patience_start_ ABSL_GUARDED_BY(mutex_);

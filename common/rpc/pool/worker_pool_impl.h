@@ -514,7 +514,7 @@ void WorkerPool<Task, Result>::Lose(Worker* worker, absl::Status why) {
   }
 }
 
-// --- Who gets which work -----------------------------------------------------
+// --- The distribution of work -----------------------------------------------
 
 // Gives work to every idle stream that may have some, and wakes each stream
 // that has to go on. Follows every change of the guarded state.
@@ -672,7 +672,7 @@ int64_t WorkerPool<Task, Result>::UsableCapacity() const {
   return total;
 }
 
-// --- What is reported --------------------------------------------------------
+// --- Reports -----------------------------------------------------------------
 
 template <typename Task, typename Result>
 void WorkerPool<Task, Result>::SetStage(Worker* worker, WorkerStage stage) {

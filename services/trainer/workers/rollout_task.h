@@ -1,5 +1,5 @@
-// What the trainer asks of a rollout worker, and what comes back. Knows neither
-// gRPC nor LibTorch.
+// RolloutTask and RolloutResult: a request to a rollout worker, and the answer.
+// Needs neither gRPC nor LibTorch.
 #pragma once
 
 #include <cstdint>
