@@ -32,12 +32,13 @@
 // Another worker takes the task only if the home has no room or is lost.
 //
 // Threads: one mutex guards all state, and a thread wakes only for its own
-// work. There are three conditions:
+// work. There are four kinds of conditions:
 //   answered_           Next: an answer came, a worker was lost, or the pool
 //                       stops. Next also wakes every kPoolTick for its
 //                       patience.
-//   stopped_            Discovery and the watchdog: the pool stops. Otherwise
-//                       both wake by time.
+//   stopped_            Discovery: the pool stops. Otherwise it wakes by time.
+//   watched_            The watchdog: a worker's stage changed, or the pool
+//                       stops. It also wakes every kPoolTick.
 //   Worker::changed     One worker's own thread, which waits for one of these:
 //                       the first update, the end of its back-off, work, or the
 //                       end of its stream.
@@ -83,8 +84,8 @@
 
 namespace dapd {
 
-// How often the watchdog looks at deadlines and stragglers, and Next at its
-// patience.
+// How often the watchdog looks at deadlines and stragglers and reports the
+// load, and Next looks at its patience.
 inline constexpr absl::Duration kPoolTick = absl::Milliseconds(100);
 
 // A worker that has never answered may be away for this long before a warning:
@@ -252,7 +253,10 @@ class WorkerPool {
   mutable Mutex mutex_;
   CondVar answered_;
   CondVar stopped_;
+  CondVar watched_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  // A worker's stage has changed since the watchdog last looked.
+  bool is_restaged_ ABSL_GUARDED_BY(mutex_) = false;
   TaskBoard<Task, Result> board_ ABSL_GUARDED_BY(mutex_);
   PrefixBoard<Task> prefix_board_ ABSL_GUARDED_BY(mutex_);
   TaskDurations durations_ ABSL_GUARDED_BY(mutex_);

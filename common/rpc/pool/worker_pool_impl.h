@@ -113,6 +113,7 @@ void WorkerPool<Task, Result>::Shutdown() {
     Dispatch();
     answered_.NotifyAll();
     stopped_.NotifyAll();
+    watched_.NotifyAll();
   }
   for (const auto& session : sessions) session->Cancel();
   // Only discovery adds workers, so it ends first.
@@ -190,6 +191,7 @@ void WorkerPool<Task, Result>::WatchDeadlines() {
     {
       MutexLock lock(&mutex_);
       if (stopping_) return;
+      is_restaged_ = false;
       load = Load();
       const absl::Time now = SteadyNow();
       for (const auto& [endpoint, worker] : workers_) {
@@ -202,7 +204,7 @@ void WorkerPool<Task, Result>::WatchDeadlines() {
     for (const auto& session : overdue) session->Cancel();
     if (options_.observer.on_load) options_.observer.on_load(load);
     MutexLock lock(&mutex_);
-    if (!stopping_) stopped_.WaitFor(&mutex_, kPoolTick);
+    if (!stopping_ && !is_restaged_) watched_.WaitFor(&mutex_, kPoolTick);
   }
 }
 
@@ -679,6 +681,8 @@ void WorkerPool<Task, Result>::SetStage(Worker* worker, WorkerStage stage) {
   if (worker->state.stage == WorkerStage::kReady) patience_start_ = SteadyNow();
   worker->state.stage = stage;
   if (stage == WorkerStage::kReady) worker->unfit = false;
+  is_restaged_ = true;
+  watched_.NotifyOne();
   Dispatch();
 }
 

@@ -69,7 +69,7 @@ struct WorkerPoolObserver {
   std::function<void(TaskOutcome outcome)> on_outcome;
   // A worker took the current weights; `bytes` went over the wire.
   std::function<void(double seconds, uint64_t bytes)> on_adapter_pushed;
-  // Ten times a second.
+  // After a worker's stage has changed, and ten times a second.
   std::function<void(const PoolLoad& load)> on_load;
 };
 
