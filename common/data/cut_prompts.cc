@@ -91,7 +91,7 @@ absl::Status MeasureFrames(const Config& config,
                            const TextPipeline& text,
                            const ViewBuilder& uncut,
                            std::vector<LimitedPrompt>* prompts) {
-  ASSIGN_OR_RETURN(const GrowingPrefixes frame, uncut.StartPrefixes("", "0"));
+  ASSIGN_OR_RETURN(const GrowingViews frame, uncut.StartViews("", "0"));
   for (LimitedPrompt& prompt : *prompts) {
     const std::vector<int32_t>& ids = IdsOf(prompt, frame.views());
     const auto tokens = static_cast<int64_t>(ids.size());
@@ -149,8 +149,8 @@ absl::Status CheckCutPrompts(const Config& config,
         })) {
       continue;
     }
-    ASSIGN_OR_RETURN(const GrowingPrefixes prefixes,
-                     uncut.StartPrefixes(problem.problem, problem.solution));
+    ASSIGN_OR_RETURN(const GrowingViews prefixes,
+                     uncut.StartViews(problem.problem, problem.solution));
     for (LimitedPrompt& prompt : prompts) {
       const auto tokens =
           static_cast<int64_t>(IdsOf(prompt, prefixes.views()).size());

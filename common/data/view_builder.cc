@@ -232,9 +232,9 @@ absl::StatusOr<std::string> ViewBuilder::TextBeforeShown(
   return text.substr(0, std::min(text.find(mark), text.size()));
 }
 
-absl::StatusOr<GrowingPrefixes> ViewBuilder::StartPrefixes(
+absl::StatusOr<GrowingViews> ViewBuilder::StartViews(
     const std::string& problem, const std::string& reference) const {
-  GrowingPrefixes prefixes(tokenizer_);
+  GrowingViews prefixes(tokenizer_);
   const auto continues = [&](ViewName name, std::vector<int32_t> prompt) {
     At(prefixes.views_, name).input_ids = std::move(prompt);
     prefixes.continued_.push_back(name);
@@ -246,7 +246,7 @@ absl::StatusOr<GrowingPrefixes> ViewBuilder::StartPrefixes(
          limit,
          options_.truncation_side == ViewOptions::TruncationSide::kLeft,
          SettledEncoder(tokenizer_)});
-    GrowingPrefixes::Shown& shown = prefixes.shown_.back();
+    GrowingViews::Shown& shown = prefixes.shown_.back();
     ASSIGN_OR_RETURN(const std::string text,
                      TextBeforeShown(problem, thinking));
     RETURN_IF_ERROR(shown.text.Append(text));

@@ -13,7 +13,7 @@
 
 #include "common/config/config.h"
 #include "common/config/prompts.h"
-#include "common/data/growing_prefixes.h"
+#include "common/data/growing_views.h"
 #include "common/data/self_teacher.h"
 #include "common/terms/view.h"
 #include "common/tokenizer/chat_template.h"
@@ -134,7 +134,7 @@ class ViewBuilder {
 
   // Returns the prefixes of the views that need a rollout, before its first
   // token.
-  absl::StatusOr<GrowingPrefixes> StartPrefixes(
+  absl::StatusOr<GrowingViews> StartViews(
       const std::string& problem, const std::string& reference) const;
 
   // Builds the six views and extra_views. Views over a rollout that is only

@@ -11,7 +11,7 @@
 namespace dapd {
 namespace {
 
-// Its "errors" are mostly connections that fail and are tried again.
+// gRPC's "errors" are mostly connections that fail and are tried again.
 Severity SeverityOf(gpr_log_severity severity) {
   return severity == GPR_LOG_SEVERITY_ERROR ? Severity::kWarning
                                             : Severity::kInfo;

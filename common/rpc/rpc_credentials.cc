@@ -68,10 +68,11 @@ class TokenPlugin final : public grpc::MetadataCredentialsPlugin {
   const std::shared_ptr<const Security> security_;
 };
 
-// Follows the files of `identity`. Every server and channel has one of its own:
-// a shared one hears from gRPC 1.51 that its last user left and that another
-// came in either order, and may then leave that one, and all that follow it,
-// without certificates ("Failed to create security handshaker").
+// Follows the files of `identity`. Every server and channel has its own
+// provider: gRPC 1.51 may tell a shared provider in the wrong order that its
+// last user has left and that a new user has come, and the new user and all
+// later users then get no certificates ("Failed to create security
+// handshaker").
 std::shared_ptr<tls::CertificateProviderInterface> FollowFiles(
     const IdentityPaths& identity) {
   return std::make_shared<tls::FileWatcherCertificateProvider>(
@@ -124,7 +125,7 @@ RpcCredentials::ForChannel(const std::string& address, RoleSet peers) const {
       break;
     }
     case Protection::kLoopback:
-      // gRPC hands tokens only to channels that know what they are; this kind
+      // gRPC gives tokens only to channels that have credentials; this kind
       // refuses a peer that is not on loopback.
       channel = has_token ? tls::LocalCredentials(LOCAL_TCP)
                           : grpc::InsecureChannelCredentials();

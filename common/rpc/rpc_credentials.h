@@ -1,12 +1,13 @@
-// RpcCredentials: a Security in gRPC's terms. One a process; it follows the
-// certificate files, and every server and channel made with it takes a new
-// certificate for its next handshake, without a restart.
+// RpcCredentials: a Security in gRPC's terms. A process has one. It follows the
+// certificate files: every server and channel made with it uses a new
+// certificate from its next handshake on, without a restart.
 //
-// With TLS (1.2 or newer) both sides show a certificate and check the other's:
-// the server wants one of the authority, and then a role for each call; the
-// client wants one that names the server's role. Names and addresses are not
-// compared: workers are dialled by the addresses that a name resolves to, and
-// what a process may be follows from its role.
+// With TLS (1.2 or newer) both sides show a certificate and check the other
+// side's certificate: the server wants a certificate of the authority, and then
+// a role for each call; the client wants a certificate that names the server's
+// role. Names and addresses are not compared: workers are dialled by the
+// addresses that a name resolves to, and the role alone decides the rights of a
+// process.
 #pragma once
 
 #include <functional>
@@ -31,13 +32,13 @@ class RpcCredentials {
   static std::shared_ptr<const RpcCredentials> Loopback();
 
   // For a server that listens on `address`. `on_refused`: see CallAuthorizer.
-  // Errors as Security::ForRpc.
+  // Errors: see Security::ForRpc.
   absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ForServer(
       const std::string& address,
       std::function<void(const std::string& reason)> on_refused) const;
 
   // For a channel to `address`, where a process with one of `peers` must be.
-  // This process's token, if it has one, goes with every call. Errors as
+  // This process's token, if it has one, goes with every call. Errors: see
   // Security::ForRpc.
   absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ForChannel(
       const std::string& address, RoleSet peers) const;

@@ -25,7 +25,8 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
 }
 
 std::string WireMessage(const absl::Status& status) {
-  // Escaping lengthens; the second one mends a character that the cut broke.
+  // Escaping lengthens the text; the second call mends a character that the cut
+  // broke.
   return PrintableLines(
       PrintableLines(status.message()).substr(0, kMaxStatusMessageBytes));
 }

@@ -12,15 +12,15 @@ namespace dapd {
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // The message as it is sent, in a status or inside a message (GenerationFailed,
-// ScoreFailed): escaped (common/base/printable.h), for proto3 refuses
-// ill-formed UTF-8, and cut at 4 KiB, for it may travel in a header of limited
-// size.
+// ScoreFailed). It is escaped (common/base/printable.h), since proto3 refuses
+// ill-formed UTF-8, and cut at 4 KiB, since it may travel in a header of
+// limited size.
 std::string WireMessage(const absl::Status& status);
 
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
-// A code and message that travelled inside a message (GenerationFailed,
-// ScoreFailed). A code that is none, or OK, is INTERNAL: the sender is broken.
+// A code and message that were sent inside a message (GenerationFailed,
+// ScoreFailed). An unknown code, or OK, becomes INTERNAL: the sender is broken.
 absl::Status FromWireError(int code, const std::string& message);
 
 }  // namespace dapd

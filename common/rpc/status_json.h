@@ -1,5 +1,5 @@
-// A trainer's status as JSON, with the proto's names: what `dapd status --json`
-// prints and the trainer's /status.json serves.
+// A trainer's status as JSON, with the names of the proto: the output of `dapd
+// status --json` and of the trainer's /status.json.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<RolloutClient>> OpenRolloutClient(
                    LoadSecurity(options.security));
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
                    Security::Load(section, {}));
-  RolloutClientOptions client;
+  WorkerClientOptions client;
   client.addresses =
       absl::StrSplit(options.addresses, ',', absl::SkipWhitespace());
   if (client.addresses.empty()) {

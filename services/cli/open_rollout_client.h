@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/base/command_line.h"
-#include "services/trainer/workers/rollout_client.h"
+#include "services/trainer/workers/worker_client.h"
 
 namespace dapd {
 
@@ -22,7 +22,7 @@ struct WorkerOptions {
   void AddFlags(Command& command);
 };
 
-// Starts to look for the workers as a trainer does (rollout_client.h), with a
+// Starts to look for the workers as a trainer does (worker_client.h), with a
 // trainer's certificate and token, since only trainers may make these calls.
 // Exit code kConfig for a malformed address or unusable credentials.
 absl::StatusOr<std::unique_ptr<RolloutClient>> OpenRolloutClient(

@@ -66,7 +66,7 @@ class BackendSampler : public Sampler {
       engine_.Cancel(id);
       return absl::OkStatus();
     });
-    // Of a device that fails: the next step says so, too.
+    // The error of a failing device; the next step will report it, too.
     if (!status.ok()) {
       LogWarning(absl::StrCat("an answer could not be stopped: ",
                               std::string(status.message())));
@@ -86,7 +86,7 @@ class BackendSampler : public Sampler {
   KvUse kv_use() const override { return engine_.kv_use(); }
 
  private:
-  // After an error nobody knows what the backend computes with.
+  // After an error the weights in the backend are unknown.
   absl::StatusOr<AppliedAdapter> Try(
       const std::shared_ptr<const Adapter>& adapter,
       const std::vector<int32_t>& probe_ids) {
@@ -94,8 +94,8 @@ class BackendSampler : public Sampler {
     return Score(probe_ids);
   }
 
-  // Sees to it that the backend computes with adapter_. Nothing runs while it
-  // does not: Load is only called then.
+  // Makes sure that the backend computes with adapter_. No sequence runs while
+  // it does not, so Load may be called.
   absl::Status UseOwn() {
     if (is_in_use_) return absl::OkStatus();
     RETURN_IF_ERROR(Use(adapter_));
@@ -121,8 +121,9 @@ class BackendSampler : public Sampler {
 
   const ModelConfig model_;
   const at::Device device_;
-  std::shared_ptr<const Adapter> adapter_;  // that is served; null: the base
-  bool is_in_use_ = true;                   // by the backend
+  std::shared_ptr<const Adapter>
+      adapter_;            // the served adapter; null: the base
+  bool is_in_use_ = true;  // whether the backend computes with adapter_
   GenerationEngine engine_;
 };
 

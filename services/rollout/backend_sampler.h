@@ -1,4 +1,4 @@
-// A Sampler that is a GenerationEngine over a backend.
+// A Sampler that runs a GenerationEngine over a backend.
 #pragma once
 
 #include <memory>
@@ -10,10 +10,10 @@
 
 namespace dapd {
 
-// `device`: that adapters go to. Where an upload fails half way (a device may
-// run out of memory while it packs the weights) what was served before is
-// loaded again: at once or, if that fails too, before anything is sampled or
-// probed.
+// `device`: where adapters are placed. If an upload fails half way (a device
+// may run out of memory while it packs the weights), the weights that were
+// served before are loaded again: at once, or, if this fails too, before the
+// next sequence or probe.
 std::unique_ptr<Sampler> MakeBackendSampler(
     std::unique_ptr<DecodeBackend> backend,
     at::Device device,

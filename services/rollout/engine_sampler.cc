@@ -20,8 +20,9 @@
 namespace dapd {
 namespace {
 
-// Of all answers together; 0: as the backend has it. On a GPU that others
-// share, half of what this process may still take, for they come for theirs.
+// The KV memory of all answers together; 0: the backend decides. On a shared
+// GPU it is half of the memory that this process may still take, since the
+// other processes will take theirs.
 int64_t KvMemory(const Config& config, at::Device device) {
   if (config.rollout.kv_memory_mib > 0 || config.run.gpu_processes == 1) {
     return config.rollout.kv_memory_mib << 20;
@@ -40,15 +41,15 @@ std::unique_ptr<Sampler> MakeSampler(const Config& config,
       EngineOptions{.kv_memory_bytes = KvMemory(config, device)});
 }
 
-// How a rank computes with its share of the model, whose weights the backend
-// keeps as it needs them.
+// The computing part of a rank with its share of the model. The backend keeps
+// the weights in the form that it needs.
 struct Share {
   at::Device device = at::kCPU;
   WorkerDescription description;
   std::unique_ptr<DecodeBackend> backend;
 };
 
-// Blocks until all ranks have theirs.
+// Blocks until all ranks have read their shares.
 absl::StatusOr<Share> LoadShare(const Config& config,
                                 int64_t num_tokens,
                                 Collective& ranks) {
@@ -81,7 +82,7 @@ absl::StatusOr<Share> LoadShare(const Config& config,
 
 LoadedSampler Offer(WorkerDescription description,
                     std::unique_ptr<Sampler> sampler) {
-  // Nothing runs yet.
+  // No sequence runs yet.
   description.max_in_flight = sampler->num_free();
   return {std::move(sampler), std::move(description)};
 }
@@ -98,8 +99,8 @@ absl::StatusOr<LoadedSampler> LoadEngineSampler(const Config& config,
       DescribeWorker("rollout", *weights, config.lora.rank);
   LoadedSampler loaded;
   RETURN_IF_ERROR(CatchTorch([&] {
-    // The backend keeps what it needs; the rest of the weights is given back
-    // before the engine looks how much memory is left.
+    // The backend keeps the weights that it needs; the rest is released before
+    // the engine looks for free memory.
     std::unique_ptr<DecodeBackend> backend = MakeDecodeBackend(
         std::move(weights),
         {.slots = config.rollout.slots, .num_tokens = num_tokens});

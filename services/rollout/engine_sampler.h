@@ -20,27 +20,27 @@ struct LoadedSampler {
   WorkerDescription description;
 };
 
-// Of `description` all but the slots, which the sampler knows: on a GPU they
-// may be fewer than rollout.slots.
+// Every field of `description` except the slots, which the sampler knows: a GPU
+// may have fewer slots than rollout.slots.
 LoadedSampler Offer(WorkerDescription description,
                     std::unique_ptr<Sampler> sampler);
 
-// Reads the model that `config` names and prepares rollout.slots slots. Blocks
-// for as long as the weights take to read. `num_tokens`: ids the tokenizer
-// knows; the padding rows above are never sampled.
+// Reads the model that `config` names and prepares rollout.slots slots; blocks
+// until the weights are read. `num_tokens`: the ids that the tokenizer knows;
+// the padding rows above them are never sampled.
 absl::StatusOr<LoadedSampler> LoadEngineSampler(const Config& config,
                                                 int64_t num_tokens);
 
-// The same for the model that the ranks of `ranks` compute together, of which
-// this is rank 0; returns once all have read their shares. `on_lost` hears of
-// an error between them, after which the sampler is of no use. `ranks` must
-// outlive the sampler.
+// The sampler of a model that the ranks of `ranks` compute together; this
+// process is rank 0. Returns once all ranks have read their shares. `on_lost`
+// receives an error between the ranks; afterwards the sampler must not be used.
+// `ranks` must outlive the sampler.
 absl::StatusOr<LoadedSampler> LoadSharedSampler(const Config& config,
                                                 int64_t num_tokens,
                                                 Collective& ranks,
                                                 OnRanksLost on_lost);
 
-// Another rank's part of it, until rank 0's sampler is gone.
+// The part of another rank; runs until rank 0's sampler is destroyed.
 absl::Status ServeSharedSampler(const Config& config,
                                 int64_t num_tokens,
                                 Collective& ranks);

@@ -26,7 +26,7 @@ namespace dapd {
 
 // When an answer was sampled, and in which slot.
 struct SampleTimes {
-  absl::Time arrived;  // the request
+  absl::Time arrived;  // of the request
   absl::Time started;
   absl::Time first_token;
   absl::Time ended;
@@ -38,7 +38,7 @@ class GenerationOutbox {
   // There is room for more while fewer messages than this wait.
   static constexpr size_t kMaxUntaken = 1024;
 
-  // One more request is to be answered. False if that id is already open.
+  // Admits one more request. False if its id is already open.
   bool Open(uint64_t request_id);
 
   // Nothing is added for a request that is not open.
@@ -53,9 +53,10 @@ class GenerationOutbox {
               const SampleTimes& times = {});
   void Fail(uint64_t request_id, const absl::Status& error);
 
-  // No more Open: done once all requests are answered and taken.
+  // No Open follows: the outbox is done once all requests are answered and
+  // taken.
   void CloseWhenAnswered();
-  // The stream is dead: what is there and what comes is dropped.
+  // The stream is dead: drops all waiting and future events.
   void Abandon();
 
   // The next message; waits for at most `timeout`. Nothing once that has

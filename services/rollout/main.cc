@@ -3,8 +3,8 @@
 // A rollout worker: listens, reads the base model, waits for an adapter, and
 // samples until SIGTERM or SIGINT. Exit code 0 after a signal, or 130 with
 // run.stopped_worker. With rollout.tensor_parallel it starts further processes
-// that compute the model with it (--tensor-rank, --rendezvous: their place,
-// nothing to set by hand).
+// that compute the model with it. It passes them --tensor-rank and
+// --rendezvous, which users never set.
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,8 +41,7 @@ struct Flags {
   std::vector<std::string> as_was_called;  // the arguments
 };
 
-// Ranks of one worker compute with as many threads as each other, and share the
-// cores.
+// The ranks of a worker use equal numbers of threads and share the cores.
 Config ForTensorRanks(Config config) {
   if (config.run.num_threads == 0) {
     config.run.num_threads = ThreadsOfEach(config.rollout.tensor_parallel);
@@ -50,7 +49,7 @@ Config ForTensorRanks(Config config) {
   return config;
 }
 
-// One of the processes that a worker started.
+// The whole program of a process that a worker started.
 absl::Status RunTensorRank(const Flags& flags) {
   HeedRankZeroAlone();
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
@@ -75,7 +74,7 @@ absl::StatusOr<LoadedSampler> LoadSampler(const Config& config,
 }
 
 absl::Status Run(const Flags& flags) {
-  RolloutService service;  // outlives the program's server
+  RolloutService service;  // must outlive the program's server
   WorkerProgram program("rollout", Role::kRollout);
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(flags.worker.config, flags.worker.Overrides()));

@@ -6,12 +6,12 @@ namespace dapd {
 
 namespace {
 
-// As far as rollout.max_new_tokens goes, and as long as an answer of tens of
-// thousands of tokens may take beside others.
+// The buckets cover rollout.max_new_tokens, and the time that an answer of tens
+// of thousands of tokens may take among other answers.
 constexpr double kMostTokens = 1e6;
 constexpr double kLongestSeconds = 10000;
 
-// What a finished request adds to.
+// The metrics that a finished request changes.
 struct RequestMetrics {
   Counter prompt_tokens;
   Histogram answer_tokens;
@@ -55,7 +55,7 @@ RequestMetrics MakeRequestMetrics(MetricsRegistry& registry) {
                                 StepBuckets(0.001, kLongestSeconds))};
 }
 
-// What the engine tells of its KV memory.
+// The engine's report of its KV memory.
 class KvMetrics {
  public:
   explicit KvMetrics(MetricsRegistry& registry)
@@ -110,7 +110,7 @@ RolloutObserver MakeRolloutMetrics(MetricsRegistry& registry, int64_t slots) {
           "Requests that may wait; more are left with those who send them.")
       .Set(static_cast<double>(kMaxWaitingRequests));
   const RequestMetrics requests = MakeRequestMetrics(registry);
-  // Known outcomes exist from the start, so that a rate never misses its zero.
+  // Known outcomes exist from the start, so that a rate begins at zero.
   for (const FinishReason reason :
        {FinishReason::kEos, FinishReason::kLength, FinishReason::kNone}) {
     AnsweredRequests(registry, reason);

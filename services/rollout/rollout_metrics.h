@@ -8,8 +8,9 @@
 
 namespace dapd {
 
-// Every series of the process, fed by the worker's observer. `slots`: sequences
-// decoded side by side. `registry` must outlive the worker.
+// All series of the process; the worker's observer updates them. `slots`:
+// sequences that are decoded at the same time. `registry` must outlive the
+// worker.
 RolloutObserver MakeRolloutMetrics(MetricsRegistry& registry, int64_t slots);
 
 }  // namespace dapd

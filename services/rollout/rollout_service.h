@@ -1,9 +1,9 @@
-// RolloutService: the gRPC face of a RolloutWorker (proto/dapd/v1/rollout.proto
-// says in which order messages come). A handler converts, hands over, and
-// answers; nothing is computed here.
+// RolloutService: the gRPC interface of a RolloutWorker
+// (proto/dapd/v1/rollout.proto defines the order of messages). A handler
+// converts messages and passes them on; it computes nothing.
 //
 // It answers UNAVAILABLE until a worker is attached, so that a server can
-// listen, and tell its health, while the model is still being read.
+// listen and report its health while the model is still being read.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -16,9 +16,9 @@
 
 namespace dapd {
 
-// Checks what does not depend on the policy: prompt ids in the vocabulary,
-// prompt and answer within the model's positions, sampling parameters in
-// range. INVALID_ARGUMENT names the field and the value.
+// Checks everything that does not depend on the policy: prompt ids in the
+// vocabulary, prompt and answer within the model's positions, sampling
+// parameters in range. INVALID_ARGUMENT names the field and the value.
 absl::StatusOr<DecodeRequest> ParseGenerateRequest(
     const v1::GenerateRequest& message, const WorkerDescription& limits);
 
@@ -26,7 +26,7 @@ class RolloutService final : public v1::RolloutService::Service {
  public:
   RolloutService();
 
-  // Once. `worker` must outlive the server.
+  // To be called once. `worker` must outlive the server.
   void Attach(RolloutWorker* worker, const WorkerDescription& description) {
     worker_.Attach(worker, description);
   }

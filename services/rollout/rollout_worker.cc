@@ -125,7 +125,7 @@ void RolloutWorker::Run() {
 }
 
 void RolloutWorker::Admit(Sequence sequence) {
-  // Of a stream that died while this came: its Cancel may have been before.
+  // The stream may have died, and its Cancel may have come before this request.
   if (sequence.outbox->done()) return;
   const absl::Status fit = served_.Check(
       WeightSet::kLive, sequence.policy.version, sequence.policy.digest);
@@ -171,9 +171,9 @@ void RolloutWorker::Step() {
   if (!tokens.ok()) {
     LogError(absl::StrCat("decode step failed: ",
                           std::string(tokens.status().message())));
-    // First: who ends this process leaves its requests to other workers.
+    // First, so that requests go to other workers if this ends the process.
     device_.Note(tokens.status());
-    // What has not begun may fit.
+    // Requests that have not started may fit.
     if (absl::IsResourceExhausted(tokens.status())) {
       FailRunning(tokens.status());
     } else {

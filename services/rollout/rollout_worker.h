@@ -1,12 +1,12 @@
-// RolloutWorker: the compute thread of a rollout worker. It owns the sampler;
-// streams hand it requests through a bounded queue and find the answers in
-// their outboxes. Several trainer ranks may send more than the queue holds:
-// what finds no place is held back with its stream.
+// RolloutWorker: the compute thread of a rollout worker. It owns the sampler.
+// Streams send it requests through a bounded queue and receive answers in their
+// outboxes. Several trainer ranks may send more requests than the queue holds:
+// a stream waits until its request has a place.
 //
-// Between two decode steps it takes what is queued: a request joins when a slot
-// is free; an upload cancels what runs under other weights (answered
-// FAILED_PRECONDITION) and switches; the weights that are served already are
-// only probed, and nothing is cancelled. Thread-safe.
+// Between two decode steps it takes from the queue. A request starts when a
+// slot is free. An upload cancels the sequences that run under other weights
+// (they are answered with FAILED_PRECONDITION) and switches; an upload of the
+// served weights is only probed, and cancels nothing. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -39,25 +39,27 @@ struct RolloutReport {
   FinishReason finish_reason = FinishReason::kNone;  // kNone: it failed
   int64_t prompt_tokens = 0;
   int64_t answer_tokens = 0;
-  // From the request's arrival, waiting for a slot included.
+  // From the arrival of the request, including the wait for a slot.
   double seconds_to_first_token = 0.0;  // 0 without a token
   double seconds = 0.0;
 };
 
-// Called on the compute thread; must not block. Empty functions are skipped.
+// The compute thread calls these functions; they must not block. Empty
+// functions are skipped.
 struct RolloutObserver {
   // After each decode step.
   std::function<void(int64_t new_tokens, double seconds)> on_step;
-  // Sequences that decode, those that wait for KV memory included, and requests
-  // that wait for a slot.
+  // Sequences that decode or wait for KV memory, and requests that wait for a
+  // slot.
   std::function<void(int64_t running, int64_t waiting)> on_load;
-  // Beside on_load.
+  // Called together with on_load.
   std::function<void(const KvUse& use)> on_kv_use;
   std::function<void(const RolloutReport& report)> on_request;
   std::function<void(const ServedPolicy& policy)> on_policy;
 };
 
-// Requests that may wait for a slot of one worker; Submit blocks beyond it.
+// Requests of one worker that may wait for a slot; Submit blocks while all
+// places are taken.
 inline constexpr int64_t kMaxWaitingRequests = 64;
 
 class RolloutWorker {
@@ -65,7 +67,7 @@ class RolloutWorker {
   struct Options {
     int64_t max_waiting = kMaxWaitingRequests;
     RolloutObserver observer;
-    // Told by a DeviceWatch of decode steps and adapters, on the compute
+    // A DeviceWatch of decode steps and adapters calls it on the compute
     // thread, before the requests fail.
     std::function<void(const absl::Status& why)> on_broken;
   };
@@ -73,10 +75,10 @@ class RolloutWorker {
   // Shutdown(0).
   ~RolloutWorker();
 
-  // One request of one stream, to be sampled with `policy`, which must be what
-  // is served. The answer comes through `outbox`, where `request_id` must be
-  // open. Blocks while max_waiting requests wait, until the stream is dead or
-  // the worker shuts down.
+  // Samples one request of one stream with `policy`, which must be served. The
+  // answer comes through `outbox`, where `request_id` must be open. Blocks
+  // while max_waiting requests wait, until the stream is dead or the worker
+  // shuts down.
   void Submit(uint64_t request_id,
               DecodeRequest request,
               ServedPolicy policy,
@@ -85,30 +87,30 @@ class RolloutWorker {
   // Drops all requests of a dead stream.
   void CancelStream(std::shared_ptr<GenerationOutbox> outbox);
 
-  // Switches to the upload. Blocks until it is served; gives up, with the
-  // switch still under way, once `cancelled` returns true.
+  // Switches to the upload and blocks until it is served. Returns early once
+  // `cancelled` returns true, although the worker will still switch.
   absl::StatusOr<LoadResult> Load(AdapterUpload upload,
                                   const std::function<bool()>& cancelled);
 
   const ServedWeights& served() const { return served_; }
 
-  // Refuses new requests (UNAVAILABLE), lets running ones end within `grace`,
-  // fails the rest, and ends the compute thread. Blocks.
+  // Refuses new requests (UNAVAILABLE), lets running requests end within
+  // `grace`, fails the rest, and ends the compute thread. Blocks.
   void Shutdown(absl::Duration grace);
 
  private:
   using Command = std::function<void()>;
-  // One among the max_waiting; left with the last copy.
+  // One of the max_waiting places; the last copy frees it.
   using Place = std::shared_ptr<RolloutWorker>;
   struct Sequence {
     uint64_t request_id = 0;
     DecodeRequest request;
     ServedPolicy policy;
     std::shared_ptr<GenerationOutbox> outbox;
-    Place place;         // until it has a slot
-    SampleTimes times;   // for the timeline, as far as they are known
-    absl::Time arrival;  // by SteadyNow
-    absl::Duration to_first_token;  // from there
+    Place place;                    // until it has a slot
+    SampleTimes times;              // the known times, for the timeline
+    absl::Time arrival;             // by SteadyNow
+    absl::Duration to_first_token;  // since `arrival`
     uint32_t num_tokens = 0;
   };
 
@@ -116,11 +118,11 @@ class RolloutWorker {
   Place WaitForPlace(const GenerationOutbox& outbox);
   void LeavePlace();
 
-  // All below run on the compute thread.
+  // The compute thread calls everything below.
   void Run();
   void Admit(Sequence sequence);
   void StartWaiting();
-  // The lowest number that none of those that run has.
+  // The lowest number that no running sequence has.
   uint32_t FreeSlot() const;
   absl::StatusOr<std::vector<SampledToken>> Compute();
   void Step();
@@ -130,7 +132,7 @@ class RolloutWorker {
   // kNone: it failed.
   void Report(const Sequence& sequence, FinishReason finish_reason) const;
   void FailRunning(const absl::Status& error);
-  void FailAll(const absl::Status& error);  // and what waits
+  void FailAll(const absl::Status& error);  // waiting requests, too
   bool idle() const { return running_.empty() && waiting_.empty(); }
   void ReportLoad();
 
@@ -145,7 +147,7 @@ class RolloutWorker {
   mutable Mutex mutex_;
   CondVar drained_;
   bool is_idle_ ABSL_GUARDED_BY(mutex_) = true;
-  // A place is free, or nobody waits for one any more.
+  // A place is free, or a waiting caller has to give up.
   CondVar places_changed_;
   int64_t places_taken_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> draining_ = false;

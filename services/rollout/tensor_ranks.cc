@@ -29,8 +29,8 @@
 namespace dapd {
 namespace {
 
-// A secret between the ranks of one worker: whoever else finds the port cannot
-// join them.
+// A secret between the ranks of one worker: a stranger who finds the port
+// cannot join.
 constexpr char kKeyVariable[] = "DAPD_TENSOR_RANKS_KEY";
 
 RankOptions MakeOptions(const Config& config,
@@ -43,24 +43,22 @@ RankOptions MakeOptions(const Config& config,
       .identity = std::move(key),
       .operation_timeout = absl::Seconds(config.trainer.rank_timeout_seconds),
       .called = "rollout rank",
-      .when_lost =
-          "the worker ends, for whoever keeps it running to start "
-          "it again"};
+      .when_lost = "the worker ends; its supervisor has to start it again"};
 }
 
 pid_t rank_zero = 0;
 
-// Of a rank whose end has been taken note of; 0: none crashed.
+// The exit code of a crashed rank that has been seen; 0: none crashed.
 std::atomic<int> crash_code = 0;
 
-// What this process ends with: as a rank that crashed, if one did. A connection
-// that breaks may tell of it before its process is gone.
+// The exit code of this process: of a crashed rank, if there is one. A
+// connection may break before the process of the crashed rank is gone.
 int CodeOfLostRanks() {
   constexpr absl::Duration kGrace = absl::Milliseconds(500);
   const absl::Time deadline = SteadyNow() + kGrace;
   while (crash_code == 0 && SteadyNow() < deadline) {
     siginfo_t end = {};
-    // Its end stays to be seen by others.
+    // Leaves the child to be waited for elsewhere.
     if (::waitid(P_ALL, 0, &end, WEXITED | WNOHANG | WNOWAIT) != 0) break;
     if (end.si_pid == 0) {
       absl::SleepFor(absl::Milliseconds(10));
@@ -74,7 +72,7 @@ int CodeOfLostRanks() {
                          : crash_code.load();
 }
 
-// The kernel, too, sends in the name of rank 0 when that has died.
+// The kernel sends the signal in the name of rank 0 when rank 0 has died.
 void EndIfRankZeroSaysSo(int number, siginfo_t* info, void* /*context*/) {
   if (info->si_pid == rank_zero) ::_exit(CodeOfSignal(number));
 }
@@ -120,7 +118,7 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Start(
     ranks->children_.push_back(std::move(child));
   }
   RankOptions options = MakeOptions(config, first, key);
-  std::string lost;  // of the ranks that are awaited
+  std::string lost;  // the rank that ended while the others were awaited
   auto code_of_lost = static_cast<int>(ExitCode::kRestart);
   options.gives_up = [&children = ranks->children_, &lost, &code_of_lost] {
     for (const std::unique_ptr<ChildProcess>& child : children) {

@@ -1,9 +1,9 @@
 // The processes of one machine that compute a rollout worker's model together
-// (rollout.tensor_parallel): this one, rank 0, which is the worker, and those
-// that it starts. Each holds its share of every layer; on GPUs each takes the
-// next one of those that the worker sees. They live and die together: a rank
-// that ends takes the worker with it, whoever keeps workers running starts it
-// again, and the answers under way go to other workers, as always.
+// (rollout.tensor_parallel): this process, rank 0, which is the worker, and the
+// processes that it starts. Each holds its share of every layer; on GPUs each
+// takes the next of the GPUs that the worker sees. They live and die together:
+// if a rank ends, the worker ends, its supervisor starts it again, and the
+// running answers go to other workers, as after any loss.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ namespace dapd {
 class TensorRanks {
  public:
   // Starts ranks 1, 2, ... as this program with `arguments`, and waits until
-  // all are connected. ABORTED if one of them ends before.
+  // all ranks are connected. ABORTED if a rank ends earlier.
   static absl::StatusOr<std::unique_ptr<TensorRanks>> Start(
       const Config& config, const std::vector<std::string>& arguments);
 
@@ -33,9 +33,9 @@ class TensorRanks {
   // From now on ranks may end.
   void StopWatching() { watcher_ = std::jthread(); }
 
-  // Ends this process, because a rank is lost or does not answer: with
-  // ExitCode::kRestart, or, where a rank crashed, with 128 plus the number of
-  // its signal.
+  // Ends this process because a rank is lost or does not answer: with
+  // ExitCode::kRestart, or, if a rank crashed, with 128 plus the number of its
+  // signal.
   [[noreturn]] static void EndWithRanks(const absl::Status& status);
 
  private:
@@ -43,22 +43,22 @@ class TensorRanks {
   static void Watch(const std::vector<std::unique_ptr<ChildProcess>>& children,
                     const std::stop_token& stop);
 
-  // Destroyed from the last one on: nobody watches when the connection goes,
-  // and with it the others end.
+  // Destroyed in reverse order: the watcher ends before the connection closes,
+  // at which the other ranks end.
   std::vector<std::unique_ptr<ChildProcess>> children_;
   std::unique_ptr<Collective> collective_;
   std::jthread watcher_;
 };
 
-// In one of the processes that TensorRanks started: which one it is.
+// The rank of a process that TensorRanks started.
 struct TensorRank {
   int rank = 0;
   std::string rendezvous;
 };
 
-// There: from here on a signal that asks this process to stop ends it if rank 0
-// has sent it, or has died. What tells all processes of a worker, as pkill and
-// systemd do, is for rank 0 to heed, which lets answers end before and needs
+// In such a process: from now on a stop signal ends it only if rank 0 has sent
+// the signal or has died. If a signal goes to all processes of a worker, as
+// pkill and systemd do, rank 0 handles it: it lets answers end first, and needs
 // this process for them.
 void HeedRankZeroAlone();
 

@@ -48,7 +48,7 @@ PrefixChunkPtr ChunkPlan::AddPath(const PrefixChunkPtr& root,
 std::vector<ChunkPlan::Open> ChunkPlan::TakePass(int64_t rows) {
   planned_.clear();
   std::vector<Open> pass;
-  std::set<const PrefixChunk*> left;  // passed over
+  std::set<const PrefixChunk*> left;  // did not fit
   int64_t taken = 0;
   std::erase_if(open_, [&](const Open& chunk) {
     const int64_t tokens = TokensOf(*chunk);

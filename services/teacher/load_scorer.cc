@@ -22,7 +22,7 @@ absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config) {
   LoadedScorer loaded;
   loaded.description = DescribeWorker("teacher", *weights, config.lora.rank);
   const ScoringShape shape = ScoringShapeFor(config.teacher, device);
-  // As many compute, and as many are on their way.
+  // One half computes while the other half is sent.
   loaded.description.max_in_flight = 2 * shape.most_together;
   loaded.description.weight_sets = {kTeacherSets.begin(), kTeacherSets.end()};
   ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));

@@ -1,5 +1,4 @@
-// The scorer of a teacher: which model it has, where, and how much it computes
-// at a time.
+// The scorer of a teacher: its model, its device, and the size of its passes.
 #pragma once
 
 #include <memory>
@@ -17,8 +16,7 @@ struct LoadedScorer {
   WorkerDescription description;
 };
 
-// Reads the model that `config` names. Blocks for as long as the weights take
-// to read.
+// Reads the model that `config` names; blocks until the weights are read.
 absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config);
 
 }  // namespace dapd

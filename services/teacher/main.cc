@@ -31,7 +31,7 @@ namespace dapd {
 namespace {
 
 absl::Status Run(const WorkerFlags& flags) {
-  TeacherService service;  // outlives the program's server
+  TeacherService service;  // must outlive the program's server
   WorkerProgram program("teacher", Role::kTeacher);
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(flags.config, flags.Overrides()));

@@ -18,19 +18,20 @@
 namespace dapd {
 namespace {
 
-// A view of a request under way.
+// A view of a running request.
 struct OpenView {
   ViewName name = ViewName::kNoneRollout;
   const View* view = nullptr;
-  PrefixChunkPtr last;  // that scores; null once its payload is on its way
+  PrefixChunkPtr
+      last;  // the last chunk to score; null once its payload was launched
   ScoreWork work;
 };
 
-// A request under way.
+// A running request.
 struct OpenJob {
   const ScoreJob* job = nullptr;
   std::vector<OpenView> views;
-  size_t started = 0;  // views whose payload is on its way
+  size_t started = 0;  // views whose payload was launched
   size_t sent = 0;
   ScoreWork work;
   absl::Status status;
@@ -48,7 +49,7 @@ struct PendingPass {
   std::vector<PendingView> views;
 };
 
-// Of a view the tokens up to the last that predicts a scored one.
+// The tokens of a view up to the last token that predicts a scored token.
 std::span<const int32_t> NeededIds(const View& view) {
   return std::span(view.input_ids)
       .first(static_cast<size_t>(view.scored_from + view.scored_count - 1));
@@ -83,7 +84,8 @@ class ModelScorer : public Scorer {
 
   absl::StatusOr<AppliedAdapter> Load(const AdapterUpload& upload) override {
     ASSIGN_OR_RETURN(AppliedAdapter applied, weights_.Load(upload));
-    // What the set's old weights computed is found no more, with its root.
+    // The chunks of the set's old weights follow the old root, and are not
+    // found any more.
     roots_[upload.set] = std::make_shared<const PrefixChunk>();
     return applied;
   }
@@ -129,7 +131,7 @@ class ModelScorer : public Scorer {
 
   absl::StatusOr<int64_t> Advance(
       std::span<const AheadSequence> sequences) override {
-    std::vector<WeightSet> sets;  // in the order of their first sequences
+    std::vector<WeightSet> sets;  // ordered by their first sequences
     for (const AheadSequence& sequence : sequences) {
       if (std::ranges::find(sets, sequence.weights) == sets.end()) {
         sets.push_back(sequence.weights);
@@ -145,7 +147,7 @@ class ModelScorer : public Scorer {
   void Forget() override { cache_.Clear(); }
 
  private:
-  // As Advance, of one set's sequences.
+  // Advance for the sequences of one set.
   absl::StatusOr<int64_t> AdvanceSet(WeightSet set,
                                      std::span<const AheadSequence> sequences) {
     const auto size = static_cast<size_t>(shape_.chunk_tokens);
@@ -175,15 +177,15 @@ class ModelScorer : public Scorer {
           there = plan.Add(chunk, next);
         }
         chunk = std::move(there);
-        // One that need not wait for others is not to keep a request waiting.
+        // A request that does not need the others must not wait for them.
         is_full = !shape_.has_fixed_rows;
       }
       if (chunk->end == before) continue;
       advanced += chunk->end - before;
       reached.emplace_back(prefix, std::move(chunk));
     }
-    // A pass of few rows leaves most of a GPU waiting, which costs more than
-    // computing these later.
+    // A pass of few rows leaves most of a GPU idle, which costs more than
+    // computing these rows later.
     if (shape_.has_fixed_rows && 2 * plan.tokens() < rows && !plan.empty()) {
       return 0;
     }
@@ -199,7 +201,7 @@ class ModelScorer : public Scorer {
     return advanced;
   }
 
-  // Together first; where that takes more memory than there is, one by one.
+  // Scores them together; if there is too little memory for this, one by one.
   void ScoreSet(WeightSet set, const std::vector<OpenJob*>& jobs) {
     absl::Status status = TryToScore(set, jobs);
     if (absl::IsResourceExhausted(status) && jobs.size() > 1) {
@@ -216,7 +218,7 @@ class ModelScorer : public Scorer {
     }
   }
 
-  // Scores what was not sent yet. An error is that of all jobs still open.
+  // Scores the views that were not sent yet. An error applies to all open jobs.
   absl::Status TryToScore(WeightSet set, const std::vector<OpenJob*>& jobs) {
     const absl::Status status = CatchTorch([&]() -> absl::Status {
       const c10::InferenceMode no_gradients;
@@ -229,8 +231,8 @@ class ModelScorer : public Scorer {
         if (!pass.empty()) Compute(set, pass);
         std::vector<PendingView> views = StartViews(jobs);
         PendingPass launched{LaunchedWork(device()), std::move(views)};
-        // A GPU has the next pass to do while the host hands this one on; on a
-        // CPU a pass's views go out before the next pass is computed.
+        // A GPU gets the next pass before the host passes this one's views on;
+        // a CPU passes them on before it computes the next pass.
         const bool is_last = plan.empty();
         bool all_wanted = true;
         if (before.has_value()) all_wanted = Send(*before);
@@ -263,7 +265,7 @@ class ModelScorer : public Scorer {
     }
   }
 
-  // Sets the states of the chunks, and keeps the whole ones.
+  // Sets the states of the chunks, and keeps the whole chunks.
   void Compute(WeightSet set, const std::vector<ChunkPlan::Open>& pass) {
     std::map<const PrefixChunk*, int64_t> places;
     std::vector<NextChunk> chunks;
@@ -294,7 +296,7 @@ class ModelScorer : public Scorer {
         cache_.Insert(pass[i],
                       ChunkBytes(weights_.base(), shape_.chunk_tokens));
       } else {
-        // Nothing continues it.
+        // No chunk continues it.
         pass[i]->states.keys_values = at::Tensor();
       }
     }
@@ -304,7 +306,7 @@ class ModelScorer : public Scorer {
     return static_cast<int64_t>(chunk.ids.size()) == shape_.chunk_tokens;
   }
 
-  // Payloads of the views whose turn it is and that are computed.
+  // Launches the payloads of the next views that are computed.
   std::vector<PendingView> StartViews(const std::vector<OpenJob*>& jobs) const {
     std::vector<PendingView> started;
     for (OpenJob* job : jobs) {
@@ -323,8 +325,8 @@ class ModelScorer : public Scorer {
     return started;
   }
 
-  // Waits for a pass and gives its views to their sinks. False if one of them
-  // wanted no more.
+  // Waits for a pass and gives its views to their sinks. False if a sink wants
+  // no further views.
   static bool Send(PendingPass& pass) {
     if (pass.views.empty()) return true;
     pass.work.Wait();
@@ -361,7 +363,7 @@ class ModelScorer : public Scorer {
   ScoringWeights weights_;
   const ScoringShape shape_;
   PrefixCache cache_;
-  // Of all sequences that are computed with a set.
+  // The state that all sequences of a set share.
   std::map<WeightSet, PrefixChunkPtr> roots_;
 };
 
@@ -384,7 +386,7 @@ std::unique_ptr<Scorer> MakeModelScorer(
     int64_t prefix_bytes,
     const LoraConfig* lora) {
   ModelWeights own = *weights;
-  weights.reset();  // so that nobody else holds what is packed
+  weights.reset();  // so that packing can release the projections
   return std::make_unique<ModelScorer>(
       std::move(own), shape, prefix_bytes, lora);
 }

@@ -13,29 +13,29 @@
 
 namespace dapd {
 
-// How much a scorer computes at a time.
+// The sizes in which a scorer computes.
 struct ScoringShape {
   int64_t chunk_tokens = 128;
-  // Most tokens of a pass, which takes chunks of as many views as wait; one
-  // chunk passes whatever it has.
+  // The most tokens of a pass, which takes chunks of as many views as wait. A
+  // single chunk may exceed it.
   int64_t pass_tokens = kCpuScoringRows;
   // Whether every pass has pass_tokens rows, used or not: on a GPU the bits of
-  // a row may depend on how many it is multiplied with.
+  // a row may depend on the number of rows that are multiplied together.
   bool has_fixed_rows = false;
   int64_t most_together = 1;                // requests
-  int64_t head_rows = kCpuScoringHeadRows;  // whose logits are held at a time
+  int64_t head_rows = kCpuScoringHeadRows;  // of logits held at a time
 };
 
-// What suits the device. A CPU packs a layer's weights once a pass, which costs
-// as much as some 16 tokens. On a GPU a pass of 4,096 rows keeps all
-// multiprocessors busy in every product of a model of 1.7B or more, and takes
+// The limits for a device. A CPU packs a layer's weights once per pass, which
+// costs as much as about 16 tokens. On a GPU a pass of 4,096 rows keeps all
+// multiprocessors busy in every product of a model of at least 1.7B, and takes
 // longer than its launches.
 ScoringShape ScoringShapeFor(const TeacherSection& config, at::Device device);
 
-// A scorer that keeps at most `prefix_bytes` of chunks. `lora`: what the
-// adapters to come look like (scoring_weights.h). At most one pass is launched
-// before the scores of the one before are waited for, which is all that the
-// host waits for. Throws for want of memory, as LibTorch does.
+// A scorer that keeps at most `prefix_bytes` of chunks. `lora`: the shape of
+// the adapters to come (scoring_weights.h). At most one pass is launched before
+// the scores of the pass before are awaited; the host waits for nothing else.
+// Throws LibTorch's exception if memory is short.
 std::unique_ptr<Scorer> MakeModelScorer(
     std::shared_ptr<const ModelWeights> weights,
     const ScoringShape& shape,

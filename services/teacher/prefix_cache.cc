@@ -13,7 +13,7 @@ PrefixChunkPtr PrefixCache::Find(const PrefixChunkPtr& parent,
 bool PrefixCache::MakeRoom(int64_t bytes) {
   for (auto kept = order_.begin();
        kept != order_.end() && bytes_ + bytes > max_bytes_;) {
-    // Its children hold it, too: a chunk goes only after those that follow it.
+    // Its children hold it, too: a chunk goes only after the chunks behind it.
     if (kept->chunk.use_count() > 1) {
       ++kept;
       continue;

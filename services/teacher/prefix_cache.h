@@ -1,11 +1,11 @@
-// PrefixCache: computed chunks of token sequences, kept as a tree, so that
-// sequences that begin alike share their prefix, and a prefix that was
-// computed ahead is there when the rest is known.
+// PrefixCache: computed chunks of token sequences, kept as a tree. Sequences
+// with the same beginning share its chunks, and a prefix that was computed
+// ahead is there when the complete sequence arrives.
 //
-// A chunk is found by its tokens and by the chunk before it; the first ones
-// follow a root, of which each set of weights has one. What is found has the
-// bits that computing it again would give, so neither the limit nor the order
-// of requests shows in a result. Not thread-safe.
+// A chunk is found by its tokens and by the chunk before it. The first chunks
+// follow a root; each set of weights has its own root. A kept chunk has the
+// bits that a new computation would give, so neither the limit nor the order of
+// requests changes a result. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -30,22 +30,22 @@ using PrefixChunkPtr = std::shared_ptr<const PrefixChunk>;
 
 class PrefixCache {
  public:
-  // Keeps at most `max_bytes`. The least recently used chunk that nobody else
-  // holds goes first; a held one keeps all before it.
+  // Keeps at most `max_bytes`. Drops the least recently used chunk first, but
+  // no chunk that somebody else holds, and no chunk before such a chunk.
   explicit PrefixCache(int64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // The chunk of `ids` behind `parent`, null if it is not there.
+  // The chunk of `ids` behind `parent`; null if it is not kept.
   PrefixChunkPtr Find(const PrefixChunkPtr& parent,
                       std::span<const int32_t> ids);
 
-  // Drops what it must to have room for `bytes` more. False if all that is left
-  // is held.
+  // Drops chunks until there is room for `bytes` more. False if all remaining
+  // chunks are held.
   bool MakeRoom(int64_t bytes);
 
-  // Keeps `chunk` of `bytes` bytes, if there is room. False if not.
+  // Keeps `chunk` of `bytes` bytes. False if there is no room.
   bool Insert(PrefixChunkPtr chunk, int64_t bytes);
 
-  // Drops whatever nobody else holds.
+  // Drops every chunk that nobody else holds.
   void Clear() { MakeRoom(max_bytes_); }
 
   int64_t bytes() const { return bytes_; }

@@ -10,11 +10,10 @@
 namespace dapd {
 namespace {
 
-// Between two chunks with nothing between them: less than a chunk takes.
+// A shorter gap between two chunks does not count; a chunk takes longer.
 constexpr absl::Duration kNoGap = absl::Microseconds(20);
 
-// Spans by SteadyNow as the machine's clock tells the time, which only the
-// timeline shows.
+// Converts spans by SteadyNow to the machine's clock, for the timeline only.
 std::vector<TimeSpan> OnTheClock(std::vector<TimeSpan> spans) {
   const absl::Duration offset = absl::Now() - SteadyNow();
   for (TimeSpan& span : spans) {
@@ -34,7 +33,7 @@ void PrefixDesk::Update(Stream stream, const PrefixUpdate& update) {
   }
   if (const auto found = requests_.find(key);
       found != requests_.end() && found->second.weights != update.weights) {
-    // Nothing goes on from what other weights computed.
+    // Chunks of other weights cannot be continued.
     requests_.erase(found);
   }
   if (!requests_.contains(key) && requests_.size() >= kMaxOpenPrefixes) return;
@@ -62,7 +61,7 @@ AheadWork PrefixDesk::Close(Stream stream, uint64_t request_id) {
     work.held.push_back(std::move(view.held));
   }
   requests_.erase(found);
-  // Its memory may be what the others wait for.
+  // The other requests may wait for its memory.
   has_work_ = !requests_.empty();
   return work;
 }
@@ -105,7 +104,7 @@ absl::StatusOr<int64_t> PrefixDesk::Advance(Scorer& scorer) {
     return advanced.status();
   }
   if (*advanced == 0) has_work_ = false;
-  // Each has of the pass's time as much as of its tokens.
+  // The pass's time is divided in proportion to the tokens.
   int64_t done = 0;
   const auto time_of = [&](int64_t tokens) {
     return start + taken * (static_cast<double>(tokens) /

@@ -1,10 +1,9 @@
-// PrefixDesk: what clients told ahead of their requests, and how far it is
-// computed.
+// PrefixDesk: the prefixes that clients announced ahead of their requests, and
+// how far they are computed.
 //
-// It gives the compute thread one pass of chunks at a time to do when nothing
-// else waits: first those of the request with the lowest id, for the trainer
-// needs the answers in that order. Not thread-safe: owned by the compute
-// thread.
+// While no request waits, it gives the compute thread one pass of chunks at a
+// time, first the chunks of the request with the lowest id, since the trainer
+// needs the answers in this order. Not thread-safe: the compute thread owns it.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +28,12 @@ struct PrefixUpdate {
   };
   uint64_t request_id = 0;
   WeightSet weights = WeightSet::kBase;
-  int64_t policy_version = 0;  // of that set; 0 for the base
-  std::string adapter_digest;  // likewise; empty for the base
-  std::vector<View> views;     // none: the request will not come
+  int64_t policy_version = 0;  // of `weights`; 0 for the base
+  std::string adapter_digest;  // of `weights`; empty for the base
+  std::vector<View> views;     // empty: the request will not come
 };
 
-// Requests of which something may be known ahead; more are left out.
+// The most requests with announced prefixes; further requests are ignored.
 inline constexpr size_t kMaxOpenPrefixes = 1024;
 
 struct TimeSpan {
@@ -42,36 +41,37 @@ struct TimeSpan {
   absl::Time end;
 };
 
-// Of one request; later ones are not kept.
+// The most spans of one request; later spans are dropped.
 inline constexpr size_t kMaxAheadSpans = 64;
 
-// What was computed ahead of one request; keeps it.
+// The work that was done ahead of one request. Holds its chunks.
 struct AheadWork {
   double seconds = 0.0;
-  // When, by the machine's clock; chunk after chunk is one.
+  // By the machine's clock; consecutive chunks are one span.
   std::vector<TimeSpan> spans;
   std::vector<HeldPrefix> held;
 };
 
 class PrefixDesk {
  public:
-  // A stream's name: it is only compared.
+  // The identity of a stream, which is only compared.
   using Stream = const void*;
 
-  // A view that does not continue what was told before closes its request, as
-  // one of other weights does.
+  // Closes the request if a view does not continue its earlier tokens, or if
+  // the weights are different.
   void Update(Stream stream, const PrefixUpdate& update);
 
-  // The request came, or will not come.
+  // The request has arrived, or will not arrive.
   AheadWork Close(Stream stream, uint64_t request_id);
   void CloseStream(Stream stream);
-  // A set of weights changed: what was computed with the old ones is let go.
+  // A set of weights has changed: releases the chunks of the old weights.
   void CloseSet(WeightSet weights);
 
   // Whether Advance may find something to do.
   bool has_work() const { return has_work_; }
-  // Computes one pass. The tokens computed; 0 if nothing is left to do before
-  // the next update or close. On error the first request of it is closed.
+  // Computes one pass and returns the number of its tokens; 0 if nothing is
+  // left to do before the next update or close. On error, closes the first
+  // request of the pass.
   absl::StatusOr<int64_t> Advance(Scorer& scorer);
 
   size_t open() const { return requests_.size(); }

@@ -11,7 +11,7 @@
 namespace dapd {
 namespace {
 
-// A tensor of the host for what is on `device`.
+// A host tensor that can receive a tensor of `device`.
 at::Tensor HostTensorFor(at::Device device,
                          at::IntArrayRef sizes,
                          at::ScalarType dtype) {

@@ -16,28 +16,29 @@
 
 namespace dapd {
 
-// By name, as teacher.proto's Payload lists them; on the host, pinned where
-// they come from a GPU. What they hold is there once the device has done what
-// was launched before them.
+// The tensors by name, as teacher.proto's Payload lists them, in host memory
+// (pinned if they come from a GPU). Their content is valid once the device has
+// finished everything that was launched before them.
 using PayloadTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-// What `input` asks of a view's final-norm hidden states, [scored, hidden].
-// `head_rows`: rows whose logits are held at a time. The host does not wait.
+// The payload that `input` asks for, of a view's final-norm hidden states
+// [scored, hidden]. `head_rows`: rows whose logits are held at a time. Does not
+// wait for the device.
 PayloadTensors StartPayload(const ModelWeights& weights,
                             const ScoreInput& input,
                             const at::Tensor& hidden,
                             int64_t head_rows);
 
-// Of tensors that have come.
+// The size of tensors whose content is valid.
 absl::StatusOr<ViewScores> FinishPayload(ViewName view,
                                          const PayloadTensors& tensors);
 
-// What was launched on a device so far; nothing on the CPU, where all is done
-// when it is called.
+// Everything that was launched on a device so far. On the CPU it is nothing,
+// since calls return when their work is done.
 class LaunchedWork {
  public:
   explicit LaunchedWork(at::Device device);
-  // Blocks until it is done.
+  // Blocks until the device has finished it.
   void Wait();
 
  private:

@@ -26,7 +26,7 @@ absl::StatusOr<Payload> FromWirePayload(v1::Payload payload) {
   }
 }
 
-// `Message`: v1::ScoreView or v1::ViewPrefix. `length`: tokens of the view so
+// `Message`: v1::ScoreView or v1::ViewPrefix. `length`: the view's tokens so
 // far.
 template <typename Message>
 absl::Status CheckTokens(const Message& message,

@@ -11,16 +11,17 @@
 
 namespace dapd {
 
-// INVALID_ARGUMENT names the view and field for: no or too many views, a name
-// that is unknown or there twice, a view longer than the model's positions, an
-// id outside the vocabulary, a scored range outside the view, unknown weights
-// or payload, top_k outside 1..vocab, a temperature that is not above 0.
+// INVALID_ARGUMENT names the view and field. It is returned for no or too many
+// views, an unknown or repeated name, a view longer than the model's positions,
+// an id outside the vocabulary, a scored range outside the view, unknown
+// weights or payload, top_k outside 1..vocab, and a temperature that is not
+// above 0.
 absl::StatusOr<TeacherRequest> ParseScoreRequest(
     const v1::ScoreRequest& message, const WorkerDescription& limits);
 
-// Of a message with `prefix`. INVALID_ARGUMENT likewise for too many views, an
-// unknown one, one that cannot fit, an id outside the vocabulary, unknown
-// weights.
+// Converts a message with `prefix`. INVALID_ARGUMENT for too many views, an
+// unknown view, a view that cannot fit, an id outside the vocabulary, and
+// unknown weights.
 absl::StatusOr<PrefixUpdate> ParsePrefixUpdate(const v1::ScoreRequest& message,
                                                const WorkerDescription& limits);
 

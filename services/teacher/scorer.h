@@ -1,8 +1,8 @@
-// Scorer: what the teacher worker needs of a model. The real one
+// Scorer: the interface of the teacher worker to a model. The real scorer
 // (model_scorer.h) computes with LibTorch; tests use a fake.
 //
-// Not thread-safe: owned by the worker's compute thread. Errors that come from
-// the computation itself (out of memory, ...) are Status, not exceptions.
+// Not thread-safe: the worker's compute thread owns it. Errors of the
+// computation itself (out of memory, ...) are Status, not exceptions.
 #pragma once
 
 #include <array>
@@ -33,67 +33,67 @@ struct ScoreInput {
   NamedViews views;          // scored_from is at least 1 in each
 };
 
-// What uploads may become; one that names no set becomes the first.
+// The sets that uploads may become; an upload that names no set becomes the
+// first.
 inline constexpr std::array kTeacherSets = {
     WeightSet::kSnapshot, WeightSet::kEma, WeightSet::kLive, WeightSet::kBase};
 
-// One view's tensors by name, as teacher.proto's Payload lists them.
+// The tensors of one view by name, as teacher.proto's Payload lists them.
 struct ViewScores {
   ViewName view = ViewName::kNoneRollout;
   std::vector<std::pair<std::string, HostTensor>> tensors;
 };
-// Takes one view's scores. False: nobody wants the rest.
+// Takes one view's scores. False: the caller wants no further views.
 using ViewSink = std::function<bool(ViewScores scores)>;
 
-// Tokens that a request's views went through the model with.
+// The tokens of a request's views.
 struct ScoreWork {
-  int64_t computed_tokens = 0;  // now
-  int64_t reused_tokens = 0;    // before: ahead, or for another view
+  int64_t computed_tokens = 0;  // for this request
+  int64_t reused_tokens = 0;    // computed ahead, or for another view
 };
 
-// A request of several that are scored together.
+// One of several requests that are scored together.
 struct ScoreJob {
   const ScoreInput* input = nullptr;
   ViewSink sink;
 };
 
-// The prefix of a token sequence, computed ahead and kept.
+// The prefix of a token sequence that was computed ahead and is kept.
 struct HeldPrefix {
   int64_t tokens = 0;
-  std::shared_ptr<const void> hold;  // keeps it; the scorer's own
+  std::shared_ptr<const void> hold;  // holds the scorer's chunks
 };
 
 // A sequence of which more may be computed ahead.
 struct AheadSequence {
   WeightSet weights = WeightSet::kBase;
-  const std::vector<int32_t>* ids = nullptr;  // as far as they are known
-  HeldPrefix* prefix = nullptr;               // of them
+  const std::vector<int32_t>* ids = nullptr;  // the known tokens
+  HeldPrefix* prefix = nullptr;               // the computed tokens
 };
 
 class Scorer {
  public:
   virtual ~Scorer() = default;
 
-  // Makes the upload its set of weights, any but the base, and probes it. On
-  // error the old one stays.
+  // Makes the upload its set of weights, which is not the base, and probes it.
+  // On error the set stays as it was.
   virtual absl::StatusOr<AppliedAdapter> Load(const AdapterUpload& upload) = 0;
-  // Probes a set that was loaded, or the base.
+  // Probes a loaded set, or the base.
   virtual absl::StatusOr<AppliedAdapter> Probe(
       WeightSet set, const std::vector<int32_t>& probe_ids) = 0;
 
-  // Scores the views, with a set of weights that was loaded or the base, and
-  // hands them to `sink` in order. The numbers depend on the weights and the
-  // view only, not on what was computed ahead or before. CANCELLED if the sink
-  // wanted no more. The input is valid for the model.
+  // Scores the views with a loaded set of weights, or the base, and passes them
+  // to `sink` in order. The numbers depend only on the weights and the view,
+  // not on earlier or announced requests. CANCELLED if `sink` wants no further
+  // views. The input must be valid for the model.
   virtual absl::StatusOr<ScoreWork> Score(const ScoreInput& input,
                                           const ViewSink& sink) = 0;
 
-  // How many requests it is worth while to score together: more than one where
-  // a pass over the model is the faster the more tokens it has.
+  // How many requests should be scored together: more than one if a pass over
+  // the model is more efficient with more tokens.
   virtual int64_t most_together() const { return 1; }
-  // Scores requests, of which each gets what Score would give it, bit for bit,
-  // and its own outcome; views of different requests come to their sinks in any
-  // order.
+  // Scores several requests. Each gets the same bits as from Score, and its own
+  // outcome; views of different requests reach their sinks in any order.
   virtual std::vector<absl::StatusOr<ScoreWork>> ScoreTogether(
       std::span<const ScoreJob> jobs) {
     std::vector<absl::StatusOr<ScoreWork>> outcomes;
@@ -103,17 +103,17 @@ class Scorer {
     return outcomes;
   }
 
-  // Tokens of a whole chunk, in which sequences are computed ahead.
+  // The tokens of a whole chunk, the unit in which prefixes are computed ahead.
   virtual int64_t chunk_tokens() const = 0;
-  // Computes as many whole chunks as one pass holds, of sequences under the
-  // same weights, and moves their prefixes on: under the first sequence's
-  // weights or, where its set has too little for a pass, under the next that
-  // has enough. Returns by how many tokens; 0 if no whole chunk is left, if
-  // what is held already leaves no memory, or if no set fills a pass yet.
+  // Computes whole chunks of sequences under the same weights, as many as one
+  // pass holds, and moves their prefixes on. The weights are the first
+  // sequence's; if their sequences do not fill a pass, the next weights whose
+  // sequences do. Returns the number of computed tokens; 0 if no whole chunk is
+  // left, if held chunks leave no memory, or if no set fills a pass yet.
   virtual absl::StatusOr<int64_t> Advance(
       std::span<const AheadSequence> sequences) = 0;
 
-  // Drops whatever is kept and not held.
+  // Drops every kept chunk that is not held.
   virtual void Forget() = 0;
 };
 

@@ -69,7 +69,7 @@ std::vector<ChunkStates> ScoringWeights::Forward(
     return ForwardChunks(base_, adapter, chunks, rows);
   }
   if (adapter != nullptr && adapter != applied_) {
-    applied_ = nullptr;  // neither, should that fail half way
+    applied_ = nullptr;  // applied_ stays null if applying fails half way
     packed_->Apply(adapter);
     applied_ = adapter;
   }

@@ -1,6 +1,6 @@
-// What a teacher scores with: the base, and the adapters of its other sets of
-// weights. On a GPU the base stands in memory packed (packed_weights.h), with
-// columns for one adapter, which the sets that have one take in turns. Not
+// The weights of a teacher: the base, and the adapters of its other sets. On a
+// GPU the base is in memory in packed form (packed_weights.h), with columns for
+// one adapter; the sets that have an adapter take turns in using them. Not
 // thread-safe.
 #pragma once
 
@@ -22,9 +22,10 @@ namespace dapd {
 
 class ScoringWeights {
  public:
-  // A GPU's projections are given back one by one as they are packed, if nobody
-  // else holds them. `lora`: what the adapters to come look like, null: there
-  // will be none. Others are taken as well; the weights are packed anew then.
+  // On a GPU, releases the projections one by one while it packs them, if
+  // nobody else holds them. `lora`: the shape of the adapters to come; null:
+  // none will come. An adapter of another shape is accepted as well, but the
+  // weights are packed again.
   ScoringWeights(ModelWeights base, const LoraConfig* lora);
   ScoringWeights(const ScoringWeights&) = delete;
   ScoringWeights& operator=(const ScoringWeights&) = delete;
@@ -33,12 +34,12 @@ class ScoringWeights {
 
   // Makes the upload its set and probes it. On error the set stays as it was.
   absl::StatusOr<AppliedAdapter> Load(const AdapterUpload& upload);
-  // Probes a set that was loaded, or the base.
+  // Probes a loaded set, or the base.
   absl::StatusOr<AppliedAdapter> Probe(
       WeightSet set, const std::vector<int32_t>& probe_ids) const;
 
-  // ForwardChunks under a set that was loaded, or the base. Throws as LibTorch
-  // does.
+  // ForwardChunks under a loaded set, or the base. Throws LibTorch's
+  // exceptions.
   std::vector<ChunkStates> Forward(WeightSet set,
                                    std::span<const NextChunk> chunks,
                                    int64_t rows);
@@ -49,9 +50,9 @@ class ScoringWeights {
   void Pack(const LoraConfig* lora);
 
   ModelWeights base_;
-  // Null on a CPU, and where there was no memory to pack anew.
+  // Null on a CPU, and if there was no memory to pack again.
   std::unique_ptr<PackedWeights> packed_;
-  const Adapter* applied_ = nullptr;  // to packed_
+  const Adapter* applied_ = nullptr;  // in packed_
   // By set; null: the base.
   std::map<WeightSet, std::unique_ptr<const Adapter>> adapters_;
 };

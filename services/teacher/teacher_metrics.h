@@ -6,8 +6,8 @@
 
 namespace dapd {
 
-// Every series of the process, fed by the worker's observer. `registry` must
-// outlive the worker.
+// All series of the process; the worker's observer updates them. `registry`
+// must outlive the worker.
 TeacherObserver MakeTeacherMetrics(MetricsRegistry& registry);
 
 }  // namespace dapd

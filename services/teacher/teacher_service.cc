@@ -23,9 +23,9 @@ namespace {
 using ScoreStream =
     grpc::ServerReaderWriter<grpc::ByteBuffer, v1::ScoreRequest>;
 
-// Views that wait for the writer: one is written, one is ready.
+// Views that wait for the writer: one is being written, one is ready.
 constexpr size_t kOutboxViews = 2;
-// How often a writer without events looks whether the client is still there.
+// How often a writer without events checks that the client is still connected.
 constexpr absl::Duration kLivenessPoll = absl::Milliseconds(500);
 
 bool WriteScores(uint64_t request_id,
@@ -52,7 +52,7 @@ void SetSpan(const TimeSpan& span, v1::TimeSpan* message) {
   message->set_end(absl::ToUnixNanos(span.end));
 }
 
-// `sending`: when the first of the request's events came to be written.
+// `sending`: when the writer took the first event of the request.
 bool WriteEvent(const TeacherEvent& event,
                 absl::Time sending,
                 ScoreStream* stream) {
@@ -82,7 +82,8 @@ bool WriteEvent(const TeacherEvent& event,
   return stream->Write(EncodeMessage(message));
 }
 
-// Closes a stream's outbox once all its requests are answered and no more come.
+// Closes a stream's outbox once all its requests are answered and no more will
+// come.
 class OpenRequests {
  public:
   explicit OpenRequests(TeacherOutbox* outbox) : outbox_(outbox) {}
@@ -112,19 +113,19 @@ class OpenRequests {
   bool no_more_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Writes until all is answered or the client is gone; the outbox is closed
-// then.
+// Writes until every request is answered or the client is gone; the outbox is
+// then closed.
 void WriteEvents(grpc::ServerContext* context,
                  ScoreStream* stream,
                  OpenRequests* open,
                  TeacherOutbox* outbox) {
-  // Of the request whose views are written; there is one at a time.
+  // The state of the request whose views are written; there is one at a time.
   std::optional<uint64_t> request_id;
   absl::Time sending;
   while (true) {
     const auto event = outbox->PopFor(kLivenessPoll);
     if (!event.has_value() && outbox->drained()) return;
-    // A failure may stand between the views of another request.
+    // A failure may arrive between the views of another request.
     if (event.has_value() && request_id != event->request_id &&
         !std::holds_alternative<absl::Status>(event->content)) {
       request_id = event->request_id;

@@ -1,9 +1,9 @@
-// TeacherService: the gRPC face of a TeacherWorker (proto/dapd/v1/teacher.proto
-// says in which order messages come). A handler converts, hands over, and
-// answers; nothing is computed here.
+// TeacherService: the gRPC interface of a TeacherWorker
+// (proto/dapd/v1/teacher.proto defines the order of messages). A handler
+// converts messages and passes them on; it computes nothing.
 //
 // It answers UNAVAILABLE until a worker is attached, so that a server can
-// listen, and tell its health, while the model is still being read.
+// listen and report its health while the model is still being read.
 #pragma once
 
 #include "grpcpp/support/byte_buffer.h"
@@ -19,7 +19,7 @@ class TeacherService final : public v1::TeacherService::Service {
  public:
   TeacherService();
 
-  // Once. `worker` must outlive the server.
+  // To be called once. `worker` must outlive the server.
   void Attach(TeacherWorker* worker, const WorkerDescription& description) {
     worker_.Attach(worker, description);
   }
@@ -29,7 +29,7 @@ class TeacherService final : public v1::TeacherService::Service {
                         v1::DescribeResponse* response) override;
 
  private:
-  // Score, its answers encoded (encoded_methods.h).
+  // Score, with encoded answers (encoded_methods.h).
   grpc::Status StreamScores(
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<grpc::ByteBuffer, v1::ScoreRequest>* stream);

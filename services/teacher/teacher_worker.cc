@@ -14,8 +14,7 @@
 namespace dapd {
 namespace {
 
-// How often a compute thread that waits for a client looks whether it is to
-// end.
+// How often a compute thread that waits for a client checks for Shutdown.
 constexpr absl::Duration kGivesUpPoll = absl::Milliseconds(100);
 
 absl::Status ShuttingDown() {
@@ -90,7 +89,7 @@ absl::StatusOr<LoadResult> TeacherWorker::Load(
       std::move(upload),
       commands_,
       [this](const AdapterUpload& adapter) {
-        while (!turns_.empty()) TakeTurns();  // what came before it
+        while (!turns_.empty()) TakeTurns();  // earlier requests first
         return Switch(adapter);
       },
       cancelled);
@@ -111,7 +110,7 @@ void TeacherWorker::Run() {
     std::optional<Command> command =
         may_wait ? commands_.Pop() : commands_.PopFor(absl::ZeroDuration());
     if (command.has_value()) (*command)();
-    // Further requests may stand behind this one.
+    // Further requests may wait behind this one.
     const bool takes_turns =
         !turns_.empty() && (FullSet().has_value() || !command.has_value());
     if (takes_turns) {
@@ -121,7 +120,7 @@ void TeacherWorker::Run() {
     } else if (!command.has_value()) {
       ComputeAhead();
     }
-    // Between two steps a worker keeps nothing.
+    // Between two steps a worker keeps no chunks.
     if ((command.has_value() || takes_turns) && turns_.empty() &&
         desk_.open() == 0 && commands_.size() == 0) {
       scorer_->Forget();
@@ -141,7 +140,7 @@ void TeacherWorker::ComputeAhead() {
   const absl::StatusOr<int64_t> tokens = desk_.Advance(*scorer_);
   device_.Note(tokens.status());
   if (!tokens.ok()) {
-    // The request, when it comes, meets the same error and reports it.
+    // The request itself will meet the same error and report it.
     LogWarning(absl::StrCat("computing ahead of a request failed: ",
                             std::string(tokens.status().message())));
   } else if (*tokens > 0 && observer_.on_ahead) {
@@ -226,7 +225,7 @@ std::vector<TeacherWorker::Turn> TeacherWorker::TakeNextTurns() {
 
 TeacherWorker::Scored TeacherWorker::ScoreTurns(
     const std::vector<Turn>& turns) {
-  absl::Duration waiting;  // for the clients
+  absl::Duration waiting;  // time that clients took
   std::vector<ScoreJob> jobs;
   for (const Turn& turn : turns) {
     jobs.push_back({&turn.request->input, [&](ViewScores scores) {
@@ -240,7 +239,7 @@ TeacherWorker::Scored TeacherWorker::ScoreTurns(
   const absl::Duration taken = SteadyNow() - start;
   scored.span = {begin, begin + taken};
   scored.seconds = absl::ToDoubleSeconds(taken - waiting);
-  // One computation, whatever the number of requests that it fails.
+  // One computation counts once, however many requests it fails.
   const auto failed =
       std::ranges::find_if(scored.outcomes, [](const auto& outcome) {
         return absl::IsInternal(outcome.status()) ||

@@ -1,13 +1,14 @@
-// TeacherWorker: the compute thread of a teacher worker. It owns the scorer and
-// does the requests of a set of weights, and uploads, in the order they came,
-// several requests together where the scorer gains by that
-// (Scorer::most_together). While none waits it computes what was told ahead of
-// requests, pass by pass.
+// TeacherWorker: the compute thread of a teacher worker. It owns the scorer,
+// and processes uploads, and the requests of a set of weights, in their order
+// of arrival. It scores several requests together if this is faster
+// (Scorer::most_together). While no request waits, it computes announced
+// prefixes, pass by pass.
 //
-// Scores go to the stream's outbox view by view; the outbox is small, so a slow
-// client holds the compute thread back instead of filling the memory. A dead
-// one closes its outbox, and its requests are skipped. One that lives and reads
-// nothing is waited for until Shutdown's grace has passed. Thread-safe.
+// Scores go to the stream's outbox view by view. The outbox is small, so a slow
+// client slows the compute thread down and does not fill the memory. A dead
+// client closes its outbox, and its requests are skipped. A client that lives
+// and reads nothing is waited for until the grace of Shutdown has passed.
+// Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -36,28 +37,29 @@ namespace dapd {
 // One request of one stream.
 struct TeacherRequest {
   uint64_t request_id = 0;
-  int64_t policy_version = 0;  // must be that of the set; 0 for the base
-  std::string adapter_digest;  // likewise; empty for the base
+  int64_t policy_version = 0;  // the set's version; 0 for the base
+  std::string adapter_digest;  // the set's digest; empty for the base
   ScoreInput input;
 };
 
 struct ScoreFinished {
-  ServedPolicy policy;           // that scored it
-  double compute_seconds = 0.0;  // since it came
-  double ahead_seconds = 0.0;    // before it came
+  ServedPolicy policy;           // the weights that scored it
+  double compute_seconds = 0.0;  // since the request arrived
+  double ahead_seconds = 0.0;    // before the request arrived
   ScoreWork work;
-  TimeSpan scored;              // the time that compute_seconds are of
-  std::vector<TimeSpan> ahead;  // and ahead_seconds
+  TimeSpan scored;              // the span of compute_seconds
+  std::vector<TimeSpan> ahead;  // the spans of ahead_seconds
 };
 
-// What a stream's writer gets: scores of views, then how the request ended.
+// For a stream's writer: the scores of a view, or the end of a request.
 struct TeacherEvent {
   uint64_t request_id = 0;
   std::variant<ViewScores, ScoreFinished, absl::Status> content;
 };
 using TeacherOutbox = BoundedQueue<TeacherEvent>;
 
-// Called on the compute thread; must not block. Empty functions are skipped.
+// The compute thread calls these functions; they must not block. Empty
+// functions are skipped.
 struct TeacherObserver {
   // A request was answered: "ok" or "failed".
   std::function<void(const std::string& outcome)> on_request;
@@ -71,12 +73,12 @@ struct TeacherObserver {
   std::function<void(WeightSet set, const ServedPolicy& policy)> on_policy;
 };
 
-// Requests and uploads that may wait; Submit blocks beyond it.
+// Requests and uploads that may wait; Submit blocks while the queue is full.
 inline constexpr int64_t kMaxQueuedCommands = 64;
 
 class TeacherWorker {
  public:
-  // `on_broken`: told by a DeviceWatch of requests, chunks and uploads, on the
+  // `on_broken`: a DeviceWatch of requests, chunks and uploads calls it on the
   // compute thread, before the request fails.
   TeacherWorker(std::unique_ptr<Scorer> scorer,
                 TeacherObserver observer,
@@ -84,35 +86,35 @@ class TeacherWorker {
   // Shutdown(0).
   ~TeacherWorker();
 
-  // Every request is answered through `outbox`, unless that is closed. Blocks
-  // while the queue is full.
+  // Answers every request through `outbox`, unless it is closed. Blocks while
+  // the queue is full.
   void Submit(TeacherRequest request, std::shared_ptr<TeacherOutbox> outbox);
 
-  // What is known ahead of a request of the stream that `outbox` belongs to.
-  // Not answered; left out if its weights are not what is served. Blocks while
-  // the queue is full.
+  // Announces a prefix of a request of the stream with this `outbox`. It has no
+  // answer, and is dropped if its weights are not served. Blocks while the
+  // queue is full.
   void SubmitPrefix(PrefixUpdate update, std::shared_ptr<TeacherOutbox> outbox);
 
-  // The stream of `outbox` has ended: forgets the prefixes that came on it.
+  // The stream of `outbox` has ended: forgets its prefixes.
   void CloseStream(std::shared_ptr<TeacherOutbox> outbox);
 
-  // Makes the upload its set of weights. Blocks until it is served; gives up,
-  // with the switch still under way, once `cancelled` returns true.
+  // Makes the upload its set of weights and blocks until it is served. Returns
+  // early once `cancelled` returns true, although the worker will still switch.
   absl::StatusOr<LoadResult> Load(AdapterUpload upload,
                                   const std::function<bool()>& cancelled);
 
   const ServedWeights& served() const { return served_; }
 
-  // Refuses new requests (UNAVAILABLE), does the queued ones until `grace` has
-  // passed, fails the rest, and ends the compute thread. Blocks for as long as
-  // the request being computed takes; what a client has no room for by then is
-  // dropped, and its outbox closed.
+  // Refuses new requests (UNAVAILABLE), processes queued requests until `grace`
+  // has passed, fails the rest, and ends the compute thread. Blocks while the
+  // current request is being computed; answers for which a client then has no
+  // room are dropped, and its outbox is closed.
   void Shutdown(absl::Duration grace);
 
  private:
   using Command = std::function<void()>;
 
-  // All below run on the compute thread.
+  // The compute thread calls everything below.
   void Run();
   void ComputeAhead();
   // A request whose turn has come.
@@ -121,38 +123,40 @@ class TeacherWorker {
     std::shared_ptr<TeacherOutbox> outbox;
     AheadWork ahead;  // kept until it is done, which finds it in the scorer
   };
-  // The first set of which turns_ has as many as are worth while to score
+  // The first set that has as many requests in turns_ as should be scored
   // together.
   std::optional<WeightSet> FullSet() const;
-  // The set whose turn it is: one that is full, before the oldest request's,
-  // but not twice.
+  // The set of the next requests: a full set goes before the set of the oldest
+  // request, but not twice.
   WeightSet NextSet();
-  // What several turns came to that were scored together.
+  // The results of several turns that were scored together.
   struct Scored {
     std::vector<absl::StatusOr<ScoreWork>> outcomes;  // of each turn
     TimeSpan span;         // by the machine's clock, for the timeline
-    double seconds = 0.0;  // without the time that clients took
+    double seconds = 0.0;  // without the clients' time
   };
-  // Scores requests of turns_ together, of the next set: a pass over the model
-  // has the weights of one.
+  // Scores requests of turns_ together. They are of the next set, since a pass
+  // over the model has the weights of one set.
   void TakeTurns();
-  // As many of turns_ as are worth while to score together, of the next set;
-  // without those that nobody waits for any more or that it refuses.
+  // Takes requests of the next set from turns_, as many as should be scored
+  // together. Drops requests that nobody waits for, and refuses invalid ones.
   std::vector<Turn> TakeNextTurns();
   Scored ScoreTurns(const std::vector<Turn>& turns);
-  // False: the client wants no more. Adds the time that the client took.
+  // False: the client wants no further views. Adds the time that the client
+  // took.
   bool SendScores(const Turn& turn,
                   ViewScores scores,
                   absl::Duration* waiting) const;
-  // Ends each with its outcome and as much of the time as it has of the tokens.
+  // Ends each turn with its outcome, and a share of the time in proportion to
+  // its tokens.
   void ReportTurns(const std::vector<Turn>& turns, const Scored& scored);
   absl::Status CheckTurn(const TeacherRequest& request);
   // Shutdown's grace has passed.
   bool IsOverdue() const;
-  // Waits for room. False: the outbox is closed, by its stream or because it is
-  // still full when IsOverdue.
+  // Waits for room. False: the outbox is closed, by its stream, or because it
+  // is still full when IsOverdue.
   bool Deliver(TeacherEvent event, TeacherOutbox& outbox) const;
-  // Tells how a request ended.
+  // Reports the end of a request.
   void End(const Turn& turn, std::variant<ScoreFinished, absl::Status> end);
   absl::StatusOr<LoadResult> Switch(const AdapterUpload& upload);
 
@@ -160,8 +164,8 @@ class TeacherWorker {
   const std::unique_ptr<Scorer> scorer_;
   DeviceWatch device_;
   PrefixDesk desk_;
-  std::vector<Turn> turns_;   // in the order in which they came
-  bool passed_over_ = false;  // turns_'s first, by a full set
+  std::vector<Turn> turns_;   // in their order of arrival
+  bool passed_over_ = false;  // a full set went before the first of turns_
   ServedWeights served_;
   mutable Mutex mutex_;
   absl::Time deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();

@@ -46,8 +46,7 @@
 #include "services/trainer/record/run_outcome.h"
 #include "services/trainer/status/run_window.h"
 #include "services/trainer/trainer_run.h"
-#include "services/trainer/workers/rollout_client.h"
-#include "services/trainer/workers/teacher_client.h"
+#include "services/trainer/workers/worker_client.h"
 
 namespace dapd {
 namespace {
@@ -101,15 +100,15 @@ std::unique_ptr<Timeline> MakeTimeline(const Config& config) {
 
 // `is_asked`: whether the objective needs this role. Workers that it does not
 // need may be down, and no alert misses them.
-template <typename Options>
-Options MakeClientOptions(const TrainerProcess& process,
-                          const TrainerRun& run,
-                          Timeline* timeline,
-                          const char* role,
-                          bool is_asked,
-                          const std::vector<std::string>& addresses) {
+WorkerClientOptions MakeClientOptions(
+    const TrainerProcess& process,
+    const TrainerRun& run,
+    Timeline* timeline,
+    const char* role,
+    bool is_asked,
+    const std::vector<std::string>& addresses) {
   const Config& config = process.config();
-  Options options;
+  WorkerClientOptions options;
   options.credentials = process.credentials;
   options.expected = run.ExpectedWorkers();
   options.task_timeout = AnswerTimeout(
@@ -135,21 +134,20 @@ absl::StatusOr<WorkerClients> StartClients(const TrainerProcess& process,
   }
   WorkerClients clients{.timeline = MakeTimeline(config)};
   Timeline* const timeline = clients.timeline.get();
-  ASSIGN_OR_RETURN(clients.rollouts,
-                   RolloutClient::Start(MakeClientOptions<RolloutClientOptions>(
-                       process,
-                       run,
-                       timeline,
-                       "rollout",
-                       asks_rollouts,
-                       config.rollout.addresses)));
-  auto teachers =
-      MakeClientOptions<TeacherClientOptions>(process,
-                                              run,
-                                              timeline,
-                                              "teacher",
-                                              asks_teachers,
-                                              config.teacher.addresses);
+  ASSIGN_OR_RETURN(
+      clients.rollouts,
+      RolloutClient::Start(MakeClientOptions(process,
+                                             run,
+                                             timeline,
+                                             "rollout",
+                                             asks_rollouts,
+                                             config.rollout.addresses)));
+  auto teachers = MakeClientOptions(process,
+                                    run,
+                                    timeline,
+                                    "teacher",
+                                    asks_teachers,
+                                    config.teacher.addresses);
   teachers.connections = config.teacher.connections;
   ASSIGN_OR_RETURN(clients.teachers, TeacherClient::Start(std::move(teachers)));
   return clients;

@@ -13,8 +13,7 @@
 #include "common/config/load_config.h"
 #include "common/rpc/pool/worker_pool_options.h"
 #include "services/trainer/record/run_displays.h"
-#include "services/trainer/workers/rollout_client.h"
-#include "services/trainer/workers/teacher_client.h"
+#include "services/trainer/workers/worker_client.h"
 
 namespace dapd {
 

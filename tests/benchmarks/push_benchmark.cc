@@ -19,7 +19,7 @@
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
 #include "services/trainer/publish/policy_update_writer.h"
-#include "services/trainer/workers/rollout_client.h"
+#include "services/trainer/workers/worker_client.h"
 #include "tests/benchmarks/contender.h"
 #include "tests/benchmarks/cpu_time.h"
 
@@ -36,7 +36,7 @@ class Trainer {
         adapter_(MakeFreshAdapter(
             weights_->config, {.rank = rank, .alpha = 1.0}, 1, at::kCPU)) {
     for (at::Tensor tensor : adapter_.Tensors()) tensor.normal_(0.0, 1e-3);
-    RolloutClientOptions options;
+    WorkerClientOptions options;
     options.addresses = std::move(addresses);
     options.expected = {weights_->layout_digest,
                         "float32",

@@ -23,7 +23,7 @@
 #include "common/rpc/server/server.h"
 #include "services/teacher/teacher_service.h"
 #include "services/teacher/teacher_worker.h"
-#include "services/trainer/workers/teacher_client.h"
+#include "services/trainer/workers/worker_client.h"
 #include "tests/benchmarks/contender.h"
 #include "tests/benchmarks/cpu_time.h"
 
@@ -132,7 +132,7 @@ std::shared_ptr<const PolicyUpdate> MakeBase() {
 int ServeTrainer(const std::string& address,
                  uint64_t requests,
                  const std::vector<uint32_t>& checksums) {
-  TeacherClientOptions options;
+  WorkerClientOptions options;
   options.addresses = {address};
   options.expected = {"layout", "bfloat16", kVocabulary, kHidden};
   const auto client = TeacherClient::Start(std::move(options)).value();

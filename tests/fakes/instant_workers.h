@@ -18,8 +18,7 @@
 #include "common/base/mutex.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/training/policy.h"
-#include "services/trainer/workers/rollout_client.h"
-#include "services/trainer/workers/teacher_client.h"
+#include "services/trainer/workers/worker_client.h"
 
 namespace dapd {
 
@@ -40,9 +39,9 @@ class InstantRollouts : public RolloutClient {
   InstantRollouts(const Policy& policy, uint64_t run_seed)
       : policy_(policy), run_seed_(run_seed) {}
 
-  void SetPolicy(std::shared_ptr<const PolicyUpdate> policy) override {
+  void SetWeights(PolicyUpdates updates) override {
     EXPECT_TRUE(tasks_.empty()) << "a policy was replaced that still samples";
-    served_ = std::move(policy);
+    served_ = updates.at(WeightSet::kLive);
   }
   void Listen(OnTokens on_tokens) override {
     listened_ |= !!on_tokens;

@@ -11,9 +11,9 @@
 namespace dapd {
 namespace {
 
-// Where the last channel and server are gone gRPC ends its threads, and waits
-// for one that polls for channels: up to ten seconds, for nothing. With this it
-// stays, to the end of the process.
+// When the last channel and server are gone, gRPC ends its threads and waits up
+// to ten seconds for a polling thread. With this, gRPC stays initialized until
+// the process ends.
 void KeepGrpc() {
   [[maybe_unused]] static const bool kept = [] {
     grpc_init();
@@ -38,7 +38,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
   arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // A proxy named in the environment has no place between these services.
+  // A proxy named in the environment must not stand between these services.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   SetTransportArguments(
       [&](const char* name, int value) { arguments.SetInt(name, value); });

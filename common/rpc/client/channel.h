@@ -1,6 +1,6 @@
-// Client channels with this system's settings: those of both ends
-// (transport.h), a connection may take 5 s to be made (a loaded machine takes
-// more than one), reconnects back off from 0.2 to 5 s.
+// Client channels with this system's settings: the settings of both ends
+// (transport.h), at most 5 s to make a connection (a busy machine needs more
+// than 1 s), and pauses of 0.2 to 5 s before a reconnect.
 #pragma once
 
 #include <memory>
@@ -18,13 +18,13 @@ namespace dapd {
 inline constexpr int kConnectTimeoutMs = 5'000;  // handshakes included
 
 // `address`: "ip:port" or "host:port". Does not connect yet. Each channel has
-// its own connection: a new one to the same address starts afresh.
+// its own connection: a new channel to the same address starts afresh.
 std::shared_ptr<grpc::Channel> OpenChannel(
     const std::string& address,
     const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
-// The same with credentials for a process that has one of the roles `peers`.
-// Errors as Security::ForRpc.
+// A channel with credentials for a process that has one of the roles `peers`.
+// Errors: see Security::ForRpc.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(
     const std::string& address,
     const RpcCredentials& credentials,

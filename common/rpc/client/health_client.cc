@@ -48,8 +48,8 @@ absl::StatusOr<grpc::ByteBuffer> Call(
   return response;
 }
 
-// The health protocol's own names; its proto is not part of Debian's gRPC, and
-// one enum field does not need generated code.
+// The names of the health protocol, whose proto is not part of Debian's gRPC;
+// one enum field needs no generated code.
 std::string StatusName(uint64_t value) {
   switch (value) {
     case 0:
@@ -67,7 +67,7 @@ std::string StatusName(uint64_t value) {
 
 absl::StatusOr<uint64_t> ReadServingStatus(const grpc::ByteBuffer& response) {
   grpc::Slice slice;
-  google::protobuf::Empty message;  // keeps what it does not know
+  google::protobuf::Empty message;  // keeps unknown fields
   if (!response.DumpToSingleSlice(&slice).ok() ||
       !message.ParseFromArray(slice.begin(), static_cast<int>(slice.size()))) {
     return absl::UnavailableError("its answer is not a HealthCheckResponse");

@@ -10,11 +10,11 @@
 
 namespace dapd {
 
-// Asks a service by its full name, or "" the server as a whole. OK: it says
-// SERVING. UNAVAILABLE: it says something else, named in the message. Otherwise
-// the call's own error: NOT_FOUND if it has no such service, UNAVAILABLE if
-// nothing listens there, DEADLINE_EXCEEDED if no answer came within `timeout`.
-// Blocks until then.
+// Asks a service by its full name, or the whole server by "", and blocks for
+// the answer. OK: it answers SERVING. UNAVAILABLE: it answers something else,
+// which the message names. Otherwise the error of the call: NOT_FOUND if there
+// is no such service, UNAVAILABLE if nothing listens there, DEADLINE_EXCEEDED
+// if no answer came within `timeout`.
 absl::Status CheckHealth(const std::shared_ptr<grpc::Channel>& channel,
                          const std::string& service,
                          absl::Duration timeout);

@@ -31,7 +31,7 @@ AddressBook::Entries AddressBook::LookUp() {
       entries.errors[address] = std::string(named.status().message());
     }
   }
-  // A name that left and comes again is a new one.
+  // A name that comes again after it has left starts afresh.
   std::erase_if(resolved_, [&](const auto& entry) {
     return !wanted.contains(entry.first);
   });

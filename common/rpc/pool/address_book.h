@@ -1,6 +1,6 @@
-// AddressBook: which workers the configured addresses stand for at the moment.
-// An address is "host:port", where a name may have several addresses, or
-// "file://PATH", whose lines are such (address_file.h).
+// AddressBook: the workers that the configured addresses name at the moment. An
+// address is "host:port", where a name may have several addresses, or
+// "file://PATH", a file of such addresses (address_file.h).
 #pragma once
 
 #include <map>
@@ -20,14 +20,13 @@ class AddressBook {
               AddressResolver resolver);
 
   struct Entries {
-    // "ip:port", and the names that stand for it.
+    // "ip:port", and the names that lead to it.
     std::map<std::string, std::set<std::string>> endpoints;
-    // By address, what could not be read or resolved, and why.
+    // By address: why it could not be read or resolved.
     std::map<std::string, std::string> errors;
   };
-  // Reads files and resolves names anew; blocks for as long as that takes. A
-  // failure says nothing about workers: a name then stands for those of the
-  // last time.
+  // Reads all files and resolves all names again; blocks as long as this takes.
+  // A failure says nothing about workers: the name keeps its last endpoints.
   Entries LookUp();
 
  private:

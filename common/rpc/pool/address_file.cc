@@ -21,7 +21,7 @@ namespace {
 constexpr uint64_t kMaxBytes = 1 << 20;
 // A worker costs the trainer a thread and a connection or more.
 constexpr size_t kMaxWorkers = 1024;
-// A name of the DNS has 253 characters at most.
+// A DNS name has at most 253 characters.
 constexpr size_t kMaxAddressBytes = 300;
 
 absl::Status CheckAddress(absl::string_view address) {
@@ -78,7 +78,7 @@ absl::StatusOr<std::vector<std::string>> ParseAddressFile(
 
 absl::StatusOr<std::vector<std::string>> ReadAddressFile(
     const std::string& path) {
-  // Opening a pipe would wait for somebody who writes into it.
+  // Opening a pipe would wait for a writer.
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   if (std::filesystem::exists(status) &&

@@ -22,12 +22,12 @@
 namespace dapd {
 namespace {
 
-// How often a look-up is asked whether it is still wanted, and what it gets to
-// end by itself once it is not.
+// How often an abandonable look-up asks `gives_up`, and how long it may still
+// take afterwards.
 constexpr absl::Duration kGivesUpPoll = absl::Milliseconds(50);
 constexpr absl::Duration kGivesUpGrace = absl::Milliseconds(500);
 
-// A look-up and who waits for it.
+// The state that a look-up's thread shares with its caller.
 struct LookUp {
   Mutex mutex;
   CondVar ended;

@@ -20,7 +20,7 @@ absl::StatusOr<HostPort> ParseHostPort(const std::string& address);
 // The inverse; an IPv6 host gets its brackets.
 std::string JoinHostPort(const std::string& host, int port);
 
-// Of an endpoint "ip:port".
+// Whether the endpoint "ip:port" has an IPv6 address.
 bool IsIpv6(const std::string& endpoint);
 
 // "host:port" -> "ip:port" for each address the host has now, sorted, without
@@ -28,10 +28,9 @@ bool IsIpv6(const std::string& endpoint);
 using AddressResolver = std::function<absl::StatusOr<std::vector<std::string>>(
     const std::string& address)>;
 
-// `resolver`, but CANCELLED soon after `gives_up` becomes true, whatever it
-// waits for: a look-up cannot be ended, so it runs on a thread of its own,
-// which is left behind then. `resolver` must own what it uses, and be
-// thread-safe.
+// A `resolver` that returns CANCELLED soon after `gives_up` becomes true. A
+// look-up cannot be interrupted, so it runs on its own thread, which is then
+// left behind. `resolver` must own everything that it uses, and be thread-safe.
 AddressResolver Abandonable(AddressResolver resolver,
                             std::function<bool()> gives_up);
 

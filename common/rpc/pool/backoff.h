@@ -1,6 +1,6 @@
-// How long to wait before the next try: grows by a factor from `initial` to
-// `max`, each wait drawn within +-jitter so that many clients do not return at
-// the same instant.
+// Backoff: the pause before the next try. It grows by a factor from `initial`
+// to `max`, and each pause is drawn within +-jitter, so that many clients do
+// not return at the same instant.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ class Backoff {
  public:
   Backoff(const BackoffOptions& options, uint64_t seed);
 
-  // The wait before the next try.
+  // The pause before the next try.
   absl::Duration Next();
-  // After a success: the next failure waits `initial` again.
+  // After a success: the next pause is `initial` again.
   void Reset();
 
  private:

@@ -1,7 +1,8 @@
-// PrefixBoard: the prefixes of tasks, that is what is known of a task before it
-// can be done, and the worker that each such task has its home with: the one
-// that was sent its prefix, and so best gets the task. Pure bookkeeping, and as
-// cheap to ask as TaskBoard; the pool's mutex guards it.
+// PrefixBoard: the prefixes of tasks (the parts that are known before a task
+// can be computed), and the home of each task: the worker that was sent its
+// prefix and should therefore get the task. Pure bookkeeping without threads or
+// a clock; a question costs what TaskBoard's questions cost. Not thread-safe:
+// the pool's mutex guards it.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +19,13 @@ class PrefixBoard {
  public:
   static constexpr int64_t kNobody = -1;
 
-  // A piece of news for a worker.
+  // A message for a worker.
   struct News {
     uint64_t id = 0;
-    std::shared_ptr<const Task> task;  // as far as it is known; null: withdrawn
+    std::shared_ptr<const Task> task;  // its prefix; null: it was withdrawn
   };
 
-  // The task `partial.id` is known this far.
+  // `partial` is the newest prefix of the task `partial.id`.
   void Tell(Task partial) {
     const uint64_t id = partial.id;
     Entry& entry = entries_[id];
@@ -34,7 +35,7 @@ class PrefixBoard {
     List(id, entry);
   }
 
-  // The task will not come, or not to its home.
+  // The task will not be submitted, or goes to another worker than its home.
   void Withdraw(uint64_t id) {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return;
@@ -48,7 +49,7 @@ class PrefixBoard {
     List(id, found->second);
   }
 
-  // The task itself is there: no more news of it.
+  // The task itself was submitted: there is no more news of it.
   void Complete(uint64_t id) {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return;
@@ -82,8 +83,8 @@ class PrefixBoard {
   // Whether there is news of a task without a home.
   bool HasOrphans() const { return news_.contains(kNobody); }
 
-  // The next news for `worker`: of a task with its home there or, if `adopts`,
-  // with none, which it gets.
+  // The next news for `worker`: of a task whose home it is, or, if `adopts`, of
+  // a task without a home, whose home it becomes.
   std::optional<News> Next(int64_t worker, bool adopts) {
     std::optional<uint64_t> id = FirstNews(worker);
     if (const auto orphan = FirstNews(kNobody);
@@ -101,7 +102,7 @@ class PrefixBoard {
     return news;
   }
 
-  // `worker` has forgotten all: another one may be told from the start.
+  // `worker` has forgotten every prefix: other workers may become the homes.
   void Release(int64_t worker) {
     const auto homes = by_home_.find(worker);
     if (homes == by_home_.end()) return;
@@ -136,7 +137,7 @@ class PrefixBoard {
     return *found->second.begin();
   }
 
-  // Whoever changes an entry takes it off the lists meanwhile.
+  // An entry is changed only between Unlist and List.
   void List(uint64_t id, const Entry& entry) {
     by_home_[entry.home].insert(id);
     if (entry.is_news) news_[entry.home].insert(id);
@@ -157,7 +158,7 @@ class PrefixBoard {
   }
 
   Entries entries_;
-  // Of those that have any: all, and those that are news.
+  // Ids by home: of all entries, and of the entries with news. No empty sets.
   IdsByHome by_home_;
   IdsByHome news_;
 };

@@ -1,14 +1,14 @@
-// TaskBoard: which tasks wait, which worker has which, what came back. Pure
-// bookkeeping: no threads, no clock of its own, nothing about workers but a
-// number. Once a task is answered, nobody has it any more, whoever may still
-// work at it.
+// TaskBoard: which tasks wait, which worker has which task, and the answers.
+// Pure bookkeeping: it has no threads and no clock, and knows only the number
+// of a worker. Once a task is answered, no worker has it any more, even if one
+// still computes it.
 //
-// A task is pending, in flight with one or two workers, or answered; Add, Take,
-// and Answer move it along, Return moves it back. TakeStraggler gives a task
-// that takes long to a second worker as well. Results are handed out in the
-// order in which they came. A question about a worker costs what the worker
-// has, not what there is: each of a thousand asks several times a second. Not
-// thread-safe: the pool's mutex guards it.
+// A task is pending, in flight with one or two workers, or answered: Add, Take
+// and Answer move it forward, Return moves it back. TakeStraggler gives a slow
+// task to a second worker as well. Results are handed out in the order in which
+// they arrived. A question about a worker costs in proportion to the worker's
+// tasks, not to all tasks, since each of a thousand workers asks several times
+// a second. Not thread-safe: the pool's mutex guards it.
 #pragma once
 
 #include <algorithm>
@@ -31,11 +31,11 @@
 
 namespace dapd {
 
-// Task has a member `id` (uint64_t), unique among those not yet answered.
+// Task has a member `id` (uint64_t), unique among the unanswered tasks.
 template <typename Task, typename Result>
 class TaskBoard {
  public:
-  // A task that was given back `max_attempts` times fails (task_failure.h).
+  // A task that was returned `max_attempts` times fails (task_failure.h).
   explicit TaskBoard(int max_attempts) : max_attempts_(max_attempts) {}
 
   void Add(Task task) {
@@ -50,11 +50,11 @@ class TaskBoard {
   int64_t pending() const { return static_cast<int64_t>(pending_.size()); }
   // Pending and in flight.
   int64_t unanswered() const { return static_cast<int64_t>(entries_.size()); }
-  // Tasks added whose result was not popped yet.
+  // The number of added tasks whose result was not popped yet.
   size_t outstanding() const { return entries_.size() + answers_.size(); }
 
   // Gives the first pending task, of which there must be one, to `worker`.
-  // `since`: now, for Age and TakeStraggler.
+  // `since`: the current time, for Age and TakeStraggler.
   std::shared_ptr<const Task> Take(int64_t worker,
                                    absl::Time since = absl::InfiniteFuture()) {
     return TakeIf([](uint64_t) { return true; }, worker, since);
@@ -73,9 +73,9 @@ class TaskBoard {
     return entry.task;
   }
 
-  // Gives the task that has been with one other worker for longest, taken
-  // before `before`, to `worker` as well; null if there is none, or only such
-  // as it refused.
+  // Gives to `worker`, too, the task that one other worker has had for longest
+  // and since before `before`. Null if there is no such task that `worker` has
+  // not refused.
   std::shared_ptr<const Task> TakeStraggler(int64_t worker,
                                             absl::Time since,
                                             absl::Time before) {
@@ -104,8 +104,8 @@ class TaskBoard {
     return lease == nullptr ? absl::ZeroDuration() : now - lease->since;
   }
 
-  // The first answer to a task, from whichever worker it comes. False if the
-  // task is not waiting for one: a duplicate.
+  // The first answer to a task, from any worker. False for a duplicate: the
+  // task does not wait for an answer.
   bool Answer(uint64_t id, absl::StatusOr<Result> result) {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return false;
@@ -118,8 +118,8 @@ class TaskBoard {
     return true;
   }
 
-  // Gives one task of `worker` back: to the front, unless a second worker has
-  // it too. False if it does not have it (any more).
+  // Returns one task of `worker` to the front of the list, unless a second
+  // worker has it, too. False if `worker` does not have it (any more).
   bool Return(int64_t worker, uint64_t id, const absl::Status& why) {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return false;
@@ -140,7 +140,7 @@ class TaskBoard {
     return true;
   }
 
-  // As Return, by the worker itself.
+  // Return, because the worker itself refused the task.
   bool Refuse(int64_t worker, uint64_t id, const absl::Status& why) {
     const auto found = entries_.find(id);
     if (found == entries_.end() || found->second.Find(worker) == nullptr) {
@@ -155,7 +155,7 @@ class TaskBoard {
     return found != entries_.end() && found->second.refused_by.contains(worker);
   }
 
-  // Gives all tasks of `worker` back, in the order of their ids. Their number.
+  // Returns all tasks of `worker`, in the order of their ids, and their number.
   int64_t ReturnAll(int64_t worker, const absl::Status& why) {
     const std::vector<uint64_t> ids = AllOf(worker);
     for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
@@ -164,7 +164,7 @@ class TaskBoard {
     return static_cast<int64_t>(ids.size());
   }
 
-  // As ReturnAll, where the worker is not to blame: counts no attempt.
+  // ReturnAll where the worker is not to blame: counts no attempt.
   void Recall(int64_t worker) {
     std::vector<uint64_t> ids = AllOf(worker);
     std::erase_if(ids, [&](uint64_t id) {
@@ -202,13 +202,13 @@ class TaskBoard {
     }
   };
 
-  // What a worker has, in the order of the ids.
+  // The ids of a worker's tasks, in their order.
   const std::set<uint64_t>& IdsOf(int64_t worker) const {
     static const auto& none = *new std::set<uint64_t>();
     const auto found = by_worker_.find(worker);
     return found == by_worker_.end() ? none : found->second;
   }
-  // A copy, which stays while tasks are given back.
+  // A copy, which does not change while tasks are returned.
   std::vector<uint64_t> AllOf(int64_t worker) const {
     const std::set<uint64_t>& ids = IdsOf(worker);
     return {ids.begin(), ids.end()};
@@ -228,7 +228,7 @@ class TaskBoard {
     List(id, *entry);
     return had;
   }
-  // Whoever changes an entry's leases takes it off the lists meanwhile.
+  // The leases of an entry are changed only between Unlist and List.
   void List(uint64_t id, const Entry& entry) {
     for (const Lease& lease : entry.leases) by_worker_[lease.worker].insert(id);
     if (entry.leases.size() == 1) with_one_.emplace(entry.leases[0].since, id);
@@ -244,7 +244,7 @@ class TaskBoard {
 
   const int max_attempts_;
   std::map<uint64_t, Entry> entries_;
-  std::map<int64_t, std::set<uint64_t>> by_worker_;  // of those that have any
+  std::map<int64_t, std::set<uint64_t>> by_worker_;     // no empty sets
   std::set<std::pair<absl::Time, uint64_t>> with_one_;  // since when, the id
   std::deque<uint64_t> pending_;
   std::deque<absl::StatusOr<Result>> answers_;

@@ -1,5 +1,5 @@
-// TaskDurations: how long answers took lately, and from when on a task counts
-// as a straggler that is worth doing a second time elsewhere.
+// TaskDurations: how long recent answers took, and at which age a task is a
+// straggler that a second worker should compute as well.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 namespace dapd {
 
 struct HedgeOptions {
-  // A straggler takes longer than factor * (median of the last answers) and
-  // than `minimum`. The median, because the answers of a worker that is always
-  // slow are among them.
+  // A straggler takes longer than `minimum` and than factor * (median of the
+  // last answers). The median, because a worker that is always slow contributes
+  // to the answers.
   double factor = 3.0;
   absl::Duration minimum = absl::Seconds(1);
-  // Fewer answers than this say nothing.
+  // With fewer answers nothing is a straggler.
   size_t min_answers = 4;
 };
 
@@ -34,7 +34,7 @@ class TaskDurations {
     next_ = (next_ + 1) % kWindow;
   }
 
-  // InfiniteDuration while too little is known.
+  // InfiniteDuration before `min_answers` answers.
   absl::Duration StragglerAge() const {
     if (recent_.size() < options_.min_answers) return absl::InfiniteDuration();
     std::vector<absl::Duration> sorted = recent_;

@@ -1,8 +1,8 @@
-// The failure of a task that no worker of a pool has done. It keeps the code of
-// the worker's status, which says nothing of this process: not that it was told
-// to stop (CANCELLED, as a connection that breaks has it), nor that its own
-// data is wrong (INVALID_ARGUMENT), nor that it should be started again
-// (ABORTED).
+// The failure of a task that no worker of a pool could compute. It keeps the
+// code of the worker's status, which says nothing about this process: neither
+// that it was asked to stop (CANCELLED, also the code of a broken connection),
+// nor that its own data is wrong (INVALID_ARGUMENT), nor that it should be
+// started again (ABORTED).
 #pragma once
 
 #include <string>
@@ -11,11 +11,10 @@
 
 namespace dapd {
 
-// With ExitCode::kInternal; UNAVAILABLE for CANCELLED.
+// The status has ExitCode::kInternal; CANCELLED becomes UNAVAILABLE.
 absl::Status TaskFailure(absl::StatusCode code, const std::string& message);
 
-// Whether `status` is such a failure. What the process itself has is whole
-// then.
+// Whether `status` is such a failure. The state of this process is then intact.
 bool IsTaskFailure(const absl::Status& status);
 
 }  // namespace dapd

@@ -1,40 +1,65 @@
-// WorkerPool: all workers of one role, served from one list of tasks.
+// WorkerPool: serves one list of tasks with all workers of one role.
 //
-// Discovery: every resolve_interval the addresses are looked up again, files
-// among them read again (address_book.h); a new address is dialled, a vanished
-// one finishes what it has and is dropped. Where several lead to one process,
-// as an IPv4 and an IPv6 address of one name do, one of them stands for it; the
-// others are aliases, of which nobody hears, until that one is lost. If workers
-// were found at the IPv4 addresses of a name and none at its IPv6 addresses,
-// nobody hears of the latter either; the same the other way round.
-// Each worker has a thread and a session, and is
+// Discovery: the pool looks all addresses up every resolve_interval
+// (address_book.h) and dials the new ones. A worker whose address has vanished
+// finishes its tasks and is dropped. If several addresses lead to one process
+// (the IPv4 and the IPv6 address of a name, say), the pool uses one address.
+// The others are aliases: they appear in no report, and replace the used
+// address once it is lost. If a name's IPv4 addresses lead to workers and its
+// IPv6 addresses do not, no report shows the IPv6 addresses, and vice versa.
+//
+// Workers: each worker has a thread and a session. Its stages are
 //   connecting -> loading -> ready -> lost -> (back-off) -> connecting ...
-// It gets tasks only while ready: it acknowledged the current updates, one for
-// each set of weights, and passed their probes. A new update sends all workers
-// back to loading.
-// Tasks: a worker has at most max_in_flight tasks at a time, which it names
-// itself, those included that another one has answered meanwhile, and at most
-// its share of the unanswered ones, so that the first worker to be ready does
-// not take them all. When it is lost, a task times out, or what is written to
-// it is not taken for as long, its tasks go back to the front of the list. A
-// worker with nothing else to do also gets a task that another has had for
-// several times as long as usual (task_durations.h), so that no step waits for
-// one slow worker. The first valid answer counts, later ones are duplicates. A
-// worker that answers with an error gets no more tasks, may finish what it has,
-// and is connected to anew, after longer and longer pauses for as long as it
-// does; it gets that task again only once every other has refused it, too.
+// It gets tasks only while it is ready: it has acknowledged the current
+// updates, one for each set of weights, and has passed their probes. A new
+// update sends every worker back to loading.
 //
-// Prefixes: what is known of a task before it can be done, its prefix, goes to
-// the worker that is to get it, the task's home. Another one takes the task
-// only if its home has no room for it, or is lost; then it is told anew.
+// Tasks: a worker has at most max_in_flight tasks at a time. The worker names
+// this limit, and a task counts until the worker itself has answered it, even
+// if another worker was faster. A worker also has at most its share of the
+// unanswered tasks, so that the first worker to be ready does not take all of
+// them. If a worker is lost, exceeds the time of a task, or does not read a
+// message within this time, its tasks return to the front of the list. An idle
+// worker also gets a task that another worker has had for several times as long
+// as usual (task_durations.h), so that no step waits for one slow worker. The
+// first valid answer counts; later answers are duplicates. A worker that
+// answers with an error gets no more tasks, may finish its other tasks, and is
+// connected to anew, after pauses that grow as long as the errors continue. It
+// gets the refused task again only once every other worker has refused it.
 //
-// Nothing here depends on a role: see WorkerSession. Thread-safe; Next and
-// NextWithin are meant for one thread.
+// Prefixes: a prefix is the part of a task that is known before the task can
+// be computed. It goes to the worker that will get the task, the task's home.
+// Another worker takes the task only if the home has no room or is lost.
+//
+// Threads: one mutex guards all state, and a thread wakes only for its own
+// work. There are four kinds of conditions:
+//   answered_           Next: an answer came, a worker was lost, or the pool
+//                       stops. Next also wakes every kPoolTick for its
+//                       patience.
+//   stopped_            Discovery: the pool stops. Otherwise it wakes by time.
+//   watched_            The watchdog: a worker's stage changed, or the pool
+//                       stops. It also wakes every kPoolTick.
+//   Worker::changed     One worker's own thread, which waits for one of these:
+//                       the first update, the end of its back-off, work, or the
+//                       end of its stream.
+// No wake-up is lost: a thread checks its condition and begins to wait without
+// releasing the mutex in between, and every thread that changes a part of the
+// condition wakes the waiting thread before it releases the mutex. The parts
+// are few, except for work, which depends on the whole state: tasks, prefixes,
+// shares, and other workers. Therefore idle_ lists all streams that wait for
+// work, and Dispatch, which follows every change of the state, evaluates the
+// condition of each stream in idle_. If it holds, Dispatch hands over the work,
+// removes the stream from idle_, and wakes its thread. So one task wakes one
+// thread. Time alone makes a task a straggler; for this reason the watchdog
+// calls Dispatch every kPoolTick.
+//
+// The pool knows nothing about a role (see WorkerSession). Thread-safe; only
+// one thread may call Next and NextWithin.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -46,12 +71,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 
-#include "common/base/log.h"
 #include "common/base/mutex.h"
-#include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
 #include "common/rpc/pool/address_book.h"
 #include "common/rpc/pool/prefix_board.h"
@@ -62,12 +84,12 @@
 
 namespace dapd {
 
-// How often a waiting thread of the pool looks at the time: the watchdog at
-// deadlines, Next at its patience, a worker's sender at stragglers.
+// How often the watchdog looks at deadlines and stragglers and reports the
+// load, and Next looks at its patience.
 inline constexpr absl::Duration kPoolTick = absl::Milliseconds(100);
 
-// How long a worker that has not been there yet may stay away before a warning:
-// all of a run are started at the same time.
+// A worker that has never answered may be away for this long before a warning:
+// all processes of a run start at the same time.
 inline constexpr absl::Duration kStartPatience = absl::Seconds(30);
 
 template <typename Task, typename Result>
@@ -77,7 +99,7 @@ class WorkerPool {
   using SessionFactory =
       std::function<std::unique_ptr<Session>(const std::string& endpoint)>;
 
-  // Starts to look for workers. `factory` is called from many threads.
+  // Starts to look for workers. The workers' threads call `factory`.
   WorkerPool(WorkerPoolOptions options, SessionFactory factory)
       : options_(std::move(options)),
         factory_(std::move(factory)),
@@ -90,39 +112,27 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // What workers must serve from now on, all of it. Tasks in flight are done
-  // again; what a worker has acknowledged already is not sent again.
-  void SetUpdates(PolicyUpdates updates) {
-    MutexLock lock(&mutex_);
-    updates_ = std::make_shared<const PolicyUpdates>(std::move(updates));
-    for (const auto& [endpoint, worker] : workers_) worker->unfit = false;
-    patience_start_ = SteadyNow();
-    changed_.NotifyAll();
-  }
+  // From now on, workers must serve all of these updates. Tasks in flight are
+  // computed again. An update that a worker has acknowledged is not sent to it
+  // again. Does not block.
+  void SetUpdates(PolicyUpdates updates);
   // Neither blocks nor fails.
-  void Submit(Task task) {
-    MutexLock lock(&mutex_);
-    if (board_.outstanding() == 0) patience_start_ = SteadyNow();
-    prefix_board_.Complete(task.id);
-    board_.Add(std::move(task));
-    changed_.NotifyAll();
-  }
-  // The prefix of a task that will be submitted under the same id, in place of
-  // an earlier one. Neither blocks nor fails.
-  void SubmitPrefix(Task partial) {
-    MutexLock lock(&mutex_);
-    prefix_board_.Tell(std::move(partial));
-    changed_.NotifyAll();
-  }
-  // The task of that prefix will not come.
-  void WithdrawPrefix(uint64_t id) {
-    MutexLock lock(&mutex_);
-    prefix_board_.Withdraw(id);
-    changed_.NotifyAll();
-  }
-  // The next answer, or nothing if none comes within `timeout`; see
-  // RolloutClient::NextWithin for how it ends.
+  void Submit(Task task);
+  // Announces the prefix of a task that will be submitted under the same id;
+  // replaces an earlier prefix. Neither blocks nor fails.
+  void SubmitPrefix(Task partial);
+  // The task of this prefix will not be submitted.
+  void WithdrawPrefix(uint64_t id);
+  // The next answer, or nothing if none comes within `timeout`. Ends with
+  //   UNAVAILABLE          no usable worker for peer_timeout; names each worker
+  //                        and its last error (a later call may succeed)
+  //   FAILED_PRECONDITION  every worker found serves something else (another
+  //                        model, precision, or weights by its probe), or
+  //                        nothing was submitted
+  //   CANCELLED            Shutdown was called
+  //   another code         no retry can mend this task; the message names it
   absl::StatusOr<std::optional<Result>> NextWithin(absl::Duration timeout);
+  // NextWithin without a limit.
   absl::StatusOr<Result> Next();
 
   std::vector<WorkerState> Workers() const;
@@ -131,101 +141,134 @@ class WorkerPool {
   void Shutdown();
 
  private:
+  // A message that a worker's thread has to write.
+  struct Work {
+    std::shared_ptr<const Task> task;  // null: news of a prefix
+    std::optional<typename PrefixBoard<Task>::News> prefix;
+    bool is_hedge = false;  // another worker has the task, too
+  };
+
   struct Worker {
     int64_t number = 0;
     WorkerState state;
-    // That stand for its address.
-    std::set<std::string> names;
-    int64_t capacity = 0;    // tasks it takes at a time; 0: never connected
-    std::string instance;    // of the process that its session led to
-    std::string alias_of;    // the address that stands for it; empty: its own
-    std::string remark;      // that was logged last; its thread's
-    std::string told_error;  // the loss that was logged last
-    absl::Time since = SteadyNow();  // it is known since
+    std::set<std::string> names;     // that lead to its address
+    int64_t capacity = 0;            // its max_in_flight; 0: never connected
+    std::string instance;            // of the process that its session led to
+    std::string alias_of;            // the used address; empty: it is its own
+    std::string remark;              // logged last; only its thread reads this
+    std::string told_error;          // the loss that was logged last
+    absl::Time since = SteadyNow();  // when discovery found it
     bool wanted = true;              // its address is still named
-    bool refusing = false;           // it gets no more tasks from this session
+    bool refusing = false;           // it gets no more tasks in this session
     bool unfit = false;              // it is up, but not what this run needs
-    // What it was given on this stream and has not answered itself, whoever
-    // else has, and by when it must: a duplicate keeps it busy all the same.
+    // By task id: the tasks that were given to it on this stream and that it
+    // has not answered itself, with their deadlines.
     std::map<uint64_t, absl::Time> unanswered;
-    // Why the watchdog cancelled its session; none: it did not.
+    // Why the watchdog cancelled its session; OK: it did not.
     absl::Status timed_out;
-    // By when what its sender writes must have been taken.
+    // When the message that its thread writes must have been read.
     absl::Time write_deadline = absl::InfiniteFuture();
     bool done = false;  // its thread needs nothing any more
     std::shared_ptr<Session> session;
+    CondVar changed;  // only its thread waits here
     std::jthread thread;
   };
-  // One stream under the same updates: what its sender and receiver share.
+
+  // One stream under the same updates. The worker's thread writes to it; a
+  // receiver reads from it.
   struct Stream {
+    Worker* worker;
     std::shared_ptr<const PolicyUpdates> updates;
-    bool ended = false;   // nothing more can be received
-    bool hedged = false;  // the task just taken is with another worker, too
-    absl::Status refusal =
-        absl::OkStatus();  // the first error answer; then nothing is sent
+    bool ended = false;                       // nothing more will arrive
+    absl::Status refusal = absl::OkStatus();  // the first error answer
+    bool is_idle = false;                     // it is in idle_
+    std::optional<Work> work = std::nullopt;  // from Dispatch
   };
 
-  // What a worker's sender has to write next: a task, or news of a prefix.
-  struct Work {
-    std::shared_ptr<const Task> task;
-    std::optional<typename PrefixBoard<Task>::News> prefix;
+  // The state of the pool at the time of a Dispatch.
+  struct Moment {
+    absl::Time now;
+    absl::Time straggles_since;  // a task that was taken before is a straggler
+    int64_t capacity = 0;        // of all usable workers
   };
 
+  // Discovery and deadlines.
   void Discover();
   void Apply(const AddressBook::Entries& entries)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchDeadlines();
+  // OK if `worker` has met all its deadlines so far.
+  absl::Status Overdue(const Worker& worker, absl::Time now) const;
+
+  // The life of a worker's thread, from a connection to its loss.
   void RunWorker(Worker* worker);
+  void WaitForRetry(Worker* worker, absl::Duration pause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status RunSession(Worker* worker, Backoff* backoff);
+  absl::Status TakeIn(Worker* worker, const WorkerGreeting& greeting);
+  std::shared_ptr<const PolicyUpdates> WaitForUpdates(Worker* worker);
+  absl::Status LoadAll(Session* session,
+                       const PolicyUpdates& updates,
+                       PolicyUpdates* loaded);
   absl::Status RunStream(Worker* worker,
                          Session* session,
                          std::shared_ptr<const PolicyUpdates> updates);
-  absl::Status TakeIn(Worker* worker, const WorkerGreeting& greeting);
+  // The next message to write; nothing once the stream is to be closed.
+  std::optional<Work> WaitForWork(Stream* stream);
+  static bool Write(Session* session, const Work& work);
+  void Accept(Stream* stream, TaskAnswer<Result> answer);
+  void Lose(Worker* worker, absl::Status why);
+
+  // The distribution of work.
+  void Dispatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the stream's thread has to close it.
+  bool IsOver(const Stream& stream) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<Work> FindWork(Worker* worker, const Moment& moment)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<const Task> TakeTask(const Worker& worker,
+                                       const Moment& moment)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayTake(const Worker& worker, uint64_t id) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static bool IsSending(const Worker& worker);
+  static bool IsUsable(const Worker& worker);
+  static bool HasRoom(const Worker& worker);
+  std::set<int64_t> WithRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t UsableCapacity() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Reports.
+  void SetStage(Worker* worker, WorkerStage stage)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsAlias(const Worker& worker) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool LeadsTo(const Worker& worker, const std::string& instance);
   bool IsUnused(const Worker& worker) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::shared_ptr<const PolicyUpdates> WaitForUpdates(Worker* worker);
-  absl::Status LoadAll(Session* session,
-                       const PolicyUpdates& updates,
-                       PolicyUpdates* loaded);
-  std::optional<Work> WaitForWork(Worker* worker, Stream* stream);
-  // What is overdue of a worker; OK: nothing.
-  absl::Status Overdue(const Worker& worker) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::shared_ptr<const Task> TakeTask(Worker* worker, Stream* stream)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool MayTake(const Worker& worker, uint64_t id) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  static bool IsUsable(const Worker& worker);
-  static bool HasRoom(const Worker& worker);
-  std::set<int64_t> WithRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  int64_t Share(const Worker& worker, int64_t tasks) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Accept(Worker* worker, Stream* stream, TaskAnswer<Result> answer);
-  void SetStage(Worker* worker, WorkerStage stage)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Lose(Worker* worker, absl::Status why);
-  absl::Status NothingUsable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status NothingUsable() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   PoolLoad Load() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Observe(TaskOutcome outcome, int64_t times = 1) const;
 
   const WorkerPoolOptions options_;
   const SessionFactory factory_;
   mutable Mutex mutex_;
-  CondVar changed_;  // any of the below
+  CondVar answered_;
+  CondVar stopped_;
+  CondVar watched_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  // A worker's stage has changed since the watchdog last looked.
+  bool is_restaged_ ABSL_GUARDED_BY(mutex_) = false;
   TaskBoard<Task, Result> board_ ABSL_GUARDED_BY(mutex_);
   PrefixBoard<Task> prefix_board_ ABSL_GUARDED_BY(mutex_);
   TaskDurations durations_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const PolicyUpdates> updates_ ABSL_GUARDED_BY(mutex_);
+  // The streams that wait for work, ordered by when they began to wait.
+  std::list<Stream*> idle_ ABSL_GUARDED_BY(mutex_);
   // peer_timeout counts from here while no worker is ready.
   absl::Time patience_start_ ABSL_GUARDED_BY(mutex_);
   int64_t next_number_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, std::unique_ptr<Worker>> workers_
       ABSL_GUARDED_BY(mutex_);  // by endpoint
-  // Names, and whether it was at their IPv6 addresses that a worker was found.
+  // Names that led to a worker; true: at an IPv6 address.
   std::set<std::pair<std::string, bool>> found_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::string> resolve_errors_ ABSL_GUARDED_BY(mutex_);
   std::jthread discovery_;
@@ -235,5 +278,3 @@ class WorkerPool {
 }  // namespace dapd
 
 #include "common/rpc/pool/worker_pool_impl.h"
-#include "common/rpc/pool/worker_pool_tasks_impl.h"
-#include "common/rpc/pool/worker_pool_thread_impl.h"

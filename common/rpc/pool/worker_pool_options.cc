@@ -52,7 +52,7 @@ bool IsFinalError(const absl::Status& status) {
 
 absl::Status ShortError(const absl::Status& status) {
   constexpr size_t kMaxBytes = 4096;
-  // All that gRPC says where the other end is gone in the middle of a stream.
+  // gRPC's whole message if the other end vanishes in the middle of a stream.
   if (status.message() == "CANCELLED") {
     return {status.code(), "the connection broke"};
   }

@@ -17,43 +17,44 @@
 
 namespace dapd {
 
-// What a worker must be to serve this run: compared with its Describe.
+// The properties that a worker needs to serve this run: compared with its
+// Describe.
 struct ExpectedWorker {
   std::string layout_digest;  // ModelWeights::layout_digest
   std::string precision;      // "float32" or "bfloat16"
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
-  // The end tokens of the trainer's model, with which answers end. No part of
-  // Describe: compared with the answers. None: they are not.
+  // The end tokens of the trainer's model, with which answers end. They are not
+  // in Describe, but compared with the answers. Empty: they are not compared.
   std::vector<int64_t> end_ids = {};
 };
 
-// What became of one attempt at a task.
+// The outcome of one attempt at a task.
 enum class TaskOutcome {
   kAccepted,   // the first valid result
   kDuplicate,  // a result of a task that already had one
-  kStale,      // sampled or scored by other weights than the current ones
-  kLost,       // the worker died, or gave the task back
+  kStale,      // computed with other weights than the current weights
+  kLost,       // the worker died, or returned the task
   kTimeout,    // the task's time passed
   kFailed,     // no retry can mend it
-  kHedged,     // taking long, given to a second worker as well
+  kHedged,     // the slow task was given to a second worker as well
 };
 // "accepted", "duplicate", ...: the values of the metric's label.
 const char* TaskOutcomeName(TaskOutcome outcome);
 
-// Where a pool has got to with a worker.
+// A worker's stage in the pool.
 enum class WorkerStage {
-  kConnecting,  // asked what it is and has
-  kLoading,     // it waits for the current weights, or takes them
+  kConnecting,  // asked for its description
+  kLoading,     // it waits for the current weights, or receives them
   kReady,       // it takes tasks
-  kLost,        // it ended, hangs or cannot be used; tried again
+  kLost,        // it ended, hangs or cannot be used; will be tried again
 };
 // "connecting", "loading", ...: in messages, the status and metrics.
 const char* NameOf(WorkerStage stage);
 
 // How busy a pool is.
 struct PoolLoad {
-  // By their stage; every stage is there.
+  // By stage; the map has every stage.
   std::map<WorkerStage, int64_t> workers = {{WorkerStage::kConnecting, 0},
                                             {WorkerStage::kLoading, 0},
                                             {WorkerStage::kReady, 0},
@@ -62,13 +63,13 @@ struct PoolLoad {
   int64_t in_flight = 0;
 };
 
-// Called from the pool's threads, never with its lock held; must be
+// The pool's threads call these functions without the pool's lock. They must be
 // thread-safe and must not block. Empty functions are not called.
 struct WorkerPoolObserver {
   std::function<void(TaskOutcome outcome)> on_outcome;
   // A worker took the current weights; `bytes` went over the wire.
   std::function<void(double seconds, uint64_t bytes)> on_adapter_pushed;
-  // At least ten times a second.
+  // After a worker's stage has changed, and ten times a second.
   std::function<void(const PoolLoad& load)> on_load;
 };
 
@@ -78,7 +79,7 @@ struct WorkerState {
   int64_t policy_version = -1;  // the newest acknowledged; -1: none yet
   std::map<WeightSet, int64_t> weights;  // acknowledged versions, by set
   int64_t in_flight = 0;
-  std::string last_error;  // why it is or was last lost
+  std::string last_error;  // why it was last lost
 };
 
 struct WorkerPoolOptions {
@@ -87,12 +88,12 @@ struct WorkerPoolOptions {
   absl::Duration task_timeout = absl::Minutes(10);
   absl::Duration peer_timeout = absl::Minutes(5);
   absl::Duration resolve_interval = absl::Seconds(2);
-  // A task that came back without a result this often (it was lost, timed out,
-  // refused, or met other weights) fails: it may be what kills the workers.
+  // A task that was returned without a result this often (it was lost, timed
+  // out, refused, or met other weights) fails: it may be killing the workers.
   int max_attempts = 10;
   HedgeOptions hedge;
   BackoffOptions backoff;
-  // Must own what it uses: one that hangs outlives the pool.
+  // Must own everything that it uses: a look-up that hangs outlives the pool.
   AddressResolver resolver = ResolveAddress;
   WorkerPoolObserver observer;
 };
@@ -108,23 +109,23 @@ int64_t NewestVersion(const std::map<WeightSet, int64_t>& versions);
 // UNIMPLEMENTED.
 bool IsFinalError(const absl::Status& status);
 
-// An error of a worker as it is kept, logged and shown: cut behind 4 KiB, for
-// it may quote whatever the worker sent.
+// A worker's error as it is kept, logged and shown: cut after 4 KiB, since it
+// may quote anything that the worker sent.
 absl::Status ShortError(const absl::Status& status);
 
-// The failure (task_failure.h) of a task by `status`, with the task and the
-// worker it came from.
+// The failure (task_failure.h) of a task that a worker refused with `status`;
+// names both.
 absl::Status DescribeTaskError(const std::string& role,
                                uint64_t task_id,
                                const std::string& address,
                                const absl::Status& status);
 
-// `why` with the worker that it is of.
+// `why`, with the name of its worker.
 absl::Status OfWorker(const std::string& role,
                       const std::string& address,
                       const absl::Status& why);
 
-// The log line for a worker that was lost, or could not be used at all.
+// The log line for a worker that was lost, or could never be used.
 std::string DescribeLoss(const std::string& role,
                          const std::string& address,
                          bool was_ready,
@@ -133,7 +134,7 @@ std::string DescribeLoss(const std::string& role,
 
 // One sentence for a pool without a usable worker: each worker with its last
 // error, each name that could not be resolved (`resolve_errors`, by address),
-// and what to do.
+// and the remedy.
 std::string DescribeWorkers(
     const WorkerPoolOptions& options,
     const std::vector<WorkerState>& states,

@@ -20,7 +20,7 @@ const std::vector<MethodRule>& AuthorizationTable() {
       {"/dapd.v1.TeacherService/Score", kDrive},
       {"/dapd.v1.TrainerService/GetStatus", kLook},
       {"/dapd.v1.RankService/Join", kDrive},
-      // A worker asks its own health from within its container.
+      // A worker's container asks for the health of its own worker.
       {"/grpc.health.v1.Health/Check", RoleSet::All()},
       {"/grpc.health.v1.Health/Watch", RoleSet::All()},
       {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",

@@ -1,8 +1,9 @@
-// Who may call what: one table for every method of every service, health and
-// reflection too. What is not in it is refused.
+// Who may call which method: one table for every method of every service,
+// including health and reflection. A method that is not in the table is
+// refused.
 //
-// A test compares the table with the services' descriptors: a new method
-// without a row fails it.
+// A test compares the table with the services' descriptors and fails for a new
+// method without a row.
 #pragma once
 
 #include <string>
@@ -17,7 +18,7 @@ namespace dapd {
 struct MethodRule {
   std::string
       method;     // as in HTTP/2's :path, "/dapd.v1.RolloutService/Generate"
-  RoleSet roles;  // any of them may call
+  RoleSet roles;  // a caller needs one of them
 };
 
 const std::vector<MethodRule>& AuthorizationTable();

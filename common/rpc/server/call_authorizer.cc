@@ -12,7 +12,7 @@
 namespace dapd {
 namespace {
 
-// Whoever knocks at the door all day must not fill the disk.
+// A caller that is refused all day must not fill the disk.
 constexpr absl::Duration kLogInterval = absl::Seconds(1);
 
 }  // namespace
@@ -29,7 +29,7 @@ absl::Status CallAuthorizer::Authorize(const CallFacts& facts) {
   const auto roles = FindRoles(facts);
   if (!roles.ok()) return Refuse("unauthenticated", roles.status());
   const MethodRule* rule = FindRule(facts.method);
-  // The method's name is only repeated where it is one of ours.
+  // A name that is not in the table is not repeated to the caller.
   if (rule == nullptr) {
     return Refuse("unknown_method",
                   absl::UnimplementedError("there is no such method"));

@@ -1,6 +1,6 @@
-// Decides about each call before any message of it is read: who is it (the
-// roles of the certificate and of the token), and does the table
-// (authorization.h) let one of these roles call the method?
+// Decides about each call before any message of it is read: which roles do the
+// certificate and the token of the caller grant, and may one of these roles
+// call the method (authorization.h)?
 #pragma once
 
 #include <functional>
@@ -26,16 +26,16 @@ struct CallFacts {
 // Thread-safe.
 class CallAuthorizer {
  public:
-  // `on_refused` gets "unauthenticated", "forbidden" or "unknown_method". May
-  // be empty; called from gRPC's threads.
+  // `on_refused` receives "unauthenticated", "forbidden" or "unknown_method".
+  // May be empty; gRPC's threads call it.
   CallAuthorizer(std::shared_ptr<const Security> security,
                  Protection protection,
                  std::function<void(const std::string& reason)> on_refused);
 
-  // OK, or what the caller is told, which never holds a token:
-  //   UNAUTHENTICATED    no role: no certificate or token that grants one, or a
-  //                      token that is not accepted
-  //   PERMISSION_DENIED  roles, but not one that may call this method
+  // OK, or the status for the caller, which never contains a token:
+  //   UNAUTHENTICATED    no role: no certificate or token grants one, or the
+  //                      token is not accepted
+  //   PERMISSION_DENIED  no role of the caller may call this method
   //   UNIMPLEMENTED      the table has no such method
   absl::Status Authorize(const CallFacts& facts);
 

@@ -11,9 +11,9 @@ namespace {
 
 namespace interception = grpc::experimental;
 
-// What gRPC's generated code makes of an exception (CatchingFunctionHandler in
-// grpcpp/support/method_handler.h). A test notices if another version says
-// something else.
+// The status that gRPC's generated code makes of an exception
+// (CatchingFunctionHandler in grpcpp/support/method_handler.h). A test fails if
+// another version of gRPC makes a different one.
 bool IsException(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNKNOWN &&
          status.error_message() == "Unexpected error in RPC handling";

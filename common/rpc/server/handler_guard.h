@@ -1,5 +1,6 @@
-// What became of every call, and a net under every handler: an exception that
-// escapes one ends its call with INTERNAL, is counted, and hurts nobody else.
+// Counts how every call ends, and protects the process from its handlers: an
+// exception that leaves a handler ends its call with INTERNAL, is counted, and
+// disturbs no other call.
 #pragma once
 
 #include <functional>
@@ -10,13 +11,13 @@
 
 namespace dapd {
 
-// Called from gRPC's threads; each may be empty.
+// gRPC's threads call these functions; each may be empty.
 struct RpcObserver {
   // "unauthenticated", "forbidden", "unknown_method".
   std::function<void(const std::string& reason)> on_refused;
   // A handler has ended; `code` is a grpc::StatusCode.
   std::function<void(const std::string& method, int code)> on_handled;
-  // By an exception; on_handled follows.
+  // A handler ended with an exception; on_handled follows.
   std::function<void(const std::string& method)> on_exception;
 };
 

@@ -29,21 +29,21 @@
 namespace dapd {
 namespace {
 
-// Half the clients' ping interval: a ping that comes early is no offence.
+// Half the clients' ping interval, so that a ping may come early.
 constexpr int kMinPingIntervalMs = kKeepaliveTimeMs / 2;
 
 constexpr int kMaxPingStrikes = 2;
-// Its sockets and what it waits with, before the first connection.
+// The server's own descriptors, before the first connection.
 constexpr int kFilesOfServer = 16;
 constexpr int kThreadsOfServer = 12;
-// Of messages that are read and not yet handed over, on all connections.
+// Bytes of messages that were read and not yet handed over, on all connections.
 constexpr size_t kMaxBufferedBytes = size_t{1} << 30;
 
 int ToMs(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
 
-// A connection is a descriptor, and gRPC stops to accept when there are none.
+// Each connection needs a descriptor; without one, gRPC stops accepting.
 void RaiseFileLimit() {
   rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -55,8 +55,7 @@ void RaiseFileLimit() {
 void PrepareProcess() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // Its own error lines repeat what the Status says; GRPC_VERBOSITY brings
-    // them back.
+    // gRPC's error lines repeat the Status; GRPC_VERBOSITY brings them back.
     if (std::getenv("GRPC_VERBOSITY") == nullptr) {
       gpr_set_log_verbosity(
           static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
@@ -67,7 +66,7 @@ void PrepareProcess() {
   });
 }
 
-// Whether this process may open so many files more.
+// Whether this process may open this many more files.
 bool CanOpenFiles(int count) {
   std::vector<int> opened;
   const absl::Cleanup close_all = [&] {
@@ -90,7 +89,7 @@ absl::Status CannotListen(const HostPort& target, const std::string& reason) {
                       ExitCode::kConfig);
 }
 
-// gRPC itself says only that it could not.
+// gRPC itself gives no reason.
 absl::Status WhyNotListening(const HostPort& target) {
   const auto own = OpenListenSocket(target.host, target.port);
   if (!own.ok()) return WithExitCode(own.status(), ExitCode::kConfig);
@@ -106,7 +105,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const RpcServerOptions& options, const std::vector<RpcService>& services) {
   ASSIGN_OR_RETURN(const HostPort target, ParseHostPort(options.listen));
   PrepareProcess();
-  // gRPC ends the process where it lacks one of these.
+  // gRPC ends the process if it lacks one of these.
   RETURN_IF_ERROR(CheckProcessLimits({.threads = kThreadsOfServer}));
   if (!CanOpenFiles(kFilesOfServer)) {
     return CannotListen(target,

@@ -1,9 +1,9 @@
 // RpcServer: a gRPC server with this system's settings: standard health and
-// reflection, authorized calls (authorization.h), bounded messages, headers,
-// streams, threads and memory, and permission for the keepalive pings of
-// channel.h, but not for many more: a client that pings more often than every
-// second is sent away. A connection that does not get through its handshake in
-// 10 s, does not answer a ping, or has no call for 10 minutes, is closed.
+// reflection, authorized calls (authorization.h), and limits on messages,
+// headers, streams, threads and memory. It permits the keepalive pings of
+// channel.h, but disconnects a client that pings more often than once a second.
+// It closes a connection that does not finish its handshake in 10 s, does not
+// answer a ping, or has no call for 10 minutes.
 #pragma once
 
 #include <memory>
@@ -22,14 +22,14 @@ namespace dapd {
 
 struct RpcServerOptions {
   std::string listen;  // "host:port"; port 0: a free one
-  std::shared_ptr<const RpcCredentials> credentials;  // none: loopback only
+  std::shared_ptr<const RpcCredentials> credentials;  // null: loopback only
   RpcObserver observer;
   int max_concurrent_streams = 64;  // of one connection
   int max_threads = 128;            // each open call holds one
   absl::Duration handshake_timeout = absl::Seconds(10);
   absl::Duration max_connection_idle = absl::Minutes(10);
-  // An older one is asked to dial again, calls that run may end: no call begins
-  // by what a certificate allowed longer ago.
+  // An older connection is asked to reconnect; its running calls may end. So no
+  // call begins on the strength of a certificate that was checked longer ago.
   absl::Duration max_connection_age = absl::Hours(1);
 };
 
@@ -41,26 +41,27 @@ struct RpcService {
 class RpcServer {
  public:
   // Listens and answers calls at once; health says NOT_SERVING until
-  // SetServing(true). `services` must outlive the server. A port in use or an
-  // address that is not this machine's is UNAVAILABLE, exit code kConfig; an
-  // address that must not be served so (Security::ForRpc) has that code too.
+  // SetServing(true). `services` must outlive the server. UNAVAILABLE with exit
+  // code kConfig for a port in use or an address that is not on this machine;
+  // exit code kConfig, too, for an address that must not be served like this
+  // (Security::ForRpc).
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const RpcServerOptions& options, const std::vector<RpcService>& services);
   // Shutdown(0).
   ~RpcServer();
 
-  // What health answers, for the server and every service of it.
+  // The answer of health for the server and each of its services.
   void SetServing(bool serving);
-  // For the server alone, SERVING: it has started, while its services still
-  // wait for other processes. Who restarts what does not start asks for that.
+  // Health answers SERVING for the server alone: it has started, while its
+  // services still wait for other processes. A startup probe asks for this.
   void SetStarted();
 
   int port() const { return port_; }
   // "host:port" with the port that was taken.
   const std::string& address() const { return address_; }
 
-  // Takes no new call, gives running ones until `grace`, then cancels them.
-  // Blocks until all have ended.
+  // Takes no new call, lets running calls continue until `grace` has passed,
+  // then cancels them. Blocks until all calls have ended.
   void Shutdown(absl::Duration grace);
 
  private:

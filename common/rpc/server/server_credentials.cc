@@ -32,7 +32,8 @@ std::vector<std::string> PeerUris(const grpc_auth_context* context) {
   return uris;
 }
 
-// gRPC's plug-in interface of C, because that of C++ refuses plaintext servers.
+// gRPC's plug-in interface in C, since the C++ interface refuses plaintext
+// servers.
 void Process(void* state,
              grpc_auth_context* context,
              const grpc_metadata* metadata,
@@ -43,7 +44,7 @@ void Process(void* state,
       *static_cast<std::shared_ptr<CallAuthorizer>*>(state);
   CallFacts facts;
   facts.certificate_uris = PeerUris(context);
-  // Handlers have no business with tokens.
+  // Handlers need no tokens.
   std::vector<grpc_metadata> consumed;
   for (size_t i = 0; i < count; ++i) {
     const absl::string_view key = ToView(metadata[i].key);
@@ -68,7 +69,7 @@ void DestroyState(void* state) {
 
 class AuthorizingCredentials final : public grpc::ServerCredentials {
  public:
-  // Takes `credentials` over.
+  // Takes ownership of `credentials`.
   AuthorizingCredentials(grpc_server_credentials* credentials,
                          std::shared_ptr<CallAuthorizer> authorizer)
       : credentials_(credentials) {

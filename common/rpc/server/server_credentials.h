@@ -1,5 +1,5 @@
-// gRPC server credentials that ask a CallAuthorizer about every call: below all
-// services, so that none can be forgotten.
+// gRPC server credentials that ask a CallAuthorizer about every call. They work
+// below all services, so no service can forget to ask.
 #pragma once
 
 #include <memory>

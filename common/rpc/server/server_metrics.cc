@@ -10,7 +10,7 @@
 namespace dapd {
 namespace {
 
-// Only methods of the table, so that nobody can invent labels.
+// Only methods of the table, so that no caller can invent labels.
 std::string MethodLabel(const std::string& method) {
   const MethodRule* rule = FindRule(method);
   return rule == nullptr ? "other" : rule->method.substr(1);
@@ -31,7 +31,7 @@ Counter Exceptions(MetricsRegistry* registry, const std::string& method) {
 }  // namespace
 
 RpcObserver MakeRpcObserver(MetricsRegistry* registry) {
-  // Visible before they happen, so that rates have a start.
+  // They exist before the first event, so that rates have a start.
   for (const char* reason :
        {"unauthenticated", "forbidden", "unknown_method"}) {
     Refused(registry, reason);

@@ -1,4 +1,4 @@
-// What an RpcServer counts: dapd_rpc_handled_total{method, code},
+// The counters of an RpcServer: dapd_rpc_handled_total{method, code},
 // dapd_rpc_exceptions_total{method}, dapd_rpc_refused_total{reason}.
 #pragma once
 

@@ -1,10 +1,10 @@
 // The signals that ask a process to stop (common/base/stop_requests.h): the
-// first asks it to end in good order, the second ends it at once with exit code
-// 130. What comes within kSameRequest of the first is not the second.
+// first asks it to end in good order; the second ends it at once with exit code
+// 130. A signal within kSameRequest of the first counts as the first.
 //
-// Make one in main() before any other thread starts: it blocks these signals in
-// this thread, and threads inherit that. SIGPIPE is ignored from then on.
-// Thread-safe. One at a time.
+// Make one object in main() before any other thread starts: it blocks these
+// signals in this thread, and new threads inherit this. From then on SIGPIPE is
+// ignored. Thread-safe. Only one object may exist at a time.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ class ShutdownSignal {
   // Blocks for at most `timeout`; returns requested().
   bool WaitFor(absl::Duration timeout);
 
-  // As if the first signal had come.
+  // Has the effect of the first signal.
   void Request();
 
  private:

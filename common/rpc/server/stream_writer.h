@@ -1,5 +1,5 @@
-// The writing half of a bidirectional handler, on a thread of its own, so that
-// an exception on either side ends the call instead of the process.
+// The writing half of a bidirectional handler, on its own thread: an exception
+// on either side ends the call and not the process.
 #pragma once
 
 #include <exception>
@@ -11,12 +11,12 @@ namespace dapd {
 class StreamWriter {
  public:
   // Runs `body` at once. `stop` makes body and handler return soon: it is
-  // called when body throws, and when the handler leaves without Join.
+  // called if body throws, or if the handler leaves without Join.
   StreamWriter(std::function<void()> body, std::function<void()> stop);
   // Waits for body.
   ~StreamWriter();
 
-  // Waits for body; throws what it threw.
+  // Waits for body; throws the exception of body, if there was one.
   void Join();
 
  private:

@@ -19,10 +19,10 @@
 namespace dapd {
 namespace {
 
-// What running work gets to end after a signal; a container's usual patience is
-// 10 s.
+// How long running work may take to end after a signal; containers usually wait
+// for 10 s.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(8);
-// What the last answers get to reach their clients.
+// How long the last answers may take to reach their clients.
 constexpr absl::Duration kDeliveryGrace = absl::Seconds(1);
 
 }  // namespace

@@ -1,6 +1,6 @@
-// What the programs of both workers do around their service: they read the
-// command line, listen, show metrics and health, say when they are ready, and
-// end in good order on SIGTERM or SIGINT.
+// The frame of both worker programs around their service: reading the command
+// line, listening, metrics, health, readiness, and a good end on SIGTERM or
+// SIGINT.
 //
 //   WorkerProgram program("rollout", Role::kRollout);  // takes the signals
 //   program.Start(...);             // listens; health says NOT_SERVING
@@ -32,17 +32,17 @@ struct WorkerFlags : ServiceFlags {
   void AddTo(CommandLine& line, const std::string& listen_key);
 };
 
-// How many calls a worker takes at a time: beside what anybody may ask, the
-// streams of every trainer rank, and one call of each that loads weights.
+// How many calls a worker takes at a time: the calls that anybody may make, and
+// for every trainer rank its streams and one call that loads weights.
 int MaxCalls(const Config& config);
 
-// Make one before any other thread starts (ShutdownSignal). A signal that comes
-// before ServeUntilSignal ends the process at once: reading a model cannot be
-// interrupted, and nothing is lost with it. Its exit code is then 0, and from
-// Start on what run.stopped_worker wants.
+// Make it before any other thread starts (ShutdownSignal). A signal before
+// ServeUntilSignal ends the process at once: reading a model cannot be
+// interrupted, and nothing is lost. The exit code is then 0, and from Start on
+// the code of run.stopped_worker.
 class WorkerProgram {
  public:
-  // `name`: "rollout" or "teacher", of the metrics.
+  // `name`: "rollout" or "teacher", for the metrics.
   WorkerProgram(std::string name, Role role);
 
   struct Listeners {
@@ -50,8 +50,8 @@ class WorkerProgram {
     std::string metrics;
     std::string port_file;  // receives the port that was taken; may be empty
   };
-  // Listens for `service` (which must outlive this) and for scrapers. Addresses
-  // that cannot be taken have exit code kConfig.
+  // Listens for `service` (which must outlive this) and for scrapers. Exit code
+  // kConfig for an address that cannot be taken.
   absl::Status Start(const Config& config,
                      const Listeners& listeners,
                      const RpcService& service);
@@ -59,9 +59,9 @@ class WorkerProgram {
   // After Start.
   MetricsRegistry& metrics() { return *metrics_; }
 
-  // Says that the worker is ready, waits for the signal, says that it is not
-  // any more, lets `shutdown` end what runs within the time it is given, and
-  // closes the server. CANCELLED with run.stopped_worker: interrupted.
+  // Reports the worker as ready, waits for the signal, reports it as not ready,
+  // gives running calls the time of `shutdown`, and closes the server.
+  // CANCELLED with run.stopped_worker: the run was interrupted.
   absl::Status ServeUntilSignal(
       const std::function<void(absl::Duration grace)>& shutdown);
 

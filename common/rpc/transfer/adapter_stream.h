@@ -24,8 +24,8 @@ namespace dapd {
 
 // Calls `send` with the encoded LoadAdapterRequests that make `update` the set
 // `set`, in order, each as soon as its content is final
-// (PolicyUpdate::progress). CANCELLED once it returns false, ABORTED if the
-// update was given up.
+// (PolicyUpdate::progress). CANCELLED if `send` returns false, ABORTED if the
+// update was abandoned.
 absl::Status SendAdapter(
     WeightSet set,
     const PolicyUpdate& update,
@@ -35,31 +35,31 @@ struct AdapterLimits {
   uint64_t max_bytes = 0;     // of adapter_model.safetensors
   int64_t max_probe_ids = 0;  // the model's positions
   int64_t vocab_size = 0;     // probe ids lie below it
-  // As WorkerDescription::weight_sets.
+  // See WorkerDescription::weight_sets.
   std::vector<WeightSet> weight_sets = {WeightSet::kLive};
 };
 
 AdapterLimits LimitsOf(const WorkerDescription& description);
 
-// Hashes each chunk as it comes, while it is in the cache. Not thread-safe.
+// Hashes each chunk on arrival, while it is in the cache. Not thread-safe.
 class AdapterReceiver {
  public:
   explicit AdapterReceiver(const AdapterLimits& limits) : limits_(limits) {}
 
-  // What the header said; after it was added.
+  // The fields of the header, once it was added.
   WeightSet set() const { return upload_.set; }
   const std::string& key() const { return upload_.key; }
-  // As if all had come, of what another upload with this key brought.
+  // The upload that another stream with this key has brought, without content.
   AdapterUpload AsServed() const;
 
-  // The next message, encoded or not. INVALID_ARGUMENT for an adapter past the
-  // limit, before it is allocated, and for a bad header, set, probe or chunk;
-  // DATA_LOSS for a corrupted chunk.
+  // Takes the next message, encoded or not. INVALID_ARGUMENT for a bad header,
+  // set, probe or chunk, and for an adapter beyond the limit, before memory is
+  // allocated; DATA_LOSS for a corrupted chunk.
   absl::Status Add(grpc::ByteBuffer& message);
   absl::Status Add(const v1::LoadAdapterRequest& request);
 
-  // After the last message. DATA_LOSS if bytes are missing or the digest of
-  // what came differs from the sender's. The receiver is used up.
+  // Call it after the last message. DATA_LOSS if bytes are missing or their
+  // digest differs from the sender's. Uses the receiver up.
   absl::StatusOr<AdapterUpload> Finish();
 
  private:
@@ -75,20 +75,20 @@ class AdapterReceiver {
   uint64_t total_bytes_ = 0;
   AdapterUpload upload_;
   std::optional<ChunkAssembler> chunks_;
-  std::optional<ContentDigest> digest_;  // of what chunks_ holds
+  std::optional<ContentDigest> digest_;  // of the bytes in chunks_
 };
 
 // Adds encoded messages to `receiver` until `read` returns false, and finishes
-// it. Errors as AdapterReceiver.
+// it. Errors: see AdapterReceiver.
 absl::StatusOr<AdapterUpload> ReceiveAdapter(
     AdapterReceiver& receiver,
     const std::function<bool(grpc::ByteBuffer*)>& read);
 
-// What a worker says about itself and what it serves.
+// The worker's description of itself and of the weights that it serves.
 v1::DescribeResponse MakeDescribeResponse(const WorkerDescription& description,
                                           const ServedWeights& served);
 
-// What a worker answers to an upload that it serves now.
+// The worker's answer to an upload that it now serves.
 v1::LoadAdapterResponse MakeLoadAdapterResponse(const LoadResult& loaded);
 
 }  // namespace dapd

@@ -1,6 +1,6 @@
-// AttachedWorker: the worker behind a service that listens, and tells its
-// health, while the model is still being read; and the two methods that both
-// kinds of workers have.
+// AttachedWorker: the worker behind a service that already listens and reports
+// its health while the model is still being read. Implements the two methods
+// that both kinds of workers have.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ class AttachedWorker {
   // `kind`: "rollout" or "teacher".
   explicit AttachedWorker(std::string kind) : kind_(std::move(kind)) {}
 
-  // Once. `worker` must outlive the server.
+  // To be called once. `worker` must outlive the server.
   void Attach(Worker* worker, const WorkerDescription& description) {
     description_ = description;
     taker_ = std::make_unique<AdapterTaker>(
@@ -40,7 +40,7 @@ class AttachedWorker {
     worker_ = worker;
   }
 
-  // Null until there is one; then description() is its.
+  // Null until Attach; afterwards description() describes it.
   Worker* get() const { return worker_; }
   const WorkerDescription& description() const { return description_; }
 
@@ -56,7 +56,7 @@ class AttachedWorker {
     return grpc::Status::OK;
   }
 
-  // LoadAdapter, its messages encoded (encoded_methods.h).
+  // LoadAdapter with encoded messages (encoded_methods.h).
   grpc::Status TakeAdapter(grpc::ServerContext* context,
                            grpc::ServerReader<grpc::ByteBuffer>* reader,
                            v1::LoadAdapterResponse* response) {
@@ -66,7 +66,7 @@ class AttachedWorker {
 
  private:
   const std::string kind_;
-  // Both set before worker_.
+  // Both are set before worker_.
   WorkerDescription description_;
   std::unique_ptr<AdapterTaker> taker_;
   std::atomic<Worker*> worker_ = nullptr;

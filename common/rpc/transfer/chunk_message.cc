@@ -45,7 +45,7 @@ grpc::Slice SliceOf(const SharedBytes& bytes) {
   using Owner = std::shared_ptr<const void>;
   auto owner = std::make_unique<Owner>(bytes.owner());
   return grpc::Slice(
-      // gRPC reads slices; that its type is not const is C's.
+      // gRPC only reads slices, although its C type is not const.
       const_cast<char*>(bytes.data()),
       bytes.size(),
       [](void* held) { delete static_cast<Owner*>(held); },
@@ -69,7 +69,7 @@ bool ReadPieces(CodedInputStream& input, ReceivedChunk* chunk) {
   return true;
 }
 
-// Each field at most once.
+// Each field may appear at most once.
 bool ReadChunkFields(CodedInputStream& input, ReceivedChunk* chunk) {
   bool has_offset = false;
   bool has_checksum = false;
@@ -125,7 +125,7 @@ grpc::ByteBuffer EncodeChunk(const ChunkEnvelope& envelope,
   HeadBytes inner;
   uint8_t* inner_end = WriteField(kOffsetTag, offset, inner.data());
   inner_end = WriteField(kChecksumTag, crc32c, inner_end);
-  // Last, whatever its number: the data itself follows.
+  // The last field, whatever its number, since the data follows it.
   inner_end = WriteField(kDataTag, data.size(), inner_end);
   const auto inner_bytes = static_cast<size_t>(inner_end - inner.data());
 

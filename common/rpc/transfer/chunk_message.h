@@ -1,14 +1,14 @@
 // Messages that carry a v1::TensorChunk, written and read without a copy of its
-// data: protobuf's classes hold `bytes` in a string of their own, which costs
-// two passes over every payload at each end.
+// data. protobuf's classes hold `bytes` in their own string, which costs two
+// passes over every payload at each end.
 //
-//   writing  the fields in front of the data, encoded by hand, and after them
-//            a slice of the tensor's own memory, kept alive until it is sent
+//   writing  the fields before the data, encoded by hand, then a slice of the
+//            tensor's own memory, kept alive until it is sent
 //   reading  the place of the data in the pieces that gRPC read from the socket
 //
-// On the wire both are ordinary protobuf. Only the plain form is read here:
-// what has unknown, repeated or further fields is left to the message's class,
-// so that every message means what protobuf says it means.
+// On the wire these are ordinary protobuf messages. Only the plain form is read
+// here. A message with unknown, repeated or further fields is left to its
+// class, so that every message has protobuf's meaning.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,14 @@
 
 namespace dapd {
 
-// Which message carries a stream's chunks.
+// The message that carries a stream's chunks.
 struct ChunkEnvelope {
   int chunk_field = 0;  // number of its TensorChunk field
-  // Its field 1, a uint64; 0: none.
+  // The value of field 1, a uint64; 0: there is no such field.
   uint64_t request_id = 0;
 };
 
-// `data`, which is what stands at `offset` of its tensor, with its CRC-32C.
+// The message for `data`, the bytes at `offset` of a tensor, with its CRC-32C.
 grpc::ByteBuffer EncodeChunk(const ChunkEnvelope& envelope,
                              uint64_t offset,
                              const SharedBytes& data,
@@ -40,19 +40,19 @@ struct ReceivedChunk {
   uint64_t request_id = 0;
   uint64_t offset = 0;
   uint32_t crc32c = 0;
-  // The data's pieces in order, in the memory of the message they came in.
+  // The pieces of the data in order, in the memory of their message.
   std::vector<absl::string_view> pieces;
   uint64_t num_bytes = 0;  // of all pieces
 };
 
-// The chunk in `message`'s field `chunk_field`, or nothing: then `message` is
-// something else, or a chunk in another than the plain form.
+// The chunk in field `chunk_field` of `message`. Nothing if `message` carries
+// something else, or a chunk that is not in the plain form.
 std::optional<ReceivedChunk> FindChunk(grpc::ByteBuffer& message,
                                        int chunk_field);
 
-// Any message, through its class.
+// Encodes any message through its class.
 grpc::ByteBuffer EncodeMessage(const google::protobuf::MessageLite& message);
-// False if `bytes` is no such message.
+// False if `bytes` do not encode such a message.
 bool DecodeMessage(grpc::ByteBuffer& bytes,
                    google::protobuf::MessageLite* message);
 

@@ -112,7 +112,7 @@ absl::Status ChunkAssembler::Add(const ReceivedChunk& chunk) {
                      std::min(kChunkBytes, total_bytes_ - received_),
                      " are allowed"));
   }
-  // Piece by piece, so that the second pass over each finds it in the cache.
+  // Piece by piece, so that each piece is in the cache for the second pass.
   uint32_t crc = 0;
   char* target = target_ + received_;
   for (const absl::string_view piece : chunk.pieces) {

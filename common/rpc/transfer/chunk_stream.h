@@ -1,8 +1,8 @@
-// Tensors and adapters on the wire: a header that tells the size, then chunks
-// of at most 1 MiB in order, each with its CRC-32C. Nothing is allocated before
-// the header's size was compared with what the receiver expects. Payloads go
-// from the sender's tensor to gRPC, and from gRPC into the receiver's, without
-// a copy in between (chunk_message.h).
+// Tensors and adapters on the wire: a header with the size, then chunks of at
+// most 1 MiB in order, each with its CRC-32C. The receiver compares the
+// header's size with the expected size before it allocates memory. Payloads go
+// from the sender's tensor to gRPC, and from gRPC into the receiver's tensor,
+// without a copy in between (chunk_message.h).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 namespace dapd {
 
 inline constexpr uint64_t kChunkBytes = 1 << 20;
-// Chunks of so many bytes.
+// The number of chunks of this many bytes.
 constexpr uint64_t NumChunks(uint64_t bytes) {
   return (bytes + kChunkBytes - 1) / kChunkBytes;
 }
@@ -33,22 +33,22 @@ absl::StatusOr<DType> FromWireType(v1::DataType type);
 v1::TensorHeader MakeTensorHeader(const std::string& name,
                                   const HostTensor& tensor);
 
-// Calls `send` with the encoded messages that carry `bytes`, in order (none if
-// it is empty), until it returns false. Returns false then. The messages own
-// their part of `bytes`.
+// Calls `send` with the encoded messages that carry `bytes`, in order (no
+// message if `bytes` is empty). Returns false as soon as `send` returns false.
+// Each message shares the ownership of its part of `bytes`.
 bool SendChunks(const ChunkEnvelope& envelope,
                 const SharedBytes& bytes,
                 const std::function<bool(const grpc::ByteBuffer&)>& send);
 
-// Checks each chunk and copies it after the one before. Not thread-safe.
+// Checks each chunk and copies it behind the chunk before. Not thread-safe.
 class ChunkAssembler {
  public:
   // `target` has room for `total_bytes` and outlives the assembler; `what`
-  // names the thing in messages.
+  // names the payload in messages.
   ChunkAssembler(char* target, uint64_t total_bytes, std::string what);
 
-  // INVALID_ARGUMENT for a chunk that is empty, too long, out of order or past
-  // the end; DATA_LOSS for a wrong checksum.
+  // INVALID_ARGUMENT for a chunk that is empty, too long, out of order or
+  // beyond the end; DATA_LOSS for a wrong checksum.
   absl::Status Add(const ReceivedChunk& chunk);
   absl::Status Add(const v1::TensorChunk& chunk);
   bool complete() const { return received_ == total_bytes_; }
@@ -61,7 +61,7 @@ class ChunkAssembler {
   uint64_t received_ = 0;
 };
 
-// One tensor being received. Not thread-safe.
+// Assembles one tensor. Not thread-safe.
 class TensorAssembler {
  public:
   // RESOURCE_EXHAUSTED if the header's tensor exceeds `max_bytes`.
@@ -72,7 +72,7 @@ class TensorAssembler {
   absl::Status Add(const v1::TensorChunk& chunk) { return chunks_.Add(chunk); }
   bool complete() const { return chunks_.complete(); }
   const std::string& name() const { return name_; }
-  // Once complete.
+  // Only once complete.
   const HostTensor& tensor() const { return tensor_; }
 
  private:

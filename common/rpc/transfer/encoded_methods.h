@@ -1,6 +1,6 @@
-// Streaming methods whose payload side is encoded messages (chunk_message.h)
-// instead of protobuf's classes. The wire is the same: either end may use the
-// generated code.
+// Streaming methods whose payload side consists of encoded messages
+// (chunk_message.h) instead of protobuf's classes. The wire is the same, so
+// either end may use the generated code.
 #pragma once
 
 #include <functional>
@@ -32,7 +32,7 @@ inline int MethodIndex(const std::string& service, const std::string& method) {
   return found->index();
 }
 
-// A client stream, read encoded. `service` outlives the server.
+// A client stream that the server reads encoded. `service` outlives the server.
 template <typename Service, typename Response>
 grpc::internal::MethodHandler* EncodedReaderMethod(
     Service* service,
@@ -44,8 +44,8 @@ grpc::internal::MethodHandler* EncodedReaderMethod(
           std::mem_fn(method), service);
 }
 
-// A bidirectional stream: requests read through their class, answers written
-// encoded.
+// A bidirectional stream: the server reads requests through their class and
+// writes answers encoded.
 template <typename Service, typename Request>
 grpc::internal::MethodHandler* EncodedWriterMethod(
     Service* service,
@@ -59,7 +59,7 @@ grpc::internal::MethodHandler* EncodedWriterMethod(
 
 // --- Client. `method` ("/dapd.v1.TeacherService/Score") outlives the call.
 
-// A client stream, written encoded.
+// A client stream that the client writes encoded.
 template <typename Response>
 std::unique_ptr<grpc::ClientWriter<grpc::ByteBuffer>> OpenEncodedWriter(
     grpc::Channel* channel,
@@ -75,8 +75,8 @@ std::unique_ptr<grpc::ClientWriter<grpc::ByteBuffer>> OpenEncodedWriter(
           response));
 }
 
-// A bidirectional stream: requests written through their class, answers read
-// encoded.
+// A bidirectional stream: the client writes requests through their class and
+// reads answers encoded.
 template <typename Request>
 std::unique_ptr<grpc::ClientReaderWriter<Request, grpc::ByteBuffer>>
 OpenEncodedReader(grpc::Channel* channel,

@@ -1,21 +1,69 @@
-// What a client pushes to a worker before the worker may do its tasks: the
-// weights to serve, and a probe that shows they really are served.
+// PolicyUpdate: everything that a client sends to a worker before the worker
+// may take tasks: the weights to serve, and a probe that shows that the worker
+// really serves them.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
-#include "common/rpc/transfer/chunk_checksums.h"
-#include "common/rpc/transfer/update_progress.h"
+#include "common/base/mutex.h"
 #include "common/tensor/serialized_adapter.h"
 #include "common/terms/weight_set.h"
 
 namespace dapd {
+
+// UpdateProgress: how much of a PolicyUpdate its producer has written, so that
+// sending can start while the optimizer still computes later layers. A reader
+// that has waited sees everything that the producer wrote before Advance or
+// Finish. Thread-safe, with one producer and any number of readers.
+class UpdateProgress {
+ public:
+  // The first `bytes` of the adapter's tensors are final. Never decreases.
+  void Advance(uint64_t bytes);
+  // Everything is final, including the digest and the probe.
+  void Finish();
+  // The rest will never come. Has no effect after Finish.
+  void Abandon();
+
+  // Blocks until the first `bytes` are final. ABORTED after Abandon.
+  absl::Status WaitFor(uint64_t bytes) const;
+  // Blocks until everything is final. ABORTED after Abandon.
+  absl::Status WaitUntilFinished() const;
+
+ private:
+  absl::Status End() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  mutable Mutex mutex_;
+  mutable CondVar changed_;
+  uint64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// ChunkChecksums: the CRC-32C of every chunk (chunk_stream.h) of a payload that
+// several workers receive, computed once for all of them. Thread-safe.
+class ChunkChecksums {
+ public:
+  explicit ChunkChecksums(uint64_t num_chunks) : chunks_(num_chunks) {}
+
+  // The checksum of chunk `index`, whose content is `bytes` and never changes.
+  // The first caller computes it; the others wait.
+  uint32_t Of(uint64_t index, absl::string_view bytes) const;
+
+ private:
+  struct Chunk {
+    std::once_flag once;
+    uint32_t crc32c = 0;
+  };
+  mutable std::vector<Chunk> chunks_;
+};
 
 // By how much two computations of a probe under the same weights may differ.
 struct ProbeTolerance {
@@ -37,18 +85,18 @@ struct PolicyUpdate {
   std::vector<float> probe_logprobs;  // one fewer
   ProbeTolerance probe_tolerance;
 
-  // Of an update that is still being written: until it is finished, the bytes
-  // of `adapter.tensors` past it, the digest and `probe_logprobs` may change
-  // and must not be read. None: all is final.
+  // While the update is being written, the bytes of `adapter.tensors` beyond
+  // this progress, the digest and `probe_logprobs` may change and must not be
+  // read. Null: all is final.
   std::shared_ptr<const UpdateProgress> progress;
 
-  // Names this update where several clients push it to the same workers, as the
-  // ranks of a trainer do: a worker reads it from one of them. Empty: only this
+  // Names this update if several clients push it to the same workers, like the
+  // ranks of a trainer: a worker reads it from one client. Empty: only this
   // client has it.
   std::string key;
 
-  // Of the chunks (chunk_stream.h) of `adapter.tensors`, shared by the streams
-  // to all workers. None: each stream computes its own.
+  // The checksums of `adapter.tensors`, which the streams to all workers share.
+  // Null: each stream computes its own.
   std::shared_ptr<const ChunkChecksums> checksums;
 
   // Blocks until the first `bytes` of adapter.tensors, or all, are final.
@@ -62,8 +110,8 @@ struct PolicyUpdate {
   }
 };
 
-// All that a worker must have acknowledged before it may do tasks: of a rollout
-// worker the live policy, of a teacher the sets that the objective reads.
+// Every update that a worker must have acknowledged before it may take tasks: a
+// rollout worker the live policy, a teacher the sets that the objective reads.
 using PolicyUpdates = std::map<WeightSet, std::shared_ptr<const PolicyUpdate>>;
 
 }  // namespace dapd

@@ -56,7 +56,7 @@ absl::Status ServedWeights::Check(WeightSet set,
                      WeightSetName(set),
                      " adapter of ",
                      PolicyName(version, digest),
-                     ", this worker serves that of ",
+                     ", this worker serves the adapter of ",
                      PolicyName(policy.version, policy.digest)));
   }
   return absl::OkStatus();
@@ -70,7 +70,7 @@ absl::StatusOr<bool> IsServedAlready(const ServedPolicy& served,
   }
   if (served.loaded && served.key == upload.key) return true;
   return absl::NotFoundError(
-      "what another upload with this key brought is no longer served");
+      "the content of another upload with this key is no longer served");
 }
 
 absl::StatusOr<LoadResult> LoadOnComputeThread(

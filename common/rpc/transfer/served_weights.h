@@ -1,6 +1,6 @@
-// What the workers of both roles do with uploads: ServedWeights knows which
-// weights are served, by set, and LoadOnComputeThread takes an upload to the
-// thread that computes with them.
+// Uploads in the workers of both roles: ServedWeights knows which weights are
+// served, by set, and LoadOnComputeThread passes an upload to the thread that
+// computes with them.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,17 @@ class ServedWeights {
  public:
   // The base is always loaded, as version 0 without a digest.
   ServedPolicy Of(WeightSet set) const;
-  // The sets that were loaded.
+  // The sets that an upload has become.
   std::map<WeightSet, ServedPolicy> Loaded() const;
   void Set(WeightSet set, ServedPolicy policy);
-  // What `upload`, whose content is served already, is served as. From now on
-  // that is under its key, if it has one: further uploads with this key need
-  // not be sent. The base never has one. For the one thread that calls Set.
+  // The name of `upload`, whose content is served already. From now on it is
+  // served under its key, if it has one: further uploads with this key need not
+  // be sent. The base never has a key. Only the thread that calls Set may call
+  // this.
   ServedPolicy Keep(const AdapterUpload& upload);
 
   // FAILED_PRECONDITION, with both names, unless `set` is served in exactly
-  // this version. Of the base there is only one.
+  // this version. The base has only one version.
   absl::Status Check(WeightSet set,
                      int64_t version,
                      const std::string& digest) const;
@@ -42,21 +43,22 @@ class ServedWeights {
   std::map<WeightSet, ServedPolicy> served_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Whether `upload` is what `served` is, so that it is only to be probed.
-// NOT_FOUND if it has to be (AdapterUpload::is_served) and is not.
+// Whether `upload` has the content of `served`, so that it only needs a probe.
+// NOT_FOUND if it must have (AdapterUpload::is_served) and has not.
 absl::StatusOr<bool> IsServedAlready(const ServedPolicy& served,
                                      const AdapterUpload& upload);
 
-// What a worker did with an upload.
+// A worker's treatment of an upload.
 struct LoadResult {
   WeightSet set = WeightSet::kLive;
   ServedPolicy served;
   AppliedAdapter applied;
 };
 
-// Has the thread that empties `commands` call `apply` with the upload, and
-// blocks until it has. CANCELLED, with the call still to come, once `cancelled`
-// returns true; UNAVAILABLE if the queue is closed; else what `apply` returns.
+// Makes the thread that empties `commands` call `apply` with the upload, and
+// blocks until it has. Returns the result of `apply`; CANCELLED once
+// `cancelled` returns true, although `apply` will still be called; UNAVAILABLE
+// if the queue is closed.
 absl::StatusOr<LoadResult> LoadOnComputeThread(
     AdapterUpload upload,
     BoundedQueue<std::function<void()>>& commands,

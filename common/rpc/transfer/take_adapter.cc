@@ -39,7 +39,7 @@ absl::StatusOr<LoadResult> AdapterTaker::ReadAndLoad(
     turn.emplace(std::move(taken));
     if (served_.Of(receiver.set()).key == receiver.key()) {
       auto probed = load_(receiver.AsServed(), cancelled);
-      // Something else is served by now: what was waited for has to be read.
+      // Other weights are served by now, so this upload has to be read.
       if (!absl::IsNotFound(probed.status())) return probed;
     }
   }

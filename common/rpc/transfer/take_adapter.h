@@ -1,5 +1,5 @@
-// LoadAdapter, the method that both kinds of workers have, from the stream of
-// its messages to its answer.
+// LoadAdapter, a method of both kinds of workers: from the stream of its
+// messages to its answer.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@
 
 namespace dapd {
 
-// Makes a worker serve an upload. `cancelled` is true once its sender waits no
-// longer. NOT_FOUND for one that should be served already and is not
+// Makes a worker serve an upload. `cancelled` is true once the sender no longer
+// waits. NOT_FOUND for an upload that should be served already and is not
 // (IsServedAlready).
 using LoadUpload = std::function<absl::StatusOr<LoadResult>(
     AdapterUpload upload, const std::function<bool()>& cancelled)>;
@@ -24,14 +24,14 @@ using LoadUpload = std::function<absl::StatusOr<LoadResult>(
 // Thread-safe.
 class AdapterTaker {
  public:
-  // `served`, which must outlive it, is what `load` changes.
+  // `load` changes `served`, which must outlive this.
   AdapterTaker(WorkerDescription description,
                const ServedWeights& served,
                LoadUpload load);
 
-  // Reads the upload, loads it and fills in the response; of several with the
-  // same key one is read, and the others have what it brought probed. Errors as
-  // AdapterReceiver and `load` have them.
+  // Reads the upload, loads it and fills in the response. Of several uploads
+  // with the same key one is read; for the others its content is only probed.
+  // Returns the errors of AdapterReceiver and of `load`.
   grpc::Status Take(grpc::ServerContext* context,
                     grpc::ServerReader<grpc::ByteBuffer>* reader,
                     v1::LoadAdapterResponse* response);

@@ -1,5 +1,5 @@
-// UploadTurns: of several streams that bring a worker the same update, as those
-// of a trainer's ranks do, one is read while the others wait.
+// UploadTurns: if several streams bring a worker the same update, like the
+// streams of a trainer's ranks, one stream is read while the others wait.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ namespace dapd {
 // Thread-safe.
 class UploadTurns {
  public:
-  // One that moves nothing for `stall` loses its turn to the next, which may
-  // have the faster connection.
+  // A stream that moves nothing for `stall` loses its turn to the next stream,
+  // which may have the faster connection.
   explicit UploadTurns(absl::Duration stall = absl::Seconds(5))
       : stall_(stall) {}
 
-  // A stream's turn; it ends with the object. Used by one thread.
+  // The turn of a stream; it ends with the object. Only one thread may use it.
   class Turn {
    public:
     Turn(Turn&& other) noexcept
@@ -34,9 +34,9 @@ class UploadTurns {
     Turn& operator=(Turn&&) = delete;
     ~Turn();
 
-    // Something came.
+    // Some bytes arrived.
     void Advance() const;
-    // All came: the others wait for what becomes of it, however long.
+    // All bytes arrived: the others wait for the result, however long it takes.
     void Complete() const;
 
    private:
@@ -50,8 +50,9 @@ class UploadTurns {
     uint64_t number_;
   };
 
-  // Blocks until no other stream with this set and key has its turn, or that
-  // one stalls. CANCELLED once `cancelled`, asked ten times a second, is true.
+  // Blocks until no other stream with this set and key has its turn, or until
+  // the stream in turn stalls. CANCELLED once `cancelled`, asked ten times a
+  // second, is true.
   absl::StatusOr<Turn> Take(WeightSet set,
                             const std::string& key,
                             const std::function<bool()>& cancelled);

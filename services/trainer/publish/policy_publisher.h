@@ -20,8 +20,7 @@
 #include "common/tensor/side_stream.h"
 #include "common/training/policy.h"
 #include "services/trainer/publish/policy_update_writer.h"
-#include "services/trainer/workers/rollout_client.h"
-#include "services/trainer/workers/teacher_client.h"
+#include "services/trainer/workers/worker_client.h"
 
 namespace dapd {
 

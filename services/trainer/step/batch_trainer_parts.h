@@ -19,8 +19,7 @@
 #include "common/timeline/timeline.h"
 #include "common/training/policy.h"
 #include "common/training/trainer_phase.h"
-#include "services/trainer/workers/rollout_client.h"
-#include "services/trainer/workers/teacher_client.h"
+#include "services/trainer/workers/worker_client.h"
 
 namespace dapd {
 

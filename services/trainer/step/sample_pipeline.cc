@@ -28,16 +28,16 @@ SamplePipeline::SamplePipeline(RolloutClient& rollouts,
       views_(views),
       options_(std::move(options)),
       record_maker_(views, tokenizer, options_.records),
-      streamer_(
-          views, teachers, static_cast<size_t>(options_.teacher_prefix_stride)),
-      prefixes_(options_.forward_prefix_stride) {
+      open_answers_(views,
+                    teachers,
+                    {.teachers = options_.teacher_prefix_stride,
+                     .trainer = options_.forward_prefix_stride}) {
   if (options_.teacher_prefix_stride == 0 &&
       options_.forward_prefix_stride == 0) {
     return;
   }
   rollouts_.Listen([this](uint64_t id, const std::vector<int32_t>& ids) {
-    if (options_.teacher_prefix_stride > 0) streamer_.OnTokens(id, ids);
-    if (options_.forward_prefix_stride > 0) prefixes_.Grow(id, ids);
+    open_answers_.OnTokens(id, ids);
   });
 }
 
@@ -90,7 +90,7 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
   // Drops the scores that an untrainable sample of the last batch still waits
   // for.
   pending_scores_.clear();
-  streamer_.CloseAll();
+  open_answers_.CloseAll();
   pending_rollouts_ = std::move(batch.pending);
   entries_.clear();
   entries_.resize(batch.inputs.size());
@@ -100,11 +100,7 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
   for (const auto& [id, task] : pending_rollouts_) {
     if (task.attempt == 0) entries_[task.input].rollout_id = id;
   }
-  prefixes_.EndAll();
   if (!with_scores_) return absl::OkStatus();
-  for (auto& [id, prompt] : batch.prompts) {
-    prefixes_.Begin(id, std::move(prompt));
-  }
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Problem& problem = *entries_[i].input.problem;
     if (rules_.source == ReferenceSource::kGiven) {
@@ -120,15 +116,17 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
     }
     entries_[i].later_tasks = PlanScores(/*known_at_start=*/false);
   }
-  if (options_.teacher_prefix_stride == 0) return absl::OkStatus();
-  for (const Entry& entry : entries_) {
-    if (entry.rollout_id == 0) continue;
-    const Problem& problem = *entry.input.problem;
-    std::vector<ScoreTask> tasks = plan_.Tellable(entry.later_tasks);
-    if (tasks.empty()) continue;
-    streamer_.Open(entry.rollout_id,
-                   {problem.id, problem.problem, problem.solution, {}},
-                   std::move(tasks));
+  for (auto& [id, prompt] : batch.prompts) {
+    const Entry& entry = entries_[pending_rollouts_.at(id).index];
+    std::vector<ScoreTask> tasks;
+    if (options_.teacher_prefix_stride > 0) {
+      tasks = plan_.Tellable(entry.later_tasks);
+    }
+    open_answers_.Open(id,
+                       {.prompt = std::move(prompt),
+                        .problem = entry.input.problem->problem,
+                        .reference = entry.input.problem->solution,
+                        .tasks = std::move(tasks)});
   }
   return absl::OkStatus();
 }
@@ -290,8 +288,7 @@ absl::Status SamplePipeline::AcceptRollout(size_t index,
   entry.is_answered = true;
   entry.is_trained = is_trained;
   entry.is_left_out = record.is_left_out;
-  prefixes_.End(entry.rollout_id);
-  streamer_.Close(entry.rollout_id, /*submitted=*/is_trained);
+  open_answers_.Close(entry.rollout_id, /*submitted=*/is_trained);
   if (is_trained) {
     // Unscored tokens stand at the answer's end.
     entry.sampler_logprobs = rollout.logprobs;
@@ -364,7 +361,7 @@ Views SamplePipeline::KnownViews(size_t index) const {
 
 std::vector<int32_t> SamplePipeline::PrefixOf(size_t index) const {
   MutexLock lock(&mutex_);
-  return prefixes_.Of(entries_[index].rollout_id);
+  return open_answers_.PrefixOf(entries_[index].rollout_id);
 }
 
 const Problem& SamplePipeline::ProblemOf(size_t index) const {

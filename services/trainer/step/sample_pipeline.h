@@ -36,11 +36,9 @@
 #include "common/tensor/aten.h"
 #include "services/trainer/step/answer_rules.h"
 #include "services/trainer/step/rollout_record.h"
-#include "services/trainer/step/sampled_prefixes.h"
 #include "services/trainer/step/score_plan.h"
-#include "services/trainer/workers/prefix_streamer.h"
-#include "services/trainer/workers/rollout_client.h"
-#include "services/trainer/workers/teacher_client.h"
+#include "services/trainer/workers/open_answers.h"
+#include "services/trainer/workers/worker_client.h"
 
 namespace dapd {
 
@@ -223,10 +221,9 @@ class SamplePipeline {
   AnswerRules rules_;        // of the batch that was started
   SamplingParams sampling_;  // of the batch that was started
   MakeRoom make_room_;
-  PrefixStreamer streamer_;
-  SampledPrefixes prefixes_;                         // those of attempt 0
+  OpenAnswers open_answers_;                            // of attempt 0
   std::map<uint64_t, TaskTarget> pending_rollouts_;  // of CollectRollouts
-  // Atomic since CollectRollouts also takes ids, for further attempts.
+  // Also taken by CollectRollouts, for answers that are wanted later.
   std::atomic<uint64_t> next_id_ = 1;
   uint64_t payload_bytes_ = 0;
   TeacherCost teacher_cost_;

@@ -1,11 +1,11 @@
-// GrpcSession: what the sessions of both roles have in common. A role adds how
-// a task is written and how answers are put together.
+// GrpcSession: the common part of the sessions of both roles. A role adds the
+// encoding of tasks and the assembly of answers.
 //
-// With a timeline a session records its uploads, and reads the worker's clock
-// (Describe) when it is connected and behind each upload.
+// With a timeline, a session records its uploads, and reads the worker's clock
+// (Describe) after it has connected and after each upload.
 //
-// Describe and LoadAdapter have deadlines. The stream has none of its own: the
-// pool bounds the time of each task on it, and keepalive finds a silent peer.
+// Describe and LoadAdapter have deadlines. The stream has none: the pool limits
+// the time of each task, and keepalive detects a silent peer.
 #pragma once
 
 #include <cstdint>
@@ -38,11 +38,12 @@
 namespace dapd {
 
 inline constexpr absl::Duration kDescribeTimeout = absl::Seconds(10);
-// Calls a reading of a clock is the best of: the first may have to wait.
+// A clock reading is the best of so many calls, since the first may have to
+// wait.
 inline constexpr int kClockCalls = 3;
 
 // Service: v1::RolloutService or v1::TeacherService. Request and Response are
-// the messages of its long stream; grpc::ByteBuffer: encoded ones.
+// the messages of its long stream; grpc::ByteBuffer: encoded messages.
 template <typename Service,
           typename Task,
           typename Result,
@@ -50,9 +51,9 @@ template <typename Service,
           typename Response>
 class GrpcSession : public WorkerSession<Task, Result> {
  public:
-  // `service`: as Describe calls it. `load_timeout`: for LoadAdapter, from the
-  // first byte to the probe. `connections`: each carries a long stream, the
-  // first one the other calls, too.
+  // `service`: its role in Describe. `load_timeout`: for LoadAdapter, from the
+  // first byte to the probe. `connections`: each carries one long stream; the
+  // first also carries all other calls.
   GrpcSession(const std::string& endpoint,
               Role service,
               const RpcCredentials& credentials,
@@ -77,7 +78,7 @@ class GrpcSession : public WorkerSession<Task, Result> {
     while (!lanes_.empty() &&
            static_cast<int64_t>(lanes_.size()) < connections) {
       auto another = OpenChannel(endpoint, credentials, {service});
-      if (!another.ok()) break;  // fewer do it, too
+      if (!another.ok()) break;  // fewer connections suffice
       lanes_.push_back({*std::move(another)});
     }
   }
@@ -120,7 +121,7 @@ class GrpcSession : public WorkerSession<Task, Result> {
   void AbortStream() override {
     for (Lane& lane : lanes_) lane.context->TryCancel();
   }
-  // Of several streams, what ended the first: the others were cancelled then.
+  // With several streams, the end of the first: the others were then cancelled.
   absl::Status CloseStream() override {
     absl::Status end;
     for (Lane& lane : lanes_) {
@@ -147,23 +148,23 @@ class GrpcSession : public WorkerSession<Task, Result> {
   virtual Request ToRequest(const Task& task) = 0;
 
   const ExpectedWorker& expected() const { return expected_; }
-  // Of the stream's updates, the one that a set of weights is.
+  // The update of the stream that is this set of weights.
   const PolicyUpdate& update(WeightSet set) const { return *updates_->at(set); }
   Stub& stub() { return *stub_; }
-  // Null: nothing is to be recorded.
+  // Null: nothing is recorded.
   Timeline* timeline() { return timeline_; }
-  // The worker, in the timeline.
+  // The worker's number in the timeline.
   int peer() const { return peer_; }
-  // Each task keeps to one stream.
+  // All messages of a task use one stream.
   size_t LaneOf(uint64_t task_id) const { return task_id % lanes_.size(); }
   size_t num_lanes() const { return lanes_.size(); }
   Stream& stream(size_t lane = 0) { return *lanes_[lane].stream; }
 
  private:
-  // A connection and the long stream on it.
+  // A connection with its long stream.
   struct Lane {
     std::shared_ptr<grpc::Channel> channel;
-    std::shared_ptr<grpc::ClientContext> context;  // of the stream
+    std::shared_ptr<grpc::ClientContext> context;  // the stream's
     std::unique_ptr<Stream> stream;
   };
 
@@ -181,12 +182,13 @@ class GrpcSession : public WorkerSession<Task, Result> {
         });
     if (sent.ok()) writer->WritesDone();
     if (absl::IsAborted(sent)) context->TryCancel();
-    // After a refused Write the reason is in the status.
+    // After a refused Write, the status has the reason.
     const absl::Status taken = FromGrpcStatus(writer->Finish());
     RETURN_IF_ERROR(absl::IsAborted(sent) ? sent : taken);
     if (!sent.ok()) {
-      // One that is content before it has all cannot know what it acknowledges,
-      // unless it has the update from another rank.
+      // A worker that is satisfied before it has received everything cannot
+      // know which weights it acknowledges, unless another rank has sent it the
+      // update.
       if (update.key.empty()) return sent;
       RETURN_IF_ERROR(update.WaitUntilFinished());
     }
@@ -201,14 +203,14 @@ class GrpcSession : public WorkerSession<Task, Result> {
       v1::DescribeResponse response;
       const absl::Time asked = absl::Now();
       const grpc::Status told = stub_->Describe(context.get(), {}, &response);
-      // The next call that matters says what is wrong.
+      // A later call that matters will report the error.
       if (!told.ok() || response.unix_ns() == 0) return;
       timeline_->AddReading(
           peer_, {asked, absl::FromUnixNanos(response.unix_ns()), absl::Now()});
     }
   }
 
-  // A context that Cancel reaches from now on.
+  // A new context, which Cancel reaches from now on.
   std::shared_ptr<grpc::ClientContext> BeginCall(absl::Duration timeout) {
     auto context = std::make_shared<grpc::ClientContext>();
     if (timeout != absl::InfiniteDuration()) {

@@ -17,7 +17,7 @@
 namespace dapd {
 namespace {
 
-// kNone for what is no reason.
+// kNone for an unknown reason.
 FinishReason FinishReasonOf(v1::GenerationFinished::Reason reason) {
   switch (reason) {
     case v1::GenerationFinished::REASON_EOS:
@@ -29,7 +29,7 @@ FinishReason FinishReasonOf(v1::GenerationFinished::Reason reason) {
   }
 }
 
-// Beyond any worker's; what a worker says is bounded.
+// Exceeds the slots of any worker; limits the numbers that a worker may send.
 constexpr uint32_t kMaxSlots = 1 << 16;
 
 // By how much rounding may lift the logarithm of a probability above 0.

@@ -1,5 +1,5 @@
-// A task of the rollout workers and its result. Needs neither gRPC nor
-// LibTorch.
+// RolloutTask and RolloutResult: a request to a rollout worker, and the answer.
+// Needs neither gRPC nor LibTorch.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What the trainer asks of a teacher worker, and what comes back. Knows neither
-// gRPC nor LibTorch.
+// ScoreTask and ScoreResult: a request to a teacher worker, and the answer.
+// Needs neither gRPC nor LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,10 @@ struct ScoreResult {
   // dtype, or "logits" [n, vocab] float32, or "ids" [n, k] int32 with
   // "logprobs" [n, k] float32. Shapes and dtypes are checked on arrival.
   std::map<ViewName, std::map<std::string, HostTensor>> views;
-  double compute_seconds = 0.0;  // on the worker, since the task came
-  double ahead_seconds = 0.0;    // and before, for its prefixes
-  int64_t computed_tokens = 0;   // of the views, since the task came
-  int64_t reused_tokens = 0;     // and before
+  double compute_seconds = 0.0;  // on the worker, since the task arrived
+  double ahead_seconds = 0.0;    // on the worker, earlier, for its prefixes
+  int64_t computed_tokens = 0;   // of the views, since the task arrived
+  int64_t reused_tokens = 0;     // of the views, earlier
   uint64_t payload_bytes = 0;
 };
 

@@ -16,11 +16,12 @@ namespace dapd {
 namespace {
 
 constexpr char kScoreMethod[] = "/dapd.v1.TeacherService/Score";
-// Answers that wait for Receive; a reader that has another waits, too.
+// Answers that wait for Receive; a reader with a further answer waits.
 constexpr size_t kUntakenAnswers = 4;
-// What a worker says is bounded: teacher.proto's ScoreTimes.
+// The limit for ScoreTimes in teacher.proto, which limits what a worker may
+// send.
 constexpr int kMaxAheadSpans = 64;
-// No computation takes longer: 30 years.
+// 30 years; no computation takes longer.
 constexpr double kMaxSeconds = 1e9;
 
 v1::Payload ToWirePayload(Payload payload) {
@@ -43,7 +44,7 @@ bool AreInVocabulary(const HostTensor& ids, int64_t vocab_size) {
       all, [&](int32_t id) { return id >= 0 && id < vocab_size; });
 }
 
-// Whatever is wrong with what a worker sent, another one may send it right.
+// Another worker may send correctly what this worker sent wrong.
 absl::Status Broken(const absl::Status& status) {
   return status.ok() ? status : absl::DataLossError(status.message());
 }
@@ -328,7 +329,7 @@ absl::StatusOr<ScoreResult> TeacherSession::Finish(const v1::ScoreDone& done,
                        WeightSetName(partial.weights),
                        " adapter of ",
                        PolicyName(done.policy_version(), done.adapter_digest()),
-                       ", but the request was for that of ",
+                       ", but the request was for the adapter of ",
                        PolicyName(asked.version, asked.adapter.digest)));
     }
   }

@@ -18,7 +18,7 @@
 #include "common/rpc/transfer/chunk_stream.h"
 #include "dapd/v1/teacher.grpc.pb.h"
 #include "services/trainer/workers/grpc_session.h"
-#include "services/trainer/workers/teacher_client.h"
+#include "services/trainer/workers/worker_client.h"
 
 namespace dapd {
 
@@ -52,10 +52,10 @@ class TeacherSession final : public TeacherSessionBase {
   bool SendPrefix(const ScoreTask& partial) override;
   bool WithdrawPrefix(uint64_t id) override;
 
-  // An answer that is not what was asked for (a tensor too many, missing, or of
-  // another shape or dtype, a corrupted chunk, numbers that are not finite, ids
-  // outside the vocabulary, a task it was not given) is DATA_LOSS; one of other
-  // weights FAILED_PRECONDITION.
+  // DATA_LOSS for an invalid answer: a surplus or missing tensor, another shape
+  // or dtype, a corrupted chunk, numbers that are not finite, ids outside the
+  // vocabulary, a task that the worker was not given. FAILED_PRECONDITION for
+  // an answer of other weights.
   std::optional<TaskAnswer<ScoreResult>> Receive() override;
 
  private:
@@ -63,10 +63,10 @@ class TeacherSession final : public TeacherSessionBase {
     DType dtype = DType::kFloat32;
     std::vector<int64_t> shape;
   };
-  // Of one task: what is to come, what came.
+  // The expected and received parts of one task's answer.
   struct Partial {
     WeightSet weights = WeightSet::kBase;
-    // By view and tensor name; taken out as their headers come.
+    // By view and tensor name; an entry is removed when its header arrives.
     std::map<std::pair<ViewName, std::string>, ExpectedTensor> missing;
     std::optional<TensorAssembler> tensor;
     ScoreResult result;
@@ -78,11 +78,11 @@ class TeacherSession final : public TeacherSessionBase {
   // A request of the task without its views.
   v1::ScoreRequest BeginRequest(const ScoreTask& task) const;
   Partial Expect(const ScoreTask& task) const;
-  // What the worker sent, put where it belongs: nothing while the answer that
-  // it is part of goes on.
+  // Adds a message of the worker to its answer. Returns the answer once it is
+  // complete.
   std::optional<TaskAnswer<ScoreResult>> Add(size_t lane,
                                              grpc::ByteBuffer& message);
-  // The whole of a lane's reading, on a thread of its own.
+  // Reads a lane to its end; runs on its own thread.
   void Read(size_t lane);
   std::optional<absl::StatusOr<ScoreResult>> Add(
       const v1::ScoreResponse& response, Partial& partial) const;
@@ -90,7 +90,7 @@ class TeacherSession final : public TeacherSessionBase {
                          Partial& partial) const;
   template <typename Chunk>
   absl::Status AddChunk(const Chunk& chunk, Partial& partial) const;
-  // Whether the numbers of a whole answer can be scores.
+  // DATA_LOSS if the numbers of a complete answer cannot be scores.
   absl::Status CheckValues(const ScoreResult& result) const;
   absl::StatusOr<ScoreResult> Finish(const v1::ScoreDone& done,
                                      Partial& partial) const;

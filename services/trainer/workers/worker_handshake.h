@@ -1,6 +1,5 @@
-// What the trainer demands of a worker before it gives it tasks: that it is the
-// right program with the right model, and that it serves the weights it was
-// sent.
+// The trainer's checks of a worker before it gives it tasks: it is the right
+// program with the right model, and it serves the weights that it was sent.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +14,20 @@
 
 namespace dapd {
 
-// FAILED_PRECONDITION names each field that differs, with both values, and both
-// versions if they differ; otherwise max_in_flight.
+// The worker's max_in_flight. FAILED_PRECONDITION names each field that
+// differs, with both values, and both versions if they differ.
 absl::StatusOr<int64_t> CheckDescription(const v1::DescribeResponse& worker,
                                          const std::string& service,
                                          const ExpectedWorker& expected);
 
-// A sentence about a worker at `address` that was built from something else
-// than this trainer; empty if it was not. Such a worker may do all the same:
-// its probe decides.
+// A sentence about a worker at `address` that was built from other sources than
+// this trainer; empty if it was not. Such a worker may still be used: its probe
+// decides.
 std::string DescribeSkew(const v1::DescribeResponse& worker,
                          const std::string& address);
 
 // FAILED_PRECONDITION if the worker acknowledged other weights than `update` as
-// its set `set`, or if its probe differs by more than the tolerance: says both
+// its set `set`, or if its probe differs by more than the tolerance; names both
 // numbers of the token that differs most.
 absl::Status CheckAcknowledgement(const v1::LoadAdapterResponse& response,
                                   WeightSet set,

@@ -42,8 +42,8 @@ class ViewsTest : public ::testing::Test {
   }
 
   static Views PrefixesOf(const ViewBuilder& builder, const Sample& sample) {
-    GrowingPrefixes prefixes =
-        builder.StartPrefixes(sample.problem, sample.reference).value();
+    GrowingViews prefixes =
+        builder.StartViews(sample.problem, sample.reference).value();
     EXPECT_TRUE(prefixes.Grow(sample.rollout_ids).ok());
     return prefixes.views();
   }
@@ -65,8 +65,8 @@ TEST_F(ViewsTest, PrefixesAreThoseOfTheViewsOnceAllIsKnown) {
                                  .max_prompt = max_prompt,
                                  .truncation_side = side});
       const Views all = builder.Build(sample_).value();
-      GrowingPrefixes prefixes =
-          builder.StartPrefixes(sample_.problem, sample_.reference).value();
+      GrowingViews prefixes =
+          builder.StartViews(sample_.problem, sample_.reference).value();
       for (size_t known = 0; known <= sample_.rollout_ids.size(); ++known) {
         if (known > 0) {
           ASSERT_TRUE(prefixes.Grow({&sample_.rollout_ids[known - 1], 1}).ok());

@@ -75,7 +75,7 @@ TEST_F(SamplePipelineTest, EachTextOfASampleIsTokenizedOnce) {
 // Of steps that need no answers.
 class NoRollouts : public RolloutClient {
  public:
-  void SetPolicy(std::shared_ptr<const PolicyUpdate>) override {}
+  void SetWeights(PolicyUpdates) override {}
   void Listen(OnTokens) override {}
   void Submit(RolloutTask) override {}
   absl::StatusOr<std::optional<RolloutResult>> NextWithin(

@@ -15,7 +15,7 @@
 
 #include "common/base/sha256.h"
 #include "services/rollout/rollout_service.h"
-#include "services/trainer/workers/rollout_client.h"
+#include "services/trainer/workers/worker_client.h"
 #include "tests/fakes/eventually.h"
 #include "tests/fakes/fake_sampler.h"
 #include "tests/fakes/worker_servers.h"
@@ -163,7 +163,7 @@ class RolloutClientFixture : public ::testing::Test {
   std::atomic<uint64_t> pushed_bytes_ = 0;
   FakeSamplerControl control_;
   FakeSamplerControl other_control_;
-  RolloutClientOptions options_;
+  WorkerClientOptions options_;
   std::unique_ptr<RolloutClient> client_;
 };
 

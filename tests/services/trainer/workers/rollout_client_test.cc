@@ -1,5 +1,3 @@
-#include "services/trainer/workers/rollout_client.h"
-
 #include <map>
 #include <memory>
 #include <string>
@@ -9,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "services/trainer/workers/worker_client.h"
 #include "tests/fakes/eventually.h"
 #include "tests/services/trainer/workers/rollout_client_fixture.h"
 

@@ -141,7 +141,7 @@ TEST_F(TeacherAnswersTest, AnswersThatBreakTheProtocolAreNotTaken) {
       {"are missing", [](Messages& m) { m.erase(m.begin() + 3); }},
       {"scored by the snapshot adapter of version 9",
        [](Messages& m) { m.back().mutable_done()->set_policy_version(9); }},
-      {"), but the request was for that of version 1 (",
+      {"), but the request was for the adapter of version 1 (",
        [](Messages& m) { m.back().mutable_done()->set_policy_version(9); }},
       {"tensor 'hidden' of view 'none_rollout' holds a number that is not "
        "finite",

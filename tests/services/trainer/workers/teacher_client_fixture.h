@@ -17,7 +17,7 @@
 #include "common/base/sha256.h"
 #include "common/rpc/transfer/chunk_stream.h"
 #include "services/teacher/teacher_service.h"
-#include "services/trainer/workers/teacher_client.h"
+#include "services/trainer/workers/worker_client.h"
 #include "tests/fakes/fake_scorer.h"
 #include "tests/fakes/worker_servers.h"
 
@@ -183,7 +183,7 @@ class TeacherClientFixture : public ::testing::Test {
 
   std::atomic<int> outcomes_[static_cast<int>(TaskOutcome::kHedged) + 1] = {};
   FakeScorerControl control_;
-  TeacherClientOptions options_;
+  WorkerClientOptions options_;
   std::unique_ptr<TeacherClient> client_;
 };
 

@@ -1,5 +1,3 @@
-#include "services/trainer/workers/teacher_client.h"
-
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -11,6 +9,7 @@
 
 #include "gtest/gtest.h"
 
+#include "services/trainer/workers/worker_client.h"
 #include "tests/fakes/eventually.h"
 #include "tests/services/trainer/workers/teacher_client_fixture.h"
 

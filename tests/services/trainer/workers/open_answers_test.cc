@@ -1,4 +1,4 @@
-#include "services/trainer/workers/prefix_streamer.h"
+#include "services/trainer/workers/open_answers.h"
 
 #include <iostream>
 #include <map>
@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "common/base/mutex.h"
@@ -18,6 +19,9 @@
 
 namespace dapd {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 // Remembers what it was told of. Thread-safe.
 class RecordingTeacher : public TeacherClient {
@@ -117,7 +121,7 @@ class CountingTokenizer : public Tokenizer {
   mutable std::set<std::thread::id> threads_ ABSL_GUARDED_BY(mutex_);
 };
 
-class PrefixStreamerTest : public ::testing::Test {
+class OpenAnswersTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const std::string folder = TempPath("model");
@@ -125,7 +129,8 @@ class PrefixStreamerTest : public ::testing::Test {
     tokenizer_ = std::make_unique<CountingTokenizer>(*Tokenizer::Load(folder));
     chat_ = *ChatTemplate::Load(folder);
     views_ = std::make_unique<ViewBuilder>(*tokenizer_, *chat_, ViewOptions{});
-    streamer_ = std::make_unique<PrefixStreamer>(*views_, teacher_, 4);
+    answers_ = std::make_unique<OpenAnswers>(
+        *views_, teacher_, OpenAnswers::Strides{.teachers = 4, .trainer = 2});
     Open(10, 20, ViewName::kCrossRollout);
     ASSERT_TRUE(IsTold(20, 1));
   }
@@ -134,7 +139,7 @@ class PrefixStreamerTest : public ::testing::Test {
     ScoreTask task;
     task.id = task_id;
     task.views = {{ViewName::kNoneRollout, {}}, {view, {}}};
-    streamer_->Open(id, {"id", "How many?", "the answer is 123", {}}, {task});
+    answers_->Open(id, {{7, 8}, "How many?", "the answer is 123", {task}});
   }
   bool IsTold(uint64_t task_id, size_t times) {
     return Eventually([&] { return teacher_.Told(task_id).size() >= times; });
@@ -148,61 +153,61 @@ class PrefixStreamerTest : public ::testing::Test {
   std::unique_ptr<const ChatTemplate> chat_;
   std::unique_ptr<ViewBuilder> views_;
   RecordingTeacher teacher_;
-  std::unique_ptr<PrefixStreamer> streamer_;
+  std::unique_ptr<OpenAnswers> answers_;
 };
 
-TEST_F(PrefixStreamerTest, PromptsAreToldAtOnceAndTokensByStrides) {
+TEST_F(OpenAnswersTest, PromptsAreToldAtOnceAndTokensByStrides) {
   EXPECT_EQ(Length(0, ViewName::kNoneRollout),
             views_->RolloutPrompt("How many?")->size());
   EXPECT_GT(Length(0, ViewName::kCrossRollout),
             Length(0, ViewName::kNoneRollout));
-  streamer_->OnTokens(10, {1, 2, 3});
-  streamer_->OnTokens(10, {1, 2, 3, 4});
+  answers_->OnTokens(10, {1, 2, 3});
+  answers_->OnTokens(10, {1, 2, 3, 4});
   ASSERT_TRUE(IsTold(20, 2));
   EXPECT_EQ(Length(1, ViewName::kNoneRollout),
             Length(0, ViewName::kNoneRollout) + 4);
   EXPECT_EQ(Length(1, ViewName::kCrossRollout),
             Length(0, ViewName::kCrossRollout) + 4);
-  streamer_->OnTokens(10, {1, 2, 3, 4, 5, 6, 7});
-  streamer_->OnTokens(10, {1, 2, 3, 4, 5, 6, 7, 8});
+  answers_->OnTokens(10, {1, 2, 3, 4, 5, 6, 7});
+  answers_->OnTokens(10, {1, 2, 3, 4, 5, 6, 7, 8});
   ASSERT_TRUE(IsTold(20, 3));
   EXPECT_EQ(NumTold(), 3U);
   EXPECT_EQ(Length(2, ViewName::kNoneRollout),
             Length(0, ViewName::kNoneRollout) + 8);
 }
 
-TEST_F(PrefixStreamerTest, AnAnswerThatIsSampledAgainIsNotToldAgain) {
-  streamer_->OnTokens(10, {1, 2, 3, 4, 5, 6});
+TEST_F(OpenAnswersTest, AnAnswerThatIsSampledAgainIsNotToldAgain) {
+  answers_->OnTokens(10, {1, 2, 3, 4, 5, 6});
   ASSERT_TRUE(IsTold(20, 2));
-  streamer_->OnTokens(10, {1, 2, 3, 4});
-  streamer_->OnTokens(10, {1, 2, 3, 9, 9, 9, 9, 9, 9, 9});
-  streamer_->OnTokens(10, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+  answers_->OnTokens(10, {1, 2, 3, 4});
+  answers_->OnTokens(10, {1, 2, 3, 9, 9, 9, 9, 9, 9, 9});
+  answers_->OnTokens(10, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
   ASSERT_TRUE(IsTold(20, 3));
   EXPECT_EQ(NumTold(), 3U);
   EXPECT_EQ(Length(2, ViewName::kNoneRollout),
             Length(0, ViewName::kNoneRollout) + 10);
 }
 
-TEST_F(PrefixStreamerTest, ASubmittedAnswerIsClosedAnotherOneWithdrawn) {
-  streamer_->Close(10, /*submitted=*/true);
-  streamer_->OnTokens(10, {1, 2, 3, 4});
+TEST_F(OpenAnswersTest, ASubmittedAnswerIsClosedAnotherOneWithdrawn) {
+  answers_->Close(10, /*submitted=*/true);
+  answers_->OnTokens(10, {1, 2, 3, 4});
   EXPECT_FALSE(teacher_.IsWithdrawn(20));
   Open(11, 21, ViewName::kCrossRollout);
-  streamer_->Close(11, /*submitted=*/false);
+  answers_->Close(11, /*submitted=*/false);
   EXPECT_TRUE(teacher_.IsWithdrawn(21));
   Open(12, 22, ViewName::kCrossRollout);
   ASSERT_TRUE(IsTold(22, 1));
   EXPECT_EQ(NumTold(), 1U) << "what was queued before has been seen";
 }
 
-TEST_F(PrefixStreamerTest, WhatIsLeftOpenIsWithdrawn) {
-  streamer_->CloseAll();
+TEST_F(OpenAnswersTest, WhatIsLeftOpenIsWithdrawn) {
+  answers_->CloseAll();
   EXPECT_TRUE(teacher_.IsWithdrawn(20));
 }
 
 // A prompt that shows the answer is tokenized as it grows, and not on the
 // thread that the tokens of all answers come by.
-TEST_F(PrefixStreamerTest, NoTextIsTokenizedTwiceNorByWhoBringsTheTokens) {
+TEST_F(OpenAnswersTest, NoTextIsTokenizedTwiceNorByWhoBringsTheTokens) {
   Open(11, 21, ViewName::kCrossReference);
   ASSERT_TRUE(IsTold(21, 1));
   const std::vector<int32_t> piece =
@@ -212,7 +217,7 @@ TEST_F(PrefixStreamerTest, NoTextIsTokenizedTwiceNorByWhoBringsTheTokens) {
   size_t told = 1;
   while (answer.size() < 4000) {
     answer.insert(answer.end(), piece.begin(), piece.end());
-    streamer_->OnTokens(11, answer);
+    answers_->OnTokens(11, answer);
     ASSERT_TRUE(IsTold(21, ++told));
   }
   const auto tokens = static_cast<int64_t>(answer.size());
@@ -228,6 +233,51 @@ TEST_F(PrefixStreamerTest, NoTextIsTokenizedTwiceNorByWhoBringsTheTokens) {
                 .views.at(ViewName::kCrossReference)
                 .input_ids.size(),
             answer.size() * 8 / 10);
+}
+
+TEST_F(OpenAnswersTest, ThePrefixOfAnAnswerIsItsPromptAndGrowsByTheStride) {
+  EXPECT_THAT(answers_->PrefixOf(10), ElementsAre(7, 8));
+  answers_->OnTokens(10, {20});
+  EXPECT_THAT(answers_->PrefixOf(10), ElementsAre(7, 8));
+  answers_->OnTokens(10, {20, 21, 22});
+  EXPECT_THAT(answers_->PrefixOf(10), ElementsAre(7, 8, 20, 21, 22));
+  answers_->OnTokens(10, {20, 21, 22, 23});
+  EXPECT_THAT(answers_->PrefixOf(10), ElementsAre(7, 8, 20, 21, 22));
+}
+
+TEST_F(OpenAnswersTest, AWorkerThatTookTheTaskOverTakesNothingBack) {
+  answers_->OnTokens(10, {20, 21});
+  answers_->OnTokens(10, {20});
+  EXPECT_THAT(answers_->PrefixOf(10), ElementsAre(7, 8, 20, 21));
+  answers_->OnTokens(10, {20, 21, 22, 23});
+  EXPECT_THAT(answers_->PrefixOf(10), ElementsAre(7, 8, 20, 21, 22, 23));
+}
+
+TEST_F(OpenAnswersTest, AnAnswerThatIsNotOpenHasNoPrefix) {
+  answers_->OnTokens(1, {20, 21});
+  EXPECT_THAT(answers_->PrefixOf(1), IsEmpty());
+  answers_->Open(1, {.prompt = {9}});
+  EXPECT_THAT(answers_->PrefixOf(1), ElementsAre(9));
+  answers_->Close(10, /*submitted=*/true);
+  answers_->OnTokens(10, {20, 21});
+  EXPECT_THAT(answers_->PrefixOf(10), IsEmpty());
+  answers_->CloseAll();
+  EXPECT_THAT(answers_->PrefixOf(1), IsEmpty());
+}
+
+// The strides of the two readers are independent.
+TEST_F(OpenAnswersTest, TheTeachersHearNothingOfWhatOnlyTheTrainerHasYet) {
+  answers_->OnTokens(10, {1, 2});
+  answers_->OnTokens(10, {1, 2, 3, 4});
+  ASSERT_TRUE(IsTold(20, 2));
+  answers_->OnTokens(10, {1, 2, 3, 4, 5, 6});
+  answers_->OnTokens(10, {1, 2, 3, 4, 5, 6, 7, 8});
+  ASSERT_TRUE(IsTold(20, 3));
+  EXPECT_EQ(NumTold(), 3U);
+  EXPECT_EQ(Length(1, ViewName::kNoneRollout),
+            Length(0, ViewName::kNoneRollout) + 4);
+  EXPECT_EQ(Length(2, ViewName::kNoneRollout),
+            Length(0, ViewName::kNoneRollout) + 8);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "common/rpc/transfer/chunk_checksums.h"
+#include "common/rpc/transfer/policy_update.h"
 
 #include <string>
 #include <thread>

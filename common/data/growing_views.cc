@@ -1,4 +1,4 @@
-#include "common/data/growing_prefixes.h"
+#include "common/data/growing_views.h"
 
 #include <algorithm>
 #include <string>
@@ -18,7 +18,7 @@ constexpr size_t kMostPartsOfCharacter = 4;
 
 }  // namespace
 
-absl::Status GrowingPrefixes::Grow(std::span<const int32_t> ids) {
+absl::Status GrowingViews::Grow(std::span<const int32_t> ids) {
   for (const ViewName name : continued_) {
     std::vector<int32_t>& prefix = views_[static_cast<size_t>(name)].input_ids;
     prefix.insert(prefix.end(), ids.begin(), ids.end());
@@ -33,7 +33,7 @@ absl::Status GrowingPrefixes::Grow(std::span<const int32_t> ids) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> GrowingPrefixes::TakeText() {
+absl::StatusOr<std::string> GrowingViews::TakeText() {
   const size_t held_back = std::min(undecoded_.size(), kMostPartsOfCharacter);
   for (size_t held = 0; held < held_back; ++held) {
     const auto end = undecoded_.end() - static_cast<int64_t>(held);
@@ -54,7 +54,7 @@ absl::StatusOr<std::string> GrowingPrefixes::TakeText() {
   return text;
 }
 
-void GrowingPrefixes::SetPrefix(const Shown& shown) {
+void GrowingViews::SetPrefix(const Shown& shown) {
   std::vector<int32_t>& prefix =
       views_[static_cast<size_t>(shown.view)].input_ids;
   const std::vector<int32_t>& ids = shown.text.ids();

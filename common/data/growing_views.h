@@ -1,4 +1,4 @@
-// GrowingPrefixes holds the beginnings of a sample's views while its rollout is
+// GrowingViews holds the beginnings of a sample's views while its rollout is
 // still being sampled, so that teachers can compute them ahead.
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace dapd {
 
-// ViewBuilder::StartPrefixes makes it. Not thread-safe.
-class GrowingPrefixes {
+// ViewBuilder::StartViews makes it. Not thread-safe.
+class GrowingViews {
  public:
   // Appends these tokens to the rollout. No text is tokenized twice, so that
   // all calls together cost as much as tokenizing the whole answer once.
@@ -40,8 +40,7 @@ class GrowingPrefixes {
                            // rollout
   };
 
-  explicit GrowingPrefixes(const Tokenizer& tokenizer)
-      : tokenizer_(&tokenizer) {}
+  explicit GrowingViews(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
 
   void SetPrefix(const Shown& shown);
   // Returns the text of the tokens that were not yet decoded, without the
