@@ -17,6 +17,7 @@
 
 #include "common/base/files.h"
 #include "common/base/mutex.h"
+#include "common/base/status_macros.h"
 #include "common/base/stop_requests.h"
 
 namespace dapd {
@@ -37,6 +38,11 @@ Asides& All() {
 void RemoveTree(const std::string& path) {
   std::error_code ignored;
   std::filesystem::remove_all(path, ignored);
+}
+
+absl::Status Rename(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+  return FileError(absl::StrCat("rename ", from, " to"), to, errno);
 }
 
 static_assert(std::atomic<int>::is_always_lock_free, "a handler must not wait");
@@ -93,11 +99,26 @@ absl::Status CreateAsideFolder(const std::string& aside) {
 absl::Status RenameAside(const std::string& aside, const std::string& target) {
   Asides& asides = All();
   const MutexLock lock(&asides.mutex);
-  if (std::rename(aside.c_str(), target.c_str()) != 0) {
-    return FileError(absl::StrCat("rename ", aside, " to"), target, errno);
-  }
+  RETURN_IF_ERROR(Rename(aside, target));
   asides.paths.erase(aside);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> MoveAside(const std::string& target) {
+  Asides& asides = All();
+  const MutexLock lock(&asides.mutex);
+  std::string aside = AsideOf(target);
+  RemoveTree(aside);
+  RETURN_IF_ERROR(Rename(target, aside));
+  asides.paths.insert(aside);
+  return aside;
+}
+
+absl::StatusOr<std::string> SetAsideDamaged(const std::string& path) {
+  std::string damaged = absl::StrCat(path, ".damaged");
+  RemoveTree(damaged);
+  RETURN_IF_ERROR(Rename(path, damaged));
+  return damaged;
 }
 
 void RemoveAside(const std::string& aside) {

@@ -1,13 +1,16 @@
-// What is written beside the place that it gets once it is whole: files and
-// folders "<target>.tmp-<pid>". Who makes one renames it or removes it; this
-// file knows those that are neither yet, so that a command which a signal ends
-// leaves none behind. Thread-safe. AtomicFileWriter (files.h) does all that for
-// a file.
+// Files and folders that are written beside their place, as
+// "<target>.tmp-<pid>", and renamed once they are whole; and those that leave
+// their place in one step before they are removed, or because they are damaged.
+// The caller that creates one renames it or removes it. This file knows those
+// that are neither renamed nor removed yet, so that a command that a signal
+// ends leaves none behind. Thread-safe. For a single file, AtomicFileWriter
+// (files.h) does all of this.
 #pragma once
 
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace dapd {
 
@@ -25,11 +28,19 @@ std::string AsideOf(const std::string& target);
 int CreateAsideFile(const std::string& aside);
 absl::Status CreateAsideFolder(const std::string& aside);
 
-// It becomes `target`, in one step.
+// Renames `aside` to `target`, in one step.
 absl::Status RenameAside(const std::string& aside, const std::string& target);
 
-// With all that is below it.
+// Removes `aside` with everything below it.
 void RemoveAside(const std::string& aside);
+
+// Renames `target` to AsideOf(target), which is returned for RemoveAside: so
+// half of a folder never has the folder's name while it is removed.
+absl::StatusOr<std::string> MoveAside(const std::string& target);
+
+// Renames `path` to "<path>.damaged", where a person can look at it; an older
+// one is replaced. Returns the new name.
+absl::StatusOr<std::string> SetAsideDamaged(const std::string& path);
 
 // From here on a signal that asks this process to stop (stop_requests.h) ends
 // it as before, but first removes what stands aside: nothing becomes a target

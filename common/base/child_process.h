@@ -17,6 +17,10 @@
 
 namespace dapd {
 
+// The pause between two looks at children (ChildProcess::Poll) in a loop that
+// waits for them.
+inline constexpr absl::Duration kChildPollInterval = absl::Milliseconds(100);
+
 // One child at a time. It runs in its own process group, so that Ctrl-C reaches
 // only us, and it gets SIGTERM from the kernel should we die. Not thread-safe.
 class ChildProcess {

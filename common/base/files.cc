@@ -290,13 +290,16 @@ void RemoveTemporaries(const std::string& folder) {
     const fs::path path = JoinPath(folder, name);
     const size_t mark = name.rfind(kAsideMark);
     pid_t process = 0;
+    if (mark == std::string::npos ||
+        !absl::SimpleAtoi(name.substr(mark + std::strlen(kAsideMark)),
+                          &process) ||
+        !IsGone(process)) {
+      continue;
+    }
     std::error_code error;
-    if (mark != std::string::npos &&
-        absl::SimpleAtoi(name.substr(mark + std::strlen(kAsideMark)),
-                         &process) &&
-        IsGone(process) &&
-        fs::symlink_status(path, error).type() == fs::file_type::regular) {
-      fs::remove(path, error);
+    const fs::file_type type = fs::symlink_status(path, error).type();
+    if (type == fs::file_type::regular || type == fs::file_type::directory) {
+      RemoveAside(path);
     }
   }
 }

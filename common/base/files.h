@@ -10,6 +10,7 @@
 // PERMISSION_DENIED, with the user's number and what to do.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,6 +20,9 @@
 #include "absl/strings/string_view.h"
 
 namespace dapd {
+
+// How much of a large file is read at a time.
+inline constexpr size_t kFileBlockBytes = size_t{1} << 20;
 
 // The whole file; INVALID_ARGUMENT if it is larger than `max_bytes`, found out
 // before anything is read.
@@ -54,8 +58,9 @@ class AtomicFileWriter {
 // have computed for long. Leaves nothing.
 absl::Status CheckWritable(const std::string& path);
 
-// Removes what processes that were killed left of their writes into `folder`,
-// but not below it. One that runs on another machine counts as killed.
+// Removes the files and folders in `folder`, but not below it, that killed
+// processes were writing aside (aside.h). A process on another machine counts
+// as killed.
 void RemoveTemporaries(const std::string& folder);
 
 // Makes the names in `folder` durable.

@@ -12,17 +12,17 @@
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/base/user_path.h"
+#include "common/config/load_config.h"
 #include "common/config/shipped_configs.h"
 #include "common/config/strict_yaml.h"
 
 namespace dapd {
 namespace {
 
-constexpr uint64_t kMaxFileBytes = 1 << 20;
 constexpr size_t kMaxExtended = 8;
 
 absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path) {
-  auto text = ReadFile(path, kMaxFileBytes);
+  auto text = ReadFile(path, kMaxConfigBytes);
   if (!text.ok()) return WithExitCode(text.status(), ExitCode::kConfig);
   try {
     return ConfigFile{path, ParseStrictYaml(*text)};

@@ -7,6 +7,7 @@
 // say is then as in that file, which may extend another.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,6 +17,10 @@
 #include "common/config/config.h"
 
 namespace dapd {
+
+// The size of the largest configuration file that is read, and of the
+// config.yaml in a run's folder.
+inline constexpr uint64_t kMaxConfigBytes = 1 << 20;
 
 struct LoadedConfig {
   Config config;

@@ -78,8 +78,12 @@ absl::StatusOr<RunFolder> RunFolder::Open(const RunConfig& run) {
   if (resumed && run.resume == "never") {
     return AlreadyHoldsRun(run, /*finished=*/false);
   }
-  for (const char* name :
-       {"", "adapter", "adapter-best", "evaluation", "samples"}) {
+  for (const char* name : {"",
+                           "adapter",
+                           "adapter-best",
+                           "checkpoints",
+                           "evaluation",
+                           "samples"}) {
     RemoveTemporaries(folder.File(name));
   }
   for (const char* name : {"samples", "checkpoints", "evaluation"}) {

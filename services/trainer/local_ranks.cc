@@ -34,7 +34,6 @@ namespace dapd {
 namespace {
 
 constexpr int kPortStep = 10;
-constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 constexpr int kInterruptedCode = static_cast<int>(ExitCode::kInterrupted);
 constexpr int kRestartCode = static_cast<int>(ExitCode::kRestart);
 
@@ -88,7 +87,7 @@ class RunningRanks {
   void WaitFor(absl::Duration grace) {
     const absl::Time deadline = SteadyNow() + grace;
     while (running() && SteadyNow() < deadline) {
-      absl::SleepFor(kPollInterval);
+      absl::SleepFor(kChildPollInterval);
       Poll();
     }
   }
@@ -189,7 +188,7 @@ absl::Status FollowRanks(std::vector<std::unique_ptr<ChildProcess>> processes,
   while (ranks.running()) {
     if (signal.requested() && !std::exchange(told, true)) ranks.Signal(SIGTERM);
     look();
-    absl::SleepFor(kPollInterval);
+    absl::SleepFor(kChildPollInterval);
     ranks.Poll();
     if (has_rank_zero && ranks.first_is_done()) {
       ranks.WaitFor(kLastRankGrace);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 
+#include "common/base/child_process.h"
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
@@ -22,8 +23,6 @@
 
 namespace dapd {
 namespace {
-
-constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 
 // None where all runs compute on the CPU: they do without the driver.
 std::vector<std::string> GpusOfRuns(const SweepPlan& plan) {
@@ -184,7 +183,7 @@ absl::Status SweepRunner::Run() {
       for (const Active& active : active_) active.process->Signal(SIGTERM);
       asked_to_stop = requests;
     }
-    absl::SleepFor(kPollInterval);
+    absl::SleepFor(kChildPollInterval);
   }
   if (StopRequests() > 0) {
     return absl::CancelledError(
