@@ -167,6 +167,15 @@ CommandOption Command::AddOption(const std::string& name,
 }
 
 CommandOption Command::AddOption(const std::string& name,
+                                 EnumVariable value,
+                                 const std::string& help) {
+  const auto set = [value](const std::string& text) { value.Set(text); };
+  return CommandOption(app_->add_option_function<std::string>(name, set, help)
+                           ->check(CLI::IsMember(value.names()))
+                           ->default_str(value.Name()));
+}
+
+CommandOption Command::AddOption(const std::string& name,
                                  std::vector<std::string>& value,
                                  const std::string& help) {
   return CommandOption(app_->add_option(name, value, help));

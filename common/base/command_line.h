@@ -16,6 +16,8 @@
 
 #include "absl/status/status.h"
 
+#include "common/base/enum_names.h"
+
 namespace CLI {
 class App;
 class Option;
@@ -69,6 +71,10 @@ class Command {
   // type of `value` cannot hold, an infinite one and NaN are refused.
   CommandOption AddOption(const std::string& name,
                           std::string& value,
+                          const std::string& help = "");
+  // A value of an enum, by its name.
+  CommandOption AddOption(const std::string& name,
+                          EnumVariable value,
                           const std::string& help = "");
   CommandOption AddOption(const std::string& name,
                           std::vector<std::string>& value,

@@ -14,6 +14,7 @@
 // for a reader who does not read (error_output.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -23,7 +24,12 @@
 namespace dapd {
 
 enum class Severity { kInfo, kWarning, kError };
+constexpr auto NameTable(Severity) {
+  return std::array{"info", "warning", "error"};
+}
+
 enum class LogFormat { kText, kJson };
+constexpr auto NameTable(LogFormat) { return std::array{"text", "json"}; }
 
 // What every line of this process says of itself.
 struct LogSource {

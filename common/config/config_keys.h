@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/base/enum_names.h"
 #include "common/config/config.h"
 
 namespace dapd {
@@ -19,6 +20,7 @@ inline constexpr char kFilePrefix[] = "file://";
 
 struct ConfigKey {
   using Target = std::variant<std::string*,
+                              EnumVariable,
                               bool*,
                               int64_t*,
                               uint64_t*,
@@ -29,8 +31,8 @@ struct ConfigKey {
   Target target;
   std::string help;
   // Numbers must lie in [min, max], for doubles in (min, max] if
-  // `above_min`. Texts, and the entries of lists, must be one of `choices` if
-  // there are any.
+  // `above_min`. Texts, names of an enum's values and the entries of lists must
+  // be one of `choices` if there are any.
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   bool above_min = false;

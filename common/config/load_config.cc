@@ -250,6 +250,7 @@ class Loader {
     const auto key = std::ranges::find(keys_, name, &ConfigKey::name);
     return key != keys_.end() &&
            (std::holds_alternative<std::string*>(key->target) ||
+            std::holds_alternative<EnumVariable>(key->target) ||
             std::holds_alternative<std::vector<std::string>*>(key->target));
   }
 

@@ -4,8 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "common/config/feedback_rule.h"
-
 namespace dapd {
 namespace {
 
@@ -209,7 +207,7 @@ int64_t MostAnswersTold(const Config& config) {
                             ? static_cast<int64_t>(prompts.siblings())
                             : 0;
   const auto feedbacks = static_cast<int64_t>(prompts.feedbacks());
-  switch (ParseFeedbackRule(config.objective.sdpo.feedback)) {
+  switch (config.objective.sdpo.feedback) {
     case FeedbackRule::kNever:
       return siblings;
     case FeedbackRule::kWithoutSibling:

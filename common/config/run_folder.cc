@@ -42,7 +42,7 @@ absl::Status AlreadyHoldsRun(const RunConfig& run, bool finished) {
           FolderOf(run),
           " already holds a ",
           finished ? "finished run" : "run",
-          run.resume == "never" ? " and run.resume is never" : "",
+          run.resume == Resume::kNever ? " and run.resume is never" : "",
           "; choose another run.name (--set run.name=...)",
           finished ? absl::StrCat(", with lora.start_from: ",
                                   JoinPath(FolderOf(run), "adapter"),
@@ -75,7 +75,7 @@ absl::StatusOr<RunFolder> RunFolder::Open(const RunConfig& run) {
   std::move(unlock).Cancel();
   const bool resumed = FileExists(JoinPath(path, "config.yaml"));
   RunFolder folder(path, lock, resumed);
-  if (resumed && run.resume == "never") {
+  if (resumed && run.resume == Resume::kNever) {
     return AlreadyHoldsRun(run, /*finished=*/false);
   }
   for (const char* name : {"",

@@ -14,7 +14,6 @@
 #include "common/base/safe_name.h"
 #include "common/config/config_keys.h"
 #include "common/config/copy_place.h"
-#include "common/config/feedback_rule.h"
 #include "common/config/notify_url.h"
 #include "common/config/preset_terms.h"
 #include "common/config/prompts.h"
@@ -29,7 +28,7 @@ constexpr size_t kMaxMarkerBytes = 256;
 std::string ProblemWithPayload(const Term& term,
                                const std::string& top_k_key,
                                const TeacherSection& teacher) {
-  if (teacher.payload != "top_k") return "";
+  if (teacher.payload != Payload::kTopK) return "";
   const bool is_whole = std::holds_alternative<Mixture>(term.target) ||
                         std::holds_alternative<Routed>(term.target);
   if (is_whole || term.support.kind == SupportKind::kStudentTopK) {
@@ -89,18 +88,18 @@ void CheckAnswers(const Config& config, std::vector<std::string>& problems) {
                       rollout.group_size,
                       "): a step takes whole groups of answers"));
   const bool has_several =
-      rollout.source != "reference" || rollout.group_size > 1;
+      rollout.source != ReferenceSource::kGiven || rollout.group_size > 1;
   report(has_several && rollout.temperature == 0.0,
-         absl::StrCat("rollout.temperature is 0, which makes all answers to a "
-                      "problem the same, but ",
-                      rollout.source != "reference"
-                          ? "rollout.source: " + rollout.source
-                          : "rollout.group_size above 1",
-                      " needs different ones: raise the temperature"));
+         absl::StrCat(
+             "rollout.temperature is 0, which makes all answers to a "
+             "problem the same, but ",
+             rollout.source != ReferenceSource::kGiven
+                 ? absl::StrCat("rollout.source: ", NameOf(rollout.source))
+                 : "rollout.group_size above 1",
+             " needs different ones: raise the temperature"));
   report(
       rollout.group_size == 1 &&
-          ParseFeedbackRule(config.objective.sdpo.feedback) ==
-              FeedbackRule::kNever &&
+          config.objective.sdpo.feedback == FeedbackRule::kNever &&
           ReadsView(ExpandTerms(config.objective), ViewName::kSiblingRollout),
       "sibling_rollout has nothing to show: an answer has no siblings where "
       "rollout.group_size is 1, and objective.sdpo.feedback is never; set "
@@ -391,7 +390,8 @@ std::vector<std::string> FindContradictions(const Config& config) {
 std::vector<std::string> WarningsOfVainKeys(const LoadedConfig& loaded) {
   std::vector<std::string> warnings;
   const RunConfig& run = loaded.config.run;
-  if (run.gpus != kAllGpus && loaded.config.model.device == "cpu") {
+  if (run.gpus != kAllGpus &&
+      loaded.config.model.device == DeviceChoice::kCpu) {
     warnings.push_back(absl::StrCat("run.gpus (",
                                     loaded.origins.at("run.gpus"),
                                     ") has no effect: model.device is cpu"));

@@ -80,6 +80,11 @@ struct Reader {
     *out = std::move(text);
     return "";
   }
+  std::string operator()(const EnumVariable& out) const {
+    return node.IsScalar() && IsChoice(node.Scalar()) && out.Set(node.Scalar())
+               ? ""
+               : Wrong();
+  }
   std::string operator()(bool* out) const {
     if (!node.IsScalar()) return Wrong();
     const std::string& text = node.Scalar();

@@ -39,7 +39,6 @@ struct DatasetOptions {
   // Where columns are named, for the error about one that is not there.
   std::string column_settings =
       "data.problem_column, data.solution_column and data.answer_column";
-  enum class OnBadRow { kFail, kSkip };
   OnBadRow on_bad_row = OnBadRow::kFail;
 };
 

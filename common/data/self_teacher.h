@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "common/config/feedback_rule.h"
-
 namespace dapd {
 
 struct TeacherContext {

@@ -35,14 +35,12 @@ struct Sample {
 inline constexpr int64_t kUncut = std::numeric_limits<int64_t>::max();
 
 struct ViewOptions {
-  enum class SelfRollout { kAppend, kTemplate };
   SelfRollout self_rollout = SelfRollout::kAppend;
   int64_t max_reference_tokens = 1024;
   // Prompts in front of a rollout are cut: the sampler's (which is None's) so
   // that the longest answer fits after it, and the others.
   int64_t max_sampler_prompt = kUncut;
   int64_t max_prompt = kUncut;
-  enum class TruncationSide { kRight, kLeft };
   TruncationSide truncation_side = TruncationSide::kRight;
   // Of a view whose prompt shows a sampled answer: the text may take more
   // tokens than it was sampled in, and the prompt is cut so that what is scored
@@ -66,12 +64,6 @@ struct ViewOptions {
 // Those of the configuration, with the views that its terms read, and without
 // what the model decides: the pad token, max_view.
 ViewOptions MakeViewOptions(const Config& config);
-
-// The user's message of an evaluation: the None view's, or the problem and the
-// instruction alone, without "Problem: " (OPSD's evaluation).
-enum class EvaluationForm { kTraining, kPlain };
-// "training" or "plain".
-EvaluationForm ParseEvaluationForm(const std::string& name);
 
 // Builds views for one model folder's tokenizer and template. Thread-safe.
 class ViewBuilder {

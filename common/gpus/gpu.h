@@ -1,6 +1,8 @@
-// A GPU as NVIDIA's driver describes it.
+// A GPU as NVIDIA's driver describes it, and the choice between a GPU and the
+// CPU.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,6 +11,12 @@ namespace dapd {
 
 // Bytes of a gibibyte, in which memory is shown.
 inline constexpr double kGiB = 1 << 30;
+
+// Where a process computes; kAuto: on a GPU where one can be used.
+enum class DeviceChoice { kAuto, kCpu, kCuda };
+constexpr auto NameTable(DeviceChoice) {
+  return std::array{"auto", "cpu", "cuda"};
+}
 
 struct Gpu {
   std::string name;  // "NVIDIA H100 80GB HBM3"

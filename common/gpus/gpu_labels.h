@@ -14,8 +14,8 @@ namespace dapd {
 std::map<std::string, std::string> LabelsOf(const GpuReport& report,
                                             const std::string& kernels);
 
-// Of this process; none where `device`, its model.device, is "cpu": the driver
-// is not asked then.
-std::map<std::string, std::string> GpuLabels(const std::string& device);
+// Of this process; none where `device`, its model.device, is the CPU: the
+// driver is not asked then.
+std::map<std::string, std::string> GpuLabels(DeviceChoice device);
 
 }  // namespace dapd

@@ -46,7 +46,7 @@ std::vector<std::string> GpuNames(const GpuReport& report);
 
 // The names of those that this process computes on by `device` (model.device):
 // none where that is the CPU.
-std::vector<std::string> GpusToComputeOn(const std::string& device);
+std::vector<std::string> GpusToComputeOn(DeviceChoice device);
 
 // "2 of 79.2 GiB, 78.9 GiB free: NVIDIA H100 80GB HBM3 (sm_90)", a line for
 // each kind of GPU.

@@ -38,8 +38,8 @@ constexpr int kInterruptedCode = static_cast<int>(ExitCode::kInterrupted);
 constexpr int kRestartCode = static_cast<int>(ExitCode::kRestart);
 
 bool RunsOnGpus(const Config& config, const std::vector<std::string>& gpus) {
-  return config.model.device == "cuda" ||
-         (config.model.device == "auto" && !gpus.empty());
+  return config.model.device == DeviceChoice::kCuda ||
+         (config.model.device == DeviceChoice::kAuto && !gpus.empty());
 }
 
 // key="address" with the port of the `index`-th rank here. Where the system

@@ -114,7 +114,7 @@ std::unique_ptr<Timeline> MakeTimeline(const Config& config) {
 }
 
 bool StaysWhenDone(const Config& config) {
-  return config.trainer.when_done == "serve";
+  return config.trainer.when_done == WhenDone::kServe;
 }
 
 // Who tells ranks that are started again that the run is over; null once there
@@ -304,7 +304,7 @@ absl::Status Run(const ServiceFlags& flags) {
   // The other ranks know it where they see the folder: rank 0 is not there then
   // to tell them.
   const bool finished = HasFinished(folder, config.trainer.steps);
-  if (finished && config.run.resume == "never") {
+  if (finished && config.run.resume == Resume::kNever) {
     return AlreadyHoldsRun(config.run, finished);
   }
   const bool is_first = config.trainer.rank == 0;

@@ -27,7 +27,7 @@ class CudaPrecisionTest : public testing::TestWithParam<at::ScalarType> {
   void SetUp() override {
     // Before LibTorch is asked: it looks for its CUDA backend when it is first
     // asked about CUDA, and never again.
-    const auto device = ParseDevice("cuda");
+    const auto device = DeviceOf(DeviceChoice::kCuda);
     const bool is_simulated = !device.ok() && at::hasCUDA();
     if (!device.ok() && !is_simulated) {
       GTEST_SKIP() << "no CUDA device: " << device.status().message();

@@ -25,11 +25,10 @@ std::vector<ConfigKey> DataKeys(Config& c) {
            "Column of the answer; may be missing from the data. Of worked text "
            "its result counts: what a last line '#### 72' or a \\boxed{} "
            "holds."),
-      Text("data.on_bad_row",
-           &c.data.on_bad_row,
-           "What to do with a row that cannot be used, or whose views are too "
-           "long to be trained.",
-           {"fail", "skip"}),
+      OneOf("data.on_bad_row",
+            &c.data.on_bad_row,
+            "What to do with a row that cannot be used, or whose views are too "
+            "long to be trained."),
       Range("data.max_prompt_tokens",
             &c.data.max_prompt_tokens,
             1,
@@ -58,11 +57,11 @@ std::vector<ConfigKey> EvaluationKeys(Config& c) {
           "Steps between two evaluations within the run, whose best adapter is "
           "kept as adapter-best; 0: only before and after. Changes no result.")
           .MayChange(),
-      Text("evaluation.prompt",
-           &c.evaluation.prompt,
-           "The held-out problems' user message: the sampler's, or the problem "
-           "and the instruction alone, as in OPSD's evaluation.",
-           {"training", "plain"})
+      OneOf(
+          "evaluation.prompt",
+          &c.evaluation.prompt,
+          "The held-out problems' user message: the sampler's, or the problem "
+          "and the instruction alone, as in OPSD's evaluation.")
           .MayChange(),
       Any("evaluation.thinking",
           &c.evaluation.thinking,

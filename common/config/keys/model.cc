@@ -18,15 +18,13 @@ std::vector<ConfigKey> ModelKeys(Config& c) {
            "is a folder: adapters and their model cards record it, so that "
            "others can find the base. Empty: what model.path says.")
           .MayChange(),
-      Text("model.precision",
-           &c.model.precision,
-           "Precision of the base weights.",
-           {"float32", "bfloat16"}),
-      Text("model.device",
-           &c.model.device,
-           "Device that computes the model; auto: a GPU if one can be used, "
-           "else the CPU.",
-           {"auto", "cpu", "cuda"}),
+      OneOf("model.precision",
+            &c.model.precision,
+            "Precision of the base weights."),
+      OneOf("model.device",
+            &c.model.device,
+            "Device that computes the model; auto: a GPU if one can be used, "
+            "else the CPU."),
       Any("model.deterministic",
           &c.model.deterministic,
           "On a GPU: whether a run ends in the same bits each time on the same "

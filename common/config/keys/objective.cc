@@ -1,5 +1,3 @@
-#include "absl/strings/str_split.h"
-
 #include "common/config/keys/key_rows.h"
 #include "common/config/preset_terms.h"
 
@@ -57,11 +55,10 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
             kMillion,
             "Weight of the Privileged Anchor, relative to the entangled term, "
             "in the rollout-guided direction."),
-      Text("objective.divergence",
-           &c.objective.divergence,
-           "Divergence of a preset's terms; not of dopd's and sdpo's, which "
-           "have their own.",
-           absl::StrSplit(DivergenceNames(), ", "))
+      OneOf("objective.divergence",
+            &c.objective.divergence,
+            "Divergence of a preset's terms; not of dopd's and sdpo's, which "
+            "have their own.")
           .CountsUnlessDefault(),
       Range("objective.beta",
             &c.objective.beta,
@@ -75,11 +72,11 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
             0,
             kInfinity,
             "The most that each vocabulary entry contributes; .inf: no clip."),
-      Text("objective.support",
-           &c.objective.support,
-           "Tokens of the vocabulary over which the divergence of a preset's "
-           "terms is taken; of dopd's, those of its reverse KL; not of sdpo's.",
-           absl::StrSplit(SupportNames(), ", "))
+      OneOf(
+          "objective.support",
+          &c.objective.support,
+          "Tokens of the vocabulary over which the divergence of a preset's "
+          "terms is taken; of dopd's, those of its reverse KL; not of sdpo's.")
           .CountsUnlessDefault(),
       Range("objective.top_k",
             &c.objective.top_k,
@@ -92,11 +89,10 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
           "Whether the rest of the vocabulary is one more entry of such a "
           "support; otherwise both distributions are normalised over it.")
           .CountsUnlessDefault(),
-      Text("objective.reduction",
-           &c.objective.reduction,
-           "How the tokens of a micro-batch are averaged into the value of a "
-           "preset's terms.",
-           absl::StrSplit(ReductionNames(), ", "))
+      OneOf("objective.reduction",
+            &c.objective.reduction,
+            "How the tokens of a micro-batch are averaged into the value of a "
+            "preset's terms.")
           .CountsUnlessDefault(),
       Range("objective.skip_tokens",
             &c.objective.skip_tokens,
@@ -105,11 +101,10 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
             "Scored tokens at the beginning of every answer that a preset's "
             "terms leave out.")
           .CountsUnlessDefault(),
-      Text("objective.teacher_weights",
-           &c.objective.teacher_weights,
-           "Weights that read the teacher's views of opsd, opsd_v1, "
-           "privileged_anchor, sdft, purified_opsd and dopd.",
-           absl::StrSplit(WeightSetNames(), ", "))
+      OneOf("objective.teacher_weights",
+            &c.objective.teacher_weights,
+            "Weights that read the teacher's views of opsd, opsd_v1, "
+            "privileged_anchor, sdft, purified_opsd and dopd.")
           .CountsUnlessDefault(),
       Any("objective.purified.recentre",
           &c.objective.purified.recentre,
@@ -150,28 +145,26 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
             "dopd: share of the largest values that each mean over a "
             "micro-batch leaves out.")
           .CountsUnlessDefault(),
-      Text("objective.sdpo.divergence",
-           &c.objective.sdpo.divergence,
-           "sdpo: divergence of its term, Jensen-Shannon with objective.beta, "
-           "or the reverse KL that its authors use with feedback.",
-           {"jensen_shannon", "reverse_kl"}),
+      OneOf("objective.sdpo.divergence",
+            &c.objective.sdpo.divergence,
+            "sdpo: divergence of its term, Jensen-Shannon with objective.beta, "
+            "or the reverse KL that its authors use with feedback.",
+            {DivergenceKind::kJensenShannon, DivergenceKind::kReverseKl}),
       Range("objective.sdpo.top_k",
             &c.objective.sdpo.top_k,
             1,
             kMillion,
             "sdpo: number of the student's most probable tokens over which its "
             "term is measured, with the rest as one more entry."),
-      Text("objective.sdpo.feedback",
-           &c.objective.sdpo.feedback,
-           "sdpo: when sibling_rollout contains what prompts.feedback_wrong, "
-           "feedback_unboxed and feedback_truncated say of the answer: never, "
-           "only without a right sibling, or always.",
-           {"never", "without_sibling", "always"}),
-      Text("objective.self_rollout",
-           &c.objective.self_rollout,
-           "How the Self view shows a rollout: a second copy after the first, "
-           "or inside the privileged prompt.",
-           {"append", "template"}),
+      OneOf("objective.sdpo.feedback",
+            &c.objective.sdpo.feedback,
+            "sdpo: when sibling_rollout contains what prompts.feedback_wrong, "
+            "feedback_unboxed and feedback_truncated say of the answer: never, "
+            "only without a right sibling, or always."),
+      OneOf("objective.self_rollout",
+            &c.objective.self_rollout,
+            "How the Self view shows a rollout: a second copy after the first, "
+            "or inside the privileged prompt."),
       Range("objective.max_reference_tokens",
             &c.objective.max_reference_tokens,
             1,

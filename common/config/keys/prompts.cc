@@ -83,12 +83,12 @@ std::vector<ConfigKey> PromptsKeys(Config& c) {
           "Maximum number of tokens of a prompt in front of a rollout, beside "
           "the limit of data.max_prompt_tokens; 0: no other.")
           .CountsUnlessDefault(),
-      Text("prompts.truncation_side",
-           &c.prompts.truncation_side,
-           "The end on which a prompt that is too long is cut: on the right, "
-           "where it says what to do, or on the left, where it begins with the "
-           "problem.",
-           {"right", "left"})
+      OneOf(
+          "prompts.truncation_side",
+          &c.prompts.truncation_side,
+          "The end on which a prompt that is too long is cut: on the right, "
+          "where it says what to do, or on the left, where it begins with the "
+          "problem.")
           .CountsUnlessDefault(),
   };
 }

@@ -31,19 +31,18 @@ std::vector<ConfigKey> RolloutKeys(Config& c) {
             0,
             kMillion,
             "Most probable tokens to sample from; 0: all."),
-      Text("rollout.source",
-           &c.rollout.source,
-           "What takes the reference's place. reference: the data's solution. "
-           "dual: a second answer of the live policy, sampled again at most 8 "
-           "times while it equals the first. verified: the first of four "
-           "further answers that the grader accepts.",
-           {"reference", "dual", "verified"}),
-      Text("rollout.unverified",
-           &c.rollout.unverified,
-           "With rollout.source verified, if the grader accepts none of the "
-           "four: the first is used all the same, or the sample is left out of "
-           "the step.",
-           {"first", "skip"}),
+      OneOf("rollout.source",
+            &c.rollout.source,
+            "What takes the reference's place. reference: the data's solution. "
+            "dual: a second answer of the live policy, sampled again at most 8 "
+            "times while it equals the first. verified: the first of four "
+            "further answers that the grader accepts."),
+      OneOf(
+          "rollout.unverified",
+          &c.rollout.unverified,
+          "With rollout.source verified, if the grader accepts none of the "
+          "four: the first is used all the same, or the sample is left out of "
+          "the step."),
       Range("rollout.group_size",
             &c.rollout.group_size,
             1,

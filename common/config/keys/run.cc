@@ -59,11 +59,10 @@ std::vector<ConfigKey> RunKeys(Config& c) {
             "How long a process waits at its start for memory of its GPU that "
             "another process holds; after that it ends with exit code 1.")
           .MayChange(),
-      Text("run.resume",
-           &c.run.resume,
-           "What a trainer does with a run folder that an earlier attempt "
-           "left: resume the run, or refuse.",
-           {"auto", "never"})
+      OneOf("run.resume",
+            &c.run.resume,
+            "What a trainer does with a run folder that an earlier attempt "
+            "left: resume the run, or refuse.")
           .MayChange(),
       Text("run.notify_url",
            &c.run.notify_url,
@@ -91,12 +90,11 @@ std::vector<ConfigKey> RunKeys(Config& c) {
             "How long all attempts to post it may take together; after that "
             "the run ends without it.")
           .MayChange(),
-      Text("run.stopped_worker",
-           &c.run.stopped_worker,
-           "Exit code of a worker that a signal ended: done (0), or "
-           "interrupted (130), for supervisors that take 0 for the end of the "
-           "work and start no replacement, such as a Job of Kubernetes.",
-           {"done", "interrupted"})
+      OneOf("run.stopped_worker",
+            &c.run.stopped_worker,
+            "Exit code of a worker that a signal ended: done (0), or "
+            "interrupted (130), for supervisors that take 0 for the end of the "
+            "work and start no replacement, such as a Job of Kubernetes.")
           .MayChange(),
   };
 }

@@ -28,18 +28,15 @@ std::vector<ConfigKey> MetricsKeys(Config& c) {
 
 std::vector<ConfigKey> LogKeys(Config& c) {
   return {
-      Text("log.format",
-           &c.log.format,
-           "Format of the services' log on stderr: lines of text, or one JSON "
-           "object per line (docs/watching.md). Errors in a configuration are "
-           "logged in the format that it asks for, if that much of it can be "
-           "read.",
-           {"text", "json"})
+      OneOf("log.format",
+            &c.log.format,
+            "Format of the services' log on stderr: lines of text, or one JSON "
+            "object per line (docs/watching.md). Errors in a configuration are "
+            "logged in the format that it asks for, if that much of it can be "
+            "read.")
           .MayChange(),
-      Text("log.level",
-           &c.log.level,
-           "Messages below this level are left out.",
-           {"info", "warning", "error"})
+      OneOf(
+          "log.level", &c.log.level, "Messages below this level are left out.")
           .MayChange(),
   };
 }

@@ -20,10 +20,9 @@ std::vector<ConfigKey> TeacherKeys(Config& c) {
             "Connections of the trainer to each teacher worker. One carries 1 "
             "to 2 GB/s: use 2 to 4 on networks beyond 10 Gbit/s.")
           .MayChange(),
-      Text("teacher.payload",
-           &c.teacher.payload,
-           "What a teacher returns per scored token.",
-           {"hidden_states", "logits", "top_k"}),
+      OneOf("teacher.payload",
+            &c.teacher.payload,
+            "What a teacher returns per scored token."),
       Range("teacher.top_k",
             &c.teacher.top_k,
             1,
@@ -42,12 +41,11 @@ std::vector<ConfigKey> TeacherKeys(Config& c) {
             "Rate of the moving average of the adapter, for terms with "
             "teacher_weights ema: after each step it becomes (1 - rate) times "
             "itself plus rate times the adapter."),
-      Text(
+      OneOf(
           "teacher.ema_start",
           &c.teacher.ema_start,
           "Where the moving average begins: at the adapter that the run starts "
-          "from, or at the adapter after the first update, as in OPSD's code.",
-          {"adapter", "first_update"})
+          "from, or at the adapter after the first update, as in OPSD's code.")
           .CountsUnlessDefault(),
       Any("teacher.streaming",
           &c.teacher.streaming,

@@ -149,11 +149,10 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
           "a base that leaves no room on one device. Changes no result, but "
           "nothing is trained while answers are sampled.")
           .MayChange(),
-      Text("trainer.when_done",
-           &c.trainer.when_done,
-           "At the end of the run: exit, or serve status and metrics until a "
-           "signal, for supervisors that restart whatever exits.",
-           {"exit", "serve"})
+      OneOf("trainer.when_done",
+            &c.trainer.when_done,
+            "At the end of the run: exit, or serve status and metrics until a "
+            "signal, for supervisors that restart whatever exits.")
           .MayChange(),
       Range("trainer.timeline_steps",
             &c.trainer.timeline_steps,
@@ -180,11 +179,10 @@ std::vector<ConfigKey> CheckpointKeys(Config& c) {
             kMillion,
             "Checkpoints that are kept; 0: all.")
           .MayChange(),
-      Text("checkpoint.on_write_error",
-           &c.checkpoint.on_write_error,
-           "What happens when the disk refuses a write: training pauses until "
-           "it succeeds, continues without it, or ends.",
-           {"pause", "continue", "fail"})
+      OneOf("checkpoint.on_write_error",
+            &c.checkpoint.on_write_error,
+            "What happens when the disk refuses a write: training pauses until "
+            "it succeeds, continues without it, or ends.")
           .MayChange(),
       Text("checkpoint.copy_to",
            &c.checkpoint.copy_to,

@@ -27,7 +27,7 @@ namespace {
 // None where all runs compute on the CPU: they do without the driver.
 std::vector<std::string> GpusOfRuns(const SweepPlan& plan) {
   const bool on_cpu = std::ranges::all_of(plan.runs, [](const SweepRun& run) {
-    return run.config.model.device == "cpu";
+    return run.config.model.device == DeviceChoice::kCpu;
   });
   return on_cpu ? std::vector<std::string>() : GpuNames(FindGpus());
 }
@@ -74,7 +74,7 @@ absl::Status SweepRunner::Start(size_t index) {
     ++slot;
   }
   std::vector<std::string> environment;
-  if (run.config.model.device != "cpu" && !gpus_.empty()) {
+  if (run.config.model.device != DeviceChoice::kCpu && !gpus_.empty()) {
     environment.push_back(GpuSetting(GpusOf(slot)));
   }
   const std::string logs = JoinPath(plan_.folder, "logs");

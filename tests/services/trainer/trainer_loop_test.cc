@@ -129,7 +129,7 @@ TEST_F(TrainerLoopTest, AnEvaluationThatTheDiskRefusesAtFirstIsToldOnce) {
 TEST_F(TrainerLoopTest, TheBestAdapterIsWaitedForWhereTheRestMayBeLost) {
   held_out_.problems = {data_.problems[0]};
   loaded_.config.evaluation.interval = 2;
-  loaded_.config.checkpoint.on_write_error = "continue";
+  loaded_.config.checkpoint.on_write_error = OnWriteError::kContinue;
   const std::string best = JoinPath(FolderOf(loaded_.config.run),
                                     "adapter-best/adapter_model.safetensors");
   const std::string in_the_way = absl::StrCat(best, ".tmp-", ::getpid());
