@@ -23,8 +23,8 @@
 namespace dapd {
 namespace {
 
-// Making, renaming and removing happen under the lock: the thread that ends the
-// process takes it for good, and then sees all there is.
+// Creating, renaming and removing happen under the lock. The thread that ends
+// the process takes the lock and keeps it, and then sees every path.
 struct Asides {
   Mutex mutex;
   std::set<std::string> paths ABSL_GUARDED_BY(mutex);
@@ -50,7 +50,7 @@ static_assert(std::atomic<int>::is_always_lock_free, "a handler must not wait");
 std::atomic<int> stop_signal = 0;
 sem_t stopped;
 
-// What a handler may call is little, so that a thread does the rest.
+// A signal handler may call few functions, so a thread does the rest.
 void Wake(int signal_number) {
   const int error = errno;
   stop_signal = signal_number;
@@ -64,7 +64,7 @@ void Wake(int signal_number) {
   Asides& asides = All();
   const MutexLock for_good(&asides.mutex);
   for (const std::string& path : asides.paths) RemoveTree(path);
-  // Whoever waits for this process learns of the signal that ended it.
+  // The parent process learns which signal ended this process.
   const int signal_number = stop_signal;
   ::signal(signal_number, SIG_DFL);
   ::kill(::getpid(), signal_number);

@@ -14,17 +14,20 @@
 
 namespace dapd {
 
-// Between a target and the number of the process that writes it.
+// Stands between the name of a target and the number of the process that writes
+// it.
 inline constexpr char kAsideMark[] = ".tmp-";
 
-// This process's name for what becomes `target`.
+// The name under which this process writes `target`.
 std::string AsideOf(const std::string& target);
 
-// An empty file or folder of that name that is this process's own: others may
-// know the name beforehand, and what they put there, such as a link to
-// somewhere else, is removed and not written into, as is what an earlier
-// process of the same number left; but no folder is for a file. The file's
-// descriptor, or -1 with errno; the folder with those above it.
+// Creates an empty file or folder of the name `aside` that belongs to this
+// process. Other users may know the name beforehand: whatever they have put
+// there, such as a link to another place, is removed and not written into, and
+// so are the leftovers of an earlier process of the same number. A folder is
+// not removed to make place for a file.
+// Returns the descriptor of the file, or -1 with errno. Creates the folders
+// above the folder as well.
 int CreateAsideFile(const std::string& aside);
 absl::Status CreateAsideFolder(const std::string& aside);
 
@@ -42,12 +45,12 @@ absl::StatusOr<std::string> MoveAside(const std::string& target);
 // one is replaced. Returns the new name.
 absl::StatusOr<std::string> SetAsideDamaged(const std::string& path);
 
-// From here on a signal that asks this process to stop (stop_requests.h) ends
-// it as before, but first removes what stands aside: nothing becomes a target
-// any more once that has begun. A signal that was ignored or has a handler is
-// left alone, and who counts the requests (CatchStopRequests) ends by itself.
-// For a program that does not end in good order by other means; once, at its
-// beginning.
+// From now on a signal that asks this process to stop (stop_requests.h) still
+// ends the process, but first removes all files and folders that stand aside;
+// once that has begun, nothing is renamed to its target any more. Signals that
+// are ignored or have a handler stay as they are; a program that counts stop
+// requests (CatchStopRequests) ends by itself. For programs that have no
+// orderly end of their own. Call it once, at the beginning of the program.
 void RemoveAsidesWhenStopped();
 
 }  // namespace dapd

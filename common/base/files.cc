@@ -47,7 +47,7 @@ bool IsStream(const std::string& path, const struct stat& info) {
   return !S_ISREG(info.st_mode);
 }
 
-// In a container this process has the number of the one before it.
+// In a container this process may have the number of the process before it.
 bool IsGone(pid_t process) {
   return process > 0 &&
          (process == ::getpid() || (::kill(process, 0) != 0 && errno == ESRCH));

@@ -1,7 +1,7 @@
-// The configuration of all services, as plain structs: one YAML file, of which
-// each service reads its part. Section and field names are the YAML keys.
-// Every key's meaning, default and range stand in the key tables of
-// common/config/keys/, from which docs/configuration.md is generated.
+// The configuration of all services as plain structs: each service reads its
+// part of one YAML file. Section and field names are the YAML keys. The key
+// tables in common/config/keys/ contain the meaning, default and range of every
+// key, and docs/configuration.md is generated from them.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace dapd {
 
-// What a trainer does with a run folder that an earlier attempt left.
+// How a trainer treats a run folder that an earlier attempt left.
 enum class Resume { kAuto, kNever };
 constexpr auto NameTable(Resume) { return std::array{"auto", "never"}; }
 
@@ -57,13 +57,13 @@ constexpr auto NameTable(SelfRollout) {
 enum class TruncationSide { kRight, kLeft };
 constexpr auto NameTable(TruncationSide) { return std::array{"right", "left"}; }
 
-// What stands in the reference's place; services/trainer/step/answer_rules.h.
+// The source of the references; services/trainer/step/answer_rules.h.
 enum class ReferenceSource { kGiven, kDual, kVerified };
 constexpr auto NameTable(ReferenceSource) {
   return std::array{"reference", "dual", "verified"};
 }
 
-// What becomes of a sample without a right candidate for the reference's place.
+// The treatment of a sample without a right candidate for the reference.
 enum class Unverified { kFirst, kSkip };
 constexpr auto NameTable(Unverified) { return std::array{"first", "skip"}; }
 
@@ -73,7 +73,7 @@ constexpr auto NameTable(EmaStart) {
   return std::array{"adapter", "first_update"};
 }
 
-// What a trainer does once its run is done.
+// The behaviour of a trainer at the end of its run.
 enum class WhenDone { kExit, kServe };
 constexpr auto NameTable(WhenDone) { return std::array{"exit", "serve"}; }
 
@@ -101,7 +101,7 @@ struct RunConfig {
   int64_t gpu_processes = 1;        // that share a GPU
   double gpu_wait_seconds = 300.0;  // for memory that another process holds
   Resume resume = Resume::kAuto;
-  // Who is told of the run's end; see common/notify/webhook.h.
+  // Where the end of the run is reported; see common/notify/webhook.h.
   std::string notify_url;  // empty: nobody
   std::string notify_secret_file;
   std::string notify_ca_file;
@@ -151,7 +151,7 @@ struct ObjectiveSection {
   };
   Guided reference_guided{1.0, 1.0};
   Guided rollout_guided{1.0, 2.0};
-  // Of all of a preset's terms.
+  // These apply to all terms of a preset.
   DivergenceKind divergence = DivergenceKind::kForwardKl;
   double beta = 0.5;
   double component_clip = 0.05;
@@ -173,7 +173,7 @@ struct ObjectiveSection {
     double trim = 0.05;
   };
   Dopd dopd;
-  // Of `preset: sdpo`.
+  // For `preset: sdpo`.
   struct Sdpo {
     // kJensenShannon or kReverseKl.
     DivergenceKind divergence = DivergenceKind::kJensenShannon;
@@ -214,7 +214,7 @@ struct RolloutSection {
   double temperature = 1.1;
   double top_p = 0.95;
   int64_t top_k = 20;
-  // Which answers a sample has; see services/trainer/step/answer_rules.h.
+  // The answers of a sample; see services/trainer/step/answer_rules.h.
   ReferenceSource source = ReferenceSource::kGiven;
   Unverified unverified = Unverified::kFirst;
   int64_t group_size = 1;
@@ -248,7 +248,8 @@ struct TrainerSection {
   double learning_rate = 5e-6;
   int64_t schedule_steps = 500;
   double max_grad_norm = 0.1;
-  // Of both -1: what the device leaves, see common/model/spec/pass_memory.h.
+  // -1 in both: the memory that the device leaves, see
+  // common/model/spec/pass_memory.h.
   int64_t activation_memory_mib = -1;
   int64_t pack_tokens = 16384;  // of one pass, see objective/micro_batch.h
   bool train_while_sampling = true;
@@ -307,7 +308,7 @@ struct LogSection {
   Severity level = Severity::kInfo;
 };
 
-// What each key means together: common/security/security.h.
+// common/security/security.h explains the keys together.
 struct SecuritySection {
   bool insecure = false;          // plaintext gRPC on any address
   bool insecure_metrics = false;  // plaintext HTTP on any address

@@ -47,8 +47,8 @@ absl::StatusOr<std::vector<ConfigFile>> ReadConfigFiles(
   ASSIGN_OR_RETURN(const std::string found,
                    FindConfig(path, ShippedConfigsFolder()));
   ASSIGN_OR_RETURN(ConfigFile first, ReadConfigFile(found));
-  // Only ever appended to: to assign to a YAML::Node, as moving elements within
-  // a vector does, changes the document that it stands for.
+  // The list is only appended to. Assigning to a YAML::Node, as moving elements
+  // within a vector does, would change the document of the node.
   std::vector<ConfigFile> files = {std::move(first)};
   while (files.back().extended()) {
     const ConfigFile& file = files.back();

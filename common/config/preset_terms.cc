@@ -142,8 +142,8 @@ std::vector<Term> SftTerms(const ObjectiveSection& section) {
   return {MakeTerm(section, "sft", kNoneReference, OneHot{}, section.kappa)};
 }
 
-// As lasgroup/SDPO has it: micro-batches of one there, so that every answer
-// weighs alike and one that is masked counts as 0.
+// The terms of lasgroup/SDPO, which has micro-batches of one sample, so that
+// every answer has the same weight and a masked answer counts as 0.
 std::vector<Term> SdpoTerms(const ObjectiveSection& section) {
   const ObjectiveSection::Sdpo& sdpo = section.sdpo;
   Term term = MakeTerm(section,

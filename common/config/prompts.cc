@@ -7,7 +7,8 @@
 namespace dapd {
 namespace {
 
-// The fields that a template must have, and those that it may have besides.
+// The fields that a template must contain, and the fields that it may contain
+// in addition.
 struct PromptRule {
   const char* key;
   std::string PromptsSection::*text;
@@ -202,7 +203,7 @@ size_t Prompts::feedbacks() const {
 
 int64_t MostAnswersTold(const Config& config) {
   const Prompts prompts(config.prompts);
-  // Without a group there is no sibling.
+  // A sample without a group has no siblings.
   const auto siblings = config.rollout.group_size > 1
                             ? static_cast<int64_t>(prompts.siblings())
                             : 0;

@@ -19,10 +19,10 @@
 namespace dapd {
 namespace {
 
-// It holds every evaluation of the run, 1.7 KB each.
+// The summary contains every evaluation of the run, 1.7 KB each.
 constexpr uint64_t kMaxSummaryBytes = uint64_t{1} << 32;
 
-// A mount that is somebody else's is the usual reason.
+// The usual reason is a mount that belongs to somebody else.
 absl::Status ExplainOutputError(const absl::Status& error) {
   if (!absl::IsPermissionDenied(error)) return error;
   return ConfigError(absl::StrCat(

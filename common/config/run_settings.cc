@@ -19,8 +19,8 @@ bool ReadsEma(const Config& config) {
   });
 }
 
-// Keys that are younger than checkpoints that are still gone on from count only
-// where a run reads them.
+// Some keys are newer than checkpoints that can still be resumed. They count
+// only if the run reads them.
 bool IsUnread(const std::string& key, const Config& config) {
   const RolloutSection& rollout = config.rollout;
   if (key == "teacher.ema_rate" || key == "teacher.ema_start") {

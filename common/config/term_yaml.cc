@@ -15,11 +15,12 @@
 namespace dapd {
 namespace {
 
-// Reads one value; empty, or what is wrong with it.
+// Reads one value. Returns an empty text, or what is wrong with the value.
 using Field = std::function<std::string(const YAML::Node& node)>;
 using Fields = std::map<std::string, Field>;
 
-// A map with no other keys than `fields`, of which `required` must be there.
+// Reads a map that contains no other keys than `fields` and all keys of
+// `required`.
 std::string ReadMap(const YAML::Node& node,
                     const Fields& fields,
                     const std::vector<std::string>& required) {
@@ -58,7 +59,7 @@ Field Number(double* target) {
   };
 }
 
-// Infinity: none.
+// A limit; infinity means no limit.
 Field Limit(double* target) {
   return [target](const YAML::Node& node) -> std::string {
     return ParseNumber(node, target) && *target > 0.0
@@ -200,7 +201,8 @@ std::string FormatPass(const TeacherPass& pass) {
 
 const char* FormatFlag(bool flag) { return flag ? "true" : "false"; }
 
-// Nothing where there is none: runs of earlier versions recorded no such field.
+// Empty without importance weights: runs of earlier versions recorded no such
+// field.
 std::string FormatImportance(const Term& term) {
   if (term.importance == Importance::kNone) return "";
   return absl::StrCat(", importance: ",

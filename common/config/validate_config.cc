@@ -23,8 +23,8 @@ namespace {
 
 constexpr size_t kMaxMarkerBytes = 256;
 
-// What a payload of a few tokens cannot be made into. `top_k_key`: what sets
-// the term's.
+// Returns why a payload of a few tokens is not enough for `term`. `top_k_key`
+// is the key that sets the top_k of the term.
 std::string ProblemWithPayload(const Term& term,
                                const std::string& top_k_key,
                                const TeacherSection& teacher) {
@@ -75,7 +75,7 @@ void CheckTerms(const Config& config, std::vector<std::string>& problems) {
   }
 }
 
-// Answers that stand beside each other have to differ.
+// Several answers to the same problem have to differ.
 void CheckAnswers(const Config& config, std::vector<std::string>& problems) {
   const RolloutSection& rollout = config.rollout;
   const auto report = [&](bool is_wrong, const std::string& problem) {
@@ -148,8 +148,8 @@ void CheckPeer(const std::string& key,
   }
 }
 
-// What a file names is looked at when it is read, and each line's protection
-// when it is dialled.
+// Addresses in a file are checked when the file is read, and their protection
+// when they are dialled.
 void CheckWorkers(const std::string& key,
                   const std::vector<std::string>& addresses,
                   bool is_protected,
@@ -226,7 +226,7 @@ void CheckGpus(const RunConfig& run, std::vector<std::string>& problems) {
           problems);
 }
 
-// A URL that a file holds is looked at once the file is read.
+// A URL in a file is checked when the file is read.
 void CheckNotify(const RunConfig& run, std::vector<std::string>& problems) {
   const std::string& url = run.notify_url;
   Require(!url.empty() ||
@@ -240,7 +240,7 @@ void CheckNotify(const RunConfig& run, std::vector<std::string>& problems) {
   Require(problem.empty(), absl::StrCat("run.notify_url ", problem), problems);
 }
 
-// What other machines may reach, and what is reached there.
+// Addresses that other machines can reach, and addresses on other machines.
 void CheckEndpoints(const Config& config, std::vector<std::string>& problems) {
   const SecuritySection& security = config.security;
   const bool rpc_is_protected =

@@ -13,7 +13,7 @@ namespace dapd {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 inline constexpr double kMillion = 1e6;
-// The least divisor: single precision holds what is divided by it.
+// The smallest divisor, with which quotients still fit into single precision.
 inline constexpr double kMillionth = 1e-6;
 
 inline ConfigKey Text(std::string name,
