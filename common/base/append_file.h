@@ -1,5 +1,5 @@
-// AppendFile: a file that only grows, record by record, each whole before it
-// counts, and on disk unless that is not asked for.
+// AppendFile: a file that only grows, record by record. A record counts only
+// once it is whole, and, unless the caller does without, once it is on disk.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@ namespace dapd {
 // Not thread-safe.
 class AppendFile {
  public:
-  // Opens `path` for writing at its end, creating it if it is not there.
+  // Opens `path` for appending and creates it if it is missing.
   static absl::StatusOr<AppendFile> Open(const std::string& path);
   AppendFile(AppendFile&& other) noexcept;
   AppendFile& operator=(AppendFile&&) = delete;
   ~AppendFile();
 
-  // All of `record`, synced, or nothing: what a failed call left of it is cut
-  // off, at once or before the next record. RESOURCE_EXHAUSTED for a full disk;
-  // the call can be repeated.
+  // Appends and syncs all of `record`, or nothing: bytes that a failed call has
+  // left are cut off, at once or before the next record. RESOURCE_EXHAUSTED for
+  // a full disk; the call can be repeated.
   absl::Status Append(absl::string_view record);
-  // The same, but a machine that goes down may take it along.
+  // Append without the sync: the record may be lost if the machine goes down.
   absl::Status AppendUnsynced(absl::string_view record);
 
-  // Cuts the file at `size` bytes, at most its size.
+  // Cuts the file off after `size` bytes, which is at most its size.
   absl::Status Truncate(uint64_t size);
 
   const std::string& path() const { return path_; }

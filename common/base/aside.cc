@@ -17,13 +17,14 @@
 
 #include "common/base/files.h"
 #include "common/base/mutex.h"
+#include "common/base/status_macros.h"
 #include "common/base/stop_requests.h"
 
 namespace dapd {
 namespace {
 
-// Making, renaming and removing happen under the lock: the thread that ends the
-// process takes it for good, and then sees all there is.
+// Creating, renaming and removing happen under the lock. The thread that ends
+// the process takes the lock and keeps it, and then sees every path.
 struct Asides {
   Mutex mutex;
   std::set<std::string> paths ABSL_GUARDED_BY(mutex);
@@ -39,12 +40,17 @@ void RemoveTree(const std::string& path) {
   std::filesystem::remove_all(path, ignored);
 }
 
+absl::Status Rename(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+  return FileError(absl::StrCat("rename ", from, " to"), to, errno);
+}
+
 static_assert(std::atomic<int>::is_always_lock_free, "a handler must not wait");
 
 std::atomic<int> stop_signal = 0;
 sem_t stopped;
 
-// What a handler may call is little, so that a thread does the rest.
+// A signal handler may call few functions, so a thread does the rest.
 void Wake(int signal_number) {
   const int error = errno;
   stop_signal = signal_number;
@@ -58,7 +64,7 @@ void Wake(int signal_number) {
   Asides& asides = All();
   const MutexLock for_good(&asides.mutex);
   for (const std::string& path : asides.paths) RemoveTree(path);
-  // Whoever waits for this process learns of the signal that ended it.
+  // The parent process learns which signal ended this process.
   const int signal_number = stop_signal;
   ::signal(signal_number, SIG_DFL);
   ::kill(::getpid(), signal_number);
@@ -93,11 +99,26 @@ absl::Status CreateAsideFolder(const std::string& aside) {
 absl::Status RenameAside(const std::string& aside, const std::string& target) {
   Asides& asides = All();
   const MutexLock lock(&asides.mutex);
-  if (std::rename(aside.c_str(), target.c_str()) != 0) {
-    return FileError(absl::StrCat("rename ", aside, " to"), target, errno);
-  }
+  RETURN_IF_ERROR(Rename(aside, target));
   asides.paths.erase(aside);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> MoveAside(const std::string& target) {
+  Asides& asides = All();
+  const MutexLock lock(&asides.mutex);
+  std::string aside = AsideOf(target);
+  RemoveTree(aside);
+  RETURN_IF_ERROR(Rename(target, aside));
+  asides.paths.insert(aside);
+  return aside;
+}
+
+absl::StatusOr<std::string> SetAsideDamaged(const std::string& path) {
+  std::string damaged = absl::StrCat(path, ".damaged");
+  RemoveTree(damaged);
+  RETURN_IF_ERROR(Rename(path, damaged));
+  return damaged;
 }
 
 void RemoveAside(const std::string& aside) {

@@ -1,8 +1,8 @@
 // BoundedQueue: the only way work passes between threads here.
 //
-// A first-in first-out queue with a fixed capacity. Push blocks while it is
-// full, Pop while it is empty; Close() ends every wait. What was pushed before
-// Close() can still be popped. Thread-safe.
+// A first-in first-out queue with a fixed capacity. Push blocks while the queue
+// is full, Pop while it is empty; Close() ends every wait. Items that were
+// pushed before Close() can still be popped. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -43,8 +43,8 @@ class BoundedQueue {
     return true;
   }
 
-  // As Push, but waits at most `timeout`. Returns false, leaving `item`
-  // untouched, if the queue is still full then, or closed.
+  // Push that waits at most `timeout`. Returns false, leaving `item` untouched,
+  // if the queue is still full then, or closed.
   bool PushFor(T& item, absl::Duration timeout) {
     MutexLock lock(&mutex_);
     const absl::Time deadline = SteadyNow() + timeout;
@@ -66,7 +66,7 @@ class BoundedQueue {
     return TakeFront();
   }
 
-  // As Pop, but waits at most `timeout` (zero: does not wait).
+  // Pop that waits at most `timeout` (zero: it does not wait).
   std::optional<T> PopFor(absl::Duration timeout) {
     MutexLock lock(&mutex_);
     const absl::Time deadline = SteadyNow() + timeout;
@@ -93,8 +93,8 @@ class BoundedQueue {
     MutexLock lock(&mutex_);
     return closed_;
   }
-  // Whether it is closed and nothing is left in it. What PopFor returned
-  // nothing from may have got its last item since, and been closed behind that.
+  // Whether the queue is closed and empty. After PopFor has returned nothing,
+  // the queue may still have received its last item and then been closed.
   bool drained() const {
     MutexLock lock(&mutex_);
     return closed_ && items_.empty();

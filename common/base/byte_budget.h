@@ -1,5 +1,5 @@
-// ByteBudget: how many bytes of something optional may be kept at once. Counts,
-// allocates nothing. Not thread-safe.
+// ByteBudget: counts the bytes of optional data that may be kept at the same
+// time. It allocates nothing. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@ class ByteBudget {
 
   int64_t left() const { return left_; }
 
-  // Whether there was room for `bytes` more, which are taken then.
+  // Takes `bytes` from the budget if enough are left. False, and nothing is
+  // taken, otherwise.
   bool Take(int64_t bytes) {
     if (bytes > left_) return false;
     left_ -= bytes;
     return true;
   }
 
-  // Gives back what was taken.
+  // Returns bytes that were taken.
   void Give(int64_t bytes) { left_ += bytes; }
 
  private:

@@ -1,5 +1,6 @@
-// Check: a broken invariant of our own ends the process with its text. For
-// errors that the outside can cause, return an absl::Status instead.
+// Check: ends the process with a message if an invariant of our own code is
+// broken. Errors that input or other machines can cause are returned as an
+// absl::Status instead.
 #pragma once
 
 #include <cstdio>

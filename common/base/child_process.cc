@@ -48,8 +48,8 @@ constexpr std::streamoff kTailBytes = 1 << 16;
   for (const int number : {SIGINT, SIGTERM, SIGPIPE}) {
     ::signal(number, SIG_DFL);
   }
-  // To the terminal that we share it writes from the background, for which
-  // `stty tostop` would stop it.
+  // The child writes to our terminal from the background, for which `stty
+  // tostop` would stop it.
   ::signal(SIGTTOU, SIG_IGN);
   sigset_t none;
   sigemptyset(&none);
@@ -70,8 +70,8 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-// Where the lines begin that say why the log ends. A report of a crash
-// (crash_report.h) says it first, and ends with frames of the stack.
+// The position of the lines that say why the log ends. A crash report
+// (crash_report.h) begins with the reason and ends with stack frames.
 size_t BeginOfEnd(const std::vector<std::string>& lines) {
   const size_t last = lines.size() - std::min(lines.size(), kTailLines);
   if (lines.empty() || !absl::StrContains(lines.back(), ")[0x")) return last;

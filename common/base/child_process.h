@@ -1,4 +1,4 @@
-// A program that this one starts, watches and stops.
+// ChildProcess: a program that this process starts, watches and stops.
 #pragma once
 
 #include <sys/types.h>
@@ -17,12 +17,18 @@
 
 namespace dapd {
 
+// The pause between two looks at children (ChildProcess::Poll) in a loop that
+// waits for them.
+inline constexpr absl::Duration kChildPollInterval = absl::Milliseconds(100);
+
 // One child at a time. It runs in its own process group, so that Ctrl-C reaches
-// only us, and it gets SIGTERM from the kernel should we die. Not thread-safe.
+// only the parent, and the kernel sends it SIGTERM if the parent dies. Not
+// thread-safe.
 class ChildProcess {
  public:
-  // `log_path` empty: shares our stderr. Otherwise stdout and stderr are
-  // appended to that file. `environment`: "NAME=value", beside our own.
+  // With an empty `log_path` the child shares the stderr of this process.
+  // Otherwise its stdout and stderr are appended to that file. `environment`
+  // has entries "NAME=value", in addition to the environment of this process.
   ChildProcess(std::string name,
                std::vector<std::string> command,
                std::string log_path,
@@ -32,13 +38,13 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  // Instead of sharing our stderr the child writes to `sink`, stdout and
-  // stderr. Before Start(). All lines have come when Poll() tells the child's
-  // end.
+  // The child's stdout and stderr go to `sink`, line by line. Call it before
+  // Start(). When Poll() reports the end of the child, all of its lines have
+  // arrived.
   void RelayLines(LineRelay::Sink sink) { sink_ = std::move(sink); }
 
-  // The child says in the file `path`, how far it has come (work_mark.h).
-  // An older one is removed. Before Start().
+  // The child writes its progress to the file `path` (work_mark.h). An older
+  // file is removed. Call it before Start().
   void MarkWorkIn(std::string path);
 
   absl::Status Start();
@@ -47,24 +53,26 @@ class ChildProcess {
   const std::string& name() const { return name_; }
   const std::string& log_path() const { return log_path_; }
 
-  // Looks, without waiting, whether the child ended since; its exit code then
-  // (128 + signal if a signal ended it). -1: it still runs or never ran.
+  // Checks, without waiting, whether the child has ended since the last call,
+  // and returns its exit code (128 + signal if a signal ended it). -1 if it
+  // still runs or was never started.
   int Poll();
-  // As process_end.h's, of the code that Poll() told; of SIGKILL also who sent
-  // it, as far as that is known (memory_kills.h).
+  // HowItEnded of process_end.h for a code that Poll() returned. For SIGKILL it
+  // also says who sent the signal, as far as that is known (memory_kills.h).
   std::string HowItEnded(int code) const;
-  // SIGTERM; after `grace` SIGKILL. Returns when it is gone.
+  // Sends SIGTERM and, after `grace`, SIGKILL. Returns when the child has
+  // ended.
   void Stop(absl::Duration grace);
   void Signal(int signal_number);
 
-  // Whether it has come further since its last start than before. False without
-  // MarkWorkIn.
+  // Whether the child has made progress (MarkWorkIn) since its last start.
+  // Always false without MarkWorkIn.
   bool HasWorked() const;
 
-  // The last lines of its log, of at most 64 KiB, for an error message
-  // (printable.h): all but the first are indented by two spaces. Where the log
-  // ends with the report of a crash (crash_report.h), all that the report says
-  // first.
+  // The last lines of the child's log, at most 64 KiB, for an error message
+  // (printable.h). All lines but the first are indented by two spaces. If the
+  // log ends with a crash report (crash_report.h), the whole beginning of the
+  // report is included.
   std::string LogTail() const;
 
  private:

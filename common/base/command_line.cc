@@ -20,9 +20,8 @@
 namespace dapd {
 namespace {
 
-// What the library's conversions let pass: an integer that its type cannot hold
-// becomes the nearest that it can, and no comparison with a limit refuses a
-// NaN.
+// CLI11's conversions replace an integer that the type cannot hold by the
+// nearest value, and no comparison with a limit refuses a NaN.
 std::string HeldByInt64(const std::string& text) {
   errno = 0;
   std::strtoll(text.c_str(), nullptr, 0);
@@ -63,8 +62,8 @@ std::string IsNotEmpty(const std::string& text) {
   return text.empty() ? "The value is empty" : "";
 }
 
-// What was given where a subcommand was expected; the library says only that
-// one is required. Empty: nothing was.
+// The word that was given in the place of a subcommand; CLI11 says only that a
+// subcommand is required. Empty if no word was given.
 std::string UnknownSubcommand(const CLI::App& app) {
   const CLI::App* chosen = &app;
   while (!chosen->get_subcommands().empty()) {
@@ -117,7 +116,7 @@ CommandOption& CommandOption::Range(int min, int max) {
 }
 
 CommandOption& CommandOption::Range(double min, double max) {
-  // Not the library's, which calls a minimum of 1e-9 zero.
+  // CLI11's own check takes a minimum of 1e-9 for zero.
   option_->check(
       [min, max](const std::string& text) {
         const double value = std::strtod(text.c_str(), nullptr);
@@ -164,6 +163,15 @@ CommandOption Command::AddOption(const std::string& name,
                                  std::string& value,
                                  const std::string& help) {
   return CommandOption(app_->add_option(name, value, help));
+}
+
+CommandOption Command::AddOption(const std::string& name,
+                                 EnumVariable value,
+                                 const std::string& help) {
+  const auto set = [value](const std::string& text) { value.Set(text); };
+  return CommandOption(app_->add_option_function<std::string>(name, set, help)
+                           ->check(CLI::IsMember(value.names()))
+                           ->default_str(value.Name()));
 }
 
 CommandOption Command::AddOption(const std::string& name,
@@ -214,7 +222,7 @@ void Command::TakeRest(std::vector<std::string>& rest) {
   app_->parse_complete_callback([app = app_, &rest] {
     rest = app->remaining();
     if (rest.empty()) throw CLI::RequiredError("a program");
-    // An option before the program would be this program's own.
+    // An option before the program's name would belong to this program.
     if (absl::StartsWith(rest.front(), "-")) {
       throw CLI::ExtrasError({rest.front()});
     }
@@ -255,7 +263,7 @@ std::optional<int> CommandLine::Parse(int argc, char** argv) {
     std::ostringstream problem;
     if (app_->exit(error, std::cout, problem) == 0) return 0;
     const std::string unknown = UnknownSubcommand(*app_);
-    // It quotes arguments.
+    // CLI11's message quotes arguments.
     std::istringstream lines(unknown.empty() ? problem.str() : unknown);
     for (std::string line; std::getline(lines, line);) {
       WriteErrorLine(absl::StrCat(Printable(line), "\n"));

@@ -16,6 +16,8 @@
 
 #include "absl/status/status.h"
 
+#include "common/base/enum_names.h"
+
 namespace CLI {
 class App;
 class Option;
@@ -26,28 +28,29 @@ namespace dapd {
 // An option that was declared: a handle, valid as long as its CommandLine.
 class CommandOption {
  public:
-  // Must be given, and not as an empty text: it is a file, say, or an address,
-  // and a message about an empty one would name nothing.
+  // The option must be given, and not as an empty text: the text is a file or
+  // an address, for example, and a message about an empty one would name
+  // nothing.
   CommandOption& Required();
-  // May be left out, but not given as an empty text, as by a script whose
-  // variable is not set: it would count as left out.
+  // The option may be left out, but an empty text is refused. Otherwise a
+  // script with an unset variable would leave it out unnoticed.
   CommandOption& NotEmpty();
-  // A path: "~" stands for the home folder, and what user_path.h refuses is
-  // refused.
+  // The value is a path: "~" stands for the home folder, and paths that
+  // user_path.h refuses are refused.
   CommandOption& Path();
   CommandOption& Positive();
   CommandOption& NonNegative();
   CommandOption& Range(int min, int max);
   CommandOption& Range(double min, double max);
   CommandOption& OneOf(std::vector<std::string> values);
-  // Only together with `other`.
+  // The option is accepted only together with `other`.
   CommandOption& Needs(const CommandOption& other);
-  // The environment's `variable` stands for an option that is not given.
+  // Without the option, the environment variable `variable` provides the value.
   CommandOption& FromEnvironment(const std::string& variable);
   CommandOption& ShowDefault();
-  // Given several times, a list takes all values.
+  // If the option is given several times, the list takes all values.
   CommandOption& TakeAll();
-  // Not in the help text.
+  // The help text does not show the option.
   CommandOption& Hide();
 
  private:
@@ -60,15 +63,19 @@ class CommandOption {
 // CommandLine.
 class Command {
  public:
-  // What a subcommand does once the command line is parsed. The exit code of
-  // the program is ExitCodeOf its Status.
+  // The function that a subcommand runs once the command line is parsed. The
+  // exit code of the program is ExitCodeOf its Status.
   using Action = std::function<absl::Status()>;
 
-  // `name` is "--long", or "name" for one that is given by its position.
-  // `value` must outlive Parse(); it is its own default. A number that the
-  // type of `value` cannot hold, an infinite one and NaN are refused.
+  // `name` is "--long", or "name" for a positional argument. `value` must
+  // outlive Parse(); its value beforehand is the default. A number that the
+  // type of `value` cannot hold, an infinite number and NaN are refused.
   CommandOption AddOption(const std::string& name,
                           std::string& value,
+                          const std::string& help = "");
+  // A value of an enum, by its name.
+  CommandOption AddOption(const std::string& name,
+                          EnumVariable value,
                           const std::string& help = "");
   CommandOption AddOption(const std::string& name,
                           std::vector<std::string>& value,
@@ -92,14 +99,14 @@ class Command {
                         bool& value,
                         const std::string& help = "");
 
-  // All that stands behind the command, options too, becomes `rest`, which must
-  // outlive Parse(): the command line of another program. At least one word, of
-  // which the first is no option.
+  // All arguments after the command, options included, go to `rest`: they are
+  // the command line of another program. `rest` must outlive Parse(). At least
+  // one word is required, and the first word is not an option.
   void TakeRest(std::vector<std::string>& rest);
 
   Command AddSubcommand(const std::string& name, const std::string& help);
   void RequireSubcommand();
-  // What CommandLine::Run does if the user chose this command.
+  // CommandLine::Run calls `action` if the user chose this command.
   void Does(Action action);
 
  protected:
@@ -110,22 +117,22 @@ class Command {
 
 class CommandLine : public Command {
  public:
-  // An empty `name`: the program's, as it was called.
+  // With an empty `name` the program is called as it was started.
   explicit CommandLine(const std::string& description,
                        const std::string& name = "");
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
   ~CommandLine();
 
-  // Prints what `version` returns, and ends.
+  // The flag prints the text that `version` returns and ends the program.
   void AddVersionFlag(std::function<std::string()> version);
 
-  // Fills the values. An exit code if the program is to end: 0 after it printed
-  // its help or version, ExitCode::kUsage after it said on stderr what is
-  // wrong.
+  // Parses the arguments into the values. Returns an exit code if the program
+  // has to end: 0 after help or version were printed, ExitCode::kUsage after an
+  // error was printed on stderr.
   std::optional<int> Parse(int argc, char** argv);
 
-  // The action of the chosen subcommand; after Parse().
+  // Runs the action of the chosen subcommand. Call it after Parse().
   absl::Status Run() const;
 
  private:

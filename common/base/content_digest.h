@@ -1,5 +1,5 @@
-// ContentDigest: a digest of one of the kinds that identify an adapter.
-// docs/security.md says which of them serves where, and why.
+// ContentDigest: a digest, of one of two kinds, that identifies an adapter.
+// docs/security.md says which kind is used where, and why.
 #pragma once
 
 #include <memory>
@@ -13,12 +13,10 @@
 namespace dapd {
 
 // XXH3 with 128 bits (https://xxhash.com, doc/xxhash_spec.md) over libxxhash,
-// which takes the processor's widest vectors: a pass as fast as memory is read,
-// where one of SHA-256 takes ten times as long.
-//
-// It finds every accident, and no attack: whoever wants to can make two
-// contents with one digest. Where that matters there is sha256.h.
-// Not thread-safe.
+// with the widest vectors of the processor. It hashes as fast as memory is
+// read; SHA-256 takes ten times as long. It detects every accidental change but
+// no attack, since anybody can construct two contents with the same digest; use
+// SHA-256 (sha256.h) against attacks. Not thread-safe.
 class Xxh3 {
  public:
   Xxh3();

@@ -12,7 +12,7 @@
 namespace dapd {
 namespace {
 
-// A hierarchy, and the group of this process in it.
+// A hierarchy and the group of this process in it.
 struct Membership {
   std::string folder;  // of the hierarchy
   std::string group;   // "/a/b" for b within a; "" for the one at the root

@@ -1,6 +1,6 @@
-// The control groups that limit this process: of a container, a Slurm job, a
-// systemd unit. Both versions are known: in v2 there is one hierarchy, in v1
-// one for each controller, and a machine may have a controller in either.
+// The control groups that limit this process, for example of a container, a
+// Slurm job or a systemd unit. Version 2 has one hierarchy; version 1 has one
+// for each controller, and a machine may have a controller in either version.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ struct ControlGroup {
   bool is_v1 = false;  // then its files have other names
 };
 
-// The groups of a controller ("memory", "cpu", "pids") that this process is in:
-// its own and the ones around it, from the inside out; a container that is told
-// its path outside sees itself as the last one. Not all need exist. `root`: the
-// folder that holds proc and sys, "/" but in tests.
+// The groups of a controller ("memory", "cpu", "pids") that contain this
+// process: its own group and the groups around it, from the inside out. A
+// container that knows its path on the host sees itself as the last one. Some
+// of the folders may not exist. `root` is the folder that holds proc and sys;
+// only tests use another one than "/".
 std::vector<ControlGroup> ControlGroups(const std::string& controller,
                                         const std::string& root);
 
-// The number that a group's file holds; nothing for "max" and for a file that
-// is not there.
+// The number in a file of a group. Nothing for "max" and for a missing file.
 std::optional<int64_t> ReadGroupNumber(const ControlGroup& group,
                                        const std::string& file);
 

@@ -25,29 +25,30 @@ namespace dapd {
 namespace {
 
 constexpr int kMaxFrames = 64;
-// A report that waits for a lock which the crashed thread holds is given up.
+// The time after which a report is given up, because it waits for a lock that
+// the crashed thread holds.
 constexpr int kMaxSeconds = 5;
 
-// Written by ReportCrashes, read by the handler, which must not allocate.
+// ReportCrashes writes these; the handler, which must not allocate, reads them.
 std::array<char, 128> introduction = {};
-// Where the stack itself is what ran out, the handler needs another one.
+// If the stack overflowed, the handler needs another stack.
 std::array<char, 65536> handler_stack = {};
 volatile std::sig_atomic_t reported = 0;
-// Likewise, for the end by an exception.
+// The name of the program, for an end by an exception.
 std::string& program_name = *new std::string;
 std::terminate_handler usual_end = nullptr;
 
 void Write(const char* text) {
-  // Nobody is left to be told that it failed.
+  // No error can be reported any more.
   [[maybe_unused]] const ssize_t written =
       ::write(STDERR_FILENO, text, std::strlen(text));
 }
 
-// The function, as far as the program or library that it is in names it, and
-// then file and place.
+// Writes the function, if its program or library names it, and then file and
+// address.
 void WriteFrame(void* frame) {
   std::array<char, 1024> name = {};
-  // A return address may be behind the end of the function that calls.
+  // A return address may lie behind the end of the calling function.
   if (absl::Symbolize(
           static_cast<char*>(frame) - 1, name.data(), name.size())) {
     Write(name.data());
@@ -56,8 +57,9 @@ void WriteFrame(void* frame) {
   ::backtrace_symbols_fd(&frame, 1, STDERR_FILENO);
 }
 
-// By the signal's default action, which the handler has been replaced by. To
-// the first process of a container a signal that it sends itself does nothing.
+// Ends the process by the default action of the signal, which the handler has
+// replaced. The first process of a container is not ended by a signal that it
+// sends itself.
 [[noreturn]] void End(int signal_number) {
   ::raise(signal_number);
   ::_exit(CodeOfSignal(signal_number));

@@ -6,7 +6,7 @@
 namespace dapd {
 
 void SetCudaEnvironment(bool deterministic) {
-  // The older name of the same variable, which LibTorch looks at first.
+  // The older name of this variable, which LibTorch reads first.
   if (std::getenv("PYTORCH_CUDA_ALLOC_CONF") == nullptr) {
     ::setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", /*overwrite=*/0);
   }

@@ -5,9 +5,9 @@
 
 namespace dapd {
 
-// Sets those that LibTorch's defaults leave too much to chance, for this
-// process and those that it starts; what the user has set stays. To be called
-// before threads are started.
+// Sets the variables whose defaults do not suit us, for this process and the
+// processes that it starts. Variables that the user has set keep their values.
+// Call it before any thread starts.
 //
 //   PYTORCH_ALLOC_CONF=expandable_segments:True   the allocator's blocks grow
 //       where they are: packs and answers of ever other sizes leave no holes
@@ -25,8 +25,9 @@ namespace dapd {
 //       call to call
 void SetCudaEnvironment(bool deterministic);
 
-// For a process whose kernels are to wait for those of others on its GPU, where
-// the Multi-Process Service runs (docs/gpu.md); as SetCudaEnvironment.
+// For a process whose kernels wait for the kernels of other processes on the
+// same GPU, under the Multi-Process Service (docs/gpu.md). Call it like
+// SetCudaEnvironment.
 //
 //   CUDA_MPS_CLIENT_PRIORITY=1                    below the others' 0
 //   CUDA_MPS_ACTIVE_THREAD_PERCENTAGE             `percentage` of the

@@ -1,18 +1,18 @@
-// The end of a process that cannot go on, but would if it were started again.
+// Ends a process that cannot continue but would work again after a restart.
 #pragma once
 
 #include "absl/status/status.h"
 
 namespace dapd {
 
-// Logs `why` and ends at once with ExitCode::kRestart: whoever watches this
-// process (`dapd run`, Kubernetes, systemd) starts it again. Not in an orderly
-// way: destructors would wait for the device.
+// Logs `why` and ends the process at once with ExitCode::kRestart, so that its
+// supervisor (`dapd run`, Kubernetes, systemd) starts it again. Destructors do
+// not run, since they would wait for the device.
 [[noreturn]] void EndForRestart(const absl::Status& why);
 
-// The same, by SIGALRM and with a line of plain text, if the process is still
-// there after so many seconds: where its end has to ask a device that may
-// answer nobody. Not taken back.
+// Ends the process with ExitCode::kRestart and a line of plain text, by
+// SIGALRM, if it still runs after `seconds`. For an orderly end that has to ask
+// a device which may never answer. It cannot be cancelled.
 void EndForRestartAfter(unsigned seconds);
 
 }  // namespace dapd

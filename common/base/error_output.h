@@ -1,13 +1,13 @@
-// The output of this process on stderr: whole lines, in their order. No thread
-// is held up by a reader who does not read (a full pipe, a frozen terminal,
-// a parent that is stopped).
+// Writes whole lines, in their order, to the stderr of this process. No thread
+// is blocked by a reader that does not read (a full pipe, a frozen terminal, a
+// stopped parent).
 //
-// A thread does the writing. Whoever writes waits for it, so that a line is
-// where it belongs when the call returns, even if the process crashes next.
-// Once nothing has been taken for kReaderPatience nobody waits any more, and up
-// to kMaxUnreadBytes of lines are kept until the reader comes back; those that
-// come then are dropped and counted, and a line says how many there were.
-// Thread-safe. One for the process, which also writes for a forked child.
+// A thread does the writing. The caller waits for it, so that the line has been
+// written when the call returns, even if the process crashes next. Once the
+// reader has taken nothing for kReaderPatience, callers no longer wait. Up to
+// kMaxUnreadBytes of lines are then kept until the reader comes back; further
+// lines are dropped and counted, and a line reports their number. Thread-safe.
+// The process has one such output, which also works in a forked child.
 #pragma once
 
 #include <cstddef>
@@ -24,35 +24,36 @@ namespace dapd {
 inline constexpr absl::Duration kReaderPatience = absl::Milliseconds(100);
 inline constexpr size_t kMaxUnreadBytes = 1 << 20;
 
-// At the end of the process lines that are kept are waited for as long as
-// somebody reads, if slowly: some within each kEndPatience, all within
-// kLongestEnd.
+// At the end of the process kept lines are still written if somebody reads,
+// even slowly: at least some bytes within each kEndPatience, and all of them
+// within kLongestEnd.
 inline constexpr absl::Duration kEndPatience = absl::Milliseconds(500);
 inline constexpr absl::Duration kLongestEnd = absl::Seconds(10);
 
-// The same for any descriptor.
+// PatientOutput does the same for any descriptor.
 class PatientOutput {
  public:
-  // `describe_dropped`: the line, with its newline, for a number of lines that
-  // were dropped; called on the thread.
+  // `describe_dropped` makes the line, with its newline, that reports a number
+  // of dropped lines. It is called on the writing thread.
   PatientOutput(int descriptor,
                 std::function<std::string(int64_t)> describe_dropped);
-  // Flushes. What is left, and the thread that writes it, ends with the
-  // process.
+  // Flushes. The rest, and the thread that writes it, end with the process.
   ~PatientOutput();
   PatientOutput(const PatientOutput&) = delete;
   PatientOutput& operator=(const PatientOutput&) = delete;
 
-  // `line` with its newline, by one write(2) where that takes it whole: into a
-  // file any line, otherwise up to PIPE_BUF bytes.
+  // Writes `line`, which has its newline, with one write(2) if the kernel takes
+  // it whole: any line to a file, otherwise up to PIPE_BUF bytes.
   void Write(std::string line);
-  // `text` shows only the present, as a bar does: it is left out, and not
-  // counted, while anything waits to be written.
+  // Writes `text` if nothing waits to be written; otherwise drops it without
+  // counting it. For output that shows only the present, such as a progress
+  // bar.
   void Offer(std::string text);
-  // Waits for what is kept, as at the end of the process.
+  // Waits for kept lines in the same way as the end of the process.
   void Flush();
 
-  // Around fork(): the child has no such thread until it writes.
+  // Call these around fork(): the child starts its own thread when it first
+  // writes.
   void BeforeFork();
   void AfterFork(bool is_child);
 
@@ -61,13 +62,13 @@ class PatientOutput {
   std::shared_ptr<State> state_;  // the thread's, too
 };
 
-// By the process's own, which flushes as the process exits; whoever ends it by
-// _exit() calls FlushErrorOutput() first.
+// These use the output of the process, which is flushed at exit. Code that ends
+// the process by _exit() calls FlushErrorOutput() first.
 void WriteErrorLine(std::string line);
 void OfferErrorText(std::string text);
 void FlushErrorOutput();
 
-// Before any thread starts: how dropped lines are told.
+// Sets the text that reports dropped lines. Call it before any thread starts.
 void DescribeDroppedLines(std::string (*describe)(int64_t));
 
 }  // namespace dapd

@@ -10,12 +10,14 @@ namespace dapd {
 
 enum class ExitCode : int {
   kOk = 0,
-  // A bug (please report), or a machine without room: on a disk or in memory.
-  // The message says which. Once there is room it may be started again.
+  // A bug (please report it), or too little room on a disk or in memory; the
+  // message says which of these. The program can be started again once there is
+  // room.
   kInternal = 1,
   kUsage = 2,  // wrong command line
-  // Wrong configuration file, environment or --set, or no right to what they
-  // name: starting again does not help before somebody has mended it.
+  // A wrong configuration file, environment or --set, or missing permission for
+  // something that they name. Starting again does not help before somebody has
+  // corrected it.
   kConfig = 3,
   kData = 4,             // unusable model, adapter, tokenizer or data set
   kPeerUnavailable = 5,  // another service cannot be reached

@@ -37,7 +37,7 @@ struct Action {
   std::_Exit(2);
 }
 
-// What would never come is refused too: a hit or a time of 0 or less.
+// A hit or a time of 0 or less could never happen and is refused too.
 int64_t ParseCount(const std::string& count, const std::string& text) {
   int64_t value = 0;
   if (!absl::SimpleAtoi(count, &value) || value <= 0) RefuseText(text);

@@ -4,8 +4,8 @@
 //   DAPD_FAILPOINT("checkpoint.before_rename");
 //   RETURN_IF_ERROR(DAPD_FAILPOINT_STATUS("checkpoint.sync"));
 //
-// Compiled in when the build has tests (DAPD_TESTS); otherwise nothing is left
-// of them. The environment variable DAPD_FAILPOINTS arms them:
+// Only builds with tests (DAPD_TESTS) contain failpoints. The environment
+// variable DAPD_FAILPOINTS activates them:
 //   name=kill          SIGKILL to itself, on the first hit
 //   name=kill@3        on the third hit
 //   name=stop@2        SIGSTOP (a hang that keeps its connections)
@@ -13,8 +13,9 @@
 //   name=hold:PATH     for as long as there is a file PATH; with @n likewise
 //   name=error         what a full disk gives (FileError of ENOSPC) from
 //                      DAPD_FAILPOINT_STATUS; with :m only the first m hits
-// Several are separated by ';'. A text that cannot be read ends the process
-// with code 2: a test that arms nothing would prove nothing.
+// Several entries are separated by ';'. An entry that cannot be parsed ends the
+// process with code 2, because a test without an active failpoint would prove
+// nothing.
 #pragma once
 
 #include "absl/status/status.h"

@@ -47,7 +47,7 @@ bool IsStream(const std::string& path, const struct stat& info) {
   return !S_ISREG(info.st_mode);
 }
 
-// In a container this process has the number of the one before it.
+// In a container this process may have the number of the process before it.
 bool IsGone(pid_t process) {
   return process > 0 &&
          (process == ::getpid() || (::kill(process, 0) != 0 && errno == ESRCH));
@@ -290,13 +290,16 @@ void RemoveTemporaries(const std::string& folder) {
     const fs::path path = JoinPath(folder, name);
     const size_t mark = name.rfind(kAsideMark);
     pid_t process = 0;
+    if (mark == std::string::npos ||
+        !absl::SimpleAtoi(name.substr(mark + std::strlen(kAsideMark)),
+                          &process) ||
+        !IsGone(process)) {
+      continue;
+    }
     std::error_code error;
-    if (mark != std::string::npos &&
-        absl::SimpleAtoi(name.substr(mark + std::strlen(kAsideMark)),
-                         &process) &&
-        IsGone(process) &&
-        fs::symlink_status(path, error).type() == fs::file_type::regular) {
-      fs::remove(path, error);
+    const fs::file_type type = fs::symlink_status(path, error).type();
+    if (type == fs::file_type::regular || type == fs::file_type::directory) {
+      RemoveAside(path);
     }
   }
 }

@@ -1,15 +1,18 @@
-// Files: bounded reads, and writes that a crash can never leave half done.
+// Files: bounded reads, and writes that a crash cannot leave incomplete.
 //
-// A write goes to a new file "<path>.tmp-<pid>", is flushed to disk (fsync),
-// and then renamed over the target, and the folder is synced. A reader sees the
-// old file or the new one, never a part. What is no file but a device, a pipe
-// or /dev/stdout is never replaced: it is written into. Errors name the path
-// and the system's reason; a full disk and a file that may not grow (ulimit -f)
-// are RESOURCE_EXHAUSTED, a missing file NOT_FOUND, a folder or another path
-// that cannot be a file's INVALID_ARGUMENT, one that is not this user's to open
-// PERMISSION_DENIED, with the user's number and what to do.
+// A write goes to a new file "<path>.tmp-<pid>", which is flushed to disk
+// (fsync) and renamed to the target; then the folder is synced. A reader sees
+// the old file or the new file, never a part. A device, a pipe or /dev/stdout
+// is written into and never replaced.
+//
+// Errors name the path and the reason of the system: RESOURCE_EXHAUSTED for a
+// full disk and for a file that may not grow (ulimit -f), NOT_FOUND for a
+// missing file, INVALID_ARGUMENT for a folder or another path that cannot be a
+// file, and PERMISSION_DENIED, with the number of the user and what to do, if
+// this user may not open it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,17 +23,20 @@
 
 namespace dapd {
 
-// The whole file; INVALID_ARGUMENT if it is larger than `max_bytes`, found out
-// before anything is read.
+// Number of bytes of a large file that are read at a time.
+inline constexpr size_t kFileBlockBytes = size_t{1} << 20;
+
+// Returns the whole file. INVALID_ARGUMENT if it is larger than `max_bytes`,
+// which is checked before anything is read.
 absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      uint64_t max_bytes);
 
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::string_view bytes);
 
-// The streaming form, for files too large to hold. Unless Commit() returned
-// OK, the destructor removes what was written; what went into a device or a
-// pipe stays there.
+// Writes files that are too large to hold in memory. Unless Commit() has
+// returned OK, the destructor removes the new file. Bytes that went to a device
+// or a pipe stay there.
 class AtomicFileWriter {
  public:
   static absl::StatusOr<AtomicFileWriter> Open(const std::string& path);
@@ -50,36 +56,39 @@ class AtomicFileWriter {
   int descriptor_ = -1;
 };
 
-// What AtomicFileWriter::Open(path) says, for those who write only when they
-// have computed for long. Leaves nothing.
+// Returns the status of AtomicFileWriter::Open(path) and leaves no file. For
+// programs that compute for a long time before they write.
 absl::Status CheckWritable(const std::string& path);
 
-// Removes what processes that were killed left of their writes into `folder`,
-// but not below it. One that runs on another machine counts as killed.
+// Removes the files and folders in `folder`, but not below it, that killed
+// processes were writing aside (aside.h). A process on another machine counts
+// as killed.
 void RemoveTemporaries(const std::string& folder);
 
-// Makes the names in `folder` durable.
+// Makes the names of the files in `folder` durable.
 absl::Status SyncDirectory(const std::string& folder);
 
-// mkdir -p; INVALID_ARGUMENT if `folder` is empty or below a file.
+// Creates `folder` and the folders above it. INVALID_ARGUMENT if `folder` is
+// empty or below a file.
 absl::Status MakeDirectories(const std::string& folder);
 
-// Whether something has that name. A link to nothing has, and so has what this
-// user may not look for: whoever opens it says what is wrong, where a file that
-// may be missing would be passed over.
+// Whether the name exists. This is also true for a link to nothing and for a
+// path that this user may not examine, so that opening it reports the error;
+// otherwise it would pass for an optional file that is missing.
 bool FileExists(const std::string& path);
 
-// For what is never written over: ALREADY_EXISTS, exit code kUsage, if anything
-// but an empty folder stands where the option --output points to.
+// ALREADY_EXISTS, exit code kUsage, if the option --output points to anything
+// but an empty folder, because nothing is ever overwritten.
 absl::Status CheckNewOutput(const std::string& output);
 
-// INVALID_ARGUMENT, exit code kUsage, if the option --output points to the file
-// that is read, `input`, by whatever name. A terminal or pipe may be both.
+// INVALID_ARGUMENT, exit code kUsage, if the option --output points to the
+// input file, by whatever name. A terminal or a pipe may be both.
 absl::Status CheckOutputSpares(const std::string& input,
                                const std::string& output);
 
-// For code with descriptors of its own: all of `bytes`; and the status of a
-// failed call, as the head of this file says ("cannot <verb> <path>: ...").
+// For code that has its own descriptors. WriteAll writes all of `bytes`.
+// FileError is the status of a failed call, "cannot <verb> <path>: ...", with
+// the codes above.
 absl::Status WriteAll(int descriptor,
                       const std::string& path,
                       absl::string_view bytes);
@@ -87,20 +96,20 @@ absl::Status FileError(absl::string_view verb,
                        const std::string& path,
                        int error);
 
-// Whether what begins with `bytes`, eight of them at least, is not the file
-// itself but what git leaves in its place without its extension for large
-// files; and the end of the sentence that says so behind the path.
+// Whether a file that begins with `bytes` (at least eight) is a git-LFS
+// pointer, which git without the LFS extension leaves in the place of a large
+// file; and the end of the sentence that says so after the path.
 bool IsLfsPointer(absl::string_view bytes);
 inline constexpr char kIsLfsPointer[] =
     " is a git-LFS pointer, not the file itself, which `git lfs pull` in its "
     "folder fetches";
 
-// The advice for a user who has no room for a file at `path`, or in that
-// folder: it says whether space or inodes are missing.
+// The advice for a user without room for a file at `path`, or in that folder.
+// It says whether space or inodes are missing.
 std::string HowToFindRoom(const std::string& path);
 
-// Whether `status` is FileError's: it was a file that could not be written or
-// read, and no memory or GPU that was short meanwhile.
+// Whether `status` was made by FileError: a file could not be read or written,
+// as opposed to missing memory or a failed GPU.
 bool IsFileError(const absl::Status& status);
 
 // Joins with exactly one '/'.

@@ -1,4 +1,4 @@
-// The Python that helpers in that language run in.
+// The Python interpreter that runs our helper programs.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace dapd {
 
-// `given`, if it is not empty; else that of .deps/venv in the repository that
-// the program was built in, or in the folder that a release was unpacked to, if
-// it is there; else python3, wherever PATH has it.
+// Returns `given` if it is not empty. Otherwise the interpreter of .deps/venv
+// in the repository in which the program was built, or in the folder of the
+// release; without such a folder, python3, which is looked up in PATH.
 std::string FindPython(const std::string& given);
 
-// The command that gives `program` to that Python as it stands. No module is
-// taken from the folder that it is started in, where Python looks first: that
-// may be anybody's, a model's that was downloaded, say.
+// The command that runs the source text `program` with that interpreter. No
+// module is imported from the working directory, where Python looks first: that
+// folder may belong to somebody else, for example a downloaded model.
 std::vector<std::string> PythonCommand(const std::string& given,
                                        absl::string_view program);
 

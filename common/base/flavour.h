@@ -1,5 +1,5 @@
-// What a build has for GPUs: the CUDA backend is a library of its own, and one
-// build's programs run with it or without.
+// The GPU support of a build. The CUDA backend is a separate library, and the
+// same programs run with it or without it.
 #pragma once
 
 #include <string>

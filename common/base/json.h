@@ -1,8 +1,8 @@
-// nlohmann::json, whose numbers are read exactly. Its own conversions take true
-// and 1.5 for 1, wrap what does not fit, and leave 1e30 undefined; here every
-// conversion, get<T>() of a list of numbers included, throws json::type_error
-// instead. Only this header may include <nlohmann/json.hpp>; a test checks
-// that.
+// nlohmann::json with exact numbers. The conversions of the library accept true
+// and 1.5 as 1, wrap numbers that do not fit, and leave 1e30 undefined. With
+// this header every conversion, get<T>() of a list of numbers included, throws
+// json::type_error instead. Only this header may include <nlohmann/json.hpp>; a
+// test checks that.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,9 +12,9 @@
 
 namespace dapd {
 
-// False if `value` is no number, or none that `Number` can hold: an integer is
-// one without point and exponent, within its range. `Json` is nlohmann::json or
-// nlohmann::ordered_json.
+// False if `value` is not a number that `Number` can hold. An integer has no
+// point and no exponent and lies within the range of its type. `Json` is
+// nlohmann::json or nlohmann::ordered_json.
 template <typename Number, typename Json>
 bool ReadNumber(const Json& value, Number* number) {
   const auto take = [&](auto held) {
@@ -42,8 +42,8 @@ bool ReadNumber(const Json& value, Number* number) {
   return false;
 }
 
-// The text of `error` without nlohmann's number for it, behind which it is a
-// sentence for whoever wrote the JSON: "key 'id' not found".
+// The text of `error` without the error number of nlohmann: a sentence for the
+// author of the JSON, such as "key 'id' not found".
 inline std::string JsonProblem(const nlohmann::json::exception& error) {
   const std::string text = error.what();
   const size_t end = text.find("] ");

@@ -1,4 +1,4 @@
-// Whole numbers of JSON texts, with an error that says what they have to be.
+// Integers in JSON, with errors that say which integers are accepted.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ absl::StatusOr<int64_t> JsonInteger(
   if (ReadNumber(value, &number) && number >= min && number <= max) {
     return number;
   }
-  // What stands there may be anything, of any length.
+  // The value may be anything, of any length.
   return absl::InvalidArgumentError(absl::StrCat(value.dump().substr(0, 60),
                                                  " is not an integer from ",
                                                  min,
@@ -33,8 +33,8 @@ absl::StatusOr<int64_t> JsonInteger(
                                                  max));
 }
 
-// A list of token ids below `vocab_size`. An error says which item of `name` is
-// none: "input_ids[2]: 1.5 is not an integer from 0 to 511 (the vocabulary's
+// A list of token ids below `vocab_size`. The error names the wrong item of
+// `name`: "input_ids[2]: 1.5 is not an integer from 0 to 511 (the vocabulary's
 // ids)".
 template <typename Json>
 absl::StatusOr<std::vector<int32_t>> JsonTokenIds(

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kMaxDepth = 64;
 
-// What ends the parser at once: what follows must not cost more.
+// Ends the parser at once, since the rest of the text must cost no time.
 struct Refusal {
   std::string problem;
 };

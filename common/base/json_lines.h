@@ -1,5 +1,5 @@
-// JSON Lines: one JSON value a line, split at '\n' only (a value may hold any
-// other line separator), UTF-8.
+// JSON Lines in UTF-8: one JSON value per line. Lines end at '\n' only, since a
+// value may contain any other line separator.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,9 @@
 
 namespace dapd {
 
-// Parses one JSON text: depth at most 64, no trailing text, valid UTF-8,
-// duplicate keys refused. `where` ("file:line") leads the error message.
+// Parses one JSON text of depth at most 64. Text after the value, invalid UTF-8
+// and duplicate keys are errors. `where` ("file:line") begins the error
+// message.
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text,
                                          const std::string& where);
 

@@ -1,4 +1,5 @@
-// The end of a file that grows line by line, without its beginning.
+// Reads the last line of a file that grows line by line, without reading its
+// beginning.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +9,11 @@
 
 namespace dapd {
 
-// The last line of `path` that has its '\n', without it: behind that a line is
-// being written, or was cut off by a crash. Empty if there is none. NOT_FOUND
-// without the file; INVALID_ARGUMENT if the line is not within the last
-// `max_bytes` bytes, of which no more are read.
+// Returns the last complete line of `path` without its newline. Bytes after the
+// last newline belong to a line that is being written, or that a crash has cut
+// off. Empty if there is no complete line. NOT_FOUND if the file is missing;
+// INVALID_ARGUMENT if the line does not lie within the last `max_bytes` bytes,
+// which are all that is read.
 absl::StatusOr<std::string> ReadLastLine(const std::string& path,
                                          uint64_t max_bytes);
 

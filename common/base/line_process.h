@@ -1,5 +1,6 @@
-// LineProcess: a program that answers lines, one each, over its standard input
-// and output. For helpers in another language that may die or hang.
+// LineProcess: a program that answers each line on its standard input with one
+// line on its standard output. For helpers in another language that may die or
+// hang.
 #pragma once
 
 #include <sys/types.h>
@@ -14,35 +15,36 @@
 
 namespace dapd {
 
-// One child at a time, in its own process group; it gets SIGTERM from the
-// kernel should we die, and shares our stderr. Not thread-safe.
+// One child at a time, in its own process group. The kernel sends it SIGTERM if
+// this process dies, and it shares our stderr. Not thread-safe.
 class LineProcess {
  public:
-  // `command`: program, which is looked for in PATH, and arguments. `name`
-  // leads the error messages.
+  // `command` is a program, which is looked up in PATH, with its arguments.
+  // `name` begins the error messages.
   LineProcess(std::string name, std::vector<std::string> command);
   // Kills the child.
   ~LineProcess();
   LineProcess(const LineProcess&) = delete;
   LineProcess& operator=(const LineProcess&) = delete;
 
-  // RESOURCE_EXHAUSTED if there is no process to be had. A program that cannot
-  // be run shows at the first line.
+  // RESOURCE_EXHAUSTED if no process can be started. If the program itself
+  // cannot be executed, the first line fails.
   absl::Status Start();
   bool running() const { return pid_ > 0; }
-  // Whether a signal that was not Kill's ended it: nothing that it did itself.
+  // Whether a signal ended the child that Kill() did not send, so that the
+  // child is not to blame.
   bool was_killed() const { return was_killed_; }
 
-  // Sends `line`, which has no newline, and a newline. `deadline` here and
-  // below: by SteadyNow().
+  // Sends `line`, which has no newline, and a newline. Deadlines are times of
+  // SteadyNow().
   //   DEADLINE_EXCEEDED  the child did not take it in time
   //   UNAVAILABLE        the child ended; names its exit code or signal
   absl::Status Write(absl::string_view line, absl::Time deadline);
-  // The next line, without its newline, of at most 128 MiB; errors as Write's,
-  // and RESOURCE_EXHAUSTED for a longer one.
+  // Returns the next line without its newline, at most 128 MiB. Errors of
+  // Write, and RESOURCE_EXHAUSTED for a longer line.
   absl::StatusOr<std::string> Read(absl::Time deadline);
 
-  // Kills the child, if it runs, with all that it started.
+  // Kills the child, if it runs, and every process that it has started.
   void Kill();
 
  private:

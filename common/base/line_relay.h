@@ -1,4 +1,4 @@
-// LineRelay: what another program writes, taken from it line by line.
+// LineRelay: takes the output of another program line by line.
 #pragma once
 
 #include <cstddef>
@@ -11,27 +11,28 @@
 
 namespace dapd {
 
-// A pipe and a thread that reads it. Nothing a writer wrote before the relay is
-// destroyed is lost; destroying it does not wait for writers that are left
-// over, whose next write fails.
+// A pipe and a thread that reads it. Everything that a writer wrote before the
+// relay is destroyed is delivered. The destructor does not wait for writers
+// that remain; their next write fails.
 class LineRelay {
  public:
-  // Called on the thread with each line, without its newline; also with what
-  // stands behind the last newline. A line beyond kMaxLine bytes comes in
-  // pieces.
+  // Called on the reading thread with each line without its newline, and with
+  // the text after the last newline. A line of more than kMaxLine bytes comes
+  // in pieces.
   using Sink = std::function<void(absl::string_view line)>;
   static constexpr size_t kMaxLine = 1 << 20;
 
-  // RESOURCE_EXHAUSTED if there is no pipe to be had.
+  // RESOURCE_EXHAUSTED if no pipe can be created.
   static absl::StatusOr<std::unique_ptr<LineRelay>> Start(Sink sink);
   ~LineRelay();
   LineRelay(const LineRelay&) = delete;
   LineRelay& operator=(const LineRelay&) = delete;
 
-  // The end to write to; closed when a program is executed, but for a
-  // duplicate. -1 after CloseWriter().
+  // The writing end. It is closed when a program is executed, unless it was
+  // duplicated. -1 after CloseWriter().
   int writer() const { return writer_; }
-  // Once the other program has its own: otherwise its end never shows.
+  // Call it once the other program has its own copy of the writing end;
+  // otherwise the end of the output is never seen.
   void CloseWriter();
 
  private:

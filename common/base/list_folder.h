@@ -1,5 +1,5 @@
-// What a folder holds. Not a range-for over std::filesystem's iterators, which
-// throws half way, and whose error at the beginning looks like an empty folder.
+// Lists folders. A range-for over the iterators of std::filesystem throws in
+// the middle, and takes an error at the beginning for an empty folder.
 #pragma once
 
 #include <string>
@@ -11,18 +11,19 @@
 
 namespace dapd {
 
-// After a look for `path` that met `error`: an error, exit code kData, where it
-// is behind a folder that this user may not enter. It may be there or not.
+// Call it after an examination of `path` that failed with `error`. Returns an
+// error, exit code kData, if `path` lies in a folder that this user may not
+// enter, since then nobody knows whether it exists.
 absl::Status CheckMayLookFor(const std::string& path,
                              const std::error_code& error);
 
-// The names in `folder`, of files and folders, in order. NOT_FOUND without it;
-// another error if not all of them can be seen.
+// Returns the names of the files and folders in `folder`, sorted. NOT_FOUND if
+// the folder is missing; another error if not all names can be read.
 absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& folder);
 
-// The regular files in `folder` and below it, by their paths from there, in
-// order; links to files count, links to folders are not followed. Errors as
-// ListFolder.
+// Returns the paths, relative to `folder`, of the regular files in it and below
+// it, sorted. Links to files count; links to folders are not followed. Errors
+// of ListFolder.
 absl::StatusOr<std::vector<std::string>> ListFilesBelow(
     const std::string& folder);
 

@@ -1,4 +1,4 @@
-// A TCP socket that listens, and why one cannot be had.
+// Opens a listening TCP socket, with errors that say what to do.
 #pragma once
 
 #include <string>
@@ -12,12 +12,11 @@ struct ListenSocket {
   int port = 0;         // the one that it got, if 0 was asked for
 };
 
-// Listens on `host`, a name or an address; with `port` 0 on any.
-//   INVALID_ARGUMENT  the host is none
-//   UNAVAILABLE       "cannot listen on HOST:PORT: REASON; WHAT TO DO", by the
-//                     system's reason: the port is in use, the address is not
-//                     this machine's, the port needs a privilege, this process
-//                     may have no more files open, ...
+// Listens on `host`, a name or an address. With `port` 0 the system chooses the
+// port.
+//   INVALID_ARGUMENT  `host` is not a valid host
+//   UNAVAILABLE       "cannot listen on HOST:PORT: REASON; WHAT TO DO"; for
+//                     example, the port is in use, or needs a privilege
 absl::StatusOr<ListenSocket> OpenListenSocket(const std::string& host,
                                               int port);
 

@@ -1,19 +1,20 @@
-// One line a message on stderr, as text
+// The log: one line per message on stderr, as text
 //   I 2026-01-31T12:00:00.123Z rollout] message
-// (`trainer-2]` of a rank other than 0)
-// or as an object of JSON, whose fields stand in this order and are left out
-// where nothing is known of them:
+// (`trainer-2]` for a rank other than 0) or as a JSON object, whose fields
+// stand in this order; unknown fields are left out:
 //   {"time": "2026-01-31T12:00:00.123Z", "level": "info", "service": "trainer",
 //    "run": "mine", "rank": 0, "step": 12, "message": "message"}
-// What a message quotes is escaped (printable.h); as text its own further lines
-// begin with two spaces.
-// A function, not a macro: c10 and newer Abseil both define LOG.
-// Thread-safe. A line is written with one write(2) where the kernel takes it
-// whole; then no line of another process comes between, neither in a file that
-// both append to, nor, up to PIPE_BUF (4,096 bytes), in a pipe. Nobody waits
-// for a reader who does not read (error_output.h).
+// Quoted text in a message is escaped (printable.h). In the text format further
+// lines of a message begin with two spaces.
+//
+// These are functions, not macros, since c10 and newer versions of Abseil both
+// define LOG. Thread-safe. A line is written with one write(2) if the kernel
+// takes it whole; then no line of another process comes in between, neither in
+// a file that both append to, nor, up to PIPE_BUF (4,096 bytes), in a pipe. A
+// reader that does not read blocks nobody (error_output.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -23,9 +24,14 @@
 namespace dapd {
 
 enum class Severity { kInfo, kWarning, kError };
-enum class LogFormat { kText, kJson };
+constexpr auto NameTable(Severity) {
+  return std::array{"info", "warning", "error"};
+}
 
-// What every line of this process says of itself.
+enum class LogFormat { kText, kJson };
+constexpr auto NameTable(LogFormat) { return std::array{"text", "json"}; }
+
+// The origin of a line, which every line of this process shows.
 struct LogSource {
   std::string service = "dapd";  // "rollout"
   std::string run;               // empty: of no run
@@ -38,18 +44,18 @@ struct LogSettings {
   LogSource source;
 };
 
-// Before any thread starts.
+// Sets up the log. Call it before any thread starts.
 void SetLog(LogSettings settings);
 
-// The same for the name and the level alone.
+// Set only the name, or only the lowest level.
 void SetLogName(const std::string& name);
 void SetMinLogSeverity(Severity severity);
 
-// The optimizer step that is worked at from here on; 0: none.
+// Sets the optimizer step that later lines show. 0: none.
 void SetLogStep(int64_t step);
 
-// Whether whoever reads this log expects JSON: nothing else should then be
-// written to stderr, no progress bar either.
+// Whether the log is JSON. Nothing else, such as a progress bar, should then be
+// written to stderr.
 bool LogsJson();
 
 void Log(Severity severity, const std::string& message);
@@ -63,13 +69,13 @@ inline void LogError(const std::string& message) {
   Log(Severity::kError, message);
 }
 
-// A line that another program of this run, `source`, wrote, without its
-// newline. A line of JSON log is passed on as it is. Anything else (the last
-// words of a library or of a program that crashes) becomes the message of a
+// Logs a line, without its newline, that another program of this run, `source`,
+// has written. A line of a JSON log is passed on unchanged. Any other line (for
+// example of a library, or of a program that crashes) becomes the message of a
 // warning of that program, which no level drops.
 void PassOnLog(absl::string_view line, const LogSource& source);
 
-// The line of a message, with its newline.
+// Returns the line of a message, with its newline.
 std::string FormatLogLine(LogFormat format,
                           const LogSource& source,
                           int64_t step,

@@ -7,25 +7,24 @@
 
 namespace dapd {
 
-// Hands out ports of 127.0.0.1 that nothing listens on when they are handed
-// out, each of them once on the whole machine while this object lives: a port
-// that another one has handed out is taken, though nobody listens on it yet.
-// Those that nobody asked for lie in 20000 to 29999, below the range from which
-// Linux by default gives ports to outgoing connections: there, a client that
-// dials a worker before it listens can be given the worker's own port and
-// connect to itself, and the worker then finds its port in use. Not
-// thread-safe.
+// Hands out ports of 127.0.0.1 on which nothing listens at that time. While
+// this object lives, no other such object on the machine hands out the same
+// port, although nothing may listen on it yet. Ports without a preference lie
+// in 20000 to 29999, below the range that Linux by default gives to outgoing
+// connections: a client that dials a worker before the worker listens could
+// otherwise be given the worker's own port and connect to itself, and the
+// worker would then find its port in use. Not thread-safe.
 class LoopbackPorts {
  public:
-  // Starts at a place that the process id decides, so that two runs that start
-  // together seldom meet.
+  // Starts at a number that depends on the process id, so that two runs that
+  // start at the same time seldom collide.
   LoopbackPorts();
   ~LoopbackPorts();
   LoopbackPorts(const LoopbackPorts&) = delete;
   LoopbackPorts& operator=(const LoopbackPorts&) = delete;
 
-  // `preferred` if it is a port, free and not handed out yet (0: no
-  // preference), else the next such port. UNAVAILABLE if there is none.
+  // Returns `preferred` if it is free and was not handed out (0: no
+  // preference), otherwise the next such port. UNAVAILABLE if there is none.
   absl::StatusOr<int> Take(int preferred);
 
  private:

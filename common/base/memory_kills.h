@@ -1,5 +1,5 @@
-// How often the kernel has killed processes for want of memory: what tells such
-// a SIGKILL from somebody's.
+// Counts how often the kernel has killed processes because memory ran out, to
+// tell such a SIGKILL from the SIGKILL of a person or program.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,19 @@ namespace dapd {
 
 struct MemoryKills {
   int64_t count = -1;  // negative: nobody says
-  // Every such kill of a child of this process is among them, and none that a
-  // kernel too old, or only emulated, leaves out.
+  // Whether the count includes every such kill of a child of this process. An
+  // old kernel, or an emulated one, leaves some out.
   bool is_complete = false;
 };
 
-// The count of this process's control group and the groups below it
-// (memory.events), since its children are in it; where there is none of version
-// 2, of version 1 (memory.oom_control) or of the machine (/proc/vmstat).
-// `root`: for tests, what stands before /proc and /sys.
+// The count of the control group of this process and the groups below it, which
+// contain its children (memory.events). Without control groups of version 2,
+// the count of version 1 (memory.oom_control) or of the machine (/proc/vmstat).
+// `root` stands before /proc and /sys in tests.
 MemoryKills CountMemoryKills(const std::string& root = "");
 
-// For the end of a sentence that says that a process was killed by SIGKILL
-// between the two: ", by the kernel for want of memory", or as far as they
-// tell.
+// The end of a sentence that says that a process was killed by SIGKILL between
+// two counts: ", by the kernel for want of memory", or a less certain text.
 std::string WhoKilled(const MemoryKills& before, const MemoryKills& after);
 
 }  // namespace dapd

@@ -1,5 +1,5 @@
-// For std::visit with a lambda for each alternative: one that is missing does
-// not compile.
+// Overloaded: one visitor for std::visit made of a lambda for each alternative.
+// A missing alternative does not compile.
 //
 //   std::visit(Overloaded{[](const Circle& circle) { ... },
 //                         [](const Square& square) { ... }},

@@ -38,7 +38,7 @@ bool IsOwnExecutable(char** end_of_environment) {
 }
 
 // Only system calls, and nothing of a library that may not be initialized yet.
-// Where the kernel refuses, the service runs as it was started.
+// If the kernel refuses, the service runs as it was started.
 void WaitPassively(int /*argc*/, char** argv, char** environment) {
   size_t count = 0;
   for (; environment[count] != nullptr; ++count) {
@@ -50,7 +50,8 @@ void WaitPassively(int /*argc*/, char** argv, char** environment) {
   for (size_t i = 0; i < count; ++i) extended[i] = environment[i];
   extended[count] = const_cast<char*>(kPassive);
   extended[count + 1] = nullptr;
-  // By its path, which gives the process its name for ps.
+  // The program is started by its path, which gives the process its name for
+  // ps.
   constexpr char kSelf[] = "/proc/self/exe";
   char path[PATH_MAX + 1] = {};
   if (::syscall(SYS_readlink, kSelf, path, PATH_MAX) > 0) {

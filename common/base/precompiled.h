@@ -1,6 +1,6 @@
-// Precompiled for every file (dapd_module in the top CMakeLists.txt): what most
-// of them include anyway, a second each. Files include what they use all the
-// same, and never this.
+// The precompiled header of all modules (dapd_module in the top
+// CMakeLists.txt): headers that most files include and that cost a second each.
+// Files still include the headers that they use, and never this one.
 #pragma once
 
 #include <algorithm>

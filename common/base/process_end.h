@@ -9,24 +9,22 @@
 
 namespace dapd {
 
-// The signals that end a process for a fault of its own.
+// The signals that end a process because of its own fault.
 inline constexpr std::array<int, 6> kFaultSignals = {
     SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP};
 
-// The number that ChildProcess::Poll gives for a process that this signal
-// ended.
+// The code that ChildProcess::Poll gives for a process that this signal ended.
 constexpr int CodeOfSignal(int signal_number) { return 128 + signal_number; }
 
-// "SIGSEGV"; null for a signal that is none of these. May be called in a
-// handler of signals.
+// "SIGSEGV"; null for any signal that is not one of these. It may be called in
+// a signal handler.
 const char* FaultName(int signal_number);
 
-// Whether the process crashed: a fault of its own ended it.
+// Whether the process crashed: one of these signals ended it.
 bool IsCrash(int code);
 
-// Whether a signal that is none of these ended it: somebody else did, the
-// kernel for want of memory among them. 130 is no kill: ExitCode::kInterrupted
-// has that number.
+// Whether any other signal ended it, which another process sent, or the kernel
+// for want of memory. 130 does not count, since it is ExitCode::kInterrupted.
 bool IsKill(int code);
 
 // For the end of a sentence that begins with the process's name: "crashed by

@@ -1,6 +1,6 @@
-// How many threads this process and its children may start, and how many files
-// they may have open: a process that lacks either ends in the middle of its
-// work, some libraries without a word.
+// The limits on threads and open files of this process and its children. A
+// process that reaches one of them ends in the middle of its work, with some
+// libraries without any message.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,17 @@ struct ProcessNeeds {
   int64_t files = 0;    // open in the one process that has most of them
 };
 
-// FAILED_PRECONDITION (exit code kConfig), with the limit, where it is set and
-// what is needed, if fewer threads may be started or fewer files opened. The
-// limits of threads are pids.max of each control group that this process is in,
-// less what runs there, and ulimit -u, less what runs of this user, who is
-// bound by it unless it is root. The limit of files is the hard one, as
-// services raise their own. `root`: as for ControlGroups.
+// FAILED_PRECONDITION (exit code kConfig) if too few threads may be started or
+// too few files opened. The message has the limit, the place where it is set,
+// and the number that is needed. Threads are limited by pids.max of each
+// control group of this process, less the threads that run there, and by ulimit
+// -u, less the threads of this user; the latter does not limit root. For files
+// the hard limit counts, since services raise their own. `root` means the same
+// as in ControlGroups.
 absl::Status CheckProcessLimits(const ProcessNeeds& needs,
                                 const std::string& root = "/");
 
-// The one sentence for a thread that could not be started.
+// The sentence for a thread that could not be started.
 std::string TooFewThreads();
 
 }  // namespace dapd

@@ -1,7 +1,7 @@
-// A progress line on stderr: done of total, rate, time left, and a note.
-// On a terminal it appears after half a second and is redrawn in place, at most
-// ten times per second; elsewhere a line is logged every 30 s. So what is done
-// at once shows nothing, and log files stay readable. A log of JSON has no bar
+// A progress line on stderr: done of total, rate, time left, and a note. On a
+// terminal it appears after half a second and is redrawn in place at most ten
+// times per second. Otherwise a line is logged every 30 s, so that short work
+// shows nothing and log files stay readable. With a JSON log there is no bar,
 // even on a terminal.
 #pragma once
 
@@ -15,25 +15,26 @@
 
 namespace dapd {
 
-// Rate, time left and text; no clock and no terminal of its own.
+// Computes rate, time left and text; it uses neither a clock nor a terminal.
 class ProgressMeter {
  public:
-  // `unit`: what is counted, in plural ("steps"). `total` 0: not known.
-  // `done`: what was there before, which does not count for the rate.
+  // `unit` names the counted things in the plural ("steps"). `total` 0: not
+  // known. `done` is the number at the start, which does not count for the
+  // rate.
   ProgressMeter(std::string unit, int64_t total, int64_t done, absl::Time now);
 
   void Update(int64_t done, absl::Time now);
-  // What came before counts for the rate no more.
+  // From now on earlier work does not count for the rate.
   void Begin(absl::Time now);
 
-  // By the last 20 updates that brought anything: what was slow at the start
-  // does not spoil it. 0 before the first.
+  // The rate over the last 20 updates with progress, so that a slow start does
+  // not distort it. 0 before the first update.
   double SecondsPerUnit() const;
   double EtaSeconds() const;
 
-  // "[####....] 5/20 steps  1.25/s  ETA 0:12  note"; without a total
-  // "5 steps  1.25/s  note". For fewer columns the bar is shorter, and then the
-  // last parts are left out, those of a note too if two spaces part them.
+  // "[####....] 5/20 steps  1.25/s  ETA 0:12  note"; without a total "5 steps
+  // 1.25/s  note". With fewer columns the bar becomes shorter, and then the
+  // last parts are left out; two spaces separate the parts, also within a note.
   std::string Line(const std::string& note,
                    size_t columns = std::string::npos) const;
 
@@ -46,7 +47,7 @@ class ProgressMeter {
 // Not thread-safe.
 class Progress {
  public:
-  // As ProgressMeter.
+  // The arguments of ProgressMeter.
   explicit Progress(std::string unit, int64_t total = 0, int64_t done = 0);
   // Ends the line.
   ~Progress();
@@ -55,7 +56,7 @@ class Progress {
 
   // `done` of the total, with a short note such as "loss 0.123".
   void Update(int64_t done, const std::string& note = "");
-  // As ProgressMeter's.
+  // ProgressMeter's function of this name.
   void Begin();
 
   double SecondsPerUnit() const { return meter_.SecondsPerUnit(); }

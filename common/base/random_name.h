@@ -1,4 +1,4 @@
-// RandomName: what nobody else is called, and nobody guesses.
+// RandomName: a name that is unique and cannot be guessed.
 #pragma once
 
 #include <string>

@@ -1,11 +1,11 @@
-// Memory that was freed and is still this process's.
+// Returns freed memory to the operating system.
 #pragma once
 
 namespace dapd {
 
-// Gives the system the memory that this process has freed. glibc keeps it by
-// itself: the more, the larger what was freed at once. For after a large
-// temporary thing, such as weights before they are packed; takes milliseconds.
+// glibc keeps freed memory, more of it the larger the freed blocks were. Call
+// this after a large temporary object is freed, such as weights before they are
+// packed. It takes milliseconds.
 void ReturnFreedMemory();
 
 }  // namespace dapd

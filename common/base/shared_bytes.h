@@ -1,5 +1,5 @@
-// SharedBytes: bytes with joint ownership, so that a large payload goes from
-// where it was made to a file, a parser or the wire without a copy.
+// SharedBytes: bytes with shared ownership, so that a large payload reaches a
+// file, a parser or the network without a copy.
 #pragma once
 
 #include <cstddef>

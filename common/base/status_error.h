@@ -1,6 +1,5 @@
-// A Status on its way through code that reports errors by exceptions, as
-// LibTorch's does. CatchTorch (common/tensor/torch_bridge.h) makes a Status of
-// it again.
+// Carries a Status through code that reports errors by exceptions, such as
+// LibTorch. CatchTorch (common/tensor/torch_bridge.h) converts it back.
 #pragma once
 
 #include <exception>

@@ -1,6 +1,6 @@
-// SteadyNow: the time for deadlines and for how long something took, within a
-// process. Nobody sets it: absl::Now() jumps where the machine's clock is put
-// right, by seconds as well as by hours, and with it every deadline.
+// SteadyNow: the time for deadlines and durations within a process. absl::Now()
+// jumps, by seconds or hours, when the clock of the machine is corrected, and
+// every deadline would jump with it; this clock cannot be set.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,8 @@
 
 namespace dapd {
 
-// Only its differences mean anything: not to be shown, stored or sent.
+// Only differences of these times have a meaning: do not show, store or send
+// them.
 inline absl::Time SteadyNow() {
   return absl::UnixEpoch() +
          absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());

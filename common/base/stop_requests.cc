@@ -15,7 +15,7 @@ const int64_t kSameNanoseconds = absl::ToInt64Nanoseconds(kSameRequest);
 std::atomic<int> requests = 0;
 std::atomic<int64_t> counted_at = 0;  // nanoseconds; 0: none yet
 
-// What a handler may call is little.
+// A signal handler may call few functions.
 int64_t NowNanoseconds() {
   timespec now = {};
   ::clock_gettime(CLOCK_MONOTONIC, &now);

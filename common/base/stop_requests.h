@@ -1,6 +1,6 @@
-// The signals that ask a process to stop, and their count for a command that
-// has processes of its own to end, so that it can tell them first. A service
-// waits for them instead (common/rpc/server/shutdown_signal.h).
+// Counts the signals that ask a process to stop, for a command that first has
+// to tell its own processes to end. A service waits for these signals instead
+// (common/rpc/server/shutdown_signal.h).
 #pragma once
 
 #include <vector>
@@ -9,23 +9,23 @@
 
 namespace dapd {
 
-// SIGINT, SIGTERM and, of a terminal that is closed, SIGHUP: not where this
+// SIGINT, SIGTERM and SIGHUP (a closed terminal). Without SIGHUP if this
 // process was started to outlive its terminal (nohup).
 std::vector<int> StopSignals();
 
-// What comes so soon after a signal that counted is the same request, which
-// arrives more than once: a service manager and `timeout` tell a process that
-// its parent tells too, a shell that the kernel told, and the kernel tells of
-// a parent's death once for each of its threads. A second request would end a
-// run in the middle of its last checkpoint.
+// Signals within this time after a counted signal belong to the same request,
+// which often arrives more than once: a service manager, `timeout` and a shell
+// signal a process that its parent or the kernel signals too, and the kernel
+// signals the death of a parent once for each of its threads. A second request
+// would end a run in the middle of its last checkpoint.
 inline constexpr absl::Duration kSameRequest = absl::Milliseconds(500);
 
-// From here on no such signal ends this process; the requests are counted.
-// SIGPIPE is ignored: what a command does goes on behind whoever reads its log.
-// For the whole process.
+// From now on no such signal ends this process; the requests are counted.
+// SIGPIPE is ignored, so that a command continues when the reader of its log
+// ends. This applies to the whole process.
 void CatchStopRequests();
 
-// How many have come. Any thread may ask.
+// The number of requests so far. Thread-safe.
 int StopRequests();
 
 }  // namespace dapd

@@ -1,29 +1,30 @@
-// The file that this process was started by, and the streams that it was given.
+// The executable of this process, and its standard streams.
 #pragma once
 
 #include <string>
 
 namespace dapd {
 
-// Its absolute path: what to call for another such process, and what its
-// neighbours lie beside. Told by where this code is mapped from, since
-// /proc/self/exe is the loader's where a launcher names one. Of a released
-// program it is the launcher (LauncherOf). Empty if /proc does not say.
+// The absolute path of the program, with which another such process can be
+// started, and beside which its other files lie. It is found by the mapping of
+// this code, since /proc/self/exe is the dynamic loader if a launcher started
+// that. For a program of a release it is the launcher (LauncherOf). Empty if
+// /proc does not say.
 std::string ThisProgram();
 
-// bin/NAME for a `program` libexec/NAME, if that is there: it gives the program
-// the libraries of its release (deploy/release/launch.sh). Any other `program`
-// as it is.
+// Returns bin/NAME for a `program` libexec/NAME if that file exists: the
+// launcher, which gives the program the libraries of its release
+// (deploy/release/launch.sh). Returns any other `program` unchanged.
 std::string LauncherOf(const std::string& program);
 
-// Calls this process what its file is called, for ps and top, which otherwise
-// show the name of a loader that was started in its place.
+// Sets the name of this process, which ps and top show, to the name of its
+// file. Otherwise they show the name of a dynamic loader that was started in
+// its place.
 void NameThisProcess();
 
-// Opens /dev/null in the place of standard input, output and error where they
-// are closed. The next file or connection would otherwise be one of them, and
-// be written into by whoever logs or prints. To be called before anything is
-// opened.
+// Opens /dev/null in the place of closed standard streams. Otherwise the next
+// file or connection would get such a number, and log lines would be written
+// into it. Call it before anything is opened.
 void OpenStandardStreams();
 
 }  // namespace dapd

@@ -6,14 +6,14 @@
 
 namespace dapd {
 
-// The cores that this process may use: those that it may run on (cpusets,
-// taskset), or fewer where a control group that it is in (docker run --cpus, a
-// Kubernetes limit) has less of their time; a part of a core counts as one. At
-// least one. `root`: as for ControlGroups.
+// The number of cores that this process may use, at least one: the cores on
+// which it may run (cpusets, taskset), or fewer if a control group around it
+// (docker run --cpus, a Kubernetes limit) allows less processor time; a part of
+// a core counts as one. `root` means the same as in ControlGroups.
 int64_t UsableCores(const std::string& root = "/");
 
-// Compute threads for each of `processes`; at least one. Shares those of
-// OMP_NUM_THREADS, or else one for each usable core.
+// Number of compute threads, at least one, for each of `processes`, which share
+// OMP_NUM_THREADS threads or, without that variable, the usable cores.
 int64_t ThreadsOfEach(int64_t processes);
 
 }  // namespace dapd

@@ -1,20 +1,21 @@
-// A path as a user writes it, in a configuration or on a command line. Where a
-// shell stands between the two it has replaced ~ and $NAME already; in a file,
-// in quotes and behind "--set key=" nobody has.
+// Paths that a user writes in a configuration or on a command line. A shell has
+// already replaced ~ and $NAME in its arguments, but not in a file, in quotes
+// or after "--set key=".
 #pragma once
 
 #include <string>
 
 namespace dapd {
 
-// This user's home folder: HOME or, without that, as in a service, what the
-// user database says; empty if neither knows one.
+// The home folder of this user: HOME or, without that variable (as in a
+// service), the entry in the user database. Empty if neither exists.
 std::string HomeFolder();
 
-// Replaces a "~" that stands alone or before a slash at the beginning of `path`
-// by the home folder. Empty if the path is good then; else what is wrong with
-// it, and the path is as it was: "~name", which is not looked up, and $NAME or
-// ${NAME}, which are not replaced. Of such names "./~name" means the file.
+// Replaces a "~" at the beginning of `path`, alone or before a slash, by the
+// home folder. Returns an empty text if the path is good; otherwise what is
+// wrong with it, and the path is unchanged. Refused are "~name", which is not
+// looked up, and $NAME or ${NAME}, which are not replaced; "./~name" names a
+// file that is really called so.
 std::string ExpandUserPath(std::string* path);
 
 }  // namespace dapd

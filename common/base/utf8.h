@@ -1,5 +1,5 @@
-// Is a text well-formed UTF-8? What is written as JSON or shown to a tokenizer
-// has to be; file names and Parquet columns need not.
+// UTF-8: checks and conversions. JSON and the text for a tokenizer must be
+// well-formed; file names and Parquet columns may not be.
 #pragma once
 
 #include <cstddef>
@@ -9,20 +9,23 @@
 
 namespace dapd {
 
-// No overlong forms, no surrogates, nothing above U+10FFFF (RFC 3629).
+// Whether `text` is well-formed: no overlong forms, no surrogates, nothing
+// above U+10FFFF (RFC 3629).
 bool IsUtf8(absl::string_view text);
 
-// The first character of `text` and its length in bytes, 1 to 4; 0 if the text
-// is empty or does not begin with a well-formed character.
+// Returns the length in bytes, 1 to 4, of the first character of `text` and
+// stores the character. 0 if `text` is empty or does not begin with a
+// well-formed character.
 size_t DecodeCharacter(absl::string_view text, char32_t* character);
 
-// `text` with U+FFFD in place of what is no well-formed character, one for each
-// beginning of one, else for each byte (as Unicode recommends, and nlohmann's
-// error_handler_t::replace does). Well-formed text stays as it is.
+// Returns `text` with U+FFFD in place of ill-formed bytes: one for each
+// incomplete character, otherwise one for each byte (as Unicode recommends and
+// nlohmann's error_handler_t::replace does). Well-formed text is returned
+// unchanged.
 std::string ToUtf8(absl::string_view text);
 
-// What `text` begins with: `max_bytes` at most, and no part of a character at
-// the end.
+// Returns the longest beginning of `text` with at most `max_bytes` bytes that
+// does not end within a character.
 absl::string_view Utf8Head(absl::string_view text, size_t max_bytes);
 
 }  // namespace dapd

@@ -1,14 +1,14 @@
-// What this program was built from.
+// The version of this program.
 #pragma once
 
 namespace dapd {
 
-// "0.1.0-12-g4436012-dirty": the release, the commit as `git describe` names
-// it, and whether files differed from it. Only the release where neither git
-// nor the build's DAPD_COMMIT named one.
+// "0.1.0-12-g4436012-dirty": the release, the commit in the form of `git
+// describe`, and whether files differed from it. Only the release if neither
+// git nor DAPD_COMMIT named a commit during the build.
 const char* Version();
 
-// The second part of it, or "".
+// The part after the release, or "".
 const char* Commit();
 
 }  // namespace dapd

@@ -1,4 +1,5 @@
-// GPUs by name, without CUDA: for a program that starts others which use them.
+// Names of GPUs, without CUDA, for a program that starts other programs on
+// them.
 #pragma once
 
 #include <cstddef>
@@ -17,26 +18,26 @@ inline constexpr char kVisibleGpusVariable[] = "CUDA_VISIBLE_DEVICES";
 // "nvidia4", "nvidia5". None if it cannot be read.
 std::vector<std::string> GpuNodes(const std::string& devices = "/dev");
 
-// The entries of a setting of CUDA_VISIBLE_DEVICES. None if it hides all GPUs:
-// "", "-1", or "NoDevFiles", which Slurm sets for a job without any.
+// The entries of a value of CUDA_VISIBLE_DEVICES. None if the value hides all
+// GPUs: "", "-1", or "NoDevFiles", which Slurm sets for a job without GPUs.
 std::vector<std::string> NamedGpus(absl::string_view setting);
 
-// The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them:
-// those that it does name, or without it all whose devices are in `devices`. In
-// a container these keep the machine's numbers (/dev/nvidia5 alone), while CUDA
-// counts those that are there from 0, and so do the names.
+// The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them: the
+// GPUs in that variable or, without it, all GPUs with a device in `devices`. In
+// a container the devices keep the numbers of the machine (/dev/nvidia5 alone),
+// but CUDA counts the present GPUs from 0, and so do these names.
 std::vector<std::string> VisibleGpus(const std::string& devices = "/dev");
 
-// An environment's "CUDA_VISIBLE_DEVICES=2,3".
+// The entry "CUDA_VISIBLE_DEVICES=2,3" of an environment.
 std::string GpuSetting(const std::vector<std::string>& gpus);
 
-// Deals GPUs out to processes: each its own as long as there are some, then
-// from the first again.
+// Deals GPUs to processes: each process gets its own GPUs until none is left,
+// then dealing begins again with the first GPU.
 class GpuDealer {
  public:
   explicit GpuDealer(std::vector<std::string> gpus) : gpus_(std::move(gpus)) {}
 
-  // `count` different ones, or all if there are fewer.
+  // Returns `count` different GPUs, or all of them if there are fewer.
   std::vector<std::string> Deal(size_t count);
 
  private:

@@ -1,17 +1,94 @@
-// The configuration of all services, as plain structs: one YAML file, of which
-// each service reads its part. Section and field names are the YAML keys.
-// Every key's meaning, default and range stand in the key tables of
-// common/config/keys/, from which docs/configuration.md is generated.
+// The configuration of all services as plain structs: each service reads its
+// part of one YAML file. Section and field names are the YAML keys. The key
+// tables in common/config/keys/ contain the meaning, default and range of every
+// key, and docs/configuration.md is generated from them.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "common/base/enum_names.h"
+#include "common/base/log.h"
 #include "common/config/released_prompts.h"
+#include "common/gpus/gpu.h"
+#include "common/terms/payload.h"
 #include "common/terms/term.h"
 
 namespace dapd {
+
+// How a trainer treats a run folder that an earlier attempt left.
+enum class Resume { kAuto, kNever };
+constexpr auto NameTable(Resume) { return std::array{"auto", "never"}; }
+
+// The exit code of a worker that a signal ended: 0 or ExitCode::kInterrupted.
+enum class StoppedWorker { kDone, kInterrupted };
+constexpr auto NameTable(StoppedWorker) {
+  return std::array{"done", "interrupted"};
+}
+
+enum class Precision { kFloat32, kBfloat16 };
+constexpr auto NameTable(Precision) {
+  return std::array{"float32", "bfloat16"};
+}
+
+enum class OnBadRow { kFail, kSkip };
+constexpr auto NameTable(OnBadRow) { return std::array{"fail", "skip"}; }
+
+// When SDPO's self-teacher (common/data/self_teacher.h) reads what is wrong
+// with an answer.
+enum class FeedbackRule {
+  kNever,
+  kWithoutSibling,  // only where there is no sibling to show
+  kAlways,
+};
+constexpr auto NameTable(FeedbackRule) {
+  return std::array{"never", "without_sibling", "always"};
+}
+
+// How the Self view shows a rollout: a second copy after the first, or inside
+// the privileged prompt.
+enum class SelfRollout { kAppend, kTemplate };
+constexpr auto NameTable(SelfRollout) {
+  return std::array{"append", "template"};
+}
+
+// The end of a prompt that loses tokens when the prompt is too long.
+enum class TruncationSide { kRight, kLeft };
+constexpr auto NameTable(TruncationSide) { return std::array{"right", "left"}; }
+
+// The source of the references; services/trainer/step/answer_rules.h.
+enum class ReferenceSource { kGiven, kDual, kVerified };
+constexpr auto NameTable(ReferenceSource) {
+  return std::array{"reference", "dual", "verified"};
+}
+
+// The treatment of a sample without a right candidate for the reference.
+enum class Unverified { kFirst, kSkip };
+constexpr auto NameTable(Unverified) { return std::array{"first", "skip"}; }
+
+// The first value of the moving average.
+enum class EmaStart { kAdapter, kFirstUpdate };
+constexpr auto NameTable(EmaStart) {
+  return std::array{"adapter", "first_update"};
+}
+
+// The behaviour of a trainer at the end of its run.
+enum class WhenDone { kExit, kServe };
+constexpr auto NameTable(WhenDone) { return std::array{"exit", "serve"}; }
+
+// The user's message of an evaluation: the None view's, or the problem and the
+// instruction alone, without "Problem: " (OPSD's evaluation).
+enum class EvaluationForm { kTraining, kPlain };
+constexpr auto NameTable(EvaluationForm) {
+  return std::array{"training", "plain"};
+}
+
+// services/trainer/record/full_disk_rule.h.
+enum class OnWriteError { kPause, kContinue, kFail };
+constexpr auto NameTable(OnWriteError) {
+  return std::array{"pause", "continue", "fail"};
+}
 
 struct RunConfig {
   std::string name = "dapd";
@@ -23,21 +100,21 @@ struct RunConfig {
   std::string gpus = "auto";        // `dapd run`: auto | how many GPUs it uses
   int64_t gpu_processes = 1;        // that share a GPU
   double gpu_wait_seconds = 300.0;  // for memory that another process holds
-  std::string resume = "auto";      // auto | never
-  // Who is told of the run's end; see common/notify/webhook.h.
+  Resume resume = Resume::kAuto;
+  // Where the end of the run is reported; see common/notify/webhook.h.
   std::string notify_url;  // empty: nobody
   std::string notify_secret_file;
   std::string notify_ca_file;
   double notify_timeout_seconds = 10.0;
-  std::string stopped_worker = "done";  // done | interrupted
+  StoppedWorker stopped_worker = StoppedWorker::kDone;
 };
 
 struct ModelSection {
-  std::string path;                    // common/hub/model_folder.h
-  std::string name;                    // for others; empty: as path has it
-  std::string precision = "bfloat16";  // float32 | bfloat16
-  std::string device = "auto";         // auto | cpu | cuda
-  bool deterministic = false;          // the same bits on the same GPU
+  std::string path;  // common/hub/model_folder.h
+  std::string name;  // for others; empty: as path has it
+  Precision precision = Precision::kBfloat16;
+  DeviceChoice device = DeviceChoice::kAuto;
+  bool deterministic = false;  // the same bits on the same GPU
 };
 
 struct LoraSection {
@@ -58,7 +135,7 @@ struct DataSection {
   std::string problem_column = "problem";
   std::string solution_column = "solution";
   std::string answer_column = "answer";
-  std::string on_bad_row = "fail";  // fail | skip
+  OnBadRow on_bad_row = OnBadRow::kFail;
   int64_t max_prompt_tokens = 20000;
 };
 
@@ -74,16 +151,16 @@ struct ObjectiveSection {
   };
   Guided reference_guided{1.0, 1.0};
   Guided rollout_guided{1.0, 2.0};
-  // Of all of a preset's terms.
-  std::string divergence = "forward_kl";
+  // These apply to all terms of a preset.
+  DivergenceKind divergence = DivergenceKind::kForwardKl;
   double beta = 0.5;
   double component_clip = 0.05;
-  std::string support = "full";
+  SupportKind support = SupportKind::kFull;
   int64_t top_k = 100;
   bool tail = true;
-  std::string reduction = "micro_token";
+  Reduction reduction = Reduction::kMicroToken;
   int64_t skip_tokens = 0;
-  std::string teacher_weights = "base";  // of presets with one teacher
+  WeightSet teacher_weights = WeightSet::kBase;  // of presets with one teacher
   struct Purified {
     bool recentre = true;
     double soft_clip = 10.0;
@@ -96,14 +173,15 @@ struct ObjectiveSection {
     double trim = 0.05;
   };
   Dopd dopd;
-  // Of `preset: sdpo`.
+  // For `preset: sdpo`.
   struct Sdpo {
-    std::string divergence = "jensen_shannon";  // jensen_shannon | reverse_kl
+    // kJensenShannon or kReverseKl.
+    DivergenceKind divergence = DivergenceKind::kJensenShannon;
     int64_t top_k = 100;
-    std::string feedback = "never";  // never | without_sibling | always
+    FeedbackRule feedback = FeedbackRule::kNever;
   };
   Sdpo sdpo;
-  std::string self_rollout = "append";  // append | template
+  SelfRollout self_rollout = SelfRollout::kAppend;
   int64_t max_reference_tokens = 1024;
 };
 
@@ -126,7 +204,7 @@ struct PromptsSection {
   bool privileged_thinking = true;
   bool special_tokens = true;  // in the sampler's prompt, the template's
   int64_t max_tokens = 0;      // 0: as data.max_prompt_tokens says
-  std::string truncation_side = "right";  // right | left
+  TruncationSide truncation_side = TruncationSide::kRight;
 };
 
 struct RolloutSection {
@@ -136,9 +214,9 @@ struct RolloutSection {
   double temperature = 1.1;
   double top_p = 0.95;
   int64_t top_k = 20;
-  // Which answers a sample has; see services/trainer/step/answer_rules.h.
-  std::string source = "reference";  // reference | dual | verified
-  std::string unverified = "first";  // first | skip
+  // The answers of a sample; see services/trainer/step/answer_rules.h.
+  ReferenceSource source = ReferenceSource::kGiven;
+  Unverified unverified = Unverified::kFirst;
   int64_t group_size = 1;
   // In policies; see services/trainer/step/batch_trainer.h.
   int64_t max_staleness = 0;
@@ -150,12 +228,12 @@ struct RolloutSection {
 struct TeacherSection {
   std::vector<std::string> addresses = {"127.0.0.1:7002"};
   std::string listen = "127.0.0.1:7002";
-  int64_t connections = 1;                // to each worker
-  std::string payload = "hidden_states";  // hidden_states | logits | top_k
-  int64_t top_k = 64;                     // entries a token of a top_k payload
+  int64_t connections = 1;  // to each worker
+  Payload payload = Payload::kHiddenStates;
+  int64_t top_k = 64;  // entries a token of a top_k payload
   int64_t snapshot_interval = 100;
   double ema_rate = 0.01;
-  std::string ema_start = "adapter";  // adapter | first_update
+  EmaStart ema_start = EmaStart::kAdapter;
   bool streaming = true;
   int64_t chunk_tokens = 0;          // see common/model/fast/chunk_forward.h
   int64_t prefix_memory_mib = 2048;  // of one worker
@@ -170,7 +248,8 @@ struct TrainerSection {
   double learning_rate = 5e-6;
   int64_t schedule_steps = 500;
   double max_grad_norm = 0.1;
-  // Of both -1: what the device leaves, see common/model/spec/pass_memory.h.
+  // -1 in both: the memory that the device leaves, see
+  // common/model/spec/pass_memory.h.
   int64_t activation_memory_mib = -1;
   int64_t pack_tokens = 16384;  // of one pass, see objective/micro_batch.h
   bool train_while_sampling = true;
@@ -186,8 +265,8 @@ struct TrainerSection {
   std::string rendezvous = "127.0.0.1:7004";  // of rank 0, for the others
   double rank_timeout_seconds = 600.0;        // for a rank to reach a sum
   bool shard_base = false;                    // each rank holds its share of it
-  std::string when_done = "exit";             // exit | serve
-  int64_t timeline_steps = 0;                 // 0: none
+  WhenDone when_done = WhenDone::kExit;
+  int64_t timeline_steps = 0;  // 0: none
 };
 
 // Held-out measurements before and after training.
@@ -200,17 +279,17 @@ struct EvaluationSection {
   int64_t max_new_tokens = 0;  // 0: rollout.max_new_tokens
   int64_t kl_problems = 8;     // held-out problems for the unclipped KL
   int64_t interval = 0;        // steps between evaluations; 0: before and after
-  std::string prompt = "training";  // training | plain
+  EvaluationForm prompt = EvaluationForm::kTraining;
   bool thinking = false;
   std::string marker;  // a text whose share of answers is measured, or empty
 };
 
 struct CheckpointSection {
   int64_t interval = 50;
-  int64_t keep = 2;                      // 0: all
-  std::string on_write_error = "pause";  // pause | continue | fail
-  std::string copy_to;                   // empty: nowhere
-  std::string copy_python;               // empty: FindPython
+  int64_t keep = 2;  // 0: all
+  OnWriteError on_write_error = OnWriteError::kPause;
+  std::string copy_to;      // empty: nowhere
+  std::string copy_python;  // empty: FindPython
   double copy_timeout_seconds = 120;
   double copy_wait_seconds = 600;
 };
@@ -225,11 +304,11 @@ struct MetricsSection {
 
 // common/base/log.h.
 struct LogSection {
-  std::string format = "text";  // text | json
-  std::string level = "info";   // info | warning | error
+  LogFormat format = LogFormat::kText;
+  Severity level = Severity::kInfo;
 };
 
-// What each key means together: common/security/security.h.
+// common/security/security.h explains the keys together.
 struct SecuritySection {
   bool insecure = false;          // plaintext gRPC on any address
   bool insecure_metrics = false;  // plaintext HTTP on any address

@@ -12,17 +12,17 @@
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/base/user_path.h"
+#include "common/config/load_config.h"
 #include "common/config/shipped_configs.h"
 #include "common/config/strict_yaml.h"
 
 namespace dapd {
 namespace {
 
-constexpr uint64_t kMaxFileBytes = 1 << 20;
 constexpr size_t kMaxExtended = 8;
 
 absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path) {
-  auto text = ReadFile(path, kMaxFileBytes);
+  auto text = ReadFile(path, kMaxConfigBytes);
   if (!text.ok()) return WithExitCode(text.status(), ExitCode::kConfig);
   try {
     return ConfigFile{path, ParseStrictYaml(*text)};
@@ -47,8 +47,8 @@ absl::StatusOr<std::vector<ConfigFile>> ReadConfigFiles(
   ASSIGN_OR_RETURN(const std::string found,
                    FindConfig(path, ShippedConfigsFolder()));
   ASSIGN_OR_RETURN(ConfigFile first, ReadConfigFile(found));
-  // Only ever appended to: to assign to a YAML::Node, as moving elements within
-  // a vector does, changes the document that it stands for.
+  // The list is only appended to. Assigning to a YAML::Node, as moving elements
+  // within a vector does, would change the document of the node.
   std::vector<ConfigFile> files = {std::move(first)};
   while (files.back().extended()) {
     const ConfigFile& file = files.back();

@@ -1,5 +1,5 @@
-// The files that a configuration is read from: the one that is named, and those
-// that it extends.
+// Reads the configuration file that the user names, and the files that it
+// extends.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -18,15 +18,15 @@ struct ConfigFile {
   std::string path;
   YAML::Node root;
 
-  // Undefined: it extends none.
+  // Undefined if the file extends no other file.
   YAML::Node extended() const;
 };
 
-// The file at `path`, which may be the name of a configuration that is shipped
-// (shipped_configs.h), behind those that it extends, each of at most 1 MiB.
-// What cannot be read, is no strict YAML (strict_yaml.h) or extends more than 8
-// files, such as itself, is an error with exit code kConfig that names the
-// file.
+// Returns the file at `path`, which may be the name of a shipped configuration
+// (shipped_configs.h), preceded by the files that it extends. Each file has at
+// most kMaxConfigBytes. A file that cannot be read, is not strict YAML
+// (strict_yaml.h) or extends more than 8 files (for example itself) is an error
+// with exit code kConfig that names the file.
 absl::StatusOr<std::vector<ConfigFile>> ReadConfigFiles(
     const std::string& path);
 

@@ -49,6 +49,7 @@ std::string TypeName(const ConfigKey& key) {
     std::string operator()(std::string*) const {
       return is_path ? "path" : "string";
     }
+    std::string operator()(const EnumVariable&) const { return "string"; }
     std::string operator()(bool*) const { return "boolean"; }
     std::string operator()(int64_t*) const { return "integer"; }
     std::string operator()(uint64_t*) const { return "integer"; }
@@ -87,6 +88,9 @@ std::string AcceptedValues(const ConfigKey& key) {
 std::string FormatValue(const ConfigKey& key) {
   struct Format {
     std::string operator()(std::string* v) const { return Quote(*v); }
+    std::string operator()(const EnumVariable& v) const {
+      return Quote(v.Name());
+    }
     std::string operator()(bool* v) const { return *v ? "true" : "false"; }
     std::string operator()(int64_t* v) const { return absl::StrCat(*v); }
     std::string operator()(uint64_t* v) const { return absl::StrCat(*v); }

@@ -1,6 +1,6 @@
-// The one table of configuration keys. The YAML reader, the environment, --set,
-// the dump, the suggestions for typing errors and docs/configuration.md all
-// derive from it: to add a key, add a field in config.h and a row in keys/.
+// The table of configuration keys. The YAML reader, the environment, --set, the
+// dump, the suggestions for misspelt keys and docs/configuration.md derive from
+// it. To add a key, add a field in config.h and a row in keys/.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,17 @@
 #include <variant>
 #include <vector>
 
+#include "common/base/enum_names.h"
 #include "common/config/config.h"
 
 namespace dapd {
 
-// Begins an entry of a list that names a file with the entries.
+// The prefix of an entry of a list that names a file with further entries.
 inline constexpr char kFilePrefix[] = "file://";
 
 struct ConfigKey {
   using Target = std::variant<std::string*,
+                              EnumVariable,
                               bool*,
                               int64_t*,
                               uint64_t*,
@@ -29,24 +31,24 @@ struct ConfigKey {
   Target target;
   std::string help;
   // Numbers must lie in [min, max], for doubles in (min, max] if
-  // `above_min`. Texts, and the entries of lists, must be one of `choices` if
-  // there are any.
+  // `above_min`. Texts, names of an enum's values and the entries of lists must
+  // be one of `choices` if there are any.
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   bool above_min = false;
   std::vector<std::string> choices;
-  // A text that is a path on this machine, or may be one; of a list, the
-  // entries that begin with kFilePrefix. "~" stands for the home folder, as in
-  // common/base/user_path.h.
+  // The text is, or may be, a path on this machine; for a list, the entries
+  // that begin with kFilePrefix. "~" stands for the home folder
+  // (common/base/user_path.h).
   bool is_path = false;
-  // Whether a run may go on with another value than it began with: the key
-  // says where things are, who helps, how much memory they take, what is
-  // written or measured, how long to wait or how many steps to take. What the
-  // result depends on may not; model and data count by their content.
+  // Whether a run may be resumed with another value, because the result does
+  // not depend on it: the key says where things are, who helps, how much memory
+  // they take, what is written or measured, how long to wait or how many steps
+  // to take. The content of model and data is compared separately.
   bool may_change = false;
-  // Of a key that came after others: a run is bound to its value only where
-  // that is not the default, so that runs of earlier versions, which knew
-  // nothing else, go on.
+  // For a key that was added later: a run is bound to the value only if it is
+  // not the default, so that runs of earlier versions, which did not have the
+  // key, can be resumed.
   bool counts_unless_default = false;
 
   ConfigKey IsPath() && {
@@ -66,8 +68,8 @@ struct ConfigKey {
 // Rows that point into `config`, in the order of the documentation.
 std::vector<ConfigKey> ConfigKeys(Config& config);
 
-// "string", "path", "integer", ...; and what a value may be, for messages and
-// docs.
+// TypeName returns "string", "path", "integer", ...; AcceptedValues the values
+// that a key accepts, for messages and documentation.
 std::string TypeName(const ConfigKey& key);
 std::string AcceptedValues(const ConfigKey& key);
 

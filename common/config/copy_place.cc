@@ -12,7 +12,7 @@
 namespace dapd {
 namespace {
 
-// The one name of a folder that need not be there yet.
+// The canonical name of a folder that may not exist yet.
 std::filesystem::path TrueName(const std::string& folder) {
   std::error_code error;
   return std::filesystem::weakly_canonical(
@@ -54,7 +54,7 @@ std::vector<std::string> FindCopyProblems(const Config& config) {
         "checkpoint.copy_to: credentials do not belong in a URL, which is "
         "logged; give them in the environment");
   }
-  // Else a slash too few backs a run up into a folder of this machine.
+  // Otherwise a missing slash would copy a run into a folder of this machine.
   if (const std::string problem = StoreProblem(url); !problem.empty()) {
     problems.push_back(absl::StrCat("checkpoint.copy_to: ", problem));
   }

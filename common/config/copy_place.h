@@ -9,12 +9,12 @@
 
 namespace dapd {
 
-// What is wrong with `url` if it is neither a folder nor of a store: one slash
-// too few, say. Empty: nothing.
+// Returns what is wrong with `url` if it is neither a folder nor the URL of a
+// store, for example because a slash is missing. Empty if it is good.
 std::string StoreProblem(const std::string& url);
 
-// One line a problem: a URL that is none or holds credentials, a folder that is
-// run.output_dir, by whatever name.
+// Returns one line per problem: an invalid URL, a URL with credentials, or a
+// folder that is run.output_dir, by whatever name.
 std::vector<std::string> FindCopyProblems(const Config& config);
 
 }  // namespace dapd

@@ -67,8 +67,8 @@ std::string VariableOf(const ConfigKey& key) {
       absl::AsciiStrToUpper(absl::StrReplaceAll(key.name, {{".", "__"}})));
 }
 
-// Values are written into JSON files of the run, which are UTF-8. YAML's
-// escapes can spell what is not.
+// Values are written into JSON files of the run, which are UTF-8, but escapes
+// of YAML can produce other bytes.
 bool AllUtf8(const YAML::Node& node) {
   if (node.IsScalar()) return IsUtf8(node.Scalar());
   if (node.IsMap()) {
@@ -82,8 +82,9 @@ bool AllUtf8(const YAML::Node& node) {
          });
 }
 
-// Whether YAML takes a text as it is. Of one without quotes it drops what looks
-// like a comment, a tag, a directive or the head of a block, and folds lines.
+// Whether YAML keeps the whole text. In a text without quotes it drops anything
+// that looks like a comment, a tag, a directive or the head of a block, and
+// folds lines.
 bool KeepsText(const std::string& text, const YAML::Node& value) {
   const std::string trimmed(absl::StripAsciiWhitespace(text));
   if (value.IsNull()) return YAML::IsNullString(trimmed);
@@ -103,7 +104,7 @@ class Loader {
     }
   }
 
-  // `origin`: of its values, before the line.
+  // `origin` is the origin of the values, without the line.
   void ReadYaml(const std::string& path,
                 const std::string& origin,
                 const YAML::Node& root) {
@@ -128,8 +129,8 @@ class Loader {
       const std::string variable = text.substr(0, equals);
       const std::string name = absl::AsciiStrToLower(
           variable.substr(sizeof(kEnvironmentPrefix) - 1));
-      // Only names with a section are ours: DAPD_SECTION__KEY. Others may be
-      // anybody's, but not those that mean a key.
+      // Only names with a section (DAPD_SECTION__KEY) belong to us. Other names
+      // with this prefix may belong to anybody, unless they spell a key.
       if (absl::StrContains(name, "__")) {
         SetFromText(kEnvironmentOrigin,
                     variable,
@@ -157,7 +158,7 @@ class Loader {
     }
   }
 
-  // Once all values are read: what the preset has in the place of defaults.
+  // Call it after all values are read: sets the defaults of the preset.
   void ReadPreset() {
     if (!problems_.empty()) return;
     for (const PresetDefault& preset :
@@ -167,13 +168,13 @@ class Loader {
     }
   }
 
-  // Which ranks there are, where machines have several.
+  // Sets the ranks of machines with several ranks.
   void PlaceRanks() {
     if (!problems_.empty()) return;
     problems_ = PlaceRanksByMachine(&loaded_);
   }
 
-  // Contradictions between values that are no values would only confuse.
+  // Contradictions between invalid values would only confuse.
   absl::StatusOr<LoadedConfig> Finish(const std::string& path) {
     if (problems_.empty()) problems_ = FindContradictions(loaded_.config);
     if (problems_.empty()) return std::move(loaded_);
@@ -245,11 +246,12 @@ class Loader {
         absl::StrCat(where, ": ", name, "=", text, ": ", problem));
   }
 
-  // Where quotes help: numbers and the like need none.
+  // Whether quotes may help: numbers and booleans need none.
   bool IsText(const std::string& name) const {
     const auto key = std::ranges::find(keys_, name, &ConfigKey::name);
     return key != keys_.end() &&
            (std::holds_alternative<std::string*>(key->target) ||
+            std::holds_alternative<EnumVariable>(key->target) ||
             std::holds_alternative<std::vector<std::string>*>(key->target));
   }
 
@@ -275,8 +277,9 @@ class Loader {
     loaded_.origins[name] = origin;
   }
 
-  // Where the name is right, only its section is forgotten or another one. None
-  // that shares less than half of the name: lr is not nearly rank.
+  // If the name is right, only its section is missing or wrong. A key that
+  // shares less than half of the name is not suggested: lr is not close to
+  // rank.
   std::string Nearest(const std::string& name) const {
     const auto rank = [&name](const ConfigKey& key) {
       return std::pair(LastPart(key.name) != LastPart(name),

@@ -29,7 +29,8 @@ std::optional<UrlHead> SplitHead(absl::string_view url) {
   return std::nullopt;
 }
 
-// Of "host", "host:port", "[v6]" and "[v6]:port"; empty if it is neither.
+// The host in "host", "host:port", "[v6]" or "[v6]:port"; empty for any other
+// text.
 std::string HostOf(absl::string_view authority) {
   const size_t bracket = authority.rfind(']');
   const size_t colon = authority.rfind(':');
@@ -69,8 +70,8 @@ std::string ProblemWithNotifyUrl(absl::string_view url, bool has_secret) {
     return "is neither a URL that begins with http:// or https:// nor file:// "
            "and the path of a file that contains one";
   }
-  // Parsers differ in what they make of some of them, such as a backslash in
-  // front of the host.
+  // Parsers disagree about some characters, such as a backslash before the
+  // host.
   if (!std::all_of(url.begin(), url.end(), [](char c) {
         return absl::ascii_isgraph(static_cast<unsigned char>(c)) &&
                !absl::StrContains("\"<>\\^`{|}", c);

@@ -7,20 +7,21 @@
 
 namespace dapd {
 
-// In front of the path of a file that holds the URL.
+// The prefix of the path of a file that contains the URL.
 inline constexpr char kUrlFilePrefix[] = "file://";
 
-// "https://host:port" of the URL: all of it that a log or a message may say,
-// since paths and queries of webhooks are often secrets.
+// Returns "https://host:port". A log or a message may show no other part of the
+// URL, since paths and queries of webhooks are often secrets.
 std::string NotifyPlace(absl::string_view url);
 
-// Whether the URL names this machine by its loopback, which no proxy leads to.
+// Whether the URL names this machine by its loopback address, which no proxy
+// reaches.
 bool IsOnLoopback(absl::string_view url);
 
-// Why nothing can be posted to `url`, which is http://... or https://... ;
-// empty if it can. Refused: credentials in the URL (run.notify_secret_file is
-// for them), and, `has_secret`, plain HTTP to another machine. Repeats nothing
-// of the URL.
+// Returns why nothing can be posted to `url` (http://... or https://...); empty
+// if it is good. Refused are credentials in the URL, for which there is
+// run.notify_secret_file, and, with `has_secret`, plain HTTP to another
+// machine. The text repeats nothing of the URL.
 std::string ProblemWithNotifyUrl(absl::string_view url, bool has_secret);
 
 }  // namespace dapd

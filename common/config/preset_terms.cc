@@ -10,8 +10,7 @@ namespace {
 using enum ViewName;
 using enum WeightSet;
 
-// A term with what the section says of all of them. The names were checked when
-// they were read (the rows' choices).
+// A term with the values that the section has for all of a preset's terms.
 Term MakeTerm(const ObjectiveSection& section,
               const char* name,
               ViewName student,
@@ -20,19 +19,15 @@ Term MakeTerm(const ObjectiveSection& section,
   return {.name = name,
           .student = student,
           .target = std::move(target),
-          .divergence = {.kind = ParseDivergence(section.divergence).value(),
+          .divergence = {.kind = section.divergence,
                          .beta = section.beta,
                          .clip = section.component_clip},
-          .support = {.kind = ParseSupport(section.support).value(),
+          .support = {.kind = section.support,
                       .k = section.top_k,
                       .tail = section.tail},
-          .reduction = ParseReduction(section.reduction).value(),
+          .reduction = section.reduction,
           .skip_tokens = section.skip_tokens,
           .weight = weight};
-}
-
-WeightSet TeacherWeights(const ObjectiveSection& section) {
-  return ParseWeightSet(section.teacher_weights).value();
 }
 
 std::vector<Term> DapdTerms(const ObjectiveSection& section) {
@@ -80,7 +75,7 @@ std::vector<Term> OpsdTerms(const ObjectiveSection& section) {
   return {MakeTerm(section,
                    "opsd",
                    kNoneRollout,
-                   TeacherPass{TeacherWeights(section), kCrossRollout},
+                   TeacherPass{section.teacher_weights, kCrossRollout},
                    section.kappa)};
 }
 
@@ -88,7 +83,7 @@ std::vector<Term> PrivilegedAnchorTerms(const ObjectiveSection& section) {
   return {MakeTerm(section,
                    "privileged_rollout",
                    kSelfRollout,
-                   TeacherPass{TeacherWeights(section), kCrossRollout},
+                   TeacherPass{section.teacher_weights, kCrossRollout},
                    section.kappa)};
 }
 
@@ -96,12 +91,12 @@ std::vector<Term> SdftTerms(const ObjectiveSection& section) {
   return {MakeTerm(section,
                    "sdft",
                    kNoneRollout,
-                   TeacherPass{TeacherWeights(section), kDemonstrationRollout},
+                   TeacherPass{section.teacher_weights, kDemonstrationRollout},
                    section.kappa)};
 }
 
 std::vector<Term> PurifiedOpsdTerms(const ObjectiveSection& section) {
-  const WeightSet weights = TeacherWeights(section);
+  const WeightSet weights = section.teacher_weights;
   const ObjectiveSection::Purified& purified = section.purified;
   return {MakeTerm(section,
                    "purified_opsd",
@@ -117,7 +112,7 @@ std::vector<Term> PurifiedOpsdTerms(const ObjectiveSection& section) {
 
 std::vector<Term> DopdTerms(const ObjectiveSection& section) {
   const ObjectiveSection::Dopd& dopd = section.dopd;
-  Routed routed = {.first = {TeacherWeights(section), kCrossRollout},
+  Routed routed = {.first = {section.teacher_weights, kCrossRollout},
                    .second = {kLive, kCrossRollout},
                    .trim = dopd.trim};
   const auto choose = [&](Regime regime, bool takes_second, double factor) {
@@ -147,8 +142,8 @@ std::vector<Term> SftTerms(const ObjectiveSection& section) {
   return {MakeTerm(section, "sft", kNoneReference, OneHot{}, section.kappa)};
 }
 
-// As lasgroup/SDPO has it: micro-batches of one there, so that every answer
-// weighs alike and one that is masked counts as 0.
+// The terms of lasgroup/SDPO, which has micro-batches of one sample, so that
+// every answer has the same weight and a masked answer counts as 0.
 std::vector<Term> SdpoTerms(const ObjectiveSection& section) {
   const ObjectiveSection::Sdpo& sdpo = section.sdpo;
   Term term = MakeTerm(section,
@@ -156,7 +151,7 @@ std::vector<Term> SdpoTerms(const ObjectiveSection& section) {
                        kNoneRollout,
                        TeacherPass{kEma, kSiblingRollout},
                        section.kappa);
-  term.divergence.kind = ParseDivergence(sdpo.divergence).value();
+  term.divergence.kind = sdpo.divergence;
   term.support = {
       .kind = SupportKind::kStudentTopK, .k = sdpo.top_k, .tail = true};
   term.importance = Importance::kToken;
@@ -271,7 +266,7 @@ std::vector<Term> ExpandTerms(const ObjectiveSection& section) {
 
 bool StepsNeedAnswers(const Config& config) {
   return ReadsRollouts(ExpandTerms(config.objective)) ||
-         config.rollout.source != "reference";
+         config.rollout.source != ReferenceSource::kGiven;
 }
 
 bool AsksRolloutWorkers(const Config& config) {

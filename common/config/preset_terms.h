@@ -1,5 +1,5 @@
-// What stands behind objective.preset: the terms of a method, and the other
-// settings that belong to it (docs/objective.md, "Presets").
+// The presets (objective.preset): the terms of a method, and the other settings
+// that belong to it (docs/objective.md, "Presets").
 #pragma once
 
 #include <string>
@@ -12,22 +12,22 @@ namespace dapd {
 // "dapd", "opsd", ...
 std::vector<std::string> PresetNames();
 
-// What a preset puts in the place of a key's default: a value that is given
-// anywhere else takes precedence.
+// The default that a preset gives to a key. A value that is given anywhere else
+// takes precedence.
 struct PresetDefault {
   std::string key;
   std::string value;  // as a scalar of YAML
 };
 std::vector<PresetDefault> PresetDefaults(const std::string& preset);
 
-// Of the keys below, those that the preset's terms do not take from the
-// section: they have their own, or no use for one. A value that is given has no
-// effect.
+// The keys among those listed for ExpandTerms that the preset's terms do not
+// read, because the terms have their own values or no use for one. A given
+// value then has no effect.
 std::vector<std::string> UnreadKeys(const std::string& preset);
 
-// objective.terms if there are any, else the preset's, which take divergence,
-// clip, support, reduction, skip_tokens and teacher_weights from the section,
-// except for UnreadKeys.
+// Returns objective.terms if there are any, otherwise the preset's terms, which
+// take divergence, clip, support, reduction, skip_tokens and teacher_weights
+// from the section, except for UnreadKeys.
 //
 //   dapd   the six terms of the paper. With w(beta_i, beta_p, f) = kappa f /
 //          (1 + beta_i + beta_p) (1, beta_i, beta_p) for (entangled, inference,
@@ -48,11 +48,11 @@ std::vector<std::string> UnreadKeys(const std::string& preset);
 // One term weighs kappa; dopd's two both do.
 std::vector<Term> ExpandTerms(const ObjectiveSection& section);
 
-// Whether a step samples anything: its terms read rollouts, or an answer stands
-// in the reference's place.
+// Whether a step samples answers: its terms read rollouts, or an answer takes
+// the place of the reference.
 bool StepsNeedAnswers(const Config& config);
-// Whether a run asks anything of rollout workers: answers that its terms or its
-// evaluation read. And of teachers.
+// Whether a run needs rollout workers, for answers that its terms or its
+// evaluation read; and whether it needs teachers.
 bool AsksRolloutWorkers(const Config& config);
 bool AsksTeachers(const Config& config);
 

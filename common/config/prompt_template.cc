@@ -9,7 +9,7 @@
 namespace dapd {
 namespace {
 
-// By PromptField.
+// The names of the fields, by PromptField.
 constexpr std::array<const char*, kNumPromptFields> kFields = {
     "problem", "reference", "prompt", "solution", "feedback", "answer"};
 
@@ -19,14 +19,14 @@ std::optional<PromptField> ParseField(absl::string_view name) {
   return static_cast<PromptField>(found - kFields.begin());
 }
 
-// Of `brace` at the beginning of `text`.
+// The number of characters `brace` at the beginning of `text`.
 size_t Run(absl::string_view text, char brace) {
   return std::min(text.find_first_not_of(brace), text.size());
 }
 
 bool IsOfWord(char c) { return absl::ascii_isalnum(c) || c == '_'; }
 
-// The word that `text` begins with; empty: none.
+// The word at the beginning of `text`; empty if there is none.
 absl::string_view WordAt(absl::string_view text) {
   const auto end = std::ranges::find_if_not(text, IsOfWord);
   const absl::string_view word =
@@ -53,7 +53,7 @@ absl::StatusOr<PromptTemplate> PromptTemplate::Parse(absl::string_view text) {
     const absl::string_view word = WordAt(text.substr(opened));
     const size_t closed = Run(text.substr(opened + word.size()), '}');
     const size_t pairs = word.empty() ? 0 : std::min(opened, closed);
-    // What is opened beyond the pairs is text.
+    // Braces beyond the pairs are text.
     absl::StrAppend(&piece.text, text.substr(0, opened - pairs));
     text.remove_prefix(opened);
     if (pairs == 0) continue;

@@ -1,4 +1,5 @@
-// A user message with places for what a row of the data says.
+// PromptTemplate: a user message with fields for the texts of a row of the
+// data.
 //
 //   {problem}    the problem
 //   {reference}  the answer that is shown
@@ -44,11 +45,11 @@ class PromptTemplate {
   // INVALID_ARGUMENT for a word in braces that is no field.
   static absl::StatusOr<PromptTemplate> Parse(absl::string_view text);
 
-  // How often a field occurs.
+  // The number of times that a field occurs.
   size_t Count(PromptField field) const;
 
-  // The message; `values` by PromptField. What they say is not looked at for
-  // fields.
+  // Returns the message with `values` (by PromptField) in place of the fields.
+  // Fields inside the values are not replaced.
   using Values = std::array<absl::string_view, kNumPromptFields>;
   std::string Fill(const Values& values) const;
 

@@ -4,12 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "common/config/feedback_rule.h"
-
 namespace dapd {
 namespace {
 
-// The fields that a template must have, and those that it may have besides.
+// The fields that a template must contain, and the fields that it may contain
+// in addition.
 struct PromptRule {
   const char* key;
   std::string PromptsSection::*text;
@@ -204,12 +203,12 @@ size_t Prompts::feedbacks() const {
 
 int64_t MostAnswersTold(const Config& config) {
   const Prompts prompts(config.prompts);
-  // Without a group there is no sibling.
+  // A sample without a group has no siblings.
   const auto siblings = config.rollout.group_size > 1
                             ? static_cast<int64_t>(prompts.siblings())
                             : 0;
   const auto feedbacks = static_cast<int64_t>(prompts.feedbacks());
-  switch (ParseFeedbackRule(config.objective.sdpo.feedback)) {
+  switch (config.objective.sdpo.feedback) {
     case FeedbackRule::kNever:
       return siblings;
     case FeedbackRule::kWithoutSibling:

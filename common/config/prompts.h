@@ -1,4 +1,4 @@
-// The user messages of all views, as the section `prompts` has them.
+// Prompts: the user messages of all views, from the section `prompts`.
 #pragma once
 
 #include <cstddef>
@@ -12,45 +12,48 @@
 
 namespace dapd {
 
-// What is wrong with the templates, one line each with its key: an unknown
-// field, one that is missing, one that must not be seen there.
+// Returns one line, with its key, for each problem of the templates: an unknown
+// field, a missing field, or a field that this message must not show.
 std::vector<std::string> FindPromptProblems(const PromptsSection& section);
 
 class Prompts {
  public:
-  // The released ones.
+  // The templates of the release.
   Prompts() : Prompts(PromptsSection()) {}
-  // Of templates without problems (LoadConfig has looked).
+  // The templates of `section`, in which FindPromptProblems found no problem
+  // (LoadConfig has checked them).
   explicit Prompts(const PromptsSection& section);
 
-  // Of a problem alone: what the sampler is asked.
+  // The message for a problem alone, which the sampler gets.
   std::string None(const std::string& problem) const;
-  // Of a problem with an answer shown: as privileged context, or as SDFT's
-  // demonstration.
+  // The messages that show a problem with an answer: as privileged context, and
+  // as a demonstration of SDFT.
   std::string Privileged(const std::string& problem,
                          const std::string& shown) const;
   std::string Demonstration(const std::string& problem,
                             const std::string& shown) const;
-  // SDPO's self-teacher reads beside the problem `shown`, another answer that
-  // is correct, if there is one, and `feedback` on the scored answer, unless
-  // that is empty.
+  // The message of SDPO's self-teacher: the problem; `shown`, another answer
+  // that is correct, if there is one; and `feedback` on the scored answer,
+  // unless it is empty.
   std::string Sibling(const std::string& problem,
                       const std::optional<std::string>& shown,
                       const std::string& feedback) const;
-  // The feedback on an answer; empty: there is none. `result`: the content of
-  // its box, if it has one. `truncated`: it has as many tokens as an answer may
-  // have, and no end; a correct answer is told so, too.
+  // Returns the feedback on an answer, empty for none. `result` is the content
+  // of the answer's box, if it has one. `truncated` means that the answer has
+  // the maximum number of tokens and no end; a correct answer gets that
+  // feedback, too.
   std::string Feedback(bool correct,
                        const std::optional<std::string>& result,
                        bool truncated) const;
-  // Of an answer alone.
+  // The message for an answer alone.
   std::string Probe(const std::string& shown) const;
 
-  // How often a message shows problem and answer, at most.
+  // The largest number of times that a message shows the problem, and an
+  // answer.
   size_t most_problems() const;
   size_t most_references() const;
-  // How often the self-teacher's message shows a sibling, and how often its
-  // feedback quotes an answer's result.
+  // The number of times that the self-teacher's message shows a sibling, and
+  // that its feedback quotes the result of an answer.
   size_t siblings() const;
   size_t feedbacks() const;
 
@@ -71,9 +74,9 @@ class Prompts {
   PromptTemplate feedback_truncated_;
 };
 
-// How many answers the self-teacher's message may hold: its sibling is one, and
-// feedback may quote all of one. 0: there is nothing to tell, as in a group of
-// one without feedback.
+// The largest number of answers that the self-teacher's message may contain:
+// its sibling is one, and feedback may quote a whole answer. 0 if the
+// self-teacher is told nothing, as in a group of one without feedback.
 int64_t MostAnswersTold(const Config& config);
 
 }  // namespace dapd

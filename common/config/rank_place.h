@@ -1,4 +1,5 @@
-// Which of the trainer's ranks a process is, where several run on a machine.
+// The place of a process among the trainer's ranks if several ranks run on a
+// machine.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +10,13 @@
 
 namespace dapd {
 
-// With trainer.ranks_per_machine, sets trainer.ranks to that of all machines
-// and trainer.rank to the first one of this machine. What contradicts it is
-// returned, as FindContradictions does.
+// With trainer.ranks_per_machine, sets trainer.ranks to the number of ranks on
+// all machines and trainer.rank to the first rank of this machine. Returns
+// contradictions in the form of FindContradictions.
 std::vector<std::string> PlaceRanksByMachine(LoadedConfig* loaded);
 
-// The --set values that make a process rank `rank` of `ranks` and nothing else,
-// whatever file and environment say of machines.
+// Returns the --set values that make a process rank `rank` of `ranks`, whatever
+// the file and the environment say about machines.
 std::vector<std::string> SettingsOfRank(int64_t ranks, int64_t rank);
 
 }  // namespace dapd

@@ -5,16 +5,16 @@
 
 namespace dapd {
 
-// Of an evaluation that asks with nothing but the problem before it.
+// The message of an evaluation that has nothing but the problem before it.
 inline constexpr char kReleasedInstruction[] =
     "Please reason step by step, and put your final answer within \\boxed{}.";
 
-// DAPD's and OPSD's, of the problem alone.
+// The message of DAPD and OPSD for the problem alone.
 inline constexpr char kReleasedNone[] =
     "Problem: {problem}\n\n"
     "Please reason step by step, and put your final answer within \\boxed{}.";
 
-// Of a problem and a solution that is shown (DAPD; OPSD, Zhao et al., arXiv
+// The message that shows a solution (DAPD; OPSD, Zhao et al., arXiv
 // 2601.18734, from its third version on).
 inline constexpr char kReleasedPrivileged[] =
     "Problem: {problem}\n\n"

@@ -19,10 +19,10 @@
 namespace dapd {
 namespace {
 
-// It holds every evaluation of the run, 1.7 KB each.
+// The summary contains every evaluation of the run, 1.7 KB each.
 constexpr uint64_t kMaxSummaryBytes = uint64_t{1} << 32;
 
-// A mount that is somebody else's is the usual reason.
+// The usual reason is a mount that belongs to somebody else.
 absl::Status ExplainOutputError(const absl::Status& error) {
   if (!absl::IsPermissionDenied(error)) return error;
   return ConfigError(absl::StrCat(
@@ -42,7 +42,7 @@ absl::Status AlreadyHoldsRun(const RunConfig& run, bool finished) {
           FolderOf(run),
           " already holds a ",
           finished ? "finished run" : "run",
-          run.resume == "never" ? " and run.resume is never" : "",
+          run.resume == Resume::kNever ? " and run.resume is never" : "",
           "; choose another run.name (--set run.name=...)",
           finished ? absl::StrCat(", with lora.start_from: ",
                                   JoinPath(FolderOf(run), "adapter"),
@@ -75,11 +75,15 @@ absl::StatusOr<RunFolder> RunFolder::Open(const RunConfig& run) {
   std::move(unlock).Cancel();
   const bool resumed = FileExists(JoinPath(path, "config.yaml"));
   RunFolder folder(path, lock, resumed);
-  if (resumed && run.resume == "never") {
+  if (resumed && run.resume == Resume::kNever) {
     return AlreadyHoldsRun(run, /*finished=*/false);
   }
-  for (const char* name :
-       {"", "adapter", "adapter-best", "evaluation", "samples"}) {
+  for (const char* name : {"",
+                           "adapter",
+                           "adapter-best",
+                           "checkpoints",
+                           "evaluation",
+                           "samples"}) {
     RemoveTemporaries(folder.File(name));
   }
   for (const char* name : {"samples", "checkpoints", "evaluation"}) {

@@ -11,21 +11,22 @@
 
 namespace dapd {
 
-// The file in a run's folder that whoever writes there holds the lock of.
+// The file in the folder of a run that the writing process locks.
 inline constexpr char kRunLock[] = ".lock";
 
 // The folder of the run: <run.output_dir>/<run.name>.
 std::string FolderOf(const RunConfig& run);
 
-// The error for a run that is not to go on in its folder, which holds one that
-// has `finished`, or that run.resume says never to continue.
+// Returns the error for a run that may not continue in its folder, because the
+// folder holds a run that has `finished` or because run.resume is never.
 //   FAILED_PRECONDITION (exit code kConfig)
 absl::Status AlreadyHoldsRun(const RunConfig& run, bool finished);
 
 class RunFolder {
  public:
-  // Makes the folder, or takes the one that an earlier attempt left, and locks
-  // it until destruction. Half files of an attempt that was killed are removed.
+  // Creates the folder, or takes the folder of an earlier attempt, and locks it
+  // until destruction. Removes files and folders that a killed attempt left
+  // half written.
   //   FAILED_PRECONDITION (kConfig)  it holds a run and run.resume is "never"
   //   INVALID_ARGUMENT (kConfig)  this user may not write there
   //   FAILED_PRECONDITION (kConfig)  its file system cannot lock
@@ -37,7 +38,7 @@ class RunFolder {
 
   const std::string& path() const { return path_; }
   std::string File(const std::string& name) const;
-  // An earlier attempt was here.
+  // Whether an earlier attempt used the folder.
   bool resumed() const { return resumed_; }
 
  private:
@@ -47,18 +48,18 @@ class RunFolder {
   bool resumed_ = false;
 };
 
-// Whether a trainer holds the run in this folder at the moment, on this machine
-// or, as far as its file system locks across machines, on another. An error if
-// that cannot be found out. Takes the lock for an instant, for which Open
+// Whether a trainer holds the run in this folder now, on this machine or, if
+// the file system locks across machines, on another machine. An error if it
+// cannot be determined. The call holds the lock for an instant, for which Open
 // waits.
 absl::StatusOr<bool> IsHeld(const std::string& run_folder);
 
-// The step at which the run in this folder finished; 0 if there is none or it
+// The step at which the run in this folder finished. 0 if there is no run or it
 // did not finish.
 int64_t FinishedStep(const std::string& run_folder);
 
-// Whether it has taken so many steps, those of one that is to take them, and
-// done what follows them.
+// Whether the run has taken `steps` optimizer steps and finished the work after
+// the last step.
 bool HasFinished(const std::string& run_folder, int64_t steps);
 
 }  // namespace dapd

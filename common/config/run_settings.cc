@@ -19,16 +19,17 @@ bool ReadsEma(const Config& config) {
   });
 }
 
-// Keys that are younger than checkpoints that are still gone on from count only
-// where a run reads them.
+// Some keys are newer than checkpoints that can still be resumed. They count
+// only if the run reads them.
 bool IsUnread(const std::string& key, const Config& config) {
   const RolloutSection& rollout = config.rollout;
   if (key == "teacher.ema_rate" || key == "teacher.ema_start") {
     return !ReadsEma(config);
   }
   if (key == "lora.start_from") return config.lora.start_from.empty();
-  if (key == "rollout.source") return rollout.source == "reference";
-  if (key == "rollout.unverified") return rollout.source != "verified";
+  if (key == "rollout.source") return rollout.source == ReferenceSource::kGiven;
+  if (key == "rollout.unverified")
+    return rollout.source != ReferenceSource::kVerified;
   if (key == "rollout.group_size") return rollout.group_size == 1;
   return absl::StartsWith(key, "objective.sdpo.") &&
          !ReadsView(ExpandTerms(config.objective), ViewName::kSiblingRollout);

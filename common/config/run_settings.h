@@ -1,5 +1,5 @@
-// Which part of a configuration a run's result depends on: what a resumed run
-// must find unchanged.
+// The part of a configuration that determines the result of a run, and that a
+// resumed run must find unchanged.
 #pragma once
 
 #include <map>
@@ -9,14 +9,14 @@
 
 namespace dapd {
 
-// Key -> value as YAML text, of every key but those that may change
-// (ConfigKey::may_change) and later keys that have their default
-// (ConfigKey::counts_unless_default). The model and the data count by their
-// content: see RunIdentity.
+// Returns key -> value (as YAML text) of every key, except for keys that may
+// change (ConfigKey::may_change) and newer keys with their default value
+// (ConfigKey::counts_unless_default). The content of the model and of the data
+// is recorded separately: see RunIdentity.
 std::map<std::string, std::string> ResultSettings(const Config& config);
 
-// Whether that key may. A run that an earlier version began may have recorded
-// it all the same.
+// Whether `key` may change when a run is resumed. The record of a run that an
+// earlier version began may contain such a key.
 bool MayChangeOnResume(const std::string& key);
 
 }  // namespace dapd

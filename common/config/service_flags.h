@@ -12,9 +12,9 @@ struct ServiceFlags {
   std::string config;
   std::vector<std::string> overrides;  // key=value
 
-  // `listen_key`: the key that --listen sets.
+  // --listen sets the key `listen_key`.
   void AddTo(CommandLine& line, const std::string& listen_key);
-  // Those given, and --listen as the last of them.
+  // The given overrides, followed by the override of --listen.
   std::vector<std::string> Overrides() const;
 
  private:

@@ -1,4 +1,4 @@
-// The log as a configuration wants it.
+// Sets up the log according to a configuration.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,10 @@
 
 namespace dapd {
 
-// Sets the log of this process (common/base/log.h) up, before any thread
-// starts. `config`: of PeekConfig, since what is wrong with it is logged, too.
-// `rank`: negative where the process is none of several.
+// Sets up the log of this process (common/base/log.h). Call it before any
+// thread starts, with a `config` of PeekConfig, because mistakes in the
+// configuration are logged, too. `rank` is negative if the process is not one
+// of several ranks.
 void SetUpLog(const std::string& service,
               const Config& config,
               int64_t rank = -1);

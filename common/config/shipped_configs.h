@@ -1,5 +1,5 @@
-// The configurations that an installation brings, which a user names without
-// having to know where they lie: `dapd run laboratory`.
+// The configurations of an installation, which a user can name without a path:
+// `dapd run laboratory`.
 #pragma once
 
 #include <string>
@@ -11,24 +11,24 @@
 
 namespace dapd {
 
-// The folder that has them: configs/ of the release, of the Python package or
-// of the repository that the program belongs to. Empty if it is not there.
+// The folder configs/ of the release, the Python package or the repository to
+// which the program belongs. Empty if there is none.
 std::string ShippedConfigsFolder();
 
-// The names of the configurations right in `folder`, in order: "laboratory" for
-// laboratory.yaml. Empty if the folder cannot be read.
+// The names of the configurations directly in `folder`, sorted: "laboratory"
+// for laboratory.yaml. Empty if the folder cannot be read.
 std::vector<std::string> ConfigNames(const std::string& folder);
 
-// The file that a user means by `given`: a file of that path; or, where there
-// is none and `given` is a bare name, without slash and dot, the configuration
-// of that name in `folder`. Any other path as it is: whoever reads it says what
-// is wrong. An error with exit code kConfig, which lists the names, for a bare
-// name that means neither.
+// Returns the file that a user means by `given`: the file at that path or, if
+// there is none and `given` is a bare name without slash and dot, the
+// configuration of that name in `folder`. Any other path is returned unchanged,
+// so that reading it reports the error. A bare name that means neither is an
+// error with exit code kConfig that lists the known names.
 absl::StatusOr<std::string> FindConfig(const std::string& given,
                                        const std::string& folder);
 
-// The argument by which a command is given such a configuration; `config`,
-// which LoadConfig reads, must outlive the command line.
+// Adds the argument that names such a configuration. `config`, which LoadConfig
+// reads, must outlive the command line.
 void AddConfigArgument(Command& command, std::string& config);
 
 }  // namespace dapd

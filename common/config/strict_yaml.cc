@@ -13,7 +13,7 @@
 namespace dapd {
 namespace {
 
-// Throws YAML::ParserException where a text has what is not accepted.
+// Throws YAML::ParserException for parts that are not accepted.
 class Restrictions : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -55,14 +55,15 @@ class Restrictions : public YAML::EventHandler {
   void OnMapEnd() override { open_.pop_back(); }
 
  private:
-  // A map or a sequence.
+  // The state of an open map or sequence.
   struct Collection {
     bool is_map;
     bool key_is_next = true;
     std::set<std::string> keys;
   };
 
-  // yaml-cpp's tags of what has none: "?", and "!" of a text in quotes.
+  // yaml-cpp's tags for values without a tag: "?", and "!" for a text in
+  // quotes.
   static void RefuseTag(const YAML::Mark& mark, const std::string& tag) {
     if (tag.empty() || tag == "?" || tag == "!") return;
     throw YAML::ParserException(
@@ -72,7 +73,7 @@ class Restrictions : public YAML::EventHandler {
                      "; put quotes around a text that begins with !"));
   }
 
-  // `text`: of a scalar.
+  // `text` is the text of a scalar.
   void OnNode(const YAML::Mark& mark,
               YAML::anchor_t anchor,
               const std::string* text) {

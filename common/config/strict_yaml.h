@@ -8,9 +8,9 @@
 
 namespace dapd {
 
-// Throws YAML::Exception: for what is no YAML, and for an alias, which lets a
-// small file stand for an endless one, or a tag, a second document or a key's
-// second value, which would be ignored.
+// Throws YAML::Exception for invalid YAML; for an alias, by which a small file
+// could stand for an endless one; and for a tag, a second document or a second
+// value of a key, which would be ignored.
 YAML::Node ParseStrictYaml(const std::string& text);
 
 }  // namespace dapd

@@ -15,11 +15,12 @@
 namespace dapd {
 namespace {
 
-// Reads one value; empty, or what is wrong with it.
+// Reads one value. Returns an empty text, or what is wrong with the value.
 using Field = std::function<std::string(const YAML::Node& node)>;
 using Fields = std::map<std::string, Field>;
 
-// A map with no other keys than `fields`, of which `required` must be there.
+// Reads a map that contains no other keys than `fields` and all keys of
+// `required`.
 std::string ReadMap(const YAML::Node& node,
                     const Fields& fields,
                     const std::vector<std::string>& required) {
@@ -58,7 +59,7 @@ Field Number(double* target) {
   };
 }
 
-// Infinity: none.
+// A limit; infinity means no limit.
 Field Limit(double* target) {
   return [target](const YAML::Node& node) -> std::string {
     return ParseNumber(node, target) && *target > 0.0
@@ -88,19 +89,16 @@ Field Flag(bool* target) {
   };
 }
 
-// `parse` gives nothing for an unknown name, `names` lists them.
 template <typename Enum>
-Field Named(Enum* target,
-            std::optional<Enum> (*parse)(const std::string&),
-            std::string (*names)()) {
+Field Named(Enum* target) {
   return [=](const YAML::Node& node) -> std::string {
     const std::optional<Enum> value =
-        node.IsScalar() ? parse(node.Scalar()) : std::nullopt;
+        node.IsScalar() ? ParseName<Enum>(node.Scalar()) : std::nullopt;
     if (!value.has_value()) {
       return absl::StrCat("'",
                           node.IsScalar() ? node.Scalar() : "",
                           "' is not one of ",
-                          names());
+                          JoinedNames<Enum>());
     }
     *target = *value;
     return "";
@@ -116,16 +114,12 @@ Field ViewField(ViewName* target) {
   };
 }
 
-Field Weights(WeightSet* target) {
-  return Named(target, ParseWeightSet, WeightSetNames);
-}
-
 Field Pass(TeacherPass* pass) {
   return [pass](const YAML::Node& node) {
-    return ReadMap(node,
-                   {{"view", ViewField(&pass->view)},
-                    {"weights", Weights(&pass->weights)}},
-                   {"view", "weights"});
+    return ReadMap(
+        node,
+        {{"view", ViewField(&pass->view)}, {"weights", Named(&pass->weights)}},
+        {"view", "weights"});
   };
 }
 
@@ -137,7 +131,7 @@ std::string ReadMixture(const YAML::Node& node, Mixture* mixture) {
       const std::string problem =
           ReadMap(item,
                   {{"view", ViewField(&part.pass.view)},
-                   {"weights", Weights(&part.pass.weights)},
+                   {"weights", Named(&part.pass.weights)},
                    {"factor", Number(&part.factor)}},
                   {"view", "weights"});
       if (!problem.empty()) return problem;
@@ -164,11 +158,11 @@ std::string ReadRouted(const YAML::Node& node, Routed* routed) {
       return text == "first" || text == "second" ? ""
                                                  : "must be first or second";
     };
-    regimes[RegimeName(static_cast<Regime>(r))] =
-        [choice, pass](const YAML::Node& map) {
-          return ReadMap(
-              map, {{"pass", pass}, {"factor", Number(&choice->factor)}}, {});
-        };
+    regimes[NameOf(static_cast<Regime>(r))] = [choice,
+                                               pass](const YAML::Node& map) {
+      return ReadMap(
+          map, {{"pass", pass}, {"factor", Number(&choice->factor)}}, {});
+    };
   }
   return ReadMap(node,
                  {{"first", Pass(&routed->first)},
@@ -201,19 +195,18 @@ std::string ReadTarget(const YAML::Node& node, Target* target) {
 }
 
 std::string FormatPass(const TeacherPass& pass) {
-  return absl::StrCat("view: ",
-                      ViewNameString(pass.view),
-                      ", weights: ",
-                      WeightSetName(pass.weights));
+  return absl::StrCat(
+      "view: ", ViewNameString(pass.view), ", weights: ", NameOf(pass.weights));
 }
 
 const char* FormatFlag(bool flag) { return flag ? "true" : "false"; }
 
-// Nothing where there is none: runs of earlier versions recorded no such field.
+// Empty without importance weights: runs of earlier versions recorded no such
+// field.
 std::string FormatImportance(const Term& term) {
   if (term.importance == Importance::kNone) return "";
   return absl::StrCat(", importance: ",
-                      ImportanceName(term.importance),
+                      NameOf(term.importance),
                       ", importance_cap: ",
                       FormatDouble(term.importance_cap));
 }
@@ -223,7 +216,7 @@ struct TargetFormat {
     return absl::StrCat("teacher: ",
                         Quote(ViewNameString(pass.view)),
                         ", teacher_weights: ",
-                        Quote(WeightSetName(pass.weights)));
+                        Quote(NameOf(pass.weights)));
   }
   std::string operator()(const Mixture& mixture) const {
     return absl::StrCat(
@@ -252,7 +245,7 @@ struct TargetFormat {
     std::vector<std::string> regimes;
     for (size_t r = 0; r < kNumRegimes; ++r) {
       const Routed::Choice& choice = routed.choices[r];
-      regimes.push_back(absl::StrCat(RegimeName(static_cast<Regime>(r)),
+      regimes.push_back(absl::StrCat(NameOf(static_cast<Regime>(r)),
                                      ": {pass: ",
                                      choice.takes_second ? "second" : "first",
                                      ", factor: ",
@@ -283,19 +276,17 @@ std::string ReadTerm(const YAML::Node& node, Term* term) {
       {"name", Text(&term->name)},
       {"student", ViewField(&term->student)},
       {"teacher", ViewField(&pass.view)},
-      {"teacher_weights", Weights(&pass.weights)},
+      {"teacher_weights", Named(&pass.weights)},
       {"target", [&](const YAML::Node& map) { return ReadTarget(map, &made); }},
-      {"divergence",
-       Named(&term->divergence.kind, ParseDivergence, DivergenceNames)},
+      {"divergence", Named(&term->divergence.kind)},
       {"beta", Number(&term->divergence.beta)},
       {"clip", Limit(&term->divergence.clip)},
-      {"support", Named(&term->support.kind, ParseSupport, SupportNames)},
+      {"support", Named(&term->support.kind)},
       {"top_k", Integer(&term->support.k)},
       {"tail", Flag(&term->support.tail)},
-      {"reduction", Named(&term->reduction, ParseReduction, ReductionNames)},
+      {"reduction", Named(&term->reduction)},
       {"skip_tokens", Integer(&term->skip_tokens)},
-      {"importance",
-       Named(&term->importance, ParseImportance, ImportanceNames)},
+      {"importance", Named(&term->importance)},
       {"importance_cap", Limit(&term->importance_cap)},
       {"weight", Number(&term->weight)}};
   const bool is_made = node.IsMap() && node["target"];
@@ -323,19 +314,19 @@ std::string FormatTerm(const Term& term) {
                       ", ",
                       std::visit(TargetFormat{}, term.target),
                       ", divergence: ",
-                      Quote(DivergenceName(term.divergence.kind)),
+                      Quote(NameOf(term.divergence.kind)),
                       ", beta: ",
                       FormatDouble(term.divergence.beta),
                       ", clip: ",
                       FormatDouble(term.divergence.clip),
                       ", support: ",
-                      SupportName(term.support.kind),
+                      NameOf(term.support.kind),
                       ", top_k: ",
                       term.support.k,
                       ", tail: ",
                       FormatFlag(term.support.tail),
                       ", reduction: ",
-                      ReductionName(term.reduction),
+                      NameOf(term.reduction),
                       ", skip_tokens: ",
                       term.skip_tokens,
                       FormatImportance(term),

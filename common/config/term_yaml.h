@@ -23,10 +23,10 @@
 
 namespace dapd {
 
-// Empty if the term was taken; else what is wrong with it.
+// Returns an empty text if the term was read, otherwise what is wrong with it.
 std::string ReadTerm(const YAML::Node& node, Term* term);
 
-// In one line; ReadTerm gives the same term again.
+// Writes the term in one line. ReadTerm gives the same term again.
 std::string FormatTerm(const Term& term);
 
 }  // namespace dapd

@@ -14,7 +14,6 @@
 #include "common/base/safe_name.h"
 #include "common/config/config_keys.h"
 #include "common/config/copy_place.h"
-#include "common/config/feedback_rule.h"
 #include "common/config/notify_url.h"
 #include "common/config/preset_terms.h"
 #include "common/config/prompts.h"
@@ -24,12 +23,12 @@ namespace {
 
 constexpr size_t kMaxMarkerBytes = 256;
 
-// What a payload of a few tokens cannot be made into. `top_k_key`: what sets
-// the term's.
+// Returns why a payload of a few tokens is not enough for `term`. `top_k_key`
+// is the key that sets the top_k of the term.
 std::string ProblemWithPayload(const Term& term,
                                const std::string& top_k_key,
                                const TeacherSection& teacher) {
-  if (teacher.payload != "top_k") return "";
+  if (teacher.payload != Payload::kTopK) return "";
   const bool is_whole = std::holds_alternative<Mixture>(term.target) ||
                         std::holds_alternative<Routed>(term.target);
   if (is_whole || term.support.kind == SupportKind::kStudentTopK) {
@@ -76,7 +75,7 @@ void CheckTerms(const Config& config, std::vector<std::string>& problems) {
   }
 }
 
-// Answers that stand beside each other have to differ.
+// Several answers to the same problem have to differ.
 void CheckAnswers(const Config& config, std::vector<std::string>& problems) {
   const RolloutSection& rollout = config.rollout;
   const auto report = [&](bool is_wrong, const std::string& problem) {
@@ -89,18 +88,18 @@ void CheckAnswers(const Config& config, std::vector<std::string>& problems) {
                       rollout.group_size,
                       "): a step takes whole groups of answers"));
   const bool has_several =
-      rollout.source != "reference" || rollout.group_size > 1;
+      rollout.source != ReferenceSource::kGiven || rollout.group_size > 1;
   report(has_several && rollout.temperature == 0.0,
-         absl::StrCat("rollout.temperature is 0, which makes all answers to a "
-                      "problem the same, but ",
-                      rollout.source != "reference"
-                          ? "rollout.source: " + rollout.source
-                          : "rollout.group_size above 1",
-                      " needs different ones: raise the temperature"));
+         absl::StrCat(
+             "rollout.temperature is 0, which makes all answers to a "
+             "problem the same, but ",
+             rollout.source != ReferenceSource::kGiven
+                 ? absl::StrCat("rollout.source: ", NameOf(rollout.source))
+                 : "rollout.group_size above 1",
+             " needs different ones: raise the temperature"));
   report(
       rollout.group_size == 1 &&
-          ParseFeedbackRule(config.objective.sdpo.feedback) ==
-              FeedbackRule::kNever &&
+          config.objective.sdpo.feedback == FeedbackRule::kNever &&
           ReadsView(ExpandTerms(config.objective), ViewName::kSiblingRollout),
       "sibling_rollout has nothing to show: an answer has no siblings where "
       "rollout.group_size is 1, and objective.sdpo.feedback is never; set "
@@ -149,8 +148,8 @@ void CheckPeer(const std::string& key,
   }
 }
 
-// What a file names is looked at when it is read, and each line's protection
-// when it is dialled.
+// Addresses in a file are checked when the file is read, and their protection
+// when they are dialled.
 void CheckWorkers(const std::string& key,
                   const std::vector<std::string>& addresses,
                   bool is_protected,
@@ -227,7 +226,7 @@ void CheckGpus(const RunConfig& run, std::vector<std::string>& problems) {
           problems);
 }
 
-// A URL that a file holds is looked at once the file is read.
+// A URL in a file is checked when the file is read.
 void CheckNotify(const RunConfig& run, std::vector<std::string>& problems) {
   const std::string& url = run.notify_url;
   Require(!url.empty() ||
@@ -241,7 +240,7 @@ void CheckNotify(const RunConfig& run, std::vector<std::string>& problems) {
   Require(problem.empty(), absl::StrCat("run.notify_url ", problem), problems);
 }
 
-// What other machines may reach, and what is reached there.
+// Addresses that other machines can reach, and addresses on other machines.
 void CheckEndpoints(const Config& config, std::vector<std::string>& problems) {
   const SecuritySection& security = config.security;
   const bool rpc_is_protected =
@@ -391,7 +390,8 @@ std::vector<std::string> FindContradictions(const Config& config) {
 std::vector<std::string> WarningsOfVainKeys(const LoadedConfig& loaded) {
   std::vector<std::string> warnings;
   const RunConfig& run = loaded.config.run;
-  if (run.gpus != kAllGpus && loaded.config.model.device == "cpu") {
+  if (run.gpus != kAllGpus &&
+      loaded.config.model.device == DeviceChoice::kCpu) {
     warnings.push_back(absl::StrCat("run.gpus (",
                                     loaded.origins.at("run.gpus"),
                                     ") has no effect: model.device is cpu"));

@@ -24,8 +24,8 @@ std::string ShortText(const YAML::Node& node) {
   return "nothing";
 }
 
-// "true" or "false" for what other languages, and YAML before version 1.2,
-// write for it; otherwise empty.
+// Returns "true" or "false" for the spellings of other languages and of YAML
+// before version 1.2; empty for any other text.
 std::string MeantFlag(const std::string& text) {
   const std::string lower = absl::AsciiStrToLower(text);
   for (const char* yes : {"true", "yes", "on", "y", "1"}) {
@@ -61,7 +61,7 @@ struct Reader {
 
   std::string operator()(std::string* out) const {
     if (node.IsNull()) {
-      // Of one of several choices no text is none of them.
+      // No text is not one of the choices.
       if (!IsChoice("")) return Wrong();
       out->clear();
       return "";
@@ -79,6 +79,11 @@ struct Reader {
     }
     *out = std::move(text);
     return "";
+  }
+  std::string operator()(const EnumVariable& out) const {
+    return node.IsScalar() && IsChoice(node.Scalar()) && out.Set(node.Scalar())
+               ? ""
+               : Wrong();
   }
   std::string operator()(bool* out) const {
     if (!node.IsScalar()) return Wrong();

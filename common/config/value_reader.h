@@ -1,4 +1,4 @@
-// One YAML value into the target of a key, with its type and range checked.
+// Reads one YAML value into the target of a key and checks its type and range.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -9,7 +9,8 @@
 
 namespace dapd {
 
-// Empty if the value was taken; else what is wrong with it.
+// Returns an empty text if the value was taken, otherwise what is wrong with
+// it.
 std::string ReadValue(const YAML::Node& node, const ConfigKey& key);
 
 }  // namespace dapd

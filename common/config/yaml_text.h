@@ -1,4 +1,4 @@
-// Numbers and texts as YAML has them.
+// Numbers and texts in the syntax of YAML.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 namespace dapd {
 
 std::string FormatDouble(double value);
-// The other way round: a finite number, or .inf. False for anything else.
+// Parses a finite number or .inf. False for any other text.
 bool ParseDouble(const std::string& text, double* value);
-// In double quotes and on one line, whatever it holds.
+// Returns any text in double quotes, on one line.
 std::string Quote(const std::string& text);
-// What gives `key` this text as an argument of --set: key="text".
+// Returns the argument of --set that gives `key` this text: key="text".
 std::string TextOverride(const std::string& key, const std::string& text);
 
 }  // namespace dapd

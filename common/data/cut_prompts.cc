@@ -36,7 +36,7 @@ std::vector<LimitedPrompt> PromptsWithLimits(const Config& config) {
   if (StepsNeedAnswers(config)) {
     prompts.push_back({ViewName::kNoneRollout, options.max_sampler_prompt});
   }
-  if (config.rollout.source != "reference") return prompts;
+  if (config.rollout.source != ReferenceSource::kGiven) return prompts;
   for (const ViewName view : ViewsRead(ExpandTerms(config.objective))) {
     if (view == ViewName::kCrossRollout ||
         view == ViewName::kDemonstrationRollout ||
@@ -161,20 +161,21 @@ absl::Status CheckCutPrompts(const Config& config,
   }
   for (const LimitedPrompt& prompt : prompts) {
     if (prompt.rows_cut == 0) continue;
-    LogWarning(absl::StrCat(config.data.path,
-                            ": ",
-                            prompt.rows_cut,
-                            " of ",
-                            total,
-                            " rows: ",
-                            Describe(prompt),
-                            " is cut to ",
-                            prompt.limit,
-                            " tokens and loses ",
-                            config.prompts.truncation_side == "left"
-                                ? "its beginning, where the problem is; "
-                                : "its end, where the instruction is; ",
-                            DescribeRemedy(config, prompt, prompt.longest)));
+    LogWarning(
+        absl::StrCat(config.data.path,
+                     ": ",
+                     prompt.rows_cut,
+                     " of ",
+                     total,
+                     " rows: ",
+                     Describe(prompt),
+                     " is cut to ",
+                     prompt.limit,
+                     " tokens and loses ",
+                     config.prompts.truncation_side == TruncationSide::kLeft
+                         ? "its beginning, where the problem is; "
+                         : "its end, where the instruction is; ",
+                     DescribeRemedy(config, prompt, prompt.longest)));
   }
   return absl::OkStatus();
 }

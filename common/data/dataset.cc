@@ -144,9 +144,7 @@ DatasetOptions MakeDatasetOptions(const DataSection& section) {
   return {.problem_column = section.problem_column,
           .solution_column = section.solution_column,
           .answer_column = section.answer_column,
-          .on_bad_row = section.on_bad_row == "skip"
-                            ? DatasetOptions::OnBadRow::kSkip
-                            : DatasetOptions::OnBadRow::kFail};
+          .on_bad_row = section.on_bad_row};
 }
 
 DatasetOptions MakeHeldOutOptions(const DataSection& section) {
@@ -176,7 +174,7 @@ absl::StatusOr<Dataset> ReadDataset(const std::string& path,
     const auto problem = ToProblem(row, options, where, number++);
     progress.Update(number, path);
     if (!problem.ok()) {
-      if (options.on_bad_row == DatasetOptions::OnBadRow::kFail) {
+      if (options.on_bad_row == OnBadRow::kFail) {
         return problem.status();
       }
       if (static_cast<size_t>(dataset.skipped_rows++) < kMaxReportedRows) {

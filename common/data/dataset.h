@@ -39,7 +39,6 @@ struct DatasetOptions {
   // The settings that name columns, for the error about a missing column.
   std::string column_settings =
       "data.problem_column, data.solution_column and data.answer_column";
-  enum class OnBadRow { kFail, kSkip };
   OnBadRow on_bad_row = OnBadRow::kFail;
 };
 

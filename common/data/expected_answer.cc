@@ -141,7 +141,7 @@ void WarnOfUngradedProblems(const Config& config, const Dataset& held_out) {
 }
 
 bool DependsOnGrades(const Config& config) {
-  return config.rollout.source == "verified" ||
+  return config.rollout.source == ReferenceSource::kVerified ||
          ReadsView(ExpandTerms(config.objective), ViewName::kSiblingRollout);
 }
 
@@ -171,10 +171,11 @@ absl::Status ApplyAnswerRule(const Config& config, Dataset* data) {
       "' nor as a line '#### 72' or a \\boxed{} in '",
       config.data.solution_column,
       "', and ",
-      config.rollout.source == "verified" ? "rollout.source: verified"
-                                          : "sibling_rollout",
+      config.rollout.source == ReferenceSource::kVerified
+          ? "rollout.source: verified"
+          : "sibling_rollout",
       " needs grades");
-  const bool skips = config.data.on_bad_row == "skip";
+  const bool skips = config.data.on_bad_row == OnBadRow::kSkip;
   if (!skips || graded.empty()) {
     return DataError(absl::StrCat(
         what,

@@ -10,7 +10,7 @@ int64_t HeldOutAnswerTokens(const Config& config) {
 absl::StatusOr<std::vector<int32_t>> HeldOutPrompt(const Config& config,
                                                    const ViewBuilder& views,
                                                    const std::string& problem) {
-  const EvaluationForm form = ParseEvaluationForm(config.evaluation.prompt);
+  const EvaluationForm form = config.evaluation.prompt;
   const bool thinking = config.evaluation.thinking;
   if (form == EvaluationForm::kTraining && !thinking) {
     return views.RolloutPrompt(problem);

@@ -17,7 +17,7 @@ namespace {
 // Teachers refuse payloads that they cannot send.
 absl::Status CheckPayload(const TeacherSection& teacher,
                           const ModelConfig& model) {
-  if (teacher.payload != "top_k" || teacher.top_k <= model.vocab_size) {
+  if (teacher.payload != Payload::kTopK || teacher.top_k <= model.vocab_size) {
     return absl::OkStatus();
   }
   return ConfigError(absl::StrCat("teacher.top_k (",

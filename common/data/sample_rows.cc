@@ -10,7 +10,6 @@
 #include "common/base/json_lines.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
-#include "common/config/feedback_rule.h"
 #include "common/config/preset_terms.h"
 #include "common/data/expected_answer.h"
 #include "common/data/grade_answer.h"
@@ -163,7 +162,7 @@ absl::Status FillContexts(const Config& config,
                                   size,
                                   ") answers to a problem"));
   }
-  const FeedbackRule rule = ParseFeedbackRule(config.objective.sdpo.feedback);
+  const FeedbackRule rule = config.objective.sdpo.feedback;
   for (size_t begin = 0; begin < rows->size(); begin += size) {
     std::vector<GradedAnswer> group;
     for (size_t i = begin; i < begin + size; ++i) {

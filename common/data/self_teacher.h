@@ -9,8 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "common/config/feedback_rule.h"
-
 namespace dapd {
 
 struct TeacherContext {

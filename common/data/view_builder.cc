@@ -49,18 +49,14 @@ View& At(Views& views, ViewName name) {
 
 ViewOptions MakeViewOptions(const Config& config) {
   ViewOptions options;
-  options.self_rollout = config.objective.self_rollout == "template"
-                             ? ViewOptions::SelfRollout::kTemplate
-                             : ViewOptions::SelfRollout::kAppend;
+  options.self_rollout = config.objective.self_rollout;
   options.max_reference_tokens = config.objective.max_reference_tokens;
   const PromptsSection& prompts = config.prompts;
   const int64_t limit = prompts.max_tokens > 0 ? prompts.max_tokens : kUncut;
   options.max_prompt = std::min(limit, config.data.max_prompt_tokens);
   options.max_sampler_prompt = std::clamp<int64_t>(
       config.data.max_prompt_tokens - config.rollout.max_new_tokens, 1, limit);
-  options.truncation_side = prompts.truncation_side == "left"
-                                ? ViewOptions::TruncationSide::kLeft
-                                : ViewOptions::TruncationSide::kRight;
+  options.truncation_side = prompts.truncation_side;
   options.prompts = Prompts(prompts);
   options.privileged_thinking = prompts.privileged_thinking;
   options.thinking = prompts.thinking;
@@ -71,10 +67,6 @@ ViewOptions MakeViewOptions(const Config& config) {
     if (!IsAlwaysBuilt(view)) options.extra_views.insert(view);
   }
   return options;
-}
-
-EvaluationForm ParseEvaluationForm(const std::string& name) {
-  return name == "plain" ? EvaluationForm::kPlain : EvaluationForm::kTraining;
 }
 
 ViewBuilder::ViewBuilder(const Tokenizer& tokenizer,
@@ -101,7 +93,7 @@ absl::StatusOr<std::vector<int32_t>> ViewBuilder::RolloutPrompt(
 std::vector<int32_t> ViewBuilder::Cut(std::vector<int32_t> prompt,
                                       int64_t limit) const {
   if (Size(prompt) <= limit) return prompt;
-  if (options_.truncation_side == ViewOptions::TruncationSide::kRight) {
+  if (options_.truncation_side == TruncationSide::kRight) {
     return CutRight(std::move(prompt), limit);
   }
   return {prompt.end() - limit, prompt.end()};
@@ -244,7 +236,7 @@ absl::StatusOr<GrowingViews> ViewBuilder::StartViews(
     prefixes.shown_.push_back(
         {name,
          limit,
-         options_.truncation_side == ViewOptions::TruncationSide::kLeft,
+         options_.truncation_side == TruncationSide::kLeft,
          SettledEncoder(tokenizer_)});
     GrowingViews::Shown& shown = prefixes.shown_.back();
     ASSIGN_OR_RETURN(const std::string text,
@@ -255,7 +247,7 @@ absl::StatusOr<GrowingViews> ViewBuilder::StartViews(
   };
   ASSIGN_OR_RETURN(const std::vector<int32_t> none, RolloutPrompt(problem));
   continues(ViewName::kNoneRollout, none);
-  if (options_.self_rollout == ViewOptions::SelfRollout::kAppend) {
+  if (options_.self_rollout == SelfRollout::kAppend) {
     continues(ViewName::kSelfRollout, none);
   } else {
     RETURN_IF_ERROR(shows(ViewName::kSelfRollout,
@@ -293,7 +285,7 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
   At(views, ViewName::kNoneRollout) = MakeView(none, rollout);
 
   std::vector<int32_t> self;
-  if (options_.self_rollout == ViewOptions::SelfRollout::kAppend) {
+  if (options_.self_rollout == SelfRollout::kAppend) {
     self = none;
     self.insert(self.end(), rollout.begin(), rollout.end());
   } else {

@@ -35,7 +35,6 @@ struct Sample {
 inline constexpr int64_t kUncut = std::numeric_limits<int64_t>::max();
 
 struct ViewOptions {
-  enum class SelfRollout { kAppend, kTemplate };
   SelfRollout self_rollout = SelfRollout::kAppend;
   int64_t max_reference_tokens = 1024;
   // Limits of the prompts in front of a rollout. The sampler's prompt, which is
@@ -43,7 +42,6 @@ struct ViewOptions {
   // is for the other prompts.
   int64_t max_sampler_prompt = kUncut;
   int64_t max_prompt = kUncut;
-  enum class TruncationSide { kRight, kLeft };
   TruncationSide truncation_side = TruncationSide::kRight;
   // Limit of a view whose prompt shows a sampled answer. The text of the answer
   // may take more tokens than were sampled; the prompt is cut so that the
@@ -68,13 +66,6 @@ struct ViewOptions {
 // Returns the options of the configuration, with the views that its terms read.
 // The model decides pad_token_id and max_view, which are not set here.
 ViewOptions MakeViewOptions(const Config& config);
-
-// Chooses the user's message of an evaluation: kTraining has the None view's
-// message, kPlain the problem and the instruction alone, without "Problem: "
-// (OPSD's evaluation).
-enum class EvaluationForm { kTraining, kPlain };
-// `name` is "training" or "plain".
-EvaluationForm ParseEvaluationForm(const std::string& name);
 
 // Builds views with one model folder's tokenizer and template. Thread-safe.
 class ViewBuilder {
@@ -134,8 +125,8 @@ class ViewBuilder {
 
   // Returns the prefixes of the views that need a rollout, before its first
   // token.
-  absl::StatusOr<GrowingViews> StartViews(
-      const std::string& problem, const std::string& reference) const;
+  absl::StatusOr<GrowingViews> StartViews(const std::string& problem,
+                                          const std::string& reference) const;
 
   // Builds the six views and extra_views. Views over a rollout that is only
   // padding score nothing (scored_count 0), and a view that shows it shows an

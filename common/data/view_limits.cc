@@ -47,7 +47,7 @@ class UnfitRows {
   absl::Status Settle(const std::string& path,
                       const std::string& problem,
                       const std::string& advice,
-                      const std::string& on_bad_row,
+                      OnBadRow on_bad_row,
                       Dataset* data) const;
 
  private:
@@ -66,14 +66,14 @@ void UnfitRows::Add(bool fits, const std::string& description) {
 absl::Status UnfitRows::Settle(const std::string& path,
                                const std::string& problem,
                                const std::string& advice,
-                               const std::string& on_bad_row,
+                               OnBadRow on_bad_row,
                                Dataset* data) const {
   if (num_unfit_ == 0) return absl::OkStatus();
   const std::string named =
       absl::StrCat(named_, num_unfit_ > kMaxNamedRows ? "\n  ..." : "");
   const std::string what = absl::StrCat(
       path, ": ", num_unfit_, " of ", fits_.size(), " rows ", problem);
-  const bool skips = on_bad_row == "skip";
+  const bool skips = on_bad_row == OnBadRow::kSkip;
   if (!skips || num_unfit_ == fits_.size()) {
     return DataError(
         absl::StrCat(what,
@@ -189,7 +189,7 @@ class ViewMeter {
   }
 
   bool HasGivenReference() const {
-    return config_.rollout.source == "reference";
+    return config_.rollout.source == ReferenceSource::kGiven;
   }
 
   // Builds views with answers of one token: the rollout, an answer in place of
@@ -227,7 +227,7 @@ class ViewMeter {
       return std::max(view.scored_from,
                       std::min(view.scored_from + more, longest_prompt_));
     };
-    const bool appends = config_.objective.self_rollout == "append";
+    const bool appends = config_.objective.self_rollout == SelfRollout::kAppend;
     switch (name) {
       case ViewName::kNoneRollout:
         return view.scored_from + view.scored_count + answer;

@@ -1,6 +1,8 @@
-// Describes a GPU as NVIDIA's driver does.
+// Describes a GPU as NVIDIA's driver does, and the choice between a GPU and the
+// CPU.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,6 +11,12 @@ namespace dapd {
 
 // Memory is shown in gibibytes.
 inline constexpr double kGiB = 1 << 30;
+
+// Where a process computes; kAuto: on a GPU where one can be used.
+enum class DeviceChoice { kAuto, kCpu, kCuda };
+constexpr auto NameTable(DeviceChoice) {
+  return std::array{"auto", "cpu", "cuda"};
+}
 
 struct Gpu {
   std::string name;  // "NVIDIA H100 80GB HBM3"

@@ -21,8 +21,8 @@ std::map<std::string, std::string> LabelsOf(const GpuReport& report,
   return labels;
 }
 
-std::map<std::string, std::string> GpuLabels(const std::string& device) {
-  if (device == "cpu") return {};
+std::map<std::string, std::string> GpuLabels(DeviceChoice device) {
+  if (device == DeviceChoice::kCpu) return {};
   return LabelsOf(FindGpus(), CudaBackendPath().ok() ? CudaKernels() : "");
 }
 

@@ -14,8 +14,8 @@ namespace dapd {
 std::map<std::string, std::string> LabelsOf(const GpuReport& report,
                                             const std::string& kernels);
 
-// Returns the labels of this process; none if `device` (model.device) is "cpu":
-// the driver is not asked then.
-std::map<std::string, std::string> GpuLabels(const std::string& device);
+// Returns the labels of this process; none if `device` (model.device) is the
+// CPU: the driver is not asked then.
+std::map<std::string, std::string> GpuLabels(DeviceChoice device);
 
 }  // namespace dapd

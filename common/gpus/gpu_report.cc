@@ -252,11 +252,11 @@ std::vector<std::string> GpuNames(const GpuReport& report) {
   return names;
 }
 
-std::vector<std::string> GpusToComputeOn(const std::string& device) {
-  if (device == "cpu") return {};
+std::vector<std::string> GpusToComputeOn(DeviceChoice device) {
+  if (device == DeviceChoice::kCpu) return {};
   const GpuReport report = FindGpus();
   const bool is_usable = report.usable.ok() && CudaBackendPath().ok();
-  if (device == "auto" && !is_usable) return {};
+  if (device == DeviceChoice::kAuto && !is_usable) return {};
   return GpuNames(report);
 }
 

@@ -49,7 +49,7 @@ std::vector<std::string> GpuNames(const GpuReport& report);
 
 // Returns the names of the GPUs on which this process computes with `device`
 // (model.device); empty for the CPU.
-std::vector<std::string> GpusToComputeOn(const std::string& device);
+std::vector<std::string> GpusToComputeOn(DeviceChoice device);
 
 // Returns a line for each kind of GPU: "2 of 79.2 GiB, 78.9 GiB free: NVIDIA
 // H100 80GB HBM3 (sm_90)".

@@ -4,6 +4,7 @@
 // formulas and says how to add a divergence.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 
@@ -14,6 +15,9 @@ enum class DivergenceKind {
   kReverseKl,      // sum_v p (log p - log q)
   kJensenShannon,  // sum_v beta q log(q / m) + (1 - beta) p log(p / m)
 };
+constexpr auto NameTable(DivergenceKind) {
+  return std::array{"forward_kl", "reverse_kl", "jensen_shannon"};
+}
 
 struct Divergence {
   DivergenceKind kind = DivergenceKind::kForwardKl;
@@ -31,6 +35,9 @@ enum class SupportKind {
   kStudentTopK,  // the student's k most probable tokens
   kTeacherTopK,  // the target's k most probable tokens
 };
+constexpr auto NameTable(SupportKind) {
+  return std::array{"full", "student_top_k", "teacher_top_k"};
+}
 
 struct Support {
   SupportKind kind = SupportKind::kFull;
@@ -49,6 +56,9 @@ enum class Reduction {
   kSeqMeanKeepMasked,  // as kSeqMean, but an answer without a scored token
                        // counts as 0
 };
+constexpr auto NameTable(Reduction) {
+  return std::array{"micro_token", "seq_mean", "seq_mean_keep_masked"};
+}
 
 inline constexpr double kNoClip = std::numeric_limits<double>::infinity();
 

@@ -2,9 +2,7 @@
 // (proto/dapd/v1/teacher.proto lists the tensors of each payload).
 #pragma once
 
-#include <string>
-
-#include "absl/status/statusor.h"
+#include "common/base/enum_names.h"
 
 namespace dapd {
 
@@ -13,9 +11,8 @@ enum class Payload {
   kLogits,
   kTopK,
 };
-
-// `name` is "hidden_states", "logits" or "top_k", as in the configuration. The
-// error for any other name is INVALID_ARGUMENT and lists these.
-absl::StatusOr<Payload> ParsePayload(const std::string& name);
+constexpr auto NameTable(Payload) {
+  return std::array{"hidden_states", "logits", "top_k"};
+}
 
 }  // namespace dapd

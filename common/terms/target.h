@@ -60,6 +60,10 @@ enum class Regime {
   kSecondSurer,    // A >= mean A otherwise
 };
 inline constexpr size_t kNumRegimes = 4;
+constexpr auto NameTable(Regime) {
+  return std::array{
+      "agree_likely", "agree_unlikely", "first_surer", "second_surer"};
+}
 
 struct Routed {
   TeacherPass first;
@@ -90,8 +94,5 @@ std::vector<TeacherPass> PassesOf(const Target& target);
 
 // Returns a text such as "cross_rollout (snapshot)" for people.
 std::string Describe(const Target& target);
-
-// Returns "agree_likely", ...
-const char* RegimeName(Regime regime);
 
 }  // namespace dapd

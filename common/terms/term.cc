@@ -14,27 +14,6 @@
 namespace dapd {
 namespace {
 
-// The names are indexed by the values of the enums.
-constexpr std::array<const char*, 3> kDivergences = {
-    "forward_kl", "reverse_kl", "jensen_shannon"};
-constexpr std::array<const char*, 3> kSupports = {
-    "full", "student_top_k", "teacher_top_k"};
-constexpr std::array<const char*, 3> kReductions = {
-    "micro_token", "seq_mean", "seq_mean_keep_masked"};
-constexpr std::array<const char*, 3> kImportances = {
-    "none", "token", "sequence"};
-constexpr std::array<const char*, kNumRegimes> kRegimes = {
-    "agree_likely", "agree_unlikely", "first_surer", "second_surer"};
-
-template <typename Enum, size_t kSize>
-std::optional<Enum> Parse(const std::array<const char*, kSize>& names,
-                          const std::string& name) {
-  for (size_t i = 0; i < kSize; ++i) {
-    if (name == names[i]) return static_cast<Enum>(i);
-  }
-  return std::nullopt;
-}
-
 std::string ProblemWith(const Mixture& mixture) {
   if (mixture.delta.empty() || mixture.delta.size() > Mixture::kMaxParts) {
     return absl::StrCat("a mixture's delta has 1 to ",
@@ -90,7 +69,7 @@ std::string Describe(const Target& target) {
   std::vector<std::string> passes;
   for (const TeacherPass& pass : PassesOf(target)) {
     passes.push_back(absl::StrCat(
-        ViewNameString(pass.view), " (", WeightSetName(pass.weights), ")"));
+        ViewNameString(pass.view), " (", NameOf(pass.weights), ")"));
   }
   return std::visit(
       Overloaded{
@@ -101,10 +80,6 @@ std::string Describe(const Target& target) {
           [&](const Routed&) { return absl::StrJoin(passes, " or "); },
           [](const OneHot&) -> std::string { return "the scored tokens"; }},
       target);
-}
-
-const char* RegimeName(Regime regime) {
-  return kRegimes[static_cast<size_t>(regime)];
 }
 
 std::vector<TeacherPass> TeacherPasses(const std::vector<Term>& terms) {
@@ -194,34 +169,5 @@ std::string ProblemWith(const Term& term) {
                  [&](const OneHot&) { return ProblemWithOneHot(term); }},
       term.target);
 }
-
-const char* DivergenceName(DivergenceKind kind) {
-  return kDivergences[static_cast<size_t>(kind)];
-}
-std::optional<DivergenceKind> ParseDivergence(const std::string& name) {
-  return Parse<DivergenceKind>(kDivergences, name);
-}
-const char* SupportName(SupportKind kind) {
-  return kSupports[static_cast<size_t>(kind)];
-}
-std::optional<SupportKind> ParseSupport(const std::string& name) {
-  return Parse<SupportKind>(kSupports, name);
-}
-const char* ReductionName(Reduction reduction) {
-  return kReductions[static_cast<size_t>(reduction)];
-}
-std::optional<Reduction> ParseReduction(const std::string& name) {
-  return Parse<Reduction>(kReductions, name);
-}
-const char* ImportanceName(Importance importance) {
-  return kImportances[static_cast<size_t>(importance)];
-}
-std::optional<Importance> ParseImportance(const std::string& name) {
-  return Parse<Importance>(kImportances, name);
-}
-std::string DivergenceNames() { return absl::StrJoin(kDivergences, ", "); }
-std::string SupportNames() { return absl::StrJoin(kSupports, ", "); }
-std::string ReductionNames() { return absl::StrJoin(kReductions, ", "); }
-std::string ImportanceNames() { return absl::StrJoin(kImportances, ", "); }
 
 }  // namespace dapd

@@ -7,12 +7,13 @@
 // docs/objective.md.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "common/base/enum_names.h"
 #include "common/terms/divergence.h"
 #include "common/terms/target.h"
 #include "common/terms/view.h"
@@ -31,6 +32,9 @@ enum class Importance {
   kToken,     // the token's own ratio (SDPO)
   kSequence,  // the mean of the ratios of its answer's counted tokens (SDFT)
 };
+constexpr auto NameTable(Importance) {
+  return std::array{"none", "token", "sequence"};
+}
 
 struct Term {
   std::string name;
@@ -76,21 +80,5 @@ int64_t TokensOf(const Term& term, const Views& views);
 // that score different tokens, a number out of its range, or a support that its
 // target does not have.
 std::string ProblemWith(const Term& term);
-
-// Convert between values and their names in the configuration; nothing for an
-// unknown name.
-const char* DivergenceName(DivergenceKind kind);
-std::optional<DivergenceKind> ParseDivergence(const std::string& name);
-const char* SupportName(SupportKind kind);
-std::optional<SupportKind> ParseSupport(const std::string& name);
-const char* ReductionName(Reduction reduction);
-std::optional<Reduction> ParseReduction(const std::string& name);
-const char* ImportanceName(Importance importance);
-std::optional<Importance> ParseImportance(const std::string& name);
-// Return lists such as "forward_kl, reverse_kl, ..." for messages.
-std::string DivergenceNames();
-std::string SupportNames();
-std::string ReductionNames();
-std::string ImportanceNames();
 
 }  // namespace dapd

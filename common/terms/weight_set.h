@@ -2,8 +2,7 @@
 // The configuration, messages and metrics use the names of this table.
 #pragma once
 
-#include <optional>
-#include <string>
+#include "common/base/enum_names.h"
 
 namespace dapd {
 
@@ -14,12 +13,8 @@ enum class WeightSet {
   kLive,      // the adapter that is trained, without gradient
 };
 inline constexpr int kNumWeightSets = 4;
-
-// Returns "base", "snapshot", "ema" or "live".
-const char* WeightSetName(WeightSet set);
-// Returns nothing for an unknown name.
-std::optional<WeightSet> ParseWeightSet(const std::string& name);
-// Returns all names, for messages.
-std::string WeightSetNames();
+constexpr auto NameTable(WeightSet) {
+  return std::array{"base", "snapshot", "ema", "live"};
+}
 
 }  // namespace dapd

@@ -40,7 +40,7 @@ Read PerTerm(Number TermMetrics::*field) {
 
 // For routed terms only.
 StepMetric ShareOf(Regime regime) {
-  const std::string name = RegimeName(regime);
+  const std::string name = NameOf(regime);
   return {
       .path = "terms/*/regimes/" + name,
       .tag = "regime_" + name + "/*",

@@ -17,7 +17,7 @@ OptimizerOptions MakeOptimizerOptions(const Config& config) {
     if (pass.weights == WeightSet::kEma) {
       options.ema_rate = config.teacher.ema_rate;
       options.ema_from_first_update =
-          config.teacher.ema_start == "first_update";
+          config.teacher.ema_start == EmaStart::kFirstUpdate;
     }
   }
   return options;

@@ -15,6 +15,7 @@
 #include "common/base/files.h"
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
+#include "common/config/load_config.h"
 #include "services/cli/answers_text.h"
 #include "services/cli/command.h"
 
@@ -23,7 +24,6 @@ namespace {
 
 constexpr int kMinWidth = 40;
 constexpr int kMaxWidth = 1000;
-constexpr uint64_t kMaxConfigBytes = 1 << 20;
 constexpr int kDefaultWidth = 100;  // unless stdout is a terminal
 
 struct AnswersOptions {

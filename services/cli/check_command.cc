@@ -77,7 +77,7 @@ struct Here {
 
 Here LookAround(const LoadedConfig& loaded, const ModelConfig& model) {
   Here here;
-  if (loaded.config.model.device != "cpu") {
+  if (loaded.config.model.device != DeviceChoice::kCpu) {
     here.report = FindGpus();
     here.has_backend = CudaBackendPath().ok();
   }
@@ -97,7 +97,7 @@ void PrintDevices(const Here& here,
                   const ModelSection& section,
                   const ModelConfig& model,
                   const MemoryPlan& plan) {
-  if (section.device == "cpu") return;
+  if (section.device == DeviceChoice::kCpu) return;
   PrintLines(DeviceText(here.split,
                         CheckGpuModel(section.precision, model),
                         plan,

@@ -48,7 +48,7 @@ struct EvalOptions {
   std::string id_column = "id";
   std::string problem_column = "problem";
   std::string answer_column = "answer";
-  std::string prompt = "training";
+  EvaluationForm prompt = EvaluationForm::kTraining;
   bool thinking = false;
   std::string marker;  // empty: none
   std::string output;
@@ -101,17 +101,18 @@ absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
     ASSIGN_OR_RETURN(adapter, BaseDigest(adapter_folder));
   }
   ASSIGN_OR_RETURN(const std::string model, model_digest.get());
-  ASSIGN_OR_RETURN(const std::string precision, generator.ResolvedPrecision());
+  ASSIGN_OR_RETURN(const Precision precision, generator.ResolvedPrecision());
   return nlohmann::ordered_json{
       {"format", 1},
       {"model", model},
       {"adapter", adapter},
       {"data", DigestOf(data.problems)},
-      {"prompt", options.prompt},
-      {"prompts.none", options.prompt == "training" ? prompts.none : ""},
+      {"prompt", NameOf(options.prompt)},
+      {"prompts.none",
+       options.prompt == EvaluationForm::kTraining ? prompts.none : ""},
       {"thinking", options.thinking},
       {"samples", options.samples},
-      {"precision", precision},
+      {"precision", NameOf(precision)},
       {"temperature", generator.sampling.temperature},
       {"top_p", generator.sampling.top_p},
       {"top_k", generator.sampling.top_k},
@@ -191,7 +192,7 @@ absl::StatusOr<std::vector<AnswerPrompt>> OpenPrompts(
   const ViewBuilder views(*text.tokenizer,
                           *text.chat_template,
                           {.prompts = Prompts(prompts_section)});
-  const EvaluationForm form = ParseEvaluationForm(options.prompt);
+  const EvaluationForm form = options.prompt;
   std::vector<AnswerPrompt> prompts;
   for (size_t i = 0; i < data.problems.size(); ++i) {
     const Problem& problem = data.problems[i];
@@ -339,10 +340,9 @@ void AddEvalCommand(Command& app) {
       .ShowDefault();
   command
       .AddOption("--prompt",
-                 options->prompt,
+                 EnumVariable(&options->prompt),
                  "training: the sampler's, which begins \"Problem: \"; plain: "
                  "without that")
-      .OneOf({"training", "plain"})
       .ShowDefault();
   command.AddFlag("--thinking",
                   options->thinking,

@@ -29,7 +29,7 @@ absl::StatusOr<size_t> GpusOfAWorker(const LocalGeneratorOptions& options,
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
   Config config;
-  config.model.device = "cuda";
+  config.model.device = DeviceChoice::kCuda;
   ASSIGN_OR_RETURN(config.model.precision, options.ResolvedPrecision());
   config.rollout.slots = options.slots;
   config.rollout.max_new_tokens = options.sampling.max_new_tokens;
@@ -51,7 +51,7 @@ absl::StatusOr<size_t> GpusOfAWorker(const LocalGeneratorOptions& options,
 
 absl::StatusOr<std::vector<std::vector<std::string>>> GpusOfWorkers(
     const LocalGeneratorOptions& options, int64_t asked, int64_t answers) {
-  if (options.device == "cpu") {
+  if (options.device == DeviceChoice::kCpu) {
     if (asked == 0) return std::vector<std::vector<std::string>>();
     return WithExitCode(
         absl::InvalidArgumentError("--gpus is for GPUs, and --device is cpu"),
@@ -124,7 +124,7 @@ absl::Status GpuGenerator::AnswerAll(const std::vector<AnswerPrompt>& prompts,
       CheckPromptsFit(prompts, max_new_tokens, generator_->context()));
   if (prompts.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options_.model));
-  ASSIGN_OR_RETURN(const std::string precision, options_.ResolvedPrecision());
+  ASSIGN_OR_RETURN(const Precision precision, options_.ResolvedPrecision());
   RETURN_IF_ERROR(workers_->Start(
       {.model_path = folder,
        .precision = precision,

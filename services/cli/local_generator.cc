@@ -26,8 +26,9 @@ void LocalGeneratorOptions::AddFlags(Command& command) {
                  "float32, bfloat16, or auto: as the model is stored")
       .OneOf({"float32", "bfloat16", "auto"})
       .ShowDefault();
-  command.AddOption("--device", device, "where the model is computed")
-      .OneOf({"auto", "cpu", "cuda"})
+  command
+      .AddOption(
+          "--device", EnumVariable(&device), "where the model is computed")
       .ShowDefault();
   command.AddOption("--slots", slots, "answers decoded in parallel")
       .Range(1, 1024)
@@ -55,19 +56,18 @@ void LocalGeneratorOptions::AddFlags(Command& command) {
   command.AddOption("--seed", seed, "seed of the sampling").ShowDefault();
 }
 
-absl::StatusOr<std::string> LocalGeneratorOptions::ResolvedPrecision() const {
-  if (precision != "auto") return precision;
+absl::StatusOr<Precision> LocalGeneratorOptions::ResolvedPrecision() const {
+  if (const auto named = ParseName<Precision>(precision)) return *named;
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(model));
   ASSIGN_OR_RETURN(const at::ScalarType stored, StoredPrecision(folder));
-  return std::string(PrecisionName(stored));
+  return PrecisionOf(stored);
 }
 
 absl::StatusOr<std::unique_ptr<LocalGenerator>> LocalGenerator::Load(
     const LocalGeneratorOptions& options) {
   auto generator = std::unique_ptr<LocalGenerator>(new LocalGenerator(options));
   ASSIGN_OR_RETURN(generator->precision_, options.ResolvedPrecision());
-  ASSIGN_OR_RETURN(const at::ScalarType dtype,
-                   ParsePrecision(generator->precision_));
+  const at::ScalarType dtype = TypeOf(generator->precision_);
   ASSIGN_OR_RETURN(const at::Device device,
                    OpenDevice({.device = options.device}));
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));

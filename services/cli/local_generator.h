@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/base/command_line.h"
+#include "common/config/config.h"
 #include "common/data/text_pipeline.h"
 #include "common/generation/engine.h"
 #include "common/model/weights/adapter.h"
@@ -22,7 +23,7 @@ struct LocalGeneratorOptions {
   std::string model;
   std::string adapter;
   std::string precision = "float32";  // or "bfloat16", or "auto": as stored
-  std::string device = "auto";
+  DeviceChoice device = DeviceChoice::kAuto;
   int64_t slots = 32;
   SamplingParams sampling;
   uint64_t seed = 42;
@@ -30,8 +31,8 @@ struct LocalGeneratorOptions {
   // Adds --model, --adapter, --precision, --device, --slots, --temperature,
   // --top-p, --top-k, --max-new-tokens and --seed.
   void AddFlags(Command& command);
-  // "float32" or "bfloat16"; reads the headers of the model's files for "auto".
-  absl::StatusOr<std::string> ResolvedPrecision() const;
+  // For "auto" this reads the headers of the model's files.
+  absl::StatusOr<Precision> ResolvedPrecision() const;
 };
 
 class LocalGenerator final : public AnswerSource {
@@ -41,8 +42,8 @@ class LocalGenerator final : public AnswerSource {
 
   const TextPipeline& text() const override { return text_; }
   const ModelConfig& model() const { return model_; }
-  // "float32" or "bfloat16", in which it computes.
-  const std::string& precision() const { return precision_; }
+  // The precision in which it computes.
+  Precision precision() const { return precision_; }
 
   absl::Status AnswerAll(const std::vector<AnswerPrompt>& prompts,
                          const OnAnswerEnded& on_answer) override;
@@ -53,7 +54,7 @@ class LocalGenerator final : public AnswerSource {
 
   const LocalGeneratorOptions options_;
   ModelConfig model_;
-  std::string precision_;
+  Precision precision_ = Precision::kFloat32;
   TextPipeline text_;
   std::unique_ptr<GenerationEngine> engine_;
 };

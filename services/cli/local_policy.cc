@@ -65,8 +65,7 @@ absl::StatusOr<LocalPolicy> LoadLocalPolicy(const Config& config,
   LocalPolicy local;
   ASSIGN_OR_RETURN(ModelText base, ReadModelText(config));
   ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
-  ASSIGN_OR_RETURN(const at::ScalarType dtype,
-                   ParsePrecision(config.model.precision));
+  const at::ScalarType dtype = TypeOf(config.model.precision);
   ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));
   SetComputeThreads(config.run.num_threads);
   ASSIGN_OR_RETURN(local.weights, LoadModelWeights(base.folder, dtype, device));

@@ -168,7 +168,7 @@ absl::StatusOr<std::string> LocalRun::TakeListen(const std::string& configured,
 absl::Status LocalRun::CheckFolder() const {
   const bool resumed = FileExists(JoinPath(folder_, "config.yaml"));
   const bool finished = HasFinished(folder_, config_.trainer.steps);
-  if (resumed && (finished || config_.run.resume == "never")) {
+  if (resumed && (finished || config_.run.resume == Resume::kNever)) {
     return AlreadyHoldsRun(config_.run, finished);
   }
   return MakeDirectories(JoinPath(folder_, "logs"));
@@ -182,7 +182,7 @@ void LocalRun::Deal(const std::vector<LocalProcess>& processes) {
 }
 
 absl::Status LocalRun::TakeGpus() {
-  if (config_.model.device == "cpu") return absl::OkStatus();
+  if (config_.model.device == DeviceChoice::kCpu) return absl::OkStatus();
   const GpuReport report = FindGpus();
   absl::Status usable = report.usable;
   if (usable.ok()) usable = CudaBackendPath().status();
@@ -192,7 +192,8 @@ absl::Status LocalRun::TakeGpus() {
       return ConfigError(absl::StrCat(
           "run.gpus is ", asked, ", but no GPU can be used: ", reason));
     }
-    if (config_.model.device == "cuda" || absl::IsInvalidArgument(usable)) {
+    if (config_.model.device == DeviceChoice::kCuda ||
+        absl::IsInvalidArgument(usable)) {
       return ConfigError(reason);
     }
     // The processes compute on the CPU.

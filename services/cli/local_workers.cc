@@ -87,7 +87,7 @@ std::vector<std::string> LocalWorkers::Settings(
     const LocalWorkersOptions& options, size_t index) const {
   const size_t of_each = gpus_[index].size();
   return {TextOverride("model.path", options.model_path),
-          absl::StrCat("model.precision=", options.precision),
+          absl::StrCat("model.precision=", NameOf(options.precision)),
           "model.device=cuda",
           absl::StrCat("lora.rank=", options.lora_rank),
           absl::StrCat("rollout.slots=", options.slots),

@@ -15,6 +15,7 @@
 
 #include "common/base/child_process.h"
 #include "common/base/loopback_ports.h"
+#include "common/config/config.h"
 #include "services/cli/restarts.h"
 
 namespace dapd {
@@ -22,7 +23,7 @@ namespace dapd {
 // The model and the settings of all workers, by the keys of a configuration.
 struct LocalWorkersOptions {
   std::string model_path;  // a folder
-  std::string precision;   // float32 | bfloat16
+  Precision precision = Precision::kFloat32;
   int64_t slots = 32;
   int64_t max_new_tokens = 1;
   int64_t lora_rank = 1;  // of the largest adapter that they get

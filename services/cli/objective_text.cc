@@ -13,18 +13,18 @@ namespace {
 std::string DescribeSpecial(const Term& term) {
   std::string text;
   if (term.divergence.kind != DivergenceKind::kForwardKl) {
-    absl::StrAppend(&text, ", ", DivergenceName(term.divergence.kind));
+    absl::StrAppend(&text, ", ", NameOf(term.divergence.kind));
   }
   if (term.support.kind != SupportKind::kFull) {
     absl::StrAppend(&text,
                     ", ",
-                    SupportName(term.support.kind),
+                    NameOf(term.support.kind),
                     " ",
                     term.support.k,
                     term.support.tail ? " with tail" : "");
   }
   if (term.reduction != Reduction::kMicroToken) {
-    absl::StrAppend(&text, ", ", ReductionName(term.reduction));
+    absl::StrAppend(&text, ", ", NameOf(term.reduction));
   }
   if (term.skip_tokens > 0) {
     absl::StrAppend(&text, ", without the first ", term.skip_tokens, " tokens");
@@ -32,7 +32,7 @@ std::string DescribeSpecial(const Term& term) {
   if (term.importance != Importance::kNone) {
     absl::StrAppend(&text,
                     ", importance by ",
-                    ImportanceName(term.importance),
+                    NameOf(term.importance),
                     " to ",
                     term.importance_cap);
   }
@@ -40,9 +40,9 @@ std::string DescribeSpecial(const Term& term) {
 }
 
 std::string DescribeReference(const RolloutSection& rollout) {
-  if (rollout.source == "dual") return "a second answer";
-  if (rollout.source == "verified") {
-    return rollout.unverified == "skip"
+  if (rollout.source == ReferenceSource::kDual) return "a second answer";
+  if (rollout.source == ReferenceSource::kVerified) {
+    return rollout.unverified == Unverified::kSkip
                ? "the first correct one of four further answers, or none"
                : "the first correct one of four further answers, or the first";
   }

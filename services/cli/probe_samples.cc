@@ -61,10 +61,10 @@ absl::Status CheckOneAnswerEach(const Config& config) {
         "sibling_rollout shows other graded answers to the same problem, which "
         "only a run samples: give recorded ones with --samples");
   }
-  if (config.rollout.source != "reference") {
+  if (config.rollout.source != ReferenceSource::kGiven) {
     return ConfigError(absl::StrCat(
         "rollout.source is ",
-        config.rollout.source,
+        NameOf(config.rollout.source),
         ", whose second answers only a run samples: give recorded samples with "
         "--samples, or set rollout.source=reference"));
   }
@@ -81,7 +81,7 @@ absl::Status AnswerRows(const Config& config,
       LocalGenerator::Load(
           {.model = config.model.path,
            .adapter = options.adapter,
-           .precision = config.model.precision,
+           .precision = NameOf(config.model.precision),
            .device = config.model.device,
            .slots = config.rollout.slots,
            .sampling = {.temperature = config.rollout.temperature,

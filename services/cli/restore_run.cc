@@ -39,19 +39,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Not AsideOf, whose name ends with its process: a later call goes on with what
+// an interrupted one has restored.
 constexpr char kAside[] = ".restoring";
-constexpr size_t kBlockBytes = size_t{1} << 20;
 constexpr size_t kMostNamed = 10;
 
 // The number of first parts that the file already holds.
 size_t WholeParts(int file, const std::vector<Content>& parts) {
-  std::string block(kBlockBytes, '\0');
+  std::string block(kFileBlockBytes, '\0');
   off_t offset = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     Sha256 digest;
     int64_t left = parts[i].bytes;
     while (left > 0) {
-      const size_t wanted = std::min(kBlockBytes, static_cast<size_t>(left));
+      const size_t wanted =
+          std::min(kFileBlockBytes, static_cast<size_t>(left));
       const ssize_t count = ::pread(file, block.data(), wanted, offset);
       if (count < 0 && errno == EINTR) continue;
       if (count <= 0) return i;

@@ -59,7 +59,8 @@ absl::Status Run(RunOptions options) {
                    }));
   const std::string folder = FolderOf(config.run);
   if (HasFinished(folder, config.trainer.steps) &&
-      config.run.resume != "never" && !config.checkpoint.copy_to.empty()) {
+      config.run.resume != Resume::kNever &&
+      !config.checkpoint.copy_to.empty()) {
     CopyAgain(config, folder);
     return absl::OkStatus();
   }

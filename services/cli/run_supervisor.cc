@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
+#include "common/base/child_process.h"
 #include "common/base/exit_code.h"
 #include "common/base/log.h"
 #include "common/base/process_end.h"
@@ -20,7 +21,6 @@ namespace dapd {
 namespace {
 
 constexpr int kInterruptedCode = static_cast<int>(ExitCode::kInterrupted);
-constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 
 // How much a trainer's exit code says about why the run ends. A lost rank says
 // nothing: it is how the other ranks see the end of one.
@@ -266,7 +266,7 @@ absl::Status RunSupervisor::Follow(const std::function<void()>& look) {
       }
     }
     look();
-    absl::SleepFor(kPollInterval);
+    absl::SleepFor(kChildPollInterval);
   }
 }
 

@@ -34,8 +34,8 @@ struct ScoreOptions {
   std::string adapter;
   std::string input;
   std::string output;
-  std::string precision = "float32";
-  std::string device = "auto";
+  Precision precision = Precision::kFloat32;
+  DeviceChoice device = DeviceChoice::kAuto;
   bool logits = false;
 };
 
@@ -98,8 +98,7 @@ absl::StatusOr<std::vector<ScoreRow>> ReadScoreRows(const std::string& path,
 absl::Status Score(const ScoreOptions& options) {
   RETURN_IF_ERROR(CheckOutputSpares(options.input, options.output));
   RETURN_IF_ERROR(CheckWritable(options.output));
-  ASSIGN_OR_RETURN(const at::ScalarType dtype,
-                   ParsePrecision(options.precision));
+  const at::ScalarType dtype = TypeOf(options.precision);
   ASSIGN_OR_RETURN(const at::Device device,
                    OpenDevice({.device = options.device}));
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
@@ -155,11 +154,14 @@ void AddScoreCommand(Command& app) {
   command.AddOption("--output", options->output, "safetensors file")
       .Path()
       .Required();
-  command.AddOption("--precision", options->precision, "of the weights")
-      .OneOf({"float32", "bfloat16"})
+  command
+      .AddOption(
+          "--precision", EnumVariable(&options->precision), "of the weights")
       .ShowDefault();
-  command.AddOption("--device", options->device, "where the model is computed")
-      .OneOf({"auto", "cpu", "cuda"})
+  command
+      .AddOption("--device",
+                 EnumVariable(&options->device),
+                 "where the model is computed")
       .ShowDefault();
   command.AddFlag("--logits", options->logits, "write <id>.logits as well");
   command.Does(

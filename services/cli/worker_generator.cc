@@ -29,11 +29,10 @@ absl::StatusOr<std::unique_ptr<WorkerGenerator>> WorkerGenerator::Load(
     std::function<absl::Status()> look) {
   std::unique_ptr<WorkerGenerator> generator(
       new WorkerGenerator(options, workers, std::move(look)));
-  ASSIGN_OR_RETURN(const std::string precision, options.ResolvedPrecision());
-  ASSIGN_OR_RETURN(const at::ScalarType dtype, ParsePrecision(precision));
+  ASSIGN_OR_RETURN(const Precision precision, options.ResolvedPrecision());
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
   ASSIGN_OR_RETURN(generator->weights_,
-                   LoadModelWeights(folder, dtype, at::kCPU));
+                   LoadModelWeights(folder, TypeOf(precision), at::kCPU));
   const ModelConfig& model = generator->weights_->config;
   ASSIGN_OR_RETURN(
       generator->text_,
@@ -75,7 +74,7 @@ absl::Status WorkerGenerator::AnswerAll(
                                     DigestKind::kSha256));
   const ExpectedWorker expected = {
       .layout_digest = weights_->layout_digest,
-      .precision = PrecisionName(weights_->dtype()),
+      .precision = NameOf(PrecisionOf(weights_->dtype())),
       .vocab_size = weights_->config.vocab_size,
       .hidden_size = weights_->config.hidden_size,
       .end_ids = weights_->config.eos_token_ids};

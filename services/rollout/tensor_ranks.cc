@@ -87,7 +87,8 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Start(
                             .rendezvous = absl::StrCat("127.0.0.1:", port)};
   const std::string key = RandomName();
   const std::vector<std::string> gpus = GpusToComputeOn(config.model.device);
-  const bool on_gpus = config.model.device == "cuda" || !gpus.empty();
+  const bool on_gpus =
+      config.model.device == DeviceChoice::kCuda || !gpus.empty();
   if (on_gpus &&
       gpus.size() < static_cast<size_t>(config.rollout.tensor_parallel)) {
     return ConfigError(absl::StrCat("rollout.tensor_parallel is ",

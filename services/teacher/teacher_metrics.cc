@@ -81,7 +81,7 @@ void ObservePolicy(MetricsRegistry& registry, TeacherObserver& observer) {
         .AddGauge("dapd_teacher_policy_version",
                   "Policy version of the weights that are served, by set: the "
                   "number of optimizer steps that led to them.",
-                  {{"weights", WeightSetName(set)}})
+                  {{"weights", NameOf(set)}})
         .Set(static_cast<double>(policy.version));
   };
 }

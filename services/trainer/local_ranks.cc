@@ -34,13 +34,12 @@ namespace dapd {
 namespace {
 
 constexpr int kPortStep = 10;
-constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 constexpr int kInterruptedCode = static_cast<int>(ExitCode::kInterrupted);
 constexpr int kRestartCode = static_cast<int>(ExitCode::kRestart);
 
 bool RunsOnGpus(const Config& config, const std::vector<std::string>& gpus) {
-  return config.model.device == "cuda" ||
-         (config.model.device == "auto" && !gpus.empty());
+  return config.model.device == DeviceChoice::kCuda ||
+         (config.model.device == DeviceChoice::kAuto && !gpus.empty());
 }
 
 // key="address" with the port of the `index`-th rank here. The address stays as
@@ -88,7 +87,7 @@ class RunningRanks {
   void WaitFor(absl::Duration grace) {
     const absl::Time deadline = SteadyNow() + grace;
     while (running() && SteadyNow() < deadline) {
-      absl::SleepFor(kPollInterval);
+      absl::SleepFor(kChildPollInterval);
       Poll();
     }
   }
@@ -190,7 +189,7 @@ absl::Status FollowRanks(std::vector<std::unique_ptr<ChildProcess>> processes,
   while (ranks.running()) {
     if (signal.requested() && !std::exchange(told, true)) ranks.Signal(SIGTERM);
     look();
-    absl::SleepFor(kPollInterval);
+    absl::SleepFor(kChildPollInterval);
     ranks.Poll();
     if (has_rank_zero && ranks.first_is_done()) {
       ranks.WaitFor(kLastRankGrace);

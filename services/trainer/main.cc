@@ -170,7 +170,7 @@ absl::StatusOr<std::unique_ptr<Collective>> JoinRanks(
 }
 
 bool StaysWhenDone(const Config& config) {
-  return config.trainer.when_done == "serve";
+  return config.trainer.when_done == WhenDone::kServe;
 }
 
 // Tells restarted ranks that the run is over, while the result lives. Null once
@@ -294,7 +294,7 @@ absl::Status Run(const ServiceFlags& flags) {
   // Every rank looks itself: if the run is finished, there may be no rank 0 to
   // tell the others.
   const bool finished = HasFinished(folder, config.trainer.steps);
-  if (finished && config.run.resume == "never") {
+  if (finished && config.run.resume == Resume::kNever) {
     return AlreadyHoldsRun(config.run, finished);
   }
   const bool is_first = config.trainer.rank == 0;

@@ -228,8 +228,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   state->terms = ExpandTerms(config.objective);
   ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));
   ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
-  ASSIGN_OR_RETURN(const at::ScalarType dtype,
-                   ParsePrecision(config.model.precision));
+  const at::ScalarType dtype = TypeOf(config.model.precision);
   RETURN_IF_ERROR(ReadProblems(config, &state->data, &state->held_out));
   ASSIGN_OR_RETURN(ModelText base, ReadModelText(config));
   WarnOfAnswerEnds(base);
@@ -359,7 +358,7 @@ absl::Status TrainerRun::SharePolicy(Collective& collective) {
 ExpectedWorker TrainerRun::ExpectedWorkers() const {
   const ModelWeights& weights = *state_->base.weights;
   return {.layout_digest = weights.layout_digest,
-          .precision = PrecisionName(weights.dtype()),
+          .precision = NameOf(PrecisionOf(weights.dtype())),
           .vocab_size = weights.config.vocab_size,
           .hidden_size = weights.config.hidden_size,
           .end_ids = weights.config.eos_token_ids};

@@ -154,12 +154,13 @@ int Main(int argc, char** argv) {
     std::cerr << "usage: dapd_decode_benchmark MODEL PRECISION DEVICE SLOTS\n";
     return 2;
   }
-  const auto dtype = ParsePrecision(argv[2]);
-  TORCH_CHECK(dtype.ok(), dtype.status().message());
-  const auto device = OpenDevice({.device = argv[3]});
+  const auto precision = ParseName<Precision>(argv[2]);
+  const auto choice = ParseName<DeviceChoice>(argv[3]);
+  TORCH_CHECK(precision && choice, "unknown precision or device");
+  const auto device = OpenDevice({.device = *choice});
   TORCH_CHECK(device.ok(), device.status().message());
   const int64_t slots = std::stoll(argv[4]);
-  auto weights = LoadModelWeights(argv[1], *dtype, *device);
+  auto weights = LoadModelWeights(argv[1], TypeOf(*precision), *device);
   TORCH_CHECK(weights.ok(), weights.status().message());
   int64_t weight_bytes = WeightBytes(**weights);
   std::unique_ptr<DecodeBackend> backend;

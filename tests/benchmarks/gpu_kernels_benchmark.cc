@@ -222,7 +222,7 @@ class Merger {
 };
 
 int Main(const std::string& mode) {
-  TORCH_CHECK(OpenDevice({.device = "cuda"}).ok(),
+  TORCH_CHECK(OpenDevice({.device = DeviceChoice::kCuda}).ok(),
               "[gpu_kernels_benchmark] no CUDA device");
   if (mode == "sample") {
     Sampler sampler;

@@ -233,14 +233,13 @@ int Main(int argc, char** argv) {
                  "float32|bfloat16 HIDDEN TOKENS V\n";
     return 2;
   }
-  const auto device = OpenDevice({.device = argv[2]});
-  const auto dtype = ParsePrecision(argv[3]);
-  if (!device.ok() || !dtype.ok()) {
-    std::cerr << device.status() << dtype.status() << "\n";
-    return 1;
-  }
+  const auto choice = ParseName<DeviceChoice>(argv[2]);
+  const auto precision = ParseName<Precision>(argv[3]);
+  TORCH_CHECK(choice && precision, "unknown device or precision");
+  const auto device = OpenDevice({.device = *choice});
+  TORCH_CHECK(device.ok(), device.status().message());
   at::NoGradGuard no_grad;
-  const Inputs in(at::TensorOptions(*dtype).device(*device),
+  const Inputs in(at::TensorOptions(TypeOf(*precision)).device(*device),
                   std::atoll(argv[4]),
                   std::atoll(argv[5]),
                   std::atoll(argv[6]));

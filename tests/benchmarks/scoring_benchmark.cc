@@ -182,7 +182,7 @@ int64_t RowsFor(int64_t tokens, const ModelWeights& weights, int64_t whole) {
 }
 
 int Main(const std::string& mode, int64_t layers) {
-  const auto device = OpenDevice({.device = "cuda"});
+  const auto device = OpenDevice({.device = DeviceChoice::kCuda});
   TORCH_CHECK(device.ok(), "[scoring_benchmark] no CUDA device");
   at::NoGradGuard no_grad;
   const auto weights = MakeWeights(layers);

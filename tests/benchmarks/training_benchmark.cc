@@ -88,11 +88,14 @@ double CountFlops(const ModelWeights& weights,
 class TrainingContender {
  public:
   TrainingContender(char** arguments)
-      : device_(OpenDevice({.device = arguments[4]}).value()),
-        weights_(LoadModelWeights(arguments[1],
-                                  ParsePrecision(arguments[5]).value(),
-                                  device_)
-                     .value()),
+      : device_(OpenDevice(
+                    {.device = ParseName<DeviceChoice>(arguments[4]).value()})
+                    .value()),
+        weights_(
+            LoadModelWeights(arguments[1],
+                             TypeOf(ParseName<Precision>(arguments[5]).value()),
+                             device_)
+                .value()),
         adapter_(ReadAdapter(arguments[2], weights_->config, device_).value()),
         activation_bytes_(std::stoll(arguments[6]) << 20) {
     std::ifstream file(arguments[3]);

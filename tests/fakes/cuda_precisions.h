@@ -26,9 +26,9 @@ inline std::string CudaPrecisionName(
 class CudaPrecisionTest : public testing::TestWithParam<at::ScalarType> {
  protected:
   void SetUp() override {
-    // ParseDevice must come before any question to LibTorch, which looks for
+    // DeviceOf must come before any question to LibTorch, which looks for
     // its CUDA backend only when it is first asked about CUDA.
-    const auto device = ParseDevice("cuda");
+    const auto device = DeviceOf(DeviceChoice::kCuda);
     const bool is_simulated = !device.ok() && at::hasCUDA();
     if (!device.ok() && !is_simulated) {
       GTEST_SKIP() << "no CUDA device: " << device.status().message();

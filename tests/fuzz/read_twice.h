@@ -13,8 +13,7 @@ namespace dapd {
 
 // What was read; an error for a file that is refused.
 inline absl::StatusOr<Dataset> ReadTwice(const std::string& path) {
-  const DatasetOptions options = {.on_bad_row =
-                                      DatasetOptions::OnBadRow::kFail};
+  const DatasetOptions options = {.on_bad_row = OnBadRow::kFail};
   absl::StatusOr<Dataset> first = ReadDataset(path, options);
   const absl::StatusOr<Dataset> second = ReadDataset(path, options);
   Check(first.ok() == second.ok(), "a file is read or refused each time");

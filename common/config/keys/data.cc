@@ -4,41 +4,40 @@ namespace dapd {
 
 std::vector<ConfigKey> DataKeys(Config& c) {
   return {
-      Text(
-          "data.path",
-          &c.data.path,
-          "Problems with reference solutions (docs/data.md): a .parquet, "
-          ".arrow, .jsonl or .json file, the JSON ones also with .gz; a folder "
-          "or a data set's id on the hub, found in the local cache, both also "
-          "with #CONFIGURATION:SPLIT; or a glob of files, of an id too "
-          "(org/name@revision:main/train-*).")
+      Text("data.path",
+           &c.data.path,
+           "Problems with reference solutions (docs/data.md): a .parquet, "
+           ".arrow, .jsonl or .json file (the latter two also with .gz); a "
+           "folder, or the id of a data set on the hub, which is looked up in "
+           "the local cache (both also with #CONFIGURATION:SPLIT); or a glob "
+           "of files, also below an id (org/name@revision:main/train-*).")
           .IsPath()
           .MayChange(),
       Text("data.problem_column",
            &c.data.problem_column,
-           "Column of the problem."),
+           "Name of the column with the problem."),
       Text("data.solution_column",
            &c.data.solution_column,
-           "Column of the reference solution."),
+           "Name of the column with the reference solution."),
       Text("data.answer_column",
            &c.data.answer_column,
-           "Column of the answer; may be missing from the data. Of worked text "
-           "its result counts: what a last line '#### 72' or a \\boxed{} "
-           "holds."),
-      Text("data.on_bad_row",
-           &c.data.on_bad_row,
-           "What to do with a row that cannot be used, or whose views are too "
-           "long to be trained.",
-           {"fail", "skip"}),
+           "Name of the column with the answer. The data may lack this column. "
+           "If the column contains worked text, only its result counts: the "
+           "number in a last line '#### 72', or the content of a \\boxed{}."),
+      OneOf("data.on_bad_row",
+            &c.data.on_bad_row,
+            "What happens if a row cannot be used, or if its views are too "
+            "long for training. fail: the run refuses to start. skip: the row "
+            "is left out, with a warning."),
       Range("data.max_prompt_tokens",
             &c.data.max_prompt_tokens,
             1,
             kMillion,
-            "Maximum number of tokens of a prompt in front of an answer; "
-            "within it the sampler's prompt must leave room for "
-            "rollout.max_new_tokens. Longer prompts are cut on the right, "
-            "where they say what to do: check warns of rows with such a "
-            "prompt."),
+            "Maximum number of tokens of a prompt before an answer. The "
+            "sampler's prompt must also leave room for rollout.max_new_tokens "
+            "within this limit. Longer prompts are cut on the side that "
+            "prompts.truncation_side names; `dapd check` warns of rows with "
+            "such a prompt."),
   };
 }
 
@@ -46,61 +45,73 @@ std::vector<ConfigKey> EvaluationKeys(Config& c) {
   return {
       Text("evaluation.path",
            &c.evaluation.path,
-           "Held-out problems, as data.path, measured before and after "
-           "training; a data set of several splits needs #:SPLIT; empty: none.")
+           "Held-out problems that are measured before and after training, in "
+           "the form of data.path. A data set with several splits needs "
+           "#:SPLIT. Empty: no evaluation.")
           .IsPath()
           .MayChange(),
-      Range(
-          "evaluation.interval",
-          &c.evaluation.interval,
-          0,
-          1e9,
-          "Steps between two evaluations within the run, whose best adapter is "
-          "kept as adapter-best; 0: only before and after. Changes no result.")
+      Range("evaluation.interval",
+            &c.evaluation.interval,
+            0,
+            1e9,
+            "Number of steps between two evaluations during the run. The best "
+            "adapter of them is kept as adapter-best. 0: evaluations only "
+            "before and after training. The key changes no result.")
           .MayChange(),
-      Text("evaluation.prompt",
-           &c.evaluation.prompt,
-           "The held-out problems' user message: the sampler's, or the problem "
-           "and the instruction alone, as in OPSD's evaluation.",
-           {"training", "plain"})
+      OneOf("evaluation.prompt",
+            &c.evaluation.prompt,
+            "User message of held-out problems. training: the sampler's "
+            "message. plain: the problem and the instruction alone, as in the "
+            "evaluation of OPSD.")
           .MayChange(),
       Any("evaluation.thinking",
           &c.evaluation.thinking,
           "Whether the model thinks before it answers held-out problems, if "
-          "its template supports that.")
+          "its chat template supports that.")
           .MayChange(),
       Range("evaluation.samples",
             &c.evaluation.samples,
             1,
             1024,
-            "Answers per held-out problem.")
+            "Number of answers to each held-out problem.")
           .MayChange(),
       Range("evaluation.temperature",
             &c.evaluation.temperature,
             0,
             100,
-            "0: greedy.")
+            "Sampling temperature of held-out answers. 0: greedy decoding.")
           .MayChange(),
-      Above("evaluation.top_p", &c.evaluation.top_p, 0, 1, "Nucleus sampling.")
+      Above("evaluation.top_p",
+            &c.evaluation.top_p,
+            0,
+            1,
+            "Nucleus sampling of held-out answers; see rollout.top_p.")
           .MayChange(),
-      Range("evaluation.top_k", &c.evaluation.top_k, 0, kMillion, "0: all.")
+      Range("evaluation.top_k",
+            &c.evaluation.top_k,
+            0,
+            kMillion,
+            "Held-out answers are sampled from this number of most probable "
+            "tokens. 0: from all tokens.")
           .MayChange(),
       Range("evaluation.max_new_tokens",
             &c.evaluation.max_new_tokens,
             0,
             kMillion,
-            "0: rollout.max_new_tokens.")
+            "Maximum number of tokens of a held-out answer. 0: "
+            "rollout.max_new_tokens.")
           .MayChange(),
       Range("evaluation.kl_problems",
             &c.evaluation.kl_problems,
             0,
             kMillion,
-            "Held-out problems on which each term's true KL is measured.")
+            "Number of held-out problems on which the true KL (without the "
+            "clip) of each term is measured.")
           .MayChange(),
       Text("evaluation.marker",
            &c.evaluation.marker,
-           "A text of at most 256 bytes: the share of held-out answers that "
-           "contain it is measured too; empty: none.")
+           "Text of at most 256 bytes. The share of held-out answers that "
+           "contain it is measured. Empty: no such measurement.")
           .MayChange(),
   };
 }

@@ -2,6 +2,7 @@
 // that it is made of.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,7 +13,7 @@ namespace dapd {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 inline constexpr double kMillion = 1e6;
-// The least divisor: single precision holds what is divided by it.
+// The smallest divisor, with which quotients still fit into single precision.
 inline constexpr double kMillionth = 1e-6;
 
 inline ConfigKey Text(std::string name,
@@ -21,6 +22,19 @@ inline ConfigKey Text(std::string name,
                       std::vector<std::string> choices = {}) {
   ConfigKey key{std::move(name), target, std::move(help)};
   key.choices = std::move(choices);
+  return key;
+}
+
+// A value of an enum, by its name (common/base/enum_names.h); one of `choices`
+// where only some values are accepted.
+template <typename Enum>
+ConfigKey OneOf(std::string name,
+                Enum* target,
+                std::string help,
+                std::initializer_list<Enum> choices = {}) {
+  ConfigKey key{std::move(name), EnumVariable(target), std::move(help)};
+  for (const Enum choice : choices) key.choices.emplace_back(NameOf(choice));
+  if (key.choices.empty()) key.choices = NamesOf<Enum>();
   return key;
 }
 

@@ -6,36 +6,36 @@ std::vector<ConfigKey> ModelKeys(Config& c) {
   return {
       Text("model.path",
            &c.model.path,
-           "Hugging Face folder of the base model (qwen3, qwen2, llama or "
-           "mistral, with a byte-level tokenizer), or its id on the hub with "
-           "an optional revision (Qwen/Qwen3-4B@main), found in the local "
-           "cache.")
+           "Base model: a Hugging Face folder (qwen3, qwen2, llama or mistral, "
+           "with a byte-level tokenizer), or the model's id on the hub with an "
+           "optional revision (Qwen/Qwen3-4B@main), which is looked up in the "
+           "local cache.")
           .IsPath()
           .MayChange(),
       Text("model.name",
            &c.model.name,
-           "The base's id on the hub, with an optional revision, if model.path "
-           "is a folder: adapters and their model cards record it, so that "
-           "others can find the base. Empty: what model.path says.")
+           "Id of the base model on the hub, with an optional revision, for a "
+           "model.path that is a folder. Adapters and their model cards record "
+           "this id, so that other people can find the base model. Empty: they "
+           "record model.path.")
           .MayChange(),
-      Text("model.precision",
-           &c.model.precision,
-           "Precision of the base weights.",
-           {"float32", "bfloat16"}),
-      Text("model.device",
-           &c.model.device,
-           "Device that computes the model; auto: a GPU if one can be used, "
-           "else the CPU.",
-           {"auto", "cpu", "cuda"}),
+      OneOf("model.precision",
+            &c.model.precision,
+            "Precision of the base weights."),
+      OneOf("model.device",
+            &c.model.device,
+            "Device that computes the model. auto: a GPU if one can be used, "
+            "the CPU otherwise."),
       Any("model.deterministic",
           &c.model.deterministic,
-          "On a GPU: whether a run ends in the same bits each time on the same "
-          "GPU and versions. It is slower: attention's backward pass adds in a "
-          "fixed order; products have fixed workspaces and, in bfloat16, are "
-          "not split along the dimension that they sum over; packs do not "
-          "depend on free memory. Without it the order of some sums, and so "
-          "the last bits, may change from run to run. On a CPU results are "
-          "always the same, and this changes nothing.")
+          "Whether a run on a GPU gives the same bits every time on the same "
+          "GPU with the same versions. This is slower: the backward pass of "
+          "attention adds in a fixed order; matrix products have fixed "
+          "workspaces and, in bfloat16, are not split along the summed "
+          "dimension; packs do not depend on free memory. If false, the order "
+          "of some sums, and with it the last bits of a result, may change "
+          "from run to run. Results on a CPU are always the same, so the key "
+          "has no effect there.")
           .MayChange(),
   };
 }
@@ -47,7 +47,7 @@ std::vector<ConfigKey> LoraKeys(Config& c) {
             &c.lora.alpha,
             0,
             kMillion,
-            "The update is scaled by alpha / rank."),
+            "Scale of the adapter: its update is multiplied by alpha / rank."),
       [&c] {
         ConfigKey key = Any("lora.targets",
                             &c.lora.targets,
@@ -63,9 +63,9 @@ std::vector<ConfigKey> LoraKeys(Config& c) {
       }(),
       Text("lora.start_from",
            &c.lora.start_from,
-           "PEFT folder of an adapter to continue from, or its id on the hub; "
-           "it is also the first snapshot. Rank, alpha and targets must be "
-           "those above. Empty: a new adapter.")
+           "Adapter to continue from: a PEFT folder, or an id on the hub. It "
+           "is also the first snapshot. Its rank, alpha and targets must equal "
+           "the keys above. Empty: a new adapter.")
           .IsPath(),
   };
 }

@@ -6,58 +6,64 @@ std::vector<ConfigKey> RolloutKeys(Config& c) {
   return {
       Any("rollout.addresses",
           &c.rollout.addresses,
-          "host:port of the rollout workers; a name with several addresses "
-          "stands for all of them. file://PATH: a file with one host:port per "
-          "line (# begins a comment), read again every two seconds.")
+          "Addresses of the rollout workers, as host:port. A host name with "
+          "several IP addresses stands for all of them. file://PATH names a "
+          "file with one host:port per line (# begins a comment), which is "
+          "read again every two seconds.")
           .IsPath()
           .MayChange(),
       Text("rollout.listen",
            &c.rollout.listen,
-           "Where a rollout worker listens.")
+           "Address on which a rollout worker listens, as host:port.")
           .MayChange(),
       Range("rollout.max_new_tokens",
             &c.rollout.max_new_tokens,
             1,
             kMillion,
-            "Longest answer."),
+            "Maximum number of tokens of an answer."),
       Range("rollout.temperature",
             &c.rollout.temperature,
             0,
             100,
-            "Sampling temperature; 0: greedy."),
-      Above("rollout.top_p", &c.rollout.top_p, 0, 1, "Nucleus sampling."),
+            "Sampling temperature. 0: greedy decoding."),
+      Above("rollout.top_p",
+            &c.rollout.top_p,
+            0,
+            1,
+            "Nucleus sampling: tokens are sampled from the smallest set of "
+            "most probable tokens whose probabilities add up to at least this "
+            "value. 1: from all tokens."),
       Range("rollout.top_k",
             &c.rollout.top_k,
             0,
             kMillion,
-            "Most probable tokens to sample from; 0: all."),
-      Text("rollout.source",
-           &c.rollout.source,
-           "What takes the reference's place. reference: the data's solution. "
-           "dual: a second answer of the live policy, sampled again at most 8 "
-           "times while it equals the first. verified: the first of four "
-           "further answers that the grader accepts.",
-           {"reference", "dual", "verified"}),
-      Text("rollout.unverified",
-           &c.rollout.unverified,
-           "With rollout.source verified, if the grader accepts none of the "
-           "four: the first is used all the same, or the sample is left out of "
-           "the step.",
-           {"first", "skip"}),
+            "Tokens are sampled from this number of most probable tokens. 0: "
+            "from all tokens."),
+      OneOf("rollout.source",
+            &c.rollout.source,
+            "What is used as the reference. reference: the solution in the "
+            "data. dual: a second answer of the live policy, which is sampled "
+            "again at most 8 times while it equals the first. verified: the "
+            "first of four further answers that the grader accepts."),
+      OneOf("rollout.unverified",
+            &c.rollout.unverified,
+            "What happens with rollout.source verified if the grader accepts "
+            "none of the four answers. first: the first of them is used. skip: "
+            "the sample is left out of the step."),
       Range("rollout.group_size",
             &c.rollout.group_size,
             1,
             1024,
-            "Answers to each problem of a step; trainer.batch_size counts "
-            "answers and must be a multiple of it."),
+            "Number of answers to each problem of a step. trainer.batch_size "
+            "counts answers and must be a multiple of this number."),
       Range("rollout.max_staleness",
             &c.rollout.max_staleness,
             0,
             1,
-            "Optimizer steps by which the policy that samples lags behind the "
-            "one that is trained. 0: none, strictly on-policy. 1: exactly one "
-            "from step 2 on; the workers sample a step while the one before "
-            "it is trained, and teacher.streaming has no effect."),
+            "Number of optimizer steps by which the sampling policy lags "
+            "behind the trained policy. 0: none (strictly on-policy). 1: "
+            "exactly one from step 2 on; workers then sample a step while the "
+            "step before it is trained, and teacher.streaming has no effect."),
       Range("rollout.slots",
             &c.rollout.slots,
             1,
@@ -68,18 +74,19 @@ std::vector<ConfigKey> RolloutKeys(Config& c) {
             &c.rollout.kv_memory_mib,
             0,
             100 * kMillion,
-            "Memory of a worker for keys and values. Answers take it as they "
-            "grow; those that do not fit beside older ones wait, or release "
-            "theirs and are continued later, with the same result. 0: half of "
-            "what is available once the model has been read.")
+            "MiB of memory for keys and values in one worker. Answers take "
+            "memory as they grow. An answer that does not fit beside older "
+            "answers waits, or releases its memory and is continued later, "
+            "with the same result. 0: half of the memory that is free after "
+            "the model has been loaded.")
           .MayChange(),
       Range("rollout.tensor_parallel",
             &c.rollout.tensor_parallel,
             1,
             64,
-            "Processes of one machine that compute a worker's model together, "
-            "each with its share of every layer and, on GPUs, with a GPU of "
-            "its own. The worker starts the others.")
+            "Number of processes on one machine that compute the model of one "
+            "worker together. Each process has a share of every layer and, on "
+            "GPUs, a GPU of its own. The worker starts the other processes.")
           .MayChange(),
   };
 }

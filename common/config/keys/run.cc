@@ -18,85 +18,87 @@ std::vector<ConfigKey> RunKeys(Config& c) {
             &c.run.num_threads,
             0,
             4096,
-            "Compute threads per process; 0: OMP_NUM_THREADS, else one per "
-            "core that the process may use; the processes of a role that are "
-            "started together divide them.")
+            "Compute threads of each process. 0: OMP_NUM_THREADS, or one "
+            "thread per core that the process may use if that variable is not "
+            "set; processes of one role that are started together divide the "
+            "cores among them.")
           .MayChange(),
       Range("run.rollout_workers",
             &c.run.rollout_workers,
             1,
             256,
-            "Rollout processes that `dapd run` starts. Without a value it "
-            "starts as many as run.gpus needs.")
+            "Number of rollout processes that `dapd run` starts. If the key is "
+            "not given, `dapd run` starts as many as run.gpus needs.")
           .MayChange(),
       Range("run.teacher_workers",
             &c.run.teacher_workers,
             1,
             256,
-            "Teacher processes that `dapd run` starts. Without a value it "
-            "starts as many as run.gpus needs.")
+            "Number of teacher processes that `dapd run` starts. If the key is "
+            "not given, `dapd run` starts as many as run.gpus needs.")
           .MayChange(),
       Text("run.gpus",
            &c.run.gpus,
            "GPUs of the machine that `dapd run` divides among the roles: auto "
-           "(all that CUDA_VISIBLE_DEVICES leaves it), or the number of them "
-           "to take, from the first on. Of trainer.ranks, "
-           "run.teacher_workers, run.rollout_workers and "
-           "rollout.tensor_parallel it chooses those that have no value, as "
-           "`dapd check --gpus` recommends.")
+           "(all GPUs that CUDA_VISIBLE_DEVICES allows) or a number N (the "
+           "first N of them). `dapd run` then chooses those of the keys "
+           "trainer.ranks, run.teacher_workers, run.rollout_workers and "
+           "rollout.tensor_parallel that are not given, as `dapd check --gpus` "
+           "recommends.")
           .MayChange(),
       Range("run.gpu_processes",
             &c.run.gpu_processes,
             1,
             256,
-            "Processes that share a GPU: each plans with an equal part of its "
-            "memory. `dapd run` counts its own.")
+            "Number of processes that share a GPU. Each of them plans with an "
+            "equal part of the GPU's memory. `dapd run` counts its own "
+            "processes.")
           .MayChange(),
       Range("run.gpu_wait_seconds",
             &c.run.gpu_wait_seconds,
             0,
             1e6,
-            "How long a process waits at its start for memory of its GPU that "
-            "another process holds; after that it ends with exit code 1.")
+            "How long a starting process waits until another process releases "
+            "memory of its GPU. After that it ends with exit code 1.")
           .MayChange(),
-      Text("run.resume",
-           &c.run.resume,
-           "What a trainer does with a run folder that an earlier attempt "
-           "left: resume the run, or refuse.",
-           {"auto", "never"})
+      OneOf("run.resume",
+            &c.run.resume,
+            "How a trainer treats a run folder that an earlier attempt left. "
+            "auto: it resumes the run. never: it refuses to start.")
           .MayChange(),
       Text("run.notify_url",
            &c.run.notify_url,
-           "Where a JSON document is posted when the run has finished, failed "
-           "or been stopped: http://..., https://..., or, for a URL that is "
-           "itself a secret, file://PATH of a file, mode 600, that contains "
-           "it. Empty: nowhere.")
+           "URL to which a JSON document is posted when the run has finished, "
+           "failed or been stopped: http://... or https://..., or file://PATH "
+           "if the URL itself is secret; PATH is a file with mode 600 that "
+           "contains the URL. Empty: nothing is posted.")
           .MayChange(),
-      Text("run.notify_secret_file",
-           &c.run.notify_secret_file,
-           "A file, mode 600, with a secret that is sent along: a token (as "
-           "Authorization: Bearer), or a complete header (Name: value).")
+      Text(
+          "run.notify_secret_file",
+          &c.run.notify_secret_file,
+          "File with mode 600 that contains a secret to send along: a token "
+          "(sent as Authorization: Bearer) or a complete header (Name: value).")
           .IsPath()
           .MayChange(),
       Text("run.notify_ca_file",
            &c.run.notify_ca_file,
-           "The authorities that may issue the server's certificate, in a PEM "
-           "file; empty: the system's.")
+           "PEM file with the certificate authorities that may issue the "
+           "certificate of the server in run.notify_url. Empty: the system's "
+           "authorities.")
           .IsPath()
           .MayChange(),
       Above("run.notify_timeout_seconds",
             &c.run.notify_timeout_seconds,
             0,
             600,
-            "How long all attempts to post it may take together; after that "
-            "the run ends without it.")
+            "Time limit for all attempts to post the document together. After "
+            "that the run ends without it.")
           .MayChange(),
-      Text("run.stopped_worker",
-           &c.run.stopped_worker,
-           "Exit code of a worker that a signal ended: done (0), or "
-           "interrupted (130), for supervisors that take 0 for the end of the "
-           "work and start no replacement, such as a Job of Kubernetes.",
-           {"done", "interrupted"})
+      OneOf("run.stopped_worker",
+            &c.run.stopped_worker,
+            "Exit code of a worker that a signal ended. done: 0. interrupted: "
+            "130, for supervisors that take 0 for the end of the work and "
+            "start no replacement, such as a Kubernetes Job.")
           .MayChange(),
   };
 }

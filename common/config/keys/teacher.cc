@@ -6,75 +6,76 @@ std::vector<ConfigKey> TeacherKeys(Config& c) {
   return {
       Any("teacher.addresses",
           &c.teacher.addresses,
-          "host:port of the teacher workers, as rollout.addresses.")
+          "Addresses of the teacher workers, in the form of rollout.addresses.")
           .IsPath()
           .MayChange(),
       Text("teacher.listen",
            &c.teacher.listen,
-           "Where a teacher worker listens.")
+           "Address on which a teacher worker listens, as host:port.")
           .MayChange(),
       Range("teacher.connections",
             &c.teacher.connections,
             1,
             16,
-            "Connections of the trainer to each teacher worker. One carries 1 "
-            "to 2 GB/s: use 2 to 4 on networks beyond 10 Gbit/s.")
+            "Number of connections from the trainer to each teacher worker. "
+            "One connection carries 1 to 2 GB/s: use 2 to 4 on networks that "
+            "are faster than 10 Gbit/s.")
           .MayChange(),
-      Text("teacher.payload",
-           &c.teacher.payload,
-           "What a teacher returns per scored token.",
-           {"hidden_states", "logits", "top_k"}),
+      OneOf("teacher.payload",
+            &c.teacher.payload,
+            "What a teacher returns for each scored token: its last hidden "
+            "state, the logits of the whole vocabulary, or the teacher.top_k "
+            "most probable tokens with their probabilities."),
       Range("teacher.top_k",
             &c.teacher.top_k,
             1,
             kMillion,
-            "Entries per token of the top_k payload; at least as many as a "
-            "term with the support teacher_top_k takes."),
+            "Number of entries per token in the top_k payload. It must be at "
+            "least the top_k of every term with the support teacher_top_k."),
       Range("teacher.snapshot_interval",
             &c.teacher.snapshot_interval,
             1,
             kMillion,
-            "Steps between two refreshes of the snapshot."),
+            "Number of optimizer steps between two refreshes of the snapshot."),
       Above("teacher.ema_rate",
             &c.teacher.ema_rate,
             0,
             1,
-            "Rate of the moving average of the adapter, for terms with "
-            "teacher_weights ema: after each step it becomes (1 - rate) times "
-            "itself plus rate times the adapter."),
-      Text(
-          "teacher.ema_start",
-          &c.teacher.ema_start,
-          "Where the moving average begins: at the adapter that the run starts "
-          "from, or at the adapter after the first update, as in OPSD's code.",
-          {"adapter", "first_update"})
+            "Rate of the adapter's moving average, which terms with "
+            "teacher_weights ema read. After each step the average becomes (1 "
+            "- rate) times itself plus rate times the adapter."),
+      OneOf("teacher.ema_start",
+            &c.teacher.ema_start,
+            "First value of the moving average. adapter: the adapter with "
+            "which the run starts. first_update: the adapter after the first "
+            "update, as in the code of OPSD.")
           .CountsUnlessDefault(),
       Any("teacher.streaming",
           &c.teacher.streaming,
-          "Whether teachers compute the prefixes of answers while the "
-          "sampler's tokens arrive. Changes no result.")
+          "Whether teachers compute prefixes of answers while the sampler's "
+          "tokens arrive. The key changes no result.")
           .MayChange(),
       Range("teacher.chunk_tokens",
             &c.teacher.chunk_tokens,
             0,
             65536,
-            "Tokens of a view that a teacher computes at a time, with and "
-            "without streaming. 0: what suits the device, 128 on a CPU, 1,024 "
-            "on a GPU. Up to four such chunks share a pass."),
+            "Number of tokens of a view that a teacher computes at a time, "
+            "with or without streaming. Up to four such chunks share a pass. "
+            "0: 128 on a CPU, 1,024 on a GPU."),
       Range("teacher.prefix_memory_mib",
             &c.teacher.prefix_memory_mib,
             0,
             kMillion,
-            "MiB of keys, values and hidden states of prefixes that one "
-            "teacher worker caches; 0: none.")
+            "MiB of memory in which one teacher worker caches keys, values and "
+            "hidden states of prefixes. 0: no cache.")
           .MayChange(),
       Range("teacher.mps_percentage",
             &c.teacher.mps_percentage,
             0,
             100,
-            "Percentage of a GPU's multiprocessors that a teacher worker takes "
-            "where NVIDIA's Multi-Process Service (MPS) runs, which leaves the "
-            "others to workers that decode on the same GPU meanwhile; 0: all.")
+            "Percentage of a GPU's multiprocessors that a teacher worker uses "
+            "if NVIDIA's Multi-Process Service (MPS) runs; the rest stays free "
+            "for workers that decode on the same GPU. 0: all multiprocessors.")
           .MayChange(),
   };
 }

@@ -74,7 +74,7 @@ void SetProducts(const Config& config, Share* share) {
 
 Share ShareOfRank(const Config& config, const ModelConfig& model) {
   Share share{.model = model};
-  share.merges = config.model.precision == "float32";
+  share.merges = config.model.precision == Precision::kFloat32;
   share.number = NumberBytes(config);
   share.ranks = config.rollout.tensor_parallel;
   share.model.num_heads /= share.ranks;

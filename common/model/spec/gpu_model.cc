@@ -6,9 +6,8 @@
 
 namespace dapd {
 
-absl::Status CheckGpuModel(const std::string& precision,
-                           const ModelConfig& model) {
-  const bool is_float = precision == "float32";
+absl::Status CheckGpuModel(Precision precision, const ModelConfig& model) {
+  const bool is_float = precision == Precision::kFloat32;
   const int64_t multiple = is_float ? 4 : 8;
   const bool is_taken =
       model.head_dim % multiple == 0 && (is_float || model.head_dim <= 256);
@@ -18,7 +17,7 @@ absl::Status CheckGpuModel(const std::string& precision,
       multiple,
       is_float ? "" : " and at most 256",
       " in ",
-      precision,
+      NameOf(precision),
       ", but the model's is ",
       model.head_dim,
       "; set model.device to cpu"));

@@ -84,7 +84,7 @@ std::vector<MemoryItem> DecodingOnGpu(const Config& config,
                                       const Sizes& sizes) {
   const DecodingMemory decoding =
       DecodingMemoryOf(config, model, kPromptTokens);
-  const bool merges = config.model.precision == "float32";
+  const bool merges = config.model.precision == Precision::kFloat32;
   const bool is_alone = config.rollout.tensor_parallel == 1;
   const auto if_alone = [is_alone](double least) {
     return is_alone ? std::optional(least) : std::nullopt;
@@ -138,7 +138,7 @@ RoleMemory TeacherMemory(const Config& config,
                     std::back_inserter(memory.items));
   const std::set<WeightSet> sets = TeacherSets(config);
   for (const WeightSet set : sets) {
-    memory.items.push_back({WeightSetName(set), sizes.adapter});
+    memory.items.push_back({NameOf(set), sizes.adapter});
   }
   if (PlansForGpu(config) && !sets.empty()) {
     memory.items.push_back(

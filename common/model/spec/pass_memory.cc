@@ -174,8 +174,8 @@ absl::Status NoRoom(double needed, int64_t tokens, const DeviceMemory& gpu) {
 }  // namespace
 
 bool PlansForGpu(const Config& config) {
-  return config.model.device == "cuda" ||
-         (config.model.device == "auto" && !VisibleGpus().empty());
+  return config.model.device == DeviceChoice::kCuda ||
+         (config.model.device == DeviceChoice::kAuto && !VisibleGpus().empty());
 }
 
 GpuStepMemory GpuStepMemoryOf(const Config& config, const ModelConfig& model) {

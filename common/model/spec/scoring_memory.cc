@@ -63,9 +63,9 @@ std::vector<MemoryItem> PassItems(const Config& config,
       {"keys and values of a pass",
        static_cast<double>(std::max(rows, config.teacher.chunk_tokens)) *
            TokenBytes(config, model)}};
-  const std::string& payload = config.teacher.payload;
-  if (payload != "hidden_states") {
-    const double copies = payload == "top_k" ? 3 : 1;
+  const Payload payload = config.teacher.payload;
+  if (payload != Payload::kHiddenStates) {
+    const double copies = payload == Payload::kTopK ? 3 : 1;
     items.push_back({"logits",
                      copies * static_cast<double>(sizeof(float) * head_rows) *
                          static_cast<double>(model.vocab_size)});

@@ -110,8 +110,8 @@ void CountScoringAndTraining(const Config& config,
 
 // Answers to each sample; a dual one is hardly ever sampled again.
 double AnswersOfSample(const RolloutSection& rollout) {
-  if (rollout.source == "dual") return 2;
-  return rollout.source == "verified" ? 5 : 1;
+  if (rollout.source == ReferenceSource::kDual) return 2;
+  return rollout.source == ReferenceSource::kVerified ? 5 : 1;
 }
 
 void CountDecoding(const Config& config,
@@ -169,7 +169,7 @@ void CountTraffic(const Config& config,
 }  // namespace
 
 HardwareRates AssumedRates(const Config& config) {
-  if (config.model.device == "cpu") {
+  if (config.model.device == DeviceChoice::kCpu) {
     return {.flops = 0.1e12, .memory_bytes = 10e9, .network_bytes = 1e9};
   }
   return {.flops = 400e12, .memory_bytes = 2.5e12, .network_bytes = 10e9};
@@ -179,7 +179,7 @@ SampleLengths LongestSamples(const Config& config) {
   const auto y = static_cast<double>(config.rollout.max_new_tokens);
   const auto r = static_cast<double>(config.objective.max_reference_tokens);
   const double privileged = kPrompt + kPrivilegedTemplate;
-  const bool append = config.objective.self_rollout == "append";
+  const bool append = config.objective.self_rollout == SelfRollout::kAppend;
   SampleLengths lengths = {
       {"none_rollout", OfOneLength(kPrompt + y, y)},
       {"self_rollout", OfOneLength((append ? kPrompt : privileged) + 2 * y, y)},
@@ -208,7 +208,7 @@ std::map<ViewName, ViewLengths> LiveViews(const Config& config,
   for (const ViewName view : StudentViews(ExpandTerms(config.objective))) {
     views[view] = lengths.at(ViewNameString(view));
   }
-  if (config.objective.self_rollout == "append" &&
+  if (config.objective.self_rollout == SelfRollout::kAppend &&
       views.contains(ViewName::kSelfRollout)) {
     const auto beginning = views.find(ViewName::kNoneRollout);
     if (beginning != views.end()) {

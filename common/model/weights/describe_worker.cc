@@ -25,7 +25,7 @@ WorkerDescription DescribeWorker(const std::string& service,
   description.service = service;
   description.instance = RandomName();
   description.layout_digest = weights.layout_digest;
-  description.precision = PrecisionName(weights.dtype());
+  description.precision = NameOf(PrecisionOf(weights.dtype()));
   description.vocab_size = config.vocab_size;
   description.hidden_size = config.hidden_size;
   description.max_positions = config.max_positions;

@@ -66,7 +66,7 @@ void SetUpCuda(bool deterministic, at::Context& context) {
 
 absl::StatusOr<at::Device> OpenDevice(const ModelSection& model) {
   SetCudaEnvironment(model.deterministic);  // the programs have done so
-  ASSIGN_OR_RETURN(const at::Device device, ParseDevice(model.device));
+  ASSIGN_OR_RETURN(const at::Device device, DeviceOf(model.device));
   if (device.is_cuda()) {
     SetUpCuda(model.deterministic, at::globalContext());
     SetDeviceCheck(CheckCudaDevice);
@@ -74,19 +74,15 @@ absl::StatusOr<at::Device> OpenDevice(const ModelSection& model) {
   return device;
 }
 
-absl::StatusOr<at::Device> ParseDevice(const std::string& name) {
-  if (name == "cpu") return at::Device(at::kCPU);
-  if (name != "auto" && name != "cuda") {
-    return ConfigError(absl::StrCat(
-        "model.device '", name, "' is not one of auto, cpu, cuda"));
-  }
+absl::StatusOr<at::Device> DeviceOf(DeviceChoice choice) {
+  if (choice == DeviceChoice::kCpu) return at::Device(at::kCPU);
   const absl::Status usable = CudaIsUsable();
   if (usable.ok()) return at::Device(at::kCUDA);
   const std::string why(usable.message());
-  if (name == "cuda" || absl::IsInvalidArgument(usable)) {
+  if (choice == DeviceChoice::kCuda || absl::IsInvalidArgument(usable)) {
     return ConfigError(
         absl::StrCat("model.device is ",
-                     name,
+                     NameOf(choice),
                      ", but no GPU can be used: ",
                      why,
                      ". To run without a GPU, set model.device to cpu"));
@@ -97,15 +93,12 @@ absl::StatusOr<at::Device> ParseDevice(const std::string& name) {
   return at::Device(at::kCPU);
 }
 
-absl::StatusOr<at::ScalarType> ParsePrecision(const std::string& name) {
-  if (name == "float32") return at::kFloat;
-  if (name == "bfloat16") return at::kBFloat16;
-  return ConfigError(absl::StrCat(
-      "model.precision '", name, "' is neither float32 nor bfloat16"));
+at::ScalarType TypeOf(Precision precision) {
+  return precision == Precision::kFloat32 ? at::kFloat : at::kBFloat16;
 }
 
-const char* PrecisionName(at::ScalarType dtype) {
-  return dtype == at::kBFloat16 ? "bfloat16" : "float32";
+Precision PrecisionOf(at::ScalarType dtype) {
+  return dtype == at::kBFloat16 ? Precision::kBfloat16 : Precision::kFloat32;
 }
 
 void SetComputeThreads(int64_t num_threads) {

@@ -95,7 +95,7 @@ absl::StatusOr<std::shared_ptr<const ModelWeights>> LoadModelWeights(
   auto weights = std::make_shared<ModelWeights>();
   ASSIGN_OR_RETURN(weights->config, ReadModelConfig(folder));
   if (device.is_cuda()) {
-    RETURN_IF_ERROR(CheckGpuModel(PrecisionName(dtype), weights->config));
+    RETURN_IF_ERROR(CheckGpuModel(PrecisionOf(dtype), weights->config));
   }
   weights->layers.resize(static_cast<size_t>(weights->config.num_layers));
   const std::vector<WeightSlot> slots = WeightSlots(*weights);

@@ -16,8 +16,7 @@ absl::StatusOr<WorkerPlacement> OpenWorkerPlacement(
     RoleMemory MemoryPlan::*role) {
   SetComputeThreads(config.run.num_threads);
   ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
-  ASSIGN_OR_RETURN(const at::ScalarType dtype,
-                   ParsePrecision(config.model.precision));
+  const at::ScalarType dtype = TypeOf(config.model.precision);
   if (device.is_cuda()) {
     ASSIGN_OR_RETURN(const ModelConfig model,
                      ReadModelConfig(config.model.path));

@@ -20,7 +20,7 @@ struct WorkerPlacement {
 // for the process `name` ("teacher"), which needs what `role` of the plan says.
 // Waits for memory of the GPU that another process holds (AwaitGpuMemory); a
 // worker's signal ends the process then (worker_program.h). A CONFIG error as
-// of ParseDevice and ParsePrecision; otherwise errors as of CheckOwnGpu.
+// of DeviceOf; otherwise errors as of CheckOwnGpu.
 absl::StatusOr<WorkerPlacement> OpenWorkerPlacement(
     const Config& config,
     const std::string& name,

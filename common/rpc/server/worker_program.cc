@@ -49,7 +49,7 @@ WorkerProgram::WorkerProgram(std::string name, Role role)
 absl::Status WorkerProgram::Start(const Config& config,
                                   const Listeners& listeners,
                                   const RpcService& service) {
-  if (config.run.stopped_worker == "interrupted") {
+  if (config.run.stopped_worker == StoppedWorker::kInterrupted) {
     stopped_code_ = ExitCode::kInterrupted;
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,

@@ -51,7 +51,7 @@ absl::StatusOr<WeightSet> ReadSet(const v1::AdapterHeader& header,
   ASSIGN_OR_RETURN(const WeightSet set, FromWireWeights(header.weights()));
   if (std::ranges::count(limits.weight_sets, set) == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "this worker does not keep an adapter as its ", WeightSetName(set)));
+        "this worker does not keep an adapter as its ", NameOf(set)));
   }
   if (set == WeightSet::kBase && header.total_bytes() > 0) {
     return absl::InvalidArgumentError("the base cannot take an adapter");

@@ -47,13 +47,13 @@ absl::Status ServedWeights::Check(WeightSet set,
   if (!policy.loaded) {
     return absl::FailedPreconditionError(
         absl::StrCat("no ",
-                     WeightSetName(set),
+                     NameOf(set),
                      " adapter has been loaded yet: call LoadAdapter first"));
   }
   if (version != policy.version || digest != policy.digest) {
     return absl::FailedPreconditionError(
         absl::StrCat("the request is for the ",
-                     WeightSetName(set),
+                     NameOf(set),
                      " adapter of ",
                      PolicyName(version, digest),
                      ", this worker serves the adapter of ",

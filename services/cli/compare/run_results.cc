@@ -15,6 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/charts/run_history.h"
+#include "common/config/load_config.h"
 #include "common/config/run_folder.h"
 #include "services/trainer/record/evaluation_report.h"
 #include "services/trainer/record/run_name.h"
@@ -25,7 +26,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint64_t kMaxConfigBytes = 1 << 20;
 constexpr uint64_t kMaxReportBytes = uint64_t{1} << 24;
 constexpr size_t kMaxPoints = 1000;  // of a run's curve
 

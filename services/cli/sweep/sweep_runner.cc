@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 
+#include "common/base/child_process.h"
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
 #include "common/base/log.h"
@@ -23,12 +24,10 @@
 namespace dapd {
 namespace {
 
-constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
-
 // Empty if all runs compute on the CPU, which need no driver.
 std::vector<std::string> GpusOfRuns(const SweepPlan& plan) {
   const bool on_cpu = std::ranges::all_of(plan.runs, [](const SweepRun& run) {
-    return run.config.model.device == "cpu";
+    return run.config.model.device == DeviceChoice::kCpu;
   });
   return on_cpu ? std::vector<std::string>() : GpuNames(FindGpus());
 }
@@ -76,7 +75,7 @@ absl::Status SweepRunner::Start(size_t index) {
     ++slot;
   }
   std::vector<std::string> environment;
-  if (run.config.model.device != "cpu" && !gpus_.empty()) {
+  if (run.config.model.device != DeviceChoice::kCpu && !gpus_.empty()) {
     environment.push_back(GpuSetting(GpusOf(slot)));
   }
   const std::string logs = JoinPath(plan_.folder, "logs");
@@ -185,7 +184,7 @@ absl::Status SweepRunner::Run() {
       for (const Active& active : active_) active.process->Signal(SIGTERM);
       asked_to_stop = requests;
     }
-    absl::SleepFor(kPollInterval);
+    absl::SleepFor(kChildPollInterval);
   }
   if (StopRequests() > 0) {
     return absl::CancelledError(

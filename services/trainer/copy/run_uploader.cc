@@ -27,7 +27,6 @@ namespace dapd {
 namespace {
 
 constexpr int64_t kMaxOwnerBytes = 1 << 16;
-constexpr size_t kBlockBytes = size_t{1} << 20;
 // The most parts of a file: restoring costs a request for each.
 constexpr size_t kMaxParts = 64;
 // A process that has not noticed yet that it was replaced may have sent objects
@@ -41,9 +40,9 @@ absl::StatusOr<std::string> DigestOf(const std::string& path,
   if (file < 0) return FileError("open", path, errno);
   const absl::Cleanup close_file = [file] { ::close(file); };
   Sha256 digest;
-  std::string block(kBlockBytes, '\0');
+  std::string block(kFileBlockBytes, '\0');
   while (bytes > 0) {
-    const size_t wanted = std::min(kBlockBytes, static_cast<size_t>(bytes));
+    const size_t wanted = std::min(kFileBlockBytes, static_cast<size_t>(bytes));
     const ssize_t count = ::pread(file, block.data(), wanted, offset);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return FileError("read", path, errno);

@@ -1,7 +1,6 @@
 #include "services/trainer/record/answer_log.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <fstream>
 #include <functional>
 
@@ -11,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
+#include "common/base/aside.h"
 #include "common/base/files.h"
 #include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
@@ -158,14 +158,11 @@ absl::StatusOr<AnswerLog> AnswerLog::Open(const std::string& path,
                                           int64_t last_step) {
   absl::StatusOr<Kept> kept = Keep(path, last_step);
   if (absl::IsDataLoss(kept.status())) {
-    const std::string aside = absl::StrCat(path, ".damaged");
+    ASSIGN_OR_RETURN(const std::string aside, SetAsideDamaged(path));
     LogWarning(absl::StrCat(kept.status().message(),
                             "; kept as ",
                             aside,
                             "; the answers of earlier steps are in samples/"));
-    if (std::rename(path.c_str(), aside.c_str()) != 0) {
-      return FileError("rename", path, errno);
-    }
     kept = Kept();
   }
   RETURN_IF_ERROR(kept.status());

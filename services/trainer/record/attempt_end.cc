@@ -31,10 +31,11 @@ absl::StatusOr<AttemptEnd> AttemptEnd::Create(const Config& config,
   }
   ASSIGN_OR_RETURN(EndNotice notice,
                    EndNotice::Create(told, std::move(gives_up)));
-  return AttemptEnd(config,
-                    /*looks_for_end=*/config.trainer.when_done == "serve" &&
-                        !told.notify_url.empty(),
-                    std::move(notice));
+  return AttemptEnd(
+      config,
+      /*looks_for_end=*/config.trainer.when_done == WhenDone::kServe &&
+          !told.notify_url.empty(),
+      std::move(notice));
 }
 
 std::vector<std::string> AttemptEnd::TrainerOverrides() {

@@ -1,14 +1,13 @@
 #include "services/trainer/record/checkpoint.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "common/base/aside.h"
 #include "common/base/exit_code.h"
 #include "common/base/failpoint.h"
 #include "common/base/files.h"
@@ -26,11 +25,9 @@
 namespace dapd {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kFormat = 2;
-constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 24;
 
 // --- Writing -----------------------------------------------------------------
 
@@ -145,7 +142,7 @@ absl::StatusOr<PolicyState> LoadCheckpoint(const std::string& folder,
                                            at::Device device) try {
   RETURN_IF_ERROR(VerifyManifest(folder));
   const std::string path = JoinPath(folder, "state.json");
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxJsonBytes));
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxStateBytes));
   ASSIGN_OR_RETURN(const nlohmann::json state, ParseJson(text, path));
   if (state.at("format") != kFormat) {
     return WithExitCode(absl::FailedPreconditionError(absl::StrCat(
@@ -224,13 +221,12 @@ absl::Status SaveCheckpoint(const std::string& folder,
     if (sound.ok()) return absl::OkStatus();
     if (!IsDamage(sound)) return sound;
     LogWarning(std::string(sound.message()));
-    RETURN_IF_ERROR(SetAsideDamaged(target));
+    RETURN_IF_ERROR(SetAsideDamaged(target).status());
   }
-  const std::string aside = target + kCheckpointAside;
-  std::error_code error;
+  const std::string aside = AsideOf(target);
   RemoveHalfCheckpoints(folder);
   DAPD_FAILPOINT("checkpoint.before_write");
-  RETURN_IF_ERROR(MakeDirectories(aside));
+  RETURN_IF_ERROR(CreateAsideFolder(aside));
   absl::Status written = WriteContents(aside, policy, identity, card);
   if (written.ok()) {
     // Not on the device of the policy, which may have no memory left for it.
@@ -244,11 +240,11 @@ absl::Status SaveCheckpoint(const std::string& folder,
     }
   }
   if (!written.ok()) {
-    fs::remove_all(aside, error);
+    RemoveAside(aside);
     return written;
   }
   DAPD_FAILPOINT("checkpoint.before_rename");
-  RETURN_IF_ERROR(RenameCheckpoint(aside, target));
+  RETURN_IF_ERROR(RenameAside(aside, target));
   DAPD_FAILPOINT("checkpoint.after_rename");
   RETURN_IF_ERROR(SyncDirectory(folder));
   DAPD_FAILPOINT("checkpoint.after_sync");
@@ -275,7 +271,7 @@ absl::StatusOr<std::optional<PolicyState>> LoadNewestCheckpoint(
     last = state.status();
     LogWarning(
         absl::StrCat(last.message(), "; set aside; the one before it is used"));
-    RETURN_IF_ERROR(SetAsideDamaged(newest));
+    RETURN_IF_ERROR(SetAsideDamaged(newest).status());
   }
   // Also where an earlier attempt set the last one aside: a run that is kept
   // running must not begin anew by itself.

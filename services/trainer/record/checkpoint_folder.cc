@@ -1,17 +1,13 @@
 #include "services/trainer/record/checkpoint_folder.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <filesystem>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
+#include "common/base/aside.h"
 #include "common/base/failpoint.h"
 #include "common/base/files.h"
 #include "common/base/list_folder.h"
@@ -20,9 +16,8 @@
 namespace dapd {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr char kPrefix[] = "step-";
+constexpr char kAside[] = ".tmp";  // begins kAsideMark, too
 constexpr char kDamaged[] = ".damaged";
 
 // The names of all that has a checkpoint's prefix. Errors as ListFolder.
@@ -61,40 +56,24 @@ absl::StatusOr<Checkpoints> ListCheckpoints(const std::string& folder) {
   return checkpoints;
 }
 
-absl::Status RenameCheckpoint(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
-  return FileError(absl::StrCat("rename ", from, " to"), to, errno);
-}
-
-absl::Status SetAsideDamaged(const std::string& checkpoint) {
-  std::error_code error;
-  fs::remove_all(checkpoint + kDamaged, error);
-  return RenameCheckpoint(checkpoint, checkpoint + kDamaged);
-}
-
 void RemoveHalfCheckpoints(const std::string& folder) {
   const absl::StatusOr<std::vector<std::string>> names = ListParts(folder);
   if (!names.ok()) return;  // whoever writes there says why
-  std::error_code error;
   for (const std::string& name : *names) {
-    if (!absl::EndsWith(name, kCheckpointAside)) continue;
-    fs::remove_all(JoinPath(folder, name), error);
+    if (absl::StrContains(name, kAside)) RemoveAside(JoinPath(folder, name));
   }
 }
 
-// Renamed before they are removed: half a checkpoint never has its name.
 void RemoveOldestCheckpoints(const std::string& folder, int64_t keep) {
   if (keep == 0) return;
   const absl::StatusOr<Checkpoints> listed = ListCheckpoints(folder);
   if (!listed.ok()) return;  // the next one is followed by another try
   const std::vector<std::string>& checkpoints = listed->complete;
-  std::error_code error;
   for (size_t i = 0; i + static_cast<size_t>(keep) < checkpoints.size(); ++i) {
-    const std::string aside = checkpoints[i] + kCheckpointAside;
-    fs::remove_all(aside, error);
-    if (!RenameCheckpoint(checkpoints[i], aside).ok()) continue;
+    const absl::StatusOr<std::string> aside = MoveAside(checkpoints[i]);
+    if (!aside.ok()) continue;
     DAPD_FAILPOINT("checkpoint.during_prune");
-    fs::remove_all(aside, error);
+    RemoveAside(*aside);
   }
 }
 

@@ -2,9 +2,9 @@
 // come and go.
 //
 //   step-000050/          a whole one
-//   step-000050.tmp/      one that is being written or removed
-//   step-000050.damaged/  one that was found damaged, for whoever wants to know
-//                         why
+//   step-000050.tmp-PID/  one that is being written or removed
+//   step-000050.damaged/  one that was found damaged
+// (common/base/aside.h).
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,6 @@
 
 namespace dapd {
 
-// Behind the name of one that is not whole.
-inline constexpr char kCheckpointAside[] = ".tmp";
-
 // "step-000050".
 std::string CheckpointName(int64_t step);
 
@@ -29,14 +26,12 @@ struct Checkpoints {
 // None where there is no such folder; an error where it cannot be listed.
 absl::StatusOr<Checkpoints> ListCheckpoints(const std::string& folder);
 
-absl::Status RenameCheckpoint(const std::string& from, const std::string& to);
-// Gives a checkpoint the name of a damaged one.
-absl::Status SetAsideDamaged(const std::string& checkpoint);
-
-// What a crash left while a checkpoint was written or removed. One trainer at a
-// time has the folder.
+// Removes the checkpoints that a crash left half written or half removed, also
+// "step-000050.tmp", as earlier versions named them. The caller holds the run's
+// folder, so no other process writes there.
 void RemoveHalfCheckpoints(const std::string& folder);
-// So that the newest `keep` stay (0: all). What cannot be removed stays.
+// Removes all but the newest `keep` checkpoints (0: none is removed). One that
+// cannot be removed stays.
 void RemoveOldestCheckpoints(const std::string& folder, int64_t keep);
 
 }  // namespace dapd

@@ -25,20 +25,20 @@ bool IsOfDisk(const absl::Status& status) {
 }  // namespace
 
 FullDiskRule::FullDiskRule(std::string run_folder,
-                           std::string on_write_error,
+                           OnWriteError on_write_error,
                            std::function<bool(absl::Duration)> wait_for_stop,
                            TrainerMetrics* metrics,
                            TrainerStatus* status)
     : run_folder_(std::move(run_folder)),
       watch_(run_folder_),
-      on_write_error_(std::move(on_write_error)),
+      on_write_error_(on_write_error),
       wait_for_stop_(std::move(wait_for_stop)),
       metrics_(metrics),
       status_(status) {}
 
 absl::Status FullDiskRule::Write(const std::string& what,
                                  const std::function<absl::Status()>& write) {
-  if (on_write_error_ != "continue") return MustWrite(what, write);
+  if (on_write_error_ != OnWriteError::kContinue) return MustWrite(what, write);
   RETURN_IF_ERROR(watch_.Check());
   if (const absl::Status status = write(); !status.ok()) {
     if (!IsOfDisk(status)) return status;
@@ -58,7 +58,8 @@ absl::Status FullDiskRule::MustWrite(
   if (status.ok() || !IsOfDisk(status)) return status;
   RETURN_IF_ERROR(watch_.Check());
   metrics_->RecordWriteFailure();
-  return on_write_error_ == "fail" ? status : Retry(what, write, status);
+  return on_write_error_ == OnWriteError::kFail ? status
+                                                : Retry(what, write, status);
 }
 
 absl::Status FullDiskRule::Retry(const std::string& what,

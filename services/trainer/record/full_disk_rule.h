@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 
+#include "common/config/config.h"
 #include "services/trainer/record/folder_watch.h"
 #include "services/trainer/status/trainer_metrics.h"
 #include "services/trainer/status/trainer_status.h"
@@ -22,7 +23,7 @@ class FullDiskRule {
   // most the given time; true once the run is to stop. `metrics` and `status`
   // are told of failures; they must outlive this.
   FullDiskRule(std::string run_folder,
-               std::string on_write_error,
+               OnWriteError on_write_error,
                std::function<bool(absl::Duration)> wait_for_stop,
                TrainerMetrics* metrics,
                TrainerStatus* status);
@@ -54,7 +55,7 @@ class FullDiskRule {
 
   const std::string run_folder_;
   const FolderWatch watch_;
-  const std::string on_write_error_;
+  const OnWriteError on_write_error_;
   const std::function<bool(absl::Duration)> wait_for_stop_;
   TrainerMetrics* const metrics_;
   TrainerStatus* const status_;

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -19,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
+#include "common/base/aside.h"
 #include "common/base/crc32c.h"
 #include "common/base/failpoint.h"
 #include "common/base/files.h"
@@ -33,7 +33,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kBlockBytes = size_t{1} << 20;
 // Enough for an answer of ten million tokens.
 constexpr size_t kMaxRecordBytes = size_t{1} << 28;
 constexpr int64_t kMaxCount = int64_t{1} << 53;
@@ -121,16 +120,12 @@ absl::StatusOr<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path) {
   const absl::Status read = ledger->Read();
   if (read.ok()) return ledger;
   if (!IsDamage(read)) return read;
-  const std::string aside = absl::StrCat(path, ".damaged");
+  ASSIGN_OR_RETURN(const std::string aside, SetAsideDamaged(path));
   LogWarning(
       absl::StrCat(read.message(),
                    "; kept as ",
                    aside,
                    "; answers since the checkpoint will be sampled again"));
-  if (std::rename(path.c_str(), aside.c_str()) != 0) {
-    return absl::InternalError(
-        absl::StrCat("cannot rename ", path, " to ", aside));
-  }
   ASSIGN_OR_RETURN(AppendFile empty, AppendFile::Open(path));
   ledger.reset(new Ledger(std::move(empty)));
   return ledger;
@@ -143,7 +138,7 @@ absl::Status Ledger::Read() {
   const int descriptor = ::open(file_.path().c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return FileError("open", file_.path(), errno);
   const absl::Cleanup close_file = [descriptor] { ::close(descriptor); };
-  std::string block(kBlockBytes, '\0');
+  std::string block(kFileBlockBytes, '\0');
   std::string line;  // the part read so far
   uint64_t begin = 0;
   int64_t number = 1;

@@ -16,8 +16,6 @@
 namespace dapd {
 namespace {
 
-constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 24;
-
 std::string IdentityPathIn(const std::string& run_folder) {
   return JoinPath(run_folder, "identity.json");
 }
@@ -91,7 +89,7 @@ absl::Status CheckIdentity(const std::string& run_folder,
                            const RunIdentity& identity) try {
   const std::string path = IdentityPathIn(run_folder);
   if (!FileExists(path)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxJsonBytes));
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxStateBytes));
   return CompareIdentity(run_folder, nlohmann::json::parse(text), identity);
 } catch (const nlohmann::json::exception& error) {
   LogWarning(absl::StrCat(IdentityPathIn(run_folder),

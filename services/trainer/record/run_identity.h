@@ -3,6 +3,7 @@
 // before the first record of the run, for the time until there is a checkpoint.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -11,6 +12,9 @@
 #include "common/base/json.h"
 
 namespace dapd {
+
+// The size of the largest JSON file with an identity that is read.
+inline constexpr uint64_t kMaxStateBytes = uint64_t{1} << 24;
 
 struct RunIdentity {
   std::string base_model_path;                  // may change

@@ -16,6 +16,7 @@
 #include "common/base/json_lines.h"
 #include "common/base/last_line.h"
 #include "common/base/status_macros.h"
+#include "common/config/load_config.h"
 #include "common/config/run_folder.h"
 #include "services/trainer/record/disk_wait.h"
 #include "services/trainer/record/run_name.h"
@@ -23,7 +24,6 @@
 namespace dapd {
 namespace {
 
-constexpr uint64_t kMaxConfigBytes = 1 << 20;
 constexpr uint64_t kMaxMetricsLineBytes = 1 << 20;
 
 absl::Status ReadPlannedSteps(RunOverview* run) try {

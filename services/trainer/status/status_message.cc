@@ -26,7 +26,7 @@ void AddWorkers(const std::string& role,
     added.set_policy_version(worker.policy_version);
     for (const auto& [set, version] : worker.weights) {
       v1::WeightVersion& served = *added.add_weights();
-      served.set_set(WeightSetName(set));
+      served.set_set(NameOf(set));
       served.set_version(version);
     }
     added.set_in_flight(static_cast<uint32_t>(worker.in_flight));

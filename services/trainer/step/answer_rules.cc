@@ -8,11 +8,10 @@ AnswerRules MakeAnswerRules(const Config& config) {
   const RolloutSection& rollout = config.rollout;
   AnswerRules rules;
   rules.needs_answers = StepsNeedAnswers(config);
-  if (rollout.source == "dual") rules.source = ReferenceSource::kDual;
-  if (rollout.source == "verified") rules.source = ReferenceSource::kVerified;
-  rules.skips_unverified = rollout.unverified == "skip";
+  rules.source = rollout.source;
+  rules.skips_unverified = rollout.unverified == Unverified::kSkip;
   rules.group_size = rollout.group_size;
-  rules.feedback = ParseFeedbackRule(config.objective.sdpo.feedback);
+  rules.feedback = config.objective.sdpo.feedback;
   return rules;
 }
 

@@ -21,13 +21,10 @@
 #include <vector>
 
 #include "common/config/config.h"
-#include "common/config/feedback_rule.h"
 #include "common/generation/sampling.h"
 #include "services/trainer/workers/rollout_task.h"
 
 namespace dapd {
-
-enum class ReferenceSource { kGiven, kDual, kVerified };
 
 inline constexpr int64_t kMaxResamples = 8;
 inline constexpr int64_t kNumCandidates = 4;

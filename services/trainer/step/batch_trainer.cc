@@ -59,7 +59,7 @@ PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
       std::ranges::any_of(options.scores.passes, [](const TeacherPass& pass) {
         return pass.view == ViewName::kSiblingRollout;
       });
-  options.scores.payload = ParsePayload(parts.config.teacher.payload).value();
+  options.scores.payload = parts.config.teacher.payload;
   options.scores.top_k = parts.config.teacher.top_k;
   options.scores.temperature = parts.config.objective.temperature;
   options.device = parts.weights->device();

@@ -148,10 +148,11 @@ TeacherSession::Partial TeacherSession::Expect(const ScoreTask& task) const {
     const int64_t rows = view.scored_count;
     switch (task.payload) {
       case Payload::kHiddenStates:
-        partial.missing[{name, "hidden"}] = {expected().precision == "bfloat16"
-                                                 ? DType::kBFloat16
-                                                 : DType::kFloat32,
-                                             {rows, expected().hidden_size}};
+        partial.missing[{name, "hidden"}] = {
+            expected().precision == NameOf(Precision::kBfloat16)
+                ? DType::kBFloat16
+                : DType::kFloat32,
+            {rows, expected().hidden_size}};
         break;
       case Payload::kLogits:
         partial.missing[{name, "logits"}] = {DType::kFloat32,
@@ -326,7 +327,7 @@ absl::StatusOr<ScoreResult> TeacherSession::Finish(const v1::ScoreDone& done,
         done.adapter_digest() != asked.adapter.digest) {
       return absl::FailedPreconditionError(
           absl::StrCat("scored by the ",
-                       WeightSetName(partial.weights),
+                       NameOf(partial.weights),
                        " adapter of ",
                        PolicyName(done.policy_version(), done.adapter_digest()),
                        ", but the request was for the adapter of ",

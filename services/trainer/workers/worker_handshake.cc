@@ -81,7 +81,7 @@ absl::Status CheckAcknowledgement(const v1::LoadAdapterResponse& response,
   if (served.weights() != ToWireWeights(set)) {
     return absl::FailedPreconditionError(
         absl::StrCat("it was sent the ",
-                     WeightSetName(set),
+                     NameOf(set),
                      " adapter but acknowledged another set of weights; start "
                      "it with the trainer's version"));
   }

@@ -96,5 +96,28 @@ TEST_F(AsideTest, WhatCannotBeRenamedIsStillThereToBeRemoved) {
   EXPECT_FALSE(FileExists(aside));
 }
 
+TEST_F(AsideTest, AFolderLeavesItsNameBeforeItIsRemoved) {
+  ASSERT_TRUE(MakeDirectories(In("model/part")).ok());
+  ASSERT_TRUE(MakeDirectories(AsideOf(In("model")) + "/old").ok());
+  const auto aside = MoveAside(In("model"));
+  ASSERT_TRUE(aside.ok()) << aside.status();
+  EXPECT_FALSE(FileExists(In("model")));
+  EXPECT_TRUE(FileExists(*aside + "/part"));
+  EXPECT_FALSE(FileExists(*aside + "/old"));
+  RemoveAside(*aside);
+  EXPECT_TRUE(fs::is_empty(folder_));
+  EXPECT_FALSE(MoveAside(In("missing")).ok());
+}
+
+TEST_F(AsideTest, WhatIsDamagedTakesThePlaceOfAnOlderOne) {
+  for (const char* name : {"old", "new"}) {
+    ASSERT_TRUE(MakeDirectories(JoinPath(In("model"), name)).ok());
+    EXPECT_EQ(SetAsideDamaged(In("model")).value(), In("model.damaged"));
+  }
+  EXPECT_FALSE(FileExists(In("model")));
+  EXPECT_TRUE(FileExists(In("model.damaged/new")));
+  EXPECT_FALSE(FileExists(In("model.damaged/old")));
+}
+
 }  // namespace
 }  // namespace dapd

@@ -231,13 +231,13 @@ TEST(PresetTermsTest, EveryMethodOfAComparisonHasTheSameSamples) {
 
 TEST(PresetTermsTest, TheSectionsFieldsAreThoseOfAllTerms) {
   ObjectiveSection section = Loaded("opsd").objective;
-  section.divergence = "reverse_kl";
-  section.support = "teacher_top_k";
+  section.divergence = DivergenceKind::kReverseKl;
+  section.support = SupportKind::kTeacherTopK;
   section.top_k = 7;
   section.tail = false;
-  section.reduction = "seq_mean";
+  section.reduction = Reduction::kSeqMean;
   section.skip_tokens = 2;
-  section.teacher_weights = "snapshot";
+  section.teacher_weights = WeightSet::kSnapshot;
   const Term term = ExpandTerms(section).at(0);
   EXPECT_EQ(term.divergence.kind, DivergenceKind::kReverseKl);
   EXPECT_EQ(term.support, (Support{SupportKind::kTeacherTopK, 7, false}));
@@ -249,16 +249,20 @@ TEST(PresetTermsTest, TheSectionsFieldsAreThoseOfAllTerms) {
 TEST(PresetTermsTest, AKeyIsUnreadExactlyWhereItChangesNoTerm) {
   using Change = void (*)(ObjectiveSection & section);
   const std::map<std::string, Change> changes = {
-      {"divergence", [](auto& section) { section.divergence = "reverse_kl"; }},
+      {"divergence",
+       [](auto& section) { section.divergence = DivergenceKind::kReverseKl; }},
       {"component_clip", [](auto& section) { section.component_clip = 0.5; }},
-      {"support", [](auto& section) { section.support = "teacher_top_k"; }},
+      {"support",
+       [](auto& section) { section.support = SupportKind::kTeacherTopK; }},
       {"top_k", [](auto& section) { section.top_k = 7; }},
       {"tail", [](auto& section) { section.tail = !section.tail; }},
       {"reduction",
-       [](auto& section) { section.reduction = "seq_mean_keep_masked"; }},
+       [](auto& section) {
+         section.reduction = Reduction::kSeqMeanKeepMasked;
+       }},
       {"skip_tokens", [](auto& section) { section.skip_tokens = 2; }},
       {"teacher_weights",
-       [](auto& section) { section.teacher_weights = "snapshot"; }},
+       [](auto& section) { section.teacher_weights = WeightSet::kSnapshot; }},
   };
   const auto terms_of = [](const ObjectiveSection& section) {
     std::vector<std::string> terms;
@@ -270,8 +274,8 @@ TEST(PresetTermsTest, AKeyIsUnreadExactlyWhereItChangesNoTerm) {
   for (const std::string& preset : PresetNames()) {
     ObjectiveSection section = Loaded(preset).objective;
     // Else no term would say how many tokens, and sdpo's reduction is taken.
-    section.support = "student_top_k";
-    section.reduction = "micro_token";
+    section.support = SupportKind::kStudentTopK;
+    section.reduction = Reduction::kMicroToken;
     std::set<std::string> unread;
     for (const auto& [key, change] : changes) {
       ObjectiveSection changed = section;
@@ -322,7 +326,7 @@ TEST(PresetTermsTest, SdpoIsOneTermAgainstTheMovingAverage) {
   EXPECT_EQ(term.importance, Importance::kToken);
   EXPECT_EQ(term.importance_cap, 2.0);
   EXPECT_EQ(term.weight, 1.0);
-  section.sdpo = {.divergence = "reverse_kl", .top_k = 20};
+  section.sdpo = {.divergence = DivergenceKind::kReverseKl, .top_k = 20};
   terms = ExpandTerms(section);
   EXPECT_EQ(terms[0].divergence.kind, DivergenceKind::kReverseKl);
   EXPECT_EQ(terms[0].support.k, 20);

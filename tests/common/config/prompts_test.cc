@@ -78,19 +78,20 @@ TEST(PromptsTest, ASelfTeacherIsToldOfSiblingsAndOfWhatIsWrong) {
   config.prompts.sibling_solution = "{reference}, again: {reference}";
   config.prompts.sibling_feedback = "{feedback} {feedback} {feedback}";
   config.prompts.feedback_wrong = "{answer} is wrong";
-  const auto told = [&](const char* feedback, int64_t group_size) {
+  const auto told = [&](FeedbackRule feedback, int64_t group_size) {
     config.objective.sdpo.feedback = feedback;
     config.rollout.group_size = group_size;
     return MostAnswersTold(config);
   };
-  EXPECT_EQ(told("never", 8), 2);
-  EXPECT_EQ(told("without_sibling", 8), 3) << "one or the other";
-  EXPECT_EQ(told("always", 8), 2 + 3);
-  EXPECT_EQ(told("never", 1), 0) << "an answer has no siblings";
-  EXPECT_EQ(told("without_sibling", 1), 3);
-  EXPECT_EQ(told("always", 1), 3);
+  EXPECT_EQ(told(FeedbackRule::kNever, 8), 2);
+  EXPECT_EQ(told(FeedbackRule::kWithoutSibling, 8), 3) << "one or the other";
+  EXPECT_EQ(told(FeedbackRule::kAlways, 8), 2 + 3);
+  EXPECT_EQ(told(FeedbackRule::kNever, 1), 0) << "an answer has no siblings";
+  EXPECT_EQ(told(FeedbackRule::kWithoutSibling, 1), 3);
+  EXPECT_EQ(told(FeedbackRule::kAlways, 1), 3);
   config.prompts.feedback_wrong = "wrong";
-  EXPECT_EQ(told("always", 8), 2) << "no feedback quotes an answer";
+  EXPECT_EQ(told(FeedbackRule::kAlways, 8), 2)
+      << "no feedback quotes an answer";
 }
 
 TEST(PromptsTest, FeedbackIsSDPOsUnlessItIsGiven) {

@@ -60,7 +60,7 @@ TEST(RunSettingsTest, ALaterKeyCountsWhereItIsNotTheDefault) {
   EXPECT_FALSE(ResultSettings({}).contains("objective.divergence"));
   Config config;
   config.prompts.none = "{problem}";
-  config.objective.divergence = "reverse_kl";
+  config.objective.divergence = DivergenceKind::kReverseKl;
   EXPECT_EQ(ResultSettings(config).at("prompts.none"), "\"{problem}\"");
   EXPECT_EQ(ResultSettings(config).at("objective.divergence"),
             "\"reverse_kl\"");
@@ -94,7 +94,7 @@ TEST(RunSettingsTest, YoungKeysCountOnlyWhereTheyAreRead) {
   config.lora.start_from = "adapter";
   config.objective.preset = "sdpo";
   config.rollout.group_size = 8;
-  config.rollout.source = "verified";
+  config.rollout.source = ReferenceSource::kVerified;
   for (const char* key : {"lora.start_from",
                           "rollout.source",
                           "rollout.unverified",

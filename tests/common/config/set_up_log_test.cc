@@ -49,17 +49,18 @@ TEST(SetUpLogTest, MistakesElsewhereDoNotHideTheFormat) {
       " log: {format: json, level: loud}}");
   EXPECT_FALSE(LoadConfig(path, {}).ok());
   const Config config = PeekConfig(path, {"no key"});
-  EXPECT_EQ(config.log.format, "json");
-  EXPECT_EQ(config.log.level, "info");
+  EXPECT_EQ(config.log.format, LogFormat::kJson);
+  EXPECT_EQ(config.log.level, Severity::kInfo);
   EXPECT_EQ(config.run.name, "mine");
 }
 
 TEST(SetUpLogTest, TheEnvironmentServesWhereNoFileCanBeRead) {
   ::setenv("DAPD_LOG__FORMAT", "json", /*overwrite=*/1);
   const std::string missing = TempPath("no-such.yaml");
-  EXPECT_EQ(PeekConfig(missing, {}).log.format, "json");
-  EXPECT_EQ(PeekConfig(missing, {"log.format=text"}).log.format, "text");
-  EXPECT_EQ(PeekConfig(Write("{run: "), {}).log.format, "json");
+  EXPECT_EQ(PeekConfig(missing, {}).log.format, LogFormat::kJson);
+  EXPECT_EQ(PeekConfig(missing, {"log.format=text"}).log.format,
+            LogFormat::kText);
+  EXPECT_EQ(PeekConfig(Write("{run: "), {}).log.format, LogFormat::kJson);
   ::unsetenv("DAPD_LOG__FORMAT");
 }
 

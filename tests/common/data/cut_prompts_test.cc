@@ -96,7 +96,7 @@ TEST_F(CutPromptsTest, APromptThatShowsALongReferenceIsOneIfATermReadsIt) {
               AllOf(HasSubstr("the prompt of demonstration_rollout"),
                     HasSubstr("and loses its end")));
   config_.prompts.max_tokens = 1000;
-  config_.prompts.truncation_side = "left";
+  config_.prompts.truncation_side = TruncationSide::kLeft;
   EXPECT_THAT(Warnings(),
               AllOf(HasSubstr("is cut to 1000 tokens and loses its beginning"),
                     HasSubstr("raise prompts.max_tokens (1000) to ")));
@@ -106,7 +106,7 @@ TEST_F(CutPromptsTest, APromptThatShowsALongReferenceIsOneIfATermReadsIt) {
 
 TEST_F(CutPromptsTest, AReferenceThatIsNotShownIsNotMeasured) {
   config_.data.max_prompt_tokens = 2000;
-  config_.rollout.source = "dual";
+  config_.rollout.source = ReferenceSource::kDual;
   EXPECT_THAT(Warnings(), IsEmpty());
 }
 

@@ -85,7 +85,7 @@ TEST(ReadDatasetTest, AnArrayOfRowsIsReadLikeLines) {
 
 TEST(ReadDatasetTest, ABadRowOfAnArrayIsOneRowAndABadArrayIsNone) {
   const std::string row = "{\"problem\": \"p\", \"solution\": \"s\"}";
-  const DatasetOptions skip = {.on_bad_row = DatasetOptions::OnBadRow::kSkip};
+  const DatasetOptions skip = {.on_bad_row = OnBadRow::kSkip};
   const auto bad =
       ReadDataset(Write("bad.json", "[" + row + ", {\"a\" 1}, 7]"), skip);
   ASSERT_TRUE(bad.ok()) << bad.status();
@@ -113,7 +113,7 @@ TEST(ReadDatasetTest, ALineOrAnElementThatIsTooLongIsNamed) {
       HasSubstr("long.jsonl.gz:4: the line is longer than 64 MiB"));
   EXPECT_THAT(
       std::string(ReadDataset(WriteGzip("array.json.gz", "[1, \"" + much),
-                              {.on_bad_row = DatasetOptions::OnBadRow::kSkip})
+                              {.on_bad_row = OnBadRow::kSkip})
                       .status()
                       .message()),
       HasSubstr("row 2: the row is longer than 64 MiB"));
@@ -178,8 +178,7 @@ TEST(ReadDatasetTest, ABadRowIsNamedOrSkippedAndCounted) {
       std::string(kRows) + "{\"problem\": \" \", \"solution\": \"x\"}\n{\n");
   EXPECT_THAT(std::string(ReadDataset(path, {}).status().message()),
               HasSubstr("bad.jsonl:4"));
-  const auto data =
-      ReadDataset(path, {.on_bad_row = DatasetOptions::OnBadRow::kSkip});
+  const auto data = ReadDataset(path, {.on_bad_row = OnBadRow::kSkip});
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(data->problems.size(), 2u);
   EXPECT_EQ(data->skipped_rows, 2);

@@ -22,7 +22,7 @@ Dataset MakeData() {
   return data;
 }
 
-Config MakeConfig(const char* source) {
+Config MakeConfig(ReferenceSource source) {
   Config config;
   config.data.path = "rows.jsonl";
   config.rollout.source = source;
@@ -101,21 +101,22 @@ TEST(UngradedProblemsTest, AreNamedWithWhatTheyMeanForTheAccuracy) {
 }
 
 TEST(AnswerRuleTest, GradesMatterOnlyWhereTheResultDependsOnThem) {
-  EXPECT_FALSE(DependsOnGrades(MakeConfig("reference")));
-  EXPECT_FALSE(DependsOnGrades(MakeConfig("dual")));
-  EXPECT_TRUE(DependsOnGrades(MakeConfig("verified")));
-  Config sdpo = MakeConfig("reference");
+  EXPECT_FALSE(DependsOnGrades(MakeConfig(ReferenceSource::kGiven)));
+  EXPECT_FALSE(DependsOnGrades(MakeConfig(ReferenceSource::kDual)));
+  EXPECT_TRUE(DependsOnGrades(MakeConfig(ReferenceSource::kVerified)));
+  Config sdpo = MakeConfig(ReferenceSource::kGiven);
   sdpo.objective.preset = "sdpo";
   EXPECT_TRUE(DependsOnGrades(sdpo));
 
   Dataset data = MakeData();
-  EXPECT_TRUE(ApplyAnswerRule(MakeConfig("dual"), &data).ok());
+  EXPECT_TRUE(ApplyAnswerRule(MakeConfig(ReferenceSource::kDual), &data).ok());
   EXPECT_EQ(data.problems.size(), 3u);
 }
 
 TEST(AnswerRuleTest, ARowWithNothingToGradeAgainstIsNamed) {
   Dataset data = MakeData();
-  const absl::Status status = ApplyAnswerRule(MakeConfig("verified"), &data);
+  const absl::Status status =
+      ApplyAnswerRule(MakeConfig(ReferenceSource::kVerified), &data);
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
   EXPECT_THAT(std::string(status.message()), HasSubstr("1 of 3 rows"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("rows.jsonl:3"));
@@ -124,8 +125,8 @@ TEST(AnswerRuleTest, ARowWithNothingToGradeAgainstIsNamed) {
 TEST(AnswerRuleTest, OrLeftOutWhereThatIsAskedFor) {
   Dataset data = MakeData();
   const std::string before = data.digest;
-  Config config = MakeConfig("verified");
-  config.data.on_bad_row = "skip";
+  Config config = MakeConfig(ReferenceSource::kVerified);
+  config.data.on_bad_row = OnBadRow::kSkip;
   ASSERT_TRUE(ApplyAnswerRule(config, &data).ok());
   EXPECT_EQ(data.problems.size(), 2u);
   EXPECT_EQ(data.skipped_rows, 1);

@@ -16,7 +16,8 @@ TEST(HeldOutPromptTest, OnlyTheSamplersOwnPromptIsCut) {
   const std::string folder = TempPath("model");
   WriteSmallTokenizer(folder);
   const std::string problem(500, 'x');
-  for (const char* prompt : {"training", "plain"}) {
+  for (const auto prompt :
+       {EvaluationForm::kTraining, EvaluationForm::kPlain}) {
     for (const bool thinking : {false, true}) {
       Config config;
       config.evaluation.prompt = prompt;
@@ -28,7 +29,7 @@ TEST(HeldOutPromptTest, OnlyTheSamplersOwnPromptIsCut) {
               .value();
       const std::vector<int32_t> ids =
           HeldOutPrompt(config, *text.views, problem).value();
-      if (std::string(prompt) == "training" && !thinking) {
+      if (prompt == EvaluationForm::kTraining && !thinking) {
         EXPECT_EQ(ids, text.views->RolloutPrompt(problem).value());
         EXPECT_EQ(ids.size(), 100u);
         continue;

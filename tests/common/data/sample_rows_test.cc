@@ -155,7 +155,7 @@ TEST_F(FillContextsTest, AGivenGradeAndFeedbackCount) {
   rows[0].correct = false;
   rows[0].feedback = "it does not compile";
   rows[1].was_truncated = true;
-  config_.objective.sdpo.feedback = "without_sibling";
+  config_.objective.sdpo.feedback = FeedbackRule::kWithoutSibling;
   ASSERT_TRUE(FillContexts(config_, *text_.views, &rows).ok());
   EXPECT_EQ(rows[0].sample.context.feedback, "it does not compile");
   EXPECT_EQ(

@@ -54,9 +54,8 @@ class ViewsTest : public ::testing::Test {
 };
 
 TEST_F(ViewsTest, PrefixesAreThoseOfTheViewsOnceAllIsKnown) {
-  using enum ViewOptions::TruncationSide;
-  for (const auto self : {ViewOptions::SelfRollout::kAppend,
-                          ViewOptions::SelfRollout::kTemplate}) {
+  using enum TruncationSide;
+  for (const auto self : {SelfRollout::kAppend, SelfRollout::kTemplate}) {
     for (const auto& [max_prompt, side] :
          {std::pair{kUncut, kRight}, {50, kRight}, {50, kLeft}}) {
       const ViewBuilder builder(*tokenizer_,
@@ -359,12 +358,11 @@ TEST_F(ViewsTest, PromptsBeforeARolloutAreCutOnTheRight) {
 
 TEST_F(ViewsTest, PromptsBeforeARolloutCanBeCutOnTheLeft) {
   const ViewBuilder uncut(*tokenizer_, *chat_, {});
-  const ViewBuilder cut(
-      *tokenizer_,
-      *chat_,
-      {.max_sampler_prompt = 20,
-       .max_prompt = 50,
-       .truncation_side = ViewOptions::TruncationSide::kLeft});
+  const ViewBuilder cut(*tokenizer_,
+                        *chat_,
+                        {.max_sampler_prompt = 20,
+                         .max_prompt = 50,
+                         .truncation_side = TruncationSide::kLeft});
   const Views whole = uncut.Build(sample_).value();
   const Views views = cut.Build(sample_).value();
   for (const auto& [name, prompt] :
@@ -421,9 +419,8 @@ TEST_F(ViewsTest, AThoughtThatAPromptHasOpenedIsNotOpenedAgain) {
 
 TEST_F(ViewsTest, APromptThatShowsAnAnswerIsCutWhereTheContextEnds) {
   sample_.context = {.sibling = "it is 12"};
-  const ViewOptions options = {
-      .self_rollout = ViewOptions::SelfRollout::kTemplate,
-      .extra_views = {ViewName::kSiblingRollout}};
+  const ViewOptions options = {.self_rollout = SelfRollout::kTemplate,
+                               .extra_views = {ViewName::kSiblingRollout}};
   const Views whole =
       ViewBuilder(*tokenizer_, *chat_, options).Build(sample_).value();
   for (const ViewName name : {ViewName::kSelfRollout,

@@ -55,7 +55,8 @@ class ViewLimitsTest : public ::testing::Test {
     size_t longest = 0;
     for (const Problem& problem : data_.problems) {
       Sample sample = {"", problem.problem, problem.solution, answer};
-      if (config_.rollout.source != "reference") sample.reference_ids = answer;
+      if (config_.rollout.source != ReferenceSource::kGiven)
+        sample.reference_ids = answer;
       const Views views = text.views->Build(sample).value();
       for (const ViewName name : names) {
         longest = std::max(longest,
@@ -83,7 +84,8 @@ const std::vector<ViewName> kAllViews = {ViewName::kNoneRollout,
 
 TEST_F(ViewLimitsTest, TheLimitIsThatOfTheLongestViewToTheToken) {
   for (const bool append : {true, false}) {
-    config_.objective.self_rollout = append ? "append" : "template";
+    config_.objective.self_rollout =
+        append ? SelfRollout::kAppend : SelfRollout::kTemplate;
     for (const int64_t answer : {20, 4000}) {
       config_.rollout.max_new_tokens = answer;
       const Dataset before = data_;
@@ -116,7 +118,7 @@ TEST_F(ViewLimitsTest, ARowThatIsTooLongIsNamedWithItsLengthAndTheLimit) {
 
 TEST_F(ViewLimitsTest, WhatIsSkippedIsLeftOutCountedAndNotInTheDigest) {
   config_.trainer.pack_tokens = 2500;
-  config_.data.on_bad_row = "skip";
+  config_.data.on_bad_row = OnBadRow::kSkip;
   data_.skipped_rows = 2;
   ASSERT_TRUE(Apply().ok());
   ASSERT_EQ(data_.problems.size(), 2u);
@@ -148,8 +150,8 @@ TEST_F(ViewLimitsTest, OnlyViewsThatATermReadsCount) {
 // longer than each of these.
 TEST_F(ViewLimitsTest, EachViewIsMeasuredToTheToken) {
   config_.prompts.privileged = "{problem} {reference}, or {reference}";
-  for (const char* source : {"reference", "dual"}) {
-    for (const char* self : {"append", "template"}) {
+  for (const auto source : {ReferenceSource::kGiven, ReferenceSource::kDual}) {
+    for (const auto self : {SelfRollout::kAppend, SelfRollout::kTemplate}) {
       for (const int64_t answer : {20, 4000}) {
         for (const int64_t cut : {5000, 100'000}) {
           for (const ViewName view : kAllViews) {
@@ -167,8 +169,9 @@ TEST_F(ViewLimitsTest, EachViewIsMeasuredToTheToken) {
             EXPECT_TRUE(Apply().ok()) << Apply();
             config_.trainer.pack_tokens = longest - 1;
             EXPECT_FALSE(Apply().ok())
-                << ViewNameString(view) << ", " << source << ", " << self
-                << ", answers of " << answer << ", prompts cut to " << cut;
+                << ViewNameString(view) << ", " << NameOf(source) << ", "
+                << NameOf(self) << ", answers of " << answer
+                << ", prompts cut to " << cut;
           }
         }
       }
@@ -204,7 +207,7 @@ void SetSelfTeacher(int64_t group_size, Config* config) {
   config->objective.preset = "sdpo";
   config->rollout.group_size = group_size;
   config->rollout.max_new_tokens = 400;
-  config->objective.sdpo.feedback = "always";
+  config->objective.sdpo.feedback = FeedbackRule::kAlways;
   config->prompts.feedback_wrong = "not {answer}";
   config->prompts.feedback_unboxed = "";
   config->prompts.feedback_truncated = "";
@@ -218,7 +221,7 @@ TEST_F(ViewLimitsTest, ASelfTeacherIsToldOfTwoAnswers) {
   EXPECT_FALSE(Apply().ok());
   config_.trainer.pack_tokens += 100;
   EXPECT_TRUE(Apply().ok()) << Apply();
-  config_.objective.sdpo.feedback = "never";
+  config_.objective.sdpo.feedback = FeedbackRule::kNever;
   config_.trainer.pack_tokens -= 400;
   EXPECT_TRUE(Apply().ok()) << Apply();
 }
@@ -246,7 +249,7 @@ TEST_F(ViewLimitsTest, WhatIsSampledFitsTheContextAlsoWhereNoTermReadsIt) {
   config_.rollout.max_new_tokens = 200;
   const auto prompt = static_cast<int64_t>(
       Text().views->RolloutPrompt(data_.problems[0].problem).value().size());
-  config_.rollout.source = "verified";
+  config_.rollout.source = ReferenceSource::kVerified;
   EXPECT_TRUE(Apply(prompt + 200).ok()) << Apply(prompt + 200);
   const absl::Status status = Apply(prompt + 199);
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
@@ -254,7 +257,7 @@ TEST_F(ViewLimitsTest, WhatIsSampledFitsTheContextAlsoWhereNoTermReadsIt) {
               HasSubstr("rows.jsonl:a: problem 'a': the sampler's prompt and "
                         "answer have up to " +
                         std::to_string(prompt + 200) + " tokens"));
-  config_.rollout.source = "reference";
+  config_.rollout.source = ReferenceSource::kGiven;
   EXPECT_TRUE(Apply(prompt + 199).ok()) << "nothing is sampled";
 }
 
@@ -292,7 +295,7 @@ TEST_F(ViewLimitsTest, ARowWithATokenThatTheModelDoesNotHaveIsABadRow) {
           ApplyHeldOutLimits(config_, kContext, text, &data_).message()),
       AllOf(HasSubstr("held_out.jsonl: 1 of 3 rows cannot be evaluated"),
             HasSubstr("rows.jsonl:c: problem 'c': '<new>' has id 262")));
-  config_.data.on_bad_row = "skip";
+  config_.data.on_bad_row = OnBadRow::kSkip;
   ASSERT_TRUE(ApplyViewLimits(config_, kContext, text, &data_).ok());
   ASSERT_EQ(data_.problems.size(), 1u);
   EXPECT_EQ(data_.problems[0].id, "a");
@@ -310,7 +313,7 @@ TEST_F(ViewLimitsTest, ATokenThatOnlyTheSamplerReadsIsCompared) {
   text.vocab_size = kSmallEndId + 1;
   EXPECT_TRUE(ApplyViewLimits(config_, kContext, text, &data_).ok())
       << "nothing is sampled";
-  config_.rollout.source = "dual";
+  config_.rollout.source = ReferenceSource::kDual;
   EXPECT_THAT(
       std::string(ApplyViewLimits(config_, kContext, text, &data_).message()),
       HasSubstr("3 of 3 rows"));
@@ -323,16 +326,16 @@ TEST_F(ViewLimitsTest, AHeldOutPromptLeavesRoomForTheLongestAnswer) {
   const auto apply = [&](int64_t context) {
     return ApplyHeldOutLimits(config_, context, text, &data_);
   };
-  for (const char* prompt : {"training", "plain"}) {
+  for (const auto prompt :
+       {EvaluationForm::kTraining, EvaluationForm::kPlain}) {
     config_.evaluation.prompt = prompt;
     for (const int64_t answer : {0, 50}) {  // 0 stands for
                                             // rollout.max_new_tokens
       config_.evaluation.max_new_tokens = answer;
-      const auto form = ParseEvaluationForm(prompt);
       const auto tokens = static_cast<int64_t>(
           text.views
               ->EvaluationPrompt(
-                  data_.problems[1].problem, form, /*thinking=*/false)
+                  data_.problems[1].problem, prompt, /*thinking=*/false)
               .value()
               .size());
       const int64_t needed = tokens + (answer > 0 ? answer : 20);
@@ -348,7 +351,7 @@ TEST_F(ViewLimitsTest, AHeldOutPromptLeavesRoomForTheLongestAnswer) {
       EXPECT_EQ(data_.problems.size(), 3u);
     }
   }
-  config_.data.on_bad_row = "skip";
+  config_.data.on_bad_row = OnBadRow::kSkip;
   ASSERT_TRUE(apply(400).ok()) << apply(400);
   ASSERT_EQ(data_.problems.size(), 2u);
   EXPECT_EQ(data_.problems[1].id, "c");

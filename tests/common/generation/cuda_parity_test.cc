@@ -34,7 +34,7 @@ namespace {
 class CudaDecodeParityTest : public testing::TestWithParam<at::ScalarType> {
  protected:
   void SetUp() override {
-    const auto device = ParseDevice("cuda");
+    const auto device = DeviceOf(DeviceChoice::kCuda);
     if (!device.ok()) {
       GTEST_SKIP() << "no CUDA device: " << device.status().message();
     }

@@ -27,7 +27,7 @@ void PrintTo(const ProductShape& shape, std::ostream* out) {
 class CudaProductParityTest : public testing::TestWithParam<ProductShape> {
  protected:
   void SetUp() override {
-    const auto device = ParseDevice("cuda");
+    const auto device = DeviceOf(DeviceChoice::kCuda);
     if (!device.ok()) {
       GTEST_SKIP() << "no CUDA device: " << device.status().message();
     }

@@ -23,7 +23,7 @@ TEST(GpuLabelsTest, KernelsDriverAndGpusAreSaid) {
 
 TEST(GpuLabelsTest, WhatIsNotThereIsNoLabel) {
   EXPECT_THAT(LabelsOf({}, ""), IsEmpty());
-  EXPECT_THAT(GpuLabels("cpu"), IsEmpty());
+  EXPECT_THAT(GpuLabels(DeviceChoice::kCpu), IsEmpty());
 }
 
 }  // namespace

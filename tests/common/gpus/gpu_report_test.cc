@@ -197,11 +197,11 @@ TEST(GpuReportTest, GpusAreNamedAsListedOrByNumber) {
 
 TEST(GpuReportTest, WhoComputesOnTheCpuTakesNone) {
   ::setenv("CUDA_VISIBLE_DEVICES", "3,5", 1);
-  EXPECT_THAT(GpusToComputeOn("cpu"), IsEmpty());
-  EXPECT_THAT(GpusToComputeOn("cuda"), ElementsAre("3", "5"));
+  EXPECT_THAT(GpusToComputeOn(DeviceChoice::kCpu), IsEmpty());
+  EXPECT_THAT(GpusToComputeOn(DeviceChoice::kCuda), ElementsAre("3", "5"));
   // As Slurm sets it for a job without GPUs.
   ::setenv("CUDA_VISIBLE_DEVICES", "NoDevFiles", 1);
-  EXPECT_THAT(GpusToComputeOn("auto"), IsEmpty());
+  EXPECT_THAT(GpusToComputeOn(DeviceChoice::kAuto), IsEmpty());
   ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 

@@ -15,7 +15,7 @@ namespace dapd {
 namespace {
 
 TEST(CudaParityTest, LogitsAgreeWithTheCpu) {
-  const auto device = ParseDevice("cuda");
+  const auto device = DeviceOf(DeviceChoice::kCuda);
   if (!device.ok()) {
     EXPECT_EQ(device.status().code(), absl::StatusCode::kInvalidArgument);
     GTEST_SKIP() << "no CUDA device: " << device.status().message();
@@ -44,7 +44,7 @@ TEST(CudaParityTest, LogitsAgreeWithTheCpu) {
 
 // Norms, rotations, SwiGLU and their gradients at Qwen3-4B's sizes.
 TEST(CudaParityTest, TrainingRowsAgreeWithTheCpu) {
-  const auto device = ParseDevice("cuda");
+  const auto device = DeviceOf(DeviceChoice::kCuda);
   if (!device.ok()) GTEST_SKIP() << "no CUDA device";
   const at::NoGradGuard no_grad;
   constexpr double kEps = 1e-6;

@@ -143,7 +143,7 @@ TEST_F(HeadLossAccuracyTest, ABfloat16HeadKeepsFloat32Logits) {
 }
 
 TEST_F(HeadLossAccuracyTest, OnAGpuItAgreesWithDoublesToo) {
-  const auto device = ParseDevice("cuda");
+  const auto device = DeviceOf(DeviceChoice::kCuda);
   if (!device.ok()) {
     GTEST_SKIP() << "no CUDA device: " << device.status().message();
   }
@@ -162,7 +162,7 @@ TEST_F(HeadLossAccuracyTest, OnAGpuItAgreesWithDoublesToo) {
 
 // With supports by the block kernel, without by that of clusters.
 TEST_F(HeadLossAccuracyTest, OnAGpuEveryLossAgreesToo) {
-  const auto device = ParseDevice("cuda");
+  const auto device = DeviceOf(DeviceChoice::kCuda);
   if (!device.ok()) {
     GTEST_SKIP() << "no CUDA device: " << device.status().message();
   }
@@ -174,7 +174,7 @@ TEST_F(HeadLossAccuracyTest, OnAGpuEveryLossAgreesToo) {
 // A token's rows of this vocabulary fill a cluster of 16 blocks; beside a
 // support a block reads them from memory.
 TEST_F(HeadLossAccuracyTest, OnAGpuALargeVocabularyGivesWhatTheCpuGives) {
-  const auto device = ParseDevice("cuda");
+  const auto device = DeviceOf(DeviceChoice::kCuda);
   if (!device.ok()) {
     GTEST_SKIP() << "no CUDA device: " << device.status().message();
   }

@@ -18,7 +18,7 @@ namespace dapd {
 
 class HeadLossFixture : public testing::Test {
  protected:
-  // Not at::manual_seed, which asks for a GPU before ParseDevice brings one.
+  // Not at::manual_seed, which asks for a GPU before DeviceOf brings one.
   HeadLossFixture() {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     generator.set_current_seed(1);

@@ -140,7 +140,7 @@ TEST(PassLimitsTest, ThePlanCountsTheActivationsThatALayerKeeps) {
 TEST(PassLimitsTest, ThePlanKeepsTheLayersThatAPassDoes) {
   const auto weights = MakeRandomModel("qwen3");
   Config config;
-  config.model.precision = "float32";
+  config.model.precision = Precision::kFloat32;
   config.rollout.max_new_tokens = 100'000;
   config.trainer.pack_tokens = 500'000;
   config.trainer.activation_memory_mib = 2000;

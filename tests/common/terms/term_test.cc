@@ -99,19 +99,6 @@ TEST(TermTest, WhatCannotBeComputedIsNamed) {
   }
 }
 
-TEST(TermTest, EveryNameIsReadAsItIsWritten) {
-  for (int i = 0; i < 3; ++i) {
-    const auto divergence = static_cast<DivergenceKind>(i);
-    EXPECT_EQ(ParseDivergence(DivergenceName(divergence)), divergence);
-    const auto support = static_cast<SupportKind>(i);
-    EXPECT_EQ(ParseSupport(SupportName(support)), support);
-    const auto reduction = static_cast<Reduction>(i);
-    EXPECT_EQ(ParseReduction(ReductionName(reduction)), reduction);
-  }
-  EXPECT_FALSE(ParseDivergence("kl").has_value());
-  EXPECT_THAT(DivergenceNames(), HasSubstr("jensen_shannon"));
-}
-
 TEST(ViewTest, EveryViewHasANameAndAnUnknownOneIsToldTheNames) {
   for (int i = 0; i < kNumViews; ++i) {
     const auto view = static_cast<ViewName>(i);

@@ -17,7 +17,7 @@ using testing::StartsWith;
 
 MachineSplit Split(const GpuReport& report) {
   MachineSplit split;
-  split.config.model.device = "auto";
+  split.config.model.device = DeviceChoice::kAuto;
   split.names = GpuNames(report);
   split.gpus = report.gpus;
   return split;

@@ -32,7 +32,7 @@ TEST(AnswersOfStepTextTest, ItNamesWhatStandsInTheReferencesPlace) {
   Config config;
   config.rollout.group_size = 4;
   config.trainer.batch_size = 32;
-  config.rollout.source = "dual";
+  config.rollout.source = ReferenceSource::kDual;
   EXPECT_THAT(AnswersOfStepText(config),
               HasSubstr("4 of 8 problems a step; reference: a second answer"));
 }

@@ -23,7 +23,7 @@ class PassLimitsTextTest : public testing::Test {
     model_.num_heads = 8;
     model_.num_kv_heads = 8;
     model_.head_dim = 128;
-    config_.model.device = "cpu";
+    config_.model.device = DeviceChoice::kCpu;
   }
 
   Config config_;
@@ -58,7 +58,7 @@ GpuReport Machine(int64_t gpus, double gib, double free_gib) {
 }
 
 TEST_F(PassLimitsTextTest, TheGpuThatIsThereCountsWithAllWhoShareIt) {
-  config_.model.device = "cuda";
+  config_.model.device = DeviceChoice::kCuda;
   const auto on = [&](const GpuReport& report) {
     return PassLimitsText(config_, model_, 0, report).value();
   };
@@ -85,7 +85,7 @@ TEST_F(PassLimitsTextTest, TheGpuThatIsThereCountsWithAllWhoShareIt) {
 }
 
 TEST_F(PassLimitsTextTest, OnlyASizeThatIsGivenIsAnError) {
-  config_.model.device = "cuda";
+  config_.model.device = DeviceChoice::kCuda;
   config_.trainer.pack_tokens = 1'000'000;
   config_.rollout.max_new_tokens = 900'000;
   EXPECT_THAT(PassLimitsText(config_, model_, 0, {}).value(),

@@ -25,8 +25,8 @@ class ModelScorerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     config_.model.path = TempPath("model");
-    config_.model.precision = "float32";
-    config_.model.device = "cpu";
+    config_.model.precision = Precision::kFloat32;
+    config_.model.device = DeviceChoice::kCpu;
     config_.lora.rank = 4;
     config_.teacher.chunk_tokens = 8;
     WriteTinyModel(config_.model.path, 7);

@@ -31,8 +31,8 @@ TEST_F(ModelScorerTest, ChunksGiveWhatOnePassOverTheViewGives) {
                                    view.scored_from + view.scored_count - 1));
       const float error =
           (scores.at(name).at("hidden") - expected).abs().max().item<float>();
-      std::cout << WeightSetName(set) << ", " << ViewNameString(name)
-                << ": error " << error << "\n";
+      std::cout << NameOf(set) << ", " << ViewNameString(name) << ": error "
+                << error << "\n";
       EXPECT_LT(error, 2e-5);
     }
   }

@@ -65,7 +65,7 @@ TEST_F(ModelScorerTest, TheThreePayloadsAgree) {
 
 // A bfloat16 logit is off by up to 0.4 %, which an objective would see.
 TEST_F(ModelScorerTest, ABFloat16ModelsLogitsAreNotRounded) {
-  config_.model.precision = "bfloat16";
+  config_.model.precision = Precision::kBfloat16;
   LoadScorer();
   const Scores hidden = Score(Payload::kHiddenStates);
   const Scores logits = Score(Payload::kLogits);

@@ -207,7 +207,7 @@ TEST(HeldOutDigestTest, AllThatMakesAnswersOthersCounts) {
     return HeldOutDigest(other, held_out) != digest;
   };
   using Section = EvaluationSection;
-  EXPECT_TRUE(changed(&Section::prompt, "plain"));
+  EXPECT_TRUE(changed(&Section::prompt, EvaluationForm::kPlain));
   EXPECT_TRUE(changed(&Section::thinking, !config.evaluation.thinking));
   EXPECT_TRUE(changed(&Section::samples, config.evaluation.samples + 1));
   EXPECT_TRUE(changed(&Section::temperature, 0.123));

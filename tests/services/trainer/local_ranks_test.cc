@@ -23,7 +23,7 @@ using ::testing::SizeIs;
 // Machine 1 of 2 with 3 ranks each, as LoadConfig leaves it.
 Config SecondMachine() {
   Config config;
-  config.model.device = "auto";
+  config.model.device = DeviceChoice::kAuto;
   config.run.output_dir = TempPath("runs");
   config.run.name = "mine";
   config.trainer.listen = "0.0.0.0:7003";
@@ -85,7 +85,7 @@ TEST(LocalRanksTest, FewerGpusThanRanksAreRefused) {
   for (const std::vector<std::string>& gpus :
        {std::vector<std::string>{"0", "1"}, std::vector<std::string>{}}) {
     Config config = SecondMachine();
-    config.model.device = "cuda";
+    config.model.device = DeviceChoice::kCuda;
     const auto ranks = PlanLocalRanks(config, gpus);
     EXPECT_EQ(ExitCodeOf(ranks.status()), ExitCode::kConfig);
     EXPECT_THAT(std::string(ranks.status().message()),

@@ -131,7 +131,7 @@ TEST_F(TrainerLoopTest, AnEvaluationThatTheDiskRefusesAtFirstIsToldOnce) {
 TEST_F(TrainerLoopTest, TheBestAdapterIsWaitedForWhereTheRestMayBeLost) {
   held_out_.problems = {data_.problems[0]};
   loaded_.config.evaluation.interval = 2;
-  loaded_.config.checkpoint.on_write_error = "continue";
+  loaded_.config.checkpoint.on_write_error = OnWriteError::kContinue;
   const std::string best = JoinPath(FolderOf(loaded_.config.run),
                                     "adapter-best/adapter_model.safetensors");
   const std::string in_the_way = absl::StrCat(best, ".tmp-", ::getpid());
@@ -378,15 +378,16 @@ TEST_F(TrainerLoopTest, AllAnswersOfAStepAreRecalled) {
   answer_of_ = [this](const SamplingKey& key) {
     return Boxed(key.sample % kMaxAttempts >= 2 ? "123" : "5");
   };
-  for (const char* source : {"dual", "verified"}) {
+  for (const auto source :
+       {ReferenceSource::kDual, ReferenceSource::kVerified}) {
     config.rollout.source = source;
-    config.run.name = absl::StrCat(source, "-whole");
+    config.run.name = absl::StrCat(NameOf(source), "-whole");
     num_left_ = -1;
     ASSERT_TRUE(Run(0).ok());
     const std::vector<double> losses = MetricOfSteps("loss");
     const auto all = static_cast<int64_t>(rollouts_->keys_.size());
     for (int64_t answers = 1; answers < all; ++answers) {
-      config.run.name = absl::StrCat(source, "-", answers);
+      config.run.name = absl::StrCat(NameOf(source), "-", answers);
       num_left_ = answers;
       EXPECT_TRUE(absl::IsUnavailable(Run(0)));
       num_left_ = all - answers;

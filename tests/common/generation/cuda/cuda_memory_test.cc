@@ -47,7 +47,7 @@ ModelConfig SmallShape() {
 
 Config MakeConfig() {
   Config config;
-  config.model.device = "cuda";
+  config.model.device = DeviceChoice::kCuda;
   config.lora.rank = kRank;
   config.rollout.slots = 8;
   config.rollout.max_new_tokens = 20;
@@ -178,14 +178,14 @@ CudaLinear LinearOf(int64_t in, int64_t out, int64_t lora) {
 
 TEST(CudaMemoryTest, TheDecodersWorkspaceIsTheRules) {
   const ModelConfig model = SmallShape();
-  for (const std::string precision : {"bfloat16", "float32"}) {
+  for (const auto precision : {Precision::kBfloat16, Precision::kFloat32}) {
     for (const int64_t ranks : {1, 2}) {
       for (const int64_t slots : {1, 5, 32, 1000}) {
         Config config = MakeConfig();
         config.model.precision = precision;
         config.rollout.tensor_parallel = ranks;
         config.rollout.slots = slots;
-        const bool is_wide = precision == "float32";
+        const bool is_wide = precision == Precision::kFloat32;
         const int64_t lora = is_wide ? 0 : kRank;
         const int64_t heads = model.num_heads / ranks;
         const int64_t kv_heads = model.num_kv_heads / ranks;

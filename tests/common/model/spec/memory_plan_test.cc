@@ -33,7 +33,7 @@ ModelConfig SmallModel() {
 // What a process holds for terms that read these weights.
 std::set<std::string> Items(WeightSet weights, RoleMemory MemoryPlan::*role) {
   Config config;
-  config.model.device = "cpu";
+  config.model.device = DeviceChoice::kCpu;
   config.objective.terms = {{.target = TeacherPass{.weights = weights}}};
   std::set<std::string> items;
   const MemoryPlan plan = PlanMemory(config, SmallModel());
@@ -45,9 +45,9 @@ TEST(MemoryPlanTest, ATeacherHoldsTheAdaptersThatTermsRead) {
   const auto base = Items(WeightSet::kBase, &MemoryPlan::teacher);
   for (const WeightSet set :
        {WeightSet::kSnapshot, WeightSet::kEma, WeightSet::kLive}) {
-    EXPECT_FALSE(base.contains(WeightSetName(set)));
+    EXPECT_FALSE(base.contains(NameOf(set)));
     auto with_set = Items(set, &MemoryPlan::teacher);
-    EXPECT_EQ(with_set.erase(WeightSetName(set)), 1U) << WeightSetName(set);
+    EXPECT_EQ(with_set.erase(NameOf(set)), 1U) << NameOf(set);
     EXPECT_EQ(with_set, base);
   }
 }
@@ -85,7 +85,7 @@ TEST(MemoryPlanTest, TheLeastOfATrainerIsALongestSampleWithoutActivations) {
 // What start and `fit` ask for is what the trainer then plans by.
 TEST(MemoryPlanTest, OnAGpuTheLeastIsWhatTheTrainersOwnRuleAsksFor) {
   Config config;
-  config.model.device = "cuda";
+  config.model.device = DeviceChoice::kCuda;
   const ModelConfig model = FourBillion();
   for (const int64_t answer : {1024, 38'912}) {
     for (const auto& [ranks, splits] :
@@ -123,7 +123,7 @@ MemoryItem ItemOf(const RoleMemory& role, const std::string& what) {
 
 TEST(MemoryPlanTest, AWorkerOnAGpuHoldsItsDecoderAndAPassOverPrompts) {
   Config config;
-  config.model.device = "cuda";
+  config.model.device = DeviceChoice::kCuda;
   ModelConfig model = FourBillion();
   model.max_positions = 40'960;
   const auto worker = [&] { return PlanMemory(config, model).rollout; };
@@ -154,11 +154,11 @@ TEST(MemoryPlanTest, AWorkerOnAGpuHoldsItsDecoderAndAPassOverPrompts) {
   config.rollout.tensor_parallel = 1;
   // A float32 model's adapter is merged, into projections of its own where
   // there is room.
-  config.model.precision = "float32";
+  config.model.precision = Precision::kFloat32;
   const MemoryItem merged = ItemOf(worker(), "projections with the adapter");
   EXPECT_DOUBLE_EQ(merged.bytes, 36 * 4 * LayerParameters(model));
   EXPECT_EQ(merged.least, 0.0);
-  config.model.precision = "bfloat16";
+  config.model.precision = Precision::kBfloat16;
   // No more sequences than a GPU decodes at once.
   config.rollout.slots = 128;
   const double total = worker().Total();
@@ -168,7 +168,7 @@ TEST(MemoryPlanTest, AWorkerOnAGpuHoldsItsDecoderAndAPassOverPrompts) {
   config.rollout.slots = 8;
   EXPECT_LT(worker().Least(), least);
   // A CPU's worker has none of it.
-  config.model.device = "cpu";
+  config.model.device = DeviceChoice::kCpu;
   for (const MemoryItem& item : worker().items) {
     EXPECT_NE(item.what, "decoder");
   }
@@ -176,7 +176,7 @@ TEST(MemoryPlanTest, AWorkerOnAGpuHoldsItsDecoderAndAPassOverPrompts) {
 
 TEST(MemoryPlanTest, AGpuWithoutRoomForAWorkersDecoderIsRefused) {
   Config config;
-  config.model.device = "cuda";
+  config.model.device = DeviceChoice::kCuda;
   ModelConfig model = FourBillion();
   model.max_positions = 40'960;
   const MemoryPlan plan = PlanMemory(config, model);
@@ -200,7 +200,7 @@ TEST(MemoryPlanTest, AGpuWithoutRoomForAWorkersDecoderIsRefused) {
 
 TEST(MemoryPlanTest, RanksOfAWorkerHoldWhatTheyAddUpOfEachOther) {
   Config config;
-  config.model.device = "cuda";
+  config.model.device = DeviceChoice::kCuda;
   config.rollout.slots = 48;
   const ModelConfig model = FourBillion();
   const auto sums = [&] {
@@ -219,17 +219,17 @@ TEST(MemoryPlanTest, RanksOfAWorkerHoldWhatTheyAddUpOfEachOther) {
   config.rollout.slots = 1000;
   EXPECT_DOUBLE_EQ(sums().bytes,
                    2560.0 * (4 * 128 * 4 + 5 * 512 * (4 + 4 + 2)));
-  config.model.precision = "float32";
+  config.model.precision = Precision::kFloat32;
   EXPECT_DOUBLE_EQ(sums().bytes,
                    2560.0 * (4 * 128 * 4 + 5 * 512 * (4 + 4 + 4)));
   // A CPU's ranks sum in place.
-  config.model.device = "cpu";
+  config.model.device = DeviceChoice::kCpu;
   EXPECT_EQ(sums().bytes, 0.0);
 }
 
 TEST(MemoryPlanTest, ATeacherOnAGpuHoldsTheViewsOfSixRequests) {
   Config config;
-  config.model.device = "cuda";
+  config.model.device = DeviceChoice::kCuda;
   config.teacher.prefix_memory_mib = 0;
   config.objective.terms = {
       {.target = TeacherPass{.view = ViewName::kSelfRollout}}};
@@ -265,13 +265,13 @@ TEST(MemoryPlanTest, ATeacherOnAGpuHoldsTheViewsOfSixRequests) {
 // In either precision, while a worker merges a float32 model's.
 TEST(MemoryPlanTest, ATeachersAdapterHasColumnsOnAGpu) {
   Config config;
-  config.model.device = "cuda";
+  config.model.device = DeviceChoice::kCuda;
   const ModelConfig model = FourBillion();
   constexpr char kColumns[] = "adapter in the projections";
   const double bytes =
       ItemOf(PlanMemory(config, model).teacher, kColumns).bytes;
   EXPECT_EQ(bytes, ItemOf(PlanMemory(config, model).rollout, kColumns).bytes);
-  config.model.precision = "float32";
+  config.model.precision = Precision::kFloat32;
   EXPECT_EQ(ItemOf(PlanMemory(config, model).teacher, kColumns).bytes,
             2 * bytes);
   config.objective.terms = {{.target = TeacherPass{}}};  // the base alone
@@ -283,7 +283,7 @@ TEST(MemoryPlanTest, ATeachersAdapterHasColumnsOnAGpu) {
 // Ends of all views may share a pass, which attends to the whole of each.
 TEST(MemoryPlanTest, ATeachersPassBringsThePastsOfAllViewsTogether) {
   Config config;
-  config.model.device = "cuda";
+  config.model.device = DeviceChoice::kCuda;
   config.objective.max_reference_tokens = 7000;
   config.objective.terms = {
       {.target = TeacherPass{.view = ViewName::kSelfReference}},
@@ -302,19 +302,19 @@ TEST(MemoryPlanTest, LogitsAreOfThePayloadsThatSendThem) {
   config.objective.terms = {
       {.target = TeacherPass{.view = ViewName::kSelfRollout}}};
   const ModelConfig model = FourBillion();
-  const auto bytes = [&](const char* device, const char* payload) {
+  const auto bytes = [&](DeviceChoice device, Payload payload) {
     config.model.device = device;
     config.teacher.payload = payload;
     return ItemOf(PlanMemory(config, model).teacher, "logits").bytes;
   };
   const double row = 4.0 * static_cast<double>(model.vocab_size);
-  EXPECT_EQ(bytes("cuda", "logits"), 512 * row);
+  EXPECT_EQ(bytes(DeviceChoice::kCuda, Payload::kLogits), 512 * row);
   EXPECT_EQ(ItemOf(PlanMemory(config, model).teacher, "scores").bytes,
             6 * 3 * 2048 * row);
   // As they are, by the temperature, and normalised.
-  EXPECT_EQ(bytes("cuda", "top_k"), 3 * 512 * row);
-  EXPECT_EQ(bytes("cpu", "top_k"), 3 * 64 * row);
-  config.teacher.payload = "hidden_states";
+  EXPECT_EQ(bytes(DeviceChoice::kCuda, Payload::kTopK), 3 * 512 * row);
+  EXPECT_EQ(bytes(DeviceChoice::kCpu, Payload::kTopK), 3 * 64 * row);
+  config.teacher.payload = Payload::kHiddenStates;
   for (const MemoryItem& item : PlanMemory(config, model).teacher.items) {
     EXPECT_NE(item.what, "logits");
   }
@@ -326,8 +326,8 @@ TEST(MemoryPlanTest, LogitsAreOfThePayloadsThatSendThem) {
 
 TEST(MemoryPlanTest, ATeacherOnACpuHoldsThePassAndTheRequestUnderWay) {
   Config config;
-  config.model.device = "cpu";
-  config.model.precision = "bfloat16";
+  config.model.device = DeviceChoice::kCpu;
+  config.model.precision = Precision::kBfloat16;
   config.objective.terms = {
       {.target = TeacherPass{.view = ViewName::kSelfRollout}}};
   const auto bytes = [&](const char* what) {

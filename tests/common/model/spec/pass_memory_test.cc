@@ -133,7 +133,7 @@ TEST_F(PassMemoryTest, ASampleHasTheViewsThatTermsTrain) {
   EXPECT_EQ(LeastPassTokens(config_), 200 + 2 * 9'000)
       << "the answer without anything privileged lies in self_rollout";
   EXPECT_EQ(OnGpu(80).longest_pack, 200 + 2 * 9'000) << "a pack of its own";
-  config_.objective.self_rollout = "template";
+  config_.objective.self_rollout = SelfRollout::kTemplate;
   EXPECT_EQ(LeastPassTokens(config_), (330 + 2 * 9'000) + (200 + 9'000));
   config_.objective.preset = "opsd";
   EXPECT_EQ(LeastPassTokens(config_), 200 + 9'000);

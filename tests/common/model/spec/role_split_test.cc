@@ -115,7 +115,7 @@ TEST(RoleSplitTest, ASplitBaseNeedsRanksThatItCanBeSplitOver) {
 
 Config OnGpus() {
   Config config;
-  config.model.device = "cuda";
+  config.model.device = DeviceChoice::kCuda;
   return config;
 }
 

@@ -42,16 +42,16 @@ TEST(StepCostTest, ScoresAreAsLargeAsTheirPayload) {
   Config config;
   config.teacher.top_k = 100;
   const ModelConfig model = Qwen3(2560, 9728, 36, 32);
-  const auto bytes = [&](const char* payload) {
+  const auto bytes = [&](Payload payload) {
     config.teacher.payload = payload;
     return CountStepWork(config, model, LongestSamples(config), false)
         .payload_bytes;
   };
   constexpr double kTokens = 32.0 * 2 * 1024 * 3;
-  EXPECT_EQ(bytes("hidden_states"), kTokens * 2560 * 2);
-  EXPECT_EQ(bytes("logits"),
+  EXPECT_EQ(bytes(Payload::kHiddenStates), kTokens * 2560 * 2);
+  EXPECT_EQ(bytes(Payload::kLogits),
             kTokens * 4 * static_cast<double>(model.vocab_size));
-  EXPECT_EQ(bytes("top_k"), kTokens * 100 * 8);
+  EXPECT_EQ(bytes(Payload::kTopK), kTokens * 100 * 8);
 }
 
 TEST(StepCostTest, OnlyTheSnapshotIsTheBaseAtFirst) {
@@ -78,23 +78,24 @@ TEST(StepCostTest, OnlyTheSnapshotIsTheBaseAtFirst) {
 TEST(StepCostTest, ASelfTeacherMayReadASiblingAndFeedbackThatQuotesAnAnswer) {
   Config config;
   config.objective.preset = "sdpo";
-  const auto tokens = [&](int64_t group_size, const char* feedback) {
+  const auto tokens = [&](int64_t group_size, FeedbackRule feedback) {
     config.rollout.group_size = group_size;
     config.objective.sdpo.feedback = feedback;
     return LongestSamples(config).at("sibling_rollout").tokens;
   };
-  EXPECT_EQ(tokens(8, "always"), 330 + 2 * 1024) << "it quotes none";
+  EXPECT_EQ(tokens(8, FeedbackRule::kAlways), 330 + 2 * 1024)
+      << "it quotes none";
   config.prompts.feedback_wrong = "{answer} is wrong";
-  EXPECT_EQ(tokens(8, "never"), 330 + 2 * 1024);
-  EXPECT_EQ(tokens(8, "without_sibling"), 330 + 2 * 1024);
-  EXPECT_EQ(tokens(8, "always"), 330 + 3 * 1024);
-  EXPECT_EQ(tokens(1, "always"), 330 + 2 * 1024);
-  EXPECT_EQ(tokens(1, "never"), 330 + 2 * 1024);
+  EXPECT_EQ(tokens(8, FeedbackRule::kNever), 330 + 2 * 1024);
+  EXPECT_EQ(tokens(8, FeedbackRule::kWithoutSibling), 330 + 2 * 1024);
+  EXPECT_EQ(tokens(8, FeedbackRule::kAlways), 330 + 3 * 1024);
+  EXPECT_EQ(tokens(1, FeedbackRule::kAlways), 330 + 2 * 1024);
+  EXPECT_EQ(tokens(1, FeedbackRule::kNever), 330 + 2 * 1024);
 }
 
 TEST(StepCostTest, WithATemplateNothingOfSelfIsShared) {
   Config config;
-  config.objective.self_rollout = "template";
+  config.objective.self_rollout = SelfRollout::kTemplate;
   const StepWork work = CountStepWork(
       config, Qwen3(2560, 9728, 36, 32), LongestSamples(config), false);
   EXPECT_EQ(work.live_tokens, 32 * (1224 + 2378 + 1224 + 2378));

@@ -57,7 +57,7 @@ TEST_F(AttemptEndTest, AFailureIsRecordedAndToldWhereTheTrainerKnewOfAStop) {
 }
 
 TEST_F(AttemptEndTest, ATrainerThatStaysWhenDoneIsNotWaitedFor) {
-  config_.trainer.when_done = "serve";
+  config_.trainer.when_done = WhenDone::kServe;
   AttemptEnd end = Begin();
   end.TellIfDone();
   EXPECT_THAT(server_.requests(), IsEmpty());
@@ -82,7 +82,7 @@ TEST_F(AttemptEndTest, ATrainerThatEndsWhenDoneIsWaitedFor) {
 TEST_F(AttemptEndTest, ARunThatHadFinishedBeforeIsNotToldOfAgain) {
   Finish();
   ASSERT_TRUE(WriteOutcome(Folder(), OutcomeOf(absl::OkStatus())).ok());
-  config_.trainer.when_done = "serve";
+  config_.trainer.when_done = WhenDone::kServe;
   AttemptEnd end = Begin();
   end.TellIfDone();
   end.Tell(ConfigError("holds a finished run"));

@@ -244,8 +244,11 @@ TEST_F(CheckpointTest, AStepOfMoreDigitsIsALaterOne) {
 }
 
 TEST_F(CheckpointTest, WhatACrashLeftOfOthersIsRemoved) {
-  // Of one that was removed, and of one that will not be written again.
-  for (const char* name : {"/step-000001.tmp/adapter", "/step-000009.tmp"}) {
+  // The names of this version, whatever process had them, and of earlier ones.
+  for (const char* name : {"/step-000001.tmp-1/adapter",
+                           "/step-000009.tmp-99999999",
+                           "/step-000001.tmp/adapter",
+                           "/step-000009.tmp"}) {
     ASSERT_TRUE(MakeDirectories(checkpoints_ + name).ok());
   }
   const auto policy = MakePolicy(/*keep_previous=*/false);

@@ -57,7 +57,7 @@ class FullDiskRuleTest : public testing::Test {
   const std::string folder_ = TempPath("run");
   FullDiskRule rule_{
       folder_,
-      "pause",
+      OnWriteError::kPause,
       [this](absl::Duration pause) {
         const v1::GetStatusResponse now = status_.Get();
         seen_.insert(seen_.end(), now.warnings().begin(), now.warnings().end());

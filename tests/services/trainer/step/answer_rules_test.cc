@@ -14,7 +14,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-AnswerRules RulesOf(const char* source, const char* unverified = "first") {
+AnswerRules RulesOf(ReferenceSource source,
+                    Unverified unverified = Unverified::kFirst) {
   Config config;
   config.rollout.source = source;
   config.rollout.unverified = unverified;
@@ -31,7 +32,7 @@ AnswersByAttempt AnswersOf(const std::vector<int32_t>& tokens) {
 }
 
 TEST(AnswerRulesTest, AGivenReferenceTakesOneAnswer) {
-  const AnswerRules rules = RulesOf("reference");
+  const AnswerRules rules = RulesOf(ReferenceSource::kGiven);
   EXPECT_THAT(WantedAttempts(rules, {}), ElementsAre(0));
   EXPECT_THAT(WantedAttempts(rules, AnswersOf({5})), IsEmpty());
   EXPECT_EQ(ChooseReference(rules, AnswersOf({5}), {})->attempt, 0);
@@ -40,7 +41,7 @@ TEST(AnswerRulesTest, AGivenReferenceTakesOneAnswer) {
 TEST(AnswerRulesTest, TheConfigurationSaysHowManyAnswersThereAre) {
   Config config;
   config.rollout.group_size = 4;
-  config.objective.sdpo.feedback = "always";
+  config.objective.sdpo.feedback = FeedbackRule::kAlways;
   const AnswerRules rules = MakeAnswerRules(config);
   EXPECT_EQ(rules.group_size, 4);
   EXPECT_EQ(rules.feedback, FeedbackRule::kAlways);
@@ -49,7 +50,7 @@ TEST(AnswerRulesTest, TheConfigurationSaysHowManyAnswersThereAre) {
 }
 
 TEST(AnswerRulesTest, ADualAnswerIsSampledAgainWhileItEqualsTheFirst) {
-  const AnswerRules rules = RulesOf("dual");
+  const AnswerRules rules = RulesOf(ReferenceSource::kDual);
   EXPECT_THAT(WantedAttempts(rules, {}), ElementsAre(0, 1));
   EXPECT_THAT(WantedAttempts(rules, AnswersOf({5})), ElementsAre(1));
   EXPECT_THAT(WantedAttempts(rules, AnswersOf({5, 6})), IsEmpty());
@@ -60,7 +61,7 @@ TEST(AnswerRulesTest, ADualAnswerIsSampledAgainWhileItEqualsTheFirst) {
 }
 
 TEST(AnswerRulesTest, AfterEightResamplesAnEqualAnswerIsKept) {
-  const AnswerRules rules = RulesOf("dual");
+  const AnswerRules rules = RulesOf(ReferenceSource::kDual);
   AnswersByAttempt answers = AnswersOf({5, 5});
   int64_t resamples = 0;
   while (!WantedAttempts(rules, answers).empty()) {
@@ -76,7 +77,7 @@ TEST(AnswerRulesTest, AfterEightResamplesAnEqualAnswerIsKept) {
 
 TEST(AnswerRulesTest, TheFirstApprovedOfFourCandidatesIsTaken) {
   const AnswersByAttempt answers = AnswersOf({5, 6, 7, 8, 9});
-  const AnswerRules rules = RulesOf("verified");
+  const AnswerRules rules = RulesOf(ReferenceSource::kVerified);
   EXPECT_THAT(WantedAttempts(rules, {}), ElementsAre(0, 1, 2, 3, 4));
   EXPECT_THAT(WantedAttempts(rules, answers), IsEmpty());
   const auto choice =
@@ -88,12 +89,15 @@ TEST(AnswerRulesTest, TheFirstApprovedOfFourCandidatesIsTaken) {
 TEST(AnswerRulesTest, WithNoneApprovedTheFirstStandsInOrTheSampleIsLeftOut) {
   const AnswersByAttempt answers = AnswersOf({5, 6, 7, 8, 9});
   const std::vector<bool> none(4, false);
-  const auto first = ChooseReference(RulesOf("verified"), answers, none);
+  const auto first =
+      ChooseReference(RulesOf(ReferenceSource::kVerified), answers, none);
   ASSERT_TRUE(first.has_value());
   EXPECT_EQ(first->attempt, 1);
   EXPECT_FALSE(first->is_approved);
   EXPECT_FALSE(
-      ChooseReference(RulesOf("verified", "skip"), answers, none).has_value());
+      ChooseReference(
+          RulesOf(ReferenceSource::kVerified, Unverified::kSkip), answers, none)
+          .has_value());
 }
 
 // As training without groups draws: nothing but the number changes.

@@ -103,7 +103,7 @@ TEST_F(RolloutRecordTest, WithoutARightAnswerThePolicyRests) {
               ElementsAre(0, 0, 0, 0));
   // What is wrong with them is something to learn from.
   config.run.name = "feedback";
-  config.objective.sdpo.feedback = "without_sibling";
+  config.objective.sdpo.feedback = FeedbackRule::kWithoutSibling;
   config.prompts.feedback_wrong = "{answer} is wrong";
   text_ = LoadTextPipeline(folder_, MakeViewOptions(config), -1).value();
   ASSERT_TRUE(Run(0).ok());
@@ -144,7 +144,7 @@ TEST_F(RolloutRecordTest, WhatIsOnlyMeasuredDoesNotKeepThePolicyFromResting) {
 
 TEST_F(RolloutRecordTest, ASecondAnswerStandsInTheReferencesPlace) {
   Config& config = loaded_.config;
-  config.rollout.source = "dual";
+  config.rollout.source = ReferenceSource::kDual;
   // Once it is the same as the first.
   answer_of_ = [this](const SamplingKey& key) {
     return Boxed(key.sample % kMaxAttempts < 2 ? "5" : "7");
@@ -169,7 +169,7 @@ TEST_F(RolloutRecordTest, ASecondAnswerStandsInTheReferencesPlace) {
 
 TEST_F(RolloutRecordTest, TheFirstApprovedCandidateStandsInTheReferencesPlace) {
   Config& config = loaded_.config;
-  config.rollout.source = "verified";
+  config.rollout.source = ReferenceSource::kVerified;
   answer_of_ = [this](const SamplingKey& key) {
     return Boxed(key.sample % kMaxAttempts >= 3 ? "123" : "5");
   };
@@ -189,7 +189,7 @@ TEST_F(RolloutRecordTest, TheFirstApprovedCandidateStandsInTheReferencesPlace) {
   EXPECT_EQ(MetricOfSteps("samples")[0], 2.0);
 
   config.run.name = "skip";
-  config.rollout.unverified = "skip";
+  config.rollout.unverified = Unverified::kSkip;
   ASSERT_TRUE(Run(0).ok());
   EXPECT_THAT(MetricOfSteps("left_out_samples"), ElementsAre(2, 2, 2, 2));
   EXPECT_THAT(MetricOfSteps("samples"), ElementsAre(0, 0, 0, 0));
