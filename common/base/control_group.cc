@@ -41,7 +41,7 @@ Membership FindMembership(const std::string& controller,
         absl::StrSplit(numbered.second, absl::MaxSplits(':', 1));
     const std::string group(named.second == "/" ? "" : named.second);
     if (HasController(named.first, controller)) {
-      // Controllers that share a hierarchy have it under both of their names,
+      // Controllers that share a hierarchy have it under each of their names,
       // or under the whole list.
       const std::string alone = JoinPath(all, controller);
       return {.folder = FileExists(alone) ? alone : JoinPath(all, named.first),

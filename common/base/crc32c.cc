@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kPolynomial = 0x82f63b78U;  // reflected
 
-// `state` (not inverted, unlike a checksum) after one more byte.
+// Returns `state` (not inverted, unlike a checksum) after one more byte.
 uint32_t StepByTable(uint32_t state, uint8_t byte) {
   static const std::array<uint32_t, 256> table = [] {
     std::array<uint32_t, 256> entries;
@@ -35,8 +35,8 @@ uint32_t StepByTable(uint32_t state, uint8_t byte) {
 // of this length keep it busy.
 constexpr size_t kLane = 4096;
 
-// What kLane zero bytes make of a state. That is linear in the state's bits, so
-// four tables of a byte each hold it.
+// The effect of kLane zero bytes on a state. It is linear in the bits of the
+// state, so four tables, one per byte, describe it.
 class LaneShift {
  public:
   LaneShift() {

@@ -34,8 +34,8 @@ size_t BytesAtOnce(int descriptor) {
   return is_file ? std::numeric_limits<size_t>::max() : PIPE_BUF;
 }
 
-// All of it; nothing once the descriptor takes nothing at all. `on_progress` is
-// called as some of it is taken.
+// Writes all of `text`, or stops once the descriptor takes nothing at all.
+// Calls `on_progress` whenever a part was taken.
 void WriteWhole(int descriptor,
                 absl::string_view text,
                 const std::function<void()>& on_progress) {
@@ -47,7 +47,8 @@ void WriteWhole(int descriptor,
       text.remove_prefix(static_cast<size_t>(written));
       on_progress();
     } else if (errno == EAGAIN) {
-      // Somebody who shares the pipe or terminal has made it non-blocking.
+      // Another process that shares the pipe or terminal has made it
+      // non-blocking.
       pollfd wait = {descriptor, POLLOUT, 0};
       ::poll(&wait, 1, -1);
     } else if (errno != EINTR) {
@@ -82,7 +83,7 @@ struct PatientOutput::State {
     return lines.empty() && dropped == 0;
   }
 
-  // Adds the line that says so.
+  // Adds the line that reports dropped lines.
   void TellDropped() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     if (dropped == 0) return;
     lines.push_back(describe_dropped(std::exchange(dropped, 0)));
@@ -90,11 +91,11 @@ struct PatientOutput::State {
     ++added;
   }
 
-  // False if there is no thread to be had.
+  // False if no thread can be started.
   static bool RequireThread(const std::shared_ptr<State>& state)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state->mutex) {
     if (state->has_thread) return true;
-    // Signals are for the other threads.
+    // Other threads handle the signals.
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -129,7 +130,8 @@ struct PatientOutput::State {
     }
   }
 
-  // Until `number` lines have been taken, or nothing has for kReaderPatience.
+  // Waits until `number` lines have been taken, or until none was taken for
+  // kReaderPatience.
   void Await(int64_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     const absl::Time begin = SteadyNow();
     while (taken < number && !stalled) {
@@ -162,8 +164,8 @@ void PatientOutput::Write(std::string line) {
     WriteWhole(state_->descriptor, line, [] {});
     return;
   }
-  // While somebody reads, each thread waits for its line, and all have room. Of
-  // a reader who takes little at a time the missing lines come in runs.
+  // While somebody reads, each thread waits for its line, so there is room for
+  // all lines. With a slow reader the dropped lines come in runs.
   const size_t limit =
       state_->dropped > 0 ? kMaxUnreadBytes / 2 : kMaxUnreadBytes;
   if (state_->stalled && state_->bytes + line.size() > limit) {
@@ -204,8 +206,8 @@ void PatientOutput::BeforeFork() ABSL_NO_THREAD_SAFETY_ANALYSIS {
 void PatientOutput::AfterFork(bool is_child) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   state_->mutex.Unlock();
   if (!is_child) return;
-  // The parent's thread writes what was kept, and waits for the condition: both
-  // are of no use here, and are left as they are.
+  // The parent's thread writes the kept lines and waits for the condition. Both
+  // are useless in the child and stay as they are.
   auto* parents = new std::shared_ptr<State>(std::move(state_));
   state_ = std::make_shared<State>((*parents)->descriptor,
                                    (*parents)->describe_dropped);

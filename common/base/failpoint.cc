@@ -77,7 +77,7 @@ std::map<std::string, Action> ParseEnvironment() {
   for (const auto entry : absl::StrSplit(text, ';', absl::SkipEmpty())) {
     const std::vector<std::string> sides = absl::StrSplit(entry, '=');
     if (sides.size() != 2 || sides[0].empty()) RefuseText(std::string(entry));
-    // A name's second action would take the place of its first.
+    // A second action of a name would replace its first action.
     const bool is_new = actions.emplace(sides[0], ParseAction(sides[1])).second;
     if (!is_new) RefuseText(std::string(entry));
   }

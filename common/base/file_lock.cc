@@ -23,8 +23,8 @@ namespace {
 constexpr int kAttempts = 5;
 constexpr absl::Duration kPause = absl::Milliseconds(20);
 
-// Zero, or the errno of a lock that cannot be had. EWOULDBLOCK: another
-// descriptor has it.
+// Returns zero, or the errno of a lock that cannot be taken; EWOULDBLOCK means
+// that another descriptor holds it.
 int LockError(int descriptor, int kind) {
   while (::flock(descriptor, kind | LOCK_NB) != 0) {
     if (errno != EINTR) return errno;

@@ -37,8 +37,8 @@ absl::Status NoPath(absl::string_view what) {
       absl::StrCat("the path of ", what, " to write is empty"));
 }
 
-// Whether `path` names what is written into and never replaced: a device, a
-// pipe, or a stream that this process was given, whatever stands behind it.
+// Whether `path` is written into and never replaced: a device, a pipe, or a
+// standard stream of this process, whatever is behind it.
 bool IsStream(const std::string& path, const struct stat& info) {
   for (const absl::string_view streams :
        {"/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/"}) {
@@ -119,7 +119,7 @@ std::string HowToFindRoom(const std::string& path) {
     if (errno != ENOENT || parent == nearest || parent.empty()) break;
     nearest = parent;
   }
-  // Some file systems do not count them, and say that they have none at all.
+  // Some file systems do not count inodes and report that they have none.
   if (system.f_files > 0 && system.f_favail == 0) {
     return absl::StrCat(
         "its file system has space, but no inodes left, of which each file and "
@@ -196,7 +196,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
 absl::StatusOr<AtomicFileWriter> AtomicFileWriter::Open(
     const std::string& path) {
   if (path.empty()) return NoPath("a file");
-  // Before anything is computed for it, not by the rename at the end.
+  // Reports this before the caller computes anything, instead of by the rename
+  // at the end.
   struct stat info = {};
   if (::stat(path.c_str(), &info) == 0) {
     if (S_ISDIR(info.st_mode)) {
@@ -218,7 +219,8 @@ absl::StatusOr<AtomicFileWriter> AtomicFileWriter::Open(
 
 absl::Status CheckWritable(const std::string& path) {
   struct stat info = {};
-  // A reader of a pipe would take the writer's end for the end of the file.
+  // Opening a pipe would tell its reader, at the close, that the file has
+  // ended.
   if (::stat(path.c_str(), &info) == 0 && !S_ISDIR(info.st_mode) &&
       IsStream(path, info)) {
     return absl::OkStatus();

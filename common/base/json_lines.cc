@@ -25,7 +25,8 @@ struct Refusal {
   std::string problem;
 };
 
-// Refuses what nlohmann's default parser lets pass.
+// Refuses duplicate keys and deep nesting, which nlohmann's default parser
+// accepts.
 class StrictParser {
  public:
   bool operator()(int depth,

@@ -25,7 +25,8 @@ namespace {
 constexpr size_t kMaxLineBytes = size_t{128} << 20;
 constexpr size_t kBlockBytes = size_t{1} << 16;
 
-// In the child, between fork and exec: only async-signal-safe calls.
+// Runs in the child between fork and exec, so it may call only
+// async-signal-safe functions.
 [[noreturn]] void Become(char* const* arguments, int socket, pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -50,7 +51,8 @@ absl::Status LineProcess::Start() {
   Kill();
   was_killed_ = false;
   int ends[2] = {-1, -1};
-  // A socket, because writing to one that is closed need not raise a signal.
+  // A socket instead of a pipe, because writing to a closed socket need not
+  // raise a signal.
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot start ", name_, ": ", std::strerror(errno)));
@@ -70,7 +72,8 @@ absl::Status LineProcess::Start() {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot start ", name_, ": ", std::strerror(error)));
   }
-  // Also here, so that Kill reaches the group however far the child is.
+  // The parent does this, too, so that Kill reaches the group however far the
+  // child is.
   ::setpgid(pid, pid);
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   pid_ = pid;
@@ -92,7 +95,7 @@ absl::Status LineProcess::Ended() {
   if (pid_ <= 0) {
     return absl::UnavailableError(absl::StrCat(name_, " is not running"));
   }
-  // It closed its end; a child that lives on is of no use any more.
+  // The child closed its end and is useless even if it lives on.
   int status = 0;
   for (int i = 0; i < 100 && ::waitpid(pid_, &status, WNOHANG) != pid_; ++i) {
     if (i == 99) {

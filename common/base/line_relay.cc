@@ -17,7 +17,8 @@ namespace {
 
 constexpr int kPollMilliseconds = 100;
 
-// Hands on the whole lines of `text`, and of what is left too much for one.
+// Passes on the whole lines of `text`, and the rest of it if that is too long
+// for one line.
 void TakeLines(std::string* text, const LineRelay::Sink& sink) {
   size_t begin = 0;
   for (size_t end = text->find('\n'); end != std::string::npos;
@@ -67,7 +68,8 @@ void LineRelay::Read(const std::stop_token& stop) const {
   std::string text;
   char buffer[1 << 16];
   while (true) {
-    // Asked before it looks: what was written before the question is read.
+    // The stop is requested before the thread looks, so everything that was
+    // written before the request is read.
     const bool stopping = stop.stop_requested();
     const ssize_t size = ::read(reader_, buffer, sizeof(buffer));
     if (size > 0) {

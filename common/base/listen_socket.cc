@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kBacklog = 64;
 
-// Behind the system's own text.
+// The text after the system's own error text.
 const char* WayOut(int error) {
   switch (error) {
     case EADDRINUSE:

@@ -17,7 +17,7 @@
 namespace dapd {
 namespace {
 
-// Set before any thread starts, and read by all.
+// These are set before any thread starts.
 LogSource& Source() {
   static LogSource& source = *new LogSource();
   return source;
@@ -117,7 +117,8 @@ void Log(Severity severity, const std::string& message) {
   static const bool is_terminal = ::isatty(STDERR_FILENO) == 1;
   const std::string line = FormatLogLine(
       format, Source(), log_step.load(), severity, absl::Now(), message);
-  // As text a progress line may stand there, of this process or of another one.
+  // In the text format there may be a progress line of this process or of
+  // another one.
   const bool erases = is_terminal && format == LogFormat::kText;
   WriteLine(absl::StrCat(erases ? "\r\x1b[K" : "", line));
 }

@@ -25,8 +25,8 @@ bool IsFree(int port) {
   const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (descriptor < 0) return false;
   const absl::Cleanup close_socket = [descriptor] { ::close(descriptor); };
-  // As our servers do: connections that a server of before has closed linger
-  // for a minute and are in nobody's way.
+  // Our servers do the same: closed connections of an earlier server remain for
+  // a minute and disturb nobody.
   const int yes = 1;
   ::setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   sockaddr_in address = {};
@@ -38,16 +38,16 @@ bool IsFree(int port) {
                 sizeof(address)) == 0;
 }
 
-// A name that one process at a time has, in the network namespace of the port;
-// the kernel takes it back when the descriptor is closed, however that happens.
-// Negative: somebody has it.
+// A socket with a name that only one process can have at a time in the network
+// namespace of the port. The kernel frees the name when the descriptor is
+// closed, for whatever reason. Negative if another process has the name.
 int Claim(int port) {
   const int descriptor = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (descriptor < 0) return -1;
   const std::string name = absl::StrCat("dapd-port-", port);
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  // A first byte of zero: not a file.
+  // A name that begins with a zero byte is not a file.
   std::copy(name.begin(), name.end(), address.sun_path + 1);
   const auto size =
       static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());

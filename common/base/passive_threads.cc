@@ -1,16 +1,17 @@
-// Before anything else of a service runs, the initializers of its libraries
-// included: threads that wait for each other are to sleep, not to spin, because
-// other services share the machine's cores (common/kernels/parallel_for.h). GNU
-// OpenMP, which LibTorch computes with, reads OMP_WAIT_POLICY of the
-// environment in its initializer and never again, and the C library sets up the
-// environment after this. So a service that was started without the variable
-// executes its own file once more, with OMP_WAIT_POLICY=PASSIVE: the same
-// process, a few milliseconds older. A user's own setting stays.
+// Runs before anything else in a service, even before the initializers of its
+// libraries. Threads that wait for each other have to sleep instead of
+// spinning, because other services share the cores of the machine
+// (common/kernels/parallel_for.h). GNU OpenMP, with which LibTorch computes,
+// reads the environment variable OMP_WAIT_POLICY only in its initializer, and
+// the C library sets up the environment after this code. So a service that was
+// started without the variable executes its own file again with
+// OMP_WAIT_POLICY=PASSIVE: the process stays the same and loses a few
+// milliseconds. A value that the user has set stays.
 //
 // A launcher that starts the loader in the program's place
 // (deploy/release/launch.sh) sets the variable itself.
 //
-// Linked into each service as an object, as required_instructions.cc is.
+// Each service links this file as an object, like required_instructions.cc.
 #include <elf.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -25,8 +26,8 @@ namespace {
 constexpr char kPassive[] = "OMP_WAIT_POLICY=PASSIVE";
 constexpr size_t kNameLength = sizeof("OMP_WAIT_POLICY=") - 1;
 
-// Whether the kernel has loaded this program and, for it, a loader: not where
-// it was given the loader alone. The kernel's values lie behind the
+// Whether the kernel has loaded this program together with a loader. False if
+// the kernel was given the loader alone. The values of the kernel follow the
 // environment.
 bool IsOwnExecutable(char** end_of_environment) {
   const auto* value =
@@ -37,7 +38,8 @@ bool IsOwnExecutable(char** end_of_environment) {
   return false;
 }
 
-// Only system calls, and nothing of a library that may not be initialized yet.
+// Makes system calls only, and calls no library that may not be initialized
+// yet.
 // If the kernel refuses, the service runs as it was started.
 void WaitPassively(int /*argc*/, char** argv, char** environment) {
   size_t count = 0;

@@ -18,7 +18,7 @@
 namespace dapd {
 namespace {
 
-// "ulimit -u" of processes that this user has already.
+// The number of threads of this user that count for "ulimit -u".
 int64_t ThreadsOfThisUser(const std::string& root) {
   const std::string all = JoinPath(root, "proc");
   const auto names = ListFolder(all);

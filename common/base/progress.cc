@@ -50,15 +50,15 @@ std::string Clock(double seconds) {
   return text;
 }
 
-// Without the last parts of the line that have no room: half a number is
-// another one.
+// Leaves out the last parts of the line that have no room, each as a whole,
+// since half a number would be another number.
 std::string Fitted(const std::string& line, size_t columns) {
   if (line.size() <= columns) return line;
   const size_t end = line.rfind("  ", columns);
   return line.substr(0, end == std::string::npos ? columns : end);
 }
 
-// A line that wraps could not be redrawn in place.
+// A line that is wrapped could not be redrawn in place.
 size_t TerminalWidth() {
   winsize size = {};
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0
@@ -151,7 +151,7 @@ void Progress::Begin() { meter_.Begin(SteadyNow()); }
 
 void Progress::Show(absl::Time now) {
   if (is_terminal_) {
-    // \x1b[K erases the rest of what stood there.
+    // \x1b[K erases the rest of the old line.
     const std::string line = meter_.Line(note_, TerminalWidth() - 1);
     OfferErrorText(absl::StrCat("\r", line, "\x1b[K"));
     has_line_ = true;

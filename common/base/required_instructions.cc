@@ -1,13 +1,13 @@
-// Before anything else of a program runs, the initializers of its libraries
-// included: whether the processor has the instructions that they are compiled
-// for. Arrow is compiled for SSE4.2, and LibTorch for SSE4.1, and initializers
-// of theirs end on an older processor by SIGILL, before main could say a word.
-// Our own code asks for nothing beyond x86-64
+// Runs before anything else in a program, even before the initializers of its
+// libraries, and checks that the processor has the instructions for which they
+// are compiled. Arrow is compiled for SSE4.2 and LibTorch for SSE4.1; on an
+// older processor their initializers end with SIGILL before main could report
+// anything. Our own code needs nothing beyond x86-64
 // (common/kernels/cpu_level_tables.h).
 //
-// Linked into each program as an object (dapd_program in CMakeLists.txt): a
-// function in .preinit_array is called by the dynamic linker before those of
-// shared libraries, and belongs to programs alone.
+// Each program links this file as an object (dapd_program in CMakeLists.txt).
+// The dynamic linker calls a function in .preinit_array before the initializers
+// of shared libraries; only programs can have one.
 #if defined(__x86_64__)
 
 #include <cpuid.h>
@@ -26,7 +26,8 @@ constexpr char kMessage[] =
     "since 2011 have them; a virtual machine passes them on with the "
     "processor type 'host' or 'x86-64-v2'.\n";
 
-// Only system calls, and nothing of a library that may not be initialized yet.
+// Makes system calls only, and calls no library that may not be initialized
+// yet.
 void RequireInstructions() {
   unsigned a = 0;
   unsigned b = 0;

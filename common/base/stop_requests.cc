@@ -26,7 +26,7 @@ void CountRequest(int /*signal*/) {
   const int64_t now = NowNanoseconds();
   int64_t last = counted_at;
   if (last != 0 && now - last < kSameNanoseconds) return;
-  // Another thread may take another signal at this moment.
+  // Another thread may handle another signal at this moment.
   if (counted_at.compare_exchange_strong(last, now)) ++requests;
 }
 

@@ -17,7 +17,7 @@
 namespace dapd {
 namespace {
 
-// The file that `address` is mapped from, by /proc/self/maps.
+// Returns the file from which `address` is mapped, by /proc/self/maps.
 std::string MappedFile(uintptr_t address) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -58,7 +58,7 @@ void NameThisProcess() {
 }
 
 void OpenStandardStreams() {
-  // Each takes the lowest descriptor that is free.
+  // Each open takes the lowest free descriptor.
   int opened = ::open("/dev/null", O_RDWR);
   while (opened >= 0 && opened <= STDERR_FILENO) {
     opened = ::open("/dev/null", O_RDWR);

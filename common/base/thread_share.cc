@@ -25,8 +25,8 @@ int64_t CoresToRunOn() {
   return std::thread::hardware_concurrency();  // more cores than the set has
 }
 
-// The microseconds that a group may compute of each period; a quota that is
-// "max" (v2) or -1 (v1) is no limit of its own.
+// The microseconds of processor time that a group may use in each period. A
+// quota "max" (v2) or -1 (v1) is no limit.
 int64_t CoresOfGroup(const ControlGroup& group, int64_t at_most) {
   double quota = 0;
   double period = 0;
@@ -46,7 +46,8 @@ int64_t CoresOfGroup(const ControlGroup& group, int64_t at_most) {
 
 int64_t ThreadsOfThisProcess() {
   if (const char* limit = std::getenv("OMP_NUM_THREADS"); limit != nullptr) {
-    // "4,2" are the threads of nested loops, of which we have none.
+    // A value "4,2" has the numbers of threads of nested loops, which we do not
+    // have.
     const absl::string_view outermost =
         absl::string_view(limit).substr(0, absl::string_view(limit).find(','));
     int64_t threads = 0;

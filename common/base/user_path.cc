@@ -16,7 +16,8 @@ bool BeginsName(char letter) {
          letter == '_' || letter == '{';
 }
 
-// "$HOME" or "${HOME}" of a path that has one; else empty.
+// Returns "$HOME" or "${HOME}" if the path contains it; otherwise an empty
+// text.
 std::string FirstVariable(const std::string& path) {
   for (size_t i = path.find('$'); i != std::string::npos;
        i = path.find('$', i + 1)) {

@@ -6,8 +6,8 @@
 namespace dapd {
 namespace {
 
-// Bytes of the sequence that starts with `lead`, and what its second byte may
-// be; no sequence for 0.
+// The length of the sequence that starts with `lead`, and the accepted values
+// of its second byte. 0: no sequence starts with it.
 struct Sequence {
   size_t length = 0;
   uint8_t min_second = 0x80;
@@ -32,7 +32,8 @@ bool MayStandAt(size_t k, const Sequence& sequence, uint8_t byte) {
   return byte >= min && byte <= max;
 }
 
-// Bytes of ill-formed `text` that could have become a character, at least 1.
+// The number of bytes at the start of the ill-formed `text` that could have
+// become a character, at least 1.
 size_t BeginningOfCharacter(absl::string_view text) {
   const Sequence sequence = SequenceOf(static_cast<uint8_t>(text[0]));
   size_t length = 1;
@@ -50,7 +51,7 @@ size_t DecodeCharacter(absl::string_view text, char32_t* character) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const Sequence sequence = SequenceOf(byte(0));
   if (sequence.length == 0 || sequence.length > text.size()) return 0;
-  // The lead byte's own bits.
+  // The bits of the character in the lead byte.
   char32_t value =
       sequence.length == 1 ? byte(0) : byte(0) & (0x7F >> sequence.length);
   for (size_t k = 1; k < sequence.length; ++k) {

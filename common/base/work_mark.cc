@@ -22,7 +22,8 @@ namespace {
 constexpr char kVariable[] = "DAPD_WORK_MARK";
 constexpr uint64_t kMaxMarkBytes = 64;
 
-// In place and always as long: a disk that has become full takes it, too.
+// Writes in place and always the same number of bytes, so that it works on a
+// full disk, too.
 absl::Status Write(const std::string& path, int64_t number) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
   if (file < 0) return FileError("open", path, errno);
@@ -30,7 +31,7 @@ absl::Status Write(const std::string& path, int64_t number) {
   return WriteAll(file, path, absl::StrFormat("%20d\n", number));
 }
 
-// The work is worth as much if nobody is told of it.
+// A failure is only logged, since the work itself is done.
 void Raise(const std::string& path, int64_t number) {
   if (number <= ReadWorkMark(path)) return;
   if (const absl::Status written = Write(path, number); !written.ok()) {

@@ -5,7 +5,7 @@
 
 namespace dapd {
 
-// The message of an evaluation that has nothing but the problem before it.
+// The instruction of an evaluation, which follows nothing but the problem.
 inline constexpr char kReleasedInstruction[] =
     "Please reason step by step, and put your final answer within \\boxed{}.";
 

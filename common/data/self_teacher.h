@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "common/config/config.h"
+
 namespace dapd {
 
 struct TeacherContext {

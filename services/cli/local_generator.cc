@@ -66,8 +66,7 @@ absl::StatusOr<Precision> LocalGeneratorOptions::ResolvedPrecision() const {
 absl::StatusOr<std::unique_ptr<LocalGenerator>> LocalGenerator::Load(
     const LocalGeneratorOptions& options) {
   auto generator = std::unique_ptr<LocalGenerator>(new LocalGenerator(options));
-  ASSIGN_OR_RETURN(generator->precision_, options.ResolvedPrecision());
-  const at::ScalarType dtype = TypeOf(generator->precision_);
+  ASSIGN_OR_RETURN(const Precision precision, options.ResolvedPrecision());
   ASSIGN_OR_RETURN(const at::Device device,
                    OpenDevice({.device = options.device}));
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
@@ -76,7 +75,7 @@ absl::StatusOr<std::unique_ptr<LocalGenerator>> LocalGenerator::Load(
     ASSIGN_OR_RETURN(adapter_folder, FindAdapterFolder(options.adapter));
   }
   ASSIGN_OR_RETURN(std::shared_ptr<const ModelWeights> weights,
-                   LoadModelWeights(folder, dtype, device));
+                   LoadModelWeights(folder, TypeOf(precision), device));
   generator->model_ = weights->config;
   const ModelConfig& model = generator->model_;
   ASSIGN_OR_RETURN(

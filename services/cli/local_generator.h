@@ -42,8 +42,6 @@ class LocalGenerator final : public AnswerSource {
 
   const TextPipeline& text() const override { return text_; }
   const ModelConfig& model() const { return model_; }
-  // The precision in which it computes.
-  Precision precision() const { return precision_; }
 
   absl::Status AnswerAll(const std::vector<AnswerPrompt>& prompts,
                          const OnAnswerEnded& on_answer) override;
@@ -54,7 +52,6 @@ class LocalGenerator final : public AnswerSource {
 
   const LocalGeneratorOptions options_;
   ModelConfig model_;
-  Precision precision_ = Precision::kFloat32;
   TextPipeline text_;
   std::unique_ptr<GenerationEngine> engine_;
 };

@@ -1,5 +1,6 @@
 #include "common/config/load_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <string>
@@ -252,6 +253,28 @@ TEST(LoadConfigTest, EveryMutationOfEveryKeyIsRefused) {
   }
   RecordProperty("mutations", mutations);
   EXPECT_GE(mutations, 200);
+}
+
+TEST(LoadConfigTest, EveryChoiceIsReadAndShownByItsName) {
+  Config defaults;
+  int choices = 0;
+  for (const ConfigKey& key : ConfigKeys(defaults)) {
+    if (!std::holds_alternative<EnumVariable>(key.target)) continue;
+    for (const std::string& choice : key.choices) {
+      auto loaded = Load(kGood, {absl::StrCat(key.name, "=", choice)});
+      ASSERT_TRUE(loaded.ok()) << loaded.status();
+      const auto keys = ConfigKeys(loaded->config);
+      const auto same = std::ranges::find(keys, key.name, &ConfigKey::name);
+      EXPECT_EQ(FormatValue(*same), absl::StrCat("\"", choice, "\""))
+          << key.name;
+      ++choices;
+    }
+  }
+  EXPECT_GT(choices, 50);
+  // The name of a divergence, but none that sdpo has.
+  EXPECT_THAT(Refusal({"objective.sdpo.divergence=forward_kl"}),
+              HasSubstr("jensen_shannon, reverse_kl"));
+  EXPECT_THAT(Refusal({"run.resume="}), HasSubstr("auto, never"));
 }
 
 TEST(LoadConfigTest, APresetSetsDefaultsAndOverridesNothing) {
