@@ -16,8 +16,10 @@ struct DecodeBackendOptions {
   int64_t num_tokens = 0;  // ids the tokenizer knows; 0: the whole vocabulary
 };
 
-// The fastest backend for the weights' device. It keeps what it needs of
-// `weights`, so a caller that lets go of them gives the rest back.
+// The fastest backend that computes the model on the weights' device: of
+// LibTorch's operations, with one line in the log that says why, where no
+// faster one does (common/model/spec/executor_support.h). It keeps what it
+// needs of `weights`, so a caller that lets go of them gives the rest back.
 std::unique_ptr<DecodeBackend> MakeDecodeBackend(
     std::shared_ptr<const ModelWeights> weights,
     const DecodeBackendOptions& options);

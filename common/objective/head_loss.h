@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/objective/divergence_sums.h"
@@ -21,10 +22,20 @@
 
 namespace dapd {
 
+// The LM head: final logits are weight hidden, capped as in AttentionRecipe
+// (common/model/spec/layer_recipe.h).
+struct LmHead {
+  LmHead(at::Tensor head_weight, double cap = 0.0)
+      : weight(std::move(head_weight)), softcap(cap) {}
+
+  at::Tensor weight;  // [V, hidden] float32 or bfloat16
+  double softcap;     // 0: no cap
+};
+
 // What a teacher returned for the n scored tokens of a view: one of three.
 struct TeacherScores {
   at::Tensor hidden;        // [n, hidden] after the final norm, or
-  at::Tensor logits;        // [n, V] float32, or
+  at::Tensor logits;        // [n, V] float32, capped, or
   at::Tensor top_ids;       // [n, k] int64 with
   at::Tensor top_logprobs;  // [n, k] float32, at the objective's temperature
 };
@@ -84,11 +95,10 @@ struct HeadLoss {
   std::vector<at::Tensor> token_logprobs;
 };
 
-// `head` [V, hidden] float32 or bfloat16. On the CPU neither the number of
-// threads nor chunk_bytes changes a bit of the result. top_k payloads, and a
-// GPU without own kernels, take the path of ComputeHeadLossByTensors. A GPU is
-// waited for once, at the end.
-HeadLoss ComputeHeadLoss(const at::Tensor& head,
+// On the CPU neither the number of threads nor chunk_bytes changes a bit of the
+// result. top_k payloads, capped logits and a GPU without own kernels take the
+// path of ComputeHeadLossByTensors. A GPU is waited for once, at the end.
+HeadLoss ComputeHeadLoss(const LmHead& head,
                          std::span<const HeadStudent> students,
                          std::span<const HeadTerm> terms,
                          const HeadLossOptions& options,
@@ -96,7 +106,7 @@ HeadLoss ComputeHeadLoss(const at::Tensor& head,
 
 // The same, tensor operation by tensor operation: the reference implementation.
 // Its chunks hold one student and one target.
-HeadLoss ComputeHeadLossByTensors(const at::Tensor& head,
+HeadLoss ComputeHeadLossByTensors(const LmHead& head,
                                   std::span<const HeadStudent> students,
                                   std::span<const HeadTerm> terms,
                                   const HeadLossOptions& options,
@@ -106,7 +116,7 @@ HeadLoss ComputeHeadLossByTensors(const at::Tensor& head,
 // at `temperature`. A top_k payload has no others than its k: a token that is
 // not among them is an error (c10::Error). On a GPU logits are computed in
 // `workspace`, null: in memory of the call's own.
-at::Tensor TokenLogprobsOf(const at::Tensor& head,
+at::Tensor TokenLogprobsOf(const LmHead& head,
                            const TeacherScores& scores,
                            const at::Tensor& ids,
                            double temperature,

@@ -6,9 +6,8 @@
 
 namespace dapd {
 
-int64_t SplitDimension(Projection projection) {
-  return projection == Projection::kO || projection == Projection::kDown ? 1
-                                                                         : 0;
+int64_t SplitDimension(const ProjectionRecipe& projection) {
+  return projection.split == SplitBy::kInputs ? 1 : 0;
 }
 
 absl::Status CheckShardLayout(const ModelConfig& config,
@@ -35,13 +34,17 @@ ModelConfig ShardConfig(const ModelConfig& config, const ShardLayout& layout) {
   return shard;
 }
 
-Adapter ShardAdapter(const Adapter& adapter, const ShardLayout& layout) {
+Adapter ShardAdapter(const Adapter& adapter,
+                     const ModelConfig& config,
+                     const ShardLayout& layout) {
   Adapter shard = adapter;
-  for (auto& layer : shard.layers) {
-    for (const Projection projection : AllProjections()) {
-      LoraPair& pair = layer[static_cast<size_t>(projection)];
+  for (size_t layer = 0; layer < shard.layers.size(); ++layer) {
+    const LayerRecipe recipe =
+        LayerRecipeOf(config, static_cast<int64_t>(layer));
+    for (const Projection projection : recipe.All()) {
+      LoraPair& pair = shard.layers[layer][IndexOf(projection)];
       if (!pair.a.defined()) continue;
-      if (SplitDimension(projection) == 0) {
+      if (SplitDimension(recipe[projection]) == 0) {
         pair.b = ShardOf(pair.b, 0, layout);
       } else {
         pair.a = ShardOf(pair.a, 1, layout);

@@ -1,8 +1,9 @@
 // Which part of a model each of several ranks holds: the tensor-parallel layout
-// of Megatron-LM (Shoeybi et al. 2019). Q, K, V, gate and up are split by their
-// outputs, O and down by their inputs, so that each rank computes whole heads
-// and its own part of the MLP, and the partial results of O and of down add up
-// to the layer's. Norms, biases, embedding and head are whole everywhere.
+// of Megatron-LM (Shoeybi et al. 2019). The recipe says of each projection
+// (spec/layer_recipe.h) whether it is split by its outputs (q, k, v, gate, up)
+// or by its inputs (o, down), so that each rank computes whole heads and its
+// own part of the MLP, and the partial results of o and of down add up to the
+// layer's. Norms, biases, embedding and head are whole everywhere.
 #pragma once
 
 #include "absl/status/status.h"
@@ -19,7 +20,7 @@ struct ShardLayout {
 };
 
 // The dimension of a weight [out, in] that is split: 0 (outputs) or 1 (inputs).
-int64_t SplitDimension(Projection projection);
+int64_t SplitDimension(const ProjectionRecipe& projection);
 
 // INVALID_ARGUMENT, naming the number, if heads, key-value heads or the MLP's
 // width cannot be divided by `layout.size`, or the rank is not in range.
@@ -34,8 +35,10 @@ at::Tensor ShardOf(const at::Tensor& whole,
 // What one rank computes with: its share of the heads and of the MLP.
 ModelConfig ShardConfig(const ModelConfig& config, const ShardLayout& layout);
 
-// The adapter for ShardConfig's layers: B is split where outputs are, A where
-// inputs are. Views of `adapter`.
-Adapter ShardAdapter(const Adapter& adapter, const ShardLayout& layout);
+// The adapter of `config`'s model for ShardConfig's layers: B is split where
+// outputs are, A where inputs are. Views of `adapter`.
+Adapter ShardAdapter(const Adapter& adapter,
+                     const ModelConfig& config,
+                     const ShardLayout& layout);
 
 }  // namespace dapd

@@ -13,14 +13,15 @@ absl::StatusOr<std::shared_ptr<const ShardedWeights>> LoadShardedWeights(
   RETURN_IF_ERROR(CheckShardLayout(config, layout));
   ASSIGN_OR_RETURN(
       const std::shared_ptr<const ModelWeights> weights,
-      LoadModelWeights(
-          folder,
-          dtype,
-          device,
-          [&layout](Projection projection, const at::Tensor& whole) {
-            return ShardOf(whole, SplitDimension(projection), layout)
-                .clone(at::MemoryFormat::Contiguous);
-          }));
+      LoadModelWeights(folder,
+                       dtype,
+                       device,
+                       [&layout](const ProjectionRecipe& projection,
+                                 const at::Tensor& whole) {
+                         return ShardOf(
+                                    whole, SplitDimension(projection), layout)
+                             .clone(at::MemoryFormat::Contiguous);
+                       }));
   auto sharded = std::make_shared<ShardedWeights>();
   sharded->layout = layout;
   sharded->shard = *weights;

@@ -49,7 +49,8 @@ class ScoringWeights {
   void Pack(const LoraConfig* lora);
 
   ModelWeights base_;
-  // Null on a CPU, and where there was no memory to pack anew.
+  // Null on a CPU, for a model that PackedLayer does not compute, and where
+  // there was no memory to pack anew.
   std::unique_ptr<PackedWeights> packed_;
   const Adapter* applied_ = nullptr;  // to packed_
   // By set; null: the base.

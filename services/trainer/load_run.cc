@@ -1,6 +1,7 @@
 #include "services/trainer/load_run.h"
 
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/data/expected_answer.h"
+#include "common/model/spec/executor_support.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/adapter_check.h"
 #include "common/model/weights/device_memory.h"
@@ -106,6 +108,14 @@ absl::StatusOr<TrainerLimits> PlanLimits(const Config& config,
     return absl::OkStatus();
   }));
   if (weights.device().is_cuda()) LogInfo(Describe(limits, weights.config));
+  for (const auto& [work, executor] :
+       {std::pair("training", Executor::kLayerPass),
+        std::pair("loss", Executor::kHeadKernels)}) {
+    const std::string misfit = Misfit(executor, weights.config);
+    if (!misfit.empty()) {
+      LogWarning(absl::StrCat(work, " ", ByLibTorch(misfit)));
+    }
+  }
   return limits;
 }
 

@@ -77,7 +77,6 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   const Config& config = loaded.config;
   // What is quick to check comes first.
   state->terms = ExpandTerms(config.objective);
-  ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));
   ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
   ASSIGN_OR_RETURN(const at::ScalarType dtype,
                    ParsePrecision(config.model.precision));
@@ -85,6 +84,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   ASSIGN_OR_RETURN(ModelText base, ReadModelText(config));
   WarnOfAnswerEnds(base);
   const ModelConfig& model = base.model;
+  ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora, model));
   ASSIGN_OR_RETURN(state->identity.base_model_path,
                    BaseModelName(config.model.path, config.model.name));
   if (device.is_cuda()) {

@@ -6,10 +6,9 @@ std::vector<ConfigKey> ModelKeys(Config& c) {
   return {
       Text("model.path",
            &c.model.path,
-           "Hugging Face folder of the base model (qwen3, qwen2, llama or "
-           "mistral, with a byte-level tokenizer), or its id on the hub with "
-           "an optional revision (Qwen/Qwen3-4B@main), found in the local "
-           "cache.")
+           "Hugging Face folder of the base model (a family of docs/hub.md, "
+           "with a byte-level tokenizer), or its id on the hub with an "
+           "optional revision (Qwen/Qwen3-4B@main), found in the local cache.")
           .IsPath()
           .MayChange(),
       Text("model.name",

@@ -1,7 +1,7 @@
 // The decode backend in LibTorch's operations only
 // (common/model/reference/decoder.h), on any device: the reference
-// implementation that the others are tested against, and the one for a model
-// that several ranks share on CPUs.
+// implementation that the others are tested against, and the backend of models
+// that they do not compute and, on CPUs, of a model that several ranks share.
 //
 // Every step computes all slots, empty ones included, so that a sequence's bits
 // do not depend on its neighbours (matrix libraries choose their summation

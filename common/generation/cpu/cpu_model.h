@@ -13,15 +13,15 @@
 
 namespace dapd {
 
-// Four products per layer: q, k and v; o; gate and up; down.
+// Four products per layer, in the order of LayerRecipe::Groups: q, k and v; o;
+// gate and up; down.
 enum class FusedLinear { kQkv, kO, kGateUp, kDown };
 inline constexpr int kNumFusedLinears = 4;
-std::vector<Projection> PartsOf(FusedLinear linear);
 
 struct CpuLayer {
   std::vector<float> input_norm;
   std::vector<float> post_attention_norm;
-  std::vector<float> q_norm;  // empty without qk_norm
+  std::vector<float> q_norm;  // empty: no norm
   std::vector<float> k_norm;
   std::array<CpuLinear, kNumFusedLinears> linears;
 };
@@ -48,7 +48,10 @@ std::shared_ptr<const CpuModel> PackModel(const ModelWeights& weights);
 struct CpuAdapter {
   std::vector<std::array<CpuLora, kNumFusedLinears>> layers;
 };
-// The memory of `recycled`, an adapter of the same model, is used again.
-CpuAdapter PackAdapter(const Adapter& adapter, CpuAdapter recycled = {});
+// `adapter` of the model of `config`. The memory of `recycled`, an adapter of
+// the same model, is used again.
+CpuAdapter PackAdapter(const Adapter& adapter,
+                       const ModelConfig& config,
+                       CpuAdapter recycled = {});
 
 }  // namespace dapd

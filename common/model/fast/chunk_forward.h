@@ -7,6 +7,9 @@
 // the same chunks share them. On CUDA the number of rows that pass together
 // counts, too, since cuBLAS chooses a product's kernel by it: who wants the
 // same bits keeps to one number.
+//
+// A model that LayerPass does not compute (spec/executor_support.h) is computed
+// by LibTorch's operations, one chunk at a time.
 #pragma once
 
 #include <cstdint>

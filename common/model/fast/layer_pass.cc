@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/model/fast/layer_math.h"
+#include "common/model/spec/pass_memory.h"
 
 namespace dapd {
 namespace {
@@ -26,12 +27,8 @@ at::Tensor SelectBackward(const at::Tensor& grad,
 int64_t ActivationBytesPerRow(const ModelConfig& config,
                               int64_t rank,
                               at::ScalarType dtype) {
-  const int64_t heads = config.num_heads + config.num_kv_heads;
-  const int64_t values = 2 * config.hidden_size + 2 * heads * config.head_dim +
-                         2 * config.intermediate_size;
-  constexpr int64_t kFloatBytes = 4;
-  return values * static_cast<int64_t>(c10::elementSize(dtype)) +
-         (kNumProjections * rank + config.num_heads) * kFloatBytes;
+  return LayerActivationBytes(
+      config, rank, static_cast<int64_t>(c10::elementSize(dtype)));
 }
 
 LayerPass::LayerPass(const ModelConfig& config,
@@ -39,27 +36,40 @@ LayerPass::LayerPass(const ModelConfig& config,
                      const LoraLayer* lora,
                      double lora_scale,
                      const RotaryAngles& angles)
+    : LayerPass(config,
+                weights,
+                lora,
+                lora_scale,
+                angles,
+                LayerRecipeOf(config, /*layer=*/0).Groups()) {}
+
+LayerPass::LayerPass(const ModelConfig& config,
+                     const LayerWeights& weights,
+                     const LoraLayer* lora,
+                     double lora_scale,
+                     const RotaryAngles& angles,
+                     const std::vector<std::vector<Projection>>& groups)
     : config_(config),
       weights_(weights),
       angles_(angles),
-      qkv_(weights,
-           lora,
-           lora_scale,
-           {Projection::kQ, Projection::kK, Projection::kV}),
-      o_(weights, lora, lora_scale, {Projection::kO}),
-      gate_up_(weights, lora, lora_scale, {Projection::kGate, Projection::kUp}),
-      down_(weights, lora, lora_scale, {Projection::kDown}) {}
+      qkv_(weights, lora, lora_scale, groups.at(0)),
+      o_(weights, lora, lora_scale, groups.at(1)),
+      gate_up_(weights, lora, lora_scale, groups.at(2)),
+      down_(weights, lora, lora_scale, groups.at(3)) {}
 
-at::Tensor LayerPass::Rotated(const at::Tensor& heads,
-                              const at::Tensor& norm) const {
-  return NormAndRotate(heads, norm, config_.rms_norm_eps, angles_);
+at::Tensor LayerPass::Rotated(const at::Tensor& heads, NormPlace norm) const {
+  return NormAndRotate(
+      heads, weights_.norm(norm), config_.rms_norm_eps, angles_);
 }
 
 at::Tensor LayerPass::UnrotatedGradient(at::Tensor grad,
                                         const at::Tensor& heads,
-                                        const at::Tensor& norm) const {
-  return NormAndRotateBackward(
-      std::move(grad), heads, norm, config_.rms_norm_eps, angles_);
+                                        NormPlace norm) const {
+  return NormAndRotateBackward(std::move(grad),
+                               heads,
+                               weights_.norm(norm),
+                               config_.rms_norm_eps,
+                               angles_);
 }
 
 at::Tensor LayerPass::Forward(const at::Tensor& x,
@@ -70,16 +80,19 @@ at::Tensor LayerPass::Forward(const at::Tensor& x,
   LayerActivations& kept = activations == nullptr ? scratch : *activations;
   const int64_t count = x.size(0);
   {
-    std::vector<at::Tensor> projected = qkv_.Forward(
-        Norm(x, weights_.input_norm, config_.rms_norm_eps, qkv_.RoomFor(x)),
-        &kept.low_rank_qkv);
+    std::vector<at::Tensor> projected =
+        qkv_.Forward(Norm(x,
+                          weights_.norm(NormPlace::kBeforeAttention),
+                          config_.rms_norm_eps,
+                          qkv_.RoomFor(x)),
+                     &kept.low_rank_qkv);
     const int64_t dim = config_.head_dim;
     kept.q = projected[0].view({count, config_.num_heads, dim});
     kept.k = projected[1].view({count, config_.num_kv_heads, dim});
     kept.v = projected[2].view({count, config_.num_kv_heads, dim});
   }
-  kept.attended = attend(Rotated(kept.q, weights_.q_norm),
-                         Rotated(kept.k, weights_.k_norm),
+  kept.attended = attend(Rotated(kept.q, NormPlace::kQueries),
+                         Rotated(kept.k, NormPlace::kKeys),
                          kept.v,
                          &kept.statistics);
   if (activations == nullptr) kept.q = kept.k = kept.v = at::Tensor();
@@ -89,7 +102,7 @@ at::Tensor LayerPass::Forward(const at::Tensor& x,
   {
     std::vector<at::Tensor> projected =
         gate_up_.Forward(AddAndNorm(Select(x, rows),
-                                    weights_.post_attention_norm,
+                                    weights_.norm(NormPlace::kBeforeMlp),
                                     config_.rms_norm_eps,
                                     gate_up_.RoomFor(kept.middle),
                                     &kept.middle),
@@ -122,14 +135,15 @@ at::Tensor LayerPass::Backward(at::Tensor grad,
     GatedProductBackward(grad_gated, &kept.gate, &kept.up);
   }
   {
-    const at::Tensor normed =
-        Norm(kept.middle, weights_.post_attention_norm, config_.rms_norm_eps);
+    const at::Tensor normed = Norm(kept.middle,
+                                   weights_.norm(NormPlace::kBeforeMlp),
+                                   config_.rms_norm_eps);
     const at::Tensor grad_normed = gate_up_.Backward(
         {kept.gate, kept.up}, normed, kept.low_rank_gate_up, true, gradients);
     kept.gate = kept.up = at::Tensor();
     AddNormBackward(grad_normed,
                     kept.middle,
-                    weights_.post_attention_norm,
+                    weights_.norm(NormPlace::kBeforeMlp),
                     config_.rms_norm_eps,
                     &grad);
     kept.middle = at::Tensor();
@@ -146,21 +160,23 @@ at::Tensor LayerPass::Backward(at::Tensor grad,
                        rows,
                        count);
     heads = attention.Backward(grad_attended.view(kept.attended.sizes()),
-                               Rotated(kept.q, weights_.q_norm),
-                               Rotated(kept.k, weights_.k_norm),
+                               Rotated(kept.q, NormPlace::kQueries),
+                               Rotated(kept.k, NormPlace::kKeys),
                                kept.v,
                                kept.attended,
                                kept.statistics);
     kept.attended = kept.v = at::Tensor();
   }
-  heads.q = UnrotatedGradient(std::move(heads.q), kept.q, weights_.q_norm);
-  heads.k = UnrotatedGradient(std::move(heads.k), kept.k, weights_.k_norm);
+  heads.q = UnrotatedGradient(std::move(heads.q), kept.q, NormPlace::kQueries);
+  heads.k = UnrotatedGradient(std::move(heads.k), kept.k, NormPlace::kKeys);
   kept.q = kept.k = at::Tensor();
   const at::Tensor grad_normed =
       qkv_.Backward({heads.q.reshape({count, -1}),
                      heads.k.reshape({count, -1}),
                      heads.v.reshape({count, -1})},
-                    Norm(kept.input, weights_.input_norm, config_.rms_norm_eps),
+                    Norm(kept.input,
+                         weights_.norm(NormPlace::kBeforeAttention),
+                         config_.rms_norm_eps),
                     kept.low_rank_qkv,
                     needs_input_gradient,
                     gradients);
@@ -168,7 +184,7 @@ at::Tensor LayerPass::Backward(at::Tensor grad,
   grad = SelectBackward(grad, rows, count);
   AddNormBackward(grad_normed,
                   kept.input,
-                  weights_.input_norm,
+                  weights_.norm(NormPlace::kBeforeAttention),
                   config_.rms_norm_eps,
                   &grad);
   return grad;

@@ -4,6 +4,8 @@
 // the gradients need.
 #pragma once
 
+#include <vector>
+
 #include "absl/functional/function_ref.h"
 
 #include "common/model/fast/flash_attention.h"
@@ -34,7 +36,8 @@ using Attend = absl::FunctionRef<at::Tensor(const at::Tensor& q,
                                             const at::Tensor& v,
                                             AttentionStatistics* statistics)>;
 
-// Activation bytes per layer and token. `rank`: LoRA's, 0 without it.
+// Activation bytes per layer and token: LayerActivationBytes (pass_memory.h).
+// `rank`: LoRA's, 0 without it.
 int64_t ActivationBytesPerRow(const ModelConfig& config,
                               int64_t rank,
                               at::ScalarType dtype);
@@ -69,10 +72,19 @@ class LayerPass {
                       LoraLayer* gradients) const;
 
  private:
-  at::Tensor Rotated(const at::Tensor& heads, const at::Tensor& norm) const;
+  // `groups`: the projections that read the same input, as LayerRecipe::Groups
+  // gives them: q, k, v; o; gate, up; down.
+  LayerPass(const ModelConfig& config,
+            const LayerWeights& weights,
+            const LoraLayer* lora,
+            double lora_scale,
+            const RotaryAngles& angles,
+            const std::vector<std::vector<Projection>>& groups);
+
+  at::Tensor Rotated(const at::Tensor& heads, NormPlace norm) const;
   at::Tensor UnrotatedGradient(at::Tensor grad,
                                const at::Tensor& heads,
-                               const at::Tensor& norm) const;
+                               NormPlace norm) const;
 
   const ModelConfig& config_;
   const LayerWeights& weights_;

@@ -103,23 +103,30 @@ at::Tensor PackedLayer::Attended(Attend attend, ResidualStream* stream) const {
   const int64_t kv_heads = config_.num_kv_heads;
   const int64_t dim = config_.head_dim;
   const PackedLinear& linear = linears_[0];
-  const at::Tensor qkv =
-      Multiply(linear, stream->Norm(weights_.input_norm, eps, Columns(linear)));
+  const at::Tensor qkv = Multiply(
+      linear,
+      stream->Norm(
+          weights_.norm(NormPlace::kBeforeAttention), eps, Columns(linear)));
   AttentionStatistics unused;
-  return attend(
-      NormAndRotate(Heads(qkv, 0, heads, dim), weights_.q_norm, eps, angles_),
-      NormAndRotate(
-          Heads(qkv, heads, kv_heads, dim), weights_.k_norm, eps, angles_),
-      Heads(qkv, heads + kv_heads, kv_heads, dim),
-      &unused);
+  return attend(NormAndRotate(Heads(qkv, 0, heads, dim),
+                              weights_.norm(NormPlace::kQueries),
+                              eps,
+                              angles_),
+                NormAndRotate(Heads(qkv, heads, kv_heads, dim),
+                              weights_.norm(NormPlace::kKeys),
+                              eps,
+                              angles_),
+                Heads(qkv, heads + kv_heads, kv_heads, dim),
+                &unused);
 }
 
 at::Tensor PackedLayer::Gated(ResidualStream* stream) const {
   const PackedLinear& linear = linears_[2];
-  const at::Tensor both = Multiply(
-      linear,
-      stream->Norm(
-          weights_.post_attention_norm, config_.rms_norm_eps, Columns(linear)));
+  const at::Tensor both =
+      Multiply(linear,
+               stream->Norm(weights_.norm(NormPlace::kBeforeMlp),
+                            config_.rms_norm_eps,
+                            Columns(linear)));
   const int64_t size = config_.intermediate_size;
   return GatedProduct(both.narrow(1, 0, size),
                       both.narrow(1, size, size),

@@ -18,6 +18,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "common/model/weights/adapter.h"
@@ -68,19 +69,20 @@ class PackedWeights {
   // tensors stay where they are.
   void Apply(const Adapter* adapter);
 
-  // By layer: qkv, o, gate_up, down.
+  // By layer and group of LayerRecipe::Groups: qkv, o, gate_up, down.
   const std::vector<std::array<PackedLinear, 4>>& layers() const {
     return layers_;
   }
 
  private:
   void ApplyTo(int64_t layer, const Adapter* adapter, PackedLinear* linear);
+  bool HasColumns(const ProjectionRecipe& projection) const;
 
   const ModelWeights& weights_;
   const AdapterForm form_;
   const MergePair merge_;
-  int64_t rank_ = 0;                 // of the columns; 0 without
-  std::vector<Projection> targets_;  // that have columns
+  int64_t rank_ = 0;                  // of the columns; 0 without
+  std::vector<std::string> targets_;  // that have columns
   bool is_base_ = true;
   std::vector<std::array<PackedLinear, 4>> layers_;
 };

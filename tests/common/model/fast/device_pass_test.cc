@@ -9,8 +9,8 @@
 #include "gtest/gtest.h"
 
 #include "common/model/fast/chunk_forward.h"
+#include "common/model/fast/fast_training_pass.h"
 #include "common/model/fast/pass_products.h"
-#include "common/model/fast/training_pass.h"
 #include "common/model/reference/decoder.h"
 #include "tests/fakes/chunk_alone.h"
 #include "tests/fakes/device_products_on_host.h"
@@ -58,7 +58,7 @@ TEST(DevicePassTest, ATrainingPassIsOneAttentionALayerForAllSequences) {
     const auto weights = MakeSmallModel(dtype);
     const Adapter adapter = MakeTrainedAdapter(weights->config);
     const Case here(dtype, at::kCPU);
-    TrainingPass expected(
+    FastTrainingPass expected(
         *weights, adapter, here.tokens, here.rows, kUnlimitedActivations);
     const at::Tensor wanted =
         FlatGradients(expected.Backward(here.grad_hidden));
@@ -67,11 +67,11 @@ TEST(DevicePassTest, ATrainingPassIsOneAttentionALayerForAllSequences) {
     const Adapter adapter_there = OnSimulatedDevice(adapter);
     const Case there(dtype, SimulatedDevice());
     ResetWorkOfDevice();
-    TrainingPass pass(*on_device,
-                      adapter_there,
-                      there.tokens,
-                      there.rows,
-                      kUnlimitedActivations);
+    FastTrainingPass pass(*on_device,
+                          adapter_there,
+                          there.tokens,
+                          there.rows,
+                          kUnlimitedActivations);
     const std::vector<LoraLayer> gradients = pass.Backward(there.grad_hidden);
     const DeviceWork work = WorkOfDevice();
     const double value = RelativeError(pass.hidden(), expected.hidden());
@@ -127,7 +127,7 @@ TEST(DevicePassTest, TailsBehindChunksAttendAtOnce) {
   const Adapter adapter = MakeTrainedAdapter(weights->config);
   const Adapter there = OnSimulatedDevice(adapter);
   const Case c(at::kBFloat16, SimulatedDevice());
-  TrainingPass whole(
+  FastTrainingPass whole(
       *on_device, there, c.tokens, c.rows, kUnlimitedActivations);
   std::vector<SequencePrefix> prefixes(3);
   std::vector<at::Tensor> past;
@@ -140,7 +140,7 @@ TEST(DevicePassTest, TailsBehindChunksAttendAtOnce) {
     past.push_back(prefixes[2].back().keys_values);
   }
   ResetWorkOfDevice();
-  TrainingPass pass(*on_device, there, c.tokens, c.rows, 0, prefixes);
+  FastTrainingPass pass(*on_device, there, c.tokens, c.rows, 0, prefixes);
   ExpectPlainAttention(WorkOfDevice());
   EXPECT_EQ(WorkOfDevice().Launches(kFlash), 2);
   const double error = RelativeError(pass.hidden(), whole.hidden().cpu());

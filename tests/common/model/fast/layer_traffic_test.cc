@@ -142,26 +142,18 @@ struct Layer {
           .to(device, dtype);
     };
     const int64_t hidden = config.hidden_size;
-    const int64_t q = config.num_heads * config.head_dim;
-    const int64_t kv = config.num_kv_heads * config.head_dim;
-    const int64_t inner = config.intermediate_size;
-    weights.input_norm = random({hidden}, 0.1).add_(1.0);
-    weights.post_attention_norm = random({hidden}, 0.1).add_(1.0);
-    weights.q_norm = random({config.head_dim}, 0.1).add_(1.0);
-    weights.k_norm = random({config.head_dim}, 0.1).add_(1.0);
-    const auto add = [&](Projection projection, int64_t out, int64_t in) {
-      const auto p = static_cast<size_t>(projection);
-      weights.weight[p] = random({out, in}, 1.0 / std::sqrt(in));
-      lora[p].a = random({kRank, in}, 1.0 / std::sqrt(in));
-      lora[p].b = random({out, kRank}, 0.1);
-    };
-    add(Projection::kQ, q, hidden);
-    add(Projection::kK, kv, hidden);
-    add(Projection::kV, kv, hidden);
-    add(Projection::kO, hidden, q);
-    add(Projection::kGate, inner, hidden);
-    add(Projection::kUp, inner, hidden);
-    add(Projection::kDown, hidden, inner);
+    const LayerRecipe recipe = LayerRecipeOf(config, /*layer=*/0);
+    for (const NormRecipe& norm : recipe.norms) {
+      weights.norms[static_cast<size_t>(norm.place)] =
+          random({norm.size}, 0.1).add_(1.0);
+    }
+    weights.bias.resize(recipe.projections.size());
+    for (const ProjectionRecipe& own : recipe.projections) {
+      weights.weight.push_back(
+          random({own.out, own.in}, 1.0 / std::sqrt(own.in)));
+      lora.push_back({.a = random({kRank, own.in}, 1.0 / std::sqrt(own.in)),
+                      .b = random({own.out, kRank}, 0.1)});
+    }
     x = random({kTokens, hidden}, 1.0);
     grad = random({kTokens, hidden}, 1.0);
     const at::Tensor half = at::arange(kTokens / 2, at::kLong);

@@ -67,7 +67,8 @@ TEST_F(ModelConfigTest, CountsOfThePublishedQwen3SizesAreExact) {
         Qwen3Json(size.hidden, size.ffn, size.layers, size.heads, size.tied));
     ASSERT_TRUE(config.ok()) << config.status();
     EXPECT_EQ(config->NumParameters(), size.parameters) << size.name;
-    EXPECT_EQ(NumLoraParameters(*config, 64, AllProjections()), size.lora)
+    EXPECT_EQ(NumLoraParameters(*config, 64, ProjectionNames(*config)),
+              size.lora)
         << size.name;
   }
 }
@@ -155,22 +156,38 @@ TEST_F(ModelConfigTest, AWindowOfNullIsNone) {
       << "nobody could say how long it is";
 }
 
-TEST_F(ModelConfigTest, AWindowThatWouldCountIsRefusedByName) {
-  for (const auto& [family, more] :
-       std::vector<std::pair<std::string, std::string>>{
-           {"mistral", R"(,"sliding_window":4095)"},
-           {"qwen2",
-            R"(,"use_sliding_window":true,"sliding_window":16,)"
-            R"("max_window_layers":1)"},
-           {"qwen3",
-            R"(,"use_sliding_window":true,"sliding_window":16,)"
-            R"("layer_types":["full_attention","sliding_attention"])"}}) {
-    const absl::Status status = Read(OtherJson(family, more)).status();
-    EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << family << more;
-    EXPECT_NE(status.message().find("sliding_window ("),
-              absl::string_view::npos)
-        << status;
+TEST_F(ModelConfigTest, AShorterWindowIsOfTheLayersThatTheFamilyNames) {
+  struct Case {
+    std::string family;
+    std::string more;
+    std::vector<int64_t> windows;
+  };
+  for (const auto& [family, more, windows] :
+       {Case{"mistral", R"(,"sliding_window":4095)", {4095, 4095}},
+        Case{"qwen2",
+             R"(,"use_sliding_window":true,"sliding_window":16,)"
+             R"("max_window_layers":1)",
+             {0, 16}},
+        Case{"qwen3",
+             R"(,"use_sliding_window":true,"sliding_window":16,)"
+             R"("layer_types":["sliding_attention","full_attention"])",
+             {16, 0}}}) {
+    const auto config = Read(OtherJson(family, more));
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(config->windows, windows) << family << more;
+    EXPECT_EQ(LayerRecipeOf(*config, 1).attention.window, windows[1]);
   }
+}
+
+TEST_F(ModelConfigTest, LayerTypesAreAsManyAsLayers) {
+  const absl::Status status =
+      Read(OtherJson("qwen3",
+                     R"(,"use_sliding_window":true,"sliding_window":16,)"
+                     R"("layer_types":["sliding_attention"])"))
+          .status();
+  EXPECT_NE(status.message().find("has 1 entries for 2 layers"),
+            absl::string_view::npos)
+      << status;
 }
 
 TEST_F(ModelConfigTest, GenerationConfigNamesTheEndTokens) {

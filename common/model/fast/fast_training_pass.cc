@@ -1,4 +1,4 @@
-#include "common/model/fast/training_pass.h"
+#include "common/model/fast/fast_training_pass.h"
 
 #include <algorithm>
 #include <utility>
@@ -29,38 +29,12 @@ RotaryAngles PackedAngles(const ModelWeights& weights,
 
 }  // namespace
 
-int64_t NumKeptLayers(const ModelConfig& config,
-                      int64_t lora_rank,
-                      at::ScalarType dtype,
-                      int64_t tokens,
-                      int64_t bytes) {
-  return std::min(
-      config.num_layers,
-      bytes / (tokens * ActivationBytesPerRow(config, lora_rank, dtype)));
-}
-
-int64_t TrainingPassBytes(const ModelWeights& weights,
-                          const Adapter& adapter,
-                          int64_t tokens,
-                          int64_t rows,
-                          int64_t activation_bytes) {
-  const ModelConfig& config = weights.config;
-  const int64_t rank = adapter.config.rank;
-  const int64_t kept =
-      NumKeptLayers(config, rank, weights.dtype(), tokens, activation_bytes);
-  // Inputs of all layers; two states of a row after the last.
-  const int64_t states = tokens * config.num_layers + 2 * rows;
-  return states * config.hidden_size *
-             static_cast<int64_t>(c10::elementSize(weights.dtype())) +
-         kept * tokens * ActivationBytesPerRow(config, rank, weights.dtype());
-}
-
-TrainingPass::TrainingPass(const ModelWeights& weights,
-                           const Adapter& adapter,
-                           const PackedTokens& tokens,
-                           const at::Tensor& rows,
-                           int64_t activation_bytes,
-                           const std::vector<SequencePrefix>& prefixes)
+FastTrainingPass::FastTrainingPass(const ModelWeights& weights,
+                                   const Adapter& adapter,
+                                   const PackedTokens& tokens,
+                                   const at::Tensor& rows,
+                                   int64_t activation_bytes,
+                                   const std::vector<SequencePrefix>& prefixes)
     : weights_(weights),
       adapter_(adapter),
       rows_(rows),
@@ -84,7 +58,7 @@ TrainingPass::TrainingPass(const ModelWeights& weights,
   hidden_ = Norm(last_, weights.final_norm, weights.config.rms_norm_eps);
 }
 
-at::Tensor TrainingPass::ForwardWhole(const PackedTokens& tokens) {
+at::Tensor FastTrainingPass::ForwardWhole(const PackedTokens& tokens) {
   const int64_t layers = weights_.config.num_layers;
   at::Tensor x = weights_.embedding.index_select(0, tokens.ids);
   for (int64_t layer = 0; layer < layers; ++layer) {
@@ -101,7 +75,7 @@ at::Tensor TrainingPass::ForwardWhole(const PackedTokens& tokens) {
 
 // All rows of the tails pass the last layer, too: few of them were not asked
 // for.
-at::Tensor TrainingPass::ForwardTails(const PackedTokens& tokens) {
+at::Tensor FastTrainingPass::ForwardTails(const PackedTokens& tokens) {
   const int64_t layers = weights_.config.num_layers;
   const at::Tensor& tail_rows = tails_->rows();
   const RotaryAngles angles =
@@ -126,13 +100,17 @@ at::Tensor TrainingPass::ForwardTails(const PackedTokens& tokens) {
   return tails_->Whole(layers, x).index_select(0, rows_);
 }
 
-at::Tensor TrainingPass::RowsBehind(int64_t layer) const {
+at::Tensor FastTrainingPass::RowsBehind(int64_t layer) const {
   return layer + 1 == weights_.config.num_layers ? rows_ : at::Tensor();
 }
 
-std::vector<LoraLayer> TrainingPass::Backward(const at::Tensor& grad_hidden) {
+std::vector<LoraLayer> FastTrainingPass::Backward(
+    const at::Tensor& grad_hidden) {
   at::NoGradGuard no_grad;
-  std::vector<LoraLayer> gradients(activations_.size());
+  std::vector<LoraLayer> gradients;
+  for (const LoraLayer& layer : adapter_.layers) {
+    gradients.emplace_back(layer.size());
+  }
   at::Tensor grad = at::zeros_like(last_);
   AddNormBackward(grad_hidden,
                   last_,
@@ -160,10 +138,10 @@ std::vector<LoraLayer> TrainingPass::Backward(const at::Tensor& grad_hidden) {
   return gradients;
 }
 
-at::Tensor ForwardWithoutGradient(const ModelWeights& weights,
-                                  const Adapter& adapter,
-                                  const PackedTokens& tokens,
-                                  const at::Tensor& rows) {
+at::Tensor FastForwardWithoutGradient(const ModelWeights& weights,
+                                      const Adapter& adapter,
+                                      const PackedTokens& tokens,
+                                      const at::Tensor& rows) {
   at::NoGradGuard no_grad;
   const RotaryAngles angles = PackedAngles(weights, tokens);
   const FlashAttention attention(tokens.offsets, weights.device());
