@@ -29,6 +29,11 @@ VARIANTS = {
     "qwen2 with windows in no layer": dict(family="qwen2", use_sliding_window=True, sliding_window=16, max_window_layers=3),
     "mistral with a short window": dict(family="mistral", sliding_window=16),
     "qwen2 with a window in its last layers": dict(family="qwen2", use_sliding_window=True, sliding_window=16, max_window_layers=1),
+    "gemma2": dict(family="gemma2"),
+    "gemma2 untied, sharded, old config": dict(family="gemma2", tied=False, sharded=True, old_spelling=True),
+    "gemma2 with biases and without caps, stored in bfloat16": dict(
+        family="gemma2", attention_bias=True, attn_logit_softcapping=None, final_logit_softcapping=None, dtype=torch.bfloat16
+    ),
     "qwen3 with yarn": dict(family="qwen3", rope_parameters=models.yarn_rope()),
     "qwen3 with yarn, old config": dict(family="qwen3", rope_parameters=models.yarn_rope(attention_factor=0.8782488562869419), old_spelling=True),
     "qwen2 with yarn of two scales": dict(family="qwen2", rope_parameters=models.yarn_rope(40.0, mscale=0.707, mscale_all_dim=1.0)),
@@ -95,6 +100,18 @@ def test_llama3_frequencies_count(tmp_path):
     ids = random_rows(random.Random(1), models.VOCABULARY, [300])[0]["input_ids"]
     moved = (hf_logits(scaled, ids) - hf_logits(plain, ids)).abs().max().item()
     print(f"llama3 scaling moves logits by {moved:.1e}")
+    assert moved > 10 * MAX_LOGIT_ERROR
+
+
+@pytest.mark.parametrize("without", [
+    dict(attn_logit_softcapping=None), dict(final_logit_softcapping=None), dict(query_pre_attn_scalar=24), dict(sliding_window=2048),
+    dict(hidden_activation="silu")])
+def test_every_trait_of_gemma2_counts(without, tmp_path):
+    """Each moves the logits, so that a decoder without it would be noticed."""
+    whole, changed = models.make_model(tmp_path / "whole", "gemma2"), models.make_model(tmp_path / "changed", "gemma2", **without)
+    ids = random_rows(random.Random(1), models.VOCABULARY, [300])[0]["input_ids"]
+    moved = (hf_logits(whole, ids) - hf_logits(changed, ids)).abs().max().item()
+    print(f"{without} moves logits by {moved:.1e}")
     assert moved > 10 * MAX_LOGIT_ERROR
 
 
@@ -189,7 +206,7 @@ def test_bfloat16_is_as_close_to_float32_as_in_transformers(smollm2_folder, smol
     assert our_error <= 1.5 * their_error
 
 
-@pytest.mark.parametrize("family", ["qwen3", "qwen2", "llama", "llama3", "mistral", "qwen3_yarn", "llama_yarn"])
+@pytest.mark.parametrize("family", ["qwen3", "qwen2", "llama", "llama3", "mistral", "gemma2", "qwen3_yarn", "llama_yarn"])
 def test_logits_with_an_adapter(family, tmp_path):
     base = models.make_model(tmp_path / "model", family)
     adapter = make_adapter(tmp_path / "adapter", tmp_path / "model", seed=4)

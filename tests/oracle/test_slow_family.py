@@ -17,6 +17,7 @@ STEPS, BATCH, MICRO_BATCH = 2, 4, 2
 # Of each family the work that LibTorch does, and the beginning of the reason.
 FAMILIES = {
     "mistral": (dict(sliding_window=24), ["decoding", "training", "scoring"], "since layers attend to a window of 24 tokens"),
+    "gemma2": ({}, ["decoding", "training", "scoring", "loss"], "since attention scores are capped (softcap 50), layers attend to a window of 16"),
 }
 
 

@@ -71,6 +71,22 @@ constexpr Family kFamilies[] = {
      .biases = Biases::kByAttentionBias,
      .mlp_bias_key = "mlp_bias"},
     {.model_type = "mistral", .windows = Windows::kEveryLayer},
+    {.model_type = "gemma2",
+     .biases = Biases::kByAttentionBias,
+     .head_dim = 256,
+     .windows = Windows::kAlternate,
+     .norms_after = true,
+     .norm_scale = NormScale::kOnePlusWeight,
+     .activation_key = "hidden_activation",
+     .activation = "gelu_pytorch_tanh",
+     .scales_embedding = true,
+     .score_divisor_key = "query_pre_attn_scalar",
+     .score_divisor = 256,
+     .score_softcap_key = "attn_logit_softcapping",
+     .score_softcap = 50,
+     .logit_softcap_key = "final_logit_softcapping",
+     .logit_softcap = 30,
+     .ties_embeddings = true},
 };
 
 const Family* FindFamily(const std::string& model_type) {
