@@ -6,8 +6,8 @@
 namespace dapd {
 namespace {
 
-// The frequencies for the powers theta^(2i / head_dim), in float32 and in
-// transformers' order of operations.
+// Return the frequencies for the powers theta^(2i / head_dim), in float32 and
+// in transformers' order of operations.
 at::Tensor Stretched(const at::Tensor& powers, const LinearRope& linear) {
   return (1.0 / powers) / linear.factor;
 }

@@ -8,11 +8,11 @@
 namespace dapd {
 
 // cos and sin of position * theta^(-2i / D) for the D dimensions of a head that
-// turn (AttentionRecipe::rotated_dim), the frequencies stretched and both
-// multiplied by an attention factor where the model says so
-// (spec/rope_config.h), repeated for both halves: [N, 1, D], computed in
-// float32 and then given in `dtype`. Whoever turns heads by them, on whatever
-// device, takes them from here.
+// turn (AttentionRecipe::rotated_dim), repeated for both halves: [N, 1, D],
+// computed in float32 and then rounded to `dtype`. If the model has rope
+// scaling (spec/rope_config.h), the frequencies are stretched and cos and sin
+// are multiplied by its attention factor. All code that turns heads, on any
+// device, takes the angles from here.
 struct RotaryAngles {
   at::Tensor cos;
   at::Tensor sin;
@@ -23,8 +23,8 @@ RotaryAngles MakeRotaryAngles(const ModelConfig& config,
                               const at::Tensor& positions,
                               at::ScalarType dtype);
 
-// `heads` [N, num_heads, head_dim], of each the first dimensions turned by its
-// row's angles, as many as these have.
+// Returns `heads` [N, num_heads, head_dim], of each the first D dimensions
+// turned by the angles of its row.
 at::Tensor ApplyRotary(const at::Tensor& heads, const RotaryAngles& angles);
 
 }  // namespace dapd

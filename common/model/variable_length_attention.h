@@ -1,12 +1,19 @@
-// Grouped-query causal attention over packed sequences of any lengths on a CUDA
-// device: one launch for all of them, whose kernel is chosen by dtype and head
-// dimension alone. So no shape is planned for when it comes first (as cuDNN
-// does, for a tenth of a second and more), no mask is ever a tensor, and a
-// row's bits depend on its sequence only.
+// Computes grouped-query causal attention over packed sequences of any lengths,
+// forward and backward by hand: without the [T, T] matrix of scores (Dao et al.
+// 2022) and without a mask.
 //
-// In half precision it is FlashAttention-2 (Dao 2023), which reads the keys
-// that query heads share as they are; in float32 CUTLASS's memory-efficient
-// attention, for which they are repeated.
+// On the CPU, in float32 and bfloat16, the kernels of
+// kernels/causal_attention.h compute it, without a copy of the keys for each
+// query head.
+//
+// On a CUDA device one launch serves all sequences, and its kernel is chosen by
+// dtype and head dimension alone, so a shape that comes first costs no planning
+// (cuDNN plans for a tenth of a second and more). In half precision the kernel
+// is FlashAttention-2 (Dao 2023), which reads keys once for the query heads
+// that share them; in float32 it is CUTLASS's memory-efficient attention, for
+// which the keys are repeated.
+//
+// On both devices a row's bits depend on its own sequence only.
 //
 // Shapes: N rows of queries, M of keys, H query heads, K key-value heads, D
 // head_dim.
@@ -20,8 +27,9 @@
 
 namespace dapd {
 
-// What an attention's backward pass needs besides inputs and output: the
-// log-sum-exp of the scores and, on CUDA, the generator's state.
+// Values that an attention's backward pass needs besides inputs and output. On
+// the CPU: the log-sum-exp of the scores, [N, H] float32. On CUDA: LibTorch's
+// log-sum-exp and the state of its generator.
 struct AttentionStatistics {
   std::vector<at::Tensor> tensors;
 };
@@ -32,35 +40,48 @@ struct AttentionGradients {
   at::Tensor v;  // [M, K, D]
 };
 
-// Rows of a sequence.
+// Consecutive rows of one sequence.
 struct RowRange {
   int64_t begin = 0;
   int64_t tokens = 0;
 };
 
-// Serves every layer of a pass. Keeps no state of a call.
+// One object serves every layer of a pass and may be used by several threads.
 class VariableLengthAttention {
  public:
   // Sequence i is the rows offsets[i] .. offsets[i + 1] of queries and keys.
+  // All tensors live on `device`.
   VariableLengthAttention(const std::vector<int64_t>& offsets,
                           at::Device device);
   // The queries q_offsets[i] .. q_offsets[i + 1] are the last tokens of the
-  // keys keys[i]. Those of several sequences may be the same rows. Queries that
-  // come before the first key look at nothing and give no number of meaning.
-  // Forward only.
+  // keys keys[i]. Several sequences may have keys in the same rows. Forward
+  // only. A sequence with more queries than keys (unused rows) is allowed on
+  // CUDA, where its results have no meaning; on the CPU it throws c10::Error.
   VariableLengthAttention(const std::vector<int64_t>& q_offsets,
                           const std::vector<RowRange>& keys,
                           at::Device device);
 
-  // softmax(q k^T / sqrt(D)) v. q [N, H, D]; k, v [M, K, D], already rotated;
-  // of each the last dimension is contiguous. Returns [N, H, D]. Differentiable
-  // by LibTorch, too, where the queries are the keys. `statistics` null: none.
+  // Returns softmax(q k^T / sqrt(D)) v, [N, H, D], contiguous. q [N, H, D]; k,
+  // v [M, K, D], already rotated; the last dimension of each is contiguous.
+  // Without `statistics` (null) there is no Backward. On CUDA LibTorch's
+  // autograd differentiates it, too, if queries and keys are the same rows.
+  // Throws c10::Error on the CPU unless the dtype is float32 or bfloat16.
   at::Tensor Forward(const at::Tensor& q,
                      const at::Tensor& k,
                      const at::Tensor& v,
                      AttentionStatistics* statistics) const;
 
-  // `out` and `statistics` of Forward for the same q, k, v; `grad_out` as out.
+  // Makes the object an `Attend` (fast/layer_pass.h).
+  at::Tensor operator()(const at::Tensor& q,
+                        const at::Tensor& k,
+                        const at::Tensor& v,
+                        AttentionStatistics* statistics) const {
+    return Forward(q, k, v, statistics);
+  }
+
+  // Returns the gradients of q, k and v. `out` and `statistics` are Forward's
+  // for the same q, k, v; `grad_out` has the shape of `out`. Throws c10::Error
+  // for sequences with shared keys.
   AttentionGradients Backward(const at::Tensor& grad_out,
                               const at::Tensor& q,
                               const at::Tensor& k,
@@ -69,12 +90,40 @@ class VariableLengthAttention {
                               const AttentionStatistics& statistics) const;
 
  private:
-  // All int32 on the device.
-  at::Tensor q_offsets_;  // [sequences + 1]
-  at::Tensor k_offsets_;  // [sequences + 1]: where the keys of each begin
-  std::optional<at::Tensor> k_tokens_;  // [sequences]; none: to the next one's
-  int64_t longest_q_ = 0;
-  int64_t longest_k_ = 0;
+  struct Sequence {
+    RowRange queries;
+    RowRange keys;
+  };
+  // The arguments of one launch for all sequences. Tensors are int32 on the
+  // device.
+  struct Launch {
+    at::Tensor q_offsets;  // [sequences + 1]
+    at::Tensor k_offsets;  // [sequences + 1]: where the keys of each begin
+    std::optional<at::Tensor> k_tokens;  // [sequences]; none: up to the next
+    int64_t longest_q = 0;
+    int64_t longest_k = 0;
+  };
+
+  static Launch LaunchOf(const std::vector<int64_t>& offsets,
+                         at::Device device);
+  static Launch LaunchOf(const std::vector<int64_t>& q_offsets,
+                         const std::vector<RowRange>& keys,
+                         at::Device device);
+
+  at::Tensor ForwardOnCpu(const at::Tensor& q,
+                          const at::Tensor& k,
+                          const at::Tensor& v,
+                          AttentionStatistics* statistics) const;
+  AttentionGradients BackwardOnCpu(const at::Tensor& grad_out,
+                                   const at::Tensor& q,
+                                   const at::Tensor& k,
+                                   const at::Tensor& v,
+                                   const at::Tensor& out,
+                                   const at::Tensor& logsumexp) const;
+
+  bool shares_keys_ = false;         // no Backward
+  std::vector<Sequence> sequences_;  // on the CPU, without empty ones
+  std::optional<Launch> launch_;     // on CUDA
 };
 
 }  // namespace dapd

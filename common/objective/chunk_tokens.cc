@@ -5,8 +5,8 @@
 namespace dapd {
 namespace {
 
-// A product's tiles have 128 rows: 64 tokens of two students, whose gradients
-// one product leads back to hidden states.
+// A tile of a product has 128 rows: 64 tokens of two students. One product
+// computes the gradients of their hidden states.
 constexpr int64_t kTileTokens = 64;
 
 constexpr int64_t kGpuBytes = 1'000'000'000;
@@ -22,7 +22,8 @@ int64_t ChunkTokens(int64_t tokens,
   int64_t most = std::max<int64_t>(1, chunk_bytes / row_bytes);
   if (at_a_time > 1) {
     if (most > kTileTokens) most -= most % kTileTokens;
-    // The last of many small waves costs less than a tile that is part empty.
+    // With many small waves the last one costs less than a tile that is partly
+    // empty.
     const bool breaks_tiles = at_a_time < kTileTokens && most >= kTileTokens;
     if (most > at_a_time && !breaks_tiles) most -= most % at_a_time;
   }

@@ -7,23 +7,24 @@
 namespace dapd {
 namespace {
 
-// The entries that the divergence is summed over, [n, m] each.
+// Entries that the divergence is summed over, [n, m] each.
 struct Entries {
   at::Tensor log_p;
   at::Tensor log_q;
-  at::Tensor ids;            // [n, k]; undefined: all of the vocabulary
+  at::Tensor ids;            // [n, k]; undefined: the whole vocabulary
   bool has_tail = false;     // the last entry is the rest of the vocabulary
   at::Tensor tail_is_fixed;  // [n, 1]: the rest of p is a constant
 };
 
-// log(1 - sum) of what is left of the vocabulary, at least 1e-7 of it.
+// Returns log(1 - sum) for the rest of the vocabulary, whose probability counts
+// as at least 1e-7.
 constexpr double kLeastTail = -1e-7;
 at::Tensor LogTail(const at::Tensor& log_sum) {
   return at::log(-at::expm1(log_sum.clamp_max(kLeastTail)));
 }
 
-// The target over the tokens that the divergence is summed over; its own, if
-// these are all of the vocabulary.
+// Returns the target over the entries that the divergence is summed over. These
+// are its own entries if they are the whole vocabulary.
 TargetLogprobs OnSupport(const DivergenceRows& rows) {
   const auto& [logprobs, ids] = rows.target;
   const int64_t k = std::min(rows.support.k, logprobs.size(1));
@@ -66,8 +67,8 @@ struct Components {
   at::Tensor pull;   // e where nothing is clipped
 };
 
-// A divergence is a case here, in the kernels' ComponentOf and WithKind, and in
-// DivergenceKind.
+// Every divergence has a case here, in the kernels' ComponentOf and WithKind,
+// and in DivergenceKind.
 Components ComponentsOf(const Entries& entries, const Divergence& divergence) {
   const at::Tensor p = entries.log_p.exp();
   const at::Tensor q = entries.log_q.exp();
@@ -88,7 +89,7 @@ Components ComponentsOf(const Entries& entries, const Divergence& divergence) {
   return {q * log_ratio, q};
 }
 
-// dl/da [n, V] of `pull` [n, m], clipped entries zero.
+// Returns dl/da [n, V] for `pull` [n, m], in which clipped entries are zero.
 at::Tensor GradientOf(const DivergenceRows& rows,
                       const Entries& entries,
                       const at::Tensor& pull) {
@@ -104,7 +105,8 @@ at::Tensor GradientOf(const DivergenceRows& rows,
   const at::Tensor of_tail =
       pull.narrow(1, k, 1).masked_fill(entries.tail_is_fixed, 0.0);
   const at::Tensor total = of_support.sum(-1, true) + of_tail;
-  // What is outside shares the tail's pull by its probabilities.
+  // Entries outside share the pull of the tail in proportion to their
+  // probabilities.
   const at::Tensor outside =
       p * (total - of_tail / entries.log_p.narrow(1, k, 1).exp());
   const at::Tensor inside = p.gather(1, entries.ids) * total - of_support;

@@ -1,5 +1,5 @@
-// What a term's divergence adds up to: over the tokens of a call, and, divided
-// as its reduction says, over the answers of a micro-batch.
+// Sums of a term's divergence: over the tokens of a call or, divided as its
+// reduction says, over the answers of a micro-batch.
 #pragma once
 
 #include <array>
@@ -10,14 +10,15 @@
 namespace dapd {
 
 struct DivergenceSums {
-  double clipped = 0.0;        // the loss, each token with its own weight
-  double unclipped = 0.0;      // the divergence without clip, likewise
+  double clipped = 0.0;    // the loss, each token with its own weight
+  double unclipped = 0.0;  // the divergence without clip, with the same weights
   int64_t clipped_tokens = 0;  // with at least one entry above the clip
   int64_t tokens = 0;          // scored
-  // The term's value is clipped / denominator: tokens for micro_token, else
-  // answers, of which each then adds its token mean. 0: nothing was scored.
+  // The term's value is clipped / denominator. The denominator counts tokens
+  // for micro_token; for the other reductions it counts answers, and each
+  // answer adds its mean over tokens. 0: no token was scored.
   double denominator = 0.0;
-  // Of a routed target: the answers' counted tokens by Regime.
+  // For a routed target: the counted tokens of the answers by Regime.
   std::array<int64_t, kNumRegimes> regimes = {};
 
   double value() const { return Over(clipped); }

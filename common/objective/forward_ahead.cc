@@ -54,8 +54,9 @@ int64_t ForwardAhead::BytesOf(const PlannedPass& pass,
       weights_, live_, pass.tokens, pass.scored, activation_bytes);
 }
 
-// An input that is kept saves a forward pass, activations only the second one
-// of a layer: so all passes' inputs come first, and share what is left.
+// Keeping inputs saves a whole forward pass; keeping activations saves only the
+// second forward pass of a layer. So the inputs of all passes come first, and
+// the activations share the remaining memory.
 void ForwardAhead::PlanReferences(
     const std::vector<std::vector<Views>>& micro_batches) {
   planned_.clear();
@@ -100,7 +101,7 @@ bool ForwardAhead::AdvancePass() {
     const PackedViews packed = PackViews(views, weights_.device());
     const size_t chunks = chunks_.size();
     kept.pass = Run(next.names, views, packed, activation_bytes_);
-    // The chunks that it took over were counted.
+    // The chunks that the pass took over were counted before.
     const auto taken = static_cast<int64_t>(chunks - chunks_.size());
     tokens_ += next.tokens - taken * limits_.chunk_tokens;
   });
@@ -187,7 +188,7 @@ SequencePrefix ForwardAhead::TakePrefix(std::span<const int32_t> sequence,
   const auto size = static_cast<size_t>(limits_.chunk_tokens);
   SequencePrefix prefix;
   if (size == 0) return prefix;
-  // A token must be left for the pass that goes on.
+  // The pass that continues needs at least one token.
   const size_t end = std::min(static_cast<size_t>(tokens), sequence.size() - 1);
   while ((prefix.size() + 1) * size <= end) {
     const auto to_end = sequence.first((prefix.size() + 1) * size);

@@ -1,11 +1,11 @@
-// ForwardAhead: forward passes of a step's micro-batches, run while their
-// answers are still sampled. The live policy is fixed for the whole step, so
-// nothing is stale: a reference's views are known from the start, and
-// none_rollout as far as the sampler has come.
+// ForwardAhead runs forward passes of a step's micro-batches while the answers
+// are still being sampled. The live policy is fixed for the whole step, so no
+// pass is stale. The views of a reference are known from the start, and
+// none_rollout is known as far as the sampler has come.
 //
-// What was run ahead is found by its tokens and has the bits that running it
-// later would give, because packs and chunks are the same: results depend on
-// neither timing nor the memory limit.
+// Passes and chunks are found again by their tokens. They have the bits that
+// running them later would give, because packs and chunks are the same. So
+// results depend neither on timing nor on the memory limit.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,11 @@
 
 namespace dapd {
 
-// Of one step: the adapter must not change meanwhile. Not thread-safe.
+// Serves one step, during which the adapter must not change. Not thread-safe.
 class ForwardAhead {
  public:
-  // All must outlive it. What it keeps it takes from `memory`.
+  // All arguments must outlive this object, which takes the memory of kept
+  // passes from `memory`.
   ForwardAhead(const ModelWeights& weights,
                const Adapter& live,
                const std::vector<Term>& terms,
@@ -37,34 +38,35 @@ class ForwardAhead {
   ForwardAhead(const ForwardAhead&) = delete;
   ForwardAhead& operator=(const ForwardAhead&) = delete;
 
-  // The samples of a step by micro-batch, in the order of their training: of
-  // each the views that need no rollout.
+  // Takes the samples of a step by micro-batch, in the order of their training,
+  // and of each sample the views that need no rollout.
   void PlanReferences(const std::vector<std::vector<Views>>& micro_batches);
-  // All views of a micro-batch's samples that can be trained; an answer without
-  // a token to score has no pass. Its passes come next, those of references
-  // that were not known before (rollout.source) among them.
+  // Takes all trainable views of a micro-batch's samples; an answer without a
+  // token to score has no pass. The passes of this micro-batch come next. They
+  // include passes of references that were not known before (rollout.source).
   void PlanRollouts(size_t micro_batch, const std::vector<Views>& samples);
 
-  // Runs the next pass that was planned. False if none is left, or no memory.
+  // Runs the next planned pass. Returns false if no pass is left or memory is
+  // short.
   bool AdvancePass();
-  // Runs the next chunk of the none_rollout that begins with `ids`. False if no
-  // whole chunk is left, or no memory.
+  // Runs the next chunk of the none_rollout that begins with `ids`. Returns
+  // false if no whole chunk is left or memory is short.
   bool AdvanceRollout(std::span<const int32_t> ids);
 
-  // The pass of a pack over `samples`, whose views are `packed`: the one that
-  // was run or, if there is none, one that is run now.
+  // Returns the pass of a pack over `samples`, whose views are `packed`: the
+  // pass that was run ahead, or else a pass that is run now.
   std::unique_ptr<TrainingPass> Take(std::span<const PackPart> pack,
                                      std::span<const Views* const> samples,
                                      const PackedViews& packed);
 
-  // Drops what is left of a micro-batch that was trained.
+  // Drops everything kept for a micro-batch that was trained.
   void Forget(size_t micro_batch);
 
-  // Drops whatever is kept and runs nothing ahead any more: a device's memory
-  // has run out. Says whether anything was dropped.
+  // Drops everything kept and runs nothing ahead any more, since the memory of
+  // a device has run out. Returns whether anything was dropped.
   bool GiveUp();
 
-  // Tokens that passed forward ahead.
+  // Tokens that passed forward ahead of their training.
   int64_t tokens() const { return tokens_; }
 
  private:
@@ -85,20 +87,20 @@ class ForwardAhead {
   std::vector<PlannedPass> PlanOf(size_t micro_batch,
                                   const std::vector<Views>& samples,
                                   Completion completion) const;
-  // What it keeps until its gradient is taken.
+  // Returns the bytes that a pass keeps until its gradient is taken.
   int64_t BytesOf(const PlannedPass& pass, int64_t activation_bytes) const;
   std::unique_ptr<TrainingPass> Run(std::span<const ViewName> names,
                                     std::span<const View* const> views,
                                     const PackedViews& packed,
                                     int64_t activation_bytes);
-  // The whole chunks of the first `tokens` tokens of a sequence: those that
-  // were run, which are kept no longer, and the others, run now.
+  // Returns the whole chunks of the first `tokens` tokens of a sequence. Chunks
+  // that were run ahead leave `chunks_`; the other chunks are run now.
   SequencePrefix TakePrefix(std::span<const int32_t> sequence, int64_t tokens);
-  // Runs `work` if there is memory for the `bytes` that it keeps; says whether
-  // it did.
+  // Runs `work` if there is memory for the `bytes` that it keeps. Returns
+  // whether it ran.
   template <typename Work>
   bool RunWithin(int64_t bytes, const Work& work);
-  // The last chunk of `ids`, after those before it.
+  // Runs the last chunk of `ids`, after the chunks `before` it.
   ChunkStates RunChunk(std::span<const int32_t> ids,
                        const SequencePrefix& before) const;
   int64_t BytesOfChunk() const;
@@ -113,7 +115,7 @@ class ForwardAhead {
   std::vector<PlannedPass> planned_;  // in order
   std::set<size_t> with_references_;  // micro-batches of PlanReferences
   std::vector<KeptPass> passes_;
-  // By all tokens up to their ends.
+  // The key is the sequence's tokens up to the end of the chunk.
   std::map<std::vector<int32_t>, ChunkStates> chunks_;
   bool has_given_up_ = false;
   int64_t tokens_ = 0;

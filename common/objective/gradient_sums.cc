@@ -15,7 +15,7 @@ void AddTo(const std::vector<at::Tensor>& gradient,
   }
 }
 
-// [n, n] to row after row.
+// Returns the [n, n] matrix row after row.
 std::vector<double> Rows(const at::Tensor& matrix) {
   const at::Tensor rows = matrix.contiguous();
   return {rows.const_data_ptr<double>(),

@@ -1,6 +1,6 @@
 // Sums of two terms' gradients over problems, held on the host until all dot
-// products between them are taken: what intervals over problems need of
-// gradients that are too large to keep for every position.
+// products between them are taken. Confidence intervals over problems need only
+// these sums, and gradients of every position would be too large to keep.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,15 @@ class GradientSums {
   // Problems beyond the first `max_sums` (at least 1) share sums in turn.
   explicit GradientSums(int64_t max_sums) : max_sums_(max_sums) {}
 
-  // Bytes of one sum, of both terms.
+  // Returns the bytes of one sum, for both terms together.
   static int64_t BytesOfSum(const Adapter& adapter);
 
-  // A problem's mean gradients, of one adapter's tensors every time.
+  // Adds the mean gradients of a problem. Every call passes tensors of the same
+  // adapter.
   void Add(const std::vector<at::Tensor>& first,
            const std::vector<at::Tensor>& second);
 
-  // In double precision, tensor by tensor.
+  // Returns all dot products, computed in double precision, tensor by tensor.
   GradientProducts Products() const;
 
  private:

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/model/fast/head_products.h"
+#include "common/model/fast/matrix_product.h"
 #include "common/objective/chunk_tokens.h"
 #include "common/objective/target_sources.h"
 #include "common/objective/token_passes.h"
@@ -12,7 +12,7 @@
 namespace dapd {
 namespace {
 
-// What all chunks of a call share.
+// Values that all chunks of a call share.
 struct Call {
   const at::Tensor& head;
   std::span<const HeadStudent> students;
@@ -28,8 +28,8 @@ struct Call {
            token * static_cast<int64_t>(terms.size());
   }
 
-  // What the students' gradients are written as. A CPU's product with the head
-  // rounds where it has to.
+  // The dtype in which the gradients of the students are written. On the CPU
+  // the product with the head rounds them if necessary.
   at::ScalarType GradientType() const {
     return head.is_cpu() ? at::kFloat : head.scalar_type();
   }
@@ -42,8 +42,8 @@ void FillLogits(const Call& call, const HeadChunk& chunk) {
       chunk.logits.narrow(0, 0, call.sources.num_hidden() * chunk.tokens));
 }
 
-// Fills the chunk's part of the sums; the students' logits become their
-// gradient if asked for.
+// Fills the chunk's part of the sums. If a gradient is asked for, it replaces
+// the students' logits.
 void RunTokens(const Call& call, const HeadChunk& chunk) {
   const TargetSources::Rows rows =
       call.sources.RowsOf(chunk, call.students, call.terms, call.logprobs);
@@ -59,7 +59,7 @@ void RunTokens(const Call& call, const HeadChunk& chunk) {
                  call.SumsAt(chunk.begin));
 }
 
-// How many tokens the passes of a call compute at a time.
+// Returns how many tokens the passes of a call compute at a time.
 int64_t TokensAtATime(const Call& call) {
   const TargetSources::Rows rows = call.sources.ShapeOf(call.students);
   return TokenPassesAtATime(call.head.device(),
@@ -87,7 +87,7 @@ void WriteGradients(const Call& call,
   }
 }
 
-// Sums over the tokens in their order, whichever thread they ran on.
+// Adds up the tokens in their order, whichever thread they ran on.
 std::vector<DivergenceSums> AddUp(const at::Tensor& host,
                                   const TargetSources& sources,
                                   size_t num_terms) {
@@ -125,8 +125,8 @@ bool HasFastPath(const at::Tensor& head,
          });
 }
 
-// How many tokens a call computes at a time. A GPU needs more rows than a CPU
-// to be busy.
+// Returns how many tokens a call computes at a time. A GPU needs more rows than
+// a CPU to be busy.
 int64_t ChunkTokensOf(const Call& call,
                       int64_t tokens,
                       const HeadLossOptions& options) {
@@ -168,7 +168,7 @@ HeadLoss ComputeHeadLoss(const LmHead& lm_head,
   const TargetSources sources(students, terms);
   const at::Tensor& head = lm_head.weight;
   if (lm_head.softcap > 0.0 || !HasFastPath(head, sources, terms)) {
-    // A GPU has no room for both.
+    // A GPU has no room for both memories.
     if (head.is_cuda() && options.workspace != nullptr) {
       *options.workspace = HeadWorkspace();
     }

@@ -1,13 +1,15 @@
-// The frozen LM head and the divergences in one, over chunks of tokens: no
-// [tokens, V] tensor of a whole view exists, and the head gets no gradient.
+// Computes the frozen LM head and the divergences together, over chunks of
+// tokens: no [tokens, V] tensor of a whole view exists, and the head gets no
+// gradient.
 //
 // A call takes all students that score the same tokens, with all their targets.
-// Of each chunk every source's logits (students, and each teacher once, however
-// many terms share it) come out of one product with the head; targets that are
-// made of several teachers are made of these; one pass per token turns them
-// into sums and, in place, into the gradient of the students' logits; one
-// product with the head turns that into the gradient of their hidden states.
-// Equations and passes: common/kernels/divergence_kernel.h.
+// For each chunk one product with the head gives the logits of every source:
+// the students, and each teacher once, however many terms share it. Targets
+// that are made of several teachers are computed from these logits. One pass
+// per token turns the logits into sums and, in place, into the gradient of the
+// students' logits. One more product with the head turns that gradient into the
+// gradient of the hidden states. Equations and passes:
+// common/kernels/divergence_kernel.h.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +34,8 @@ struct LmHead {
   double softcap;     // 0: no cap
 };
 
-// What a teacher returned for the n scored tokens of a view: one of three.
+// The result of a teacher for the n scored tokens of a view, in one of three
+// forms.
 struct TeacherScores {
   at::Tensor hidden;        // [n, hidden] after the final norm, or
   at::Tensor logits;        // [n, V] float32, capped, or
@@ -42,9 +45,10 @@ struct TeacherScores {
 
 struct HeadStudent {
   at::Tensor hidden;  // [n, hidden] in the head's dtype, taken without history
-  at::Tensor ids;     // [n] int64, the scored tokens: asks for token_logprobs
-  // Where its gradient is written, as `hidden`; undefined: a new tensor. May be
-  // `hidden` itself, each of whose rows is read before it is written.
+  at::Tensor ids;  // [n] int64, the scored tokens; undefined: no token_logprobs
+  // The gradient is written here, with the shape and dtype of `hidden`;
+  // undefined: into a new tensor. It may be `hidden` itself: each row is read
+  // before it is written.
   at::Tensor gradient;
 
   at::Tensor MakeGradient() const {
@@ -52,70 +56,74 @@ struct HeadStudent {
   }
 };
 
-// One target against one student of the call. Teachers that are the same tensor
-// are computed once.
+// One target against one student of the call. Teachers with the same tensor are
+// computed once.
 struct HeadTerm {
-  // How its passes make the target; the passes in the order of PassesOf.
+  // The rule that makes the target of its passes, and the passes in the order
+  // of PassesOf.
   const Target* target = nullptr;
   std::vector<const TeacherScores*> passes;
-  // The whole vocabulary of a top_k payload is its k tokens with a tail.
+  // For a top_k payload the whole vocabulary means its k tokens and a tail.
   Divergence divergence;
   Support support;
   size_t student = 0;         // index into the call's students
   double token_weight = 0.0;  // factor of each token's loss in the gradient
   int64_t skip_tokens = 0;    // first tokens that are left out
-  // [n] each, undefined: 1 for every token, and no route. A factor of the
-  // token's loss in sums and gradient; which pass a routed target takes (0, 1).
+  // [n] each. `token_weights` is a factor of the token's loss in sums and
+  // gradient; undefined: 1. `route` is the index (0 or 1) of the pass that a
+  // routed target takes; undefined: no route.
   at::Tensor token_weights;  // float32
   at::Tensor route;          // uint8
-  // [n] int64, the scored tokens: of a one-hot target.
+  // [n] int64, the scored tokens, for a one-hot target.
   at::Tensor ids;
 };
 
 struct HeadLossOptions {
   double temperature = 1.1;
-  // Of a chunk's logits, at most; 0: 336 MiB, which are 115 tokens of five
-  // sources at V = 151,936, and on a GPU as many as a call has room for that
-  // takes 1 GB in all (chunk_tokens.h). There a chunk's tokens are a multiple
-  // of what the kernels and the matrix units take at a time: 256 of five
-  // sources, 778 MB.
+  // The most bytes of a chunk's logits. 0 means 336 MiB on the CPU (115 tokens
+  // of five sources at V = 151,936); on a GPU it means as many as fit into a
+  // call that takes 1 GB (chunk_tokens.h). On a GPU the tokens of a chunk are a
+  // multiple of the tokens that the kernels and the matrix units take at a
+  // time: 256 tokens of five sources, 778 MB.
   int64_t chunk_bytes = 0;
-  // Kept between calls by the caller; null: memory of the call's own. On a GPU
-  // it is given back where tensor operations compute the loss.
+  // The caller keeps it between calls; null: the call allocates its own memory.
+  // On a GPU it is released where tensor operations compute the loss.
   HeadWorkspace* workspace = nullptr;
 };
 
 struct HeadLoss {
   std::vector<DivergenceSums> sums;  // one per term
-  // d(sum over terms and tokens of token_weight * loss) / d(student's hidden),
-  // [n, hidden] in the head's dtype, one per student; empty unless asked for.
+  // d(sum over terms and tokens of token_weight * loss) / d(hidden of the
+  // student), [n, hidden] in the head's dtype, one per student; empty unless
+  // asked for.
   std::vector<at::Tensor> grad_hidden;
-  // [n] float32 on the CPU, one per student: of its ids at temperature 1;
-  // undefined where it has none.
+  // [n] float32 on the CPU, one per student: log-probabilities of its ids at
+  // temperature 1; undefined for a student without ids.
   std::vector<at::Tensor> token_logprobs;
 };
 
 // On the CPU neither the number of threads nor chunk_bytes changes a bit of the
-// result. top_k payloads, capped logits and a GPU without own kernels take the
-// path of ComputeHeadLossByTensors. A GPU is waited for once, at the end.
+// result. ComputeHeadLossByTensors computes top_k payloads, capped logits, and
+// everything on a GPU without kernels of our own. The host waits for a GPU
+// once, at the end.
 HeadLoss ComputeHeadLoss(const LmHead& head,
                          std::span<const HeadStudent> students,
                          std::span<const HeadTerm> terms,
                          const HeadLossOptions& options,
                          bool with_gradient);
 
-// The same, tensor operation by tensor operation: the reference implementation.
-// Its chunks hold one student and one target.
+// Computes the same, tensor operation by tensor operation, as the reference
+// implementation. Each chunk holds one student and one target.
 HeadLoss ComputeHeadLossByTensors(const LmHead& head,
                                   std::span<const HeadStudent> students,
                                   std::span<const HeadTerm> terms,
                                   const HeadLossOptions& options,
                                   bool with_gradient);
 
-// log p [n] float32 of each token of `ids` [n] under what a teacher returned,
-// at `temperature`. A top_k payload has no others than its k: a token that is
-// not among them is an error (c10::Error). On a GPU logits are computed in
-// `workspace`, null: in memory of the call's own.
+// Returns log p [n] float32 of each token of `ids` [n] under the result of a
+// teacher, at `temperature`. Throws c10::Error if a token is not among the k
+// tokens of a top_k payload. On a GPU logits are computed in `workspace`; null:
+// the call allocates its own memory.
 at::Tensor TokenLogprobsOf(const LmHead& head,
                            const TeacherScores& scores,
                            const at::Tensor& ids,

@@ -6,7 +6,7 @@
 
 #include "common/base/overloaded.h"
 #include "common/kernels/derived_source.h"
-#include "common/model/fast/head_products.h"
+#include "common/model/fast/matrix_product.h"
 #include "common/model/reference/decoder.h"
 #include "common/objective/divergence_by_tensors.h"
 #include "common/objective/head_loss.h"
@@ -16,7 +16,7 @@
 namespace dapd {
 namespace {
 
-// log softmax(logits / T) in float32.
+// Returns log softmax(logits / T) in float32.
 at::Tensor TemperedLogprobs(const at::Tensor& logits, double temperature) {
   return at::log_softmax(logits.to(at::kFloat).div(temperature), -1);
 }
@@ -43,7 +43,7 @@ at::Tensor LogitsOf(const at::Tensor& hidden, const LmHead& head) {
   return logits;
 }
 
-// The tokens of a call that are computed together.
+// Tokens of a call that are computed together.
 struct Tokens {
   const LmHead& head;
   double temperature;
@@ -61,7 +61,8 @@ struct Tokens {
                             temperature);
   }
 
-  // The same without memory of its own: valid until `workspace` is used again.
+  // The same result in the memory of `workspace`, valid until that is used
+  // again.
   at::Tensor LogprobsIn(const TeacherScores& scores,
                         HeadWorkspace& workspace) const {
     const at::Tensor memory =
@@ -132,10 +133,10 @@ TargetLogprobs TargetOf(const Tokens& tokens, const HeadTerm& term) {
       *term.target);
 }
 
-// What a term adds up to over some tokens, not yet read.
+// Sums of a term over some tokens, which the host has not read yet.
 struct TermSums {
   size_t term = 0;
-  at::Tensor sums;  // of DivergenceOnDevice; undefined: over no token
+  at::Tensor sums;  // from DivergenceOnDevice; undefined: no token
   int64_t tokens = 0;
 };
 
@@ -145,7 +146,7 @@ TermSums TermOfTokens(const Tokens& tokens,
                       size_t k,
                       const at::Tensor& grad) {
   const HeadTerm& term = terms[k];
-  // The tokens that are left out have no part in anything.
+  // Tokens that are left out take no part.
   const int64_t skipped =
       std::clamp<int64_t>(term.skip_tokens - tokens.begin, 0, tokens.count);
   if (skipped == tokens.count) return {.term = k};
@@ -164,7 +165,7 @@ TermSums TermOfTokens(const Tokens& tokens,
           .tokens = count};
 }
 
-// Reads all that the device has added up, with one wait.
+// Reads all sums of the device with one wait.
 void ReadSums(const std::vector<TermSums>& parts, HeadLoss* loss) {
   std::vector<at::Tensor> read = loss->token_logprobs;
   for (const TermSums& part : parts) read.push_back(part.sums);
@@ -189,7 +190,8 @@ HeadLoss ComputeHeadLossByTensors(const LmHead& head,
   at::NoGradGuard no_grad;
   HeadLoss loss;
   loss.sums.resize(terms.size());
-  // A student's and a target's logits with what their divergence needs.
+  // Counts a student's and a target's logits and the tensors that their
+  // divergence needs.
   constexpr int64_t kTensors = 10;
   constexpr int64_t kChunkBytes = int64_t{336} << 20;
   const int64_t row_bytes = kTensors * head.weight.size(0) * 4;

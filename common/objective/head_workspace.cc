@@ -6,9 +6,9 @@
 namespace dapd {
 namespace {
 
-// Asks for huge pages: with pages of 4 KiB the first touch of 400 MB is 100,000
-// page faults, and every pass misses the address cache. Without them all works
-// as well, only slower, so the answer does not matter.
+// Asks for huge pages. With pages of 4 KiB the first touch of 400 MB is 100,000
+// page faults, and every pass misses the address cache. The answer is ignored,
+// since without huge pages everything works, only more slowly.
 void AdviseHugePages(const at::Tensor& memory) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(memory.data_ptr());
@@ -26,7 +26,7 @@ at::Tensor HeadWorkspace::Take(int64_t rows,
   const int64_t size = rows * columns;
   if (!memory_.defined() || memory_.device() != device ||
       memory_.numel() < size) {
-    memory_ = at::Tensor();  // before the larger one, not after
+    memory_ = at::Tensor();  // released before the larger one is allocated
     memory_ = at::empty({size}, at::TensorOptions(at::kFloat).device(device));
     if (device.is_cpu()) AdviseHugePages(memory_);
   }

@@ -1,5 +1,5 @@
-// Memory for the logits of one chunk of tokens. Kept from call to call, since a
-// fresh allocation of this size costs as much time as a pass over it.
+// Holds the memory for the logits of one chunk of tokens from call to call,
+// since a fresh allocation of this size costs as much time as a pass over it.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace dapd {
 
-// Not thread-safe: owned by the compute thread.
+// Not thread-safe; the compute thread owns it.
 class HeadWorkspace {
  public:
-  // [rows, columns] float32 on `device`, uninitialised; the memory of the call
-  // before. Grows as needed and never shrinks.
+  // Returns [rows, columns] float32 on `device`, uninitialised. The memory is
+  // the same as in the call before; it grows as needed and never shrinks.
   at::Tensor Take(int64_t rows, int64_t columns, at::Device device);
 
  private:

@@ -18,7 +18,7 @@
 namespace dapd {
 namespace {
 
-// What a term's sums over the micro-batch are divided by.
+// Divisor of a term's sums over the micro-batch.
 double DenominatorOf(const Term& term, std::span<const ScoredSample> samples) {
   if (term.reduction == Reduction::kSeqMeanKeepMasked) {
     return static_cast<double>(samples.size());
@@ -38,11 +38,13 @@ struct Pass {
   LossInputs loss;
   const Adapter& live;
   PassLimits limits;
-  ForwardAhead* ahead;  // what has been run ahead; null: no gradient is wanted
+  ForwardAhead*
+      ahead;  // passes that were run ahead; null: no gradient is wanted
   Timeline* timeline = nullptr;
 };
 
-// Forward, losses and, where it is wanted, backward of some parts side by side.
+// Runs forward pass, losses and, if wanted, backward pass of some parts side by
+// side.
 MicroBatchResult RunPack(const Pass& pass, std::span<const PackPart> parts) {
   const PackedViews packed =
       PackViews(ViewsOf(parts, pass.loss.views), pass.loss.weights.device());
@@ -71,14 +73,14 @@ MicroBatchResult RunPack(const Pass& pass, std::span<const PackPart> parts) {
   }
   if (training != nullptr) {
     const ScopedSlice slice(pass.timeline, kComputeTrack, "backward");
-    // AddPartLoss has overwritten the hidden states by the loss's gradient with
-    // respect to them.
+    // AddPartLoss has replaced the hidden states by the gradient of the loss
+    // with respect to them.
     result.gradients = training->Backward(/*grad_hidden=*/hidden);
   }
   return result;
 }
 
-// Calls `visit` with each pair of tensors of the adapter's places.
+// Calls `visit` with both tensors of each place of the adapter.
 template <typename Visit>
 void ForEachTensor(const std::vector<LoraLayer>& layers,
                    const std::vector<LoraLayer>& others,
@@ -93,8 +95,8 @@ void ForEachTensor(const std::vector<LoraLayer>& layers,
 }
 
 void AddPack(MicroBatchResult pack, MicroBatchResult* sum) {
-  // First, for a device that has no memory for their kernel has not begun: the
-  // pack is run again.
+  // This comes first: a device without memory for the kernels has not begun,
+  // and the pack is run again.
   if (sum->gradients.empty()) {
     sum->gradients = std::move(pack.gradients);
   } else {
@@ -107,8 +109,8 @@ void AddPack(MicroBatchResult pack, MicroBatchResult* sum) {
   for (size_t k = 0; k < pack.sums.size(); ++k) sum->sums[k] += pack.sums[k];
 }
 
-// The parts as one pack or, where memory does not suffice, as two and so on.
-// Nothing is added to `sum` before its pack is complete.
+// Computes the parts as one pack or, if memory does not suffice, as two packs
+// and so on. Adds nothing to `sum` before its pack is complete.
 void RunParts(const Pass& pass,
               std::span<const PackPart> parts,
               MicroBatchResult* sum) {
@@ -143,7 +145,8 @@ void RunParts(const Pass& pass,
   RunParts(pass, parts.subspan(half), sum);
 }
 
-// Of all routed terms, [terms, kNumRegimes]; undefined where there are none.
+// Counts of all routed terms, [terms, kNumRegimes]; undefined without routed
+// terms.
 at::Tensor CountsOf(const std::map<size_t, TokenRoutes>& routes) {
   std::vector<at::Tensor> counts;
   for (const auto& [k, of_term] : routes) counts.push_back(of_term.counts);
@@ -153,7 +156,8 @@ at::Tensor CountsOf(const std::map<size_t, TokenRoutes>& routes) {
 MicroBatchResult RunSamples(Pass pass) {
   at::NoGradGuard no_grad;
   pass.loss.routes = RouteTerms(pass.loss);
-  // There before the sums of the first part, which are waited for anyway.
+  // They arrive before the sums of the first part, for which the host waits
+  // anyway.
   HostCopies counts({CountsOf(pass.loss.routes)});
   MicroBatchResult sum;
   sum.sums.resize(pass.loss.terms.size());

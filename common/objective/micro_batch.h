@@ -1,11 +1,13 @@
-// The objective over one micro-batch: live forward, head loss, backward.
+// Computes the objective over one micro-batch: live forward pass, head loss,
+// backward pass.
 //
-// A term's value is what its reduction makes of the scored tokens: their mean
-// over the micro-batch (micro_token, where longer answers weigh more), or the
-// mean of the answers' means; its gradient is accumulated into the live
-// adapter. Since the number of scored tokens is known before, the samples can
-// pass in packs (pack_plan.h): as many as fit into a number of tokens go
-// through the model side by side, so memory does not grow with the micro-batch.
+// The value of a term is the result of its reduction over the scored tokens:
+// their mean over the micro-batch (micro_token, where longer answers weigh
+// more), or the mean of the answers' means. Its gradient is accumulated into
+// the live adapter. The number of scored tokens is known beforehand, so the
+// samples can pass in packs (pack_plan.h): as many samples as fit into a number
+// of tokens go through the model side by side, and memory does not grow with
+// the micro-batch.
 #pragma once
 
 #include <map>
@@ -28,14 +30,14 @@ namespace dapd {
 
 class Timeline;
 
-// A sample with everything that the objective needs from its teachers: of views
-// that score nothing (an answer of padding alone) nothing.
+// A sample with everything that the objective needs from its teachers. Views
+// that score nothing (an answer of padding alone) have no scores.
 struct ScoredSample {
   std::string id;
   Views views;
   std::map<TeacherPass, TeacherScores> scores;
-  // The sampler's log-probabilities, at temperature 1, of none_rollout's scored
-  // tokens; empty: unknown.
+  // Log-probabilities by the sampler, at temperature 1, of the scored tokens of
+  // none_rollout; empty: unknown.
   std::vector<float> sampler_logprobs;
 };
 
@@ -44,24 +46,28 @@ struct MicroBatchOptions {
   // Factor of the micro-batch's gradient: 1 / (micro-batches of the step).
   double gradient_scale = 1.0;
   PassLimits limits;
-  ForwardAhead* ahead = nullptr;  // passes of the same policy and limits
-  // Gets the host's times of what is computed, which a GPU may do later; null:
-  // nothing does.
+  ForwardAhead* ahead =
+      nullptr;  // passes run ahead with the same policy and limits; null: none
+  // Gets the times of the computations on the host, which a GPU may do later;
+  // null: no timeline.
   Timeline* timeline = nullptr;
 };
 
 struct MicroBatchResult {
-  std::vector<DivergenceSums> sums;  // of each term
-  std::vector<LoraLayer> gradients;  // by layer, where the adapter has tensors
-  SamplerMismatch sampler_mismatch;  // where a term's student is none_rollout
+  std::vector<DivergenceSums> sums;  // one per term
+  std::vector<LoraLayer>
+      gradients;  // by layer; undefined where the adapter has no tensor
+  SamplerMismatch
+      sampler_mismatch;  // measured if the student of a term is none_rollout
 };
 
-// The gradient of gradient_scale * sum_k weight_k * value_k with respect to the
-// live adapter. What was run ahead changes no bit of it (on a GPU with
-// model.deterministic; without, its backward pass has no fixed bits). A pack
-// for which there is not enough memory is run again without what is kept ahead,
-// and then split, down to the views of one sample that score the same tokens;
-// c10::OutOfMemoryError if even those do not fit, or if limits.splits_packs is
+// Returns the sums, and the gradient of gradient_scale * sum_k weight_k *
+// value_k with respect to the live adapter. Passes that were run ahead change
+// no bit of it; on a GPU this holds with model.deterministic only, since the
+// backward pass has no fixed bits otherwise. A pack that does not fit into
+// memory is run again after everything kept ahead is dropped, and then in
+// halves, down to the views of one sample that score the same tokens. Throws
+// c10::OutOfMemoryError if even these do not fit, or if limits.splits_packs is
 // false.
 MicroBatchResult ComputeMicroBatch(const ModelWeights& weights,
                                    const Adapter& live,
@@ -69,7 +75,7 @@ MicroBatchResult ComputeMicroBatch(const ModelWeights& weights,
                                    std::span<const ScoredSample> samples,
                                    const MicroBatchOptions& options);
 
-// Adds gradients to .grad of the live adapter's tensors.
+// Adds `gradients` to .grad of the live adapter's tensors.
 void AddToGradient(const std::vector<LoraLayer>& gradients,
                    const Adapter& live);
 
@@ -81,7 +87,7 @@ std::vector<DivergenceSums> AccumulateMicroBatch(
     std::span<const ScoredSample> samples,
     const MicroBatchOptions& options);
 
-// The same sums without any gradient.
+// Returns the same sums and computes no gradient.
 std::vector<DivergenceSums> EvaluateMicroBatch(
     const ModelWeights& weights,
     const Adapter& live,

@@ -11,7 +11,8 @@ namespace dapd {
 
 PassLimits MakePassLimits(const TrainerLimits& limits,
                           const ModelWeights& weights) {
-  // Passes through a base that ranks hold together are ones they make together.
+  // Ranks that share a base run their passes together, so no rank may run
+  // chunks by itself.
   return {.pack_tokens = limits.pack_tokens,
           .activation_bytes = limits.activation_bytes,
           .chunk_tokens = weights.source == nullptr ? limits.chunk_tokens : 0,
@@ -47,7 +48,7 @@ std::vector<ViewName> NamesOf(std::span<const PackPart> pack) {
 
 namespace {
 
-// Whether any term has a token of `student` to score.
+// Returns whether any term has a token of `student` to score.
 bool IsScored(ViewName student,
               const std::vector<Term>& terms,
               const Views& views) {

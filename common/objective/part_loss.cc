@@ -13,7 +13,7 @@ LmHead HeadOf(const ModelWeights& weights) {
   return {weights.head, ModelRecipeOf(weights.config).logit_softcap};
 }
 
-// The scored tokens of a view.
+// Returns the scored tokens of a view.
 at::Tensor ScoredIds(const View& view, at::Device device) {
   const auto first = view.input_ids.begin() + view.scored_from;
   return ToDevice(
@@ -49,9 +49,9 @@ HeadTerm HeadTermOf(const LossInputs& inputs, size_t k, size_t sample) {
   return head_term;
 }
 
-// log(p / p_sampler) of each token that the sampler drew for a part's answer,
-// bounded so that its exponential is finite; undefined if no term asks for it,
-// or the sampler's are not known.
+// Returns log(p / p_sampler) for each token that the sampler drew in a part's
+// answer, bounded so that its exponential is finite. Undefined if no term asks
+// for it, or if the sampler's log-probabilities are not known.
 at::Tensor SamplerLogRatios(const LossInputs& inputs,
                             const PackPart& part,
                             std::span<const at::Tensor> hidden) {
@@ -78,7 +78,7 @@ at::Tensor SamplerLogRatios(const LossInputs& inputs,
       .clamp(-kBound, kBound);
 }
 
-// The factor of each token's loss, [n] float32; undefined: 1.
+// Returns the factor of each token's loss, [n] float32; undefined: 1.
 at::Tensor ImportanceOf(const Term& term, const at::Tensor& log_ratios) {
   if (term.importance == Importance::kNone || !log_ratios.defined()) return {};
   const at::Tensor ratios = log_ratios.exp().clamp_max(term.importance_cap);
@@ -89,7 +89,7 @@ at::Tensor ImportanceOf(const Term& term, const at::Tensor& log_ratios) {
       .contiguous();
 }
 
-// An answer's sums as its term's reduction adds them up.
+// Returns the sums of an answer as the reduction of its term adds them up.
 DivergenceSums Reduced(const Term& term, DivergenceSums sums) {
   if (term.reduction == Reduction::kMicroToken) {
     sums.denominator = static_cast<double>(sums.tokens);
@@ -101,8 +101,8 @@ DivergenceSums Reduced(const Term& term, DivergenceSums sums) {
   return sums;
 }
 
-// The students of a part. Those whose tokens' log-probabilities are known of
-// the sampler are asked for theirs.
+// Returns the students of a part. Log-probabilities are asked for if the
+// sampler's log-probabilities of the same tokens are known.
 std::vector<HeadStudent> StudentsOf(const LossInputs& inputs,
                                     const PackPart& part,
                                     std::span<const at::Tensor> hidden) {
@@ -110,7 +110,7 @@ std::vector<HeadStudent> StudentsOf(const LossInputs& inputs,
   std::vector<HeadStudent> students;
   for (size_t i = 0; i < hidden.size(); ++i) {
     students.push_back({.hidden = hidden[i]});
-    // Nothing reads the hidden states behind their gradient.
+    // The hidden states are not read after their gradient is computed.
     if (inputs.with_gradient) students.back().gradient = hidden[i];
     if (part.students[i] == ViewName::kNoneRollout &&
         !sample.sampler_logprobs.empty()) {
@@ -134,13 +134,13 @@ SamplerMismatch MismatchOf(const std::vector<at::Tensor>& token_logprobs,
   return mismatch;
 }
 
-// Routes of the counted tokens as those of all scored ones: what is left out
-// takes the first pass, at no cost.
+// Extends the routes of the counted tokens to all scored tokens: tokens that
+// are left out take the first pass, at no cost.
 void PutSkippedInFront(int64_t skip_tokens, TokenRoutes* routes) {
   if (skip_tokens == 0) return;
   for (auto* of_answers : {&routes->route, &routes->token_weights}) {
     for (at::Tensor& answer : *of_answers) {
-      // Without a counted token nothing reads them.
+      // Without a counted token the routes are not read.
       if (answer.numel() == 0) continue;
       answer = at::constant_pad_nd(answer, {skip_tokens, 0});
     }

@@ -1,5 +1,6 @@
-// What the students of one part of a pack lose: how the terms, a sample's
-// scores and its sampler's log-probabilities make the terms of a head loss.
+// Computes the loss of the students of one part of a pack: the terms, a
+// sample's scores and its sampler's log-probabilities become the terms of a
+// head loss.
 #pragma once
 
 #include <map>
@@ -17,26 +18,27 @@
 
 namespace dapd {
 
-// Of a micro-batch.
+// Inputs of a micro-batch.
 struct LossInputs {
   const ModelWeights& weights;
   const std::vector<Term>& terms;
   std::span<const ScoredSample> samples;
-  std::vector<const Views*> views;  // of the samples
-  // Of each term: the gradient's factor over all its denominator.
+  std::vector<const Views*> views;  // the views of each sample
+  // For each term the factor of its gradient, divided by its whole denominator.
   std::vector<double> term_weights;
   HeadLossOptions head;
   bool with_gradient = false;
-  std::map<size_t, TokenRoutes> routes = {};  // of RouteTerms
+  std::map<size_t, TokenRoutes> routes = {};  // from RouteTerms
 };
 
-// Which pass each scored token of each sample takes, for the terms where that
-// differs, by term. Those that a term leaves out have no part in its averages.
+// Decides for every routed term which pass each scored token of each sample
+// takes; the key is the index of the term. Tokens that a term leaves out take
+// no part in its averages.
 std::map<size_t, TokenRoutes> RouteTerms(const LossInputs& inputs);
 
-// Losses of a part's students against their targets; adds to `result`.
-// `hidden`: one per student; their gradients take their place where there are
-// any.
+// Computes the losses of a part's students against their targets and adds them
+// to `result`. `hidden` has one tensor per student; if a gradient is wanted, it
+// replaces them.
 void AddPartLoss(const LossInputs& inputs,
                  const PackPart& part,
                  std::span<const at::Tensor> hidden,

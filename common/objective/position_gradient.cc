@@ -8,7 +8,7 @@
 namespace dapd {
 namespace {
 
-// The view up to a scored token, which alone is scored.
+// Returns the view up to a scored token; only this token is scored.
 View CutToPosition(const View& view, int64_t position) {
   const int64_t at = view.scored_from + position;
   return {
@@ -25,7 +25,7 @@ Term LossAlone(Term term) {
   return term;
 }
 
-// What `term` reads of a sample, cut to one scored token.
+// Returns the data that `term` reads of a sample, cut to one scored token.
 ScoredSample CutToPosition(const Term& term,
                            const ScoredSample& sample,
                            int64_t position) {

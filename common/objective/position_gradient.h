@@ -1,5 +1,5 @@
-// The gradient of a term's loss at one token position alone, for probes that
-// look at positions one by one (common/data/gradient_compatibility.h).
+// Computes the gradient of a term's loss at a single token position, for probes
+// that look at positions one by one (common/data/gradient_compatibility.h).
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,25 @@
 
 namespace dapd {
 
-// Why a term has no loss of one position alone, empty if it has: a routed
-// target compares each token with the averages of a micro-batch.
+// Returns why a term has no loss of a single position; empty: it has one. A
+// routed target compares each token with the averages of a micro-batch.
 std::string ProblemWithPositions(const Term& term);
 
 struct PositionGradient {
   double loss = 0.0;       // with the term's clip
   double unclipped = 0.0;  // the divergence
-  // With respect to live.Tensors(), in their order; new tensors.
+  // The gradient with respect to live.Tensors(), in their order, as new
+  // tensors.
   std::vector<at::Tensor> tensors;
 };
 
-// The loss of scored token `position`, from 0, of what `term` scores: its
-// divergence from the target there, with weight 1, without importance and
-// skip_tokens. The same passes as training's (micro_batch.h), over the tokens
-// up to this position only; teachers' scores as ScoreLocally gives them, of
-// whole views. One token's logits are all that is held of the vocabulary.
-// Throws c10::Error if the position is not scored, the sample lacks what the
-// term reads, or ProblemWithPositions.
+// Computes the loss of scored token `position` (from 0) of `term`: its
+// divergence from the target there, with weight 1, without importance weights
+// and skip_tokens. The passes are the same as in training (micro_batch.h), over
+// the tokens up to this position only; teachers' scores are from ScoreLocally,
+// for whole views. Only one token's logits over the vocabulary are held. Throws
+// c10::Error if the position is not scored, if the sample lacks data that the
+// term reads, or if ProblemWithPositions is not empty.
 PositionGradient GradientAtPosition(const ModelWeights& weights,
                                     const Adapter& live,
                                     const Term& term,
@@ -39,8 +40,8 @@ PositionGradient GradientAtPosition(const ModelWeights& weights,
                                     int64_t position,
                                     const MicroBatchOptions& options);
 
-// The dot product of two gradients, added up in double precision. At most one
-// tensor of each is held in it.
+// Returns the dot product of two gradients, added up in double precision. At
+// most one tensor of each gradient is converted at a time.
 double DotProduct(const std::vector<at::Tensor>& a,
                   const std::vector<at::Tensor>& b);
 

@@ -1,7 +1,8 @@
-// How far the trainer's log-probabilities of the sampled tokens lie from those
-// that the sampler drew them with. Both are at temperature 1 and unfiltered, of
-// the same tokens under the same adapter: what differs is how the two compute,
-// and, with rollout.max_staleness 1, the optimizer step between them.
+// Compares the trainer's log-probabilities of the sampled tokens with the
+// log-probabilities with which the sampler drew them. Both are at temperature 1
+// and unfiltered, for the same tokens under the same adapter. They differ by
+// the ways in which trainer and sampler compute and, with rollout.max_staleness
+// 1, by the optimizer step between them.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 namespace dapd {
 
 struct SamplerMismatch {
-  double sum = 0.0;      // of |trainer's - sampler's|
-  double largest = 0.0;  // of these
+  double sum = 0.0;      // sum of |trainer - sampler|
+  double largest = 0.0;  // largest |trainer - sampler|
   int64_t tokens = 0;    // compared
 
   double mean() const {
@@ -27,8 +28,8 @@ struct SamplerMismatch {
   }
 };
 
-// Of one answer, token by token; of nothing if the sampler's are not known,
-// that is, if there is not one for each of the trainer's.
+// Compares one answer token by token. Compares nothing if the sampler's
+// log-probabilities are not known, which shows in their number.
 inline SamplerMismatch CompareLogprobs(std::span<const float> trainer,
                                        std::span<const float> sampler) {
   SamplerMismatch mismatch;

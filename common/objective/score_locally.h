@@ -1,4 +1,4 @@
-// A teacher's scores without a teacher.
+// Computes a teacher's scores in this process.
 #pragma once
 
 #include <map>
@@ -13,10 +13,10 @@
 
 namespace dapd {
 
-// What a teacher computes for `passes` of one sample with in-process weights:
-// `adapters` has each set that they read but the base; null: it is the base.
-// Views that score nothing are left out. The reference implementation of the
-// teacher service, used by `dapd replay`.
+// Returns the scores of `passes` over one sample with in-process weights.
+// `adapters` has every set of weights that the passes read, except the base;
+// null: that set is the base. Views that score nothing are left out. This is
+// the reference implementation of the teacher service; `dapd replay` uses it.
 std::map<TeacherPass, TeacherScores> ScoreLocally(
     const ModelWeights& weights,
     const std::map<WeightSet, const Adapter*>& adapters,

@@ -15,7 +15,8 @@ bool IsSame(const at::Tensor& a, const at::Tensor& b) {
   return a.defined() && a.is_same(b);
 }
 
-// A term's own numbers; its sources and tensors are filled in elsewhere.
+// Returns the own numbers of a term; its sources and tensors are filled in
+// elsewhere.
 DivergenceTerm MakeTerm(const HeadTerm& term) {
   const Divergence& divergence = term.divergence;
   return {.student = static_cast<int>(term.student),
@@ -30,7 +31,7 @@ DivergenceTerm MakeTerm(const HeadTerm& term) {
           .has_tail = term.support.tail};
 }
 
-// `passes`: the sources of PassesOf.
+// `passes` are the sources of PassesOf.
 DerivedSource DerivedFrom(const Mixture& mixture,
                           const std::vector<int>& passes) {
   DerivedSource derived{.kind = DerivedSource::Kind::kMixture,
@@ -176,7 +177,7 @@ TargetSources::Rows TargetSources::RowsOf(
     DivergenceSource& source = rows.sources.emplace_back();
     if (row_block_[s] < 0 && !sources_[s].logits.defined()) continue;  // routed
     const at::Tensor logits = LogitsOf(static_cast<int>(s), chunk);
-    // Only students' logits and targets that are made here are written.
+    // Only the students' logits and the targets that are made here are written.
     source.logits = const_cast<float*>(logits.const_data_ptr<float>());
     source.stride = logits.stride(0);
     source.is_student = s < students.size();
@@ -211,7 +212,7 @@ TargetSources::Rows TargetSources::RowsOf(
     rows.supports.push_back(SupportOf(head_terms[k], terms_[k], chunk));
     term.support = rows.supports.back().const_data_ptr<int64_t>();
     term.support_size = static_cast<int>(rows.supports.back().size(1));
-    // Nothing is left of the vocabulary.
+    // No entry of the vocabulary is left.
     if (term.support_size == chunk.logits.size(1)) term.has_tail = false;
   }
   return rows;

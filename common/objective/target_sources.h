@@ -1,5 +1,6 @@
-// Which rows of logits a head loss needs, and how its terms refer to them: the
-// call of head_loss.h in the words of common/kernels/divergence_kernel.h.
+// Determines which rows of logits a head loss needs, and how its terms refer to
+// them: it translates a call of head_loss.h into the structures of
+// common/kernels/divergence_kernel.h.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace dapd {
 
-// What gives a token its logits: a student, a teacher of any number of terms,
-// or a target that is made of others or of none, which has neither tensor.
+// A source of a token's logits: a student, or a teacher of any number of terms.
+// A target that is made of other sources, or of none, has neither tensor.
 struct TargetSource {
   at::Tensor hidden;  // [n, hidden], or
   at::Tensor logits;  // [n, V] float32 as a teacher sent them
@@ -22,8 +23,8 @@ struct TargetSource {
 struct HeadChunk {
   int64_t begin = 0;
   int64_t tokens = 0;
-  // [num_rows * tokens, V]: of every source that is not given as logits, those
-  // with hidden states first, students before teachers.
+  // [num_rows * tokens, V]: the logits of every source that is not given as
+  // logits. Sources with hidden states come first, students before teachers.
   at::Tensor logits;
 };
 
@@ -32,17 +33,20 @@ class TargetSources {
   TargetSources(std::span<const HeadStudent> students,
                 std::span<const HeadTerm> terms);
 
-  // The tensors of all sources with hidden states, for tokens of a chunk.
+  // Returns the hidden states of all sources that have them, for the tokens of
+  // a chunk.
   std::vector<at::Tensor> HiddenOf(int64_t begin, int64_t tokens) const;
   int64_t num_hidden() const { return num_hidden_; }
-  // Those that the chunk's logits have rows for: targets that are written, too.
+  // The number of sources for which the chunk's logits have rows; it includes
+  // targets that are written.
   int64_t num_rows() const { return num_hidden_ + num_written_; }
   size_t size() const { return sources_.size(); }
   size_t num_derived() const { return derived_.size(); }
-  int64_t support_size() const;  // entries of all terms' supports
+  int64_t support_size() const;  // entries of the supports of all terms
   int64_t skip_tokens(size_t term) const { return terms_[term].first_token; }
 
-  // What the kernels see of a chunk. `logprobs`: one per student, for its ids.
+  // The kernels' arguments for a chunk. `logprobs`: one tensor per student, for
+  // its ids.
   struct Rows {
     std::vector<DivergenceSource> sources;
     std::vector<DerivedSource> derived;
@@ -53,21 +57,22 @@ class TargetSources {
               std::span<const HeadStudent> students,
               std::span<const HeadTerm> head_terms,
               std::span<const at::Tensor> logprobs) const;
-  // What is known of them before a chunk has memory: no rows.
+  // Returns the same arguments before a chunk has memory, without rows.
   Rows ShapeOf(std::span<const HeadStudent> students) const;
 
  private:
   int FindOrAdd(const TeacherScores& teacher);
   int AddTarget(const HeadTerm& term);
   int AddDerived(DerivedSource derived);
-  // The rows of a source within a chunk, [tokens, V].
+  // Returns the rows of a source within a chunk, [tokens, V].
   at::Tensor LogitsOf(int source, const HeadChunk& chunk) const;
   at::Tensor SupportOf(const HeadTerm& head_term,
                        const DivergenceTerm& term,
                        const HeadChunk& chunk) const;
 
   std::vector<TargetSource> sources_;
-  std::vector<int64_t> row_block_;  // of each source in a chunk's logits; -1
+  // The place of each source in a chunk's logits; -1: none.
+  std::vector<int64_t> row_block_;
   std::vector<DerivedSource> derived_;
   std::vector<size_t> term_of_derived_;  // of each derived source
   std::vector<DivergenceTerm> terms_;    // by index of source, without pointers

@@ -1,5 +1,5 @@
-// The passes from a chunk's logits to its sums and gradients
-// (kernels/divergence_kernel.h) on the device where the logits are.
+// Runs the passes from a chunk's logits to its sums and gradients
+// (kernels/divergence_kernel.h) on the device of the logits.
 #pragma once
 
 #include <cstdint>
@@ -9,27 +9,29 @@
 
 namespace dapd {
 
-// How many of each a call has.
+// Counts of a call.
 struct TokenPassCounts {
   size_t sources = 0;
   size_t derived = 0;
   size_t terms = 0;
-  int64_t support = 0;  // entries of all terms' supports
+  int64_t support = 0;  // entries of the supports of all terms
 };
 
-// Whether this build has them for `device` and that much. A GPU needs a build
-// with nvcc.
+// Returns whether this build has passes for `device` and these counts. A GPU
+// needs a build with nvcc.
 bool HasTokenPasses(at::Device device, const TokenPassCounts& counts);
 
-// How many tokens of such a chunk they compute at a time: a chunk of a multiple
-// leaves nothing idle at its end. Its rows need not be there yet.
+// Returns how many tokens of such a chunk the passes compute at a time: a chunk
+// of a multiple of them leaves nothing idle at its end. The rows of `chunk`
+// need not exist yet.
 int64_t TokenPassesAtATime(at::Device device,
                            const DivergenceChunk& chunk,
                            at::ScalarType gradient);
 
-// Of `tokens` tokens; pointers are `device`'s, `sums` [tokens, terms]. On a GPU
-// `gradient` is the dtype that the students' gradients are written in, bfloat16
-// in the first half of each row; on the CPU it is float32.
+// Runs the passes over `tokens` tokens. Pointers are pointers of `device`;
+// `sums` is [tokens, terms]. On a GPU `gradient` is the dtype in which the
+// students' gradients are written; bfloat16 fills the first half of each row.
+// On the CPU it is float32.
 void RunTokenPasses(at::Device device,
                     const DivergenceChunk& chunk,
                     int64_t tokens,

@@ -7,8 +7,9 @@
 namespace dapd {
 namespace {
 
-// Zero-dimensional. What is above the limit adds nothing instead of being left
-// out, or a device would have to tell the host how much that is.
+// Returns a tensor without dimensions. Values above the limit add nothing
+// instead of being left out, since otherwise a device would have to tell the
+// host how many they are.
 at::Tensor TrimmedMean(const at::Tensor& values, double trim) {
   const at::Tensor is_above = values > at::quantile(values, 1.0 - trim);
   const at::Tensor sum = values.masked_fill(is_above, 0.0).sum(at::kDouble);
@@ -26,8 +27,8 @@ TokenRoutes RouteTokens(const Routed& routed,
   const at::Tensor log_1 = at::cat(at::TensorList(first.data(), first.size()));
   const at::Tensor log_2 =
       at::cat(at::TensorList(second.data(), second.size()));
-  // In units of the largest: tokens that both passes find all but impossible
-  // have probabilities that float32 takes for 0.
+  // In units of the largest value, since tokens that both passes find nearly
+  // impossible have probabilities that are 0 in float32.
   const at::Tensor largest = at::maximum(log_1, log_2).max();
   const at::Tensor q_1 = (log_1 - largest).exp();
   const at::Tensor q_2 = (log_2 - largest).exp();

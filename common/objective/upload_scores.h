@@ -1,4 +1,4 @@
-// UploadScores: a teacher's tensors, from the network to the device that
+// UploadScores copies a teacher's tensors from the network to the device that
 // trains.
 #pragma once
 
@@ -12,12 +12,14 @@
 
 namespace dapd {
 
-// Drops what is only kept to save time; false: there was nothing.
+// Drops what is kept only to save time. Returns false if there was nothing to
+// drop.
 using MakeRoom = std::function<bool()>;
 
-// `tensors` by the names of teacher.proto's Payload. The host waits for no copy
-// to a GPU. Where memory has run out there, `make_room`, if given, is called
-// and all is tried again. c10::OutOfMemoryError if that does not help.
+// Uploads `tensors`, named as in the Payload of teacher.proto. The host does
+// not wait for copies to a GPU. If the memory of the device runs out,
+// `make_room` is called, if given, and everything is tried again. Throws
+// c10::OutOfMemoryError if that does not help.
 TeacherScores UploadScores(const std::map<std::string, HostTensor>& tensors,
                            at::Device device,
                            const MakeRoom& make_room);

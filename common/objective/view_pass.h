@@ -1,6 +1,7 @@
-// Final-norm hidden states of the scored tokens of several views in one packed
-// pass: the body is never padded, a view that is a prefix of another shares its
-// pass, and only the positions that predict a scored token are returned.
+// Computes final-norm hidden states of the scored tokens of several views in
+// one packed pass: nothing is padded, a view that is a prefix of another view
+// shares its pass, and only the positions that predict a scored token are
+// returned.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +16,16 @@
 
 namespace dapd {
 
-// Those of a sample's views, in the order of `names`.
+// Returns the views of a sample named in `names`, in that order.
 std::vector<const View*> Pick(const Views& views,
                               const std::vector<ViewName>& names);
 
-// Tokens of a view up to the one before its last scored token.
+// Returns the number of a view's tokens before its last scored token.
 int64_t NeededTokens(const View& view);
 
-// What one pass computes: token sequences side by side, and for every view the
-// sequence it lies in, as far as it is needed.
+// The content of one pass: token sequences side by side and, for every view,
+// the sequence that contains it. Sequences end with the last token that is
+// needed.
 struct PassPlan {
   std::vector<std::vector<int32_t>> sequences;
   std::vector<size_t> sequence_of_view;
@@ -31,7 +33,7 @@ struct PassPlan {
 };
 PassPlan PlanPass(std::span<const View* const> views);
 
-// The packed tokens of a plan and the rows that predict scored tokens.
+// The packed tokens of a plan, and the rows that predict scored tokens.
 struct PackedViews {
   PassPlan plan;
   PackedTokens tokens;
@@ -41,8 +43,8 @@ struct PackedViews {
 // All views must have scored_from >= 1 and scored_count >= 1.
 PackedViews PackViews(std::span<const View* const> views, at::Device device);
 
-// For each view [scored_count, hidden]: row i predicts token scored_from + i.
-// Differentiable as ForwardHidden is.
+// Returns [scored_count, hidden] for each view: row i predicts token
+// scored_from + i. Differentiable like ForwardHidden.
 std::vector<at::Tensor> HiddenOfViews(const ModelWeights& weights,
                                       const Adapter* adapter,
                                       std::span<const View* const> views);

@@ -15,9 +15,9 @@ namespace {
 struct Line {
   double slope = 0.0;
   double slope_error = 0.0;  // standard error
-  double first = 0.0;        // the line at the first and the last x
+  double first = 0.0;        // values of the line at the first and the last x
   double last = 0.0;
-  double mean = 0.0;  // of y
+  double mean = 0.0;  // mean of y
 
   bool Falls() const { return slope < -ClipWatch::kMinErrors * slope_error; }
   bool Rises() const { return slope > ClipWatch::kMinErrors * slope_error; }
@@ -122,7 +122,7 @@ void ClipWatch::Recall(const nlohmann::ordered_json& line) {
   for (Watched& term : terms_) {
     if (!line.contains("terms") || !line["terms"].contains(term.name)) continue;
     const nlohmann::ordered_json& row = line["terms"][term.name];
-    // JSON has no word for a number that is not finite.
+    // JSON cannot express a number that is not finite.
     if (row.at("value").is_null() || row.at("unclipped").is_null()) continue;
     Take(term,
          row.at("tokens").get<int64_t>(),
@@ -130,7 +130,7 @@ void ClipWatch::Recall(const nlohmann::ordered_json& line) {
           row.at("value").get<double>(),
           row.at("unclipped").get<double>()});
   }
-  // Lines of early versions lack it.
+  // Lines of early versions lack the key.
   if (line.contains("snapshot_version")) {
     EndStep(line["snapshot_version"].get<int64_t>());
   }
@@ -152,8 +152,8 @@ void ClipWatch::BeginStep() {
   }
 }
 
-// A report names the snapshot that the step left behind, which only the next
-// one is taught by.
+// A report names the snapshot that its step left behind, which teaches only the
+// next step.
 void ClipWatch::EndStep(int64_t snapshot_version) {
   teaches_ = snapshot_version;
 }

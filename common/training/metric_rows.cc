@@ -9,7 +9,7 @@ namespace {
 
 using Read = std::function<std::vector<MetricValue>(const StepReport&)>;
 
-// `get`: the number of a report, as a function or a field of it.
+// `get` reads a number from a report: a field or a function.
 template <typename Get>
 Read Value(Get get) {
   return [get](const StepReport& report) {
@@ -17,7 +17,7 @@ Read Value(Get get) {
   };
 }
 
-// Of steps alone that have something to measure it by.
+// For steps only in which something measures it.
 Read ValueIfAny(std::optional<double> StepReport::*field) {
   return [field](const StepReport& report) {
     std::vector<MetricValue> values;
@@ -38,7 +38,7 @@ Read PerTerm(Number TermMetrics::*field) {
   };
 }
 
-// Of routed terms alone.
+// For routed terms only.
 StepMetric ShareOf(Regime regime) {
   const std::string name = RegimeName(regime);
   return {
@@ -58,7 +58,7 @@ StepMetric ShareOf(Regime regime) {
       }};
 }
 
-// Of clipped terms alone, and only of a run, which has steps to compare.
+// For clipped terms only, and only in a run, which has steps to compare.
 StepMetric ClipHides() {
   return {.path = "terms/*/clip_hides",
           .tag = "clip_hides/*",
@@ -85,8 +85,8 @@ std::vector<MetricValue> ReadSeconds(const StepReport& report) {
   return values;
 }
 
-// `row` with the number that `at` finds in every rank's report: a field, or a
-// function that returns a reference.
+// Returns `row` with the number that `at` finds in every rank's report: a
+// field, or a function that returns a reference.
 template <typename At>
 StepMetric OfRanks(RankRule rule, At at, StepMetric row) {
   row.rule = rule;
@@ -98,7 +98,7 @@ StepMetric OfRanks(RankRule rule, At at, StepMetric row) {
   return row;
 }
 
-// The place of a field of the sampler's mismatch in a report.
+// Returns a function that finds a field of the sampler's mismatch in a report.
 template <typename Number>
 auto OfMismatch(Number SamplerMismatch::*field) {
   return [field](auto& report) -> auto& {

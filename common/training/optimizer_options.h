@@ -1,5 +1,5 @@
-// What an optimizer step depends on besides its gradient, and the schedule of
-// its learning rate.
+// Options of an optimizer step, which depends on nothing else but its gradient,
+// and the schedule of its learning rate.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,17 @@ struct OptimizerOptions {
   int64_t schedule_steps = 500;  // the rate falls linearly to zero over these
   double max_grad_norm = 0.1;    // of all gradients together
   int64_t snapshot_interval = 100;
-  bool keep_previous = false;      // the adapter as it was before the last step
-  std::optional<double> ema_rate;  // none: no moving average is kept
-  // Whether the average is set to the adapter by its first update, instead of
-  // being moved by it.
+  bool keep_previous = false;      // keep the adapter of the step before
+  std::optional<double> ema_rate;  // none: no moving average
+  // Whether the first update sets the moving average to the adapter instead of
+  // moving it.
   bool ema_from_first_update = false;
 };
 
 OptimizerOptions MakeOptimizerOptions(const Config& config);
 
-// The rate of optimizer step `step`, counted from 1: lr (1 - (step-1) / N).
+// Returns the rate of optimizer step `step`, counted from 1: lr (1 - (step-1) /
+// N).
 double LearningRateAt(const OptimizerOptions& options, int64_t step);
 
 }  // namespace dapd

@@ -15,7 +15,7 @@
 namespace dapd {
 namespace {
 
-// Whether every B is zero, as at the start of a fresh adapter.
+// Returns whether every B is zero, as at the start of a fresh adapter.
 bool ChangesNothing(const Adapter& adapter) {
   const at::NoGradGuard no_grad;
   for (const auto& layer : adapter.layers) {
@@ -96,7 +96,7 @@ absl::StatusOr<std::unique_ptr<Policy>> Policy::Restore(
     }
     return tensor.to(like.device(), /*non_blocking=*/false, /*copy=*/true);
   };
-  // Before its first update an optimizer has no state.
+  // An optimizer has no state before its first update.
   if (state.updates == 0 && moments.empty()) return policy;
   size_t i = 0;
   for (const auto& optimizer : policy->optimizers_) {
@@ -139,7 +139,8 @@ absl::StatusOr<OptimizerStep> Policy::Step(const OnUpdated& on_updated) {
     layer.options().set_lr(step.learning_rate);
     optimizer->step();
     for (at::Tensor& tensor : layer.params()) {
-      // Not zero_grad, which takes no gradient that is part of a larger tensor.
+      // Not zero_grad, which rejects a gradient that is part of a larger
+      // tensor.
       tensor.mutable_grad().reset();
       if (on_updated) RETURN_IF_ERROR(on_updated(tensor));
     }

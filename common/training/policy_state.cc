@@ -21,7 +21,7 @@ nlohmann::ordered_json Describe(const SerializedAdapter& adapter) {
           {"digest", adapter.digest}};
 }
 
-// Cuts `size` bytes off the front of `*rest`.
+// Removes `size` bytes from the front of `*rest` and returns them.
 absl::StatusOr<std::string> Cut(absl::string_view* rest, uint64_t size) {
   if (size > rest->size()) {
     return absl::DataLossError("the policy's state ends too early");
@@ -44,9 +44,9 @@ absl::StatusOr<Adapter> ParsePart(const nlohmann::json& described,
 
 }  // namespace
 
-// One line of JSON with the lengths of what follows it: live adapter, snapshot
-// (empty: the base), moving average and previous adapter (each empty: none is
-// kept), moments.
+// The bytes are one line of JSON with the lengths of the parts after it, then
+// these parts: live adapter, snapshot (empty: the base), moving average and
+// previous adapter (each empty: none is kept), moments.
 absl::StatusOr<std::string> SerializePolicyState(const Policy& policy) {
   ASSIGN_OR_RETURN(const SerializedAdapter live,
                    SerializeAdapter(policy.live(), ""));

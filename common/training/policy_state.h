@@ -1,5 +1,5 @@
-// A policy's whole state as bytes, for the ranks that have no checkpoint of
-// their own.
+// Serializes the whole state of a policy, for the ranks that have no checkpoint
+// of their own.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace dapd {
 
 absl::StatusOr<std::string> SerializePolicyState(const Policy& policy);
 
-// DATA_LOSS for bytes that SerializePolicyState did not make.
+// DATA_LOSS for bytes that SerializePolicyState did not write.
 absl::StatusOr<PolicyState> ParsePolicyState(const std::string& bytes,
                                              const ModelConfig& model,
                                              at::Device device);

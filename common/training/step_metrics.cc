@@ -48,7 +48,7 @@ bool ObjectiveAccumulator::HasFiniteLoss() const {
 ObjectiveMetrics ObjectiveAccumulator::Finish() const {
   ObjectiveMetrics metrics;
   metrics.terms = totals_;
-  // None: every sample was left out.
+  // No micro-batch: every sample was left out.
   const auto micro_batches =
       static_cast<double>(std::max<int64_t>(1, micro_batches_));
   for (size_t k = 0; k < totals_.size(); ++k) {

@@ -1,4 +1,4 @@
-// What the micro-batches of one optimizer step add up to.
+// Adds up the micro-batches of one optimizer step.
 #pragma once
 
 #include <array>
@@ -17,29 +17,32 @@ namespace v1 {
 class ObjectiveSums;
 }  // namespace v1
 
-// Whether `terms` have a gradient: one of them has a weight, without which it
-// is only measured, and counted a token. Else every sample is masked.
+// Returns whether `terms` have a gradient: at least one term with a weight
+// counted a token (a term without weight is only measured). Otherwise every
+// sample is masked.
 bool HasGradient(const std::vector<TermMetrics>& terms);
 
 class ObjectiveAccumulator {
  public:
   explicit ObjectiveAccumulator(const std::vector<Term>& terms);
-  // `sums`: one per term, as AccumulateMicroBatch returns them.
+  // `sums` has one element per term, from AccumulateMicroBatch.
   void Add(const std::vector<DivergenceSums>& sums);
   ObjectiveMetrics Finish() const;
   bool HasGradient() const { return dapd::HasGradient(totals_); }
-  // Of the terms that have a weight: others are only measured.
+  // Whether the loss of the terms with a weight is finite; other terms are only
+  // measured.
   bool HasFiniteLoss() const;
 
-  // What was added so far, for another rank (proto/dapd/v1/rank.proto).
+  // Returns the sums so far, for another rank (proto/dapd/v1/rank.proto).
   v1::ObjectiveSums Sums() const;
-  // Adds what another rank added. DATA_LOSS if it is of other terms.
+  // Adds the sums of another rank. DATA_LOSS if they belong to other terms.
   absl::Status Merge(const v1::ObjectiveSums& other);
 
  private:
   std::vector<TermMetrics> totals_;
   std::vector<int64_t> clipped_tokens_;
-  std::vector<std::array<int64_t, kNumRegimes>> regimes_;  // of all tokens
+  std::vector<std::array<int64_t, kNumRegimes>>
+      regimes_;  // counts over all tokens
   int64_t micro_batches_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a trainer can be busy with, and what status and files call it.
+// The phases of a trainer, and their names in status and files.
 #pragma once
 
 #include <array>
@@ -9,11 +9,11 @@ namespace dapd {
 enum class TrainerPhase {
   kStarting,
   kEvaluating,
-  kRollout,     // answers are sampled, and trained meanwhile
+  kRollout,     // answers are sampled and trained at the same time
   kScoring,     // nothing can be trained before the next score
   kTraining,    // losses and gradients
   kOptimizing,  // the step is taken
-  kPublishing,  // the workers get what came of it
+  kPublishing,  // the workers get the new policy
   kSaving,      // a checkpoint is written
   kDone,
 };
@@ -22,7 +22,8 @@ inline constexpr size_t kNumTrainerPhases = 9;
 struct TrainerPhaseName {
   TrainerPhase phase;
   const char* name;  // in the status and in dapd_trainer_phase: "scoring"
-  // In the seconds of a step: "score". Null: no part of one.
+  // Name in the seconds of a step: "score". Null: the phase is not part of a
+  // step.
   const char* part_of_step;
 };
 

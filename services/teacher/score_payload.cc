@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "common/base/status_macros.h"
-#include "common/model/fast/head_products.h"
+#include "common/model/fast/matrix_product.h"
 #include "common/model/reference/decoder.h"
 #include "common/tensor/torch_bridge.h"
 

@@ -16,12 +16,10 @@ namespace dapd {
 ScoringWeights::ScoringWeights(ModelWeights base, const LoraConfig* lora)
     : base_(std::move(base)) {
   adapters_[WeightSet::kBase] = nullptr;
-  const bool on_gpu = base_.device().is_cuda();
-  const std::string misfit = Misfit(
-      on_gpu ? Executor::kPackedLayer : Executor::kLayerPass, base_.config);
+  const std::string misfit = Misfit(Executor::kLayerPass, base_.config);
   if (!misfit.empty()) {
     LogWarning(absl::StrCat("scoring ", ByLibTorch(misfit)));
-  } else if (on_gpu) {
+  } else if (base_.device().is_cuda()) {
     Pack(lora);
   }
 }

@@ -49,7 +49,7 @@ class ScoringWeights {
   void Pack(const LoraConfig* lora);
 
   ModelWeights base_;
-  // Null on a CPU, for a model that PackedLayer does not compute, and where
+  // Null on a CPU, for a model that LayerPass does not compute, and where
   // there was no memory to pack anew.
   std::unique_ptr<PackedWeights> packed_;
   const Adapter* applied_ = nullptr;  // to packed_

@@ -16,7 +16,7 @@
 #include "absl/time/clock.h"
 
 #include "ATen/DeviceAccelerator.h"
-#include "common/model/fast/head_products.h"
+#include "common/model/fast/matrix_product.h"
 #include "common/model/weights/placement.h"
 #include "common/objective/head_loss.h"
 #include "common/tensor/aten.h"

@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "common/kernels/decode_attention_math.h"
-#include "common/model/fast/flash_attention.h"
+#include "common/model/fast/layer_pass.h"
 #include "common/model/rope.h"
+#include "common/model/variable_length_attention.h"
 #include "common/tensor/device_copy.h"
 
 namespace dapd {
@@ -94,7 +95,7 @@ at::Tensor PrefillPrompts(const ModelWeights& weights,
   const at::NoGradGuard no_grad;
   const ModelConfig& config = weights.config;
   const PassTokens pass = TokensOf(prompts, rows_of_products, weights.device());
-  const FlashAttention attention(pass.offsets, weights.device());
+  const VariableLengthAttention attention(pass.offsets, weights.device());
   const RotaryAngles angles =
       MakeRotaryAngles(config, pass.positions, weights.dtype());
   ResidualStream stream{weights.embedding.index_select(0, pass.ids)};
@@ -108,9 +109,9 @@ at::Tensor PrefillPrompts(const ModelWeights& weights,
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     const auto index = static_cast<size_t>(layer);
     const at::Tensor own = cached[layer];
-    PackedLayer(
-        config, weights.layers[index], packed.layers()[index], angles, how)
+    LayerPass(config, weights.layers[index], angles)
         .Forward(
+            PackedProjections(packed.layers()[index], how),
             [&](const at::Tensor& q,
                 const at::Tensor& k,
                 const at::Tensor& v,
@@ -119,7 +120,9 @@ at::Tensor PrefillPrompts(const ModelWeights& weights,
               own[1].copy_(v.transpose(0, 1));
               return attention.Forward(q, k, v, statistics);
             },
-            &stream);
+            /*rows=*/{},
+            &stream,
+            /*activations=*/nullptr);
   }
   for (size_t i = 0; i < prompts.size(); ++i) {
     CopyToPages(cached.narrow(

@@ -1,6 +1,7 @@
 // Prompts through the packed weights (packed_weights.h), several in one
 // pass: what stands in a GPU's memory once serves them, too. Products are
-// cuBLAS through LibTorch, attention is one launch a layer (flash_attention.h).
+// cuBLAS through LibTorch, attention is one launch a layer
+// (variable_length_attention.h).
 //
 // Bits: every product has kPrefillRows rows, the last ones unused, and the head
 // kPrefillPrompts, so a prompt's numbers do not depend on what passes with it.
@@ -12,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "common/model/fast/packed_layer.h"
+#include "common/model/fast/packed_projections.h"
 #include "common/model/fast/packed_weights.h"
 #include "common/model/spec/decoding_shape.h"
 #include "common/model/weights/weights.h"

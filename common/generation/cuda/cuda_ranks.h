@@ -68,9 +68,8 @@ class CudaRanks {
     }
   }
 
-  // What the ranks' parts add up to, as SumOfParts (packed_layer.h) has it, in
-  // `dtype`: each of them adds up a piece of the parts, in the order of the
-  // ranks, and gives it to the others.
+  // A SumOfParts (packed_projections.h) in `dtype`: each rank adds up a piece
+  // of the parts, in the order of the ranks, and gives it to the other ranks.
   at::Tensor AddUp(const at::Tensor& part, at::ScalarType dtype) const;
 
  private:

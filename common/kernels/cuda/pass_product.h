@@ -1,8 +1,8 @@
-// The products of a pass over packed weights (model/fast/packed_layer.h), whose
-// rows have the bits of a whole pass's, however many of them are computed:
-// cuBLASLt's algorithm is the one for the whole pass, and none that adds up
-// parts of a sum. A row is then the same sum in the same order in any tile. For
-// libdapd_cuda.so; none of it takes device memory.
+// The products of a pass over packed weights (model/fast/packed_projections.h),
+// whose rows have the bits of a whole pass's, however many of them are
+// computed: cuBLASLt's algorithm is the one for the whole pass, and none that
+// adds up parts of a sum. A row is then the same sum in the same order in any
+// tile. For libdapd_cuda.so; none of it takes device memory.
 #pragma once
 
 #include <cstdint>

@@ -1,110 +1,121 @@
 #include "common/model/fast/chunk_attention.h"
 
-#include <limits>
+#include <algorithm>
 #include <utility>
-
-#include "common/model/fast/flash_attention.h"
 
 namespace dapd {
 namespace {
 
-// Row t sees the past and rows 0..t of its own: [group * T, past + T]. The rows
-// stand once for each query head of a group.
-at::Tensor MakeMask(int64_t past,
-                    int64_t tokens,
-                    int64_t group,
-                    const at::TensorOptions& options) {
-  const at::Tensor own =
-      at::full(
-          {tokens, tokens}, -std::numeric_limits<double>::infinity(), options)
-          .triu(1);
-  return at::cat({at::zeros({tokens, past}, options), own}, 1)
-      .repeat({group, 1});
+std::vector<int64_t> OffsetsOf(const std::vector<AttendedChunk>& chunks) {
+  std::vector<int64_t> offsets = {0};
+  for (const AttendedChunk& chunk : chunks) {
+    offsets.push_back(offsets.back() + chunk.tokens);
+  }
+  return offsets;
+}
+
+// Returns the offsets of the chunks' queries and, as one more sequence, of the
+// rows left over.
+std::vector<int64_t> WithUnused(std::vector<int64_t> offsets, int64_t rows) {
+  TORCH_CHECK(offsets.back() <= rows,
+              "[chunk_attention] chunks of ",
+              offsets.back(),
+              " tokens in a pass of ",
+              rows);
+  offsets.push_back(rows);
+  return offsets;
 }
 
 }  // namespace
 
-ChunkAttention::ChunkAttention(const ModelConfig& config,
-                               std::vector<at::Tensor> past,
-                               int64_t tokens,
-                               const at::TensorOptions& options)
-    : past_(std::move(past)) {
-  for (const at::Tensor& chunk : past_) begin_ += chunk.size(3);
-  if (!HasCausalAttention(at::empty({0}, options))) {
-    mask_ = MakeMask(
-        begin_, tokens, config.num_heads / config.num_kv_heads, options);
+// Goes from the last chunk to the first, so that a chunk that others continue
+// lies in their keys.
+ChunkAttention::Layout ChunkAttention::LayOut(
+    const std::vector<AttendedChunk>& chunks) {
+  const std::vector<int64_t> offsets = OffsetsOf(chunks);
+  std::vector<int64_t> chain_of(chunks.size(), -1);
+  std::vector<std::vector<size_t>> chains;  // each from its first chunk on
+  for (size_t i = chunks.size(); i-- > 0;) {
+    if (chain_of[i] >= 0) continue;
+    std::vector<size_t>& chain = chains.emplace_back();
+    for (auto at = static_cast<int64_t>(i); at >= 0;) {
+      const auto index = static_cast<size_t>(at);
+      TORCH_CHECK(chunks[index].parent < at,
+                  "[chunk_attention] a chunk comes before its parent");
+      chain.push_back(index);
+      chain_of[index] = static_cast<int64_t>(chains.size()) - 1;
+      at = chunks[index].parent;
+    }
+    std::ranges::reverse(chain);
   }
+  // In the order of the rows, so that without a past the keys are the rows
+  // themselves.
+  std::ranges::sort(chains);
+  Layout layout;
+  layout.keys.resize(chunks.size());
+  int64_t end = 0;
+  for (const std::vector<size_t>& chain : chains) {
+    const int64_t begin = end;
+    for (const at::Tensor& past : chunks[chain.front()].past) {
+      layout.pieces.push_back({.past = past});
+      end += past.size(3);
+    }
+    for (const size_t index : chain) {
+      const int64_t tokens = chunks[index].tokens;
+      layout.pieces.push_back({.rows = {offsets[index], tokens}});
+      end += tokens;
+      // A chunk that several chains share has all of its keys in each of them.
+      layout.keys[index] = {begin, end - begin};
+    }
+  }
+  layout.keys.push_back({0, 1});
+  return layout;
+}
+
+ChunkAttention::ChunkAttention(const std::vector<AttendedChunk>& chunks,
+                               int64_t rows,
+                               at::Device device)
+    : ChunkAttention(chunks, rows, LayOut(chunks), device) {}
+
+ChunkAttention::ChunkAttention(const std::vector<AttendedChunk>& chunks,
+                               int64_t rows,
+                               Layout layout,
+                               at::Device device)
+    : pieces_(std::move(layout.pieces)),
+      attention_(WithUnused(OffsetsOf(chunks), rows), layout.keys, device) {
+  int64_t row = 0;
+  is_own_ = std::ranges::all_of(pieces_, [&](const Piece& piece) {
+    const bool follows = !piece.past.defined() && piece.rows.begin == row;
+    row += piece.rows.tokens;
+    return follows;
+  });
+}
+
+at::Tensor ChunkAttention::Gather(int64_t layer,
+                                  int64_t part,
+                                  const at::Tensor& own) const {
+  if (is_own_) return own.transpose(0, 1);
+  // In the order in which the device's keys_values lie in memory, so that every
+  // piece is copied in long runs.
+  const bool is_by_token = own.is_cuda();
+  std::vector<at::Tensor> all;
+  all.reserve(pieces_.size());
+  for (const Piece& piece : pieces_) {
+    const at::Tensor heads =
+        piece.past.defined()
+            ? piece.past[layer][part]
+            : own.narrow(1, piece.rows.begin, piece.rows.tokens);
+    all.push_back(is_by_token ? heads.transpose(0, 1) : heads);
+  }
+  return is_by_token ? at::cat(all) : at::cat(all, 1).transpose(0, 1);
 }
 
 at::Tensor ChunkAttention::Attend(int64_t layer,
                                   const at::Tensor& q,
                                   const at::Tensor& keys,
                                   const at::Tensor& values) const {
-  const at::Tensor all_keys = WithPast(layer, 0, keys);
-  const at::Tensor all_values = WithPast(layer, 1, values);
-  return mask_.defined() ? MaskedProduct(q, all_keys, all_values)
-                         : AttendFromEnd(q, all_keys, all_values);
-}
-
-at::Tensor ChunkAttention::WithPast(int64_t layer,
-                                    int64_t part,
-                                    const at::Tensor& own) const {
-  std::vector<at::Tensor> all;
-  all.reserve(past_.size() + 1);
-  for (const at::Tensor& chunk : past_) all.push_back(chunk[layer][part]);
-  all.push_back(own);
-  return at::cat(all, 1);
-}
-
-// The query heads of a group are more rows over the same keys, [1, K, H / K *
-// T, D]: no key is repeated.
-at::Tensor ChunkAttention::MaskedProduct(const at::Tensor& q,
-                                         const at::Tensor& keys,
-                                         const at::Tensor& values) const {
-  const int64_t tokens = q.size(0);
-  const int64_t heads = q.size(1);
-  const int64_t kv_heads = keys.size(0);
-  const at::Tensor rows =
-      q.transpose(0, 1).reshape({1, kv_heads, heads / kv_heads * tokens, -1});
-  return at::scaled_dot_product_attention(
-             rows, keys.unsqueeze(0), values.unsqueeze(0), mask_)
-      .view({heads, tokens, q.size(2)})
-      .transpose(0, 1)
-      .contiguous();
-}
-
-SideBySideAttention::SideBySideAttention(const ModelConfig& config,
-                                         const std::vector<PackedChunk>& chunks,
-                                         const at::Tensor& keys_values) {
-  std::vector<std::vector<at::Tensor>> pasts;
-  int64_t row = 0;
-  for (const PackedChunk& chunk : chunks) {
-    std::vector<at::Tensor>& past = pasts.emplace_back(chunk.past);
-    if (chunk.parent >= 0) {
-      const auto parent = static_cast<size_t>(chunk.parent);
-      const RowRange& rows = parts_.at(parent).rows;
-      past = pasts.at(parent);
-      past.push_back(keys_values.narrow(3, rows.begin, rows.tokens));
-    }
-    parts_.push_back(
-        {{row, chunk.tokens},
-         ChunkAttention(config, past, chunk.tokens, keys_values.options())});
-    row += chunk.tokens;
-  }
-}
-
-at::Tensor SideBySideAttention::Attend(int64_t layer,
-                                       const at::Tensor& q,
-                                       const at::Tensor& keys,
-                                       const at::Tensor& values) const {
-  std::vector<at::Tensor> outs;
-  for (const auto& [rows, attention] : parts_) {
-    outs.push_back(attention.Attend(layer,
-                                    q.narrow(0, rows.begin, rows.tokens),
-                                    keys.narrow(1, rows.begin, rows.tokens),
-                                    values.narrow(1, rows.begin, rows.tokens)));
-  }
-  return outs.size() == 1 ? outs.front() : at::cat(outs, 0);
+  return attention_.Forward(
+      q, Gather(layer, 0, keys), Gather(layer, 1, values), nullptr);
 }
 
 }  // namespace dapd

@@ -1,78 +1,71 @@
-// Attention of a sequence's next tokens over the keys and values of the chunks
-// before them (chunk_forward.h) and their own, causal among themselves; and of
-// several sequences' next tokens. On the CPU; on CUDA see
-// packed_chunk_attention.h.
+// Computes attention of several sequences' next tokens over the keys and values
+// of the chunks before them (chunk_forward.h) and their own, in one call.
+// Chunks stand side by side in a pass. Each is a sequence of queries of its
+// own, so its bits depend neither on the other chunks of the pass nor on
+// whether the chunks before it are computed in the same pass.
 //
-// Shapes: T next tokens, N of a pass, H query heads, K key-value heads, D
-// head_dim.
+// Shapes: N rows of the pass, M gathered keys, H query heads, K key-value
+// heads, D head_dim.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "common/model/fast/packed_chunk_attention.h"
-#include "common/model/spec/model_config.h"
+#include "common/model/variable_length_attention.h"
 #include "common/tensor/aten.h"
 
 namespace dapd {
 
+// The next tokens of a sequence.
+struct AttendedChunk {
+  int64_t tokens = 0;
+  // The keys_values (chunk_forward.h) of the chunks before, in order; empty if
+  // `parent` is set.
+  std::vector<at::Tensor> past;
+  // The index of the chunk right before this one, if the same pass computes
+  // that chunk; it is lower than this chunk's. Otherwise below 0.
+  int64_t parent = -1;
+};
+
 // Serves every layer of a pass.
 class ChunkAttention {
  public:
-  // For the `tokens` tokens after those of `past`, which holds the keys_values
-  // of the chunks before, in order. `options`: of the queries.
-  ChunkAttention(const ModelConfig& config,
-                 std::vector<at::Tensor> past,
-                 int64_t tokens,
-                 const at::TensorOptions& options);
+  // The chunks take the first of `rows` rows, in order. On CUDA rows may be
+  // left over, whose results have no meaning. Throws c10::Error if the chunks
+  // do not fit, and on the CPU if they leave rows.
+  ChunkAttention(const std::vector<AttendedChunk>& chunks,
+                 int64_t rows,
+                 at::Device device);
 
-  // Tokens of the chunks before.
-  int64_t begin() const { return begin_; }
-
-  // q [T, H, D], rotated; keys, rotated, and values of the same tokens [K, T,
-  // D]. Returns [T, H, D], contiguous.
+  // Returns attention's result [N, H, D] for rotated q [N, H, D] and, for the
+  // same rows, rotated keys and values [K, N, D].
   at::Tensor Attend(int64_t layer,
                     const at::Tensor& q,
                     const at::Tensor& keys,
                     const at::Tensor& values) const;
 
  private:
-  // [K, begin + T, D]: keys (part 0) or values (part 1) of past and own.
-  at::Tensor WithPast(int64_t layer, int64_t part, const at::Tensor& own) const;
-  at::Tensor MaskedProduct(const at::Tensor& q,
-                           const at::Tensor& keys,
-                           const at::Tensor& values) const;
-
-  std::vector<at::Tensor> past_;
-  int64_t begin_ = 0;
-  // [H / K * T, begin + T], added to the scores; undefined where our kernels
-  // attend.
-  at::Tensor mask_;
-};
-
-// Chunks that stand side by side in a pass, each attended to by itself, so that
-// its bits do not depend on what else passes. Serves every layer of the pass.
-class SideBySideAttention {
- public:
-  // `keys_values` [layers, 2, K, N, D]: where the pass writes each layer's,
-  // before it attends to it.
-  SideBySideAttention(const ModelConfig& config,
-                      const std::vector<PackedChunk>& chunks,
-                      const at::Tensor& keys_values);
-
-  // q [N, H, D], rotated; keys, rotated, and values [K, N, D]. Returns [N, H,
-  // D].
-  at::Tensor Attend(int64_t layer,
-                    const at::Tensor& q,
-                    const at::Tensor& keys,
-                    const at::Tensor& values) const;
-
- private:
-  struct Part {
+  // A part of the gathered keys: a chunk before the pass, or rows of the pass.
+  struct Piece {
+    at::Tensor past;
     RowRange rows;
-    ChunkAttention attention;
   };
-  std::vector<Part> parts_;
+  struct Layout {
+    std::vector<Piece> pieces;
+    std::vector<RowRange> keys;  // of each chunk, then of the rows left over
+  };
+  static Layout LayOut(const std::vector<AttendedChunk>& chunks);
+  ChunkAttention(const std::vector<AttendedChunk>& chunks,
+                 int64_t rows,
+                 Layout layout,
+                 at::Device device);
+  // Returns the keys (part 0) or values (part 1) of a layer, [M, K, D].
+  at::Tensor Gather(int64_t layer, int64_t part, const at::Tensor& own) const;
+
+  std::vector<Piece> pieces_;
+  // Whether the keys are exactly the rows of the pass, in order.
+  bool is_own_ = false;
+  VariableLengthAttention attention_;
 };
 
 }  // namespace dapd

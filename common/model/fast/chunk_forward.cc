@@ -1,17 +1,14 @@
 #include "common/model/fast/chunk_forward.h"
 
 #include <algorithm>
-#include <functional>
+#include <memory>
 #include <utility>
 
-#include "absl/functional/function_ref.h"
-
 #include "common/model/fast/chunk_attention.h"
-#include "common/model/fast/layer_math.h"
 #include "common/model/fast/layer_pass.h"
-#include "common/model/fast/packed_chunk_attention.h"
-#include "common/model/fast/packed_layer.h"
+#include "common/model/fast/packed_projections.h"
 #include "common/model/fast/pass_products.h"
+#include "common/model/fast/plain_projections.h"
 #include "common/model/reference/decoder.h"
 #include "common/model/rope.h"
 #include "common/model/spec/executor_support.h"
@@ -20,19 +17,13 @@
 namespace dapd {
 namespace {
 
-// Tokens that stand side by side in a pass, and their places.
+// Tokens side by side in a pass, and their positions.
 struct PassInput {
   at::Tensor ids;        // [N] int64 on the model's device
-  at::Tensor positions;  // [N] likewise
+  at::Tensor positions;  // [N] int64 on the model's device
 };
 
-// The attention of `layer`: q [N, H, D], keys and values [K, N, D].
-using AttendInLayer = absl::FunctionRef<at::Tensor(int64_t layer,
-                                                   const at::Tensor& q,
-                                                   const at::Tensor& keys,
-                                                   const at::Tensor& values)>;
-
-// Of so many rows, as ChunkStates has them.
+// Returns memory for the ChunkStates::keys_values of `rows` rows.
 at::Tensor MakeKeysValues(const ModelWeights& weights, int64_t rows) {
   const ModelConfig& config = weights.config;
   const int64_t heads = config.num_kv_heads;
@@ -44,64 +35,68 @@ at::Tensor MakeKeysValues(const ModelWeights& weights, int64_t rows) {
                                     : make(heads, rows);
 }
 
-// What a pass computes with: the projections of `weights` and, if there is one,
-// `adapter`; or `packed`, with its adapter or without.
+// The weights of a pass are `packed`, or, if that is null, the projections of
+// `weights` and `adapter` (null: the base alone).
 struct PassWeights {
   const ModelWeights& weights;
   const Adapter* adapter = nullptr;
   const PackedWeights* packed = nullptr;
   PackedPass packed_pass;
+
+  std::unique_ptr<LayerProjections> Projections(size_t layer) const {
+    if (packed != nullptr) {
+      return std::make_unique<PackedProjections>(packed->layers()[layer],
+                                                 packed_pass);
+    }
+    return std::make_unique<PlainProjections>(
+        LayerRecipeOf(weights.config, static_cast<int64_t>(layer)),
+        weights.layers[layer],
+        adapter == nullptr ? nullptr : &adapter->layers[layer],
+        adapter == nullptr ? 0.0 : adapter->config.scale());
+  }
 };
 
-// Writes into `keys_values`, before `attend` is called with a layer's, and
-// returns it with the rest.
-ChunkStates Forward(const PassWeights& with,
-                    const PassInput& input,
-                    const at::Tensor& keys_values,
-                    AttendInLayer attend,
-                    ChunkKeeps keeps) {
+// Runs one pass of chunks side by side, which take the first rows of `input`.
+ChunkStates ForwardPass(const PassWeights& with,
+                        const std::vector<AttendedChunk>& chunks,
+                        const PassInput& input,
+                        ChunkKeeps keeps) {
   const ModelWeights& weights = with.weights;
-  const Adapter* const adapter = with.adapter;
   const ModelConfig& config = weights.config;
-  ResidualStream stream{weights.embedding.index_select(0, input.ids)};
-  at::Tensor& x = stream.x;
-  ChunkStates states{.keys_values = keys_values};
-  if (keeps == ChunkKeeps::kLayerInputs) {
-    states.layer_inputs = at::empty(
-        {config.num_layers + 1, x.size(0), config.hidden_size}, x.options());
-  }
-  const auto keep_input = [&](int64_t layer) {
-    if (states.layer_inputs.defined()) states.layer_inputs[layer].copy_(x);
-  };
+  const int64_t rows = input.ids.size(0);
+  // The constructor checks that the chunks fit into the rows.
+  const ChunkAttention attention(chunks, rows, weights.device());
   const RotaryAngles angles =
       MakeRotaryAngles(config, input.positions, weights.dtype());
+  ResidualStream stream{weights.embedding.index_select(0, input.ids)};
+  ChunkStates states{.keys_values = MakeKeysValues(weights, rows)};
+  if (keeps == ChunkKeeps::kLayerInputs) {
+    states.layer_inputs = at::empty(
+        {config.num_layers + 1, rows, config.hidden_size}, stream.x.options());
+  }
+  const auto keep_input = [&](int64_t layer) {
+    if (states.layer_inputs.defined()) {
+      states.layer_inputs[layer].copy_(stream.Sum());
+    }
+  };
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     const auto index = static_cast<size_t>(layer);
     keep_input(layer);
     const at::Tensor own = states.keys_values[layer];
-    const auto attend_here = [&](const at::Tensor& q,
-                                 const at::Tensor& k,
-                                 const at::Tensor& v,
-                                 AttentionStatistics*) {
+    const auto attend = [&](const at::Tensor& q,
+                            const at::Tensor& k,
+                            const at::Tensor& v,
+                            AttentionStatistics*) {
       own[0].copy_(k.transpose(0, 1));
       own[1].copy_(v.transpose(0, 1));
-      return attend(layer, q, own[0], own[1]);
+      return attention.Attend(layer, q, own[0], own[1]);
     };
-    if (with.packed != nullptr) {
-      PackedLayer(config,
-                  weights.layers[index],
-                  with.packed->layers()[index],
-                  angles,
-                  with.packed_pass)
-          .Forward(attend_here, &stream);
-      continue;
-    }
-    x = LayerPass(config,
-                  weights.layers[index],
-                  adapter == nullptr ? nullptr : &adapter->layers[index],
-                  adapter == nullptr ? 0.0 : adapter->config.scale(),
-                  angles)
-            .Forward(x, /*rows=*/{}, attend_here, /*activations=*/nullptr);
+    LayerPass(config, weights.layers[index], angles)
+        .Forward(*with.Projections(index),
+                 attend,
+                 /*rows=*/{},
+                 &stream,
+                 /*activations=*/nullptr);
   }
   keep_input(config.num_layers);
   states.hidden = stream.Norm(weights.final_norm, config.rms_norm_eps);
@@ -122,8 +117,8 @@ int64_t TokensOf(std::span<const NextChunk> chunks) {
   return tokens;
 }
 
-// Ids and positions of all chunks, in one copy; the rows after them repeat a
-// first token.
+// Returns the ids and positions of all chunks, in one copy; the rows behind
+// them repeat a first token.
 PassInput InputOf(std::span<const NextChunk> chunks,
                   int64_t rows,
                   at::Device device) {
@@ -199,7 +194,7 @@ std::vector<ChunkStates> ForwardEachByReference(
   return states;
 }
 
-// What of a pass belongs to the chunk of the rows `range`.
+// Returns the states of the chunk that has the rows `range`.
 ChunkStates StatesOf(const ChunkStates& pass,
                      const RowRange& range,
                      bool is_kept) {
@@ -214,52 +209,27 @@ ChunkStates StatesOf(const ChunkStates& pass,
           .layer_inputs = part(pass.layer_inputs, 1)};
 }
 
-// One pass of chunks side by side, which take the first rows of `input`.
-ChunkStates ForwardPass(const PassWeights& with,
-                        const std::vector<PackedChunk>& chunks,
-                        const PassInput& input,
-                        ChunkKeeps keeps) {
-  const ModelWeights& weights = with.weights;
-  const int64_t rows = input.ids.size(0);
-  const at::Tensor keys_values = MakeKeysValues(weights, rows);
-  if (weights.device().is_cuda()) {
-    // Checks that the chunks fit into the rows.
-    const PackedChunkAttention attention(chunks, rows, weights.device());
-    return Forward(with,
-                   input,
-                   keys_values,
-                   std::bind_front(&PackedChunkAttention::Attend, &attention),
-                   keeps);
-  }
-  const SideBySideAttention attention(weights.config, chunks, keys_values);
-  return Forward(with,
-                 input,
-                 keys_values,
-                 std::bind_front(&SideBySideAttention::Attend, &attention),
-                 keeps);
-}
-
 std::vector<ChunkStates> ForwardTogether(const PassWeights& with,
                                          std::span<const NextChunk> chunks,
                                          int64_t rows,
                                          ChunkKeeps keeps) {
   const at::NoGradGuard no_grad;
   const at::Device device = with.weights.device();
-  std::vector<PackedChunk> packed;
+  std::vector<AttendedChunk> attended;
   for (const NextChunk& chunk : chunks) {
-    packed.push_back({.tokens = static_cast<int64_t>(chunk.ids.size()),
-                      .past = chunk.past,
-                      .parent = chunk.parent});
+    attended.push_back({.tokens = static_cast<int64_t>(chunk.ids.size()),
+                        .past = chunk.past,
+                        .parent = chunk.parent});
   }
   const ChunkStates pass = ForwardPass(
       with,
-      packed,
+      attended,
       InputOf(chunks, device.is_cuda() ? rows : TokensOf(chunks), device),
       keeps);
   std::vector<ChunkStates> states;
   int64_t row = 0;
   for (size_t i = 0; i < chunks.size(); ++i) {
-    const RowRange range = {row, packed[i].tokens};
+    const RowRange range = {row, attended[i].tokens};
     states.push_back(StatesOf(pass, range, chunks[i].is_kept));
     row += range.tokens;
   }

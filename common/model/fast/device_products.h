@@ -1,5 +1,6 @@
-// The products of kernels/cuda/pass_product.h, for tensors on a device that has
-// them. tests/fakes/device_products_on_host.cc simulates such a device.
+// Finds the products of kernels/cuda/pass_product.h for tensors on a device.
+// tests/fakes/device_products_on_host.cc replaces device_products.cc and
+// simulates such a device.
 #pragma once
 
 #include "common/kernels/cuda/pass_product.h"
@@ -12,8 +13,8 @@ struct DeviceProducts {
   decltype(&DapdCudaPassProduct) multiply = nullptr;
 };
 
-// For float32 and bfloat16 tensors on the device of `x`; null: LibTorch
-// multiplies, on the CPU or in a build without nvcc.
+// Returns the products for float32 and bfloat16 tensors on the device of `x`.
+// Null on the CPU and in a build without nvcc: LibTorch multiplies.
 const DeviceProducts* DeviceProductsFor(const at::Tensor& x);
 
 }  // namespace dapd

@@ -1,6 +1,6 @@
-// The element-wise kernels of kernels/cuda/training_rows.h, for tensors on a
-// device that has them. tests/fakes/device_rows_on_host.cc simulates such a
-// device.
+// Finds the element-wise kernels of kernels/cuda/training_rows.h for tensors on
+// a device. tests/fakes/device_rows_on_host.cc replaces device_rows.cc and
+// simulates such a device.
 #pragma once
 
 #include "common/kernels/cuda/training_rows.h"
@@ -17,11 +17,11 @@ struct DeviceRows {
   decltype(&DapdCudaGatedRowsBackward) gated_backward = nullptr;
 };
 
-// For `x` and what has its dtype and device; null: tensor operations compute
-// it, on the CPU or in a build without nvcc.
+// Returns the kernels for tensors with the dtype and device of `x`. Null on the
+// CPU and in a build without nvcc: tensor operations compute.
 const DeviceRows* DeviceRowsFor(const at::Tensor& x);
 
-// Of DeviceRowsFor: float32 or bfloat16.
+// Returns the kernels' number type of a tensor that DeviceRowsFor accepts.
 CudaNumber NumberOf(const at::Tensor& x);
 
 }  // namespace dapd

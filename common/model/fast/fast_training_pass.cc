@@ -8,16 +8,14 @@
 namespace dapd {
 namespace {
 
-LayerPass MakeLayerPass(const ModelConfig& config,
-                        const LayerWeights& weights,
-                        const Adapter& adapter,
-                        const RotaryAngles& angles,
-                        int64_t layer) {
-  return LayerPass(config,
-                   weights,
-                   &adapter.layers[static_cast<size_t>(layer)],
-                   adapter.config.scale(),
-                   angles);
+PlainProjections ProjectionsOf(const ModelConfig& config,
+                               const LayerWeights& weights,
+                               const Adapter& adapter,
+                               int64_t layer) {
+  return PlainProjections(LayerRecipeOf(config, layer),
+                          weights,
+                          &adapter.layers[static_cast<size_t>(layer)],
+                          adapter.config.scale());
 }
 
 RotaryAngles PackedAngles(const ModelWeights& weights,
@@ -49,33 +47,38 @@ FastTrainingPass::FastTrainingPass(const ModelWeights& weights,
                               weights.dtype(),
                               tokens.offsets.back(),
                               activation_bytes);
-    last_ = ForwardWhole(tokens);
   } else {
     tails_.emplace(weights, tokens.offsets, prefixes);
-    last_ = ForwardTails(tokens);
-    tails_->DropKeys();
   }
-  hidden_ = Norm(last_, weights.final_norm, weights.config.rms_norm_eps);
+  ResidualStream stream =
+      tails_.has_value() ? ForwardTails(tokens) : ForwardWhole(tokens);
+  hidden_ = stream.Norm(weights.final_norm, weights.config.rms_norm_eps);
+  last_ = stream.x;
 }
 
-at::Tensor FastTrainingPass::ForwardWhole(const PackedTokens& tokens) {
+ResidualStream FastTrainingPass::ForwardWhole(const PackedTokens& tokens) {
   const int64_t layers = weights_.config.num_layers;
-  at::Tensor x = weights_.embedding.index_select(0, tokens.ids);
+  ResidualStream stream{weights_.embedding.index_select(0, tokens.ids)};
   for (int64_t layer = 0; layer < layers; ++layer) {
     LayerActivations& kept = activations_[static_cast<size_t>(layer)];
-    kept.input = x;
-    // The last ones, which the backward pass frees before it runs any again.
+    kept.input = stream.Sum();
+    // The last layers are kept, since the backward pass frees them before it
+    // runs any layer again.
     const bool keep = layer >= layers - num_kept_;
     const LayerWeights whole = walk_->Next(layer);
-    x = MakeLayerPass(weights_.config, whole, adapter_, angles_, layer)
-            .Forward(x, RowsBehind(layer), attention_, keep ? &kept : nullptr);
+    LayerPass(weights_.config, whole, angles_)
+        .Forward(ProjectionsOf(weights_.config, whole, adapter_, layer),
+                 attention_,
+                 RowsBehind(layer),
+                 &stream,
+                 keep ? &kept : nullptr);
   }
-  return x;
+  return stream;
 }
 
-// All rows of the tails pass the last layer, too: few of them were not asked
-// for.
-at::Tensor FastTrainingPass::ForwardTails(const PackedTokens& tokens) {
+// All rows of the tails pass the last layer, too, since few of them are not in
+// `rows`.
+ResidualStream FastTrainingPass::ForwardTails(const PackedTokens& tokens) {
   const int64_t layers = weights_.config.num_layers;
   const at::Tensor& tail_rows = tails_->rows();
   const RotaryAngles angles =
@@ -83,10 +86,10 @@ at::Tensor FastTrainingPass::ForwardTails(const PackedTokens& tokens) {
                        PackedPositions(tokens.offsets, weights_.device())
                            .index_select(0, tail_rows),
                        weights_.dtype());
-  at::Tensor x =
-      weights_.embedding.index_select(0, tokens.ids.index_select(0, tail_rows));
+  ResidualStream stream{weights_.embedding.index_select(
+      0, tokens.ids.index_select(0, tail_rows))};
   for (int64_t layer = 0; layer < layers; ++layer) {
-    activations_[static_cast<size_t>(layer)].input = x;
+    activations_[static_cast<size_t>(layer)].input = stream.Sum();
     const LayerWeights whole = walk_->Next(layer);
     const auto attend = [&](const at::Tensor& q,
                             const at::Tensor& k,
@@ -94,10 +97,15 @@ at::Tensor FastTrainingPass::ForwardTails(const PackedTokens& tokens) {
                             AttentionStatistics*) {
       return tails_->Attend(layer, q, k, v);
     };
-    x = MakeLayerPass(weights_.config, whole, adapter_, angles, layer)
-            .Forward(x, /*rows=*/{}, attend, /*activations=*/nullptr);
+    LayerPass(weights_.config, whole, angles)
+        .Forward(ProjectionsOf(weights_.config, whole, adapter_, layer),
+                 attend,
+                 /*rows=*/{},
+                 &stream,
+                 /*activations=*/nullptr);
   }
-  return tails_->Whole(layers, x).index_select(0, rows_);
+  tails_->DropKeys();
+  return {tails_->Whole(layers, stream.Sum()).index_select(0, rows_)};
 }
 
 at::Tensor FastTrainingPass::RowsBehind(int64_t layer) const {
@@ -121,16 +129,18 @@ std::vector<LoraLayer> FastTrainingPass::Backward(
   for (int64_t layer = weights_.config.num_layers - 1; layer >= 0; --layer) {
     LayerActivations& kept = activations_[static_cast<size_t>(layer)];
     const LayerWeights whole = walk_->Next(layer);
-    const LayerPass pass =
-        MakeLayerPass(weights_.config, whole, adapter_, angles_, layer);
+    const LayerPass pass(weights_.config, whole, angles_);
+    const PlainProjections projections =
+        ProjectionsOf(weights_.config, whole, adapter_, layer);
     if (!kept.gate.defined()) {
-      const at::Tensor input =
-          tails_.has_value() ? tails_->Whole(layer, kept.input) : kept.input;
-      pass.Forward(input, RowsBehind(layer), attention_, &kept);
+      ResidualStream stream{
+          tails_.has_value() ? tails_->Whole(layer, kept.input) : kept.input};
+      pass.Forward(projections, attention_, RowsBehind(layer), &stream, &kept);
     }
-    grad = pass.Backward(std::move(grad),
-                         RowsBehind(layer),
+    grad = pass.Backward(projections,
                          attention_,
+                         RowsBehind(layer),
+                         std::move(grad),
                          std::move(kept),
                          /*needs_input_gradient=*/layer > 0,
                          &gradients[static_cast<size_t>(layer)]);
@@ -144,16 +154,20 @@ at::Tensor FastForwardWithoutGradient(const ModelWeights& weights,
                                       const at::Tensor& rows) {
   at::NoGradGuard no_grad;
   const RotaryAngles angles = PackedAngles(weights, tokens);
-  const FlashAttention attention(tokens.offsets, weights.device());
+  const VariableLengthAttention attention(tokens.offsets, weights.device());
   const auto walk = WalkLayers(weights, WalkKind::kForward);
-  at::Tensor x = weights.embedding.index_select(0, tokens.ids);
+  ResidualStream stream{weights.embedding.index_select(0, tokens.ids)};
   for (int64_t layer = 0; layer < weights.config.num_layers; ++layer) {
     const bool is_last = layer + 1 == weights.config.num_layers;
     const LayerWeights whole = walk->Next(layer);
-    x = MakeLayerPass(weights.config, whole, adapter, angles, layer)
-            .Forward(x, is_last ? rows : at::Tensor(), attention, nullptr);
+    LayerPass(weights.config, whole, angles)
+        .Forward(ProjectionsOf(weights.config, whole, adapter, layer),
+                 attention,
+                 is_last ? rows : at::Tensor(),
+                 &stream,
+                 /*activations=*/nullptr);
   }
-  return Norm(x, weights.final_norm, weights.config.rms_norm_eps);
+  return stream.Norm(weights.final_norm, weights.config.rms_norm_eps);
 }
 
 }  // namespace dapd

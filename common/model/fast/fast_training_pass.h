@@ -37,21 +37,22 @@ class FastTrainingPass final : public TrainingPass {
   std::vector<LoraLayer> Backward(const at::Tensor& grad_hidden) override;
 
  private:
-  at::Tensor ForwardWhole(const PackedTokens& tokens);
-  at::Tensor ForwardTails(const PackedTokens& tokens);
-  // Rows that go on after a layer's attention; undefined: all.
+  // Both return the output of the last layer, R rows.
+  ResidualStream ForwardWhole(const PackedTokens& tokens);
+  ResidualStream ForwardTails(const PackedTokens& tokens);
+  // Rows that go on behind the attention of `layer`; undefined: all rows.
   at::Tensor RowsBehind(int64_t layer) const;
 
   const ModelWeights& weights_;
   const Adapter& adapter_;
   const at::Tensor rows_;
   const RotaryAngles angles_;
-  const FlashAttention attention_;
+  const VariableLengthAttention attention_;
   const std::unique_ptr<LayerWalk> walk_;
-  std::optional<SequenceTails> tails_;  // where some of a sequence was computed
+  std::optional<SequenceTails> tails_;  // if there are prefixes
   int64_t num_kept_ = 0;
-  // One per layer; those that are not kept hold only the input, of the tails if
-  // there are any.
+  // One per layer. A layer that is not kept has only its input: the rows of the
+  // tails if there are prefixes.
   std::vector<LayerActivations> activations_;
   at::Tensor last_;    // [R, hidden], before the final norm
   at::Tensor hidden_;  // [R, hidden]

@@ -2,21 +2,15 @@
 
 #include <type_traits>
 
-#include "common/kernels/bfloat16.h"
 #include "common/kernels/decode_attention_math.h"
 #include "common/kernels/training_rows.h"
+#include "common/model/cpu_kernels.h"
 #include "common/model/fast/device_rows.h"
-#include "common/model/fast/number_type.h"
 #include "common/model/reference/decoder_layer.h"
 #include "common/tensor/torch_bridge.h"
 
 namespace dapd {
 namespace {
-
-bool RowsHaveKernels(const at::Tensor& x) {
-  return x.is_cpu() &&
-         (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
-}
 
 template <typename T>
 void CheckNumber(const at::Tensor& x) {
@@ -54,14 +48,15 @@ HeadRows<T> ShapeOf(const at::Tensor& heads,
           .sin = Read<T>(angles.sin)};
 }
 
-// [rows, columns] as x, in memory with `room` more columns.
+// Returns an uninitialised tensor like x, [rows, columns], whose memory has
+// `room` more columns.
 at::Tensor WithRoom(const at::Tensor& x, int64_t room) {
   return at::empty({x.size(0), x.size(1) + room}, x.options())
       .narrow(1, 0, x.size(1));
 }
 
-// The device's kernels, where they take rows of this size, which may be parts
-// of wider ones.
+// Returns the device's kernels if they take rows of this size, which may be
+// parts of wider ones; else null.
 const DeviceRows* WideRowsFor(const at::Tensor& x) {
   constexpr int64_t kVector = 8;
   int64_t side_by_side = 1;  // numbers of a row
@@ -134,7 +129,8 @@ GatedRowsArgs GatedArgs(const at::Tensor& gate,
           .out_stride = out_stride};
 }
 
-// The gradient of x in float32, where `grad` is that of RmsNorm(x, weight).
+// Returns the gradient of x in float32, where `grad` is the gradient of
+// RmsNorm(x, weight).
 at::Tensor NormBackward(const at::Tensor& grad,
                         const at::Tensor& x,
                         const at::Tensor& weight,
@@ -155,7 +151,7 @@ at::Tensor Norm(const at::Tensor& x,
   if (const DeviceRows* rows = NormRowsFor(x)) {
     return NormOnDevice(*rows, x, weight, eps, room, /*sum=*/{});
   }
-  if (!RowsHaveKernels(x)) return RmsNorm(x, weight, eps);
+  if (!HasCpuKernels(x)) return RmsNorm(x, weight, eps);
   at::Tensor y = at::empty_like(x);
   const int64_t size = x.size(-1);
   WithNumberOf(x, [&]<typename T>(T) {
@@ -201,7 +197,7 @@ void AddNormBackward(const at::Tensor& grad,
                 "a norm's gradient");
     return;
   }
-  if (!RowsHaveKernels(x)) {
+  if (!HasCpuKernels(x)) {
     grad_x->add_(NormBackward(grad, x, weight, eps));
     return;
   }
@@ -229,7 +225,7 @@ at::Tensor NormAndRotate(const at::Tensor& heads,
                 "a rotation");
     return turned;
   }
-  if (!RowsHaveKernels(heads)) {
+  if (!HasCpuKernels(heads)) {
     return ApplyRotary(norm.defined() ? RmsNorm(heads, norm, eps) : heads,
                        angles);
   }
@@ -257,7 +253,7 @@ at::Tensor NormAndRotateBackward(at::Tensor grad,
         "a rotation's gradient");
     return grad;
   }
-  if (RowsHaveKernels(heads)) {
+  if (HasCpuKernels(heads)) {
     WithNumberOf(heads, [&]<typename T>(T) {
       NormAndRotateBackwardRows(at::get_num_threads(),
                                 ShapeOf<T>(heads, norm, eps, angles),
@@ -283,7 +279,7 @@ at::Tensor GatedProduct(const at::Tensor& gate,
                 "a gated product");
     return y;
   }
-  if (!RowsHaveKernels(gate)) return at::silu(gate).mul_(up);
+  if (!HasCpuKernels(gate)) return at::silu(gate).mul_(up);
   at::Tensor y = at::empty(gate.sizes(), gate.options());
   const at::Tensor dense_gate = gate.contiguous();
   const at::Tensor dense_up = up.contiguous();
@@ -307,7 +303,7 @@ void GatedProductBackward(const at::Tensor& grad,
                 "a gated product's gradient");
     return;
   }
-  if (RowsHaveKernels(grad)) {
+  if (HasCpuKernels(grad)) {
     WithNumberOf(grad, [&]<typename T>(T) {
       GatedBackwardRows(at::get_num_threads(),
                         Read<T>(grad),

@@ -8,12 +8,13 @@
 namespace dapd {
 namespace {
 
-// The rows `rows` of x, all if that is undefined.
+// Returns the rows `rows` of x; all rows if `rows` is undefined.
 at::Tensor Select(const at::Tensor& x, const at::Tensor& rows) {
   return rows.defined() ? x.index_select(0, rows) : x;
 }
 
-// The gradient of x, [count, ...], from that of Select(x, rows).
+// Returns the gradient of x, [count, ...], from the gradient of Select(x,
+// rows).
 at::Tensor SelectBackward(const at::Tensor& grad,
                           const at::Tensor& rows,
                           int64_t count) {
@@ -31,31 +32,20 @@ int64_t ActivationBytesPerRow(const ModelConfig& config,
       config, rank, static_cast<int64_t>(c10::elementSize(dtype)));
 }
 
-LayerPass::LayerPass(const ModelConfig& config,
-                     const LayerWeights& weights,
-                     const LoraLayer* lora,
-                     double lora_scale,
-                     const RotaryAngles& angles)
-    : LayerPass(config,
-                weights,
-                lora,
-                lora_scale,
-                angles,
-                LayerRecipeOf(config, /*layer=*/0).Groups()) {}
+at::Tensor ResidualStream::Norm(const at::Tensor& weight,
+                                double eps,
+                                int64_t room) {
+  if (!delta.defined()) return dapd::Norm(x, weight, eps, room);
+  at::Tensor sum = std::exchange(delta, at::Tensor());
+  const at::Tensor normed = AddAndNorm(x, weight, eps, room, &sum);
+  x = std::move(sum);
+  return normed;
+}
 
-LayerPass::LayerPass(const ModelConfig& config,
-                     const LayerWeights& weights,
-                     const LoraLayer* lora,
-                     double lora_scale,
-                     const RotaryAngles& angles,
-                     const std::vector<std::vector<Projection>>& groups)
-    : config_(config),
-      weights_(weights),
-      angles_(angles),
-      qkv_(weights, lora, lora_scale, groups.at(0)),
-      o_(weights, lora, lora_scale, groups.at(1)),
-      gate_up_(weights, lora, lora_scale, groups.at(2)),
-      down_(weights, lora, lora_scale, groups.at(3)) {}
+const at::Tensor& ResidualStream::Sum() {
+  if (delta.defined()) x = std::exchange(delta, at::Tensor()).add_(x);
+  return x;
+}
 
 at::Tensor LayerPass::Rotated(const at::Tensor& heads, NormPlace norm) const {
   return NormAndRotate(
@@ -72,74 +62,93 @@ at::Tensor LayerPass::UnrotatedGradient(at::Tensor grad,
                                angles_);
 }
 
-at::Tensor LayerPass::Forward(const at::Tensor& x,
-                              const at::Tensor& rows,
-                              Attend attend,
-                              LayerActivations* activations) const {
+void LayerPass::Forward(const LayerProjections& projections,
+                        Attend attend,
+                        const at::Tensor& rows,
+                        ResidualStream* stream,
+                        LayerActivations* activations) const {
+  using enum LayerProduct;
   LayerActivations scratch;
   LayerActivations& kept = activations == nullptr ? scratch : *activations;
-  const int64_t count = x.size(0);
+  const auto multiply = [&](LayerProduct product, const at::Tensor& x) {
+    return projections.Multiply(
+        product, x, &kept.low_rank[static_cast<size_t>(product)]);
+  };
+  const int64_t count = stream->x.size(0);
   {
-    std::vector<at::Tensor> projected =
-        qkv_.Forward(Norm(x,
-                          weights_.norm(NormPlace::kBeforeAttention),
-                          config_.rms_norm_eps,
-                          qkv_.RoomFor(x)),
-                     &kept.low_rank_qkv);
-    const int64_t dim = config_.head_dim;
-    kept.q = projected[0].view({count, config_.num_heads, dim});
-    kept.k = projected[1].view({count, config_.num_kv_heads, dim});
-    kept.v = projected[2].view({count, config_.num_kv_heads, dim});
+    const std::vector<at::Tensor> projected =
+        multiply(kQkv,
+                 stream->Norm(weights_.norm(NormPlace::kBeforeAttention),
+                              config_.rms_norm_eps,
+                              projections.RoomFor(kQkv, stream->x)));
+    const auto heads = [&](const at::Tensor& rows_of_heads, int64_t number) {
+      return rows_of_heads.unflatten(1, {number, config_.head_dim});
+    };
+    kept.q = heads(projected[0], config_.num_heads);
+    kept.k = heads(projected[1], config_.num_kv_heads);
+    kept.v = heads(projected[2], config_.num_kv_heads);
   }
+  if (activations != nullptr) kept.input = stream->x;
   kept.attended = attend(Rotated(kept.q, NormPlace::kQueries),
                          Rotated(kept.k, NormPlace::kKeys),
                          kept.v,
                          &kept.statistics);
-  if (activations == nullptr) kept.q = kept.k = kept.v = at::Tensor();
-  kept.middle = o_.Forward(Select(kept.attended.view({count, -1}), rows),
-                           &kept.low_rank_o)[0];
-  if (activations == nullptr) kept.attended = at::Tensor();
-  {
-    std::vector<at::Tensor> projected =
-        gate_up_.Forward(AddAndNorm(Select(x, rows),
-                                    weights_.norm(NormPlace::kBeforeMlp),
-                                    config_.rms_norm_eps,
-                                    gate_up_.RoomFor(kept.middle),
-                                    &kept.middle),
-                         &kept.low_rank_gate_up);
-    kept.gate = std::move(projected[0]);
-    kept.up = std::move(projected[1]);
+  if (activations == nullptr) {
+    kept.q = kept.k = kept.v = at::Tensor();
+    kept.statistics = {};
   }
-  const at::Tensor gated =
-      GatedProduct(kept.gate, kept.up, down_.RoomFor(kept.gate));
+  stream->delta =
+      multiply(kO, Select(kept.attended.reshape({count, -1}), rows))[0];
+  if (activations == nullptr) kept.attended = at::Tensor();
+  stream->x = Select(stream->x, rows);
+  {
+    const std::vector<at::Tensor> projected =
+        multiply(kGateUp,
+                 stream->Norm(weights_.norm(NormPlace::kBeforeMlp),
+                              config_.rms_norm_eps,
+                              projections.RoomFor(kGateUp, stream->x)));
+    kept.gate = projected[0];
+    kept.up = projected[1];
+  }
+  if (activations != nullptr) kept.middle = stream->x;
+  at::Tensor gated =
+      GatedProduct(kept.gate, kept.up, projections.RoomFor(kDown, kept.gate));
   if (activations == nullptr) kept.gate = kept.up = at::Tensor();
-  kept.input = x;
-  return down_.Forward(gated, &kept.low_rank_down)[0].add_(kept.middle);
+  stream->delta = multiply(kDown, gated)[0];
 }
 
-at::Tensor LayerPass::Backward(at::Tensor grad,
+at::Tensor LayerPass::Backward(const PlainProjections& projections,
+                               const VariableLengthAttention& attention,
                                const at::Tensor& rows,
-                               const FlashAttention& attention,
+                               at::Tensor grad,
                                LayerActivations activations,
                                bool needs_input_gradient,
                                LoraLayer* gradients) const {
+  using enum LayerProduct;
   LayerActivations& kept = activations;
+  const auto backward = [&](LayerProduct product,
+                            const std::vector<at::Tensor>& grads,
+                            const at::Tensor& x,
+                            bool needs_gradient_of_x = true) {
+    return projections.Backward(product,
+                                grads,
+                                x,
+                                kept.low_rank[static_cast<size_t>(product)],
+                                needs_gradient_of_x,
+                                gradients);
+  };
   const int64_t count = kept.input.size(0);
   {
     const at::Tensor grad_gated =
-        down_.Backward({grad},
-                       GatedProduct(kept.gate, kept.up),
-                       kept.low_rank_down,
-                       /*needs_input_gradient=*/true,
-                       gradients);
+        backward(kDown, {grad}, GatedProduct(kept.gate, kept.up));
     GatedProductBackward(grad_gated, &kept.gate, &kept.up);
   }
   {
     const at::Tensor normed = Norm(kept.middle,
                                    weights_.norm(NormPlace::kBeforeMlp),
                                    config_.rms_norm_eps);
-    const at::Tensor grad_normed = gate_up_.Backward(
-        {kept.gate, kept.up}, normed, kept.low_rank_gate_up, true, gradients);
+    const at::Tensor grad_normed =
+        backward(kGateUp, {kept.gate, kept.up}, normed);
     kept.gate = kept.up = at::Tensor();
     AddNormBackward(grad_normed,
                     kept.middle,
@@ -151,14 +160,8 @@ at::Tensor LayerPass::Backward(at::Tensor grad,
   AttentionGradients heads;
   {
     const at::Tensor attended = kept.attended.view({count, -1});
-    const at::Tensor grad_attended =
-        SelectBackward(o_.Backward({grad},
-                                   Select(attended, rows),
-                                   kept.low_rank_o,
-                                   /*needs_input_gradient=*/true,
-                                   gradients),
-                       rows,
-                       count);
+    const at::Tensor grad_attended = SelectBackward(
+        backward(kO, {grad}, Select(attended, rows)), rows, count);
     heads = attention.Backward(grad_attended.view(kept.attended.sizes()),
                                Rotated(kept.q, NormPlace::kQueries),
                                Rotated(kept.k, NormPlace::kKeys),
@@ -171,15 +174,14 @@ at::Tensor LayerPass::Backward(at::Tensor grad,
   heads.k = UnrotatedGradient(std::move(heads.k), kept.k, NormPlace::kKeys);
   kept.q = kept.k = at::Tensor();
   const at::Tensor grad_normed =
-      qkv_.Backward({heads.q.reshape({count, -1}),
-                     heads.k.reshape({count, -1}),
-                     heads.v.reshape({count, -1})},
-                    Norm(kept.input,
-                         weights_.norm(NormPlace::kBeforeAttention),
-                         config_.rms_norm_eps),
-                    kept.low_rank_qkv,
-                    needs_input_gradient,
-                    gradients);
+      backward(kQkv,
+               {heads.q.reshape({count, -1}),
+                heads.k.reshape({count, -1}),
+                heads.v.reshape({count, -1})},
+               Norm(kept.input,
+                    weights_.norm(NormPlace::kBeforeAttention),
+                    config_.rms_norm_eps),
+               needs_input_gradient);
   if (!needs_input_gradient) return {};
   grad = SelectBackward(grad, rows, count);
   AddNormBackward(grad_normed,

@@ -2,11 +2,12 @@
 
 #include "common/kernels/cuda/product.h"
 #include "common/kernels/packed_gemm.h"
+#include "common/model/cpu_kernels.h"
 
 namespace dapd {
 namespace {
 
-// How a matrix lies in memory.
+// The layout of a matrix in memory.
 struct Layout {
   at::Tensor matrix;  // with one stride of 1
   int64_t stride = 0;
@@ -15,7 +16,8 @@ struct Layout {
 
 Layout LayoutOf(const at::Tensor& matrix) {
   // The transpose of one column lies in memory like a row, too. It counts as
-  // transposed, as that of several columns does: PackedGemm may round the rest.
+  // transposed, like the transpose of several columns, since PackedGemm may
+  // round an operand that is not transposed.
   const bool was_column = matrix.stride(0) == 1 && matrix.size(1) > 1;
   if (matrix.stride(1) == 1 && !was_column) {
     return {matrix, matrix.stride(0), false};
@@ -29,19 +31,13 @@ bool IsBFloat16(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kBFloat16;
 }
 
-bool ProductsHaveKernels(const at::Tensor& tensor) {
-  return tensor.is_cpu() &&
-         (tensor.scalar_type() == at::kFloat || IsBFloat16(tensor));
-}
-
-// Computes c by PackedGemm if that can; says whether it did.
+// Computes c by PackedGemm if that takes all three dtypes. Returns whether it
+// did.
 bool TryPackedGemm(const at::Tensor& a,
                    const at::Tensor& b,
                    bool adds,
                    at::Tensor& c) {
-  if (!ProductsHaveKernels(a) || !ProductsHaveKernels(b) ||
-      !ProductsHaveKernels(c))
-    return false;
+  if (!HasCpuKernels(a) || !HasCpuKernels(b) || !HasCpuKernels(c)) return false;
   if (a.numel() == 0) {
     if (!adds) c.zero_();
     return true;
@@ -122,8 +118,30 @@ at::Tensor Linear(const at::Tensor& x,
                   const at::Tensor& weight,
                   const at::Tensor& bias) {
   if (!bias.defined()) return MatrixProduct(x, weight.t());
-  if (!ProductsHaveKernels(x)) return at::addmm(bias, x, weight.t());
+  if (!HasCpuKernels(x)) return at::addmm(bias, x, weight.t());
   return MatrixProduct(x, weight.t()).add_(bias);
+}
+
+void ComputeLogits(const at::Tensor& hidden,
+                   const at::Tensor& head,
+                   at::Tensor logits) {
+  if (head.is_cpu() || head.scalar_type() == at::kFloat) {
+    MatrixProductInto(hidden.to(at::kFloat), head.t(), logits);
+  } else {
+    at::mm_out(logits, hidden, head.t(), at::kFloat);
+  }
+}
+
+at::Tensor GradientOfHidden(const at::Tensor& grad_logits,
+                            const at::Tensor& head) {
+  if (!head.is_cpu()) {
+    return MatrixProductIn(
+        head.scalar_type(), grad_logits.to(head.scalar_type()), head);
+  }
+  at::Tensor gradient =
+      at::empty({grad_logits.size(0), head.size(1)}, at::kFloat);
+  MatrixProductInto(grad_logits, head, gradient);
+  return gradient.to(head.scalar_type());
 }
 
 }  // namespace dapd

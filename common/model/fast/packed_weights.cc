@@ -14,7 +14,7 @@ const at::Tensor& WeightOf(const ModelWeights& weights,
   return weights.layers[static_cast<size_t>(layer)].weight[IndexOf(part)];
 }
 
-// The parts of `base`, [out of all, in], become the layer's own weights.
+// Makes the parts of `base`, [out of all parts, in], the layer's own weights.
 void TakeOver(LayerWeights& layer,
               const std::vector<Projection>& parts,
               const at::Tensor& base) {
@@ -63,7 +63,10 @@ PackedWeights::PackedWeights(ModelWeights& weights,
       if (!biases.empty()) linear.bias = at::cat(biases);
       const auto options = stacked[0].options();
       int64_t out = 0;
-      for (const at::Tensor& part : stacked) out += part.size(0);
+      for (const at::Tensor& part : stacked) {
+        linear.rows.push_back(part.size(0));
+        out += part.size(0);
+      }
       linear.weight = at::zeros({out, linear.in + linear.lora}, options);
       at::Tensor base = linear.weight.narrow(1, 0, linear.in);
       at::cat_out(base, stacked);
@@ -96,7 +99,8 @@ void PackedWeights::Apply(const Adapter* adapter) {
               "another rank or other targets");
   at::NoGradGuard no_grad;
   if (adapter == nullptr && is_base_) return;
-  // Until all is done it is neither: memory may run out half way.
+  // Until all layers are done, the weights are neither: memory may run out half
+  // way.
   is_base_ = false;
   for (size_t layer = 0; layer < layers_.size(); ++layer) {
     for (PackedLinear& linear : layers_[layer]) {

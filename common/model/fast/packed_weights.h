@@ -1,19 +1,19 @@
-// The weights of a model as a GPU multiplies with them where no gradient is
-// needed, decoding (generation/cuda) and scoring (packed_layer.h): q, k and v
-// stacked, gate and up stacked, and the adapter inside.
+// The weights of a model for a GPU that needs no gradient, in decoding
+// (generation/cuda) and scoring (packed_projections.h): q, k and v are stacked,
+// gate and up are stacked, and the adapter is inside.
 //
-// An adapter is in them in one of two forms:
-//   kMerged   W = W0 + scale B A. Nothing more to read or to launch in a step.
-//   kColumns  [W0, scale B] with as many more columns as the adapters of the
+// The adapter is inside in one of two forms:
+//   kMerged   W = W0 + scale B A. A step reads and launches nothing more.
+//   kColumns  [W0, scale B], with as many more columns as the adapters of the
 //             stacked projections have ranks; x is followed by t = x A^T.
-// A float32 model merges. A bfloat16 one takes columns: rounding W0 + scale B A
-// to bfloat16 gives W0 back wherever the update is below half a unit of W0's
-// last place, 2^-9 of it, which early in training is nearly everywhere, so a
-// merged policy would sample from the base while the trainer trains another.
-// Columns keep the update to 2^-9 of itself, for about 5 % more bytes per step
-// and four more launches per layer (docs/cuda.md). They also leave the base as
-// it is, so that it stands in memory once, in them; merging needs it beside
-// them.
+// A float32 model merges. A bfloat16 model takes columns: rounding W0 + scale B
+// A to bfloat16 gives W0 back wherever the update is below half a unit of the
+// last place of W0, 2^-9 of it. Early in training this is so nearly everywhere,
+// and a merged policy would sample from the base while the trainer trains
+// another policy. Columns keep the update to 2^-9 of itself, for about 5 % more
+// bytes per step and four more launches per layer (docs/cuda.md). Columns also
+// leave the base unchanged, so it is in memory only once; merging needs a
+// second copy.
 #pragma once
 
 #include <functional>
@@ -29,12 +29,12 @@ namespace dapd {
 
 enum class AdapterForm { kMerged, kColumns };
 
-// The form for a model of that precision.
+// Returns the form for a model of precision `dtype`.
 constexpr AdapterForm FormFor(at::ScalarType dtype) {
   return dtype == at::kFloat ? AdapterForm::kMerged : AdapterForm::kColumns;
 }
 
-// merged = base + scale * pair.b pair.a, in place of `merged`'s values.
+// Writes base + scale * pair.b pair.a into `merged`.
 using MergePair = std::function<void(const at::Tensor& base,
                                      const LoraPair& pair,
                                      double scale,
@@ -43,6 +43,7 @@ using MergePair = std::function<void(const at::Tensor& base,
 // One of the four products of a layer.
 struct PackedLinear {
   std::vector<Projection> parts;  // stacked, in this order
+  std::vector<int64_t> rows;      // rows of `weight` per part
   at::Tensor weight;              // [out, in + lora]
   at::Tensor lora_a;              // [lora, in]; undefined if lora is 0
   at::Tensor bias;                // [out] or undefined
@@ -52,24 +53,24 @@ struct PackedLinear {
 
 class PackedWeights {
  public:
-  // Takes the base over, layer by layer: with kColumns the projections' weights
-  // in `weights` become views of the packed ones, and what held them before is
-  // given back unless somebody else holds it, too; at most one layer is there
-  // twice. With kMerged they are copied and stay. `lora`: what the adapters
-  // look like that Apply will get, or null for none yet; matters only to
-  // kColumns. `weights` must outlive this.
+  // Takes the base over, layer by layer. With kColumns the projections' weights
+  // in `weights` become views of the packed weights, and their old memory is
+  // released unless another owner holds it; at most one layer is in memory
+  // twice. With kMerged they are copied and stay. `lora` is the shape of the
+  // adapters that Apply will get; null: none yet. Only kColumns reads it.
+  // `weights` must outlive this object.
   PackedWeights(ModelWeights& weights,
                 AdapterForm form,
                 const LoraConfig* lora,
                 MergePair merge);
 
-  // Whether Apply takes this adapter (null: the base).
+  // Returns whether Apply accepts `adapter` (null: the base).
   bool Fits(const Adapter* adapter) const;
-  // From now on the weights are those of `adapter`, null for the base. The
-  // tensors stay where they are.
+  // Makes the weights those with `adapter`; null: the base. The tensors keep
+  // their memory.
   void Apply(const Adapter* adapter);
 
-  // By layer and group of LayerRecipe::Groups: qkv, o, gate_up, down.
+  // By layer, in the order of LayerProduct (layer_projections.h).
   const std::vector<std::array<PackedLinear, 4>>& layers() const {
     return layers_;
   }
@@ -81,8 +82,8 @@ class PackedWeights {
   const ModelWeights& weights_;
   const AdapterForm form_;
   const MergePair merge_;
-  int64_t rank_ = 0;                  // of the columns; 0 without
-  std::vector<std::string> targets_;  // that have columns
+  int64_t rank_ = 0;                  // columns per target; 0: no columns
+  std::vector<std::string> targets_;  // projections with columns
   bool is_base_ = true;
   std::vector<std::array<PackedLinear, 4>> layers_;
 };

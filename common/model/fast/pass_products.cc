@@ -9,7 +9,8 @@
 namespace dapd {
 namespace {
 
-// Rows that cuBLASLt's tiles of large products have, or a multiple of them.
+// The number of rows of cuBLASLt's tiles for large products, or a multiple of
+// it.
 constexpr int64_t kRowStep = 256;
 
 CudaProduct ProductOf(const at::Tensor& x,
@@ -29,8 +30,8 @@ CudaProduct ProductOf(const at::Tensor& x,
           .bias = bias.defined() ? bias.const_data_ptr() : nullptr};
 }
 
-// The products of a layer with so many rows, their inputs and results in memory
-// that begins as LibTorch's does.
+// Returns the products of a layer with `rows` rows. Their inputs and results
+// lie in memory with the alignment of LibTorch's allocations.
 std::vector<CudaProduct> ProductsOf(const std::array<PackedLinear, 4>& linears,
                                     bool with_adapter,
                                     int64_t rows) {

@@ -1,6 +1,6 @@
-// Packed sequences of which some begin with chunks that were computed before
-// (chunk_forward.h): what is left of each, its tail, goes through the layers
-// alone, attending over the chunks.
+// Runs the tails of packed sequences. Some sequences begin with chunks that
+// were computed before (chunk_forward.h): only the rest of each sequence, its
+// tail, goes through the layers, attending over the chunks.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,13 @@
 
 #include "common/model/fast/chunk_attention.h"
 #include "common/model/fast/chunk_forward.h"
-#include "common/model/fast/packed_chunk_attention.h"
 #include "common/model/weights/weights.h"
 #include "common/tensor/aten.h"
 
 namespace dapd {
 
-// The first chunks of a sequence, in order, with their layers' inputs; none: it
-// is all tail. A tail has at least one token.
+// The first chunks of a sequence, in order, with their layers' inputs; empty if
+// the sequence is all tail. A tail has at least one token.
 using SequencePrefix = std::vector<ChunkStates>;
 
 // Shapes: N rows of the pack, M of its tails, H query heads, K key-value heads,
@@ -28,31 +27,31 @@ class SequenceTails {
                 const std::vector<int64_t>& offsets,
                 const std::vector<SequencePrefix>& prefixes);
 
-  // Behind the last Attend: lets go of the chunks' keys and values.
+  // Releases the chunks' keys and values, after the last Attend.
   void DropKeys();
 
   // The tails' rows in the pack, [M] int64 on the model's device.
   const at::Tensor& rows() const { return rows_; }
 
-  // From rotated q [M, H, D] and k, v [M, K, D] of the tails in `layer` to
-  // [M, H, D].
+  // Returns attention's result [M, H, D] for the tails' rotated q [M, H, D] and
+  // k, v [M, K, D] in `layer`.
   at::Tensor Attend(int64_t layer,
                     const at::Tensor& q,
                     const at::Tensor& k,
                     const at::Tensor& v) const;
 
-  // What goes into `layer`, or comes out of the last for the number of layers,
-  // of all rows, [N, hidden]: the chunks' and `tails` [M, hidden].
+  // Returns the input of `layer` for all rows, [N, hidden], from the chunks'
+  // rows and `tails` [M, hidden]. If `layer` is the number of layers, it is the
+  // output of the last layer.
   at::Tensor Whole(int64_t layer, const at::Tensor& tails) const;
 
  private:
   struct Tail {
     int64_t tokens = 0;
-    std::vector<at::Tensor> layer_inputs;     // of the chunks before it
-    std::optional<ChunkAttention> attention;  // none on CUDA
+    std::vector<at::Tensor> layer_inputs;  // of the chunks before it
   };
   std::vector<Tail> tails_;
-  std::optional<PackedChunkAttention> at_once_;  // of all tails, on CUDA
+  std::optional<ChunkAttention> attention_;  // until DropKeys
   at::Tensor rows_;
 };
 

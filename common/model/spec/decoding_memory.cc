@@ -181,8 +181,8 @@ int64_t KvBytes(const Share& share) {
          share.model.head_dim * share.number;
 }
 
-// What a layer (packed_layer.cc) has alive of a row at the most, beside what
-// all layers share: the residual stream, keys and values.
+// The most bytes that a layer (fast/layer_pass.cc over packed projections) has
+// alive for a row, beside the residual stream, keys and values.
 int64_t LayerRowBytes(const Share& share) {
   const ModelConfig& model = share.model;
   const int64_t hidden = model.hidden_size;

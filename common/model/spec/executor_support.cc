@@ -59,7 +59,7 @@ std::vector<Trait> TraitsOf(const ModelConfig& model) {
     traits.push_back(
         {.reason = absl::StrCat(
              "final logits are capped (softcap ", recipe.logit_softcap, ")"),
-         .computed_by = {kLayerPass, kPackedLayer}});
+         .computed_by = {kLayerPass}});
   }
   return traits;
 }
@@ -88,7 +88,7 @@ std::vector<SlowWork> SlowWorkOf(const ModelConfig& model, bool on_gpu) {
   };
   add("decoding", on_gpu ? kCudaDecoder : kCpuDecoder);
   add("training", kLayerPass);
-  add("scoring", on_gpu ? kPackedLayer : kLayerPass);
+  add("scoring", kLayerPass);
   add("loss", kHeadKernels);
   return slow;
 }

@@ -13,8 +13,7 @@
 namespace dapd {
 
 enum class Executor {
-  kLayerPass,    // model/fast/layer_pass.h: training, and scoring on a CPU
-  kPackedLayer,  // model/fast/packed_layer.h: prompts and scoring on a GPU
+  kLayerPass,    // model/fast/layer_pass.h: training and scoring
   kCpuDecoder,   // generation/cpu/cpu_decoder.h
   kCudaDecoder,  // generation/cuda/cuda_decoder.h
   kHeadKernels,  // objective/head_loss.h: the loss by kernels

@@ -179,7 +179,7 @@ RoleMemory TeacherMemory(const Config& config,
     memory.items.push_back({WeightSetName(set), sizes.adapter});
   }
   if (PlansForGpu(config) && !sets.empty() &&
-      Supports(Executor::kPackedLayer, model)) {
+      Supports(Executor::kLayerPass, model)) {
     memory.items.push_back(
         {"adapter in the projections", AdapterColumnBytes(config, model)});
   }

@@ -84,9 +84,9 @@ std::vector<MemoryItem> ScoringOnGpu(const Config& config,
   const double tokens = LongestRequest(config);
   const double views = tokens * TokenBytes(config, model);
   const double layer = LayerWorkspace(config, model, kRows);
-  // The keys and values of one layer that a pass brings together: at most every
-  // view's whole past, where the ends of all views share it
-  // (common/model/fast/packed_chunk_attention.h).
+  // The keys and values of one layer that a pass gathers: at most every view's
+  // whole past, if the ends of all views share the pass
+  // (common/model/fast/chunk_attention.h).
   const double attended = tokens *
                           static_cast<double>(KvTokenBytes(config, model)) /
                           static_cast<double>(model.num_layers);

@@ -37,7 +37,7 @@ constexpr double kRoundings = 2.0;
 constexpr int64_t kChunk = 128;
 
 // Qwen3's heads; more rows in a pass than its projections have inputs, so that
-// the adapter's columns stand beside them (projection_group.h), and `o`, which
+// the adapter's columns stand beside them (plain_projections.h), and `o`, which
 // has more, takes the other way. Values that bfloat16 has.
 std::shared_ptr<const ModelWeights> MakeWideModel() {
   auto weights = std::make_shared<ModelWeights>(*MakeRandomModel("qwen3"));

@@ -17,11 +17,13 @@
 
 #include "ATen/record_function.h"
 #include "common/model/fast/layer_pass.h"
-#include "common/model/fast/packed_layer.h"
+#include "common/model/fast/packed_projections.h"
 #include "common/model/fast/packed_weights.h"
+#include "common/model/fast/plain_projections.h"
 #include "tests/fakes/device_rows_on_host.h"
 #include "tests/fakes/model_shapes.h"
 #include "tests/fakes/relative_error.h"
+#include "tests/fakes/same_bits.h"
 #include "tests/fakes/torch_device/torch_device.h"
 
 namespace dapd {
@@ -167,14 +169,19 @@ struct Layer {
   };
 
   Result Run() const {
-    const FlashAttention attention({0, kTokens / 2, kTokens}, x.device());
-    const LayerPass pass(config, weights, &lora, 2.0, angles);
-    Result result;
+    const VariableLengthAttention attention({0, kTokens / 2, kTokens},
+                                            x.device());
+    const LayerPass pass(config, weights, angles);
+    const PlainProjections projections(weights, &lora, 2.0);
+    Result result{.gradients = LoraLayer(lora.size())};
     LayerActivations kept;
-    result.y = pass.Forward(x, /*rows=*/{}, attention, &kept);
-    result.grad_x = pass.Backward(grad.clone(),
-                                  /*rows=*/{},
+    ResidualStream stream{x};
+    pass.Forward(projections, attention, /*rows=*/{}, &stream, &kept);
+    result.y = stream.Sum();
+    result.grad_x = pass.Backward(projections,
                                   attention,
+                                  /*rows=*/{},
+                                  grad.clone(),
                                   std::move(kept),
                                   /*needs_input_gradient=*/true,
                                   &result.gradients);
@@ -183,9 +190,9 @@ struct Layer {
 };
 
 // The layer's weights as a teacher has them, with its adapter applied.
-class PackedLayerOf {
+class PackedTeacher {
  public:
-  explicit PackedLayerOf(const Layer& layer) : weights_(Model(layer)) {
+  explicit PackedTeacher(const Layer& layer) : weights_(Model(layer)) {
     const Adapter adapter{.config = {.rank = kRank, .alpha = 2.0 * kRank},
                           .layers = {layer.lora}};
     packed_ = std::make_unique<PackedWeights>(
@@ -193,15 +200,19 @@ class PackedLayerOf {
     packed_->Apply(&adapter);
   }
 
-  // What the layer makes of x + `delta`, over which it may write.
+  // Returns the output of the layer for the input x + `delta`, over which it
+  // may write.
   ResidualStream Forward(ResidualStream stream,
                          const RotaryAngles& angles,
-                         const FlashAttention& attention,
+                         const VariableLengthAttention& attention,
                          bool with_adapter) const {
     const PackedPass pass{.with_adapter = with_adapter};
-    PackedLayer(
-        weights_.config, weights_.layers[0], packed_->layers()[0], angles, pass)
-        .Forward(attention, &stream);
+    LayerPass(weights_.config, weights_.layers[0], angles)
+        .Forward(PackedProjections(packed_->layers()[0], pass),
+                 attention,
+                 /*rows=*/{},
+                 &stream,
+                 /*activations=*/nullptr);
     return stream;
   }
 
@@ -307,13 +318,20 @@ TEST(LayerTrafficTest, ALayerIsAFewLaunches) {
   // As a teacher's 4,096 rows stand between the widths of 4B's layer.
   constexpr int64_t kRows = 400;
   const Layer layer(at::kBFloat16, kSimulated);
-  const FlashAttention attention({0, kRows}, kSimulated);
+  const VariableLengthAttention attention({0, kRows}, kSimulated);
   const at::Tensor x = layer.x.narrow(0, 0, kRows);
   const RotaryAngles angles{layer.angles.cos.narrow(0, 0, kRows),
                             layer.angles.sin.narrow(0, 0, kRows)};
   const auto pass = [&](const LoraLayer* lora) {
-    LayerPass(layer.config, layer.weights, lora, 2.0, angles)
-        .Forward(x, /*rows=*/{}, attention, /*activations=*/nullptr);
+    ResidualStream stream{x};
+    LayerPass(layer.config, layer.weights, angles)
+        .Forward(PlainProjections(
+                     LayerRecipeOf(layer.config, 0), layer.weights, lora, 2.0),
+                 attention,
+                 /*rows=*/{},
+                 &stream,
+                 /*activations=*/nullptr);
+    stream.Sum();
   };
   EXPECT_LE(LaunchesOf("passed forward", [&] { pass(nullptr); }), 14);
   EXPECT_LE(WorkOfDevice().allocations, 17);
@@ -323,7 +341,7 @@ TEST(LayerTrafficTest, ALayerIsAFewLaunches) {
       LaunchesOf("passed forward with an adapter", [&] { pass(&layer.lora); }),
       38);
   EXPECT_LE(WorkOfDevice().allocations, 32);
-  const PackedLayerOf packed(layer);
+  const PackedTeacher packed(layer);
   const at::Tensor delta = at::zeros_like(x);
   const auto score = [&](bool with_adapter) {
     packed.Forward({x, delta}, angles, attention, with_adapter);
@@ -352,25 +370,51 @@ TEST(LayerTrafficTest, TheGpusWayGivesWhatFloat32Gives) {
   EXPECT_LT(worst, 2e-2);
 }
 
-// Both round, each at its own places.
+// The layers that keep their inputs add first; the other layers leave the sum
+// to the next norm.
+TEST(LayerTrafficTest, ANormThatAddsGivesTheBitsOfASumAndItsNorm) {
+  const at::NoGradGuard no_grad;
+  for (const at::Device device : {at::Device(at::kCPU), kSimulated}) {
+    const Layer layer(at::kBFloat16, device);
+    const at::Tensor x = layer.x.narrow(0, 0, 32);
+    const at::Tensor delta = layer.grad.narrow(0, 0, 32) * 0.3;
+    ResidualStream adding{x, delta.clone()};
+    const at::Tensor normed =
+        adding.Norm(layer.weights.norm(NormPlace::kBeforeAttention), 1e-6);
+    ResidualStream summed{x, delta.clone()};
+    const at::Tensor sum = summed.Sum();
+    EXPECT_TRUE(SameBits(adding.x.cpu(), sum.cpu())) << device;
+    EXPECT_TRUE(SameBits(
+        normed.cpu(),
+        summed.Norm(layer.weights.norm(NormPlace::kBeforeAttention), 1e-6)
+            .cpu()))
+        << device;
+  }
+}
+
+// Packed and plain weights round the update of an adapter at different places.
 TEST(LayerTrafficTest, PackedWeightsGiveWhatFloat32Gives) {
   const at::NoGradGuard no_grad;
   const Layer layer(at::kBFloat16, kSimulated);
   const Layer exact(at::kFloat, at::kCPU);
-  const PackedLayerOf packed(layer);
-  const FlashAttention attention({0, kTokens / 2, kTokens}, kSimulated);
-  const FlashAttention on_cpu({0, kTokens / 2, kTokens}, at::kCPU);
+  const PackedTeacher packed(layer);
+  const VariableLengthAttention attention({0, kTokens / 2, kTokens},
+                                          kSimulated);
+  const VariableLengthAttention on_cpu({0, kTokens / 2, kTokens}, at::kCPU);
   for (const bool with_adapter : {false, true}) {
-    const at::Tensor expected =
-        LayerPass(exact.config,
-                  exact.weights,
-                  with_adapter ? &exact.lora : nullptr,
-                  2.0,
-                  exact.angles)
-            .Forward(exact.x, /*rows=*/{}, on_cpu, /*activations=*/nullptr);
+    ResidualStream expected{exact.x};
+    LayerPass(exact.config, exact.weights, exact.angles)
+        .Forward(PlainProjections(LayerRecipeOf(exact.config, 0),
+                                  exact.weights,
+                                  with_adapter ? &exact.lora : nullptr,
+                                  2.0),
+                 on_cpu,
+                 /*rows=*/{},
+                 &expected,
+                 /*activations=*/nullptr);
     const ResidualStream stream = packed.Forward(
         {layer.x.clone()}, layer.angles, attention, with_adapter);
-    const double error = RelativeError(stream.x + stream.delta, expected);
+    const double error = RelativeError(stream.x + stream.delta, expected.Sum());
     std::cout << "largest error " << error << "\n";
     EXPECT_LT(error, 2e-2);
   }

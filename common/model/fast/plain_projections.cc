@@ -1,4 +1,4 @@
-#include "common/model/fast/projection_group.h"
+#include "common/model/fast/plain_projections.h"
 
 #include <utility>
 
@@ -6,6 +6,7 @@
 #include "common/model/fast/matrix_product.h"
 
 namespace dapd {
+
 ProjectionGroup::ProjectionGroup(const LayerWeights& weights,
                                  const LoraLayer* lora,
                                  double lora_scale,
@@ -34,7 +35,7 @@ at::ScalarType ProjectionGroup::UpdateType(const at::Tensor& x) const {
 }
 
 int64_t ProjectionGroup::RoomFor(const at::Tensor& like) const {
-  constexpr int64_t kAligned = 8;  // numbers, for rows that stay so
+  constexpr int64_t kAligned = 8;  // numbers; rows with room stay aligned
   if (!a_.defined() || DeviceRowsFor(like) == nullptr) return 0;
   const bool is_worth_it = like.size(0) > a_.size(1);
   return is_worth_it && a_.size(0) % kAligned == 0 ? a_.size(0) : 0;
@@ -69,7 +70,7 @@ std::vector<at::Tensor> ProjectionGroup::ForwardJoined(
                weight,
                weights_.bias[static_cast<size_t>(projections_[i])]));
   }
-  *low_rank = low.contiguous();  // and not all of x beside it
+  *low_rank = low.contiguous();  // does not keep x beside it
   return outputs;
 }
 
@@ -116,7 +117,7 @@ at::Tensor ProjectionGroup::Backward(const std::vector<at::Tensor>& grads,
 
   const at::ScalarType dtype = UpdateType(x);
   const at::ScalarType adapter_dtype = a_.scalar_type();
-  at::Tensor grad_low_rank = at::empty_like(low_rank);  // of x A^T
+  at::Tensor grad_low_rank = at::empty_like(low_rank);  // gradient of x A^T
   for (size_t i = 0; i < projections_.size(); ++i) {
     if (first_[i] < 0) continue;
     const auto p = static_cast<size_t>(projections_[i]);
@@ -139,5 +140,21 @@ at::Tensor ProjectionGroup::Backward(const std::vector<at::Tensor>& grads,
   }
   return grad_x;
 }
+
+PlainProjections::PlainProjections(const LayerRecipe& recipe,
+                                   const LayerWeights& weights,
+                                   const LoraLayer* lora,
+                                   double lora_scale)
+    : groups_([&] {
+        const auto groups = recipe.Groups();
+        const auto group = [&](LayerProduct product) {
+          return ProjectionGroup(weights,
+                                 lora,
+                                 lora_scale,
+                                 groups.at(static_cast<size_t>(product)));
+        };
+        using enum LayerProduct;
+        return std::array{group(kQkv), group(kO), group(kGateUp), group(kDown)};
+      }()) {}
 
 }  // namespace dapd
