@@ -20,7 +20,8 @@ DecoderModel::DecoderModel(const ShardedWeights& share,
 
 void DecoderModel::SetAdapter(std::shared_ptr<const Adapter> adapter) {
   if (adapter != nullptr && devices_ != nullptr) {
-    adapter = std::make_shared<const Adapter>(ShardAdapter(*adapter, layout_));
+    adapter = std::make_shared<const Adapter>(
+        ShardAdapter(*adapter, config_, layout_));
   }
   adapter_ = std::move(adapter);
 }

@@ -16,7 +16,9 @@ struct DecodeBackendOptions {
   int64_t num_tokens = 0;  // ids that the tokenizer knows; 0: all
 };
 
-// Makes the fastest backend for the weights' device. It keeps what it needs of
+// Makes the fastest backend that computes the model on the weights' device. If
+// only LibTorch's operations do, one line in the log says why
+// (common/model/spec/executor_support.h). The backend keeps what it needs of
 // `weights`; the rest is freed when the caller releases them.
 std::unique_ptr<DecodeBackend> MakeDecodeBackend(
     std::shared_ptr<const ModelWeights> weights,

@@ -50,8 +50,9 @@ RotaryAngles MakeRotaryAngles(const ModelConfig& config,
                               at::ScalarType dtype) {
   const auto options =
       at::TensorOptions().dtype(at::kFloat).device(positions.device());
-  const at::Tensor exponents = at::arange(0, config.head_dim, 2, options) /
-                               static_cast<double>(config.head_dim);
+  const int64_t turned = config.RotatedDim();
+  const at::Tensor exponents =
+      at::arange(0, turned, 2, options) / static_cast<double>(turned);
   const at::Tensor powers =
       at::pow(at::scalar_tensor(config.rope_theta, options), exponents);
   const at::Tensor frequencies =
@@ -72,6 +73,12 @@ RotaryAngles MakeRotaryAngles(const ModelConfig& config,
 }
 
 at::Tensor ApplyRotary(const at::Tensor& heads, const RotaryAngles& angles) {
+  const int64_t turned = angles.cos.size(-1);
+  if (const int64_t rest = heads.size(-1) - turned; rest > 0) {
+    return at::cat({ApplyRotary(heads.narrow(-1, 0, turned), angles),
+                    heads.narrow(-1, turned, rest)},
+                   -1);
+  }
   const std::vector<at::Tensor> halves = heads.chunk(2, -1);
   const at::Tensor rotated = at::cat({-halves[1], halves[0]}, -1);
   return heads * angles.cos + rotated * angles.sin;

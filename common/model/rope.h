@@ -1,5 +1,5 @@
 // Rotary position embedding (Su et al. 2021) in the half-split form of the
-// Hugging Face models: dimension i turns with dimension i + head_dim / 2.
+// Hugging Face models: dimension i turns with dimension i + D / 2.
 #pragma once
 
 #include "common/model/spec/model_config.h"
@@ -7,11 +7,12 @@
 
 namespace dapd {
 
-// cos and sin of position * theta^(-2i / head_dim), repeated for both halves:
-// [N, 1, head_dim], computed in float32 and then rounded to `dtype`. If the
-// model has rope scaling (spec/rope_config.h), the frequencies are stretched
-// and cos and sin are multiplied by its attention factor. All code that turns
-// heads, on any device, takes the angles from here.
+// cos and sin of position * theta^(-2i / D) for the D dimensions of a head that
+// turn (AttentionRecipe::rotated_dim), repeated for both halves: [N, 1, D],
+// computed in float32 and then rounded to `dtype`. If the model has rope
+// scaling (spec/rope_config.h), the frequencies are stretched and cos and sin
+// are multiplied by its attention factor. All code that turns heads, on any
+// device, takes the angles from here.
 struct RotaryAngles {
   at::Tensor cos;
   at::Tensor sin;
@@ -22,7 +23,8 @@ RotaryAngles MakeRotaryAngles(const ModelConfig& config,
                               const at::Tensor& positions,
                               at::ScalarType dtype);
 
-// Returns `heads` [N, num_heads, head_dim], turned by the angles of its row.
+// Returns `heads` [N, num_heads, head_dim], of each the first D dimensions
+// turned by the angles of its row.
 at::Tensor ApplyRotary(const at::Tensor& heads, const RotaryAngles& angles);
 
 }  // namespace dapd

@@ -175,12 +175,12 @@ std::unique_ptr<TrainingPass> ForwardAhead::Run(
     prefixes[sequence] =
         TakePrefix(packed.plan.sequences[sequence], NeededTokens(*views[i]));
   }
-  return std::make_unique<TrainingPass>(weights_,
-                                        live_,
-                                        packed.tokens,
-                                        packed.rows,
-                                        activation_bytes,
-                                        std::move(prefixes));
+  return MakeTrainingPass(weights_,
+                          live_,
+                          packed.tokens,
+                          packed.rows,
+                          activation_bytes,
+                          std::move(prefixes));
 }
 
 SequencePrefix ForwardAhead::TakePrefix(std::span<const int32_t> sequence,

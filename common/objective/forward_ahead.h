@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "common/base/byte_budget.h"
-#include "common/model/fast/training_pass.h"
+#include "common/model/training_pass.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
 #include "common/objective/pack_plan.h"

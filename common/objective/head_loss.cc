@@ -159,20 +159,21 @@ int64_t ChunkTokensOf(const Call& call,
 
 }  // namespace
 
-HeadLoss ComputeHeadLoss(const at::Tensor& head,
+HeadLoss ComputeHeadLoss(const LmHead& lm_head,
                          std::span<const HeadStudent> students,
                          std::span<const HeadTerm> terms,
                          const HeadLossOptions& options,
                          bool with_gradient) {
   at::NoGradGuard no_grad;
   const TargetSources sources(students, terms);
-  if (!HasFastPath(head, sources, terms)) {
+  const at::Tensor& head = lm_head.weight;
+  if (lm_head.softcap > 0.0 || !HasFastPath(head, sources, terms)) {
     // A GPU has no room for both memories.
     if (head.is_cuda() && options.workspace != nullptr) {
       *options.workspace = HeadWorkspace();
     }
     return ComputeHeadLossByTensors(
-        head, students, terms, options, with_gradient);
+        lm_head, students, terms, options, with_gradient);
   }
   const int64_t tokens = students[0].hidden.size(0);
   const int64_t vocabulary = head.size(0);

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/objective/divergence_sums.h"
@@ -23,11 +24,21 @@
 
 namespace dapd {
 
+// The LM head: final logits are weight hidden, capped as in AttentionRecipe
+// (common/model/spec/layer_recipe.h).
+struct LmHead {
+  LmHead(at::Tensor head_weight, double cap = 0.0)
+      : weight(std::move(head_weight)), softcap(cap) {}
+
+  at::Tensor weight;  // [V, hidden] float32 or bfloat16
+  double softcap;     // 0: no cap
+};
+
 // The result of a teacher for the n scored tokens of a view, in one of three
 // forms.
 struct TeacherScores {
   at::Tensor hidden;        // [n, hidden] after the final norm, or
-  at::Tensor logits;        // [n, V] float32, or
+  at::Tensor logits;        // [n, V] float32, capped, or
   at::Tensor top_ids;       // [n, k] int64 with
   at::Tensor top_logprobs;  // [n, k] float32, at the objective's temperature
 };
@@ -91,11 +102,11 @@ struct HeadLoss {
   std::vector<at::Tensor> token_logprobs;
 };
 
-// `head` [V, hidden] float32 or bfloat16. On the CPU neither the number of
-// threads nor chunk_bytes changes a bit of the result. ComputeHeadLossByTensors
-// computes top_k payloads, and everything on a GPU without kernels of our own.
-// The host waits for a GPU once, at the end.
-HeadLoss ComputeHeadLoss(const at::Tensor& head,
+// On the CPU neither the number of threads nor chunk_bytes changes a bit of the
+// result. ComputeHeadLossByTensors computes top_k payloads, capped logits, and
+// everything on a GPU without kernels of our own. The host waits for a GPU
+// once, at the end.
+HeadLoss ComputeHeadLoss(const LmHead& head,
                          std::span<const HeadStudent> students,
                          std::span<const HeadTerm> terms,
                          const HeadLossOptions& options,
@@ -103,7 +114,7 @@ HeadLoss ComputeHeadLoss(const at::Tensor& head,
 
 // Computes the same, tensor operation by tensor operation, as the reference
 // implementation. Each chunk holds one student and one target.
-HeadLoss ComputeHeadLossByTensors(const at::Tensor& head,
+HeadLoss ComputeHeadLossByTensors(const LmHead& head,
                                   std::span<const HeadStudent> students,
                                   std::span<const HeadTerm> terms,
                                   const HeadLossOptions& options,
@@ -113,7 +124,7 @@ HeadLoss ComputeHeadLossByTensors(const at::Tensor& head,
 // teacher, at `temperature`. Throws c10::Error if a token is not among the k
 // tokens of a top_k payload. On a GPU logits are computed in `workspace`; null:
 // the call allocates its own memory.
-at::Tensor TokenLogprobsOf(const at::Tensor& head,
+at::Tensor TokenLogprobsOf(const LmHead& head,
                            const TeacherScores& scores,
                            const at::Tensor& ids,
                            double temperature,

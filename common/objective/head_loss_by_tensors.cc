@@ -7,6 +7,7 @@
 #include "common/base/overloaded.h"
 #include "common/kernels/derived_source.h"
 #include "common/model/fast/matrix_product.h"
+#include "common/model/reference/decoder.h"
 #include "common/objective/divergence_by_tensors.h"
 #include "common/objective/head_loss.h"
 #include "common/objective/head_workspace.h"
@@ -20,17 +21,31 @@ at::Tensor TemperedLogprobs(const at::Tensor& logits, double temperature) {
   return at::log_softmax(logits.to(at::kFloat).div(temperature), -1);
 }
 
-at::Tensor LogitsOf(const at::Tensor& hidden, const at::Tensor& head) {
-  if (head.scalar_type() != at::kBFloat16) return at::linear(hidden, head);
-  at::Tensor logits = at::empty({hidden.size(0), head.size(0)},
-                                hidden.options().dtype(at::kFloat));
-  ComputeLogits(hidden, head, logits);
+// The gradient of the logits before the cap from the gradient of the capped
+// ones: the derivative of c tanh(z / c) is 1 - tanh(z / c)^2.
+at::Tensor UncappedGradient(const LmHead& head,
+                            const at::Tensor& capped,
+                            const at::Tensor& grad) {
+  if (head.softcap <= 0.0) return grad;
+  return grad * (1.0 - (capped / head.softcap).square());
+}
+
+at::Tensor LogitsOf(const at::Tensor& hidden, const LmHead& head) {
+  at::Tensor logits;
+  if (head.weight.scalar_type() != at::kBFloat16) {
+    logits = at::linear(hidden, head.weight);
+  } else {
+    logits = at::empty({hidden.size(0), head.weight.size(0)},
+                       hidden.options().dtype(at::kFloat));
+    ComputeLogits(hidden, head.weight, logits);
+  }
+  CapLogits(head.softcap, logits);
   return logits;
 }
 
 // Tokens of a call that are computed together.
 struct Tokens {
-  const at::Tensor& head;
+  const LmHead& head;
   double temperature;
   int64_t begin;
   int64_t count;
@@ -51,13 +66,14 @@ struct Tokens {
   at::Tensor LogprobsIn(const TeacherScores& scores,
                         HeadWorkspace& workspace) const {
     const at::Tensor memory =
-        workspace.Take(2 * count, head.size(0), head.device());
+        workspace.Take(2 * count, head.weight.size(0), head.weight.device());
     at::Tensor logits = memory.narrow(0, 0, count);
     at::Tensor logprobs = memory.narrow(0, count, count);
     if (scores.logits.defined()) {
       logits.copy_(Of(scores.logits));
     } else {
-      ComputeLogits(Of(scores.hidden), head, logits);
+      ComputeLogits(Of(scores.hidden), head.weight, logits);
+      CapLogits(head.softcap, logits);
     }
     return at::log_softmax_out(logprobs, logits.div_(temperature), -1);
   }
@@ -96,9 +112,10 @@ TargetLogprobs RoutedTarget(const Tokens& tokens, const HeadTerm& term) {
 }
 
 TargetLogprobs OneHotTarget(const Tokens& tokens, const HeadTerm& term) {
-  at::Tensor logprobs = at::full({tokens.count, tokens.head.size(0)},
-                                 kOneHotRest,
-                                 tokens.head.options().dtype(at::kFloat));
+  at::Tensor logprobs =
+      at::full({tokens.count, tokens.head.weight.size(0)},
+               kOneHotRest,
+               tokens.head.weight.options().dtype(at::kFloat));
   logprobs.scatter_(1, tokens.Of(term.ids).unsqueeze(1), 0.0);
   return {logprobs, {}};
 }
@@ -165,7 +182,7 @@ void ReadSums(const std::vector<TermSums>& parts, HeadLoss* loss) {
 
 }  // namespace
 
-HeadLoss ComputeHeadLossByTensors(const at::Tensor& head,
+HeadLoss ComputeHeadLossByTensors(const LmHead& head,
                                   std::span<const HeadStudent> students,
                                   std::span<const HeadTerm> terms,
                                   const HeadLossOptions& options,
@@ -177,7 +194,7 @@ HeadLoss ComputeHeadLossByTensors(const at::Tensor& head,
   // divergence needs.
   constexpr int64_t kTensors = 10;
   constexpr int64_t kChunkBytes = int64_t{336} << 20;
-  const int64_t row_bytes = kTensors * head.size(0) * 4;
+  const int64_t row_bytes = kTensors * head.weight.size(0) * 4;
   const int64_t bytes =
       options.chunk_bytes > 0 ? options.chunk_bytes : kChunkBytes;
   const int64_t chunk = std::max<int64_t>(1, bytes / row_bytes);
@@ -198,8 +215,8 @@ HeadLoss ComputeHeadLossByTensors(const at::Tensor& head,
                           options.temperature,
                           begin,
                           std::min(chunk, num_tokens - begin)};
-      const at::Tensor logprobs = TemperedLogprobs(
-          LogitsOf(tokens.Of(student.hidden), head), options.temperature);
+      const at::Tensor logits = LogitsOf(tokens.Of(student.hidden), head);
+      const at::Tensor logprobs = TemperedLogprobs(logits, options.temperature);
       const at::Tensor grad =
           with_gradient ? at::zeros_like(logprobs) : at::Tensor();
       for (size_t k = 0; k < terms.size(); ++k) {
@@ -208,8 +225,10 @@ HeadLoss ComputeHeadLossByTensors(const at::Tensor& head,
       }
       if (with_gradient) {
         const at::Tensor grad_logits =
-            grad.div(options.temperature).to(head.scalar_type());
-        tokens.Of(loss.grad_hidden[s]).copy_(at::matmul(grad_logits, head));
+            UncappedGradient(head, logits, grad.div(options.temperature))
+                .to(head.weight.scalar_type());
+        tokens.Of(loss.grad_hidden[s])
+            .copy_(at::matmul(grad_logits, head.weight));
       }
     }
   }
@@ -217,7 +236,7 @@ HeadLoss ComputeHeadLossByTensors(const at::Tensor& head,
   return loss;
 }
 
-at::Tensor TokenLogprobsOf(const at::Tensor& head,
+at::Tensor TokenLogprobsOf(const LmHead& head,
                            const TeacherScores& scores,
                            const at::Tensor& ids,
                            double temperature,
@@ -236,9 +255,10 @@ at::Tensor TokenLogprobsOf(const at::Tensor& head,
     const Tokens tokens{
         head, temperature, begin, std::min(kChunkTokens, ids.size(0) - begin)};
     const at::Tensor logprobs =
-        head.is_cpu() ? tokens.Logprobs(scores)
-                      : tokens.LogprobsIn(
-                            scores, workspace != nullptr ? *workspace : own);
+        head.weight.is_cpu()
+            ? tokens.Logprobs(scores)
+            : tokens.LogprobsIn(scores,
+                                workspace != nullptr ? *workspace : own);
     parts.push_back(logprobs.gather(1, tokens.Of(ids).unsqueeze(1)).squeeze(1));
   }
   return at::cat(parts);

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "common/model/fast/training_pass.h"
+#include "common/model/training_pass.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
 #include "common/objective/divergence_sums.h"

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "common/config/config.h"
-#include "common/model/fast/training_pass.h"
 #include "common/model/spec/pass_memory.h"
+#include "common/model/training_pass.h"
 #include "common/model/weights/weights.h"
 #include "common/terms/term.h"
 #include "common/terms/view.h"

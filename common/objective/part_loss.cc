@@ -9,6 +9,10 @@
 namespace dapd {
 namespace {
 
+LmHead HeadOf(const ModelWeights& weights) {
+  return {weights.head, ModelRecipeOf(weights.config).logit_softcap};
+}
+
 // Returns the scored tokens of a view.
 at::Tensor ScoredIds(const View& view, at::Device device) {
   const auto first = view.input_ids.begin() + view.scored_from;
@@ -65,7 +69,7 @@ at::Tensor SamplerLogRatios(const LossInputs& inputs,
   }
   const auto index = static_cast<size_t>(student - part.students.begin());
   const at::Device device = inputs.weights.device();
-  const at::Tensor live = TokenLogprobsOf(inputs.weights.head,
+  const at::Tensor live = TokenLogprobsOf(HeadOf(inputs.weights),
                                           {.hidden = hidden[index]},
                                           ScoredIds(view, device),
                                           /*temperature=*/1.0,
@@ -168,7 +172,7 @@ std::map<size_t, TokenRoutes> RouteTerms(const LossInputs& inputs) {
       for (const auto& [logprobs, teacher] :
            {std::pair{&first, routed->first},
             std::pair{&second, routed->second}}) {
-        logprobs->push_back(TokenLogprobsOf(inputs.weights.head,
+        logprobs->push_back(TokenLogprobsOf(HeadOf(inputs.weights),
                                             sample.scores.at(teacher),
                                             ids,
                                             inputs.head.temperature,
@@ -209,7 +213,7 @@ void AddPartLoss(const LossInputs& inputs,
     }
     indices.push_back(k);
   }
-  const HeadLoss loss = ComputeHeadLoss(inputs.weights.head,
+  const HeadLoss loss = ComputeHeadLoss(HeadOf(inputs.weights),
                                         StudentsOf(inputs, part, hidden),
                                         head_terms,
                                         inputs.head,

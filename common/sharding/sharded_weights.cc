@@ -9,9 +9,8 @@
 
 namespace dapd {
 
-int64_t SplitDimension(Projection projection) {
-  return projection == Projection::kO || projection == Projection::kDown ? 1
-                                                                         : 0;
+int64_t SplitDimension(const ProjectionRecipe& projection) {
+  return projection.split == SplitBy::kInputs ? 1 : 0;
 }
 
 absl::Status CheckShardLayout(const ModelConfig& config,
@@ -38,13 +37,17 @@ ModelConfig ShardConfig(const ModelConfig& config, const ShardLayout& layout) {
   return shard;
 }
 
-Adapter ShardAdapter(const Adapter& adapter, const ShardLayout& layout) {
+Adapter ShardAdapter(const Adapter& adapter,
+                     const ModelConfig& config,
+                     const ShardLayout& layout) {
   Adapter shard = adapter;
-  for (auto& layer : shard.layers) {
-    for (const Projection projection : AllProjections()) {
-      LoraPair& pair = layer[static_cast<size_t>(projection)];
+  for (size_t layer = 0; layer < shard.layers.size(); ++layer) {
+    const LayerRecipe recipe =
+        LayerRecipeOf(config, static_cast<int64_t>(layer));
+    for (const Projection projection : recipe.All()) {
+      LoraPair& pair = shard.layers[layer][IndexOf(projection)];
       if (!pair.a.defined()) continue;
-      if (SplitDimension(projection) == 0) {
+      if (SplitDimension(recipe[projection]) == 0) {
         pair.b = ShardOf(pair.b, 0, layout);
       } else {
         pair.a = ShardOf(pair.a, 1, layout);
@@ -63,14 +66,15 @@ absl::StatusOr<std::shared_ptr<const ShardedWeights>> LoadShardedWeights(
   RETURN_IF_ERROR(CheckShardLayout(config, layout));
   ASSIGN_OR_RETURN(
       const std::shared_ptr<const ModelWeights> weights,
-      LoadModelWeights(
-          folder,
-          dtype,
-          device,
-          [&layout](Projection projection, const at::Tensor& whole) {
-            return ShardOf(whole, SplitDimension(projection), layout)
-                .clone(at::MemoryFormat::Contiguous);
-          }));
+      LoadModelWeights(folder,
+                       dtype,
+                       device,
+                       [&layout](const ProjectionRecipe& projection,
+                                 const at::Tensor& whole) {
+                         return ShardOf(
+                                    whole, SplitDimension(projection), layout)
+                             .clone(at::MemoryFormat::Contiguous);
+                       }));
   auto sharded = std::make_shared<ShardedWeights>();
   sharded->layout = layout;
   sharded->shard = *weights;
@@ -83,12 +87,13 @@ absl::StatusOr<LayerWeights> GatherLayer(const ShardedWeights& weights,
   LayerWeights layer = weights.shard.layers[static_cast<size_t>(index)];
   ASSIGN_OR_RETURN(std::vector<at::Tensor> parts,
                    devices.AllGather(layer.weight));
-  for (const Projection projection : AllProjections()) {
-    const auto i = static_cast<size_t>(projection);
+  const LayerRecipe recipe = LayerRecipeOf(weights.shard.config, index);
+  for (const Projection projection : recipe.All()) {
+    const size_t i = IndexOf(projection);
     // For a weight that is split by outputs, [size, out, in] is already the
     // whole weight.
     layer.weight[i] =
-        SplitDimension(projection) == 0
+        SplitDimension(recipe[projection]) == 0
             ? parts[i].flatten(0, 1)
             : parts[i].transpose(0, 1).reshape({layer.weight[i].size(0), -1});
     parts[i] = at::Tensor();

@@ -1,6 +1,7 @@
 // A frozen base split over ranks, in the tensor-parallel layout of Megatron-LM
-// (Shoeybi et al. 2019). Q, K, V, gate and up are split by their outputs, O and
-// down by their inputs. So each rank computes whole heads and its own part of
+// (Shoeybi et al. 2019). The recipe (spec/layer_recipe.h) says of each
+// projection whether it is split by its outputs (q, k, v, gate, up) or by its
+// inputs (o, down). So each rank computes whole heads and its own part of
 // the MLP, and the partial results of O and of down add up to the layer's
 // results. Norms, biases, embedding and head are whole on every rank.
 #pragma once
@@ -27,7 +28,7 @@ struct ShardLayout {
 
 // Returns the dimension of a weight [out, in] that is split: 0 (outputs) or 1
 // (inputs).
-int64_t SplitDimension(Projection projection);
+int64_t SplitDimension(const ProjectionRecipe& projection);
 
 // Returns INVALID_ARGUMENT, with the number in the message, if `layout.size`
 // does not divide the heads, the key-value heads or the MLP's width, or if the
@@ -46,7 +47,9 @@ ModelConfig ShardConfig(const ModelConfig& config, const ShardLayout& layout);
 
 // Returns the adapter for ShardConfig's layers: B is split where outputs are, A
 // where inputs are. The result consists of views of `adapter`.
-Adapter ShardAdapter(const Adapter& adapter, const ShardLayout& layout);
+Adapter ShardAdapter(const Adapter& adapter,
+                     const ModelConfig& config,
+                     const ShardLayout& layout);
 
 // `shard.layers[i].weight` holds this rank's parts, contiguous; everything else
 // is whole. `shard.config` describes the whole model.

@@ -7,11 +7,13 @@ namespace dapd {
 ModelWeights WeightsOfRank(const ShardedWeights& weights) {
   ModelWeights share = weights.shard;
   share.config = ShardConfig(weights.shard.config, weights.layout);
-  for (LayerWeights& layer : share.layers) {
-    for (const Projection projection : AllProjections()) {
-      at::Tensor& bias = layer.bias[static_cast<size_t>(projection)];
+  for (size_t layer = 0; layer < share.layers.size(); ++layer) {
+    const LayerRecipe recipe =
+        LayerRecipeOf(share.config, static_cast<int64_t>(layer));
+    for (const Projection projection : recipe.All()) {
+      at::Tensor& bias = share.layers[layer].bias[IndexOf(projection)];
       if (!bias.defined()) continue;
-      if (SplitDimension(projection) == 0) {
+      if (SplitDimension(recipe[projection]) == 0) {
         bias = ShardOf(bias, 0, weights.layout);
       } else if (weights.layout.rank != 0) {
         bias = at::Tensor();  // rank 0 adds it to the sum

@@ -144,7 +144,7 @@ absl::Status InitAdapter(const AdapterOptions& options) {
   RETURN_IF_ERROR(CheckNewOutput(options.output));
   ASSIGN_OR_RETURN(const std::string base, FindModelFolder(options.model));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(base));
-  ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(options.lora));
+  ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(options.lora, model));
   const std::string base_name = BaseModelName(options.model);
   RETURN_IF_ERROR(
       WriteAdapter(options.output,

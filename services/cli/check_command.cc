@@ -28,10 +28,12 @@
 #include "common/gpus/gpu.h"
 #include "common/gpus/gpu_report.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/executor_support.h"
 #include "common/model/spec/gpu_model.h"
 #include "common/model/spec/machine_split.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
+#include "common/model/spec/pass_memory.h"
 #include "common/model/spec/step_cost.h"
 #include "common/model/weights/adapter_check.h"
 #include "common/notify/webhook.h"
@@ -359,6 +361,10 @@ absl::Status Check(const CheckOptions& options) {
       here, config.model, model, PlanMemory(here.ConfigOr(config), model));
   ASSIGN_OR_RETURN(const SampleLengths lengths,
                    LengthsOf(options.samples, config, base));
+  for (const SlowWork& slow : SlowWorkOf(model, PlansForGpu(config))) {
+    std::puts(absl::StrFormat("%-16s %s", slow.work, ByLibTorch(slow.misfit))
+                  .c_str());
+  }
   PrintLines(StepCostText(config, model, lengths, options.rates));
   if (options.gpus > 0) {
     ASSIGN_OR_RETURN(

@@ -66,7 +66,8 @@ absl::StatusOr<LocalPolicy> LoadLocalPolicy(const Config& config,
   ASSIGN_OR_RETURN(ModelText base, ReadModelText(config));
   ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
   const at::ScalarType dtype = TypeOf(config.model.precision);
-  ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));
+  ASSIGN_OR_RETURN(const LoraConfig lora,
+                   MakeLoraConfig(config.lora, base.model));
   SetComputeThreads(config.run.num_threads);
   ASSIGN_OR_RETURN(local.weights, LoadModelWeights(base.folder, dtype, device));
   local.text = std::move(base.text);

@@ -26,14 +26,11 @@ constexpr double kMib = 1024.0 * 1024.0;
 }  // namespace
 
 RunRoom RoomOfRun(const Config& config, const ModelConfig& model) {
-  const auto lora = MakeLoraConfig(config.lora);
+  const auto lora = MakeLoraConfig(config.lora, model);
   if (!lora.ok()) return {};
   const int64_t adapter =
-      kBytesOfNumber * NumLoraParameters(model,
-                                         lora->rank,
-                                         lora->targets.empty()
-                                             ? AllProjections()
-                                             : lora->targets);
+      kBytesOfNumber *
+      NumLoraParameters(model, lora->rank, TargetsOf(*lora, model));
   const int64_t taken =
       1 +
       config.trainer.steps / std::max<int64_t>(1, config.checkpoint.interval);

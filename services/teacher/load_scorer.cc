@@ -25,7 +25,8 @@ absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config) {
   // One half computes while the other half is sent.
   loaded.description.max_in_flight = 2 * shape.most_together;
   loaded.description.weight_sets = {kTeacherSets.begin(), kTeacherSets.end()};
-  ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));
+  ASSIGN_OR_RETURN(const LoraConfig lora,
+                   MakeLoraConfig(config.lora, weights->config));
   RETURN_IF_ERROR(CatchTorch([&] {
     loaded.scorer =
         MakeModelScorer(std::move(weights),

@@ -6,6 +6,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/model/fast/matrix_product.h"
+#include "common/model/reference/decoder.h"
 #include "common/tensor/torch_bridge.h"
 
 namespace dapd {
@@ -31,9 +32,10 @@ void ForEachLogits(const ModelWeights& weights,
                    const Take& take) {
   for (int64_t row = 0; row < hidden.size(0); row += head_rows) {
     const int64_t count = std::min(head_rows, hidden.size(0) - row);
-    const at::Tensor logits = at::empty({count, weights.config.vocab_size},
-                                        hidden.options().dtype(at::kFloat));
+    at::Tensor logits = at::empty({count, weights.config.vocab_size},
+                                  hidden.options().dtype(at::kFloat));
     ComputeLogits(hidden.narrow(0, row, count), weights.head, logits);
+    CapLogits(ModelRecipeOf(weights.config).logit_softcap, logits);
     take(row, logits);
   }
 }

@@ -50,7 +50,8 @@ class ScoringWeights {
   void Pack(const LoraConfig* lora);
 
   ModelWeights base_;
-  // Null on a CPU, and if there was no memory to pack again.
+  // Null on a CPU, for a model that LayerPass does not compute, and if there
+  // was no memory to pack again.
   std::unique_ptr<PackedWeights> packed_;
   const Adapter* applied_ = nullptr;  // in packed_
   // By set; null: the base.

@@ -22,6 +22,7 @@
 #include "common/data/model_text.h"
 #include "common/data/view_limits.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/executor_support.h"
 #include "common/model/spec/gpu_memory_wait.h"
 #include "common/model/spec/gpu_model.h"
 #include "common/model/spec/gpu_shares.h"
@@ -148,6 +149,14 @@ absl::StatusOr<TrainerLimits> PlanLimits(const Config& config,
     return absl::OkStatus();
   }));
   if (weights.device().is_cuda()) LogInfo(Describe(limits, weights.config));
+  for (const auto& [work, executor] :
+       {std::pair("training", Executor::kLayerPass),
+        std::pair("loss", Executor::kHeadKernels)}) {
+    const std::string misfit = Misfit(executor, weights.config);
+    if (!misfit.empty()) {
+      LogWarning(absl::StrCat(work, " ", ByLibTorch(misfit)));
+    }
+  }
   return limits;
 }
 
@@ -226,13 +235,13 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   const Config& config = loaded.config;
   // Quick checks come first.
   state->terms = ExpandTerms(config.objective);
-  ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora));
   ASSIGN_OR_RETURN(const at::Device device, OpenDevice(config.model));
   const at::ScalarType dtype = TypeOf(config.model.precision);
   RETURN_IF_ERROR(ReadProblems(config, &state->data, &state->held_out));
   ASSIGN_OR_RETURN(ModelText base, ReadModelText(config));
   WarnOfAnswerEnds(base);
   const ModelConfig& model = base.model;
+  ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora, model));
   ASSIGN_OR_RETURN(state->identity.base_model_path,
                    BaseModelName(config.model.path, config.model.name));
   if (device.is_cuda()) {

@@ -131,9 +131,10 @@ int64_t ScoreAll(Scorer& scorer,
 // FLOPs of the trunk's products for `tokens`.
 double Flops(const ModelWeights& weights, int64_t tokens, bool with_adapter) {
   double parameters = 0.0;
-  for (const Projection projection : AllProjections()) {
-    const auto in = ProjectionIn(weights.config, projection);
-    const auto out = ProjectionOut(weights.config, projection);
+  for (const ProjectionRecipe& own :
+       LayerRecipeOf(weights.config, /*layer=*/0).projections) {
+    const int64_t in = own.in;
+    const int64_t out = own.out;
     parameters += static_cast<double>(in * out);
     if (with_adapter) parameters += static_cast<double>(kRank * (in + out));
   }
@@ -169,15 +170,14 @@ void Multiply(const ModelWeights& weights,
 // device's products take fewer.
 int64_t RowsFor(int64_t tokens, const ModelWeights& weights, int64_t whole) {
   std::array<PackedLinear, 4> linears;
-  std::ranges::transform(
-      std::array{
-          Projection::kQ, Projection::kO, Projection::kGate, Projection::kDown},
-      linears.begin(),
-      [&](Projection projection) {
-        const at::Tensor& weight =
-            weights.layers[0].weight[static_cast<size_t>(projection)];
-        return PackedLinear{.weight = weight, .in = weight.size(1)};
-      });
+  std::ranges::transform(LayerRecipeOf(weights.config, /*layer=*/0).Groups(),
+                         linears.begin(),
+                         [&](const std::vector<Projection>& group) {
+                           const at::Tensor& weight =
+                               weights.layers[0].weight[IndexOf(group.front())];
+                           return PackedLinear{.weight = weight,
+                                               .in = weight.size(1)};
+                         });
   return RowsOfPass(linears, /*with_adapter=*/false, tokens, whole).rows;
 }
 

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "common/model/fast/fast_training_pass.h"
 #include "common/model/fast/matrix_product.h"
-#include "common/model/fast/training_pass.h"
 #include "common/model/weights/placement.h"
 #include "common/objective/view_pass.h"
 #include "common/tensor/safetensors.h"
@@ -61,16 +61,13 @@ double CountFlops(const ModelWeights& weights,
   const auto rows = static_cast<double>(tokens.offsets.back());
   const auto layers = static_cast<double>(config.num_layers);
   double flops = 0;
-  for (const Projection projection : AllProjections()) {
-    const double base = static_cast<double>(ProjectionIn(config, projection) *
-                                            ProjectionOut(config, projection));
-    const double lora = static_cast<double>(
-        adapter.config.rank *
-        (ProjectionIn(config, projection) + ProjectionOut(config, projection)));
+  for (const ProjectionRecipe& own :
+       LayerRecipeOf(config, /*layer=*/0).projections) {
+    const auto base = static_cast<double>(own.in * own.out);
+    const auto lora =
+        static_cast<double>(adapter.config.rank * (own.in + own.out));
     const double a_row = 4 * base + 6 * lora;
-    const bool before_attention = projection == Projection::kQ ||
-                                  projection == Projection::kK ||
-                                  projection == Projection::kV;
+    const bool before_attention = own.group == 0;
     flops += a_row * rows * (layers - 1);
     flops += a_row * (before_attention ? rows : scored_rows);
     if (before_attention) flops -= 2 * base * rows;
@@ -127,7 +124,7 @@ class TrainingContender {
     at::Tensor hidden;
     int64_t kept = 0;
     const double seconds = Seconds(device_, [&] {
-      TrainingPass pass(
+      FastTrainingPass pass(
           *weights_, adapter_, packed_.tokens, packed_.rows, activation_bytes_);
       kept = pass.num_kept_layers();
       hidden = pass.hidden();
@@ -141,8 +138,8 @@ class TrainingContender {
   // x W^T with W as gate_proj has it. Random x: a GPU has a higher clock where
   // all numbers are the same.
   nlohmann::json Gemm() const {
-    const at::Tensor& weight =
-        weights_->layers[0].weight[static_cast<size_t>(Projection::kGate)];
+    const at::Tensor& weight = weights_->layers[0].weight[IndexOf(
+        LayerRecipeOf(weights_->config, /*layer=*/0).mlp.gate)];
     const int64_t rows = packed_.tokens.offsets.back();
     const at::Tensor x = at::randn({rows, weight.size(1)}, weight.options());
     constexpr int kRepeats = 4;

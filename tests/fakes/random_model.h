@@ -27,6 +27,9 @@ inline void DrawWeights(uint64_t seed,
   if (weights->config.tied_embeddings) weights->head = weights->embedding;
 }
 
+// A model with every trait that only LibTorch's operations compute.
+inline constexpr char kUnusualFamily[] = "unusual";
+
 inline std::shared_ptr<const ModelWeights> MakeRandomModel(
     const std::string& family,
     uint64_t seed = 1,
@@ -46,6 +49,17 @@ inline std::shared_ptr<const ModelWeights> MakeRandomModel(
   config.qk_norm = family == "qwen3";
   config.qkv_bias = family == "qwen2";
   config.tied_embeddings = family != "llama";
+  if (family == kUnusualFamily) {
+    config.norms_after = true;
+    config.norm_scale = NormScale::kOnePlusWeight;
+    config.activation = Activation::kGeluTanh;
+    config.scales_embedding = true;
+    config.score_divisor = 17;
+    config.score_softcap = 2;
+    config.logit_softcap = 3;
+    config.rotated_dim = 8;
+    config.windows = {9, 0};
+  }
   config.eos_token_ids = {0};
   DrawWeights(seed, 0.3, dtype, weights.get());
   return weights;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "common/sharding/sharded_weights.h"
 
@@ -12,10 +13,14 @@ inline std::shared_ptr<const ShardedWeights> ShardModel(
     const ModelWeights& whole, const ShardLayout& layout) {
   auto sharded =
       std::make_shared<ShardedWeights>(ShardedWeights{layout, whole});
-  for (LayerWeights& layer : sharded->shard.layers) {
-    for (const Projection projection : AllProjections()) {
-      at::Tensor& weight = layer.weight[static_cast<size_t>(projection)];
-      weight = ShardOf(weight, SplitDimension(projection), layout).contiguous();
+  std::vector<LayerWeights>& layers = sharded->shard.layers;
+  for (size_t index = 0; index < layers.size(); ++index) {
+    const LayerRecipe recipe =
+        LayerRecipeOf(whole.config, static_cast<int64_t>(index));
+    for (const Projection projection : recipe.All()) {
+      at::Tensor& weight = layers[index].weight[IndexOf(projection)];
+      weight = ShardOf(weight, SplitDimension(recipe[projection]), layout)
+                   .contiguous();
     }
   }
   return sharded;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -37,7 +38,7 @@ inline Adapter MakeTrainedAdapter(const ModelConfig& model,
 // Returns an adapter for decode backends: no tensor requires grad, and the rank
 // is odd. Without `targets` it has all projections.
 inline std::shared_ptr<const Adapter> MakeAdapter(
-    const ModelWeights& weights, std::vector<Projection> targets = {}) {
+    const ModelWeights& weights, std::vector<std::string> targets = {}) {
   auto adapter = std::make_shared<Adapter>(
       MakeFreshAdapter(weights.config,
                        {.rank = 5, .alpha = 8, .targets = std::move(targets)},

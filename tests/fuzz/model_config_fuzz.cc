@@ -20,12 +20,11 @@ void Run(InputReader input) {
   if (!config.ok()) return;
   Check(config->NumParameters() > 0, "parameters can be counted");
   Check(config->num_heads % config->num_kv_heads == 0, "heads share evenly");
-  for (const Projection projection : AllProjections()) {
-    Check(ProjectionIn(*config, projection) > 0 &&
-              ProjectionOut(*config, projection) > 0,
-          "a projection has a size");
+  for (const ProjectionRecipe& projection :
+       LayerRecipeOf(*config, /*layer=*/0).projections) {
+    Check(projection.in > 0 && projection.out > 0, "a projection has a size");
   }
-  Check(NumLoraParameters(*config, 64, AllProjections()) > 0,
+  Check(NumLoraParameters(*config, 64, ProjectionNames(*config)) > 0,
         "an adapter can be counted");
   Check(!config->eos_token_ids.empty(), "answers can end");
   for (const int64_t id : config->eos_token_ids) {

@@ -66,7 +66,7 @@ absl::Status Run(const Arguments& arguments) {
     ASSIGN_OR_RETURN(
         whole_adapter,
         ReadAdapter(arguments.adapter, weights->shard.config, at::kCPU));
-    adapter = ShardAdapter(whole_adapter, layout);
+    adapter = ShardAdapter(whole_adapter, weights->shard.config, layout);
   }
   ASSIGN_OR_RETURN(
       const std::unique_ptr<DeviceGroup> devices,

@@ -1,4 +1,4 @@
-"""Makes tiny random models of the three families, as complete Hugging Face folders."""
+"""Makes tiny random models of every family, as complete Hugging Face folders."""
 
 import json
 import pathlib
@@ -110,6 +110,12 @@ def make_config(family, tied, **sizes):
     if family == "mistral":
         common.setdefault("sliding_window", None)
         return transformers.MistralConfig(**common)
+    if family == "gemma2":
+        # No trait is what a decoder without it would compute.
+        common.setdefault("head_dim", 24)
+        for key, value in dict(query_pre_attn_scalar=31, sliding_window=16).items():
+            common.setdefault(key, value)
+        return transformers.Gemma2Config(**common)
     raise ValueError(family)
 
 

@@ -27,6 +27,13 @@ VARIANTS = {
     "mistral": dict(family="mistral", tied=False, head_dim=24),
     "mistral with a window as long as its context, old config": dict(family="mistral", sliding_window=2048, old_spelling=True),
     "qwen2 with windows in no layer": dict(family="qwen2", use_sliding_window=True, sliding_window=16, max_window_layers=3),
+    "mistral with a short window": dict(family="mistral", sliding_window=16),
+    "qwen2 with a window in its last layers": dict(family="qwen2", use_sliding_window=True, sliding_window=16, max_window_layers=1),
+    "gemma2": dict(family="gemma2"),
+    "gemma2 untied, sharded, old config": dict(family="gemma2", tied=False, sharded=True, old_spelling=True),
+    "gemma2 with biases and without caps, stored in bfloat16": dict(
+        family="gemma2", attention_bias=True, attn_logit_softcapping=None, final_logit_softcapping=None, dtype=torch.bfloat16
+    ),
     "qwen3 with yarn": dict(family="qwen3", rope_parameters=models.yarn_rope()),
     "qwen3 with yarn, old config": dict(family="qwen3", rope_parameters=models.yarn_rope(attention_factor=0.8782488562869419), old_spelling=True),
     "qwen2 with yarn of two scales": dict(family="qwen2", rope_parameters=models.yarn_rope(40.0, mscale=0.707, mscale_all_dim=1.0)),
@@ -96,6 +103,18 @@ def test_llama3_frequencies_count(tmp_path):
     assert moved > 10 * MAX_LOGIT_ERROR
 
 
+@pytest.mark.parametrize("without", [
+    dict(attn_logit_softcapping=None), dict(final_logit_softcapping=None), dict(query_pre_attn_scalar=24), dict(sliding_window=2048),
+    dict(hidden_activation="silu")])
+def test_every_trait_of_gemma2_counts(without, tmp_path):
+    """Each moves the logits, so that a decoder without it would be noticed."""
+    whole, changed = models.make_model(tmp_path / "whole", "gemma2"), models.make_model(tmp_path / "changed", "gemma2", **without)
+    ids = random_rows(random.Random(1), models.VOCABULARY, [300])[0]["input_ids"]
+    moved = (hf_logits(whole, ids) - hf_logits(changed, ids)).abs().max().item()
+    print(f"{without} moves logits by {moved:.1e}")
+    assert moved > 10 * MAX_LOGIT_ERROR
+
+
 def test_far_positions_of_llama3(tmp_path):
     """The positions are past the context of the pretraining, where float32 angles are coarse."""
     folder = tmp_path / "model"
@@ -150,15 +169,6 @@ def test_a_tied_model_may_carry_its_embedding_as_a_head_but_no_other(tmp_path):
     assert result.returncode == 4 and "'lm_head.weight' differs from 'model.embed_tokens.weight'" in result.stderr, result
 
 
-def test_a_window_that_counts_is_refused_by_name(tmp_path):
-    for family, sizes in [("mistral", dict(sliding_window=16)), ("qwen2", dict(use_sliding_window=True, sliding_window=16, max_window_layers=1))]:
-        folder = tmp_path / family
-        models.make_model(folder, family, **sizes)
-        write_jsonl(tmp_path / "in", [{"id": "a", "input_ids": [1, 2]}])
-        result = run_dapd("score", "--model", folder, "--input", tmp_path / "in", "--output", tmp_path / "out", check=False)
-        assert result.returncode == 4 and "sliding_window (16)" in result.stderr, result
-
-
 @pytest.fixture(scope="module")
 def smollm2(smollm2_folder):
     return transformers.AutoModelForCausalLM.from_pretrained(smollm2_folder, dtype=torch.float32, attn_implementation="eager").eval()
@@ -196,7 +206,7 @@ def test_bfloat16_is_as_close_to_float32_as_in_transformers(smollm2_folder, smol
     assert our_error <= 1.5 * their_error
 
 
-@pytest.mark.parametrize("family", ["qwen3", "qwen2", "llama", "llama3", "mistral", "qwen3_yarn", "llama_yarn"])
+@pytest.mark.parametrize("family", ["qwen3", "qwen2", "llama", "llama3", "mistral", "gemma2", "qwen3_yarn", "llama_yarn"])
 def test_logits_with_an_adapter(family, tmp_path):
     base = models.make_model(tmp_path / "model", family)
     adapter = make_adapter(tmp_path / "adapter", tmp_path / "model", seed=4)

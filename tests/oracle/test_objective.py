@@ -162,6 +162,7 @@ def test_the_official_step_on_a_gpu_multiplies_in_bfloat16_and_learns_in_float32
         ("llama", "append", 2, float("inf")),
         ("llama", "template", 2, 0.01),
         ("llama3", "append", 2, 0.05),
+        ("gemma2", "append", 2, 0.05),
         ("qwen3_yarn", "append", 2, 0.05),
         ("llama_yarn", "template", 2, 0.05),
     ],

@@ -246,7 +246,7 @@ class AdapterBitFlipsTest : public BitFlipsTest {
     WriteTinyModel(folder_ + "_model", 7);
     model_ = ReadModelConfig(folder_ + "_model").value();
     adapter_ = MakeFreshAdapter(
-        model_, {4, 8.0, AllProjections()}, /*seed=*/3, at::kCPU);
+        model_, {.rank = 4, .alpha = 8.0}, /*seed=*/3, at::kCPU);
     for (auto& layer : adapter_.layers) {
       for (LoraPair& pair : layer) pair.b = at::randn_like(pair.b) * 0.1;
     }

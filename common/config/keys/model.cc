@@ -6,8 +6,8 @@ std::vector<ConfigKey> ModelKeys(Config& c) {
   return {
       Text("model.path",
            &c.model.path,
-           "Base model: a Hugging Face folder (qwen3, qwen2, llama or mistral, "
-           "with a byte-level tokenizer), or the model's id on the hub with an "
+           "Base model: a Hugging Face folder (a family of docs/hub.md, with a "
+           "byte-level tokenizer), or the model's id on the hub with an "
            "optional revision (Qwen/Qwen3-4B@main), which is looked up in the "
            "local cache.")
           .IsPath()

@@ -1,7 +1,8 @@
 // The decode backend that uses LibTorch's operations only
 // (common/model/reference/decoder.h), on any device. It is the reference
-// implementation that the other backends are tested against, and it decodes
-// models that several ranks share on CPUs.
+// implementation that the other backends are tested against. It decodes models
+// that no faster backend computes and, on CPUs, models that several ranks
+// share.
 //
 // Every step computes all slots, also the empty slots, so that a sequence's
 // bits do not depend on its neighbours (matrix libraries choose their summation

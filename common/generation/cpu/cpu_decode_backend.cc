@@ -38,8 +38,10 @@ void CpuDecodeBackend::SetAdapter(std::shared_ptr<const Adapter> adapter) {
   if (adapter == nullptr) {
     adapter_.reset();
   } else {
-    adapter_ = PackAdapter(
-        *adapter, adapter_.has_value() ? *std::move(adapter_) : CpuAdapter());
+    adapter_ =
+        PackAdapter(*adapter,
+                    model_->config,
+                    adapter_.has_value() ? *std::move(adapter_) : CpuAdapter());
   }
   packed_ = true;
 }

@@ -13,28 +13,7 @@ std::vector<float> ToVector(const at::Tensor& tensor) {
   return {values, values + wide.numel()};
 }
 
-std::array<FusedLinear, kNumFusedLinears> AllFusedLinears() {
-  return {FusedLinear::kQkv,
-          FusedLinear::kO,
-          FusedLinear::kGateUp,
-          FusedLinear::kDown};
-}
-
 }  // namespace
-
-std::vector<Projection> PartsOf(FusedLinear linear) {
-  switch (linear) {
-    case FusedLinear::kQkv:
-      return {Projection::kQ, Projection::kK, Projection::kV};
-    case FusedLinear::kO:
-      return {Projection::kO};
-    case FusedLinear::kGateUp:
-      return {Projection::kGate, Projection::kUp};
-    case FusedLinear::kDown:
-      return {Projection::kDown};
-  }
-  return {};
-}
 
 int64_t CpuModel::WeightBytes() const {
   int64_t bytes = head.weight.bytes();
@@ -63,20 +42,24 @@ std::shared_ptr<const CpuModel> PackModel(const ModelWeights& weights) {
   auto model = std::make_shared<CpuModel>();
   model->config = weights.config;
   model->dtype = weights.dtype();
-  for (const LayerWeights& source : weights.layers) {
+  for (size_t index = 0; index < weights.layers.size(); ++index) {
+    using enum NormPlace;
+    const LayerWeights& source = weights.layers[index];
+    const auto groups =
+        LayerRecipeOf(weights.config, static_cast<int64_t>(index)).Groups();
     CpuLayer& layer = model->layers.emplace_back();
-    layer.input_norm = ToVector(source.input_norm);
-    layer.post_attention_norm = ToVector(source.post_attention_norm);
-    layer.q_norm = ToVector(source.q_norm);
-    layer.k_norm = ToVector(source.k_norm);
-    for (const FusedLinear linear : AllFusedLinears()) {
+    layer.input_norm = ToVector(source.norm(kBeforeAttention));
+    layer.post_attention_norm = ToVector(source.norm(kBeforeMlp));
+    layer.q_norm = ToVector(source.norm(kQueries));
+    layer.k_norm = ToVector(source.norm(kKeys));
+    for (size_t i = 0; i < layer.linears.size(); ++i) {
       std::vector<at::Tensor> parts;
       std::vector<at::Tensor> biases;
-      for (const Projection projection : PartsOf(linear)) {
-        parts.push_back(source.weight[static_cast<size_t>(projection)]);
-        biases.push_back(source.bias[static_cast<size_t>(projection)]);
+      for (const Projection projection : groups.at(i)) {
+        parts.push_back(source.weight[IndexOf(projection)]);
+        biases.push_back(source.bias[IndexOf(projection)]);
       }
-      layer.linears[static_cast<size_t>(linear)] = FuseLinear(parts, biases);
+      layer.linears[i] = FuseLinear(parts, biases);
     }
   }
   model->final_norm = ToVector(weights.final_norm);
@@ -87,18 +70,22 @@ std::shared_ptr<const CpuModel> PackModel(const ModelWeights& weights) {
   return model;
 }
 
-CpuAdapter PackAdapter(const Adapter& adapter, CpuAdapter recycled) {
+CpuAdapter PackAdapter(const Adapter& adapter,
+                       const ModelConfig& config,
+                       CpuAdapter recycled) {
   at::NoGradGuard no_grad;
   recycled.layers.resize(adapter.layers.size());
   for (size_t index = 0; index < adapter.layers.size(); ++index) {
     const auto& source = adapter.layers[index];
     auto& layer = recycled.layers[index];
-    for (const FusedLinear linear : AllFusedLinears()) {
+    const auto groups =
+        LayerRecipeOf(config, static_cast<int64_t>(index)).Groups();
+    for (size_t i = 0; i < layer.size(); ++i) {
       std::vector<LoraPair> pairs;
-      for (const Projection projection : PartsOf(linear)) {
-        pairs.push_back(source[static_cast<size_t>(projection)]);
+      for (const Projection projection : groups.at(i)) {
+        pairs.push_back(source[IndexOf(projection)]);
       }
-      CpuLora& lora = layer[static_cast<size_t>(linear)];
+      CpuLora& lora = layer[i];
       lora = FuseLora(pairs, adapter.config.scale(), std::move(lora));
     }
   }

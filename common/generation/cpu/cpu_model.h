@@ -13,15 +13,15 @@
 
 namespace dapd {
 
-// A layer has four products: q, k and v; o; gate and up; down.
+// A layer has four products, in the order of LayerRecipe::Groups: q, k and v;
+// o; gate and up; down.
 enum class FusedLinear { kQkv, kO, kGateUp, kDown };
 inline constexpr int kNumFusedLinears = 4;
-std::vector<Projection> PartsOf(FusedLinear linear);
 
 struct CpuLayer {
   std::vector<float> input_norm;
   std::vector<float> post_attention_norm;
-  std::vector<float> q_norm;  // empty without qk_norm
+  std::vector<float> q_norm;  // empty: no norm
   std::vector<float> k_norm;
   std::array<CpuLinear, kNumFusedLinears> linears;
 };
@@ -48,7 +48,10 @@ std::shared_ptr<const CpuModel> PackModel(const ModelWeights& weights);
 struct CpuAdapter {
   std::vector<std::array<CpuLora, kNumFusedLinears>> layers;
 };
-// Reuses the memory of `recycled`, an adapter of the same model.
-CpuAdapter PackAdapter(const Adapter& adapter, CpuAdapter recycled = {});
+// Packs `adapter`, an adapter of `config`'s model. Reuses the memory of
+// `recycled`, an adapter of the same model.
+CpuAdapter PackAdapter(const Adapter& adapter,
+                       const ModelConfig& config,
+                       CpuAdapter recycled = {});
 
 }  // namespace dapd

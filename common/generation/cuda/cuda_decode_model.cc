@@ -99,12 +99,13 @@ MergePair CudaDecodeModel::MergeOnDevice() const {
 std::vector<CudaDecoderLayer> CudaDecodeModel::Layers() const {
   std::vector<CudaDecoderLayer> layers;
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
+    using enum NormPlace;
     const LayerWeights& layer = weights_.layers[i];
     const auto& linears = packed_->layers()[i];
-    layers.push_back({.input_norm = DataOf(layer.input_norm),
-                      .post_attention_norm = DataOf(layer.post_attention_norm),
-                      .q_norm = DataOf(layer.q_norm),
-                      .k_norm = DataOf(layer.k_norm),
+    layers.push_back({.input_norm = DataOf(layer.norm(kBeforeAttention)),
+                      .post_attention_norm = DataOf(layer.norm(kBeforeMlp)),
+                      .q_norm = DataOf(layer.norm(kQueries)),
+                      .k_norm = DataOf(layer.norm(kKeys)),
                       .qkv = ViewOf(linears[0]),
                       .o = ViewOf(linears[1]),
                       .gate_up = ViewOf(linears[2]),
@@ -170,7 +171,7 @@ at::Tensor CudaDecodeModel::TakeBytes(int64_t bytes) const {
 void CudaDecodeModel::SetAdapter(std::shared_ptr<const Adapter> adapter) {
   if (adapter != nullptr && ranks_.share_a_model()) {
     adapter = std::make_shared<const Adapter>(
-        ShardAdapter(*adapter, ranks_.place().layout));
+        ShardAdapter(*adapter, weights_.config, ranks_.place().layout));
   }
   adapter_ = std::move(adapter);
   UseAdapter();

@@ -8,9 +8,11 @@ namespace dapd {
 ModelWeights CudaWeightsOfRank(const ShardedWeights& share) {
   ModelWeights own = WeightsOfRank(share);
   for (size_t layer = 0; layer < own.layers.size(); ++layer) {
-    for (const Projection projection : AllProjections()) {
-      if (SplitDimension(projection) == 0) continue;
-      const auto index = static_cast<size_t>(projection);
+    const LayerRecipe recipe =
+        LayerRecipeOf(own.config, static_cast<int64_t>(layer));
+    for (const Projection projection : recipe.All()) {
+      if (SplitDimension(recipe[projection]) == 0) continue;
+      const size_t index = IndexOf(projection);
       own.layers[layer].bias[index] = share.shard.layers[layer].bias[index];
     }
   }

@@ -10,13 +10,18 @@
 #include "common/generation/cuda/cuda_decode_backend.h"
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/decode_attention_math.h"
+#include "common/model/spec/executor_support.h"
 
 namespace dapd {
 namespace {
 
 // Returns why the kernels do not take this model, or an empty string.
-std::string Misfit(const ModelWeights& weights) {
+std::string MisfitOf(const ModelWeights& weights) {
   const ModelConfig& config = weights.config;
+  if (std::string misfit = Misfit(Executor::kCudaDecoder, config);
+      !misfit.empty()) {
+    return misfit;
+  }
   if (!FitsDecodeAttention(
           config.num_heads, config.num_kv_heads, config.head_dim)) {
     return absl::StrCat(config.num_heads,
@@ -39,12 +44,13 @@ std::string Misfit(const ModelWeights& weights) {
 
 // Returns nothing if the kernels cannot be used, and logs the reason.
 std::optional<CudaDecodeApi> ApiFor(const ModelWeights& weights) {
-  const std::string misfit = Misfit(weights);
+  const std::string misfit = MisfitOf(weights);
   const std::optional<CudaDecodeApi> api = FindCudaDecodeApi();
   if (misfit.empty() && api) return api;
   LogWarning(absl::StrCat(
-      "decoding by LibTorch's operations: ",
-      misfit.empty() ? "libdapd_cuda.so was built without nvcc" : misfit));
+      "decoding ",
+      ByLibTorch(misfit.empty() ? "libdapd_cuda.so was built without nvcc"
+                                : misfit)));
   return std::nullopt;
 }
 
@@ -68,8 +74,8 @@ std::unique_ptr<DecodeBackend> MakeCudaDecodeBackend(
     return backend;
   } catch (const c10::OutOfMemoryError& error) {
     LogWarning(absl::StrCat(
-        "decoding by LibTorch's operations: no room on the GPU for a second "
-        "form of the weights: ",
+        "decoding by LibTorch, since the GPU has no room for a second form of "
+        "the weights: ",
         error.what_without_backtrace()));
     return nullptr;
   }

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "common/model/fast/chunk_attention.h"
 #include "common/model/fast/layer_pass.h"
 #include "common/model/fast/packed_projections.h"
 #include "common/model/fast/pass_products.h"
 #include "common/model/fast/plain_projections.h"
+#include "common/model/reference/decoder.h"
 #include "common/model/rope.h"
+#include "common/model/spec/executor_support.h"
 #include "common/tensor/device_copy.h"
 
 namespace dapd {
@@ -46,6 +49,7 @@ struct PassWeights {
                                                  packed_pass);
     }
     return std::make_unique<PlainProjections>(
+        LayerRecipeOf(weights.config, static_cast<int64_t>(layer)),
         weights.layers[layer],
         adapter == nullptr ? nullptr : &adapter->layers[layer],
         adapter == nullptr ? 0.0 : adapter->config.scale());
@@ -131,6 +135,65 @@ PassInput InputOf(std::span<const NextChunk> chunks,
   return {copied[0], copied[1]};
 }
 
+// A chunk of a model that LayerPass does not compute, by the reference.
+ChunkStates ForwardByReference(const ModelWeights& weights,
+                               const Adapter* adapter,
+                               const PassInput& input,
+                               std::vector<at::Tensor> past,
+                               ChunkKeeps keeps) {
+  const ModelConfig& config = weights.config;
+  const int64_t tokens = input.ids.size(0);
+  ChunkStates states{.keys_values = MakeKeysValues(weights, tokens)};
+  PastAttention attention(std::move(past), states.keys_values);
+  const RotaryAngles angles =
+      MakeRotaryAngles(config, input.positions, weights.dtype());
+  at::Tensor x = Embed(weights, input.ids);
+  std::vector<at::Tensor> inputs = {x};
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    const auto index = static_cast<size_t>(layer);
+    x = ForwardLayer(
+        {.config = config,
+         .weights = weights.layers[index],
+         .lora = adapter == nullptr ? nullptr : &adapter->layers[index],
+         .lora_scale = adapter == nullptr ? 0.0 : adapter->config.scale(),
+         .index = layer},
+        angles,
+        attention,
+        /*sum=*/nullptr,
+        x);
+    if (keeps == ChunkKeeps::kLayerInputs) inputs.push_back(x);
+  }
+  if (keeps == ChunkKeeps::kLayerInputs) {
+    states.layer_inputs = at::stack(inputs);
+  }
+  states.hidden = FinalNorm(weights, x);
+  return states;
+}
+
+// One chunk after the other, so that its bits do not depend on what passes with
+// it: LibTorch's products do not promise that.
+std::vector<ChunkStates> ForwardEachByReference(
+    const ModelWeights& weights,
+    const Adapter* adapter,
+    std::span<const NextChunk> chunks,
+    ChunkKeeps keeps) {
+  const at::NoGradGuard no_grad;
+  std::vector<ChunkStates> states;
+  std::vector<std::vector<at::Tensor>> pasts;
+  for (const NextChunk& chunk : chunks) {
+    std::vector<at::Tensor>& past = pasts.emplace_back(chunk.past);
+    if (chunk.parent >= 0) {
+      const auto parent = static_cast<size_t>(chunk.parent);
+      past = pasts.at(parent);
+      past.push_back(states.at(parent).keys_values);
+    }
+    const PassInput input = InputOf(
+        {&chunk, 1}, static_cast<int64_t>(chunk.ids.size()), weights.device());
+    states.push_back(ForwardByReference(weights, adapter, input, past, keeps));
+  }
+  return states;
+}
+
 // Returns the states of the chunk that has the rows `range`.
 ChunkStates StatesOf(const ChunkStates& pass,
                      const RowRange& range,
@@ -183,10 +246,13 @@ ChunkStates ForwardChunk(const ModelWeights& weights,
   const at::NoGradGuard no_grad;
   const int64_t tokens = ids.size(0);
   const int64_t begin = TokensOf(past);
-  return ForwardPass({weights, adapter},
-                     {{.tokens = tokens, .past = past}},
-                     {ids, at::arange(begin, begin + tokens, ids.options())},
-                     keeps);
+  const PassInput input = {ids,
+                           at::arange(begin, begin + tokens, ids.options())};
+  if (!Supports(Executor::kLayerPass, weights.config)) {
+    return ForwardByReference(weights, adapter, input, past, keeps);
+  }
+  return ForwardPass(
+      {weights, adapter}, {{.tokens = tokens, .past = past}}, input, keeps);
 }
 
 std::vector<ChunkStates> ForwardChunks(const ModelWeights& weights,
@@ -194,6 +260,9 @@ std::vector<ChunkStates> ForwardChunks(const ModelWeights& weights,
                                        std::span<const NextChunk> chunks,
                                        int64_t rows,
                                        ChunkKeeps keeps) {
+  if (!Supports(Executor::kLayerPass, weights.config)) {
+    return ForwardEachByReference(weights, adapter, chunks, keeps);
+  }
   return ForwardTogether({weights, adapter}, chunks, rows, keeps);
 }
 

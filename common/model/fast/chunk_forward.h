@@ -7,6 +7,9 @@
 // same chunks share them. On CUDA they also depend on the number of rows that
 // pass together, since cuBLAS chooses the kernel of a product by it: for the
 // same bits always use the same number.
+//
+// LibTorch's operations compute a model that LayerPass does not compute
+// (spec/executor_support.h), one chunk at a time.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/model/fast/layer_math.h"
+#include "common/model/spec/pass_memory.h"
 
 namespace dapd {
 namespace {
@@ -27,12 +28,8 @@ at::Tensor SelectBackward(const at::Tensor& grad,
 int64_t ActivationBytesPerRow(const ModelConfig& config,
                               int64_t rank,
                               at::ScalarType dtype) {
-  const int64_t heads = config.num_heads + config.num_kv_heads;
-  const int64_t values = 2 * config.hidden_size + 2 * heads * config.head_dim +
-                         2 * config.intermediate_size;
-  constexpr int64_t kFloatBytes = 4;
-  return values * static_cast<int64_t>(c10::elementSize(dtype)) +
-         (kNumProjections * rank + config.num_heads) * kFloatBytes;
+  return LayerActivationBytes(
+      config, rank, static_cast<int64_t>(c10::elementSize(dtype)));
 }
 
 at::Tensor ResidualStream::Norm(const at::Tensor& weight,
@@ -50,16 +47,19 @@ const at::Tensor& ResidualStream::Sum() {
   return x;
 }
 
-at::Tensor LayerPass::Rotated(const at::Tensor& heads,
-                              const at::Tensor& norm) const {
-  return NormAndRotate(heads, norm, config_.rms_norm_eps, angles_);
+at::Tensor LayerPass::Rotated(const at::Tensor& heads, NormPlace norm) const {
+  return NormAndRotate(
+      heads, weights_.norm(norm), config_.rms_norm_eps, angles_);
 }
 
 at::Tensor LayerPass::UnrotatedGradient(at::Tensor grad,
                                         const at::Tensor& heads,
-                                        const at::Tensor& norm) const {
-  return NormAndRotateBackward(
-      std::move(grad), heads, norm, config_.rms_norm_eps, angles_);
+                                        NormPlace norm) const {
+  return NormAndRotateBackward(std::move(grad),
+                               heads,
+                               weights_.norm(norm),
+                               config_.rms_norm_eps,
+                               angles_);
 }
 
 void LayerPass::Forward(const LayerProjections& projections,
@@ -78,7 +78,7 @@ void LayerPass::Forward(const LayerProjections& projections,
   {
     const std::vector<at::Tensor> projected =
         multiply(kQkv,
-                 stream->Norm(weights_.input_norm,
+                 stream->Norm(weights_.norm(NormPlace::kBeforeAttention),
                               config_.rms_norm_eps,
                               projections.RoomFor(kQkv, stream->x)));
     const auto heads = [&](const at::Tensor& rows_of_heads, int64_t number) {
@@ -89,8 +89,8 @@ void LayerPass::Forward(const LayerProjections& projections,
     kept.v = heads(projected[2], config_.num_kv_heads);
   }
   if (activations != nullptr) kept.input = stream->x;
-  kept.attended = attend(Rotated(kept.q, weights_.q_norm),
-                         Rotated(kept.k, weights_.k_norm),
+  kept.attended = attend(Rotated(kept.q, NormPlace::kQueries),
+                         Rotated(kept.k, NormPlace::kKeys),
                          kept.v,
                          &kept.statistics);
   if (activations == nullptr) {
@@ -104,7 +104,7 @@ void LayerPass::Forward(const LayerProjections& projections,
   {
     const std::vector<at::Tensor> projected =
         multiply(kGateUp,
-                 stream->Norm(weights_.post_attention_norm,
+                 stream->Norm(weights_.norm(NormPlace::kBeforeMlp),
                               config_.rms_norm_eps,
                               projections.RoomFor(kGateUp, stream->x)));
     kept.gate = projected[0];
@@ -144,14 +144,15 @@ at::Tensor LayerPass::Backward(const PlainProjections& projections,
     GatedProductBackward(grad_gated, &kept.gate, &kept.up);
   }
   {
-    const at::Tensor normed =
-        Norm(kept.middle, weights_.post_attention_norm, config_.rms_norm_eps);
+    const at::Tensor normed = Norm(kept.middle,
+                                   weights_.norm(NormPlace::kBeforeMlp),
+                                   config_.rms_norm_eps);
     const at::Tensor grad_normed =
         backward(kGateUp, {kept.gate, kept.up}, normed);
     kept.gate = kept.up = at::Tensor();
     AddNormBackward(grad_normed,
                     kept.middle,
-                    weights_.post_attention_norm,
+                    weights_.norm(NormPlace::kBeforeMlp),
                     config_.rms_norm_eps,
                     &grad);
     kept.middle = at::Tensor();
@@ -162,28 +163,30 @@ at::Tensor LayerPass::Backward(const PlainProjections& projections,
     const at::Tensor grad_attended = SelectBackward(
         backward(kO, {grad}, Select(attended, rows)), rows, count);
     heads = attention.Backward(grad_attended.view(kept.attended.sizes()),
-                               Rotated(kept.q, weights_.q_norm),
-                               Rotated(kept.k, weights_.k_norm),
+                               Rotated(kept.q, NormPlace::kQueries),
+                               Rotated(kept.k, NormPlace::kKeys),
                                kept.v,
                                kept.attended,
                                kept.statistics);
     kept.attended = kept.v = at::Tensor();
   }
-  heads.q = UnrotatedGradient(std::move(heads.q), kept.q, weights_.q_norm);
-  heads.k = UnrotatedGradient(std::move(heads.k), kept.k, weights_.k_norm);
+  heads.q = UnrotatedGradient(std::move(heads.q), kept.q, NormPlace::kQueries);
+  heads.k = UnrotatedGradient(std::move(heads.k), kept.k, NormPlace::kKeys);
   kept.q = kept.k = at::Tensor();
   const at::Tensor grad_normed =
       backward(kQkv,
                {heads.q.reshape({count, -1}),
                 heads.k.reshape({count, -1}),
                 heads.v.reshape({count, -1})},
-               Norm(kept.input, weights_.input_norm, config_.rms_norm_eps),
+               Norm(kept.input,
+                    weights_.norm(NormPlace::kBeforeAttention),
+                    config_.rms_norm_eps),
                needs_input_gradient);
   if (!needs_input_gradient) return {};
   grad = SelectBackward(grad, rows, count);
   AddNormBackward(grad_normed,
                   kept.input,
-                  weights_.input_norm,
+                  weights_.norm(NormPlace::kBeforeAttention),
                   config_.rms_norm_eps,
                   &grad);
   return grad;

@@ -57,8 +57,8 @@ using Attend = absl::FunctionRef<at::Tensor(const at::Tensor& q,
                                             const at::Tensor& v,
                                             AttentionStatistics* statistics)>;
 
-// Returns the activation bytes per layer and token. `rank` is the adapter's; 0:
-// no adapter.
+// Activation bytes per layer and token: LayerActivationBytes (pass_memory.h).
+// `rank`: LoRA's, 0 without it.
 int64_t ActivationBytesPerRow(const ModelConfig& config,
                               int64_t rank,
                               at::ScalarType dtype);
@@ -95,10 +95,10 @@ class LayerPass {
                       LoraLayer* gradients) const;
 
  private:
-  at::Tensor Rotated(const at::Tensor& heads, const at::Tensor& norm) const;
+  at::Tensor Rotated(const at::Tensor& heads, NormPlace norm) const;
   at::Tensor UnrotatedGradient(at::Tensor grad,
                                const at::Tensor& heads,
-                               const at::Tensor& norm) const;
+                               NormPlace norm) const;
 
   const ModelConfig& config_;
   const LayerWeights& weights_;

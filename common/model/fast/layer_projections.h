@@ -16,8 +16,8 @@
 
 namespace dapd {
 
-// Projections that read the same input are one product. PackedWeights::layers()
-// has the same order.
+// Projections that read the same input are one product. LayerRecipe::Groups and
+// PackedWeights::layers() have the same order.
 enum class LayerProduct {
   kQkv,     // q, k, v of the normed layer input
   kO,       // o of attention's result

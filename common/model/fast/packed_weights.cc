@@ -8,17 +8,10 @@
 namespace dapd {
 namespace {
 
-using enum Projection;
-
-bool Contains(const std::vector<Projection>& some, Projection one) {
-  return std::find(some.begin(), some.end(), one) != some.end();
-}
-
 const at::Tensor& WeightOf(const ModelWeights& weights,
                            int64_t layer,
                            Projection part) {
-  return weights.layers[static_cast<size_t>(layer)]
-      .weight[static_cast<size_t>(part)];
+  return weights.layers[static_cast<size_t>(layer)].weight[IndexOf(part)];
 }
 
 // Makes the parts of `base`, [out of all parts, in], the layer's own weights.
@@ -27,7 +20,7 @@ void TakeOver(LayerWeights& layer,
               const at::Tensor& base) {
   int64_t row = 0;
   for (const Projection part : parts) {
-    at::Tensor& weight = layer.weight[static_cast<size_t>(part)];
+    at::Tensor& weight = layer.weight[IndexOf(part)];
     const int64_t out = weight.size(0);
     weight = base.narrow(0, row, out);
     row += out;
@@ -43,24 +36,24 @@ PackedWeights::PackedWeights(ModelWeights& weights,
     : weights_(weights), form_(form), merge_(std::move(merge)) {
   if (form_ == AdapterForm::kColumns && lora != nullptr) {
     rank_ = PaddedRank(lora->rank);
-    targets_ = lora->targets.empty() ? AllProjections() : lora->targets;
+    targets_ = TargetsOf(*lora, weights.config);
   }
   const ModelConfig& config = weights.config;
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     std::array<PackedLinear, 4>& linears = layers_.emplace_back();
-    linears[0].parts = {kQ, kK, kV};
-    linears[1].parts = {kO};
-    linears[2].parts = {kGate, kUp};
-    linears[3].parts = {kDown};
-    for (PackedLinear& linear : linears) {
+    const LayerRecipe recipe = LayerRecipeOf(config, layer);
+    const auto groups = recipe.Groups();
+    for (size_t i = 0; i < linears.size(); ++i) {
+      PackedLinear& linear = linears[i];
+      linear.parts = groups.at(i);
       std::vector<at::Tensor> stacked;
       std::vector<at::Tensor> biases;
       for (const Projection part : linear.parts) {
         stacked.push_back(WeightOf(weights, layer, part));
-        linear.in = ProjectionIn(config, part);
-        if (Contains(targets_, part)) linear.lora += rank_;
-        const at::Tensor& bias = weights.layers[static_cast<size_t>(layer)]
-                                     .bias[static_cast<size_t>(part)];
+        linear.in = recipe[part].in;
+        if (HasColumns(recipe[part])) linear.lora += rank_;
+        const at::Tensor& bias =
+            weights.layers[static_cast<size_t>(layer)].bias[IndexOf(part)];
         if (bias.defined()) biases.push_back(bias);
       }
       TORCH_CHECK(biases.empty() || biases.size() == linear.parts.size(),
@@ -93,7 +86,11 @@ bool PackedWeights::Fits(const Adapter* adapter) const {
   if (adapter == nullptr || form_ == AdapterForm::kMerged) return true;
   const LoraConfig& lora = adapter->config;
   return PaddedRank(lora.rank) == rank_ &&
-         (lora.targets.empty() ? AllProjections() : lora.targets) == targets_;
+         TargetsOf(lora, weights_.config) == targets_;
+}
+
+bool PackedWeights::HasColumns(const ProjectionRecipe& projection) const {
+  return std::ranges::count(targets_, projection.name) > 0;
 }
 
 void PackedWeights::Apply(const Adapter* adapter) {
@@ -116,22 +113,23 @@ void PackedWeights::Apply(const Adapter* adapter) {
 void PackedWeights::ApplyTo(int64_t layer,
                             const Adapter* adapter,
                             PackedLinear* linear) {
+  const LayerRecipe recipe = LayerRecipeOf(weights_.config, layer);
   int64_t row = 0;
   int64_t column = linear->in;
   for (const Projection part : linear->parts) {
     const at::Tensor& base = WeightOf(weights_, layer, part);
     const int64_t out = base.size(0);
-    const LoraPair pair = adapter == nullptr
-                              ? LoraPair{}
-                              : adapter->layers[static_cast<size_t>(layer)]
-                                               [static_cast<size_t>(part)];
+    const LoraPair pair =
+        adapter == nullptr
+            ? LoraPair{}
+            : adapter->layers[static_cast<size_t>(layer)][IndexOf(part)];
     const double scale = adapter == nullptr ? 0.0 : adapter->config.scale();
     const at::Tensor rows = linear->weight.narrow(0, row, out);
     if (form_ == AdapterForm::kMerged && pair.a.defined()) {
       merge_(base, pair, scale, rows);
     } else if (form_ == AdapterForm::kMerged) {
       rows.copy_(base);
-    } else if (Contains(targets_, part)) {
+    } else if (HasColumns(recipe[part])) {
       at::Tensor b = rows.narrow(1, column, rank_);
       at::Tensor a = linear->lora_a.narrow(0, column - linear->in, rank_);
       if (pair.a.defined()) {

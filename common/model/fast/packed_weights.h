@@ -18,6 +18,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "common/model/weights/adapter.h"
@@ -76,12 +77,13 @@ class PackedWeights {
 
  private:
   void ApplyTo(int64_t layer, const Adapter* adapter, PackedLinear* linear);
+  bool HasColumns(const ProjectionRecipe& projection) const;
 
   const ModelWeights& weights_;
   const AdapterForm form_;
   const MergePair merge_;
-  int64_t rank_ = 0;                 // columns per target; 0: no columns
-  std::vector<Projection> targets_;  // projections with columns
+  int64_t rank_ = 0;                  // columns per target; 0: no columns
+  std::vector<std::string> targets_;  // projections with columns
   bool is_base_ = true;
   std::vector<std::array<PackedLinear, 4>> layers_;
 };

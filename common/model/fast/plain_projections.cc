@@ -141,17 +141,20 @@ at::Tensor ProjectionGroup::Backward(const std::vector<at::Tensor>& grads,
   return grad_x;
 }
 
-PlainProjections::PlainProjections(const LayerWeights& weights,
+PlainProjections::PlainProjections(const LayerRecipe& recipe,
+                                   const LayerWeights& weights,
                                    const LoraLayer* lora,
                                    double lora_scale)
-    : groups_{
-          ProjectionGroup(weights,
-                          lora,
-                          lora_scale,
-                          {Projection::kQ, Projection::kK, Projection::kV}),
-          ProjectionGroup(weights, lora, lora_scale, {Projection::kO}),
-          ProjectionGroup(
-              weights, lora, lora_scale, {Projection::kGate, Projection::kUp}),
-          ProjectionGroup(weights, lora, lora_scale, {Projection::kDown})} {}
+    : groups_([&] {
+        const auto groups = recipe.Groups();
+        const auto group = [&](LayerProduct product) {
+          return ProjectionGroup(weights,
+                                 lora,
+                                 lora_scale,
+                                 groups.at(static_cast<size_t>(product)));
+        };
+        using enum LayerProduct;
+        return std::array{group(kQkv), group(kO), group(kGateUp), group(kDown)};
+      }()) {}
 
 }  // namespace dapd

@@ -76,8 +76,10 @@ class ProjectionGroup {
 // The four groups of a layer.
 class PlainProjections final : public LayerProjections {
  public:
-  // `weights` and `lora` must outlive this object. `lora` null: only the base.
-  PlainProjections(const LayerWeights& weights,
+  // `weights` and `lora` must outlive this object; `recipe` is the layer's.
+  // `lora` null: only the base.
+  PlainProjections(const LayerRecipe& recipe,
+                   const LayerWeights& weights,
                    const LoraLayer* lora,
                    double lora_scale);
 

@@ -39,7 +39,7 @@ at::Tensor ForwardTrunk(const ModelWeights& weights,
                         const SumOverRanks& sum) {
   const RotaryAngles angles =
       MakeRotaryAngles(weights.config, positions, weights.dtype());
-  at::Tensor x = weights.embedding.index_select(0, ids);
+  at::Tensor x = Embed(weights, ids);
   const auto walk = WalkLayers(weights, WalkKind::kForward);
   for (int64_t i = 0; i < weights.config.num_layers; ++i) {
     const LayerWeights layer = walk->Next(i);
@@ -100,8 +100,7 @@ at::Tensor ForwardHidden(const ModelWeights& weights,
                    PackedPositions(tokens.offsets, weights.device()),
                    attention,
                    sum);
-  return RmsNorm(
-      x.index_select(0, rows), weights.final_norm, weights.config.rms_norm_eps);
+  return FinalNorm(weights, x.index_select(0, rows));
 }
 
 at::Tensor ForwardPrompt(const ModelWeights& weights,
@@ -116,9 +115,7 @@ at::Tensor ForwardPrompt(const ModelWeights& weights,
   const at::Tensor x = ForwardTrunk(
       weights, adapter, ids, at::arange(tokens, ids.options()), attention, sum);
   cache->Advance(tokens);
-  return RmsNorm(x.narrow(0, tokens - 1, 1),
-                 weights.final_norm,
-                 weights.config.rms_norm_eps);
+  return FinalNorm(weights, x.narrow(0, tokens - 1, 1));
 }
 
 at::Tensor ForwardTokens(const ModelWeights& weights,
@@ -138,11 +135,31 @@ at::Tensor ForwardTokens(const ModelWeights& weights,
   for (KvCache* cache : caches) {
     if (cache != nullptr) cache->Advance(1);
   }
-  return RmsNorm(x, weights.final_norm, weights.config.rms_norm_eps);
+  return FinalNorm(weights, x);
+}
+
+at::Tensor Embed(const ModelWeights& weights, const at::Tensor& ids) {
+  const at::Tensor x = weights.embedding.index_select(0, ids);
+  const double scale = ModelRecipeOf(weights.config).embedding_scale;
+  if (scale == 1.0) return x;
+  return x * at::scalar_tensor(scale, x.options());
+}
+
+at::Tensor FinalNorm(const ModelWeights& weights, const at::Tensor& x) {
+  return RmsNorm(x,
+                 weights.final_norm,
+                 weights.config.rms_norm_eps,
+                 ModelRecipeOf(weights.config).final_norm);
+}
+
+void CapLogits(double softcap, at::Tensor& logits) {
+  if (softcap > 0.0) logits.div_(softcap).tanh_().mul_(softcap);
 }
 
 at::Tensor ApplyHead(const ModelWeights& weights, const at::Tensor& hidden) {
-  return at::linear(hidden, weights.head).to(at::kFloat);
+  at::Tensor logits = at::linear(hidden, weights.head).to(at::kFloat);
+  CapLogits(ModelRecipeOf(weights.config).logit_softcap, logits);
+  return logits;
 }
 
 }  // namespace dapd

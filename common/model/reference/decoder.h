@@ -1,14 +1,15 @@
-// The decoder of qwen3, qwen2 and llama in LibTorch's operations, on any
-// device: the reference implementation, by which the three faster paths are
-// tested.
+// The decoder of every recipe (spec/layer_recipe.h) in LibTorch's operations,
+// on any device: the reference implementation, by which the three faster paths
+// are tested, and the path of a model that they do not compute
+// (spec/executor_support.h).
 //
 //   this one           the probes that tell which weights a worker serves,
 //                      `dapd score`, the teachers of `dapd replay`, and
-//                      decoding wherever neither of the last two paths
-//                      applies: a model that several ranks share, a GPU whose
-//                      kernels do not take the model's shape
-//   model/fast         the trainer's passes (training_pass.h) and the teachers'
-//                      (chunk_forward.h)
+//                      whatever a faster path does not compute: a recipe that
+//                      it does not know, on CPUs a model that several ranks
+//                      share, on a GPU a shape that its kernels do not take
+//   model/fast         the trainer's passes (fast_training_pass.h) and the
+//                      teachers' (chunk_forward.h)
 //   generation/cpu     decoding on a CPU (cpu_decoder.h)
 //   generation/cuda    prompts (cuda_prefill.h) and decoding (cuda_decoder.h)
 //                      on an NVIDIA GPU
@@ -71,7 +72,17 @@ at::Tensor ForwardTokens(const ModelWeights& weights,
                          std::span<KvCache* const> caches,
                          const SumOverRanks& sum = nullptr);
 
-// Logits [rows, vocab] float32 of final-norm hidden states.
+// The embedding of tokens [N] int64, as the first layer takes it: [N, hidden].
+at::Tensor Embed(const ModelWeights& weights, const at::Tensor& ids);
+
+// The final norm of the last layer's output.
+at::Tensor FinalNorm(const ModelWeights& weights, const at::Tensor& x);
+
+// Caps final logits in place: c tanh(logit / c) for c = `softcap`
+// (ModelRecipe::logit_softcap); no effect for 0.
+void CapLogits(double softcap, at::Tensor& logits);
+
+// Logits [rows, vocab] float32 of final-norm hidden states, capped.
 at::Tensor ApplyHead(const ModelWeights& weights, const at::Tensor& hidden);
 
 }  // namespace dapd

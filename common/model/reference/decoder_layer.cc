@@ -11,48 +11,60 @@ namespace {
 using Project = absl::FunctionRef<at::Tensor(Projection projection,
                                              const at::Tensor& input)>;
 
-// The two updates of x [N, hidden], without the residual.
-at::Tensor AttentionBlock(const DecoderLayer& layer,
+// x after the norm at a place; x itself where the recipe has none there.
+using NormAt =
+    absl::FunctionRef<at::Tensor(NormPlace place, const at::Tensor& x)>;
+
+at::Tensor AttentionBlock(const AttentionRecipe& recipe,
+                          int64_t index,
                           Project project,
+                          NormAt norm,
                           const RotaryAngles& angles,
                           Attention& attention,
                           const at::Tensor& x) {
-  const ModelConfig& config = layer.config;
-  const LayerWeights& weights = layer.weights;
   const int64_t rows = x.size(0);
-  const at::Tensor n = RmsNorm(x, weights.input_norm, config.rms_norm_eps);
-  at::Tensor q = project(Projection::kQ, n)
-                     .view({rows, config.num_heads, config.head_dim});
-  at::Tensor k = project(Projection::kK, n)
-                     .view({rows, config.num_kv_heads, config.head_dim});
-  const at::Tensor v = project(Projection::kV, n)
-                           .view({rows, config.num_kv_heads, config.head_dim});
-  if (config.qk_norm) {
-    q = RmsNorm(q, weights.q_norm, config.rms_norm_eps);
-    k = RmsNorm(k, weights.k_norm, config.rms_norm_eps);
-  }
+  const at::Tensor n = norm(NormPlace::kBeforeAttention, x);
+  const auto heads = [&](Projection projection, int64_t count) {
+    return project(projection, n).view({rows, count, recipe.head_dim});
+  };
+  at::Tensor q = heads(recipe.q, recipe.heads);
+  at::Tensor k = heads(recipe.k, recipe.kv_heads);
+  const at::Tensor v = heads(recipe.v, recipe.kv_heads);
+  q = norm(NormPlace::kQueries, q);
+  k = norm(NormPlace::kKeys, k);
   return project(
-      Projection::kO,
+      recipe.o,
       attention.Attend(
-          layer.index, ApplyRotary(q, angles), ApplyRotary(k, angles), v));
+          recipe, index, ApplyRotary(q, angles), ApplyRotary(k, angles), v));
 }
 
-at::Tensor MlpBlock(const DecoderLayer& layer,
+at::Tensor Activated(Activation activation, const at::Tensor& gate) {
+  return activation == Activation::kSilu ? at::silu(gate)
+                                         : at::gelu(gate, "tanh");
+}
+
+at::Tensor MlpBlock(const MlpRecipe& recipe,
                     Project project,
+                    NormAt norm,
                     const at::Tensor& x) {
-  const at::Tensor m =
-      RmsNorm(x, layer.weights.post_attention_norm, layer.config.rms_norm_eps);
-  return project(
-      Projection::kDown,
-      at::silu(project(Projection::kGate, m)) * project(Projection::kUp, m));
+  const at::Tensor m = norm(NormPlace::kBeforeMlp, x);
+  return project(recipe.down,
+                 Activated(recipe.activation, project(recipe.gate, m)) *
+                     project(recipe.up, m));
 }
 
 }  // namespace
 
-at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+at::Tensor RmsNorm(const at::Tensor& x,
+                   const at::Tensor& weight,
+                   double eps,
+                   NormScale scale) {
   const at::Tensor wide = x.to(at::kFloat);
-  const at::Tensor scale = at::rsqrt(wide.square().mean(-1, true) + eps);
-  return weight * (wide * scale).to(x.scalar_type());
+  const at::Tensor factor = at::rsqrt(wide.square().mean(-1, true) + eps);
+  if (scale == NormScale::kOnePlusWeight) {
+    return (wide * factor * (1.0 + weight.to(at::kFloat))).to(x.scalar_type());
+  }
+  return weight * (wide * factor).to(x.scalar_type());
 }
 
 at::Tensor ForwardLayer(const DecoderLayer& layer,
@@ -60,20 +72,30 @@ at::Tensor ForwardLayer(const DecoderLayer& layer,
                         Attention& attention,
                         const SumOverRanks& sum,
                         const at::Tensor& x) {
+  const LayerRecipe recipe = LayerRecipeOf(layer.config, layer.index);
   const auto project = [&](Projection projection, const at::Tensor& input) {
-    const auto p = static_cast<size_t>(projection);
+    const size_t p = IndexOf(projection);
     return LoraLinear(input,
                       layer.weights.weight[p],
                       layer.weights.bias[p],
                       layer.lora == nullptr ? nullptr : &(*layer.lora)[p],
                       layer.lora_scale);
   };
-  at::Tensor attended = AttentionBlock(layer, project, angles, attention, x);
+  const auto norm = [&](NormPlace place, const at::Tensor& values) {
+    const at::Tensor& weight = layer.weights.norm(place);
+    return weight.defined() ? RmsNorm(values,
+                                      weight,
+                                      layer.config.rms_norm_eps,
+                                      recipe.norm_scale)
+                            : values;
+  };
+  at::Tensor attended = AttentionBlock(
+      recipe.attention, layer.index, project, norm, angles, attention, x);
   if (sum) sum(attended);
-  const at::Tensor middle = x + attended;
-  at::Tensor mlp = MlpBlock(layer, project, middle);
+  const at::Tensor middle = x + norm(NormPlace::kAfterAttention, attended);
+  at::Tensor mlp = MlpBlock(recipe.mlp, project, norm, middle);
   if (sum) sum(mlp);
-  return middle + mlp;
+  return middle + norm(NormPlace::kAfterMlp, mlp);
 }
 
 }  // namespace dapd

@@ -1,10 +1,9 @@
-// One pre-norm decoder layer:
-//   x += O(attention(rope(norm(Q(n))), rope(norm(K(n))), V(n))),  n = norm(x)
-//   x += Down(silu(Gate(m)) * Up(m)),                             m = norm(x)
-// The families differ by the traits of ModelConfig: norms on q and k, biases.
+// A decoder layer by its recipe (spec/layer_recipe.h):
+//   x += norm(O(attention(rope(norm(Q(n))), rope(norm(K(n))), V(n))))
+//   x += norm(Down(activation(Gate(m)) * Up(m)))
+// with n = norm(x) and m = norm(x); norms that the recipe lacks do nothing.
 #pragma once
 
-#include <array>
 #include <functional>
 
 #include "common/model/reference/attention.h"
@@ -15,11 +14,13 @@
 
 namespace dapd {
 
-using LoraLayer = std::array<LoraPair, kNumProjections>;
-
-// RMSNorm (Zhang & Sennrich 2019): weight * x / sqrt(mean(x^2) + eps) over the
-// last dimension, statistics in float32, result in x's dtype.
-at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps);
+// RMSNorm (Zhang & Sennrich 2019): w x / sqrt(mean(x^2) + eps) over the last
+// dimension, w the weight or one more, as `scale` says; statistics in float32,
+// result in x's dtype.
+at::Tensor RmsNorm(const at::Tensor& x,
+                   const at::Tensor& weight,
+                   double eps,
+                   NormScale scale = NormScale::kWeight);
 
 // Replaces what one rank computed from its share of a layer by the sum over all
 // ranks that share it; every rank calls it at the same places with the same
@@ -35,8 +36,8 @@ struct DecoderLayer {
   int64_t index = 0;  // which `attention` may need for its cache
 };
 
-// x [N, hidden] -> [N, hidden]. `sum` is applied to what attention and MLP add
-// to x.
+// x [N, hidden] -> [N, hidden]. `sum` is applied to what attention and MLP
+// give, before a norm behind them.
 at::Tensor ForwardLayer(const DecoderLayer& layer,
                         const RotaryAngles& angles,
                         Attention& attention,

@@ -1,5 +1,6 @@
 #include "common/model/spec/decoding_memory.h"
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -47,29 +48,36 @@ struct Share {
   }
 };
 
+bool IsTarget(const Config& config, const ProjectionRecipe& projection) {
+  return std::ranges::count(config.lora.targets, projection.name) > 0;
+}
+
 Product ProductOf(const Config& config,
                   const Share& share,
+                  const LayerRecipe& recipe,
                   const std::vector<Projection>& parts) {
   Product product;
   for (const Projection part : parts) {
-    product.in = ProjectionIn(share.model, part);
-    product.out += ProjectionOut(share.model, part);
-    product.has_bias = ProjectionHasBias(share.model, part);
-    const bool is_target =
-        std::ranges::count(config.lora.targets, ProjectionName(part)) > 0;
-    if (is_target && !share.merges) {
+    const ProjectionRecipe& projection = recipe[part];
+    product.in = projection.in;
+    product.out += projection.out;
+    product.has_bias = projection.has_bias;
+    if (IsTarget(config, projection) && !share.merges) {
       product.lora += PaddedRank(config.lora.rank);
     }
   }
   return product;
 }
 
+// The decoder of CudaDecoder's kind has the same four in every layer.
 void SetProducts(const Config& config, Share* share) {
-  using enum Projection;
-  share->qkv = ProductOf(config, *share, {kQ, kK, kV});
-  share->o = ProductOf(config, *share, {kO});
-  share->gate_up = ProductOf(config, *share, {kGate, kUp});
-  share->down = ProductOf(config, *share, {kDown});
+  const LayerRecipe recipe = LayerRecipeOf(share->model, /*layer=*/0);
+  const auto groups = recipe.Groups();
+  const std::array products = {
+      &share->qkv, &share->o, &share->gate_up, &share->down};
+  for (size_t i = 0; i < products.size(); ++i) {
+    *products[i] = ProductOf(config, *share, recipe, groups.at(i));
+  }
 }
 
 Share ShareOfRank(const Config& config, const ModelConfig& model) {
@@ -223,14 +231,10 @@ int64_t PrefillBytes(const Share& share, int64_t rows) {
 int64_t ChangeBytes(const Config& config, const Share& whole) {
   int64_t adapter = 0;  // of one layer, in numbers
   int64_t pair = 0;     // the largest one, which is copied on its way
-  for (const Projection projection : AllProjections()) {
-    if (std::ranges::count(config.lora.targets, ProjectionName(projection)) ==
-        0) {
-      continue;
-    }
-    const int64_t numbers =
-        config.lora.rank * (ProjectionIn(whole.model, projection) +
-                            ProjectionOut(whole.model, projection));
+  for (const ProjectionRecipe& projection :
+       LayerRecipeOf(whole.model, /*layer=*/0).projections) {
+    if (!IsTarget(config, projection)) continue;
+    const int64_t numbers = config.lora.rank * (projection.in + projection.out);
     adapter += numbers;
     pair = std::max(pair, numbers);
   }

@@ -14,6 +14,8 @@ namespace dapd {
 // Ten times the largest published model's; products of such extents fit 63
 // bits.
 inline constexpr int64_t kMaxExtent = int64_t{1} << 22;
+// Positions of a context or of a window.
+inline constexpr int64_t kMaxPositions = int64_t{1} << 24;
 
 // Whatever is asked of it, the first problem stays as its status, and what is
 // returned instead of a value that is wrong is harmless. A key whose value is

@@ -12,24 +12,24 @@
 namespace dapd {
 namespace {
 
-// Those among `names`, which keeps the others, in the order of the layer
-// whatever that of the names was: an adapter's digest depends on it.
-std::vector<Projection> TakeProjections(std::set<std::string>* names) {
-  std::vector<Projection> found;
-  for (const Projection projection : AllProjections()) {
-    if (names->erase(ProjectionName(projection)) > 0) {
-      found.push_back(projection);
-    }
+// Moves the names of the model's projections out of `names`, into the order of
+// the layer: an adapter's digest depends on it.
+std::vector<std::string> TakeProjections(const ModelConfig& model,
+                                         std::set<std::string>* names) {
+  std::vector<std::string> found;
+  for (const std::string& name : ProjectionNames(model)) {
+    if (names->erase(name) > 0) found.push_back(name);
   }
   return found;
 }
 
 }  // namespace
 
-absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section) {
+absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section,
+                                          const ModelConfig& model) {
   LoraConfig lora{.rank = section.rank, .alpha = section.alpha};
   std::set<std::string> names(section.targets.begin(), section.targets.end());
-  lora.targets = TakeProjections(&names);
+  lora.targets = TakeProjections(model, &names);
   if (!names.empty()) {
     return ConfigError(absl::StrCat(
         "lora.targets: '", *names.begin(), "' is not a projection"));
@@ -37,12 +37,13 @@ absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section) {
   return lora;
 }
 
+std::vector<std::string> TargetsOf(const LoraConfig& lora,
+                                   const ModelConfig& model) {
+  return lora.targets.empty() ? ProjectionNames(model) : lora.targets;
+}
+
 std::string FormatLoraConfig(const LoraConfig& lora,
                              const std::string& base_model_path) {
-  std::vector<std::string> targets;
-  for (const Projection target : lora.targets) {
-    targets.push_back(ProjectionName(target));
-  }
   const std::optional<HubId> id = ParseHubId(base_model_path);
   const bool has_revision = id.has_value() && !id->revision.empty();
   // Only fields that every PEFT since 0.7 knows: older ones refuse new fields.
@@ -57,7 +58,7 @@ std::string FormatLoraConfig(const LoraConfig& lora,
       {"lora_alpha", lora.alpha},
       {"lora_dropout", 0.0},
       {"bias", "none"},
-      {"target_modules", targets},
+      {"target_modules", lora.targets},
       {"fan_in_fan_out", false},
       {"use_rslora", false},
       {"use_dora", false},

@@ -26,13 +26,19 @@ inline constexpr char kMergeInstead[] =
 struct LoraConfig {
   int64_t rank = 64;
   double alpha = 128.0;
-  // Each once, in the order of AllProjections; empty: all seven.
-  std::vector<Projection> targets;
+  // Names of projections, each once, in the order of ProjectionNames
+  // (layer_recipe.h); empty: all.
+  std::vector<std::string> targets;
   double scale() const { return alpha / static_cast<double>(rank); }
 };
 
-// CONFIG error for an unknown name among lora.targets.
-absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section);
+// CONFIG error for a name among lora.targets that is no projection of `model`.
+absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section,
+                                          const ModelConfig& model);
+
+// The targets of `lora`; all projections of `model` where it names none.
+std::vector<std::string> TargetsOf(const LoraConfig& lora,
+                                   const ModelConfig& model);
 
 // The lora of a ParsePeftConfig of it is `lora`. `base_model_path`, as
 // BaseModelName (common/hub/model_folder.h) has it, becomes

@@ -8,9 +8,11 @@
 #include "common/config/preset_terms.h"
 #include "common/model/spec/decoding_memory.h"
 #include "common/model/spec/decoding_shape.h"
+#include "common/model/spec/executor_support.h"
 #include "common/model/spec/number_bytes.h"
 #include "common/model/spec/pass_memory.h"
 #include "common/model/spec/scoring_memory.h"
+#include "common/model/spec/step_cost.h"
 
 namespace dapd {
 namespace {
@@ -18,9 +20,21 @@ namespace {
 constexpr double kMiB = 1024.0 * 1024.0;
 // A program with its libraries, on a CPU.
 constexpr double kProgramBytes = 400e6;
-// Tensors as wide as a layer's input, and as its MLP, that are alive at once.
+// Tensors as wide as a layer's input, and as its MLP, that are alive at once in
+// a layer of LayerPass.
 constexpr double kHiddenTensors = 12;
 constexpr double kIntermediateTensors = 4;
+// The same where LibTorch computes the layer and its gradient: float32 tensors
+// as wide as its input around norms and sums; of a projection's input and
+// output, with the update of an adapter; as wide as the MLP around its product;
+// and of a query and each key that its block of queries can see, half of a
+// view's on average (reference/attention.cc).
+constexpr double kReferenceHidden = 24;
+constexpr double kReferenceIn = 2;
+constexpr double kReferenceOut = 5;
+constexpr double kReferenceMlp = 6;
+constexpr double kReferencePairs = 6;
+constexpr double kReferenceBlock = 256;
 // The loss's buffers on a CPU, whatever the length
 // (common/objective/head_loss.h).
 constexpr double kHeadLossBytes = 400e6;
@@ -106,6 +120,25 @@ std::vector<MemoryItem> DecodingOnGpu(const Config& config,
   return items;
 }
 
+// Decoding by LibTorch beside keys and values of `slots` bytes: the caches have
+// room for an eighth more, or for a block of tokens
+// (common/generation/aten/aten_backend.h).
+std::vector<MemoryItem> DecodingByLibTorch(const Config& config,
+                                           const ModelConfig& model,
+                                           double slots) {
+  constexpr double kCacheBlock = 64;
+  constexpr double kLogits = 3;  // on the device, in float32, on the host
+  const auto rows = static_cast<double>(config.rollout.slots);
+  return {
+      {"room of the caches",
+       slots / 8 + rows * kCacheBlock *
+                       static_cast<double>(KvTokenBytes(config, model))},
+      {"a layer of a prompt",
+       LayerWorkspace(config, model, static_cast<double>(kPromptTokens))},
+      {"logits",
+       kLogits * sizeof(float) * rows * static_cast<double>(model.vocab_size)}};
+}
+
 RoleMemory RolloutMemory(const Config& config,
                          const ModelConfig& model,
                          const Sizes& sizes) {
@@ -119,7 +152,12 @@ RoleMemory RolloutMemory(const Config& config,
        {"key-value caches",
         kv_limit > 0 ? std::min(slots, kv_limit) : slots,
         /*least=*/0.0}}};
-  if (PlansForGpu(config)) {
+  const bool on_gpu = PlansForGpu(config);
+  if (!Supports(on_gpu ? Executor::kCudaDecoder : Executor::kCpuDecoder,
+                model)) {
+    std::ranges::move(DecodingByLibTorch(config, model, slots),
+                      std::back_inserter(memory.items));
+  } else if (on_gpu) {
     std::ranges::move(DecodingOnGpu(config, model, sizes),
                       std::back_inserter(memory.items));
   }
@@ -140,7 +178,8 @@ RoleMemory TeacherMemory(const Config& config,
   for (const WeightSet set : sets) {
     memory.items.push_back({NameOf(set), sizes.adapter});
   }
-  if (PlansForGpu(config) && !sets.empty()) {
+  if (PlansForGpu(config) && !sets.empty() &&
+      Supports(Executor::kLayerPass, model)) {
     memory.items.push_back(
         {"adapter in the projections", AdapterColumnBytes(config, model)});
   }
@@ -207,6 +246,30 @@ RoleMemory TrainerMemory(const Config& config,
   return memory;
 }
 
+// The tokens of the longest view of a sample.
+double LongestView(const Config& config) {
+  double longest = 0;
+  for (const auto& [name, view] : LongestSamples(config)) {
+    longest = std::max(longest, view.tokens);
+  }
+  return longest;
+}
+
+// Numbers of a token of the longest view in a layer that LibTorch computes.
+double ReferenceRowNumbers(const LayerRecipe& recipe, const Config& config) {
+  double numbers = kReferenceMlp * static_cast<double>(recipe.mlp.width) +
+                   kReferencePairs *
+                       (LongestView(config) / 2 + kReferenceBlock) *
+                       static_cast<double>(recipe.attention.heads);
+  numbers +=
+      kReferenceHidden * static_cast<double>(recipe[recipe.attention.q].in);
+  for (const ProjectionRecipe& projection : recipe.projections) {
+    numbers += kReferenceIn * static_cast<double>(projection.in) +
+               kReferenceOut * static_cast<double>(projection.out);
+  }
+  return numbers;
+}
+
 }  // namespace
 
 std::set<WeightSet> TeacherSets(const Config& config) {
@@ -220,29 +283,30 @@ std::set<WeightSet> TeacherSets(const Config& config) {
 double LayerWorkspace(const Config& config,
                       const ModelConfig& model,
                       double tokens) {
+  if (!Supports(Executor::kLayerPass, model)) {
+    double largest = 0;
+    for (int64_t layer = 0; layer < model.num_layers; ++layer) {
+      largest = std::max(
+          largest, ReferenceRowNumbers(LayerRecipeOf(model, layer), config));
+    }
+    return tokens * largest * sizeof(float);
+  }
   return tokens * static_cast<double>(NumberBytes(config)) *
          (kHiddenTensors * static_cast<double>(model.hidden_size) +
           kIntermediateTensors * static_cast<double>(model.intermediate_size));
 }
 
-double LayerParameters(const ModelConfig& model) {
+double ProjectedParameters(const ModelConfig& model) {
   double parameters = 0;
-  for (const Projection p : AllProjections()) {
-    parameters += static_cast<double>(ProjectionIn(model, p)) *
-                  static_cast<double>(ProjectionOut(model, p));
+  for (int64_t layer = 0; layer < model.num_layers; ++layer) {
+    parameters +=
+        static_cast<double>(LayerRecipeOf(model, layer).NumProjected());
   }
   return parameters;
 }
 
 int64_t LoraParameters(const Config& config, const ModelConfig& model) {
-  std::vector<Projection> targets;
-  for (const Projection projection : AllProjections()) {
-    if (std::ranges::count(config.lora.targets, ProjectionName(projection)) >
-        0) {
-      targets.push_back(projection);
-    }
-  }
-  return NumLoraParameters(model, config.lora.rank, targets);
+  return NumLoraParameters(model, config.lora.rank, config.lora.targets);
 }
 
 double RoleMemory::Total() const {
@@ -267,8 +331,7 @@ int64_t RanksOfBase(const TrainerSection& trainer) {
 double ShardBytes(const Config& config,
                   const ModelConfig& model,
                   int64_t ranks) {
-  const double split =
-      LayerParameters(model) * static_cast<double>(model.num_layers);
+  const double split = ProjectedParameters(model);
   const double rest = static_cast<double>(model.NumParameters()) - split;
   return static_cast<double>(NumberBytes(config)) *
          (rest + split / static_cast<double>(ranks));
@@ -278,12 +341,19 @@ double GatheredBytes(const Config& config,
                      const ModelConfig& model,
                      int64_t ranks) {
   if (ranks <= 1) return 0;
-  // The larger of the two that are split by inputs.
-  const double copy =
-      static_cast<double>(ProjectionIn(model, Projection::kDown)) *
-      static_cast<double>(ProjectionOut(model, Projection::kDown));
-  return static_cast<double>(NumberBytes(config)) *
-         (2 * LayerParameters(model) + copy);
+  double layers = 0;  // the largest two side by side, and the copy
+  for (int64_t i = 0; i < model.num_layers; ++i) {
+    const LayerRecipe recipe = LayerRecipeOf(model, i);
+    int64_t copy = 0;  // of the largest that is split by inputs
+    for (const ProjectionRecipe& projection : recipe.projections) {
+      if (projection.split == SplitBy::kInputs) {
+        copy = std::max(copy, projection.in * projection.out);
+      }
+    }
+    layers =
+        std::max(layers, static_cast<double>(2 * recipe.NumProjected() + copy));
+  }
+  return static_cast<double>(NumberBytes(config)) * layers;
 }
 
 double BaseBytesOfRank(const Config& config,

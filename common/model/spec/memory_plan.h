@@ -19,12 +19,13 @@ inline constexpr int64_t kPromptTokens = 400;
 // The sets of weights besides the base that the terms read of a teacher.
 std::set<WeightSet> TeacherSets(const Config& config);
 
-// Weights of the projections of one layer.
-double LayerParameters(const ModelConfig& model);
+// Weights of the projections of all layers.
+double ProjectedParameters(const ModelConfig& model);
 // Of the adapter that `config` asks for.
 int64_t LoraParameters(const Config& config, const ModelConfig& model);
 
-// What one layer has alive while it computes `tokens` rows, in bytes.
+// What one layer has alive while it computes `tokens` rows, in bytes: in
+// LayerPass or, where that does not compute the model, by LibTorch.
 double LayerWorkspace(const Config& config,
                       const ModelConfig& model,
                       double tokens);

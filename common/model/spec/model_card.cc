@@ -57,10 +57,7 @@ std::string Header(const ModelCard& card, const std::optional<HubId>& base) {
 std::string Targets(const LoraConfig& lora) {
   return lora.targets.empty()
              ? "all projections"
-             : absl::StrJoin(
-                   lora.targets, ", ", [](std::string* out, Projection target) {
-                     absl::StrAppend(out, "`", ProjectionName(target), "`");
-                   });
+             : absl::StrCat("`", absl::StrJoin(lora.targets, "`, `"), "`");
 }
 
 std::string Serving(const ModelCard& card, const HubId& base) {

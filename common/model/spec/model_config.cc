@@ -1,6 +1,5 @@
 #include "common/model/spec/model_config.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +11,7 @@
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
 #include "common/model/spec/field_reader.h"
+#include "common/model/spec/model_family.h"
 #include "common/model/spec/rope_config.h"
 #include "common/tensor/safetensors_folder.h"
 
@@ -23,8 +23,6 @@ using nlohmann::json;
 constexpr uint64_t kMaxModelConfigBytes = 4 << 20;
 constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxHeads = 4096;
-constexpr int64_t kMaxHeadDim = 4096;
-constexpr int64_t kMaxPositions = int64_t{1} << 24;
 
 absl::StatusOr<json> ReadJsonObject(const std::string& path) {
   auto bytes = ReadFile(path, kMaxModelConfigBytes);
@@ -47,12 +45,6 @@ void RefuseUnsupported(FieldReader& reader) {
     if (reader.Has(key)) reader.Fail(key, "is not supported");
   }
   const json& object = reader.object();
-  if (reader.Has("hidden_act") && object["hidden_act"] != "silu") {
-    reader.Fail(
-        "hidden_act",
-        absl::StrCat(
-            "is ", object["hidden_act"].dump(), "; only silu is supported"));
-  }
   if (reader.Has("pretraining_tp") && object["pretraining_tp"] != 1) {
     reader.Fail("pretraining_tp", "other than 1 is not supported");
   }
@@ -60,100 +52,9 @@ void RefuseUnsupported(FieldReader& reader) {
   if (!reader.Boolean("is_causal", true)) {
     reader.Fail("is_causal", "is false; only causal attention is supported");
   }
-}
-
-// Whether any layer attends to a window only. In the Qwen families that is what
-// layer_types says or, without it, the layers from max_window_layers on (28, as
-// in transformers), and only with use_sliding_window; in mistral all; in llama
-// none. Where sliding_window is null there is none either.
-bool HasWindow(FieldReader& reader, const ModelConfig& config) {
-  const json& object = reader.object();
-  if (object.contains("sliding_window") && !reader.Has("sliding_window")) {
-    return false;
-  }
-  if (config.model_type == "mistral") return true;
-  if (config.model_type == "llama" ||
-      !reader.Boolean("use_sliding_window", false)) {
-    return false;
-  }
-  if (reader.Has("layer_types")) {
-    const json& types = object["layer_types"];
-    return std::find(types.begin(), types.end(), "sliding_attention") !=
-           types.end();
-  }
-  const json first_layer = object.value("max_window_layers", json(28));
-  const auto first = JsonInteger(first_layer, 0);
-  return !first.ok() || *first < config.num_layers;
-}
-
-void RefuseSlidingWindow(FieldReader& reader, const ModelConfig& config) {
-  const bool slides = HasWindow(reader, config);
-  if (slides) {
-    constexpr int64_t kDefaultWindow = 4096;  // as in transformers
-    const int64_t window =
-        reader.Integer("sliding_window", kDefaultWindow, kMaxPositions);
-    if (window < config.max_positions) {
-      reader.Fail("sliding_window",
-                  absl::StrCat("(",
-                               window,
-                               ") is shorter than max_position_embeddings (",
-                               config.max_positions,
-                               "); sliding windows are not supported"));
-    }
-  }
-  if (!reader.Has("layer_types")) return;
-  for (const json& type : reader.object()["layer_types"]) {
-    // A window as long as the context shuts nothing out.
-    if (type == "full_attention" || (slides && type == "sliding_attention")) {
-      continue;
-    }
-    reader.Fail(
-        "layer_types",
-        absl::StrCat(
-            "holds ", type.dump(), "; only full_attention is supported"));
-  }
-}
-
-// Before anything else is read: a model of another family keeps its sizes in
-// other places, and its other keys say nothing about why it is refused.
-std::string ReadModelType(FieldReader& reader) {
-  const json& object = reader.object();
-  if (!reader.Has("model_type")) {
-    reader.Fail("model_type", "is missing");
-    return "";
-  }
-  const json& type = object["model_type"];
-  for (const char* family : {"qwen3", "qwen2", "llama", "mistral"}) {
-    if (type == family) return family;
-  }
-  reader.Fail("model_type",
-              absl::StrCat(type.is_string()
-                               ? absl::StrCat("'", type.get<std::string>(), "'")
-                               : type.dump(),
-                           " is not supported; qwen3, qwen2, llama and mistral "
-                           "are"));
-  return "";
-}
-
-// The traits of `config.model_type`.
-void ReadFamily(FieldReader& reader, ModelConfig& config) {
-  const int64_t quotient =
-      std::max<int64_t>(1, config.hidden_size / config.num_heads);
-  if (config.model_type == "qwen3") {
-    config.qk_norm = true;
-    config.qkv_bias = reader.Boolean("attention_bias", false);
-    config.output_bias = config.qkv_bias;
-    config.head_dim = reader.Integer("head_dim", 128, kMaxHeadDim);
-  } else if (config.model_type == "qwen2") {
-    config.qkv_bias = true;
-    config.head_dim = reader.Integer("head_dim", quotient, kMaxHeadDim);
-  } else if (config.model_type == "mistral") {
-    config.head_dim = reader.Integer("head_dim", quotient, kMaxHeadDim);
-  } else if (config.model_type == "llama") {
-    config.qkv_bias = reader.Boolean("attention_bias", false);
-    config.output_bias = config.qkv_bias;
-    config.mlp_bias = reader.Boolean("mlp_bias", false);
-    config.head_dim = reader.Integer("head_dim", quotient, kMaxHeadDim);
+  if (reader.Boolean("use_bidirectional_attention", false)) {
+    reader.Fail("use_bidirectional_attention",
+                "is true; only causal attention is supported");
   }
 }
 
@@ -242,13 +143,14 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder) {
   config.max_positions =
       reader.Integer("max_position_embeddings", std::nullopt, kMaxPositions);
   config.rms_norm_eps = reader.Positive("rms_norm_eps", 1e-6);
-  config.tied_embeddings = reader.Boolean("tie_word_embeddings", false);
+  config.tied_embeddings = reader.Boolean(
+      "tie_word_embeddings", TiesEmbeddingsByDefault(config.model_type));
   ReadFamily(reader, config);
-  ReadRope(reader,
-           {.head_dim = config.head_dim, .max_positions = config.max_positions},
-           &config.rope_theta,
-           &config.rope_scaling);
-  RefuseSlidingWindow(reader, config);
+  ReadRope(
+      reader,
+      {.head_dim = config.RotatedDim(), .max_positions = config.max_positions},
+      &config.rope_theta,
+      &config.rope_scaling);
   if (config.num_heads % config.num_kv_heads != 0) {
     reader.Fail("num_attention_heads",
                 absl::StrCat("(",

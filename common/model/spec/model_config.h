@@ -1,5 +1,6 @@
-// The architecture of a decoder-only Hugging Face model: what config.json says
-// about qwen3, qwen2, llama and mistral, as one struct with four traits.
+// The architecture of a decoder-only Hugging Face model: what its config.json
+// says, as sizes and the traits in which families differ (model_family.h). How
+// a layer is made of them: layer_recipe.h.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +10,14 @@
 
 #include "absl/status/statusor.h"
 
+#include "common/model/spec/layer_recipe.h"
 #include "common/model/spec/rope_config.h"
 
 namespace dapd {
 
 struct ModelConfig {
   std::string folder;      // that it was read from; empty: none
-  std::string model_type;  // "qwen3", "qwen2", "llama" or "mistral"
+  std::string model_type;  // a row of model_family.cc
 
   int64_t vocab_size = 0;  // rows of the embedding; may exceed the tokenizer's
   int64_t hidden_size = 0;
@@ -30,37 +32,37 @@ struct ModelConfig {
   std::optional<RopeScaling> rope_scaling;
   bool tied_embeddings = false;
 
-  // The traits in which the families differ.
-  bool qk_norm = false;      // qwen3: RMSNorm on each head of q and k
-  bool qkv_bias = false;     // qwen2, or attention_bias: bias on q, k and v
-  bool output_bias = false;  // attention_bias (not qwen2): bias on o as well
-  bool mlp_bias = false;     // llama with mlp_bias
+  // The traits in which the families differ. LayerRecipeOf and ModelRecipeOf
+  // give them their meaning; nothing else reads them.
+  bool qk_norm = false;      // RMSNorm on each head of q and k
+  bool qkv_bias = false;     // bias on q, k and v
+  bool output_bias = false;  // bias on o
+  bool mlp_bias = false;     // bias on gate, up and down
+  bool norms_after = false;  // of what attention and MLP add, as well
+  NormScale norm_scale = NormScale::kWeight;
+  Activation activation = Activation::kSilu;
+  bool scales_embedding = false;  // by sqrt(hidden_size)
+  double score_divisor = 0.0;     // scores are divided by its root; 0: head_dim
+  double score_softcap = 0.0;     // 0: attention scores are not capped
+  double logit_softcap = 0.0;     // 0: final logits are not capped
+  int64_t rotated_dim = 0;        // of a head, what turns; 0: all
+  // By layer, 0 for none; empty: no layer has a window. Only windows that are
+  // shorter than max_positions.
+  std::vector<int64_t> windows;
 
   std::vector<int64_t> eos_token_ids;  // generation_config.json, else config
 
   // Trunk, embedding, head (once if tied) and norms.
   int64_t NumParameters() const;
+  int64_t RotatedDim() const {
+    return rotated_dim > 0 ? rotated_dim : head_dim;
+  }
 };
 
-// The seven projections of a decoder layer, in the order used everywhere.
-enum class Projection { kQ, kK, kV, kO, kGate, kUp, kDown };
-inline constexpr int kNumProjections = 7;
-// "q_proj", ..., "down_proj".
-const char* ProjectionName(Projection projection);
-// "model.layers.3.self_attn.q_proj": the module of a projection in a
-// checkpoint.
-std::string ProjectionModule(int64_t layer, Projection projection);
-// Columns and rows of the weight, which is stored [out, in].
-int64_t ProjectionIn(const ModelConfig& config, Projection projection);
-int64_t ProjectionOut(const ModelConfig& config, Projection projection);
-
-bool ProjectionHasBias(const ModelConfig& config, Projection projection);
-std::vector<Projection> AllProjections();
-
-// Parameters of a LoRA of rank `rank` on `targets` of every layer.
+// Parameters of a LoRA of rank `rank` on the projections that `targets` names.
 int64_t NumLoraParameters(const ModelConfig& config,
                           int64_t rank,
-                          const std::vector<Projection>& targets);
+                          const std::vector<std::string>& targets);
 
 // INVALID_ARGUMENT, naming the number, if heads, key-value heads or the MLP's
 // width cannot be divided by `ranks` that split every layer
@@ -69,8 +71,8 @@ absl::Status CheckSplit(const ModelConfig& config, int64_t ranks);
 
 // Reads config.json (old and new spellings) and generation_config.json of a
 // model folder. The family comes first: a model of another one is refused by
-// it, whatever else is missing. What this decoder does not compute (a rope_type
-// that rope_config.h does not know, a sliding window shorter than the context,
+// it, whatever else is missing. A setting that would change the result and that
+// this decoder does not compute (a rope_type that rope_config.h does not know,
 // attention that is not causal, MoE, quantisation, another activation) is
 // refused by its key; so is a folder that holds an adapter as well.
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& folder);

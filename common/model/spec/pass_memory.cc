@@ -7,6 +7,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/visible_gpus.h"
 #include "common/gpus/gpu.h"
+#include "common/model/spec/executor_support.h"
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/number_bytes.h"
@@ -54,11 +55,13 @@ Longest LongestOf(const Config& config) {
           .sample = sample};
 }
 
-// As NumKeptLayers (common/model/fast/training_pass.h).
+// As NumKeptLayers (common/model/training_pass.h): the pass by LibTorch keeps
+// none.
 int64_t KeptLayers(const ModelConfig& model,
                    int64_t row_bytes,
                    int64_t tokens,
                    int64_t bytes) {
+  if (!Supports(Executor::kLayerPass, model)) return 0;
   return std::min(model.num_layers,
                   bytes / (std::max<int64_t>(tokens, 1) * row_bytes));
 }
@@ -103,10 +106,12 @@ TrainerLimits LimitsOfHost(const Config& config,
       .ahead_bytes = mib(trainer.ahead_memory_mib, kHostAheadMib),
       .longest_pack = longest.pack,
       .splits_packs = !config.model.deterministic};
+  if (!Supports(Executor::kLayerPass, model)) limits.activation_bytes = 0;
   limits.kept_layers =
       KeptLayers(model, row_bytes, longest.pack, limits.activation_bytes);
   if (KeptLayers(model, row_bytes, longest.pack, kChunkedActivationBytes) <
-      model.num_layers) {
+          model.num_layers &&
+      Supports(Executor::kLayerPass, model)) {
     limits.chunk_tokens = trainer.chunk_tokens;
   }
   return limits;
@@ -118,9 +123,10 @@ int64_t TokensIn(const Config& config, const ModelConfig& model, double bytes) {
 }
 
 // Chunks are part of the result, and so must not depend on memory where that
-// has to be the same.
-bool MayChunk(const Config& config) {
-  return config.trainer.chunk_tokens > 0 && !config.model.deterministic;
+// has to be the same. A pass by LibTorch cannot begin with them.
+bool MayChunk(const Config& config, const ModelConfig& model) {
+  return config.trainer.chunk_tokens > 0 && !config.model.deterministic &&
+         Supports(Executor::kLayerPass, model);
 }
 
 // Bytes of the activations of all layers: of the longest pack of answers, of
@@ -133,6 +139,7 @@ struct Activations {
 
 // `left` bytes between activations and what is trained ahead.
 void Divide(const Config& config,
+            const ModelConfig& model,
             double left,
             const Activations& all,
             TrainerLimits* limits) {
@@ -148,7 +155,7 @@ void Divide(const Config& config,
   double activations = std::min(left - (divides ? beyond / 2 : 0.0), all.pass);
   if (trainer.activation_memory_mib >= 0) {
     activations = static_cast<double>(trainer.activation_memory_mib << 20);
-  } else if (left < all.answers && MayChunk(config) && divides) {
+  } else if (left < all.answers && MayChunk(config, model) && divides) {
     // Chunks keep no activations, but have to be kept themselves.
     activations = left / 2;
   }
@@ -208,12 +215,21 @@ DeviceMemory ShareOf(DeviceMemory memory, int64_t processes) {
 int64_t LayerActivationBytes(const ModelConfig& model,
                              int64_t lora_rank,
                              int64_t number) {
-  const int64_t heads = model.num_heads + model.num_kv_heads;
-  const int64_t values = 2 * model.hidden_size + 2 * heads * model.head_dim +
-                         2 * model.intermediate_size;
+  // LayerPass has the same tensors in every layer it computes.
+  const LayerRecipe recipe = LayerRecipeOf(model, /*layer=*/0);
+  const AttentionRecipe& attention = recipe.attention;
+  // The layer's input, the sum behind attention, and attention's result.
+  int64_t values = 2 * model.hidden_size + recipe[attention.o].in;
+  for (const Projection kept : {attention.q,
+                                attention.k,
+                                attention.v,
+                                recipe.mlp.gate,
+                                recipe.mlp.up}) {
+    values += recipe[kept].out;
+  }
+  const auto pairs = static_cast<int64_t>(recipe.projections.size());
   constexpr int64_t kFloatBytes = 4;
-  return values * number +
-         (kNumProjections * lora_rank + model.num_heads) * kFloatBytes;
+  return values * number + (pairs * lora_rank + attention.heads) * kFloatBytes;
 }
 
 int64_t MostPassTokens(const Config& config) {
@@ -247,16 +263,20 @@ absl::StatusOr<TrainerLimits> PlanTrainerLimits(
       TokensIn(config, model, for_passes), least, MostPassTokens(config));
   limits.pack_tokens = std::min(pass, trainer.pack_tokens);
   limits.longest_pack = std::min(longest.pack, pass);
-  const double layers_bytes = static_cast<double>(row_bytes * model.num_layers);
+  const bool keeps = Supports(Executor::kLayerPass, model);
+  const double layers_bytes =
+      keeps ? static_cast<double>(row_bytes * model.num_layers) : 0.0;
   Divide(config,
+         model,
          std::max(0.0, for_passes - PassBytes(config, model, pass)),
          {.answers = layers_bytes * static_cast<double>(limits.longest_pack),
           .either = layers_bytes * static_cast<double>(longest.either),
           .pass = layers_bytes * static_cast<double>(pass)},
          &limits);
+  if (!keeps) limits.activation_bytes = 0;
   limits.kept_layers = KeptLayers(
       model, row_bytes, limits.longest_pack, limits.activation_bytes);
-  if (limits.kept_layers < model.num_layers && MayChunk(config)) {
+  if (limits.kept_layers < model.num_layers && MayChunk(config, model)) {
     limits.chunk_tokens = std::max(trainer.chunk_tokens, kLeastDeviceChunk);
   }
   return limits;

@@ -91,12 +91,10 @@ class Parser {
     PeftConfig peft;
     peft.layers.resize(static_cast<size_t>(model_.num_layers));
     for (int64_t layer = 0; layer < model_.num_layers; ++layer) {
-      for (const Projection projection : AllProjections()) {
-        const std::string module = ProjectionModule(layer, projection);
+      for (const std::string& module : ModulesOf(layer)) {
+        auto& found = peft.layers[static_cast<size_t>(layer)].emplace_back();
         if (!IsTarget(module)) continue;
-        ASSIGN_OR_RETURN(peft.layers[static_cast<size_t>(layer)]
-                                    [static_cast<size_t>(projection)],
-                         ModuleOf(module));
+        ASSIGN_OR_RETURN(found, ModuleOf(module));
       }
     }
     RETURN_IF_ERROR(Unify(&peft));
@@ -186,11 +184,8 @@ class Parser {
     // PEFT's word for all of them; the head is none of these.
     if (targets.is_string() &&
         absl::AsciiStrToLower(targets.get<std::string>()) == "all-linear") {
-      json all = json::array();
-      for (const Projection projection : AllProjections()) {
-        all.push_back(ProjectionName(projection));
-      }
-      ASSIGN_OR_RETURN(targets_, ModuleSet::Parse(all));
+      ASSIGN_OR_RETURN(targets_,
+                       ModuleSet::Parse(json(ProjectionNames(model_))));
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(targets_, ReadSet("target_modules"));
@@ -248,8 +243,7 @@ class Parser {
       if (!targets_.Contains(other) || IsExcluded(other)) continue;
       return Refuse(absl::StrCat("target_modules reaches '",
                                  other,
-                                 "', which is not one of the seven "
-                                 "projections; ",
+                                 "', which is no projection of its layers; ",
                                  kMergeInstead));
     }
     for (const std::string& name : targets_.names()) {
@@ -257,19 +251,27 @@ class Parser {
       ASSIGN_OR_RETURN(const ModuleSet one, ModuleSet::Parse(alone));
       bool matches = false;
       for (int64_t layer = 0; layer < model_.num_layers; ++layer) {
-        for (const Projection projection : AllProjections()) {
-          matches =
-              matches || one.Contains(ProjectionModule(layer, projection));
+        for (const std::string& module : ModulesOf(layer)) {
+          matches = matches || one.Contains(module);
         }
       }
       if (!matches) {
         return Refuse(absl::StrCat("target module '",
                                    name,
-                                   "' is not one of the seven projections; ",
+                                   "' is no projection of its layers; ",
                                    kMergeInstead));
       }
     }
     return absl::OkStatus();
+  }
+
+  std::vector<std::string> ModulesOf(int64_t layer) const {
+    std::vector<std::string> modules;
+    for (const ProjectionRecipe& projection :
+         LayerRecipeOf(model_, layer).projections) {
+      modules.push_back(ModulePath(layer, projection.module));
+    }
+    return modules;
   }
 
   bool IsExcluded(const std::string& module) const {
@@ -349,13 +351,15 @@ class Parser {
 
   absl::Status Unify(PeftConfig* peft) const {
     const PeftModule* strongest = nullptr;
-    std::set<Projection> targets;
+    std::set<std::string> targets;
     peft->lora.rank = 0;
-    for (const auto& layer : peft->layers) {
-      for (const Projection projection : AllProjections()) {
-        const auto& module = layer[static_cast<size_t>(projection)];
+    for (size_t layer = 0; layer < peft->layers.size(); ++layer) {
+      const LayerRecipe recipe =
+          LayerRecipeOf(model_, static_cast<int64_t>(layer));
+      for (const Projection projection : recipe.All()) {
+        const auto& module = peft->layers[layer][IndexOf(projection)];
         if (!module.has_value()) continue;
-        targets.insert(projection);
+        targets.emplace(recipe[projection].name);
         peft->lora.rank = std::max(peft->lora.rank, module->rank);
         if (strongest == nullptr ||
             std::abs(module->scale()) > std::abs(strongest->scale())) {
@@ -366,7 +370,9 @@ class Parser {
     if (strongest == nullptr) {
       return Refuse("target_modules matches no projection of this model");
     }
-    peft->lora.targets.assign(targets.begin(), targets.end());
+    for (const std::string& name : ProjectionNames(model_)) {
+      if (targets.contains(name)) peft->lora.targets.push_back(name);
+    }
     peft->lora.alpha =
         peft->lora.rank == strongest->rank
             ? strongest->alpha
@@ -416,10 +422,7 @@ absl::Status CheckStartAdapter(const std::string& folder,
                                const PeftConfig& adapter,
                                const LoraSection& settings) {
   const LoraConfig& lora = adapter.lora;
-  std::vector<std::string> targets;
-  for (const Projection target : lora.targets) {
-    targets.push_back(ProjectionName(target));
-  }
+  const std::vector<std::string>& targets = lora.targets;
   std::vector<std::string> fitting;
   if (lora.rank != settings.rank) {
     fitting.push_back(absl::StrCat("lora.rank=", lora.rank));

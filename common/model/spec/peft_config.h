@@ -3,7 +3,6 @@
 // scale that holds them all.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -29,7 +28,7 @@ struct PeftConfig {
   // not adapted is zero.
   LoraConfig lora;
   // By layer and projection; nothing where PEFT adapts none.
-  std::vector<std::array<std::optional<PeftModule>, kNumProjections>> layers;
+  std::vector<std::vector<std::optional<PeftModule>>> layers;
   // base_model_name_or_path; empty: not said.
   std::string base;
 };
@@ -39,7 +38,7 @@ struct PeftConfig {
 // use_rslora. Refused by name: not LORA, an alpha beyond kMaxLoraAlpha, DoRA, a
 // bias, fan_in_fan_out, an adapter that is active behind certain tokens only or
 // that began with a part of the base's weights (PiSSA, OLoRA), a target that is
-// none of the seven projections, an expression that is not read, and every
+// no projection of the layers, an expression that is not read, and every
 // setting that is not known to change nothing. `where` leads every message.
 absl::StatusOr<PeftConfig> ParsePeftConfig(const std::string& text,
                                            const ModelConfig& model,

@@ -46,12 +46,15 @@ ModelNumbers NumbersOf(const Config& config, const ModelConfig& model) {
   numbers.layers = layers;
   numbers.hidden = static_cast<double>(model.hidden_size);
   numbers.bytes = static_cast<double>(NumberBytes(config));
-  numbers.linear = LayerParameters(model) * layers;
+  numbers.linear = ProjectedParameters(model);
   numbers.lora = static_cast<double>(LoraParameters(config, model));
   numbers.head = numbers.hidden * static_cast<double>(model.vocab_size);
   // Causal: half of the square, for the scores and for the values.
-  numbers.attention =
-      2 * layers * static_cast<double>(model.num_heads * model.head_dim);
+  for (int64_t layer = 0; layer < model.num_layers; ++layer) {
+    const AttentionRecipe attention = LayerRecipeOf(model, layer).attention;
+    numbers.attention +=
+        2 * static_cast<double>(attention.heads * attention.head_dim);
+  }
   numbers.kv_token = static_cast<double>(KvTokenBytes(config, model));
   return numbers;
 }

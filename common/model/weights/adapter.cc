@@ -1,5 +1,6 @@
 #include "common/model/weights/adapter.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -23,13 +24,10 @@ std::vector<at::Tensor> Adapter::Tensors() const {
 std::vector<std::string> Adapter::Names() const {
   std::vector<std::string> names;
   for (size_t layer = 0; layer < layers.size(); ++layer) {
-    for (const Projection projection : AllProjections()) {
-      if (!layers[layer][static_cast<size_t>(projection)].a.defined()) {
-        continue;
-      }
-      const std::string module = absl::StrCat(
-          "base_model.model.",
-          ProjectionModule(static_cast<int64_t>(layer), projection));
+    for (size_t p = 0; p < layers[layer].size(); ++p) {
+      if (!layers[layer][p].a.defined()) continue;
+      const std::string module =
+          absl::StrCat("base_model.model.", modules[layer][p]);
       names.push_back(absl::StrCat(module, ".lora_A.weight"));
       names.push_back(absl::StrCat(module, ".lora_B.weight"));
     }
@@ -53,27 +51,39 @@ Adapter Adapter::Clone() const {
   return copy;
 }
 
+Adapter MakeEmptyAdapter(const ModelConfig& model, const LoraConfig& lora) {
+  Adapter adapter{.config = lora};
+  for (int64_t layer = 0; layer < model.num_layers; ++layer) {
+    const LayerRecipe recipe = LayerRecipeOf(model, layer);
+    adapter.layers.emplace_back(recipe.projections.size());
+    std::vector<std::string>& modules = adapter.modules.emplace_back();
+    for (const ProjectionRecipe& projection : recipe.projections) {
+      modules.push_back(ModulePath(layer, projection.module));
+    }
+  }
+  return adapter;
+}
+
 Adapter MakeFreshAdapter(const ModelConfig& model,
                          const LoraConfig& lora,
                          uint64_t seed,
                          at::Device device) {
   at::NoGradGuard no_grad;
-  Adapter adapter;
-  adapter.config = lora;
-  if (adapter.config.targets.empty()) {
-    adapter.config.targets = AllProjections();
-  }
+  Adapter adapter = MakeEmptyAdapter(model, lora);
+  adapter.config.targets = TargetsOf(lora, model);
   at::Generator generator = at::detail::createCPUGenerator(seed);
-  adapter.layers.resize(static_cast<size_t>(model.num_layers));
-  for (auto& layer : adapter.layers) {
-    for (const Projection target : adapter.config.targets) {
-      const int64_t in = ProjectionIn(model, target);
-      const double bound = 1.0 / std::sqrt(static_cast<double>(in));
-      LoraPair& pair = layer[static_cast<size_t>(target)];
-      pair.a = at::empty({lora.rank, in}, at::kFloat)
+  for (size_t layer = 0; layer < adapter.layers.size(); ++layer) {
+    const LayerRecipe recipe =
+        LayerRecipeOf(model, static_cast<int64_t>(layer));
+    for (const Projection projection : recipe.All()) {
+      const ProjectionRecipe& own = recipe[projection];
+      if (std::ranges::count(adapter.config.targets, own.name) == 0) continue;
+      const double bound = 1.0 / std::sqrt(static_cast<double>(own.in));
+      LoraPair& pair = adapter.layers[layer][IndexOf(projection)];
+      pair.a = at::empty({lora.rank, own.in}, at::kFloat)
                    .uniform_(-bound, bound, generator)
                    .to(device);
-      pair.b = at::zeros({ProjectionOut(model, target), lora.rank},
+      pair.b = at::zeros({own.out, lora.rank},
                          at::TensorOptions().dtype(at::kFloat).device(device));
     }
   }

@@ -5,7 +5,6 @@
 // float32. B = 0 makes an adapter that changes nothing.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -27,9 +26,15 @@ struct LoraPair {
   at::Tensor b;  // [out, rank] float32
 };
 
+// By Projection: the pairs of a layer, or their gradients.
+using LoraLayer = std::vector<LoraPair>;
+
 struct Adapter {
   LoraConfig config;
-  std::vector<std::array<LoraPair, kNumProjections>> layers;
+  std::vector<LoraLayer> layers;
+  // The modules of their projections, likewise:
+  // "model.layers.0.self_attn.q_proj".
+  std::vector<std::vector<std::string>> modules;
 
   // All defined tensors in the fixed order layer, projection, A before B.
   std::vector<at::Tensor> Tensors() const;
@@ -40,6 +45,9 @@ struct Adapter {
   // Deep copy without autograd history.
   Adapter Clone() const;
 };
+
+// An adapter of `lora` for `model` without tensors.
+Adapter MakeEmptyAdapter(const ModelConfig& model, const LoraConfig& lora);
 
 // PEFT's default start: A Kaiming-uniform with a = sqrt(5), i.e. uniform in
 // +-1/sqrt(in), from a CPU generator seeded with `seed`; B zero.

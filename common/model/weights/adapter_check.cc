@@ -153,18 +153,17 @@ absl::StatusOr<std::vector<std::string>> CheckAdapterTensors(
   RETURN_IF_ERROR(CheckAdapterPrefixes(entries, where));
   std::set<std::string> expected;
   for (int64_t layer = 0; layer < model.num_layers; ++layer) {
-    for (const Projection target : AllProjections()) {
+    const LayerRecipe recipe = LayerRecipeOf(model, layer);
+    for (const Projection target : recipe.All()) {
+      const ProjectionRecipe& own = recipe[target];
       const auto& module =
-          peft.layers[static_cast<size_t>(layer)][static_cast<size_t>(target)];
+          peft.layers[static_cast<size_t>(layer)][IndexOf(target)];
       if (!module.has_value()) continue;
       const std::string name =
-          absl::StrCat(kAdapterPrefix, ProjectionModule(layer, target));
+          absl::StrCat(kAdapterPrefix, ModulePath(layer, own.module));
       for (const auto& [suffix, shape] :
-           {std::pair(kLoraA,
-                      std::vector{module->rank, ProjectionIn(model, target)}),
-            std::pair(
-                kLoraB,
-                std::vector{ProjectionOut(model, target), module->rank})}) {
+           {std::pair(kLoraA, std::vector{module->rank, own.in}),
+            std::pair(kLoraB, std::vector{own.out, module->rank})}) {
         const std::string tensor = absl::StrCat(name, suffix);
         const auto found = entries.find(tensor);
         if (found == entries.end()) {

@@ -1,5 +1,6 @@
 // An adapter's PEFT directory and its wire form.
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -100,24 +101,23 @@ absl::StatusOr<Adapter> AssembleAdapter(const PeftConfig& peft,
                                         const std::string& where) {
   std::map<std::string, HostTensor> by_name;
   for (auto& [name, tensor] : tensors) by_name.emplace(name, std::move(tensor));
-  Adapter adapter;
-  adapter.config = peft.lora;
-  adapter.layers.resize(static_cast<size_t>(model.num_layers));
+  Adapter adapter = MakeEmptyAdapter(model, peft.lora);
   for (int64_t layer = 0; layer < model.num_layers; ++layer) {
-    for (const Projection target : peft.lora.targets) {
+    const LayerRecipe recipe = LayerRecipeOf(model, layer);
+    for (const Projection projection : recipe.All()) {
+      const ProjectionRecipe& own = recipe[projection];
+      if (std::ranges::count(peft.lora.targets, own.name) == 0) continue;
       const auto l = static_cast<size_t>(layer);
-      const auto t = static_cast<size_t>(target);
+      const auto t = IndexOf(projection);
       LoraPair& pair = adapter.layers[l][t];
       const auto& module = peft.layers[l][t];
       if (!module.has_value()) {
-        pair.a = at::zeros({peft.lora.rank, ProjectionIn(model, target)},
-                           at::kFloat);
-        pair.b = at::zeros({ProjectionOut(model, target), peft.lora.rank},
-                           at::kFloat);
+        pair.a = at::zeros({peft.lora.rank, own.in}, at::kFloat);
+        pair.b = at::zeros({own.out, peft.lora.rank}, at::kFloat);
         continue;
       }
       const std::string name =
-          absl::StrCat(kAdapterPrefix, ProjectionModule(layer, target));
+          absl::StrCat(kAdapterPrefix, ModulePath(layer, own.module));
       for (const auto& [suffix, out] :
            {std::pair(kLoraA, &pair.a), std::pair(kLoraB, &pair.b)}) {
         const std::string tensor = absl::StrCat(name, suffix);
@@ -154,8 +154,8 @@ std::string FileDigest(const std::function<void(Sha256&)>& update_with_tensors,
   Sha256 hash;
   update_with_tensors(hash);
   hash.Update(absl::StrFormat("r=%d alpha=%.17g", lora.rank, lora.alpha));
-  for (const Projection target : lora.targets) {
-    hash.Update(absl::StrCat(" ", ProjectionName(target)));
+  for (const std::string& target : lora.targets) {
+    hash.Update(absl::StrCat(" ", target));
   }
   return hash.HexDigest();
 }

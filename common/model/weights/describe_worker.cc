@@ -1,7 +1,5 @@
 #include "common/model/weights/describe_worker.h"
 
-#include <vector>
-
 #include "common/base/random_name.h"
 #include "common/model/weights/placement.h"
 
@@ -17,10 +15,6 @@ WorkerDescription DescribeWorker(const std::string& service,
                                  const ModelWeights& weights,
                                  int64_t max_rank) {
   const ModelConfig& config = weights.config;
-  std::vector<Projection> all;
-  for (int i = 0; i < kNumProjections; ++i) {
-    all.push_back(static_cast<Projection>(i));
-  }
   WorkerDescription description;
   description.service = service;
   description.instance = RandomName();
@@ -29,11 +23,13 @@ WorkerDescription DescribeWorker(const std::string& service,
   description.vocab_size = config.vocab_size;
   description.hidden_size = config.hidden_size;
   description.max_positions = config.max_positions;
-  const auto tensors =
-      static_cast<uint64_t>(2 * kNumProjections * config.num_layers + 1);
+  uint64_t tensors = 1;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    tensors += 2 * LayerRecipeOf(config, layer).projections.size();
+  }
   description.max_adapter_bytes =
-      sizeof(float) *
-          static_cast<uint64_t>(NumLoraParameters(config, max_rank, all)) +
+      sizeof(float) * static_cast<uint64_t>(NumLoraParameters(
+                          config, max_rank, ProjectionNames(config))) +
       kMaxHeaderBytesPerTensor * tensors;
   return description;
 }

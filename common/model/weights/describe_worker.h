@@ -10,7 +10,7 @@
 namespace dapd {
 
 // `service`: "rollout" or "teacher". Uploads are limited to what a float32
-// adapter of rank `max_rank` on all seven projections takes as safetensors.
+// adapter of rank `max_rank` on all projections takes as safetensors.
 // max_in_flight is left to the caller.
 WorkerDescription DescribeWorker(const std::string& service,
                                  const ModelWeights& weights,

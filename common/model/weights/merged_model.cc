@@ -45,12 +45,10 @@ using Changes = std::map<std::string, const LoraPair*>;
 Changes ChangesOf(const Adapter& adapter) {
   Changes changes;
   for (size_t layer = 0; layer < adapter.layers.size(); ++layer) {
-    for (const Projection projection : AllProjections()) {
-      const LoraPair& pair =
-          adapter.layers[layer][static_cast<size_t>(projection)];
+    for (size_t p = 0; p < adapter.layers[layer].size(); ++p) {
+      const LoraPair& pair = adapter.layers[layer][p];
       if (!pair.a.defined()) continue;
-      changes[ProjectionModule(static_cast<int64_t>(layer), projection) +
-              ".weight"] = &pair;
+      changes[adapter.modules[layer][p] + ".weight"] = &pair;
     }
   }
   return changes;

@@ -16,31 +16,25 @@ std::vector<WeightSlot> WeightSlots(ModelWeights& weights) {
   }
   for (int64_t i = 0; i < config.num_layers; ++i) {
     LayerWeights& layer = weights.layers[static_cast<size_t>(i)];
-    const std::string prefix = absl::StrCat("model.layers.", i, ".");
-    slots.push_back({absl::StrCat(prefix, "input_layernorm.weight"),
-                     {hidden},
-                     &layer.input_norm});
-    slots.push_back({absl::StrCat(prefix, "post_attention_layernorm.weight"),
-                     {hidden},
-                     &layer.post_attention_norm});
-    if (config.qk_norm) {
-      slots.push_back({absl::StrCat(prefix, "self_attn.q_norm.weight"),
-                       {config.head_dim},
-                       &layer.q_norm});
-      slots.push_back({absl::StrCat(prefix, "self_attn.k_norm.weight"),
-                       {config.head_dim},
-                       &layer.k_norm});
+    const LayerRecipe recipe = LayerRecipeOf(config, i);
+    for (const NormRecipe& norm : recipe.norms) {
+      slots.push_back({absl::StrCat(ModulePath(i, norm.module), ".weight"),
+                       {norm.size},
+                       &layer.norms[static_cast<size_t>(norm.place)]});
     }
-    for (const Projection projection : AllProjections()) {
-      const auto p = static_cast<size_t>(projection);
-      const std::string module = ProjectionModule(i, projection);
-      const int64_t out = ProjectionOut(config, projection);
+    layer.weight.resize(recipe.projections.size());
+    layer.bias.resize(recipe.projections.size());
+    for (const Projection projection : recipe.All()) {
+      const ProjectionRecipe& own = recipe[projection];
+      const size_t p = IndexOf(projection);
+      const std::string module = ModulePath(i, own.module);
       slots.push_back({absl::StrCat(module, ".weight"),
-                       {out, ProjectionIn(config, projection)},
+                       {own.out, own.in},
                        &layer.weight[p],
-                       projection});
-      if (ProjectionHasBias(config, projection)) {
-        slots.push_back({absl::StrCat(module, ".bias"), {out}, &layer.bias[p]});
+                       own});
+      if (own.has_bias) {
+        slots.push_back(
+            {absl::StrCat(module, ".bias"), {own.out}, &layer.bias[p]});
       }
     }
   }

@@ -18,7 +18,8 @@ struct WeightSlot {
   std::string name;  // in the checkpoint
   std::vector<int64_t> shape;
   at::Tensor* target = nullptr;
-  std::optional<Projection> projection = {};  // whose weight it is, if one's
+  std::optional<ProjectionRecipe> projection =
+      {};  // whose weight it is, if one's
 };
 
 // The slots of `weights`, whose config and number of layers are set. The

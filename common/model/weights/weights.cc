@@ -78,6 +78,9 @@ std::string LayoutDigest(const ModelConfig& config,
   if (config.rope_scaling.has_value()) {
     absl::StrAppend(&text, RopeScalingText(*config.rope_scaling), "\n");
   }
+  if (const std::string recipe = RecipeText(config); !recipe.empty()) {
+    absl::StrAppend(&text, recipe, "\n");
+  }
   for (const WeightSlot& slot : slots) {
     absl::StrAppend(
         &text, slot.name, " ", absl::StrJoin(slot.shape, "x"), "\n");

@@ -15,13 +15,15 @@
 namespace dapd {
 
 struct LayerWeights {
-  at::Tensor input_norm;           // [hidden]
-  at::Tensor post_attention_norm;  // [hidden]
-  at::Tensor q_norm;               // [head_dim], undefined without qk_norm
-  at::Tensor k_norm;               // [head_dim]
+  // By NormPlace, [hidden] or [head_dim]; undefined where the recipe has none.
+  std::array<at::Tensor, kNumNormPlaces> norms;
   // [out, in] by Projection; biases [out], undefined where there is none.
-  std::array<at::Tensor, kNumProjections> weight;
-  std::array<at::Tensor, kNumProjections> bias;
+  std::vector<at::Tensor> weight;
+  std::vector<at::Tensor> bias;
+
+  const at::Tensor& norm(NormPlace place) const {
+    return norms[static_cast<size_t>(place)];
+  }
 };
 
 class LayerSource;  // layer_source.h
@@ -45,8 +47,8 @@ struct ModelWeights {
 
 // What to keep of a projection's weight [out, in] as it was read; it may be a
 // view, which then keeps the whole alive.
-using WeightPart =
-    std::function<at::Tensor(Projection projection, const at::Tensor& whole)>;
+using WeightPart = std::function<at::Tensor(const ProjectionRecipe& projection,
+                                            const at::Tensor& whole)>;
 
 // Reads model.safetensors or the shards of model.safetensors.index.json of a
 // Hugging Face folder and converts to `dtype` (float32 or bfloat16) on

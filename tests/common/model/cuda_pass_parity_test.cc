@@ -18,8 +18,8 @@
 #include "gtest/gtest.h"
 
 #include "common/model/fast/chunk_forward.h"
+#include "common/model/fast/fast_training_pass.h"
 #include "common/model/fast/matrix_product.h"
-#include "common/model/fast/training_pass.h"
 #include "common/model/reference/decoder.h"
 #include "common/model/weights/placement.h"
 #include "tests/fakes/chunk_alone.h"
@@ -101,12 +101,12 @@ Results Train(const Where& where, bool chunked) {
       past.push_back(prefixes[2].back().keys_values);
     }
   }
-  TrainingPass pass(where.weights,
-                    where.adapter,
-                    tokens,
-                    rows,
-                    chunked ? 0 : kUnlimitedActivations,
-                    prefixes);
+  FastTrainingPass pass(where.weights,
+                        where.adapter,
+                        tokens,
+                        rows,
+                        chunked ? 0 : kUnlimitedActivations,
+                        prefixes);
   Results results = {{"value", OnHost(pass.hidden())}};
   results.emplace_back("gradient",
                        OnHost(FlatGradients(pass.Backward(grad_hidden))));

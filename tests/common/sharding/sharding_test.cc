@@ -8,7 +8,7 @@
 
 #include "common/base/status_error.h"
 #include "common/collective/collective.h"
-#include "common/model/fast/training_pass.h"
+#include "common/model/training_pass.h"
 #include "common/sharding/sharded_layers.h"
 #include "common/sharding/sharded_weights.h"
 #include "common/sharding/tensor_parallel.h"
@@ -37,7 +37,7 @@ class ShardingTest : public testing::TestWithParam<std::string> {
       const auto devices = DeviceGroup::Join(collective, at::kCPU, 1).value();
       body({.rank = layout.rank,
             .weights = WeightsOfRank(*shard),
-            .adapter = ShardAdapter(adapter_, layout),
+            .adapter = ShardAdapter(adapter_, whole_->config, layout),
             .sum = SumOver(*devices)});
     });
   }
@@ -100,10 +100,12 @@ TEST_P(ShardingTest, AGatheredLayerIsTheWholeOneBitForBit) {
       const auto layer = GatherLayer(weights, index, *devices);
       ASSERT_TRUE(layer.ok()) << layer.status();
       const LayerWeights& expected = whole_->layers[static_cast<size_t>(index)];
-      for (int p = 0; p < kNumProjections; ++p) {
-        const auto i = static_cast<size_t>(p);
+      const LayerRecipe recipe = LayerRecipeOf(whole_->config, index);
+      ASSERT_EQ(layer->weight.size(), recipe.projections.size());
+      for (const Projection projection : recipe.All()) {
+        const size_t i = IndexOf(projection);
         EXPECT_TRUE(at::equal(layer->weight[i], expected.weight[i]))
-            << ProjectionName(static_cast<Projection>(p));
+            << recipe[projection].name;
       }
     }
   });
@@ -111,9 +113,9 @@ TEST_P(ShardingTest, AGatheredLayerIsTheWholeOneBitForBit) {
 
 TEST_P(ShardingTest, ATrainingPassOverGatheredLayersIsTheOneOverWholeOnes) {
   at::NoGradGuard no_grad;
-  TrainingPass expected(*whole_, adapter_, tokens_, rows_, 0);
-  const at::Tensor grad = at::ones_like(expected.hidden());
-  const std::vector<LoraLayer> gradients = expected.Backward(grad);
+  const auto expected = MakeTrainingPass(*whole_, adapter_, tokens_, rows_, 0);
+  const at::Tensor grad = at::ones_like(expected->hidden());
+  const std::vector<LoraLayer> gradients = expected->Backward(grad);
   RunThreadRanks(2, [&](Collective& collective) {
     at::NoGradGuard no_grad_here;
     const auto sharded =
@@ -125,10 +127,10 @@ TEST_P(ShardingTest, ATrainingPassOverGatheredLayersIsTheOneOverWholeOnes) {
     ASSERT_TRUE(weights->layers.empty());
     // Ranks with other numbers of passes, some of which end early.
     for (int i = 0; i < 2 + collective.rank(); ++i) {
-      TrainingPass pass(*weights, adapter_, tokens_, rows_, 0);
-      EXPECT_TRUE(at::equal(pass.hidden(), expected.hidden()));
+      const auto pass = MakeTrainingPass(*weights, adapter_, tokens_, rows_, 0);
+      EXPECT_TRUE(at::equal(pass->hidden(), expected->hidden()));
       if (i == 0 && collective.rank() == 1) continue;
-      const std::vector<LoraLayer> found = pass.Backward(grad);
+      const std::vector<LoraLayer> found = pass->Backward(grad);
       for (size_t layer = 0; layer < gradients.size(); ++layer) {
         for (size_t p = 0; p < gradients[layer].size(); ++p) {
           EXPECT_TRUE(at::equal(found[layer][p].a, gradients[layer][p].a));
@@ -179,8 +181,8 @@ TEST_P(ShardingTest, ALostRankEndsThePassWithItsError) {
     const auto weights = WithLayersFrom(*sharded, layers);
     absl::Status status;
     try {
-      TrainingPass pass(*weights, adapter_, tokens_, rows_, 0);
-      pass.Backward(at::ones_like(pass.hidden()));
+      const auto pass = MakeTrainingPass(*weights, adapter_, tokens_, rows_, 0);
+      pass->Backward(at::ones_like(pass->hidden()));
     } catch (const StatusError& error) {
       status = error.status();
     }
@@ -189,10 +191,11 @@ TEST_P(ShardingTest, ALostRankEndsThePassWithItsError) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families,
-                         ShardingTest,
-                         testing::Values("qwen3", "qwen2", "llama"),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(
+    Families,
+    ShardingTest,
+    testing::Values("qwen3", "qwen2", "llama", kUnusualFamily),
+    [](const auto& info) { return info.param; });
 
 TEST(ShardLayoutTest, WhatCannotBeDividedIsNamed) {
   const auto weights = MakeRandomModel("qwen3");

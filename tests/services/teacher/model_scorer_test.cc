@@ -94,7 +94,7 @@ TEST_F(ModelScorerTest, TheProbeIsThatOfTheUploadedWeights) {
   const AdapterUpload upload = MakeUpload();
   const auto applied = scorer_->Load(upload);
   ASSERT_TRUE(applied.ok()) << applied.status();
-  EXPECT_EQ(applied->modules_applied, 2 * kNumProjections);
+  EXPECT_EQ(applied->modules_applied, 2 * 7);
   const at::Tensor expected =
       TokenLogprobs(*weights_, &adapter_, upload.probe_ids);
   ASSERT_EQ(applied->probe_logprobs.size(), 3U);

@@ -44,7 +44,7 @@ double LogitsError(const std::shared_ptr<const ModelWeights>& weights,
   constexpr int64_t kPrompt = 37;
   CpuDecoder decoder(PackModel(*weights), DecodeKernelsOf(level));
   CpuAdapter packed;
-  if (adapter != nullptr) packed = PackAdapter(*adapter);
+  if (adapter != nullptr) packed = PackAdapter(*adapter, weights->config);
   CpuKvCache fast(weights->config, 60, weights->dtype() == at::kBFloat16);
   KvCache slow(weights->config, 60, weights->dtype(), at::kCPU);
   double worst = 0.0;
@@ -81,8 +81,8 @@ TEST(CpuDecoderTest, LogitsAgreeWithTheSlowTwin) {
          {Storage::kFloat32, Storage::kFloat32OfBFloat16, Storage::kBFloat16}) {
       const auto weights = MakeModel(family, storage);
       const auto everywhere = MakeAdapter(*weights);
-      const auto somewhere = MakeAdapter(
-          *weights, {Projection::kQ, Projection::kV, Projection::kUp});
+      const auto somewhere =
+          MakeAdapter(*weights, {"q_proj", "v_proj", "up_proj"});
       const bool is_narrow = storage == Storage::kBFloat16;
       // A unit in the last place of a bfloat16 logit between 8 and 16 is 1/16;
       // the two round the same values, but after sums in different orders.
@@ -260,8 +260,7 @@ TEST(CpuDecodeBackendTest, NothingIsLeftOfTheAdapterBefore) {
   const auto model = PackModel(*weights);
   const std::vector<int32_t> ids = MakeIds(20, 3);
   const auto everywhere = MakeAdapter(*weights);
-  const auto somewhere =
-      MakeAdapter(*weights, {Projection::kK, Projection::kV, Projection::kUp});
+  const auto somewhere = MakeAdapter(*weights, {"k_proj", "v_proj", "up_proj"});
   auto smaller = std::make_shared<Adapter>(*everywhere);  // all in bfloat16
   for (auto& layer : smaller->layers) {
     for (LoraPair& pair : layer) {

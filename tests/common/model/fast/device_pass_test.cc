@@ -3,15 +3,18 @@
 
 #include <array>
 #include <iostream>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 
 #include "common/model/fast/chunk_forward.h"
+#include "common/model/fast/fast_training_pass.h"
 #include "common/model/fast/pass_products.h"
-#include "common/model/fast/training_pass.h"
 #include "common/model/reference/decoder.h"
+#include "common/model/training_pass.h"
 #include "tests/fakes/chunk_alone.h"
 #include "tests/fakes/device_products_on_host.h"
 #include "tests/fakes/flat_gradients.h"
@@ -58,7 +61,7 @@ TEST(DevicePassTest, ATrainingPassIsOneAttentionALayerForAllSequences) {
     const auto weights = MakeSmallModel(dtype);
     const Adapter adapter = MakeTrainedAdapter(weights->config);
     const Case here(dtype, at::kCPU);
-    TrainingPass expected(
+    FastTrainingPass expected(
         *weights, adapter, here.tokens, here.rows, kUnlimitedActivations);
     const at::Tensor wanted =
         FlatGradients(expected.Backward(here.grad_hidden));
@@ -67,11 +70,11 @@ TEST(DevicePassTest, ATrainingPassIsOneAttentionALayerForAllSequences) {
     const Adapter adapter_there = OnSimulatedDevice(adapter);
     const Case there(dtype, SimulatedDevice());
     ResetWorkOfDevice();
-    TrainingPass pass(*on_device,
-                      adapter_there,
-                      there.tokens,
-                      there.rows,
-                      kUnlimitedActivations);
+    FastTrainingPass pass(*on_device,
+                          adapter_there,
+                          there.tokens,
+                          there.rows,
+                          kUnlimitedActivations);
     const std::vector<LoraLayer> gradients = pass.Backward(there.grad_hidden);
     const DeviceWork work = WorkOfDevice();
     const double value = RelativeError(pass.hidden(), expected.hidden());
@@ -120,6 +123,44 @@ TEST(DevicePassTest, TheReferenceAttendsAtOnceAndHasItsGradient) {
   }
 }
 
+TEST(DevicePassTest, AModelThatOnlyLibTorchComputesIsTrainedAndScoredThere) {
+  auto weights = std::make_shared<ModelWeights>(*MakeSmallModel(at::kFloat));
+  weights->config.score_softcap = 2;
+  weights->config.scales_embedding = true;
+  weights->config.activation = Activation::kGeluTanh;
+  weights->config.norm_scale = NormScale::kOnePlusWeight;
+  weights->config.windows = {9, 0};
+  const Adapter adapter = MakeTrainedAdapter(weights->config);
+  const Case here(at::kFloat, at::kCPU);
+  const auto expected =
+      MakeTrainingPass(*weights, adapter, here.tokens, here.rows, 0);
+  const at::Tensor wanted = FlatGradients(expected->Backward(here.grad_hidden));
+
+  const auto on_device = OnSimulatedDevice(*weights);
+  const Adapter adapter_there = OnSimulatedDevice(adapter);
+  const Case there(at::kFloat, SimulatedDevice());
+  const auto pass =
+      MakeTrainingPass(*on_device, adapter_there, there.tokens, there.rows, 0);
+  EXPECT_LT(RelativeError(pass->hidden(), expected->hidden()), 1e-5);
+  const at::Tensor found = FlatGradients(pass->Backward(there.grad_hidden));
+  EXPECT_LT(RelativeError(found, wanted), 1e-5);
+
+  // The second of two chunks of a pass, which begins with the first.
+  const std::vector<int32_t> ids = RandomModelIds(40, 3);
+  const std::span<const int32_t> all(ids);
+  const std::vector<NextChunk> chunks = {
+      {.ids = all.first(25)},
+      {.ids = all.subspan(25), .begin = 25, .parent = 0}};
+  const auto scored =
+      ForwardChunks(*on_device, &adapter_there, chunks, /*rows=*/64);
+  const at::NoGradGuard no_grad;
+  const at::Tensor whole = ForwardHidden(*weights,
+                                         &adapter,
+                                         PackTokens({ids}, at::kCPU),
+                                         at::arange(25, 40, at::kLong));
+  EXPECT_LT(RelativeError(scored[1].hidden, whole), 1e-5);
+}
+
 TEST(DevicePassTest, TailsBehindChunksAttendAtOnce) {
   const at::NoGradGuard no_grad;
   const auto weights = MakeSmallModel(at::kBFloat16);
@@ -127,7 +168,7 @@ TEST(DevicePassTest, TailsBehindChunksAttendAtOnce) {
   const Adapter adapter = MakeTrainedAdapter(weights->config);
   const Adapter there = OnSimulatedDevice(adapter);
   const Case c(at::kBFloat16, SimulatedDevice());
-  TrainingPass whole(
+  FastTrainingPass whole(
       *on_device, there, c.tokens, c.rows, kUnlimitedActivations);
   std::vector<SequencePrefix> prefixes(3);
   std::vector<at::Tensor> past;
@@ -140,7 +181,7 @@ TEST(DevicePassTest, TailsBehindChunksAttendAtOnce) {
     past.push_back(prefixes[2].back().keys_values);
   }
   ResetWorkOfDevice();
-  TrainingPass pass(*on_device, there, c.tokens, c.rows, 0, prefixes);
+  FastTrainingPass pass(*on_device, there, c.tokens, c.rows, 0, prefixes);
   ExpectPlainAttention(WorkOfDevice());
   EXPECT_EQ(WorkOfDevice().Launches(kFlash), 2);
   const double error = RelativeError(pass.hidden(), whole.hidden().cpu());

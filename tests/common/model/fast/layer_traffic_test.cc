@@ -144,26 +144,18 @@ struct Layer {
           .to(device, dtype);
     };
     const int64_t hidden = config.hidden_size;
-    const int64_t q = config.num_heads * config.head_dim;
-    const int64_t kv = config.num_kv_heads * config.head_dim;
-    const int64_t inner = config.intermediate_size;
-    weights.input_norm = random({hidden}, 0.1).add_(1.0);
-    weights.post_attention_norm = random({hidden}, 0.1).add_(1.0);
-    weights.q_norm = random({config.head_dim}, 0.1).add_(1.0);
-    weights.k_norm = random({config.head_dim}, 0.1).add_(1.0);
-    const auto add = [&](Projection projection, int64_t out, int64_t in) {
-      const auto p = static_cast<size_t>(projection);
-      weights.weight[p] = random({out, in}, 1.0 / std::sqrt(in));
-      lora[p].a = random({kRank, in}, 1.0 / std::sqrt(in));
-      lora[p].b = random({out, kRank}, 0.1);
-    };
-    add(Projection::kQ, q, hidden);
-    add(Projection::kK, kv, hidden);
-    add(Projection::kV, kv, hidden);
-    add(Projection::kO, hidden, q);
-    add(Projection::kGate, inner, hidden);
-    add(Projection::kUp, inner, hidden);
-    add(Projection::kDown, hidden, inner);
+    const LayerRecipe recipe = LayerRecipeOf(config, /*layer=*/0);
+    for (const NormRecipe& norm : recipe.norms) {
+      weights.norms[static_cast<size_t>(norm.place)] =
+          random({norm.size}, 0.1).add_(1.0);
+    }
+    weights.bias.resize(recipe.projections.size());
+    for (const ProjectionRecipe& own : recipe.projections) {
+      weights.weight.push_back(
+          random({own.out, own.in}, 1.0 / std::sqrt(own.in)));
+      lora.push_back({.a = random({kRank, own.in}, 1.0 / std::sqrt(own.in)),
+                      .b = random({own.out, kRank}, 0.1)});
+    }
     x = random({kTokens, hidden}, 1.0);
     grad = random({kTokens, hidden}, 1.0);
     const at::Tensor half = at::arange(kTokens / 2, at::kLong);
@@ -181,7 +173,7 @@ struct Layer {
                                             x.device());
     const LayerPass pass(config, weights, angles);
     const PlainProjections projections(weights, &lora, 2.0);
-    Result result;
+    Result result{.gradients = LoraLayer(lora.size())};
     LayerActivations kept;
     ResidualStream stream{x};
     pass.Forward(projections, attention, /*rows=*/{}, &stream, &kept);
@@ -333,7 +325,8 @@ TEST(LayerTrafficTest, ALayerIsAFewLaunches) {
   const auto pass = [&](const LoraLayer* lora) {
     ResidualStream stream{x};
     LayerPass(layer.config, layer.weights, angles)
-        .Forward(PlainProjections(layer.weights, lora, 2.0),
+        .Forward(PlainProjections(
+                     LayerRecipeOf(layer.config, 0), layer.weights, lora, 2.0),
                  attention,
                  /*rows=*/{},
                  &stream,
@@ -386,12 +379,15 @@ TEST(LayerTrafficTest, ANormThatAddsGivesTheBitsOfASumAndItsNorm) {
     const at::Tensor x = layer.x.narrow(0, 0, 32);
     const at::Tensor delta = layer.grad.narrow(0, 0, 32) * 0.3;
     ResidualStream adding{x, delta.clone()};
-    const at::Tensor normed = adding.Norm(layer.weights.input_norm, 1e-6);
+    const at::Tensor normed =
+        adding.Norm(layer.weights.norm(NormPlace::kBeforeAttention), 1e-6);
     ResidualStream summed{x, delta.clone()};
     const at::Tensor sum = summed.Sum();
     EXPECT_TRUE(SameBits(adding.x.cpu(), sum.cpu())) << device;
-    EXPECT_TRUE(SameBits(normed.cpu(),
-                         summed.Norm(layer.weights.input_norm, 1e-6).cpu()))
+    EXPECT_TRUE(SameBits(
+        normed.cpu(),
+        summed.Norm(layer.weights.norm(NormPlace::kBeforeAttention), 1e-6)
+            .cpu()))
         << device;
   }
 }
@@ -408,8 +404,10 @@ TEST(LayerTrafficTest, PackedWeightsGiveWhatFloat32Gives) {
   for (const bool with_adapter : {false, true}) {
     ResidualStream expected{exact.x};
     LayerPass(exact.config, exact.weights, exact.angles)
-        .Forward(PlainProjections(
-                     exact.weights, with_adapter ? &exact.lora : nullptr, 2.0),
+        .Forward(PlainProjections(LayerRecipeOf(exact.config, 0),
+                                  exact.weights,
+                                  with_adapter ? &exact.lora : nullptr,
+                                  2.0),
                  on_cpu,
                  /*rows=*/{},
                  &expected,

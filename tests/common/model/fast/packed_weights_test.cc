@@ -23,7 +23,7 @@ void MergeOnCpu(const at::Tensor& base,
 }
 
 Adapter MakeAdapter(const ModelConfig& config,
-                    std::vector<Projection> targets,
+                    std::vector<std::string> targets,
                     double size_of_b,
                     int64_t rank = 5) {
   Adapter adapter = MakeFreshAdapter(
@@ -94,10 +94,9 @@ TEST(PackedWeightsTest, BothFormsComputeWhatLoraLinearDoes) {
     const auto weights = MakeRandomModel(family);
     for (const AdapterForm form :
          {AdapterForm::kMerged, AdapterForm::kColumns}) {
-      for (const std::vector<Projection>& targets :
-           {std::vector<Projection>{},
-            std::vector<Projection>{
-                Projection::kQ, Projection::kV, Projection::kUp}}) {
+      for (const std::vector<std::string>& targets :
+           {std::vector<std::string>{},
+            std::vector<std::string>{"q_proj", "v_proj", "up_proj"}}) {
         const Adapter adapter = MakeAdapter(weights->config, targets, 0.1);
         ModelWeights taken = *weights;
         PackedWeights packed(taken, form, &adapter.config, MergeOnCpu);
@@ -151,7 +150,7 @@ TEST(PackedWeightsTest, NothingIsLeftOfAnAdapterThatFoundNoMemory) {
 TEST(PackedWeightsTest, ColumnsFitOneLayoutOfAdapters) {
   const auto weights = MakeRandomModel("qwen3");
   const Adapter all = MakeAdapter(weights->config, {}, 0.1);
-  const Adapter some = MakeAdapter(weights->config, {Projection::kQ}, 0.1);
+  const Adapter some = MakeAdapter(weights->config, {"q_proj"}, 0.1);
   ModelWeights taken = *weights;
   PackedWeights columns(taken, AdapterForm::kColumns, &all.config, MergeOnCpu);
   EXPECT_TRUE(columns.Fits(&all));
@@ -185,7 +184,8 @@ TEST(PackedWeightsTest, WithColumnsTheBaseStandsInMemoryOnce) {
           const auto p = static_cast<size_t>(part);
           const at::Tensor& weight = weights.layers[layer].weight[p];
           EXPECT_TRUE(weight.storage().is_alias_of(linear.weight.storage()));
-          EXPECT_TRUE(at::equal(weight, before[layer * kNumProjections + p]));
+          EXPECT_TRUE(at::equal(
+              weight, before[layer * weights.layers[layer].weight.size() + p]));
         }
       }
     }

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 nlohmann::json Formatted(const std::string& base) {
   const LoraConfig lora{
-      .rank = 4, .alpha = 8.0, .targets = {Projection::kQ, Projection::kUp}};
+      .rank = 4, .alpha = 8.0, .targets = {"q_proj", "up_proj"}};
   return nlohmann::json::parse(FormatLoraConfig(lora, base));
 }
 
@@ -36,12 +36,13 @@ TEST(FormatLoraConfigTest, AnythingElseIsTheNameAsItIs) {
 
 // An adapter's digest depends on it.
 TEST(MakeLoraConfigTest, TargetsHaveOneOrderHoweverTheyAreListed) {
+  const ModelConfig model{.num_layers = 1};
   const auto lora = MakeLoraConfig(
-      {.rank = 4, .alpha = 8.0, .targets = {"up_proj", "q_proj", "up_proj"}});
+      {.rank = 4, .alpha = 8.0, .targets = {"up_proj", "q_proj", "up_proj"}},
+      model);
   ASSERT_TRUE(lora.ok()) << lora.status();
-  EXPECT_EQ(lora->targets,
-            (std::vector<Projection>{Projection::kQ, Projection::kUp}));
-  const auto unknown = MakeLoraConfig({.targets = {"q_proj", "w_proj"}});
+  EXPECT_EQ(lora->targets, (std::vector<std::string>{"q_proj", "up_proj"}));
+  const auto unknown = MakeLoraConfig({.targets = {"q_proj", "w_proj"}}, model);
   EXPECT_THAT(unknown.status().message(), HasSubstr("'w_proj'"));
 }
 

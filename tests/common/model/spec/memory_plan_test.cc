@@ -156,7 +156,7 @@ TEST(MemoryPlanTest, AWorkerOnAGpuHoldsItsDecoderAndAPassOverPrompts) {
   // there is room.
   config.model.precision = Precision::kFloat32;
   const MemoryItem merged = ItemOf(worker(), "projections with the adapter");
-  EXPECT_DOUBLE_EQ(merged.bytes, 36 * 4 * LayerParameters(model));
+  EXPECT_DOUBLE_EQ(merged.bytes, 4 * ProjectedParameters(model));
   EXPECT_EQ(merged.least, 0.0);
   config.model.precision = Precision::kBfloat16;
   // No more sequences than a GPU decodes at once.

@@ -58,6 +58,20 @@ TEST_F(PassMemoryTest, ACpuTakesWhatItAlwaysTook) {
   EXPECT_EQ(PlanTrainerLimits(config_, model_, std::nullopt)->chunk_tokens, 0);
 }
 
+TEST_F(PassMemoryTest, APassByLibTorchKeepsInputsOnlyAndNeedsMoreForALayer) {
+  const double by_hand = LayerWorkspace(config_, model_, 100);
+  model_.score_softcap = 50;
+  EXPECT_GT(LayerWorkspace(config_, model_, 100), 2 * by_hand);
+  config_.trainer.activation_memory_mib = 512;
+  for (const TrainerLimits& limits :
+       {PlanTrainerLimits(config_, model_, std::nullopt).value(),
+        OnGpu(/*gib=*/800)}) {
+    EXPECT_EQ(limits.activation_bytes, 0);
+    EXPECT_EQ(limits.kept_layers, 0);
+    EXPECT_EQ(limits.chunk_tokens, 0) << "a pass could not begin with them";
+  }
+}
+
 // The review's case: no layer was kept, and answers went in chunks.
 TEST_F(PassMemoryTest, NoLayerRunsAgainWhileAGpuHasMemory) {
   const TrainerLimits limits = OnGpu(80);

@@ -19,9 +19,6 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-constexpr Projection kQ = Projection::kQ;
-constexpr Projection kUp = Projection::kUp;
-
 ModelConfig Model() {
   ModelConfig model;
   model.num_layers = 3;
@@ -29,7 +26,8 @@ ModelConfig Model() {
 }
 
 json Written() {
-  const LoraConfig lora{.rank = 4, .alpha = 8.0, .targets = {kQ, kUp}};
+  const LoraConfig lora{
+      .rank = 4, .alpha = 8.0, .targets = {"q_proj", "up_proj"}};
   return json::parse(FormatLoraConfig(lora, "a/b"));
 }
 
@@ -43,11 +41,10 @@ std::string Modules(const json& config) {
   if (!peft.ok()) return std::string(peft.status().message());
   std::string text;
   for (size_t layer = 0; layer < peft->layers.size(); ++layer) {
-    for (const Projection projection : AllProjections()) {
-      if (!peft->layers[layer][static_cast<size_t>(projection)].has_value()) {
-        continue;
-      }
-      const std::string name = ProjectionName(projection);
+    const LayerRecipe recipe = LayerRecipeOf(Model(), 0);
+    for (const Projection projection : recipe.All()) {
+      if (!peft->layers[layer][IndexOf(projection)].has_value()) continue;
+      const std::string name(recipe[projection].name);
       text += (text.empty() ? "" : " ") + std::to_string(layer) + "." +
               name.substr(0, name.find('_'));
     }
@@ -66,7 +63,8 @@ TEST(PeftConfigTest, WhatIsWrittenIsReadBack) {
   ASSERT_TRUE(peft.ok()) << peft.status();
   EXPECT_EQ(peft->lora.rank, 4);
   EXPECT_EQ(peft->lora.alpha, 8.0);
-  EXPECT_EQ(peft->lora.targets, (std::vector<Projection>{kQ, kUp}));
+  EXPECT_EQ(peft->lora.targets,
+            (std::vector<std::string>{"q_proj", "up_proj"}));
   EXPECT_EQ(peft->base, "a/b");
 }
 
@@ -109,15 +107,18 @@ TEST(PeftConfigTest, EachModuleHasItsRankAndItsScale) {
       With({{"rank_pattern", {{"q_proj", 16}, {"layers.1.*up_proj", 2}}},
             {"alpha_pattern", {{"^model.layers.0.self_attn.q_proj", 64}}}}));
   ASSERT_TRUE(peft.ok()) << peft.status();
+  const LayerRecipe recipe = LayerRecipeOf(Model(), 0);
+  const Projection q = recipe.attention.q;
+  const Projection up = recipe.mlp.up;
   const auto module = [&](size_t layer, Projection projection) {
-    return *peft->layers[layer][static_cast<size_t>(projection)];
+    return *peft->layers[layer][IndexOf(projection)];
   };
-  EXPECT_EQ(module(0, kQ).rank, 16);
-  EXPECT_EQ(module(0, kQ).scale(), 4);
-  EXPECT_EQ(module(1, kQ).scale(), 0.5);
-  EXPECT_EQ(module(1, kUp).rank, 2);
-  EXPECT_EQ(module(1, kUp).scale(), 4);
-  EXPECT_EQ(module(2, kUp).scale(), 2);
+  EXPECT_EQ(module(0, q).rank, 16);
+  EXPECT_EQ(module(0, q).scale(), 4);
+  EXPECT_EQ(module(1, q).scale(), 0.5);
+  EXPECT_EQ(module(1, up).rank, 2);
+  EXPECT_EQ(module(1, up).scale(), 4);
+  EXPECT_EQ(module(2, up).scale(), 2);
   EXPECT_EQ(peft->lora.rank, 16);
   EXPECT_EQ(peft->lora.scale(), 4);
 }
@@ -149,11 +150,11 @@ TEST(PeftConfigTest, WhatIsRefusedIsNamedWithTheWayOut) {
            {"target_modules", ".*", "reaches 'lm_head'"},
            {"target_modules",
             {"q_proj", "lm_head"},
-            "reaches 'lm_head', which is not one of the seven projections; "
+            "reaches 'lm_head', which is no projection of its layers; "
             "let PEFT merge"},
            {"target_modules",
             {"q_proj", "w_proj"},
-            "'w_proj' is not one of the seven projections; let PEFT merge"},
+            "'w_proj' is no projection of its layers; let PEFT merge"},
            {"target_modules", "c_attn", "matches no projection"},
            {"target_modules", nullptr, "target_modules is null"},
            {"target_modules", {1}, "1 is no name of a module"},

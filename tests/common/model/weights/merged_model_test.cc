@@ -39,8 +39,9 @@ class WriteMergedModelTest : public ::testing::Test {
                              ".gitattributes"}) {
       ASSERT_TRUE(WriteFileAtomically(base_ + "/" + name, name).ok());
     }
-    adapter_.config = {.rank = 1, .alpha = 2.0, .targets = {Projection::kQ}};
-    adapter_.layers.resize(1);
+    adapter_.config = {.rank = 1, .alpha = 2.0, .targets = {"q_proj"}};
+    const ModelConfig model{.num_layers = 2};
+    adapter_ = MakeEmptyAdapter(model, adapter_.config);
     adapter_.layers[0][0] = {at::ones({1, 4}), 3 * at::ones({2, 1})};
   }
 
@@ -140,7 +141,6 @@ TEST_F(WriteMergedModelTest, AFailureLeavesNothingBehind) {
   const absl::Status shape = Write().status();
   EXPECT_EQ(ExitCodeOf(shape), ExitCode::kData);
   EXPECT_THAT(std::string(shape.message()), HasSubstr(kChanged));
-  adapter_.layers.resize(2);
   adapter_.layers[1][0] = {at::ones({1, 4}), at::ones({2, 1})};
   adapter_.layers[0][0] = {};
   EXPECT_THAT(std::string(Write().status().message()),

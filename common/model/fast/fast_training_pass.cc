@@ -1,4 +1,4 @@
-#include "common/model/fast/training_pass.h"
+#include "common/model/fast/fast_training_pass.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,10 +8,12 @@
 namespace dapd {
 namespace {
 
-PlainProjections ProjectionsOf(const LayerWeights& weights,
+PlainProjections ProjectionsOf(const ModelConfig& config,
+                               const LayerWeights& weights,
                                const Adapter& adapter,
                                int64_t layer) {
-  return PlainProjections(weights,
+  return PlainProjections(LayerRecipeOf(config, layer),
+                          weights,
                           &adapter.layers[static_cast<size_t>(layer)],
                           adapter.config.scale());
 }
@@ -25,38 +27,12 @@ RotaryAngles PackedAngles(const ModelWeights& weights,
 
 }  // namespace
 
-int64_t NumKeptLayers(const ModelConfig& config,
-                      int64_t lora_rank,
-                      at::ScalarType dtype,
-                      int64_t tokens,
-                      int64_t bytes) {
-  return std::min(
-      config.num_layers,
-      bytes / (tokens * ActivationBytesPerRow(config, lora_rank, dtype)));
-}
-
-int64_t TrainingPassBytes(const ModelWeights& weights,
-                          const Adapter& adapter,
-                          int64_t tokens,
-                          int64_t rows,
-                          int64_t activation_bytes) {
-  const ModelConfig& config = weights.config;
-  const int64_t rank = adapter.config.rank;
-  const int64_t kept =
-      NumKeptLayers(config, rank, weights.dtype(), tokens, activation_bytes);
-  // The inputs of all layers, and two states of a row behind the last layer.
-  const int64_t states = tokens * config.num_layers + 2 * rows;
-  return states * config.hidden_size *
-             static_cast<int64_t>(c10::elementSize(weights.dtype())) +
-         kept * tokens * ActivationBytesPerRow(config, rank, weights.dtype());
-}
-
-TrainingPass::TrainingPass(const ModelWeights& weights,
-                           const Adapter& adapter,
-                           const PackedTokens& tokens,
-                           const at::Tensor& rows,
-                           int64_t activation_bytes,
-                           const std::vector<SequencePrefix>& prefixes)
+FastTrainingPass::FastTrainingPass(const ModelWeights& weights,
+                                   const Adapter& adapter,
+                                   const PackedTokens& tokens,
+                                   const at::Tensor& rows,
+                                   int64_t activation_bytes,
+                                   const std::vector<SequencePrefix>& prefixes)
     : weights_(weights),
       adapter_(adapter),
       rows_(rows),
@@ -80,7 +56,7 @@ TrainingPass::TrainingPass(const ModelWeights& weights,
   last_ = stream.x;
 }
 
-ResidualStream TrainingPass::ForwardWhole(const PackedTokens& tokens) {
+ResidualStream FastTrainingPass::ForwardWhole(const PackedTokens& tokens) {
   const int64_t layers = weights_.config.num_layers;
   ResidualStream stream{weights_.embedding.index_select(0, tokens.ids)};
   for (int64_t layer = 0; layer < layers; ++layer) {
@@ -91,7 +67,7 @@ ResidualStream TrainingPass::ForwardWhole(const PackedTokens& tokens) {
     const bool keep = layer >= layers - num_kept_;
     const LayerWeights whole = walk_->Next(layer);
     LayerPass(weights_.config, whole, angles_)
-        .Forward(ProjectionsOf(whole, adapter_, layer),
+        .Forward(ProjectionsOf(weights_.config, whole, adapter_, layer),
                  attention_,
                  RowsBehind(layer),
                  &stream,
@@ -102,7 +78,7 @@ ResidualStream TrainingPass::ForwardWhole(const PackedTokens& tokens) {
 
 // All rows of the tails pass the last layer, too, since few of them are not in
 // `rows`.
-ResidualStream TrainingPass::ForwardTails(const PackedTokens& tokens) {
+ResidualStream FastTrainingPass::ForwardTails(const PackedTokens& tokens) {
   const int64_t layers = weights_.config.num_layers;
   const at::Tensor& tail_rows = tails_->rows();
   const RotaryAngles angles =
@@ -122,7 +98,7 @@ ResidualStream TrainingPass::ForwardTails(const PackedTokens& tokens) {
       return tails_->Attend(layer, q, k, v);
     };
     LayerPass(weights_.config, whole, angles)
-        .Forward(ProjectionsOf(whole, adapter_, layer),
+        .Forward(ProjectionsOf(weights_.config, whole, adapter_, layer),
                  attend,
                  /*rows=*/{},
                  &stream,
@@ -132,13 +108,17 @@ ResidualStream TrainingPass::ForwardTails(const PackedTokens& tokens) {
   return {tails_->Whole(layers, stream.Sum()).index_select(0, rows_)};
 }
 
-at::Tensor TrainingPass::RowsBehind(int64_t layer) const {
+at::Tensor FastTrainingPass::RowsBehind(int64_t layer) const {
   return layer + 1 == weights_.config.num_layers ? rows_ : at::Tensor();
 }
 
-std::vector<LoraLayer> TrainingPass::Backward(const at::Tensor& grad_hidden) {
+std::vector<LoraLayer> FastTrainingPass::Backward(
+    const at::Tensor& grad_hidden) {
   at::NoGradGuard no_grad;
-  std::vector<LoraLayer> gradients(activations_.size());
+  std::vector<LoraLayer> gradients;
+  for (const LoraLayer& layer : adapter_.layers) {
+    gradients.emplace_back(layer.size());
+  }
   at::Tensor grad = at::zeros_like(last_);
   AddNormBackward(grad_hidden,
                   last_,
@@ -150,7 +130,8 @@ std::vector<LoraLayer> TrainingPass::Backward(const at::Tensor& grad_hidden) {
     LayerActivations& kept = activations_[static_cast<size_t>(layer)];
     const LayerWeights whole = walk_->Next(layer);
     const LayerPass pass(weights_.config, whole, angles_);
-    const PlainProjections projections = ProjectionsOf(whole, adapter_, layer);
+    const PlainProjections projections =
+        ProjectionsOf(weights_.config, whole, adapter_, layer);
     if (!kept.gate.defined()) {
       ResidualStream stream{
           tails_.has_value() ? tails_->Whole(layer, kept.input) : kept.input};
@@ -167,10 +148,10 @@ std::vector<LoraLayer> TrainingPass::Backward(const at::Tensor& grad_hidden) {
   return gradients;
 }
 
-at::Tensor ForwardWithoutGradient(const ModelWeights& weights,
-                                  const Adapter& adapter,
-                                  const PackedTokens& tokens,
-                                  const at::Tensor& rows) {
+at::Tensor FastForwardWithoutGradient(const ModelWeights& weights,
+                                      const Adapter& adapter,
+                                      const PackedTokens& tokens,
+                                      const at::Tensor& rows) {
   at::NoGradGuard no_grad;
   const RotaryAngles angles = PackedAngles(weights, tokens);
   const VariableLengthAttention attention(tokens.offsets, weights.device());
@@ -180,7 +161,7 @@ at::Tensor ForwardWithoutGradient(const ModelWeights& weights,
     const bool is_last = layer + 1 == weights.config.num_layers;
     const LayerWeights whole = walk->Next(layer);
     LayerPass(weights.config, whole, angles)
-        .Forward(ProjectionsOf(whole, adapter, layer),
+        .Forward(ProjectionsOf(weights.config, whole, adapter, layer),
                  attention,
                  is_last ? rows : at::Tensor(),
                  &stream,
