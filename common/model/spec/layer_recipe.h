@@ -5,9 +5,9 @@
 //   x += after(mixer(before(x)))       mixer: attention
 //   x += after(mlp(before(x)))         mlp: down(activation(gate) * up)
 //
-// A norm that the recipe does not list leaves its input as it is. The ModelRecipe
-// has the parts around the layers: the scale of the embedding, the cap of the
-// final logits.
+// A norm that the recipe does not list leaves its input as it is. The
+// ModelRecipe has the parts around the layers: the scale of the embedding, the
+// cap of the final logits.
 #pragma once
 
 #include <cstddef>

@@ -52,8 +52,7 @@ float MaxError(const at::Tensor& a, const at::Tensor& b) {
 
 TEST(ChunkForwardTest, ChunksGiveWhatOnePassGives) {
   const at::Tensor ids = RandomIds(150);
-  for (const std::string family :
-       {"qwen3", "qwen2", "llama", kUnusualFamily}) {
+  for (const std::string family : {"qwen3", "qwen2", "llama", kUnusualFamily}) {
     const auto weights = MakeRandomModel(family);
     LoraConfig lora;
     lora.rank = 4;

@@ -1,3 +1,5 @@
+#include "common/model/fast/fast_training_pass.h"
+
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -5,7 +7,6 @@
 
 #include "gtest/gtest.h"
 
-#include "common/model/fast/fast_training_pass.h"
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/relative_error.h"
 #include "tests/fakes/trained_adapter.h"
