@@ -169,7 +169,7 @@ struct Layer {
   Result Run() const {
     const FlashAttention attention({0, kTokens / 2, kTokens}, x.device());
     const LayerPass pass(config, weights, &lora, 2.0, angles);
-    Result result;
+    Result result{.gradients = LoraLayer(lora.size())};
     LayerActivations kept;
     result.y = pass.Forward(x, /*rows=*/{}, attention, &kept);
     result.grad_x = pass.Backward(grad.clone(),
