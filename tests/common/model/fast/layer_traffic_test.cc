@@ -172,7 +172,8 @@ struct Layer {
     const VariableLengthAttention attention({0, kTokens / 2, kTokens},
                                             x.device());
     const LayerPass pass(config, weights, angles);
-    const PlainProjections projections(weights, &lora, 2.0);
+    const PlainProjections projections(
+        LayerRecipeOf(config, 0), weights, &lora, 2.0);
     Result result{.gradients = LoraLayer(lora.size())};
     LayerActivations kept;
     ResidualStream stream{x};
