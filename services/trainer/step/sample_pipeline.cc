@@ -117,7 +117,7 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
     entries_[i].later_tasks = PlanScores(/*known_at_start=*/false);
   }
   for (auto& [id, prompt] : batch.prompts) {
-    const Entry& entry = entries_[pending_rollouts_.at(id).index];
+    const Entry& entry = entries_[pending_rollouts_.at(id).input];
     std::vector<ScoreTask> tasks;
     if (options_.teacher_prefix_stride > 0) {
       tasks = plan_.Tellable(entry.later_tasks);
