@@ -218,7 +218,7 @@ TEST(CudaMemoryTest, TheDecodersWorkspaceIsTheRules) {
         EXPECT_EQ(DecodingMemoryOf(config, model, kPrompt).workspace +
                       static_cast<double>(parts),
                   static_cast<double>(DapdCudaDecoderWorkspace(&spec)))
-            << precision << ", " << ranks << " ranks, " << slots << " slots";
+            << NameOf(precision) << ", " << ranks << " ranks, " << slots << " slots";
       }
     }
   }
