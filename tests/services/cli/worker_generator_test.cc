@@ -29,7 +29,7 @@ TEST(WorkerGeneratorTest, WorkersCanBeAskedForAnswersOnce) {
   ASSERT_TRUE(generator.ok()) << generator.status();
   const std::vector<AnswerPrompt> prompts = {{"the prompt", {3, 4, 5}}};
   const auto ask = [&] {
-    return (*generator)->AnswerAll(prompts, [](size_t, Answer) {
+    return (*generator)->AnswerAll(prompts, [](size_t, SampledAnswer) {
       return absl::OkStatus();
     });
   };

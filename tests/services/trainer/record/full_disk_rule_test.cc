@@ -127,7 +127,7 @@ TEST_F(FullDiskRuleTest, AFullGpuIsNoFullDisk) {
   // Nor where the run goes on without what its disk refuses.
   FullDiskRule lenient(
       folder_,
-      "continue",
+      OnWriteError::kContinue,
       [](absl::Duration) { return false; },
       &metrics_,
       &status_);
@@ -154,7 +154,8 @@ TEST_F(FullDiskRuleTest, AStopEndsTheWait) {
 }
 
 TEST(FullDiskRuleWithoutFolderTest, ARunWhoseFolderIsGoneDoesNotWaitForIt) {
-  for (const char* on_write_error : {"pause", "continue", "fail"}) {
+  for (const auto on_write_error :
+       {OnWriteError::kPause, OnWriteError::kContinue, OnWriteError::kFail}) {
     const std::string folder = TempPath("gone");
     ASSERT_TRUE(MakeDirectories(folder).ok());
     MetricsRegistry registry("trainer", "demo", {});

@@ -130,7 +130,7 @@ class AnswerExchangeTest : public testing::Test {
   TrainerMetrics metrics_{registry_, {}};
   TrainerStatus status_;
   FullDiskRule disk_{TempPath("run"),
-                     "fail",
+                     OnWriteError::kFail,
                      [](absl::Duration /*pause*/) { return false; },
                      &metrics_,
                      &status_};
