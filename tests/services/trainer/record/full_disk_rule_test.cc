@@ -176,7 +176,7 @@ TEST(FullDiskRuleWithoutFolderTest, ARunWhoseFolderIsGoneDoesNotWaitForIt) {
     std::filesystem::remove_all(folder);
     for (const absl::Status& gone :
          {rule.Write("a step", write), rule.MustWrite("the summary", write)}) {
-      EXPECT_EQ(ExitCodeOf(gone), ExitCode::kRunLost) << on_write_error;
+      EXPECT_EQ(ExitCodeOf(gone), ExitCode::kRunLost) << NameOf(on_write_error);
       EXPECT_THAT(std::string(gone.message()),
                   HasSubstr("was removed or renamed while the run was under "
                             "way"));
