@@ -7,8 +7,12 @@
 //   CPU, several ranks    rank_leader.h, rank_follower.h: a star over gRPC that
 //                         sums in the order of the ranks, so that the same
 //                         ranks always give the same bits
-//   CUDA, several ranks   the same star, except for gradients and layers, which
-//                         NCCL sends from device to device: device_group.h
+//   CUDA, several ranks   the same star
+//
+// Gradients, and the layers and sums of a model that ranks share, go through
+// DeviceGroup (device_group.h) on every device: it uses this class on the CPU,
+// and NCCL between CUDA devices. proto/dapd/v1/rank.proto lists what a
+// trainer's ranks exchange.
 //
 // Why gRPC and not MPI or Gloo: the program already uses it with TLS, deadlines
 // and keepalive; ranks find each other by name as all services do; and a rank

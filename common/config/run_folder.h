@@ -28,9 +28,9 @@ class RunFolder {
   // until destruction. Removes files and folders that a killed attempt left
   // half written.
   //   FAILED_PRECONDITION (kConfig)  it holds a run and run.resume is "never"
-  //   INVALID_ARGUMENT (kConfig)  this user may not write there
+  //   INVALID_ARGUMENT (kConfig)     this user may not write there
   //   FAILED_PRECONDITION (kConfig)  its file system cannot lock
-  //   UNAVAILABLE          another trainer holds it
+  //   UNAVAILABLE                    another trainer holds it
   static absl::StatusOr<RunFolder> Open(const RunConfig& run);
   RunFolder(RunFolder&& other) noexcept;
   RunFolder& operator=(RunFolder&&) = delete;

@@ -26,9 +26,9 @@ std::vector<ConfigKey> DataKeys(Config& c) {
            "number in a last line '#### 72', or the content of a \\boxed{}."),
       OneOf("data.on_bad_row",
             &c.data.on_bad_row,
-            "What happens if a row cannot be used, or if its views are too "
-            "long for training. fail: the run refuses to start. skip: the row "
-            "is left out, with a warning."),
+            "Action if a row cannot be used, or if its views are too long for "
+            "training. fail: the run refuses to start. skip: the row is left "
+            "out, with a warning."),
       Range("data.max_prompt_tokens",
             &c.data.max_prompt_tokens,
             1,

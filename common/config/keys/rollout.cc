@@ -41,15 +41,16 @@ std::vector<ConfigKey> RolloutKeys(Config& c) {
             "from all tokens."),
       OneOf("rollout.source",
             &c.rollout.source,
-            "What is used as the reference. reference: the solution in the "
-            "data. dual: a second answer of the live policy, which is sampled "
-            "again at most 8 times while it equals the first. verified: the "
-            "first of four further answers that the grader accepts."),
+            "Text in the place of the reference. reference: the solution in "
+            "the data. dual: a second answer of the live policy, which is "
+            "sampled again at most 8 times while it equals the first. "
+            "verified: the first of four further answers that the grader "
+            "accepts."),
       OneOf("rollout.unverified",
             &c.rollout.unverified,
-            "What happens with rollout.source verified if the grader accepts "
-            "none of the four answers. first: the first of them is used. skip: "
-            "the sample is left out of the step."),
+            "Action with rollout.source verified if the grader accepts none of "
+            "the four answers. first: the first of them is used. skip: the "
+            "sample is left out of the step."),
       Range("rollout.group_size",
             &c.rollout.group_size,
             1,

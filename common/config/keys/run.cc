@@ -41,10 +41,10 @@ std::vector<ConfigKey> RunKeys(Config& c) {
            &c.run.gpus,
            "GPUs of the machine that `dapd run` divides among the roles: auto "
            "(all GPUs that CUDA_VISIBLE_DEVICES allows) or a number N (the "
-           "first N of them). `dapd run` then chooses those of the keys "
-           "trainer.ranks, run.teacher_workers, run.rollout_workers and "
-           "rollout.tensor_parallel that are not given, as `dapd check --gpus` "
-           "recommends.")
+           "first N of them). `dapd run` then chooses trainer.ranks, "
+           "run.teacher_workers, run.rollout_workers and "
+           "rollout.tensor_parallel, unless they are given, as `dapd check "
+           "--gpus` recommends.")
           .MayChange(),
       Range("run.gpu_processes",
             &c.run.gpu_processes,

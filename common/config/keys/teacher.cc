@@ -23,9 +23,9 @@ std::vector<ConfigKey> TeacherKeys(Config& c) {
           .MayChange(),
       OneOf("teacher.payload",
             &c.teacher.payload,
-            "What a teacher returns for each scored token: its last hidden "
-            "state, the logits of the whole vocabulary, or the teacher.top_k "
-            "most probable tokens with their probabilities."),
+            "A teacher's result for each scored token: its last hidden state, "
+            "the logits of the whole vocabulary, or the teacher.top_k most "
+            "probable tokens with their probabilities."),
       Range("teacher.top_k",
             &c.teacher.top_k,
             1,

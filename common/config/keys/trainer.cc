@@ -52,7 +52,10 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
           "MiB of activations that a forward pass keeps for the backward pass, "
           "which computes the other layers again. 0: only the input of each "
           "layer is kept. -1: on a GPU, all memory that is left over (`dapd "
-          "check` prints how much); on a CPU, 1024. The key changes no result.")
+          "check` prints how much); on a CPU, 1024. On a CPU, and with "
+          "model.deterministic, the key changes no result; on a GPU it may "
+          "decide whether answers pass in chunks (trainer.chunk_tokens), which "
+          "changes results within rounding.")
           .MayChange(),
       Range(
           "trainer.pack_tokens",
@@ -66,7 +69,10 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
           &c.trainer.train_while_sampling,
           "Whether a micro-batch is trained as soon as its answers are scored, "
           "while later answers are still being sampled, and whether forward "
-          "passes run even earlier. The key changes no result.")
+          "passes run even earlier. On a CPU, and with model.deterministic, "
+          "the key changes no result; on a GPU it may decide whether answers "
+          "pass in chunks (trainer.chunk_tokens), which changes results within "
+          "rounding.")
           .MayChange(),
       Range(
           "trainer.ahead_memory_mib",
@@ -77,7 +83,10 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
           "gradients of micro-batches that wait for an earlier micro-batch, "
           "the rest for forward passes of references and unfinished answers. "
           "0: no work is done ahead. -1: on a GPU, the memory that activations "
-          "leave free; on a CPU, 2048. The key changes no result.")
+          "leave free; on a CPU, 2048. On a CPU, and with model.deterministic, "
+          "the key changes no result; on a GPU it may decide whether answers "
+          "pass in chunks (trainer.chunk_tokens), which changes results within "
+          "rounding.")
           .MayChange(),
       Range("trainer.chunk_tokens",
             &c.trainer.chunk_tokens,
@@ -158,12 +167,15 @@ std::vector<ConfigKey> TrainerKeys(Config& c) {
           "Whether each rank holds only its share of the base model's layers, "
           "so that a base model fits that leaves too little room on one "
           "device. All ranks gather each layer while the layer before it is "
-          "computed. The key changes no result, but nothing is trained while "
-          "answers are sampled.")
+          "computed. Nothing is trained while answers are sampled. On a CPU, "
+          "and with model.deterministic, the key changes no result; on a GPU "
+          "the memory that it leaves may change packs and chunks "
+          "(trainer.pack_tokens, trainer.chunk_tokens), which changes results "
+          "within rounding.")
           .MayChange(),
       OneOf("trainer.when_done",
             &c.trainer.when_done,
-            "What the trainer does at the end of the run. exit: it exits. "
+            "Action of the trainer at the end of the run. exit: it exits. "
             "serve: it serves status and metrics until a signal arrives, for "
             "supervisors that restart every process that exits.")
           .MayChange(),
@@ -195,9 +207,9 @@ std::vector<ConfigKey> CheckpointKeys(Config& c) {
           .MayChange(),
       OneOf("checkpoint.on_write_error",
             &c.checkpoint.on_write_error,
-            "What happens when the disk refuses a write. pause: training "
-            "pauses until the write succeeds. continue: training continues "
-            "without the file. fail: the run ends.")
+            "Action when the disk refuses a write. pause: training pauses "
+            "until the write succeeds. continue: training continues without "
+            "the file. fail: the run ends.")
           .MayChange(),
       Text("checkpoint.copy_to",
            &c.checkpoint.copy_to,

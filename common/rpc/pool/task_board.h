@@ -119,7 +119,11 @@ class TaskBoard {
   }
 
   // Returns one task of `worker` to the front of the list, unless a second
-  // worker has it, too. False if `worker` does not have it (any more).
+  // worker has it, too. The next worker begins the task anew, an answer with
+  // its first token: the board keeps no partial results, and a partial answer
+  // lives in the session of the worker that samples it (RolloutSession in
+  // services/trainer/workers). False if `worker` does not have the task (any
+  // more).
   bool Return(int64_t worker, uint64_t id, const absl::Status& why) {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return false;

@@ -35,8 +35,7 @@ class FullDiskRule {
   // for example of a device without memory, is returned at once, since free
   // disk space would not help.
   //   pause     repeats it, with growing pauses of up to 10 s, until it
-  //   succeeds
-  //             (training goes on where it was) or the run is to stop
+  //             succeeds (training goes on where it was) or the run is to stop
   //             (CANCELLED); meanwhile the status and the run folder say so,
   //             and every five minutes the log does
   //   continue  warns, and returns OK as if it had been written

@@ -221,7 +221,7 @@ class SamplePipeline {
   AnswerRules rules_;        // of the batch that was started
   SamplingParams sampling_;  // of the batch that was started
   MakeRoom make_room_;
-  OpenAnswers open_answers_;                            // of attempt 0
+  OpenAnswers open_answers_;                         // of attempt 0
   std::map<uint64_t, TaskTarget> pending_rollouts_;  // of CollectRollouts
   // Also taken by CollectRollouts, for answers that are wanted later.
   std::atomic<uint64_t> next_id_ = 1;

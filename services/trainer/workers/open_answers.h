@@ -1,8 +1,8 @@
 // OpenAnswers: the answers that are still being sampled, as far as their tokens
 // have arrived. Two models compute ahead of the sampler with them:
-//   the trainer's    PrefixOf gives the tokens
-//   (common/objective/forward_ahead.h) the teachers'    a thread turns the
-//   tokens into the beginnings of the
+//   the trainer's    PrefixOf gives it the tokens (forward_ahead.h in
+//                    common/objective)
+//   the teachers'    a thread turns the tokens into the beginnings of the
 //                    teachers' tasks (GrowingViews) and announces them
 // Both only save time: the complete answer decides every result, and every task
 // is submitted in full.
