@@ -52,7 +52,7 @@ TEST(JsonLinesTest, DuplicateKeysDeepNestingAndTrailingTextAreRefused) {
   }
 }
 
-// A level of a byte or two takes a hundred times as much in memory.
+// A nesting level of one or two bytes takes a hundred times as much memory.
 TEST(JsonLinesTest, WhatFollowsARefusedPlaceIsNotRead) {
   const std::string deep(1 << 20, '[');
   EXPECT_EQ(ParseJson(deep, "here").status().message(),
