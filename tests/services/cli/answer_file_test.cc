@@ -40,7 +40,7 @@ AnswerRecord RecordOf(int64_t index, int64_t sample) {
           .finish_reason = FinishReason::kEos};
 }
 
-// "index/sample" of what an earlier call left.
+// Returns "index/sample" of every answer that an earlier call left.
 absl::StatusOr<std::vector<std::string>> Left(
     const std::string& path,
     const nlohmann::ordered_json& settings = kSettings) {
