@@ -12,7 +12,7 @@ TEMPERATURE, TOP_K, TOP_P = 1.1, 20, 0.95
 
 
 def sample(logits):
-    """As transformers' logits processors and sampler do it, on the device and without waiting for it."""
+    """Samples as transformers' logits processors and sampler do, on the device and without waiting for it."""
     logits = logits / TEMPERATURE
     logits = logits.masked_fill(logits < torch.topk(logits, TOP_K).values[..., -1, None], -float("inf"))
     ordered, indices = torch.sort(logits, descending=False)

@@ -1,5 +1,5 @@
-// Input: a RankStream as text: what one trainer rank sends another.
-// A whole operation is, byte for byte, what was sent; sending it again gives it
+// Input: a RankStream as text: the messages of one trainer rank to another.
+// A whole operation has the bytes that were sent; sending it again gives it
 // again.
 #include <string>
 #include <vector>
