@@ -40,7 +40,7 @@ run_suite() {  # TITLE NAME KIND ARGUMENT...
   phase "$1" "$logs/$2.log" "$python" tests/run_suite.py "$logs/$2.xml" "${@:3}"
 }
 
-# A failing suite does not keep the others from running.
+# A failing suite does not keep the other suites from running.
 export TQDM_DISABLE=1
 # Python keeps compiled code here even if the caller's environment forbids it: a process
 # that imports transformers spends seconds on compiling. It is not kept beside the

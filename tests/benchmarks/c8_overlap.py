@@ -54,7 +54,7 @@ def phases(figures):
 
 
 def compare(row, folder, what, slots, target):
-    """Compares pairs of runs with so many slots."""
+    """Compares pairs of runs with `slots` slots."""
     on, off = [], []
     for i in range(PAIRS):
         on.append(run(folder, f"on-{slots}-{i}", **{"rollout.slots": slots, "teacher.streaming": "true", "trainer.train_while_sampling": "true"}))

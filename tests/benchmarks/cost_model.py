@@ -42,7 +42,7 @@ POINTS = {"Qwen3 of 8 layers and hidden 512": (make_small, "float32", 512, 1536,
 
 
 def best_rate(amount, work):
-    """Returns the best of some rounds, which other work on the machine disturbs least."""
+    """Returns the best rate of some rounds, since other work on the machine disturbs that round least."""
     times = []
     for _ in range(ROUNDS):
         start = time.perf_counter()

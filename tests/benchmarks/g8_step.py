@@ -81,7 +81,7 @@ def peer(model, adapter, path):
 
 
 def write_model(folder):
-    """Writes a model of Qwen3-1.7B's shape, which is twice as wide as that of 0.6B. A folder that has the model stays as it is."""
+    """Writes a model of Qwen3-1.7B's shape, which is twice as wide as Qwen3-0.6B's. A folder that has the model stays as it is."""
     if (folder / "config.json").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def run(folder, model, name, steps):
 
 
 def official(row, model, adapter, settings):
-    """Runs steps of the peer: one that does not count, and PAIRS more as far as time allows, but at least one unless the peer is lost."""
+    """Runs steps of the peer: a first step that does not count, and PAIRS more as far as time allows, but at least one unless the peer is lost."""
     rounds = []
     # Nothing follows the peer, and its first step is made to take most of the time.
     with Peer(row, "the official step", [PYTHON, __file__, model, adapter, settings], share=1) as contender:

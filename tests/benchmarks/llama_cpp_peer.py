@@ -92,7 +92,7 @@ class Peer:
         self.vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.model))
 
     def prepare(self, sequences, tokens):
-        """Makes an empty context for so many sequences of so many tokens each."""
+        """Makes an empty context for `sequences` sequences of `tokens` tokens each."""
         api = self.api
         if self.shape != (sequences, tokens):
             if self.context:

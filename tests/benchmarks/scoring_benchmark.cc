@@ -167,8 +167,8 @@ void Multiply(const ModelWeights& weights,
   }
 }
 
-// Returns the rows of a pass of so many tokens: fewer than a whole pass has if
-// the device's products take fewer.
+// Returns the rows of a pass with `tokens` tokens: fewer than the rows of a
+// whole pass if the device's products accept fewer.
 int64_t RowsFor(int64_t tokens, const ModelWeights& weights, int64_t whole) {
   std::array<PackedLinear, 4> linears;
   std::ranges::transform(

@@ -91,12 +91,12 @@ class Attention {
     return rows * tokens * kLayers * kPageBytes / kSplitTokens;
   }
 
-  // From here on each row has so many tokens, at most kMaxTokens.
+  // Gives each row `tokens` tokens from here on, at most kMaxTokens.
   void SetTokens(int64_t tokens) {
     positions_ = at::full({kRows}, tokens - 1, OnGpu(at::kInt));
     WaitForGpu();  // no launch in front may still write
   }
-  // Runs attention for so many rows.
+  // Runs attention for `rows` rows.
   void Attend(int64_t rows) {
     for (int64_t layer = 0; layer < kLayers; ++layer) {
       const DecodeAttentionArgs args{

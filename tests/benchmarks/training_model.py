@@ -18,7 +18,7 @@ SHAPES = {
     # This shape is as wide as SmolLM2-135M, and has Qwen3's norms of queries and keys.
     "135M": {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3, "head_dim": 64},
 }
-# The privileged template adds so many tokens to a Self prompt (performance.md).
+# The privileged template adds this number of tokens to a Self prompt (performance.md).
 TEMPLATE = 130
 
 

@@ -30,8 +30,8 @@
 namespace dapd {
 namespace {
 
-// The sizes are those of a sample of Qwen3-4B: the answer's hidden states from
-// five teacher views.
+// A sample of Qwen3-4B has these sizes: the answer's hidden states from five
+// teacher views.
 constexpr int64_t kViews = 5;
 constexpr int64_t kTokens = 1024;
 constexpr int64_t kHidden = 2560;

@@ -39,7 +39,7 @@ def debian_root(packages, release=None):
     root = deps / f"debian-root-{digest}"
     if root.exists():
         return root
-    # Checkouts may share .deps, and tests run side by side: one test makes the root, the others wait for it.
+    # Checkouts may share .deps, and tests run side by side: one test makes the root, and the other tests wait for it.
     deps.mkdir(exist_ok=True)
     with open(deps / f"debian-root-{digest}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -144,7 +144,7 @@ class Build:
 
     @staticmethod
     def copy_context(there):
-        """Copies the files that git knows, except those of .dockerignore."""
+        """Copies the files that git knows, without the files that .dockerignore names."""
         named = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
         files = subprocess.run(["git", "ls-files", *named], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
         subprocess.run(["cp", "--parents", *files, there], cwd=ROOT, check=True)

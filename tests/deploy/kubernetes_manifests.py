@@ -17,7 +17,7 @@ OVERLAYS = ("cpu-demo", "gpu-single-node", "gpu-cluster", "one-node-8-gpus", "tw
 # A user may add these to any overlay that does not have them already.
 OPTIONAL = ("download", "monitoring", "keda", "network-policy", "egress-https", "mtls", "cert-manager", "pull-secret", "runtime-class", "priority-class",
             "storage-class", "spot")
-# On these overlays each component is tested by itself; on the others all components are tested at once.
+# On these overlays each component is tested by itself; on the other overlays all components are tested at once.
 THOROUGH = ("cpu-demo", "gpu-cluster")
 # These cannot be added: KEDA scales Deployments, and the demonstration has no claim to fill.
 IMPOSSIBLE = {"jobset": {"keda"}, "cpu-demo": {"download"}}

@@ -9,7 +9,7 @@ CLUSTER_WIDE = {"Namespace"}
 POD_VOLUMES = {"configMap", "secret", "projected", "emptyDir", "persistentVolumeClaim"}
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 WORKER_DRAIN_SECONDS = 10
-MOST_RANKS = 8  # components/scraping asks for the metrics of so many
+MOST_RANKS = 8  # components/scraping asks for the metrics of at most 8 ranks
 
 
 def violations(everything):

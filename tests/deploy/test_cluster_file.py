@@ -117,7 +117,7 @@ def test_every_setting_is_replaced_everywhere(cluster):
 
 
 def test_two_clusters_share_no_object(cluster):
-    """Applying one cluster must change no object of the other."""
+    """Applying one cluster must change no object of the other cluster."""
     described, everything = cluster
     namespace = described["namespace"]
     assert {entry["metadata"].get("namespace", entry["metadata"]["name"]) for entry in everything} == {namespace}

@@ -97,7 +97,7 @@ def test_nothing_outside_the_levels_has_vector_instructions():
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_function_of_a_level_can_stand_in_for_another(level):
-    """Of weak functions with the same name, the linker keeps the first one that it meets."""
+    """If several weak functions have the same name, the linker keeps the first of them."""
     shared = []
     for line in tool("nm", "--demangle", "--defined-only", "--extern-only", *level_objects(level)).splitlines():
         match = re.match(r"[0-9a-f]+ ([A-Z]) (.*)", line, re.IGNORECASE)

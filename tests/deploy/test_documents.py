@@ -92,7 +92,7 @@ def calls(text):
 
 
 def source_of(command):
-    """Returns the sources that declare a subcommand's options: its own source, and the included ones that declare options."""
+    """Returns the sources that declare a subcommand's options: its own source, and the included sources that declare options."""
     own = ROOT / "services/cli" / f"{command.replace('-', '_')}_command.cc"
     texts, paths = {}, [own]
     while paths:

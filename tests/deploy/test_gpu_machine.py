@@ -13,7 +13,7 @@ import machine  # noqa: E402
 
 @pytest.fixture
 def tree(monkeypatch, tmp_path):
-    """Makes an unpacked pack with a library, on a machine with a torch."""
+    """Makes an unpacked pack with a library, on a machine with torch."""
     for folder in "programs/bin", "programs/lib", "libraries":
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "libraries/libone.so").write_text("one")

@@ -122,7 +122,7 @@ def test_a_profile_says_which_kernels_take_the_time(tmp_path):
     assert figures["scoring: SkinnyProduct<(int)4, (int)2> 80,1,1"] == "75.0%, 3 x 1.0 us, 2.00 TB/s", result.stderr
     assert figures["scoring: elementwise_kernel<Half (float)> 9,1,1"] == "25.0%, 1 x 1.0 us, 0.00 TB/s"
     assert figures["scoring: in all"] == "0.00 ms, 0.0% of it by 0 others"
-    # A program that fails does not keep the others from running; without a GPU no model is made for two of them.
+    # A program that fails does not keep the other programs from running; without a GPU no model is made for two of them.
     assert figures["loss"] == "not known: Nsight Compute ended with code 1: ==ERROR== ERR_NVGPUCTRPERM - no permission to access counters"
     assert result.returncode == 1 and figures["decoding, 32 rows"].startswith("not known: ") and figures["training"].startswith("not known: ")
 

@@ -1,4 +1,4 @@
-"""Checks that a module's DEPS are the modules that its files include: the built architecture is that of docs/development.md."""
+"""Checks that a module's DEPS are the modules that its files include: the built architecture is the architecture in docs/development.md."""
 
 import functools
 import re

@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT / "deploy/release"))
 import wheel_name  # noqa: E402
 
 PROGRAMS = ("dapd", "dapd-rollout", "dapd-teacher", "dapd-trainer")
-# The machine has the libraries that the tag promises, and GCC's; torch brings the others (deploy/release/make_wheel.py).
+# The machine has the libraries that the tag promises, and GCC's libraries; torch brings the other libraries (deploy/release/make_wheel.py).
 OF_THE_MACHINE = {"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1", "libresolv.so.2",
                   "libstdc++.so.6", "libgcc_s.so.1"}
 OF_TORCH = {"libc10.so", "libtorch_cpu.so", "libgomp.so.1"}
@@ -154,7 +154,7 @@ def test_what_it_loads_is_in_it_or_torchs_or_any_linuxs(unpacked):
 
 
 def test_no_symbol_is_newer_than_the_tag_allows(unpacked):
-    """Checks PEP 600: glibc's symbols are at most the tag's version, and those of GCC's libraries are of its time."""
+    """Checks PEP 600: glibc's symbols are not newer than the tag's version, and the symbols of GCC's libraries are not newer than that glibc."""
     limits = {"GLIBC": tuple(map(int, wheel_name.glibc_version().split("."))), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13), "GCC": (12, 0, 0)}
     root = unpacked / "dapd"
     for path in [*(root / "libexec").iterdir(), *(root / "lib").iterdir()]:

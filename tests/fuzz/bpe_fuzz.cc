@@ -66,7 +66,7 @@ std::vector<int32_t> SlowEncode(const Rules& rules, const std::string& word) {
     size_t best_rank = rules.merges.size();
     size_t best = 0;
     for (size_t i = 0; i + 1 < ids.size(); ++i) {
-      // If a merge is listed twice, the last one counts.
+      // If a merge is listed twice, the last entry counts.
       const auto found = std::find(rules.merges.rbegin(),
                                    rules.merges.rend(),
                                    std::pair(ids[i], ids[i + 1]));

@@ -2,7 +2,6 @@
 // without its checksum, which is added first.
 // With any content a ledger opens; events that are recorded then are recalled
 // after the next opening.
-// after the next opening.
 #include <string>
 #include <vector>
 

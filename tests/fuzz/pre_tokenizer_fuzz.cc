@@ -91,7 +91,7 @@ void Run(absl::string_view bytes) {
   const auto points = DecodeUtf8(text);
   if (!points.ok()) return;
   icu::UnicodeString unicode;
-  // This ICU may not know new characters, so old ones stand in for them.
+  // ICU may not know new characters, so old characters stand in for them.
   for (const CodePoint& point : *points) {
     unicode.append(OldStandIn(point.value));
   }

@@ -55,7 +55,7 @@ export -f fuzz
 export build logs findings seconds
 
 start=$SECONDS
-# A target that fails does not keep the others from running.
+# A target that fails does not keep the other targets from running.
 printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I {} bash -c \
   'if fuzz {}; then echo ok; else echo failed; fi >"$logs/{}.result"'
 

@@ -151,7 +151,7 @@ TEST(AnswerFileTest, OnlyOneProcessWrites) {
   EXPECT_TRUE(absl::IsUnavailable(Left(path).status()));
 }
 
-// A call may begin while the one before it writes its last answer.
+// A call may begin while the call before it writes its last answer.
 TEST(AnswerFileTest, WhatIsWrittenUntilTheLockIsFreeCounts) {
   const std::string path = TempPath("handed_over.jsonl");
   Write(path, {RecordOf(1, 0)});

@@ -249,8 +249,7 @@ TEST_F(TeacherWorkerTest, RequestsThatWaitAreScoredTogether) {
   control_.hold = false;
   ExpectScores();
   // A full set goes first. The request in its middle fails alone, before the
-  // answers to the others.
-  // have come.
+  // other requests have come.
   EXPECT_EQ(Expect<absl::Status>().code(),
             absl::StatusCode::kFailedPrecondition);
   for (const std::string digest : {"digest", ""}) {

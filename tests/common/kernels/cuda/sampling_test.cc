@@ -198,7 +198,7 @@ TEST(CudaSamplingOnHostTest, PaddingThatIsFarAboveAllTokensIsNeverSampled) {
 }
 
 // Only one token may be drawn. By mass, the kernel adds the total, and in each
-// of two descents a count and two parts of a weight for the one digit that it
+// of two descents a count and two parts of a weight for the only digit that it
 // looks at.
 TEST(CudaSamplingOnHostTest, ThreadsDoNotQueueForTheTotal) {
   constexpr int64_t kVocab = 400;

@@ -264,7 +264,8 @@ TEST_F(WorkerPoolTasksTest, WhatAWorkerRefusedIsLeftToOthers) {
            HasWorkerIn("b", WorkerStage::kReady);
   }));
   for (uint64_t id = 1; id <= 4; ++id) pool_->Submit({id});
-  // While b is busy, a reconnects; a would do so many times if it got tasks.
+  // While worker b is busy, worker a reconnects; it would do so many times if
+  // it got tasks.
   ASSERT_TRUE(Eventually([&] {
     return b_.seen().size() == 2 && a_.connects() >= 2 &&
            HasWorkerIn("a", WorkerStage::kReady);

@@ -55,7 +55,7 @@ TEST_F(RunUploaderTest, ACommitNamesWhatTheFolderHeld) {
   ASSERT_TRUE(two.ok() && four.ok());
   EXPECT_TRUE(two->files.contains("checkpoints/step-000002/state.json"));
   EXPECT_FALSE(four->files.contains("checkpoints/step-000002/state.json"));
-  // Of a file that grows, only the new end is sent.
+  // Only the new end of a file that grows is sent.
   const auto& metrics = four->files.at("metrics.jsonl");
   ASSERT_EQ(metrics.size(), 2U);
   EXPECT_EQ(metrics[0], two->files.at("metrics.jsonl")[0]);
@@ -117,7 +117,7 @@ TEST_F(RunUploaderTest, OldCommitsGoWithWhatOnlyTheyName) {
   EXPECT_EQ(Objects(), named.size());
 }
 
-// The parts belong to a process that was killed or to one that still writes.
+// The process of a part was killed, or still writes the part.
 TEST_F(RunUploaderTest, WhatIsWrittenHalfGoesOnceItIsOld) {
   const std::string owner = place_ + "/owner.json.1.part";
   const std::string old = place_ + "/objects/old.2.part";

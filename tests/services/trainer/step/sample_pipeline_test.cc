@@ -68,7 +68,7 @@ TEST_F(SamplePipelineTest, EachTextOfASampleIsTokenizedOnce) {
   loaded_.config.trainer.steps = 1;
   counting.num_encoded_ = 0;
   ASSERT_TRUE(Run(0).ok());
-  // The texts are those of the workers' probe and of two samples.
+  // The tokenizer encodes the prompt of the workers' probe and two samples.
   EXPECT_EQ(counting.num_encoded_, of_prompt + 2 * (of_prompt + of_views));
 }
 
