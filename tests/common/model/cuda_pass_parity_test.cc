@@ -71,8 +71,7 @@ at::Tensor OnHost(const at::Tensor& tensor) {
 struct Where {
   const ModelWeights& weights;
   const Adapter& adapter;
-  const PackedWeights* packed =
-      nullptr;  // used instead, with the adapter applied
+  const PackedWeights* packed = nullptr;  // used instead, with the adapter
 };
 
 // Runs the training pass over three sequences and reads every row of the last
