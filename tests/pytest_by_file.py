@@ -24,7 +24,8 @@ LONGEST = [
 class ByFile(LoadFileScheduling):
     def schedule(self):
         super().schedule()
-        # A process begins no test before it knows the next one, and it may have only one: the rest of a file that another process left.
+        # A process begins no test before it knows the next test, and it may have only a single test: the rest of a file that another
+        # process left.
         for node in self.nodes:
             self._reschedule(node)
 

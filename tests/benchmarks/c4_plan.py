@@ -23,7 +23,8 @@ PROBLEM_WORDS = 110  # about 200 tokens with the template
 STUDENTS = [["none_rollout", "self_rollout"], ["none_reference", "self_reference"]]
 BASE_TEACHERS = [["none_rollout", "cross_rollout"], ["none_reference", "cross_reference"]]
 SNAPSHOT_TEACHERS = [["cross_rollout"], ["cross_reference"]]
-# Products of the trunk's size per token: forward, recomputation and the input's gradient for a live view; forward only for a teacher's.
+# Products of the trunk's size per token: a live view has forward, recomputation and the input's gradient; a teacher's view has only
+# forward.
 LIVE_COST, TEACHER_COST = 3, 1
 
 

@@ -43,7 +43,7 @@ def run(folder, name, pids=None, **more):
         pids.append(process.pid)
     before = os.times()
     steps = our_run.finish(process, folder, name)
-    # The times of all child processes that ended in between are this run's.
+    # All child processes that ended in between belong to this run.
     after = os.times()
     return {"seconds": sum(sum(step["seconds"].values()) for step in steps), "losses": [step["loss"] for step in steps],
             "generated_tokens": sum(step["generated_tokens"] for step in steps),

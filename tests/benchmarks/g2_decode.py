@@ -77,7 +77,7 @@ def measure_adapter(row, engine):
 
 
 def compare_products(row):
-    """Measures the products of a step by themselves, with our kernel and with LibTorch's: the adapter's columns hardly change their
+    """Measures the products of a step by themselves, with our kernel and with LibTorch's kernel: the adapter's columns hardly change their
     shapes."""
     with Contender("products", [BIN / "dapd_gpu_kernels_benchmark", "products"]) as products:
         for batch in BATCHES:

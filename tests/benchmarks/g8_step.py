@@ -81,7 +81,7 @@ def peer(model, adapter, path):
 
 
 def write_model(folder):
-    """Writes a model of Qwen3-1.7B's shape, which is twice as wide as Qwen3-0.6B's. A folder that has the model stays as it is."""
+    """Writes a model of Qwen3-1.7B's shape, which is twice as wide as Qwen3-0.6B's shape. A folder that has the model stays as it is."""
     if (folder / "config.json").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@
 //   dapd_gpu_kernels_benchmark sample|merge|copy|products|attention
 //
 // sample: samples with top-k 20 and top-p 0.95 from 32 rows of 151,936 logits.
-//   The ready line has "mismatches" (tokens that differ from SampleToken's) and
+//   The ready line has "mismatches" (tokens that SampleToken does not give) and
 //   "chi_square" (many draws of one row against its probabilities, by degree of
 //   freedom).
 // merge: merges an adapter of rank 64 into all weights of a Qwen3-4B trunk. The

@@ -23,7 +23,7 @@ class PeftTraining:
     def __init__(self, model, adapter, case, device, precision):
         self.device = torch.device(device)
         base = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, precision))
-        # Like ours: on a GPU the adapter is multiplied in the model's precision, on the CPU in its own precision, float32.
+        # As in our pass, on a GPU the adapter is multiplied in the model's precision, on the CPU in its own precision, float32.
         self.model = PeftModel.from_pretrained(base, adapter, is_trainable=True, autocast_adapter_dtype=self.device.type != "cuda").to(self.device)
         if self.device.type == "cuda":
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

@@ -3,9 +3,9 @@
 //
 //   plan_benchmark VIEWS.jsonl CHUNK_TOKENS
 //
-// VIEWS.jsonl: the output of `dapd views`. The objective is the preset's; the
-// trainer plans with PlanPass, a teacher shares whole chunks of CHUNK_TOKENS
-// tokens between views that begin alike (teacher.chunk_tokens).
+// VIEWS.jsonl is the output of `dapd views`. The objective is the preset's
+// objective. The trainer plans with PlanPass; a teacher shares whole chunks of
+// CHUNK_TOKENS tokens between views that begin alike (teacher.chunk_tokens).
 
 #include <algorithm>
 #include <array>

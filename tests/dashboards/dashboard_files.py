@@ -26,8 +26,8 @@ def queries():
 
 
 def resolve(expr, run=".*", namespace="", instance=".*", window="5m", rate_interval="1m"):
-    """Returns the expression as Grafana sends it to Prometheus. A variable without values, such as the namespaces of processes without one,
-    leaves nothing."""
+    """Returns the expression as Grafana sends it to Prometheus. A variable without values, such as the namespaces of processes without a
+    namespace, leaves nothing."""
     values = {"$namespace": namespace, "$run": run, "$instance": instance, "$window": window, "$__rate_interval": rate_interval}
     for name, value in values.items():
         expr = expr.replace(name, value)

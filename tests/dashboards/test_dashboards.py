@@ -136,7 +136,7 @@ def test_runs_of_one_name_in_two_namespaces_and_outside_any_are_three(tmp_path):
               firing + ', alertname="ProcessDown", namespace="one", job="dapd-rollout"}': 1,
               firing + ', alertname="GpuError", gpu="3"}': 1}
     asked = [(resolve(step, run="same", namespace=namespace), value) for namespace, value in (("one", 1), ("two", 2), ("", 4), ("three", None))]
-    # A run has its own alert, its process's and the GPU's; the other runs have the GPU's.
+    # A run has its own alert, its process's alert and the GPU's alert; the other runs have only the GPU's alert.
     asked += [(resolve(alerts, run="same", namespace=namespace), value) for namespace, value in (("one", 3), ("two", 1), ("", 1))]
     answers(tmp_path, series, asked)
 

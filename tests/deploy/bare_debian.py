@@ -1,4 +1,5 @@
-"""A Debian that debootstrap made, in its own namespaces and without a network: like a user's machine, it has nothing of the build's."""
+"""A Debian that debootstrap made, in its own namespaces and without a network: like a user's machine, it has nothing of the build
+machine."""
 
 import os
 import shutil

@@ -1,7 +1,7 @@
 """A Docker engine for these tests alone.
 
-`dockerd` runs in its own network, mount and process namespaces: its bridges, firewall rules and published ports are not the machine's, and
-everything that it started ends with it. Needs root.
+`dockerd` runs in its own network, mount and process namespaces: its bridges, firewall rules and published ports are separate from the
+machine's, and everything that it started ends with it. Needs root.
 """
 
 import os

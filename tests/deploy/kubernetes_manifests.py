@@ -24,7 +24,7 @@ IMPOSSIBLE = {"jobset": {"keda"}, "cpu-demo": {"download"}}
 
 
 def kubectl():
-    """Returns kubectl of the test environment (tests/requirements.txt), or the machine's."""
+    """Returns kubectl of the test environment (tests/requirements.txt), or the kubectl of the machine."""
     beside = pathlib.Path(sys.executable).with_name("kubectl")
     found = str(beside) if beside.exists() else shutil.which("kubectl")
     if not found:

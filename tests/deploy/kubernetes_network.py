@@ -76,7 +76,7 @@ def allowed_by(policies, direction, here, there, port, protocol):
 
 def open_edges(everything, direction):
     """Returns every (caller, answerer, protocol, port) that the policies of the answerers ("Ingress") or of the callers ("Egress") allow,
-    if the pods with the policies are ours."""
+    if the policies' pods are at home."""
     policies = of_kind(everything, "NetworkPolicy")
     numbers = {*ports_of(everything).values(), *PORTS_OF_RANKS, 53, HTTPS, 80, UNUSED_PORT, calls_out(everything) or HTTPS}
     ports = {("TCP", port) for port in numbers} | {("UDP", 53)}

@@ -73,7 +73,7 @@ def start_network(commands):
 
 
 class Container:
-    """The started container of a pod; `address` is the pod's."""
+    """The started container of a pod; `address` is the pod's address."""
 
     def __init__(self, pods, workload, index, address, sandbox):
         self.pods, self.workload, self.index, self.address, self.sandbox = pods, workload, index, address, sandbox

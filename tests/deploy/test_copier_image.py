@@ -23,7 +23,7 @@ SETTINGS = ("--set", "model.path=/opt/dapd/demo/tiny-qwen3", "--set", "data.path
 
 
 def environment_to_copy_with(folder):
-    """Makes the environment as the Dockerfile does, with the packages of this environment instead of PyPI's."""
+    """Makes the environment as the Dockerfile does, with the packages of this environment instead of packages from PyPI."""
     subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", folder], check=True)
     (target,) = folder.glob("lib/python3*/site-packages")
     for name in re.findall(r"^([A-Za-z0-9_.-]+)==", (ROOT / "deploy/requirements-copy.txt").read_text(), re.MULTILINE):

@@ -54,8 +54,8 @@ def tool(*command):
 
 
 def vector_instructions(objects):
-    """Returns [(function, instruction)] of all instructions with a VEX (C4, C5) or EVEX (62) prefix: AVX, AVX-512 and AMX have one, and
-    nothing else in 64-bit mode."""
+    """Returns [(function, instruction)] of all instructions with a VEX (C4, C5) or EVEX (62) prefix; in 64-bit mode only AVX, AVX-512 and
+    AMX have such a prefix."""
     found = []
     function = None
     for line in tool("objdump", "--disassemble", "--demangle", "--insn-width=15", *objects).splitlines():

@@ -1,4 +1,4 @@
-"""Tests that checkouts which want the same root at the same time share it: one makes it."""
+"""Tests that checkouts which want the same root at the same time share it: one checkout makes it."""
 
 import concurrent.futures
 import pathlib

@@ -127,7 +127,7 @@ def test_a_line_that_is_being_written_is_left_out(python, finished, tmp_path):
 
 
 def test_a_finished_run_says_how_it_ended_and_what_it_was(python, finished):
-    # The environment of the process that asks differs from the run's.
+    # The process that asks has another environment than the run.
     python.run("""
         import dapd, pathlib
         (run,) = [run for run in dapd.runs() if run.name == "finished"]

@@ -1,4 +1,4 @@
-"""Makes releases with deploy/release.sh twice, moves them, and runs them on bare Debians that have nothing of the build's."""
+"""Makes releases with deploy/release.sh twice, moves them, and runs them on bare Debians that have nothing of the build machine."""
 
 import fcntl
 import hashlib
@@ -25,7 +25,7 @@ import lock  # noqa: E402
 import normalize_image  # noqa: E402
 import parts  # noqa: E402
 
-# These have glibc 2.31, 2.36 (the build's) and 2.41.
+# These have glibc 2.31, 2.36 (as the build has) and 2.41.
 DEBIANS = ("bullseye", "bookworm", "trixie")
 TINY = ("--set", "model.path={0}/demo/tiny-qwen3", "--set", "data.path={0}/demo/train.jsonl", "--set", "trainer.steps=2", "--set", "run.name=tiny")
 
@@ -191,7 +191,7 @@ def test_it_takes_the_newer_c_library(bare, unpacked):
 
 
 def test_a_run_on_a_bare_debian_is_the_run_of_the_build(bare, unpacked, tmp_path):
-    """`dapd run` starts the three services by their launchers; the adapter equals the build machine's."""
+    """`dapd run` starts the three services by their launchers; the adapter equals the adapter of the build machine."""
     bare.run("/srv/release/bin/dapd", "check", "/srv/release/configs/container.yaml", *(part.format("/srv/release") for part in TINY))
     start = time.monotonic()
     bare.run("/srv/release/bin/dapd", "run", "/srv/release/configs/container.yaml", "--set", "run.output_dir=/srv/runs",
@@ -205,7 +205,8 @@ def test_a_run_on_a_bare_debian_is_the_run_of_the_build(bare, unpacked, tmp_path
 
 @pytest.mark.parametrize("processor", ["Haswell-noTSX", "Nehalem"])
 def test_a_run_ends_on_an_older_processor(processor, unpacked, tmp_path):
-    """Launchers start an emulator of a processor with AVX2 at most and of one without AVX (tests/integration/test_old_processors.py)."""
+    """Launchers start an emulator of a processor with AVX2 at most, and of a processor without AVX
+    (tests/integration/test_old_processors.py)."""
     release = tmp_path / "release"
     shutil.copytree(unpacked, release, copy_function=os.link)
     for launcher in (release / "bin").iterdir():
@@ -254,7 +255,7 @@ def test_the_apptainer_recipe_does_in_a_debian_what_it_says(tarball, tmp_path):
 
 
 def saved_image(path, layer_time, host):
-    """Makes a small file like `docker save`'s: one layer with a file, a link to it, and folders in another order."""
+    """Makes a small file like a file of `docker save`: one layer with a file, a link to it, and folders in another order."""
 
     def tar(members):
         stream = io.BytesIO()
@@ -363,7 +364,7 @@ def test_a_release_is_made_of_a_commit(tmp_path):
 
 
 def test_a_folder_takes_one_release_at_a_time(tmp_path):
-    """Two releases at once would write the same temporary tarball, and the checksums of only one."""
+    """Two releases at once would write the same temporary tarball, and the checksums of only one release."""
     logs = tmp_path / "dist/logs"
     logs.mkdir(parents=True)
     with open(logs / "lock", "w") as held:

@@ -51,7 +51,7 @@ def test_all_reports_are_counted_and_failures_named(tmp_path):
 def test_a_run_that_died_is_a_failure(tmp_path):
     write_run(tmp_path, "pytest-oracle", PYTEST_REPORT.replace("<error message=\"fixture\"/>", ""))
     assert count(tmp_path).returncode == 0
-    # The suite ends before it has a report, or while it writes one.
+    # The suite ends before it has a report, or while it writes its report.
     for report in (None, "", CTEST_REPORT[:200]):
         write_run(tmp_path, "ctest-unit", report)
         result = count(tmp_path)
@@ -328,7 +328,7 @@ def test_a_package_takes_the_place_of_nothing_but_a_package(name, tmp_path):
 
     result = package()
     assert result.returncode == 1 and f"home/{name} was not made by this script" in result.stderr and file.exists()
-    # An existing package is replaced, even an unfinished one.
+    # An existing package is replaced, even if it is unfinished.
     (tmp_path / "home/bin").mkdir(exist_ok=True)
     (tmp_path / "home/bin/dapd-rollout").touch()
     assert package().returncode == 7 and not file.exists()

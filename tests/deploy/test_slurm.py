@@ -69,7 +69,7 @@ def test_prometheus_finds_every_process_as_long_as_it_is_there(undisturbed):
     assert len({entry["targets"][0] for entry in targets}) == 4
     # Rules and dashboards tell two runs with the same name apart by this label.
     assert {entry["labels"]["namespace"] for entry in targets} == {"job-4100"}
-    # Later jobs may get the same addresses, and their metrics are not this job's.
+    # Later jobs may get the same addresses, and their metrics do not belong to this job.
     assert not (undisturbed.folder / "job-4100/prometheus.json").exists()
 
 
@@ -281,7 +281,7 @@ def test_the_tasks_are_spread_as_the_plan_recommends(undisturbed):
 
 
 def test_workers_join_a_running_run_and_leave_it(undisturbed, holds):
-    # The run waits after its first step until the workers have joined, and in its fifth step until one has left.
+    # The run waits after its first step until the workers have joined, and in its fifth step until one worker has left.
     join, leave = holds
     run = undisturbed.submit(4110, "--set", "run.name=joined",
                              DAPD_FAILPOINTS=f"{join.at('step.after_metrics', 1)};{leave.at('step.after_ledger', 5)}")

@@ -165,7 +165,8 @@ def test_no_symbol_is_newer_than_the_tag_allows(unpacked):
 
 def test_its_commands_are_those_of_the_build(wheel_environment):
     def said_by(*command):
-        """Returns release, commit, flavour and kernels. The wheel made here has no CUDA backend, although the build may have one."""
+        """Returns release, commit, flavour and kernels. The wheel made here has no CUDA backend, although the build may have this
+        backend."""
         said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True).stdout
         return re.sub(r"; GPU: .*", "", said).replace("flavour  cuda", "flavour  cpu")
 
@@ -250,7 +251,8 @@ def test_a_torch_that_does_not_do_is_named_in_one_line(torch, said, alone):
 
 
 def test_a_cpu_build_of_torch_does_as_well(alone):
-    """Only the files differ: CUDA's files are missing. A CPU build's libtorch_cpu.so needs no CUPTI, but this one does, so CUPTI stays."""
+    """Only the files differ: CUDA's files are missing. A CPU build's libtorch_cpu.so needs no CUPTI, but this libtorch_cpu.so does, so
+    CUPTI stays."""
     cuda = [path.name for path in (site_packages(VENV) / "torch/lib").glob("*cuda*")]
     others = [path.name for path in (site_packages(VENV) / "nvidia").glob("*/lib/*.so*") if not path.name.startswith(("libcupti.", "libcudart."))]
     link_torch(alone, without=[*cuda, *others], version="2.11.3+cpu")

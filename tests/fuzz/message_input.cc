@@ -91,7 +91,7 @@ std::string MutateText(std::string text, Random& random) {
 }
 
 // Sets a field. If the field is repeated, adds an entry (`index` < 0) or
-// changes one.
+// changes an entry.
 void SetField(Message* message,
               const FieldDescriptor* field,
               int index,

@@ -42,8 +42,8 @@ void Arm(const std::string& text) {
 
 bool HitPlace() { return HitFailpoint("place").ok(); }
 
-// Writes to stderr for each hit of "place", at once, 'o' without an error or
-// 'e' with one.
+// Writes a letter to stderr at each hit of "place": 'o' without an error, 'e'
+// with an error.
 [[noreturn]] void HitFourTimes(const std::string& text) {
   Arm(text);
   std::fputs("hits: ", stderr);

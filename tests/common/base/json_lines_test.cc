@@ -52,7 +52,8 @@ TEST(JsonLinesTest, DuplicateKeysDeepNestingAndTrailingTextAreRefused) {
   }
 }
 
-// A nesting level of one or two bytes takes a hundred times as much memory.
+// Each level of nesting is one or two bytes of text but takes a hundred times
+// as much memory.
 TEST(JsonLinesTest, WhatFollowsARefusedPlaceIsNotRead) {
   const std::string deep(1 << 20, '[');
   EXPECT_EQ(ParseJson(deep, "here").status().message(),

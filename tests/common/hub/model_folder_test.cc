@@ -118,8 +118,8 @@ TEST_F(FindModelFolderTest, AnUnfinishedBlobCountsWhereNoListSaysOtherwise) {
                   {"model.safetensors", 7},
                   {"README.md", 100}});
   EXPECT_TRUE(FindModelFolder("org/small").ok());
-  // Sampling reads its end tokens from generation_config.json, so a missing one
-  // must not pass unnoticed.
+  // Sampling reads its end tokens from generation_config.json, so nobody must
+  // overlook that this file is missing.
   cache_.AddList(FakeHubCache::kRepository,
                  {{"config.json", 2},
                   {"tokenizer.json", 2},

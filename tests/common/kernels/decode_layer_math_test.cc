@@ -1,5 +1,5 @@
 // Compares the element-wise mathematics of the CUDA decode kernels, on the
-// host, with float64, and their rounding with LibTorch's.
+// host, with float64, and their rounding with LibTorch's rounding.
 
 #include "common/kernels/decode_layer_math.h"
 

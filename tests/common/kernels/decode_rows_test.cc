@@ -130,7 +130,7 @@ TEST(DecodeRowsTest, RowsAreCombinedWhereverTheyLie) {
                   std::vector<float>(out.begin() + row * 50,
                                      out.begin() + (row + 1) * 50))
             << CpuLevelName(level) << " " << row;
-        // The number behind the row is not the kernel's and keeps its value.
+        // The kernel must not change the number behind the row.
         EXPECT_EQ(alone[kSize], before[static_cast<size_t>(row * 50 + kSize)]);
       }
     }

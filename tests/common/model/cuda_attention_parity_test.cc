@@ -22,7 +22,8 @@ struct Heads {
   int64_t kv = 0;
   int64_t dim = 0;
 };
-// The heads are Qwen3-4B's, SmolLM2's, and keys that every query head reads.
+// The cases have Qwen3-4B's heads, SmolLM2's heads, and keys that every query
+// head reads.
 constexpr Heads kHeads[] = {{32, 8, 128}, {9, 3, 64}, {16, 1, 80}};
 
 // Computes softmax(q k^T / sqrt(D)) v; the queries are the last tokens of the

@@ -11,7 +11,7 @@ constexpr absl::Time kStart = absl::FromUnixSeconds(1'800'000'000);
 
 absl::Time At(double seconds) { return kStart + absl::Seconds(seconds); }
 
-// The clock of this peer is ahead of ours by `ahead` and runs faster by
+// The clock of this peer is ahead of our clock by `ahead` and runs faster by
 // `drift`.
 struct Peer {
   absl::Duration ahead;

@@ -185,7 +185,7 @@ TEST_F(RunSupervisorTest, HowEachProcessDiesIsSaidAndIsACodeOfOurOwn) {
   }
 }
 
-// The kernel may have killed the peer that told the trainer.
+// The kernel may have killed the peer that told the trainer of the loss.
 TEST_F(RunSupervisorTest,
        ATrainerThatGaveUpForWantOfAWorkerSaysWhatBecameOfIt) {
   const std::string died = TempPath("died");

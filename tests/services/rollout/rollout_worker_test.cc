@@ -61,7 +61,7 @@ TEST_F(RolloutWorkerTest, AnAnswerSaysWhenAndInWhichSlotItWasSampled) {
     Submit(id, 1 + static_cast<int64_t>(id % 4));
   }
   // Two requests run at once; otherwise each could end in the first slot before
-  // the next one arrives.
+  // the next request arrives.
   WaitForRunning(2);
   control_.hold = false;
   std::map<uint32_t, std::vector<v1::SampleTimes>> by_slot;

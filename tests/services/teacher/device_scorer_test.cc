@@ -205,7 +205,7 @@ TEST_F(DeviceScorerTest, EverySetScoresUnderItsOwnAdapter) {
       }
     }
   }
-  // The scores are also compared with the CPU's, which are computed
+  // The scores are also compared with the CPU's scores, which are computed
   // differently.
   const auto on_cpu = MakeSmallModel(at::kBFloat16);
   scorer_ = MakeModelScorer(on_cpu, {.chunk_tokens = 16}, int64_t{1} << 30);

@@ -386,7 +386,7 @@ TEST_F(TeacherWorkerTest, ShutdownGivesUpAClientThatReadsNothing) {
   const std::shared_ptr<TeacherOutbox> other = outbox_;
   const auto unread = std::make_shared<TeacherOutbox>(1);
   outbox_ = unread;
-  Submit(1, WeightSet::kBase, "");  // has two views; one fits
+  Submit(1, WeightSet::kBase, "");  // has two views; one view fits
   outbox_ = other;
   Submit(2, WeightSet::kBase, "");
   ASSERT_TRUE(Eventually([&] { return unread->size() != 0; }));

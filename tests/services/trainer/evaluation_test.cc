@@ -69,7 +69,7 @@ TEST_F(EvaluationTest, AnEvaluationThatWasRecordedIsNotRepeated) {
                           Submission{4, 4}));
   const std::string run = JoinPath(folder_, config.run.name);
   EXPECT_TRUE(FileExists(run + "/evaluation/step-000003.json"));
-  // The report now names another adapter than this step's.
+  // The report now names another adapter than the adapter of this step.
   std::string report =
       ReadFile(run + "/evaluation/step-000002.json", 1 << 20).value();
   const std::string key = "\"adapter_digest\": \"";

@@ -1,6 +1,6 @@
 // Tests the norm and rotation of heads for training on a host that simulates
-// the device. Results equal float64's within rounding and, in float32, the
-// CPU's; every head is read once and written once.
+// the device. Results equal float64 results within rounding and, in float32,
+// the CPU's results; every head is read once and written once.
 
 #include <cmath>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Tests the norms and SwiGLU of training on a host that simulates the device.
-// Results equal float64's within rounding and, in float32, the CPU's; every
-// number is read once and written once.
+// Results equal float64 results within rounding and, in float32, the CPU's
+// results; every number is read once and written once.
 
 #include "common/kernels/cuda/training_rows.h"
 

@@ -43,7 +43,7 @@ class WorkerPoolWakeUpsTest : public WorkerPoolFixture {
   }
 
   // Returns how often threads of this process have begun to wait so far. Every
-  // wake-up of a thread that finds nothing to do adds one.
+  // wake-up of a thread that finds nothing to do adds 1.
   static int64_t Waits() {
     rusage usage = {};
     EXPECT_EQ(getrusage(RUSAGE_SELF, &usage), 0);

@@ -244,7 +244,8 @@ TEST_F(CheckpointTest, AStepOfMoreDigitsIsALaterOne) {
 }
 
 TEST_F(CheckpointTest, WhatACrashLeftOfOthersIsRemoved) {
-  // The names are this version's, with any process id, and earlier versions'.
+  // The names are names of this version, with any process id, and of earlier
+  // versions.
   for (const char* name : {"/step-000001.tmp-1/adapter",
                            "/step-000009.tmp-99999999",
                            "/step-000001.tmp/adapter",

@@ -96,7 +96,7 @@ TEST_F(RunEvaluationsTest, OfEquallyAccurateAdaptersTheFirstIsTheBest) {
   EXPECT_EQ(evaluations_.Best(), "step-000002");
 }
 
-// Its adapter is not this attempt's, and it has replaced the best adapter
+// Its adapter belongs to a lost attempt and has replaced the best adapter
 // before.
 TEST_F(RunEvaluationsTest, ABestStepThatIsDoneAgainGivesWayToTheNextOne) {
   Write("step-000002", Report(2, 0.75));

@@ -54,7 +54,7 @@ class RunRecorderTest : public testing::Test {
     loaded_ = *std::move(loaded);
   }
 
-  // Closes the files of an earlier trainer and starts a new one.
+  // Closes the files of an earlier trainer and starts a new trainer.
   void Start(int64_t start_step) {
     recorder_ = nullptr;
     folder_ = nullptr;

@@ -145,7 +145,7 @@ TEST_F(RolloutRecordTest, WhatIsOnlyMeasuredDoesNotKeepThePolicyFromResting) {
 TEST_F(RolloutRecordTest, ASecondAnswerStandsInTheReferencesPlace) {
   Config& config = loaded_.config;
   config.rollout.source = ReferenceSource::kDual;
-  // The second answer equals the first one once, so a third one is drawn.
+  // The second answer once equals the first answer, so a third answer is drawn.
   answer_of_ = [this](const SamplingKey& key) {
     return Boxed(key.sample % kMaxAttempts < 2 ? "5" : "7");
   };

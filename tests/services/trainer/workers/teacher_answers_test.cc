@@ -82,7 +82,8 @@ TEST_F(TeacherAnswersTest, AScoreOfAnOlderVersionOfItsSetIsNotTaken) {
   ScriptedServer server(
       [&](const v1::ScoreRequest& request, ScriptedServer::Stream* stream) {
         auto messages = SoundAnswer(request);
-        // The task is for the moving average, but the digest is the snapshot's.
+        // The task is for the moving average, but the digest belongs to the
+        // snapshot.
         messages.back().mutable_done()->set_adapter_digest(
             MakeUpdate(1)->adapter.digest);
         for (const auto& message : messages) stream->Write(message);
