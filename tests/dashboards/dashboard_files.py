@@ -48,5 +48,5 @@ def recorded():
 
 
 def metrics_of(expr):
-    """Returns the metrics that an expression names: those that our processes and Prometheus itself export, and those that rules record."""
+    """Returns the metrics that an expression names: our processes or Prometheus itself export them, or rules record them."""
     return set(re.findall(r"\b(?:\w+:)?(?:dapd|process)_\w+(?::\w+)?|\b(?:ALERTS|up|scrape_duration_seconds)\b", expr))

@@ -247,7 +247,7 @@ def test_a_process_number_that_another_got_is_not_the_run(python, finished):
 
 
 def test_the_run_goes_on_when_a_notebooks_kernel_is_restarted(python):
-    """A real kernel is restarted at once, as the button does it."""
+    """A real kernel is restarted at once, as the notebook's button does."""
     (python.folder / "kernel.py").write_text(textwrap.dedent("""
         import sys
         from jupyter_client.manager import start_new_kernel

@@ -171,7 +171,7 @@ def bare(request, tarball, tmp_path_factory):
     bare = BareDebian(debian_root(set(), request.param), folder)
     shutil.copy(tarball, folder / "release.tar.gz")
     (folder / "release").mkdir()
-    # That Debian's own programs unpack the release.
+    # The programs of that Debian unpack the release.
     bare.run("tar", "--extract", "--gzip", "--file", "/srv/release.tar.gz", "--strip-components=1", "--directory", "/srv/release")
     yield bare
     shutil.rmtree(folder)

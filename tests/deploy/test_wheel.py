@@ -276,7 +276,7 @@ def test_its_cuda_backend_loads_beside_a_cuda_build_of_torch(wheel_environment, 
 
 
 def test_a_torch_elsewhere_is_found_by_the_interpreter(wheel, tmp_path):
-    """A virtual environment that sees the system's packages is an example."""
+    """A virtual environment that sees the system's packages has such a torch."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     subprocess.run([sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--no-compile", "--disable-pip-version-check", "--target",
                     site_packages(tmp_path / "venv"), wheel], check=True, capture_output=True)

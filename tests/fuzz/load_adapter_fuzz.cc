@@ -1,6 +1,6 @@
 // Input: an UploadStream as text: the messages of one LoadAdapter call.
 // An accepted adapter has the bytes that were sent, and sending it again gives
-// it again.
+// an equal adapter.
 #include <string>
 #include <vector>
 

@@ -1,6 +1,6 @@
 // Input: a RankStream as text: the messages of one trainer rank to another.
-// A whole operation has the bytes that were sent; sending it again gives it
-// again.
+// A complete operation has the bytes that were sent, and sending it again gives
+// equal bytes.
 #include <string>
 #include <vector>
 

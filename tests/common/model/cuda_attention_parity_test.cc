@@ -57,7 +57,8 @@ class CudaAttentionParityTest : public CudaPrecisionTest {
   }
 
   // The error is of all numbers together. Probabilities, results and the values
-  // that the backward pass keeps are rounded once each; in float32 sums are.
+  // that the backward pass keeps are rounded once each; in float32 the error
+  // comes from sums.
   static void ExpectClose(const std::string& what,
                           const at::Tensor& ours,
                           const at::Tensor& expected) {
