@@ -75,7 +75,7 @@ def test_a_rollout_worker_of_several_gpus_takes_as_many_tasks(cluster):
         assert steps == {"trainer": (ranks, 1), "teacher": (teachers, 1), "rollout": (rollouts, 2)}
 
 
-# Prints as `dapd check` does for a cluster with GPUs: one worker of eight GPUs, or as many workers as it is told.
+# Prints a split as `dapd check` does for a cluster with GPUs: the rollout worker has eight GPUs, or the number in rollout.tensor_parallel.
 RECOMMENDS = """case "$*" in
   *tensor_parallel=*) width=${*##*tensor_parallel=}; echo "split of 16: ranks 4, teachers $((12 - width)), rollouts 1; 9 s a step; $width devices a rollout worker" ;;
   *) echo "split of 16: ranks 4, teachers 4, rollouts 1; 8 s a step; 8 devices a rollout worker" ;;

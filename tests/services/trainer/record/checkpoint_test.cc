@@ -244,7 +244,7 @@ TEST_F(CheckpointTest, AStepOfMoreDigitsIsALaterOne) {
 }
 
 TEST_F(CheckpointTest, WhatACrashLeftOfOthersIsRemoved) {
-  // The names are names of this version, with any process id, and of earlier
+  // This version gives such names, with any process id, and so did earlier
   // versions.
   for (const char* name : {"/step-000001.tmp-1/adapter",
                            "/step-000009.tmp-99999999",
