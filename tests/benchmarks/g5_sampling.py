@@ -1,4 +1,4 @@
-"""G5: temperature, top-k 20 and top-p 0.95 over 32 rows of 151,936 logits, against the same in PyTorch."""
+"""G5: temperature, top-k 20 and top-p 0.95 over 32 rows of 151,936 logits, against the same sampling in PyTorch."""
 
 import sys
 import time

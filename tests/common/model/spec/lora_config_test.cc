@@ -34,7 +34,7 @@ TEST(FormatLoraConfigTest, AnythingElseIsTheNameAsItIs) {
   }
 }
 
-// An adapter's digest depends on it.
+// An adapter's digest depends on the order.
 TEST(MakeLoraConfigTest, TargetsHaveOneOrderHoweverTheyAreListed) {
   const auto lora = MakeLoraConfig(
       {.rank = 4, .alpha = 8.0, .targets = {"up_proj", "q_proj", "up_proj"}});
