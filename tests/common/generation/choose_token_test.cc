@@ -97,7 +97,7 @@ TEST(ChooseTokenTest, GreedyFindsTheLargestWhereverItIs) {
   }
 }
 
-// Its exponential alone would not be finite.
+// The exponential of such a logit would not be finite.
 TEST(ChooseTokenTest, ALargeLogitOfPaddingCounts) {
   std::vector<float> logits(100, 0.0F);
   logits[99] = 200.0F;

@@ -176,8 +176,8 @@ TEST_P(CudaDecodeParityTest, QkvAndAttention) {
                                                   Geometry{3, 3, 80},
                                                   Geometry{16, 2, 96},
                                                   Geometry{8, 1, 256}}) {
-    // There are so many splits that a block takes several, of one row and of
-    // two.
+    // There are so many splits that a block takes several splits, of one row or
+    // of two rows.
     const std::vector<int32_t> positions = {
         0, 127, 128, 1000, 7777, 8191, 8000};
     const auto rows = static_cast<int64_t>(positions.size());

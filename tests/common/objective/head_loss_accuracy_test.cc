@@ -162,8 +162,8 @@ TEST_F(HeadLossAccuracyTest, OnAGpuItAgreesWithDoublesToo) {
   }
 }
 
-// The block kernel computes losses with supports, the cluster kernel the
-// others.
+// The block kernel computes losses with supports, the cluster kernel computes
+// the other losses.
 TEST_F(HeadLossAccuracyTest, OnAGpuEveryLossAgreesToo) {
   const auto device = DeviceOf(DeviceChoice::kCuda);
   if (!device.ok()) {

@@ -269,7 +269,7 @@ TEST_F(MicroBatchTest, TheSameMicroBatchHasTheSameBits) {
 
 TEST_F(MicroBatchTest, APackThatDoesNotFitIsSplitAndNothingCountsTwice) {
   const Outcome expected = Run(100000);
-  // The three references side by side have 120 rows, the first 64.
+  // The three references together have 120 rows; the first reference has 64.
   SmallMemory memory(100 * 48 * 4);
   const Outcome outcome = Run(100000);
   EXPECT_GE(memory.num_refused(), 1);

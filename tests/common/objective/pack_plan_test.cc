@@ -117,7 +117,7 @@ TEST(PassLimitsTest, LongAnswersPassInChunks) {
   config.trainer.pack_tokens = 4'000'000;
   config.rollout.max_new_tokens = 1'000'000;
   EXPECT_EQ(MakePassLimits(config, *weights).chunk_tokens, 64);
-  // Settings that may change when a run goes on do not decide.
+  // Settings that may change when a run goes on must not change this.
   config.trainer.activation_memory_mib = 1'000'000;
   EXPECT_EQ(MakePassLimits(config, *weights).chunk_tokens, 64);
   EXPECT_EQ(MakePassLimits(config, *weights).activation_bytes,

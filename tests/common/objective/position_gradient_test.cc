@@ -112,7 +112,7 @@ TEST_F(PositionGradientTest, ItsMeanOverAllPositionsIsTheTermsGradient) {
   }
 }
 
-// Only the micro-batch knows weight, reduction, importance and skipped tokens.
+// Weight, reduction, importance and skipped tokens apply only in a micro-batch.
 TEST_F(PositionGradientTest, OnlyTheLossOfThePositionCounts) {
   const Term term = MakeTermsOfAllKinds()[1];
   Term other = term;

@@ -170,7 +170,8 @@ class LosingRank final : public SingleRank {
 TEST_P(ShardingTest, ALostRankEndsThePassWithItsError) {
   at::NoGradGuard no_grad;
   const auto sharded = ShardModel(*whole_, {0, 1});
-  // The operations are the agreement, one in the first layer, and later ones.
+  // The ranks lose the agreement, an operation in the first layer, or a later
+  // operation.
   for (const int last : {0, 3, 17, 40}) {
     LosingRank collective(last);
     const auto devices = DeviceGroup::Join(collective, at::kCPU, 1).value();

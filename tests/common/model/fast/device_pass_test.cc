@@ -202,7 +202,7 @@ TEST(DevicePassTest, ChunksThatPassTogetherAreThoseThatPassAlone) {
         at::equal(states.keys_values.cpu(), together[i].keys_values.cpu()))
         << i;
   }
-  // The results are also compared with the CPU's.
+  // The results are also compared with the CPU's results.
   const Adapter here = MakeTrainedAdapter(weights->config);
   std::vector<at::Tensor> past;
   for (int64_t begin = 0; begin < 40; begin += 16) {
@@ -219,8 +219,8 @@ TEST(DevicePassTest, ChunksThatPassTogetherAreThoseThatPassAlone) {
   }
 }
 
-// With this order neither a copy of a layer's keys nor attention turns them
-// over.
+// With this order neither a copy of a layer's keys nor attention transposes
+// them.
 TEST(DevicePassTest, AChunksKeysLieTokenByToken) {
   const auto weights = MakeSmallModel(at::kBFloat16);
   const auto on_device = OnSimulatedDevice(*weights);

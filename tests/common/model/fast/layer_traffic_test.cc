@@ -29,8 +29,8 @@
 namespace dapd {
 namespace {
 
-// The layer, its pack of 16k tokens and its rank are a sixteenth of Qwen3-4B's,
-// except that the rank has to be a multiple of 8.
+// The layer, its pack of 16k tokens and its rank are a sixteenth of Qwen3-4B's
+// sizes, except that the rank has to be a multiple of 8.
 constexpr int64_t kTokens = 1024;
 constexpr int64_t kRank = 8;
 
@@ -343,8 +343,8 @@ TEST(LayerTrafficTest, ALayerIsAFewLaunches) {
   };
   EXPECT_LE(LaunchesOf("passed forward", [&] { pass(nullptr); }), 14);
   EXPECT_LE(WorkOfDevice().allocations, 17);
-  // There are two more launches because this width, unlike 4B's, is no multiple
-  // of 64 (MatrixProductIn).
+  // There are two more launches because this width, unlike the width of 4B, is
+  // no multiple of 64 (MatrixProductIn).
   EXPECT_LE(
       LaunchesOf("passed forward with an adapter", [&] { pass(&layer.lora); }),
       38);

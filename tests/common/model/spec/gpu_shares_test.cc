@@ -169,7 +169,8 @@ TEST(GpuSharesTest, MemoryThatAnotherProcessHoldsIsNoFaultOfTheConfiguration) {
             ExitCode::kConfig);
 }
 
-// The trainer of three processes plans with a third, whatever the others leave.
+// The trainer of three processes plans with a third, whatever the other
+// processes leave.
 TEST(GpuSharesTest, WhoDividesAGpusMemoryHasToFitAnEvenPart) {
   const Config config;
   MemoryPlan plan = Plan();

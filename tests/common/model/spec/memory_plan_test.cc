@@ -247,7 +247,7 @@ TEST(MemoryPlanTest, ATeacherOnAGpuHoldsTheViewsOfSixRequests) {
   const double tokens = LongestSamples(config).at("self_rollout").tokens;
   EXPECT_DOUBLE_EQ(views().bytes, 6 * tokens * token);
   EXPECT_DOUBLE_EQ(views().least.value(), tokens * token);
-  // Views that fit into the prefix cache are counted there.
+  // Views that fit into the prefix cache are counted as its memory.
   config.teacher.prefix_memory_mib = 1024;
   EXPECT_DOUBLE_EQ(views().bytes, 6 * tokens * token - (1 << 30));
   config.teacher.prefix_memory_mib = 1 << 20;
@@ -284,7 +284,7 @@ TEST(MemoryPlanTest, ATeachersAdapterHasColumnsOnAGpu) {
   }
 }
 
-// The ends of all views may share a pass, which attends to the whole of each.
+// The ends of all views may share a pass, which attends to each whole view.
 TEST(MemoryPlanTest, ATeachersPassBringsThePastsOfAllViewsTogether) {
   Config config;
   config.model.device = DeviceChoice::kCuda;
@@ -343,7 +343,7 @@ TEST(MemoryPlanTest, ATeacherOnACpuHoldsThePassAndTheRequestUnderWay) {
   EXPECT_DOUBLE_EQ(bytes("keys and values of a pass"), 512 * token);
   config.teacher.chunk_tokens = 1024;
   EXPECT_DOUBLE_EQ(bytes("keys and values of a pass"), 1024 * token);
-  // Views that fit into the prefix cache are counted there.
+  // Views that fit into the prefix cache are counted as its memory.
   constexpr char kViews[] = "views under way, beside the prefixes";
   const double tokens = LongestSamples(config).at("self_rollout").tokens;
   config.teacher.prefix_memory_mib = 100;
