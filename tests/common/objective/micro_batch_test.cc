@@ -199,8 +199,8 @@ TEST_F(MicroBatchTest, AnAnswerWithoutATokenIsNotRouted) {
   }
 }
 
-// The effect equals longer prompts: neither averages nor the regimes' shares
-// include tokens that are left out. The second answer has no other tokens.
+// Tokens that are left out act as a longer prompt: neither averages nor the
+// regimes' shares include them. The second answer has no other tokens.
 TEST_F(MicroBatchTest, TokensThatAreLeftOutAreNotRouted) {
   Routed routed{{WeightSet::kBase, ViewName::kNoneRollout},
                 {WeightSet::kBase, ViewName::kCrossRollout}};

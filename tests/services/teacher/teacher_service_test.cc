@@ -134,7 +134,7 @@ TEST_F(TeacherServiceTest, AStreamAnswersAllRequestsThenEnds) {
 TEST_F(TeacherServiceTest, ASlowClientHoldsTheScorerBack) {
   constexpr int kRequests = 60;
   constexpr int64_t kViewBytes = 4 << 20;
-  constexpr int kMostAhead = 16;  // 64 MiB of the 240
+  constexpr int kMostAhead = 16;  // 64 of 240 MiB
   control_.hidden_size = kViewBytes / 3 / 4;
   Attach();
   auto stream = stub_->Score(&context_);
