@@ -229,7 +229,7 @@ def test_the_sources_build_in_a_folder_with_a_space_in_its_name(tmp_path):
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ccache") is None, reason="needs root and ccache")
 @pytest.mark.parametrize("home", [{}, {"HOME": "/"}, {"HOME": "/nonexistent"}], ids=["none", "not writable", "not there"])
 def test_a_build_needs_no_home(home, tmp_path):
-    """The user is in no file, as a container's user may be. A stand-in for CMake compiles."""
+    """No file names the user, which is possible in a container. A stand-in for CMake compiles."""
     (tmp_path / "deploy").mkdir()
     for name in ("build.sh", "phase.sh"):
         shutil.copy(ROOT / "deploy" / name, tmp_path / "deploy")

@@ -209,7 +209,7 @@ class PackedTeacher {
   }
 
   // Returns the output of the layer for the input x + `delta`; it may overwrite
-  // `delta`.
+  // this input.
   ResidualStream Forward(ResidualStream stream,
                          const RotaryAngles& angles,
                          const VariableLengthAttention& attention,
