@@ -195,7 +195,8 @@ TEST(CudaDivergenceOnHostTest, KindsAndWeightsThatDifferByTerm) {
              .mixed = true}});
 }
 
-// There are more tokens than clusters, so tokens wait for a free cluster.
+// There are more tokens than clusters, and the clusters begin one after the
+// other.
 TEST(CudaDivergenceOnHostTest, ManyTokens) {
   PlayDevice(1);
   Check({.name = "many tokens", .tokens = 11, .vocabulary = 30},
