@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Counts the JUnit reports of a folder, one a suite, whose log `X.log` stands beside the report `X.xml` (run_suite.py).
+"""Counts the JUnit reports in a folder, one for each suite; the log `X.log` stands beside the report `X.xml` (run_suite.py).
 
     count_results.py FOLDER
 
-Names what failed, what was skipped, and, after these, what was flaky: failed first and passed once more by itself. That
-counts as passed and is listed in FOLDER/flaky.txt, too. The last line is "N passed, N failed, N skipped". A log without
-a report is a suite that died twice: it counts as one failure. Ends with 1 on any failure, or if no test ran.
+Names the failed and the skipped tests and then the flaky ones, which failed first and passed once more by themselves. A flaky test counts
+as passed and is listed in FOLDER/flaky.txt, too. The last line is "N passed, N failed, N skipped". A log without a report is a suite that
+died twice: it counts as one failure. Ends with 1 on any failure, or if no test ran.
 """
 
 import pathlib
@@ -14,7 +14,7 @@ import xml.etree.ElementTree as ElementTree
 
 
 def outcome(case):
-    """"passed", "failed" or "skipped" of a <testcase>; ctest marks what it could not run as status="notrun"."""
+    """Returns "passed", "failed" or "skipped" for a <testcase>; ctest marks tests that it could not run with status="notrun"."""
     if case.find("failure") is not None or case.find("error") is not None:
         return "failed"
     if case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
@@ -40,7 +40,7 @@ def main():
         report = log.with_suffix(".xml")
         try:
             root = ElementTree.parse(report).getroot()
-        except (FileNotFoundError, ElementTree.ParseError):  # it ended while it wrote
+        except (FileNotFoundError, ElementTree.ParseError):  # the suite ended while it wrote
             print(f"failed: {log.stem} ended without a report; see {log}")
             counts["failed"] += 1
             continue

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""pytest whose processes (pytest-xdist) each take a file of tests at a time.
+"""Runs pytest with processes (pytest-xdist) that each take a file of tests at a time.
 
-    pytest_by_file.py ARGUMENT...     (as of pytest; -n says how many processes)
+    pytest_by_file.py ARGUMENT...     (pytest's arguments; -n is the number of processes)
 
-As its `--dist loadfile`, but a test that ends its process has failed. There it is begun again by the next process, which it ends as well,
-until there have been so many that the tests that are left are given up. And the files that take longest begin first: begun late, one of them
-runs on alone.
+It differs from `--dist loadfile` in two ways. A test that ends its process has failed; `--dist loadfile` would begin it again in the next
+process, which it would end as well, until so many processes had ended that the remaining tests were given up. And the files that take
+longest begin first: a long file that begins late would run on alone.
 """
 
 import os
@@ -14,7 +14,7 @@ import sys
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-# Of each folder the files that take more than a minute, the longest first. A file that is not named begins behind them.
+# For each folder, the files that take more than a minute, the longest first. Other files begin after them.
 LONGEST = [
     *(f"tests/deploy/test_{name}.py" for name in ("gpu_pack", "containers", "release", "wheel", "python_module", "kubernetes_pods", "slurm", "run_suite")),
     *(f"tests/robustness/test_{name}.py" for name in ("resume", "copy", "ranks", "elastic")),
@@ -24,12 +24,13 @@ LONGEST = [
 class ByFile(LoadFileScheduling):
     def schedule(self):
         super().schedule()
-        # A process begins no test before it knows the next one, and what it has got may be a single one: what another one left of a file.
+        # A process begins no test before it knows the next test, and it may have only a single test: the rest of a file that another
+        # process left.
         for node in self.nodes:
             self._reschedule(node)
 
     def _reschedule(self, node):
-        # A process that is still collecting is asked again once it is done.
+        # A process that still collects is asked again once it is done.
         if node in self.registered_collections:
             super()._reschedule(node)
 
@@ -40,7 +41,7 @@ class ByFile(LoadFileScheduling):
         try:
             super()._assign_work_unit(node)
         except OSError:
-            # The process has ended and nobody has been told yet: what it was to get is left with the rest of its work, which `remove_node` shares out.
+            # The process has ended and nobody knows yet: its new tests stay with the rest of its work, which `remove_node` distributes.
             self.log("ended before it got its next tests:", node)
 
     def remove_node(self, node):
@@ -63,6 +64,6 @@ class Plugin:
 
 
 if __name__ == "__main__":
-    # Modules are looked for as by `python -m pytest`.
+    # Modules are found as by `python -m pytest`.
     sys.path[0] = os.getcwd()
     sys.exit(pytest.main(plugins=[Plugin()]))

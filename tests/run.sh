@@ -14,7 +14,7 @@
 #                 (one seed a scenario; tests/robustness/run.sh has the long form)
 #   fuzz          every fuzz target for FUZZ_SECONDS (3) seconds
 set -euo pipefail
-unset CDPATH  # where cd would look first, and print what it found
+unset CDPATH  # cd would search there first and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source deploy/phase.sh
 
@@ -40,10 +40,11 @@ run_suite() {  # TITLE NAME KIND ARGUMENT...
   phase "$1" "$logs/$2.log" "$python" tests/run_suite.py "$logs/$2.xml" "${@:3}"
 }
 
-# A failing suite does not keep the others from running.
+# A failing suite does not keep the other suites from running.
 export TQDM_DISABLE=1
-# Also where Python is told to keep nothing of what it compiles: a process that imports
-# transformers spends seconds on that. Not beside the sources, which tests copy.
+# Python keeps compiled code here even if the caller's environment forbids it: a process
+# that imports transformers spends seconds on compiling. It is not kept beside the
+# sources, because tests copy them.
 unset PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX=$PWD/build/pycache
 for group in "${groups[@]}"; do
@@ -57,7 +58,8 @@ for group in "${groups[@]}"; do
   esac
   folders=("tests/$group")
   if [ "$group" = unit ]; then folders=(tests/deploy tests/dashboards); fi
-  # Two to a core, since tests wait for half of their time; each takes a few GiB of memory.
+  # There are two processes for each core, since tests wait half of their time; each
+  # process takes a few GiB of memory.
   processes=$(($(nproc) < 2 ? 2 : 4))
   run_suite "$group tests (Python)" "pytest-$group" \
     pytest "$processes" "${folders[@]}" || true

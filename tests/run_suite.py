@@ -5,14 +5,14 @@
     run_suite.py REPORT pytest PROCESSES FOLDER...
     run_suite.py REPORT fuzz SCRIPT SECONDS
 
-REPORT (X.xml) becomes the suite's JUnit report. A test that passed the second time stays in it as passed, with its first
-failure as <flakyFailure log="...">; one that failed twice stays failed, with a <rerunFailure log="..."> besides. The
-folder X/ has the output of both runs. A suite that ends without a report, breaks off, or ends with an error and no failed test,
-is run once more as a whole; if that works, the report itself has the <flakyFailure>, otherwise there is no report. Where more
-than 20 tests fail something is broken, not flaky: none of them is run again.
+REPORT (X.xml) becomes the suite's JUnit report. A test that passed the second time stays in it as passed, with its first failure as
+<flakyFailure log="...">; a test that failed twice stays failed, with a <rerunFailure log="..."> as well. The folder X/ has the output of
+both runs. A suite that ends without a report, breaks off, or ends with an error and no failed test, is run once more as a whole; if that
+works, the report itself has the <flakyFailure>, otherwise there is no report. If more than 20 tests fail, something is broken, not flaky:
+none of them is run again.
 
-PROCESSES is the number of processes that share the tests (pytest-xdist): a test that ends one of them fails, and the
-others run on. SCRIPT is called as tests/fuzz/run.sh is, with FUZZ_REPORT in its environment.
+PROCESSES is the number of processes that share the tests (pytest-xdist): a test that ends one of them fails, and the others run on. SCRIPT
+is called as tests/fuzz/run.sh is, with FUZZ_REPORT in its environment.
 
 Ends with 0 if every test passed, the first time or the second.
 """
@@ -56,22 +56,22 @@ class Pytest:
 
     def command(self, report, test=None):
         which = self.folders if test is None else [test]
-        # A file's tests stay together, so that a module's fixtures are made once. Those of most tests do not begin first: some have few tests that
-        # take minutes, and are named in pytest_by_file.py.
+        # A file's tests stay together, so that a module's fixtures are made once. Files with the most tests do not begin first: some files
+        # have few tests that take minutes; pytest_by_file.py names them.
         share = ["-n", str(self.processes), "--dist", "loadfile", "--no-loadscope-reorder"] if test is None and self.processes > 1 else []
         program = [pathlib.Path(__file__).with_name("pytest_by_file.py")] if share else ["-m", "pytest"]
         # The first form of the report has the file of each test.
         return [sys.executable, *program, *which, *share, "-rA", "--durations=25", "-p", "no:cacheprovider", "--rootdir", ".",
-                # Of the tests' folders, those stay that someone has to look into.
+                # Only the folders of failed tests stay, for somebody to look into.
                 "-o", "tmp_path_retention_policy=failed",
                 "--continue-on-collection-errors", "-o", "junit_family=xunit1", "--junitxml", str(report)]
 
     def broke_off(self, case):
-        """pytest's own error, after which no test was begun."""
+        """Returns whether pytest itself broke off, so that no further test began."""
         return case.get("classname") == "pytest" and case.get("name") == "internal"
 
     def name(self, case):
-        """The node's id; a file that could not be read is a case without a class."""
+        """Returns the node's id; a file that could not be read is a case without a class."""
         file, inside = case.get("file"), case.get("classname")
         if not inside or file is None:
             return file or case.get("name")
@@ -100,7 +100,7 @@ def problems(case):
 
 
 def run(suite, report, test=None, log=None):
-    """The report's root, or None if there is none, or none that says why the command failed."""
+    """Returns the report's root, or None without a report or if the report does not say why the command failed."""
     report.unlink(missing_ok=True)
     sys.stdout.flush()
     code = subprocess.run(suite.command(report, test), stdout=log, stderr=log and subprocess.STDOUT).returncode
@@ -115,7 +115,7 @@ def run(suite, report, test=None, log=None):
 
 
 def passes(suite, folder, slug, test):
-    """Whether `test` passes by itself."""
+    """Returns whether `test` passes by itself."""
     with open(folder / f"{slug}.again.log", "w") as log:
         root = run(suite, folder / f"{slug}.again.xml", test, log)
     cases = [] if root is None else list(root.iter("testcase"))
@@ -124,7 +124,7 @@ def passes(suite, folder, slug, test):
 
 
 def run_again(suite, folder, number, test, cases):
-    """Runs a failed test by itself and notes in its cases what came of it."""
+    """Runs a failed test by itself and writes the result into its cases."""
     folder.mkdir(exist_ok=True)
     slug = f"{number:02}-" + re.sub(r"[^\w.-]+", "-", test)[-80:]
     first = folder / f"{slug}.first.log"
@@ -161,7 +161,7 @@ def main():
     if len(failed) > MOST_RUN_AGAIN:
         print(f"{len(failed)} tests failed, more than {MOST_RUN_AGAIN}: none is run again")
         sys.exit(1)
-    # A list, since every one has to run.
+    # The list makes every one of them run.
     passed = [run_again(suite, report.with_suffix(""), number, test, cases) for number, (test, cases) in enumerate(failed.items(), 1)]
     ElementTree.ElementTree(root).write(report, encoding="utf-8", xml_declaration=True)
     sys.exit(0 if all(passed) else 1)

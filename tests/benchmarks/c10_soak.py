@@ -1,7 +1,7 @@
-"""C10: 200 steps during which every service is killed once and started again: nothing lost, nothing slower, nothing larger.
+"""C10: 200 steps in which every service is killed once and started again: nothing is lost, steps get no slower, memory does not grow.
 
-Slower than what: the model learns, its answers change, and a step's work with them. So the last steps are done once more, from a
-copy of the run, by processes that have just started: the same steps, bit for bit.
+The model learns, so its answers and a step's work change. The time is therefore compared with a copy of the run: processes that have just
+started do the last steps once more, the same steps bit for bit.
 """
 
 import os
@@ -20,10 +20,10 @@ from cluster import Cluster  # noqa: E402
 from workspace import Workspace, wait_for  # noqa: E402
 
 STEPS, BATCH, INTERVAL = 200, 4, 20
-# After these steps the services die; then the run is copied; then its last steps are compared with the copy's.
+# After these steps the services are killed; then the run is copied; then its last steps are compared with the copy's last steps.
 KILLS = {50: "rollout", 80: "teacher", 110: "trainer"}
 COPY = 150
-# Memory goes up and down within a step; medians of looks are compared, at processes that have run for a while.
+# Memory goes up and down within a step, so medians of several looks are compared, at processes that have run for a while.
 LOOKS = (120, 125, 130, 135, 140), (180, 184, 188, 192, 196)
 WINDOW = range(165, 200)
 
@@ -34,7 +34,7 @@ class Soak:
         self.cluster = Cluster(self.workspace, rollouts=1).start()
         self.settings = {"trainer.steps": STEPS, "trainer.schedule_steps": STEPS, "trainer.batch_size": BATCH, "checkpoint.interval": INTERVAL,
                          "checkpoint.keep": 2, "teacher.snapshot_interval": 5, "evaluation.path": '""'}
-        self.memory = {}  # step -> MiB of each role
+        self.memory = {}  # MiB of each role, by step
 
     def pids(self):
         return {"rollout": self.cluster.rollouts[0].process.pid, "teacher": self.cluster.teachers[0].process.pid, "trainer": self.trainer.pid}

@@ -1,8 +1,8 @@
 """C11: steps of a run that is watched closely, against the same steps unwatched.
 
-Watched: the log as JSON and a timeline of every step, which makes all services keep and send their slices. Unwatched: the log as text,
-no timeline. Small steps, so that what is paid a step and a slice weighs more than it does in any run of interest. Whoever goes first
-changes from pair to pair, and the first step of each run, which warms up, does not count.
+The watched run has a log as JSON and a timeline of every step, for which all services keep and send their slices. The unwatched run has a
+log as text and no timeline. Steps are small, so the costs of a step and of a slice weigh more than in any real run. The order changes from
+pair to pair, and the first step of each run, which warms up, does not count.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ UNWATCHED = {"log.format": "text", "trainer.timeline_steps": 0}
 
 
 def run(folder, name, **more):
-    """One run: seconds of its steps but the first, what it left for whom watches, and what it ended in."""
+    """Runs once; returns the seconds of all steps but the first, the numbers of slices and of log lines, and a digest of the adapter."""
     steps = our_run.run(folder, name, **{
         "run.num_threads": 1, "rollout.max_new_tokens": TOKENS, "rollout.slots": BATCH, "trainer.batch_size": BATCH, "trainer.micro_batch_size": 2,
         "trainer.steps": STEPS, "trainer.schedule_steps": STEPS, "trainer.learning_rate": 1e-3, **more})

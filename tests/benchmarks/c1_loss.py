@@ -3,12 +3,12 @@
 from duel import BIN, PAIRS, PYTHON, ROOT, Contender, Ratio, Row, duel, median
 
 VOCABULARY, HIDDEN = 151_936, 1024
-# Rounds of the longer one are once only: it is four times the work, to show that speed and memory stay.
+# The longer length has one round: it is four times the work, and shows that speed and memory per token stay.
 PAIRS_OF_TOKENS = {256: PAIRS, 1024: 1}
 PRODUCTS = 7  # five forward, two backward
-# The peer keeps 18 tensors of a token's vocabulary alive: more tokens than this at a time do not fit beside the others.
+# The peer keeps 18 tensors of a token's vocabulary alive: more tokens at a time do not fit beside the other contenders.
 PEER_TOKENS = 256
-# glibc that keeps freed memory instead of returning it page by page, and huge pages: what a patient user of the peer would set.
+# glibc keeps freed memory instead of returning it page by page, and uses huge pages: a patient user of the peer would set this.
 TUNED = {"MALLOC_TRIM_THRESHOLD_": 2**40, "MALLOC_MMAP_MAX_": 0, "THP_MEM_ALLOC_ENABLE": 1}
 
 
@@ -17,7 +17,7 @@ def relative(a, b):
 
 
 class Ours(Contender):
-    """Knows what it had resident when it was ready."""
+    """Remembers its resident memory at the moment when it was ready."""
 
     def __init__(self, name, command, **environment):
         super().__init__(name, command, **environment)

@@ -1,9 +1,9 @@
 """C2: greedy decoding at the shape of Qwen3-0.6B (random weights), our engine against Hugging Face's generate and llama.cpp.
 
-    c2_decode.py hf MODEL PRECISION DEVICE     the peer: answers the requests of decode_benchmark.cc
+    c2_decode.py hf MODEL PRECISION DEVICE     is the peer: answers the requests of decode_benchmark.cc
 
-The checkpoint is bfloat16, as Qwen's; in float32 both compute in float32. DAPD_C2_MODEL: a folder to keep the model in;
-DAPD_C2_PRECISIONS: which of the two; DAPD_C2_LLAMA=0: without llama.cpp, which is built first (llama_cpp_peer.py)."""
+The checkpoint is bfloat16, as Qwen's; in float32 both programs compute in float32. DAPD_C2_MODEL is a folder to keep the model in;
+DAPD_C2_PRECISIONS selects precisions; DAPD_C2_LLAMA=0 leaves out llama.cpp, which is built first (llama_cpp_peer.py)."""
 
 import contextlib
 import json
@@ -19,15 +19,15 @@ from duel import BIN, PAIRS, PYTHON, ROOT, Contender, Ratio, Row, by_size, duel,
 
 THREADS = 2
 PROMPT = 64
-# Far fewer than the 1,024 of a real answer, but enough that decoding is most of the time and not the prompts.
+# These are far fewer tokens than the 1,024 of a real answer, but enough that decoding, not the prompts, takes most of the time.
 NEW = int(os.environ.get("DAPD_C2_NEW", "128"))
-BATCHES = {1: 4.0, 8: 3.0, 32: 3.0}  # rows, and the target over generate
-# Of a log-probability, both computing in that precision. Bfloat16 rounds every logit to 8 bits.
+BATCHES = {1: 4.0, 8: 3.0, 32: 3.0}  # by rows, the target over generate
+# The tolerance of a log-probability if both programs compute in that precision. Bfloat16 rounds every logit to 8 bits.
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.15}
 
 
 def prompt(row, length=PROMPT):
-    """The same as in decode_benchmark.cc."""
+    """Returns the same prompt as decode_benchmark.cc."""
     return [(row * 7919 + i * 104729) % 150000 for i in range(length)]
 
 
@@ -66,12 +66,12 @@ def our_contender(folder, precision, device="cpu", slots=max(BATCHES)):
 
 
 def hf_contender(folder, precision, device="cpu", kind=Contender):
-    """The peer, which kind(name, command, ...) makes."""
+    """Makes the peer by kind(name, command, ...)."""
     return kind("hf", [PYTHON, __file__, "hf", folder, precision, device], OMP_NUM_THREADS=THREADS)
 
 
 def llama_contender(folder, precision):
-    """llama.cpp on the same weights, or nobody."""
+    """Makes llama.cpp on the same weights, or no contender."""
     if os.environ.get("DAPD_C2_LLAMA", "1") == "0":
         return None
     python = llama_cpp_peer.build()
@@ -80,7 +80,7 @@ def llama_contender(folder, precision):
 
 
 def check(row, precision, engine, hf, others):
-    """The texts that Hugging Face's generate chose, scored by all."""
+    """Scores the texts that Hugging Face's generate chose with all contenders."""
     request = {"kind": "generate", "batch": 2, "calls": 1, "prompt": PROMPT, "new": NEW}
     theirs, mine = (each.round(json.dumps(request))["ids"] for each in (hf, engine))
     worst = [0.0] * (1 + len(others))
@@ -99,7 +99,7 @@ def check(row, precision, engine, hf, others):
 
 
 def bandwidth(engine):
-    """Bytes a second of reading memory on as many threads: the best of several, which is what the machine can do."""
+    """Returns the bytes a second of reading memory on as many threads: the best of several rounds is the machine's limit."""
     rounds = [engine.round(json.dumps({"kind": "read"})) for _ in range(2 * PAIRS)]
     return max(figure["bytes"] / figure["seconds"] for figure in rounds)
 

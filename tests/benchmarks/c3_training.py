@@ -1,4 +1,4 @@
-"""C3: LoRA forward and backward over the packed live views of one sample, against peft over padded ones."""
+"""C3: LoRA forward and backward over the packed live views of one sample, against peft over padded views."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ from training_model import RANK, live_views, write_model, write_views
 HERE = pathlib.Path(__file__).resolve().parent
 LAYERS = int(os.environ.get("DAPD_BENCHMARK_LAYERS", "4"))
 PROMPT, ROLLOUT, REFERENCE = (int(n) for n in os.environ.get("DAPD_BENCHMARK_LENGTHS", "100,256,256").split(","))
-# Kept activations: all (C3 is about the pass, not about trading time for memory).
+# All activations are kept: C3 measures the pass, not the exchange of time for memory.
 BUDGET_MIB = int(os.environ.get("DAPD_BENCHMARK_BUDGET_MIB", "100000"))
 
 
@@ -29,7 +29,7 @@ def check(row, folder, ours, peer, limit, gradient_limit):
 
 
 def measure_rate(row, ours, rounds, layers, target):
-    """Of `rounds` of ours, beside a bare GEMM."""
+    """Prints the rate of our `rounds` beside a bare GEMM."""
     gemm = duel(ours, request="gemm")[0]
     flops = ours.ready["flops"] / median(rounds)
     libtorch, own = median(gemm, "libtorch_flops_a_second"), median(gemm, "own_flops_a_second")
@@ -39,8 +39,8 @@ def measure_rate(row, ours, rounds, layers, target):
 
 
 def compare(row, folder, shape, layers, groups, device, precision, limit, targets, budget_mib=BUDGET_MIB, gradient_limit=None, alone_mib=None):
-    """`targets`: speed-up, memory ratio and part of the GEMM rate, or None where the row has none. `alone_mib`: of activations where the peer takes no
-    memory; the rate is measured so then."""
+    """`targets` are the speed-up, the memory ratio and the share of the GEMM rate, or None where the row has no target. `alone_mib` is the
+    budget for activations without the peer's memory; if it is given, the rate is measured with it."""
     model, adapter = write_model(folder, shape, layers, precision, device)
     case = write_views(folder / "case.json", groups)
     arguments = [model, adapter, case, device, precision]
@@ -75,5 +75,5 @@ def main():
         compare(row, pathlib.Path(name), "0.6B", LAYERS, groups, "cpu", "float32", limit=1e-4, targets=(1.5, 0.6, 0.7))
     row = Row("C3", f"the same in bfloat16, {3 * LAYERS} layers as wide as SmolLM2-135M's")
     with tempfile.TemporaryDirectory() as name:
-        # Both round at every operation: see TrainingPassTest for the distance from float32.
+        # Both programs round at every operation; TrainingPassTest checks the distance from float32.
         compare(row, pathlib.Path(name), "135M", 3 * LAYERS, groups, "cpu", "bfloat16", limit=1e-1, targets=(2.5, None, 0.6))

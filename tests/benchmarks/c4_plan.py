@@ -1,5 +1,5 @@
-"""C4: the work that our planners find in a batch of 32, against the official layout: groups padded to their widest view, the head over the
-union of a group's scored positions (performance.md, section 0)."""
+"""C4: the work that our planners find in a batch of 32, against the official layout: groups padded to their widest view, and the head over
+the union of a group's scored positions (performance.md, section 0)."""
 
 import json
 import pathlib
@@ -23,7 +23,8 @@ PROBLEM_WORDS = 110  # about 200 tokens with the template
 STUDENTS = [["none_rollout", "self_rollout"], ["none_reference", "self_reference"]]
 BASE_TEACHERS = [["none_rollout", "cross_rollout"], ["none_reference", "cross_reference"]]
 SNAPSHOT_TEACHERS = [["cross_rollout"], ["cross_reference"]]
-# Products of the trunk's size per token: forward, recomputation and gradient of the input; forward only.
+# Products of the trunk's size per token: a live view has forward, recomputation and the input's gradient; a teacher's view has only
+# forward.
 LIVE_COST, TEACHER_COST = 3, 1
 
 
@@ -49,7 +50,7 @@ def views_of(folder):
 
 
 def official(samples, groups):
-    """Tokens of the body and rows of the head, micro-batch by micro-batch."""
+    """Returns the tokens of the body and the rows of the head, micro-batch by micro-batch."""
     tokens = rows = 0
     for begin in range(0, len(samples), MICRO_BATCH):
         for names in groups:
@@ -62,7 +63,7 @@ def official(samples, groups):
 
 
 def check_loss(row, folder):
-    """The packed and shared pass against the transcription that computes every view alone."""
+    """Compares the packed and shared pass with the transcription that computes every view alone."""
     case = test_objective.Case(folder, "qwen3", 4)
     given = {"adapter": test_objective.make_adapter(folder / "live", case.folder, 1),
              "snapshot": test_objective.make_adapter(folder / "snapshot", case.folder, 2)}
@@ -78,7 +79,7 @@ def main():
         folder = pathlib.Path(name)
         check_loss(row, folder / "small")
         path = views_of(folder / "qwen")
-        # What a teacher on a CPU takes unless told.
+        # 128 is a teacher's default of teacher.chunk_tokens on a CPU.
         ours = json.loads(subprocess.run([BIN / "dapd_plan_benchmark", path, "128"], capture_output=True, text=True, check=True).stdout)
         samples = read_jsonl(path)
     live, live_rows = official(samples, STUDENTS)

@@ -1,4 +1,4 @@
-"""C5: 32 prompts in one continuous batch against 16 calls of 2, as the official trainer samples, on our engine both times."""
+"""C5: 32 prompts in one continuous batch against 16 calls with 2 prompts, as the official trainer samples; our engine does both."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import tempfile
 from c2_decode import PROMPT, THREADS, make_model
 from duel import BIN, PAIRS, Contender, Ratio, Row, median
 
-# Far fewer than the 1,024 of a real answer, which would take hours, but more than the prompt.
+# These are far fewer tokens than the 1,024 of a real answer, which would take hours, but more tokens than in the prompt.
 NEW = int(os.environ.get("DAPD_C5_NEW", "128"))
 SHAPES = {"one batch of 32": {"batch": 32, "calls": 1}, "16 calls of 2": {"batch": 2, "calls": 16}}
 

@@ -1,6 +1,6 @@
-"""Hidden states from a teacher's service into the trainer's tensors, against plain sockets on loopback.
+"""C6: hidden states from a teacher's service into the trainer's tensors, against plain sockets on loopback.
 
-DAPD_C6_REQUESTS (40): requests per round, each with five views of 1,024 tokens of Qwen3-4B (26 MB).
+DAPD_C6_REQUESTS (40) is the number of requests per round, each with five views of 1,024 tokens of Qwen3-4B (26 MB).
 """
 
 import os
@@ -23,7 +23,7 @@ def main():
         size = shape["views"] * shape["tokens"] * shape["hidden"] * 2 * REQUESTS
         row.check("bytes counted and bytes received differ by", abs(size - checked["bytes"]), 0)
         with Contender("raw TCP", [BIN / "dapd_raw_transfer_benchmark", "push", size, sink.ready["port"]]) as raw:
-            # The processes that answer give their CPU time of the round before them.
+            # The answering processes report their CPU time of the round before.
             ours, sending, plain, _ = duel(trainer, teacher, raw, sink)
     gigabytes = size / 1e9
     row.figure("payload", f"{gigabytes:.2f} GB in {shape['views'] * REQUESTS} tensors")

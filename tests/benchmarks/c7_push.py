@@ -1,7 +1,7 @@
-"""An adapter of 264 MB to two rollout workers, from the optimizer's tensors to the first token of each under it.
+"""C7: an adapter of 264 MB is sent to two rollout workers; measured from the optimizer's tensors to each worker's first token with it.
 
-The workers are dapd-rollout as in a run; the model is wide and shallow, so that its own forward passes (a probe and a
-token a worker) weigh little beside the adapter. DAPD_C7_RANK (732): the adapter has 360 kB a rank.
+The workers are dapd-rollout as in a run. The model is wide and shallow, so that its own forward passes (a probe and a token per worker)
+take little time beside the adapter. DAPD_C7_RANK (732): the adapter has 360 kB per rank.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ def write_model(folder):
 
 @contextlib.contextmanager
 def rollout_worker(folder, number):
-    """A running dapd-rollout; gives its address."""
+    """Runs dapd-rollout and yields its address."""
     port_file = folder / f"port{number}"
     settings = {"model.path": folder / "model", "model.precision": "float32", "lora.rank": RANK, "rollout.slots": 1,
                 "run.num_threads": 1, "metrics.rollout_listen": '""', "evaluation.path": '""'}

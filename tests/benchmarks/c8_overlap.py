@@ -1,14 +1,14 @@
 """C8: steps whose phases overlap, against the same steps one phase after the other.
 
-Overlapped, teachers compute behind the sampler and the trainer takes each micro-batch as soon as it is scored, and runs forward over
-what is known before; else everybody waits for the last answer. Each token of a decode step takes a while longer than on this machine, as
-if a GPU sampled (a failpoint sleeps), so that teacher and trainer have the processors to themselves while answers are sampled, as they
-have in a run of three machines. Twice: the worker has slots for a part of the batch, so that answers end one after the other as they do
-where their lengths differ; and for all of it, so that no answer ends before the last.
+If phases overlap, teachers compute while answers are sampled; the trainer takes each micro-batch as soon as it is scored and runs forward
+over what is known before. Otherwise all wait for the last answer. A failpoint sleeps in each decode step, as if a GPU sampled, so that
+teacher and trainer have the processors to themselves while answers are sampled, as on three machines. The row runs twice: the worker has
+slots for a part of the batch, so that answers end one after the other as answers of different lengths do; and it has slots for the whole
+batch, so that no answer ends before the last.
 
-How much an overlap can save depends on how long sampling takes beside the rest: of phases that last r, s and t no schedule makes less than
-the longest, which is printed beside each ratio. The sleep has to stay long: where sampling is as fast as scoring and training, three
-processes want more than two cores, and the row measures these.
+The possible gain depends on the time of sampling beside the rest: if phases take r, s and t, no schedule takes less than the longest of
+them; this limit is printed beside each ratio. The sleep has to stay long: if sampling is as fast as scoring and training, three processes
+want more than two cores, and the row would measure the cores.
 """
 
 import hashlib
@@ -29,12 +29,12 @@ SIZES = dict(hidden_size=384, intermediate_size=1152, num_hidden_layers=6, num_a
 
 
 def run(folder, name, **more):
-    """One run: seconds of its steps, how many of them the teachers computed and when, and what it ended in."""
+    """Runs once; returns the seconds of its steps and phases, the teachers' times, and a digest of the adapter."""
     steps = our_run.run(folder, name, failpoints=f"worker.before_token=sleep:{MILLISECONDS_A_TOKEN}", **{
         "run.num_threads": 1, "rollout.max_new_tokens": TOKENS, "rollout.temperature": 0, "teacher.snapshot_interval": 1,
         "trainer.batch_size": BATCH, "trainer.micro_batch_size": 2, "trainer.activation_memory_mib": 8192, "trainer.steps": STEPS, "trainer.schedule_steps": STEPS,
         "trainer.learning_rate": 1e-3, **more})
-    # The first step's snapshot is the base: half the teachers' work of the others.
+    # In the first step the snapshot is the base, which halves the teachers' work.
     steps = steps[1:]
     phases = {phase: sum(step["seconds"][phase] for step in steps) for phase in steps[0]["seconds"]}
     return {"seconds": sum(phases.values()), "phases": phases, "after": sum(step["teacher_seconds"] for step in steps),
@@ -45,7 +45,7 @@ def run(folder, name, **more):
 
 
 def phase(figures, name):
-    """Median seconds of a phase."""
+    """Returns the median seconds of a phase."""
     return statistics.median(f["phases"][name] for f in figures)
 
 
@@ -54,7 +54,7 @@ def phases(figures):
 
 
 def compare(row, folder, what, slots, target):
-    """Pairs of runs with so many slots."""
+    """Compares pairs of runs with `slots` slots."""
     on, off = [], []
     for i in range(PAIRS):
         on.append(run(folder, f"on-{slots}-{i}", **{"rollout.slots": slots, "teacher.streaming": "true", "trainer.train_while_sampling": "true"}))

@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "tests/oracle"))
 import models  # noqa: E402
 
 STEPS, BATCH = 20, 4
-# What others take of every core in the second pairs.
+# In the second pairs, other processes take this share of every core.
 STOLEN = 0.15
 SETTINGS = {"objective_temperature": 1.1, "temperature": 1.1, "top_p": 0.95, "top_k": 20, "max_new_tokens": 48, "max_reference_tokens": 96,
             "clip": 0.05, "learning_rate": 1e-3, "schedule_steps": STEPS, "max_grad_norm": 0.1, "micro_batch_size": 2, "snapshot_interval": 10}
@@ -22,7 +22,7 @@ SIZES = dict(hidden_size=256, intermediate_size=768, num_hidden_layers=4, num_at
 
 
 def descendants(pid):
-    """`pid` and the processes it started, directly or not."""
+    """Returns `pid` and the processes that it started, directly or indirectly."""
     found = [pid]
     for parent in found:
         try:
@@ -34,7 +34,7 @@ def descendants(pid):
 
 
 def run(folder, name, pids=None, **more):
-    """One run of ours: seconds of its steps, and losses. A list `pids` is given its first process."""
+    """Runs once; returns the seconds of its steps and the losses. The list `pids` gets the first process."""
     process = our_run.start(folder, name, **{
         "objective.max_reference_tokens": SETTINGS["max_reference_tokens"], "rollout.max_new_tokens": SETTINGS["max_new_tokens"], "rollout.slots": BATCH,
         "teacher.snapshot_interval": SETTINGS["snapshot_interval"], "trainer.batch_size": BATCH, "trainer.micro_batch_size": SETTINGS["micro_batch_size"],
@@ -43,7 +43,7 @@ def run(folder, name, pids=None, **more):
         pids.append(process.pid)
     before = os.times()
     steps = our_run.finish(process, folder, name)
-    # Of the children that were waited for, and of theirs: this run's.
+    # All child processes that ended in between belong to this run.
     after = os.times()
     return {"seconds": sum(sum(step["seconds"].values()) for step in steps), "losses": [step["loss"] for step in steps],
             "generated_tokens": sum(step["generated_tokens"] for step in steps),
@@ -51,7 +51,7 @@ def run(folder, name, pids=None, **more):
 
 
 def recorded(folder, name):
-    """The samples that a run trained on, step by step."""
+    """Returns the samples that a run trained on, step by step."""
     paths = sorted((folder / "runs" / name / "samples").glob("step-*.jsonl"))
     return [[json.loads(line) for line in path.read_text().splitlines()] for path in paths]
 
@@ -62,9 +62,9 @@ def main():
         folder = pathlib.Path(name)
         models.make_model(folder / "model", "qwen3", **SIZES)
         our_run.prepare(folder)
-        # A step without a learning rate leaves the adapter that a run starts with.
+        # A step without a learning rate saves the adapter that a run starts with.
         run(folder, "start", **{"trainer.steps": 1, "trainer.learning_rate": 1e-30})
-        # Reading memory takes a core a tenth of its time, with several processes: only where no time is measured.
+        # Reading the memory of several processes takes a tenth of a core, so it is read only in rounds without timing.
         pids = []
         with MemoryWatch(lambda: [pid for first in pids for pid in descendants(first)]) as memory_ours:
             checked_ours = run(folder, "ours-0", pids)

@@ -1,9 +1,10 @@
 // A benchmark's C++ side: a process that prepares once and then runs a round
-// each time the driver (duel.py) asks, so that it and its peer can take turns.
+// each time the driver (duel.py) asks, so that the process and its peer can
+// take turns.
 //
-// Protocol: one JSON object a line. After preparing it prints {"ready": true,
-// ...}; for every line on stdin it runs one round and prints that round's
-// figures; end of input ends it.
+// The protocol has one JSON object per line. After its preparation the process
+// prints {"ready": true, ...}; for every line on stdin it runs one round and
+// prints that round's figures; it ends at the end of its input.
 #pragma once
 
 #include <functional>
@@ -14,9 +15,9 @@
 
 namespace dapd {
 
-// `ready`: figures about the preparation. `round` gets the line that asked for
-// it (empty for a plain round) and returns its figures; "seconds" is the one
-// that ratios are made of. Returns main's exit code.
+// `ready` has figures about the preparation. `round` gets the line that asked
+// for it (empty for a plain round) and returns its figures; ratios are made of
+// "seconds". Returns main's exit code.
 inline int ServeRounds(
     nlohmann::json ready,
     const std::function<nlohmann::json(const std::string& request)>& round) {

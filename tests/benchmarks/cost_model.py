@@ -1,7 +1,7 @@
-"""Steps as `dapd check` predicts them from three rates of the machine, and as they are: docs/scale.md.
+"""Compares steps as `dapd check` predicts them from three rates of the machine with measured steps (docs/scale.md).
 
-The rates are measured beside each run: a bare matrix product of the shape that the MLP has, a read of memory, a copy through
-loopback TCP. The teachers wait for whole answers here, so that each phase has the machine to itself.
+The rates are measured beside each run: a bare matrix product of the MLP's shape, a read of memory, and a copy through loopback TCP. The
+teachers wait for whole answers here, so that each phase has the machine to itself.
 """
 
 import os
@@ -35,14 +35,14 @@ def make_large(folder):
     subprocess.run([PYTHON, ROOT / "tests/benchmarks/make_qwen3_0_6b.py", folder], check=True, capture_output=True)
 
 
-# name: how the folder comes to be, precision, hidden and MLP size, problems per step, tokens of an answer
+# By name: a function that makes the folder, precision, hidden and MLP size, problems per step, tokens of an answer.
 POINTS = {"Qwen3 of 8 layers and hidden 512": (make_small, "float32", 512, 1536, 4, 128),
           "SmolLM2-135M": (lambda folder: folder.symlink_to(DEMO), "float32", 576, 1536, 4, 64),
           "Qwen3-0.6B's shape": (make_large, "bfloat16", 1024, 3072, 2, 64)}
 
 
 def best_rate(amount, work):
-    """The best of some rounds: what the machine can, not what else it does."""
+    """Returns the best rate of some rounds, since other work on the machine disturbs that round least."""
     times = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
@@ -52,7 +52,7 @@ def best_rate(amount, work):
 
 
 def measure_rates(precision, hidden, mlp):
-    """TFLOP/s, GB/s of memory, GB/s of the network."""
+    """Returns TFLOP/s, GB/s of memory and GB/s of the network."""
     dtype = getattr(torch, precision)
     x, weight = torch.randn(ROWS, hidden, dtype=dtype), torch.randn(mlp, hidden, dtype=dtype)
     numbers = torch.ones(1 << 28)

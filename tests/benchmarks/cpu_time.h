@@ -1,12 +1,12 @@
-// What a contender used of the processor.
+// The processor time that a contender used.
 #pragma once
 
 #include <sys/resource.h>
 
 namespace dapd {
 
-// Of this process with all its threads, in user and kernel code, since it
-// began.
+// Returns the time of this process with all its threads, in user and kernel
+// code, since it began.
 inline double CpuSeconds() {
   rusage usage = {};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -17,7 +17,7 @@ inline double CpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Seconds between calls.
+// Measures the seconds between calls.
 class CpuClock {
  public:
   double SinceLast() {

@@ -1,4 +1,4 @@
-"""How long a row may wait: where its time is limited, no process that it starts can take all of it."""
+"""Limits how long a row may wait: if its time is limited, no process that it starts can take all of it."""
 
 import contextlib
 import math
@@ -8,24 +8,26 @@ import signal
 import subprocess
 import time
 
-# Unix time after which no further pair begins, where a row's time is limited.
+# If a row's time is limited, no further pair begins after this Unix time.
 DEADLINE = float(os.environ.get("DAPD_BENCHMARK_DEADLINE", "inf"))
-# What every wait has, even where the time is over.
+# Every wait has this time, even after the deadline.
 LEAST_SECONDS = 5
 
 
 def patience(share, most=math.inf):
-    """Seconds that a wait may take: this share of what is left, and no more than `most`; None, which has no end, where no time is limited."""
+    """Returns the seconds that a wait may take: this share of the time left, and at most `most`; or None, without an end, if no time is
+    limited."""
     return None if DEADLINE == math.inf else max(LEAST_SECONDS, min(most, share * (DEADLINE - time.time())))
 
 
 def begin(command, **popen):
-    """A process that end() can end. Without a limit it is in the session of its caller, whose Ctrl-C it gets."""
+    """Starts a process that end() can end. Without a limit it stays in the session of its caller, whose Ctrl-C it gets."""
     return subprocess.Popen([str(part) for part in command], start_new_session=DEADLINE < math.inf, **popen)
 
 
 def end(process):
-    """Kills it and its session: what it has started would keep the GPU, and has groups of its own if `dapd run` started it."""
+    """Kills the process and its session: processes that it has started would keep the GPU, and `dapd run` gives its children their own
+    groups."""
     process.kill()
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -34,7 +36,7 @@ def end(process):
 
 
 def run(command, seconds, **popen):
-    """As subprocess.run(). What is not done after the seconds is ended, and its code is None."""
+    """Works like subprocess.run(), but ends the process after `seconds`; its code is None then."""
     with begin(command, **popen) as process:
         try:
             output, errors = process.communicate(timeout=seconds)
@@ -50,5 +52,5 @@ def run(command, seconds, **popen):
 
 
 def ending(code, seconds):
-    """How a process ended that might take the seconds; in words."""
+    """Says in words how a process with this time limit ended."""
     return f"was not done after {seconds:.0f} s" if code is None else f"ended with code {code}"

@@ -1,21 +1,21 @@
-// The generation engine on a model folder, for c2_decode.py, c5_batching.py
-// and g2_decode.py.
+// Runs the generation engine on a model folder, for c2_decode.py,
+// c5_batching.py and g2_decode.py.
 //
 //   dapd_decode_benchmark MODEL PRECISION DEVICE SLOTS
 //
 // Requests:
 //   {"kind": "generate", "batch": B, "calls": C, "prompt": P, "new": N}
-//       C times B greedy answers of N tokens to prompts of P made-up tokens,
-//       each call run to its end before the next. Answers "seconds",
-//       "step_seconds" (median of the steps that only decode, where a step is
+//       samples C times B greedy answers of N tokens to prompts of P made-up
+//       tokens; each call ends before the next begins. Returns "seconds",
+//       "step_seconds" (the median of the steps that only decode; a step is
 //       one token) and "ids".
 //   {"kind": "adapter", "rank": R}
-//       from here on with a random LoRA adapter on all projections.
+//       decodes from here on with a random LoRA adapter on all projections.
 //   {"kind": "score", "ids": [...]}
-//       "logprobs" of a text.
+//       returns the "logprobs" of a text.
 //   {"kind": "read"}
-//       reads a GiB of memory once (on a GPU: copies it): "seconds", and
-//       "bytes" read and written.
+//       reads a GiB of memory once (on a GPU: copies it); returns "seconds",
+//       and "bytes" read and written.
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -42,7 +42,7 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The same as in c2_decode.py.
+// c2_decode.py makes the same prompt.
 std::vector<int32_t> MakePrompt(int64_t row, int64_t length) {
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < length; ++i) {
@@ -71,7 +71,7 @@ nlohmann::json Generate(GenerationEngine& engine,
       const int64_t running = engine.num_running();
       const Clock::time_point step = Clock::now();
       const std::vector<SampledToken> tokens = engine.Step();
-      // All have begun, so nothing but their next tokens was computed.
+      // If all sequences have begun, this step computed only their next tokens.
       bool only_decoded = static_cast<int64_t>(tokens.size()) == running;
       for (const SampledToken& token : tokens) {
         only_decoded = only_decoded && !ids[token.id].empty();
@@ -95,7 +95,7 @@ nlohmann::json CopyOnDevice(at::Device device, int64_t bytes) {
   const at::Tensor from =
       at::ones({bytes}, at::TensorOptions().dtype(at::kByte).device(device));
   at::Tensor to = at::empty_like(from);
-  // What .item() reads, the copies before it have written.
+  // The copies before .item() must be complete for it to read the value.
   to.copy_(from)[0].item();
   constexpr int64_t kCopies = 20;
   const Clock::time_point start = Clock::now();
@@ -124,7 +124,7 @@ nlohmann::json ReadMemory(const HugeBuffer& memory, int64_t bytes) {
   return {{"seconds", SecondsSince(start)}, {"bytes", bytes}, {"all", all}};
 }
 
-// All projections and the head, as the device's backend keeps them.
+// Counts all projections and the head as the device's backend keeps them.
 int64_t WeightBytes(const ModelWeights& weights) {
   int64_t bytes = weights.head.nbytes();
   for (const LayerWeights& layer : weights.layers) {

@@ -1,7 +1,7 @@
-"""Two or more programs that take turns: A B A B, at least five pairs, medians of paired ratios.
+"""Runs two or more programs in turns, A B A B, for at least five pairs; figures are medians of paired ratios.
 
-A contender is a process that speaks the line protocol of contender.h (C++) or serve() below (Python). All contenders of a
-row live at the same time and only one of them computes, so what else the machine does hits all of them alike.
+A contender is a process that speaks the line protocol of contender.h (C++) or serve() below (Python). All contenders of a row live at the
+same time and only one of them computes, so other work on the machine slows all of them alike.
 """
 
 import contextlib
@@ -24,19 +24,19 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build/bin"))
 PYTHON = pathlib.Path(os.environ.get("DAPD_PYTHON", ROOT / ".deps/venv/bin/python"))
 PAIRS = int(os.environ.get("DAPD_BENCHMARK_PAIRS", "5"))
-# The exit code of a row that has nothing to say here.
+# The exit code of a row that cannot be measured here.
 LEFT_OUT = 77
 
 
 def serve(ready, round_):
-    """The Python side of a contender: round_(request) -> dict with "seconds"."""
+    """Serves the Python side of a contender; round_(request) returns a dict with "seconds"."""
     print(json.dumps({"ready": True, **ready}), flush=True)
     for request in sys.stdin:
         print(json.dumps(round_(request.strip())), flush=True)
 
 
 def read_json(text):
-    """What a program of ours writes: null where a number is none (a NaN, an infinity)."""
+    """Reads the JSON of our programs, which have null for a number that is not finite."""
     def with_nan(value):
         if isinstance(value, dict):
             return {key: with_nan(part) for key, part in value.items()}
@@ -46,22 +46,22 @@ def read_json(text):
 
 
 def as_json(number):
-    """What any reader of JSON takes: text, where a number is none."""
+    """Writes JSON that any reader accepts: numbers that are not finite become text."""
     return number if math.isfinite(number) else str(number)
 
 
 def by_size(error):
-    """The key for max() over errors, which passes over a NaN that is not the first: none is larger."""
+    """Key for max() over errors: max() alone ignores a NaN that is not the first element, so a NaN counts as the largest."""
     return math.inf if math.isnan(error) else error
 
 
 class Ended(SystemExit):
-    """A contender's process is over; the text says whose, and with which code. Without anybody to catch it, so is the row."""
+    """A contender's process has ended; the text says which one and its code. If nobody catches this, the row ends, too."""
 
 
 class Contender:
-    """A running contender. `ready` holds what it printed when it had prepared. An answer may take a share of the time that is left; one that
-    does not come ends the contender."""
+    """A running contender. `ready` holds the line that it printed after its preparation. An answer may take a share of the time left; if it
+    does not come, the contender is ended."""
 
     def __init__(self, name, command, share=1 / 2, **environment):
         self.name, self.share = name, share
@@ -71,7 +71,7 @@ class Contender:
 
     def _read(self):
         seconds = patience(self.share)
-        # An answer is one line, written at once.
+        # An answer is one line and is written at once.
         if seconds is not None and not select.select([self.process.stdout], [], [], seconds)[0]:
             deadline.end(self.process)
             raise Ended(f"{self.name} did not answer within {seconds:.0f} s")
@@ -87,11 +87,11 @@ class Contender:
         return self._read()
 
     def peak_mib(self):
-        """Peak resident memory so far."""
+        """Returns the peak resident memory so far."""
         return self._status_mib("VmHWM")
 
     def resident_mib(self):
-        """Resident memory now."""
+        """Returns the resident memory now."""
         return self._status_mib("VmRSS")
 
     def _status_mib(self, field):
@@ -115,8 +115,8 @@ class Contender:
 
 
 class Peer(Contender):
-    """Somebody else's program, without which the row still has figures of ours. Where it ends, or does not begin, it is
-    `lost`: `ready` is empty, its rounds are None, and the row says so and fails, unless the peer is `spare`."""
+    """A foreign program; without it the row still has our figures. If it ends or does not begin, it is `lost`: `ready` is empty, its rounds
+    are None, and the row says so and fails, unless the peer is `spare`."""
 
     def __init__(self, row, name, command, spare=False, **environment):
         self.row, self.spare, self.ready, self.lost = row, spare, {}, False
@@ -139,14 +139,13 @@ class Peer(Contender):
 
 
 def another_fits(start):
-    """Whether what began then may begin again: no round in it can then take more than its share of what is left."""
+    """Returns whether the work that began at `start` may be done once more: then no round takes more than its share of the time left."""
     return 2 * (time.time() - start) <= DEADLINE - time.time()
 
 
 def duel(*contenders, request="", pairs=PAIRS):
-    """A round of each in turn, `pairs` times, after one of each that does not count. Lists of figures, one a contender;
-    of a peer that is lost, those that it has. Where there is no time for another pair, and there is one, it stays at
-    those that there are."""
+    """Runs a round of each contender in turn, `pairs` times, after a first round of each that does not count. Returns a list of figures for
+    each contender; a lost peer has fewer. If there is a pair already and no time for another pair, it stops."""
     for contender in contenders:
         contender.round(request)
     figures = [[] for _ in contenders]
@@ -161,7 +160,7 @@ def duel(*contenders, request="", pairs=PAIRS):
 
 
 class Ratio:
-    """Paired ratios b / a of one figure, as `median (lowest to highest)`."""
+    """Holds the paired ratios b / a of one figure; shown as `median (lowest to highest)`."""
 
     def __init__(self, a, b, key="seconds"):
         self.values = sorted(y[key] / x[key] for x, y in zip(a, b))
@@ -176,8 +175,8 @@ def median(figures, key="seconds"):
 
 
 class Row:
-    """Prints one row of the table and remembers whether a check of it failed. DAPD_BENCHMARK_RECORD: a file that gets
-    each line as JSON as well, at once, so that it is there of a row that does not end."""
+    """Prints one row of the table and remembers whether a check of it failed. The file DAPD_BENCHMARK_RECORD gets each line as JSON as
+    well, at once, so that the lines of a row that does not end are there."""
 
     failures = []
 
@@ -187,13 +186,13 @@ class Row:
         self._record(title=title)
 
     def figure(self, what, value, target=None, met=None):
-        """`met`: whether the target was reached; a miss is reported, not an error."""
+        """`met` says whether the target was reached; a miss is reported and is no error."""
         note = "" if target is None else f"   [target {target}: {'met' if met else 'MISSED'}]"
         print(f"    {what}: {value}{note}", flush=True)
         self._record(figure=what, value=str(value), target=target, met=None if target is None else bool(met))
 
     def check(self, what, error, limit):
-        """A result that must be right before its time counts. None is what JSON makes of a NaN."""
+        """Checks a result that must be right before its time counts. JSON turns a NaN into None."""
         error = math.nan if error is None else float(error)
         good = error <= limit
         print(f"    check: {what}: {error:.3g} (limit {limit:g}) {'ok' if good else 'FAILED'}", flush=True)
@@ -202,7 +201,7 @@ class Row:
             self.fail(what)
 
     def leave_out(self, why):
-        """Ends a row that nothing can be said of on this machine, which is no success."""
+        """Ends a row that cannot be measured on this machine; this is no success."""
         self.figure("left out", why)
         print(why, file=sys.stderr)
         sys.exit(LEFT_OUT)
@@ -212,7 +211,7 @@ class Row:
 
     @contextlib.contextmanager
     def part(self, what):
-        """A part that others do not need: whatever ends it ends no more, and the row fails for it."""
+        """Runs a part that other parts do not need: an error ends only this part, and the row fails."""
         try:
             yield
         except (Exception, SystemExit) as error:
@@ -228,7 +227,8 @@ class Row:
 
 
 class MemoryWatch:
-    """Peak summed MiB of some processes, read twice per second, for reading it stops the process; a page that several share counts once."""
+    """Measures the peak summed MiB of some processes twice per second, because reading stops a process; a page that several share counts
+    once."""
 
     def __init__(self, pids):
         self.pids, self.peak, self.stop = pids, 0.0, threading.Event()
@@ -248,7 +248,7 @@ class MemoryWatch:
 
 
 def proportional_mib(pid):
-    """A process's resident memory, shared pages divided by their users; 0 if it is gone."""
+    """Returns a process's resident memory, with shared pages divided by their users; 0 if the process is gone."""
     try:
         for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

@@ -1,5 +1,5 @@
-"""G1: the loss with its gradient on a GPU, bfloat16 head and float32 logits, against the bare products, the official objective in PyTorch and,
-where it is installed, liger-kernel's fused linear divergences."""
+"""G1: the loss with its gradient on a GPU, with a bfloat16 head and float32 logits, against the bare products, the official objective in
+PyTorch and, if it is installed, liger-kernel's fused linear divergences."""
 
 import importlib.util
 
@@ -10,13 +10,13 @@ from duel import BIN, PYTHON, ROOT, Contender, Peer, Ratio, Row, duel, median
 VOCABULARY, TOKENS = 151_936, 8192
 HIDDEN = (2560, 5120)
 PRODUCTS = 7  # five forward, two backward
-# About 90 bytes per token and vocabulary entry: what fits into 80 GB at a time.
+# A token takes about 90 bytes per vocabulary entry, and all tokens at a time must fit into 80 GB.
 PEER_TOKENS = 2048
 
 
 def shrunk(hidden):
-    """By how much a logit may be too small: a tensor core adds 16 products at a time to a float32 sum and may cut it off, not round it, each time.
-    A divergence is as the square of logits that all shrink."""
+    """Returns the relative amount by which a logit may be too small: a tensor core adds 16 products at a time to a float32 sum, and each
+    time it may cut the sum off instead of rounding it. If all logits shrink, a divergence changes by their square."""
     return hidden / 16 * 2**-23
 
 
@@ -59,7 +59,7 @@ def compare(row, hidden):
 
 
 def compare_with_liger(row, shape):
-    """After the row's own peers, since it keeps as much memory again. It needs a C compiler besides, for Triton's launchers."""
+    """Runs after the row's other peers, since it keeps as much memory again. It needs a C compiler for Triton's launchers."""
     if importlib.util.find_spec("liger_kernel") is None:
         row.figure("liger-kernel", "left out: not installed")
         return

@@ -13,13 +13,13 @@ from g1_loss import has_gpu
 SHAPE = dict(hidden_size=2560, intermediate_size=9728, num_hidden_layers=36, num_attention_heads=32, num_key_value_heads=8, head_dim=128,
              vocab_size=151936, max_position_embeddings=40960, rope_theta=1_000_000, tie_word_embeddings=True, eos_token_id=151645, pad_token_id=151643)
 PROMPT, NEW = 200, 1024
-SHORT = 64  # the time of NEW less that of SHORT tokens is decoding alone
-# The same beside the peer, which takes 0.1 s a token.
+SHORT = 64  # the difference between NEW and SHORT tokens is decoding alone
+# These are the same two numbers for the peer, which takes 0.1 s per token.
 FEW, MANY = 16, 80
-BATCHES = {4: 0.70, 32: 0.75}  # rows, and the target share of the floor
-RANK = 64  # of the adapter under which a run samples
-# Of a log-probability. Two right implementations round 36 layers and each logit to bfloat16, each its own way: of 264 tokens the worst is 0.13 to
-# 0.145 apart, and the usual one a third of that.
+BATCHES = {4: 0.70, 32: 0.75}  # by rows, the target share of the floor
+RANK = 64  # of the adapter with which a run samples
+# Limits for a log-probability. Two right implementations round 36 layers and each logit to bfloat16 in different ways: over 264 tokens the
+# worst difference is 0.13 to 0.145, and the usual difference is a third of that.
 WORST, USUAL = 0.3, 0.1
 
 
@@ -28,7 +28,7 @@ def make_model(folder, **other):
     from transformers import AutoModelForCausalLM, Qwen3Config
     with torch.device("cuda"):
         AutoModelForCausalLM.from_config(Qwen3Config(**{**SHAPE, **other}), dtype=torch.bfloat16).save_pretrained(folder)
-    gc.collect()  # it refers to itself, and its 8 GB are the contenders'
+    gc.collect()  # the model refers to itself, and the contenders need its 8 GB
     torch.cuda.empty_cache()
 
 
@@ -37,7 +37,7 @@ def generate(batch, new, prompt=PROMPT):
 
 
 def compare_scores(row, batch, engine, hf, answer):
-    """What both say of our answer to the first prompt."""
+    """Compares the scores that both programs give to our answer to the first prompt."""
     request = json.dumps({"kind": "score", "ids": prompt(0, PROMPT) + answer})
     scores = [each.round(request) for each in (engine, hf)]
     if not hf.lost:
@@ -67,7 +67,8 @@ def measure_steps(row, batch, target, engine, kv_token):
 
 
 def measure_adapter(row, engine):
-    """Ours as a run decodes: under an adapter, which stands in columns of its own and keeps them. So no other figure is of this engine."""
+    """Measures our engine as a run decodes, with an adapter in its own columns of the packed weights. The columns stay, so this engine
+    gives no other figures."""
     engine.round(json.dumps({"kind": "adapter", "rank": RANK}))
     for batch in BATCHES:
         start, whole = ([engine.round(generate(batch, new)) for _ in range(2)][1]["seconds"] for new in (SHORT, NEW))
@@ -76,7 +77,8 @@ def measure_adapter(row, engine):
 
 
 def compare_products(row):
-    """The products of a step by themselves, by our kernel and by LibTorch: the adapter in columns leaves their shapes nearly as they are."""
+    """Measures the products of a step by themselves, with our kernel and with LibTorch's kernel: the adapter's columns hardly change their
+    shapes."""
     with Contender("products", [BIN / "dapd_gpu_kernels_benchmark", "products"]) as products:
         for batch in BATCHES:
             rounds = {library: json.dumps({"rows": batch, "library": library}) for library in (False, True)}
@@ -87,7 +89,7 @@ def compare_products(row):
 
 
 def measure_attention(row):
-    """The attention of a step by itself, of which the keys and values are the floor."""
+    """Measures the attention of a step by itself; its floor is reading the keys and values."""
     tokens = PROMPT + NEW // 2
     with Contender("attention", [BIN / "dapd_gpu_kernels_benchmark", "attention"]) as attention:
         for batch in BATCHES:
@@ -102,7 +104,7 @@ def main():
         return
     row = Row("G2", f"decode on a GPU, Qwen3-4B shape, bfloat16, prompt {PROMPT}, {NEW} new tokens")
     kv_token = 2 * 2 * SHAPE["num_hidden_layers"] * SHAPE["num_key_value_heads"] * SHAPE["head_dim"]
-    # What needs no peer comes first: a peer can take all the time that there is.
+    # Measurements without a peer come first, because a peer can take all the time.
     with row.part("products by themselves"):
         compare_products(row)
     with row.part("attention by itself"):

@@ -11,12 +11,14 @@ from duel import Row
 from training_model import RANK, live_views
 
 LAYERS = int(os.environ.get("DAPD_BENCHMARK_LAYERS", "36"))
-# Both round at every operation, as in C3, whose limit is 0.1, but in three times as many layers. What is wrong is wrong by its own size.
+# Both programs round at every operation, as in C3 with its limit of 0.1, but in three times as many layers. A wrong gradient is off by its
+# own size.
 GRADIENT = 0.2
-# Two right ones are 0.047 apart after 160 tokens and 0.053 after 512: these layers, bfloat16, adapters of rank 64. It grows with the length.
+# Two right implementations differ by 0.047 after 160 tokens and by 0.053 after 512 (these layers, bfloat16, adapters of rank 64). The
+# difference grows with the length.
 HIDDEN = 1e-1
-# 27 of 36 layers. All of them would be 55 GB beside the two models, what their passes work in and the peer's checkpoints: 84 GB in all. A trainer
-# has no peer on its GPU and keeps them all, so the rate is that of ours by itself.
+# The budget keeps 27 of 36 layers. All layers would be 55 GB beside the two models, their working memory and the peer's checkpoints: 84 GB
+# in total. A trainer has no peer on its GPU and keeps all layers, so the rate is measured without the peer.
 BUDGET_MIB = int(os.environ.get("DAPD_BENCHMARK_BUDGET_MIB", "40000"))
 ALONE_MIB = 100_000
 

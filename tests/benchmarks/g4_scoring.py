@@ -7,7 +7,7 @@ import torch
 from duel import BIN, Contender, Row, duel, median
 
 LAYERS = int(os.environ.get("DAPD_BENCHMARK_LAYERS", "36"))
-# performance.md 0.1: snapshot Cross twice, base None and Cross twice; nothing is padded.
+# By performance.md 0.1, a sample has snapshot Cross twice, and base None and Cross twice; nothing is padded.
 TOKENS = 8 * 11_960
 
 
@@ -18,10 +18,10 @@ def main():
     row = Row("G4", f"scoring 8 samples on a GPU, {LAYERS} layers of Qwen3-4B, bfloat16, snapshot adapter of rank 64")
     program = BIN / "dapd_scoring_benchmark"
     with Contender("ours", [program, "ours", LAYERS]) as ours, Contender("products", [program, "products", LAYERS]) as products:
-        # The same bits.
+        # The bits must be equal.
         row.check("hidden states of requests scored together against each alone", ours.ready["error"], 0)
         mine, bare = duel(ours, products)
-    # Four Cross views of 2,378 and two None views of 1,224 tokens per sample.
+    # A sample has four Cross views of 2,378 tokens and two None views of 1,224 tokens.
     row.check("tokens computed beyond those of the views", abs(mine[0]["tokens"] - TOKENS), 0)
     row.figure("rows of a pass of 1,000 tokens", ours.ready["rows_for_1000_tokens"])
     rates = {}

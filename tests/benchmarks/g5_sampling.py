@@ -1,4 +1,4 @@
-"""G5: temperature, top-k 20 and top-p 0.95 over 32 rows of 151,936 logits, against the same in PyTorch."""
+"""G5: temperature, top-k 20 and top-p 0.95 over 32 rows of 151,936 logits, against the same sampling in PyTorch."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ TEMPERATURE, TOP_K, TOP_P = 1.1, 20, 0.95
 
 
 def sample(logits):
-    """As transformers' logits processors and sampler do it, on the device and without waiting for it."""
+    """Samples as transformers' logits processors and sampler do, on the device and without waiting for it."""
     logits = logits / TEMPERATURE
     logits = logits.masked_fill(logits < torch.topk(logits, TOP_K).values[..., -1, None], -float("inf"))
     ordered, indices = torch.sort(logits, descending=False)

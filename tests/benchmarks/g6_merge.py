@@ -4,7 +4,7 @@ import torch
 
 from duel import BIN, Contender, Ratio, Row, duel, median
 
-# Half a unit of bfloat16's last place, relative to the least number that has such a unit.
+# This is half a unit of bfloat16's last place, relative to the smallest number with such a unit.
 ROUNDING = 2**-8
 
 

@@ -1,8 +1,9 @@
 """G7: decoding and scoring on one GPU at once, Qwen3-4B's shape, against one after the other.
 
-They are two processes, as a rollout worker and a teacher are. The driver lets processes take turns unless NVIDIA's
-multi-process service (MPS) brings their kernels together, so the row is measured without it and then, where its control
-program is there and may be started, with it: as it is, and with what it can be told of the process that scores."""
+The two processes are like a rollout worker and a teacher. The driver lets processes take turns unless NVIDIA's multi-process service (MPS)
+runs their kernels together. So the row is measured without MPS and then, if its control program exists and may be started, with MPS: with
+its defaults, and with its settings for the process that scores.
+"""
 
 import concurrent.futures
 import contextlib
@@ -26,8 +27,8 @@ BATCH, PROMPT = 32, 200
 SHORT = 64
 LONGEST = 4096
 FIRST = {"CUDA_MPS_CLIENT_PRIORITY": "1"}
-# What a teacher may have in its environment (common/base/cuda_environment.h). Blocks of a large product keep the small kernels of decoding waiting,
-# unless those go first or have multiprocessors that scoring does not take.
+# A teacher may have these settings in its environment (common/base/cuda_environment.h). Blocks of a large product keep decoding's small
+# kernels waiting, unless the small kernels go first or have multiprocessors that scoring does not use.
 WAYS = {
     "with MPS": {},
     "with MPS, decoding first": FIRST,
@@ -41,7 +42,7 @@ def generate(new):
 
 
 def at_once(jobs):
-    """Seconds until all (contender, request) are done, and what each answered."""
+    """Returns the seconds until all (contender, request) are done, and each answer."""
     with concurrent.futures.ThreadPoolExecutor(len(jobs)) as pool:
         start = time.monotonic()
         answers = list(pool.map(lambda job: job[0].round(job[1]), jobs))
@@ -50,7 +51,7 @@ def at_once(jobs):
 
 @contextlib.contextmanager
 def mps():
-    """The environment of MPS's clients; None where it cannot be started."""
+    """Yields the environment of MPS's clients, or None if MPS cannot be started."""
     control = shutil.which("nvidia-cuda-mps-control")
     if control is None:
         yield None
@@ -58,7 +59,7 @@ def mps():
     with tempfile.TemporaryDirectory() as folder:
         environment = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
         everything = {**os.environ, **environment}
-        # The daemon that it leaves would hold a pipe open.
+        # The daemon that it leaves behind would keep a pipe open.
         if deadline.run([control, "-d"], patience(1 / 4, 60), env=everything, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode != 0:
             yield None
             return
@@ -70,11 +71,11 @@ def mps():
 
 
 def measure(row, how, model, environment, of_scoring):
-    """The figures of two processes, of each pair of rounds decoding alone, scoring alone, and both at once; the median of the time that this takes of one
-    after the other."""
+    """Prints the figures of two processes in each pair: decoding alone, scoring alone, and both at once. Returns the median ratio of the
+    time of both at once to the time of one after the other."""
     with Contender("decoding", [BIN / "dapd_decode_benchmark", model, "bfloat16", "cuda", BATCH], **environment) as decoding, \
             Contender("scoring", [BIN / "dapd_scoring_benchmark", "ours", LAYERS], **environment, **of_scoring) as scoring:
-        # As many tokens as take about the time of the scores, so that neither is alone for long.
+        # Decoding gets as many tokens as take about the time of the scores, so that neither process is alone for long.
         scoring.round()
         seconds = scoring.round()["seconds"]
         decoding.round(generate(SHORT))
@@ -100,7 +101,7 @@ def measure(row, how, model, environment, of_scoring):
 
 
 def measure_with_mps(row, model):
-    """The best of all ways. None where MPS is not here, or where its processes do not work: what was measured without it counts then."""
+    """Returns the best of all ways, or None if MPS is missing or its processes do not work; then the figures without MPS count."""
     best = None
     with mps() as environment:
         if environment is None:

@@ -1,8 +1,8 @@
-"""G8: whole steps of 32 problems with Qwen3-1.7B's shape on one GPU, all three services on it, against the official step in PyTorch.
+"""G8: whole steps of 32 problems with Qwen3-1.7B's shape on one GPU with all three services, against the official step in PyTorch.
 
-A step of the peer takes a quarter of an hour: it samples two answers at a time. Where the row's time is limited (deadline.DEADLINE)
-it trains on all micro-batches but samples for the first ones only, and the others are charged their mean.
-DAPD_G8_MODEL: a folder to keep the model in."""
+A step of the peer takes a quarter of an hour, because it samples two answers at a time. If the row's time is limited (deadline.DEADLINE),
+the peer trains on all micro-batches but samples only for the first ones; the others are charged the mean time of these. DAPD_G8_MODEL is a
+folder to keep the model in."""
 
 import json
 import os
@@ -22,15 +22,15 @@ sys.path.insert(0, str(ROOT / "tests/oracle"))
 import make_qwen3_0_6b as model_maker  # noqa: E402
 from official_step import OfficialTrainer  # noqa: E402
 
-# The first step of a run pays for what is made once.
+# The first step of a run includes work that is done once.
 WARM_STEPS, BATCH, SEED = 1, 32, 42
 SETTINGS = {"objective_temperature": 1.1, "temperature": 1.1, "top_p": 0.95, "top_k": 20, "max_new_tokens": 1024, "max_reference_tokens": 1024,
             "clip": 0.05, "learning_rate": 5e-6, "schedule_steps": 500, "max_grad_norm": 0.1, "micro_batch_size": 2, "snapshot_interval": 100}
 
 
 class GpuTrainer(OfficialTrainer):
-    """The official step on the GPU, all in bfloat16 but for the optimizer, whose copy of the adapter is float32: as its authors run it, and as
-    our trainer multiplies."""
+    """The official step on the GPU, in bfloat16 except the optimizer, whose copy of the adapter is float32: its authors run it this way,
+    and our trainer multiplies this way."""
 
     def __init__(self, model, adapter, settings, device="cuda"):
         super().__init__(model, adapter, settings)
@@ -49,7 +49,7 @@ class GpuTrainer(OfficialTrainer):
                 rounded.copy_(parameter)
 
     def step(self, rows):
-        """As in the official step, and the seconds that it would have taken beyond those that it took."""
+        """Runs the official step; returns also the seconds that it would have taken in addition."""
         self.sampled, self.charged = [], 0
         self.sample_until = time.time() + (DEADLINE - time.time()) / 2
         loss, tokens = super().step(rows)
@@ -81,7 +81,7 @@ def peer(model, adapter, path):
 
 
 def write_model(folder):
-    """Qwen3-1.7B's shape: that of 0.6B, twice as wide. A folder that has it stays as it is."""
+    """Writes a model of Qwen3-1.7B's shape, which is twice as wide as Qwen3-0.6B's shape. A folder that has the model stays as it is."""
     if (folder / "config.json").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ def write_model(folder):
 
 
 def run(folder, model, name, steps):
-    """One run of ours; seconds of each step, and the losses."""
+    """Runs our services once; returns the seconds of each step, and the losses."""
     lines = our_run.run(folder, name, **{
         "run.seed": SEED, "model.path": model, "model.precision": "bfloat16", "model.device": "cuda", "lora.rank": 64, "lora.alpha": 128,
         "objective.max_reference_tokens": SETTINGS["max_reference_tokens"], "rollout.max_new_tokens": SETTINGS["max_new_tokens"], "rollout.slots": BATCH,
@@ -102,9 +102,9 @@ def run(folder, model, name, steps):
 
 
 def official(row, model, adapter, settings):
-    """Steps of the peer: one that does not count and PAIRS, as far as there is time for them; one, unless it is lost."""
+    """Runs steps of the peer: a first step that does not count, and PAIRS more as far as time allows, but at least one unless the peer is lost."""
     rounds = []
-    # Nothing comes after it, and its first step is made to take most of the time.
+    # Nothing follows the peer, and its first step is made to take most of the time.
     with Peer(row, "the official step", [PYTHON, __file__, model, adapter, settings], share=1) as contender:
         while len(rounds) <= PAIRS:
             start = time.time()
@@ -132,7 +132,7 @@ def main():
         our_run.prepare(folder)
         steps = run(folder, model, "ours", WARM_STEPS + PAIRS)
         ours = steps[WARM_STEPS:]
-        # Before the peer begins, which may need all the time that is left.
+        # Our figures come before the peer begins, which may need all the time left.
         report(row, "ours", ours)
         row.figure("seconds a step", f"{median(ours):.1f}", "<= 14", median(ours) <= 14)
         samples = sorted((folder / "runs/ours/samples").glob("step-*.jsonl"))[0]

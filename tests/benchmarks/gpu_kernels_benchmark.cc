@@ -1,19 +1,21 @@
-// Kernels of the GPU on their own, for g2_decode.py, g5_sampling.py and
+// Runs single kernels of the GPU, for g2_decode.py, g5_sampling.py and
 // g6_merge.py.
 //
 //   dapd_gpu_kernels_benchmark sample|merge|copy|products|attention
 //
-// sample: top-k 20, top-p 0.95 of 32 rows of 151,936 logits. Ready with
-//   "mismatches" (tokens that differ from SampleToken's) and "chi_square"
-//   (of many draws of one row against its probabilities, by degree of freedom).
-// merge: an adapter of rank 64 into all weights of a Qwen3-4B trunk. Ready with
-//   "error", relative to the weights, of one of them against float64.
-// copy:   the bytes of merge, copied.
-// products: of a decode step of Qwen3-4B, all layers, with the number of rows
-//   that the round names; {"rows", "library"}: ours, or LibTorch's.
-// attention: of a decode step of Qwen3-4B, all layers, with the numbers of rows
-//   and of tokens that the round names; {"rows", "tokens"}.
-// Rounds answer "seconds" for one pass and "bytes" read and written.
+// sample: samples with top-k 20 and top-p 0.95 from 32 rows of 151,936 logits.
+//   The ready line has "mismatches" (tokens that SampleToken does not give) and
+//   "chi_square" (many draws of one row against its probabilities, by degree of
+//   freedom).
+// merge: merges an adapter of rank 64 into all weights of a Qwen3-4B trunk. The
+//   ready line has "error", one weight's error against float64, relative to the
+//   weights.
+// copy: copies the bytes of merge.
+// products: multiplies as a decode step of Qwen3-4B does in all layers. The
+//   request {"rows", "library"} says for how many rows, and by LibTorch or not.
+// attention: computes the attention of such a step in all layers. The request
+//   {"rows", "tokens"} has the numbers of rows and of tokens.
+// Rounds return "seconds" for one pass and "bytes" read and written.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -35,7 +37,7 @@ constexpr int64_t kRank = 64;
 const SamplingParams kSampling = {
     .temperature = 1.1, .top_k = 20, .top_p = 0.95};
 
-// The sampler over rows that never end.
+// Runs the sampler over rows that never end.
 class Sampler {
  public:
   Sampler()
@@ -58,7 +60,7 @@ class Sampler {
     Restart();
   }
 
-  // From the first token again.
+  // Starts again from the first token.
   void Restart() {
     sequences_ =
         at::from_blob(
@@ -102,7 +104,7 @@ class Sampler {
     return mismatches;
   }
 
-  // Draws of one row, in every row of the batch.
+  // Draws from one row, which is copied to every row of the batch.
   double ChiSquare() {
     constexpr int kDraws = 2000;
     const at::Tensor kept = logits_.clone();
@@ -143,7 +145,7 @@ class Sampler {
   at::Tensor sequences_;
 };
 
-// Weights of a Qwen3-4B trunk, an adapter and a place for their sum.
+// Holds weights of a Qwen3-4B trunk, an adapter and a place for their sum.
 class Merger {
  public:
   explicit Merger(bool with_adapter) {
@@ -195,9 +197,9 @@ class Merger {
   void Copy() {
     for (size_t i = 0; i < base_.size(); ++i) merged_[i].copy_(base_[i]);
   }
-  // Relative to a weight, or to kCancelled: where the update cancels the base,
-  // what float32 loses of a sum of kRank products is more than a unit of what
-  // remains.
+  // The error is relative to a weight, or to kCancelled for smaller weights:
+  // where the update cancels the base, float32 loses more of a sum of kRank
+  // products than a unit of the remaining value.
   double Error() {
     constexpr double kCancelled = 1e-4;
     Merge();

@@ -1,4 +1,4 @@
-// Our kernels by their names, and the time that they take.
+// Finds our kernels by their names and measures their time.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ inline at::TensorOptions OnGpu(at::ScalarType dtype) {
 
 inline void WaitForGpu() { at::zeros({1}, OnGpu(at::kFloat)).item<float>(); }
 
-// Seconds of one call out of `calls` in a row.
+// Returns the seconds of one call in a row of `calls` calls.
 template <typename Call>
 double Time(int calls, const Call& call) {
   WaitForGpu();

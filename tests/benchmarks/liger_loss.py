@@ -1,7 +1,8 @@
-"""The three divergences of official_loss.py by liger-kernel's fused linear one: forward KL of two hidden states under one head, in chunks of tokens.
+"""The three divergences of official_loss.py by liger-kernel's fused linear divergence: forward KL of two hidden states under one head, in
+chunks of tokens.
 
-A contender of G1, on a GPU; it draws the same inputs. liger-kernel has no clip, so values and gradients are those of the whole
-divergence, and each term multiplies its student's states anew: nine products instead of the seven that the terms share.
+A contender of G1 on a GPU with the same inputs. liger-kernel has no clip, so values and gradients are those of the whole divergence, and
+each term multiplies its student's states anew: nine products instead of the seven that the terms share.
 """
 
 import sys
@@ -18,7 +19,7 @@ CHECKED_TOKENS = 4
 
 
 def exact(head, pairs):
-    """The same sum in double precision, without a gradient."""
+    """Returns the same sum in double precision, without a gradient."""
     total = 0.0
     for weight, (student, teacher) in zip(WEIGHTS, pairs):
         log_p, log_q = (torch.log_softmax(states.double() @ head.double().T / TEMPERATURE, dim=-1) for states in (student, teacher))
@@ -36,7 +37,7 @@ def main():
     head = head.to(dtype)
 
     def first(count):
-        """(student, teacher) of each term for that many tokens; the students ask for a gradient."""
+        """Returns (student, teacher) of each term for `count` tokens; the students ask for a gradient."""
         none_, own = (states[:count].clone().requires_grad_(True) for states in (none, self_))
         return list(zip((none_, own, own), (teacher[:count] for teacher in teachers)))
 

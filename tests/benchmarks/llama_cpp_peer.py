@@ -1,10 +1,10 @@
-"""llama.cpp as a peer of C2: built from its source on this machine, fed with the same weights.
+"""llama.cpp as a peer of C2: built from its source on this machine, with the same weights.
 
     llama_cpp_peer.py MODEL.gguf PRECISION THREADS     answers the requests of decode_benchmark.cc
 
-build() makes .deps/llama-cpp out of requirements-llama.txt, once (several minutes of two cores); write_gguf() turns a folder
-of bfloat16 safetensors into a GGUF of bfloat16 or float32. All sequences of a batch are decoded at once, each with keys and
-values of its own; tokens are chosen by numpy's argmax, which costs less than llama.cpp's own sampler."""
+build() makes .deps/llama-cpp from requirements-llama.txt, once (several minutes on two cores); write_gguf() turns a folder of bfloat16
+safetensors into a GGUF of bfloat16 or float32. All sequences of a batch are decoded at once, each with its own keys and values; numpy's
+argmax chooses tokens, which costs less than llama.cpp's own sampler."""
 
 import json
 import os
@@ -16,18 +16,18 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".deps/llama-cpp"
 REQUIREMENTS = pathlib.Path(__file__).with_name("requirements-llama.txt")
-# For this processor; neither examples nor what reads pictures.
+# The build is for this processor, without examples and without the reader of pictures.
 CMAKE_ARGS = "-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_SERVER=OFF"
 
 
 def build():
-    """The environment's interpreter."""
+    """Returns the environment's interpreter."""
     python, installed = ENVIRONMENT / "bin/python", ENVIRONMENT / "installed.txt"
     if installed.is_file() and installed.read_text() == REQUIREMENTS.read_text():
         return python
     print("    llama.cpp is built once, which takes several minutes", flush=True)
     subprocess.run([sys.executable, "-m", "venv", "--clear", ENVIRONMENT], check=True)
-    # The builder first, for what follows needs it.
+    # The build tools come first, because llama-cpp-python needs them.
     names = [line for line in REQUIREMENTS.read_text().splitlines() if line and not line.startswith("#")]
     install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-input", "--disable-pip-version-check"]
     subprocess.run([*install, *(name for name in names if not name.startswith("llama"))], check=True)
@@ -38,7 +38,7 @@ def build():
 
 
 def write_gguf(folder, path, precision):
-    """The model of `folder` (make_qwen3_0_6b.py) as a GGUF without a tokenizer; what is there stays."""
+    """Writes the model of `folder` (make_qwen3_0_6b.py) as a GGUF without a tokenizer; an existing file stays."""
     if path.exists():
         return path
     import gguf
@@ -66,7 +66,7 @@ def write_gguf(folder, path, precision):
         with safetensors.safe_open(shard, framework="pt") as tensors:
             for name in tensors.keys():
                 tensor, new = tensors.get_tensor(name), names.get_name(name, try_suffixes=(".weight",))
-                # llama.cpp wants norms in float32.
+                # llama.cpp needs norms in float32.
                 if wide or tensor.dim() == 1:
                     writer.add_tensor(new, tensor.float().numpy())
                 else:
@@ -92,7 +92,7 @@ class Peer:
         self.vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.model))
 
     def prepare(self, sequences, tokens):
-        """An empty context for so many sequences of so many tokens each."""
+        """Makes an empty context for `sequences` sequences of `tokens` tokens each."""
         api = self.api
         if self.shape != (sequences, tokens):
             if self.context:
@@ -110,7 +110,7 @@ class Peer:
         api.llama_memory_clear(api.llama_get_memory(self.context), False)
 
     def decode(self, rows):
-        """`rows` of (token, position, sequence, wants logits); an array of logits for those that want them, in order."""
+        """Takes `rows` of (token, position, sequence, wants logits); returns an array of the wanted logits, in order."""
         import numpy as np
         batch = self.api.llama_batch_init(len(rows), 0, 1)
         batch.n_tokens = len(rows)

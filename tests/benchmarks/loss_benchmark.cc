@@ -1,5 +1,5 @@
-// C1 and G1: the objective of one completion from hidden states to their
-// gradient, and the bare products of the same size.
+// Computes the objective of one completion for C1 and G1, from hidden states to
+// their gradient, and the bare products of the same size.
 //
 //   dapd_loss_benchmark ours|products cpu|cuda float32|bfloat16 HIDDEN TOKENS V
 //
@@ -28,7 +28,8 @@ namespace {
 
 constexpr double kTemperature = 1.1;
 constexpr double kClip = 0.05;
-// entangled, inference and privileged, of the released Qwen3-4B setting
+// The terms entangled, inference and privileged have these weights in the
+// released Qwen3-4B setting.
 constexpr double kWeights[] = {2.0 / 15, 2.0 / 5, 2.0 / 15};
 constexpr int64_t kForwardProducts = 5;
 constexpr int64_t kBackwardProducts = 2;
@@ -55,7 +56,7 @@ struct Inputs {
     head = head.to(options.dtype());
   }
 
-  // The first `tokens` tokens.
+  // Returns the first `tokens` tokens.
   Inputs First(int64_t tokens) const {
     Inputs part = *this;
     for (at::Tensor& t : part.students) t = t.narrow(0, 0, tokens);
@@ -95,19 +96,19 @@ double WeightedLoss(const HeadLoss& loss) {
   return sum;
 }
 
-// All hidden states, students before teachers.
+// Returns all hidden states, students before teachers.
 at::Tensor HiddenOf(const Inputs& in) {
   std::vector<at::Tensor> hidden = in.students;
   hidden.insert(hidden.end(), in.teachers.begin(), in.teachers.end());
   return at::cat(hidden);
 }
 
-// Loss and gradients in double precision, by LibTorch's autograd.
+// Computes loss and gradients in double precision by LibTorch's autograd.
 struct Exact {
   double loss;
   std::vector<at::Tensor> gradients;
 
-  // `logits` of HiddenOf(in).
+  // `logits` belong to HiddenOf(in).
   Exact(const Inputs& in, const at::Tensor& logits) {
     std::vector<at::Tensor> rows =
         logits.to(at::kDouble).split(in.students[0].size(0));
@@ -136,8 +137,9 @@ struct Exact {
   }
 };
 
-// Relative errors of a few tokens' loss and gradients; of the loss also
-// against that of the same logits, where only the passes over them can err.
+// Returns relative errors of the loss and gradients of a few tokens. The loss
+// is also compared with the exact loss of the same logits, which shows the
+// error of the passes over the logits alone.
 nlohmann::json CompareWithDoubles(const Inputs& in) {
   const at::Tensor hidden = HiddenOf(in);
   const Exact exact(
@@ -160,10 +162,11 @@ nlohmann::json CompareWithDoubles(const Inputs& in) {
           {"gradient_error", gradient}};
 }
 
-// Starts the peak of resident memory afresh.
+// Resets the peak of resident memory.
 void ForgetPeakMemory() { std::ofstream("/proc/self/clear_refs") << 5; }
 
-// Bytes of tensors on a GPU: now, and the most since the last reset.
+// Returns the bytes of tensors on a GPU: now, and the most since the last
+// reset.
 c10::CachingAllocator::Stat GpuBytes() {
   return at::accelerator::getDeviceStats(0).allocated_bytes[static_cast<size_t>(
       c10::CachingAllocator::StatType::AGGREGATE)];
@@ -173,7 +176,7 @@ void Synchronize(const at::Tensor& tensor) {
   if (tensor.is_cuda()) tensor.flatten()[0].item();
 }
 
-// Seconds of `work`.
+// Returns the seconds of `work`.
 template <typename Work>
 double Time(const at::Tensor& any, const Work& work) {
   Synchronize(any);
@@ -203,7 +206,8 @@ int ServeOurs(const Inputs& in, nlohmann::json ready) {
   });
 }
 
-// The seven products by LibTorch's mm, in memory that is there already.
+// Runs the seven products by LibTorch's mm, in memory that is already
+// allocated.
 int ServeProducts(const Inputs& in, nlohmann::json ready) {
   const int64_t chunk = in.head.is_cpu() ? 128 : 512;
   const at::TensorOptions options = in.head.options();

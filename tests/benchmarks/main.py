@@ -1,4 +1,4 @@
-"""Runs rows of the benchmark table. See run.sh."""
+"""Runs rows of the benchmark table (see run.sh)."""
 
 import importlib
 import os
@@ -20,13 +20,13 @@ def order(name):
 
 
 def rows():
-    """Module name by row, of files like c1_loss.py and g1_loss.py; two have no number."""
+    """Maps each row to its module name, by files like c1_loss.py and g1_loss.py; two rows have no number."""
     found = {path.stem.split("_")[0].upper(): path.stem for path in FOLDER.glob("[cg][0-9]*_*.py")}
     return {**found, "SCRAPE": "scrape", "COST": "cost_model"}
 
 
 def machine():
-    """One line about where the figures come from."""
+    """Returns one line about the machine of the figures."""
     model = next((line.split(":")[1].strip() for line in subprocess.run(["lscpu"], capture_output=True, text=True).stdout.splitlines()
                   if line.startswith("Model name")), platform.processor())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30

@@ -1,4 +1,4 @@
-"""A model of the true Qwen3-0.6B shape with random weights: sharded bfloat16 safetensors and the real vocabulary.
+"""Makes a model of the true Qwen3-0.6B shape with random weights: sharded bfloat16 safetensors and the real vocabulary.
 
     make_qwen3_0_6b.py OUTPUT
 """

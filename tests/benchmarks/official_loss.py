@@ -1,6 +1,6 @@
 """The official objective in PyTorch over one completion, from hidden states to their gradient: five logits, three KL terms by autograd.
 
-A contender of C1 and G1; it draws the inputs of loss_benchmark.cc.
+A contender of C1 and G1 with the inputs of loss_benchmark.cc.
 """
 
 import sys
@@ -15,7 +15,7 @@ VOCABULARY_SLICE = 8192
 
 
 def forward_kl(student_logits, teacher_logits):
-    """Mean over the tokens of the component-clipped KL, vocabulary slice by slice."""
+    """Returns the mean over the tokens of the component-clipped KL, vocabulary slice by slice."""
     log_p = torch.log_softmax(student_logits / TEMPERATURE, dim=-1)
     log_q = torch.log_softmax(teacher_logits / TEMPERATURE, dim=-1)
     total = 0.0
@@ -35,7 +35,7 @@ def main():
     head = head.to(dtype)
 
     def part(begin, end, count):
-        """Loss and squared gradient norm of tokens [begin, end) of `count`."""
+        """Returns the loss and the squared gradient norm of tokens [begin, end) of `count`."""
         none, self_ = (s[begin:end].clone().requires_grad_(True) for s in sources[:2])
         with torch.no_grad():
             snapshot_cross, base_none, base_cross = (s[begin:end] @ head.T for s in sources[2:])

@@ -1,10 +1,10 @@
-"""The official step as a contender: one process, transformers + peft, rollouts a micro-batch at a time, padded views.
+"""The official step as a contender: one process with transformers and peft, rollouts a micro-batch at a time, padded views.
 
     official_step.py MODEL ADAPTER CONFIG.json
 
-CONFIG.json: the settings of the run that it is compared with, and "steps": for each step its rows {"problem", "reference",
-"rollout_ids"} in order. Every step samples its own rollouts, as the official script does, and pays for it; then it trains
-on the recorded ones, so that its losses can be compared with those of the run that recorded them.
+CONFIG.json has the settings of the run that it is compared with, and "steps": for each step its rows {"problem", "reference",
+"rollout_ids"} in order. Every step samples its own rollouts, as the official script does, and its time includes them; then it trains on the
+recorded rollouts, so that its losses can be compared with the recorded run's.
 """
 
 import json
@@ -55,14 +55,14 @@ class OfficialTrainer:
         return out.shape[0] * (out.shape[1] - batch["input_ids"].shape[1])
 
     def logits(self, views):
-        """Logits of a padded batch of views, each [scored tokens, V]."""
+        """Returns the logits of a padded batch of views, each [scored tokens, V]."""
         width = max(len(ids) for ids, _, _ in views)
         ids = torch.full((len(views), width), self.pad)
         mask = torch.zeros((len(views), width), dtype=torch.long)
         for row, (tokens, _, _) in enumerate(views):
             ids[row, : len(tokens)] = torch.tensor(tokens)
             mask[row, : len(tokens)] = 1
-        # The head runs over the union of the scored positions of the group.
+        # The head runs over the union of the group's scored positions.
         first = min(start - 1 for _, start, _ in views)
         device = self.model.device
         out = self.model(input_ids=ids.to(device), attention_mask=mask.to(device), logits_to_keep=width - first, use_cache=False).logits
@@ -138,7 +138,7 @@ def main():
 
 
 def train(model, adapter, settings):
-    """One whole run from the start; the time without loading."""
+    """Trains one whole run from the start; returns its time without loading."""
     trainer = OfficialTrainer(model, adapter, settings)
     losses, tokens = [], 0
     start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""A small run of all services through `dapd run`, and what its steps took."""
+"""Runs a small run of all services by `dapd run`, and reads the times of its steps."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from duel import BIN, ROOT, read_json
 
 
 def dapd(*arguments):
-    """What the command prints; where it fails or takes too long, the part ends with what it said last."""
+    """Returns what the command prints; if it fails or takes too long, the part ends with the command's last line."""
     seconds = patience(1 / 3, 120)
     result = deadline.run([BIN / "dapd", *arguments], seconds, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if result.returncode != 0:
@@ -21,7 +21,7 @@ def dapd(*arguments):
 
 
 def require_failpoints():
-    """Programs that were built without them ignore DAPD_FAILPOINTS: the row would measure something else."""
+    """Checks that the programs have failpoints: others ignore DAPD_FAILPOINTS, and the row would measure something else."""
     cache = ROOT / "build/CMakeCache.txt"
     if not cache.is_file() or "DAPD_TESTS:BOOL=ON" not in cache.read_text():
         sys.exit("this row needs programs with failpoints: run deploy/build.sh --tests first")
@@ -32,13 +32,13 @@ def set_flags(settings):
 
 
 def prepare(folder, problems=200):
-    """The data and the empty configuration that flags_of() names."""
+    """Writes the data and the empty configuration that flags_of() names."""
     dapd("problems", "--task", "unit_conversion", "--count", problems, "--output", folder / "train.jsonl")
     (folder / "config.yaml").write_text("{}\n")
 
 
 def flags_of(folder, name, **settings):
-    """One worker a role, CPU, float32, no evaluation; whatever else `settings` say. The model lies in folder/model."""
+    """Returns flags for one worker of each role, CPU, float32 and no evaluation, plus `settings`. The model is in folder/model."""
     return set_flags({"run.name": name, "run.output_dir": folder / "runs", "run.rollout_workers": 1, "model.path": folder / "model", "model.precision": "float32",
                       "model.device": "cpu", "lora.rank": 16, "lora.alpha": 32, "data.path": folder / "train.jsonl", "evaluation.path": '""',
                       "checkpoint.interval": 1000, **{f"metrics.{role}_listen": "127.0.0.1:0" for role in ("rollout", "teacher", "trainer")}, **settings})
@@ -53,7 +53,7 @@ def start(folder, name, failpoints="", **settings):
 
 
 def finish(process, folder, name):
-    """The run's lines of metrics.jsonl, one per step. It may take a third of the time that is left."""
+    """Waits for the run and returns its lines of metrics.jsonl, one per step. It may take a third of the time left."""
     seconds = patience(1 / 3)
     try:
         code = process.wait(seconds)

@@ -1,9 +1,9 @@
-"""The training pass as transformers + peft compute it: every group of views padded to its widest, autograd.
+"""The training pass as transformers and peft compute it: every group of views padded to its widest view, with autograd.
 
     peft_training.py MODEL ADAPTER CASE.json DEVICE PRECISION
 
-The same case, loss and requests as training_benchmark.cc. On a GPU a group's backward pass follows its forward pass, and layers
-are checkpointed: one of G3's groups would keep 41 GB of activations otherwise, which do not fit beside ours.
+The case, the loss and the requests are those of training_benchmark.cc. On a GPU a group's backward pass follows its forward pass, and
+layers are checkpointed: otherwise one of G3's groups would keep 41 GB of activations, which do not fit beside ours.
 """
 
 import json
@@ -23,11 +23,11 @@ class PeftTraining:
     def __init__(self, model, adapter, case, device, precision):
         self.device = torch.device(device)
         base = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, precision))
-        # As ours: on a GPU the adapter is multiplied in the model's precision, on the CPU in its own, which is float32.
+        # As in our pass, on a GPU the adapter is multiplied in the model's precision, on the CPU in its own precision, float32.
         self.model = PeftModel.from_pretrained(base, adapter, is_trainable=True, autocast_adapter_dtype=self.device.type != "cuda").to(self.device)
         if self.device.type == "cuda":
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-            self.model.train()  # or else nothing is checkpointed; there is no dropout
+            self.model.train()  # checkpointing needs training mode; there is no dropout
         self.parameters = {n.replace(".default", ""): p for n, p in self.model.named_parameters() if p.requires_grad}
         case = json.loads(pathlib.Path(case).read_text())
         views = iter(case["views"])

@@ -1,11 +1,11 @@
-// What the planners make of a batch, for row C4: tokens through the trunk and
-// rows through the head.
+// Prints what the planners make of a batch, for row C4: tokens through the
+// trunk and rows through the head.
 //
 //   plan_benchmark VIEWS.jsonl CHUNK_TOKENS
 //
-// VIEWS.jsonl: the output of `dapd views`. The objective is the preset's; the
-// trainer plans with PlanPass, a teacher shares whole chunks of CHUNK_TOKENS
-// tokens between views that begin alike (teacher.chunk_tokens).
+// VIEWS.jsonl is the output of `dapd views`. The objective is the preset's
+// objective. The trainer plans with PlanPass; a teacher shares whole chunks of
+// CHUNK_TOKENS tokens between views that begin alike (teacher.chunk_tokens).
 
 #include <algorithm>
 #include <array>
@@ -43,8 +43,8 @@ int64_t LiveTokens(const Views& views, const std::vector<ViewName>& students) {
   return PlanPass(live).num_tokens;
 }
 
-// Tokens that a teacher computes for `names` of one sample with one set of
-// weights, its cache empty before.
+// Returns the tokens that a teacher with an empty cache computes for `names` of
+// one sample with one set of weights.
 int64_t TeacherTokens(const Views& views,
                       const std::set<ViewName>& names,
                       int64_t chunk) {
@@ -68,7 +68,7 @@ nlohmann::json Plan(const std::string& path, int64_t chunk) {
   const std::vector<Term> terms = ExpandTerms(ObjectiveSection{});
   const std::vector<ViewName> students = StudentViews(terms);
   int64_t live = 0;
-  // By whether the snapshot is the base still.
+  // The index says whether the snapshot is still the base.
   std::array<int64_t, 2> teacher = {};
   std::array<int64_t, 2> head = {};
   std::ifstream file(path);

@@ -1,12 +1,12 @@
-// A trainer that pushes an adapter to rollout workers, from the optimizer's
-// tensors to the first token that each samples under it.
+// A trainer that pushes an adapter to rollout workers; the time goes from the
+// optimizer's tensors to the first token that each worker samples with it.
 //
 //   dapd_push_benchmark MODEL RANK ADDRESS...
-//       {"bytes": of the adapter, "digest_seconds": of one pass over it}; a
-//       round changes the adapter, pushes it as
-//       the trainer does, and waits for one token of each worker. "wrong"
-//       counts what was not sampled under the pushed digest; "check" compares
-//       that with the digest of the adapter packed at once.
+//       prints {"bytes": size of the adapter, "digest_seconds": time of one
+//       pass over it}. A round changes the adapter, pushes it as the trainer
+//       does, and waits for one token of each worker. "wrong" counts tokens
+//       that were not sampled under the pushed digest; "check" compares this
+//       digest with the digest of the adapter packed at once.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -55,7 +55,7 @@ class Trainer {
   }
 
   nlohmann::json Round(bool check) {
-    // Every tensor, as a step of the optimizer does.
+    // Changes every tensor, as a step of the optimizer does.
     for (at::Tensor tensor : adapter_.Tensors()) tensor.mul_(1.0001);
     ++version_;
     cpu_.SinceLast();
@@ -73,7 +73,8 @@ class Trainer {
     }
     TORCH_CHECK(writer->Finish(*weights_, adapter_).ok());
     const absl::Time packed = absl::Now();
-    // Only now, or a fast worker would do the other's task.
+    // The tasks come only now, or a fast worker would do the other worker's
+    // task.
     while (NumServing() < workers_) absl::SleepFor(absl::Milliseconds(1));
     for (uint64_t id = 0; id < workers_; ++id) client_->Submit(MakeTask(id));
     int64_t wrong = 0;
@@ -95,7 +96,8 @@ class Trainer {
   }
 
  private:
-  // Workers that serve the current version, by their own word and the probe.
+  // Counts the workers that serve the current version by their own report and
+  // by the probe.
   uint64_t NumServing() const {
     const std::vector<WorkerState> workers = client_->Workers();
     return static_cast<uint64_t>(

@@ -1,12 +1,12 @@
-// The peer of everything that sends: plain sockets on loopback.
+// The peer of all programs that send: plain sockets on loopback.
 //
 //   dapd_raw_transfer_benchmark sink
-//       {"port": ...}; takes one connection at a time. Of each transfer it
-//       reads the length, then the bytes in 1 MiB pieces which it copies to
-//       memory of their own, and answers with a byte. A round is its CPU time
-//       since the last.
+//       prints {"port": ...} and takes one connection at a time. For each
+//       transfer it reads the length, then the bytes in pieces of 1 MiB, copies
+//       each piece to memory of its own, and answers with a byte. A round
+//       returns its CPU time since the round before.
 //   dapd_raw_transfer_benchmark push BYTES PORT...
-//       a round sends BYTES to each sink at once and waits for their answers.
+//       sends in a round BYTES to each sink at once and waits for the answers.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -48,7 +48,7 @@ void Send(int socket, const char* bytes, size_t size) {
   }
 }
 
-// False at the end of the connection.
+// Returns false at the end of the connection.
 bool Receive(int socket, char* bytes, size_t size) {
   while (size > 0) {
     const ssize_t got = ::recv(socket, bytes, size, 0);

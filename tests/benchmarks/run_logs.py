@@ -1,4 +1,4 @@
-"""What `dapd run` and its services wrote before they failed, for those who read the output when the run's folder is gone."""
+"""Prints what `dapd run` and its services wrote before they failed, for readers of the output who no longer have the run's folder."""
 
 import sys
 
@@ -8,7 +8,7 @@ MOST_BYTES = 64 << 10
 
 
 def show(folder, out):
-    """The end of each log below the folder."""
+    """Prints the end of each log below the folder."""
     for path in sorted(folder.rglob("*.log")):
         with open(path, "rb") as file:
             file.seek(max(0, path.stat().st_size - MOST_BYTES))
@@ -21,6 +21,6 @@ def last_line(text):
 
 
 def give_up(log, code, seconds):
-    """Ends what needs the run that wrote this log and ended with the code; None: it was not done after the seconds."""
+    """Ends a program that needs the run with this log, which ended with `code`, or with None if it was not done after `seconds`."""
     show(log.parent, sys.stderr)
     sys.exit(f"dapd run {ending(code, seconds)}: {last_line(log.read_text(errors='replace'))}")

@@ -1,14 +1,15 @@
-// Teacher scoring on a GPU, for g4_scoring.py.
+// Scores as a teacher on a GPU, for g4_scoring.py.
 //
 //   dapd_scoring_benchmark ours|products LAYERS
 //
-// Qwen3-4B's shape with random bfloat16 weights and an adapter of rank 64. A
-// round of "ours" is what a teacher service does with 8 samples: two requests
-// each, base None and Cross of both completions and snapshot Cross of both,
-// 1,024 scored tokens a view; as many requests together as the service takes,
-// hidden states on the host in the end. "products" multiplies as many tokens
-// with the same weights, nothing else. Rounds answer "seconds", "tokens" and
-// "flops" (of the trunk's products with the adapter's, without attention).
+// The model has Qwen3-4B's shape with random bfloat16 weights and an adapter of
+// rank 64. A round of "ours" does what a teacher service does with 8 samples.
+// Each sample has two requests, base None and Cross of both completions and
+// snapshot Cross of both, with 1,024 scored tokens per view. As many requests
+// are scored together as in the service, and the hidden states end on the host.
+// "products" only multiplies as many tokens with the same weights. Rounds
+// return "seconds", "tokens" and "flops" (products of the trunk and the
+// adapter, without attention).
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -33,14 +34,15 @@ namespace {
 constexpr int64_t kSamples = 8;
 constexpr int64_t kScored = 1024;
 constexpr int64_t kRank = 64;
-// None: prompt and completion; Cross: template, the other completion, too.
+// A None view has prompt and completion; a Cross view also has the template and
+// the other completion.
 constexpr int64_t kNone = 200 + kScored;
 constexpr int64_t kCross = 200 + kScored + 130 + kScored;
 
 std::shared_ptr<const ModelWeights> MakeWeights(int64_t layers) {
   auto weights = std::make_shared<ModelWeights>();
   weights->config = {.model_type = "qwen3",
-                     .vocab_size = 32'000,  // the head takes no part
+                     .vocab_size = 32'000,  // the head is not used
                      .hidden_size = 2560,
                      .intermediate_size = 9728,
                      .num_layers = layers,
@@ -64,8 +66,8 @@ std::shared_ptr<const ModelWeights> MakeWeights(int64_t layers) {
   return weights;
 }
 
-// A view that passes through the model with `tokens` tokens, of which the last
-// kScored predict a scored one. No two begin alike.
+// Makes a view that passes through the model with `tokens` tokens; the last
+// kScored of them predict scored tokens. No two views begin alike.
 View MakeView(int64_t tokens) {
   static int64_t views = 0;
   const int64_t first = ++views * 104'729;
@@ -78,7 +80,7 @@ View MakeView(int64_t tokens) {
   return view;
 }
 
-// The two requests of each sample, by their weights.
+// Returns the two requests of each sample, ordered by their weights.
 std::vector<ScoreInput> MakeRequests() {
   std::vector<ScoreInput> requests;
   for (int64_t sample = 0; sample < kSamples; ++sample) {
@@ -98,8 +100,8 @@ std::vector<ScoreInput> MakeRequests() {
   return requests;
 }
 
-// As many together as the worker does. Returns the tokens computed, and the
-// first scores of each request in `first`.
+// Scores as many requests together as the worker does. Returns the number of
+// computed tokens, and the first scores of each request in `first`.
 int64_t ScoreAll(Scorer& scorer,
                  const std::vector<ScoreInput>& requests,
                  int64_t most_together,
@@ -128,7 +130,7 @@ int64_t ScoreAll(Scorer& scorer,
   return tokens;
 }
 
-// FLOPs of the trunk's products for `tokens`.
+// Counts the FLOPs of the trunk's products for `tokens`.
 double Flops(const ModelWeights& weights, int64_t tokens, bool with_adapter) {
   double parameters = 0.0;
   for (const ProjectionRecipe& own :
@@ -142,8 +144,8 @@ double Flops(const ModelWeights& weights, int64_t tokens, bool with_adapter) {
          static_cast<double>(weights.config.num_layers);
 }
 
-// What the projections multiply, by their number of inputs. Random: a GPU has
-// a higher clock where all numbers are the same.
+// Returns the projections' inputs, by their number of inputs. They are random,
+// because a GPU has a higher clock if all numbers are equal.
 std::map<int64_t, at::Tensor> MakeInputs(const ModelWeights& weights,
                                          int64_t tokens) {
   std::map<int64_t, at::Tensor> inputs;
@@ -155,7 +157,7 @@ std::map<int64_t, at::Tensor> MakeInputs(const ModelWeights& weights,
   return inputs;
 }
 
-// By the first `tokens` of the inputs.
+// Multiplies with the first `tokens` rows of the inputs.
 void Multiply(const ModelWeights& weights,
               const std::map<int64_t, at::Tensor>& inputs,
               int64_t tokens) {
@@ -166,8 +168,8 @@ void Multiply(const ModelWeights& weights,
   }
 }
 
-// Rows that a pass of so many tokens has: fewer than a whole one's, if the
-// device's products take fewer.
+// Returns the rows of a pass with `tokens` tokens: fewer than the rows of a
+// whole pass if the device's products accept fewer.
 int64_t RowsFor(int64_t tokens, const ModelWeights& weights, int64_t whole) {
   std::array<PackedLinear, 4> linears;
   std::ranges::transform(LayerRecipeOf(weights.config, /*layer=*/0).Groups(),
@@ -209,7 +211,8 @@ int Main(const std::string& mode, int64_t layers) {
     upload.adapter = SerializeAdapter(snapshot, "").value();
     upload.probe_ids = {1, 2, 3};
     TORCH_CHECK(scorer->Load(upload).ok(), "[scoring_benchmark] no adapter");
-    // What is scored with others against the same alone.
+    // Requests that are scored with others are compared with the same requests
+    // scored alone.
     std::vector<HostTensor> together(requests.size());
     std::vector<HostTensor> alone(requests.size());
     ScoreAll(*scorer, requests, shape.most_together, &together);

@@ -1,4 +1,4 @@
-"""Step time with and without a Prometheus that reads all four processes' metrics five times per second."""
+"""Compares the step time with and without a Prometheus that reads all four processes' metrics five times per second."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ def dapd(*arguments):
 
 
 def scraped_step(folder, name, scraped):
-    """Median seconds of a step of a small run, while a Prometheus reads its four processes five times per second, or none does."""
+    """Returns the median seconds of a step of a small run, whose four processes a Prometheus reads five times per second, or not at all."""
     ports = {"dapd-rollout": [9301, 9311], "dapd-teacher": [9302], "dapd-trainer": [9303]}
     sets = {"run.name": name, "run.output_dir": folder, "run.num_threads": 1, "trainer.listen": "127.0.0.1:0",
             "trainer.steps": 150, "trainer.schedule_steps": 150, "model.path": folder / "tiny", "data.path": folder / "tiny.jsonl", "evaluation.path": '""', "checkpoint.interval": 1000,

@@ -1,9 +1,8 @@
-"""Other work on the same cores, as a neighbour on a shared machine has it: on each core a process that computes for a while,
-then sleeps.
+"""Makes other work on the same cores, as a neighbour on a shared machine does: on each core a process computes for a while, then sleeps.
 
     with SharedCores(share=0.15): ...
 
-    shared_cores.py SHARE      one such process, until it is ended
+    shared_cores.py SHARE      is one such process, until it is ended
 """
 
 import os
@@ -12,7 +11,7 @@ import subprocess
 import sys
 import time
 
-BURST = 0.005  # seconds on average: more than a time slice, so that who waits for a thread notices
+BURST = 0.005  # seconds on average: more than a time slice, so that a thread that others wait for is delayed
 
 
 def compute(share):

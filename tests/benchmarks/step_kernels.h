@@ -1,4 +1,4 @@
-// The products and the attention of a decode step of Qwen3-4B, all layers.
+// Runs the products and the attention of a decode step of Qwen3-4B, all layers.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ class Products {
   }
 
  private:
-  // q, k and v; o; gate and up; down.
+  // The products are q, k and v; o; gate and up; down.
   static constexpr int64_t kShapes[][2] = {
       {6144, 2560}, {2560, 4096}, {19456, 2560}, {2560, 9728}};
 
@@ -91,12 +91,12 @@ class Attention {
     return rows * tokens * kLayers * kPageBytes / kSplitTokens;
   }
 
-  // So many tokens of each row from here on, up to kMaxTokens.
+  // Gives each row `tokens` tokens from here on, at most kMaxTokens.
   void SetTokens(int64_t tokens) {
     positions_ = at::full({kRows}, tokens - 1, OnGpu(at::kInt));
-    WaitForGpu();  // the launch in front writes none
+    WaitForGpu();  // no launch in front may still write
   }
-  // Of so many rows.
+  // Runs attention for `rows` rows.
   void Attend(int64_t rows) {
     for (int64_t layer = 0; layer < kLayers; ++layer) {
       const DecodeAttentionArgs args{
@@ -127,7 +127,7 @@ class Attention {
   static constexpr int64_t kHeadDim = 128;
   static constexpr int64_t kMaxTokens = 1024;
   static constexpr int64_t kPages = kMaxTokens / kSplitTokens;
-  // Of a layer: keys and values of two bytes.
+  // A layer has keys and values of two bytes.
   static constexpr int64_t kPageBytes =
       2 * 2 * kKvHeads * kSplitTokens * kHeadDim;
 

@@ -1,13 +1,13 @@
-// The training pass of rows C3 and G3: forward and backward over the live views
-// of some samples, packed.
+// Runs the training pass of rows C3 and G3: forward and backward over the
+// packed live views of some samples.
 //
 //   training_benchmark MODEL ADAPTER CASE.json DEVICE PRECISION BUDGET_MIB
 //
-// CASE.json: "views", each {"input_ids", "scored_from", "scored_count"}. The
+// CASE.json has "views", each {"input_ids", "scored_from", "scored_count"}. The
 // loss is <hidden, G> with G of ProbeGradient, over the scored rows in order.
-// Requests: empty, a round; "gemm", a bare product of the passes' usual shape
-// by LibTorch and by the passes' own; anything else a path that gets value and
-// gradients.
+// An empty request is a round. "gemm" is a bare product of the passes' usual
+// shape, by LibTorch and by the passes' own kernel. Any other request is a path
+// that gets the value and the gradients.
 
 #include <chrono>
 #include <cmath>
@@ -26,7 +26,7 @@
 namespace dapd {
 namespace {
 
-// A copy to the host waits for what was queued before it.
+// A copy to the host waits for the work that was queued before it.
 void Wait(at::Device device) {
   if (device.is_cuda()) at::zeros({1}, device).item<float>();
 }
@@ -40,19 +40,19 @@ double Seconds(at::Device device, const std::function<void()>& work) {
       .count();
 }
 
-// sin(0.37 i + 0.11 j), [rows, hidden].
+// Returns sin(0.37 i + 0.11 j), [rows, hidden].
 at::Tensor ProbeGradient(int64_t rows, int64_t hidden) {
   return (at::arange(rows, at::kDouble).unsqueeze(1) * 0.37 +
           at::arange(hidden, at::kDouble).unsqueeze(0) * 0.11)
       .sin();
 }
 
-// Multiplications and additions of a forward and backward pass: products of
-// the base (2 a weight forward, 2 for the input's gradient, none for its own),
-// of LoRA (2 forward, 4 backward), and the scores below the diagonal of
-// attention (2 products forward, 5 backward). What is left out is not counted:
-// the input's gradient of the first layer's q, k and v, and what rows that
-// score nothing have after the last layer's attention.
+// Counts multiplications and additions of a forward and backward pass: products
+// of the base (2 per weight forward, 2 for the input's gradient, none for its
+// own), of LoRA (2 forward, 4 backward), and the scores below the diagonal of
+// attention (2 products forward, 5 backward). Skipped work is not counted: the
+// input's gradient of the first layer's q, k and v, and the work after the last
+// layer's attention for rows without a score.
 double CountFlops(const ModelWeights& weights,
                   const Adapter& adapter,
                   const PackedTokens& tokens,
@@ -135,8 +135,8 @@ class TrainingContender {
   }
 
  private:
-  // x W^T with W as gate_proj has it. Random x: a GPU has a higher clock where
-  // all numbers are the same.
+  // Multiplies x W^T with gate_proj's W. x is random, because a GPU has a
+  // higher clock if all numbers are equal.
   nlohmann::json Gemm() const {
     const at::Tensor& weight = weights_->layers[0].weight[IndexOf(
         LayerRecipeOf(weights_->config, /*layer=*/0).mlp.gate)];

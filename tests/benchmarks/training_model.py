@@ -1,4 +1,4 @@
-"""Model, adapter and views of the training rows (C3, G3): layers of a true shape with random weights and a small vocabulary."""
+"""Makes model, adapter and views of the training rows (C3, G3): layers of a true shape with random weights and a small vocabulary."""
 
 import gc
 import json
@@ -15,15 +15,15 @@ RANK = 64
 SHAPES = {
     "0.6B": {"hidden_size": 1024, "intermediate_size": 3072, "num_attention_heads": 16, "num_key_value_heads": 8},
     "4B": {"hidden_size": 2560, "intermediate_size": 9728, "num_attention_heads": 32, "num_key_value_heads": 8},
-    # As wide as SmolLM2-135M, with Qwen3's norms of queries and keys.
+    # This shape is as wide as SmolLM2-135M, and has Qwen3's norms of queries and keys.
     "135M": {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3, "head_dim": 64},
 }
-# What the privileged template adds to a Self prompt, in tokens (performance.md).
+# The privileged template adds this number of tokens to a Self prompt (performance.md).
 TEMPLATE = 130
 
 
 def write_model(folder, shape, layers, precision="float32", device="cpu"):
-    """MODEL and ADAPTER folders, made on the device; B of the adapter is not zero."""
+    """Makes the MODEL and ADAPTER folders on the device; B of the adapter is not zero."""
     folder = pathlib.Path(folder)
     torch.manual_seed(1)
     config = transformers.Qwen3Config(vocab_size=VOCABULARY, num_hidden_layers=layers, tie_word_embeddings=True,
@@ -41,12 +41,12 @@ def write_model(folder, shape, layers, precision="float32", device="cpu"):
     adapted.save_pretrained(folder / "adapter")
     del adapted, model
     gc.collect()
-    torch.cuda.empty_cache()  # the contenders', if it was made on a GPU
+    torch.cuda.empty_cache()  # frees memory for the contenders if the model was made on a GPU
     return folder / "model", folder / "adapter"
 
 
 def live_views(prompt, rollout, reference, samples=1):
-    """By sample, the rollout's two views and the reference's two: token ids, first scored token, number of scored tokens."""
+    """Returns for each sample the rollout's two views and the reference's two: token ids, first scored token, number of scored tokens."""
     rng = random.Random(7)
 
     def tokens(count):

@@ -1,13 +1,13 @@
-// Hidden states from a teacher's service to a trainer's client, both as in a
-// run, with a scorer that computes nothing.
+// Sends hidden states from a teacher's service to a trainer's client, both as
+// in a run, with a scorer that computes nothing.
 //
 //   dapd_transport_benchmark teacher
-//       {"address": ..., "crc32c": [of each view]}; a round is its CPU time
-//       since the last.
+//       prints {"address": ..., "crc32c": [one of each view]}; a round returns
+//       its CPU time since the round before.
 //   dapd_transport_benchmark trainer ADDRESS REQUESTS
-//       a round asks for REQUESTS times kViews views and waits for all;
-//       a round "check" also counts the tensors with another checksum than
-//       those given as further arguments.
+//       asks in a round for REQUESTS times kViews views and waits for all; a
+//       round "check" also counts the tensors with another checksum than the
+//       further arguments.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -30,7 +30,8 @@
 namespace dapd {
 namespace {
 
-// One sample of Qwen3-4B: the answer's hidden states from five teacher views.
+// A sample of Qwen3-4B has these sizes: the answer's hidden states from five
+// teacher views.
 constexpr int64_t kViews = 5;
 constexpr int64_t kTokens = 1024;
 constexpr int64_t kHidden = 2560;

@@ -1,4 +1,4 @@
-"""The dashboards and rules as files: their panels, their queries, and the metrics that these name."""
+"""Reads the dashboards and rules as files: their panels, their queries, and the metrics that these name."""
 
 import json
 import pathlib
@@ -16,18 +16,18 @@ def load(path):
 
 
 def panels(path):
-    """All panels of a dashboard that show data: neither row headers nor text."""
+    """Returns all panels of a dashboard that show data, without row headers and text."""
     return [panel for panel in load(path)["panels"] if panel["type"] not in ("row", "text")]
 
 
 def queries():
-    """(dashboard, panel title, target) of every query of every dashboard."""
+    """Yields (dashboard, panel title, target) of every query of every dashboard."""
     return [(path.stem, panel["title"], target) for path in DASHBOARDS for panel in panels(path) for target in panel["targets"]]
 
 
 def resolve(expr, run=".*", namespace="", instance=".*", window="5m", rate_interval="1m"):
-    """What Grafana makes of an expression before it asks Prometheus. A variable without values, such as the namespaces of
-    processes that have none, leaves nothing."""
+    """Returns the expression as Grafana sends it to Prometheus. A variable without values, such as the namespaces of processes without a
+    namespace, leaves nothing."""
     values = {"$namespace": namespace, "$run": run, "$instance": instance, "$window": window, "$__rate_interval": rate_interval}
     for name, value in values.items():
         expr = expr.replace(name, value)
@@ -48,5 +48,5 @@ def recorded():
 
 
 def metrics_of(expr):
-    """The metrics that an expression names: what our processes and Prometheus itself export, and what rules record."""
+    """Returns the metrics that an expression names: our processes or Prometheus itself export them, or rules record them."""
     return set(re.findall(r"\b(?:\w+:)?(?:dapd|process)_\w+(?::\w+)?|\b(?:ALERTS|up|scrape_duration_seconds)\b", expr))

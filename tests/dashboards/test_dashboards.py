@@ -1,4 +1,4 @@
-"""The dashboards as Grafana will read them."""
+"""Tests the dashboards as Grafana reads them."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def differences(ours, theirs, where=""):
 
 @by_dashboard
 def test_grafanas_own_types_know_every_field(path):
-    """Read into the types that are generated from Grafana's schema, and written again, nothing is lost or changed."""
+    """Nothing is lost or changed when they are read into the types generated from Grafana's schema and written again."""
     from grafana_foundation_sdk.cog.encoder import JSONEncoder
     from grafana_foundation_sdk.cog.plugins import register_default_plugins
     from grafana_foundation_sdk.models.dashboard import Dashboard
@@ -69,7 +69,7 @@ def test_panels_have_numbers_of_their_own_and_do_not_overlap(path):
 
 @by_dashboard
 def test_no_line_of_a_dashboard_is_left_ragged(path):
-    """Panels side by side are equally high and fill the width."""
+    """Panels side by side must have the same height and fill the width."""
     lines = {}
     for panel in load(path)["panels"]:
         lines.setdefault(panel["gridPos"]["y"], []).append(panel["gridPos"])
@@ -104,12 +104,12 @@ def test_a_run_is_chosen_by_its_namespace_and_its_name(path):
     assert list(variables) == ["datasource", "namespace", "run", "instance", "window"]
     assert 'namespace="$namespace"' in variables["run"]["query"]["query"]
     assert 'namespace="$namespace", run="$run"' in variables["instance"]["query"]["query"]
-    # Of several at once, or of all, panels would add up what runs of one name do.
+    # With several or all values at once, panels would add up runs that have the same name.
     assert not any(variables[name].get(several) for name in ("namespace", "run") for several in ("multi", "includeAll"))
 
 
 def answers(tmp_path, series, asked):
-    """Asks Prometheus itself: `asked` are (expression, value it has to give), over series that stay as they are."""
+    """Asks Prometheus itself: `asked` has (expression, expected value), over constant series."""
     if shutil.which("promtool") is None:
         pytest.skip("promtool is not installed")
     checks = [{"expr": f"sum({expr})", "eval_time": "10m", "exp_samples": [] if value is None else [{"labels": "{}", "value": value}]}
@@ -136,13 +136,13 @@ def test_runs_of_one_name_in_two_namespaces_and_outside_any_are_three(tmp_path):
               firing + ', alertname="ProcessDown", namespace="one", job="dapd-rollout"}': 1,
               firing + ', alertname="GpuError", gpu="3"}': 1}
     asked = [(resolve(step, run="same", namespace=namespace), value) for namespace, value in (("one", 1), ("two", 2), ("", 4), ("three", None))]
-    # The run's own, its process's and the GPU's; of the others, the GPU's.
+    # A run has its own alert, its process's alert and the GPU's alert; the other runs have only the GPU's alert.
     asked += [(resolve(alerts, run="same", namespace=namespace), value) for namespace, value in (("one", 3), ("two", 1), ("", 1))]
     answers(tmp_path, series, asked)
 
 
 def test_scrapes_are_those_of_the_chosen_run(tmp_path):
-    """Prometheus itself, which times them, knows no runs."""
+    """Prometheus itself times the scrapes and knows no runs."""
     series, times = {}, {"one": 1, "other": 2}
     for run, seconds in times.items():
         process = f'job="dapd-rollout", namespace="n", instance="{run}:9101"'
@@ -153,8 +153,8 @@ def test_scrapes_are_those_of_the_chosen_run(tmp_path):
     answers(tmp_path, series, [(resolve(scrapes, run=run, namespace="n"), seconds) for run, seconds in times.items()])
 
 
-# What dcgm-exporter calls what we show, of the lists that it ships (etc/default-counters.csv) and documents (DCGM Exporter
-# Metrics, and the renamed fields in the notes of release 4.9.0): until 4.8 and since, with a value in either's unit.
+# dcgm-exporter has these names for the figures that the panels show, by the lists that it ships (etc/default-counters.csv) and documents
+# (DCGM Exporter Metrics, and the renamed fields in the notes of release 4.9.0): until 4.8 and since, with a value in each unit.
 GPU_PANELS = {
     "GPU busy": ({"DCGM_FI_DEV_GPU_UTIL": 50}, {"DCGM_FI_DEV_GPU_UTIL_RATIO": 0.5}, 0.5),
     "Tensor cores busy": ({"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.25}, {"DCGM_FI_PROF_TENSOR_UTIL_RATIO": 0.25}, 0.25),

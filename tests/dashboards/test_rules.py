@@ -1,4 +1,4 @@
-"""Recording rules, alerts and their runbook."""
+"""Tests recording rules, alerts and their runbook."""
 
 import re
 import shutil
@@ -62,7 +62,7 @@ def test_every_alert_has_a_severity_and_a_paragraph_in_the_runbook():
 
 
 def test_the_link_of_every_alert_is_absolute_and_leads_to_its_paragraph():
-    """In the Grafana that compose starts; deploy/kubernetes puts another in its place."""
+    """The link leads to the Grafana that compose starts; deploy/kubernetes puts another address in its place."""
     grafana = yaml.safe_load((ROOT / "deploy/compose.monitoring.yaml").read_text())["services"]["grafana"]
     runbook = load(ROOT / "dashboards/runbook.json")
     panels = {panel["title"]: panel["id"] for panel in runbook["panels"]}
@@ -93,7 +93,7 @@ def test_compose_takes_it_beside_the_services():
         service = services[name]
         assert service["read_only"] and service["cap_drop"] == ["ALL"] and service["user"].split(":")[0] != "0", name
         assert all(str(port).startswith("127.0.0.1:") for port in service["ports"]), name
-    # Nobody logs in, neither by the form nor by HTTP's own way, as Grafana's first administrator, admin with the password admin.
+    # Nobody may log in as Grafana's first administrator, admin with the password admin, by the form or by HTTP's own authentication.
     environment = services["grafana"]["environment"]
     assert environment["GF_AUTH_DISABLE_LOGIN_FORM"] == "true" and environment["GF_AUTH_BASIC_ENABLED"] == "false"
 

@@ -1,4 +1,5 @@
-"""A Debian of debootstrap's, run in namespaces of its own without a network: what a user's machine has of the build's, nothing."""
+"""A Debian that debootstrap made, in its own namespaces and without a network: like a user's machine, it has nothing of the build
+machine."""
 
 import os
 import shutil
@@ -13,7 +14,7 @@ def skip_without_debootstrap():
 
 
 class BareDebian:
-    """`root` is of debian_root; /srv in it is `folder`, and /mnt, which it cannot write, is `shown`."""
+    """A Debian with `root`, which debian_root made. `folder` is at /srv; `shown` is at /mnt, read-only."""
 
     def __init__(self, root, folder, shown=None):
         self.root, self.folder, self.shown = root, folder, shown

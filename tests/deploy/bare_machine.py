@@ -1,5 +1,5 @@
-"""A machine with a Python that has torch and nothing else: a Debian of debootstrap in namespaces of its own, without a network, and an
-ordinary user in it. Needs root here."""
+"""A machine whose Python has torch and nothing else: a Debian that debootstrap made, in its own namespaces, without a network, with an
+ordinary user. Needs root."""
 
 import importlib.metadata
 import pathlib
@@ -9,7 +9,7 @@ import subprocess
 from debian_root import debian_root
 
 NOBODY = 65534
-# torch, and what its wheel asks for beside what is called nvidia-*.
+# torch, and the packages that its wheel requires in addition to nvidia-*.
 TORCH = ["torch", "triton", "sympy", "mpmath", "networkx", "Jinja2", "MarkupSafe", "filelock", "fsspec", "typing_extensions"]
 SCRIPT = """
 set -euo pipefail
@@ -33,7 +33,7 @@ exec chroot --userspec=65534:65534 "$mounted" env --ignore-environment HOME=/tmp
 
 
 def torch_files():
-    """The folders and modules of TORCH and of NVIDIA's wheels in this environment."""
+    """Returns the folders and modules of TORCH and of NVIDIA's wheels in this environment."""
     tops = set()
     for distribution in importlib.metadata.distributions():
         if distribution.name in TORCH or distribution.name.startswith("nvidia-"):
@@ -42,12 +42,12 @@ def torch_files():
 
 
 def python_version(root):
-    """'3.11' of the root's python3."""
+    """Returns the version of the root's python3, such as '3.11'."""
     return re.search(r"python(3\.\d+)$", str((root / "usr/bin/python3").resolve().name))[1]
 
 
 class BareMachine:
-    """`pack` is at /mnt; `work`, which the user may write, at /srv."""
+    """A machine with `pack` at /mnt and with `work`, which the user may write, at /srv."""
 
     def __init__(self, folder, pack):
         self.root, self.pack, self.work, self.mounted = debian_root({"python3"}), pack, folder / "work", folder / "root"

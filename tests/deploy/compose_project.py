@@ -1,4 +1,4 @@
-"""deploy/compose.yaml under a project's name, on the tests' own engine."""
+"""deploy/compose.yaml as a project with its own name, on the tests' own engine."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMPOSE = ROOT / "deploy/compose.yaml"
 USER = 10001
 ENDLESS = 100000
-# Of every worker and trainer.
+# These settings apply to every worker and trainer.
 CONFIG = """
 model: {{path: /opt/dapd/demo/tiny-qwen3, precision: float32, device: cpu}}
 lora: {{rank: 4, alpha: 8}}
@@ -33,10 +33,10 @@ def adapter_digest(folder):
 
 
 class Project:
-    """A run that trains until it is told to end. Its name is the project's."""
+    """A run that trains until it is told to end. The project and the run have the same name."""
 
     def __init__(self, engine, name, configs, runs=None, seed=1, files=(), **environment):
-        """`configs` is a folder that gets a configuration, `runs` one for run folders, in place of the project's volume."""
+        """`configs` is the folder that gets a configuration; `runs` has the run folders, instead of the project's volume."""
         self.engine, self.name, self.configs, self.seed, self.files = engine, name, configs, seed, [COMPOSE, *files]
         self.write_config(ENDLESS)
         self.environment = {"DAPD_IMAGE": "dapd:cpu", "DAPD_CONFIGS": str(configs), "DAPD_CONFIG": f"{name}.yaml", **environment}
@@ -71,7 +71,7 @@ class Project:
         return container
 
     def addresses(self, service, network="workers"):
-        """Of each container of a service, on a network of this project."""
+        """Returns the address of each container of a service on a network of this project."""
         template = f'{{{{(index .NetworkSettings.Networks "{self.name}_{network}").IPAddress}}}}'
         containers = self.containers(service)
         return {*self.engine.docker("inspect", "--format", template, *containers).stdout.split()} if containers else set()
@@ -81,7 +81,7 @@ class Project:
         return result.stdout + result.stderr
 
     def status(self):
-        """What `dapd status` says; nothing where no trainer answers."""
+        """Returns the JSON of `dapd status`, or no workers if no trainer answers."""
         for container in self.containers("trainer"):
             result = self.engine.docker("exec", container, "dapd", "status", "127.0.0.1:7003", "--json", check=False)
             if result.returncode == 0:
@@ -89,7 +89,7 @@ class Project:
         return {"workers": []}
 
     def workers(self, role):
-        """What the trainer knows of workers, those that it lost among them: state by address."""
+        """Returns the state of each worker that the trainer knows, lost workers included, by address."""
         return {worker["address"].rsplit(":", 1)[0]: worker["state"] for worker in self.status()["workers"] if worker["role"] == role}
 
     def metrics(self, address):
@@ -103,11 +103,11 @@ class Project:
         wait_for(lambda: self.steps() >= step, f"step {step} of {self.name}", 180)
 
     def wait_for_steps(self, count):
-        """Until so many more are done, which takes workers."""
+        """Waits until `count` more steps are done, which needs workers."""
         self.wait_for_step(self.steps() + count)
 
     def finish(self, more):
-        """Stops the trainer, which resumes and ends after some more steps; their number in all."""
+        """Stops the trainer and starts it again for `more` steps; returns the total number of steps."""
         trainer = self.container("trainer")
         self.compose("stop", "trainer")
         assert self.engine.inspect(trainer, "{{.State.ExitCode}}") == "130"
@@ -123,7 +123,7 @@ class Project:
         assert self.steps() == steps
 
     def digest_alone(self, package, folder, steps):
-        """Of the adapter of a run of so many steps without containers, whose run folder is made in `folder`."""
+        """Returns the digest of the adapter that the same run gives without containers; its run folder is in `folder`."""
         config = folder / f"{self.name}.yaml"
         config.write_text(self.config(steps).replace("/opt/dapd", str(package)))
         subprocess.run([package / "bin/dapd", "run", config, "--set", f"run.output_dir={folder}/alone"], check=True, capture_output=True, timeout=540)
@@ -131,5 +131,5 @@ class Project:
 
 
 def values_of_label(text, label):
-    """Of Prometheus's text, all series."""
+    """Returns the values of a label in all series of Prometheus's text."""
     return set(re.findall(rf'[{{,]{label}="([^"]*)"', text))

@@ -1,4 +1,4 @@
-"""What several files of tests start from: an engine, and the image in it."""
+"""Fixtures that several files share: an engine, and the image in it."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ def engine(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def quick_gzip(tmp_path_factory):
-    """A PATH whose gzip takes a third of the time: how small what deploy/release.sh makes is asks no test."""
+    """Returns a PATH whose gzip takes a third of the time: no test checks how small the archives of deploy/release.sh are."""
     folder = tmp_path_factory.mktemp("quick-gzip")
     (folder / "gzip").write_text(f'#!/bin/sh\nexec {shutil.which("gzip")} -1 "$@"\n')
     (folder / "gzip").chmod(0o755)
@@ -44,7 +44,7 @@ def package(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def image(engine, package):
-    """dapd:cpu, built on a base made with debootstrap, with the programs of build/bin."""
+    """Returns dapd:cpu, built on a base that debootstrap made, with the programs of build/bin."""
     root = debian_root({"ca-certificates"} | owning_packages(system_libraries(package)))
     engine.import_root(root, "debian-root")
     start = time.monotonic()
@@ -57,7 +57,7 @@ def image(engine, package):
 
 @pytest.fixture(scope="session")
 def wheel(package, tmp_path_factory):
-    """deploy/release.sh's, of the programs of build/bin."""
+    """Returns the wheel that deploy/release.sh makes of the programs of build/bin."""
     folder = tmp_path_factory.mktemp("wheel")
     start = time.monotonic()
     subprocess.run([ROOT / "deploy/release.sh", "--unlocked", "--installed", package, "--output", folder, "wheel"], check=True, capture_output=True)
@@ -69,7 +69,7 @@ def wheel(package, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def wheel_environment(wheel, tmp_path_factory):
-    """A virtual environment with the wheel beside the torch, pyarrow and whatever else the tests' environment has."""
+    """Returns a virtual environment with the wheel, and with torch, pyarrow and all other packages of the tests' environment."""
     folder = tmp_path_factory.mktemp("environment")
     yield make_environment(folder / "venv", wheel, ROOT / ".deps/venv")
     shutil.rmtree(folder)

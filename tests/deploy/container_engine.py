@@ -1,7 +1,7 @@
-"""A Docker engine of the tests' own.
+"""A Docker engine for these tests alone.
 
-`dockerd` runs in network, mount and process namespaces of its own: its bridges, firewall rules and published ports are
-not the machine's, and everything that it started ends with it. Needs root.
+`dockerd` runs in its own network, mount and process namespaces: its bridges, firewall rules and published ports are separate from the
+machine's, and everything that it started ends with it. Needs root.
 """
 
 import os
@@ -21,14 +21,14 @@ class EngineUnavailable(Exception):
 
 
 def debian_docker():
-    """The client that belongs to the engine: a newer one may refuse to talk to it."""
+    """Returns the client that belongs to the engine: a newer client may refuse to talk to it."""
     beside = pathlib.Path(shutil.which("dockerd")).parent.parent / "bin" / "docker"
     return beside if beside.exists() else shutil.which("docker")
 
 
 class Engine:
     def __init__(self, folder):
-        """`folder` is the engine's, for its images, logs and socket."""
+        """`folder` holds the engine's images, logs and socket."""
         if os.geteuid() != 0:
             raise EngineUnavailable("a container engine needs root")
         missing = [name for name in PROGRAMS if shutil.which(name) is None]
@@ -67,31 +67,31 @@ class Engine:
         return self._run(["docker-compose", *arguments], check, timeout=timeout, env={**self.environment, **environment})
 
     def import_root(self, root, tag, *changes):
-        """An image of one layer out of a folder."""
+        """Makes an image of one layer from a folder."""
         tar = subprocess.Popen(["tar", "--create", "--directory", root, "."], stdout=subprocess.PIPE)
         self.docker("import", *(part for change in changes for part in ("--change", change)), "-", tag, stdin=tar.stdout)
         assert tar.wait() == 0
 
     def volume(self, name):
-        """The folder of a volume, there once a container had it."""
+        """Returns the folder of a volume, which exists once a container has used the volume."""
         return self.folder / "data/volumes" / name / "_data"
 
     def run(self, *command, check=True, timeout=300):
-        """A command of this machine that talks to the engine."""
+        """Runs a command of this machine that talks to the engine."""
         return self._run(command, check, timeout=timeout)
 
     def fetch(self, url):
-        """GET from where the engine's published ports are."""
+        """Returns the answer to a GET from the network where the engine publishes ports."""
         script = "import sys, urllib.request; sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())"
         return self._run(["nsenter", f"--net=/proc/{self.pid}/ns/net", sys.executable, "-c", script, url], True, timeout=30).stdout
 
     def kill(self, container):
-        """SIGKILL from outside, as the kernel does when memory runs out; the engine's own `kill` would keep the container
-        from being started again."""
+        """Sends SIGKILL from outside, as the kernel does when memory runs out; after the engine's own `kill` the container would not be
+        started again."""
         self._inside("kill", "-9", self._main_process(container))
 
     def process_status(self, container):
-        """/proc/PID/status of the container's first process."""
+        """Returns /proc/PID/status of the container's first process."""
         text = self._inside("cat", f"/proc/{self._main_process(container)}/status").stdout
         return {name: value.strip() for name, value in (line.split(":", 1) for line in text.splitlines())}
 
@@ -102,7 +102,7 @@ class Engine:
         return self.inspect(container, "{{.State.Pid}}")
 
     def _inside(self, *command):
-        """Where process ids are the engine's."""
+        """Runs a command in the engine's namespaces of processes and mounts."""
         return self._run(["nsenter", f"--target={self.pid}", "--pid", "--mount", *command], True, timeout=30)
 
     def _run(self, command, check, stdin=None, timeout=300, env=None):

@@ -1,12 +1,13 @@
-"""A stand-in for Slurm's srun on one machine: starts the tasks of a step with the variables that Slurm gives them.
+"""A stand-in for Slurm's srun on one machine: it starts the tasks of a step with the variables that Slurm sets.
 
-As srun does: a task leads a process group of its own, SIGTERM kills the tasks, the exit code is the highest of the tasks', %t in --output is the task's number. Every
-call is written to FAKE_SRUN_LOG; the number of a step is that of its line there.
+Like srun, it gives each task its own process group, kills the tasks at SIGTERM, ends with the highest exit code of the tasks, and replaces
+%t in --output by the task's number. It writes every call as a line to FAKE_SRUN_LOG; a step's number is the number of its line.
 
-The job's nodes (SLURM_TASKS_PER_NODE) are all this machine, but a step gets only what the running ones have left of them, and waits for it, as srun of Slurm 22.05 was
-seen to do: without --nodes it needs every node of the job, without `pack` it spreads over as many as --nodes allows. In a job with GPUs (SLURM_JOB_GPUS; one for each task
-of a node) a task sees its own, counted from 0, and with --gpu-bind=mask_gpu those of the whole step on its node, and with --gpu-bind=none the variable is not set.
-FAKE_SRUN_BIND is how the node binds whatever --gpu-bind says.
+All nodes of the job (SLURM_TASKS_PER_NODE) are this machine, but a step gets only the places that running steps leave, and waits for them,
+as srun of Slurm 22.05 was seen to do: without --nodes a step needs every node of the job; without `pack` it spreads over as many nodes as
+--nodes allows. In a job with GPUs (SLURM_JOB_GPUS; one GPU for each task of a node) a task sees its own GPUs, counted from 0; with
+--gpu-bind=mask_gpu it sees the GPUs of the whole step on its node; with --gpu-bind=none the variable is not set. FAKE_SRUN_BIND is the
+node's binding, whatever --gpu-bind says.
 """
 
 import argparse
@@ -54,7 +55,7 @@ def main():
         while not begin(options, tasks):
             time.sleep(0.1)
     codes = [task.wait() for task in tasks]
-    # A task that a signal ended counts as a shell counts it.
+    # A task that ended by a signal has the code that a shell gives it.
     sys.exit(max(code if code >= 0 else 128 - code for code in codes))
 
 
@@ -75,7 +76,7 @@ def check_gpus(options):
 def begin(options, tasks):
     """Starts the tasks if there is room for all of them."""
     with pathlib.Path(os.environ["FAKE_SRUN_LOG"]).open("a+") as lines:
-        # Steps start at the same time.
+        # Several steps may start at the same time.
         fcntl.flock(lines, fcntl.LOCK_EX)
         lines.seek(0)
         steps = [json.loads(line) for line in lines]
@@ -90,8 +91,8 @@ def begin(options, tasks):
 
 
 def place(options, running):
-    """The node of each task, counted from 0; none if they do not fit beside the steps that are running."""
-    # As Slurm writes it: 2(x3),14.
+    """Returns the node of each task, counted from 0; returns no nodes if the tasks do not fit beside the running steps."""
+    # Slurm writes it like this: 2(x3),14.
     counts = re.findall(r"(\d+)(?:\(x(\d+)\))?", os.environ["SLURM_TASKS_PER_NODE"])
     room = [int(tasks) for tasks, nodes in counts for _ in range(int(nodes or 1))]
     for step in running:
@@ -134,7 +135,7 @@ def visible_gpus(options, tasks_here):
     gpus = range(options.gpus_per_task)
     if bind.startswith("mask_gpu:"):
         mask = int(bind.removeprefix("mask_gpu:"), 16)
-        # Of a mask that is wider than the node Slurm makes its first GPU.
+        # From a mask with more bits than the node has GPUs, Slurm makes the node's first GPU.
         of_node = int(os.environ["SLURM_JOB_GPUS"].split(",")[-1]) + 1
         gpus = [gpu for gpu in range(options.gpus_per_task * tasks_here) if mask >> gpu & 1] if mask.bit_length() <= of_node else [0]
     return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))}

@@ -1,10 +1,9 @@
-"""deploy/Dockerfile without an engine: its steps one after another, in a Debian made with debootstrap.
+"""Runs the steps of deploy/Dockerfile without an engine, one after another, in a Debian made with debootstrap.
 
     python tests/deploy/image_root.py cuda FOLDER     as root; the image's root file system becomes FOLDER/cpu
 
-An engine in a network of its own, as tests have it, reaches neither Debian's packages nor PyPI, which a build from the
-sources needs. It takes as long as installing and building do, so no test does it; those that start what an image holds
-share `start`.
+An engine with its own network, as in the tests, reaches neither Debian's packages nor PyPI, which a build from the sources needs. The build
+takes as long as installing and compiling, so no test runs it; tests that start the programs of an image share `start`.
 """
 
 import argparse
@@ -19,7 +18,7 @@ from debian_root import debian_root
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "deploy/Dockerfile"
-# What a container sees of /proc and /dev, and for builds a folder in place of /root/.cache.
+# A container sees this of /proc and /dev; a build also gets a folder in place of /root/.cache.
 NAMESPACE = """set -e
 if [ -n "$CACHE" ]; then mkdir -p "$0/root/.cache"; mount --bind "$CACHE" "$0/root/.cache"; fi
 mkdir -p "$0/proc" "$0/dev"
@@ -32,19 +31,19 @@ ln -s /proc/self/fd "$0/dev/fd"
 exec chroot "$@"
 """
 
-# For what an image starts: it shares this machine's network, with other tests at the same time.
+# The programs of an image share this machine's network with other tests, so they listen on any free ports.
 ANY_PORTS = tuple(part for role in ("rollout", "teacher", "trainer") for part in ("--set", f"metrics.{role}_listen=127.0.0.1:0"))
 
 
 def instructions(text):
-    """The Dockerfile's (name, arguments), with continued lines joined."""
+    """Returns the (name, arguments) of the Dockerfile's instructions, with continued lines joined."""
     text = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)
     lines = re.sub(r"\\\n", "", text).splitlines()
     return [tuple(line.split(None, 1)) for line in lines if line.strip()]
 
 
 def stages(text):
-    """Stage -> (what it begins as, its instructions), in their order."""
+    """Maps each stage to (its base, its instructions), in their order."""
     found = {}
     for name, rest in instructions(text):
         if name == "FROM":
@@ -56,27 +55,27 @@ def stages(text):
 
 
 def inside(root, *command, user="0:0", environment, **keywords):
-    """Runs a program, an absolute path, with `root` for its root file system."""
+    """Runs a program, given by an absolute path, with `root` as its root file system."""
     unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", NAMESPACE, root]
     return subprocess.run([str(part) for part in (*unshare, f"--userspec={user}", root, *command)], stdin=subprocess.DEVNULL,
                           env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **environment}, **keywords)
 
 
 def start(root, program, *arguments, **environment):
-    """Starts a program of a finished image as a container would: without root's rights."""
+    """Starts a program of a finished image as a container would, without root's rights."""
     return inside(root, f"/opt/dapd/bin/{program}", *arguments, user="10001:10001", environment=environment,
                   capture_output=True, text=True, timeout=300)
 
 
 class Build:
-    """The stages of a Dockerfile as folders. A stage that begins as another one goes on in its folder."""
+    """Holds the stages of a Dockerfile as folders. A stage that begins as another stage goes on in its folder."""
 
     def __init__(self, folder, arguments, cache):
         self.folder = folder
         self.cache = cache
         self.arguments = arguments
         self.stages = {}
-        self.folders = {}  # the working folder that a stage ended with
+        self.folders = {}  # the working folder at the end of a stage
 
     def run(self, target):
         stage = None
@@ -103,7 +102,7 @@ class Build:
                 self.root.mkdir()
             else:
                 subprocess.run(["cp", "-a", debian_root({"ca-certificates"}), self.root], check=True)
-                # This machine's ways to registries.
+                # These files tell how this machine reaches registries.
                 for name in ("resolv.conf", "hosts", "pip.conf", "ssl/certs/ca-certificates.crt", "apt/apt.conf.d"):
                     if pathlib.Path("/etc", name).exists():
                         subprocess.run(["cp", "-rL", "--no-target-directory", f"/etc/{name}", self.root / "etc" / name], check=True)
@@ -112,7 +111,7 @@ class Build:
         self.folders[stage] = self.work
 
     def ignore(self, rest):
-        """What only a container has: a user, a command, labels."""
+        """Ignores instructions that matter only in a container: a user, a command, labels."""
 
     def workdir(self, rest):
         self.work = self.folders[self.stage] = pathlib.PurePosixPath(rest)
@@ -128,7 +127,7 @@ class Build:
         there = self.root / str(self.work / target).lstrip("/")
         if "from" in options:
             (source,) = (self.stages[options["from"]] / name.lstrip("/") for name in sources)
-            if source.resolve() == there.resolve():  # both stages began as the same one
+            if source.resolve() == there.resolve():  # both stages began as the same stage
                 return
             there.mkdir(parents=True, exist_ok=True)
             subprocess.run(["cp", "-a", f"{source}/.", there], check=True)
@@ -145,7 +144,7 @@ class Build:
 
     @staticmethod
     def copy_context(there):
-        """What .dockerignore leaves, of the files that git knows."""
+        """Copies the files that git knows, without the files that .dockerignore names."""
         named = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
         files = subprocess.run(["git", "ls-files", *named], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
         subprocess.run(["cp", "--parents", *files, there], cwd=ROOT, check=True)

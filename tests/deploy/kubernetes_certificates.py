@@ -1,4 +1,4 @@
-"""Stands in for cert-manager: the secrets that the Certificates of a set of manifests ask for."""
+"""Takes the place of cert-manager: makes the secrets that the Certificates in a set of manifests ask for."""
 
 import subprocess
 
@@ -13,7 +13,7 @@ def openssl(*arguments):
 
 
 def issue(everything, folder):
-    """Secret name -> {"tls.crt", "tls.key", "ca.crt"}, all from one authority made in `folder`."""
+    """Maps each secret's name to {"tls.crt", "tls.key", "ca.crt"}, all from one authority made in `folder`."""
     folder.mkdir()
     certificates = [entry["spec"] for entry in of_kind(everything, "Certificate")]
     (authority,) = (spec for spec in certificates if spec.get("isCA"))

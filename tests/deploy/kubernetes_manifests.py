@@ -1,4 +1,4 @@
-"""The manifests under deploy/kubernetes, rendered by kubectl: overlays, alone and with components."""
+"""Renders the manifests under deploy/kubernetes with kubectl: overlays alone and with components."""
 
 import functools
 import os
@@ -14,17 +14,17 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "deploy/kubernetes"
 OVERLAYS = ("cpu-demo", "gpu-single-node", "gpu-cluster", "one-node-8-gpus", "two-nodes-8-gpus", "qwen3-32b", "jobset")
-# What a user may add to any overlay, if the overlay does not have it already.
+# A user may add these to any overlay that does not have them already.
 OPTIONAL = ("download", "monitoring", "keda", "network-policy", "egress-https", "mtls", "cert-manager", "pull-secret", "runtime-class", "priority-class",
             "storage-class", "spot")
-# Each of these is looked at by itself on these overlays; elsewhere all at once.
+# On these overlays each component is tested by itself; on the other overlays all components are tested at once.
 THOROUGH = ("cpu-demo", "gpu-cluster")
-# What cannot be added: KEDA scales Deployments, and the demonstration has no claim to fill.
+# These cannot be added: KEDA scales Deployments, and the demonstration has no claim to fill.
 IMPOSSIBLE = {"jobset": {"keda"}, "cpu-demo": {"download"}}
 
 
 def kubectl():
-    """kubectl of the test environment (tests/requirements.txt), else the machine's."""
+    """Returns kubectl of the test environment (tests/requirements.txt), or the kubectl of the machine."""
     beside = pathlib.Path(sys.executable).with_name("kubectl")
     found = str(beside) if beside.exists() else shutil.which("kubectl")
     if not found:
@@ -43,7 +43,7 @@ def own_components(overlay):
 
 @functools.cache
 def combinations():
-    """(overlay, components that are added): nothing, each one alone, everything."""
+    """Yields (overlay, added components): no component, each component alone, and all components."""
     pairs = []
     for overlay in OVERLAYS:
         free = [name for name in OPTIONAL if name not in own_components(overlay) | IMPOSSIBLE.get(overlay, set())]
@@ -59,18 +59,18 @@ def label(combination):
 
 
 def file_of(overlay):
-    """The overlay's kustomization, parsed."""
+    """Returns the overlay's kustomization, parsed."""
     return yaml.safe_load((MANIFESTS / "overlays" / overlay / "kustomization.yaml").read_text())
 
 
 def settings_of(kustomization):
-    """The literals of its dapd-settings, as a dictionary."""
+    """Returns the literals of its dapd-settings as a dictionary."""
     (entry,) = (entry for entry in kustomization["configMapGenerator"] if entry["name"] == "dapd-settings")
     return dict(literal.split("=", 1) for literal in entry["literals"])
 
 
 def render(kustomization, overlay):
-    """What a file of this content beside the overlays would give, with the overlay's run.yaml."""
+    """Renders a file with this content beside the overlays, with the overlay's run.yaml."""
     with tempfile.TemporaryDirectory() as folder:
         # Kustomize wants relative paths.
         manifests = os.path.relpath(MANIFESTS, os.path.realpath(folder))
@@ -82,7 +82,7 @@ def render(kustomization, overlay):
 
 @functools.cache
 def rendered(overlay, added=(), settings=()):
-    """The text that `kubectl apply -k` would send, if these components and settings were added to the overlay's file."""
+    """Returns the text that `kubectl apply -k` would send if the overlay's file had these components and settings."""
     kustomization = file_of(overlay)
     kustomization["components"] = kustomization.get("components", []) + [f"../../components/{name}" for name in added]
     (entry,) = (entry for entry in kustomization["configMapGenerator"] if entry["name"] == "dapd-settings")
@@ -93,7 +93,7 @@ def rendered(overlay, added=(), settings=()):
 
 
 def objects(overlay, added=(), **settings):
-    """A fresh copy of every object, to look at or to spoil. A setting's name has _ where the file has -."""
+    """Returns a fresh copy of every object, which a test may change. A setting's name has _ where the file has -."""
     named = tuple((key.replace("_", "-"), str(value)) for key, value in settings.items())
     return [entry for entry in yaml.safe_load_all(rendered(overlay, added, named)) if entry]
 
@@ -107,7 +107,7 @@ def find(everything, kind, name):
 
 
 def workloads(everything):
-    """What runs the services: Deployments and a StatefulSet, or the jobs of a JobSet as the controller makes them."""
+    """Returns the objects that run the services: Deployments and a StatefulSet, or a JobSet's jobs as its controller makes them."""
     jobs = [
         {"kind": "Job", "metadata": {"name": f"{jobset['metadata']['name']}-{replicated['name']}"}, "spec": replicated["template"]["spec"]}
         for jobset in of_kind(everything, "JobSet")

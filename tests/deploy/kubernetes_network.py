@@ -1,4 +1,4 @@
-"""What NetworkPolicies let through, worked out the way a network plugin does it."""
+"""Computes which connections NetworkPolicies allow, as a network plugin does."""
 
 import ipaddress
 import itertools
@@ -7,10 +7,10 @@ from kubernetes_manifests import containers, find, name_of, of_kind, role, workl
 
 NAME, COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
 HOME = "dapd"
-# Addresses outside the cluster, or of its nodes: no pods.
+# These addresses are outside the cluster or belong to its nodes; they are no pods.
 OUTSIDE = {"internet": "192.0.2.1", "internet by IPv6": "2001:db8::1", "node": "10.0.0.1", "metadata": "169.254.169.254"}
-# Who might call: (namespace, labels of the pod). A stranger at home is a pod that nobody foresaw. An address stands in the
-# place of a namespace.
+# The possible callers are (namespace, labels of the pod). A stranger at home is a pod that nobody expects. An address may take the place of
+# a namespace.
 PARTIES = {
     "rollout": (HOME, {NAME: "dapd", COMPONENT: "rollout"}),
     "teacher": (HOME, {NAME: "dapd", COMPONENT: "teacher"}),
@@ -25,19 +25,19 @@ PARTIES = {
 }
 UNUSED_PORT = 65001
 HTTPS = 443
-# Metrics of a trainer pod's second to eighth rank.
+# Ports of metrics of the second to the eighth rank in a trainer pod.
 PORTS_OF_RANKS = range(9113, 9174, 10)
 
 
 def selects(selector, labels):
-    """A label selector without expressions; None selects nothing, {} everything."""
+    """Applies a label selector without expressions; None selects nothing, {} everything."""
     assert selector is None or not selector.keys() - {"matchLabels"}, f"not understood: {selector}"
     return selector is not None and all(labels.get(k) == v for k, v in selector.get("matchLabels", {}).items())
 
 
 def peer_matches(peer, namespace, labels):
     if "ipBlock" in peer:
-        # Pods have addresses as well, in one of the private networks.
+        # Pods have addresses, too, in one of the private networks.
         address = ipaddress.ip_address(namespace if labels is None else "10.244.0.9")
         inside = [ipaddress.ip_network(block) for block in (peer["ipBlock"]["cidr"], *peer["ipBlock"].get("except", []))]
         return address in inside[0] and not any(address in block for block in inside[1:])
@@ -56,7 +56,7 @@ def port_matches(entry, port, protocol):
 
 
 def allowed_by(policies, direction, here, there, port, protocol):
-    """`here` is the pod, at home, whose policies are asked; `there` its peer. Both as in PARTIES."""
+    """`here` is the pod at home whose policies decide; `there` is its peer. Both are as in PARTIES."""
     _, labels = here
     applying = [
         policy["spec"]
@@ -75,8 +75,8 @@ def allowed_by(policies, direction, here, there, port, protocol):
 
 
 def open_edges(everything, direction):
-    """All (caller, answerer, protocol, port) that the policies of the answerers ("Ingress") or of the callers ("Egress") let
-    through, where they are ours."""
+    """Returns every (caller, answerer, protocol, port) that the policies of the answerers ("Ingress") or of the callers ("Egress") allow,
+    if the policies' pods are at home."""
     policies = of_kind(everything, "NetworkPolicy")
     numbers = {*ports_of(everything).values(), *PORTS_OF_RANKS, 53, HTTPS, 80, UNUSED_PORT, calls_out(everything) or HTTPS}
     ports = {("TCP", port) for port in numbers} | {("UDP", 53)}
@@ -90,7 +90,7 @@ def open_edges(everything, direction):
 
 
 def ports_of(everything):
-    """(role, name of the port) -> number."""
+    """Maps (role, name of the port) to its number."""
     return {
         (role(workload), port["name"]): port["containerPort"]
         for workload in workloads(everything)
@@ -100,7 +100,7 @@ def ports_of(everything):
 
 
 def calls_out(everything):
-    """The port on which components/egress-https lets the trainer out; None: it does not."""
+    """Returns the port on which components/egress-https lets the trainer out, or None without that component."""
     for policy in of_kind(everything, "NetworkPolicy"):
         if "dapd/egress-https" in policy["metadata"].get("annotations", {}):
             (port,) = {port["port"] for rule in policy["spec"]["egress"] if "ipBlock" in rule["to"][0] for port in rule["ports"]}
@@ -113,12 +113,12 @@ def downloads(everything):
 
 
 def needed_edges(everything):
-    """The edges that the services have, by the ports of their containers."""
+    """Returns the connections that the services need, by the ports of their containers."""
     number = ports_of(everything)
     tcp = [
         ("trainer", "rollout", number["rollout", "grpc"]),
         ("trainer", "teacher", number["teacher", "grpc"]),
-        # Ranks meet at one port; NCCL then listens at any.
+        # Ranks meet at one port; NCCL then listens on any port.
         *(("trainer", "trainer", port) for port in (*number.values(), *PORTS_OF_RANKS, 53, HTTPS, 80, UNUSED_PORT, calls_out(everything) or HTTPS)),
         ("viewer", "trainer", number["trainer", "grpc"]),
         ("viewer", "trainer", number["trainer", "metrics"]),
@@ -137,8 +137,8 @@ def needed_edges(everything):
 
 
 def violations(everything):
-    """Sentences as in kubernetes_policy.py; none where no policy was asked for."""
-    # The download brings a policy of its own, which fences nothing but itself.
+    """Yields sentences as in kubernetes_policy.py, but none if the set has no policy."""
+    # The download brings its own policy, which restricts nothing but the download.
     if not any(name_of(policy) == "NetworkPolicy dapd-default-deny" for policy in of_kind(everything, "NetworkPolicy")):
         return
     reached = set()

@@ -1,10 +1,9 @@
-"""A very small kubelet: runs the pods of rendered manifests on this machine, as their manifests say.
+"""A very small kubelet that runs the pods of rendered manifests on this machine, as their manifests say.
 
-Every container gets a root file system of its own, read-only, with nothing but this machine's /usr, our programs and the
-volumes of its pod; the user and group of its security context, no capabilities; the environment, command and working
-folder of its manifest. Every pod has an address of its own on a bridge without a way out, and the names of services and of
-the pods of a StatefulSet or of a JobSet resolve to them. Not there: readiness in names, restarts, network policies, resource limits. Needs root
-and namespaces.
+Every container gets its own read-only root file system with this machine's /usr, our programs and the pod's volumes, the user and group of
+its security context, no capabilities, and the environment, command and working folder of its manifest. Every pod has an address on a bridge
+without a way out; the names of services, and of the pods of a StatefulSet or of a JobSet, resolve to these addresses. Readiness in names,
+restarts, network policies and resource limits are missing. Needs root and namespaces.
 """
 
 import math
@@ -20,8 +19,8 @@ import sys
 from kubernetes_manifests import ROOT, find, pod_of, role, workloads
 
 BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build" / "bin"))
-PATH = "/opt/dapd/bin"  # of the image
-# What a controller writes a pod's number to: a StatefulSet's, an indexed job's.
+PATH = "/opt/dapd/bin"  # in the image
+# A controller writes a pod's number to these labels: the first for a StatefulSet, the second for an indexed job.
 INDEX_LABELS = ("metadata.labels['apps.kubernetes.io/pod-index']", "metadata.labels['batch.kubernetes.io/job-completion-index']")
 PROBE = """
 import sys, grpc
@@ -37,7 +36,7 @@ sys.exit(0 if answer.status == health_pb2.HealthCheckResponse.SERVING else "not 
 
 
 def why_not():
-    """Why pods cannot run here; empty if they can."""
+    """Returns why pods cannot run here; the text is empty if they can."""
     if os.geteuid() != 0:
         return "only root may make namespaces"
     for tool in ("unshare", "nsenter", "setpriv", "ip"):
@@ -49,14 +48,14 @@ def why_not():
 
 
 def library_folders():
-    """Where the programs' shared libraries are, outside /usr and /lib."""
+    """Returns the folders with the programs' shared libraries outside /usr and /lib."""
     text = subprocess.run(["ldd", *BIN.glob("dapd*")], capture_output=True, text=True).stdout
     found = {os.path.dirname(path) for path in re.findall(r"=> (/\S+)", text)}
     return sorted(path for path in found if not path.startswith(("/usr/", "/lib")))
 
 
 def write_projected(folder, files):
-    """As kubelet projects config maps and secrets: links to a folder behind a link."""
+    """Writes files as kubelet projects config maps and secrets: links to a folder behind a link."""
     version = folder / "..version-1"
     version.mkdir(parents=True)
     (folder / "..data").symlink_to(version.name)
@@ -66,7 +65,7 @@ def write_projected(folder, files):
 
 
 def start_network(commands):
-    """A process that holds a network namespace in which `commands` have run."""
+    """Starts a process that holds a network namespace in which `commands` have run."""
     script = f"ip link set lo up && {commands} && echo up && exec sleep infinity"
     process = subprocess.Popen(["unshare", "--net", "sh", "-c", script], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "up\n"
@@ -74,7 +73,7 @@ def start_network(commands):
 
 
 class Container:
-    """The started container of a pod; `address` is the pod's."""
+    """The started container of a pod; `address` is the pod's address."""
 
     def __init__(self, pods, workload, index, address, sandbox):
         self.pods, self.workload, self.index, self.address, self.sandbox = pods, workload, index, address, sandbox
@@ -87,7 +86,7 @@ class Container:
         return self.log_path.read_text()
 
     def execute(self, *command, user=None):
-        """As `kubectl exec`; as root if no user is given."""
+        """Runs a command as `kubectl exec` does; as root if no user is given."""
         identity = ["/usr/bin/setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
         return subprocess.run(
             ["nsenter", f"--target={self.process.pid}", "--mount", "--net", "--root",
@@ -98,7 +97,7 @@ class Container:
         )  # fmt: skip
 
     def probe(self, kind):
-        """True if the manifest's probe of this kind succeeds now."""
+        """Returns whether the manifest's probe of this kind succeeds now."""
         probe = self.spec[kind]
         if "exec" in probe:
             user = self.pod["securityContext"]["runAsUser"]
@@ -108,14 +107,14 @@ class Container:
         return self.pods.grpc_health(address, grpc.get("service", ""), probe.get("timeoutSeconds", 1))
 
     def terminate(self):
-        """As kubelet ends a pod: SIGTERM, then the grace period. The exit code."""
+        """Ends the pod as kubelet does, by SIGTERM and the grace period; returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(timeout=self.pod["terminationGracePeriodSeconds"])
         self.remove()
         return code
 
     def remove(self):
-        """The pod is no more: neither its process nor its name."""
+        """Removes the pod: its process and its name."""
         for process in (self.process, self.sandbox):
             process.kill()
             process.wait()
@@ -124,10 +123,10 @@ class Container:
 
 
 class Pods:
-    """The pods of one set of manifests; a context manager that ends them."""
+    """A context manager that runs the pods of one set of manifests and ends them."""
 
     def __init__(self, folder, everything, secrets=None, demo=None):
-        """`secrets`: name -> {file: bytes}. `demo`: the folder that the image has at /opt/dapd/demo."""
+        """`secrets` maps a name to {file: bytes}. `demo` is the folder that the image has at /opt/dapd/demo."""
         self.folder, self.everything, self.secrets, self.demo = folder, everything, secrets or {}, demo
         self.containers = []
         self.claims = {}
@@ -148,11 +147,11 @@ class Pods:
         return subprocess.run(["nsenter", f"--target={self.node.pid}", "--net", *command], capture_output=True, text=True)
 
     def grpc_health(self, address, service="", timeout=5):
-        """As kubelet's own gRPC probe: plaintext, without credentials."""
+        """Asks as kubelet's own gRPC probe does: in plaintext, without credentials."""
         return self.inside(sys.executable, "-c", PROBE, address, service, str(timeout)).returncode == 0
 
     def claim(self, name, owner):
-        """The folder behind a persistent volume."""
+        """Returns the folder behind a persistent volume."""
         if name not in self.claims:
             self.claims[name] = self.folder / "claims" / name
             self.claims[name].mkdir(parents=True)
@@ -161,7 +160,7 @@ class Pods:
         return self.claims[name]
 
     def start(self, role_name, command=None, index=0):
-        """Starts the pod `index` of a role; `command` instead of its own."""
+        """Starts the pod `index` of a role, with `command` instead of its own command if it is given."""
         workload = next(entry for entry in workloads(self.everything) if role(entry) == role_name)
         self.started += 1
         address = f"10.77.0.{self.started + 1}"
@@ -185,7 +184,7 @@ class Pods:
         return container
 
     def connect(self, address):
-        """A network for a pod, on the node's bridge; the process that holds it."""
+        """Gives a pod a network on the node's bridge; returns the process that holds the network."""
         sandbox = start_network("true")
         here = f"veth{self.started}"
         wire = f"ip link add {here} type veth peer name eth0 netns {sandbox.pid} && ip link set {here} master bridge up"
@@ -195,7 +194,8 @@ class Pods:
         return sandbox
 
     def publish_names(self):
-        """As a cluster's DNS: SERVICE is all pods behind it, POD.SERVICE one of a StatefulSet, or of the first job of that name."""
+        """Writes names as a cluster's DNS has them: SERVICE is all its pods, POD.SERVICE is a pod of a StatefulSet or of the first job with
+        that name."""
         lines = ["127.0.0.1 localhost"]
         for container in self.containers:
             name = container.workload["metadata"]["name"]
@@ -221,7 +221,7 @@ class Pods:
         return [f"{name}={value}" for name, value in variables.items()]
 
     def mounts(self, container):
-        """Lays out the container's root file system; the commands that mount it."""
+        """Makes the container's root file system; returns the commands that mount it."""
         root = container.folder / "root"
         for name in ("usr", "proc", "dev", "etc", "opt/dapd/bin", "opt/dapd/demo"):
             (root / name).mkdir(parents=True)
@@ -237,7 +237,7 @@ class Pods:
             source = self.volume(container, mount["name"], volumes.get(mount["name"]))
             (binds if mount.get("readOnly") else writable).append((source, mount["mountPath"]))
         commands = [f"mount --bind {root} {root}", f"mount --rbind /proc {root}/proc", f"mount --rbind /dev {root}/dev"]
-        # Outer folders first: /tmp is a volume, and the checkout may lie in it.
+        # Outer folders come first: /tmp is a volume, and the checkout may be in it.
         for source, target in sorted(binds + writable, key=lambda pair: str(pair[1])):
             inside = f"{root}{target}"
             commands += [f"mkdir -p {inside}", f"mount --bind {source} {inside}"]
@@ -246,7 +246,7 @@ class Pods:
         return [*commands, f"mount -o remount,bind,ro {root}"]
 
     def volume(self, container, name, volume):
-        """The folder behind a volume; one that the pod does not list is a claim of its own."""
+        """Returns the folder behind a volume; a volume that the pod does not list is a claim of its own."""
         group, workload = container.pod["securityContext"]["fsGroup"], container.workload["metadata"]["name"]
         if volume is None:
             return self.claim(f"{name}-{workload}-{container.index}", group)

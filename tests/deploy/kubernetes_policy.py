@@ -1,6 +1,6 @@
-"""Rules that every rendered set of manifests keeps, whatever overlay and components it is made of.
+"""Rules for every rendered set of manifests, whatever its overlay and components.
 
-`violations` returns sentences, none for a good set. The network's rules are in kubernetes_network.py.
+`violations` returns sentences, or none for a good set. The network's rules are in kubernetes_network.py.
 """
 
 from kubernetes_manifests import containers, find, name_of, of_kind, pod_of, pods_of, role, workloads
@@ -9,7 +9,7 @@ CLUSTER_WIDE = {"Namespace"}
 POD_VOLUMES = {"configMap", "secret", "projected", "emptyDir", "persistentVolumeClaim"}
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 WORKER_DRAIN_SECONDS = 10
-MOST_RANKS = 8  # whose metrics components/scraping asks for
+MOST_RANKS = 8  # components/scraping asks for the metrics of at most 8 ranks
 
 
 def violations(everything):
@@ -44,7 +44,7 @@ def check_objects(everything):
 
 
 def with_jobs(everything):
-    """The services and what else runs pods."""
+    """Returns the services and all other objects that run pods."""
     return workloads(everything) + of_kind(everything, "Job")
 
 
@@ -141,7 +141,7 @@ def check_volumes(everything):
                 volume = volumes.get(mount["name"], {})
                 if mount["name"] not in templates and not volume:
                     yield f"{name} mounts {mount['name']}, which is no volume of its pod"
-                # The run folder of a JobSet, and what a download is for.
+                # A JobSet's trainer writes its run folder, and a download writes the inputs.
                 written = {"/runs"} if role(workload) == "trainer" else {"/input"} if role(workload) == "download" else set()
                 if volume and "emptyDir" not in volume and not mount.get("readOnly") and mount["mountPath"] not in written:
                     yield f"{name} may write to {mount['mountPath']}"
@@ -152,7 +152,7 @@ def check_budgets(everything):
     for workload in workloads(everything):
         labels = workload["spec"]["template"]["metadata"]["labels"]
         own = [budget["spec"] for budget in budgets if matches(budget["spec"]["selector"]["matchLabels"], labels)]
-        # Workers of a JobSet need none: there is none that the control plane could work out for a job and that lets them go.
+        # Workers of a JobSet need no budget: for a job the control plane can compute no budget that lets its pods be evicted.
         if len(own) != (0 if workload["kind"] == "Job" and role(workload) != "trainer" else 1):
             yield f"{name_of(workload)} has {len(own)} disruption budgets"
         if workload["kind"] == "Job" and any(budget.get("minAvailable") != pods_of(workload) for budget in own):
@@ -179,12 +179,12 @@ def check_services(everything):
 
 
 def settings_in(everything):
-    """The environment that all services get."""
+    """Returns the environment that all services get."""
     return {key: value for entry in of_kind(everything, "ConfigMap") for key, value in entry["data"].items()}
 
 
 def check_ranks(everything):
-    """Pods, GPUs and ranks of the trainer belong together, and so do a worker's GPUs and processes."""
+    """Pods, GPUs and ranks of the trainer must fit together, and so must a worker's GPUs and processes."""
     settings = settings_in(everything)
     ranks = int(settings.get("DAPD_TRAINER__RANKS_PER_MACHINE", 0))
     for workload in workloads(everything):
@@ -207,7 +207,7 @@ def check_ranks(everything):
 
 
 def check_jobset(everything):
-    """The set ends with the trainer, and nothing of it runs outside."""
+    """The set must end with the trainer, and nothing of it may run outside the set."""
     for jobset in of_kind(everything, "JobSet"):
         if of_kind(everything, "Deployment", "StatefulSet", "ScaledObject"):
             yield f"{name_of(jobset)} is not all that runs the services"
@@ -230,7 +230,7 @@ def check_scaling(everything):
 
 
 def check_certificates(everything):
-    """Where the services want TLS, each probe has a certificate and each secret is of its pod's role."""
+    """If the services want TLS, each probe needs a certificate, and each secret must belong to its pod's role."""
     settings = settings_in(everything)
     if settings.get("DAPD_SECURITY__INSECURE") == "true":
         return

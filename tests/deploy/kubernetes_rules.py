@@ -1,11 +1,11 @@
-"""What every set of objects has to keep: the schemas of Kubernetes and of its extensions, and the rules of this project."""
+"""Checks that every set of objects keeps the schemas of Kubernetes and of its extensions, and the rules of this project."""
 
 import kubernetes_network
 import kubernetes_policy
 import kubernetes_schemas
 import kubernetes_validate
 
-# The oldest version with all that the manifests use, and the newest that is known.
+# The oldest version that has everything the manifests use, and the newest known version.
 OLDEST, NEWEST = "1.28", kubernetes_validate.latest_version()
 
 

@@ -1,7 +1,7 @@
-"""Schemas of what the manifests use of foreign resource definitions, strict: a key that is not here is an error.
+"""Schemas of the foreign resource definitions that the manifests use. They are strict: an unknown key is an error.
 
-Written from the definitions of KEDA 2, cert-manager 1, the Prometheus operator 0.7x+ and JobSet 0.8+. Kubernetes' own
-kinds are checked by kubernetes-validate, and so are the jobs of a JobSet.
+They follow the definitions of KEDA 2, cert-manager 1, the Prometheus operator 0.7x+ and JobSet 0.8+. kubernetes-validate checks Kubernetes'
+own kinds and the jobs of a JobSet.
 """
 
 import jsonschema

@@ -1,4 +1,4 @@
-"""A machine that believes to be a Slurm cluster, for the jobs of deploy/slurm."""
+"""A machine that looks like a Slurm cluster to the jobs of deploy/slurm."""
 
 import datetime
 import hashlib
@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 240
 
 
 class Cluster:
-    """srun, scancel and scontrol are stand-ins."""
+    """A cluster whose srun, scancel and scontrol are stand-ins."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -54,7 +54,8 @@ run: {{output_dir: {folder}/runs}}
         (self.folder / "bin" / name).chmod(0o755)
 
     def claim_ports(self):
-        """The first of 70 that no other job has while the socket lives; those of other tests and of `dapd run` are below."""
+        """Returns the first of 70 ports that no other job has while the socket lives; the ports of other tests and of `dapd run` are
+        lower."""
         for process, claim in self.claims:
             if process.poll() is not None:
                 claim.close()
@@ -68,7 +69,8 @@ run: {{output_dir: {folder}/runs}}
                 claim.close()
 
     def submit(self, job, *arguments, tasks=4, nodes=1, gpus=False, ranks=1, script=SCRIPT, **variables):
-        """As sbatch: starts the script; the last call's output is in FOLDER/JOB.out. Without `ranks` the script chooses."""
+        """Starts the script as sbatch does; the output of the last call is in FOLDER/JOB.out. Without `ranks` the script chooses their
+        number."""
         here = tasks // nodes
         first_port, claim = self.claim_ports()
         (self.folder / f"state-{job}").write_text("   PreemptEligibleTime=2026-11-27T08:00:00 PreemptTime=None\n")
@@ -87,7 +89,7 @@ run: {{output_dir: {folder}/runs}}
         }
         if gpus:
             environment |= {"SLURM_JOB_GPUS": ",".join(map(str, range(here))), "SLURM_GPUS_ON_NODE": str(here)}
-            # As the head of the script asks for them.
+            # These are the GPUs that the script's header asks for.
             environment |= {"SLURM_GPUS_PER_TASK": "1"} if "#SBATCH --gpus-per-task" in script.read_text() else {"SLURM_GPUS_PER_NODE": str(here)}
         environment |= variables
         if ranks is not None:
@@ -102,12 +104,12 @@ run: {{output_dir: {folder}/runs}}
         return self.submit(job, self.folder / f"job-{run}", role, self.config, *arguments, tasks=tasks, script=WORKERS)
 
     def listed(self, run, role):
-        """The lines of the list that the trainer reads."""
+        """Returns the lines of the list that the trainer reads."""
         path = self.folder / f"job-{run}/{role}.addresses"
         return path.read_text().splitlines() if path.exists() else []
 
     def tell_of_short_limit(self, job, process):
-        """As Slurm was seen to do it half a minute after the start of a job whose limit is shorter than the notice."""
+        """Signals the job half a minute after its start, as Slurm was seen to do if a job's limit is shorter than the notice."""
         with open(self.folder / f"state-{job}", "a") as state:
             start = datetime.datetime.now() - datetime.timedelta(seconds=20)
             state.write(f"   StartTime={start:%Y-%m-%dT%H:%M:%S} EndTime=Unknown Deadline=N/A\n")
@@ -122,7 +124,7 @@ run: {{output_dir: {folder}/runs}}
         return [line for line in log.read_text().splitlines() if str(job) in line] if log.exists() else []
 
     def preempt(self, job):
-        """As Slurm was seen to do it where a partition has a GraceTime: the steps are told, the job is not."""
+        """Signals the steps but not the job, as Slurm was seen to do if a partition has a GraceTime."""
         (self.folder / f"state-{job}").write_text("   PreemptEligibleTime=2026-11-27T08:00:00 PreemptTime=2026-11-27T08:02:57\n")
         for step in self.steps(job):
             for task in step["tasks"]:

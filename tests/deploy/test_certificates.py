@@ -1,4 +1,4 @@
-"""deploy/make_certificates.sh."""
+"""Tests deploy/make_certificates.sh."""
 
 import pathlib
 import stat
@@ -33,7 +33,7 @@ def test_each_role_gets_a_certificate_of_the_authority_that_names_it(role, folde
     assert verified.returncode == 0, verified.stderr
     description = text(certificate)
     assert f"URI:spiffe://dapd/{role}," in description and "DNS:worker.example" in description and "CA:FALSE" in description
-    # Who only looks cannot be taken for a server.
+    # A viewer's certificate must not serve as a server's certificate.
     assert ("TLS Web Server Authentication" in description) == (role in ("rollout", "teacher", "trainer"))
     assert (folder / role / "identity.pem").read_bytes() == (folder / role / "tls.key").read_bytes() + certificate.read_bytes()
 
@@ -68,12 +68,12 @@ def test_wrong_arguments_make_nothing(arguments, tmp_path):
 
 
 def test_an_authority_that_was_not_made_to_its_end_is_made_to_it(tmp_path):
-    """As a call leaves it that was ended between the key and its certificate."""
+    """The first call ended between the key and its certificate."""
     assert make(tmp_path, "rollout").returncode == 0
     (tmp_path / "ca/ca.crt").unlink()
     result = make(tmp_path, "trainer")
     assert result.returncode == 0, result.stderr
-    # What the same key signed before holds as well.
+    # Certificates that the same key signed before stay valid.
     for role in ("rollout", "trainer"):
         subprocess.run(["openssl", "verify", "-CAfile", tmp_path / "ca/ca.crt", tmp_path / role / "tls.crt"], check=True, capture_output=True)
 

@@ -1,4 +1,4 @@
-"""deploy/kubernetes/overlays/template: the one file that describes a cluster, with two settings of everything in it."""
+"""Tests deploy/kubernetes/overlays/template, the one file that describes a cluster, with two values of every setting."""
 
 import re
 
@@ -14,11 +14,11 @@ SWITCH = re.compile(r"^  # (- \.\./\.\./components/([\w-]+))", re.MULTILINE)
 
 
 def switched_on(*names):
-    """The template's text with these components on."""
+    """Returns the template's text with these components switched on."""
     return SWITCH.sub(lambda match: f"  {match[1]}" if match[2] in names else match[0], TEMPLATE.read_text())
 
 
-# Two clusters, as different as the file lets them be; every value occurs nowhere else.
+# Two clusters differ as much as the file allows; no value occurs anywhere else.
 FIRST = {
     "namespace": "alpha",
     "components": ("download", "egress-https", "mtls", "cert-manager", "monitoring", "keda", "spot", "storage-class", "pull-secret", "runtime-class",
@@ -44,13 +44,13 @@ SECOND = {
     "settings": {key: {"trainer-pods": "2", "trainer-gpus": "8", "input-access": "ReadWriteMany", "runs-access": "ReadWriteMany"}.get(
         key, value.replace("-a", "-b").replace("alpha", "beta")) for key, value in FIRST["settings"].items()},
 }  # fmt: skip
-# What a set of components does not ask for.
+# The components of a set do not use these settings.
 UNUSED = {"alpha": {"queue"},
           "beta": {"https-port", "spot-label", "spot-value", "spot-taint", "grafana", "prometheus", "rollout-pods-max", "samples-per-rollout"}}
 
 
 def set_to(cluster):
-    """The template as somebody would edit it: line by line."""
+    """Edits the template line by line, as a user would."""
     text = switched_on(*cluster["components"])
     text = re.sub(r"^namespace: .*$", f"namespace: {cluster['namespace']}", text, flags=re.MULTILINE)
     for key, value in cluster["settings"].items():
@@ -102,7 +102,7 @@ def test_two_clusters_validate_and_keep_the_rules(cluster, monkeypatch):
 
 
 def test_every_setting_is_replaced_everywhere(cluster):
-    """Its value is there, and nothing of what other clusters have, nor of a default that only that key has."""
+    """Each value must occur, and no value of other clusters, nor a default that only its own key has."""
     described, everything = cluster
     text = text_without_settings(everything)
     for key, value in described["settings"].items():
@@ -117,7 +117,7 @@ def test_every_setting_is_replaced_everywhere(cluster):
 
 
 def test_two_clusters_share_no_object(cluster):
-    """Nothing of one would be changed by applying the other."""
+    """Applying one cluster must change no object of the other cluster."""
     described, everything = cluster
     namespace = described["namespace"]
     assert {entry["metadata"].get("namespace", entry["metadata"]["name"]) for entry in everything} == {namespace}
@@ -155,10 +155,10 @@ def test_what_belongs_together_is_set_by_one_setting(cluster):
     assert classes == {"dapd-input": settings["input-storage-class"], "dapd-runs": settings["runs-storage-class"]}
 
 
-# What an API server lets nobody change of an object that is there, by its published rules.
+# By its published rules, an API server lets users change only these fields of an existing object.
 MAY_CHANGE = {
     "StatefulSet": {"replicas", "template", "updateStrategy", "persistentVolumeClaimRetentionPolicy"},
-    "PersistentVolumeClaim": {"resources"},  # which may grow
+    "PersistentVolumeClaim": {"resources"},  # may grow
     "Job": {"backoffLimit"},
 }
 
@@ -181,7 +181,7 @@ def test_alerts_lead_to_the_grafana_of_the_cluster():
 
 
 def test_what_the_template_shows_in_comments_works():
-    """The label, the pool and the taint at its end, switched on."""
+    """Switches on the label, the pool and the taint at its end."""
     text, mark, end = switched_on("download", "jobset").partition("transformers:")
     text += mark + re.sub(r"^# ((?:labels|patches): ?.*|  .*)$", r"\1", end, flags=re.MULTILINE)
     result = manifests.render(yaml.safe_load(text), "template")

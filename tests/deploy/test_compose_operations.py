@@ -1,6 +1,6 @@
-"""What operators do to runs of compose, on a real engine: two at once, more and fewer workers, another image, lost containers.
+"""Tests what operators do to compose runs on a real engine: two runs at once, more and fewer workers, another image, lost containers.
 
-It takes some minutes of two cores, so it is run when it is asked for: TEST_OPERATIONS=1.
+It takes some minutes on two cores, so it runs only on request: TEST_OPERATIONS=1.
 """
 
 import json
@@ -17,9 +17,9 @@ from waiting import wait_for
 
 pytestmark = pytest.mark.skipif("TEST_OPERATIONS" not in os.environ, reason="takes minutes: TEST_OPERATIONS=1 runs it")
 
-# In the place of the release 0.1.0: a program's version is a text in it, and nothing else of the next build differs.
+# NEXT_RELEASE replaces RELEASE: a program contains its version as a text, and the next build differs in nothing else.
 RELEASE, NEXT_RELEASE = "0.1.0", "0.1.1"
-# Slow enough that what is done to a run falls into few of its steps, whatever the machine.
+# Steps are so slow that the operations fall into few steps on any machine.
 SLOW_STEPS = """
 services:
   trainer:
@@ -34,7 +34,7 @@ def version(package):
 
 @pytest.fixture(scope="module")
 def next_image(engine, image, package, version, tmp_path_factory):
-    """(tag, version) of an image whose programs say another version."""
+    """Returns (tag, version) of an image whose programs report another version."""
     folder = tmp_path_factory.mktemp("next")
     (folder / "bin").mkdir()
     next_version = version.replace(RELEASE, NEXT_RELEASE)
@@ -52,7 +52,7 @@ def next_image(engine, image, package, version, tmp_path_factory):
 
 
 class Run(Project):
-    """A project, the numbers of its workers, and where this machine has its status page."""
+    """A project with its numbers of workers and the port of its status page on this machine."""
 
     def __init__(self, engine, name, folder, seed, port):
         slow = folder / "slow.yaml"
@@ -66,7 +66,7 @@ class Run(Project):
         self.compose("up", "--detach", *scale, *arguments)
 
     def serves(self):
-        """Whether the trainer can give tasks to each container that there should be for a worker, and knows no other address."""
+        """Returns whether the trainer can give tasks to every expected worker container and knows no other address."""
         own = {role: self.addresses(role) for role in self.scale}
         return all(len(own[role]) == count and self.workers(role) == dict.fromkeys(own[role], "ready") for role, count in self.scale.items())
 
@@ -80,9 +80,9 @@ class Run(Project):
 
 @pytest.fixture(scope="module")
 def runs(engine, image, tmp_path_factory):
-    """Two at once, out of one folder of configurations."""
+    """Starts two runs at once from one folder of configurations."""
     folder = tmp_path_factory.mktemp("operations") / "configs"
-    folder.mkdir()  # readable for the containers' user, which pytest's own is not
+    folder.mkdir()  # readable for the containers' user, unlike pytest's own folder
     both = Run(engine, "amber", folder, seed=1, port=9103), Run(engine, "birch", folder, seed=2, port=9113)
     try:
         for run in both:
@@ -198,7 +198,7 @@ def test_an_image_of_another_version_takes_over_role_by_role(amber, birch, versi
 
 @pytest.fixture
 def rank(engine, image, tmp_path):
-    """Starts a trainer rank of two by itself, on a network of the test's own; the container."""
+    """Returns a function that starts one trainer rank of two on a network of this test and returns its container."""
     config = tmp_path / "ranks.yaml"
     config.write_text(CONFIG.format(name="ranks", seed=1, steps=1))
     settings = {"TRAINER__RANKS": 2, "TRAINER__RENDEZVOUS": "rank-0:7004", "TRAINER__LISTEN": "0.0.0.0:7003", "TRAINER__PEER_TIMEOUT_SECONDS": 120,

@@ -1,4 +1,4 @@
-"""The image and the compose files on a real engine, whatever happens to the containers."""
+"""Tests the image and the compose files on a real engine while containers are lost, added and removed."""
 
 import json
 import os
@@ -22,7 +22,7 @@ WRITE = ("dapd", "problems", "--task", "unit_conversion", "--split", "train", "-
 
 @pytest.fixture(scope="module")
 def prometheus_image(engine, tmp_path_factory):
-    """Debian's Prometheus, laid out as the official image is."""
+    """Makes an image of Debian's Prometheus with the layout of the official image."""
     folder = tmp_path_factory.mktemp("prometheus")
     for name in ("bin", "lib", "configs"):
         (folder / "package" / name).mkdir(parents=True)
@@ -37,14 +37,14 @@ def prometheus_image(engine, tmp_path_factory):
 
 
 class Demo(Project):
-    """With a Prometheus."""
+    """A project with a Prometheus."""
 
     def kill(self, container):
         self.engine.kill(container)
         wait_for(lambda: self.engine.inspect(container, "{{.RestartCount}} {{.State.Running}}") == "1 true", "a second start")
 
     def scrapes(self, service):
-        """How many times each target of a service was scraped."""
+        """Returns how many times each target of a service was scraped."""
         query = f'sum_over_time(up{{job="dapd-{service}"}}[1h])'
         url = "http://127.0.0.1:9090/api/v1/query?" + urllib.parse.urlencode({"query": query})
         rows = json.loads(self.engine.fetch(url))["data"]["result"]
@@ -56,7 +56,7 @@ class Demo(Project):
 
 @pytest.fixture(scope="module")
 def demo(engine, image, prometheus_image, tmp_path_factory):
-    """Brought up with three rollout workers. One is killed, two are taken away, the trainer is killed; the run goes on."""
+    """Starts the demo with three rollout workers. One is killed, two are removed, the trainer is killed; the run goes on."""
     folder = tmp_path_factory.mktemp("demo")
     (folder / "configs").mkdir()
     (folder / "runs").mkdir()
@@ -125,7 +125,7 @@ def test_health_checks_come_from_the_programs_themselves(demo):
 
 
 def test_the_run_ends_with_the_adapter_of_an_undisturbed_run_without_containers(demo, package, tmp_path):
-    """A rollout and the trainer were killed, workers came and went; now the trainer is stopped, and goes on to an end."""
+    """After a rollout worker and the trainer were killed and workers came and went, the trainer is stopped and resumes to the end."""
     steps = demo.finish(5)
     digest = demo.digest_alone(package, tmp_path, steps)
     demo.wait_for_the_end(steps)
@@ -145,7 +145,7 @@ def test_a_worker_that_is_stopped_ends_with_code_0_within_its_grace(demo):
     start = time.monotonic()
     demo.compose("stop", "teacher")
     print(f"stopped after {time.monotonic() - start:.1f} s")
-    # What outlasts its grace is killed, and ends with 137.
+    # A container that outlasts its grace period is killed and ends with 137.
     assert demo.engine.inspect(container, "{{.State.ExitCode}}") == "0"
 
 
@@ -165,7 +165,8 @@ def test_the_image_holds_nothing_to_run_but_the_programs(engine, image):
 
 @pytest.mark.parametrize("processor", ["Haswell-noTSX", "Nehalem"])
 def test_the_image_answers_on_an_older_processor(processor, engine, image, tmp_path):
-    """With AVX2 at most, and without AVX: the image's own files, the C library included, below an emulator (tests/integration/test_old_processors.py)."""
+    """The image's own files, the C library included, run on an emulator with AVX2 at most and without AVX
+    (tests/integration/test_old_processors.py)."""
     container = engine.docker("create", image).stdout.strip()
     engine.docker("export", "--output", engine.folder / "older.tar", container)
     root = tmp_path / "root"
@@ -215,7 +216,7 @@ def test_the_compose_files_are_valid(name):
     for name, service in services.items():
         assert service["read_only"] and service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"], name
         assert service["restart"] and service["user"].split(":")[0] != "0", name
-        # Whatever crashes at each start ends: in `dapd keep`, and then with Docker's restarts.
+        # A service that crashes at each start must end: `dapd keep` gives up first, then Docker's restarts do.
         if any(str(word).startswith("dapd-") for word in service.get("command") or []):
             assert service["command"][:2] == ["dapd", "keep"] and re.fullmatch(r"on-failure:\d+", service["restart"]), name
 
@@ -231,9 +232,9 @@ def test_eight_gpus_are_each_given_to_one_process():
         (devices,) = service["deploy"]["resources"]["reservations"]["devices"]
         environment = service["environment"]
         used += devices["device_ids"]
-        # A worker that still reads the model is waited for.
+        # The trainer must wait for a worker that still reads the model.
         assert int(environment["DAPD_TRAINER__PEER_TIMEOUT_SECONDS"]) >= seconds_of(service["healthcheck"]["start_period"]), name
-        # Not even a service that is lost and started again leans on another one's container.
+        # A service must not depend on another container, which could be lost and started again.
         assert not {"ipc", "network_mode", "pid"} & service.keys(), name
         if name == "trainer":
             assert int(environment["DAPD_TRAINER__RANKS_PER_MACHINE"]) == len(devices["device_ids"])
@@ -244,7 +245,7 @@ def test_eight_gpus_are_each_given_to_one_process():
 
 
 def seconds_of(duration):
-    """Of Compose's own spelling: "10m0s"."""
+    """Reads Compose's own notation, such as "10m0s"."""
     return sum(int(number) * {"h": 3600, "m": 60, "s": 1}[unit] for number, unit in re.findall(r"(\d+)([hms])", duration))
 
 

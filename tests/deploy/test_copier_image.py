@@ -1,4 +1,4 @@
-"""deploy/copier.Dockerfile without an engine: the run image with a Python copies a run to a store and gets it back."""
+"""Tests deploy/copier.Dockerfile without an engine: the run image with a Python copies a run to a store and restores it."""
 
 import hashlib
 import importlib.metadata
@@ -23,7 +23,7 @@ SETTINGS = ("--set", "model.path=/opt/dapd/demo/tiny-qwen3", "--set", "data.path
 
 
 def environment_to_copy_with(folder):
-    """As the Dockerfile makes one, with the packages of this environment in place of PyPI's."""
+    """Makes the environment as the Dockerfile does, with the packages of this environment instead of packages from PyPI."""
     subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", folder], check=True)
     (target,) = folder.glob("lib/python3*/site-packages")
     for name in re.findall(r"^([A-Za-z0-9_.-]+)==", (ROOT / "deploy/requirements-copy.txt").read_text(), re.MULTILINE):
@@ -38,7 +38,7 @@ def environment_to_copy_with(folder):
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory):
-    """The root file system of the CPU image with Python over it."""
+    """Returns the root file system of the CPU image with Python on top."""
     if os.geteuid() != 0:
         pytest.skip("another root file system needs root")
     folder = tmp_path_factory.mktemp("copier-image")
@@ -92,7 +92,7 @@ def test_the_dockerfile_lays_python_over_the_run_image():
     found = stages((ROOT / "deploy/copier.Dockerfile").read_text())
     base, steps = found["copier"]
     assert base == "programs" and found["programs"] == ("${IMAGE}", [])
-    # What the run image sets, its user among it, stays.
+    # All settings of the run image, its user included, must stay.
     assert {name for name, rest in steps} == {"COPY"}
     assert [rest for name, rest in found["python"][1] if "stage_python.sh /venv /programs /python" in rest]
 

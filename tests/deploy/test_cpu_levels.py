@@ -1,7 +1,8 @@
-"""Code that is compiled for a newer processor is reached only where that processor is: read in the objects.
+"""Checks in the object files that code compiled for a newer processor is reached only on such a processor.
 
-A machine that runs the tests has whatever its processor has, so that a call of a newer level's code shows there as nothing at all. The objects say it
-on every machine. tests/integration/test_old_processors.py runs the programs on emulated older ones."""
+A machine that runs the tests may have a new processor, where a wrong call of a newer level's code has no visible effect. The object files
+show it on every machine. tests/integration/test_old_processors.py runs the programs on emulated older processors.
+"""
 
 import functools
 import pathlib
@@ -14,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
 KERNELS = BUILD / "common/kernels/CMakeFiles"
 
-# By CpuLevel (common/kernels/cpu_features.h): the instructions that the assembler is told of, beyond x86-64's first ones.
+# Maps each CpuLevel (common/kernels/cpu_features.h) to the assembler's names of its instructions beyond x86-64.
 FEATURES = {
     "baseline": (),
     "avx2": ("avx", "avx2", "fma"),
@@ -23,13 +24,13 @@ FEATURES = {
     "amx": ("amx_tile", "amx_bf16"),
 }
 LEVELS = list(FEATURES)
-# The sources that choose a level, with CpuLevelTables.
+# These sources choose a level with CpuLevelTables.
 DISPATCH = {"divergence_kernel.cc.o", "packed_gemm.cc.o", "training_rows.cc.o", "decode_kernels.cc.o"}
 
 
 @functools.cache
 def built():
-    """The objects of this build, and not what one with other sources or options has left."""
+    """Returns the objects of this build, without objects that other sources or options have left behind."""
     return {BUILD / name for name in re.findall(r"^build (\S+\.o):", (BUILD / "build.ninja").read_text(), re.MULTILINE)}
 
 
@@ -40,11 +41,11 @@ def level_objects(level):
 
 
 def other_objects():
-    """All that the programs are linked from, but for the levels'."""
+    """Returns all objects of the programs except the levels' objects."""
     levels = {path for level in LEVELS for path in level_objects(level)}
     folders = [BUILD / "common", BUILD / "services", BUILD / "CMakeFiles"]
     objects = [path for path in built() - levels if any(path.is_relative_to(folder) for folder in folders)]
-    # Kernels for GPUs hold no instructions of ours, and tests are no part of a program.
+    # Kernels for GPUs contain no CPU code of a level, and tests are no part of a program.
     return sorted(path for path in objects if path.exists() and ".cu.o" not in path.name and "_test.dir" not in str(path) and "simulated" not in str(path))
 
 
@@ -53,7 +54,8 @@ def tool(*command):
 
 
 def vector_instructions(objects):
-    """[(function, instruction)] of all that is encoded by VEX (C4, C5) or EVEX (62), as AVX, AVX-512 and AMX are, and nothing else in 64-bit mode."""
+    """Returns [(function, instruction)] of all instructions with a VEX (C4, C5) or EVEX (62) prefix; in 64-bit mode only AVX, AVX-512 and
+    AMX have such a prefix."""
     found = []
     function = None
     for line in tool("objdump", "--disassemble", "--demangle", "--insn-width=15", *objects).splitlines():
@@ -65,7 +67,7 @@ def vector_instructions(objects):
 
 
 def refused(instructions, level):
-    """The instructions that the assembler does not know of, told of `level` and the levels below."""
+    """Returns the instructions that the assembler refuses if it may use `level` and the levels below."""
     features = [feature for each in LEVELS[: LEVELS.index(level) + 1] for feature in FEATURES[each]]
     lines = sorted(set(instructions))
     result = subprocess.run(["as", f"-march={'+'.join(['generic64', *features])}", "-o", "/dev/null", "-"], input="\n".join(lines) + "\n",
@@ -79,7 +81,7 @@ def test_a_level_has_no_instruction_beyond_it(level):
     print(f"{level}: {len(found)} vector instructions, {len({text for _, text in found})} different ones")
     assert (level == "baseline") == (not found)
     assert not refused([text for _, text in found], level)
-    # The assembler does refuse what is beyond: nearly all of a level that is not the first.
+    # With only the levels below, the assembler refuses nearly all instructions of a level.
     if level != "baseline":
         assert refused([text for _, text in found], LEVELS[LEVELS.index(level) - 1])
     strangers = {function for function, _ in found if f"dapd::{level}::" not in function}
@@ -95,18 +97,18 @@ def test_nothing_outside_the_levels_has_vector_instructions():
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_function_of_a_level_can_stand_in_for_another(level):
-    """The linker keeps one of the weak functions of a name, whichever comes first."""
+    """If several weak functions have the same name, the linker keeps the first of them."""
     shared = []
     for line in tool("nm", "--demangle", "--defined-only", "--extern-only", *level_objects(level)).splitlines():
         match = re.match(r"[0-9a-f]+ ([A-Z]) (.*)", line, re.IGNORECASE)
-        # The pointer to C++'s handler of exceptions is data, and equal everywhere.
+        # The pointer to C++'s exception handler is data and equal in all objects.
         if match and f"dapd::{level}::" not in match[2] and match[2] != "DW.ref.__gxx_personality_v0":
             shared.append(line)
     assert not shared
 
 
 def asked_for(objects):
-    """[(object, level)] of every function of a level that an object asks others for."""
+    """Returns {(object, level)} of every function of a level that an object takes from another object."""
     lines = tool("nm", "--print-file-name", "--demangle", "--undefined-only", *objects).splitlines()
     found = [re.match(rf"(.*?): +U dapd::({'|'.join(LEVELS)})::", line) for line in lines]
     return {(pathlib.Path(match[1]), match[2]) for match in found if match}
@@ -114,15 +116,15 @@ def asked_for(objects):
 
 def test_only_the_dispatch_tables_ask_for_a_level():
     assert {path.name for path, _ in asked_for(other_objects())} == DISPATCH
-    # A level contains the ones below it, and may go on in their code.
+    # A level contains the levels below it and may call their code.
     for level in LEVELS:
         above = LEVELS[LEVELS.index(level) + 1 :]
         assert not [pair for pair in asked_for(level_objects(level)) if pair[1] in above], level
 
 
 def test_a_dispatch_table_makes_no_call_of_a_level_but_by_its_pointer():
-    """It holds the addresses of the functions that make a level's table, which CpuLevelTables::Of calls for the level that is in use. The one that
-    puts a table together of two levels' parts is a function of its own, held in the same way."""
+    """A dispatch table holds the addresses of the functions that make a level's table; CpuLevelTables::Of calls them for the level in use.
+    A table with parts of two levels is made by a separate function, held in the same way."""
     for name in sorted(DISPATCH):
         (path,) = [path for path in other_objects() if path.name == name]
         calls = {}
@@ -139,7 +141,7 @@ def test_a_dispatch_table_makes_no_call_of_a_level_but_by_its_pointer():
 
 @pytest.mark.parametrize("name", ["dapd", "dapd-rollout", "dapd-teacher", "dapd-trainer"])
 def test_in_a_program_only_functions_of_a_level_have_vector_instructions(name):
-    """What the linker took, libraries that are part of the program included."""
+    """Checks the code that the linker took, including libraries in the program."""
     found = vector_instructions([BUILD / "bin" / name])
     strangers = {function for function, _ in found if not re.search(rf"dapd::(?:{'|'.join(LEVELS)})::", function)}
     print(f"{name}: {len(found)} vector instructions")

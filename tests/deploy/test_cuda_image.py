@@ -1,4 +1,4 @@
-"""What the CUDA image holds, started without an engine, a driver or a GPU: its programs answer, and say what they miss."""
+"""Starts the programs of the CUDA image without an engine, a driver or a GPU: they answer and say what is missing."""
 
 import os
 import re
@@ -31,7 +31,7 @@ def test_the_image_fails_without_cuda_and_kernels(content, reason, tmp_path):
 
 
 def cuda_target():
-    """The last instruction of each name."""
+    """Returns the last instruction of each name."""
     return {name: rest for name, rest in instructions(DOCKERFILE.read_text().split("FROM cpu AS cuda")[1])}
 
 
@@ -39,14 +39,14 @@ def test_the_cuda_target_says_what_it_needs():
     text = cuda_target()
     assert 'NVIDIA_REQUIRE_CUDA="cuda>=13.0"' in text["ENV"] and "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in text["ENV"]
     assert 'dapd.nvidia-driver=">=580"' in text["LABEL"] and 'dapd.compute-capability=">=8.0"' in text["LABEL"]
-    # Nothing but the image's own base brings a compiler in.
+    # Only the image's own base may contain a compiler.
     assert "nvidia/cuda" not in DOCKERFILE.read_text()
     assert any(name == "RUN" and "stage_image.sh --cuda" in rest for name, rest in instructions(DOCKERFILE.read_text()))
 
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory):
-    """The CUDA image's root file system, out of the programs of build/bin."""
+    """Returns the CUDA image's root file system, made of the programs of build/bin."""
     if os.geteuid() != 0:
         pytest.skip("another root file system needs root")
     if not (ROOT / "build/lib/libdapd_cuda.so").exists():
@@ -101,14 +101,14 @@ def test_an_old_driver_is_named_wherever_it_is_brought_in(folder, image):
 
 
 def test_cuda_finds_all_of_its_libraries_there_but_the_drivers(image):
-    """The loader's own list, of what libdapd_cuda.so loads and of what that loads by name."""
+    """Uses the loader's own list for libdapd_cuda.so and for the libraries that it loads by name."""
     loader = "/lib64/ld-linux-x86-64.so.2"
     libraries = sorted(path.name for path in (image / "opt/dapd/lib").iterdir())
     assert "libdapd_cuda.so" in libraries and any(name.startswith("libnccl.so") for name in libraries)
     for name in libraries:
         listed = inside(image, loader, "--list", f"/opt/dapd/lib/{name}", environment={}, capture_output=True, text=True)
         missing = [line.split()[0] for line in listed.stdout.splitlines() if "not found" in line]
-        # What a library needs to be loaded at all ends the list.
+        # If a library cannot be loaded at all for a missing library, the list ends with that name.
         missing += re.findall(r"error while loading shared libraries: (\S+):", listed.stderr)
         assert listed.returncode == 0 or missing, (name, listed.stderr)
         assert set(missing) <= {"libcuda.so.1"}, (name, missing)

@@ -1,4 +1,4 @@
-"""Roots of debootstrap's that several checkouts share: made once, by one of those that want it at the same time."""
+"""Tests that checkouts which want the same root at the same time share it: one checkout makes it."""
 
 import concurrent.futures
 import pathlib
@@ -13,7 +13,7 @@ def test_two_that_want_the_same_root_make_it_once(tmp_path, monkeypatch):
     made = []
 
     def make(root, packages, release):
-        """As slow as debootstrap, in proportion."""
+        """Takes some time, as debootstrap does."""
         made.append(root)
         time.sleep(0.5)
         pathlib.Path(root).mkdir()
@@ -22,7 +22,7 @@ def test_two_that_want_the_same_root_make_it_once(tmp_path, monkeypatch):
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda number: debian_root.debian_root({"hello"}, "bookworm"), range(4)))
     assert len(set(found)) == 1 and found[0].exists() and made == found[:1]
-    # Another set of packages is another root, and waits for nobody.
+    # Another set of packages has its own root and waits for no other set.
     assert debian_root.debian_root({"hello", "jq"}, "bookworm") != found[0] and len(made) == 2
 
 

@@ -1,4 +1,4 @@
-"""Every file and folder that the documents name is there, and every command, flag and key in their code."""
+"""Checks that every file and folder that the documents name exists, and every command, flag and key in their code."""
 
 import pathlib
 import re
@@ -8,18 +8,18 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(str(path.relative_to(ROOT)) for pattern in ("README.md", "docs/*.md", "dashboards/*.md", "deploy/**/*.md") for path in ROOT.glob(pattern))
-# What a reader is told to make.
+# The documents tell readers to make these.
 MADE_BY_READERS = {"deploy/kubernetes/overlays/mine"}
 FOLDERS = ("common", "configs", "dashboards", "deploy", "docs", "proto", "services", "tests")
-# A path from the top, in running text, in a command or in a table; what follows may be `:120` or `#section`.
+# Matches a path from the top in text, in a command or in a table; `:120` or `#section` may follow.
 PATH = re.compile(r"(?<![\w./-])(?:%s)/[\w./*{},-]*[\w*}/]" % "|".join(FOLDERS))
-# A source without its folder, as a row names the second of two neighbours.
+# Matches a source without its folder, such as the second of two neighbours in a table's row.
 SOURCE = re.compile(r"`(\w+\.(?:h|cc|cu|proto|py))`")
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 
 
 def spelled_out(path):
-    """`a/{b,c}` as two paths."""
+    """Expands `a/{b,c}` to two paths."""
     group = re.search(r"\{([^{}]*)\}", path)
     if group is None:
         return [path]
@@ -27,13 +27,13 @@ def spelled_out(path):
 
 
 def exists(path):
-    """As a file or folder, as a pattern, or without the ending: `a/b` for a/b.h and a/b.cc."""
+    """Returns whether the path is a file, a folder or a pattern, or lacks its ending: `a/b` for a/b.h and a/b.cc."""
     path = path.rstrip("/")
     return any(True for _ in ROOT.glob(path)) or any(True for _ in ROOT.glob(path + ".*"))
 
 
 def sections(page):
-    """The names under which links reach its headings."""
+    """Returns the names under which links reach its headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -79,20 +79,20 @@ def test_every_exit_code_is_in_the_readme():
 
 
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-# A call of the command, which is no namespace of kubectl, up to what the shell takes for itself.
+# Matches a call of `dapd` up to the shell's own characters; `-n dapd` is a namespace of kubectl.
 CALL = re.compile(r"(?<![\w./$-])(?<!-n )(?:build/bin/)?dapd +([^;|>&#\n]*)")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 
 def calls(text):
-    """Every call of `dapd` in the code of a document: fenced, or indented by four spaces."""
+    """Returns every call of `dapd` in a document's code: fenced, or indented by four spaces."""
     code = [block for _, block in FENCED.findall(text)]
     code += re.findall(r"^ {4}\S.*$", FENCED.sub("", text), re.MULTILINE)
     return [call for part in code for call in CALL.findall(re.sub(r"\\\n\s*", " ", part))]
 
 
 def source_of(command):
-    """The sources that declare the options of a subcommand: its own, and of those that these include the ones that declare any."""
+    """Returns the sources that declare a subcommand's options: its own source, and the included sources that declare options."""
     own = ROOT / "services/cli" / f"{command.replace('-', '_')}_command.cc"
     texts, paths = {}, [own]
     while paths:
@@ -121,7 +121,7 @@ def wrong_in_call(call):
         return [f"dapd {command}"]
     known = {*re.findall(r'"(--[a-z][a-z-]*)"', source), "--help"}
     wrong = [f"dapd {command} {flag}" for flag in FLAG.findall(call) if flag not in known]
-    # A command with subcommands has one of them behind its name.
+    # The name of a command with subcommands is followed by a subcommand.
     own = set(re.findall(r'(?<!app)\.AddSubcommand\(\s*"([a-z-]+)"', source))
     if own and (not rest or rest[0] not in own):
         wrong.append(f"dapd {' '.join([command, *rest[:1]])}")
@@ -139,7 +139,7 @@ def flattened(mapping, prefix=""):
 
 
 def wrong_in_yaml(text):
-    """Of a sweep or of a configuration that extends another: keys that are none, files that are not there."""
+    """Returns unknown keys and missing files in the YAML of a sweep, or of a configuration that extends another."""
     content = yaml.safe_load(text)
     if not isinstance(content, dict):
         return []

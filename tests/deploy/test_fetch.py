@@ -1,4 +1,4 @@
-"""deploy/fetch.sh against a server that speaks the Hugging Face hub's protocol, and the commands that read what it brings."""
+"""Tests deploy/fetch.sh with a server that speaks the Hugging Face hub's protocol, and the commands that read its files."""
 
 import importlib.metadata
 import json
@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT / "tests/fakes"))
 from hub_server import COMMIT, HubServer  # noqa: E402
 
 ROWS = "".join(json.dumps({"problem": f"{n} + 1?", "solution": f"It is {n + 1}.", "answer": str(n + 1)}) + "\n" for n in range(4)).encode()
-# As another program has them, as Mistral's own does, and of an earlier step.
+# Nothing reads these files: another program's format, Mistral's own format, an earlier step.
 UNREAD = ["pytorch_model.bin", "consolidated.safetensors", "consolidated-00001-of-00002.safetensors", "checkpoint-500/model.safetensors"]
 
 
@@ -43,7 +43,7 @@ def hub(tiny_model):
 
 @pytest.fixture
 def call(hub, tmp_path):
-    """Calls a program with a cache of this test's own."""
+    """Calls a program with a cache of this test."""
     environment = {**os.environ, "HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": hub.endpoint}
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HF_HUB_OFFLINE"):
         environment.pop(name, None)
@@ -87,7 +87,7 @@ def test_what_the_message_says_brings_the_model(call, hub, tmp_path):
 
 
 def test_in_a_release_it_names_the_commands_that_a_release_has(call, tmp_path):
-    """A tarball has the list of packages, and no deploy/install.sh."""
+    """A tarball has the list of packages but no deploy/install.sh."""
     for name, said in (("checkout", "run deploy/install.sh"), ("release", "python3 -m venv .deps/venv && ")):
         (tmp_path / name / "deploy").mkdir(parents=True)
         shutil.copy(ROOT / "deploy/fetch.sh", tmp_path / name / "deploy")
@@ -177,7 +177,7 @@ def test_no_module_comes_from_the_folder_it_is_called_in(call, tmp_path):
 
 
 def test_the_image_that_fetches_installs_pinned_versions_only():
-    """All that the client requires is in the list which its image takes as constraints."""
+    """The list that the image uses as constraints must contain everything that the client requires."""
     pinned = {re.split(r"==", line)[0].lower().replace("_", "-") for line in (ROOT / "deploy/requirements.txt").read_text().splitlines() if "==" in line}
     assert "--constraint /opt/fetch/requirements.txt huggingface_hub" in (ROOT / "deploy/fetch.Dockerfile").read_text()
     needed, waiting = set(), ["huggingface-hub"]
@@ -194,7 +194,7 @@ def test_the_image_that_fetches_installs_pinned_versions_only():
 
 
 def test_the_volume_of_the_images_command_is_its_users():
-    """Docker gives a new volume to root, but where the image has the folder that it is mounted on."""
+    """Docker gives a new volume to root unless the image has the folder where it is mounted."""
     text = (ROOT / "deploy/fetch.Dockerfile").read_text()
     (folder,) = re.findall(r"^#   docker run -v \w+:(/\w+) -e HF_HOME=\1 ", text, re.MULTILINE)
     (user,) = re.findall(r"^USER (\d+):\1$", text, re.MULTILINE)

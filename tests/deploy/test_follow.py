@@ -1,5 +1,5 @@
-"""deploy/follow.py: what it sends to Weights & Biases and MLflow, by their own clients in their offline modes, and, where a server has to
-fail or to be asked what it got, by stand-ins of the clients' interfaces that record the calls."""
+"""Tests what deploy/follow.py sends to Weights & Biases and MLflow, with their own clients in offline mode. Where a server has to fail, or
+its requests are checked, stand-ins of the clients' interfaces record the calls."""
 
 import fcntl
 import importlib.util
@@ -17,7 +17,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLLOW = ROOT / "deploy/follow.py"
 
-# The part of both interfaces that is used. Each call is a line in $CALLS; log calls fail while $CALLS.down is there.
+# The part of both interfaces that is used. Each call is a line in $CALLS; log calls fail while $CALLS.down exists.
 STAND_IN = '''
 import json, os
 def call(name, *what):
@@ -78,7 +78,7 @@ class Run:
         return json.dumps({"step": step, "loss": loss, "adapter_digest": digest or f"digest-{step}", "terms": {"a": {"value": 1.5}}, "left": None})
 
     def write(self, lines, cut=""):
-        """As a trainer that resumes does: another file in the place of the old one."""
+        """Replaces the file by a new file, as a trainer that resumes does."""
         aside = self.folder / "metrics.jsonl.tmp"
         aside.write_text("".join(line + "\n" for line in lines) + cut)
         os.replace(aside, self.folder / "metrics.jsonl")
@@ -151,7 +151,7 @@ def test_it_goes_on_where_it_was_and_sends_again_what_was_done_otherwise(follow,
     follow("--wandb", "project", "--once")
     follow("--wandb", "project", "--once")
     assert follow.steps() == [1, 2, 3]
-    # Behind a checkpoint of step 1: the second step comes out the same, the third does not.
+    # The trainer resumes from a checkpoint of step 1: the second step comes out the same, the third does not.
     run.write([lines[0], run.line(2, loss=0.75), run.line(3, digest="other")])
     follow("--wandb", "project", "--once")
     assert follow.steps() == [1, 2, 3, 3]
@@ -264,7 +264,7 @@ def test_what_cannot_be_followed_is_said(follow, run, tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_is_no_server_that_takes_nothing(follow, run):
-    """It is said at once, instead of being tried for an hour."""
+    """The error comes at once; there are no retries for an hour, as for a server that fails."""
     (run.folder / ".follow-wandb.lock").mkdir()
     code, said = follow("--wandb", "project", check=False)
     assert code == 4 and ".follow-wandb.lock" in said and "keeps in that folder what it has sent" in said and "trying again" not in said
@@ -289,7 +289,7 @@ def test_without_the_client_the_message_says_how_to_get_it(run, tmp_path):
 
 @pytest.mark.parametrize("module", ["wandb", "yaml"])
 def test_in_a_release_it_names_the_commands_that_a_release_has(run, module, tmp_path):
-    """A tarball has the lists of packages, and no deploy/install.sh."""
+    """A tarball has the lists of packages but no deploy/install.sh."""
     (tmp_path / "clients").mkdir()
     (tmp_path / f"clients/{module}.py").write_text("raise ImportError('no')")
     (tmp_path / "release/deploy").mkdir(parents=True)
@@ -309,7 +309,7 @@ def test_no_link_in_its_way_is_written_through(follow, run, tmp_path):
     (run.folder / ".follow-wandb.lock").symlink_to(others[0])
     run.write([run.line(1)])
     run.end("finished")
-    # The name ends in the number of the process that follows, which exec keeps.
+    # The temporary name ends with the process id of follow.py, which exec keeps.
     script = 'ln -s "$1" "$2/follow-wandb.tmp-$$" && exec "$3" "$4" "$2" --wandb project --interval 0.05'
     subprocess.run(["bash", "-c", script, "bash", others[1], run.folder, sys.executable, FOLLOW], env=follow.environment, check=True, timeout=120)
     assert [other.read_text() for other in others] == ["kept", "kept"]

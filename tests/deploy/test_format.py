@@ -1,4 +1,4 @@
-"""What .clang-format would change in the sources: nothing."""
+"""Checks that clang-format would change nothing in the sources."""
 
 import pathlib
 import subprocess
@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Others break some lines elsewhere.
+# Other versions break some lines elsewhere.
 VERSION = "14"
 
 

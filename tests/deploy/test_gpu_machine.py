@@ -1,4 +1,4 @@
-"""tests/gpu/machine.py: what is looked at again, and what is not, in a second call on the same machine."""
+"""Tests what tests/gpu/machine.py checks again in a second call on the same machine, and what it skips."""
 
 import pathlib
 import subprocess
@@ -13,7 +13,7 @@ import machine  # noqa: E402
 
 @pytest.fixture
 def tree(monkeypatch, tmp_path):
-    """An unpacked pack with a library, on a machine with a torch."""
+    """Makes an unpacked pack with a library, on a machine with torch."""
     for folder in "programs/bin", "programs/lib", "libraries":
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "libraries/libone.so").write_text("one")

@@ -1,4 +1,4 @@
-"""tests/gpu: the pack on a machine without the build's packages, up to the first thing that needs a card."""
+"""Runs the pack of tests/gpu on a machine without the build's packages, up to the first operation that needs a GPU."""
 
 import fcntl
 import json
@@ -22,8 +22,8 @@ sys.path.insert(0, str(GPU))
 import elf  # noqa: E402
 import machine  # noqa: E402
 
-MOST_BYTES = 52 * 2**20  # as it is made for a machine with a GPU
-LARGER = 1.35  # than that is one of the level that is used here, which takes a tenth of the time
+MOST_BYTES = 52 * 2**20  # for a pack that is made for a machine with a GPU
+LARGER = 1.35  # the compression level of these tests takes a tenth of the time and makes a pack larger by this factor
 needs_backend = pytest.mark.skipif(not (ROOT / "build/lib/libdapd_cuda.so").exists(), reason="the build has no CUDA backend")
 needs_root = pytest.mark.skipif(os.geteuid() != 0 or any(shutil.which(name) is None for name in ("debootstrap", "unshare", "ip")),
                                 reason="needs root, debootstrap, unshare and ip")
@@ -31,7 +31,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0 or any(shutil.which(name) is N
 
 @pytest.fixture(scope="module")
 def pack(tmp_path_factory):
-    """As it is made for a machine with a GPU, but for the Python of this release's Debian, and packed less tightly."""
+    """Makes the pack as for a machine with a GPU, but for the Python of this release's Debian and with less compression."""
     out = tmp_path_factory.mktemp("pack") / "out"
     python = python_version(debian_root({"python3"}))
     result = subprocess.run([GPU / "pack.sh", "--python", python, "--level", "1", "--most", "90", out], capture_output=True, text=True)
@@ -43,7 +43,7 @@ def pack(tmp_path_factory):
 
 
 def call_without_a_pack(tmp_path, **environment):
-    """run.sh with a stand-in for Python, which takes itself for one with torch; it prints what it is asked to run."""
+    """Runs run.sh with a stand-in for a Python that has torch; it prints the command that it is asked to run."""
     (tmp_path / "a python").write_text('#!/bin/sh\n[ "$1" = -c ] || echo "$@"\n')
     (tmp_path / "a python").chmod(0o755)
     return subprocess.run([GPU / "run.sh", "--results", tmp_path / "results"], capture_output=True, text=True,
@@ -58,7 +58,7 @@ def test_it_runs_nothing_out_of_another_users_folder(tmp_path):
     os.chown(work, 65534, 65534)
     result = call_without_a_pack(tmp_path, TMPDIR=str(tmp_path))
     assert result.returncode == 1 and result.stdout == "" and f"{work} is a link or another user's" in result.stderr
-    # One that was named may belong to a group.
+    # A folder that the user names may belong to another user.
     assert call_without_a_pack(tmp_path, TMPDIR=str(tmp_path), DAPD_GPU_WORK=str(work)).returncode == 0
 
 
@@ -81,7 +81,7 @@ def test_a_bare_machine_comes_as_far_as_the_card(pack, tmp_path):
     result = bare.run("/mnt/run.sh", "--results", "/srv/results")
     print(result.stdout, result.stderr, f"{time.monotonic() - start:.0f} s")
     results = json.loads((bare.work / "results/results.json").read_text())
-    # Programs start, every symbol is found, all peers can be imported: it is the card that is missing.
+    # Programs start, every symbol is found, and all peers can be imported: only the GPU is missing.
     assert result.returncode == 1
     assert results["machine"]["programs"] and results["machine"]["gpu"] is None
     assert set(results["machine"]["peers"]) == {"transformers", "peft", "liger-kernel"} and not results["machine"]["peers_left_out"]
@@ -89,7 +89,7 @@ def test_a_bare_machine_comes_as_far_as_the_card(pack, tmp_path):
     for stage in results["stages"]:
         assert stage["state"] == "not run" and stage["reason"].startswith("no CUDA device: ")
     assert "no CUDA device" in (bare.work / "results/results.txt").read_text()
-    # The programs themselves come as far.
+    # The programs themselves also run until they need the GPU.
     (tree,) = bare.work.glob("pack-*")
     asked = bare.run(f"/srv/{tree.name}/bin/dapd", "score", "--model", f"/srv/{tree.name}/deploy/models/laboratory", "--input", "/dev/null", "--output",
                      "/tmp/out", "--device", "cuda")
@@ -97,7 +97,7 @@ def test_a_bare_machine_comes_as_far_as_the_card(pack, tmp_path):
     for name in manifest["tests"]:
         listed = bare.run(f"/srv/{tree.name}/bin/{name}", "--gtest_list_tests")
         assert listed.returncode == 0 and re.search("Cuda|Gpu|GPU", listed.stdout), f"{name} has no test that the stage 'kernels' would find"
-    # A library that is missing is named, before anything runs.
+    # A missing library is named before anything runs.
     (library,) = (tree / "libraries").glob("libyaml-cpp.so*")
     library.unlink()
     result = bare.run("/mnt/run.sh", "--results", "/srv/again")
@@ -106,7 +106,7 @@ def test_a_bare_machine_comes_as_far_as_the_card(pack, tmp_path):
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs the repository's list of files")
 def test_a_pack_travels_with_the_repository():
-    """By default, as the header and the page say, together less than 64 MiB."""
+    """The default parts together take less than 64 MiB, as the header and the page say."""
     script = (GPU / "pack.sh").read_text()
     most = int(re.search(r" most=(\d+)$", script, re.MULTILINE)[1])
     assert most << 20 == MOST_BYTES and f"in MiB ({most})" in script
@@ -121,7 +121,7 @@ def test_the_whole_pack_is_small_enough_to_carry(pack):
     manifest = json.loads((pack / "manifest.json").read_text())
     assert manifest["left_out"] == []
     assert [part["file"] for part in manifest["parts"]] == [f"{name}.tar.xz" for name in ("programs", "libraries", "peers", "numpy")]
-    # numpy, which such machines have, is what may stay behind.
+    # numpy may be left out, because such machines have it.
     assert sum(path.stat().st_size for path in pack.iterdir() if path.name != "numpy.tar.xz") <= LARGER * MOST_BYTES
 
 
@@ -140,7 +140,7 @@ def test_a_pack_that_was_damaged_on_its_way_is_refused(pack, tmp_path):
 
 @needs_backend
 def test_stages_rehearse_on_the_cpu(pack, tmp_path):
-    """What compares, stops and continues works before a GPU is paid for."""
+    """Comparing, stopping and continuing must work before anybody pays for a GPU."""
     environment = {**os.environ, "DAPD_GPU_WORK": str(tmp_path / "work"), "DAPD_PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}
     result = subprocess.run([pack / "run.sh", "--results", tmp_path / "results", "--rehearse", "G5", "parity", "determinism", "run"], capture_output=True, text=True,
                             env=environment)

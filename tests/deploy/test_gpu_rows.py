@@ -1,4 +1,4 @@
-"""tests/benchmarks: rows of a GPU whose peers end, on stand-ins for all programs. What is said of ours stays."""
+"""Runs GPU rows of tests/benchmarks whose peers end, with stand-ins for all programs: our own figures must stay."""
 
 import json
 import os
@@ -10,7 +10,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# Any contender, which takes longer each time: it answers the requests that there are, `dapd` none, and a peer as many as it is told, if it begins.
+# A stand-in for any contender, slower at each call. It answers all requests; `dapd` answers none; a peer, if it begins, answers as many as
+# it is told.
 CONTENDER = f"""#!{sys.executable}
 import json, os, pathlib, subprocess, sys
 name = pathlib.Path(sys.argv[0]).name
@@ -31,7 +32,7 @@ for number, _ in enumerate(sys.stdin):
                        "libtorch_flops_a_second": 1e12, "own_flops_a_second": 1e12}}), flush=True)
 """
 
-# The rows that are asked for, without what makes models and runs for them.
+# Runs the requested rows without the parts that make models and runs for them.
 ROWS = """
 import importlib
 import sys
@@ -66,7 +67,7 @@ sys.exit("; ".join(Row.failures) or 0)
 """
 
 
-# transformers' models refer to themselves, as this one does.
+# This model refers to itself, as transformers' models do.
 MODEL = """
 import contextlib
 import gc
@@ -93,7 +94,7 @@ make_model("folder")
 """
 
 
-# What a wrong kernel most likely gives.
+# A wrong kernel most likely gives NaN.
 NAN = """
 import sys
 
@@ -110,7 +111,7 @@ sys.exit("; ".join(Row.failures) or 0)
 
 
 def run_rows(tmp_path, *rows, peer="none", path="", **environment):
-    """The process, and by figure or check its value."""
+    """Returns the process and the value of each figure or check."""
     for name in ("dapd", "peer", *(f"dapd_{kind}_benchmark" for kind in ("decode", "gpu_kernels", "loss", "scoring", "training"))):
         (tmp_path / name).write_text(CONTENDER)
         (tmp_path / name).chmod(0o755)
@@ -140,14 +141,14 @@ def test_a_nan_fails_its_check_and_the_row_goes_on(tmp_path):
 def test_rows_keep_our_figures_where_their_peers_do_not_begin(tmp_path):
     result, lines = run_rows(tmp_path, "g1_loss", "g2_decode", "g3_training", "g5_sampling", "g8_step")
     peers = {"G1": "official", "G2": "hf", "G3": "peft", "G5": "torch", "G8": "the official step"}
-    # G1 is two, of two sizes.
+    # The row G1 has two sizes, so it appears twice.
     assert [(row, figure) for row, figure, value in lines if str(value).startswith("left out: ") and "ended with code 3" in value] == [
         (row, peers[row]) for row in ("G1", "G1", "G2", "G3", "G5", "G8")], result.stderr
     said = [(row, figure) for row, figure, _ in lines]
     assert said.count(("G1", "time over the bare products'")) == said.count(("G1", "extra memory")) == 2
     assert {("G2", "batch 4: share of the floor"), ("G2", "batch 32: share of the floor"), ("G3", "rate"), ("G5", "ours"), ("G8", "seconds a step")} <= set(said)
     assert not [figure for _, figure in said if "times" in figure]
-    # It is no success either.
+    # The call still fails.
     assert result.returncode == 1 and all(f"{row}: {peer} ended with code 3" in result.stderr for row, peer in peers.items())
 
 
@@ -157,7 +158,7 @@ def test_a_peer_that_hangs_is_ended_and_costs_no_figure_of_ours(tmp_path):
     assert re.fullmatch(r"left out: hf did not answer within \d+ s", next(value for row, figure, value in lines if (row, figure) == ("G2", "hf"))), result.stderr
     said = [(row, figure) for row, figure, _ in lines]
     assert {("G2", "batch 4: share of the floor"), ("G2", "batch 32: share of the floor"), ("G5", "ours")} <= set(said)
-    # A peer can cost all the time there is, so what needs none comes before it.
+    # A peer can use up all the time, so measurements without a peer come first.
     assert said.index(("G2", "batch 32: products of a step by themselves")) < said.index(("G2", "hf"))
     assert said.index(("G2", "batch 32: a token with an adapter of rank 64")) < said.index(("G2", "hf"))
     assert said.index(("G2", "batch 32: share of the floor")) < said.index(("G2", "hf"))
@@ -187,7 +188,7 @@ def mps_control(tmp_path):
 
 
 def test_two_processes_in_turns_are_measured_whatever_mps_does(tmp_path):
-    """Its control program may start, and the processes that go through it may not."""
+    """MPS's control program may start while the processes that use it do not."""
     result, lines = run_rows(tmp_path, "g7_side_by_side", path=mps_control(tmp_path))
     assert result.returncode == 0, result.stderr
     assert [figure for _, figure, value in lines if value is not None] == [

@@ -1,4 +1,4 @@
-"""tests/gpu: what runs its stages, on stand-ins for them and for the programs that they start."""
+"""Tests the program that runs the stages of tests/gpu, with stand-ins for the stages and for the programs that they start."""
 
 import importlib.util
 import json
@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 GPU = ROOT / "tests/gpu"
 
 MANIFEST = {"commit": "x", "torch": "2.11.0", "cuda": "13.0", "needs": {"GLIBC": "2.36", "GLIBCXX": "3.4.30"}, "tests": [], "left_out": [], "parts": []}
-# By which processes of this test are known from those of others.
+# This duration distinguishes this test's processes from other tests' processes.
 SLEEP = f"1000.{os.getpid()}"
 STAND_INS = {
     "machine.py": 'class Unusable(Exception):\n    pass\n\n\ndef examine(*_):\n    return {"no_gpu": None, "gpu": {"name": "x"}, "python_path": [], '
@@ -34,13 +34,13 @@ STAND_INS = {
 
 
 def left_behind():
-    """What stages of this test have started and nobody has ended."""
+    """Returns the processes that this test's stages have started and nobody has ended."""
     return subprocess.run(["pgrep", "-fx", f"sleep {SLEEP}"], capture_output=True, text=True).stdout
 
 
 @pytest.fixture
 def stood_in(tmp_path):
-    """Runs run.py on stages that are stand-ins; its code and results by stage."""
+    """Returns a function that runs run.py with stand-ins for the stages and returns its result, and the results by stage."""
     gpu = tmp_path / "tree/tests/gpu"
     shutil.copytree(GPU, gpu)
     shutil.copytree(ROOT / "tests/benchmarks", gpu.parent / "benchmarks")
@@ -61,12 +61,12 @@ def stood_in(tmp_path):
 def test_a_stage_that_fails_or_hangs_does_not_keep_the_others_from_running(stood_in, tmp_path):
     result, stages = stood_in("determinism", "parity", "kernels", "G3", "run")
     assert result.returncode == 1
-    # In the order of what proves what, not of the call.
+    # The stages run in their fixed order, not in the order of the call.
     assert list(stages) == ["kernels", "parity", "run", "determinism", "G3"]
     assert stages["kernels"]["state"] == "passed" and [line.get("ok") for line in stages["kernels"]["lines"]] == [None, True, None]
     assert stages["parity"]["state"] == "failed" and stages["parity"]["reason"] == "checks failed: parity: error"
     assert stages["determinism"]["state"] == "failed" and stages["determinism"]["reason"] == "not done after 5 s"
-    # What it had found is kept, and what it had started is gone.
+    # A stage's findings are kept, and the processes that it started are ended.
     assert stages["determinism"]["lines"][1]["figure"] == "begun"
     wait_for(lambda: not left_behind(), "the end of what a stage started")
     assert stages["G3"]["state"] == "not run" and stages["G3"]["reason"] == "its peer is left out: peft: no room"
@@ -77,7 +77,7 @@ def test_a_stage_that_fails_or_hangs_does_not_keep_the_others_from_running(stood
 
 
 def test_what_a_stage_has_found_is_there_while_it_runs_and_when_the_call_is_ended(stood_in, tmp_path):
-    """Who lends the machine may end the call, and need not say so first."""
+    """The owner of the machine may end the call without a warning."""
     call = subprocess.Popen([sys.executable, tmp_path / "tree/tests/gpu/run.py", tmp_path / "work", tmp_path / "results", "60", "determinism", "parity"])
     path = tmp_path / "results/results.json"
 
@@ -97,7 +97,7 @@ def test_what_a_stage_has_found_is_there_while_it_runs_and_when_the_call_is_ende
 
 
 def test_what_a_killed_call_leaves_behind_is_ended_by_the_next(stood_in, tmp_path):
-    """A stage has a session of its own, so that what kills the call may not reach it."""
+    """A stage has its own session, so a signal that kills the call may not reach it."""
     call = subprocess.Popen([sys.executable, tmp_path / "tree/tests/gpu/run.py", tmp_path / "work", tmp_path / "results", "60", "determinism"])
     wait_for(left_behind, "a stage under way", 50)
     call.kill()
@@ -120,7 +120,7 @@ def test_a_call_ends_with_the_time_that_it_has(stood_in):
     result, stages = stood_in("--total", "7", "determinism", "G5")
     assert result.returncode == 1 and stages["determinism"]["reason"] == "not done after 5 s"
     assert stages["G5"]["state"] == "not run" and stages["G5"]["reason"] == "no time was left of the call's 7 s"
-    # What has no time now may have had some before.
+    # A stage without time now keeps the result of an earlier call.
     _, before = stood_in("kernels")
     result, again = stood_in("--total", "1", "kernels")
     assert result.returncode == 0 and before["kernels"]["state"] == "passed" and again["kernels"] == before["kernels"]
@@ -142,7 +142,7 @@ def test_what_runs_said_in_a_stage_that_was_ended_is_in_its_log(stood_in, tmp_pa
     assert not (tmp_path / "work/tmp").exists()
 
 
-# A run whose teacher, in a group of its own, says something and hangs; it waits for it, or fails.
+# A run whose teacher, in its own process group, prints a line and hangs; the run waits for it or fails.
 FAILING_RUN = f"""#!{sys.executable}
 import pathlib, subprocess, sys
 if sys.argv[1] == "problems":
@@ -162,7 +162,7 @@ elif sys.argv[1] == "run":
 @pytest.mark.parametrize("stage, parts", [("run", ["until it is stopped", "continued"]), ("determinism", ["a whole run"])])
 def test_a_run_that_fails_or_hangs_leaves_its_logs_in_the_output(tmp_path, stage, parts, hangs, why):
     program = FAILING_RUN.replace("HANGS", str(hangs))
-    if stage == "determinism":  # which asks for a key before it
+    if stage == "determinism":  # asks for a key before the run
         program = program.replace("elif", 'elif sys.argv[1] == "config-reference":\n    print("`model.deterministic`")\nelif', 1)
     (tmp_path / "dapd").write_text(program)
     (tmp_path / "dapd").chmod(0o755)
@@ -176,7 +176,7 @@ def test_a_run_that_fails_or_hangs_leaves_its_logs_in_the_output(tmp_path, stage
     assert left_behind() == ""
 
 
-# A program of tests, of which one fails and takes the GPU from those behind it, one ends the process and one does not end.
+# A test program: one test fails and takes the GPU from the tests after it, one ends the process, and one does not end.
 TESTS = """#!/usr/bin/env python3
 import os, sys, time
 names = ["Passes", "Fails", "FailsBehindIt", "Aborts", "Skips", "Hangs", "PassesToo"]
@@ -223,7 +223,7 @@ def test_a_test_that_ends_its_process_costs_no_other_its_result(tmp_path):
     assert result.returncode == 1
 
 
-# As if the GPU could do nothing: it makes problems, and fails at what a GPU is needed for.
+# This stand-in behaves as if the GPU did not work: it makes problems and fails where a GPU is needed.
 DAPD = """#!/usr/bin/env python3
 import json, pathlib, sys
 if sys.argv[1] == "config-reference":
@@ -282,7 +282,7 @@ def test_results_of_several_calls_come_together(stood_in):
 
 
 def test_results_that_do_not_belong_together_are_all_kept(stood_in, tmp_path):
-    """Those of a rehearsal and those of a GPU, in turns."""
+    """Results of a rehearsal and of a GPU come in turns."""
     for arguments in (["kernels"], ["--rehearse", "G5"], ["kernels"], ["--rehearse", "G5"]):
         stood_in(*arguments)
     kept = [json.loads((tmp_path / "results" / f"{name}.json").read_text()) for name in ("results-before", "results-before-1", "results-before-2", "results")]
@@ -290,7 +290,7 @@ def test_results_that_do_not_belong_together_are_all_kept(stood_in, tmp_path):
 
 
 def test_no_module_of_a_stage_has_the_name_of_a_package_that_transformers_looks_for():
-    """Stages have these folders in front of all packages, and transformers imports what it finds to learn its version."""
+    """Stages have these folders before all packages in their path, and transformers imports any module it finds to read its version."""
     source = importlib.util.find_spec("transformers").submodule_search_locations[0]
     wanted = set(re.findall(r'_is_package_available\("(\w+)"', pathlib.Path(source, "utils/import_utils.py").read_text()))
     assert "kernels" in wanted

@@ -1,4 +1,4 @@
-"""tests/gpu: the stages that run NVIDIA's tools, on stand-ins for those."""
+"""Tests the stages of tests/gpu that run NVIDIA's tools, with stand-ins for the tools."""
 
 import json
 import os
@@ -17,12 +17,12 @@ sys.path[:0] = [str(GPU), str(ROOT / "tests/benchmarks")]
 import machine  # noqa: E402
 from duel import LEFT_OUT  # noqa: E402
 
-# By which processes of this test are known from those of others.
+# This duration distinguishes this test's processes from other tests' processes.
 SLEEP = f"1001.{os.getpid()}"
 
 
 def run_stage(tmp_path, stage, tool, text, **environment):
-    """The stage with a stand-in for the tool; its process, and its lines."""
+    """Runs the stage with a stand-in for the tool; returns its process and its lines."""
     record = tmp_path / "record"
     record.write_text("")
     (tmp_path / tool).write_text(text)
@@ -32,7 +32,7 @@ def run_stage(tmp_path, stage, tool, text, **environment):
     return result, [json.loads(line) for line in record.read_text().splitlines()]
 
 
-# One that finds a race in a kernel of ours and one in another's, unless it looks at memory.
+# A stand-in that finds a race in one of our kernels and one in another kernel, except in memcheck.
 SANITIZER = """#!/bin/sh
 echo "[  PASSED  ] 9 tests."
 if [ "$2" = memcheck ]; then echo "========= ERROR SUMMARY: 0 errors"; exit; fi
@@ -44,7 +44,7 @@ echo "========= RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)"
 
 
 def run_sanitizer(tmp_path, text, **environment):
-    """Its process, its lines and the checks that failed."""
+    """Returns the stage's process, its lines and the failed checks."""
     result, lines = run_stage(tmp_path, "sanitizer", "compute-sanitizer", text, **environment)
     return result, lines, [line["check"] for line in lines if line.get("ok") is False]
 
@@ -73,7 +73,7 @@ def test_a_sanitizer_that_cannot_look_into_the_gpu_is_left_out(tmp_path):
 
 def test_a_sanitizer_that_hangs_keeps_what_it_found_and_leaves_the_others_their_time(tmp_path):
     finding = next(line for line in SANITIZER.splitlines(keepends=True) if "dapd::" in line)
-    # As the real one does, it runs the program beside itself.
+    # The real tool runs the program beside itself, too.
     hangs = f'#!/bin/sh\nif [ "$2" = memcheck ]; then\n{finding}sleep {SLEEP} &\nwait\nfi\necho "[  PASSED  ] 9 tests."\necho "========= ERROR SUMMARY: 0 errors"\n'
     result, lines, failed = run_sanitizer(tmp_path, hangs, DAPD_BENCHMARK_DEADLINE=str(time.time() + 18))
     said = [line["value"] for line in lines if "figure" in line]
@@ -97,7 +97,7 @@ def test_a_sanitizer_is_found_where_toolkits_and_packages_have_it(tmp_path, monk
     assert machine.nvidia_tool("compute-sanitizer", toolkits) == str(program)
 
 
-# What Nsight Compute writes: lines of its own, a header, units, a line a launch.
+# Writes lines as Nsight Compute does: messages, a header, units, and a line for each launch.
 PROFILER = f"""#!{sys.executable}
 import csv, pathlib, sys
 log = pathlib.Path(sys.argv[sys.argv.index("--log-file") + 1])
@@ -122,7 +122,7 @@ def test_a_profile_says_which_kernels_take_the_time(tmp_path):
     assert figures["scoring: SkinnyProduct<(int)4, (int)2> 80,1,1"] == "75.0%, 3 x 1.0 us, 2.00 TB/s", result.stderr
     assert figures["scoring: elementwise_kernel<Half (float)> 9,1,1"] == "25.0%, 1 x 1.0 us, 0.00 TB/s"
     assert figures["scoring: in all"] == "0.00 ms, 0.0% of it by 0 others"
-    # One that fails does not keep the others from running; without a GPU no model is made for two of them.
+    # A program that fails does not keep the other programs from running; without a GPU no model is made for two of them.
     assert figures["loss"] == "not known: Nsight Compute ended with code 1: ==ERROR== ERR_NVGPUCTRPERM - no permission to access counters"
     assert result.returncode == 1 and figures["decoding, 32 rows"].startswith("not known: ") and figures["training"].startswith("not known: ")
 

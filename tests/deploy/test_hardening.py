@@ -1,4 +1,4 @@
-"""What the compiler's defences left in the programs, and what must never be in them."""
+"""Checks which of the compiler's defences are in the programs, and that forbidden functions are not."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("DAPD_BIN", ROOT / "build" / "bin"))
 PROGRAMS = ["dapd", "dapd-rollout", "dapd-teacher", "dapd-trainer"]
 
-# Loaders that run what a file says (pickle), or that lead to one.
+# These loaders run code from a file (pickle) or lead to such a loader.
 LOADERS = ["torch::load", "torch::pickle_load", "torch::jit::load", "torch::jit::pickle_load", "torch::jit::import_ir_module",
            "torch::jit::unpickle", "torch::jit::_load_for_mobile", "torch::serialize::InputArchive"]
 LOADER_IN_SOURCE = re.compile(r"\b(torch|jit|serialize)::(load|pickle_load|jit::load|unpickle|InputArchive|import_ir_module)\b|\bUnpickler\b")

@@ -1,4 +1,4 @@
-"""The Kubernetes manifests: what overlays, components and pages say is what they come to."""
+"""Tests that the Kubernetes overlays, components and pages give what they say."""
 
 import itertools
 import os
@@ -13,7 +13,7 @@ from kubernetes_rules import violations
 
 
 def test_the_way_out_is_the_trainers_and_by_one_port():
-    """What copies checkpoints and tells of the end is the trainer; who is in a private network is not outside."""
+    """The trainer copies checkpoints and reports the end; a peer in a private network is not outside."""
     everything = manifests.objects("gpu-cluster", ("egress-https",), https_port=9443)
     assert violations(everything) == []
     is_open = {edge for edge in kubernetes_network.open_edges(everything, "Egress") if edge[1] in kubernetes_network.OUTSIDE}
@@ -40,7 +40,7 @@ def test_ranks_of_a_job_set_on_several_nodes_share_a_claim():
 
 
 def test_a_job_set_is_made_of_the_pods_of_the_other_overlays():
-    """But for their index, their name, their run folder and what becomes of them."""
+    """Only their index, their name, their run folder and their restart policies differ."""
     deployed = {manifests.role(each): each for each in manifests.workloads(manifests.objects("one-node-8-gpus", ("priority-class",), priority_class="research"))}
     for job in manifests.workloads(manifests.objects("jobset")):
         pod, other = pod_of(job), pod_of(deployed[manifests.role(job)])
@@ -56,7 +56,7 @@ def test_a_job_set_is_made_of_the_pods_of_the_other_overlays():
             others = {entry["name"]: entry for entry in other["containers"][0]["env"]}
             others["DAPD_TRAINER__MACHINE"]["valueFrom"]["fieldRef"]["fieldPath"] = index["fieldPath"]
             others["DAPD_TRAINER__RENDEZVOUS"]["value"] = variables["DAPD_TRAINER__RENDEZVOUS"]["value"]
-        for each in (pod, other):  # whose names have a digest of what differs
+        for each in (pod, other):  # these names have a digest of their content
             each["containers"][0].pop("envFrom")
             each["volumes"] = [volume for volume in each["volumes"] if volume["name"] != "run"]
         assert pod == other
@@ -74,7 +74,7 @@ def test_the_page_says_how_to_delete_what_a_job_set_replaces():
 
 
 def labels_match(term, labels):
-    """A node selector term of In and NotIn, as the scheduler does it."""
+    """Evaluates a node selector term of In and NotIn as the scheduler does."""
     return all((labels.get(each["key"]) in each["values"]) == {"In": True, "NotIn": False}[each["operator"]] for each in term["matchExpressions"])
 
 
@@ -85,7 +85,7 @@ def test_rollouts_go_to_spot_nodes_and_the_trainer_never_does(labels, is_spot):
                 for kind, name in (("Deployment", "dapd-rollout"), ("Deployment", "dapd-teacher"), ("StatefulSet", "dapd-trainer"))}
     (preferred,) = affinity["dapd-rollout"]["preferredDuringSchedulingIgnoredDuringExecution"]
     assert labels_match(preferred["preference"], labels) == is_spot
-    # Where there are none, elsewhere.
+    # Without spot nodes the rollout workers run on other nodes.
     assert "requiredDuringSchedulingIgnoredDuringExecution" not in affinity["dapd-rollout"]
     (term,) = affinity["dapd-trainer"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert labels_match(term, labels) != is_spot
@@ -96,7 +96,7 @@ def test_rollouts_go_to_spot_nodes_and_the_trainer_never_does(labels, is_spot):
 
 
 def test_prometheus_asks_every_rank_of_a_pod_and_none_that_is_not_there():
-    """The relabelings of the PodMonitor, done as Prometheus does them, for pods of 1 to 8 ranks."""
+    """Applies the relabelings of the PodMonitor as Prometheus does, for pods of 1 to 8 ranks."""
     (monitor,) = of_kind(manifests.objects("cpu-demo", ("scraping",)), "PodMonitor")
     for ranks in range(1, 9):
         found = []
@@ -118,7 +118,7 @@ def test_prometheus_asks_every_rank_of_a_pod_and_none_that_is_not_there():
 
 
 def test_a_second_run_brings_the_rules_no_second_time():
-    """As the page says to make one: a copy in a namespace of its own, with scraping alone, scaled by its own samples."""
+    """The page's instructions give a copy in its own namespace, with scraping alone, scaled by its own samples."""
     kustomization = manifests.file_of("template") | {"namespace": "second"}
     kustomization["components"] += ["../../components/scraping", "../../components/keda"]
     result = manifests.render(kustomization, "template")
@@ -134,7 +134,7 @@ def test_a_second_run_brings_the_rules_no_second_time():
 
 @pytest.mark.parametrize("added", [("monitoring", "keda"), ("runtime-class",)], ids="+".join)
 def test_components_and_settings_may_be_added_to_an_overlay_from_outside(added, tmp_path):
-    """A file that takes a whole overlay as its resource, instead of being a copy of its file, comes to the same objects."""
+    """A file with a whole overlay as its resource, instead of a copy of its file, gives the same objects."""
     base = os.path.relpath(manifests.MANIFESTS, os.path.realpath(tmp_path))
     settings = {"name": "dapd-settings", "behavior": "merge", "namespace": "dapd", "literals": ["teacher-pods=5"]}
     kustomization = {"resources": [f"{base}/overlays/gpu-cluster"], "components": [f"{base}/components/{name}" for name in added],
@@ -147,7 +147,7 @@ def test_components_and_settings_may_be_added_to_an_overlay_from_outside(added, 
 
 
 def test_a_label_for_everything_leaves_selectors_alone(tmp_path):
-    """As the page says to add one: a policy that then selected DNS by it would keep the trainer from resolving any name."""
+    """The page says how to add a label. If a policy then selected DNS by that label, the trainer could resolve no name."""
     page = (manifests.MANIFESTS / "README.md").read_text()
     (example,) = re.findall(r"^labels: (.*)$", page, re.M)
     base = os.path.relpath(manifests.MANIFESTS, os.path.realpath(tmp_path))
@@ -163,7 +163,7 @@ def test_a_label_for_everything_leaves_selectors_alone(tmp_path):
 
 @pytest.mark.parametrize("name,holder", [("loader", {"app.kubernetes.io/name": "dapd"}), ("reader", {"statefulset.kubernetes.io/pod-name": "dapd-trainer-0"})])
 def test_pods_for_people_go_where_the_claim_is(name, holder):
-    """ReadWriteOnce: to the node of who has it, whatever taints that has, and anywhere while nobody does."""
+    """The claim is ReadWriteOnce: the pods run on the node that has it, whatever its taints are, and on any node while no node has it."""
     pod = yaml.safe_load((manifests.MANIFESTS / f"{name}.yaml").read_text())["spec"]
     assert not pod["affinity"]["podAffinity"].get("requiredDuringSchedulingIgnoredDuringExecution")
     (preferred,) = pod["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
@@ -183,12 +183,12 @@ def test_the_trainer_waits_for_workers_as_long_as_they_may_take_to_start(overlay
     patience = float(cluster["DAPD_TRAINER__PEER_TIMEOUT_SECONDS"])
     for name in ("dapd-rollout", "dapd-teacher"):
         probe = container(everything, "Deployment", name)["startupProbe"]
-        # The image is pulled before that begins.
+        # The image is pulled before the probe's time begins.
         assert patience >= 2 * probe["periodSeconds"] * probe["failureThreshold"], name
 
 
 def test_the_cluster_of_seven_gpus_trains_with_the_most_of_them():
-    """As tests/common/model/spec/role_split_test.cc has it for Qwen3-4B; 4 workers and 1 rank would take nearly twice as long."""
+    """tests/common/model/spec/role_split_test.cc expects this for Qwen3-4B; 4 workers and 1 rank would take nearly twice as long."""
     everything = manifests.objects("gpu-cluster")
     counts = {workload["metadata"]["name"]: workload["spec"]["replicas"] for workload in manifests.workloads(everything)}
     assert counts == {"dapd-trainer": 4, "dapd-teacher": 2, "dapd-rollout": 1}
@@ -221,14 +221,14 @@ def test_the_operator_gets_the_rules_as_they_are():
 
 
 def test_names_of_config_maps_change_with_their_content():
-    """So that pods are replaced when their configuration is."""
+    """New names let pods be replaced when their configuration changes."""
     names = [name["metadata"]["name"] for overlay in manifests.OVERLAYS for name in of_kind(manifests.objects(overlay), "ConfigMap")]
     runs = [name for name in names if name.startswith("dapd-run-")]
     presets = {preset for preset, _ in PRESETS.values()}
     assert len(runs) == len(manifests.OVERLAYS) and len(set(runs)) == len(presets)
 
 
-# Of each overlay, with the values that its run.yaml and its settings both have.
+# Maps each overlay to its preset and to the values that its run.yaml and its settings share.
 PRESETS = {
     "cpu-demo": ("container", {}),
     "gpu-single-node": ("qwen3-1.7b", {}),
@@ -253,7 +253,7 @@ def test_a_run_is_the_preset_that_the_overlay_names(overlay):
 
 
 def test_no_page_waits_for_a_rollout_that_kubectl_does_not_follow():
-    """`kubectl rollout status` ends with an error where pods are replaced by whoever deletes them."""
+    """`kubectl rollout status` ends with an error if a user deletes pods to replace them."""
     root = manifests.ROOT
     workloads = {(entry["kind"].lower(), entry["metadata"]["name"]): entry
                  for path in (root / "deploy/kubernetes/base").glob("*.yaml") for entry in yaml.safe_load_all(path.read_text()) if entry and "metadata" in entry}
@@ -265,7 +265,7 @@ def test_no_page_waits_for_a_rollout_that_kubectl_does_not_follow():
 
 
 def test_pages_say_how_long_kubectl_waits():
-    """Else it gives up after 30 s: before a claim is there and an image pulled, and long before a run is done."""
+    """By default it gives up after 30 s: before a claim exists and an image is pulled, and long before a run is done."""
     root = manifests.ROOT
     waits = {(str(page.relative_to(root)), call) for pattern in ("docs/*.md", "deploy/kubernetes/**/*.md") for page in root.glob(pattern)
              for call in re.findall(r"kubectl (?:-n \w+ )?wait [^`\n&]*", page.read_text())}

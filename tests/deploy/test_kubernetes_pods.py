@@ -1,4 +1,4 @@
-"""The pods, run as their manifests say: configuration, probes, volumes, users and names are the real ones."""
+"""Runs the pods as their manifests say: configuration, probes, volumes, users and names are the real ones."""
 
 import json
 import pathlib
@@ -25,7 +25,7 @@ STEPS = 6
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    """What the image has at /opt/dapd/demo."""
+    """Returns the folder that the image has at /opt/dapd/demo."""
     folder = tmp_path_factory.mktemp("demo")
     make = [sys.executable, ROOT / "deploy/make_tiny_model.py", "--output", folder / "tiny-qwen3"]
     subprocess.run(make, check=True, capture_output=True)
@@ -52,20 +52,20 @@ def scrape(container, port):
 
 
 def shortened(everything):
-    """The demonstration with a few steps: where it matters for what a test asks, nothing else is changed."""
+    """Gives the demonstration a few steps, and changes nothing else."""
     cluster = next(entry for entry in of_kind(everything, "ConfigMap") if "DAPD_RUN__OUTPUT_DIR" in entry["data"])
     cluster["data"] |= {"DAPD_TRAINER__STEPS": str(STEPS), "DAPD_CHECKPOINT__INTERVAL": "2"}
     return everything
 
 
 def state(trainer):
-    """What README.md tells people to do, for programs."""
+    """Asks for the status as README.md tells people to do, but as JSON."""
     status = trainer.execute("dapd", "status", "127.0.0.1:7003", "--json", user=10001)
     return json.loads(status.stdout) if status.returncode == 0 else {}
 
 
 def wait_until_done(trainer, *others):
-    """Of several ranks the first knows; all stay, because a StatefulSet would start again what ends."""
+    """Waits until the run is done. Rank 0 tells; all ranks stay, because a StatefulSet would start an ended rank again."""
     processes = [rank.process for rank in (trainer, *others)]
 
     def logs():
@@ -92,7 +92,7 @@ def test_the_demo_trains_as_its_manifests_say(security, tmp_path, demo):
         if tls:
             assert not pods.grpc_health(f"{teacher.address}:7002"), "a peer without a certificate was answered"
 
-        # Read-only for root, too.
+        # The root file system is read-only for root, too.
         refusal = teacher.execute("/usr/bin/touch", "/etc/x")
         assert refusal.returncode != 0 and "Read-only file system" in refusal.stderr
         status = pathlib.Path(f"/proc/{teacher.process.pid}/status").read_text()
@@ -103,12 +103,12 @@ def test_the_demo_trains_as_its_manifests_say(security, tmp_path, demo):
         assert json.loads((run / "summary.json").read_text()) and (run / "adapter/adapter_model.safetensors").exists()
         assert (run / "config.yaml").stat().st_uid == 10001
         for probe in ("livenessProbe", "readinessProbe"):
-            # kubelet asks again, too, where a busy machine was late.
+            # A busy machine may be late, and kubelet would ask again, too.
             wait_for(lambda: trainer.probe(probe), lambda: f"{probe}\n{trainer.log()}")
         for container in (*rollouts, teacher, trainer):
             assert container.terminate() == 0, container.log()
 
-        # A pod that finds its run finished is there for questions as well.
+        # A pod that finds its run finished still answers questions.
         again = pods.start("trainer")
         wait_until_ready(again)
         wait_until_done(again)
@@ -158,7 +158,7 @@ def test_a_pod_of_two_ranks_trains_and_both_are_scraped(tmp_path, demo):
             assert 'dapd_build_info{' in scrape(trainer, port)
         wait_until_done(trainer)
         assert state(trainer)["phase"] == "done" and trainer.terminate() == 0, trainer.log()
-        # Of a finished run rank 0 shows what there is.
+        # Rank 0 shows the state of a finished run.
         again = pods.start("trainer")
         wait_until_ready(again)
         wait_until_done(again)
@@ -166,7 +166,7 @@ def test_a_pod_of_two_ranks_trains_and_both_are_scraped(tmp_path, demo):
 
 
 def test_a_job_set_is_done_when_its_trainer_is(tmp_path, demo):
-    """Two pods of a rank each, by the names of indexed jobs; both end by themselves with code 0, which is a job's success."""
+    """Two pods with a rank each have the names of indexed jobs. Both end by themselves with code 0, which is a job's success."""
     everything = shortened(manifests.objects("cpu-demo", ("jobset",), trainer_pods=2, runs_access="ReadWriteMany"))
     with kubernetes_pods.Pods(tmp_path, everything, demo=demo) as pods:
         workers = [pods.start("rollout"), pods.start("teacher")]
@@ -174,19 +174,19 @@ def test_a_job_set_is_done_when_its_trainer_is(tmp_path, demo):
         assert [rank.process.wait(timeout=PATIENCE_SECONDS) for rank in ranks] == [0, 0], ranks[0].log() + ranks[1].log()
         run = pods.claims["dapd-runs"] / "demo"
         assert json.loads((run / "summary.json").read_text()) and (run / "adapter/adapter_model.safetensors").exists()
-        # The set's controller then ends these. Whoever does it sooner must find that they are not done: a job puts nothing in
-        # the place of a pod that ended with code 0.
+        # The set's controller then ends the workers. A worker that is ended earlier must not end with code 0, because a job would not
+        # replace its pod.
         assert [worker.terminate() for worker in workers] == [130, 130]
 
 
 def put_in_place(folder, run, demo):
-    """Model and problems on the claim, where a run.yaml wants them."""
+    """Puts model and problems on the claim, where a run.yaml expects them."""
     model, data = folder / run["model"]["path"], folder / run["data"]["path"]
     shutil.copytree(demo / "tiny-qwen3", model)
-    # With as many heads as a large model has, which ranks may split.
+    # The configuration has as many heads as a large model, so that ranks may split them.
     config = json.loads((model / "config.json").read_text()) | {"num_attention_heads": 16, "num_key_value_heads": 8, "intermediate_size": 128}
     (model / "config.json").write_text(json.dumps(config))
-    (model / "model.safetensors").unlink()  # it has the tiny model's heads, and a plan needs no weights
+    (model / "model.safetensors").unlink()  # they fit the tiny model's heads, and a plan needs no weights
     data.parent.mkdir(parents=True)
     assert data.suffix == ".parquet"
     rows = [json.loads(line) for line in (demo / "train.jsonl").read_text().splitlines()]
@@ -195,7 +195,7 @@ def put_in_place(folder, run, demo):
 
 @pytest.mark.parametrize("overlay", manifests.OVERLAYS)
 def test_the_configuration_is_sound(overlay, tmp_path, demo):
-    """`dapd check` in the trainer's pod, with a model and problems where run.yaml wants them."""
+    """Runs `dapd check` in the trainer's pod, with a model and problems where run.yaml expects them."""
     tls = "mtls" in manifests.own_components(overlay)
     everything = manifests.objects(overlay, ("cert-manager",) if tls else ())
     secrets = kubernetes_certificates.issue(everything, tmp_path / "authority") if tls else {}

@@ -1,4 +1,4 @@
-"""Every overlay, alone and with the components that may be added to it, fits its schemas and keeps the rules; what breaks one is found."""
+"""Checks that every overlay, alone and with components, fits its schemas and keeps the rules, and that broken rules are found."""
 
 import copy
 
@@ -17,7 +17,7 @@ all_combinations = pytest.mark.parametrize("combination", manifests.combinations
 
 @pytest.fixture(scope="module")
 def known_good():
-    """What was validated before: most objects are alike in all combinations."""
+    """Remembers valid objects: most objects are alike in all combinations."""
     return set()
 
 

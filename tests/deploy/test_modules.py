@@ -1,4 +1,4 @@
-"""A module's DEPS are what its files include: the architecture as docs/development.md has it is the one that is built."""
+"""Checks that a module's DEPS are the modules that its files include: the built architecture is the architecture in docs/development.md."""
 
 import functools
 import re
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 @functools.cache
 def modules():
-    """By name: what the module depends on, its sources without their endings."""
+    """Maps a module's name to its dependencies and to its sources without their endings."""
     found = {}
     for path in map(Path, subprocess.check_output(["git", "ls-files", "common", "services"], cwd=ROOT, text=True).split()):
         if path.name != "CMakeLists.txt":
@@ -25,19 +25,19 @@ def modules():
 
 @functools.cache
 def below(module):
-    """The module and all that it depends on."""
+    """Returns the module and all modules that it depends on."""
     dependencies = modules().get(module, ([], []))[0]
     return {module}.union(*map(below, dependencies))
 
 
 def headers(path):
-    """Ours that a file includes, without their ending; not those that the build writes."""
+    """Returns our headers that a file includes, without their ending; headers that the build writes are left out."""
     names = re.findall(r'^#include "((?:common|services)/[^"]+)\.h"', (ROOT / path).read_text(), re.MULTILINE)
     return {name for name in names if (ROOT / f"{name}.h").exists()}
 
 
 def included(path, stops):
-    """The headers that a file includes, and of those at which `stops` is false what they include in turn."""
+    """Returns the headers that a file includes, and in turn the headers that these include unless `stops` is true for them."""
     seen, ahead = set(), {path}
     while ahead:
         found = headers(ahead.pop()) - seen
@@ -57,7 +57,7 @@ def test_every_module_names_what_its_files_include():
     for source, module in owners().items():
         for path in (f"{source}.h", f"{source}.cc"):
             if (ROOT / path).exists():
-                # A header without a source belongs to whoever includes it.
+                # A header without a source belongs to the modules that include it.
                 ours = [header for header in included(path, stops=owners().__contains__) if header in owners()]
                 missing |= {f"{module} does not name {owners()[header]}, whose {header}.h {path} includes"
                             for header in ours if owners()[header] not in below(module)}
@@ -65,7 +65,7 @@ def test_every_module_names_what_its_files_include():
 
 
 def test_no_module_depends_on_itself():
-    # below() would not end.
+    # With a cycle below() would not end.
     assert all(module not in below(dependency) for module, (dependencies, _) in modules().items() for dependency in dependencies)
 
 

@@ -1,4 +1,4 @@
-"""The module dapd of the wheel, against the real programs that it brings: runs that are started, followed, stopped, lost and found again."""
+"""Tests the wheel's module dapd with the real programs that the wheel brings: runs are started, followed, stopped, lost and found again."""
 
 import ast
 import json
@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "tests/fakes"))
 import certificates  # noqa: E402
 from workspace import wait_for  # noqa: E402
 
-# The tiny model, a few seconds of it; `steps` may be as many as a test has to meet it in the middle.
+# The tiny model trains for a few seconds; a test that has to meet the run in the middle raises `steps`.
 CONFIG = """
 model: {{path: {model}, precision: float32, device: cpu}}
 lora: {{rank: 4, alpha: 8}}
@@ -30,7 +30,7 @@ metrics: {{rollout_listen: "127.0.0.1:0", teacher_listen: "127.0.0.1:0", trainer
 
 
 class Python:
-    """Scripts in the wheel's environment, in a folder with a configuration, config.yaml, and its problems."""
+    """Runs scripts in the wheel's environment, in a folder with config.yaml and its problems."""
 
     def __init__(self, environment, folder):
         self.python, self.folder = environment / "bin/python", folder
@@ -43,7 +43,7 @@ class Python:
         (folder / "config.yaml").write_text(CONFIG.format(model=self.said.strip(), folder=folder))
 
     def run(self, code, **variables):
-        """What the script printed; `said` keeps it."""
+        """Returns what the script printed; `said` keeps it."""
         result = subprocess.run([self.python, "-c", textwrap.dedent(code)], cwd=self.folder, capture_output=True, text=True, timeout=240,
                                 env={**os.environ, "PYTHONPYCACHEPREFIX": str(self.folder / "pycache"), **variables})
         assert result.returncode == 0, result.stderr
@@ -51,7 +51,7 @@ class Python:
         return result.stdout
 
     def error(self, code):
-        """Of a script that ends by a CommandError: its class, exit code and message."""
+        """Returns the class, exit code and message of the CommandError that ends a script."""
         code = textwrap.indent(textwrap.dedent(code), "    ")
         return json.loads(self.run(f"""
 import json, dapd
@@ -66,13 +66,13 @@ except dapd.CommandError as error:
 def python(wheel_environment, tmp_path_factory):
     python = Python(wheel_environment, tmp_path_factory.mktemp("module"))
     yield python
-    # What a test that failed left.
+    # A test that failed may have left runs.
     python.run("import dapd; [run.process.stop(at_once=True) for run in dapd.runs() if run.process]")
 
 
 @pytest.fixture(scope="module")
 def finished(python):
-    """The folder of a run of three steps that the module has started and waited for."""
+    """Returns the folder of a run of three steps that the module has started and waited for."""
     python.run("""
         import dapd
         run = dapd.run("config.yaml", set={"run.name": "finished"})
@@ -127,7 +127,7 @@ def test_a_line_that_is_being_written_is_left_out(python, finished, tmp_path):
 
 
 def test_a_finished_run_says_how_it_ended_and_what_it_was(python, finished):
-    # The environment of who asks is not that of the run.
+    # The process that asks has another environment than the run.
     python.run("""
         import dapd, pathlib
         (run,) = [run for run in dapd.runs() if run.name == "finished"]
@@ -232,7 +232,7 @@ def test_a_run_outlives_who_started_it_and_is_found_again(python):
 
 
 def test_a_process_number_that_another_got_is_not_the_run(python, finished):
-    """After a restart of the machine, say: nothing is sent to it."""
+    """After a restart of the machine, for example, the process id belongs to another process, which gets no signal."""
     record = finished / "logs/dapd-run.json"
     kept = record.read_text()
     other = subprocess.Popen(["sleep", "100"])
@@ -247,7 +247,7 @@ def test_a_process_number_that_another_got_is_not_the_run(python, finished):
 
 
 def test_the_run_goes_on_when_a_notebooks_kernel_is_restarted(python):
-    """A real kernel, restarted at once, as the button does it."""
+    """A real kernel is restarted at once, as the notebook's button does."""
     (python.folder / "kernel.py").write_text(textwrap.dedent("""
         import sys
         from jupyter_client.manager import start_new_kernel
@@ -399,7 +399,7 @@ def test_the_demonstration_keeps_its_problems_and_finds_its_model(python):
 
 
 def test_the_notebook_runs_and_plots(python, tmp_path):
-    """As a user executes it; of its 150 steps a few, by the environment."""
+    """Runs the notebook as a user does, but with a few of its 150 steps, set by the environment."""
     variables = {"DAPD_TRAINER__STEPS": "3", "DAPD_EVALUATION__SAMPLES": "1", "MPLBACKEND": "", "JUPYTER_RUNTIME_DIR": str(tmp_path / "jupyter"),
                  "IPYTHONDIR": str(tmp_path / "ipython"), "MPLCONFIGDIR": str(tmp_path / "matplotlib")}
     variables = {key: value for key, value in variables.items() if value}

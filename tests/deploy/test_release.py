@@ -1,4 +1,4 @@
-"""What deploy/release.sh hands out: made twice, moved about, and run on bare Debians that have nothing of the build's."""
+"""Makes releases with deploy/release.sh twice, moves them, and runs them on bare Debians that have nothing of the build machine."""
 
 import fcntl
 import hashlib
@@ -25,7 +25,7 @@ import lock  # noqa: E402
 import normalize_image  # noqa: E402
 import parts  # noqa: E402
 
-# glibc 2.31, 2.36 (the build's) and 2.41.
+# These have glibc 2.31, 2.36 (as the build has) and 2.41.
 DEBIANS = ("bullseye", "bookworm", "trixie")
 TINY = ("--set", "model.path={0}/demo/tiny-qwen3", "--set", "data.path={0}/demo/train.jsonl", "--set", "trainer.steps=2", "--set", "run.name=tiny")
 
@@ -35,7 +35,7 @@ def sha256(path):
 
 
 def make(folder, package, **environment):
-    """Runs deploy/release.sh; the one tarball that it makes."""
+    """Runs deploy/release.sh and returns the one tarball that it makes."""
     subprocess.run([ROOT / "deploy/release.sh", "--unlocked", "--installed", package, "--output", folder], check=True, capture_output=True,
                    env={**os.environ, **environment}, timeout=540)
     (tarball,) = folder.glob("*.tar.gz")
@@ -57,7 +57,7 @@ def tarball(tmp_path_factory, quick_gzip):
 
 @pytest.fixture(scope="module")
 def unpacked(tarball, tmp_path_factory):
-    """Not where it was made, and under a name with a blank."""
+    """Unpacks it in another folder whose name has a blank."""
     folder = tmp_path_factory.mktemp("moved") / "a folder"
     folder.mkdir()
     subprocess.run(["tar", "--extract", "--file", tarball, "--strip-components=1", "--directory", folder], check=True)
@@ -77,7 +77,8 @@ def test_made_again_it_has_the_same_bytes(tarball, quick_gzip, tmp_path):
 
 
 def test_programs_that_name_no_folder_of_this_machine_find_their_libraries(tmp_path):
-    """As a release links them: the build's programs name the wheels' folders, and hide whether `cmake --install` knows those."""
+    """The programs are linked as for a release. The build's programs name the folders of the wheels, so they cannot show whether `cmake
+    --install` finds the libraries there."""
     (tmp_path / "build/bin").mkdir(parents=True)
     for name in ("dapd", "dapd-rollout", "dapd-teacher", "dapd-trainer"):
         dynamic = subprocess.run(["readelf", "--dynamic", BIN / name], capture_output=True, text=True, check=True).stdout
@@ -140,7 +141,7 @@ def test_a_path_that_cannot_name_libraries_is_refused(unpacked, tmp_path):
 
 
 def test_the_driver_is_found_where_a_container_says(unpacked, tmp_path):
-    """A library that only LD_LIBRARY_PATH leads to: --nv and device plugins put libcuda.so.1 into such folders."""
+    """Only LD_LIBRARY_PATH leads to the library: --nv and device plugins put libcuda.so.1 into such folders."""
     (tmp_path / "source.c").write_text('#include <dlfcn.h>\nint main(void) { return dlopen("libof-the-driver.so.1", RTLD_NOW) ? 0 : 3; }')
     (tmp_path / "libexec").mkdir()
     (tmp_path / "bin").mkdir()
@@ -170,14 +171,14 @@ def bare(request, tarball, tmp_path_factory):
     bare = BareDebian(debian_root(set(), request.param), folder)
     shutil.copy(tarball, folder / "release.tar.gz")
     (folder / "release").mkdir()
-    # By that Debian's own programs.
+    # The programs of that Debian unpack the release.
     bare.run("tar", "--extract", "--gzip", "--file", "/srv/release.tar.gz", "--strip-components=1", "--directory", "/srv/release")
     yield bare
     shutil.rmtree(folder)
 
 
 def test_it_takes_the_newer_c_library(bare, unpacked):
-    """`cat` of the build's machine, behind the launcher, shows what it was loaded with."""
+    """`cat` of the build's machine, started by the launcher, shows the C library that it was loaded with."""
     shutil.copy(shutil.which("cat"), bare.folder / "release/libexec/probe")
     shutil.copy(bare.folder / "release/bin/dapd", bare.folder / "release/bin/probe")
     maps = bare.run("/srv/release/bin/probe", "/proc/self/maps").stdout
@@ -190,7 +191,7 @@ def test_it_takes_the_newer_c_library(bare, unpacked):
 
 
 def test_a_run_on_a_bare_debian_is_the_run_of_the_build(bare, unpacked, tmp_path):
-    """`dapd run` starts the three services by their launchers; the adapter is that of the machine that compiled them."""
+    """`dapd run` starts the three services by their launchers; the adapter equals the adapter of the build machine."""
     bare.run("/srv/release/bin/dapd", "check", "/srv/release/configs/container.yaml", *(part.format("/srv/release") for part in TINY))
     start = time.monotonic()
     bare.run("/srv/release/bin/dapd", "run", "/srv/release/configs/container.yaml", "--set", "run.output_dir=/srv/runs",
@@ -204,7 +205,8 @@ def test_a_run_on_a_bare_debian_is_the_run_of_the_build(bare, unpacked, tmp_path
 
 @pytest.mark.parametrize("processor", ["Haswell-noTSX", "Nehalem"])
 def test_a_run_ends_on_an_older_processor(processor, unpacked, tmp_path):
-    """With AVX2 at most, and without AVX: emulated, by launchers that start the emulator (tests/integration/test_old_processors.py)."""
+    """Launchers start an emulator of a processor with AVX2 at most, and of a processor without AVX
+    (tests/integration/test_old_processors.py)."""
     release = tmp_path / "release"
     shutil.copytree(unpacked, release, copy_function=os.link)
     for launcher in (release / "bin").iterdir():
@@ -223,13 +225,13 @@ def test_a_run_ends_on_an_older_processor(processor, unpacked, tmp_path):
 
 
 def recipe_sections(text):
-    """%name -> the lines below it."""
+    """Maps each %name to the lines below it."""
     found = re.split(r"^%(\w+)[^\n]*\n", text, flags=re.MULTILINE)
     return dict(zip(found[1::2], found[2::2], strict=True))
 
 
 def test_the_apptainer_recipe_does_in_a_debian_what_it_says(tarball, tmp_path):
-    """Its steps in its order, on a base of debootstrap's: Apptainer itself is in no registry that tests may use."""
+    """Runs the recipe's steps in their order on a base of debootstrap; Apptainer itself is in no registry that tests may use."""
     skip_without_debootstrap()
     text = (ROOT / "deploy/apptainer.def").read_text()
     arguments = dict(line.strip().split("=", 1) for line in recipe_sections(text)["arguments"].splitlines() if line.strip())
@@ -237,7 +239,7 @@ def test_the_apptainer_recipe_does_in_a_debian_what_it_says(tarball, tmp_path):
     sections = recipe_sections(re.sub(r"{{ *(\w+) *}}", lambda found: {**arguments, "TARBALL": str(tarball)}[found[1]], text))
     base = debian_root({"ca-certificates"})
     source, target = sections["files"].split()
-    # An overlay, so that the next test finds the base as it was.
+    # The overlay keeps the base unchanged for the next test.
     script = f"""set -eu
         mount -t tmpfs tmpfs {tmp_path} && mkdir {tmp_path}/up {tmp_path}/work {tmp_path}/root
         mount -t overlay overlay -o lowerdir={base},upperdir={tmp_path}/up,workdir={tmp_path}/work {tmp_path}/root
@@ -253,7 +255,7 @@ def test_the_apptainer_recipe_does_in_a_debian_what_it_says(tarball, tmp_path):
 
 
 def saved_image(path, layer_time, host):
-    """What `docker save` writes, cut down: one layer with a file, a link to it and folders, whose order differs."""
+    """Makes a small file like a file of `docker save`: one layer with a file, a link to it, and folders in another order."""
 
     def tar(members):
         stream = io.BytesIO()
@@ -307,12 +309,12 @@ def test_other_packages_than_the_locked_ones_are_named(tmp_path):
     assert lock.read(file) == {"libone": "1.0", "libtwo": "2:3.4-6"}
 
 
-# Of what deploy/install.sh installs: these name no byte of a release. What build-essential brings is named one by one.
+# deploy/install.sh installs these, but they add no bytes to a release. build-essential's parts are named one by one.
 NO_BYTES = {"build-essential", "ca-certificates", "ccache", "openssl", "pkg-config", "python3", "python3-venv"}
 
 
 def test_the_lock_names_what_a_build_is_installed_with():
-    """A package that install.sh gains and the lock does not: what is compiled with it would differ from machine to machine unseen."""
+    """If install.sh gained a package that the lock lacks, builds would differ between machines unnoticed."""
     script = (ROOT / "deploy/install.sh").read_text()
     installed = set(re.search(r"^packages=\(\n(.*?)^\)", script, re.MULTILINE | re.DOTALL)[1].split())
     assert {"cmake", "libgrpc++-dev", "zlib1g-dev"} <= installed
@@ -324,7 +326,8 @@ def test_the_lock_names_what_a_build_is_installed_with():
 
 
 def test_the_lock_names_what_the_programs_load():
-    """Of the programs of this build, whatever the versions on this machine: deploy/release.sh refuses what the lock does not name."""
+    """Checks this build's programs, whatever the versions on this machine: deploy/release.sh refuses libraries that the lock does not
+    name."""
     programs = [program for name in ("dapd", "dapd-rollout", "dapd-teacher", "dapd-trainer") if (program := BIN / name).exists()]
     if not programs:
         pytest.skip(f"{BIN} has no programs")
@@ -342,7 +345,7 @@ def test_a_library_of_nobody_is_refused(tmp_path):
 
 
 def test_every_wheel_with_libraries_brings_a_licence():
-    """CUDA's too, which the tarball of these tests does not hold; some keep it elsewhere than the rest."""
+    """CUDA's wheels are included, although these tests' tarball has none; some keep the licence in another place."""
     (site_packages,) = (ROOT / ".deps/venv/lib").glob("python3*/site-packages")
     names = [name for file in ("requirements.txt", "requirements-cuda.txt") for name in parts.wheel_names(ROOT / "deploy" / file)]
     found = [parts.wheel_part(distribution) for distribution, libraries in parts.wheels(names, site_packages) if libraries]
@@ -351,7 +354,7 @@ def test_every_wheel_with_libraries_brings_a_licence():
 
 
 def test_a_release_is_made_of_a_commit(tmp_path):
-    """Of a checkout with an edit none is made, however it is asked."""
+    """An edited checkout gives no release, with any arguments."""
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
     (clone / ".deps").symlink_to(ROOT / ".deps")
@@ -361,7 +364,7 @@ def test_a_release_is_made_of_a_commit(tmp_path):
 
 
 def test_a_folder_takes_one_release_at_a_time(tmp_path):
-    """Two would write each other's tarball aside under one name, and the sums of one alone."""
+    """Two releases at once would write the same temporary tarball, and the checksums of only one release."""
     logs = tmp_path / "dist/logs"
     logs.mkdir(parents=True)
     with open(logs / "lock", "w") as held:

@@ -1,4 +1,4 @@
-"""A failed test gets a second run by itself: stand-in suites of all kinds, with tests that fail once, always, or end the runner."""
+"""Tests that a failed test runs once more by itself, with stand-in suites of all kinds whose tests fail once, always, or end the runner."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import pytest_by_file  # noqa: E402
 
-# Fails if the file is not there, and makes it.
+# The first call makes the file and fails.
 ONCE = "if [ -e {0}/{1} ]; then exit 0; fi; touch {0}/{1}; echo the first reason; exit 1"
 
 PYTEST_SUITE = """
@@ -46,7 +46,7 @@ def run_suite(folder, kind, *arguments):
     """Runs the suite as tests/run.sh does and counts; returns run_suite.py's code and the lines of the count."""
     logs = folder / "logs"
     logs.mkdir()
-    # This test may itself run in one of pytest-xdist's processes.
+    # This test may itself run in a process of pytest-xdist.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     with open(logs / "suite.log", "w") as log:
         code = subprocess.run([sys.executable, ROOT / "tests/run_suite.py", logs / "suite.xml", kind, *map(str, arguments)], cwd=folder,
@@ -112,7 +112,7 @@ def test_a_runner_that_dies_twice_fails(tmp_path):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_runner_that_breaks_off_once_is_flaky(tmp_path, processes):
-    """An error of pytest itself is in the report like a test's, and no test comes behind it."""
+    """An error of pytest itself appears in the report like a test's error, and no test follows it."""
     (tmp_path / "conftest.py").write_text(f"""
 import os, pathlib
 def pytest_runtest_logreport(report):
@@ -135,7 +135,7 @@ def test_of_several_processes_only_the_test_that_ended_one_is_run_again(tmp_path
 
 
 def test_what_waited_behind_a_test_that_ended_its_process_is_run(tmp_path):
-    """One test is left of its file, and another file that the process had taken."""
+    """One test of its file remains, and another file that the process had taken."""
     (tmp_path / "suite").mkdir()
     (tmp_path / "suite/test_ends.py").write_text(PYTEST_SUITE + ENDS_THE_RUNNER_ONCE + "def test_behind_it(): pass\n")
     for name in ("test_more.py", "test_most.py"):
@@ -185,7 +185,7 @@ def test_ctest_that_fails_once_is_flaky_and_one_that_fails_twice_fails(tmp_path)
         "A.Passes": "exit 0",
         "A/Sizes.FailsOnce/2 (b+c)": ONCE.format(tmp_path, "once"),
         "A.FailsTwice": "exit 1",
-        # Its name is the beginning of another.
+        # The name is the beginning of another test's name.
         "A.Fails": "echo run >>count; " + ONCE.format(tmp_path, "crash").replace("exit 1", "kill -SEGV $$"),
     })
     code, lines = run_suite(tmp_path, "ctest", "build", "stand-in")
@@ -226,7 +226,7 @@ def test_a_fuzz_target_is_run_again_too(tmp_path, outcome, counts):
 
 
 BREAKING_INPUT = b"an input that nobody guesses"
-# Compares a hash, which libFuzzer cannot see through.
+# libFuzzer cannot see through the comparison with a hash.
 STAND_IN_TARGET = """
 #include <cstddef>
 #include <cstdint>
@@ -248,13 +248,13 @@ def fnv1a(text):
 
 
 def test_a_fuzz_target_begins_with_what_broke_it_before(tmp_path):
-    """Otherwise a second run that does not find the input again would pass for a flaky one."""
+    """Otherwise a second run that does not find the input again would look like a flaky test."""
     source = tmp_path / "stand_in.cc"
     source.write_text(STAND_IN_TARGET.replace("HASH", f"{fnv1a(BREAKING_INPUT)}u"))
     binaries = tmp_path / "build-fuzz/bin"
     binaries.mkdir(parents=True)
     subprocess.run(["clang++", "-O1", "-fsanitize=fuzzer", source, "-o", binaries / "dapd_stand_in_fuzz"], check=True)
-    # A tree of the script alone, with a build that has nothing to do.
+    # The tree has only the script and a build that has nothing to do.
     for folder in ("deploy", "tests/fuzz/corpus/stand_in", "tests/fuzz/dictionaries", "build-fuzz/findings/stand_in"):
         (tmp_path / folder).mkdir(parents=True)
     for name in ("deploy/phase.sh", "tests/fuzz/run.sh"):
@@ -276,7 +276,7 @@ def test_a_fuzz_target_begins_with_what_broke_it_before(tmp_path):
 
 
 def test_run_sh_ends_with_the_flaky_and_the_counts(tmp_path):
-    """The script in a tree of stand-ins: what installs and builds does nothing."""
+    """Runs the script in a tree of stand-ins, where installing and building do nothing."""
     for folder in ("deploy", "tests/deploy", "tests/dashboards", ".deps/venv/bin"):
         (tmp_path / folder).mkdir(parents=True)
     for name in ("deploy/phase.sh", "tests/run.sh", "tests/run_suite.py", "tests/pytest_by_file.py", "tests/count_results.py"):

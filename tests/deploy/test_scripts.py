@@ -1,4 +1,4 @@
-"""The scripts that install, build and count, each run as a user would."""
+"""Runs the scripts that install, build and count as a user would."""
 
 import os
 import pathlib
@@ -51,7 +51,7 @@ def test_all_reports_are_counted_and_failures_named(tmp_path):
 def test_a_run_that_died_is_a_failure(tmp_path):
     write_run(tmp_path, "pytest-oracle", PYTEST_REPORT.replace("<error message=\"fixture\"/>", ""))
     assert count(tmp_path).returncode == 0
-    # Before it had a report, or while it wrote one.
+    # The suite ends before it has a report, or while it writes its report.
     for report in (None, "", CTEST_REPORT[:200]):
         write_run(tmp_path, "ctest-unit", report)
         result = count(tmp_path)
@@ -96,8 +96,8 @@ def test_a_second_option_is_refused_and_not_passed_over(call):
 
 
 def test_a_second_install_takes_no_time(tmp_path):
-    """The tests run in the environment that deploy/install.sh --tests made. Other checkouts may share it: where it is not what this one asks
-    for, it stays as it is."""
+    """The tests run in the environment that deploy/install.sh --tests made. Other checkouts may share it: if it is not what this checkout
+    asks for, it stays as it is."""
     for file in (*(ROOT / "deploy" / f"requirements{part}.txt" for part in ("", "-cuda", "-copy", "-follow", "-release")),
                  ROOT / "tests/requirements.txt"):
         copy = ROOT / ".deps/venv/installed" / str(file.relative_to(ROOT)).replace("/", "-")
@@ -109,13 +109,13 @@ def test_a_second_install_takes_no_time(tmp_path):
     result = subprocess.run([ROOT / "deploy/install.sh", "--tests"], env=environment, capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert result.returncode == 0 and result.stdout == ""
-    # The processor's, since other tests run meanwhile.
+    # The limit is for processor time, since other tests run meanwhile.
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 5
 
 
 @pytest.mark.parametrize("sudo", [None, "exit 1"], ids=["no sudo", "a sudo that refuses"])
 def test_without_root_the_missing_packages_are_printed(sudo, tmp_path):
-    """Stand-ins on PATH: nothing is installed, the user is not root and cannot become it."""
+    """Stand-ins on PATH act as if nothing were installed and as if the user could not become root."""
     stand_ins = {"dpkg-query": "exit 1", "id": "echo 1000"} | ({"sudo": sudo} if sudo else {})
     for name, text in stand_ins.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
@@ -145,7 +145,7 @@ def write_stand_ins(texts):
 
 
 def test_an_environment_that_was_not_made_to_its_end_is_made_again(tmp_path):
-    """Its Python is there before its pip: what is left by a call that ends between the two runs, and installs nothing."""
+    """A call that ended early leaves a Python without its pip. Nothing is installed here."""
     copy_scripts(tmp_path)
     write_stand_ins({tmp_path / "dpkg-query": ALL_INSTALLED, tmp_path / "a python": f"""
 echo "$@" >>{tmp_path}/calls
@@ -164,7 +164,7 @@ cp "$0" .deps/venv/bin/python
 
 
 def test_an_install_that_is_interrupted_leaves_no_policy_behind(tmp_path):
-    """With Debian's policy file at another place, and the signal from what stands in for sudo."""
+    """Debian's policy file is at another place, and the stand-in for sudo sends the signal."""
     copy_scripts(tmp_path)
     script, policy = tmp_path / "deploy/install.sh", tmp_path / "policy-rc.d"
     script.write_text(script.read_text().replace("/usr/sbin/policy-rc.d", str(policy)))
@@ -184,7 +184,7 @@ KERNEL_MODULE = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}  Re
 @pytest.mark.parametrize("driver, option, with_cuda", [
     (None, None, False), ("550.54.14", None, False), ("580.82.07", None, True), (None, "--cuda", True), ("550.54.14", "--cuda", True)])
 def test_cuda_is_installed_where_a_driver_can_use_it_or_where_it_is_asked_for(driver, option, with_cuda, tmp_path):
-    """In a tree of its own, with a stand-in for its environment's Python and all Debian packages there."""
+    """The script runs in its own tree, with a stand-in for its environment's Python and with all Debian packages installed."""
     copy_scripts(tmp_path)
     (tmp_path / ".deps/venv/bin").mkdir(parents=True)
     (tmp_path / ".deps/venv/installed").mkdir()
@@ -200,7 +200,7 @@ def test_cuda_is_installed_where_a_driver_can_use_it_or_where_it_is_asked_for(dr
 
 
 def test_the_compiler_is_of_the_version_of_the_cuda_libraries():
-    """nvcc's four packages, and the runtime that its code is linked with."""
+    """Compares nvcc's four packages and the runtime that its code is linked with."""
     text = "".join((ROOT / f"deploy/requirements{name}.txt").read_text() for name in ("", "-cuda"))
     pinned = dict(line.split("==") for line in text.splitlines() if "==" in line)
     packages = ("nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-cuda-runtime", "nvidia-cuda-nvrtc", "cuda-toolkit")
@@ -208,7 +208,7 @@ def test_the_compiler_is_of_the_version_of_the_cuda_libraries():
 
 
 def test_a_cuda_build_without_a_compiler_for_its_kernels_fails(tmp_path):
-    """One that would compute by LibTorch's operations only is an accident: it is slower, and nothing says so."""
+    """A build that computed only by LibTorch's operations would be slower, and nobody would notice."""
     command = ["cmake", "-S", ROOT, "-B", tmp_path, "-G", "Ninja", "-DDAPD_CUDA=ON", "-DDAPD_TESTS=OFF", "-DDAPD_NVCC=/bin/false"]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode != 0 and not (tmp_path / "build.ninja").exists()
@@ -229,7 +229,7 @@ def test_the_sources_build_in_a_folder_with_a_space_in_its_name(tmp_path):
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ccache") is None, reason="needs root and ccache")
 @pytest.mark.parametrize("home", [{}, {"HOME": "/"}, {"HOME": "/nonexistent"}], ids=["none", "not writable", "not there"])
 def test_a_build_needs_no_home(home, tmp_path):
-    """Of a user that no file names, as a container's may be. What stands in for CMake compiles."""
+    """No file names the user, which is possible in a container. A stand-in for CMake compiles."""
     (tmp_path / "deploy").mkdir()
     for name in ("build.sh", "phase.sh"):
         shutil.copy(ROOT / "deploy" / name, tmp_path / "deploy")
@@ -246,14 +246,14 @@ def test_a_build_needs_no_home(home, tmp_path):
 
 
 def test_an_image_build_reads_only_what_it_needs():
-    """Models, data and keys lie in a working tree, and layers are pushed to registries."""
+    """A working tree may contain models, data and keys, and layers are pushed to registries."""
     lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
     assert lines[0] == "*", "what is not named stays out"
     named = [line[1:] for line in lines if line.startswith("!")]
     assert named and all((ROOT / name).exists() for name in named)
     assert not {"models", "data", "runs", "input", "certificates", ".git", ".deps"} & set(named)
-    # A later line counts more: of the folders that are read, these stay out.
-    # Compose reads deploy/.env, which may hold the credentials of an object store (deploy/compose.copy.yaml).
+    # A later line of the file wins: these stay out of the folders that are read. Compose reads deploy/.env, which may hold the credentials
+    # of an object store (deploy/compose.copy.yaml).
     assert {"**/.env*", "**/*.key", "**/*.safetensors", "**/*.parquet", "deploy/models"} <= set(lines[1 + len(named):])
     tracked = subprocess.run(["git", "ls-files", *named], cwd=ROOT, capture_output=True, text=True).stdout.split()
     left_out = (".key", ".pem", ".crt", ".safetensors", ".parquet")
@@ -261,7 +261,7 @@ def test_an_image_build_reads_only_what_it_needs():
 
 
 def test_an_edit_of_a_source_installs_nothing_anew():
-    """Layers before the first instruction that reads the sources are kept: of each stage and of what it begins as."""
+    """Layers before the first instruction that reads the sources are kept, in each stage and in its base."""
     stages = image_root.stages(image_root.DOCKERFILE.read_text())
 
     def all_steps(stage):
@@ -277,7 +277,7 @@ def test_an_edit_of_a_source_installs_nothing_anew():
                 installs += 1
                 assert not behind, f"{stage} installs behind the sources: {rest}"
     assert installs
-    # What stages that install read is what says what to install.
+    # Stages that install may read only the files that say what to install.
     for stage in ("deps", "deps-cuda"):
         copied = [source for name, rest in all_steps(stage) if name == "COPY" for source in rest.split()[:-1]]
         assert set(copied) == {"deploy/stage_*.sh", "deploy/instal[l].sh", "deploy/phas[e].sh", "deploy/requirement*.txt"}
@@ -288,7 +288,7 @@ def test_an_edit_of_a_source_installs_nothing_anew():
 
 
 def test_an_image_that_nobody_named_is_named_by_its_sources(tmp_path):
-    """Two builds of different sources never say that they are the same version."""
+    """Two builds of different sources must never report the same version."""
     stages = image_root.stages(image_root.DOCKERFILE.read_text())
     (step,) = [rest for name, rest in stages["build"][1] if name == "RUN" and rest.endswith(">/commit")]
 
@@ -308,14 +308,14 @@ def test_an_image_that_nobody_named_is_named_by_its_sources(tmp_path):
     (tmp_path / "common/a file.cc").write_text("two")
     assert name() != first
     assert name(DAPD_COMMIT="v1-2-gabc") == "v1-2-gabc"
-    # Both builds of the programs are told.
+    # Both builds of the programs get the commit.
     builds = [rest for base, steps in stages.values() for kind, rest in steps if kind == "RUN" and "deploy/build.sh" in rest]
     assert len(builds) == 2 and all("DAPD_COMMIT=$(cat /commit) deploy/build.sh" in rest for rest in builds)
 
 
 @pytest.mark.parametrize("name", ["bin", "lib", "configs", "demo"])
 def test_a_package_takes_the_place_of_nothing_but_a_package(name, tmp_path):
-    """A home, /usr/local and / have folders of these names. In a tree of its own, with a stand-in that installs nothing."""
+    """A home, /usr/local and / have folders with these names. The script runs in its own tree with a stand-in that installs nothing."""
     copy_scripts(tmp_path)
     write_stand_ins({tmp_path / "cmake": "exit 7"})
     file = tmp_path / "home" / name / "of another"
@@ -328,14 +328,14 @@ def test_a_package_takes_the_place_of_nothing_but_a_package(name, tmp_path):
 
     result = package()
     assert result.returncode == 1 and f"home/{name} was not made by this script" in result.stderr and file.exists()
-    # A package, and be it one that was not made to its end.
+    # An existing package is replaced, even if it is unfinished.
     (tmp_path / "home/bin").mkdir(exist_ok=True)
     (tmp_path / "home/bin/dapd-rollout").touch()
     assert package().returncode == 7 and not file.exists()
 
 
 def test_an_image_can_be_read_by_others_whoever_made_its_package(tmp_path):
-    """Containers run as a user of their own."""
+    """Containers run as a different user."""
     old = os.umask(0o077)
     try:
         for name in ("bin", "lib", "configs", "demo"):
@@ -363,7 +363,7 @@ def test_the_download_image_can_be_read_by_others_whoever_made_its_checkout(tmp_
 
 
 def test_no_script_looks_for_its_own_folder_in_cdpath():
-    """Where that is exported cd may go elsewhere, and prints where, which is then a part of the path that is taken from it."""
+    """If CDPATH is exported, cd may go to another folder and prints that folder, which then becomes part of the script's path."""
     goes = 0
     for path in (path for folder in ("deploy", "tests", ".ci") for path in (ROOT / folder).rglob("*") if path.is_file()):
         text = path.read_bytes()

@@ -1,4 +1,4 @@
-"""The jobs of deploy/slurm with a stand-in for srun, and the real programs."""
+"""Runs the jobs of deploy/slurm with a stand-in for srun and with the real programs."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def holds(tmp_path):
-    """What a failed test leaves behind does not wait for ever."""
+    """Releases the processes that a failed test leaves behind."""
     made = Hold(tmp_path / "join"), Hold(tmp_path / "leave")
     yield made
     for hold in made:
@@ -56,7 +56,7 @@ def test_a_job_runs_the_three_roles_and_ends(undisturbed):
     assert f"{folder}/rollout.addresses names 2 workers" in undisturbed.output(4100)
     assert not list(folder.glob("*.addresses"))
     assert undisturbed.trained("undisturbed") == 6
-    # The workers ended as they should: asked, not killed.
+    # The workers ended as they should: they were asked, not killed.
     assert "started again" not in undisturbed.output(4100) and "second signal" not in undisturbed.output(4100)
     assert undisturbed.output(4100).count("] stopped\n") == 3
     undisturbed.assert_nothing_runs(4100)
@@ -67,9 +67,9 @@ def test_prometheus_finds_every_process_as_long_as_it_is_there(undisturbed):
     jobs = sorted(entry["labels"]["job"] for entry in targets)
     assert jobs == ["dapd-rollout", "dapd-rollout", "dapd-teacher", "dapd-trainer"]
     assert len({entry["targets"][0] for entry in targets}) == 4
-    # Rules and dashboards tell two runs of one name apart by it.
+    # Rules and dashboards tell two runs with the same name apart by this label.
     assert {entry["labels"]["namespace"] for entry in targets} == {"job-4100"}
-    # Addresses come back with later jobs, whose metrics are not this one's.
+    # Later jobs may get the same addresses, and their metrics do not belong to this job.
     assert not (undisturbed.folder / "job-4100/prometheus.json").exists()
 
 
@@ -94,7 +94,7 @@ def test_a_worker_that_is_killed_is_started_again_under_its_address(undisturbed)
 
 
 def test_a_worker_that_is_ended_before_it_is_started_again_ends_well(tmp_path):
-    """The signal comes from what stands in for the pause."""
+    """The stand-in for the pause sends the signal."""
     for name, text in {"dapd-rollout": "exit 9", "sleep": "kill -TERM $PPID"}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
@@ -106,7 +106,7 @@ def test_a_worker_that_is_ended_before_it_is_started_again_ends_well(tmp_path):
 
 
 def keep(folder, role, script, **variables):
-    """What the task of a worker says and announces whose program is `script`; how often that was started, and how long each pause was."""
+    """Returns the output and the announcements of a worker's task whose program is `script`, how often that was started, and each pause."""
     for name, text in {f"dapd-{role}": f"echo >>{folder}/starts\n{script}", "sleep": f'echo "$1" >>{folder}/pauses'}.items():
         (folder / name).write_text(f"#!/bin/sh\n{text}\n")
         (folder / name).chmod(0o755)
@@ -143,7 +143,7 @@ def test_a_worker_that_serves_between_its_crashes_or_is_killed_is_started_again(
 
 
 def programs_with(folder, name, script):
-    """The programs, one of them in a stand-in's place."""
+    """Returns the programs with a stand-in for one of them."""
     folder.mkdir()
     for program in BIN.glob("dapd*"):
         if program.name in ("dapd", "dapd-rollout", "dapd-teacher", "dapd-trainer") and program.name != name:
@@ -165,7 +165,7 @@ def test_a_job_whose_teacher_crashes_says_so_at_its_end(cluster, tmp_path):
 
 
 def test_a_job_whose_trainer_crashes_says_so_at_its_end(cluster, tmp_path):
-    # Once the workers are there.
+    # The script waits until the workers have announced themselves.
     script = ('until [ -e "$DAPD_JOB_FOLDER/prometheus.json" ]; do sleep 0.1; done\n'
               'echo "*** dapd-trainer 0.1 ends by SIGSEGV. Its stack:" >&2\nkill -SEGV $$')
     programs = programs_with(tmp_path / "bin", "dapd-trainer", script)
@@ -192,7 +192,7 @@ def test_before_the_time_limit_the_job_is_queued_again_and_goes_on(undisturbed):
 
 
 def test_a_job_whose_limit_is_shorter_than_the_notice_goes_on_and_is_not_queued_again(undisturbed, holds):
-    """Queued again it would be told at its start again, and never get far."""
+    """If it were queued again, it would be told at its start again and never make progress."""
     join, leave = holds
     run = undisturbed.submit(4114, "--set", "run.name=short",
                              DAPD_FAILPOINTS=f"{join.at('step.after_metrics', 1)};{leave.at('step.after_ledger', 5)}")
@@ -247,7 +247,7 @@ def test_a_cancelled_job_ends_its_steps_and_is_not_queued_again(undisturbed):
 
 
 def test_ports_follow_from_the_jobs_number():
-    """So that two jobs on a node do not meet."""
+    """Different ports keep two jobs on a node apart."""
     ports = [subprocess.run(["bash", "-c", ". deploy/slurm/steps.sh && echo $DAPD_FIRST_PORT"], cwd=ROOT, capture_output=True, text=True, check=True,
                             env={"PATH": os.environ["PATH"], "SLURM_JOB_ID": job}).stdout for job in ("4100", "77199")]
     assert ports == ["20000\n", "29900\n"]
@@ -260,9 +260,9 @@ def test_too_few_tasks_are_refused(cluster):
 
 
 def test_more_tasks_of_a_role_than_a_node_has_ports_for_are_refused(cluster):
-    """As Slurm writes it: how many tasks each node has."""
+    """The tasks of each node are written as Slurm writes them."""
     for job, (nodes, taken) in enumerate((("2(x3),14", False), ("6(x3)", True)), start=4120):
-        # A programs folder without programs: what is not refused ends there.
+        # The folder of programs is empty: a job that is not refused ends there.
         process = cluster.submit(job, tasks=16, DAPD_TEACHERS="2", SLURM_JOB_NUM_NODES="3", SLURM_TASKS_PER_NODE=nodes, DAPD_BIN=str(cluster.folder))
         assert process.wait(timeout=60) != 0
         assert ("13 tasks of the role rollout may land on one node" in cluster.output(job)) == (not taken), cluster.output(job)
@@ -281,7 +281,7 @@ def test_the_tasks_are_spread_as_the_plan_recommends(undisturbed):
 
 
 def test_workers_join_a_running_run_and_leave_it(undisturbed, holds):
-    # It waits behind its first step until they have come, and in its fifth until one has left.
+    # The run waits after its first step until the workers have joined, and in its fifth step until one worker has left.
     join, leave = holds
     run = undisturbed.submit(4110, "--set", "run.name=joined",
                              DAPD_FAILPOINTS=f"{join.at('step.after_metrics', 1)};{leave.at('step.after_ledger', 5)}")
@@ -297,7 +297,7 @@ def test_workers_join_a_running_run_and_leave_it(undisturbed, holds):
 
     join.release()
     wait_for(lambda: undisturbed.trained("joined") == 4, lambda: undisturbed.output(4110))
-    # Its time is over: it leaves, the run goes on.
+    # The time of the joined job is over: it leaves, and the run goes on.
     joiner.send_signal(signal.SIGUSR1)
     assert joiner.wait(timeout=60) == 0, undisturbed.output(4211)
     assert len(undisturbed.listed(4110, "rollout")) == 2
@@ -306,7 +306,7 @@ def test_workers_join_a_running_run_and_leave_it(undisturbed, holds):
 
     leave.release()
     assert run.wait(timeout=PATIENCE_SECONDS) == 0, undisturbed.output(4110)
-    # The end of the run is the end of who still works for it.
+    # The end of the run ends the jobs that still work for it.
     assert teacher.wait(timeout=60) == 0, undisturbed.output(4212)
     undisturbed.assert_nothing_runs(4212)
     assert not list((undisturbed.folder / "job-4110").glob("prometheus-*.json"))

@@ -1,5 +1,5 @@
-"""On which nodes the steps of deploy/slurm land, which GPUs their tasks see, and what becomes of a step for which there is no room, or of a job
-that has to make some."""
+"""Tests on which nodes the steps of deploy/slurm run, which GPUs their tasks see, and what happens to a step for which there is no room, or
+to a job that has to make room."""
 
 import os
 import re
@@ -20,9 +20,9 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def programs(tmp_path):
-    """A folder with stand-ins: workers wait, and a rank writes which GPU it computes on and ends."""
+    """Returns a folder with stand-ins: workers wait, and a rank writes which GPU it computes on and ends."""
     seen = 'echo "$CUDA_VISIBLE_DEVICES" >"${0%/*}/$SLURM_PROCID"'
-    # The job writes that file once it has all three.
+    # The job writes prometheus.json once it has the addresses of all three programs.
     for name, text in (("rollout", "exec sleep 600"), ("teacher", "exec sleep 600"), ("trainer", f"{seen}; until [ -e $DAPD_JOB_FOLDER/prometheus.json ]; do sleep 0.1; done")):
         write_program(tmp_path, name, text)
     return tmp_path
@@ -35,7 +35,7 @@ def write_program(folder, name, text):
 
 @pytest.mark.parametrize("job, node, own", [(4123, {}, ["0", "1"]), (4124, {"FAKE_SRUN_BIND": "own"}, ["0", "0"])], ids=["it is told", "it binds each to one"])
 def test_ranks_may_use_the_gpus_of_each_other_and_compute_on_their_own(job, node, own, cluster, programs):
-    """NCCL reaches no GPU that a task is not allowed."""
+    """NCCL reaches only the GPUs that a task may use."""
     process = cluster.submit(job, ranks=2, gpus=True, DAPD_BIN=str(programs), **node)
     assert process.wait(timeout=60) == 0, cluster.output(job)
     assert {step["step"]: step["gpu_bind"] for step in cluster.steps(job)} == {"rollout": None, "teacher": None, "trainer": "mask_gpu:0xf"}
@@ -49,7 +49,7 @@ def test_ranks_find_their_gpus_among_a_nodes_last(cluster, programs):
 
 
 def test_a_rank_that_is_not_told_its_gpu_takes_none(cluster, programs):
-    """All of a node would take its first."""
+    """Otherwise all ranks of a node would take its first GPU."""
     process = cluster.submit(4126, ranks=2, gpus=True, DAPD_BIN=str(programs), FAKE_SRUN_BIND="none")
     assert process.wait(timeout=60) == 2
     assert "the GPU of rank 1 is unclear" in cluster.output(4126)
@@ -75,7 +75,7 @@ def test_a_rollout_worker_of_several_gpus_takes_as_many_tasks(cluster):
         assert steps == {"trainer": (ranks, 1), "teacher": (teachers, 1), "rollout": (rollouts, 2)}
 
 
-# `dapd check` of a cluster with GPUs: a worker of eight, or of as many as it is told.
+# Prints a split as `dapd check` does for a cluster with GPUs: the rollout worker has eight GPUs, or the number in rollout.tensor_parallel.
 RECOMMENDS = """case "$*" in
   *tensor_parallel=*) width=${*##*tensor_parallel=}; echo "split of 16: ranks 4, teachers $((12 - width)), rollouts 1; 9 s a step; $width devices a rollout worker" ;;
   *) echo "split of 16: ranks 4, teachers 4, rollouts 1; 8 s a step; 8 devices a rollout worker" ;;
@@ -122,7 +122,7 @@ def test_a_job_whose_step_waits_for_room_ends_at_a_signal(job, places, started, 
 
 
 def test_a_step_that_waits_long_for_room_is_named(tmp_path):
-    """What stands in for the pause ends the wait."""
+    """The stand-in for the pause ends the wait."""
     (tmp_path / "step-trainer").touch()
     environment = os.environ | {"DAPD_JOB_FOLDER": str(tmp_path), "DAPD_ANNOUNCEMENTS": str(tmp_path), "SLURM_JOB_ID": "1"}
     for looks, named in ((298, 0), (400, 1)):
@@ -149,7 +149,7 @@ def test_steps_take_over_nothing_that_is_the_jobs_alone(job, asked, cluster, pro
 
 
 def test_steps_share_the_memory_of_a_node(cluster, programs):
-    """Where a job asks for memory by the node (--mem)."""
+    """The job asks for memory by the node (--mem)."""
     process = cluster.submit(4137, DAPD_BIN=str(programs), SLURM_MEM_PER_NODE="6144")
     assert process.wait(timeout=60) == 0, cluster.output(4137)
 
@@ -161,7 +161,7 @@ def test_a_run_that_makes_room_for_another_job_is_queued_again(cluster, programs
     cluster.preempt(4135)
     assert process.wait(timeout=60) == 0, cluster.output(4135)
     assert cluster.queued_again(4135) == ["requeue 4135"]
-    # Workers that joined wait for it.
+    # Workers that joined wait for the job's next start.
     assert cluster.listed(4135, "rollout") == [] and (cluster.folder / "job-4135/rollout.addresses").exists()
 
 
@@ -175,7 +175,7 @@ def test_a_run_that_makes_room_before_its_workers_serve_is_queued_again(cluster,
 
 
 def test_a_task_of_an_array_queues_itself_again_and_not_the_array(cluster, programs):
-    """The last one has the array's number."""
+    """The array's last task has the array's number."""
     write_program(programs, "trainer", ENDS_WHEN_ASKED)
     process = cluster.submit(4142, DAPD_BIN=str(programs), SLURM_ARRAY_JOB_ID="4142", SLURM_ARRAY_TASK_ID="7")
     wait_for((cluster.folder / "job-4142/prometheus.json").exists, lambda: cluster.output(4142))

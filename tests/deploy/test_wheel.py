@@ -1,4 +1,5 @@
-"""The wheel of deploy/release.sh: made twice, looked into, installed by pip on bare Debians, and beside a torch that is not as it should be."""
+"""Makes the wheel of deploy/release.sh twice, examines it, and installs it with pip on bare Debians and beside incomplete versions of
+torch."""
 
 import base64
 import csv
@@ -29,7 +30,7 @@ sys.path.insert(0, str(ROOT / "deploy/release"))
 import wheel_name  # noqa: E402
 
 PROGRAMS = ("dapd", "dapd-rollout", "dapd-teacher", "dapd-trainer")
-# What the tag promises, and what GCC and torch bring (deploy/release/make_wheel.py).
+# The machine has the libraries that the tag promises, and GCC's libraries; torch brings the other libraries (deploy/release/make_wheel.py).
 OF_THE_MACHINE = {"ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1", "libresolv.so.2",
                   "libstdc++.so.6", "libgcc_s.so.1"}
 OF_TORCH = {"libc10.so", "libtorch_cpu.so", "libgomp.so.1"}
@@ -153,7 +154,7 @@ def test_what_it_loads_is_in_it_or_torchs_or_any_linuxs(unpacked):
 
 
 def test_no_symbol_is_newer_than_the_tag_allows(unpacked):
-    """PEP 600: glibc's version is the tag's, and GCC's libraries are those of its time."""
+    """Checks PEP 600: glibc's symbols are not newer than the tag's version, and the symbols of GCC's libraries are not newer than that glibc."""
     limits = {"GLIBC": tuple(map(int, wheel_name.glibc_version().split("."))), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13), "GCC": (12, 0, 0)}
     root = unpacked / "dapd"
     for path in [*(root / "libexec").iterdir(), *(root / "lib").iterdir()]:
@@ -164,7 +165,8 @@ def test_no_symbol_is_newer_than_the_tag_allows(unpacked):
 
 def test_its_commands_are_those_of_the_build(wheel_environment):
     def said_by(*command):
-        """Release, commit, flavour and kernels. The wheel that is made here has no CUDA backend, which the build may have."""
+        """Returns release, commit, flavour and kernels. The wheel made here has no CUDA backend, although the build may have this
+        backend."""
         said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True).stdout
         return re.sub(r"; GPU: .*", "", said).replace("flavour  cuda", "flavour  cpu")
 
@@ -175,7 +177,7 @@ def test_its_commands_are_those_of_the_build(wheel_environment):
     for name in PROGRAMS[1:]:
         result = subprocess.run([wheel_environment / "bin" / name, "--help"], capture_output=True, text=True)
         assert result.returncode == 0 and name in result.stdout, result
-    # An exit code and what is said come through, and nothing of the launchers'.
+    # The exit code and the output come through; the launchers add nothing.
     result = subprocess.run([wheel_environment / "bin/dapd", "check", "nowhere"], capture_output=True, text=True)
     assert result.returncode == 3 and result.stderr.startswith("dapd: nowhere is neither a file nor a configuration of"), result
 
@@ -193,7 +195,7 @@ def test_pip_asks_for_the_torch_that_it_was_built_with(wheel, tmp_path):
 
 @pytest.fixture
 def alone(unpacked, tmp_path):
-    """A site-packages with the wheel and, as the test makes it, torch: a copy of links."""
+    """Makes a site-packages with the wheel and a copy of torch made of links, which the test may change."""
     place = tmp_path / "site-packages"
     shutil.copytree(unpacked, place, copy_function=os.link)
     for program in (place / "dapd/bin").iterdir():
@@ -239,7 +241,7 @@ def test_a_torch_that_does_not_do_is_named_in_one_line(torch, said, alone):
     for program in ("dapd", "dapd-trainer"):
         result = subprocess.run([alone / "dapd/bin" / program, "--version"], capture_output=True, text=True)
         assert result.returncode == 3 and result.stdout == "" and result.stderr == f"{program}: {said.format(alone)}\n", result
-    # The command on PATH, and the module, whose interpreter has this torch or none.
+    # Tests the command on PATH and the module; the interpreter has this torch or none.
     bare = [sys.executable, "-S", "-c"]
     result = subprocess.run([*bare, "from dapd.programs import dapd; dapd()", "--version"], capture_output=True, text=True, env={"PYTHONPATH": str(alone)})
     assert result.returncode == 3 and result.stderr == f"dapd: {said.format(alone)}\n", result
@@ -249,7 +251,8 @@ def test_a_torch_that_does_not_do_is_named_in_one_line(torch, said, alone):
 
 
 def test_a_cpu_build_of_torch_does_as_well(alone):
-    """As far as its files differ: without all that is CUDA's. Its libtorch_cpu.so needs no CUPTI; this one does, so that stays."""
+    """Only the files differ: CUDA's files are missing. A CPU build's libtorch_cpu.so needs no CUPTI, but this libtorch_cpu.so does, so
+    CUPTI stays."""
     cuda = [path.name for path in (site_packages(VENV) / "torch/lib").glob("*cuda*")]
     others = [path.name for path in (site_packages(VENV) / "nvidia").glob("*/lib/*.so*") if not path.name.startswith(("libcupti.", "libcudart."))]
     link_torch(alone, without=[*cuda, *others], version="2.11.3+cpu")
@@ -258,7 +261,7 @@ def test_a_cpu_build_of_torch_does_as_well(alone):
 
 
 def test_its_cuda_backend_loads_beside_a_cuda_build_of_torch(wheel_environment, tmp_path):
-    """As far as a machine without a GPU can tell: with the folders that the launcher gives the programs."""
+    """Tests as much as a machine without a GPU can, with the folders that the launcher gives the programs."""
     root = site_packages(wheel_environment)
     backend = root / "dapd/lib/libdapd_cuda.so"
     if not backend.exists():
@@ -273,7 +276,7 @@ def test_its_cuda_backend_loads_beside_a_cuda_build_of_torch(wheel_environment, 
 
 
 def test_a_torch_elsewhere_is_found_by_the_interpreter(wheel, tmp_path):
-    """As in a virtual environment that sees the system's packages."""
+    """A virtual environment that sees the system's packages has such a torch."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     subprocess.run([sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--no-compile", "--disable-pip-version-check", "--target",
                     site_packages(tmp_path / "venv"), wheel], check=True, capture_output=True)
@@ -294,7 +297,7 @@ def test_an_environment_whose_path_cannot_name_libraries_is_refused(alone, tmp_p
 
 @pytest.fixture(scope="module", params=("bookworm", "trixie"))
 def bare(request, wheel, tmp_path_factory):
-    """A Debian with Python and no compiler, and an environment in it that pip has installed the wheel into."""
+    """Makes a Debian with Python and without a compiler, and in it an environment into which pip has installed the wheel."""
     skip_without_debootstrap()
     folder = tmp_path_factory.mktemp(request.param)
     root = debian_root({"python3", "python3-venv"}, request.param)
@@ -302,7 +305,7 @@ def bare(request, wheel, tmp_path_factory):
     shutil.copy(wheel, folder)
     assert bare.run("sh", "-c", "command -v cc gcc g++ clang", check=False).returncode != 0
     bare.run("python3", "-m", "venv", "/srv/venv")
-    # torch's files as its wheel has them; pip sees it and all that it asks for installed.
+    # torch's files are as its wheel has them; pip sees it and its requirements as installed.
     own = "/srv/venv/lib/python3.*/site-packages"
     bare.run("sh", "-c", f"cd {own} && for path in /mnt/*; do [ -e ${{path##*/}} ] || ln -s $path; done")
     bare.run("/srv/venv/bin/pip", "install", "--no-index", "--no-compile", "--disable-pip-version-check", f"/srv/{wheel.name}")
@@ -311,7 +314,7 @@ def bare(request, wheel, tmp_path_factory):
 
 
 def test_a_run_on_a_bare_debian_is_the_run_of_the_build(bare, wheel_environment, tmp_path):
-    """`pip install` and `dapd run`; the adapter is that of the machine that compiled it."""
+    """After `pip install`, `dapd run` gives the adapter of the machine that compiled the programs."""
     assert bare.run("/srv/venv/bin/dapd", "--version").stdout.splitlines()[2].startswith("flavour  ")
     bare.run("/srv/venv/bin/python", "-m", "dapd.demonstrate", "/srv/demonstration")
     settings = [part for setting in ("trainer.steps=2", "trainer.schedule_steps=2", "evaluation.samples=1", "run.name=bare")
@@ -342,7 +345,7 @@ def test_without_torch_a_bare_debian_is_told_so(bare):
 
 
 def test_a_torch_whose_cuda_libraries_are_missing_is_half_installed(bare):
-    """A CUDA build of torch without the packages of NVIDIA that it asks for. This machine itself may have their libraries."""
+    """This is a CUDA build of torch without the NVIDIA packages that it requires. This machine itself may have their libraries."""
     bare.run("sh", "-c", "mkdir -p /srv/half/torch/lib && ln -s /mnt/torch/version.py /srv/half/torch && ln -s /mnt/torch/lib/*.so* /srv/half/torch/lib")
     program = "/srv/venv/lib/python3*/site-packages/dapd/bin/dapd"
     result = bare.run("sh", "-c", f"DAPD_TORCH=/srv/half/torch {program} --version", check=False)

@@ -1,4 +1,4 @@
-"""Virtual environments that a wheel is installed into."""
+"""Makes virtual environments with an installed wheel."""
 
 import pathlib
 import subprocess
@@ -11,14 +11,14 @@ def site_packages(venv):
 
 
 def make_environment(venv, wheel, base, python=sys.executable):
-    """Makes `venv` and installs `wheel` into it by pip, which finds torch installed: a link to each package of the environment `base`, so that what the
-    wheel's programs load lies beside them as pip would have put it there. Returns `venv`."""
+    """Makes `venv` and installs `wheel` into it with pip, which finds torch installed: each package of the environment `base` is a link, so
+    that the libraries that the wheel's programs load lie beside them, as pip would put them. Returns `venv`."""
     subprocess.run([python, "-m", "venv", "--without-pip", venv], check=True)
     own = site_packages(venv)
     for path in site_packages(base).iterdir():
         if path.name not in ("__pycache__", "distutils-precedence.pth"):
             (own / path.name).symlink_to(path.resolve())
-    # The one of `base`, which the links are to.
+    # The links lead to the pip of `base`.
     subprocess.run([venv / "bin/python", "-m", "pip", "install", "--no-index", "--no-compile", "--disable-pip-version-check", wheel], check=True,
                    capture_output=True, text=True)
     return venv

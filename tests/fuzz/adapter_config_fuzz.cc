@@ -1,5 +1,5 @@
 // Input: adapter_config.json.
-// What is accepted is usable and survives being written.
+// Accepted input is usable and stays the same when it is written and read.
 #include <cmath>
 
 #include "common/base/check.h"

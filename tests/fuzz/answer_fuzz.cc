@@ -1,6 +1,6 @@
 // Input: two texts with a zero byte between them.
-// The box that is found is the one a slow search finds; equality is symmetric
-// but for equations, and an answer equals itself.
+// The found box is the box of a slow search; equality is symmetric except for
+// equations, and an answer equals itself.
 #include <optional>
 
 #include "absl/strings/ascii.h"
@@ -16,8 +16,8 @@ namespace {
 
 constexpr size_t kMaxBytes = 2000;
 
-// A brace behind an odd number of backslashes, which begin no earlier than
-// `begin`.
+// Returns whether the brace follows an odd number of backslashes that begin no
+// earlier than `begin`.
 bool IsWritten(const std::string& text, size_t begin, size_t brace) {
   size_t backslashes = 0;
   while (brace - backslashes > begin && text[brace - backslashes - 1] == '\\') {
@@ -26,7 +26,8 @@ bool IsWritten(const std::string& text, size_t begin, size_t brace) {
   return backslashes % 2 == 1;
 }
 
-// From the last opening backwards, each followed to the end.
+// Searches backwards from the last opening, and follows each opening to its
+// end.
 std::optional<std::string> SlowBox(const std::string& text) {
   const std::string open = "\\boxed{";
   for (size_t at = text.rfind(open); at != std::string::npos;
@@ -68,7 +69,7 @@ void Run(InputReader input) {
   Check(!grade.correct || grade.has_box, "only a boxed answer is correct");
   const Grade boxed = GradeAnswer(absl::StrCat("So \\boxed{", b, "}."), b);
   const bool balanced = SlowBox(absl::StrCat("\\boxed{", b, "}")) == b;
-  // If a box is within another one, the inner one counts.
+  // If a box is within another box, the inner box counts.
   const bool has_box = absl::StrContains(b, "box");
   Check(!balanced || has_box || boxed.correct == AnswersEqual(b, b),
         "a boxed answer is graded as without its box");

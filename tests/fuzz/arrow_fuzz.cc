@@ -1,4 +1,4 @@
-// Input: a stream or a file of Arrow's.
+// Input: a stream or a file in Arrow's format.
 // It is read or refused; reading it twice gives the same rows.
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/read_twice.h"

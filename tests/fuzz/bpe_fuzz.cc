@@ -1,5 +1,5 @@
 // Input: number of merges, pairs of them, then a word.
-// The heap-driven BPE gives what merging the best pair again and again gives.
+// BPE with a heap gives the result of merging the best pair again and again.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -21,7 +21,7 @@ struct Rules {
   std::vector<std::pair<int32_t, int32_t>> merges;
 };
 
-// Merges of what exists already: letters a to d and earlier merges.
+// Takes merges of existing tokens: letters a to d and earlier merges.
 Rules TakeRules(InputReader& input) {
   Rules rules;
   for (int byte = 0; byte < 256; ++byte) {
@@ -66,7 +66,7 @@ std::vector<int32_t> SlowEncode(const Rules& rules, const std::string& word) {
     size_t best_rank = rules.merges.size();
     size_t best = 0;
     for (size_t i = 0; i + 1 < ids.size(); ++i) {
-      // Of a merge that is listed twice the last counts.
+      // If a merge is listed twice, the last entry counts.
       const auto found = std::find(rules.merges.rbegin(),
                                    rules.merges.rend(),
                                    std::pair(ids[i], ids[i + 1]));
@@ -91,7 +91,7 @@ std::vector<int32_t> SlowEncode(const Rules& rules, const std::string& word) {
 void Run(InputReader input) {
   const Rules rules = TakeRules(input);
   std::string word = input.Rest().substr(0, kMaxWordBytes);
-  // Mostly letters that merge.
+  // Most letters become letters that merge.
   for (char& c : word) {
     if ((c & 0x80) == 0) c = static_cast<char>('a' + c % 4);
   }

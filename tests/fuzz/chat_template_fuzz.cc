@@ -1,5 +1,5 @@
 // Input: a chat template.
-// Whatever parses runs within its limits, twice alike.
+// A template that parses runs within its limits, twice with the same result.
 #include "common/base/check.h"
 #include "common/tokenizer/jinja/interpreter.h"
 #include "common/tokenizer/jinja/parser.h"

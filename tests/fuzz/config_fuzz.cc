@@ -1,5 +1,5 @@
 // Input: a configuration in YAML, a zero byte, one override (key=value).
-// An accepted configuration is the same once dumped and read again.
+// An accepted configuration stays the same when it is dumped and read again.
 #include <vector>
 
 #include "common/base/check.h"

@@ -1,6 +1,6 @@
 // Input: the README.md of a data set.
-// Its configurations are read or refused; the files of a configuration that is
-// chosen are files of the folder.
+// Its configurations are read or refused; the files of a chosen configuration
+// are files of the folder.
 #include <algorithm>
 
 #include "common/base/check.h"

@@ -1,6 +1,6 @@
 // Input: a GenerateStream as text.
-// Every request of a stream is answered exactly once, with no more tokens than
-// were asked for, whatever is asked.
+// Every request of a stream is answered exactly once, with at most as many
+// tokens as it asked for.
 #include <map>
 #include <memory>
 #include <utility>

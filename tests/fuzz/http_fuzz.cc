@@ -1,7 +1,7 @@
-// Input: 1 byte, then what a client sends, cut into writes at zero bytes.
-// Every request gets one well-formed answer, pages only under a trusted name;
-// if the first byte is odd, also through a socket, which then serves the next
-// client.
+// Input: 1 byte, then the bytes of a client, cut into writes at zero bytes.
+// Every request gets one well-formed answer, and pages only under a trusted
+// name. If the first byte is odd, the client uses a socket, too, and the server
+// then serves the next client.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ namespace dapd {
 namespace {
 
 constexpr char kBody[] = "ok\n";
-// As in http_responder.cc: a longer request is cut off.
+// http_responder.cc cuts a longer request off, too.
 constexpr size_t kMaxRequestBytes = 8192;
 
 const std::map<std::string, HttpPage>& Pages() {
@@ -43,7 +43,7 @@ const std::map<std::string, HttpPage>& Pages() {
   return pages;
 }
 
-// libFuzzer looks for hangs from an alarm, which would end a call that waits.
+// libFuzzer detects hangs by an alarm, which would interrupt a waiting call.
 void RestartInterruptedCalls() {
   struct sigaction alarm = {};
   ::sigaction(SIGALRM, nullptr, &alarm);
@@ -104,11 +104,12 @@ void CheckAnswer(const std::string& answer) {
   const size_t length = static_cast<size_t>(
       std::strtoull(answer.c_str() + at + field.size(), nullptr, 10));
   const size_t body = answer.size() - end - 4;
-  // HEAD has no body.
+  // An answer to HEAD has no body.
   Check(body == length || body == 0, "the body is as long as told");
 }
 
-// Letters, digits and what else a name or address has.
+// Returns whether a host has only letters, digits and other characters of a
+// name or an address.
 bool IsPlausibleHost(absl::string_view host) {
   return host.find_first_not_of(
              "abcdefghijklmnopqrstuvwxyz"

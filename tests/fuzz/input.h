@@ -1,12 +1,12 @@
-// What the fuzz targets share.
+// Code that the fuzz targets share.
 //
 // A target is a file <name>_fuzz.cc that defines LLVMFuzzerTestOneInput, and a
-// folder corpus/<name>/ of small inputs. It asks for more than "no crash": what
-// a reader accepts must survive a round trip, a fast algorithm must agree with
-// a slow one, a limit must hold. Check (common/base/check.h) states it.
+// folder corpus/<name>/ of small inputs. It checks more than "no crash", with
+// Check (common/base/check.h): an accepted input must survive a round trip, a
+// fast algorithm must agree with a slow one, a limit must hold.
 //
 // In the normal build replay_main.cc runs every corpus as a test; with
-// DAPD_FUZZ libFuzzer does (tests/fuzz/run.sh).
+// DAPD_FUZZ libFuzzer runs it (tests/fuzz/run.sh).
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ inline absl::string_view AsText(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// Takes numbers and texts from the front of an input; zeros once it is empty.
+// Takes numbers and texts from the front of an input; gives zeros at its end.
 class InputReader {
  public:
   InputReader(const uint8_t* data, size_t size) : rest_(AsText(data, size)) {}
@@ -39,7 +39,7 @@ class InputReader {
     for (int i = 0; i < 4; ++i) number = (number << 8) | Byte();
     return number;
   }
-  // Up to the next zero byte, which is taken as well.
+  // Returns the text up to the next zero byte, which is taken as well.
   std::string Text() {
     const size_t end = rest_.find('\0');
     const std::string text(rest_.substr(0, end));
@@ -58,8 +58,8 @@ class InputReader {
   absl::string_view rest_;
 };
 
-// A folder for parsers that read files: in memory where the system has
-// /dev/shm, removed at the end of the process.
+// Is a folder for parsers that read files: in memory if the system has
+// /dev/shm; removed at the end of the process.
 class ScratchFolder {
  public:
   ScratchFolder();

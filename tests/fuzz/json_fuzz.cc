@@ -1,5 +1,6 @@
 // Input: a JSON text.
-// What is accepted is at most 64 deep and survives being written.
+// An accepted text is at most 64 levels deep and stays the same when it is
+// written and read.
 #include <algorithm>
 
 #include "common/base/check.h"

@@ -1,7 +1,6 @@
 // Input: JSON Lines, or an array.
-// The data set's reader sees the rows that splitting at '\n' gives, or the
-// elements of the array that the text is, from the plain file and from a
-// compressed one.
+// The data set's reader gives the rows between newlines, or the elements of the
+// text's array, both from the plain file and from a compressed file.
 #include <zlib.h>
 
 #include <optional>
@@ -32,7 +31,7 @@ struct Rows {
   bool operator==(const Rows& other) const = default;
 };
 
-// Nothing: the file is refused, as an array that does not end is.
+// Returns nothing if the file is refused, such as an array without an end.
 std::optional<Rows> Read(const std::string& path) {
   Rows rows;
   const absl::Status status = VisitJsonRows(
@@ -85,7 +84,7 @@ std::optional<Rows> SlowLines(absl::string_view text) {
   return rows;
 }
 
-// The rows of a text that is one JSON array.
+// Returns the rows of a text that is one JSON array.
 Rows SlowElements(const nlohmann::json& array) {
   Rows rows;
   for (const nlohmann::json& element : array) {
@@ -122,12 +121,13 @@ void Run(absl::string_view text) {
   } else if (const auto whole = ParseJson(plain, "file"); whole.ok()) {
     expected = SlowElements(*whole);
   } else {
-    // Each element is refused by itself, or the file.
+    // Each bad element is refused, or the whole file.
     Read(compressed);
     return;
   }
   Check(Read(compressed) == expected, "compressed rows are the text's rows");
-  // zlib takes a plain file with gzip's first bytes for a compressed one.
+  // zlib takes a plain file that begins with gzip's first bytes for a
+  // compressed file.
   if (text.substr(0, 2) == "\x1F\x8B") return;
   Check(Read(folder.Write("rows.jsonl", text)) == expected,
         "plain rows are the text's rows");

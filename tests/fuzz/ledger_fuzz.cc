@@ -1,6 +1,6 @@
 // Input: 1 byte, then a ledger. If the byte is odd, every line is an event
-// without its checksum, which is put there first.
-// Whatever the file holds, a ledger opens; what is recorded then is recalled
+// without its checksum, which is added first.
+// With any content a ledger opens; events that are recorded then are recalled
 // after the next opening.
 #include <string>
 #include <vector>

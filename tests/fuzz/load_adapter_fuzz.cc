@@ -1,6 +1,6 @@
 // Input: an UploadStream as text: the messages of one LoadAdapter call.
-// What is accepted is, byte for byte, what was sent, and sending it again gives
-// it again.
+// An accepted adapter has the bytes that were sent, and sending it again gives
+// an equal adapter.
 #include <string>
 #include <vector>
 
@@ -24,7 +24,7 @@ WorkerDescription Worker() {
   return worker;
 }
 
-// What a sender that knows the checksums would send.
+// Sets the checksums that a right sender would send.
 void MakeChecksumsGood(fuzz::UploadStream& stream) {
   std::string bytes;
   for (v1::LoadAdapterRequest& request : *stream.mutable_requests()) {

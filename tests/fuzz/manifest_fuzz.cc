@@ -1,5 +1,5 @@
 // Input: manifest.json of a checkpoint's folder with two files.
-// Only the one right manifest is accepted.
+// Only the right manifest is accepted.
 #include "common/base/check.h"
 #include "common/base/files.h"
 #include "services/trainer/record/manifest.h"

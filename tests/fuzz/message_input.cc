@@ -29,7 +29,7 @@ size_t Below(Random& random, size_t limit) {
   return std::uniform_int_distribution<size_t>(0, limit - 1)(random);
 }
 
-// All messages of the tree that have fields.
+// Collects all messages of the tree that have fields.
 void Collect(Message* message, std::vector<Message*>* all) {
   if (message->GetDescriptor()->field_count() > 0) all->push_back(message);
   const Reflection& reflection = *message->GetReflection();
@@ -63,7 +63,7 @@ Number MutateNumber(Number old, Random& random) {
     default:
       break;
   }
-  // Near the old value, without leaving the type's range.
+  // The new value is near the old value and within the type's range.
   const Number step = Number(1 + Below(random, 3));
   return Below(random, 2) == 0
              ? (old > Limits::max() - step ? old : Number(old + step))
@@ -90,8 +90,8 @@ std::string MutateText(std::string text, Random& random) {
   }
 }
 
-// Sets a field, or adds an entry where it is repeated (`index` < 0) or changes
-// one.
+// Sets a field. If the field is repeated, adds an entry (`index` < 0) or
+// changes an entry.
 void SetField(Message* message,
               const FieldDescriptor* field,
               int index,

@@ -1,6 +1,6 @@
-// Inputs that are protobuf messages, written as text, so that a corpus can be
-// read and a finding understood. A target includes this file once and gets,
-// besides ParseInput, a mutator that changes the message and not its letters:
+// Inputs are protobuf messages, written as text, so that people can read a
+// corpus and understand a finding. A target includes this file once and gets
+// ParseInput and a mutator that changes the message and not its letters:
 //
 //   DAPD_FUZZ_MESSAGES(dapd::fuzz::TensorStream, dapd::Run)
 #pragma once
@@ -12,14 +12,14 @@
 
 namespace dapd {
 
-// False if the text is no such message.
+// Returns false if the text is no such message.
 bool ParseInput(const uint8_t* data,
                 size_t size,
                 google::protobuf::Message* message);
 
-// Changes the message that `data` holds, at random by `seed`: drops, copies and
-// swaps entries, sets fields to extreme and to near values. Returns the new
-// size.
+// Changes the message that `data` holds at random, seeded by `seed`: drops,
+// copies and swaps entries, and sets fields to extreme and to near values.
+// Returns the new size.
 size_t MutateMessage(uint8_t* data,
                      size_t size,
                      size_t max_size,
@@ -28,8 +28,8 @@ size_t MutateMessage(uint8_t* data,
 
 }  // namespace dapd
 
-// libFuzzer's entry points of a target whose input is one `Message`, which
-// `run` takes.
+// Defines libFuzzer's entry points of a target whose input is one `Message`,
+// which `run` takes.
 #define DAPD_FUZZ_MESSAGES(Message, run)                                    \
   extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) { \
     Message message;                                                        \

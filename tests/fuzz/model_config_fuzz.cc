@@ -1,5 +1,5 @@
 // Input: config.json, a zero byte, generation_config.json.
-// What is accepted has sizes that can be computed with.
+// An accepted configuration has sizes that can be computed with.
 #include "common/base/check.h"
 #include "common/model/spec/model_config.h"
 #include "tests/fuzz/input.h"

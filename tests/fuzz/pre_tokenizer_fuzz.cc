@@ -21,7 +21,7 @@ constexpr size_t kMaxBytes = 4096;
 
 struct Pattern {
   nlohmann::json rule;      // as in tokenizer.json
-  std::string icu_pattern;  // the same for ICU, whose \s is narrower
+  std::string icu_pattern;  // the same for ICU, whose \s matches less
 };
 
 std::string ForIcu(std::string pattern) {
@@ -36,7 +36,8 @@ std::string ForIcu(std::string pattern) {
   return pattern;
 }
 
-// As tokenizers have it: ByteLevel behind it writes bytes and cuts no further.
+// Real tokenizers have this form: ByteLevel at the end writes bytes and does
+// not cut.
 Pattern Split(const std::string& regex) {
   const nlohmann::json split = {{"type", "Split"},
                                 {"pattern", {{"Regex", regex}}},
@@ -66,7 +67,8 @@ std::vector<Pattern> Patterns() {
                   R"(| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)")}};
 }
 
-// Lengths of the matches in UTF-16 units; they must leave no gap.
+// Returns the lengths of the matches in UTF-16 units; the matches must leave no
+// gap.
 std::vector<int32_t> IcuLengths(const icu::UnicodeString& text,
                                 const std::string& pattern) {
   UErrorCode error = U_ZERO_ERROR;
@@ -89,7 +91,7 @@ void Run(absl::string_view bytes) {
   const auto points = DecodeUtf8(text);
   if (!points.ok()) return;
   icu::UnicodeString unicode;
-  // ICU may know less of characters that are new.
+  // ICU may not know new characters, so old characters stand in for them.
   for (const CodePoint& point : *points) {
     unicode.append(OldStandIn(point.value));
   }

@@ -1,6 +1,6 @@
-// Input: a RankStream as text: what one trainer rank sends another.
-// A whole operation is, byte for byte, what was sent; sending it again gives it
-// again.
+// Input: a RankStream as text: the messages of one trainer rank to another.
+// A complete operation has the bytes that were sent, and sending it again gives
+// equal bytes.
 #include <string>
 #include <vector>
 

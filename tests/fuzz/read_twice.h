@@ -1,4 +1,4 @@
-// Reading a data file, which is refused or read the same way each time.
+// Reads a data file, which must be refused or read in the same way each time.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace dapd {
 
-// What was read; an error for a file that is refused.
+// Returns the rows, or an error for a file that is refused.
 inline absl::StatusOr<Dataset> ReadTwice(const std::string& path) {
   const DatasetOptions options = {.on_bad_row = OnBadRow::kFail};
   absl::StatusOr<Dataset> first = ReadDataset(path, options);
@@ -23,8 +23,8 @@ inline absl::StatusOr<Dataset> ReadTwice(const std::string& path) {
   return first;
 }
 
-// The same of a format that does not promise UTF-8 itself: a file that is not
-// refused has texts in UTF-8 only.
+// Does the same for a format that does not promise UTF-8 itself: a file that is
+// not refused has only texts in UTF-8.
 inline void ReadTextsTwice(const std::string& path) {
   const absl::StatusOr<Dataset> data = ReadTwice(path);
   if (!data.ok()) return;

@@ -1,6 +1,6 @@
-// Runs a fuzz target over files and folders of inputs, where there is no
-// libFuzzer: <target> PATH... An input that crashes or takes longer than 20 s
-// is named on stderr.
+// Runs a fuzz target over files and folders of inputs without libFuzzer:
+// <target> PATH... Names on stderr an input that crashes or takes longer than
+// 20 s.
 #include <signal.h>
 #include <unistd.h>
 

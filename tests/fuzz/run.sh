@@ -8,11 +8,11 @@
 # "N passed, N failed"; FUZZ_REPORT (build-fuzz/report.xml) has the same as JUnit.
 # An input that breaks a target is left in build-fuzz/findings/TARGET/, the command
 # that reproduces it is printed, and every later run of the target begins with it.
-# What libFuzzer learns stays in build-fuzz/corpus/, so that a longer run goes on
-# where the last one ended. CXX names another clang; FUZZ_SEED fixes the mutations'
-# random numbers (default 0: others each time).
+# The inputs that libFuzzer finds stay in build-fuzz/corpus/, so that a longer run
+# goes on where the last run ended. CXX names another clang; FUZZ_SEED fixes the
+# mutations' random numbers (default 0: different numbers each time).
 set -euo pipefail
-unset CDPATH  # where cd would look first, and print what it found
+unset CDPATH  # cd would search there first and print what it found
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source deploy/phase.sh
 
@@ -34,7 +34,8 @@ phase "configure the fuzz targets" "$logs/configure.log" \
 phase "build the fuzz targets" "$logs/build.log" \
   cmake --build $build --parallel "${JOBS:-$(nproc)}" --target dapd_fuzzers
 
-# What an input makes a target ask for is refused past this, as on a full machine.
+# Memory that an input makes a target ask for beyond the limit is refused, as on a full
+# machine.
 export ASAN_OPTIONS=allocator_may_return_null=1
 export UBSAN_OPTIONS=print_stacktrace=1
 
@@ -54,7 +55,7 @@ export -f fuzz
 export build logs findings seconds
 
 start=$SECONDS
-# A target that fails does not keep the others from running.
+# A target that fails does not keep the other targets from running.
 printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I {} bash -c \
   'if fuzz {}; then echo ok; else echo failed; fi >"$logs/{}.result"'
 

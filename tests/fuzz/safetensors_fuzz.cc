@@ -1,6 +1,6 @@
 // Input: a safetensors file.
-// The reader of files and the reader of memory agree, and what they accept
-// survives being written.
+// The readers of files and of memory agree, and accepted input stays the same
+// when it is written and read.
 #include <cstring>
 
 #include "common/base/check.h"

@@ -1,5 +1,6 @@
 // Input: the number of data bytes (4 bytes), then a header's JSON.
-// What is accepted covers the data exactly and survives being written.
+// An accepted header covers the data exactly and stays the same when it is
+// written and read.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -16,7 +17,8 @@ bool Same(const SafetensorsEntry& a, const SafetensorsEntry& b) {
          a.end == b.end;
 }
 
-// Tensors of the header's shapes, without data, in the order of their offsets.
+// Returns tensors of the header's shapes, without data, in the order of their
+// offsets.
 NamedTensors InOrder(const SafetensorsHeader& header) {
   std::vector<std::pair<std::string, SafetensorsEntry>> entries(
       header.entries.begin(), header.entries.end());

@@ -1,6 +1,6 @@
 // Input: model.safetensors.index.json of a folder with two good shards.
 // Nothing outside the folder is opened, and an accepted index leads to every
-// tensor of the shards it names.
+// tensor of the shards that it names.
 #include <filesystem>
 
 #include "common/base/check.h"

@@ -1,5 +1,6 @@
 // Input: recorded samples, JSON Lines as `dapd replay` reads them.
-// Accepted ids lie in the vocabulary, and samples survive being written.
+// Accepted ids are in the vocabulary, and samples stay the same when they are
+// written and read.
 #include "common/base/check.h"
 #include "common/base/json_lines.h"
 #include "common/data/sample_rows.h"

@@ -1,6 +1,6 @@
 // Input: sampling parameters, then logits (4 bytes each).
-// The fast sampler picks what a slow one picks, and always a token that may be
-// picked.
+// The fast sampler picks the token of a slow sampler, and always a token that
+// may be picked.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -19,7 +19,7 @@ namespace {
 constexpr double kTemperatures[] = {0.0, 5e-324, 1e-10, 0.7, 1.0, 1.1, 1e300};
 constexpr double kTopPs[] = {1.0, 0.95, 0.5, 1e-12, 5e-324};
 
-// The kept tokens in order of probability, one after the other.
+// Goes through the kept tokens in order of probability.
 int32_t SlowSample(const std::vector<float>& logits,
                    const SamplingParams& params,
                    double uniform) {
@@ -40,7 +40,7 @@ int32_t SlowSample(const std::vector<float>& logits,
     return std::exp((value - logit(0)) / params.temperature);
   };
   const auto weight = [&](size_t rank) { return weigh(logit(rank)); };
-  // Of all tokens the mass is added up in the order of their ids.
+  // Without top-k the mass of all tokens is added up in the order of their ids.
   double total = 0.0;
   if (params.top_k > 0) {
     for (size_t i = 0; i < kept; ++i) total += weight(i);

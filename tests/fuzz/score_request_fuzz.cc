@@ -1,6 +1,6 @@
 // Input: a ScoreStream as text.
-// Every request is answered once: with the scores of all its views, of
-// the shape that was asked for, or with a reason.
+// Every request is answered once: with the scores of all its views, in the
+// requested shape, or with a reason.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -55,8 +55,8 @@ void Run(const fuzz::ScoreStream& stream) {
     Check(worker.Load(upload, [] { return false; }).ok(), "an upload loads");
   }
   auto outbox = std::make_shared<TeacherOutbox>(kOutboxEvents);
-  // Ids need not differ: answers come in the order of the requests, but for
-  // those that are refused at once.
+  // Ids may repeat: answers come in the order of the requests, except for
+  // requests that are refused at once.
   std::map<uint64_t, std::vector<const v1::ScoreRequest*>> valid;
   int refused = 0;
   for (const v1::ScoreRequest& message : stream.requests()) {

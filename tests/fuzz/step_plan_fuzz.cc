@@ -1,5 +1,5 @@
-// Input: what a trainer rank sends another: a plan, and answers.
-// What is read of them can be sent on, and then says the same.
+// Input: messages of one trainer rank to another: a plan, and answers.
+// Whatever is read can be sent on and then has the same content.
 #include <string>
 
 #include "common/base/check.h"

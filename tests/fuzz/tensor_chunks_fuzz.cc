@@ -1,5 +1,6 @@
 // Input: a TensorStream as text: a tensor's header and its chunks.
-// What is complete is what was sent, and sending it again gives it again.
+// A complete tensor is the tensor that was sent, and sending it again gives an
+// equal tensor.
 #include <string>
 
 #include "common/base/check.h"

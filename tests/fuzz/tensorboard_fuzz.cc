@@ -1,5 +1,5 @@
-// Input: scalars: 1 byte that chooses the value, 4 bytes step, a tag that ends
-// with a zero byte.
+// Input: scalars, each with 1 byte that chooses the value, 4 bytes of the step,
+// and a tag that ends with a zero byte.
 // A slow reader finds every scalar again, with good checksums.
 #include <cmath>
 #include <cstring>
@@ -21,7 +21,7 @@ struct Scalar {
   double value = 0.0;
 };
 
-// Cuts records and protobuf fields; every read is checked against the end.
+// Cuts records and protobuf fields; checks every read against the end.
 class SlowReader {
  public:
   explicit SlowReader(std::string bytes) : bytes_(std::move(bytes)) {}
@@ -48,7 +48,8 @@ class SlowReader {
     Check(false, "a varint has at most ten bytes");
     return 0;
   }
-  // A field that must have this number; its wire type follows from the caller.
+  // Reads the tag of a field that must have this number; the caller knows its
+  // wire type.
   void Field(uint64_t number) {
     Check(Varint() >> 3 == number, "fields come in their order");
   }
@@ -64,7 +65,7 @@ uint32_t Unmasked(uint32_t masked) {
   return (rotated >> 17) | (rotated << 15);
 }
 
-// Bit by bit, without a table.
+// Computes the checksum bit by bit, without a table.
 uint32_t SlowCrc(const std::string& bytes) {
   uint32_t crc = ~0U;
   for (const char c : bytes) {

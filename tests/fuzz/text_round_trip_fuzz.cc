@@ -1,5 +1,5 @@
 // Input: a text.
-// Decoding gives back what was encoded, whichever pre-tokeniser cuts it.
+// Decoding gives back the encoded text with every pre-tokeniser.
 #include <memory>
 #include <vector>
 
@@ -15,7 +15,7 @@
 namespace dapd {
 namespace {
 
-// All bytes, merges of common pairs, two added tokens.
+// Has all bytes, merges of common pairs, and two added tokens.
 nlohmann::json TokenizerJson(const nlohmann::json& pre_tokenizer,
                              const nlohmann::json& normalizer) {
   nlohmann::json vocab;

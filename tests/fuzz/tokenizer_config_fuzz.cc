@@ -1,6 +1,6 @@
 // Input: tokenizer_config.json, which holds the chat template and the texts of
 // special tokens.
-// It is accepted or refused, and what is accepted renders or says why not.
+// It is accepted or refused; an accepted template renders or says why not.
 #include <memory>
 
 #include "common/base/check.h"

@@ -1,6 +1,6 @@
 // Input: tokenizer.json.
-// With an accepted one every text can be encoded into ids that exist, and they
-// decode into well-formed text.
+// An accepted tokenizer encodes every text into existing ids, which decode into
+// well-formed text.
 #include <memory>
 
 #include "common/base/check.h"

@@ -1,6 +1,6 @@
-// Input: WorkerAnswers as text: what a worker says about itself and about an
-// adapter it took.
-// The trainer takes it only if it is what the run needs.
+// Input: WorkerAnswers as text: a worker's description of itself and of an
+// adapter that it took.
+// The trainer accepts it only if it is what the run needs.
 #include <cmath>
 
 #include "common/base/check.h"

@@ -27,10 +27,10 @@ class AsideTest : public testing::Test {
     return JoinPath(folder_, name);
   }
 
-  // Begins a file, and a folder with two more, of which one is whole; then a
-  // signal comes.
+  // Begins a file and a folder with two files, finishes one file in the folder
+  // and one beside it, and ends by the signal.
   [[noreturn]] void EndBy(int signal_number) const {
-    std::signal(signal_number, SIG_DFL);  // also under nohup
+    std::signal(signal_number, SIG_DFL);  // nohup ignores SIGHUP
     RemoveAsidesWhenStopped();
     auto file = AtomicFileWriter::Open(In("file"));
     const std::string aside = AsideOf(In("model"));

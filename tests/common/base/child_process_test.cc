@@ -40,7 +40,7 @@ TEST(ChildProcessTest, AllThatItSaidHasComeWhenItsEndIsTold) {
   ASSERT_TRUE(child.Start().ok());
   EXPECT_EQ(EndOf(child), 3);
   EXPECT_THAT(lines, ElementsAre("out", "err", "no newline"));
-  // Once more: a process that died is started again.
+  // A process that died can be started again.
   ASSERT_TRUE(child.Start().ok());
   EXPECT_EQ(EndOf(child), 3);
   EXPECT_EQ(lines.size(), 6U);
@@ -103,7 +103,7 @@ TEST(ChildProcessTest, OfACrashTheReportIsRead) {
   ASSERT_THAT(lines, SizeIs(20));
   EXPECT_EQ(lines[0] + "\n", report);
   EXPECT_EQ(lines[1], "f0() /bin/x(+0x1)[0x2]");
-  // What came after it says more.
+  // A line after the report says more than the report.
   ASSERT_TRUE(
       WriteFileAtomically(
           path, absl::StrCat(report, frames, "the model is not there\n"))
@@ -145,8 +145,7 @@ TEST(ChildProcessTest, ALogThatCannotBeIsTheUsersAndNoFaultOfTheProgram) {
 }
 
 TEST(ChildProcessTest, ASignalThatComesBeforeItsProgramIsThereEndsIt) {
-  // The handler of the parent, which the child has until it becomes another
-  // program.
+  // The child inherits this handler until it executes another program.
   struct sigaction action = {};
   struct sigaction before = {};
   action.sa_handler = TakeSignal;

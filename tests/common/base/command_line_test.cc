@@ -19,7 +19,7 @@ std::optional<int> Parse(CommandLine& line, std::vector<std::string> words) {
   return line.Parse(static_cast<int>(argv.size()), argv.data());
 }
 
-// What a program with an option of every kind makes of `words`.
+// Holds the values that a program with an option of every kind gets.
 struct Values {
   std::string text = "before";
   std::string file;

@@ -18,7 +18,7 @@ class ControlGroupTest : public testing::Test {
     std::filesystem::create_directories(whole.parent_path());
     std::ofstream(whole) << text;
   }
-  // "v1 memory/a", ...
+  // Returns the groups as texts such as "v1 memory/a".
   std::vector<std::string> Groups(const std::string& controller) const {
     std::vector<std::string> texts;
     const std::string all = root_ + "/sys/fs/cgroup";

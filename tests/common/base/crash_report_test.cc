@@ -13,10 +13,10 @@
 
 namespace dapd {
 
-// With a name that a stack shows.
+// A stack shows this name because it is outside the anonymous namespace.
 [[gnu::noinline]] void CrashHere(int signal_number) {
   std::raise(signal_number);
-  // Not the last call: that one would not be on the stack.
+  // A call after raise() keeps this function on the stack (no tail call).
   std::signal(signal_number, SIG_DFL);
 }
 
@@ -25,7 +25,7 @@ namespace {
 using testing::ExitedWithCode;
 using testing::KilledBySignal;
 
-// Deeper than any stack.
+// Recurses deeper than any stack.
 int Recurse(volatile int* depth) {
   volatile char frame[4096] = {};
   *depth = *depth + 1;
@@ -114,7 +114,7 @@ TEST(CrashReportTest, ARequestToStopIsNoCrash) {
   EXPECT_EXIT(stop(), KilledBySignal(SIGTERM), "^$");
 }
 
-// As std::thread throws it.
+// std::thread throws the same error.
 TEST(CrashReportTest, AThreadThatCannotBeStartedIsNoCrash) {
   const auto start = [](std::errc reason) noexcept {
     ReportCrashes();

@@ -8,7 +8,7 @@
 
 namespace dapd {
 
-// In the enum's namespace, where its table is looked for.
+// The enum is in this namespace because its table is looked up there.
 enum class Fruit { kApple, kSourCherry };
 constexpr auto NameTable(Fruit) { return std::array{"apple", "sour_cherry"}; }
 

@@ -24,7 +24,7 @@ using ::testing::ElementsAre;
 
 std::string Dropped(int64_t number) { return absl::StrCat("-", number, "\n"); }
 
-// A pipe with room for a page, and the output into it.
+// Makes a pipe that holds one page.
 class PatientOutputTest : public testing::Test {
  protected:
   PatientOutputTest() {
@@ -36,7 +36,7 @@ class PatientOutputTest : public testing::Test {
     ::close(ends_[0]);
   }
 
-  // The lines that come until `last` does.
+  // Returns the lines up to `last`, inclusive.
   std::vector<std::string> ReadUntil(const std::string& last) const {
     std::string text;
     char buffer[512];
@@ -67,7 +67,7 @@ TEST_F(PatientOutputTest, NobodyWaitsForAReaderWhoDoesNotRead) {
   for (int i = 0; i < 10'000; ++i) output.Write(absl::StrCat(i, "\n"));
   output.Offer("a bar\n");
   EXPECT_LT(SteadyNow() - begin, absl::Seconds(20));
-  // All were kept for the reader who comes late, but for the bar.
+  // All lines but the bar were kept for the late reader.
   const auto lines = ReadUntil("9999");
   ASSERT_EQ(lines.size(), 10'000U);
   for (int i = 0; i < 10'000; ++i) EXPECT_EQ(lines[i], absl::StrCat(i));
@@ -84,7 +84,7 @@ TEST_F(PatientOutputTest, LinesBeyondWhatIsKeptAreCountedWhereTheyAreMissing) {
   });
   int64_t seen = 0;
   int64_t missing = 0;
-  // `end` may come while there is no room yet, and is then one of the missing.
+  // `end` may come while there is no room yet; then it counts as missing.
   while (seen + missing < kLines + 1) {
     std::string line;
     char letter = 0;
@@ -109,7 +109,7 @@ TEST_F(PatientOutputTest, TheEndDoesNotWaitForAReaderWhoDoesNotRead) {
     output.Write("end\n");
   }
   EXPECT_LT(SteadyNow() - begin, absl::Seconds(3));
-  // Its thread is still there, and would write into the next test's pipe.
+  // The output's thread still runs and would write into the next test's pipe.
   EXPECT_EQ(ReadUntil("end").size(), 51U);
 }
 

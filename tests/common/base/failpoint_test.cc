@@ -28,8 +28,8 @@ using ::testing::KilledBySignal;
 
 constexpr int kHits = 4;
 
-// Failpoints are armed once a process: every case has one of its own, which
-// begins anew, so that no test before this one has armed them.
+// A process arms its failpoints once, so every case runs in its own new
+// process, which no earlier test has armed.
 class FailpointDeathTest : public testing::Test {
  protected:
   FailpointDeathTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
@@ -42,8 +42,8 @@ void Arm(const std::string& text) {
 
 bool HitPlace() { return HitFailpoint("place").ok(); }
 
-// Says on stderr what comes of each hit of "place", as soon as it is known: 'o'
-// if nothing, 'e' if an error.
+// Writes a letter to stderr at each hit of "place": 'o' without an error, 'e'
+// with an error.
 [[noreturn]] void HitFourTimes(const std::string& text) {
   Arm(text);
   std::fputs("hits: ", stderr);
@@ -92,7 +92,8 @@ TEST_F(FailpointDeathTest, AProcessIsKilledAtOneHit) {
   EXPECT_EXIT(HitFourTimes("place=kill@5"), ExitedWithCode(0), "hits: oooo$");
 }
 
-// Says 's' on stderr once the process that hits has stopped, and continues it.
+// Writes 's' to stderr once the process that hits has stopped, and continues
+// it.
 [[noreturn]] void StopAndContinue(const std::string& text) {
   const pid_t child = ::fork();
   if (child == 0) HitFourTimes(text);
@@ -112,7 +113,7 @@ TEST_F(FailpointDeathTest, AProcessStopsAtOneHitAndCanBeContinued) {
       StopAndContinue("place=stop@2"), ExitedWithCode(0), "hits: osooo$");
 }
 
-// Ends with code 0 if four hits take as long as that at least.
+// Ends with code 0 if four hits take at least `least`.
 [[noreturn]] void HitForAsLongAs(absl::Duration least,
                                  const std::string& text) {
   Arm(text);
@@ -128,15 +129,15 @@ TEST_F(FailpointDeathTest, SleepComesAtEveryHitOrAtOne) {
   EXPECT_EXIT(HitForAsLongAs(absl::Milliseconds(20), "place=sleep:20@4"),
               ExitedWithCode(0),
               "");
-  // A day, of which none of these hits sleeps a moment.
+  // The sleep would last a day, but none of these hits sleeps.
   EXPECT_EXIT(
       HitFourTimes("place=sleep:86400000@5"), ExitedWithCode(0), "hits: oooo$");
 }
 
-// Whether a hit waits until another thread has removed `path`.
+// Returns whether a hit waits until another thread has removed `path`.
 bool IsHeldBy(const std::string& path) {
   const std::jthread release([&path] {
-    // Long enough for a hit that does not wait to be seen.
+    // A hit that does not wait returns within this time.
     absl::SleepFor(absl::Milliseconds(50));
     std::filesystem::remove(path);
   });
@@ -186,7 +187,7 @@ TEST_F(FailpointDeathTest, ATextThatCannotBeReadEndsTheProcess) {
                            "place=hold:",
                            "place=hold:/a:b",
                            "other=kill;place",
-                           // What would arm nothing, or less than it says.
+                           // These texts arm nothing or less than they say.
                            "=kill",
                            "place=kill@0",
                            "place=kill@-1",

@@ -42,8 +42,8 @@ TEST_F(FileLockTest, AMissingFileIsLockedByNobody) {
   EXPECT_FALSE(*IsLocked(path_ + ".none"));
 }
 
-// A file system without locks answers ENOLCK or ENOTSUP, and a descriptor that
-// cannot be locked EBADF.
+// A file system without locks answers ENOLCK or ENOTSUP; a descriptor that
+// cannot be locked gives EBADF.
 TEST_F(FileLockTest, ALockThatCannotBeHadIsNoOtherProcess) {
   const absl::Status status = TryLock(-1, path_).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;

@@ -174,7 +174,7 @@ TEST_F(FilesTest, AFolderInAFilesPlaceIsRefusedBeforeAnythingIsWritten) {
   EXPECT_EQ(writer.status().code(), absl::StatusCode::kInvalidArgument)
       << writer.status();
   EXPECT_FALSE(FileExists(folder_ + ".tmp-" + std::to_string(::getpid())));
-  // Nor can there be a file below a file, or one without a name.
+  // A file below a file and a file without a name are impossible, too.
   const std::string path = JoinPath(folder_, "a");
   ASSERT_TRUE(WriteFileAtomically(path, "old").ok());
   for (const std::string& wrong :
@@ -233,7 +233,7 @@ TEST_F(FilesTest, AFileOfSomebodyElseNamesWhoMayNotReadItAndWhatToDo) {
                 std::to_string(::geteuid()) +
                 " lacks the permission: grant it with chown or chmod, on the "
                 "folders above as well");
-  // Its reason is another.
+  // A read-only file system is no matter of permissions.
   EXPECT_EQ(FileError("create", "a/b", EROFS).message(),
             "cannot create a/b: Read-only file system");
 }

@@ -20,7 +20,7 @@ TEST(JsonIntegerTest, IntegersOfTheRangeAreRead) {
   EXPECT_EQ(JsonInteger(nlohmann::ordered_json(5), 0).value(), 5);
 }
 
-// Each of these nlohmann would turn into some integer.
+// nlohmann would turn each of these texts into some integer.
 TEST(JsonIntegerTest, WhatIsNoIntegerOfTheRangeIsRefusedWithItsText) {
   for (const char* text : {"true",
                            "1.5",

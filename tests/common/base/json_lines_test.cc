@@ -52,7 +52,8 @@ TEST(JsonLinesTest, DuplicateKeysDeepNestingAndTrailingTextAreRefused) {
   }
 }
 
-// A level of a byte or two takes a hundred times as much in memory.
+// Each level of nesting is one or two bytes of text but takes a hundred times
+// as much memory.
 TEST(JsonLinesTest, WhatFollowsARefusedPlaceIsNotRead) {
   const std::string deep(1 << 20, '[');
   EXPECT_EQ(ParseJson(deep, "here").status().message(),

@@ -28,7 +28,7 @@ TEST(JsonTest, NumbersAreReadAsTheyStand) {
   EXPECT_TRUE(json(true).get<bool>());
 }
 
-// Each of these nlohmann itself would turn into some number.
+// nlohmann itself would turn each of these texts into some number.
 TEST(JsonTest, WhatIsNoSuchNumberIsNeverConverted) {
   for (const char* text : {"true",
                            "1.5",
@@ -52,7 +52,7 @@ TEST(JsonTest, WhatIsNoSuchNumberIsNeverConverted) {
   EXPECT_THROW(json("1").get<double>(), json::type_error);
 }
 
-// The header that makes the above so is the only way to nlohmann::json.
+// Files get nlohmann::json only by the header that forbids conversions.
 TEST(JsonTest, NoOtherFileIncludesTheLibrary) {
   const std::filesystem::path root = DAPD_SOURCE_DIR;
   int num_users = 0;

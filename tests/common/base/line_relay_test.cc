@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-// What comes of the pieces that are written.
+// Returns the lines that the relay makes of `pieces`.
 std::vector<std::string> Relayed(const std::vector<std::string>& pieces) {
   std::vector<std::string> lines;
   auto relay = LineRelay::Start(

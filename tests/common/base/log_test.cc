@@ -19,7 +19,7 @@
 namespace dapd {
 namespace {
 
-// Leaves this process's log as it was before any test.
+// Restores this process's log to its state before the test.
 class LogTest : public testing::Test {
  protected:
   ~LogTest() override { SetLog({}); }
@@ -71,7 +71,7 @@ TEST_F(LogTest, AsJsonAMessageIsAnObjectOfItsFields) {
             R"("service":"trainer","run":"mine","rank":0,"step":12,)"
             R"("message":"done"})"
             "\n");
-  // What is not known is left out.
+  // Unknown values are left out.
   EXPECT_EQ(FormatLogLine(LogFormat::kJson,
                           {.service = "run"},
                           /*step=*/0,
@@ -108,7 +108,7 @@ TEST_F(LogTest, AsJsonAMessageIsOneObjectWhateverItQuotes) {
   EXPECT_EQ(own.at("message"), "done\n  in 3 s");
 }
 
-// The lines of a file that a pipe, whose other end is our stderr, was read to.
+// Replaces stderr by a pipe and reads its lines.
 class Piped {
  public:
   Piped() : stderr_(::dup(STDERR_FILENO)) {

@@ -21,7 +21,7 @@ TEST(LoopbackPortsTest, EachPortIsHandedOutOnce) {
   EXPECT_EQ(taken.size(), 100u);
 }
 
-// Two services may be configured alike, and neither listens yet.
+// Two services may prefer the same port, and neither listens yet.
 TEST(LoopbackPortsTest, APreferenceIsHandedOutOnceToo) {
   LoopbackPorts ports;
   const int port = LoopbackPorts().Take(0).value();
@@ -29,7 +29,7 @@ TEST(LoopbackPortsTest, APreferenceIsHandedOutOnceToo) {
   EXPECT_NE(ports.Take(port).value(), port);
 }
 
-// Two runs that start together, before any of their services listens.
+// Two runs may start together, before any of their services listens.
 TEST(LoopbackPortsTest, WhatAnotherHasHandedOutIsTakenWhileItLives) {
   LoopbackPorts ports;
   int port = 0;
@@ -58,7 +58,7 @@ sockaddr_in Loopback(int port) {
   return address;
 }
 
-// As our servers do.
+// Listens with SO_REUSEADDR, as the services do.
 int Listen(int port) {
   const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
   const int yes = 1;
@@ -81,13 +81,14 @@ TEST(LoopbackPortsTest, AFreePreferenceIsKeptAndATakenOneIsNot) {
   EXPECT_NE(LoopbackPorts().Take(port).value(), port);
 }
 
-// That of the second worker, say, where the first has one of the last ports.
+// If the first worker has one of the last ports, the second worker's preference
+// is beyond them.
 TEST(LoopbackPortsTest, APreferenceBeyondTheLastPortIsNoPort) {
   const int port = LoopbackPorts().Take(0).value();
   EXPECT_LE(LoopbackPorts().Take((1 << 16) + port).value(), 65535);
 }
 
-// A run that is started again at once keeps its ports, which Prometheus knows.
+// A run that is restarted at once keeps its ports, which Prometheus knows.
 TEST(LoopbackPortsTest, APortWhoseServerHasJustClosedItsConnectionsIsFree) {
   const int port = LoopbackPorts().Take(0).value();
   const int listener = Listen(port);
@@ -98,7 +99,7 @@ TEST(LoopbackPortsTest, APortWhoseServerHasJustClosedItsConnectionsIsFree) {
           client, reinterpret_cast<const sockaddr*>(&address), sizeof(address)),
       0);
   const int accepted = ::accept(listener, nullptr, nullptr);
-  // The server first: its side of the connection lingers.
+  // The server closes first, so its side of the connection lingers.
   ::close(accepted);
   char byte = 0;
   EXPECT_EQ(::recv(client, &byte, 1, 0), 0);

@@ -26,7 +26,7 @@ TEST(PrintableTest, WhatATerminalWouldObeyIsEscaped) {
   EXPECT_EQ(Printable("\xe2\x80\xa8"), "\\u2028");
 }
 
-// Unicode's Bidi_Control, all of it.
+// The cases are all characters of Unicode's Bidi_Control.
 TEST(PrintableTest, WhatTurnsTheDirectionOfReadingIsEscaped) {
   for (const char* text : {"\u061c",
                            "\u200e",

@@ -13,7 +13,7 @@
 namespace dapd {
 namespace {
 
-constexpr size_t kBlock = 64 * 1024;  // from the heap, not by itself
+constexpr size_t kBlock = 64 * 1024;  // small enough for the heap
 constexpr int64_t kBlocks = 1024;
 
 int64_t ResidentBytes() {

@@ -5,7 +5,7 @@
 namespace dapd {
 namespace {
 
-// FIPS 180-4 example values.
+// The values are examples of FIPS 180-4.
 TEST(Sha256Test, AgreesWithThePublishedExamples) {
   EXPECT_EQ(Sha256Hex(""),
             "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");

@@ -1,4 +1,4 @@
-// What waits or measures, while somebody sets the machine's clock.
+// Tests that waits and measurements are right while the machine's clock is set.
 #include "common/base/steady_time.h"
 
 #include <atomic>

@@ -10,9 +10,9 @@ namespace dapd {
 namespace {
 
 TEST(StopRequestsTest, SignalsAreCountedAndEndNothing) {
-  std::signal(SIGHUP, SIG_DFL);  // also under nohup
+  std::signal(SIGHUP, SIG_DFL);  // nohup ignores SIGHUP
   CatchStopRequests();
-  int expected = StopRequests();  // of a repetition
+  int expected = StopRequests();  // not 0 when the test is repeated
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
     absl::SleepFor(kSameRequest);
     std::raise(number);

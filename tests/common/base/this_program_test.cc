@@ -17,7 +17,8 @@ namespace dapd {
 namespace {
 
 TEST(ThisProgramTest, IsTheFileThatRuns) {
-  // Behind a loader, as the next test calls this one, /proc/self/exe is not it.
+  // If a loader starts this program, as in the next test, /proc/self/exe names
+  // the loader.
   const char* expected = std::getenv("EXPECTED_PROGRAM");
   EXPECT_EQ(ThisProgram(),
             expected != nullptr
@@ -76,7 +77,7 @@ TEST(ThisProgramTest, TheProcessHasTheNameOfItsFile) {
   std::getline(std::ifstream("/proc/self/comm"), name);
   const std::string file =
       std::filesystem::path(ThisProgram()).filename().string();
-  EXPECT_EQ(name, file.substr(0, 15));  // all that Linux keeps of one
+  EXPECT_EQ(name, file.substr(0, 15));  // Linux keeps 15 characters of a name
 }
 
 }  // namespace

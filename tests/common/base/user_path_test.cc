@@ -11,7 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The path, or what is wrong with it.
+// Returns the expanded path, or the error's message.
 std::string Expanded(std::string path) {
   const std::string before = path;
   const std::string wrong = ExpandUserPath(&path);

@@ -38,7 +38,7 @@ TEST(Utf8Test, WhatIsNoCharacterIsReplaced) {
       const std::string text = {static_cast<char>(first),
                                 static_cast<char>(second)};
       EXPECT_EQ(IsUtf8(text), ToUtf8(text) == text) << first << " " << second;
-      // Both in front of something and at the end.
+      // The bytes stand before other characters and at the end.
       for (const std::string rest : {"", "\x80", "\x80\x80 z", "x\xff"}) {
         EXPECT_EQ(
             nlohmann::json(ToUtf8(text + rest)).dump(),

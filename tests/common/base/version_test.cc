@@ -8,7 +8,7 @@
 namespace dapd {
 namespace {
 
-// Where it was built in a checkout, and here it is.
+// The commit is known because tests are built in a checkout.
 TEST(VersionTest, SaysReleaseAndCommit) {
   EXPECT_THAT(
       std::string(Version()),

@@ -79,7 +79,8 @@ TEST(RunHistoryTest, AtMostTwoThousandPointsAreKeptHoweverLongTheRun) {
   EXPECT_LE(points, RunHistory::kMaxPoints);
   EXPECT_GT(points, RunHistory::kMaxPoints / 2);
   EXPECT_EQ(json["stride"], 64);
-  // No step is lost: the points' means, each by its steps, give the sum back.
+  // No step is lost: the sum of the points' means times their steps is the sum
+  // of all steps.
   double from_points = 0.0;
   int64_t before = 0;
   for (size_t i = 0; i < points; ++i) {

@@ -26,7 +26,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A port that was free a moment ago.
+// Returns an address with a port that was free a moment ago.
 std::string FreeAddress() {
   auto server = RpcServer::Start({.listen = "127.0.0.1:0"}, {});
   EXPECT_TRUE(server.ok()) << server.status();
@@ -35,7 +35,7 @@ std::string FreeAddress() {
 
 using Joined = absl::StatusOr<std::unique_ptr<Collective>>;
 
-// All ranks of a job, each made on a thread of its own.
+// Makes all ranks of a job, each on its own thread.
 class CollectiveTest : public ::testing::TestWithParam<int> {
  protected:
   std::vector<std::unique_ptr<Collective>> Join(int size) {
@@ -64,7 +64,7 @@ class CollectiveTest : public ::testing::TestWithParam<int> {
     return ranks;
   }
 
-  // Runs `operation` on every rank at the same time; their statuses.
+  // Runs `operation` on every rank at the same time and returns the statuses.
   template <typename Operation>
   static std::vector<absl::Status> OnAll(
       std::vector<std::unique_ptr<Collective>>& ranks, Operation operation) {
@@ -93,7 +93,7 @@ std::vector<float> ValuesOf(int rank, size_t count) {
 
 TEST_P(CollectiveTest, ASumIsThatOfTheRanksInTheirOrder) {
   auto ranks = Join(GetParam());
-  // Shorter than a chunk, a chunk, and several with a rest.
+  // The sizes are less than a chunk, one chunk, and several chunks with a rest.
   for (const size_t count : {size_t{1}, size_t{262144}, size_t{700001}}) {
     std::vector<float> expected(count, 0.0F);
     for (int rank = 0; rank < GetParam(); ++rank) {
@@ -139,7 +139,7 @@ TEST_P(CollectiveTest, BroadcastsAndGathersTakeAnyLength) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CollectiveTest, testing::Values(1, 2, 4));
 
-// More than a server takes calls of anybody.
+// There are more ranks than calls that a server usually takes.
 TEST_F(CollectiveTest, AJobMayHaveManyRanks) {
   constexpr int kRanks = 135;
   auto ranks = Join(kRanks);
@@ -208,7 +208,7 @@ TEST_F(CollectiveTest, WhatTakesRanksDifferentTimesHasNoEndByTheClock) {
   EXPECT_TRUE(absl::IsAborted(lost)) << lost;
 }
 
-// While no operation runs.
+// The loss is noticed while no operation runs.
 TEST_F(CollectiveTest, EveryRankLearnsThatOneIsGone) {
   auto ranks = Join(3);
   for (const auto& rank : ranks) EXPECT_FALSE(rank->HasLostRank());
@@ -286,7 +286,7 @@ TEST_F(CollectiveTest, ARankThatLeftBeforeTheOthersCameMayComeAgain) {
     });
   };
   auto leader = join(0);
-  ASSERT_TRUE(join(1).get().ok());  // and is gone
+  ASSERT_TRUE(join(1).get().ok());  // this rank leaves at once
   Joined again = join(1).get();
   ASSERT_TRUE(again.ok()) << again.status();
   std::vector<std::unique_ptr<Collective>> ranks(3);

@@ -46,7 +46,7 @@ TEST(LoadConfigTest, TheEnvironmentStandsBetweenFileAndOverrides) {
 
 TEST(LoadConfigTest, AVariableThatMeansAKeyButIsNotReadIsRefused) {
   ::setenv("DAPD_TRAINER_BATCH_SIZE", "8", 1);
-  ::setenv("DAPD_TRAINER", "8", 1);  // a script's own
+  ::setenv("DAPD_TRAINER", "8", 1);  // may belong to a script
   EXPECT_THAT(Message(Load(kGood)),
               AllOf(HasSubstr("DAPD_TRAINER_BATCH_SIZE is not read; "
                               "trainer.batch_size is "
@@ -126,14 +126,14 @@ TEST(LoadConfigTest, NothingIsNoneOfSeveralChoices) {
           << nothing;
     }
   }
-  // A text that may be any may be none.
+  // A key that accepts any text accepts an empty text.
   EXPECT_EQ(Refusal({"evaluation.path="}), "");
 }
 
 TEST(LoadConfigTest, BrokenOrHostileYamlIsOneClearError) {
   EXPECT_THAT(Message(Load("model: [1, 2")), HasSubstr("not valid YAML"));
   EXPECT_THAT(Message(Load("a: &x [1]\nb: *x\n")), HasSubstr("anchors"));
-  // Without its quotes the text would be read as an empty one.
+  // Without quotes, YAML would read the text as an empty text.
   EXPECT_THAT(Message(Load("model: {path: a}\nevaluation: {marker: !wow}\n")),
               AllOf(HasSubstr(".yaml:2: not valid YAML: tags"),
                     HasSubstr("!wow; put quotes around")));
@@ -161,7 +161,7 @@ TEST(LoadConfigTest, WhatOccursTwiceIsRefusedByItsLine) {
               HasSubstr(".yaml:5: not valid YAML: name occurs twice"));
   EXPECT_THAT(Refusal({"objective.terms=[{name: only, name: other}]"}),
               AllOf(HasSubstr("name occurs twice"), Not(HasSubstr("quotes"))));
-  // Keys of two maps, and values that are the same.
+  // A key may occur in two maps, and two keys may have equal values.
   EXPECT_EQ(Load("model: {path: a}\ntrainer: {steps: 3}\n"
                  "evaluation: {path: a, marker: marker}\n"
                  "lora: {targets: [q_proj]}\n")
@@ -215,8 +215,8 @@ TEST(LoadConfigTest, APresetBringsValuesOfKeysThatNothingGives) {
   EXPECT_EQ(again->config.teacher.ema_rate, 0.05);
 }
 
-// Every key with a value of the wrong type, out of range, or misspelt: the
-// configuration is refused, and the message names the key and its line.
+// Gives every key a value of the wrong type or out of range, and misspells it:
+// the configuration is refused, and the message names the key and its line.
 TEST(LoadConfigTest, EveryMutationOfEveryKeyIsRefused) {
   Config defaults;
   int mutations = 0;
@@ -271,7 +271,7 @@ TEST(LoadConfigTest, EveryChoiceIsReadAndShownByItsName) {
     }
   }
   EXPECT_GT(choices, 50);
-  // The name of a divergence, but none that sdpo has.
+  // forward_kl is a divergence, but sdpo does not have it.
   EXPECT_THAT(Refusal({"objective.sdpo.divergence=forward_kl"}),
               HasSubstr("jensen_shannon, reverse_kl"));
   EXPECT_THAT(Refusal({"run.resume="}), HasSubstr("auto, never"));

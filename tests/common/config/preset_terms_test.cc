@@ -90,7 +90,7 @@ TEST(PresetTermsTest, DapdIsTheReleasedWeightingOfSixTerms) {
   EXPECT_EQ(StudentViews(terms).size(), 4u);
 }
 
-// What a configuration with that preset and nothing else has.
+// Returns a configuration that sets nothing but the preset.
 Config Loaded(const std::string& preset) {
   const std::string path = TempPath(preset + ".yaml");
   EXPECT_TRUE(WriteFileAtomically(path, "model: {path: m}\n").ok());
@@ -130,7 +130,7 @@ TEST(PresetTermsTest, EveryPresetIsSoundWithItsDefaults) {
   EXPECT_TRUE(AsksRolloutWorkers(evaluated));
 }
 
-// Of the preset's terms that have any.
+// Returns the weights of the terms whose weight is not 0.
 std::map<std::string, double> WeightsOf(const std::string& file) {
   const auto loaded =
       LoadConfig(std::string(DAPD_SOURCE_DIR) + "/configs/" + file, {});
@@ -166,7 +166,7 @@ TEST(PresetTermsTest, EveryFileOfTheComparisonsIsARunOfItsOwn) {
                    {});
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     EXPECT_EQ(loaded->config.objective.preset, preset);
-    // As many answers a step as the others.
+    // Every preset trains on the same number of answers a step.
     EXPECT_EQ(loaded->config.trainer.batch_size, 32);
     EXPECT_EQ(loaded->config.rollout.group_size, preset == "sdpo" ? 8 : 1);
   }
@@ -181,7 +181,7 @@ TEST(PresetTermsTest, EveryFileOfTheComparisonsIsARunOfItsOwn) {
 }
 
 // Methods are compared on samples that are drawn alike, whatever their presets
-// would bring, and measured at the temperature of these.
+// would set, and their objectives use the temperature of these samples.
 void ExpectTheSamplesOf(const Config& base,
                         const Config& config,
                         const std::string& what) {
@@ -273,7 +273,8 @@ TEST(PresetTermsTest, AKeyIsUnreadExactlyWhereItChangesNoTerm) {
   };
   for (const std::string& preset : PresetNames()) {
     ObjectiveSection section = Loaded(preset).objective;
-    // Else no term would say how many tokens, and sdpo's reduction is taken.
+    // Without these two settings no term would have a number of tokens, and
+    // sdpo's reduction would apply.
     section.support = SupportKind::kStudentTopK;
     section.reduction = Reduction::kMicroToken;
     std::set<std::string> unread;
@@ -289,7 +290,7 @@ TEST(PresetTermsTest, AKeyIsUnreadExactlyWhereItChangesNoTerm) {
   }
 }
 
-// Each token of dopd belongs to exactly one of its two terms.
+// Each token belongs to exactly one of dopd's two terms.
 TEST(PresetTermsTest, DopdsTermsShareTheRegimes) {
   const std::vector<Term> terms = ExpandTerms(Loaded("dopd").objective);
   ASSERT_EQ(terms.size(), 2u);

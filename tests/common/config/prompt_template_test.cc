@@ -50,7 +50,7 @@ TEST(PromptTemplateTest, EveryTwoPairsOfBracesAroundAWordAreOneOfText) {
   EXPECT_EQ(Filled("{{problem}}"), "{problem}");
   EXPECT_EQ(Filled("{{{problem}}}"), "{P}");
   EXPECT_EQ(Filled("{{{{problem}}}}"), "{{problem}}");
-  // Only what is closed counts.
+  // Only a pair that is closed counts.
   EXPECT_EQ(Filled("\\boxed{{problem}"), "\\boxed{P");
   EXPECT_EQ(Filled("{\\frac{problem}}"), "{\\fracP}");
 }

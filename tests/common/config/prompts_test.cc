@@ -68,7 +68,7 @@ TEST(PromptsTest, TheSiblingsPartsAreThereWhenTheyHaveSomethingToSay) {
   EXPECT_EQ(prompts.Sibling("p", std::nullopt, "f"), "p <f> (p?)");
   EXPECT_EQ(prompts.Sibling("p", "", ""), "<> p (p?)")
       << "a sibling without a text is one";
-  // What is shown is not looked at for fields.
+  // A sibling's text is not searched for fields.
   EXPECT_EQ(prompts.Sibling("p", "{feedback}", ""), "<{feedback}> p (p?)");
 }
 

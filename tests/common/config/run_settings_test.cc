@@ -81,7 +81,7 @@ TEST(RunSettingsTest, TheRateOfAMovingAverageCountsOnlyWhereItIsRead) {
   EXPECT_EQ(ResultSettings(config).at("teacher.ema_rate"), "0.01");
 }
 
-// A run that an earlier version began goes on.
+// A run that began with an earlier version can continue.
 TEST(RunSettingsTest, YoungKeysCountOnlyWhereTheyAreRead) {
   Config config;
   for (const char* key : {"lora.start_from",

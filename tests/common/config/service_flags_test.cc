@@ -12,7 +12,7 @@
 namespace dapd {
 namespace {
 
-// What Parse() says.
+// Returns the result of CommandLine::Parse().
 std::optional<int> ParseFlags(std::vector<std::string> words,
                               ServiceFlags* flags) {
   std::vector<char*> argv;
@@ -39,7 +39,7 @@ TEST(ServiceFlagsTest, AnAddressToListenOnIsTakenAsItIsGiven) {
   EXPECT_EQ(loaded->config.trainer.steps, 7);
 }
 
-// As by a script whose variable is not set.
+// A script whose variable is not set passes an empty address.
 TEST(ServiceFlagsTest, AnEmptyAddressIsNotTheOneOfTheConfiguration) {
   ServiceFlags flags;
   EXPECT_EQ(ParseFlags({"service", "config.yaml", "--listen", ""}, &flags),

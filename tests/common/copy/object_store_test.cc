@@ -1,5 +1,5 @@
-// The store's supervisor over programs that misbehave, and over the real helper
-// with a folder; tests/robustness/test_copy.py has an S3 server.
+// Tests the store's supervisor with programs that misbehave, and with the real
+// helper and a folder; tests/robustness/test_copy.py has an S3 server.
 #include "common/copy/object_store.h"
 
 #include <string>
@@ -23,7 +23,8 @@ using ::testing::HasSubstr;
 using ::testing::Key;
 using ::testing::Not;
 
-// A shell program that says it is ready, then does `each` with every line.
+// Returns a shell program that reports that it is ready, then runs `each` for
+// every line.
 ObjectStoreOptions Shell(const std::string& each) {
   return {.url = "s3://bucket/run",
           .command = {"sh",
@@ -78,7 +79,7 @@ TEST(ObjectStoreTest, WhatIsUnderWayCanBeCancelled) {
 TEST(ObjectStoreTest, AClockThatIsSetTimesNothingOut) {
   MachineClock clock;
   ObjectStoreOptions options = Shell("echo '{\"done\": true}'");
-  // Asked while a line is awaited.
+  // The store calls is_cancelled while it waits for a line.
   options.is_cancelled = [&clock, was_set = false]() mutable {
     if (!std::exchange(was_set, true)) clock.Set(absl::Hours(1));
     return false;
@@ -105,7 +106,7 @@ TEST(ObjectStoreTest, AFolderThatDeniesAsksForNoCredentials) {
               AllOf(HasSubstr("user "), Not(HasSubstr("AWS_PROFILE"))));
 }
 
-// The clients read a file of credentials once.
+// A client reads its file of credentials only once.
 TEST(ObjectStoreTest, CredentialsThatWereRenewedAreUsed) {
   const std::string renewed = TempPath("renewed");
   ObjectStore store(
@@ -208,7 +209,7 @@ TEST(ObjectStoreTest, WhatStandsInAPartsPlaceIsNotWrittenInto) {
   const std::string other = TempPath("other");
   ASSERT_TRUE(WriteFileAtomically(other, "kept").ok());
   std::vector<std::string> command = ObjectStoreCommand("", folder);
-  // Another's link, under the name that the helper is going to use.
+  // Somebody else has made a link with the name that the helper will use.
   command[2].insert(0,
                     absl::StrCat("import os\nos.makedirs('",
                                  folder,

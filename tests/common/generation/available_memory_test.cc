@@ -26,7 +26,7 @@ class AvailableMemoryTest : public testing::Test {
           "MemAvailable:   " +
               std::to_string(mib * 1024) + " kB\nBuffers:  7 kB\n");
   }
-  // `group`: "" or "/a/b".
+  // `group` is "" or a path such as "/a/b".
   void MakeGroup(const std::string& group,
                  const std::string& max,
                  int64_t current,
@@ -110,7 +110,7 @@ TEST_F(AvailableMemoryTest, TheFirstVersionOfControlGroupsLimitsAsTheSecond) {
   EXPECT_EQ(Available(), 3000 * kMib);
   make(inner, std::to_string(900 * kMib), 200 * kMib);
   EXPECT_EQ(Available(), 740 * kMib);
-  // A container sees its own group as the outermost one.
+  // A container sees its own group as the outermost group.
   std::filesystem::remove_all(std::filesystem::path(root_) / inner);
   make(outer, std::to_string(500 * kMib), 200 * kMib);
   EXPECT_EQ(Available(), 340 * kMib);

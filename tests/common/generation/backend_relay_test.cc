@@ -32,9 +32,10 @@ DecodeRequest Request(int64_t prompt, uint32_t sample) {
           .key = {.seed = 5, .sample = sample}};
 }
 
-// Answers that come, go and are broken off, and scores under two adapters.
+// Holds answers that begin, end and are broken off, and scores with two
+// adapters.
 struct Outcome {
-  std::vector<std::vector<int64_t>> tokens;  // slot and token
+  std::vector<std::vector<int64_t>> tokens;  // by slot and token
   std::vector<float> logprobs;
 };
 
@@ -107,7 +108,7 @@ TEST(BackendRelayTest, RanksTogetherDecodeWhatTheWholeModelDoes) {
   });
 }
 
-// Finds no memory the first time that a sequence grows.
+// Finds no memory when a sequence grows for the first time.
 class ShortOfMemory final : public AtenBackend {
  public:
   using AtenBackend::AtenBackend;
@@ -126,12 +127,12 @@ struct EngineOutcome {
   int64_t restarts = 0;
 };
 
-// Four answers by an engine over two ranks, with KV memory for `longest` whole
-// ones; rank 1 has backends of type Second.
+// Runs an engine over two ranks for four answers, with KV memory for `longest`
+// whole answers; rank 1 has backends of type Second.
 template <typename Second>
 EngineOutcome RunEngineOnRanks(int64_t longest) {
   auto whole = std::make_shared<ModelWeights>(*MakeRandomModel("qwen3"));
-  whole->config.eos_token_ids = {1000};  // none ends early
+  whole->config.eos_token_ids = {1000};  // no answer ends early
   EngineOutcome outcome;
   RunThreadRanks(2, [&](Collective& collective) {
     DecoderModel model(
@@ -181,10 +182,10 @@ TEST(BackendRelayTest, WhatOneRankHasNoMemoryForGrowsOnNone) {
   EXPECT_EQ(refused.answers, ample.answers);
 }
 
-// Gives out prepared broadcasts, then loses the connection.
+// Gives prepared broadcasts, then loses the connection.
 class ScriptedRank final : public Collective {
  public:
-  // `without_memory`: ranks beside it that find none for anything.
+  // `without_memory` is the number of other ranks that find no memory.
   explicit ScriptedRank(std::vector<std::string> messages,
                         float without_memory = 0.0F)
       : messages_(std::move(messages)), without_memory_(without_memory) {}
@@ -228,7 +229,7 @@ std::string StartMessage() {
   return call.SerializeAsString();
 }
 
-// `sampled`: by rank 0 in the step before, in slot 0.
+// `sampled` are the tokens that rank 0 sampled in the step before, in slot 0.
 std::string StepMessage(const std::vector<int32_t>& sampled) {
   v1::DecodeCall call;
   call.mutable_step();

@@ -68,7 +68,7 @@ TEST_P(ChooseTokenTest, GivesTheTokenAndTheLogprobOfTheSlowTwin) {
 }
 
 TEST_P(ChooseTokenTest, EqualLogitsRankById) {
-  // As after a head in bfloat16: few different values.
+  // A head in bfloat16 gives few different values, too.
   std::mt19937 engine(2);
   std::vector<float> logits(700);
   for (float& z : logits) z = static_cast<float>(engine() % 7);
@@ -97,7 +97,7 @@ TEST(ChooseTokenTest, GreedyFindsTheLargestWhereverItIs) {
   }
 }
 
-// Its exponential alone would be no finite number.
+// The exponential of such a logit would not be finite.
 TEST(ChooseTokenTest, ALargeLogitOfPaddingCounts) {
   std::vector<float> logits(100, 0.0F);
   logits[99] = 200.0F;

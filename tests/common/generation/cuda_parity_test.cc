@@ -1,5 +1,6 @@
-// Every CUDA kernel of decoding and the graphs made of them against LibTorch's
-// operations on the same GPU. Skips itself without one, or without own kernels.
+// Compares every CUDA kernel of decoding, and the graphs made of them, with
+// LibTorch's operations on the same GPU. Skips itself without a GPU or without
+// our kernels.
 
 #include <algorithm>
 #include <cmath>
@@ -50,21 +51,21 @@ class CudaDecodeParityTest : public testing::TestWithParam<at::ScalarType> {
   static at::Tensor Random(at::IntArrayRef shape) {
     return at::randn(shape, On(at::kFloat)).to(GetParam());
   }
-  // Waits for what was launched. In a step no launch writes weights or where a
-  // sequence is, so kernels read these before they wait for the one in front.
+  // Waits for all launches. In a step no launch writes weights or a sequence's
+  // place, so kernels read these before they wait for the launch in front.
   static void Settle() { at::zeros({1}, On(at::kFloat)).item<float>(); }
   static CudaNumber Number() {
     return GetParam() == at::kFloat ? CudaNumber::kFloat32
                                     : CudaNumber::kBFloat16;
   }
-  // A few units of the last place of the largest number, and of all numbers
-  // together.
+  // The limits are a few units in the last place of the largest number, and of
+  // all numbers together.
   static double Limit() { return GetParam() == at::kFloat ? 1e-5 : 4e-2; }
   static double Unit() { return GetParam() == at::kFloat ? 1e-5 : 1e-2; }
 
-  // Both round at the same places, but what is rounded differs in float32's
-  // last place: now and then a number is a unit off, of its own size and not of
-  // one's, and what was multiplied with it likewise.
+  // Both round at the same places, but the values before rounding differ in
+  // float32's last place. So sometimes a number is off by a unit of its own
+  // size, and so are its products.
   static void ExpectClose(const char* what,
                           const at::Tensor& ours,
                           const at::Tensor& expected) {
@@ -87,7 +88,8 @@ class CudaDecodeParityTest : public testing::TestWithParam<at::ScalarType> {
   }
 };
 
-// Pages of one layer for `slots` slots, with the table of their addresses.
+// Has the pages of one layer for `slots` slots, with the table of their
+// addresses.
 struct Pages {
   at::Tensor memory;  // [slots, pages, 1, 2, kv_heads, kSplitTokens, head_dim]
   at::Tensor table;   // [slots, pages] addresses
@@ -111,7 +113,8 @@ struct Pages {
   CudaKvPages View() const {
     return {static_cast<void* const*>(table.data_ptr()), table.size(1), 0};
   }
-  // [kv_heads, tokens, head_dim] of a slot; part 0: keys, 1: values.
+  // Returns [kv_heads, tokens, head_dim] of a slot; part 0 is keys, part 1
+  // values.
   at::Tensor Cached(int64_t slot, int64_t part, int64_t tokens) const {
     return memory[slot]
         .select(1, 0)
@@ -173,14 +176,15 @@ TEST_P(CudaDecodeParityTest, QkvAndAttention) {
                                                   Geometry{3, 3, 80},
                                                   Geometry{16, 2, 96},
                                                   Geometry{8, 1, 256}}) {
-    // So many splits that blocks take several, of a row and of two.
+    // There are so many splits that a block takes several splits, of one row or
+    // of two rows.
     const std::vector<int32_t> positions = {
         0, 127, 128, 1000, 7777, 8191, 8000};
     const auto rows = static_cast<int64_t>(positions.size());
     const int64_t capacity = 8192;
     const Pages pages(
         rows, capacity / kSplitTokens, kv_heads, head_dim, On(GetParam()));
-    // A past for every slot.
+    // Every slot has a past.
     pages.memory.copy_(at::randn_like(pages.memory));
     const at::Tensor qkv = Random({rows, (heads + 2 * kv_heads) * head_dim});
     const at::Tensor before = qkv.clone();
@@ -279,7 +283,7 @@ TEST_P(CudaDecodeParityTest, GraphsDecodeWhatLibTorchDoes) {
         EXPECT_EQ(answers.at(request).tokens, answer.tokens) << family;
       }
     }
-    // Alone as beside others, and again.
+    // A request alone gives the same tokens as beside others, and again.
     given = weights;
     const auto alone = MakeCudaDecodeBackend(given, {.slots = 4});
     alone->SetAdapter(adapter);
@@ -302,7 +306,8 @@ TEST_P(CudaDecodeParityTest, GraphsDecodeWhatLibTorchDoes) {
 TEST_P(CudaDecodeParityTest, SampledTokensAreSampleTokens) {
   constexpr int64_t kVocab = 20'000;
   constexpr int64_t kKnown = 19'900;
-  // Of the mass of all tokens: what float32 leaves unknown of where one begins.
+  // In float32 the edge between two tokens is uncertain by this share of the
+  // mass.
   constexpr double kEdge = 1e-6;
   const std::vector<SamplingParams> cases = {{0.0, 0, 1.0},
                                              {1.1, 20, 0.95},
@@ -363,8 +368,8 @@ TEST_P(CudaDecodeParityTest, SampledTokensAreSampleTokens) {
       };
       const int32_t token = found[row].item<int32_t>();
       if (token != token_at(uniform)) {
-        // The general way weighs tokens in float32 (sampling_math.h): a number
-        // at the edge between two tokens may fall to the other one.
+        // The general way weighs tokens in float32 (sampling_math.h): a uniform
+        // number at the edge between two tokens may choose the neighbour.
         ASSERT_TRUE(params.temperature > 0.0 &&
                     (params.top_k == 0 || params.top_k > kMaxSortedTopK) &&
                     token >= 0 && token < kKnown)
@@ -383,7 +388,7 @@ TEST_P(CudaDecodeParityTest, SampledTokensAreSampleTokens) {
   }
   std::cout << "tokens beside SampleToken's, at an edge: " << at_an_edge
             << "\n";
-  EXPECT_LE(at_an_edge, 3);  // of 600; by calculation 0.02 to 0.1
+  EXPECT_LE(at_an_edge, 3);  // of 600; 0.02 to 0.1 are expected
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions,

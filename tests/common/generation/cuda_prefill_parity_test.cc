@@ -1,6 +1,7 @@
-// Several prompts in one pass through the packed weights on a GPU, with the
-// adapter in columns, against the decoder on the CPU. Skips itself without a
-// GPU; dapd_torch_device_test runs it on a device that the host simulates.
+// Compares several prompts in one pass through the packed weights on a GPU,
+// with the adapter in columns, with the decoder on the CPU. Skips itself
+// without a GPU; dapd_torch_device_test runs it on a device that the host
+// simulates.
 
 #include <iostream>
 #include <memory>
@@ -53,8 +54,8 @@ Prefilled Prefill(const ModelWeights& weights,
   return prefilled;
 }
 
-// Logits [vocab] and keys and values [layers, 2, K, tokens, D] of a prompt, by
-// the reference.
+// Holds logits [vocab] and keys and values [layers, 2, K, tokens, D] of a
+// prompt, by the reference.
 struct Reference {
   at::Tensor logits;
   at::Tensor keys_values;
@@ -78,12 +79,12 @@ Reference Expect(const ModelWeights& weights,
   return reference;
 }
 
-// [layers, 2, K, tokens, D] of a prompt's pages.
+// Returns the keys and values [layers, 2, K, tokens, D] in a prompt's pages.
 at::Tensor InPages(const at::Tensor& pages, int64_t tokens) {
   return pages.permute({1, 2, 3, 0, 4, 5}).flatten(3, 4).narrow(3, 0, tokens);
 }
 
-// What a model gives of all prompts.
+// Holds a model's results for all prompts.
 struct AllPrompts {
   std::vector<at::Tensor> logits;
   std::vector<at::Tensor> keys_values;
@@ -102,7 +103,7 @@ double Error(const std::vector<at::Tensor>& ours,
 
 TEST_P(CudaPrefillParityTest, PromptsThatPassTogether) {
   const at::NoGradGuard no_grad;
-  // In bfloat16 both round, each its own way.
+  // In bfloat16 both round, in different ways.
   constexpr double kRoundings = 2.0;
   for (const std::string family : {"qwen3", "qwen2", "llama"}) {
     const auto rounded = MakeDecodableModel(family, at::kBFloat16);
@@ -113,7 +114,8 @@ TEST_P(CudaPrefillParityTest, PromptsThatPassTogether) {
     PackedWeights packed(
         weights, AdapterForm::kColumns, &there.config, nullptr);
     packed.Apply(&there);
-    // More tokens than a product has rows; one, a page, and parts of pages.
+    // The prompts have more tokens than a product has rows, one token, a page,
+    // and parts of pages.
     std::vector<std::vector<int32_t>> ids;
     for (const int64_t tokens : {9, 130, 128, 1, 300}) {
       ids.push_back(
@@ -132,7 +134,7 @@ TEST_P(CudaPrefillParityTest, PromptsThatPassTogether) {
       expected.Add(exactly.logits, exactly.keys_values);
       const Reference roughly = Expect(*rounded, *adapter, ids[i]);
       on_cpu.Add(roughly.logits, roughly.keys_values);
-      // The same bits whoever else passes.
+      // A prompt alone gives the same bits.
       const Prefilled alone = Prefill(weights, packed, {ids[i]});
       EXPECT_TRUE(SameBits(logits, alone.logits[0])) << tokens;
       EXPECT_TRUE(SameBits(together.pages[i], alone.pages[0])) << tokens;

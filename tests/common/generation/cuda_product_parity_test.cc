@@ -1,5 +1,5 @@
-// The product of few rows on a GPU, at the shapes of Qwen3-4B, against float64
-// on the same GPU. Skips itself without one, or without own kernels.
+// Compares the product of few rows on a GPU, at the shapes of Qwen3-4B, with
+// float64 on the same GPU. Skips itself without a GPU or without our kernels.
 
 #include <cmath>
 #include <iostream>
@@ -39,14 +39,14 @@ class CudaProductParityTest : public testing::TestWithParam<ProductShape> {
     SetUpCuda(/*deterministic=*/false, at::globalContext());
   }
 
-  // x w^T in float32.
+  // Returns x w^T in float32.
   at::Tensor Multiply(const at::Tensor& x, const at::Tensor& w) const {
     at::Tensor y =
         at::empty({x.size(0), w.size(0)}, x.options().dtype(at::kFloat));
     MultiplyInto(y, x, w, 0);
     return y;
   }
-  // y [rows, cols] in float32 or bfloat16.
+  // Writes y [rows, cols] in float32 or bfloat16.
   void MultiplyInto(const at::Tensor& y,
                     const at::Tensor& x,
                     const at::Tensor& w,
@@ -74,14 +74,14 @@ class CudaProductParityTest : public testing::TestWithParam<ProductShape> {
 TEST_P(CudaProductParityTest, IsTheProductInFloat64AndARowsBitsAreItsOwn) {
   const auto& [rows, inner, cols] = GetParam();
   const auto options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
-  // The kernel reads weights before it waits for the launch in front of it,
-  // which writes x here.
+  // The kernel reads weights before it waits for the launch in front, which
+  // writes x here.
   const at::Tensor w = at::randn({cols, inner}, options);
   const at::Tensor x = at::randn({rows, inner}, options);
   const at::Tensor y = Multiply(x, w);
   const at::Tensor exact = x.to(at::kDouble).mm(w.to(at::kDouble).t());
-  // Tensor cores cut each of 16 products and the sum so far to the place of the
-  // largest of them.
+  // Tensor cores cut each of 16 products, and the sum so far, to the last place
+  // of the largest of them.
   const at::Tensor bound =
       x.abs().to(at::kDouble).mm(w.abs().to(at::kDouble).t()) *
       (static_cast<double>(inner) / 16 * 17 + 18) * 0x1.0p-24;
@@ -97,8 +97,8 @@ TEST_P(CudaProductParityTest, IsTheProductInFloat64AndARowsBitsAreItsOwn) {
   }
 }
 
-// As in a step: a norm writes x but for its last columns, a product those, and
-// the product of both begins beside that one.
+// A step works like this: a norm writes x except its last columns, one product
+// writes these, and the product of both begins beside the first product.
 TEST_P(CudaProductParityTest, WhatIsMultipliedEarlyIsThere) {
   constexpr int64_t kLora = 64;
   constexpr int64_t kSteps = 50;
@@ -115,7 +115,7 @@ TEST_P(CudaProductParityTest, WhatIsMultipliedEarlyIsThere) {
   const auto run = [&](int64_t begins) {
     const at::Tensor y =
         at::empty({kSteps, rows, cols}, options.dtype(at::kFloat));
-    y.sum().item<float>();  // all that was launched has ended
+    y.sum().item<float>();  // waits for all launches
     for (int64_t step = 0; step < kSteps; ++step) {
       const ResidualNormArgs args{.num_rows = rows,
                                   .x = residual[step].data_ptr(),

@@ -1,5 +1,5 @@
-// The engine where KV memory is short: on a backend that counts it, and on real
-// ones.
+// Tests the engine when KV memory is short, with a backend that counts it and
+// with real backends.
 
 #include <algorithm>
 #include <cmath>
@@ -32,7 +32,7 @@ DecodeRequest RequestOf(uint64_t id,
   return EngineRequest(id, prompt, answer);
 }
 
-// Those of ids 1 to `last`.
+// Submits the requests with ids 1 to `last`.
 void SubmitRequests(GenerationEngine& engine, uint64_t last) {
   for (uint64_t id = 1; id <= last; ++id) {
     ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
@@ -42,7 +42,7 @@ void SubmitRequests(GenerationEngine& engine, uint64_t last) {
 struct TimedAnswer {
   std::vector<int32_t> ids;
   std::vector<float> logprobs;
-  int64_t ended_in_step = 0;  // 0: not yet
+  int64_t ended_in_step = 0;  // 0 if not ended
 };
 
 struct TimedAnswers {
@@ -83,7 +83,7 @@ GenerationEngine MakeCountingEngine(const CountingOptions& options,
           {.kv_memory_bytes = budget}};
 }
 
-// Every answer whole, no token twice.
+// Expects every answer to be whole, without a repeated token.
 void ExpectAllTokens(const TimedAnswers& outcome, uint64_t answers) {
   EXPECT_EQ(outcome.answers.size(), answers);
   for (const auto& [id, answer] : outcome.answers) {
@@ -99,7 +99,7 @@ TEST(EngineMemoryTest, MoreRunSideBySideThanTheirLongestOutcomesWouldLet) {
   for (const bool from_the_start : {true, false}) {
     for (const int64_t tokens_a_step : {1, 8}) {
       Counts counts;
-      // Two whole answers.
+      // The memory holds two whole answers.
       GenerationEngine engine =
           MakeCountingEngine({.resumes_from_the_start = from_the_start,
                               .tokens_a_step = tokens_a_step},
@@ -158,7 +158,7 @@ TEST(EngineMemoryTest, ACancelledAnswerGivesItsPagesBack) {
   int64_t step = 1;
   while (engine.kv_use().restarts == 0) StepOnce(engine, step++, outcome);
   const int64_t before = engine.kv_use().bytes;
-  engine.Cancel(4);  // the youngest, which waits
+  engine.Cancel(4);  // the youngest request, which waits
   EXPECT_EQ(engine.kv_use().bytes, before);
   EXPECT_EQ(engine.num_free(), 1);
   engine.Cancel(1);
@@ -181,7 +181,8 @@ TEST(EngineMemoryTest, WhereTheDeviceHasLessThanTheBudgetAnswersGiveWayToo) {
   EXPECT_GT(engine.kv_use().restarts, 0);
 }
 
-// 200 bytes: 5 that the first has, and 2 x 64 that two may grow by.
+// The memory of 200 bytes holds the first request's 5 bytes and the 2 x 64
+// bytes by which two requests may grow, but no third request.
 TEST(EngineMemoryTest, NobodyStartsWhoWouldSoonHaveToGiveWay) {
   Counts counts;
   GenerationEngine engine = MakeCountingEngine({}, kPrompt + kAnswer, counts);
@@ -190,7 +191,7 @@ TEST(EngineMemoryTest, NobodyStartsWhoWouldSoonHaveToGiveWay) {
   EXPECT_EQ(counts.most_running, 2);
 }
 
-// Each end of an answer gives memory back, which is tried anew.
+// Each end of an answer frees memory, and the engine tries again.
 TEST(EngineMemoryTest, ADeviceThatWasFullOnceIsNotTakenForFullForEver) {
   Counts counts;
   GenerationEngine engine =
@@ -232,7 +233,7 @@ TEST(EngineMemoryTest, AStepWithoutMemoryIsTakenAgainByHalfAsMany) {
     ExpectAllTokens(outcome, 4);
     EXPECT_EQ(counts.most_running, 2);
     EXPECT_EQ(engine.kv_use().restarts, 4);
-    // Nobody waits any more: as many as before.
+    // No request waits any more, so as many run as before.
     for (uint64_t id = 5; id <= 7; ++id) {
       ASSERT_TRUE(engine.Submit(id, RequestOf(id)).ok());
     }
@@ -261,7 +262,7 @@ TEST(EngineMemoryTest, AnAnswerThatTakesAnotherCourseIsAnError) {
   EXPECT_THROW(RunToTheEnd(engine), c10::Error);
 }
 
-// Four answers with KV memory for `whole` of them at their longest.
+// Runs four answers with KV memory for `whole` answers of the longest length.
 TimedAnswers RunOn(std::unique_ptr<DecodeBackend> backend,
                    int64_t whole,
                    int64_t& restarts) {
@@ -288,7 +289,7 @@ TimedAnswers RunOn(std::unique_ptr<DecodeBackend> backend,
 std::shared_ptr<const ModelWeights> EndlessModel(at::ScalarType dtype) {
   auto weights =
       std::make_shared<ModelWeights>(*MakeRandomModel("qwen3", 1, dtype));
-  weights->config.eos_token_ids = {1000};  // none ends early
+  weights->config.eos_token_ids = {1000};  // no answer ends early
   return weights;
 }
 

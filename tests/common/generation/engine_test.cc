@@ -63,7 +63,7 @@ TEST(GenerationEngineTest, BitsDoNotDependOnNeighboursSlotOrTime) {
       ASSERT_TRUE(engine.Submit(1, EngineRequest(1, 9, 40)).ok());
       alone = RunAll(engine)[1];
     }
-    // In the last slot, joining others that are already under way.
+    // The request takes the last slot, beside requests that already run.
     GenerationEngine engine = MakeEngine(weights, 4);
     EndedAnswers answers;
     for (uint64_t id : {2, 3, 4}) {

@@ -12,7 +12,7 @@
 namespace dapd {
 namespace {
 
-// The known answers published with Random123.
+// Random123 has published these answers.
 TEST(PhiloxTest, AgreesWithTheKnownAnswers) {
   EXPECT_EQ(Philox4x32({0, 0, 0, 0}, {0, 0}),
             (std::array<uint32_t, 4>{
@@ -39,7 +39,7 @@ TEST(KeyedUniformTest, EveryPartOfTheKeyMattersAndNothingElse) {
   EXPECT_NE(KeyedUniform(key, 5), KeyedUniform(key, 6));
 }
 
-// The definition with a full sort: the probability of every token.
+// Returns the probability of every token by the definition, with a full sort.
 std::vector<double> SlowProbabilities(const std::vector<float>& logits,
                                       const SamplingParams& params) {
   std::vector<int> order(logits.size());
@@ -97,7 +97,7 @@ TEST(SampleTokenTest, FrequenciesFollowTheFilteredDistribution) {
         ++bins;
       }
     }
-    // Five standard deviations of chi-square.
+    // The limit is five standard deviations of chi-square.
     EXPECT_LT(chi2, bins + 5 * std::sqrt(2.0 * bins));
   }
 }
@@ -107,7 +107,8 @@ TEST(SampleTokenTest, GreedyTakesTheFirstOfEquals) {
   EXPECT_EQ(SampleToken(logits, 4, {.temperature = 0.0}, 0.9), 1);
 }
 
-// Each of four has a quarter; a run that goes on draws as it would have.
+// Each of four tokens has a quarter. A run that goes on must draw the same
+// token.
 TEST(SampleTokenTest, OnTheBorderOfTwoTokensTheLaterOneIsDrawn) {
   const std::vector<float> logits(4, 1.0F);
   for (int i = 0; i < 4; ++i) {

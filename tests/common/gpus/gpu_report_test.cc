@@ -32,7 +32,7 @@ Gpu T4(const std::string& id) {
           .free_bytes = 15 * kGiB};
 }
 
-// A machine of two H100s with a driver that is new enough.
+// Describes a machine with two H100s and a driver that is new enough.
 DriverFacts Sound() {
   return {.kernel_module = "580.82.07",
           .device_nodes = {"nvidia0", "nvidia1"},
@@ -45,7 +45,7 @@ absl::Status Judged(const DriverFacts& facts) {
   return JudgeGpus(facts).usable;
 }
 
-// The setting of CUDA_VISIBLE_DEVICES, and what CUDA makes of it.
+// Judges a setting of CUDA_VISIBLE_DEVICES with the GPUs that CUDA then sees.
 absl::Status JudgedWith(const std::string& visible, std::vector<Gpu> seen) {
   DriverFacts facts = Sound();
   facts.visible = visible;
@@ -75,8 +75,7 @@ TEST(GpuReportTest, DeviceNumbersWithGapsAreFine) {
   DriverFacts facts = Sound();
   facts.device_nodes = {"nvidia4", "nvidia5"};
   EXPECT_TRUE(Judged(facts).ok());
-  facts.visible =
-      "0,1";  // as CUDA counts them, whatever the machine calls them
+  facts.visible = "0,1";  // CUDA's numbers, whatever the machine's numbers are
   EXPECT_TRUE(Judged(facts).ok());
 }
 
@@ -100,7 +99,7 @@ TEST(GpuReportTest, ADriverThatIsTooOldIsNamedWithTheOneThatIsNeeded) {
               Says(kUnusable,
                    "the NVIDIA driver 550.54.14 is too old: it is for CUDA "
                    "12.4, and CUDA 13.0 needs driver 580 or newer"));
-  facts.cuda_version = 13000;  // with a compatibility package
+  facts.cuda_version = 13000;  // by a compatibility package
   EXPECT_TRUE(Judged(facts).ok());
 }
 
@@ -148,7 +147,7 @@ TEST(GpuReportTest, AMixedUpListOfGpusIsRefusedAndTheWrongEntryNamed) {
 TEST(GpuReportTest, ASoundListOfGpusIsTaken) {
   EXPECT_TRUE(JudgedWith("1", {H100("1b")}).ok());
   EXPECT_TRUE(JudgedWith("GPU-1b,GPU-1a", {H100("1b"), H100("1a")}).ok());
-  // One process computes on one part of a GPU, however many are named.
+  // One process computes on one part of a GPU, however many parts are named.
   EXPECT_TRUE(JudgedWith("MIG-1c,MIG-1d", {H100("1c")}).ok());
 }
 
@@ -187,7 +186,7 @@ TEST(GpuReportTest, GpusAreDescribedByKind) {
 TEST(GpuReportTest, GpusAreNamedAsListedOrByNumber) {
   const GpuReport report = JudgeGpus(Sound());
   ::unsetenv("CUDA_VISIBLE_DEVICES");
-  // However many are in /dev.
+  // /dev may have more GPUs than CUDA lists.
   EXPECT_THAT(GpuNames(report), ElementsAre("0", "1"));
   ::setenv("CUDA_VISIBLE_DEVICES", "3,5", 1);
   EXPECT_THAT(GpuNames(report), ElementsAre("3", "5"));
@@ -199,7 +198,7 @@ TEST(GpuReportTest, WhoComputesOnTheCpuTakesNone) {
   ::setenv("CUDA_VISIBLE_DEVICES", "3,5", 1);
   EXPECT_THAT(GpusToComputeOn(DeviceChoice::kCpu), IsEmpty());
   EXPECT_THAT(GpusToComputeOn(DeviceChoice::kCuda), ElementsAre("3", "5"));
-  // As Slurm sets it for a job without GPUs.
+  // Slurm sets this value for a job without GPUs.
   ::setenv("CUDA_VISIBLE_DEVICES", "NoDevFiles", 1);
   EXPECT_THAT(GpusToComputeOn(DeviceChoice::kAuto), IsEmpty());
   ::unsetenv("CUDA_VISIBLE_DEVICES");

@@ -69,7 +69,7 @@ TEST(FindSnapshotTest, ARevisionLeadsToItsCommit) {
     EXPECT_EQ(found->folder, cache.Snapshot(FakeHubCache::kRepository));
     EXPECT_EQ(found->commit, cache.kCommit);
   }
-  // A data set of that name is another repository.
+  // A data set with the same name is another repository.
   EXPECT_TRUE(absl::IsNotFound(FindSnapshot(HubKind::kDataset, kId).status()));
 }
 

@@ -118,7 +118,8 @@ TEST_F(FindModelFolderTest, AnUnfinishedBlobCountsWhereNoListSaysOtherwise) {
                   {"model.safetensors", 7},
                   {"README.md", 100}});
   EXPECT_TRUE(FindModelFolder("org/small").ok());
-  // What sampling reads its end tokens from must not be left out in silence.
+  // Sampling reads its end tokens from generation_config.json, so nobody must
+  // overlook that this file is missing.
   cache_.AddList(FakeHubCache::kRepository,
                  {{"config.json", 2},
                   {"tokenizer.json", 2},

@@ -16,7 +16,8 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-// A sequence with its results and gradients, heads of a token side by side.
+// Holds a sequence with its results and gradients; a token's heads are side by
+// side.
 struct Case {
   AttentionHeads heads;
   int64_t queries;
@@ -36,7 +37,7 @@ struct Case {
     fill(k, keys * heads.key_value * heads.dim);
     fill(v, keys * heads.key_value * heads.dim);
     fill(grad_out, queries * heads.query * heads.dim);
-    // What the results must overwrite.
+    // The kernel must overwrite these values.
     out.assign(q.size(), NAN);
     grad_q.assign(q.size(), NAN);
     grad_k.assign(k.size(), NAN);
@@ -82,7 +83,7 @@ void Compute(std::vector<Case*> cases, int num_threads) {
   CausalAttentionBackward(num_threads, cases[0]->heads, sequences, gradients);
 }
 
-// The definition and its gradients, in double precision.
+// Computes the definition and its gradients in double precision.
 struct Expected {
   Numbers out, grad_q, grad_k, grad_v;
 
@@ -177,10 +178,10 @@ TEST(CausalAttentionTest, AgreesWithTheDefinitionInDoublePrecision) {
   }
 }
 
-// What the roundings of bfloat16 may do to each number of Expected. With u =
-// 2^-8, the largest relative error of a rounding to bfloat16: a probability is
-// rounded once for the product with v; a gradient of a score is rounded once
-// for the product with k; every result is rounded once. Inputs are exact.
+// Bounds what roundings to bfloat16 may change in each number of Expected. The
+// largest relative error of a rounding is 2^-8. A probability is rounded once
+// for the product with v, a score's gradient once for the product with k, and
+// every result once. Inputs are exact.
 struct Bounds {
   static constexpr double kRounding = 1.0 / 256;
   Numbers out, grad_q, grad_k, grad_v;
@@ -195,7 +196,7 @@ struct Bounds {
     }
     const auto add_rounding = [](const Numbers& values, Numbers* bounds) {
       for (size_t i = 0; i < values.size(); ++i) {
-        // Of what is written, which is off by the bound so far.
+        // Adds the rounding of a result that may already be off by its bound.
         (*bounds)[i] += kRounding * (std::abs(values[i]) + (*bounds)[i]);
       }
     };
@@ -248,7 +249,7 @@ struct Bounds {
   }
 };
 
-// Heads of bfloat16 as a Case has them of float32.
+// Holds the heads of a Case in bfloat16.
 struct HalfCase {
   std::vector<BFloat16> q, k, v, grad_out, out, grad_q, grad_k, grad_v;
   std::vector<float> logsumexp;
@@ -291,7 +292,7 @@ struct HalfCase {
   }
 };
 
-// The largest share of its bound that an error takes, beside float32's own.
+// Returns the largest ratio of an error to its bound plus float32's error.
 double WorstShare(const std::vector<BFloat16>& found,
                   const Numbers& expected,
                   const Numbers& bounds) {
@@ -312,7 +313,7 @@ TEST(CausalAttentionTest, Bfloat16StaysWithinItsRoundings) {
     for (const auto& [queries, keys] : std::vector<std::pair<int64_t, int64_t>>{
              {1, 1}, {5, 5}, {150, 150}, {70, 200}}) {
       Case c(heads, queries, keys);
-      // What all values have in common cancels out of the scores' gradients.
+      // An offset that all values share cancels out of the scores' gradients.
       for (float& value : c.v) value += 4.0F;
       for (auto* values : {&c.q, &c.k, &c.v, &c.grad_out}) {
         for (float& value : *values) value = RoundedTo<BFloat16>(value);
@@ -341,7 +342,7 @@ TEST(CausalAttentionTest, Bfloat16StaysWithinItsRoundings) {
   }
 }
 
-// Blocks of several sizes: long sequences take shorter ones.
+// Long sequences take shorter blocks, so blocks have several sizes.
 TEST(CausalAttentionTest, LongSequencesAgree) {
   Case c({2, 1, 8}, 3000, 3000);
   Compute({&c}, 2);
@@ -374,7 +375,7 @@ TEST(CausalAttentionTest, ALaterTokenChangesNothingBeforeIt) {
   }
 }
 
-// Scores far beyond exp's range.
+// The scores are far beyond exp's range.
 TEST(CausalAttentionTest, LargeScoresStayFinite) {
   Case c({1, 1, 16}, 40, 40);
   for (float& value : c.q) value *= 1000.0F;

@@ -18,14 +18,14 @@ using ::testing::HasSubstr;
 
 constexpr double kClip = 0.05;
 
-struct NoMath {};  // which the forward KL divergence does without
+struct NoMath {};  // the forward KL divergence calls no function of it
 
-// The forward KL divergence over two tokens, clipped as in training.
+// Computes the forward KL divergence over two tokens, clipped as in training.
 struct TwoTokens {
   std::array<double, 2> components;
   double unclipped = 0.0;
   double clipped = 0.0;
-  double push = 0.0;  // on the first token's logit: minus the gradient
+  double push = 0.0;  // minus the gradient of the first token's logit
 
   TwoTokens(double q1, double p1) {
     const std::array<double, 2> q = {q1, 1.0 - q1};
@@ -45,10 +45,11 @@ struct TwoTokens {
   }
 };
 
-// Rounding must not show as a sign.
+// Values that round to zero become 0.0, so that the table never shows -0.000.
 double Shown(double value) { return std::abs(value) < 5e-4 ? 0.0 : value; }
 
-// What the clip leaves of a teacher who gives his first token 0.9.
+// The table shows the effect of the clip if the teacher gives the first token a
+// probability of 0.9.
 TEST(ComponentClipTest, TheTableInTheDocumentIsWhatIsComputed) {
   std::string table =
       "| student's p | components | true KL | clipped | push on the sure "
@@ -75,7 +76,7 @@ TEST(ComponentClipTest, TheTableInTheDocumentIsWhatIsComputed) {
 }
 
 TEST(ComponentClipTest, BelowTheWallTheMinimumIsWhereTheSureTokenIsGone) {
-  // p = q exp(-c / q): there the sure token's component is the clip.
+  // At p = q exp(-c / q) the sure token's component equals the clip.
   const double wall = 0.9 * std::exp(-kClip / 0.9);
   EXPECT_NEAR(wall, 0.8514, 5e-5);
   EXPECT_GT(TwoTokens(0.9, wall + 1e-6).push, 0.0) << "towards the teacher";
@@ -87,13 +88,14 @@ TEST(ComponentClipTest, BelowTheWallTheMinimumIsWhereTheSureTokenIsGone) {
     EXPECT_LT(at.clipped, last) << "falls all the way down from the wall";
     last = at.clipped;
   }
-  // c + Q log Q with Q = 0.1, the rest's share of the target.
+  // The limit is c + Q log Q, where Q = 0.1 is the other token's share of the
+  // target.
   EXPECT_NEAR(last, kClip + 0.1 * std::log(0.1), 1e-6);
   EXPECT_NEAR(last, -0.180, 5e-4);
   EXPECT_EQ(TwoTokens(0.9, 0.9).clipped, 0.0);
 }
 
-// c < -Q log Q: where the minimum away from the teacher is the deeper one.
+// If c < -Q log Q, the minimum away from the teacher is the deeper minimum.
 TEST(ComponentClipTest, TheRangeOfTheDocumentIsWhereTheOtherMinimumIsDeeper) {
   const auto depth = [](double q1) {
     const double rest = 1.0 - q1;

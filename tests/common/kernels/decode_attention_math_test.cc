@@ -1,5 +1,5 @@
-// The host twin of the CUDA decode attention: the same functions in the same
-// order of splits, lanes and groups, against attention in float64.
+// Compares the host twin of the CUDA decode attention (the same functions in
+// the same order of splits, lanes and groups) with attention in float64.
 
 #include "common/kernels/decode_attention_math.h"
 
@@ -62,7 +62,7 @@ TEST(AttentionMathTest, GeometriesThatTheKernelsDoNotTakeAreRefused) {
   EXPECT_TRUE(FitsDecodeAttention(32, 8, 128));
   EXPECT_TRUE(FitsDecodeAttention(14, 2, 64));
   EXPECT_TRUE(FitsDecodeAttention(64, 8, 256));
-  EXPECT_FALSE(FitsDecodeAttention(32, 2, 128));  // 16 heads share one
+  EXPECT_FALSE(FitsDecodeAttention(32, 2, 128));  // 16 heads share a KV head
   EXPECT_FALSE(FitsDecodeAttention(9, 2, 64));
   EXPECT_FALSE(FitsDecodeAttention(4, 2, 12));
   EXPECT_FALSE(FitsDecodeAttention(4, 2, 264));

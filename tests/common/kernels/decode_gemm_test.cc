@@ -20,7 +20,7 @@ struct NamedKernels {
 };
 
 #if defined(__x86_64__)
-// Those of a processor with AMX, its instructions simulated.
+// Returns the kernels of a processor with AMX; its instructions are simulated.
 NamedKernels SimulatedAmx() {
   NamedKernels simulated = {"simulated amx",
                             DecodeKernelsOf(CpuLevel::kAvx512Bf16)};
@@ -29,7 +29,7 @@ NamedKernels SimulatedAmx() {
 }
 #endif
 
-// Of every level that this machine can compute with.
+// Returns the kernels of every level that this machine can run.
 std::vector<NamedKernels> AllKernels() {
   std::vector<NamedKernels> all;
   for (const CpuLevel level : Levels()) {
@@ -45,7 +45,7 @@ uint16_t Upper(float value) {
   return static_cast<uint16_t>(std::bit_cast<uint32_t>(Rounded(value)) >> 16);
 }
 
-// The layout, number by number: of rows [count, depth], floats and halves.
+// Lays rows [count, depth] out number by number, as floats and as halves.
 void LayOut(const std::vector<float>& rows,
             int64_t depth,
             std::vector<float>* panel,
@@ -76,7 +76,7 @@ TEST(DecodePanelsTest, AreTheSameBitsAtEveryLevel) {
         SCOPED_TRACE(testing::Message() << CpuLevelName(level) << " " << count
                                         << " rows of " << depth);
         const DecodeKernels& kernels = DecodeKernelsOf(level);
-        // Memory that is used again is not zero.
+        // Memory that is reused is not zero.
         std::vector<float> floats(panel.size(), 7.0F);
         kernels.pack_float32_panel(rows.data(), count, depth, floats.data());
         EXPECT_EQ(floats, panel);
@@ -92,7 +92,7 @@ TEST(DecodePanelsTest, AreTheSameBitsAtEveryLevel) {
   }
 }
 
-// A product by one of the three kinds of panels; x and w hold bfloat16 values.
+// The kinds of panels of a product x w; x and w hold bfloat16 values.
 enum class Kind { kFloat32, kBFloat16, kBFloat16Dot };
 
 void PrintTo(Kind kind, std::ostream* out) {
@@ -140,7 +140,7 @@ class DecodeGemmTest : public testing::TestWithParam<Kind> {};
 
 TEST_P(DecodeGemmTest, AgreesWithThePlainLoopAtEveryLevel) {
   constexpr int64_t kRows = 29;
-  constexpr int64_t kDepth = 1090;  // more than two blocks, and not whole
+  constexpr int64_t kDepth = 1090;  // two blocks and a part of a third
   const std::vector<float> w = Random(kPanelWidth * kDepth, 1, true);
   const std::vector<float> x = Random(kRows * kDepth, 2, true);
   for (const auto& [name, kernels] : AllKernels()) {
@@ -189,8 +189,8 @@ TEST_P(DecodeGemmTest, ARowsBitsDoNotDependOnItsNeighbours) {
 }
 
 #if defined(__x86_64__)
-// Rows and depths that fill tiles, and that do not; a depth whose last pair is
-// half a pair; memory between the results of rows.
+// Some rows and depths fill tiles and some do not; one depth ends with half a
+// pair; there is memory between the rows of the result.
 TEST(DecodeTilesTest, TheInstructionsComputeWhatIntelDefines) {
   if (MachineCpuLevel() < CpuLevel::kAmx) {
     GTEST_SKIP() << "this processor has no AMX";

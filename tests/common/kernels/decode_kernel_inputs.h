@@ -1,5 +1,5 @@
-// What decode kernels (common/kernels/decode_kernels.h) are tested with: at
-// which levels, and on which numbers.
+// CPU levels and numbers for tests of decode kernels
+// (common/kernels/decode_kernels.h).
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@
 
 namespace dapd {
 
-// Those that this machine can compute with.
+// Returns the levels that this machine can run.
 inline std::vector<CpuLevel> Levels() {
   std::vector<CpuLevel> levels;
   for (int i = 0; i <= static_cast<int>(MachineCpuLevel()); ++i) {
@@ -21,14 +21,14 @@ inline std::vector<CpuLevel> Levels() {
   return levels;
 }
 
-// To the nearest bfloat16, ties to even.
+// Rounds to the nearest bfloat16, ties to even.
 inline float Rounded(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   return std::bit_cast<float>((bits + 0x7FFFU + ((bits >> 16) & 1U)) &
                               0xFFFF0000U);
 }
 
-// Normally distributed; with `round` values of bfloat16.
+// Returns normally distributed numbers; with `round`, they are bfloat16 values.
 inline std::vector<float> Random(size_t count,
                                  unsigned seed,
                                  bool round = false) {

@@ -1,5 +1,5 @@
-// The element-wise mathematics of the CUDA decode kernels on the host, against
-// float64, and the rounding that they share with LibTorch.
+// Compares the element-wise mathematics of the CUDA decode kernels, on the
+// host, with float64, and their rounding with LibTorch's rounding.
 
 #include "common/kernels/decode_layer_math.h"
 
@@ -27,7 +27,7 @@ TEST(BFloat16Test, EveryValueComesBackAndTiesGoToEven) {
     }
     ASSERT_EQ(FromFloat<BFloat16>(wide).bits, value.bits);
     if (std::isinf(wide)) continue;
-    // Half way to the next value.
+    // `half` is half way to the next value.
     const float half = FloatFromBits((bits << 16) | 0x8000U);
     const auto even = static_cast<uint16_t>(bits + (bits & 1U));
     ASSERT_EQ(FromFloat<BFloat16>(half).bits, even);
@@ -41,7 +41,7 @@ TEST(DecoderMathTest, NormAgreesWithFloat64) {
   std::normal_distribution<float> normal;
   std::vector<float> x(2560);
   for (float& value : x) value = normal(generator);
-  // As the kernel adds: 256 threads of eight numbers at a time.
+  // The kernel adds like this: 256 threads take eight numbers at a time.
   std::vector<float> threads(256, 0.0F);
   double exact = 0.0;
   for (size_t i = 0; i < x.size(); ++i) {

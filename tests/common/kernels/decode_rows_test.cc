@@ -12,7 +12,7 @@ namespace dapd {
 namespace {
 
 TEST(DecodeRowsTest, AgreeWithPlainLoopsAtEveryLevel) {
-  // No multiple of any vector, and less than one.
+  // The sizes fill no vector exactly, and 6 is less than one vector.
   for (const int64_t size : {6, 90}) {
     const auto count = static_cast<size_t>(size);
     const std::vector<float> x = Random(count, 5);
@@ -130,7 +130,7 @@ TEST(DecodeRowsTest, RowsAreCombinedWhereverTheyLie) {
                   std::vector<float>(out.begin() + row * 50,
                                      out.begin() + (row + 1) * 50))
             << CpuLevelName(level) << " " << row;
-        // What is past the row's numbers is another's.
+        // The kernel must not change the number behind the row.
         EXPECT_EQ(alone[kSize], before[static_cast<size_t>(row * 50 + kSize)]);
       }
     }
@@ -167,7 +167,7 @@ TEST(DecodeRowsTest, ALogitThatIsNotFiniteIsSeen) {
   }
 }
 
-// CUDA's NaN, of which rounding alone would make -0.
+// Rounding alone would turn CUDA's NaN into -0.
 TEST(DecodeRowsTest, ANanStaysOneWhenItIsRounded) {
   constexpr int64_t kSize = 37;  // whole vectors and a part of one
   const std::vector<float> x(kSize, std::bit_cast<float>(0x7FFFFFFFU));

@@ -17,9 +17,9 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Two students and three teachers over a few tokens, as DAPD has them: source 0
-// and 1 are students; teacher 2 serves student 0, teachers 3 and 4 student 1,
-// and teacher 4 student 0 too.
+// Holds logits of two students and three teachers over a few tokens, as in
+// DAPD. Sources 0 and 1 are students; teacher 2 serves student 0, teacher 3
+// student 1, and teacher 4 both students.
 struct Problem {
   int64_t tokens;
   int64_t vocabulary;
@@ -79,7 +79,7 @@ struct DoubleMath {
   double Log(double x) const { return std::log(x); }
 };
 
-// An entry in double precision.
+// Computes an entry in double precision.
 ClippedEntry<double> EntryInDouble(const DivergenceTerm& term,
                                    double log_q,
                                    double log_p) {
@@ -93,8 +93,8 @@ ClippedEntry<double> EntryInDouble(const DivergenceTerm& term,
   });
 }
 
-// The same in double precision, entry by entry, by the header that the kernels
-// are made of and by the definition's own logarithms.
+// Computes the sums entry by entry in double precision, with the header that
+// the kernels use and with logarithms by their definition.
 struct Slow {
   std::vector<DivergenceTokenSums> sums;
   std::vector<std::vector<double>> gradient;  // by student
@@ -184,8 +184,8 @@ TEST(DivergenceTokensTest, SumsAndGradientAgreeWithDoublePrecision) {
     const std::vector<DivergenceTokenSums> sums = problem.Run(kScale, true);
     double worst = 0.0;
     for (size_t i = 0; i < sums.size(); ++i) {
-      // A relative error; for a divergence near zero what float32 leaves of
-      // probabilities that sum to one.
+      // Near zero the error is relative to 0.05, because probabilities in
+      // float32 do not sum to exactly one.
       const auto error = [](double ours, double expected) {
         return std::abs(ours - expected) / (std::abs(expected) + 0.05);
       };
@@ -278,7 +278,7 @@ TEST(DivergenceTokensTest, AWeightOfAnyTokenScalesItsLossAndGradient) {
 TEST(DivergenceTokensTest, ARoutedTokenHasTheBitsOfThePassItTakes) {
   Problem routed(2, 60, 2.0F, 0.05F);
   const std::vector<uint8_t> route = {0, 1};
-  routed.logits.emplace_back();  // a source without a row of its own
+  routed.logits.emplace_back();  // a source without its own row
   routed.derived = {{.kind = DerivedSource::Kind::kRouted,
                      .source = 5,
                      .parts = {2, 3},
@@ -325,7 +325,7 @@ TEST(DivergenceTokensTest, ToAOneHotTargetItIsTheCrossEntropy) {
   }
 }
 
-// A bound that nothing comes near is none, to the last digits.
+// A bound far from every value changes no digit.
 TEST(DivergenceTokensTest, ASoftClipFarAwayChangesNoDigitOfAMixture) {
   constexpr int64_t kVocabulary = 300;
   const auto sums_with = [&](float soft_clip) {

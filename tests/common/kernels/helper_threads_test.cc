@@ -45,7 +45,7 @@ TEST(HelperThreadsTest, HelpersTakePart) {
   std::mutex mutex;
   std::set<std::thread::id> threads;
   std::latch both(2);
-  // Neither iteration ends before the other has begun.
+  // Neither iteration ends before both have begun.
   RunLoop(1, 2, [&](int64_t) {
     {
       const std::scoped_lock lock(mutex);
@@ -56,7 +56,7 @@ TEST(HelperThreadsTest, HelpersTakePart) {
   EXPECT_EQ(threads.size(), 2U);
 }
 
-// The only helper is held up in somebody else's loop; OpenMP would wait for it.
+// Another loop holds the only helper; OpenMP would wait for it.
 TEST(HelperThreadsTest, ALoopWaitsForNoHelperThatDidNotBegin) {
   std::latch held(2);
   std::latch release(1);
@@ -83,7 +83,7 @@ TEST(HelperThreadsTest, ALoopInsideOfALoopStaysInItsThread) {
 
 TEST(HelperThreadsTest, WhatIterationsThrowReachesTheCaller) {
   std::latch both(2);
-  // One of them is a helper's.
+  // A helper runs one of the two iterations.
   EXPECT_THROW(RunLoop(1,
                        2,
                        [&](int64_t) {
@@ -91,7 +91,7 @@ TEST(HelperThreadsTest, WhatIterationsThrowReachesTheCaller) {
                          throw std::bad_alloc();
                        }),
                std::bad_alloc);
-  // The helper is there for the next loop.
+  // The helper takes part in the next loop.
   std::latch again(2);
   RunLoop(1, 2, [&](int64_t) { again.arrive_and_wait(); });
 }

@@ -1,5 +1,5 @@
-// KernelExp and KernelLog (divergence_kernel.h) against the C library in double
-// precision.
+// Compares KernelExp and KernelLog (divergence_kernel.h) with the C library in
+// double precision.
 #include <cmath>
 #include <iostream>
 #include <limits>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Units in the last place of `exact(x)`.
+// The unit is the last place of `exact(x)`.
 template <typename Function>
 void ExpectWithinTwoUnits(const std::vector<float>& x,
                           const std::vector<float>& y,

@@ -24,7 +24,7 @@ struct Shape {
   int64_t m, n, k;
 };
 
-// Which operands lie transposed, their formats, and whether C is added to.
+// Says which operands are transposed, their formats, and whether C is added to.
 struct GemmKind {
   bool bfloat16 = false;
   bool b_transposed = false;
@@ -56,13 +56,13 @@ std::vector<GemmKind> AllKinds() {
   return kinds;
 }
 
-constexpr float kBefore = -77.0F;  // what C holds before
+constexpr float kBefore = -77.0F;  // C's values before
 
-// Operands with rows further apart than they are long.
+// Holds operands whose rows are further apart than they are long.
 struct Matrices {
   Shape shape;
   GemmKind kind;
-  int64_t a_lines = shape.m;  // of a transposed A, whose rows may be narrowed
+  int64_t a_lines = shape.m;  // of a transposed A; fewer rows may be multiplied
   std::vector<float> a, b, c;
   std::vector<BFloat16> a_halves, b_halves, c_halves;
 
@@ -72,7 +72,8 @@ struct Matrices {
     a.resize(kind.a_transposed ? s.k * (s.m + 3) : s.m * (s.k + 3));
     b.resize(kind.b_transposed ? s.n * (s.k + 1) : s.k * (s.n + 1));
     c.assign(s.m * (s.n + 2), kBefore);
-    // Values that bfloat16 holds, so that both kinds of head are exact.
+    // bfloat16 holds these values exactly, so both formats have the same
+    // products.
     for (float& x : a) x = RoundedTo<BFloat16>(uniform(random));
     for (float& x : b) x = RoundedTo<BFloat16>(uniform(random));
     for (const float x : a) a_halves.push_back(FromFloat<BFloat16>(x));
@@ -80,7 +81,7 @@ struct Matrices {
     for (const float x : c) c_halves.push_back(FromFloat<BFloat16>(x));
   }
 
-  // A times `size`, a power of two.
+  // Multiplies A by `size`, a power of two.
   void Shrink(float size) {
     for (size_t i = 0; i < a.size(); ++i) {
       a[i] *= size;
@@ -114,7 +115,7 @@ struct Matrices {
     Widen();
   }
 
-  // In two parts of rows and two of columns.
+  // Multiplies in two parts of rows and two parts of columns.
   void MultiplyBy(const PackedGemmKernel& kernel) {
     const GemmOperands operands = Operands();
     const int64_t rows = std::min(shape.m, kernel.tile_rows);
@@ -132,9 +133,10 @@ struct Matrices {
     }
   }
 
-  // Largest error of an entry in units of sqrt(k) float roundings, and of those
-  // of what C held before. A bfloat16 C may be off by half of its last place
-  // besides: at most 2^-8 of the entry, and what C held before is exact in it.
+  // Returns the largest error of an entry. Its unit is sqrt(k) float roundings,
+  // plus the roundings of C's value before. A bfloat16 C may in addition be off
+  // by half of its last place, at most 2^-8 of the entry; it holds the value
+  // before exactly.
   double WorstError() const {
     double worst = 0.0;
     for (int64_t i = 0; i < shape.m; ++i) {
@@ -187,8 +189,8 @@ struct NamedKernel {
   PackedGemmKernel kernel;
 };
 
-// Of every level that this processor has; simulated tiles for what surrounds
-// AMX's instructions, where it lacks them.
+// Returns the kernels of every level that this processor has. Without AMX,
+// simulated tiles test the code around AMX's instructions.
 std::vector<NamedKernel> KernelsOfThisMachine() {
   std::vector<NamedKernel> kernels = {
       {"baseline", baseline::MakePackedGemmKernel()}};
@@ -221,7 +223,7 @@ TEST(PackedGemmTest, EveryLevelAgreesWithTheDefinitionInDoublePrecision) {
                                                  {70, 40, 97},
                                                  {33, 34, 4200}}) {
       for (const GemmKind& kind : AllKinds()) {
-        // Sums of blocks need a float32 C.
+        // Sums of several blocks need a float32 C.
         if (kind.c_bfloat16 && shape.k > kGemmWholeDepth) continue;
         Matrices matrices(shape, kind);
         matrices.MultiplyBy(kernel);
@@ -234,7 +236,7 @@ TEST(PackedGemmTest, EveryLevelAgreesWithTheDefinitionInDoublePrecision) {
   }
 }
 
-// With CUDA's NaN, of which rounding alone would make -0.
+// Rounding alone would turn CUDA's NaN into -0.
 TEST(PackedGemmTest, ANanStaysOneInWholeAndInCutTiles) {
   constexpr int64_t kColumns = 65;
   for (const auto& [name, kernel] : KernelsOfThisMachine()) {
@@ -252,7 +254,8 @@ TEST(PackedGemmTest, ANanStaysOneInWholeAndInCutTiles) {
   }
 }
 
-// The [m, n] product of float32 matrices with lines so far apart, in one part.
+// Returns the [m, n] product of float32 matrices in one part; A's lines are
+// `a_stride` apart.
 std::vector<float> Product(const PackedGemmKernel& kernel,
                            const Shape& shape,
                            const std::vector<float>& a,
@@ -283,8 +286,8 @@ std::vector<float> Random(int64_t size) {
   return numbers;
 }
 
-// Lines that are a multiple of 4 KiB apart are packed, others read in place;
-// the last rows, which fill no tile, are packed in both.
+// Lines of A that are a multiple of 4 KiB apart are packed, other lines are
+// read in place. The last rows, which fill no tile, are packed in both cases.
 TEST(PackedGemmTest, LinesOfAReadInPlaceGiveTheBitsOfPackedOnes) {
   constexpr int64_t kDepth = 700;
   for (const auto& [name, kernel] : KernelsOfThisMachine()) {
@@ -304,7 +307,7 @@ TEST(PackedGemmTest, LinesOfAReadInPlaceGiveTheBitsOfPackedOnes) {
   }
 }
 
-// Few rows are multiplied as C^T = B^T A^T, 60 of 100 entries are not.
+// Few rows are multiplied as C^T = B^T A^T; 60 rows are not.
 TEST(PackedGemmTest, FewRowsGiveTheBitsOfMany) {
   constexpr int64_t kColumns = 75;
   for (const GemmKind& kind :
@@ -330,8 +333,8 @@ TEST(PackedGemmTest, FewRowsGiveTheBitsOfMany) {
   }
 }
 
-// Rows of a transposed A are read in place for few columns, and packed for
-// many.
+// Rows of a transposed A are read in place for few columns, and packed for many
+// columns.
 TEST(PackedGemmTest, RowsOfATransposedAReadInPlaceGiveTheBitsOfPackedOnes) {
   constexpr int64_t kDepth = 700;
   constexpr int64_t kColumns = 100;
@@ -360,7 +363,7 @@ TEST(PackedGemmTest, SimulatedTilesHaveTheBitsOfTheInstructions) {
   }
   for (const Shape& shape : std::vector<Shape>{
            {1, 1, 1}, {33, 65, 31}, {70, 40, 97}, {33, 34, 4200}}) {
-    // Products of ordinary size, and of numbers about the least normal one.
+    // A's values are of ordinary size, or near the least normal number.
     for (const float size : {1.0F, 0x1p-126F}) {
       for (const GemmKind& kind : AllKinds()) {
         if (!kind.bfloat16 || kind.a_transposed) continue;

@@ -1,5 +1,5 @@
-// The host twin of the CUDA sampler: both of its ways to a token against
-// SampleToken, which sorts the vocabulary.
+// Compares the two ways in which the host twin of the CUDA sampler chooses a
+// token with SampleToken, which sorts the vocabulary.
 
 #include "common/kernels/sampling_math.h"
 
@@ -53,7 +53,8 @@ int32_t TwinSorted(const std::vector<float>& logits,
                                  uniform)]);
 }
 
-// The general way, as one thread: bins of the keys that match, digit by digit.
+// Chooses in the general way with one thread: it adds matching keys to bins,
+// digit by digit.
 class TwinByMass {
  public:
   TwinByMass(const std::vector<float>& logits,
@@ -185,7 +186,7 @@ TEST(SamplingMathTest, TheEndsOfTheUniformGiveTheFirstAndTheLast) {
   TwinByMass by_mass(logits, 4, 1.0F);
   const double last = 1.0 - 0x1.0p-53;
   EXPECT_EQ(by_mass.Choose({1.0, 0, 1.0, 1}, 0.0), 1);
-  // e^-62 of the most probable is below what mass can tell from nothing.
+  // e^-62 of the largest mass is too little to be counted.
   EXPECT_EQ(by_mass.Choose({1.0, 0, 1.0, 1}, last), 0);
   EXPECT_EQ(by_mass.Choose({1.0, 0, 1e-9, 1}, last), 1);
 }

@@ -21,7 +21,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// To the end of the connection.
+// Reads to the end of the connection.
 std::string Read(int socket) {
   std::string answer;
   char block[4096];
@@ -83,7 +83,7 @@ TEST_F(HttpResponderTest, SilentClientsDoNotKeepOthersWaiting) {
   for (int i = 0; i < 100; ++i)
     silent.push_back(ConnectToLoopback(responder_->port()));
   EXPECT_THAT(Ask(responder_->port(), kGet), HasSubstr("hello"));
-  // More than 64 are not kept: the oldest were closed.
+  // At most 64 connections are kept: the oldest were closed.
   EXPECT_EQ(Read(silent.front()), "");
   for (const int socket : silent) ::close(socket);
 }
@@ -113,7 +113,7 @@ TEST_F(HttpResponderTest, PlainTextOffLoopbackNeedsAFlag) {
   }
 }
 
-// How clients with certificates and tokens fare: tests/integration.
+// tests/integration tests clients with certificates and tokens.
 TEST_F(HttpResponderTest, WithACertificateOtherMachinesGetTlsAndNoPlainText) {
   const CertificateAuthority authority("authority");
   const auto section = WriteIdentity(

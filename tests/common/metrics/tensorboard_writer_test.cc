@@ -20,8 +20,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Of the only file in `folder`: the bytes between the frames, as far as the
-// lengths lead.
+// Returns the records of the only file in `folder`, without their frames, as
+// far as the lengths lead.
 std::vector<std::string> ReadEvents(const std::string& folder) {
   const std::string path =
       std::filesystem::directory_iterator(folder)->path().string();
@@ -73,7 +73,7 @@ TEST(TensorBoardWriterTest, ADiskThatWasFullTearsNoRecord) {
   rlimit limit = {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
   const rlimit before = limit;
-  // Room for a part of the next record.
+  // A part of the next record fits into the limit.
   limit.rlim_cur = std::filesystem::file_size(
                        std::filesystem::directory_iterator(folder)->path()) +
                    10;

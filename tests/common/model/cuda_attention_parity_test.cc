@@ -1,5 +1,5 @@
-// Attention over sequences of any lengths on a GPU, forward and backward,
-// against its definition in float64. Skips itself without one;
+// Compares attention over sequences of any lengths on a GPU, forward and
+// backward, with its definition in float64. Skips itself without a GPU;
 // dapd_torch_device_test runs it on a device that the host simulates.
 
 #include <cmath>
@@ -22,10 +22,12 @@ struct Heads {
   int64_t kv = 0;
   int64_t dim = 0;
 };
-// Qwen3-4B's, SmolLM2's, and keys that every query head reads.
+// The cases have Qwen3-4B's heads, SmolLM2's heads, and keys that every query
+// head reads.
 constexpr Heads kHeads[] = {{32, 8, 128}, {9, 3, 64}, {16, 1, 80}};
 
-// softmax(q k^T / sqrt(D)) v of queries that are the last tokens of the keys.
+// Computes softmax(q k^T / sqrt(D)) v; the queries are the last tokens of the
+// keys.
 at::Tensor Attention(const at::Tensor& q,
                      const at::Tensor& k,
                      const at::Tensor& v) {
@@ -46,7 +48,7 @@ at::Tensor Attention(const at::Tensor& q,
 
 class CudaAttentionParityTest : public CudaPrecisionTest {
  protected:
-  // Rounded to what the GPU gets, in float64.
+  // Returns numbers that the GPU's type holds exactly, in float64.
   static at::Tensor Random(at::IntArrayRef shape) {
     return at::randn(shape).to(GetParam()).to(at::kDouble);
   }
@@ -54,8 +56,9 @@ class CudaAttentionParityTest : public CudaPrecisionTest {
     return tensor.detach().to(at::kCUDA, GetParam());
   }
 
-  // Of all numbers together: probabilities, results and what the backward pass
-  // keeps of them are rounded once each, in float32 sums are.
+  // The error is of all numbers together. Probabilities, results and the values
+  // that the backward pass keeps are rounded once each; in float32 the error
+  // comes from sums.
   static void ExpectClose(const std::string& what,
                           const at::Tensor& ours,
                           const at::Tensor& expected) {
@@ -68,7 +71,7 @@ class CudaAttentionParityTest : public CudaPrecisionTest {
 };
 
 TEST_P(CudaAttentionParityTest, SequencesSideBySideAndTheirGradients) {
-  // None, one and several blocks of queries and keys.
+  // The sequences have no, one and several blocks of queries and keys.
   const std::vector<int64_t> offsets = {0, 1, 64, 192, 321, 1021};
   const int64_t rows = offsets.back();
   for (const Heads& heads : kHeads) {
@@ -103,8 +106,7 @@ TEST_P(CudaAttentionParityTest, SequencesSideBySideAndTheirGradients) {
   }
 }
 
-// The smallest pass: a row sees itself, with a probability that nothing
-// changes.
+// In the smallest pass a row sees only itself, with a constant probability.
 TEST_P(CudaAttentionParityTest, ARowByItself) {
   const at::NoGradGuard no_grad;
   for (const Heads& heads : kHeads) {
@@ -129,8 +131,8 @@ TEST_P(CudaAttentionParityTest, ARowByItself) {
   }
 }
 
-// As chunks and tails have them: keys before the queries, rows that several
-// sequences look at, and queries that nobody reads.
+// Chunks and tails have such sequences: keys before the queries, rows that
+// several sequences look at, and queries that nobody reads.
 TEST_P(CudaAttentionParityTest, QueriesAreTheLastOfKeysThatTheyShare) {
   const at::NoGradGuard no_grad;
   const std::vector<int64_t> offsets = {0, 40, 41, 58, 188, 444, 512};
@@ -153,7 +155,7 @@ TEST_P(CudaAttentionParityTest, QueriesAreTheLastOfKeysThatTheyShare) {
           Attention(q.slice(0, offsets[i], offsets[i + 1]),
                     k.narrow(0, begin, tokens),
                     v.narrow(0, begin, tokens)));
-      // The same bits whoever else is there.
+      // A sequence alone gives the same bits.
       const at::Tensor alone =
           VariableLengthAttention(
               {0, offsets[i + 1] - offsets[i]}, {keys[i]}, at::kCUDA)

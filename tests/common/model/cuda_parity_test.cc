@@ -1,5 +1,5 @@
-// The decoder and training's element-wise work on a GPU against the CPU. Skips
-// itself without one.
+// Compares the decoder and training's element-wise work on a GPU with the CPU.
+// Skips itself without a GPU.
 
 #include "gtest/gtest.h"
 
@@ -42,7 +42,7 @@ TEST(CudaParityTest, LogitsAgreeWithTheCpu) {
   }
 }
 
-// Norms, rotations, SwiGLU and their gradients at Qwen3-4B's sizes.
+// Compares norms, rotations, SwiGLU and their gradients at Qwen3-4B's sizes.
 TEST(CudaParityTest, TrainingRowsAgreeWithTheCpu) {
   const auto device = DeviceOf(DeviceChoice::kCuda);
   if (!device.ok()) GTEST_SKIP() << "no CUDA device";

@@ -1,11 +1,11 @@
-// Passes over a model on a GPU against the CPU: the trainer's, whole and behind
-// chunks that were computed before, and chunks that pass together. Skips itself
-// without one; dapd_torch_device_test runs it on a device that the host
-// simulates.
+// Compares passes over a model on a GPU with the CPU: the trainer's pass, whole
+// and behind chunks that were computed before, and chunks that pass together.
+// Skips itself without a GPU; dapd_torch_device_test runs it on a device that
+// the host simulates.
 //
-// Float32 differs by the order of sums. In bfloat16 both round, each its own
-// way: the GPU's numbers may be twice as far from the CPU's float32 as the
-// CPU's own bfloat16 is.
+// Float32 differs by the order of sums. In bfloat16 GPU and CPU round
+// differently: the GPU's numbers may be twice as far from the CPU's float32 as
+// the CPU's own bfloat16 is.
 
 #include <cmath>
 #include <iostream>
@@ -36,9 +36,10 @@ namespace {
 constexpr double kRoundings = 2.0;
 constexpr int64_t kChunk = 128;
 
-// Qwen3's heads; more rows in a pass than its projections have inputs, so that
-// the adapter's columns stand beside them (plain_projections.h), and `o`, which
-// has more, takes the other way. Values that bfloat16 has.
+// The model has Qwen3's heads and values that bfloat16 holds. A pass has more
+// rows than its projections have inputs, so that the adapter's columns stand
+// beside them (plain_projections.h); `o`, which has more inputs, takes the
+// other way.
 std::shared_ptr<const ModelWeights> MakeWideModel() {
   auto weights = std::make_shared<ModelWeights>(*MakeRandomModel("qwen3"));
   ModelConfig& config = weights->config;
@@ -60,7 +61,7 @@ std::shared_ptr<const ModelWeights> MakeWideModel() {
   return weights;
 }
 
-// Named results of a pass, in float64 on the CPU.
+// Holds named results of a pass, in float64 on the CPU.
 using Results = std::vector<std::pair<std::string, at::Tensor>>;
 
 at::Tensor OnHost(const at::Tensor& tensor) {
@@ -70,11 +71,11 @@ at::Tensor OnHost(const at::Tensor& tensor) {
 struct Where {
   const ModelWeights& weights;
   const Adapter& adapter;
-  const PackedWeights* packed = nullptr;  // instead, with the adapter applied
+  const PackedWeights* packed = nullptr;  // used instead, with the adapter
 };
 
-// The training pass over three sequences, of which every row of the last
-// answers is read. With `chunked` the longest begins with chunks.
+// Runs the training pass over three sequences and reads every row of the last
+// answers. With `chunked` the longest sequence begins with chunks.
 Results Train(const Where& where, bool chunked) {
   const at::NoGradGuard no_grad;
   const at::Device device = where.weights.device();
@@ -113,8 +114,8 @@ Results Train(const Where& where, bool chunked) {
   return results;
 }
 
-// Chunks of two sequences side by side, behind one that is known, behind each
-// other, and alone; rows that are unused behind them.
+// Passes chunks of two sequences side by side, behind a known chunk, behind
+// each other, and alone, with unused rows behind them.
 std::vector<ChunkStates> PassChunks(const Where& where,
                                     const std::vector<NextChunk>& chunks) {
   constexpr int64_t kRows = 4 * kChunk;
@@ -170,7 +171,7 @@ class CudaPassParityTest : public CudaPrecisionTest {
   }
 
   Where Gpu() const { return {*on_gpu_, adapter_on_gpu_}; }
-  // As a teacher has them.
+  // Packs the weights as a teacher does.
   Where PackedGpu() {
     taken_ = *on_gpu_;
     packed_ = std::make_unique<PackedWeights>(taken_,
@@ -181,7 +182,7 @@ class CudaPassParityTest : public CudaPrecisionTest {
     return {taken_, adapter_on_gpu_, packed_.get()};
   }
 
-  // What `run` gives on the GPU against what it gives on the CPU.
+  // Compares the results of `run` on the GPU with its results on the CPU.
   template <typename Run>
   void Compare(const Run& run) const {
     Compare(run, Gpu());
@@ -231,7 +232,7 @@ TEST_P(CudaPassParityTest, ChunksThroughPackedWeights) {
   Compare(RunChunks, PackedGpu());
 }
 
-// What lets a teacher stream views and share their beginnings.
+// A teacher needs this to stream views and to share their beginnings.
 TEST_P(CudaPassParityTest, AChunksBitsAreItsOwn) {
   const Sequences sequences;
   for (const Where& where : {Gpu(), PackedGpu()}) {
@@ -246,8 +247,9 @@ TEST_P(CudaPassParityTest, AChunksBitsAreItsOwn) {
   }
 }
 
-// Of ones, so that a sum is its length, and one that ends early is told by how
-// many are missing. Lengths of whole steps in many ways, and a few numbers.
+// The numbers are ones, so a sum is its length, and a sum that ends early shows
+// how many numbers are missing. Lengths are whole steps in many ways, and a few
+// numbers more.
 TEST_P(CudaPassParityTest, ProductsTakeTheEndOfALongSum) {
   const at::TensorOptions options(at::device(at::kCUDA).dtype(GetParam()));
   for (const int64_t rank : {8, 64, 192}) {

@@ -1,5 +1,5 @@
-// Attention over sequences of any lengths by the CPU's kernels, against its
-// definition in float64. cuda_attention_parity_test.cc compares a GPU.
+// Compares attention over sequences of any lengths by the CPU's kernels with
+// its definition in float64. cuda_attention_parity_test.cc tests a GPU.
 #include "common/model/variable_length_attention.h"
 
 #include <cmath>
@@ -22,7 +22,8 @@ at::Tensor Random(int64_t rows, int64_t heads, at::ScalarType dtype) {
   return at::randn({rows, heads, kHeadDim}).to(dtype);
 }
 
-// softmax(q k^T / sqrt(D)) v of queries that are the last tokens of the keys.
+// Computes softmax(q k^T / sqrt(D)) v; the queries are the last tokens of the
+// keys.
 at::Tensor Definition(const at::Tensor& q,
                       const at::Tensor& k,
                       const at::Tensor& v) {
@@ -45,7 +46,7 @@ class VariableLengthAttentionTest
     : public testing::TestWithParam<at::ScalarType> {};
 
 // Chunks and tails have keys before the queries, and rows that several
-// sequences look at. An empty sequence stands for rows that are not left over.
+// sequences look at. The empty sequence means that no rows are left over.
 TEST_P(VariableLengthAttentionTest, QueriesAreTheLastOfKeysThatTheyShare) {
   at::manual_seed(7);
   const std::vector<int64_t> offsets = {0, 40, 41, 58, 188, 188};

@@ -108,7 +108,7 @@ TEST(PostJsonTest, AClockThatIsSetCostsNoAttempt) {
 }
 
 TEST(PostJsonTest, AnAnswerWithoutAnEndHoldsNobody) {
-  // The head says yes, the rest never comes.
+  // The head reports success, but the rest never comes.
   HttpListener server([](size_t) {
     return "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" +
            std::string(100000, 'x');

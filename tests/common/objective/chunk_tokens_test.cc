@@ -24,7 +24,7 @@ TEST(ChunkTokensTest, ThereIsAlwaysAToken) {
   EXPECT_EQ(ChunkTokens(3, 1'000, 10, 8), 1);
 }
 
-// 309 tokens have room.
+// There is room for 309 tokens.
 TEST(ChunkTokensTest, OnAGpuChunksFillWholeWaves) {
   EXPECT_EQ(ChunkTokens(8'192, 5 * kQwenRow, kOnGpu, 8), 256);
   EXPECT_EQ(ChunkTokens(8'192, 5 * kQwenRow, kOnGpu, 216), 216) << "an A100";
@@ -45,8 +45,9 @@ TEST(ChunkTokensTest, TilesStayWholeWhateverFewTokensAreTakenAtATime) {
   EXPECT_EQ(ChunkTokens(1'000, 40 * kQwenRow, kOnGpu, 7), 35) << "no tile";
 }
 
-// As many rows a token, of as many students, under a head of this shape; all
-// have the longest answers, and as many terms as the kernels take.
+// Every token has `rows` rows, of at most two students, under a head of this
+// shape. All answers have the greatest length, and there are as many terms as
+// the kernels take.
 void ExpectAGigabyte(int64_t vocabulary, int64_t hidden, int64_t rows) {
   constexpr int64_t kWorkspace = int64_t{32} << 20;
   constexpr int64_t kTokens = 65'536;
@@ -89,8 +90,8 @@ TEST(ChunkTokensTest, ACallTakesAGigabyteOfAGpuWhateverItsShape) {
   }
 }
 
-// The most rows of which 933 MB of logits are whole tiles, but for five sources
-// and seven.
+// The expected numbers are the most tokens whose logits are whole tiles in 933
+// MB, except for five and for seven sources.
 TEST(ChunkTokensTest, AGigabyteHasRoomForWholeTilesOfQwensRows) {
   constexpr int64_t kKept = int64_t{40'960} * (3 * 32 + 2 * 4);
   const std::vector<int64_t> expected = {512, 384, 256, 256, 192, 192};

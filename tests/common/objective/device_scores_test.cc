@@ -1,5 +1,4 @@
-// Scores that arrive at a trainer on a GPU, on a host that simulates the
-// device.
+// Tests scores that arrive at a trainer on a GPU that the host simulates.
 #include <map>
 #include <string>
 

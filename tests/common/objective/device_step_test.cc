@@ -1,5 +1,5 @@
-// A trainer's step on a GPU, on a host that simulates the device: its numbers
-// against the CPU, and what it asks of the device.
+// Tests a trainer's step on a GPU that the host simulates: its numbers against
+// the CPU, and the work that it causes on the device.
 
 #include <iostream>
 #include <numeric>
@@ -19,8 +19,8 @@
 namespace dapd {
 namespace {
 
-// All that a part may ask for: ids of the sampler's tokens and of a one-hot
-// target's, and weights by what the sampler thought of its tokens.
+// Returns terms that need everything: ids of the sampler's tokens and of a
+// one-hot target, and weights by the sampler's probabilities.
 std::vector<Term> TermsOfAllParts() {
   return {{.name = "inference",
            .student = ViewName::kSelfRollout,
@@ -37,7 +37,7 @@ std::vector<Term> TermsOfAllParts() {
            .weight = 1.0}};
 }
 
-// Of which every token has its own.
+// Returns terms between which each token is routed.
 std::vector<Term> MakeRoutedTerms() {
   Routed routed = {.first = {WeightSet::kBase, ViewName::kCrossRollout},
                    .second = {WeightSet::kBase, ViewName::kSelfRollout}};
@@ -48,7 +48,7 @@ std::vector<Term> MakeRoutedTerms() {
             .student = ViewName::kNoneRollout,
             .target = routed,
             .weight = 0.5};
-    routed.trim = 0.2;  // of the second
+    routed.trim = 0.2;  // of the second term
   }
   return terms;
 }
@@ -115,7 +115,7 @@ TEST(DeviceStepTest, APartIsOneWaitAndAnOptimizerStepAnother) {
   const double error =
       ((got.gradient - expected.gradient).norm() / expected.gradient.norm())
           .item<double>();
-  // Two packs, references and answers, of three parts each.
+  // There are two packs, references and answers, with three parts each.
   const DeviceWork& work = got.accumulated;
   std::cout << "gradient " << error << ", " << work.num_launches()
             << " launches, " << work.to_device << " copies to the device, "
@@ -126,10 +126,10 @@ TEST(DeviceStepTest, APartIsOneWaitAndAnOptimizerStepAnother) {
   EXPECT_EQ(work.pageable_copies, 0);
   EXPECT_EQ(work.Launches("aten::_efficient_attention_forward"), 2 * 2);
   EXPECT_EQ(work.Launches("aten::_efficient_attention_backward"), 2 * 2);
-  // Ids, positions, offsets and rows of a pack; of a part the tokens of the
-  // student, of the target and of the ratios, and the sampler's numbers.
+  // A pack sends ids, positions, offsets and rows; a part sends the tokens of
+  // the student, of the target and of the ratios, and the sampler's numbers.
   EXPECT_LE(work.to_device, 2 * 6 + 6 * 4);
-  // The norm of the gradient.
+  // The only copy is the gradient's norm.
   EXPECT_LE(got.stepped.waits, 1);
   EXPECT_LE(got.stepped.to_host, 1);
   EXPECT_EQ(got.stepped.to_device, 0);
@@ -167,8 +167,8 @@ TEST(DeviceStepTest, RoutesAreNotWaitedForAndTheirCountsOnce) {
         << k;
     EXPECT_NEAR(got.sums[k].clipped / expected.sums[k].clipped, 1.0, 1e-4) << k;
   }
-  // One for each of three parts, and for both terms' counts one that is over by
-  // then.
+  // Each of three parts waits once, and both terms' counts share a wait that
+  // has ended by then.
   EXPECT_EQ(got.accumulated.waits, 3 + 1);
   EXPECT_EQ(got.accumulated.pageable_copies, 0);
   EXPECT_EQ(got.accumulated.Launches("aten::masked_select"), 0);

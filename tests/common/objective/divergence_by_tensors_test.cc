@@ -13,8 +13,9 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// min(component, clip) summed over two distributions, by the definition. A
-// log-probability that is lower than any double's logarithm counts as that.
+// Returns min(component, clip) summed over two distributions, by the
+// definition. A log-probability below any double's logarithm counts as that
+// logarithm.
 double SlowSum(const std::vector<double>& log_p,
                const std::vector<double>& log_q,
                const Divergence& divergence) {
@@ -42,7 +43,8 @@ double SlowSum(const std::vector<double>& log_p,
   return sum;
 }
 
-// The entries of a row that the divergence is summed over; `ids` empty: all.
+// Returns the entries of a row over which the divergence is summed; all entries
+// if `ids` is empty.
 std::vector<double> EntriesOf(const at::Tensor& logprobs,
                               const std::vector<int64_t>& ids,
                               bool tail) {
@@ -59,7 +61,7 @@ std::vector<double> EntriesOf(const at::Tensor& logprobs,
     sum += std::exp(entries.back());
   }
   if (tail) {
-    // What is left counts as 1e-7 at least.
+    // The rest counts as at least 1e-7.
     entries.push_back(std::log(-std::expm1(std::min(std::log(sum), -1e-7))));
   } else {
     for (double& entry : entries) entry -= std::log(sum);
@@ -136,7 +138,8 @@ DivergenceSums Compute(const Case& c,
                              grad);
 }
 
-// By the definition; the support is that of `at`, whatever the student is.
+// Computes the loss by the definition; `at` gives the support, whatever the
+// student is.
 double SlowLoss(const Case& c,
                 const at::Tensor& student,
                 const at::Tensor& at) {
@@ -196,7 +199,7 @@ TEST(DivergenceByTensorsTest, GradientAgreesWithCentralDifferences) {
             std::max(worst, std::abs(difference - grad[t][v].item<double>()));
       }
     }
-    // Near 1 the logarithm of a sum loses digits to the difference.
+    // Near 1 the logarithm of a sum loses digits.
     EXPECT_LT(worst, c.support.kind == SupportKind::kFull ? 1e-8 : 1e-5)
         << c.name;
     EXPECT_LT(grad.sum(-1).abs().max().item<double>(), 1e-12)
@@ -207,7 +210,7 @@ TEST(DivergenceByTensorsTest, GradientAgreesWithCentralDifferences) {
             << "\n";
 }
 
-// Of beta 0.5, rounded as in the code under test.
+// Returns the largest component for beta 0.5, rounded as in the tested code.
 double LargestComponent(const Case& c) {
   const at::Tensor log_p = at::log_softmax(c.student, -1);
   const at::Tensor log_q = at::log_softmax(c.teacher, -1);
@@ -314,12 +317,12 @@ TEST(DivergenceByTensorsTest, AFewTokensOfATeacherAreATargetWithATail) {
   EXPECT_TRUE(at::equal(a, b));
 }
 
-// What a teacher sent does not change which of its tokens a term is about.
+// However many tokens a teacher sent, a term's support is the same.
 TEST(DivergenceByTensorsTest, ATeachersSupportIsTakenOfTheTokensThatItSent) {
   const at::Tensor student = Random(2, 9, 1.5, 21);
   const at::Tensor teacher = Random(2, 9, 1.5, 22);
   auto [sent, ids] = at::log_softmax(teacher, -1).topk(7, -1);
-  // In any order.
+  // The tokens come in any order.
   sent = sent.flip(1);
   ids = ids.flip(1);
   for (const bool tail : {true, false}) {

@@ -30,7 +30,7 @@ View MakeView(const std::vector<std::vector<int32_t>>& parts) {
   return view;
 }
 
-// As ViewBuilder lays them out: none_rollout begins self_rollout.
+// The views have ViewBuilder's order: none_rollout begins self_rollout.
 ScoredSample MakeSample(const ModelWeights& weights,
                         int64_t rollout_tokens,
                         int64_t seed) {
@@ -76,7 +76,7 @@ class ForwardAheadTest : public testing::Test {
     return {ids.begin(), ids.begin() + static_cast<int64_t>(tokens)};
   }
 
-  // The micro-batch of all samples: its gradient, flat.
+  // Returns the flat gradient of the micro-batch of all samples.
   at::Tensor Gradient(ForwardAhead* ahead) {
     const MicroBatchResult result =
         ComputeMicroBatch(*weights_,
@@ -109,7 +109,7 @@ TEST_F(ForwardAheadTest, WhatWasRunAheadChangesNoBit) {
     ByteBudget memory(kPlenty);
     ForwardAhead ahead = MakeAhead(memory);
     ahead.PlanReferences({ViewsOfSamples()});
-    // The answers' prefixes, as they grow: 7 tokens of prompt.
+    // The prefixes of the answers grow; the prompt has 7 tokens.
     EXPECT_FALSE(ahead.AdvanceRollout(NoneRollout(0, 7)));
     EXPECT_TRUE(ahead.AdvanceRollout(NoneRollout(0, 18)));
     EXPECT_TRUE(ahead.AdvanceRollout(NoneRollout(0, 18)));
@@ -129,8 +129,8 @@ TEST_F(ForwardAheadTest, WhatWasRunAheadChangesNoBit) {
     EXPECT_TRUE(ahead.AdvancePass());
     EXPECT_TRUE(ahead.AdvancePass());
     EXPECT_FALSE(ahead.AdvancePass());
-    // References 7 + 14 and 24 + 14, rollouts 7 + 2 x 30 - 1 and 7 + 2 x 11
-    // - 1.
+    // References have 7 + 14 and 24 + 14 tokens, rollouts 7 + 2 x 30 - 1 and 7
+    // + 2 x 11 - 1.
     EXPECT_EQ(ahead.tokens() - tokens_before, 2 * (21 + 38) + 66 + 28);
     EXPECT_LT(memory.left(), kPlenty);
     EXPECT_TRUE(at::equal(Gradient(&ahead), expected)) << "whole passes";
@@ -147,7 +147,7 @@ TEST_F(ForwardAheadTest, InFloat32ChunksChangeNoBit) {
   EXPECT_FALSE(ahead.AdvanceRollout(NoneRollout(0, 30)));
 }
 
-// Of 7 + 18 tokens the last is not needed: three chunks hold all others.
+// The last of 7 + 18 tokens is not needed: three chunks hold the other tokens.
 TEST_F(ForwardAheadTest, AnAnswerOfWholeChunksLeavesATokenToItsPass) {
   terms_ = {PaperTerms()[0]};
   ASSERT_EQ(terms_[0].student, ViewName::kNoneRollout);
@@ -191,7 +191,7 @@ TEST_F(ForwardAheadTest, KeepsNoMoreThanItsMemory) {
   EXPECT_FALSE(ahead.AdvancePass());
 }
 
-// Activations get what the inputs of all planned passes leave.
+// Activations get the memory that the inputs of all planned passes leave.
 TEST_F(ForwardAheadTest, InputsOfAllPassesComeBeforeActivations) {
   limits_.activation_bytes = kUnlimitedActivations;
   ByteBudget inputs_only(kPlenty);

@@ -1,4 +1,4 @@
-// The head loss against autograd over whole tensors of doubles: all
+// Compares the head loss with autograd over whole tensors of doubles: all
 // divergences, supports and targets, in bfloat16 and on a GPU.
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class HeadLossAccuracyTest : public HeadLossFixture {
   template <typename Place>
   static void ExpectEveryLossAgrees(const Place& place);
 
-  // `in` on `device`.
+  // Returns `in` on `device`.
   static Inputs OnDevice(const Inputs& in, at::Device device) {
     Inputs there = in.As(device);
     for (at::Tensor* each :
@@ -76,7 +76,8 @@ std::vector<Target> Targets() {
           OneHot{}};
 }
 
-// Every loss that there is, fast and by tensors, where place(inputs) puts it.
+// Compares every existing loss, fast and by tensors, on the inputs of
+// place(inputs).
 template <typename Place>
 void HeadLossAccuracyTest::ExpectEveryLossAgrees(const Place& place) {
   Inputs in;
@@ -94,7 +95,8 @@ void HeadLossAccuracyTest::ExpectEveryLossAgrees(const Place& place) {
             !std::holds_alternative<TeacherPass>(target)) {
           continue;
         }
-        // The one that a one-hot target has; a clip leaves no gradient.
+        // A one-hot target has only this divergence; a clip would leave no
+        // gradient.
         if (std::holds_alternative<OneHot>(target) &&
             (divergence.kind != DivergenceKind::kForwardKl ||
              divergence.clip != kNoClip ||
@@ -136,7 +138,7 @@ TEST_F(HeadLossAccuracyTest, ABfloat16HeadKeepsFloat32Logits) {
   const Errors errors(loss, Slow(in));
   std::cout << "values " << errors.value << ", gradients " << errors.gradient
             << "\n";
-  // Only the gradient's product and result are rounded.
+  // Only the gradient's product and its result are rounded.
   EXPECT_LT(errors.value, 1e-5);
   EXPECT_LT(errors.gradient, 5e-3);
   EXPECT_EQ(loss.grad_hidden[0].scalar_type(), at::kBFloat16);
@@ -160,7 +162,8 @@ TEST_F(HeadLossAccuracyTest, OnAGpuItAgreesWithDoublesToo) {
   }
 }
 
-// With supports by the block kernel, without by that of clusters.
+// The block kernel computes losses with supports, the cluster kernel computes
+// the other losses.
 TEST_F(HeadLossAccuracyTest, OnAGpuEveryLossAgreesToo) {
   const auto device = DeviceOf(DeviceChoice::kCuda);
   if (!device.ok()) {
@@ -171,8 +174,8 @@ TEST_F(HeadLossAccuracyTest, OnAGpuEveryLossAgreesToo) {
       [&](const Inputs& in) { return OnDevice(in, *device); });
 }
 
-// A token's rows of this vocabulary fill a cluster of 16 blocks; beside a
-// support a block reads them from memory.
+// A token's rows of this vocabulary fill a cluster of 16 blocks; with a support
+// a block reads them from memory.
 TEST_F(HeadLossAccuracyTest, OnAGpuALargeVocabularyGivesWhatTheCpuGives) {
   const auto device = DeviceOf(DeviceChoice::kCuda);
   if (!device.ok()) {
@@ -187,14 +190,14 @@ TEST_F(HeadLossAccuracyTest, OnAGpuALargeVocabularyGivesWhatTheCpuGives) {
   }
   in.ids = at::remainder(at::arange(kTokens) * 7919, kLarge);
   // The product that leads back to hidden states adds up 151,936 numbers in
-  // float32. If a library does so one by one, half a unit of the last place of
-  // each sum is lost, in either direction: sqrt(V) of them.
+  // float32. If a library adds them one by one, each sum loses half a unit of
+  // its last place in either direction: sqrt(V) of them.
   const double of_sums = std::sqrt(static_cast<double>(kLarge)) * 0x1p-24;
   for (const Support& support :
        {Support{}, Support{SupportKind::kStudentTopK, 100, true}}) {
     const auto run = [&support](const Inputs& on) {
       std::vector<HeadTerm> terms = on.terms();
-      terms.pop_back();  // the one that shares a teacher
+      terms.pop_back();  // it shares a teacher
       terms[1].student = 0;
       terms[2].support = support;
       return ComputeHeadLoss(

@@ -18,7 +18,7 @@ namespace dapd {
 
 class HeadLossFixture : public testing::Test {
  protected:
-  // Not at::manual_seed, which asks for a GPU before DeviceOf brings one.
+  // at::manual_seed would ask for a GPU before DeviceOf() prepares it.
   HeadLossFixture() {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     generator.set_current_seed(1);
@@ -29,13 +29,14 @@ class HeadLossFixture : public testing::Test {
   static constexpr int64_t kTokens = 11;
   static constexpr int64_t kHidden = 8;
 
-  // Bytes for chunks of at most `tokens` tokens, of `sources` sources.
+  // Limits memory to chunks of at most `tokens` tokens with `sources` sources.
   static HeadLossOptions InChunks(int64_t tokens, int64_t sources = 5) {
     return {.temperature = kTemperature,
             .chunk_bytes = tokens * sources * kVocabulary * 4};
   }
 
-  // Two students, three teachers, four terms: teacher 1 serves both students.
+  // Has two students, three teachers and four terms: teacher 1 serves both
+  // students.
   struct Inputs {
     at::Tensor head = at::randn({kVocabulary, kHidden});
     std::vector<at::Tensor> students = {at::randn({kTokens, kHidden}),
@@ -112,9 +113,10 @@ class HeadLossFixture : public testing::Test {
     }
   };
 
-  // The same loss with whole tensors of doubles and LibTorch's autograd.
+  // Computes the same loss with whole tensors of doubles and LibTorch's
+  // autograd.
   struct Slow {
-    std::vector<double> values;  // one a term
+    std::vector<double> values;  // by term
     std::vector<at::Tensor> gradients;
 
     explicit Slow(const Inputs& in) {
@@ -210,8 +212,8 @@ class HeadLossFixture : public testing::Test {
     double value = 0.0;
     double gradient = 0.0;
 
-    // A value below 0.01 per token is what float32 leaves of larger numbers
-    // that cancel: its error is taken relative to that.
+    // Values below 0.01 per token are small differences of larger float32
+    // numbers, so their error is relative to 0.01 per token.
     Errors(const HeadLoss& loss, const Slow& slow) {
       for (size_t k = 0; k < slow.values.size(); ++k) {
         value = Worse(value,

@@ -72,7 +72,7 @@ class MicroBatchTest : public testing::Test {
     return outcome;
   }
 
-  // The sums of one term, its scores taken anew.
+  // Returns the sums of one term with new scores.
   DivergenceSums Evaluate(const Term& term) {
     for (ScoredSample& sample : samples_) {
       sample.scores =
@@ -109,8 +109,9 @@ TEST_F(MicroBatchTest, PacksOfAnySizeAddUpToTheSame) {
   ExpectEqual(Run(1), together);
 }
 
-// Against the log-probabilities of whole sequences, one answer's off by 0.25 at
-// one token, another's unknown.
+// The sampler's log-probabilities come from passes over whole sequences. One
+// answer's value is wrong by 0.25 at one token, and another answer's values are
+// unknown.
 TEST_F(MicroBatchTest, TheSamplersLogProbabilitiesAreComparedTokenByToken) {
   const std::vector<Term> terms = {
       {.name = "on_policy",
@@ -146,8 +147,8 @@ TEST_F(MicroBatchTest, TheSamplersLogProbabilitiesAreComparedTokenByToken) {
   }
 }
 
-// An answer of padding alone: the terms over its tokens have none of it, those
-// over its reference have all.
+// For an answer of padding alone, the terms over its tokens count nothing of
+// it, and the terms over its reference count everything.
 TEST_F(MicroBatchTest, AnAnswerWithoutATokenLeavesItsReferencesTerms) {
   const Outcome before = Run(100000);
   const auto empty = [&](ScoredSample& sample) {
@@ -198,8 +199,8 @@ TEST_F(MicroBatchTest, AnAnswerWithoutATokenIsNotRouted) {
   }
 }
 
-// As if the prompts had been longer by what is left out: neither averages nor
-// shares of the regimes know of it. The second answer has nothing else.
+// Tokens that are left out act as a longer prompt: neither averages nor the
+// regimes' shares include them. The second answer has no other tokens.
 TEST_F(MicroBatchTest, TokensThatAreLeftOutAreNotRouted) {
   Routed routed{{WeightSet::kBase, ViewName::kNoneRollout},
                 {WeightSet::kBase, ViewName::kCrossRollout}};
@@ -226,7 +227,7 @@ TEST_F(MicroBatchTest, TokensThatAreLeftOutAreNotRouted) {
   EXPECT_NEAR(left_out.clipped, never_scored.clipped, 1e-5);
 }
 
-// The second answer has no other tokens than those that are left out.
+// All tokens of the second answer are left out.
 TEST_F(MicroBatchTest, AMaskedAnswerCountsOnlyWhereTheReductionKeepsIt) {
   Term term{.name = "on_policy",
             .student = ViewName::kSelfRollout,
@@ -245,7 +246,7 @@ TEST_F(MicroBatchTest, AMaskedAnswerCountsOnlyWhereTheReductionKeepsIt) {
   }
 }
 
-// Without a cap the ratio is as large as the difference lets it be.
+// Without a cap the ratio is as large as the difference allows.
 TEST_F(MicroBatchTest, TokensThatTheSamplerTookForImpossibleCountFinitely) {
   for (ScoredSample& sample : samples_) {
     sample.sampler_logprobs.assign(
@@ -268,7 +269,7 @@ TEST_F(MicroBatchTest, TheSameMicroBatchHasTheSameBits) {
 
 TEST_F(MicroBatchTest, APackThatDoesNotFitIsSplitAndNothingCountsTwice) {
   const Outcome expected = Run(100000);
-  // The three references side by side have 120 rows, the first 64.
+  // The three references together have 120 rows; the first reference has 64.
   SmallMemory memory(100 * 48 * 4);
   const Outcome outcome = Run(100000);
   EXPECT_GE(memory.num_refused(), 1);
@@ -286,7 +287,7 @@ TEST_F(MicroBatchTest, APackThatMustNotBeSplitIsAnErrorThatSaysWhatToDo) {
     EXPECT_THAT(error.what_without_backtrace(),
                 testing::HasSubstr("lower trainer.pack_tokens"));
   }
-  // Packs that are shorter from the beginning do fit.
+  // Shorter packs fit from the beginning.
   ExpectEqual(Run(60), expected);
 }
 

@@ -22,7 +22,7 @@ View MakeView(int64_t tokens, int32_t start) {
 
 class PackPlanTest : public testing::Test {
  protected:
-  // Samples whose views need one token less than `tokens`.
+  // Adds a sample whose views need one token less than `tokens`.
   void AddSample(int64_t tokens) {
     Views views;
     const auto start = static_cast<int32_t>(5 * samples_.size());
@@ -32,7 +32,7 @@ class PackPlanTest : public testing::Test {
     samples_.push_back(views);
   }
 
-  // The samples of each pack.
+  // Returns the samples of each pack.
   std::vector<std::vector<size_t>> SamplesOf(Completion completion,
                                              int64_t pack_tokens) {
     std::vector<const Views*> pointers;
@@ -67,7 +67,7 @@ TEST_F(PackPlanTest, ReferencesAndRolloutsAreApart) {
 
 TEST_F(PackPlanTest, APackHoldsAsManySamplesAsItsTokensAllow) {
   for (const int64_t tokens : {11, 11, 51, 6, 6}) AddSample(tokens);
-  // Two views a sample: 20, 20, 100, 10 and 10 tokens.
+  // A sample has two views; they have 20, 20, 100, 10 and 10 tokens.
   EXPECT_THAT(SamplesOf(Completion::kReference, 140),
               ElementsAre(ElementsAre(0, 1, 2), ElementsAre(3, 4)));
   EXPECT_THAT(
@@ -113,11 +113,11 @@ TEST(PassLimitsTest, LongAnswersPassInChunks) {
   Config config;
   config.trainer.chunk_tokens = 64;
   EXPECT_EQ(MakePassLimits(config, *weights).chunk_tokens, 0);
-  // Some kilobytes a token in each layer.
+  // Each token takes some kilobytes in each layer.
   config.trainer.pack_tokens = 4'000'000;
   config.rollout.max_new_tokens = 1'000'000;
   EXPECT_EQ(MakePassLimits(config, *weights).chunk_tokens, 64);
-  // What may differ where a run goes on does not decide.
+  // Settings that may change when a run goes on must not change this.
   config.trainer.activation_memory_mib = 1'000'000;
   EXPECT_EQ(MakePassLimits(config, *weights).chunk_tokens, 64);
   EXPECT_EQ(MakePassLimits(config, *weights).activation_bytes,

@@ -50,7 +50,7 @@ class PositionGradientTest : public testing::Test {
                                 ViewName::kCrossRollout}) {
       const auto index = static_cast<size_t>(name);
       View& view = sample_.views[index];
-      // Prompts of different lengths before the same answer.
+      // Prompts of different lengths come before the same answer.
       view.scored_from = 5 + 3 * static_cast<int64_t>(index);
       view.scored_count = kTokens;
       view.input_ids =
@@ -63,7 +63,7 @@ class PositionGradientTest : public testing::Test {
         *weights_, {}, TeacherPasses(MakeTermsOfAllKinds()), sample_.views);
   }
 
-  // Of the term over all of its tokens, with weight 1.
+  // Returns the gradient of the term over all of its tokens, with weight 1.
   std::vector<at::Tensor> Whole(Term term, double* loss) const {
     term.weight = 1.0;
     const MicroBatchResult result =
@@ -112,8 +112,7 @@ TEST_F(PositionGradientTest, ItsMeanOverAllPositionsIsTheTermsGradient) {
   }
 }
 
-// Weight, reduction, importance and skipped tokens are the micro-batch's
-// affair.
+// Weight, reduction, importance and skipped tokens apply only in a micro-batch.
 TEST_F(PositionGradientTest, OnlyTheLossOfThePositionCounts) {
   const Term term = MakeTermsOfAllKinds()[1];
   Term other = term;

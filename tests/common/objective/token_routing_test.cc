@@ -25,7 +25,7 @@ std::vector<int64_t> CountsOf(const TokenRoutes& routes) {
   return {counts, counts + routes.counts.numel()};
 }
 
-// The factors tell the regimes apart.
+// The factors differ, so they identify the regimes.
 Routed MakeRouted(double trim) {
   Routed routed{.trim = trim};
   routed.choices = {{{false, 0.6}, {true, 0.3}, {false, 1.0}, {true, 0.5}}};
@@ -33,7 +33,8 @@ Routed MakeRouted(double trim) {
 }
 
 TEST(RouteTokensTest, EveryTokenIsInTheRegimeThatItsProbabilitiesSay) {
-  // Distances 0.22, 0.18, 1.79, 2.20, mean 1.10; mean sum 0.1925 + 0.2875.
+  // The distances are 0.22, 0.18, 1.79 and 2.20, with a mean of 1.10; the mean
+  // sum is 0.1925 + 0.2875.
   const TokenRoutes routes = RouteTokens(MakeRouted(0.0),
                                          Logs({{0.40, 0.06, 0.30}, {0.01}}),
                                          Logs({{0.50, 0.05, 0.05}, {0.09}}));
@@ -68,7 +69,8 @@ TEST(RouteTokensTest, TwoEqualPassesGoTheFirstsWay) {
 }
 
 TEST(RouteTokensTest, TheLargestValuesDoNotMoveTheAverages) {
-  // One token is far off: with it in the mean, all others would agree.
+  // One token is far off: if the mean included it, all other tokens would
+  // agree.
   std::vector<double> first(20, 0.5);
   std::vector<double> second(20, 0.4);
   for (size_t i = 0; i < 10; ++i) second[i] = 0.45;

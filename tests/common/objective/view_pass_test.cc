@@ -6,8 +6,8 @@ namespace dapd {
 namespace {
 
 TEST(PlanPassTest, APrefixSharesTheLongerViewsSequence) {
-  // none_rollout [x, y] is a prefix of the append form of self_rollout
-  // [x, y, y].
+  // none_rollout [x, y] is a prefix of the append form of self_rollout [x, y,
+  // y].
   const View none{{1, 2, 5, 6, 7}, 2, 3};
   const View self{{1, 2, 5, 6, 7, 5, 6, 7}, 5, 3};
   const View other{{1, 3, 5, 6, 7}, 2, 3};

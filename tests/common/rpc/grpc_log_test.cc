@@ -12,7 +12,7 @@ namespace {
 
 TEST(GrpcLogTest, WhatGrpcSaysIsAMessageOfOurLog) {
   SetLog({.format = LogFormat::kJson, .source = {.service = "teacher"}});
-  // A server makes it quieter.
+  // A server lowers the verbosity like this.
   gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
   LogWhatGrpcSays();
   testing::internal::CaptureStderr();

@@ -49,7 +49,7 @@ class AuthorizedTrainer : public v1::TrainerService::Service {
   std::atomic<bool> saw_authorization = false;
 };
 
-// A server with every service of the contract.
+// Starts a server with every service of the contract.
 class CredentialsTest : public testing::Test {
  protected:
   void Start(const SecuritySection& section,
@@ -79,7 +79,7 @@ class CredentialsTest : public testing::Test {
         .value();
   }
 
-  // The handshake fails; nothing of the call is looked at.
+  // Returns whether the handshake fails, so that the call is not looked at.
   static bool IsRefused(const std::shared_ptr<grpc::Channel>& channel) {
     return CallByName(channel, kGetStatus, "", nullptr, absl::Seconds(2))
                .error_code() == grpc::StatusCode::UNAVAILABLE;
@@ -120,7 +120,7 @@ TEST_F(CredentialsTest, AuthoritiesAreCheckedOnBothSides) {
 
 TEST_F(CredentialsTest, AnExpiredCertificateIsRefusedOnBothSides) {
   const auto valid = Identity("valid", Uri(Role::kTrainer));
-  // It expires once it was accepted at the start, as it would in a run.
+  // The certificate expires after the start has accepted it, as in a run.
   const auto aging = Identity("aging", Uri(Role::kTrainer));
   const std::shared_ptr<Security> security = Security::Load(aging, {}).value();
   Identity("aging", Uri(Role::kTrainer), -absl::Seconds(2));
@@ -158,8 +158,9 @@ TEST_F(CredentialsTest, ACertificateWithoutARoleGetsNothing) {
   }
 }
 
-// The whole table, at the server's door: PERMISSION_DENIED exactly where it
-// says so. What a handler then makes of an empty request does not matter.
+// Tests the whole table at a server: a call gives PERMISSION_DENIED exactly
+// where the table denies it. A handler's answer to an empty request does not
+// matter.
 TEST_F(CredentialsTest, EveryRoleMayCallWhatTheTableSaysAndNothingElse) {
   Start(Identity("server", Uri(Role::kTrainer)));
   int allowed = 0;
@@ -236,7 +237,7 @@ TEST_F(CredentialsTest, PlaintextOffLoopbackIsNeitherServedNorDialled) {
   }
 }
 
-// Each channel is the only one for a moment, and another comes as it goes.
+// Each channel is the only channel for a moment; the next is made as it goes.
 TEST_F(CredentialsTest, ChannelsThatComeAsOthersGoHaveTheirCertificates) {
   Start(Identity("server", Uri(Role::kTrainer)));
   const auto credentials = Credentials(Identity("client", Uri(Role::kViewer)));
@@ -254,14 +255,14 @@ TEST_F(CredentialsTest, ChannelsThatComeAsOthersGoHaveTheirCertificates) {
   }
 }
 
-// Every certificate is replaced twice, by one of another authority in the end,
-// while calls run and connections are made anew all the time.
+// Every certificate is replaced, in the end by a certificate of another
+// authority, while calls run and connections are made all the time.
 TEST_F(CredentialsTest, CertificatesAreReplacedUnderLoadWithoutAFailedCall) {
   const CertificateAuthority next("next");
   const std::string both = authority_.pem() + next.pem();
   const auto issue = [&](const CertificateAuthority& from,
                          const std::string& authorities) {
-    // Key and certificate in one file: they can never be seen apart.
+    // Key and certificate are in one file, so they are replaced together.
     for (const auto& [file, role] : {std::pair{"server", Role::kTrainer},
                                      std::pair{"client", Role::kViewer}}) {
       const auto issued = from.Issue(Uri(role));
@@ -308,7 +309,7 @@ TEST_F(CredentialsTest, CertificatesAreReplacedUnderLoadWithoutAFailedCall) {
     }
   };
   serve_some();
-  issue(authority_, both);  // a new certificate, and the next authority known
+  issue(authority_, both);  // new certificates; the next authority is known
   serve_some();
   issue(next, both);
   serve_some();
@@ -318,7 +319,7 @@ TEST_F(CredentialsTest, CertificatesAreReplacedUnderLoadWithoutAFailedCall) {
   load.clear();
   EXPECT_EQ(failures, 0);
   RecordProperty("calls", calls);
-  // The old authority's certificates are worth nothing now.
+  // Certificates of the old authority are no longer accepted.
   EXPECT_TRUE(IsRefused(Dial(Identity("old", Uri(Role::kViewer)))));
 }
 

@@ -32,7 +32,8 @@ TEST(StatusConversionTest, AMessageIsSentEscapedAndShort) {
   const grpc::Status sent = ToGrpcStatus(
       absl::InvalidArgumentError("id '\xff\n E 2026 forged\x1b[2J'"));
   EXPECT_EQ(sent.error_message(), "id '\\xff\\n E 2026 forged\\x1b[2J'");
-  // A cut inside a character too, and where escaping lengthens.
+  // The message may also be cut inside a character or where escaping lengthens
+  // it.
   for (const std::string& text : {"a" + std::string(3 * 4096, '\xff'), [] {
                                     std::string text = "a";
                                     for (int i = 0; i < 4096; ++i)

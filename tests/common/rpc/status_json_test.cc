@@ -26,7 +26,7 @@ v1::GetStatusResponse MakeStatus() {
   return status;
 }
 
-// Every field of the message, and of the messages in it, by its proto name.
+// Expects every field of the message, and of messages in it, by its proto name.
 void ExpectEveryField(const google::protobuf::Message& message,
                       const nlohmann::ordered_json& json) {
   const auto& descriptor = *message.GetDescriptor();

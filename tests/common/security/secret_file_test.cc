@@ -53,7 +53,8 @@ TEST(SecretFileTest, AFileThatOthersCanReadOrChangeIsRefused) {
   }
 }
 
-// As Kubernetes mounts a secret: root's, readable by the container's group.
+// Kubernetes mounts a secret like this: root owns it, the container's group may
+// read it.
 TEST(SecretFileTest, AFileOfRootMayBeReadableByAGroupOfThisUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can make root's file";
   const std::string path = Write("abc", 0440);
@@ -89,7 +90,7 @@ TEST(SecretFileTest, AValueThatIsTheSecretItselfIsNotRepeated) {
               Not(HasSubstr(canary)));
 }
 
-// A Get after the change that is still too early to see it only takes longer.
+// A Get() too early to see the change only makes the wait longer.
 std::string WaitFor(SecretFile& file, const std::string& expected) {
   const absl::Time deadline = absl::Now() + absl::Seconds(20);
   while (*file.Get() != expected && absl::Now() < deadline) {
@@ -126,7 +127,7 @@ TEST(SecretFileTest,
   const auto file = SecretFile::Open("key", path).value();
   Write("two", 0600);
   testing::internal::CaptureStderr();
-  // A few looks, of which the first is logged.
+  // The file is looked at a few times; only the first failure is logged.
   const absl::Time deadline = absl::Now() + absl::Milliseconds(3500);
   while (absl::Now() < deadline) {
     const NoDescriptors none;

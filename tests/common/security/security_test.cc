@@ -109,7 +109,8 @@ TEST_F(SecurityTest, ACertificateThatPeersWouldRefuseIsFoundAtStart) {
   ASSERT_EQ(::chmod(readable.private_key.c_str(), 0644), 0);
   EXPECT_THAT(message(Security::Load(readable, {Role::kRollout}).status()),
               HasSubstr("others can read"));
-  // One process may have several roles: `dapd run` with one certificate.
+  // One process may have several roles, such as `dapd run` with one
+  // certificate.
   EXPECT_TRUE(
       Security::Load(
           Identity("URI:spiffe://dapd/rollout,URI:spiffe://dapd/trainer"),
@@ -117,7 +118,7 @@ TEST_F(SecurityTest, ACertificateThatPeersWouldRefuseIsFoundAtStart) {
           .ok());
 }
 
-// Who listens needs serverAuth, who connects clientAuth.
+// A server's certificate needs serverAuth, a client's needs clientAuth.
 TEST_F(SecurityTest, ACertificateOfTheWrongUsageIsFoundAtStart) {
   const std::string all =
       "URI:spiffe://dapd/rollout,URI:spiffe://dapd/teacher,"

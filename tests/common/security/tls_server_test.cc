@@ -19,10 +19,10 @@
 namespace dapd {
 namespace {
 
-// A client of OpenSSL at the other end of a socket pair.
+// This OpenSSL client has the second end of a socket pair.
 class TestClient {
  public:
-  // `own`: its certificate; empty: none.
+  // `own` is the client's certificate; it may be empty.
   TestClient(int socket, const std::string& ca, const SecuritySection& own)
       : socket_(socket), context_(SSL_CTX_new(TLS_client_method())) {
     SSL_CTX_load_verify_file(context_.get(), ca.c_str());
@@ -40,7 +40,7 @@ class TestClient {
   }
 
   void SetMaxVersion(int version) {
-    // Debian's default allows nothing below 1.2; the test has to insist.
+    // Debian's default allows nothing below TLS 1.2; level 0 allows it.
     SSL_CTX_set_security_level(context_.get(), 0);
     SSL_CTX_set_min_proto_version(context_.get(), TLS1_VERSION);
     SSL_CTX_set_max_proto_version(context_.get(), version);
@@ -77,8 +77,8 @@ class TlsServerTest : public testing::Test {
         .value();
   }
 
-  // Lets both ends go on until the server has read "hello" or one has failed.
-  // True if it was read.
+  // Runs both ends until the server has read "hello" or an end has failed.
+  // Returns whether "hello" was read.
   static bool Exchange(TlsStream& server, TestClient& client) {
     bool is_sent = false;
     for (int i = 0; i < 1000; ++i) {
@@ -99,7 +99,7 @@ class TlsServerTest : public testing::Test {
     return false;
   }
 
-  // Whether a client that believes `ca` believes the server.
+  // Returns whether a client that trusts `ca` accepts the server's certificate.
   static bool Serves(TlsServer& server, const std::string& ca) {
     int sockets[2] = {};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, sockets),
@@ -113,7 +113,7 @@ class TlsServerTest : public testing::Test {
 
   const CertificateAuthority authority_{"authority"};
   SecuritySection own_;
-  int sockets_[2] = {};  // the client closes its own, the second
+  int sockets_[2] = {};  // TestClient closes the second
 };
 
 TEST_F(TlsServerTest, AClientWithoutACertificateIsServedAndHasNoRole) {
@@ -201,7 +201,7 @@ TEST_F(TlsServerTest, AReplacedCertificateIsUsedAndABrokenOneIsNot) {
   EXPECT_TRUE(Serves(server, own_.ca));
   EXPECT_FALSE(Serves(server, first_ca));
 
-  // A key that is another certificate's.
+  // The private key belongs to another certificate.
   testing::internal::CaptureStderr();
   WriteSecret(own_.private_key, next.Issue("DNS:a").private_key);
   std::string logged;

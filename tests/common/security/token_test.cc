@@ -99,7 +99,7 @@ TEST(TokenTest, TwoTokensOverlapWhileOneIsReplaced) {
   EXPECT_TRUE(table->Find(old_token).empty());
 }
 
-// As a shell leaves it that has opened the file and not written yet.
+// The file is empty while a shell has opened it and not written yet.
 TEST(TokenTest, WhatIsNoTokenDoesNotTakeThePlaceOfOne) {
   const std::string path = Write("held", kViewerToken);
   const auto table = Table(path);

@@ -1,5 +1,5 @@
-// Gathering on a device that the host simulates: one stream, how far ahead, how
-// much memory, how many launches.
+// Tests gathering on a device that the host simulates: one stream, how far
+// ahead, how much memory, how many launches.
 
 #include <algorithm>
 #include <atomic>
@@ -25,14 +25,15 @@
 namespace dapd {
 namespace {
 
-// What a gather found when it began.
+// Describes what a gather found when it began.
 struct Gather {
   bool on_side_stream = false;
   int64_t held = 0;   // SimulatedStream::Counts
   int64_t bytes = 0;  // of gathered weights that are still in memory
 };
 
-// One rank, whose parts are the whole; or of two, whose parts are alike.
+// Is a group of one rank whose part is the whole, or of two ranks with equal
+// parts.
 class SimulatedGroup final : public DeviceGroup {
  public:
   explicit SimulatedGroup(const SimulatedStream& stream) : stream_(stream) {}
@@ -79,7 +80,7 @@ class SimulatedGroup final : public DeviceGroup {
 class RefusingGroup final : public DeviceGroup {
  public:
   explicit RefusingGroup(DeviceGroup& group) : group_(group) {}
-  // The gather that comes `after` others, `times` times.
+  // Refuses the gather after `after` other gathers, `times` times.
   void Refuse(int64_t after, int64_t times) {
     first_ = asked_ + after;
     end_ = first_ + times;
@@ -96,12 +97,12 @@ class RefusingGroup final : public DeviceGroup {
 
  private:
   DeviceGroup& group_;
-  int64_t asked_ = 0;  // a walk at a time
+  int64_t asked_ = 0;  // walks come one at a time
   int64_t first_ = 0;
   int64_t end_ = 0;
 };
 
-// One rank, during whose sums somebody sets the machine's clock.
+// Is a single rank; somebody sets the machine's clock during its sums.
 class ClockSettingRank final : public SingleRank {
  public:
   absl::Status Sum(absl::Span<float> /*values*/) override {
@@ -127,7 +128,8 @@ class GatherAheadTest : public testing::Test {
     }
   }
 
-  // A pass that computes with each layer before it asks for the next.
+  // Makes a pass that computes with each layer before it asks for the next
+  // layer.
   void Compute(LayerWalk& walk, const std::vector<int64_t>& order) {
     for (const int64_t index : order) {
       const LayerWeights layer = walk.Next(index);
@@ -138,7 +140,7 @@ class GatherAheadTest : public testing::Test {
     }
   }
 
-  // Long enough that a gather could run far ahead.
+  // The model is long enough for a gather to run far ahead.
   static std::shared_ptr<const ModelWeights> SixLayers() {
     auto model = std::make_shared<ModelWeights>(*MakeRandomModel("qwen3"));
     while (model->layers.size() < 6) model->layers.push_back(model->layers[0]);
@@ -152,7 +154,7 @@ class GatherAheadTest : public testing::Test {
   int64_t layer_bytes_ = 0;
   std::unique_ptr<SimulatedGroup> group_;
   std::unique_ptr<RefusingGroup> refusing_;
-  std::unique_ptr<ShardedLayers> layers_;  // goes first: reads into group_
+  std::unique_ptr<ShardedLayers> layers_;  // destroyed first: uses group_
   SimulatedStream* side_ = nullptr;
 };
 
@@ -160,21 +162,21 @@ TEST_F(GatherAheadTest, ALayerIsGatheredBehindWhatReadsTheOneTwoBefore) {
   std::vector<int64_t> order;
   for (int64_t i = 0; i < num_layers_; ++i) order.push_back(i);
   for (int64_t i = num_layers_ - 1; i >= 0; --i) order.push_back(i);
-  // A second walk follows the first one's order: one stream for both.
+  // A second walk comes in the same order; both share one stream.
   for (int walk = 0; walk < 2; ++walk) {
     const auto pass = layers_->Begin(WalkKind::kForwardAndBackward);
     Compute(*pass, order);
   }
   const std::vector<Gather> gathers = group_->gathers();
-  const int64_t of_a_walk = 2 * num_layers_ - 1;  // the last one serves twice
+  const int64_t of_a_walk = 2 * num_layers_ - 1;  // the last layer serves twice
   ASSERT_EQ(static_cast<int64_t>(gathers.size()), 2 * of_a_walk)
       << "one launch a layer";
   for (int64_t i = 0; i < 2 * of_a_walk; ++i) {
     const Gather& gather = gathers[static_cast<size_t>(i)];
     EXPECT_TRUE(gather.on_side_stream) << i;
     EXPECT_LE(gather.bytes, layer_bytes_) << "beside the one that is computed";
-    // Layers that were computed by the place in the walk: the last layer's
-    // two uses are two pieces of work.
+    // `before` counts the layers computed before this place in the walk: the
+    // last layer's two uses are two pieces of work.
     const int64_t place = i % of_a_walk;
     const int64_t before = i / of_a_walk * 2 * num_layers_;
     if (place == 0) {
@@ -184,7 +186,7 @@ TEST_F(GatherAheadTest, ALayerIsGatheredBehindWhatReadsTheOneTwoBefore) {
           << i;
     }
   }
-  // A thread of each walk, and the end of each.
+  // Each walk has a thread and an end.
   EXPECT_EQ(side_->counts().entries, 4);
   EXPECT_EQ(side_->counts().waits, 0) << "no host thread waits for a stream";
 }
@@ -218,7 +220,8 @@ TEST_F(GatherAheadTest, APassWithoutMemoryForItsNextLayerEndsAndMakesRoom) {
   Compute(*pass, {0, 1, 2, 3, 4, 5});
 }
 
-// A layer that is there, but for the copy of what is split by inputs.
+// The layer is gathered; only the copy of a weight that is split by inputs
+// finds no memory.
 TEST_F(GatherAheadTest, ALayerThatWasGatheredIsNotGatheredAgain) {
   group_->PlayTwoRanks();
   size_t largest = 0;

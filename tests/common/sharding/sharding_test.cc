@@ -22,7 +22,7 @@ namespace {
 
 class ShardingTest : public testing::TestWithParam<std::string> {
  protected:
-  // What one of two ranks has of the model.
+  // Holds one rank's part of the model; there are two ranks.
   struct Part {
     int rank;
     ModelWeights weights;
@@ -125,7 +125,7 @@ TEST_P(ShardingTest, ATrainingPassOverGatheredLayersIsTheOneOverWholeOnes) {
         sharded, collective, *devices, /*side=*/nullptr);
     const auto weights = WithLayersFrom(*sharded, layers);
     ASSERT_TRUE(weights->layers.empty());
-    // Ranks with other numbers of passes, some of which end early.
+    // The ranks have different numbers of passes, and some passes end early.
     for (int i = 0; i < 2 + collective.rank(); ++i) {
       const auto pass = MakeTrainingPass(*weights, adapter_, tokens_, rows_, 0);
       EXPECT_TRUE(at::equal(pass->hidden(), expected->hidden()));
@@ -140,7 +140,7 @@ TEST_P(ShardingTest, ATrainingPassOverGatheredLayersIsTheOneOverWholeOnes) {
     }
     ASSERT_TRUE(layers->ServeOthers().ok());
     EXPECT_GT(layers->wait_seconds(), 0.0);
-    // A forward pass of rank 0 only.
+    // Only rank 0 runs a forward pass.
     if (collective.rank() == 0) {
       EXPECT_TRUE(at::equal(ForwardHidden(*weights, &adapter_, tokens_, rows_),
                             ForwardHidden(*whole_, &adapter_, tokens_, rows_)));
@@ -149,7 +149,7 @@ TEST_P(ShardingTest, ATrainingPassOverGatheredLayersIsTheOneOverWholeOnes) {
   });
 }
 
-// A Collective that loses its peers at its `last`-th operation.
+// Loses its peers at its operation number `last`.
 class LosingRank final : public SingleRank {
  public:
   explicit LosingRank(int last) : left_(last) {}
@@ -172,7 +172,8 @@ class LosingRank final : public SingleRank {
 TEST_P(ShardingTest, ALostRankEndsThePassWithItsError) {
   at::NoGradGuard no_grad;
   const auto sharded = ShardModel(*whole_, {0, 1});
-  // The agreement, within the first layer, within a later one.
+  // The ranks lose the agreement, an operation in the first layer, or a later
+  // operation.
   for (const int last : {0, 3, 17, 40}) {
     LosingRank collective(last);
     const auto devices = DeviceGroup::Join(collective, at::kCPU, 1).value();

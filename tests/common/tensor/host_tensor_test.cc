@@ -39,7 +39,7 @@ TEST(HostTensorTest, RecurringStorageIsHandedOutAgainOnceItIsLetGo) {
   EXPECT_EQ(third.num_bytes(), kSize);
 }
 
-// Every exponent, with mantissas at both ends and in between.
+// The values have every exponent, with mantissas at both ends and between.
 TEST(AllFiniteTest, AgreesWithTheStandardLibrary) {
   std::mt19937 random(5);
   for (uint32_t exponent = 0; exponent < 256; ++exponent) {

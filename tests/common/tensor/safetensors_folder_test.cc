@@ -19,8 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A model folder with one shard, and beside it a file that is none of the
-// model's.
+// Makes a model folder with one shard, and beside it a file outside the model.
 class SafetensorsFolderTest : public testing::Test {
  protected:
   SafetensorsFolderTest() : root_(TempPath("root")), model_(root_ + "/model") {

@@ -34,7 +34,7 @@ std::string MakeFile() {
       .value();
 }
 
-// A file with this header and `data_bytes` zeros after it.
+// Returns a file with this header and `data_bytes` zeros after it.
 std::string WithHeader(const std::string& json, size_t data_bytes) {
   std::string bytes(8, '\0');
   const uint64_t length = json.size();
@@ -121,8 +121,8 @@ TEST(SafetensorsTest, HostileFilesAreRefusedByName) {
   }
 }
 
-// A flip in the data changes a value and cannot be told from a good file; a
-// flip or cut elsewhere is refused, or it changed only a name or the metadata.
+// A flipped bit in the data changes a value unnoticed. A flipped bit or a cut
+// elsewhere is refused, or changes only a name or the metadata.
 TEST(SafetensorsTest, DamageNeverCrashesAndNeverGivesAWrongSize) {
   const std::string good = MakeFile();
   std::mt19937 engine(1);

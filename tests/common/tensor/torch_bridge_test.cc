@@ -52,7 +52,7 @@ TEST_F(TorchBridgeTest, ALostDeviceMeansStartMeAgain) {
   }
 }
 
-// As the destructor of a buffer that a copy still reads does.
+// The destructor of a buffer that a copy still reads may throw like this.
 TEST_F(TorchBridgeTest, AnErrorBehindAnErrorOfALostDeviceMeansTheSame) {
   struct Throws {
     ~Throws() { std::rethrow_exception(std::make_exception_ptr(1)); }

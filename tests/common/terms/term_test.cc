@@ -135,7 +135,7 @@ TEST(TermTest, ATermIsMaskedWhereItsTargetsViewIsMissing) {
       MakeTerm(TeacherPass{WeightSet::kEma, ViewName::kSiblingRollout});
   EXPECT_TRUE(LacksTarget(sdpo, views));
   EXPECT_EQ(TokensOf(sdpo, views), 0);
-  // Of other views it is not known yet.
+  // Views with another text may still come.
   EXPECT_FALSE(LacksTarget(MakeTerm(kCross), views));
   EXPECT_EQ(TokensOf(MakeTerm(kCross), views), 7);
 

@@ -11,7 +11,8 @@ constexpr absl::Time kStart = absl::FromUnixSeconds(1'800'000'000);
 
 absl::Time At(double seconds) { return kStart + absl::Seconds(seconds); }
 
-// A peer whose clock is `ahead` of ours and runs faster by `drift`.
+// The clock of this peer is ahead of our clock by `ahead` and runs faster by
+// `drift`.
 struct Peer {
   absl::Duration ahead;
   double drift = 0.0;
@@ -19,7 +20,7 @@ struct Peer {
   absl::Time ToPeers(absl::Time own) const {
     return own + ahead + drift * (own - kStart);
   }
-  // A call that takes `there` to reach it and `back` to return.
+  // Models a call that takes `there` to arrive and `back` to return.
   ClockReading Ask(absl::Time asked,
                    absl::Duration there,
                    absl::Duration back) const {
@@ -74,7 +75,7 @@ TEST(ClockMapTest, DriftBetweenReadingsIsTaken) {
     map.Add(peer.Ask(
         At(seconds), absl::Microseconds(100), absl::Microseconds(100)));
   }
-  // An offset that stays would be wrong by 60 ms half way.
+  // A constant offset would be wrong by 60 ms in the middle.
   EXPECT_LT(Error(map, peer, At(300)), absl::Microseconds(200));
 }
 

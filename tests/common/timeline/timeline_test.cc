@@ -30,7 +30,6 @@ class TimelineTest : public ::testing::Test {
   nlohmann::json Trace() const {
     return nlohmann::json::parse(ReadFile(path_, 1 << 26).value());
   }
-  // Its slices, all of them.
   std::vector<nlohmann::json> Slices() const { return SlicesOfTimeline(path_); }
 
   const std::string path_ = TempPath("timeline_test");

@@ -59,13 +59,13 @@ std::vector<double> Softmax(const std::vector<double>& logits) {
   return shares;
 }
 
-// A student with logits of its own at each of 64 positions, trained by gradient
-// descent towards a teacher who is sure of one token at each; half of the
-// positions a step.
+// A student with its own logits at each of 64 positions learns by gradient
+// descent from a teacher that is sure of one token at each position. Each step
+// uses half of the positions.
 class Student {
  public:
-  // `behind`: how far the student's logit of that token is below the teacher's;
-  // `noise`: by how much all of them differ.
+  // `behind` is how far the student's logit of the teacher's token is below the
+  // teacher's logit; `noise` is the standard deviation of all differences.
   Student(double clip, double behind, double noise) : clip_(clip) {
     std::normal_distribution<double> normal;
     for (int i = 0; i < 64; ++i) {
@@ -113,7 +113,7 @@ class Student {
   }
 
  private:
-  struct NoMath {};  // which the forward KL divergence does without
+  struct NoMath {};  // EntryOf<kForwardKl> calls no function of it
 
   const double clip_;
   std::mt19937 random_{7};
@@ -162,8 +162,8 @@ TEST(ClipWatchTest, IsQuietWhereTheClipHoldsNothingUp) {
   EXPECT_THAT(watch.Findings(), IsEmpty());
 }
 
-// Harder batches have a higher divergence and a lower value: the worst noise
-// there is for the rule.
+// Harder batches have a higher divergence and a lower value: no noise is worse
+// for the rule.
 TEST(ClipWatchTest, IsQuietAboutNoiseThatPullsTheTwoApart) {
   std::mt19937 random(3);
   std::normal_distribution<double> normal;
@@ -184,8 +184,8 @@ TEST(ClipWatchTest, IsQuietAboutNoiseThatPullsTheTwoApart) {
   }
 }
 
-// Whether 20 steps are found whose divergence rises, and whose value falls by
-// `slope` a step, but for `residuals`.
+// Returns whether ClipWatch finds 20 steps with a rising divergence and with a
+// value that falls by `slope` a step, plus `residuals`.
 bool IsFound(double slope, const std::function<double(int64_t)>& residuals) {
   ClipWatch watch({MakeTerm("a")});
   bool is_found = false;
@@ -198,8 +198,8 @@ bool IsFound(double slope, const std::function<double(int64_t)>& residuals) {
   return is_found;
 }
 
-// Residuals of 1e-3, up and down, have a slope of 1.5e-5 themselves, and a line
-// leaves 18 degrees of freedom: a standard error is 4.07e-5.
+// Residuals of 1e-3 with alternating signs have a slope of 1.5e-5 themselves. A
+// line leaves 18 degrees of freedom, so the standard error is 4.07e-5.
 TEST(ClipWatchTest, ATrendIsMoreThanSixStandardErrors) {
   const auto up_and_down = [](int64_t step) {
     return step % 2 == 0 ? 1e-3 : -1e-3;
@@ -208,8 +208,8 @@ TEST(ClipWatchTest, ATrendIsMoreThanSixStandardErrors) {
   EXPECT_TRUE(IsFound(1.5e-5 + 6.15 * 4.07e-5, up_and_down));
 }
 
-// Up for four steps, down for four: the residuals' correlation of 0.55 makes a
-// standard error of 4.0e-5 one of 7.4e-5.
+// The signs alternate every four steps. The residuals' correlation of 0.55
+// raises the standard error from 4.0e-5 to 7.4e-5.
 TEST(ClipWatchTest, StepsThatResembleTheirNeighboursHaveToFallByMore) {
   const auto by_four = [](int64_t step) {
     return (step - 1) / 4 % 2 == 0 ? 1e-3 : -1e-3;
@@ -218,7 +218,7 @@ TEST(ClipWatchTest, StepsThatResembleTheirNeighboursHaveToFallByMore) {
   EXPECT_TRUE(IsFound(6.5 * 7.4e-5, by_four));
 }
 
-// A value and a divergence that move in straight lines, but for a little.
+// Returns a value and a divergence on straight lines, with a small deviation.
 StepReport OnLines(int64_t step, double value_slope, double unclipped_slope) {
   const double little = step % 2 == 0 ? 1e-4 : -1e-4;
   const auto at = static_cast<double>(step);
@@ -284,8 +284,8 @@ TEST(ClipWatchTest, StepsThatSayNothingOfATermAreLeftOut) {
   EXPECT_THAT(watch.Add(&last), SizeIs(1));
 }
 
-// A report names the snapshot that its step left behind: step 20 was still
-// taught by the old one.
+// A report names the snapshot that its step has produced: the teacher of step
+// 20 was the old snapshot.
 TEST(ClipWatchTest, ARefreshedSnapshotBeginsTheWindowsOfItsTermsAnew) {
   ClipWatch watch(
       {MakeTerm("base"), MakeTerm("snapshot", 0.05, WeightSet::kSnapshot)});
@@ -295,7 +295,7 @@ TEST(ClipWatchTest, ARefreshedSnapshotBeginsTheWindowsOfItsTermsAnew) {
     report.objective.terms[0].name = "base";
     report.objective.terms.push_back(report.objective.terms[0]);
     report.objective.terms[1].name = "snapshot";
-    // Two short stretches, then a long one.
+    // The first two stretches are short, the third is long.
     report.snapshot_version = step < 10 ? 0 : step < 20 ? 10 : 20;
     for (const ClipFinding& finding : watch.Add(&report)) {
       told.emplace_back(finding.term, finding.step);
@@ -321,7 +321,7 @@ TEST(ClipWatchTest, ARunThatGoesOnWarnsAsIfItHadNeverStopped) {
       for (const ClipFinding& finding : watch.Add(&report)) {
         told.back().push_back(Describe(finding));
       }
-      // As it is read back from metrics.jsonl.
+      // The line is parsed as a resumed run parses metrics.jsonl.
       lines.push_back(nlohmann::ordered_json::parse(StepLine(report).dump()));
       reports.push_back(report);
     }

@@ -12,7 +12,7 @@
 namespace dapd {
 namespace {
 
-// What a policy holds, as a checkpoint or another rank would get it.
+// Returns the state that a checkpoint or another rank gets.
 PolicyState StateOf(const Policy& policy) {
   auto bytes = SerializePolicyState(policy);
   EXPECT_TRUE(bytes.ok()) << bytes.status();
@@ -43,8 +43,8 @@ TEST(PolicyTest, ARestoredPolicyTakesTheSameSteps) {
   ExpectSame(*policy.snapshot(), *(*restored)->snapshot());
 }
 
-// The second of three steps has nothing to learn from: the weights move as if
-// there were two, and so does a policy that goes on behind any of them.
+// The second of three steps has nothing to learn. The weights move as in two
+// steps, even if the policy is restored after any of the three.
 TEST(PolicyTest, ARestCountsAsAStepAndMovesNothing) {
   const OptimizerOptions options{.learning_rate = 0.01,
                                  .schedule_steps = 1'000'000'000,
@@ -157,7 +157,7 @@ TEST(PolicyTest, MomentsOfAnotherAdapterAreRefused) {
   PolicyState extra = StateOf(policy);
   extra.moments.emplace_back("another", extra.moments[0].second);
   EXPECT_FALSE(Policy::Restore(std::move(extra), {}).ok());
-  // Those of an A where those of a B are due.
+  // The moments of an A stand in the place of a B's moments.
   PolicyState misplaced = StateOf(policy);
   misplaced.moments[2].second = misplaced.moments[0].second;
   EXPECT_FALSE(Policy::Restore(std::move(misplaced), {}).ok());

@@ -55,7 +55,8 @@ TEST(PolicyTest, LayerByLayerItIsOneAdamWOverAllParametersBitForBit) {
 TEST(PolicyTest, AStepIsAdamWOnTheClippedGradient) {
   const OptimizerOptions options = ClippingOptions(100);
   Policy policy = MakePolicy(options);
-  // By hand: m and v from zero, bias correction, eps outside the root.
+  // The expected weights use m and v from zero, bias correction, and eps
+  // outside the root.
   std::vector<at::Tensor> expected;
   std::vector<at::Tensor> m;
   std::vector<at::Tensor> v;

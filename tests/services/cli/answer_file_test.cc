@@ -40,7 +40,7 @@ AnswerRecord RecordOf(int64_t index, int64_t sample) {
           .finish_reason = FinishReason::kEos};
 }
 
-// "index/sample" of what an earlier call left.
+// Returns "index/sample" of every answer that an earlier call left.
 absl::StatusOr<std::vector<std::string>> Left(
     const std::string& path,
     const nlohmann::ordered_json& settings = kSettings) {
@@ -151,7 +151,7 @@ TEST(AnswerFileTest, OnlyOneProcessWrites) {
   EXPECT_TRUE(absl::IsUnavailable(Left(path).status()));
 }
 
-// A call may begin while the one before it writes its last answer.
+// A call may begin while the call before it writes its last answer.
 TEST(AnswerFileTest, WhatIsWrittenUntilTheLockIsFreeCounts) {
   const std::string path = TempPath("handed_over.jsonl");
   Write(path, {RecordOf(1, 0)});

@@ -42,7 +42,7 @@ MemoryPlan Plan() {
 
 class DeviceTextTest : public testing::Test {
  protected:
-  // The one GPU of these tests, as `dapd run` would deal it.
+  // Names the one GPU of these tests as `dapd run` would assign it.
   DeviceTextTest() { ::setenv(kVisibleGpusVariable, "0", 1); }
   ~DeviceTextTest() override { ::unsetenv(kVisibleGpusVariable); }
 };

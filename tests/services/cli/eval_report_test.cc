@@ -13,7 +13,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Three problems of four answers: all right, one right, none right.
+// Returns three problems with four answers each: all right, one right, none
+// right.
 std::vector<AnswerRecord> Records() {
   std::vector<AnswerRecord> records;
   for (int64_t index = 0; index < 3; ++index) {
@@ -44,7 +45,7 @@ TEST(EvalReportTest, EachProblemCountsOnce) {
   EXPECT_EQ(report.problems[1].correct, 1);
 }
 
-// Nothing but the end token: one token is a length, not a share.
+// The answers hold only the end token: one token is a length, not a share.
 TEST(EvalReportTest, AnswersOfOneTokenHaveThatLengthWithoutDoubt) {
   std::vector<AnswerRecord> records = Records();
   for (AnswerRecord& record : records) record.tokens = 1;
@@ -60,7 +61,7 @@ TEST(EvalReportTest, PassAtOneIsTheAverageAndMoreAnswersPassMore) {
       SummarizeAnswers({"a", "b", "c"}, 4, Records(), "", 1);
   ASSERT_EQ(report.pass_at.size(), 4u);
   EXPECT_NEAR(report.pass_at[0].mean, report.accuracy.mean, 1e-12);
-  // One right of four: two of them include it with probability 1/2.
+  // One of four answers is right: two of them include it with probability 1/2.
   EXPECT_NEAR(report.pass_at[1].mean, 1.5 / 3, 1e-12);
   EXPECT_NEAR(report.pass_at[3].mean, 2.0 / 3, 1e-12);
 }

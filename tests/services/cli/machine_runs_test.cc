@@ -22,7 +22,7 @@ class MachineRunsTest : public testing::Test {
     fs::create_directories(path.parent_path());
     ASSERT_TRUE(WriteFileAtomically(path, text).ok());
   }
-  // A process with this name that holds the lock of `run`.
+  // Adds a process with this name that holds the lock of `run`.
   void AddProcess(const std::string& number,
                   const std::string& name,
                   const std::string& run) const {

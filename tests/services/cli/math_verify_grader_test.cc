@@ -1,5 +1,5 @@
-// The supervisor of math-verify, over programs that misbehave; math-verify
-// itself is in tests/oracle/test_grading.py.
+// Tests the supervisor of math-verify with programs that misbehave;
+// tests/oracle/test_grading.py tests math-verify itself.
 #include "services/cli/math_verify_grader.h"
 
 #include <string>
@@ -12,7 +12,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A shell program that says it is ready, then does `each` with every line.
+// Returns a shell program that reports that it is ready, then runs `each` for
+// every line.
 MathVerifyOptions Shell(const std::string& each) {
   return {.command = {"sh",
                       "-c",

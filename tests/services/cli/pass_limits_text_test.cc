@@ -64,7 +64,7 @@ TEST_F(PassLimitsTextTest, TheGpuThatIsThereCountsWithAllWhoShareIt) {
   };
   EXPECT_THAT(on(Machine(3, 79.2, 78.9)),
               StartsWith("on this machine's GPU of 79.2 GiB: packs of "));
-  // A trainer, a rollout worker and a teacher.
+  // The processes are a trainer, a rollout worker and a teacher.
   EXPECT_THAT(on(Machine(1, 79.2, 78.9)),
               StartsWith("on this machine's GPU of 79.2 GiB that 3 processes "
                          "share: packs of "));
@@ -73,12 +73,12 @@ TEST_F(PassLimitsTextTest, TheGpuThatIsThereCountsWithAllWhoShareIt) {
   EXPECT_THAT(on(Machine(3, 79.2, 0.5)),
               StartsWith("none on this machine's GPU of 79.2 GiB that 2 "
                          "processes share: the trainer needs"));
-  // A size that is given is of another machine.
+  // A size that the user gives describes another machine's GPU.
   config_.run.gpu_processes = 1;
   EXPECT_THAT(
       PassLimitsText(config_, model_, 48, Machine(1, 79.2, 78.9)).value(),
       StartsWith("on a GPU of 48 GiB: "));
-  // And one that cannot be used is none.
+  // A GPU that cannot be used does not count.
   GpuReport broken = Machine(1, 79.2, 78.9);
   broken.usable = absl::FailedPreconditionError("the driver is too old");
   EXPECT_THAT(on(broken), StartsWith("on a GPU of 80 GiB: "));

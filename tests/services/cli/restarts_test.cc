@@ -21,8 +21,8 @@ class RestartsTest : public testing::Test {
  protected:
   RestartsTest() { restarts_.Started(now_); }
 
-  // It ends after `lived`, and is started again when it may be; the pause
-  // before that.
+  // Ends the process after `lived`, starts it again as soon as that is allowed,
+  // and returns the pause before the start.
   std::optional<absl::Duration> EndAndStart(
       int code, bool has_worked, absl::Duration lived = absl::Seconds(1)) {
     now_ += lived;
@@ -76,7 +76,7 @@ TEST_F(RestartsTest, WorkInBetweenBeginsAnotherRow) {
   EXPECT_EQ(EndAndStart(kCrashed, false), std::nullopt);
 }
 
-// Whoever reads a large model for a quarter of an hour and then crashes.
+// The process reads a large model for a quarter of an hour and then crashes.
 TEST_F(RestartsTest, TimeIsNoWork) {
   const absl::Duration long_time = absl::Minutes(15);
   EXPECT_TRUE(EndAndStart(kCrashed, false, long_time).has_value());

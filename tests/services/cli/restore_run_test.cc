@@ -1,4 +1,4 @@
-// Restores from a folder, through the real helper; the copy is made by hand.
+// Restores from a folder with the real helper; the test makes the copy by hand.
 #include "services/cli/restore_run.h"
 
 #include <fcntl.h>
@@ -45,7 +45,7 @@ class RestoreRunTest : public testing::Test {
     EXPECT_TRUE(WriteFileAtomically(path, bytes).ok());
     return content;
   }
-  // Of a run that is to take six steps.
+  // Makes a copy of a run that is to take six steps.
   void MakeCopy(int64_t step) {
     const std::string made = TempPath(absl::StrCat("checkpoint-", step));
     EXPECT_TRUE(MakeDirectories(made).ok());
@@ -101,8 +101,8 @@ TEST_F(RestoreRunTest, AFolderThatIsThereOnceTheLockIsFreeIsRefusedToo) {
   const int other =
       ::open((aside + "/.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   ASSERT_EQ(::flock(other, LOCK_EX | LOCK_NB), 0);
-  // Not before the call asks for the lock, for which it has to start its
-  // helper.
+  // The store's helper starts here already, so that RestoreRun() asks for the
+  // lock before the other process releases it.
   ASSERT_TRUE(store_.List("commits").ok());
   std::thread before([&] {
     absl::SleepFor(absl::Milliseconds(40));
@@ -144,7 +144,7 @@ TEST_F(RestoreRunTest, ADamagedObjectGivesWayToTheStepBefore) {
 TEST_F(RestoreRunTest, ACopyThatGoesOnMeanwhileIsFollowed) {
   bool has_gone_on = false;
   const auto go_on = [&] {
-    // Steps 2 and 4 are listed; what they are made of is removed.
+    // Steps 2 and 4 are listed by then; their objects are removed.
     if (!has_gone_on && FileExists(folder_ + ".restoring")) {
       has_gone_on = true;
       std::filesystem::remove_all(place_);
@@ -186,7 +186,7 @@ TEST_F(RestoreRunTest, WhatAnInterruptedRestoreLeftIsVerifiedAndUsed) {
   EXPECT_FALSE(FileExists(folder_ + "/foreign"));
 }
 
-// As a file has its size and no bytes after the power failed.
+// After a power failure a file may have its size but not its bytes.
 TEST_F(RestoreRunTest, WhatIsLeftWithOtherBytesIsCopiedAnew) {
   const std::string aside = folder_ + ".restoring";
   ASSERT_TRUE(MakeDirectories(aside).ok());

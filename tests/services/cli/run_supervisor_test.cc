@@ -31,13 +31,13 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A rank that goes on until it is told to stop.
+// The rank runs until it is told to stop.
 constexpr char kGoesOn[] = "trap 'exit 130' TERM; while :; do sleep 0.05; done";
 
-// Before what has ended is started again.
+// The supervisor pauses this long before it restarts a process.
 constexpr absl::Duration kPause = absl::Milliseconds(10);
 
-// A run whose rank 0 and rank 1 are shell scripts.
+// Has a run whose ranks 0 and 1 are shell scripts.
 class RunSupervisorTest : public testing::Test {
  protected:
   absl::Status Follow(
@@ -58,7 +58,8 @@ class RunSupervisorTest : public testing::Test {
     return supervisor.Follow(look);
   }
 
-  // Of a worker that is a shell script, and a trainer that goes on.
+  // Follows a run with a shell script as worker and a trainer that keeps
+  // running.
   absl::Status FollowWorker(const std::string& script,
                             absl::Duration lasting = absl::Minutes(10),
                             const std::string& trainer = kGoesOn) {
@@ -79,12 +80,13 @@ class RunSupervisorTest : public testing::Test {
     return child;
   }
 
-  // `script`, whose starts are counted from now on.
+  // Returns `script` with a counter of its starts, which begins at 0.
   std::string Counted(const std::string& script) {
     EXPECT_TRUE(WriteFileAtomically(starts_, "").ok());
     return absl::StrCat("echo >>", starts_, "; ", script);
   }
-  // Of a counted script: `often` 29 times, and `then` the next time.
+  // Returns a counted script that runs `often` 29 times and `then` the next
+  // time.
   std::string Until30(const std::string& often, const std::string& then) const {
     return absl::StrCat(
         "[ $(wc -l <", starts_, ") -ge 30 ] || ", often, "; ", then);
@@ -93,7 +95,7 @@ class RunSupervisorTest : public testing::Test {
     return static_cast<int>(ReadFile(starts_, 1 << 20).value().size());
   }
 
-  std::vector<const ChildProcess*> trainers_;  // while Follow runs
+  std::vector<const ChildProcess*> trainers_;  // set while Follow() runs
 
  private:
   const std::string starts_ = TempPath("starts");
@@ -108,7 +110,7 @@ TEST_F(RunSupervisorTest, TheFailureOfAnotherRankIsToldInItsOwnWords) {
                     HasSubstr("the cause")));
 }
 
-// As of a model that is not there: nobody has to wait for the restarts.
+// These codes mean errors such as a missing model: a restart would not help.
 TEST_F(RunSupervisorTest, AWorkerThatWouldFailAgainEndsTheRun) {
   for (const int code : {2, 3, 4}) {
     const absl::Status status =
@@ -183,7 +185,7 @@ TEST_F(RunSupervisorTest, HowEachProcessDiesIsSaidAndIsACodeOfOurOwn) {
   }
 }
 
-// It may have been told by a peer that the kernel killed.
+// The kernel may have killed the peer that told the trainer of the loss.
 TEST_F(RunSupervisorTest,
        ATrainerThatGaveUpForWantOfAWorkerSaysWhatBecameOfIt) {
   const std::string died = TempPath("died");
@@ -267,7 +269,7 @@ TEST_F(RunSupervisorTest, AWorkerThatServesInBetweenIsStartedAgain) {
 
 TEST_F(RunSupervisorTest,
        ATrainerThatGaveUpForWantOfAWorkerThatCrashesIsNotBlamed) {
-  // It has seen the loss before we have.
+  // The trainer sees the loss of the worker before the supervisor does.
   const std::string crashed = TempPath("crashed");
   for (const int code : {5, 130}) {
     const absl::Status status = FollowWorker(
@@ -307,7 +309,7 @@ TEST_F(RunSupervisorTest, AStepThatWasRecordedBeforeIsNoWork) {
   EXPECT_EQ(Starts(), 3) << "each got as far as step 7";
 }
 
-// In a process of its own: requests to stop are counted for good.
+// The test has its own process, because requests to stop are counted for ever.
 TEST_F(RunSupervisorTest, AStopEndsThePauseBeforeAStart) {
   const auto stop_in_pause = [] {
     CatchStopRequests();
@@ -337,7 +339,7 @@ TEST_F(RunSupervisorTest, ARankThatFailedSaysMoreThanOneThatMissesIt) {
   const std::string go = TempPath("go");
   const std::string waits =
       absl::StrCat("while [ ! -e ", go, " ]; do sleep 0.02; done; ");
-  // Both have ended when they are looked at again.
+  // Both trainers have ended when the supervisor looks at them again.
   const auto end_both = [&] {
     ASSERT_TRUE(WriteFileAtomically(go, "").ok());
     for (const ChildProcess* trainer : trainers_) {

@@ -91,7 +91,7 @@ TEST_F(RunsTextTest, OneRunIsAListOfItself) {
   EXPECT_EQ(RunsJson(*runs, JoinPath(folder_, "one"))[0]["name"], "one");
 }
 
-// As the lost+found of a volume is root's.
+// The lost+found folder of a volume belongs to root, for example.
 TEST_F(RunsTextTest, FoldersOfSomebodyElseAreLeftOut) {
   Write("a/config.yaml", "trainer: {steps: 9}\n");
   const std::string other = JoinPath(folder_, "lost+found");

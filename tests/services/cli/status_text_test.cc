@@ -184,7 +184,7 @@ TEST(StatusTextTest, EvaluationsThatAreNotListedAreCounted) {
   v1::GetStatusResponse status = MakeStatus();
   status.clear_evaluations();
   status.add_evaluations()->set_when("step-000050");
-  // Earlier trainers do not count them.
+  // Trainers of an earlier version do not count them.
   EXPECT_THAT(StatusText(status), Not(HasSubstr("earlier evaluations")));
   status.set_evaluation_count(1);
   EXPECT_THAT(StatusText(status), Not(HasSubstr("earlier evaluations")));

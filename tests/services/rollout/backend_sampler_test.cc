@@ -17,14 +17,14 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// What the test and the backend share.
+// Is shared by the test and the backend.
 struct Control {
   int failures = 0;  // of the next SetAdapter calls
   bool probe_fails = false;
 };
 
-// Computes nothing but probes: the rank of the adapter that it has, 0 for the
-// base. Half of what it could not load is in use then.
+// Computes nothing but probes, which give the adapter's rank, 0 for the base.
+// After a failed load, half of the new adapter is in use.
 class PackingBackend final : public DecodeBackend {
  public:
   PackingBackend(ModelConfig config, Control& control)
@@ -101,7 +101,8 @@ TEST_F(BackendSamplerTest, WhatWasServedBeforeIsServedAfterAFailedUpload) {
 
 TEST_F(BackendSamplerTest, NothingIsSampledBeforeItIsServedAgain) {
   ASSERT_TRUE(sampler_->Load(UploadOfRank(2)).ok());
-  // Neither the new one nor, twice, the old one finds memory.
+  // Loading the new adapter fails for memory, and loading the old one fails
+  // twice.
   control_.failures = 3;
   EXPECT_FALSE(sampler_->Load(UploadOfRank(3)).ok());
   DecodeRequest request;
@@ -112,7 +113,7 @@ TEST_F(BackendSamplerTest, NothingIsSampledBeforeItIsServedAgain) {
   EXPECT_THAT(Probe(), ElementsAre(2));
 }
 
-// A GPU's decoder has at most 128, whatever rollout.slots says.
+// A GPU's decoder has at most 128 slots, whatever rollout.slots says.
 TEST(OfferTest, AWorkerTakesAsManyRequestsAsItsSamplerHasSlots) {
   FakeSamplerControl control;
   control.slots = 3;

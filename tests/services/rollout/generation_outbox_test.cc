@@ -75,7 +75,7 @@ TEST(GenerationOutboxTest, MessagesOfARequestThatIsNotOpenAreDropped) {
   EXPECT_FALSE(outbox.PopFor(kNoWait).has_value());
 }
 
-// Each message comes, as a rule, while it is waited for.
+// As a rule, a message comes while the reader waits for it.
 TEST(GenerationOutboxTest, WhoWaitsIsWokenByEachMessage) {
   GenerationOutbox outbox;
   for (const auto& add : std::vector<std::function<void()>>{

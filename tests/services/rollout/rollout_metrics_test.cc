@@ -32,7 +32,7 @@ TEST(RolloutMetricsTest, EachNumberIsThereUnderItsOwnName) {
                            "dapd_rollout_requests_waiting_limit 64",
                            "dapd_rollout_slots 4",
                            "dapd_rollout_policy_version 7",
-                           // What failed has neither lengths nor times.
+                           // A failed request has neither lengths nor times.
                            "dapd_rollout_requests_total{outcome=\"eos\"} 1",
                            "dapd_rollout_requests_total{outcome=\"length\"} 0",
                            "dapd_rollout_requests_total{outcome=\"failed\"} 1",

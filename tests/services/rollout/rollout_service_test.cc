@@ -110,7 +110,7 @@ TEST(ParseGenerateRequestTest, WhatIsJustWithinRangeIsTaken) {
   EXPECT_TRUE(ParseGenerateRequest(message, Limits()).ok());
 }
 
-// The service behind a real server on a free port.
+// Runs the service behind a real server on a free port.
 class RolloutServiceTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -153,7 +153,7 @@ class RolloutServiceTest : public ::testing::Test {
     return writer->Finish();
   }
 
-  // Serves it, and opens a stream of requests to it.
+  // Serves the policy and opens a stream of requests to it.
   std::unique_ptr<
       grpc::ClientReaderWriter<v1::GenerateRequest, v1::GenerateResponse>>
   StreamOfPolicy3(grpc::ClientContext* context) {
@@ -277,7 +277,8 @@ TEST_F(RolloutServiceTest, AClientThatGoesAwayFreesItsSlots) {
   EXPECT_EQ(control_.cancelled, 1);
 }
 
-// What it sends is no longer read: only its answers, which find nobody, tell.
+// The worker no longer reads from the client, so it learns of the end only when
+// it sends answers.
 TEST_F(RolloutServiceTest, AClientThatHasAskedForAllFreesItsSlotsToo) {
   control_.hold = true;
   grpc::ClientContext context;

@@ -1,4 +1,4 @@
-// What a rollout worker measures while somebody sets the machine's clock.
+// Tests what a rollout worker measures while somebody sets the machine's clock.
 
 #include <memory>
 #include <vector>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kMinute = 60.0;
 
-// The clock is set in the middle of each of its steps.
+// Sets the clock in the middle of each step.
 class ClockSettingSampler : public FakeSampler {
  public:
   ClockSettingSampler(FakeSamplerControl* control,

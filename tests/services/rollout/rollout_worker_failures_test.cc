@@ -1,5 +1,4 @@
-// What becomes of requests whose stream, step, device or worker ends before
-// they do.
+// Tests requests that outlive their stream, step, device or worker.
 
 #include <atomic>
 #include <cstdint>
@@ -48,7 +47,7 @@ TEST_F(RolloutWorkerTest, ARequestThatComesAfterItsStreamDiedTakesNoSlot) {
 TEST_F(RolloutWorkerTest, WhatWaitsOfADeadStreamIsNotSampled) {
   control_.slots = 1;
   control_.hold = true;
-  control_.eos_after = 1 << 29;  // sampled, it would never end
+  control_.eos_after = 1 << 29;  // the answer would never end
   std::atomic<int64_t> waiting = 0;
   RolloutWorker::Options options;
   options.observer.on_load = [&](int64_t, int64_t now) { waiting = now; };
@@ -65,8 +64,8 @@ TEST_F(RolloutWorkerTest, WhatWaitsOfADeadStreamIsNotSampled) {
   worker_.reset();
 }
 
-// The compute thread is busy with an upload while the stream dies: what it
-// takes up after that is nobody's.
+// The compute thread is busy with an upload while the stream dies. Nobody waits
+// for the request that it takes up next.
 TEST_F(RolloutWorkerTest, ARequestWhoseStreamDiedOnItsWayIsNotSampled) {
   std::atomic<bool> is_busy = true;
   std::atomic<int> reports = 0;
@@ -81,7 +80,7 @@ TEST_F(RolloutWorkerTest, ARequestWhoseStreamDiedOnItsWayIsNotSampled) {
   outbox_->Abandon();
   is_busy = false;
   upload.join();
-  ASSERT_TRUE(Load(2, "two").ok());  // behind the request
+  ASSERT_TRUE(Load(2, "two").ok());  // is loaded after the request
   worker_.reset();
   EXPECT_EQ(reports, 0);
 }
@@ -139,7 +138,7 @@ TEST_F(RolloutWorkerTest, ALostDeviceIsReportedBeforeItsRequestsFail) {
   RolloutWorker::Options options;
   options.on_broken = [&](const absl::Status& why) {
     EXPECT_EQ(why, absl::AbortedError("lost"));
-    // The process ends here: other workers do what nobody was told of.
+    // The process ends here, and other workers answer the open requests.
     EXPECT_EQ(control_.cancelled, 0);
     ++reports;
   };
@@ -214,8 +213,8 @@ TEST_F(RolloutWorkerTest, ShutdownFailsWhatOutlastsTheGrace) {
   EXPECT_EQ(Load(2, "two").status().code(), absl::StatusCode::kUnavailable);
 }
 
-// One request of each of three streams: the first has the only slot, the second
-// the only place to wait, the third is held back.
+// Has one request on each of three streams: the first has the only slot, the
+// second has the only place to wait, and the third is held back.
 class CrowdedRolloutWorkerTest : public RolloutWorkerTest {
  protected:
   void SetUp() override {
@@ -238,7 +237,7 @@ class CrowdedRolloutWorkerTest : public RolloutWorkerTest {
   }
   void TearDown() override { worker_->Shutdown(absl::ZeroDuration()); }
 
-  // How the request that was held back ends.
+  // Returns how the request that was held back ends.
   absl::Status EndOfTheThird() {
     while (auto message = third_->PopFor(absl::Seconds(20))) {
       if (!message->has_tokens()) return ErrorOf(*message);

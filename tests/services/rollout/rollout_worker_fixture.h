@@ -1,5 +1,5 @@
-// A worker over the sampler of tests/fakes/fake_sampler.h, and one stream of
-// requests to it.
+// A worker over the sampler of tests/fakes/fake_sampler.h with one stream of
+// requests.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,14 @@ namespace dapd {
 
 class RolloutWorkerTest : public ::testing::Test {
  protected:
-  // All that one request was answered.
+  // Holds all answers to one request.
   struct Answer {
     std::vector<int32_t> ids;
-    v1::GenerationFinished end;  // empty: it failed
+    v1::GenerationFinished end;  // empty if the request failed
     absl::Status error;
   };
 
-  // OK unless the message says that a request failed.
+  // Returns the error if the message says that a request failed.
   static absl::Status ErrorOf(const v1::GenerateResponse& message) {
     if (!message.has_failed()) return absl::OkStatus();
     return FromWireError(message.failed().code(), message.failed().message());
@@ -63,7 +63,7 @@ class RolloutWorkerTest : public ::testing::Test {
     worker_->Submit(id, std::move(request), {true, version, digest}, outbox_);
   }
 
-  // Reads the outbox until `id` has ended; answers of others are kept.
+  // Reads the outbox until `id` has ended; keeps answers to other requests.
   Answer Wait(uint64_t id) {
     const absl::Time deadline = SteadyNow() + absl::Seconds(20);
     while (!ended_.contains(id) && SteadyNow() < deadline) {
@@ -85,7 +85,7 @@ class RolloutWorkerTest : public ::testing::Test {
     ASSERT_TRUE(Eventually([&] { return control_.running == count; }));
   }
 
-  // With policy 1, and request 5 of three tokens that does not go on.
+  // Starts with policy 1 and with request 5 of three tokens, which is held.
   void StartHolding() {
     control_.hold = true;
     Start();

@@ -60,7 +60,8 @@ TEST_F(RolloutWorkerTest, AnAnswerSaysWhenAndInWhichSlotItWasSampled) {
   for (uint64_t id = 0; id < kRequests; ++id) {
     Submit(id, 1 + static_cast<int64_t>(id % 4));
   }
-  // Not one after the other in the first slot, each before the next is there.
+  // Two requests run at once; otherwise each could end in the first slot before
+  // the next request arrives.
   WaitForRunning(2);
   control_.hold = false;
   std::map<uint32_t, std::vector<v1::SampleTimes>> by_slot;
@@ -88,7 +89,7 @@ TEST_F(RolloutWorkerTest, TheTimeOfTheFirstTokenIsNotThatOfALaterOne) {
   ASSERT_TRUE(Load(1, "one").ok());
   Submit(5, 1 << 29);
   ASSERT_TRUE(outbox_->PopFor(absl::Seconds(20)).has_value());
-  // Clocks of two threads differ by microseconds.
+  // The clocks of two threads differ by microseconds.
   absl::SleepFor(absl::Milliseconds(20));
   const absl::Time between = absl::Now() - absl::Milliseconds(10);
   control_.eos_after = 1;

@@ -8,7 +8,7 @@
 namespace dapd {
 namespace {
 
-// Plans with whole chunks of 4 tokens.
+// Plans with chunks of 4 tokens.
 class ChunkPlanTest : public ::testing::Test {
  protected:
   static std::vector<int32_t> Ids(int64_t count, int32_t first = 0) {
@@ -16,7 +16,7 @@ class ChunkPlanTest : public ::testing::Test {
     std::iota(ids.begin(), ids.end(), first);
     return ids;
   }
-  // The ends of the chunks of each pass.
+  // Returns the ends of each pass's chunks.
   std::vector<std::vector<int64_t>> Passes(int64_t rows) {
     std::vector<std::vector<int64_t>> passes;
     while (!plan_.empty()) {
@@ -51,8 +51,8 @@ TEST_F(ChunkPlanTest, LaterChunksFillAPassButNoneComesBeforeItsParent) {
   plan_.AddPath(root_, Ids(11));
   plan_.AddPath(root_, Ids(2, 50));
   plan_.AddPath(root_, Ids(7, 80));
-  // 4 and 8 of the first path; its rest has three tokens, too many for the two
-  // rows left, which the second path takes.
+  // The first pass takes 4 and 8 of the first path. The path's rest has three
+  // tokens, too many for the two rows left, so these go to the second path.
   EXPECT_EQ(Passes(10), (Ends{{4, 8, 2}, {11, 4, 7}}));
 }
 

@@ -1,5 +1,5 @@
-// A teacher on a GPU, on a host that simulates the device: what a request asks
-// of it, and that its bits do not depend on what else is scored.
+// Tests a teacher on a GPU that the host simulates: the work that a request
+// causes there, and that its bits do not depend on other requests in the pass.
 
 #include <algorithm>
 #include <iostream>
@@ -69,7 +69,7 @@ TEST_F(DeviceScorerTest, APassIsOneWaitAndOneAttentionALayer) {
       MakeInput(1), MakeInput(2), MakeInput(9)};
   ResetWorkOfDevice();
   Score(inputs);
-  // Three requests of 39 and 54 tokens: five passes of 64 rows.
+  // Three requests of 39 and 54 tokens take five passes of 64 rows.
   const DeviceWork& work = WorkOfDevice();
   EXPECT_EQ(work.Launches("aten::_flash_attention_forward"), 5 * 2);
   EXPECT_LE(work.waits, 5);
@@ -121,7 +121,7 @@ TEST_F(DeviceScorerTest, EveryPayloadIsCopiedWithoutAWaitOfItsOwn) {
   }
 }
 
-// Together they do not fit; one by one they do.
+// Together the requests do not fit; one by one they do.
 TEST_F(DeviceScorerTest, ARequestFailsForMemoryOnlyIfItDoesAlone) {
   const ScoreInput input = MakeInput(1);
   const std::vector<Hidden> expected = Score({input, MakeInput(2)});
@@ -151,8 +151,8 @@ TEST_F(DeviceScorerTest, ARequestFailsForMemoryOnlyIfItDoesAlone) {
   }
 }
 
-// Sets take turns in the columns of the packed weights, and an adapter that
-// does not fit them has them made anew.
+// The sets take turns in the columns of the packed weights; an adapter that
+// does not fit these columns has the weights packed anew.
 TEST_F(DeviceScorerTest, EverySetScoresUnderItsOwnAdapter) {
   const auto upload = [&](WeightSet set, int64_t rank, uint64_t seed) {
     Adapter adapter =
@@ -174,8 +174,9 @@ TEST_F(DeviceScorerTest, EverySetScoresUnderItsOwnAdapter) {
     inputs.back().weights = each.set;
   }
   std::vector<Hidden> alone;
-  // The least distance between two sets' scores: a score is its own set's if it
-  // is far nearer to it than that, whatever bfloat16 sums this processor makes.
+  // `least` is the smallest distance between two sets' scores. A score belongs
+  // to its set if it is much nearer to it than `least`, whatever bfloat16 sums
+  // this processor computes.
   double least = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < inputs.size(); ++i) {
     Restart();
@@ -204,7 +205,8 @@ TEST_F(DeviceScorerTest, EverySetScoresUnderItsOwnAdapter) {
       }
     }
   }
-  // And against the CPU, which has its own way.
+  // The scores are also compared with the CPU's scores, which are computed
+  // differently.
   const auto on_cpu = MakeSmallModel(at::kBFloat16);
   scorer_ = MakeModelScorer(on_cpu, {.chunk_tokens = 16}, int64_t{1} << 30);
   for (const AdapterUpload& each : uploads) {
@@ -223,7 +225,7 @@ TEST_F(DeviceScorerTest, EverySetScoresUnderItsOwnAdapter) {
   EXPECT_LT(error_on_cpu, limit);
 }
 
-// Also of what was launched before does a copy to the device bring the error.
+// A copy to the device also reports errors of work that was launched before.
 TEST_F(DeviceScorerTest, AnAdapterThatDoesNotFitIsAnErrorNotTheEnd) {
   LoraConfig lora;
   lora.rank = 4;

@@ -1,4 +1,4 @@
-// A scorer of the tiny model, and what the tests of it ask for.
+// A scorer of the tiny model, and requests for its tests.
 #pragma once
 
 #include <map>
@@ -43,7 +43,7 @@ class ModelScorerTest : public ::testing::Test {
     description_ = loaded->description;
   }
 
-  // As on a GPU: a pass has 48 rows, however many it needs.
+  // As on a GPU, a pass has 48 rows, however few it needs.
   void LoadScorerOfFixedRows() {
     scorer_ = MakeModelScorer(
         *LoadModelWeights(config_.model.path, at::kFloat, at::kCPU),
@@ -54,7 +54,7 @@ class ModelScorerTest : public ::testing::Test {
         int64_t{1} << 30);
   }
 
-  // Two views of 61 and 53 tokens that share their first 20.
+  // Sets two views of 61 and 53 tokens whose first 20 tokens are equal.
   void SetLongViews() {
     input_.views = {{kA, {{}, 30, 31}}, {kB, {{}, 21, 32}}};
     for (int32_t i = 0; i < 61; ++i) {
@@ -66,7 +66,7 @@ class ModelScorerTest : public ::testing::Test {
     }
   }
 
-  // A random adapter that changes the model.
+  // Makes a random adapter that changes the model.
   AdapterUpload MakeUpload() {
     LoraConfig lora;
     lora.rank = 4;
@@ -94,7 +94,8 @@ class ModelScorerTest : public ::testing::Test {
     return scores;
   }
 
-  // Computes ahead as much as one call does; says whether that was anything.
+  // Computes ahead as much as one call computes; returns whether it computed
+  // any.
   bool Advance(const std::vector<int32_t>& ids, HeldPrefix* held) {
     const AheadSequence sequence{WeightSet::kBase, &ids, held};
     return scorer_->Advance({&sequence, 1}).value() > 0;
@@ -106,7 +107,7 @@ class ModelScorerTest : public ::testing::Test {
   std::shared_ptr<const ModelWeights> weights_;
   Adapter adapter_;
   ScoreInput input_;
-  ScoreWork work_;  // of the last Score
+  ScoreWork work_;  // of the last Score()
 };
 
 }  // namespace dapd

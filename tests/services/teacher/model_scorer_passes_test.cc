@@ -14,7 +14,7 @@
 namespace dapd {
 namespace {
 
-// The slow twin: each view whole, in one pass.
+// The expected values come from one pass over each whole view.
 TEST_F(ModelScorerTest, ChunksGiveWhatOnePassOverTheViewGives) {
   SetLongViews();
   ASSERT_TRUE(scorer_->Load(MakeUpload()).ok());
@@ -42,9 +42,9 @@ TEST_F(ModelScorerTest, WhatIsComputedAheadChangesNoBit) {
   SetLongViews();
   const Scores expected = Score(Payload::kHiddenStates);
   EXPECT_EQ(work_.computed_tokens + work_.reused_tokens, 60 + 52);
-  EXPECT_EQ(work_.reused_tokens, 16);  // two chunks that both views begin with
+  EXPECT_EQ(work_.reused_tokens, 16);  // both views begin with these two chunks
   LoadScorer();
-  // Tokens come three at a time, of both views in turn.
+  // Both views grow in turn by three tokens.
   std::map<ViewName, HeldPrefix> held;
   for (int64_t known = 0; known < 58; known += 3) {
     for (const auto& [name, view] : input_.views) {
@@ -105,7 +105,8 @@ TEST_F(ModelScorerTest, ANewSnapshotFindsNothingOfTheOld) {
       at::equal(before.at(kA).at("hidden"), after.at(kA).at("hidden")));
 }
 
-// Scored together in passes of several chunks, some of them computed ahead.
+// Views are scored together in passes of several chunks, some of them computed
+// ahead.
 TEST_F(ModelScorerTest, WhatPassesTogetherChangesNoBit) {
   SetLongViews();
   const Scores expected = Score(Payload::kHiddenStates);
@@ -148,14 +149,14 @@ TEST_F(ModelScorerTest, WhatPassesTogetherChangesNoBit) {
         EXPECT_TRUE(at::equal(tensors.at("hidden"), got[job].at(view)));
       }
     }
-    // Whole chunks of the same views are computed once.
+    // Whole chunks that views share are computed once.
     EXPECT_EQ(outcomes[0]->computed_tokens + outcomes[0]->reused_tokens,
               60 + 52);
     EXPECT_EQ(outcomes[2]->computed_tokens, 4 + 4);
   }
 }
 
-// What is too little for a pass waits until there is more of it.
+// Tokens that are too few for a pass wait until more tokens come.
 TEST_F(ModelScorerTest, APassAheadIsAtLeastHalfFull) {
   SetLongViews();
   LoadScorerOfFixedRows();
@@ -170,7 +171,7 @@ TEST_F(ModelScorerTest, APassAheadIsAtLeastHalfFull) {
       {WeightSet::kBase, &input_.views[kB].input_ids, &other}};
   EXPECT_EQ(scorer_->Advance(both).value(), 16 + 48);
   EXPECT_EQ(held.tokens, 16);
-  EXPECT_EQ(other.tokens, 48);  // the first 16 once
+  EXPECT_EQ(other.tokens, 48);  // the first 16 are computed once
 }
 
 TEST_F(ModelScorerTest, ASetWithTooLittleForAPassKeepsNoOtherWaiting) {

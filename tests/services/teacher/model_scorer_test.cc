@@ -46,7 +46,7 @@ TEST_F(ModelScorerTest, LogitsPredictTheScoredTokens) {
 
 TEST_F(ModelScorerTest, TheThreePayloadsAgree) {
   ScoringShape shape = ScoringShapeFor(config_.teacher, at::kCPU);
-  shape.head_rows = 2;  // of views of five and two
+  shape.head_rows = 2;  // of views with five and two rows
   scorer_ = MakeModelScorer(weights_, shape, /*prefix_bytes=*/0, nullptr);
   const Scores hidden = Score(Payload::kHiddenStates);
   const Scores logits = Score(Payload::kLogits);
@@ -63,7 +63,7 @@ TEST_F(ModelScorerTest, TheThreePayloadsAgree) {
   }
 }
 
-// A bfloat16 logit is off by up to 0.4 %, which an objective would see.
+// A bfloat16 logit is off by up to 0.4 %, and the objective would be, too.
 TEST_F(ModelScorerTest, ABFloat16ModelsLogitsAreNotRounded) {
   config_.model.precision = Precision::kBfloat16;
   LoadScorer();

@@ -9,7 +9,7 @@
 namespace dapd {
 namespace {
 
-// Chunks without numbers, of 10 bytes each, in a cache of 30.
+// Has chunks without numbers, of 10 bytes each, in a cache of 30 bytes.
 class PrefixCacheTest : public ::testing::Test {
  protected:
   static PrefixChunkPtr Make(const PrefixChunkPtr& parent,
@@ -19,7 +19,7 @@ class PrefixCacheTest : public ::testing::Test {
     chunk->ids = std::move(ids);
     return chunk;
   }
-  // Inserts without holding.
+  // Inserts a chunk without holding it.
   bool Add(const PrefixChunkPtr& parent, int32_t id) {
     return cache_.Insert(Make(parent, {id}), 10);
   }

@@ -11,7 +11,7 @@
 namespace dapd {
 namespace {
 
-// A desk before a scorer with chunks of 4 tokens.
+// Has a desk before a scorer with chunks of 4 tokens.
 class PrefixDeskTest : public ::testing::Test {
  protected:
   void Tell(uint64_t id,
@@ -26,7 +26,7 @@ class PrefixDeskTest : public ::testing::Test {
                      std::vector<int32_t>(static_cast<size_t>(count), 7)}};
     desk_.Update(this, update);
   }
-  // Tokens computed until nothing is left to do.
+  // Computes until nothing is left to do; returns the number of tokens.
   int64_t AdvanceAll() {
     int64_t tokens = 0;
     while (desk_.has_work()) tokens += desk_.Advance(scorer_).value();
@@ -86,7 +86,8 @@ TEST_F(PrefixDeskTest, AViewThatDoesNotContinueClosesItsRequest) {
   EXPECT_EQ(AdvanceAll(), 0);
 }
 
-// Cached, it would be found by requests of the first weights.
+// Otherwise the cache would give a wrong prefix to requests for the first
+// weights.
 TEST_F(PrefixDeskTest, NothingGoesOnWithOtherWeights) {
   Tell(1, 0, 8);
   AdvanceAll();

@@ -1,4 +1,4 @@
-// What a teacher measures while somebody sets the machine's clock.
+// Tests what a teacher measures while somebody sets the machine's clock.
 
 #include <memory>
 #include <span>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kMinute = 60.0;
 
-// The clock is set in the middle of each of its computations.
+// Sets the clock in the middle of each computation.
 class ClockSettingScorer : public FakeScorer {
  public:
   ClockSettingScorer(FakeScorerControl* control,

@@ -11,8 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// trainer.rpc_timeout_seconds gives a request ten minutes unless told
-// otherwise.
+// By default trainer.rpc_timeout_seconds gives a request ten minutes.
 TEST(TeacherMetricsTest, AScoreOfMinutesHasABucket) {
   MetricsRegistry registry("teacher");
   const TeacherObserver observer = MakeTeacherMetrics(registry);

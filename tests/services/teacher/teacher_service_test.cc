@@ -19,7 +19,7 @@
 namespace dapd {
 namespace {
 
-// The service behind a real server on a free port; the base is loaded.
+// Runs the service behind a real server on a free port with the base loaded.
 class TeacherServiceTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -129,12 +129,12 @@ TEST_F(TeacherServiceTest, AStreamAnswersAllRequestsThenEnds) {
   EXPECT_EQ(failed, 1U);
 }
 
-// What is scored and not yet read is: a view being computed, the outbox, a view
-// being written, and what lies between the sockets.
+// Scores that the client has not read yet are a view that is computed, the
+// outbox, a view that is written, and the bytes between the sockets.
 TEST_F(TeacherServiceTest, ASlowClientHoldsTheScorerBack) {
   constexpr int kRequests = 60;
   constexpr int64_t kViewBytes = 4 << 20;
-  constexpr int kMostAhead = 16;  // 64 MiB of the 240
+  constexpr int kMostAhead = 16;  // 64 of 240 MiB
   control_.hidden_size = kViewBytes / 3 / 4;
   Attach();
   auto stream = stub_->Score(&context_);
@@ -147,7 +147,7 @@ TEST_F(TeacherServiceTest, ASlowClientHoldsTheScorerBack) {
   v1::ScoreResponse response;
   while (stream->Read(&response)) {
     if (!response.has_done()) continue;
-    // An unhindered scorer would go on meanwhile.
+    // If nothing held the scorer back, it would start more requests here.
     const int before = control_.started;
     for (int i = 0; i < 20 && control_.started == before; ++i) {
       absl::SleepFor(absl::Milliseconds(1));
@@ -174,7 +174,8 @@ TEST_F(TeacherServiceTest, AClientThatGoesAwayIsNotComputedFor) {
   while (stream->Read(&response)) {
   }
   EXPECT_FALSE(stream->Finish().ok());
-  // The server notices at the next write, or within half a second.
+  // The server notices the client's end at its next write, or within half a
+  // second.
   server_->Shutdown(absl::Seconds(20));
   control_.hold = false;
   worker_->Shutdown(absl::Seconds(20));

@@ -49,7 +49,7 @@ class TeacherWorkerTest : public ::testing::Test {
     upload.is_base = digest.empty();
     upload.adapter.digest = digest;
     upload.probe_ids = {1, 2};
-    // Asked while the upload waits for its turn.
+    // The worker calls this while the upload waits for its turn.
     const auto loaded = worker_.Load(std::move(upload), [&] {
       if (is_queued != nullptr) *is_queued = true;
       return false;
@@ -58,7 +58,7 @@ class TeacherWorkerTest : public ::testing::Test {
     EXPECT_EQ(loaded->served.version, version);
   }
 
-  // Of version 1, or the base.
+  // Submits a request for version 1, or for the base.
   void Submit(uint64_t id, WeightSet weights, const std::string& digest) {
     TeacherRequest request;
     request.request_id = id;
@@ -70,7 +70,7 @@ class TeacherWorkerTest : public ::testing::Test {
     worker_.Submit(std::move(request), outbox_);
   }
 
-  // One that the scorer does not leave until control_.hold is false.
+  // Submits a request that the scorer holds until control_.hold is false.
   void SubmitAndHold(uint64_t id,
                      WeightSet weights,
                      const std::string& digest) {
@@ -93,7 +93,7 @@ class TeacherWorkerTest : public ::testing::Test {
     worker_.SubmitPrefix(std::move(update), outbox_);
   }
 
-  // The next event's content must be a T.
+  // Returns the next event's content, which must be a T.
   template <typename T>
   T Expect() {
     const auto event = outbox_->PopFor(absl::Seconds(20));
@@ -104,7 +104,7 @@ class TeacherWorkerTest : public ::testing::Test {
     return std::get<T>(event->content);
   }
 
-  // Of both views of a request, and their end.
+  // Expects both views of a request, and its end.
   ScoreFinished ExpectScores() {
     Expect<ViewScores>();
     Expect<ViewScores>();
@@ -148,7 +148,8 @@ TEST_F(TeacherWorkerTest, EachSetHasItsOwnAdapter) {
             absl::StatusCode::kFailedPrecondition);
   Submit(9, WeightSet::kEma, "mean");
   const ViewScores scores = Expect<ViewScores>();
-  // 5, the token that is scored from, and 2000 of the moving average.
+  // The score is the token before the scored range, 5, plus the moving
+  // average's 2000.
   EXPECT_EQ(reinterpret_cast<const float*>(
                 scores.tensors.front().second.data.get())[0],
             2005);
@@ -190,7 +191,7 @@ TEST_F(TeacherWorkerTest, ALostDeviceIsReportedWhateverMeetsIt) {
   Submit(9, WeightSet::kBase, "");
   EXPECT_EQ(Expect<absl::Status>().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(losses_, 1);
-  // An upload of what is served, and of what is not.
+  // The first version is served already, the second is not.
   for (const int64_t version : {1, 2}) {
     const AdapterUpload upload = {.set = WeightSet::kSnapshot,
                                   .version = version,
@@ -200,7 +201,7 @@ TEST_F(TeacherWorkerTest, ALostDeviceIsReportedWhateverMeetsIt) {
               absl::StatusCode::kAborted);
     EXPECT_EQ(losses_, 1 + version);
   }
-  // A chunk ahead of a request, too.
+  // Computing a chunk ahead of a request fails, too.
   SubmitPrefix(10, "digest", 0, 8);
   ASSERT_TRUE(Eventually([&] { return losses_ >= 4; }));
 }
@@ -247,8 +248,8 @@ TEST_F(TeacherWorkerTest, RequestsThatWaitAreScoredTogether) {
   Submit(6, WeightSet::kBase, "");
   control_.hold = false;
   ExpectScores();
-  // A full set goes first. The one in its middle fails alone, before the others
-  // have come.
+  // A full set goes first. The request in its middle fails alone, before the
+  // other requests have come.
   EXPECT_EQ(Expect<absl::Status>().code(),
             absl::StatusCode::kFailedPrecondition);
   for (const std::string digest : {"digest", ""}) {
@@ -328,7 +329,7 @@ TEST_F(TeacherWorkerTest, WhatIsServedAlreadyIsProbedAndItsPrefixesStay) {
   SubmitPrefix(9, "digest", 0, 8);
   ASSERT_TRUE(Eventually([&] { return control_.adapter_ahead >= 8; }));
   const int forgotten = control_.forgotten;
-  Load(1, "digest");  // another rank's upload
+  Load(1, "digest");  // by another rank
   EXPECT_EQ(control_.loads, 1);
   Submit(1, WeightSet::kSnapshot, "digest");
   ExpectScores();
@@ -366,7 +367,8 @@ TEST_F(TeacherWorkerTest, ShutdownWithoutGraceFailsWhatIsQueued) {
   Submit(2, WeightSet::kBase, "");
   EXPECT_TRUE(Eventually([&] { return control_.started != 0; }));
   std::jthread stopper([&] { worker_.Shutdown(absl::ZeroDuration()); });
-  // It has begun once a request is refused; one that is not joins the queue.
+  // Shutdown() has begun once a request is refused; a request before that joins
+  // the queue.
   const std::shared_ptr<TeacherOutbox> queued = outbox_;
   outbox_ = std::make_shared<TeacherOutbox>(64);
   EXPECT_TRUE(Eventually([&] {
@@ -384,14 +386,14 @@ TEST_F(TeacherWorkerTest, ShutdownGivesUpAClientThatReadsNothing) {
   const std::shared_ptr<TeacherOutbox> other = outbox_;
   const auto unread = std::make_shared<TeacherOutbox>(1);
   outbox_ = unread;
-  Submit(1, WeightSet::kBase, "");  // two views, of which one has room
+  Submit(1, WeightSet::kBase, "");  // has two views; one view fits
   outbox_ = other;
   Submit(2, WeightSet::kBase, "");
   ASSERT_TRUE(Eventually([&] { return unread->size() != 0; }));
   worker_.Shutdown(absl::Milliseconds(20));
   EXPECT_TRUE(unread->closed());
   EXPECT_EQ(unread->size(), 1U);
-  // Who waited behind it learns of the end.
+  // A request that waited behind it also learns of the end.
   EXPECT_EQ(Expect<absl::Status>().code(), absl::StatusCode::kUnavailable);
 }
 

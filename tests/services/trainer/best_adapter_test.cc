@@ -1,5 +1,5 @@
-// The best adapter on held-out problems, which a run with evaluation.interval
-// keeps in adapter-best/.
+// Tests the best adapter on held-out problems, which a run with
+// evaluation.interval keeps in adapter-best/.
 
 #include <cstdint>
 #include <filesystem>
@@ -18,7 +18,7 @@ namespace {
 
 using BestAdapterTest = TrainerLoopTest;
 
-// A lost attempt's evaluation, of an adapter that this one does not lead to.
+// A lost attempt has evaluated an adapter that this attempt does not reach.
 TEST_F(BestAdapterTest, WhatIsNotReachedAgainDoesNotKeepTheBestFromBeingKept) {
   Config& config = EvaluateEvery(1);
   ASSERT_TRUE(Run(0).ok());
@@ -60,7 +60,7 @@ TEST_F(BestAdapterTest, TheBestAdapterStaysBesideTheNewest) {
   EXPECT_FALSE(FileExists(run + "/adapter-best"));
   std::filesystem::remove_all(run);
   config.evaluation.interval = 3;
-  // Nothing is ever right: of equal ones the earliest is the best.
+  // No answer is ever right: of equal adapters the earliest is the best.
   ASSERT_TRUE(Run(0).ok());
   const auto bytes = [&](const std::string& adapter) {
     return ReadFile(run + "/" + adapter + "/adapter_model.safetensors", 1 << 24)
@@ -76,7 +76,7 @@ TEST_F(BestAdapterTest, TheBestAdapterStaysBesideTheNewest) {
   EXPECT_EQ(kept->policy_version, 3);
 }
 
-// Else its step might be done again, and lead to another adapter.
+// Without a checkpoint its step might be done again, and give another adapter.
 TEST_F(BestAdapterTest, TheBestAdapterIsKeptOnlyBehindACheckpoint) {
   Config& config = EvaluateEvery(1);
   config.checkpoint.keep = 0;
@@ -96,7 +96,8 @@ TEST_F(BestAdapterTest, TheBestAdapterIsKeptOnlyBehindACheckpoint) {
     }
   };
   ASSERT_TRUE(Run(0).ok());
-  // The first is the best so far, and the third; the last is the run's own.
+  // The first and the third adapters are the best so far; the last checkpoint
+  // is the end of the run.
   EXPECT_TRUE(has_checkpoint(1));
   EXPECT_FALSE(has_checkpoint(2));
   EXPECT_TRUE(has_checkpoint(3));

@@ -31,8 +31,8 @@ TEST_F(EvaluationTest, HeldOutProblemsAreAnsweredByTheLivePolicy) {
   }
 }
 
-// With a lag the step behind an evaluation is begun after it, but by the same
-// policy as without.
+// With a lag, the step after an evaluation begins after it, but with the same
+// policy as without the evaluation.
 TEST_F(EvaluationTest, EvaluationsWithinTheRunChangeNothingOfIt) {
   Config& config = EvaluateEvery(0);
   for (const int64_t max_staleness : {0, 1}) {
@@ -69,7 +69,7 @@ TEST_F(EvaluationTest, AnEvaluationThatWasRecordedIsNotRepeated) {
                           Submission{4, 4}));
   const std::string run = JoinPath(folder_, config.run.name);
   EXPECT_TRUE(FileExists(run + "/evaluation/step-000003.json"));
-  // Of another adapter than the one that this step leads to.
+  // The report now names another adapter than the adapter of this step.
   std::string report =
       ReadFile(run + "/evaluation/step-000002.json", 1 << 20).value();
   const std::string key = "\"adapter_digest\": \"";
@@ -103,7 +103,7 @@ TEST_F(EvaluationTest, HeldOutAnswersStandBeforeAndAfter) {
   };
   ASSERT_TRUE(Run(0).ok());
   check();
-  // The next attempt has those before from the folder.
+  // The next attempt reads the earlier evaluations from the folder.
   answer_of_ = [this](const SamplingKey&) { return Boxed("123"); };
   ASSERT_TRUE(Run(0).ok());
   check();
@@ -149,7 +149,8 @@ TEST_F(EvaluationTest, AMarkersShareIsOneOfAnswersByProblem) {
   config.evaluation.kl_problems = 0;
   config.evaluation.samples = 2;
   config.evaluation.marker = "12";
-  // Of the first problem both answers, of the second one.
+  // The marker is in both answers to the first problem and in one answer to the
+  // second.
   answer_of_ = [this](const SamplingKey& key) {
     return Boxed(key.example == 1 && key.sample == 1 ? "5" : "123");
   };
@@ -162,7 +163,7 @@ TEST_F(EvaluationTest, AMarkersShareIsOneOfAnswersByProblem) {
     EXPECT_EQ(report->marker, "12");
     ASSERT_TRUE(report->marker_rate.has_value());
     EXPECT_DOUBLE_EQ(report->marker_rate->mean, 0.75);
-    // A quarter of the resamples are the second problem twice.
+    // A quarter of the resamples draw the second problem twice.
     EXPECT_DOUBLE_EQ(report->marker_rate->low, 0.5) << "two problems, not four";
     EXPECT_DOUBLE_EQ(report->marker_rate->high, 1.0)
         << "shares do not exceed 1";
@@ -174,7 +175,7 @@ TEST_F(EvaluationTest, AnswersThatEndInALoopAreCounted) {
   Config& config = loaded_.config;
   config.evaluation.kl_problems = 0;
   config.evaluation.samples = 2;
-  // One of the four goes round and round before its end token.
+  // One of the four answers repeats itself before its end token.
   const uint64_t of_held_out = config.run.seed + 1;
   answer_of_ = [this, of_held_out](const SamplingKey& key) {
     std::vector<int32_t> answer = Boxed("123");
@@ -221,13 +222,13 @@ TEST(HeldOutDigestTest, AllThatMakesAnswersOthersCounts) {
   EXPECT_NE(HeldOutDigest(config, held_out), digest);
 }
 
-// Workers refuse what is longer than the context, and a refusal ends the run.
+// Workers refuse prompts longer than the context, and a refusal ends the run.
 TEST_F(EvaluationTest, DivergencesLeaveOutWhatTheContextDoesNotTake) {
   held_out_.problems = {data_.problems[0], data_.problems[2]};
   Config& config = loaded_.config;
   config.evaluation.kl_problems = 2;
   config.evaluation.max_new_tokens = 400;
-  size_t longest = 0;  // with an answer of the usual length
+  size_t longest = 0;  // view with an answer of the usual length
   for (const Problem& problem : data_.problems) {
     const Views views =
         text_.views
@@ -268,8 +269,9 @@ TEST_F(EvaluationTest, DivergencesLeaveOutWhatTheContextDoesNotTake) {
   EXPECT_EQ(divergences(), 0u);
 }
 
-// The fake teachers say the same with all weights, as a fresh adapter does:
-// every token is the first pass's, and the other regimes' term is exactly 0.
+// The fake teachers give the same scores with all weights, as with a fresh
+// adapter. So every token belongs to the first pass's term, and the other
+// regimes' term is exactly 0.
 TEST_F(EvaluationTest, ADivergenceOfNothingIsNoShareAndOneOfNoTokenIsUnknown) {
   held_out_.problems = {data_.problems[0], data_.problems[2]};
   Config& config = loaded_.config;
@@ -296,7 +298,7 @@ TEST_F(EvaluationTest, ADivergenceOfNothingIsNoShareAndOneOfNoTokenIsUnknown) {
   EXPECT_TRUE(divergences().empty());
 }
 
-// Of others the figures before training are no measure of those after it.
+// Figures on other problems cannot be compared with the new figures.
 TEST_F(EvaluationTest, OtherProblemsAreEvaluatedAnew) {
   Config& config = EvaluateEvery(2);
   held_out_.digest = "first";

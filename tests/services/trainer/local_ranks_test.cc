@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// Machine 1 of 2 with 3 ranks each, as LoadConfig leaves it.
+// Returns machine 1 of 2 with 3 ranks each, as LoadConfig() returns it.
 Config SecondMachine() {
   Config config;
   config.model.device = DeviceChoice::kAuto;

@@ -1,5 +1,5 @@
 // A whole run of TrainerLoop on a random model, with workers that answer at
-// once: what a test changes of it, and what it leaves behind.
+// once, and members for what a test changes and reads.
 #pragma once
 
 #include <atomic>
@@ -60,7 +60,7 @@ class TrainerLoopTest : public ::testing::Test {
     loaded_ = *std::move(loaded);
   }
 
-  // Goes on where the run was left.
+  // Starts the run, or continues it where it stopped.
   absl::Status Run(int64_t max_staleness) {
     Config& config = loaded_.config;
     config.rollout.max_staleness = max_staleness;
@@ -141,8 +141,8 @@ class TrainerLoopTest : public ::testing::Test {
     return outcome;
   }
 
-  // A held-out problem is measured, without divergences, also within the run if
-  // `interval` is not 0. The configuration, for more.
+  // Evaluates one held-out problem without divergences, also within the run if
+  // `interval` is not 0. Returns the configuration for more changes.
   Config& EvaluateEvery(int64_t interval) {
     held_out_.problems = {data_.problems[0]};
     Config& config = loaded_.config;
@@ -154,7 +154,7 @@ class TrainerLoopTest : public ::testing::Test {
 
   const std::string folder_ = TempPath("trainer_loop_test");
   LoadedConfig loaded_;
-  // Padding is the end token, but ends no answer: it is not scored.
+  // Makes padding the end token, which then ends no answer and is not scored.
   void PadWithTheEnd() {
     text_.views = std::make_unique<const ViewBuilder>(
         *text_.tokenizer,
@@ -165,7 +165,8 @@ class TrainerLoopTest : public ::testing::Test {
   TextPipeline text_;
   Dataset data_;
   Dataset held_out_;  // none
-  // A number of every step in metrics.jsonl, by its key or path ("/a/b").
+  // Returns a number of every step in metrics.jsonl, by its key or path
+  // ("/a/b").
   std::vector<double> MetricOfSteps(const std::string& key) {
     const RunFolder folder = RunFolder::Open(loaded_.config.run).value();
     std::vector<double> values;
@@ -182,7 +183,7 @@ class TrainerLoopTest : public ::testing::Test {
     return values;
   }
 
-  // The rows of a step's samples/.
+  // Returns the rows of a step's samples/.
   std::vector<nlohmann::json> SamplesOfStep(int64_t step) {
     const RunFolder folder = RunFolder::Open(loaded_.config.run).value();
     std::vector<nlohmann::json> rows;
@@ -196,7 +197,7 @@ class TrainerLoopTest : public ::testing::Test {
     return rows;
   }
 
-  // An answer that ends in a boxed result; right is 123.
+  // Returns an answer that ends in a boxed result; 123 is right.
   std::vector<int32_t> Boxed(const std::string& result) const {
     std::vector<int32_t> ids =
         text_.tokenizer->Encode(absl::StrCat("\\boxed{", result, "}")).value();
@@ -204,22 +205,22 @@ class TrainerLoopTest : public ::testing::Test {
     return ids;
   }
 
-  int64_t context_ = 4096;  // the model's
-  bool is_stopped_ = true;  // as far as anybody asks
+  int64_t context_ = 4096;  // of the model
+  bool is_stopped_ = true;  // what is_stopped() returns
   std::function<void()> on_wait_;
   std::function<void(TrainerPhase)> on_phase_ = [](TrainerPhase) {};
   bool lies_ = false;
   bool holds_back_ = false;
-  int64_t held_back_until_tokens_ = 0;  // passed forward
+  int64_t held_back_until_tokens_ = 0;  // tokens passed forward
   bool answers_last_first_ = false;
   std::vector<int32_t> answer_ = {72, 105, kSmallEndId};
-  std::vector<float> logprobs_;  // of its tokens
+  std::vector<float> logprobs_;  // of the tokens of answer_
   std::optional<std::vector<int32_t>> even_answer_;
   AnswerOf answer_of_;
   int64_t num_left_ = -1;
   std::optional<InstantRollouts> rollouts_;
   std::optional<InstantTeachers> teachers_;
-  AnswersToShow shown_;  // at the end
+  AnswersToShow shown_;  // set at the end
 };
 
 }  // namespace dapd

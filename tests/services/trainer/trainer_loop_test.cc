@@ -56,7 +56,7 @@ TEST_F(TrainerLoopTest,
       << "and nothing behind the last step";
 }
 
-// Whether this process may write files; what is written is kept.
+// Allows or forbids this process to write files; written files stay.
 void AllowWriting(bool allowed) {
   rlimit limit = {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -66,8 +66,8 @@ void AllowWriting(bool allowed) {
 
 TEST_F(TrainerLoopTest, AStepThatIsStoppedBeforeItIsRecordedIsNotSaved) {
   ::signal(SIGXFSZ, SIG_IGN);  // EFBIG instead
-  // The disk refuses the records of the first step, and is well again when the
-  // run is stopped that waits for it.
+  // The disk refuses the records of the first step. It accepts them again when
+  // the run, which waits for the disk, is stopped.
   on_phase_ = [](TrainerPhase phase) {
     if (phase == TrainerPhase::kPublishing) AllowWriting(false);
   };
@@ -104,7 +104,7 @@ TEST_F(TrainerLoopTest, AStepThatCannotBeSavedAtTheEndIsWarnedOf) {
 
 TEST_F(TrainerLoopTest, AnEvaluationThatTheDiskRefusesAtFirstIsToldOnce) {
   held_out_.problems = {data_.problems[0]};
-  // A folder where its file is to be written aside.
+  // A folder takes the place of the temporary file.
   const std::string in_the_way =
       absl::StrCat(RunFolder::Open(loaded_.config.run)
                        .value()
@@ -127,7 +127,7 @@ TEST_F(TrainerLoopTest, AnEvaluationThatTheDiskRefusesAtFirstIsToldOnce) {
   EXPECT_EQ(parts.size(), 2u) << log;
 }
 
-// The summary names it.
+// The summary names the best adapter.
 TEST_F(TrainerLoopTest, TheBestAdapterIsWaitedForWhereTheRestMayBeLost) {
   held_out_.problems = {data_.problems[0]};
   loaded_.config.evaluation.interval = 2;
@@ -159,7 +159,7 @@ TEST_F(TrainerLoopTest, AnObjectiveOfReferencesAloneAsksNobody) {
     EXPECT_TRUE(teachers_->tasks_.empty());
     EXPECT_THAT(MetricOfSteps("samples"), ElementsAre(2, 2, 2, 2));
     EXPECT_THAT(MetricOfSteps("untrainable_samples"), ElementsAre(0, 0, 0, 0));
-    // A random model of 300 tokens gives each about 1/300.
+    // A random model of 300 tokens gives each token about 1/300.
     for (const double loss : MetricOfSteps("loss")) EXPECT_NEAR(loss, 5.7, 1.5);
   }
   held_out_.problems = {data_.problems[0]};
@@ -235,7 +235,7 @@ TEST_F(TrainerLoopTest, NoAnswerIsWrongWhereNoneCanBeGraded) {
            absl::StrContains(lines, "solved_fraction");
   };
   EXPECT_TRUE(measures("graded"));
-  config.objective.preset = "sft";  // whose steps sample none
+  config.objective.preset = "sft";  // its steps sample no answers
   config.objective.component_clip = kNoClip;
   config.objective.kappa = 1.0;
   is_stopped_ = false;
@@ -251,7 +251,7 @@ TEST_F(TrainerLoopTest, EachStepSaysWhetherTheClipHidesSomething) {
               ElementsAre(0, 0, 0, 0));
 }
 
-// The versions of each set, in the order in which the teachers were given them.
+// Returns the versions of each set in the order in which the teachers got them.
 std::vector<std::map<WeightSet, int64_t>> VersionsOf(
     const std::vector<PolicyUpdates>& given) {
   std::vector<std::map<WeightSet, int64_t>> versions;
@@ -297,13 +297,13 @@ TEST_F(TrainerLoopTest, TeachersGetTheSetsThatTheTermsRead) {
                       {{kSnapshot, 0}, {kEma, 1}, {kLive, 1}},
                       {{kSnapshot, 2}, {kEma, 2}, {kLive, 2}},
                       {{kSnapshot, 2}, {kEma, 3}, {kLive, 3}}}));
-  // What the rollout workers got, byte for byte: it is the same update.
+  // The rollout workers got the same update, byte for byte.
   EXPECT_EQ(teachers_->weights_.back().at(kLive), rollouts_->served_);
   EXPECT_NE(teachers_->weights_.back().at(kEma)->adapter.digest,
             rollouts_->served_->adapter.digest);
 }
 
-// Both answers to a step, of both micro-batches.
+// The figure covers both answers to a step, from both micro-batches.
 TEST_F(TrainerLoopTest, TheSamplersMismatchIsOfAllAnswersOfAStep) {
   const auto mismatches = [&](const char* key) {
     std::vector<double> values;
@@ -327,11 +327,11 @@ TEST_F(TrainerLoopTest, TheSamplersMismatchIsOfAllAnswersOfAStep) {
   logprobs_ = {-100, -100, -100};
   ASSERT_TRUE(Run(0).ok());
   EXPECT_THAT(mismatches("tokens"), ElementsAre(6, 6, 6, 6));
-  // A random model of 300 tokens gives each about 1/300.
+  // A random model of 300 tokens gives each token about 1/300.
   for (const double mean : mismatches("mean")) EXPECT_NEAR(mean, 94, 5);
   EXPECT_EQ(MetricOfSteps("loss"), losses) << "measured, not trained";
 
-  // The end token is that of padding, too, and is not scored.
+  // The end token is also the padding and is not scored.
   loaded_.config.run.name = "padded";
   PadWithTheEnd();
   ASSERT_TRUE(Run(0).ok());
@@ -371,7 +371,7 @@ TEST_F(TrainerLoopTest, AStepWithoutATokenForAnyTermRestsWithAWarning) {
   }
 }
 
-// Wherever the workers leave it, a step is done with the answers that it had.
+// Wherever the workers stop, a step is finished with the answers that it had.
 TEST_F(TrainerLoopTest, AllAnswersOfAStepAreRecalled) {
   Config& config = loaded_.config;
   config.trainer.steps = 1;
@@ -397,7 +397,7 @@ TEST_F(TrainerLoopTest, AllAnswersOfAStepAreRecalled) {
   }
 }
 
-// Three rows in a batch of eight: some of them three times.
+// A batch of eight draws from three rows, so some rows come three times.
 TEST_F(TrainerLoopTest, NoAnswerOfAStepIsDrawnTwice) {
   Config& config = loaded_.config;
   config.trainer.batch_size = 8;

@@ -19,7 +19,7 @@
 namespace dapd {
 namespace {
 
-// What the weights are, and how the panels hold them.
+// Says what the weights are and how the panels hold them.
 enum class Storage { kFloat32, kFloat32OfBFloat16, kBFloat16 };
 
 std::shared_ptr<const ModelWeights> MakeModel(const std::string& family,
@@ -36,7 +36,8 @@ std::vector<int32_t> MakeIds(int64_t count, int32_t seed) {
   return ids;
 }
 
-// Largest difference of the logits of a prompt and of tokens decoded after it.
+// Returns the largest difference of the logits of a prompt and of the tokens
+// decoded after it.
 double LogitsError(const std::shared_ptr<const ModelWeights>& weights,
                    const Adapter* adapter,
                    CpuLevel level) {
@@ -84,8 +85,8 @@ TEST(CpuDecoderTest, LogitsAgreeWithTheSlowTwin) {
       const auto somewhere =
           MakeAdapter(*weights, {"q_proj", "v_proj", "up_proj"});
       const bool is_narrow = storage == Storage::kBFloat16;
-      // A unit in the last place of a bfloat16 logit between 8 and 16 is 1/16;
-      // the two round the same values, but after sums in different orders.
+      // A unit in the last place of a bfloat16 logit between 8 and 16 is 1/16.
+      // Both programs round equal values, but after sums in different orders.
       const double limit = is_narrow ? 0.5 : 2e-4;
       for (int level = 0; level <= static_cast<int>(MachineCpuLevel());
            ++level) {
@@ -107,7 +108,7 @@ TEST(CpuDecoderTest, LogitsAgreeWithTheSlowTwin) {
 
 using Tokens = std::map<int64_t, std::vector<std::pair<int32_t, float>>>;
 
-// All tokens by slot, each slot stopped at its max_new_tokens.
+// Returns all tokens by slot; each slot stops at its number of tokens.
 Tokens RunAll(DecodeBackend& backend,
               const std::map<int64_t, int64_t>& lengths) {
   Tokens tokens;
@@ -243,7 +244,7 @@ TEST(CpuDecodeBackendTest, AnAnswerThatIsStoppedWithinItsPromptIsForgotten) {
   EXPECT_EQ(RunAll(backend, {{1, 5}})[1], expected);
 }
 
-// A head has more rows than the tokenizer has tokens.
+// A head may have more rows than the tokenizer has tokens.
 TEST(CpuDecodeBackendTest, WhatTheTokenizerLacksIsNotSampled) {
   const auto model = PackModel(*MakeModel("qwen3", Storage::kFloat32));
   CpuDecodeBackend backend(model, {.slots = 1, .num_tokens = 10});
@@ -254,7 +255,7 @@ TEST(CpuDecodeBackendTest, WhatTheTokenizerLacksIsNotSampled) {
   for (const auto& [token, logprob] : tokens.at(0)) EXPECT_LT(token, 10);
 }
 
-// Memory is used again from one adapter to the next.
+// Memory is reused from one adapter to the next.
 TEST(CpuDecodeBackendTest, NothingIsLeftOfTheAdapterBefore) {
   const auto weights = MakeModel("qwen2", Storage::kFloat32);
   const auto model = PackModel(*weights);
@@ -335,8 +336,8 @@ TEST(CpuDecodeBackendTest, GreedyAnswersAreLibTorchs) {
   }
 }
 
-// Bytes of this process's memory that are in use, by its page tables: the
-// kernel's own count lags behind.
+// Returns this process's resident bytes by its page tables: the kernel's own
+// count is late.
 int64_t ResidentBytes() {
   std::ifstream rollup("/proc/self/smaps_rollup");
   std::string word;

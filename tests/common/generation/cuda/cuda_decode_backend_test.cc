@@ -1,6 +1,6 @@
-// The CUDA decode backend on a host that simulates the device
-// (tests/fakes/cuda_on_host.cc): packing, rows, pages, sampling state, adapters
-// and scoring against LibTorch's operations.
+// Compares the CUDA decode backend on a host that simulates the device
+// (tests/fakes/cuda_on_host.cc) with LibTorch's operations: packing, rows,
+// pages, sampling state, adapters and scoring.
 
 #include "common/generation/cuda/cuda_decode_backend.h"
 
@@ -67,8 +67,8 @@ TEST(CudaDecodeBackendTest, BitsDoNotDependOnNeighboursOrTheNumberOfSlots) {
   for (const auto& [request, answer] : Generate(four, requests)) {
     EXPECT_EQ(answer.tokens, alone.at(request).tokens);
   }
-  // The other kind of rows gives the same tokens here, where the host's sums do
-  // not depend on them.
+  // Rows without stable bits give the same tokens here, because the host's sums
+  // do not depend on the rows.
   CudaDecodeBackend packed(
       *weights, {.slots = 4, .stable_bits = false}, CudaDecodeApiOnHost());
   for (const auto& [request, answer] : Generate(packed, requests)) {
@@ -133,7 +133,7 @@ TEST(CudaDecodeBackendTest, AnswersThatGiveTheirPagesBackAreTheSame) {
   };
   const auto [ample, none] = run(100);
   EXPECT_EQ(none, 0);
-  // Each takes three pages in the end.
+  // Each answer takes three pages in the end.
   const auto [tight, restarts] = run(9);
   EXPECT_GT(restarts, 0);
   double error = 0.0;
@@ -168,7 +168,7 @@ TEST(CudaDecodeBackendTest, ASequenceTooLongForTheTablesFitsNoBudget) {
   const auto weights = MakeDecodableModel("qwen3");
   const CudaDecodeBackend backend(
       *weights, {.slots = 2}, CudaDecodeApiOnHost());
-  // Two layers of two heads, keys and values, float32.
+  // A page has keys and values of two heads in two layers, in float32.
   const int64_t page = 128 * 2 * 2 * 2 * 16 * 4;
   EXPECT_EQ(backend.KvBytes(1), page);
   EXPECT_EQ(backend.KvBytes(129), 2 * page);

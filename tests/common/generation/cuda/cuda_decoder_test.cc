@@ -1,5 +1,6 @@
-// The CUDA decoder's graphs, and that no step runs past the memory of its
-// sequence, on a host that simulates the device (tests/fakes/cuda_on_host.cc).
+// Tests the CUDA decoder's graphs on a host that simulates the device
+// (tests/fakes/cuda_on_host.cc), and that no step leaves the memory of its
+// sequence.
 
 #include "common/generation/cuda/cuda_decoder.h"
 
@@ -41,22 +42,23 @@ TEST(CudaDecoderTest, AGraphIsAsLongAsWhatIsThere) {
     tokens += step;
     tokens_of_graph[WorkOfCudaHost().attended_tokens] += step;
   }
-  // 1,024 and its doublings, though the request may take 4,000.
+  // Graphs are for 1,024 tokens and its doublings, though the request may take
+  // 4,000.
   ASSERT_EQ(tokens_of_graph.size(), 3U);
   EXPECT_TRUE(tokens_of_graph.contains(1024));
   EXPECT_GT(tokens_of_graph[2048], 900);
   EXPECT_TRUE(tokens_of_graph.contains(4096));
 }
 
-// Lets the decoder believe in a prompt that ends 20 tokens before the longest
-// context; what the prefill did not write is zero.
+// Makes the decoder believe that a prompt ends 20 tokens before the longest
+// context; memory that the prefill did not write is zero.
 int StartAtTheEnd(void* decoder,
                   const CudaPrompt* prompts,
                   int64_t num_prompts,
                   const float* logits,
                   char* error) {
   CudaPrompt prompt = prompts[0];
-  // Two layers of two heads, keys and values, float32.
+  // A page has keys and values of two heads in two layers, in float32.
   const int64_t page_bytes = kSplitTokens * 2 * 2 * 2 * 16 * 4;
   for (int64_t page = 1; page < prompt.pages.num_pages; ++page) {
     std::memset(prompt.pages.pages[page], 0, page_bytes);
@@ -78,7 +80,7 @@ TEST(CudaDecoderTest, TheLongestContextIsDecodedToItsEnd) {
     tokens += backend.Step().size();
   }
   EXPECT_EQ(tokens, 20U);
-  // Not the next doubling of 1,024.
+  // The graph is for the longest context, not for the next doubling of 1,024.
   EXPECT_EQ(WorkOfCudaHost().attended_tokens, 40'960);
 }
 
@@ -86,7 +88,7 @@ TEST(CudaDecoderTest, TokensAreTheSameWhereGraphsGrow) {
   const auto run = [](int64_t prompt) {
     CudaDecodeBackend backend(
         *LongModel(), {.slots = 2}, CudaDecodeApiOnHost());
-    // The other one takes the graphs along with it.
+    // The second sequence makes the graphs grow for the first sequence, too.
     EXPECT_TRUE(backend.Start(0, MakeRequest(30, 60, 1)));
     EXPECT_TRUE(backend.Start(1, MakeRequest(prompt, 60, 2)));
     EXPECT_TRUE(backend.Reserve(0, 90));
@@ -106,7 +108,7 @@ TEST(CudaDecoderTest, TokensAreTheSameWhereGraphsGrow) {
   EXPECT_EQ(run(2030), expected);
 }
 
-// Launches by how many rows their graph has.
+// Counts launches by the number of rows of their graph.
 std::map<int64_t, int64_t> launches_by_rows;
 
 int LaunchAndCount(void* decoder, int64_t steps, char* error) {
@@ -116,7 +118,7 @@ int LaunchAndCount(void* decoder, int64_t steps, char* error) {
 }
 
 TEST(CudaDecoderTest, AStepHasAsFewRowsAsKeepASequencesBits) {
-  // 20 answers, of which one after the other ends.
+  // The 20 answers end one after the other.
   std::vector<DecodeRequest> requests;
   for (uint32_t i = 0; i < 20; ++i) {
     requests.push_back(MakeRequest(20 + i, 8 * (i + 1), i));
@@ -137,13 +139,13 @@ TEST(CudaDecoderTest, AStepHasAsFewRowsAsKeepASequencesBits) {
   }
   EXPECT_EQ(launches_by_rows.size(), 3U);
   for (const int64_t rows : {8, 16, 32}) EXPECT_GT(launches_by_rows[rows], 5);
-  // Whose products are cuBLASLt's.
+  // cuBLASLt computes the products of this model.
   run(at::kFloat, 32);
   EXPECT_EQ(launches_by_rows.size(), 1U);
   EXPECT_TRUE(launches_by_rows.contains(32));
 }
 
-// Of a step, which runs once and is captured then.
+// Counts the library products of a step, which runs once and is then captured.
 int64_t LibraryProducts(at::ScalarType dtype, int64_t slots) {
   const auto weights = MakeDecodableModel("qwen3", dtype);
   WorkOfCudaHost() = {};
@@ -165,7 +167,7 @@ TEST(CudaDecoderTest, FewRowsInBFloat16AskNothingOfCublas) {
 TEST(CudaDecoderTest, AStepIsOneGraphAndATokenIsNoWaitOfItsOwn) {
   const auto weights = EndlessModel();
   CudaDecodeBackend backend(*weights, {.slots = 4}, CudaDecodeApiOnHost());
-  // Calls of launchers: nine a layer, and four around them.
+  // A graph calls launchers: nine for each layer and four around the layers.
   EXPECT_EQ(WorkOfCudaHost().graph_nodes, 9 * weights->config.num_layers + 4);
   for (int64_t slot = 0; slot < 4; ++slot) {
     ASSERT_TRUE(backend.Start(slot, MakeRequest(20, 100, slot)));
@@ -173,14 +175,14 @@ TEST(CudaDecoderTest, AStepIsOneGraphAndATokenIsNoWaitOfItsOwn) {
   }
   WorkOfCudaHost() = {};
   std::vector<DecodedToken> first = backend.Step();
-  // Four prompts: the first tokens in one launch, one wait.
+  // Four prompts get their first tokens by one launch and one wait.
   EXPECT_EQ(WorkOfCudaHost().launches, 1);
   EXPECT_LE(WorkOfCudaHost().waits, 2);
   WorkOfCudaHost() = {};
   size_t tokens = 0;
   for (int i = 0; i < 10; ++i) tokens += backend.Step().size();
   EXPECT_EQ(tokens, 10U * 4 * 4);
-  // Four steps for a wait and a copy, whatever the number of sequences.
+  // Four steps share a wait and a copy, whatever the number of sequences is.
   EXPECT_EQ(WorkOfCudaHost().graph_launches, 40);
   EXPECT_EQ(WorkOfCudaHost().waits, 10);
   EXPECT_EQ(WorkOfCudaHost().copies, 10);

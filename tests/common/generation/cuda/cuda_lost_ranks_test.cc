@@ -1,5 +1,6 @@
-// Ranks that decode together (tests/fakes/cuda_decode_ranks.h) of which one
-// fails or ends: what the others do, and what they ask of their devices then.
+// Tests ranks that decode together (tests/fakes/cuda_decode_ranks.h) when one
+// rank fails or ends: what the other ranks do, and what they then ask of their
+// devices.
 
 #include <cstdint>
 #include <cstdio>
@@ -25,7 +26,7 @@ using OnRank = std::function<void(Collective& collective,
                                   SimulatedGroup& group,
                                   std::unique_ptr<CudaDecodeBackend> backend)>;
 
-// Calls `body` at each of two ranks, whose answers do not end early.
+// Calls `body` on each of two ranks whose answers do not end early.
 void RunTwoRanks(const CudaDecodeApi& api,
                  const OnRank& body,
                  double timeout_seconds = 60) {
@@ -47,7 +48,7 @@ TEST(CudaTensorParallelTest, WhatFailsOnARankEndsWhatTheRanksDoTogether) {
   CudaDecodeApi lost = CudaDecodeApiOnHost();
   lost.collect = CollectFromLostRanks;
   CudaDecodeApi full = CudaDecodeApiOnHost();
-  full.start = StartWithoutMemory;  // one process would try a smaller pass
+  full.start = StartWithoutMemory;  // a single process would try a smaller pass
   for (const CudaDecodeApi& api : {lost, full}) {
     RunTwoRanks(api,
                 [&](Collective&,
@@ -74,7 +75,7 @@ int CountStop(void* decoder, int64_t slot, char* error) {
   return DapdCudaDecoderStop(decoder, slot, error);
 }
 
-// Its communicator is no more, so that even a wait would ask what is gone.
+// Its communicator is gone, and even a wait would ask the communicator.
 TEST(CudaTensorParallelTest, NothingIsAskedOfADecoderWhoseRanksAreLost) {
   CudaDecodeApi api = CudaDecodeApiOnHost();
   api.collect = CollectFromLostRanks;
@@ -91,8 +92,8 @@ TEST(CudaTensorParallelTest, NothingIsAskedOfADecoderWhoseRanksAreLost) {
               });
 }
 
-// Rank 1 ends behind three steps that rank 0 takes with it; `body` is what rank
-// 0 does then. `is_noticed`: NCCL knows of it.
+// Rank 1 ends after three steps with rank 0; `body` is what rank 0 does then.
+// `is_noticed` says whether NCCL notices the end.
 void OutliveRankOne(
     bool is_noticed,
     double timeout_seconds,
@@ -116,8 +117,8 @@ void OutliveRankOne(
       timeout_seconds);
 }
 
-// The others' graphs wait for its part for ever: it is the host that ends that,
-// by its time-out or by what NCCL knows.
+// The other ranks' graphs would wait for its part for ever. The host ends the
+// wait, by its time-out or because NCCL has noticed.
 TEST(CudaTensorParallelTest, ARankThatEndsLeavesNoOtherInItsGraph) {
   struct Case {
     bool is_noticed;
@@ -145,14 +146,14 @@ TEST(CudaTensorParallelTest, ARankThatEndsLeavesNoOtherInItsGraph) {
   }
 }
 
-// Whatever the others do next while their device waits for its part.
+// The other ranks may do anything next while their device waits for its part.
 TEST(CudaTensorParallelTest, ARankThatEndsLetsTheOthersScoreAndEnd) {
   for (const bool scores : {true, false}) {
     OutliveRankOne(
         /*is_noticed=*/false,
         /*timeout_seconds=*/2,
         [&](SimulatedGroup& group, std::unique_ptr<CudaDecodeBackend> backend) {
-          backend->Step();  // reads the steps before those that it launches
+          backend->Step();  // reads the earlier steps, then launches its own
           EXPECT_TRUE(CudaHostIsStuck());
           if (scores) {
             EXPECT_THROW(backend->ScoreTokens({1, 2, 3}), StatusError);
@@ -165,7 +166,7 @@ TEST(CudaTensorParallelTest, ARankThatEndsLetsTheOthersScoreAndEnd) {
   }
 }
 
-// Its first step waits for the other ranks as every later one does.
+// Its first step waits for the other ranks, as every later step does.
 TEST(CudaTensorParallelTest, ARankThatEndsLeavesNoOtherInItsNewDecoder) {
   const auto whole = EndlessShareable(104);
   RunThreadRanks(2, [&](Collective& collective) {
@@ -205,8 +206,8 @@ int CollectUnlessNotFinite(void* decoder,
   return 0;
 }
 
-// After such an error the device is asked whether it works (torch_bridge.h),
-// which waits for all of its work.
+// After such an error torch_bridge.h asks the device whether it works, which
+// waits for all of its work.
 TEST(CudaTensorParallelTest, NoRankIsInAGraphWhenLogitsAreNotFinite) {
   CudaDecodeApi api = CudaDecodeApiOnHost();
   api.collect = CollectUnlessNotFinite;

@@ -1,8 +1,8 @@
-// What decoding takes of a GPU, counted on a host that simulates the device for
-// LibTorch (tests/fakes/torch_device), for the decoder
+// Compares the memory that decoding takes on a GPU with the rule that plans a
+// worker's memory. The memory is counted on a host that simulates the device
+// for LibTorch (tests/fakes/torch_device), for the decoder
 // (tests/fakes/cuda_on_host.cc) and for the kernels of a pass over prompts
-// (tests/fakes/device_rows_on_host.cc), against the rule by which a worker's
-// memory is planned.
+// (tests/fakes/device_rows_on_host.cc).
 
 #include <algorithm>
 #include <iostream>
@@ -31,9 +31,9 @@
 namespace dapd {
 namespace {
 
-// The rule may count so much more than what is allocated.
+// The rule may count at most this multiple of the allocated memory.
 constexpr double kFactor = 1.05;
-constexpr int64_t kPrompt = 400;  // tokens, as plans have it
+constexpr int64_t kPrompt = 400;  // tokens, as in plans
 constexpr int64_t kRank = 8;
 
 ModelConfig SmallShape() {
@@ -54,7 +54,7 @@ Config MakeConfig() {
   return config;
 }
 
-// In bfloat16, on the CPU.
+// Makes the model in bfloat16 on the CPU.
 std::shared_ptr<const ModelWeights> MakeModel(const ModelConfig& config) {
   auto weights = std::make_shared<ModelWeights>();
   weights->config = config;
@@ -74,7 +74,7 @@ void ExpectCovers(double counted, int64_t allocated, const std::string& what) {
   EXPECT_LE(counted, kFactor * static_cast<double>(allocated)) << what;
 }
 
-// The plan but for what the device that is simulated does not have.
+// Returns the plan without the items that the simulated device does not have.
 double PlannedBytes(const Config& config, const ModelConfig& model) {
   double bytes = 0;
   for (const MemoryItem& item : PlanMemory(config, model).rollout.items) {
@@ -109,7 +109,7 @@ TEST(CudaMemoryTest, AWorkerTakesWhatItsPlanSays) {
                "a worker");
 }
 
-// What a pass over the prompts takes beside their pages.
+// Returns the bytes of a pass over the prompts, without their pages.
 int64_t AllocatedByPass(const ModelWeights& host,
                         int64_t num_prompts,
                         bool with_adapter) {
@@ -158,10 +158,10 @@ TEST(CudaMemoryTest, APassOverPromptsTakesWhatTheRuleSays) {
     Config config = MakeConfig();
     if (!each.with_adapter) config.lora.targets.clear();
     const DecodingMemory rule = DecodingMemoryOf(config, each.model, kPrompt);
-    // A text that is scored has a page.
+    // A text that is scored has one page.
     const int64_t page = kSplitTokens * each.model.num_layers * 2 *
                          each.model.num_kv_heads * each.model.head_dim * 2;
-    // The longest pass ends with the prompt with which it has enough tokens.
+    // The longest pass ends with the prompt that gives it enough tokens.
     const int64_t most = (kPrefillTokens - 1 + kPrompt) / kPrompt;
     for (const int64_t prompts : {int64_t{1}, most}) {
       const double counted = prompts == 1 ? rule.least_prompts : rule.prompts;
@@ -212,7 +212,7 @@ TEST(CudaMemoryTest, TheDecodersWorkspaceIsTheRules) {
             .slots = decoded + 1,
             .max_tokens = model.max_positions,
             .max_rows = GpuDecodeRows(slots)};
-        // The plan has what ranks gather beside what prompts sum up.
+        // The plan counts what ranks gather with the sums of prompts.
         const int64_t parts =
             ranks == 1 ? 0 : ranks * spec.max_rows * model.hidden_size * 4;
         EXPECT_EQ(DecodingMemoryOf(config, model, kPrompt).workspace +
@@ -224,7 +224,7 @@ TEST(CudaMemoryTest, TheDecodersWorkspaceIsTheRules) {
   }
 }
 
-// Between ranks a wait of LibTorch's would have no end if one of them is lost.
+// If another rank is lost, a wait of LibTorch's would never end.
 TEST(CudaMemoryTest, ScoringWaitsForNothingButTheDecodersEvents) {
   const auto host = MakeModel(SmallShape());
   CudaDecodeBackend backend(

@@ -1,5 +1,5 @@
-// The CUDA decode backend where a GPU's memory is full, on a host that
-// simulates the device (tests/fakes/cuda_on_host.cc): nobody's tokens change.
+// Tests the CUDA decode backend when a GPU's memory is full, on a host that
+// simulates the device (tests/fakes/cuda_on_host.cc): no tokens may change.
 
 #include <cuda_runtime_api.h>
 
@@ -20,7 +20,7 @@
 namespace dapd {
 namespace {
 
-// Why no decoder can be made; null: one can.
+// Says why no decoder can be made; null if a decoder can be made.
 const char* no_memory = nullptr;
 
 int CreateUnlessFull(const CudaDecoderSpec* spec,
@@ -41,7 +41,7 @@ TEST(CudaOutOfMemoryTest, ADecoderThatFoundNoMemoryIsMadeWhenThereIsSome) {
   no_memory = nullptr;
   CudaDecodeBackend backend(*weights, {.slots = 1}, api);
   const auto expected = Generate(backend, MakeRequests());
-  // An adapter in columns has another layout.
+  // An adapter in columns changes the layout.
   CudaDecodeBackend changing(
       *weights, {.slots = 1, .adapter_form = AdapterForm::kColumns}, api);
   for (const char* why :
@@ -70,8 +70,8 @@ TEST(CudaOutOfMemoryTest, ADecoderThatFoundNoMemoryLeavesNoErrorToLibTorch) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
-// More tokens than those that a decoder begins with need another graph; the
-// engine puts back what found none.
+// A decoder needs another graph when its sequences outgrow its first graph; the
+// engine puts back sequences without memory.
 TEST(CudaOutOfMemoryTest, AnswersAreTheSameWhereAGraphFindsNoMemory) {
   const auto weights = LongModel();
   const auto run = [&](bool stable_bits, int64_t without_memory) {
@@ -129,7 +129,7 @@ TEST(CudaOutOfMemoryTest, AGraphOfFewerRowsIsNotNeeded) {
     }
     EXPECT_EQ(WorkOfCudaHost().attended_rows,
               without_memory == nullptr ? 8 : 32);
-    // Not again where the other sequence is stopped.
+    // The graph is not captured again when the other sequence is stopped.
     EXPECT_EQ(WorkOfCudaHost().captures, 1);
     return tokens;
   };
@@ -172,7 +172,7 @@ TEST(CudaOutOfMemoryTest, PromptsThatFindNoMemoryPassInSmallerNumbers) {
       for (const DecodedToken& token : backend.Step()) {
         tokens[token.slot].push_back(token.token);
       }
-      // Two of four in the first step, the others behind them.
+      // The first step has two of four sequences; the other two come later.
       if (step == 0) {
         EXPECT_EQ(tokens.size(), full ? 2U : 4U);
       }
@@ -205,7 +205,7 @@ TEST(CudaOutOfMemoryTest, ScoringThatFindsNoMemoryDisturbsNobody) {
     if (lack == Lack::kAtAThirdLaunch) {
       LaunchesBeforeNoMemory() = 2;
       EXPECT_THROW(backend.ScoreTokens(ids), c10::OutOfMemoryError);
-      // None behind the one that was not taken.
+      // No launch follows the launch that found no memory.
       EXPECT_EQ(WorkOfCudaHost().graph_launches, launches + 2);
     }
     EXPECT_EQ(cudaGetLastError(), cudaSuccess);

@@ -44,7 +44,8 @@ TEST(CudaPrefillTest, PromptsThatPassTogetherAreThoseThatPassAlone) {
                                together[i].pages.to(at::kFloat),
                                1e-2,
                                1e-2));
-      // The slow twin, whose hidden state is rounded alike but not its logits.
+      // The slow reference rounds its hidden state in the same way, but not its
+      // logits.
       KvCache cache(
           weights.config, static_cast<int64_t>(ids[i].size()), dtype, at::kCPU);
       const at::Tensor expected =

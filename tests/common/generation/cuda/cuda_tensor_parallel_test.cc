@@ -1,5 +1,5 @@
-// The CUDA decode backend of several ranks (tests/fakes/cuda_decode_ranks.h)
-// against one process with the whole model.
+// Compares the CUDA decode backend of several ranks
+// (tests/fakes/cuda_decode_ranks.h) with one process that has the whole model.
 
 #include <algorithm>
 #include <cmath>
@@ -25,7 +25,7 @@
 namespace dapd {
 namespace {
 
-// By ranks that do what rank 0's relay says, as those of a worker do.
+// Runs ranks that follow rank 0's relay, as a worker's ranks do.
 std::map<size_t, Answer> GenerateOnRanks(
     int size,
     const ModelWeights& whole,
@@ -41,7 +41,7 @@ std::map<size_t, Answer> GenerateOnRanks(
                SimulatedGroup&,
                std::unique_ptr<CudaDecodeBackend> own) {
              if (collective.rank() != 0) {
-               // It fails if this rank has sampled anything else.
+               // The call fails if this rank has sampled other tokens.
                const absl::Status status =
                    FollowBackend(*own, at::kCPU, collective);
                EXPECT_TRUE(status.ok()) << status;
@@ -137,7 +137,8 @@ TEST(CudaTensorParallelTest, AStepIsOneGraphWithItsGathersAndWaitsForNoRank) {
              [&](Collective&,
                  SimulatedGroup&,
                  std::unique_ptr<CudaDecodeBackend> backend) {
-               // As one process has, two gathers a layer and one of the logits.
+               // A graph has the nodes of one process, two gathers for each
+               // layer and one gather of the logits.
                EXPECT_EQ(WorkOfCudaHost().graph_nodes,
                          9 * layers + 4 + 2 * layers + of_logits);
                for (int64_t slot = 0; slot < kSlots; ++slot) {
@@ -149,8 +150,9 @@ TEST(CudaTensorParallelTest, AStepIsOneGraphWithItsGathersAndWaitsForNoRank) {
                WorkOfNcclRank() = {};
                backend->Step();
                const int64_t first = WorkOfCudaHost().graph_launches;
-               // Prompts: an exchange and a gather where the decoder has a
-               // gather; sampling; and of the waits as many as one process has.
+               // Prompts take an exchange and a gather for each gather of the
+               // decoder, and the sampling; there are as many waits as in one
+               // process.
                EXPECT_EQ(WorkOfNcclRank().exchanges, 2 * layers);
                EXPECT_EQ(WorkOfNcclRank().gathers,
                          2 * layers + first * (2 * layers + of_logits));
@@ -170,8 +172,8 @@ TEST(CudaTensorParallelTest, AStepIsOneGraphWithItsGathersAndWaitsForNoRank) {
                          kSteps * (2 * layers + of_logits));
                EXPECT_EQ(WorkOfNcclRank().exchanges, 0);
                EXPECT_EQ(WorkOfNcclRank().sums, 0);
-               // Float32: the other rank's part of each sum, and half of the
-               // logits.
+               // In float32 a rank receives the other rank's part of each sum
+               // and half of the logits.
                EXPECT_EQ(WorkOfNcclRank().bytes_received,
                          kSteps * kSlots * 4 *
                              (2 * layers * hidden + of_logits * vocab / 2));

@@ -1,5 +1,5 @@
-// Prompts through the packed weights on a GPU, on a host that simulates the
-// device: their numbers against the CPU, and what they ask of the device.
+// Tests prompts through the packed weights on a GPU that the host simulates:
+// their numbers against the CPU, and the work that they cause on the device.
 
 #include <iostream>
 #include <vector>
@@ -66,7 +66,7 @@ TEST(DevicePrefillTest, PromptsPassByOneAttentionALayerAndWithoutAWait) {
   EXPECT_EQ(got.work.Launches("aten::_flash_attention_forward"), 2);
   EXPECT_EQ(got.work.waits, 0);
   EXPECT_EQ(got.work.pageable_copies, 0);
-  // A prompt by itself asks for as much, but for the copies into its pages.
+  // A single prompt causes the same work, except for the copies into its pages.
   for (size_t i = 0; i < ids.size(); ++i) {
     const DevicePrefilled alone = Prefill(*on_device, there, {ids[i]});
     EXPECT_EQ(alone.work.num_launches() + 3, got.work.num_launches());

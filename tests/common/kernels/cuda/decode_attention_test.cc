@@ -1,6 +1,6 @@
-// Decode attention on a host that simulates the device against attention in
-// float64, in float32 also bit by bit the host twin in the kernel's order of
-// splits, lanes and groups.
+// Compares decode attention, on a host that simulates the device, with
+// attention in float64 and, in float32 bit by bit, with the host twin, which
+// keeps the kernel's order of splits, lanes and groups.
 
 #include "common/kernels/cuda/decode_attention.h"
 
@@ -39,8 +39,9 @@ struct Geometry {
   int64_t heads, kv_heads, head_dim;
 };
 
-// Keys and values up to each slot's position; behind it nobody has written any.
-// The launch before an attention may still be writing the newest token's.
+// Writes keys and values up to each slot's position and nothing behind it. The
+// newest token is not marked constant, because the launch before an attention
+// may still be writing it.
 template <typename T>
 void Fill(const Geometry& g,
           const std::vector<int32_t>& positions,
@@ -61,9 +62,9 @@ void Fill(const Geometry& g,
   }
 }
 
-// By dimension. Of each score's sum every addition rounds, and so does every
-// one of the weighted values'; the bfloat16 kernel has weights of 16 bits, and
-// the result is rounded once.
+// Returns an error bound for each dimension. Every addition rounds in a score's
+// sum and in the sum of weighted values; the bfloat16 kernel has weights of 16
+// bits, and the result is rounded once.
 template <typename T>
 std::vector<double> ErrorBound(const AttentionInputs& in,
                                const std::vector<double>& exact) {
@@ -80,7 +81,7 @@ std::vector<double> ErrorBound(const AttentionInputs& in,
     }
     score = std::max(score, sum / std::sqrt(in.head_dim));
   }
-  // Weights are e to a score, over a sum of such.
+  // A weight is e to a score, divided by the sum of such powers.
   const double weight = 2 * (in.head_dim + 4) * kRoundoff * score +
                         (std::is_same_v<T, float> ? 0.0 : 0x1.0p-16) +
                         8 * kRoundoff;
@@ -92,8 +93,8 @@ std::vector<double> ErrorBound(const AttentionInputs& in,
   return bound;
 }
 
-// Row r is slots[r]; a slot of -1 is nobody's. `worst` is the largest error, of
-// its bound.
+// Row r has slot slots[r]; -1 marks an unused row. `worst` becomes the largest
+// ratio of an error to its bound.
 template <typename T>
 void ExpectAttention(const Geometry& g,
                      const std::vector<int32_t>& positions,
@@ -137,7 +138,7 @@ void ExpectAttention(const Geometry& g,
                                  .head_dim = g.head_dim,
                                  .max_tokens = max_tokens};
   ASSERT_KERNEL_RUNS(DapdCudaDecodeAttention(&args, NumberOf<T>(), nullptr));
-  // For the next launch.
+  // The next launch needs counters of zero.
   for (const uint32_t count : counters.Read()) ASSERT_EQ(count, 0U);
   const std::vector<T> found = out.Read();
   for (int64_t row = 0; row < rows; ++row) {
@@ -186,7 +187,7 @@ void ExpectAttention(const Geometry& g,
   }
 }
 
-// Of each geometry, with the threads in several orders.
+// Checks every geometry with the threads in several orders.
 template <typename T>
 void ExpectAttentionOfAll(const std::vector<Geometry>& geometries,
                           const std::vector<int32_t>& positions,
@@ -201,7 +202,7 @@ void ExpectAttentionOfAll(const std::vector<Geometry>& geometries,
 }
 
 TYPED_TEST(CudaAttentionOnHostTest, EachHeadIsTheTwinsAndAttentionInFloat64) {
-  // Slot 1 is nobody's, and a bucket is longer than its sequences.
+  // No row has slot 1, and the bucket is longer than its sequences.
   ExpectAttentionOfAll<TypeParam>({{1, 1, 8},
                                    {6, 2, 64},
                                    {7, 1, 80},
@@ -213,7 +214,7 @@ TYPED_TEST(CudaAttentionOnHostTest, EachHeadIsTheTwinsAndAttentionInFloat64) {
                                   512);
 }
 
-// While one is computed the next one is loaded, which may be shorter.
+// While a split is computed, the next split is loaded and may be shorter.
 TYPED_TEST(CudaAttentionOnHostTest, ABlockTakesSplitsOneAfterTheOther) {
   fake::SetTraits({.multiprocessors = 1});
   ExpectAttentionOfAll<TypeParam>(
@@ -224,7 +225,7 @@ TYPED_TEST(CudaAttentionOnHostTest, ABlockTakesSplitsOneAfterTheOther) {
   fake::SetTraits({});
 }
 
-// A warp has more than one of their weights a lane.
+// A lane of the combining warp has weights of more than one split.
 TYPED_TEST(CudaAttentionOnHostTest, ManySplitsAreCombinedInTheirOrder) {
   ExpectAttentionOfAll<TypeParam>(
       {{2, 1, 8}, {8, 1, 8}}, {33 * kSplitTokens + 1}, {0}, 40 * kSplitTokens);
@@ -238,8 +239,8 @@ TYPED_TEST(CudaAttentionOnHostTest, TheLongestSequenceHasAWeightForEachSplit) {
   std::cout << "worst error " << worst << " of the bound\n";
 }
 
-// More rows than a warp has lanes, and more splits than blocks: each of these
-// takes splits of several rows.
+// There are more rows than lanes in a warp, and more splits than blocks, so
+// each block takes splits of several rows.
 TYPED_TEST(CudaAttentionOnHostTest, RowsOfAnyLengthsAreDealtToAFewBlocks) {
   std::vector<int32_t> positions;
   std::vector<int32_t> slots;
@@ -254,7 +255,8 @@ TYPED_TEST(CudaAttentionOnHostTest, RowsOfAnyLengthsAreDealtToAFewBlocks) {
     fake::TakeLaunches();
     ExpectAttention<TypeParam>(
         {4, 2, 8}, positions, slots, 512 * kSplitTokens, &worst);
-    // However long a row may become, and however many are nobody's.
+    // The number of blocks depends on neither the rows' lengths nor the unused
+    // rows.
     EXPECT_LE(fake::TakeLaunches().blocks, 2 * multiprocessors);
   }
   fake::SetTraits({});

@@ -1,6 +1,6 @@
-// The element-wise kernels of decoding on a host that simulates the device: bit
-// by bit what the shared mathematics gives in their order of sums, and within
-// rounding what float64 gives.
+// Compares the element-wise kernels of decoding, on a host that simulates the
+// device, bit by bit with the shared mathematics in the kernels' order of sums,
+// and within rounding with float64.
 
 #include "common/kernels/cuda/decoder_layer.h"
 
@@ -40,7 +40,7 @@ class CudaLayerOnHostTest : public testing::Test {};
 using Numbers = testing::Types<float, BFloat16>;
 TYPED_TEST_SUITE(CudaLayerOnHostTest, Numbers);
 
-// Null where there is none.
+// Returns null unless `wanted`.
 template <typename T>
 std::unique_ptr<DeviceBuffer<T>> Optional(bool wanted,
                                           const std::string& name,
@@ -53,8 +53,8 @@ T* DataOf(const std::unique_ptr<DeviceBuffer<T>>& buffer) {
   return buffer == nullptr ? nullptr : buffer->data();
 }
 
-// The sum of squares as a block takes it: 256 threads of eight numbers at a
-// time, warps in order.
+// Adds the squares as a block does: 256 threads take eight numbers at a time,
+// then the warps' sums are added in order.
 template <typename T>
 float BlockSumOfSquares(const T* x, int64_t size) {
   std::vector<float> threads(256, 0.0F);
@@ -383,7 +383,7 @@ TYPED_TEST(CudaLayerOnHostTest, QkvTurnsQueriesAndFillsTheCache) {
 }
 
 TYPED_TEST(CudaLayerOnHostTest, ALaunchThatFailsLeavesNoErrorToOthers) {
-  // A grid without blocks, which no device takes.
+  // The grid has no blocks, which every device refuses.
   const ResidualNormArgs nothing;
   EXPECT_NE(DapdCudaResidualNorm(&nothing, NumberOf<TypeParam>(), nullptr), 0);
   const ResidualNormArgs wide{.num_rows = 1, .hidden = kMaxDecodeHidden + 8};

@@ -1,5 +1,5 @@
-// Both forms of the CUDA loss kernel on a host that simulates the device,
-// against the host twin (common/kernels/divergence_kernel.h) and against the
+// Compares both forms of the CUDA loss kernel, on a host that simulates the
+// device, with the host twin (common/kernels/divergence_kernel.h) and with the
 // definition in float64: losses by their formulas, gradients by central
 // differences of these losses.
 
@@ -36,13 +36,13 @@ using Case = DivergenceCase;
 using Problem = DivergenceProblem;
 
 double Error(double ours, double expected) {
-  // For a divergence near zero what float32 leaves of probabilities that sum to
-  // one.
+  // Near zero the error is relative to 0.05, because probabilities in float32
+  // do not sum to exactly one.
   return std::abs(ours - expected) / (std::abs(expected) + 0.05);
 }
 
-// Some of a row's entries, or all: its ends and the edges of the kernel's
-// tiles.
+// Returns all entries of a short row; of a long row, its ends and the edges of
+// the kernel's tiles.
 std::vector<int64_t> EntriesToCheck(int64_t vocabulary) {
   std::vector<int64_t> entries;
   for (int64_t v = 0; v < vocabulary; ++v) {
@@ -62,7 +62,7 @@ void Check(const Case& c, CudaNumber number, int64_t gap = 3) {
   const DivergenceResult twin = RunDivergenceTwin(problem);
   const size_t num_terms = problem.terms.size();
   double sum_error = 0.0;
-  double gradient_error = 0.0;  // beside the largest entry
+  double gradient_error = 0.0;  // relative to the largest entry
   for (int64_t t = 0; t < c.tokens; ++t) {
     DivergenceDefinition definition(problem, t);
     for (size_t k = 0; k < num_terms; ++k) {
@@ -106,8 +106,8 @@ void Check(const Case& c, CudaNumber number, int64_t gap = 3) {
       << c.name;
 }
 
-// A device whose blocks have `shared_bytes` of shared memory, in clusters of at
-// most `blocks`; 0: without clusters.
+// Simulates a device whose blocks have `shared_bytes` of shared memory, in
+// clusters of at most `blocks` blocks; 0 means no clusters.
 void PlayDevice(unsigned blocks, size_t shared_bytes = size_t{227} << 10) {
   fake::SetTraits(
       {.major = blocks == 0 ? 8 : 9,
@@ -116,7 +116,7 @@ void PlayDevice(unsigned blocks, size_t shared_bytes = size_t{227} << 10) {
        .largest_cluster = blocks});
 }
 
-// A device that has room for one cluster, which takes all tokens.
+// Simulates a device with room for one cluster, which takes all tokens.
 void PlayOneCluster(size_t shared_bytes) {
   fake::SetTraits({.major = 9,
                    .multiprocessors = 1,
@@ -124,7 +124,7 @@ void PlayOneCluster(size_t shared_bytes) {
                    .largest_cluster = 16});
 }
 
-// Rows that are not aligned for copies of 16 bytes, and rows that are.
+// Checks rows that are not aligned for copies of 16 bytes, and rows that are.
 void CheckUnalignedAndAligned(const Case& c) {
   for (const int64_t gap : {3, 8}) {
     Check(c, CudaNumber::kBFloat16, gap);
@@ -132,7 +132,7 @@ void CheckUnalignedAndAligned(const Case& c) {
   }
 }
 
-// By a block a token, by a block with the rows in its shared memory, and by
+// Checks one block per token, one block with the rows in its shared memory, and
 // clusters.
 void CheckAll(const std::vector<Case>& cases,
               CudaNumber number = CudaNumber::kFloat32) {
@@ -195,7 +195,8 @@ TEST(CudaDivergenceOnHostTest, KindsAndWeightsThatDifferByTerm) {
              .mixed = true}});
 }
 
-// More tokens than clusters: these begin one after the other.
+// There are more tokens than clusters, and the clusters begin one after the
+// other.
 TEST(CudaDivergenceOnHostTest, ManyTokens) {
   PlayDevice(1);
   Check({.name = "many tokens", .tokens = 11, .vocabulary = 30},
@@ -240,7 +241,8 @@ TEST(CudaDivergenceOnHostTest, SupportsAndWeightsOfTokens) {
              .supports = Supports::kWithTail}});
 }
 
-// Chosen where a smaller cluster has no room; several tokens by one cluster.
+// A larger cluster is chosen if a smaller cluster has no room; one cluster
+// takes several tokens.
 TEST(CudaDivergenceOnHostTest, ClustersOfEverySizeThatHasToBe) {
   const Case c{.name = "cluster", .tokens = 3, .vocabulary = 600};
   for (const size_t shared_bytes : {size_t{27'000}, size_t{33'000}}) {
@@ -251,8 +253,9 @@ TEST(CudaDivergenceOnHostTest, ClustersOfEverySizeThatHasToBe) {
   fake::SetTraits({});
 }
 
-// One cluster, of one block or of several, takes one token after the other:
-// each loads the next one's rows while it still needs some of this one's.
+// One cluster, of one block or of several, takes the tokens one after the
+// other. It loads the next token's rows while it still needs some of the
+// current rows.
 TEST(CudaDivergenceOnHostTest, TokensOneBehindTheOther) {
   constexpr size_t kLarge = size_t{227} << 10;
   constexpr size_t kLittle = 27'000;
@@ -264,7 +267,7 @@ TEST(CudaDivergenceOnHostTest, TokensOneBehindTheOther) {
                                   Targets::kRouted,
                                   Targets::kOneHot}) {
       InSeveralOrders([&] {
-        // Weights: every third token's students have no terms.
+        // The students of every third token have no terms.
         CheckUnalignedAndAligned({.name = "weights",
                                   .tokens = 4,
                                   .vocabulary = vocabulary,
@@ -303,7 +306,7 @@ TEST(CudaDivergenceOnHostTest, SumsAloneAreTheSame) {
   fake::SetTraits({});
 }
 
-// Log-probabilities alone: one exchange a token.
+// Only log-probabilities are computed, with one exchange per token.
 TEST(CudaDivergenceOnHostTest, NoTermsAtAll) {
   Problem problem({.name = "no terms", .tokens = 5, .vocabulary = 604});
   DivergenceResult expected;
@@ -334,7 +337,7 @@ TEST(CudaDivergenceOnHostTest, ClustersReadAndWriteEveryLogitOnce) {
   Check(c, CudaNumber::kBFloat16);
   const fake::Traffic traffic = fake::TakeTraffic();
   const auto entries = static_cast<uint64_t>(c.tokens * c.vocabulary);
-  // Beside them a few scored tokens and the sums.
+  // A few scored tokens and the sums are read and written as well.
   constexpr uint64_t kFew = 1024;
   EXPECT_GE(traffic.bytes_read, entries * kSources * sizeof(float));
   EXPECT_LT(traffic.bytes_read, entries * kSources * sizeof(float) + kFew);
@@ -356,7 +359,8 @@ TEST(CudaDivergenceOnHostTest, TokensAtATimeAreThoseOfTheFormThatIsTaken) {
   EXPECT_EQ(DapdCudaDivergenceTokens(&args), 4) << "two blocks a token";
   fake::SetTraits({.major = 8, .multiprocessors = 8});
   EXPECT_EQ(DapdCudaDivergenceTokens(&args), 16) << "from memory";
-  // Two students, three teachers and Qwen3's vocabulary on an H100.
+  // The arguments become two students, three teachers and Qwen3's vocabulary on
+  // an H100.
   args.num_sources = 5;
   args.num_terms = 3;
   args.vocabulary = 151'936;
@@ -366,8 +370,8 @@ TEST(CudaDivergenceOnHostTest, TokensAtATimeAreThoseOfTheFormThatIsTaken) {
   args.terms[2] = {.student = 1, .target = 4};
   fake::SetTraits({.major = 9, .multiprocessors = 132, .largest_cluster = 16});
   EXPECT_EQ(DapdCudaDivergenceTokens(&args), 8) << "16 blocks a token";
-  // By docs/cuda.md's times three of them are faster than a block a token, two
-  // are not.
+  // By the times in docs/cuda.md, three clusters are faster than one block per
+  // token, and two clusters are not.
   for (const auto& [clusters, tokens] : {std::pair{3, 3}, {2, 264}, {1, 264}}) {
     fake::SetTraits({.major = 9,
                      .multiprocessors = 132,

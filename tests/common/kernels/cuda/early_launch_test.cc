@@ -1,7 +1,6 @@
-// Which launches of a decode step begin before the one in front of them has
-// ended. That such a kernel waits before it touches memory, the simulated
-// device looks at whenever one runs: in this file and in every other test of
-// theirs.
+// Tests which launches of a decode step begin before the launch in front of
+// them has ended. The simulated device checks, in this file and in every other
+// test of these kernels, that such a kernel waits before it touches memory.
 
 #include <cstdint>
 #include <functional>
@@ -26,7 +25,7 @@ using fake::DeviceBuffer;
 using fake::Elements;
 using fake::Launches;
 
-// Of a launcher's kernels, at the device's capability.
+// Counts how the kernels of a launcher begin.
 class EarlyLaunchTest : public testing::Test {
  protected:
   ~EarlyLaunchTest() override { fake::SetTraits({}); }
@@ -40,7 +39,7 @@ class EarlyLaunchTest : public testing::Test {
 
   static constexpr CudaNumber kNumber = CudaNumber::kFloat32;
   static constexpr int64_t kSize = 8;
-  // Nobody uses the row.
+  // The row is unused.
   DeviceBuffer<int32_t> slots_{"slot_of_row", std::vector<int32_t>{-1}};
   const CudaRows rows_{1, slots_.data(), nullptr};
   DeviceBuffer<float> x_{"x", std::vector<float>(2 * kSize, 1.0F)};
@@ -135,7 +134,7 @@ TEST_F(EarlyLaunchTest, AllOfAStepButItsFirstAndWhatFollowsAGather) {
     EXPECT_EQ(launches.in_turn, expected.in_turn) << name;
     carveouts.insert(launches.carveouts.begin(), launches.carveouts.end());
   }
-  // Where they differ, one waits until a multiprocessor is empty.
+  // If carveouts differed, a kernel would wait for an empty multiprocessor.
   EXPECT_EQ(carveouts, std::set<int>{71});
 }
 

@@ -1,4 +1,4 @@
-// Which algorithm products take, of a cuBLASLt that the host simulates.
+// Tests which algorithms products take from a cuBLASLt that the host simulates.
 
 #include "common/kernels/cuda/gemm.h"
 
@@ -34,13 +34,13 @@ class CudaGemmOnHostTest : public testing::Test {
     fake::TakeLibraryProducts();
   }
 
-  // Parts that the sum of a step's product is cut into.
+  // Returns the number of parts into which the sum of a step's product is cut.
   int32_t PartsOf(int64_t inner) {
     EXPECT_EQ(gemm_.Multiply(ProductOf(64, inner), /*stream=*/nullptr), "");
     return fake::TakeLibraryProducts().at(0).parts;
   }
 
-  char workspace_ = 0;  // nobody looks into it
+  char workspace_ = 0;  // no call reads it
   CudaGemm gemm_{&workspace_};
 };
 
@@ -74,7 +74,7 @@ TEST_F(CudaGemmOnHostTest, APassHasTheAlgorithmOfAWholeOneWithoutParts) {
   const CudaProduct odd = ProductOf(128, kOutputs);
   EXPECT_FALSE(DapdCudaPassProductFits(&odd, kWhole));
   EXPECT_NE(DapdCudaPassProduct(&odd, kWhole, /*stream=*/nullptr, error), 0);
-  const CudaProduct narrow = ProductOf(256, 2564);  // rows of 16 bytes and half
+  const CudaProduct narrow = ProductOf(256, 2564);  // 320.5 * 16 bytes a row
   EXPECT_FALSE(DapdCudaPassProductFits(&narrow, kWhole));
 }
 

@@ -1,5 +1,5 @@
-// The CUDA sampler on a host that simulates the device: token by token what
-// SampleToken gives, which sorts the vocabulary in float64.
+// Compares the CUDA sampler, on a host that simulates the device, token by
+// token with SampleToken, which sorts the vocabulary in float64.
 
 #include "common/kernels/cuda/sampling.h"
 
@@ -197,8 +197,9 @@ TEST(CudaSamplingOnHostTest, PaddingThatIsFarAboveAllTokensIsNeverSampled) {
   }
 }
 
-// Of one token that may be drawn, by mass: the total, and a count and two parts
-// of a weight for the only digit that each of the two descents looks at.
+// Only one token may be drawn. By mass, the kernel adds the total, and in each
+// of two descents a count and two parts of a weight for the only digit that it
+// looks at.
 TEST(CudaSamplingOnHostTest, ThreadsDoNotQueueForTheTotal) {
   constexpr int64_t kVocab = 400;
   const Batch batch(RandomNumbers<float>(kVocab, 3),
@@ -214,8 +215,9 @@ TEST(CudaSamplingOnHostTest, ThreadsDoNotQueueForTheTotal) {
   EXPECT_LE(traffic.atomic_additions, 512U / 32 + 2 * 3);
 }
 
-// The likeliest token has a mass of 2^40 units and the others 0.95 * 2^32 each:
-// two of them that meet carry, and all of them have 30 times its mass.
+// The likeliest token has a mass of 2^40 units and each other token 0.95 *
+// 2^32. The sum of two other masses carries into the upper 32 bits, and all of
+// them together are 30 times the likeliest token's mass.
 TEST(CudaSamplingOnHostTest, MassesThatCarryInto32MoreBitsAreAllCounted) {
   constexpr int64_t kVocab = 8192;
   for (const SamplingParams& params :
@@ -235,7 +237,8 @@ TEST(CudaSamplingOnHostTest, MassesThatCarryInto32MoreBitsAreAllCounted) {
   }
 }
 
-// They share the first digit of the three that may be drawn.
+// The tokens without a mass share the first digit of the three tokens that may
+// be drawn.
 TEST(CudaSamplingOnHostTest, TokensWithoutAMassAreNeitherCountedNorDrawn) {
   constexpr int64_t kVocab = 5000;
   const SamplingParams params{1.0, 0, 0.99};
@@ -252,8 +255,8 @@ TEST(CudaSamplingOnHostTest, TokensWithoutAMassAreNeitherCountedNorDrawn) {
       ASSERT_KERNEL_RUNS(DapdCudaSample(&args, nullptr));
       ASSERT_EQ(batch.tokens.data()[0],
                 SampleToken(batch.Row(0), kVocab, params, UniformOf(draw)));
-      // Of each token two parts of its mass and a number, in two descents of
-      // eight digits; and the total.
+      // Each of the three tokens adds two parts of its mass and a count, in two
+      // descents of eight digits. The rest adds the total.
       EXPECT_LE(fake::TakeTraffic().atomic_additions,
                 512U / 32 + 3 * 3 * 2 * 8);
     }
@@ -265,8 +268,8 @@ TEST(CudaSamplingOnHostTest, ARowEndsAtItsEndTokenOrItsLimit) {
   std::vector<float> logits(4 * kVocab, 0.0F);
   logits[0 * kVocab + 9] = 5.0F;  // ends
   logits[1 * kVocab + 8] = 5.0F;  // goes on
-  logits[2 * kVocab + 8] = 5.0F;  // was its last
-  logits[3 * kVocab + 9] = 5.0F;  // is scored, so that nothing ends it
+  logits[2 * kVocab + 8] = 5.0F;  // has no tokens left
+  logits[3 * kVocab + 9] = 5.0F;  // is forced, so that nothing ends it
   std::vector<CudaSequence> sequences(4, SequenceOf({0.0, 0, 1.0}));
   sequences[2].num_sampled = 39;
   sequences[2].max_new_tokens = 40;
@@ -293,7 +296,7 @@ TEST(CudaSamplingOnHostTest, LogitsThatAreNotFiniteEndTheirRowOnly) {
                           -std::numeric_limits<float>::infinity(),
                           std::nanf("")}) {
     std::vector<float> logits = RandomNumbers<float>(2 * kVocab, 1);
-    logits[kVocab + 8199] = bad;  // of the second row
+    logits[kVocab + 8199] = bad;  // in the second row
     const Batch batch(logits,
                       kVocab,
                       kVocab,

@@ -1,5 +1,5 @@
-// Products of few rows on a host that simulates the device, against float64, at
-// the edges of tiles, slices and steps.
+// Compares products of few rows, on a host that simulates the device, with
+// float64 at the edges of tiles, slices and steps.
 
 #include "common/kernels/cuda/skinny_product.h"
 
@@ -23,7 +23,7 @@ using fake::Elements;
 using fake::InSeveralOrders;
 using fake::RandomNumbers;
 
-// Matrices whose rows have gaps behind them, which nobody may touch.
+// Holds matrices whose rows have gaps behind them, which kernels may not touch.
 class Matrices {
  public:
   Matrices(int64_t rows, int64_t inner, int64_t cols)
@@ -45,7 +45,7 @@ class Matrices {
     }
   }
 
-  // Of rows [first, first + rows).
+  // Multiplies rows [first, first + rows).
   CudaProduct Product(int64_t first, int64_t rows, bool float_result) const {
     const int64_t at = first * (cols_ + kGap);
     return {.rows = rows,
@@ -61,7 +61,8 @@ class Matrices {
             .number = CudaNumber::kBFloat16,
             .float_result = float_result};
   }
-  // Of x the first columns, which the launch in front does not write.
+  // Marks the first columns of x as constant: the launch in front does not
+  // write them.
   void MarkEarly(int64_t early) {
     for (int64_t row = 0; row < rows_; ++row) {
       x_.MarkConstant(row * (inner_ + kGap), early);
@@ -71,7 +72,7 @@ class Matrices {
   std::vector<BFloat16> Result() const { return y_.Read(); }
 
   struct Sum {
-    int64_t at;  // in a result
+    int64_t at;  // index in a result
     double value;
     double absolute;  // the sum of absolute values
   };
@@ -129,7 +130,7 @@ TEST_P(SkinnyProductTest, IsTheProductInFloat64RoundedOnce) {
     const std::vector<float> in_float = matrices.FloatResult();
     const std::vector<BFloat16> result = matrices.Result();
     for (const auto& [at, sum, absolute] : sums) {
-      // An addition an instruction of 16 numbers, and those of the slices.
+      // Each instruction for 16 numbers adds once, and the slices are added.
       const double bound =
           absolute * static_cast<double>(inner / 16 + 18) * 0x1.0p-24;
       const double error = std::abs(static_cast<double>(in_float[at]) - sum);
@@ -155,14 +156,14 @@ INSTANTIATE_TEST_SUITE_P(
         Shape{5, 336, 1048},  // slices of 8, the last without work
         Shape{2, 200, 4232},  // slices of 4, the last less than a step
         Shape{2, 136, 8456},  // slices of 2
-        // Slices longer than what is under way.
+        // These slices are longer than the loads that are under way.
         Shape{3, 5000, 8},
         Shape{2, 2600, 1032},
         Shape{1, 840, 4232},
         Shape{1, 264, 16904}),  // one slice
     testing::PrintToStringParamName());
 
-// Not of the rows' number, and not of a row's place among them.
+// A row's bits depend on neither the number of rows nor its place among them.
 TEST(SkinnyProductBitsTest, ARowsBitsAreItsOwn) {
   constexpr int64_t kRows = 32;
   constexpr int64_t kCols = 24;
@@ -181,7 +182,7 @@ TEST(SkinnyProductBitsTest, ARowsBitsAreItsOwn) {
   }
 }
 
-// Wherever in a step or a slice the launch in front begins to write.
+// The launch in front may begin to write anywhere in a step or a slice.
 TEST(SkinnyProductBitsTest, WhatIsMultipliedEarlyChangesNone) {
   for (const Shape& shape : {Shape{3, 1032, 16}, Shape{17, 336, 1048}}) {
     const auto& [rows, inner, cols] = shape;
@@ -205,7 +206,7 @@ TEST(SkinnyProductBitsTest, WhatIsMultipliedEarlyChangesNone) {
       if (early == 0) expected = result;
       EXPECT_EQ(result, expected)
           << testing::PrintToString(shape) << ", early " << early;
-      // The device looks at every load.
+      // The simulated device checks every load.
       if (early == inner) continue;
       product.early = inner;
       EXPECT_NE(DapdCudaSkinnyProduct(&product, nullptr), 0);
@@ -224,7 +225,7 @@ TEST(SkinnyProductTrafficTest, WeightsAreReadOnce) {
   fake::TakeTraffic();
   ASSERT_KERNEL_RUNS(DapdCudaSkinnyProduct(&product, nullptr));
   const fake::Traffic traffic = fake::TakeTraffic();
-  // x once for each of four tiles of columns.
+  // x is read once for each of four tiles of columns.
   EXPECT_EQ(traffic.bytes_read, (kCols + 4 * kRows) * kInner * 2);
   EXPECT_EQ(traffic.bytes_written, kRows * kCols * sizeof(float));
 }

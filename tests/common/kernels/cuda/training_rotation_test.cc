@@ -1,6 +1,6 @@
-// The norm and rotation of heads for training on a host that simulates the
-// device: within rounding what float64 gives, in float32 also what the CPU's
-// rows give, every head read once and written once.
+// Tests the norm and rotation of heads for training on a host that simulates
+// the device. Results equal float64 results within rounding and, in float32,
+// the CPU's results; every head is read once and written once.
 
 #include <cmath>
 #include <cstdint>
@@ -31,16 +31,16 @@ struct HeadsShape {
   int64_t heads;
   int64_t dim;
   bool norm;
-  int64_t beside = 0;  // numbers of a row of x that are no heads
+  int64_t beside = 0;  // numbers of a row of x outside the heads
 
   int64_t row() const { return heads * dim; }
   int64_t numbers() const { return rows * row(); }
 };
 
-// A lane has 8 numbers of each half of a head, or 4 (8, 24 and 136); a head's
-// lanes are 8 (up to 128), 16 or 32, and those of 96 and 144 have idle ones.
-// Teams take two heads: rows with an odd number of them, and blocks that are
-// not full.
+// A lane has 8 numbers of each half of a head, or 4 in heads of 8, 24 and 136.
+// A head has 8 lanes (up to 128 numbers), 16 or 32; heads of 96 and 144 leave
+// lanes idle. A team takes two heads, so some rows have an odd number of heads,
+// and some blocks are not full.
 constexpr HeadsShape kHeadsShapes[] = {{1, 1, 8, true},
                                        {3, 3, 16, true},
                                        {2, 1, 24, true, 8},
@@ -55,7 +55,7 @@ constexpr HeadsShape kHeadsShapes[] = {{1, 1, 8, true},
                                        {2, 3, 256, true},
                                        {1, 2, 256, false}};
 
-// What a call reads, and what it gives by float64.
+// Holds the inputs of a call and its results in float64.
 template <typename T>
 struct Rotation {
   HeadsShape shape;
@@ -81,8 +81,8 @@ struct Rotation {
     }
   }
 
-  // Calls f(first number, second, cosine, sine), all as indices, for the pairs
-  // of a head.
+  // Calls f(first number, second number, angle), all as indices, for each pair
+  // of a head; the cosine and the sine share the angle's index.
   template <typename F>
   void ForPairs(int64_t head, const F& f) const {
     const int64_t half = shape.dim / 2;
@@ -96,7 +96,8 @@ struct Rotation {
     const std::vector<double> wide = Wide(x);
     const std::vector<double> weights = Wide(norm);
     const int64_t from = head * shape.dim;
-    // The rotation's transpose first: what the norm's gradient takes.
+    // The rotation's transpose comes first: it gives the norm's gradient its
+    // input.
     std::vector<double> pull(x.size());
     ForPairs(head, [&](int64_t a, int64_t b, int64_t angle) {
       const double c = ToFloat(cosine[angle]);
@@ -120,7 +121,7 @@ struct Rotation {
     }
   }
 
-  // Without a norm a result is rounded as Rotate says.
+  // Without a norm, each result is rounded as Rotate() rounds it.
   void ExpectRounded(const std::vector<T>& y) const {
     for (int64_t head = 0; head < shape.rows * shape.heads; ++head) {
       ForPairs(head, [&](int64_t a, int64_t b, int64_t angle) {
@@ -132,7 +133,7 @@ struct Rotation {
     }
   }
 
-  // The CPU's rows, in float32.
+  // Compares with the CPU's rows, which are float32.
   void ExpectNearTwins(const std::vector<T>& y,
                        const std::vector<T>& grad_x) const {
     const std::vector<float> weights = Floats(norm);

@@ -1,4 +1,4 @@
-// What the tests of training_rows.h on the simulated device share.
+// Checks shared by the tests of training_rows.h on the simulated device.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::vector<float> Floats(const std::vector<T>& values) {
   return floats;
 }
 
-// The largest difference beside the largest number.
+// Returns the largest difference, relative to the largest number.
 template <typename T>
 double Error(const std::vector<T>& ours, const std::vector<double>& exact) {
   double worst = 0.0;
@@ -43,13 +43,13 @@ double Error(const std::vector<T>& ours, const std::vector<double>& exact) {
   return worst / largest;
 }
 
-// A few roundings to T, or of a float32 sum.
+// Allows a few roundings to T or of a float32 sum.
 template <typename T>
 double Limit() {
   return std::max(4.0 * fake::UnitRoundoff<T>(), 2e-6);
 }
 
-// RMSNorm of one row and its gradient.
+// Computes RMSNorm of one row, and its gradient, in double precision.
 struct ExactNorm {
   std::vector<double> y;
   std::vector<double> grad;

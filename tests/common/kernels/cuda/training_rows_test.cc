@@ -1,6 +1,6 @@
-// The norms and SwiGLU of training on a host that simulates the device: within
-// rounding what float64 gives, in float32 also what the CPU's rows give, every
-// number read once and written once.
+// Tests the norms and SwiGLU of training on a host that simulates the device.
+// Results equal float64 results within rounding and, in float32, the CPU's
+// results; every number is read once and written once.
 
 #include "common/kernels/cuda/training_rows.h"
 
@@ -32,7 +32,7 @@ class CudaTrainingRowsOnHostTest : public testing::Test {};
 using Numbers = testing::Types<float, BFloat16>;
 TYPED_TEST_SUITE(CudaTrainingRowsOnHostTest, Numbers);
 
-// Of rows of norms: a block's warps have 512 numbers each, 1 to 16 of them.
+// A block has 1 to 16 warps, each with 512 numbers of a norm's row.
 constexpr int64_t kNormSizes[] = {8, 264, 512, 520, 2048, 2560, 8192};
 
 TYPED_TEST(CudaTrainingRowsOnHostTest, NormOfASumIntoWiderRows) {

@@ -13,7 +13,7 @@
 namespace dapd {
 namespace {
 
-// Hidden states [T, hidden] of `ids` in chunks that end at `ends`.
+// Returns hidden states [T, hidden] of `ids` in chunks that end at `ends`.
 at::Tensor InChunks(const ModelWeights& weights,
                     const Adapter* adapter,
                     const at::Tensor& ids,

@@ -1,5 +1,5 @@
-// Passes over a model on a GPU, on a host that simulates the device: their
-// numbers against the CPU, and what they ask of the device.
+// Tests passes over a model on a GPU that the host simulates: their numbers
+// against the CPU, and the work that they cause on the device.
 
 #include <array>
 #include <iostream>
@@ -29,7 +29,7 @@ namespace {
 constexpr char kFlash[] = "aten::_flash_attention_forward";
 constexpr char kFlashBackward[] = "aten::_flash_attention_backward";
 
-// No operation that would build a mask, plan for a shape or wait.
+// Expects no operation that builds a mask, plans for a shape or waits.
 void ExpectPlainAttention(const DeviceWork& work) {
   for (const auto& [name, times] : work.launches) {
     EXPECT_EQ(name.find("scaled_dot_product"), std::string::npos) << name;
@@ -190,7 +190,8 @@ TEST(DevicePassTest, TailsBehindChunksAttendAtOnce) {
   EXPECT_EQ(pass.Backward(c.grad_hidden).size(), 2U);
 }
 
-// Three chunks of one sequence, one of which is known, and two of another.
+// Has three chunks of one sequence, of which the first is known, and two chunks
+// of another sequence.
 struct Chunks {
   std::vector<int32_t> first = RandomModelIds(40, 1);
   std::vector<int32_t> second = RandomModelIds(21, 5);
@@ -225,14 +226,14 @@ TEST(DevicePassTest, ChunksThatPassTogetherAreThoseThatPassAlone) {
   ExpectPlainAttention(work);
   EXPECT_EQ(work.Launches(kFlash), 2);
   EXPECT_EQ(work.to_device, 2);  // ids with positions, offsets
-  // As many launches for four chunks as for one, but for the memory of the one
-  // that is kept.
+  // Four chunks take as many launches as one, except for the memory of the
+  // chunk that is kept.
   ResetWorkOfDevice();
   const auto chunks = c.Next(known.keys_values);
   ForwardChunks(*on_device, &adapter, {chunks.data(), 1}, 64);
   EXPECT_EQ(WorkOfDevice().num_launches(), work.num_launches());
 
-  // Each alone: the parent is the past then.
+  // Each chunk passes alone; its parent is then the past.
   for (size_t i = 0; i < chunks.size(); ++i) {
     const NextChunk alone = ChunkAlone(chunks, together, i);
     const ChunkStates states =
@@ -242,7 +243,7 @@ TEST(DevicePassTest, ChunksThatPassTogetherAreThoseThatPassAlone) {
         at::equal(states.keys_values.cpu(), together[i].keys_values.cpu()))
         << i;
   }
-  // Against the CPU's.
+  // The results are also compared with the CPU's results.
   const Adapter here = MakeTrainedAdapter(weights->config);
   std::vector<at::Tensor> past;
   for (int64_t begin = 0; begin < 40; begin += 16) {
@@ -259,7 +260,8 @@ TEST(DevicePassTest, ChunksThatPassTogetherAreThoseThatPassAlone) {
   }
 }
 
-// So that no copy of a layer's keys, nor attention, turns them over.
+// With this order neither a copy of a layer's keys nor attention transposes
+// them.
 TEST(DevicePassTest, AChunksKeysLieTokenByToken) {
   const auto weights = MakeSmallModel(at::kBFloat16);
   const auto on_device = OnSimulatedDevice(*weights);
@@ -274,7 +276,7 @@ TEST(DevicePassTest, AChunksKeysLieTokenByToken) {
   }
 }
 
-// Weights as a teacher on a GPU has them, with an adapter applied.
+// Holds weights as a teacher on a GPU has them, with an adapter applied.
 struct Packed {
   explicit Packed(const LoraConfig& lora)
       : weights(*OnSimulatedDevice(*MakeSmallModel(at::kBFloat16))),
@@ -293,8 +295,8 @@ struct Packed {
   PackedWeights packed;
 };
 
-// The rows of a layer's products, in their order: those of an adapter's columns
-// before each.
+// Returns the rows of a layer's products in their order; before each product
+// comes the product of the adapter's columns.
 std::vector<int64_t> RowsOfLayers(int64_t rows, bool with_adapter) {
   return std::vector<int64_t>(with_adapter ? 2 * 8 : 2 * 4, rows);
 }
@@ -317,7 +319,7 @@ TEST(DevicePassTest, APassHasRowsForItsTokensAndTheBitsOfAWholeOne) {
     EXPECT_TRUE(at::equal(alone[0].hidden.cpu(), together[1].hidden.cpu()));
     EXPECT_EQ(alone[0].hidden.size(0), 70);
   }
-  // LibTorch's, of a whole pass.
+  // LibTorch's products compute a whole pass.
   const std::vector<ChunkStates> ours = model.Forward(both, kWhole);
   EXPECT_EQ(products.TakeRows().size(), 16U);
   {
@@ -367,7 +369,7 @@ TEST(DevicePassTest, TheEndOf40960TokensTakesMemoryForItsKeysOnly) {
                 std::vector<NextChunk>{
                     {.ids = ids, .begin = kTokens - kOwn, .past = {past}}},
                 kOwn);
-  // Of a layer; a mask would have twice as much.
+  // The allocation is for one layer; a mask would take twice as much.
   EXPECT_LE(WorkOfDevice().largest_allocation, kTokens * 2 * 16 * 2);
 }
 

@@ -14,8 +14,8 @@
 namespace dapd {
 namespace {
 
-// A model whose weights are about as large as trained ones, 1 / sqrt(hidden):
-// larger ones magnify rounding.
+// Returns a model with weights of about a trained model's size, 1 /
+// sqrt(hidden): larger weights magnify rounding.
 std::shared_ptr<const ModelWeights> MakeModel(
     const std::string& family, at::ScalarType dtype = at::kFloat) {
   auto weights = MakeRandomModel(family, 1, dtype);
@@ -25,7 +25,8 @@ std::shared_ptr<const ModelWeights> MakeModel(
   return weights;
 }
 
-// Three sequences, one of a single token; some of their rows in no order.
+// Has three sequences, one of a single token; some of their rows are in no
+// order.
 struct Case {
   PackedTokens tokens = PackTokens(
       {RandomModelIds(23, 1), RandomModelIds(1, 7), RandomModelIds(70, 3)},
@@ -94,11 +95,11 @@ TEST(FastTrainingPassTest, AgreesWithAutogradInEveryFamily) {
   }
 }
 
-// A number on its way through a layer is rounded to bfloat16 at most so often
-// (norm; projection and its update; rotation; probabilities; attention;
-// projection, its update and the sum with the input; the same for the MLP with
-// its product), and as often on the way back. Independent roundings of at most
-// u = 2^-8 add up to sqrt(n) u of a vector's length.
+// On its way through a layer a number is rounded to bfloat16 at most
+// kRoundingsALayer times forward (norm; projection and its update; rotation;
+// probabilities; attention; projection, its update and the sum with the input;
+// the same for the MLP with its product), and as often backward. Together n
+// independent roundings of at most u = 2^-8 are sqrt(n) u of a vector's length.
 constexpr double kRounding = 1.0 / 256;
 
 double RoundingsOf(const ModelWeights& weights) {
@@ -220,7 +221,7 @@ TEST(FastTrainingPassTest, TheMemoryBudgetChangesNoBit) {
   }
 }
 
-// The first chunks of a sequence.
+// Computes the first chunks of a sequence.
 SequencePrefix MakePrefix(const ModelWeights& weights,
                           const Adapter& adapter,
                           const at::Tensor& ids,
@@ -240,7 +241,8 @@ SequencePrefix MakePrefix(const ModelWeights& weights,
   return prefix;
 }
 
-// Errors of a pass behind chunks against one that computes everything.
+// Returns the errors of a pass behind chunks against a pass that computes
+// everything.
 Errors CompareChunksWithWhole(const std::string& family, at::ScalarType dtype) {
   const auto weights = MakeModel(family, dtype);
   const Adapter adapter = MakeTrainedAdapter(weights->config);

@@ -1,4 +1,4 @@
-// The kernels against tensor operations under autograd.
+// Compares the kernels with tensor operations under autograd.
 #include "common/model/fast/layer_math.h"
 
 #include <algorithm>
@@ -72,8 +72,9 @@ TEST_P(LayerMathTest, GatedProductAndItsGradient) {
   EXPECT_LE(RelativeError(grad_up, up.grad()), 1e-6);
 }
 
-// Numbers of bfloat16 are computed in float32 and rounded once: off by at most
-// 2^-8 of what comes out, and by float32's own errors, here of the largest.
+// bfloat16 numbers are computed in float32 and rounded once. The error is at
+// most 2^-8 of the result, plus float32's own error, here of the largest
+// number.
 void ExpectRounded(const at::Tensor& found, const at::Tensor& exact) {
   ASSERT_EQ(found.scalar_type(), at::kBFloat16);
   const at::Tensor error = (found.to(at::kFloat) - exact).abs();
@@ -121,7 +122,7 @@ TEST_P(LayerMathTest, Bfloat16IsRoundedOnce) {
                 NormAndRotate(wide(heads), at::Tensor(), kEps, angles_wide));
 }
 
-// Whole vectors, vectors with an end, less than one.
+// The sizes are whole vectors, vectors with an end, and less than a vector.
 INSTANTIATE_TEST_SUITE_P(Sizes,
                          LayerMathTest,
                          testing::Values<int64_t>(6, 32, 128, 130, 1022));

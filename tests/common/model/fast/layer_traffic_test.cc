@@ -1,7 +1,7 @@
-// What a layer's forward and backward pass moves through memory on a GPU,
-// counted on a host that simulates one: bytes of the tensors that each
-// operation reads and writes, against the least that a layer with LoRA needs;
-// and how many launches they are.
+// Counts what a layer's forward and backward pass moves through memory on a GPU
+// that the host simulates: the bytes of the tensors that each operation reads
+// and writes, against the least that a layer with LoRA needs, and the number of
+// launches.
 
 #include <algorithm>
 #include <cmath>
@@ -29,8 +29,8 @@
 namespace dapd {
 namespace {
 
-// Qwen3-4B's layer, its pack of 16k tokens and its rank by a sixteenth, but for
-// the rank, which has to be a multiple of 8.
+// The layer, its pack of 16k tokens and its rank are a sixteenth of Qwen3-4B's
+// sizes, except that the rank has to be a multiple of 8.
 constexpr int64_t kTokens = 1024;
 constexpr int64_t kRank = 8;
 
@@ -67,7 +67,7 @@ class Meter {
     current_ = nullptr;
   }
 
-  // With those of the simulated kernels.
+  // The bytes include those that the simulated kernels move.
   int64_t bytes() { return bytes_ += fake::TakeRowBytes(); }
 
  private:
@@ -113,7 +113,7 @@ class Meter {
     }
     if (is_view) return;
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      // An output that was handed in is not read.
+      // An output that the caller provides is not read.
       if (is_out && i + 1 == inputs_.size()) break;
       bytes += BytesOf(inputs_[i]);
     }
@@ -137,7 +137,7 @@ struct Layer {
 
   Layer(at::ScalarType dtype, at::Device device) {
     at::Generator generator = at::detail::createCPUGenerator(3);
-    // Numbers that both dtypes hold.
+    // Both dtypes hold these numbers.
     const auto random = [&](at::IntArrayRef shape, double spread) {
       return (at::randn(shape, generator) * spread)
           .to(at::kBFloat16)
@@ -190,7 +190,7 @@ struct Layer {
   }
 };
 
-// The layer's weights as a teacher has them, with its adapter applied.
+// Holds the layer's weights as a teacher has them, with its adapter applied.
 class PackedTeacher {
  public:
   explicit PackedTeacher(const Layer& layer) : weights_(Model(layer)) {
@@ -201,8 +201,8 @@ class PackedTeacher {
     packed_->Apply(&adapter);
   }
 
-  // Returns the output of the layer for the input x + `delta`, over which it
-  // may write.
+  // Returns the output of the layer for the input x + `delta`; it may overwrite
+  // this input.
   ResidualStream Forward(ResidualStream stream,
                          const RotaryAngles& angles,
                          const VariableLengthAttention& attention,
@@ -230,10 +230,10 @@ class PackedTeacher {
   std::unique_ptr<PackedWeights> packed_;
 };
 
-// Numbers of 2 bytes a token that a pass with all activations kept has to move
-// if every product and every attention reads its operands and writes its result
-// once, and every element-wise function its own. A pair's x A^T is a product of
-// its own in either direction; its B and A share the base's products.
+// Returns the numbers of 2 bytes per token that a pass with all activations
+// kept must move if every product, attention and element-wise function reads
+// its operands and writes its result once. In each direction x A^T of a pair is
+// a separate product; the pair's B and A share the base's products.
 int64_t LeastNumbers(const ModelConfig& config) {
   const int64_t h = config.hidden_size;
   const int64_t i = config.intermediate_size;
@@ -269,7 +269,7 @@ int64_t LeastNumbers(const ModelConfig& config) {
   return forward + backward;
 }
 
-// Weights and pairs, each read by the products of both directions.
+// Counts weights and pairs; the products of both directions read each of them.
 int64_t WeightBytes(const Layer& layer) {
   int64_t bytes = 0;
   for (size_t p = 0; p < layer.lora.size(); ++p) {
@@ -297,7 +297,7 @@ TEST(LayerTrafficTest, TrainingMovesLittleMoreThanItsTensorsNeed) {
   EXPECT_GE(ratio, 1.0) << "something is not counted";
 }
 
-// Launches of a call with their names on the way out.
+// Counts the launches of a call and prints their names.
 template <typename Call>
 int64_t LaunchesOf(const std::string& what, const Call& call) {
   ResetWorkOfDevice();
@@ -313,10 +313,11 @@ int64_t LaunchesOf(const std::string& what, const Call& call) {
   return launches;
 }
 
-// docs/cuda.md calculates with these.
+// docs/cuda.md uses these numbers of launches.
 TEST(LayerTrafficTest, ALayerIsAFewLaunches) {
   const at::NoGradGuard no_grad;
-  // As a teacher's 4,096 rows stand between the widths of 4B's layer.
+  // The number of rows lies between the layer's widths, as a teacher's 4,096
+  // rows lie between the widths of 4B's layer.
   constexpr int64_t kRows = 400;
   const Layer layer(at::kBFloat16, kSimulated);
   const VariableLengthAttention attention({0, kRows}, kSimulated);
@@ -336,8 +337,8 @@ TEST(LayerTrafficTest, ALayerIsAFewLaunches) {
   };
   EXPECT_LE(LaunchesOf("passed forward", [&] { pass(nullptr); }), 14);
   EXPECT_LE(WorkOfDevice().allocations, 17);
-  // Two of them since this width, unlike 4B's, is no multiple of 64
-  // (MatrixProductIn).
+  // There are two more launches because this width, unlike the width of 4B, is
+  // no multiple of 64 (MatrixProductIn).
   EXPECT_LE(
       LaunchesOf("passed forward with an adapter", [&] { pass(&layer.lora); }),
       38);

@@ -5,7 +5,7 @@
 namespace dapd {
 namespace {
 
-// Such as a gradient by an adapter's matrix, for any rank.
+// A gradient is multiplied by an adapter's matrix like this, for any rank.
 TEST(MatrixProductTest, ATransposedMatrixOfFloatsIsNotRounded) {
   constexpr int64_t kTokens = 40;
   constexpr double kEntry = 1.0 + 1.0 / 4096;  // in bfloat16 it is 1

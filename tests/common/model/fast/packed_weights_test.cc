@@ -1,5 +1,5 @@
-// The CUDA decoder's packed weights, multiplied on the CPU: both forms of an
-// adapter against LoraLinear.
+// Multiplies the CUDA decoder's packed weights on the CPU and compares both
+// forms of an adapter with LoraLinear.
 
 #include "common/model/fast/packed_weights.h"
 
@@ -40,7 +40,7 @@ Adapter MakeAdapter(const ModelConfig& config,
   return adapter;
 }
 
-// [x, x A^T] W^T, as the decoder multiplies, in float64.
+// Returns [x, x A^T] W^T in float64; the decoder multiplies like this.
 at::Tensor Multiply(const PackedLinear& linear, const at::Tensor& x) {
   at::Tensor wide = x.to(at::kDouble);
   if (linear.lora > 0) {
@@ -49,7 +49,7 @@ at::Tensor Multiply(const PackedLinear& linear, const at::Tensor& x) {
   return wide.mm(linear.weight.to(at::kDouble).t());
 }
 
-// What LoraLinear gives for the stacked projections, in float64.
+// Returns LoraLinear's result for the stacked projections, in float64.
 at::Tensor Expected(const ModelWeights& weights,
                     const Adapter* adapter,
                     size_t layer,
@@ -81,7 +81,7 @@ double LargestError(const ModelWeights& weights,
       const at::Tensor x = at::randn({4, linear.in}, generator);
       const at::Tensor error =
           Multiply(linear, x) - Expected(weights, adapter, layer, linear, x);
-      // A NaN is larger than anything.
+      // A NaN counts as the largest error.
       const double of_this = error.abs().max().item<double>();
       if (!(of_this <= largest)) largest = of_this;
     }
@@ -106,7 +106,7 @@ TEST(PackedWeightsTest, BothFormsComputeWhatLoraLinearDoes) {
         std::cout << family << (form == AdapterForm::kMerged ? " merged" : "")
                   << ": largest error " << error << "\n";
         EXPECT_LT(error, 2e-5);
-        // Back to the base without a trace.
+        // Nothing of the adapter may stay in the base.
         packed.Apply(nullptr);
         EXPECT_EQ(LargestError(*weights, packed, nullptr), 0.0);
       }
@@ -127,7 +127,7 @@ TEST(PackedWeightsTest, NothingIsLeftOfAnAdapterOfAHigherRank) {
   EXPECT_LT(LargestError(*weights, packed, &low), 2e-5);
 }
 
-// Memory runs out half way, and the base is to be served again.
+// Memory runs out half way, and then the base has to be served again.
 TEST(PackedWeightsTest, NothingIsLeftOfAnAdapterThatFoundNoMemory) {
   const auto weights = MakeRandomModel("qwen3");
   const Adapter adapter = MakeAdapter(weights->config, {}, 0.1);
@@ -168,17 +168,17 @@ TEST(PackedWeightsTest, WithColumnsTheBaseStandsInMemoryOnce) {
   std::vector<at::Tensor> before;
   for (LayerWeights& layer : weights.layers) {
     for (at::Tensor& weight : layer.weight) {
-      weight = weight.clone();  // that nobody else holds
+      weight = weight.clone();  // nobody else holds it
       before.push_back(weight.clone());
     }
   }
-  // Packed, and packed again for other adapters.
+  // The weights are packed, and packed again for other adapters.
   for (const LoraConfig* lora :
        {static_cast<const LoraConfig*>(nullptr), &adapter.config}) {
     PackedWeights packed(weights, AdapterForm::kColumns, lora, nullptr);
     for (size_t layer = 0; layer < weights.layers.size(); ++layer) {
       for (const PackedLinear& linear : packed.layers()[layer]) {
-        // The packed one and its parts.
+        // The packed tensor and its parts share the storage.
         EXPECT_EQ(linear.weight.storage().use_count(), 1 + linear.parts.size());
         for (const Projection part : linear.parts) {
           const auto p = static_cast<size_t>(part);
@@ -192,7 +192,7 @@ TEST(PackedWeightsTest, WithColumnsTheBaseStandsInMemoryOnce) {
   }
 }
 
-// Why a bfloat16 model takes columns: the reason is a number.
+// The lost share is the reason why a bfloat16 model takes columns.
 TEST(PackedWeightsTest, MergingIntoBFloat16LosesSmallUpdates) {
   const auto weights = MakeRandomModel("qwen3", 1, at::kBFloat16);
   const Adapter adapter = MakeAdapter(weights->config, {}, 1e-4);

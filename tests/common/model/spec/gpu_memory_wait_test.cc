@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 class GpuMemoryWaitTest : public testing::Test {
  protected:
-  // Of a GPU whose memory is held at the first `held` looks.
+  // Waits for a GPU whose memory is held at the first `held` looks.
   absl::Status Await(int held, absl::Duration patience = absl::Hours(1)) {
     testing::internal::CaptureStderr();
     const absl::Status status = AwaitGpuMemory(

@@ -27,8 +27,8 @@ Gpu WithMemory(double total_gib, double free_gib) {
           .free_bytes = static_cast<int64_t>(free_gib * kGiB)};
 }
 
-// 10 GiB of a trainer, 6 of a rollout worker and 4 of a teacher, and what can
-// shrink.
+// Plans 10 GiB for a trainer, 6 for a rollout worker and 4 for a teacher, some
+// of which can shrink.
 MemoryPlan Plan() {
   MemoryPlan plan;
   plan.trainer.items = {{"base", 10 * kGiB},
@@ -73,8 +73,8 @@ std::map<std::string, int64_t> Sharing(const Config& config,
   return sharing;
 }
 
-// A process that has its GPU for itself plans with all of it, whoever shares
-// another.
+// A process with a GPU for itself plans with all of its memory, however many
+// processes share another GPU.
 TEST(GpuSharesTest, HowManyShareAGpuIsCountedForEachProcess) {
   Config config;  // a trainer, a rollout worker and a teacher
   const auto same = [](int64_t count) {
@@ -89,7 +89,8 @@ TEST(GpuSharesTest, HowManyShareAGpuIsCountedForEachProcess) {
           Pair("rollout-0", 1), Pair("teacher-0", 2), Pair("trainer", 2)));
   EXPECT_THAT(Sharing(config, {"0"}), same(3));
   EXPECT_THAT(Sharing(config, {}), same(0));
-  // Of a worker's two GPUs the trainer has one and the teacher the other.
+  // The trainer uses the first of the worker's two GPUs, the teacher the
+  // second.
   config.rollout.tensor_parallel = 2;
   EXPECT_THAT(Sharing(config, {"0", "1"}), same(2));
 }
@@ -107,8 +108,8 @@ TEST(GpuSharesTest, NineProcessesOnEightGpusLeaveSevenAGpuEach) {
     EXPECT_EQ(sharing, is_shared ? 2 : 1) << name;
   }
   EXPECT_EQ(alone, 7);
-  // Of 30 GiB a rank that shares its GPU has an equal part of 15, which is too
-  // little for it with its teacher's 4; one that has its own has room.
+  // A rank that shares a GPU of 30 GiB has 15 GiB, which is too little beside a
+  // teacher's 4 GiB; a rank with its own GPU has enough.
   MemoryPlan plan = Plan();
   plan.trainer.items = {{"base", 14 * kGiB}};
   plan.trainer.holes = 0.05;
@@ -123,7 +124,7 @@ TEST(GpuSharesTest, NineProcessesOnEightGpusLeaveSevenAGpuEach) {
 TEST(GpuSharesTest, WorkersThatNothingIsAskedOfGetNone) {
   Config config;
   EXPECT_EQ(Dealt(config, {"0", "1"}).count("teacher-0"), 1U);
-  config.objective.preset = "sft";  // no target is a teacher's
+  config.objective.preset = "sft";  // no target needs a teacher
   EXPECT_EQ(Dealt(config, {"0", "1"}).count("teacher-0"), 0U);
 }
 
@@ -140,10 +141,10 @@ TEST(GpuSharesTest, ProcessesThatShareAGpuHaveToFitTogether) {
               AllOf(HasSubstr("at least 20.0 GiB (trainer 10.0, rollout-0 6.0, "
                               "teacher-0 4.0)"),
                     HasSubstr("NVIDIA L4 (GPU-1a) has 19.5 GiB. ")));
-  // With one for each of them the same memory is enough.
+  // With one GPU for each process the same memory is enough.
   const Gpu gpu = WithMemory(12, 11);
   EXPECT_TRUE(check({"0", "1", "2"}, {gpu, gpu, gpu}).ok());
-  // Where nothing is known of GPUs, nothing is refused.
+  // If nothing is known about GPUs, nothing is refused.
   EXPECT_TRUE(check({"0"}, {}).ok());
 }
 
@@ -163,12 +164,13 @@ TEST(GpuSharesTest, MemoryThatAnotherProcessHoldsIsNoFaultOfTheConfiguration) {
                     HasSubstr("NVIDIA L4 (GPU-1a) has 24.0 GiB"),
                     HasSubstr("of which 19.5 GiB are free"),
                     HasSubstr("another process holds the rest")));
-  // Of two GPUs the one that is too small counts: no wait mends it.
+  // The GPU that is too small decides: waiting does not help.
   EXPECT_EQ(ExitCodeOf(check({WithMemory(24, 1), WithMemory(2, 2)})),
             ExitCode::kConfig);
 }
 
-// The trainer of three processes plans with a third, whatever the others leave.
+// The trainer of three processes plans with a third, whatever the other
+// processes leave.
 TEST(GpuSharesTest, WhoDividesAGpusMemoryHasToFitAnEvenPart) {
   const Config config;
   MemoryPlan plan = Plan();
@@ -187,7 +189,7 @@ TEST(GpuSharesTest, WhoDividesAGpusMemoryHasToFitAnEvenPart) {
   EXPECT_TRUE(check(31.7).ok());
 }
 
-// However much memory it has.
+// Ranks may not share a GPU, however much memory it has.
 TEST(GpuSharesTest, RanksDoNotShareAGpu) {
   const Gpu gpu = WithMemory(1000, 1000);
   const auto check = [&](const Config& config,

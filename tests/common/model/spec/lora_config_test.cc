@@ -34,7 +34,7 @@ TEST(FormatLoraConfigTest, AnythingElseIsTheNameAsItIs) {
   }
 }
 
-// An adapter's digest depends on it.
+// An adapter's digest depends on the order.
 TEST(MakeLoraConfigTest, TargetsHaveOneOrderHoweverTheyAreListed) {
   const ModelConfig model{.num_layers = 1};
   const auto lora = MakeLoraConfig(

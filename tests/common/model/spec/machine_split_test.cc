@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// A machine with H100s, or with cards of another size.
+// Returns a machine with H100s, or with cards of another size.
 GpuReport Machine(size_t gpus, double gib = 79.2) {
   GpuReport report;
   report.gpus.assign(gpus,
@@ -72,7 +72,7 @@ TEST_F(MachineSplitTest, AllGpusOfAMachineAreUsed) {
   EXPECT_EQ(split.config.run.teacher_workers, 3);
 }
 
-// As `dapd run` loads them again, and a run that goes on.
+// `dapd run` loads the overrides again, and so does a run that goes on.
 TEST_F(MachineSplitTest, TheOverridesMakeTheSplitsConfiguration) {
   const MachineSplit split = Split({"rollout.tensor_parallel=2"}, Machine(8));
   const Config config =
@@ -99,7 +99,7 @@ TEST_F(MachineSplitTest, WhatIsSetStaysAndGpusThatItLeavesAreWarnedOf) {
   ::setenv("DAPD_TRAINER__RANKS", "1", 1);
   std::vector<std::string> settings = {"run.teacher_workers=1",
                                        "run.rollout_workers=1"};
-  // What is left is of use to the one worker, whose size nobody has set.
+  // The rest is of use to the only worker, whose size nobody has set.
   const MachineSplit wide = Split(settings, Machine(8));
   EXPECT_THAT(wide.overrides, ElementsAre("rollout.tensor_parallel=4"));
   EXPECT_THAT(wide.warnings,
@@ -115,7 +115,7 @@ TEST_F(MachineSplitTest, WhatIsSetStaysAndGpusThatItLeavesAreWarnedOf) {
                   "would use 8: 4 trainer ranks, 1 rollout worker, 3 teachers; "
                   "run.gpus=3 leaves them to others"));
   ::unsetenv("DAPD_TRAINER__RANKS");
-  // With one of them the others make the best of it.
+  // If only the ranks are set, the other numbers are chosen for them.
   const MachineSplit ranks = Split({"trainer.ranks=2"}, Machine(8));
   EXPECT_EQ(ranks.config.trainer.ranks, 2);
   EXPECT_THAT(ranks.warnings, IsEmpty());
@@ -177,7 +177,7 @@ TEST_F(MachineSplitTest, ARunThatGoesOnKeepsItsSplitWhileThereAreGpusForIt) {
                   "the run began with 2 trainer ranks, 1 rollout worker, 1 "
                   "teacher and goes on with 1 trainer rank, 1 rollout worker, "
                   "1 teacher: the result is then the same up to rounding")));
-  // What is set now says more than what was.
+  // A number that is set now counts more than the run's earlier number.
   const MachineSplit set = Split({"trainer.ranks=4"}, Machine(8), begun);
   EXPECT_EQ(set.config.trainer.ranks, 4);
   EXPECT_EQ(set.config.run.teacher_workers, 3);
@@ -197,7 +197,7 @@ TEST_F(MachineSplitTest, TheRunInAFolderIsReadFromItsConfiguration) {
   EXPECT_FALSE(BegunConfig(run).has_value());
 }
 
-// It is refused later, with what it lacks (gpu_shares.h).
+// The configuration is refused later, with what it lacks (gpu_shares.h).
 TEST_F(MachineSplitTest, WhereNothingFitsTheConfigurationStays) {
   const MachineSplit split = Split({}, Machine(8, 10));
   EXPECT_THAT(split.overrides, IsEmpty());

@@ -30,7 +30,7 @@ ModelConfig SmallModel() {
   return model;
 }
 
-// What a process holds for terms that read these weights.
+// Returns the items of a process for terms that read these weights.
 std::set<std::string> Items(WeightSet weights, RoleMemory MemoryPlan::*role) {
   Config config;
   config.model.device = DeviceChoice::kCpu;
@@ -73,7 +73,7 @@ TEST(MemoryPlanTest, TheLeastOfATrainerIsALongestSampleWithoutActivations) {
     }
   }
   EXPECT_GT(longer_packs, 0);
-  // With the same bits each time packs do not depend on memory.
+  // If bits must be reproducible, packs do not depend on memory.
   config.model.deterministic = true;
   EXPECT_DOUBLE_EQ(PlanMemory(config, SmallModel()).trainer.Least(),
                    trainer.Least() + longer_packs);
@@ -82,7 +82,7 @@ TEST(MemoryPlanTest, TheLeastOfATrainerIsALongestSampleWithoutActivations) {
                    trainer.Least() + longer_packs + (1 << 20));
 }
 
-// What start and `fit` ask for is what the trainer then plans by.
+// The start and `fit` ask for the memory by which the trainer then plans.
 TEST(MemoryPlanTest, OnAGpuTheLeastIsWhatTheTrainersOwnRuleAsksFor) {
   Config config;
   config.model.device = DeviceChoice::kCuda;
@@ -127,39 +127,39 @@ TEST(MemoryPlanTest, AWorkerOnAGpuHoldsItsDecoderAndAPassOverPrompts) {
   ModelConfig model = FourBillion();
   model.max_positions = 40'960;
   const auto worker = [&] { return PlanMemory(config, model).rollout; };
-  // Of 32 rows: attention's splits of 32 heads, logits, the product's
-  // workspace; cosines and sines.
+  // For 32 rows the decoder holds attention's splits of 32 heads, logits, the
+  // product's workspace, and cosines and sines.
   const double large = 32.0 * (32 * 320 * (2 + 128) + 151'936) * 4 +
                        (32 << 20) + 2.0 * 40'960 * 128 * 2;
   const MemoryItem decoder = ItemOf(worker(), "decoder");
   EXPECT_GT(decoder.bytes, large);
   EXPECT_LT(decoder.bytes, large + 5e6);
   EXPECT_FALSE(decoder.least.has_value());
-  // 2,560 rows: keys and values of all layers, and in a layer the two halves of
-  // the MLP and their product with 64 columns behind it.
+  // For 2,560 rows a pass holds keys and values of all layers, and in a layer
+  // the two halves of the MLP and their product with 64 columns behind it.
   const double row = 36 * 2 * 8 * 128 + 3 * 9728 + 64;
   const MemoryItem prompts = ItemOf(worker(), "prompts or the next adapter");
   EXPECT_GT(prompts.bytes, 2560 * row * 2);
   EXPECT_LT(prompts.bytes, 2560 * row * 2 * 1.25);
-  // Columns of rank 64 behind each of the stacked products.
+  // Each of the stacked products has 64 columns behind it.
   EXPECT_DOUBLE_EQ(ItemOf(worker(), "adapter in the projections").bytes,
                    36 * 64 * 2 *
                        (3.0 * (2560 + 6144) + (4096 + 2560) +
                         2.0 * (2560 + 19'456) + (9728 + 2560)));
-  // Short of memory it takes fewer prompts at once; ranks agree on no such
-  // thing.
+  // A worker with little memory takes fewer prompts at once; ranks cannot agree
+  // on that.
   EXPECT_LT(prompts.least.value(), prompts.bytes);
   config.rollout.tensor_parallel = 4;
   EXPECT_FALSE(ItemOf(worker(), "prompts or the next adapter").least);
   config.rollout.tensor_parallel = 1;
-  // A float32 model's adapter is merged, into projections of its own where
-  // there is room.
+  // A float32 model's adapter is merged, into separate projections if there is
+  // room.
   config.model.precision = Precision::kFloat32;
   const MemoryItem merged = ItemOf(worker(), "projections with the adapter");
   EXPECT_DOUBLE_EQ(merged.bytes, 4 * ProjectedParameters(model));
   EXPECT_EQ(merged.least, 0.0);
   config.model.precision = Precision::kBfloat16;
-  // No more sequences than a GPU decodes at once.
+  // A GPU decodes no more sequences than this at once.
   config.rollout.slots = 128;
   const double total = worker().Total();
   const double least = worker().Least();
@@ -167,7 +167,7 @@ TEST(MemoryPlanTest, AWorkerOnAGpuHoldsItsDecoderAndAPassOverPrompts) {
   EXPECT_DOUBLE_EQ(worker().Total(), total);
   config.rollout.slots = 8;
   EXPECT_LT(worker().Least(), least);
-  // A CPU's worker has none of it.
+  // A CPU's worker has no such items.
   config.model.device = DeviceChoice::kCpu;
   for (const MemoryItem& item : worker().items) {
     EXPECT_NE(item.what, "decoder");
@@ -192,7 +192,7 @@ TEST(MemoryPlanTest, AGpuWithoutRoomForAWorkersDecoderIsRefused) {
   EXPECT_TRUE(check(plan.rollout.Least() + 1).ok());
   const std::string refused(
       check(plan.rollout.Least() - decoder / 2).message());
-  // Needed, there, free.
+  // The message says what is needed, what the GPU has, and what is free.
   EXPECT_THAT(refused,
               AllOf(HasSubstr("at least 9.7 GiB (rollout-0 9.7)"),
                     HasSubstr("has 24.0 GiB, of which 9.6 GiB are free")));
@@ -210,12 +210,13 @@ TEST(MemoryPlanTest, RanksOfAWorkerHoldWhatTheyAddUpOfEachOther) {
     return MemoryItem{};
   };
   EXPECT_EQ(sums().bytes, 0.0);
-  // Four parts of 64 rows; of five products' 512 rows of prompts its own part
-  // and the others' in float32, and the sum in bfloat16.
+  // Four ranks have parts of 64 rows. For five products and 512 rows of prompts
+  // a rank holds its own part and the others' in float32, and the sum in
+  // bfloat16.
   config.rollout.tensor_parallel = 4;
   EXPECT_DOUBLE_EQ(sums().bytes, 2560.0 * (4 * 64 * 4 + 5 * 512 * (4 + 4 + 2)));
   EXPECT_FALSE(sums().least.has_value());
-  // No more sequences than a GPU decodes at once.
+  // A GPU decodes no more sequences than this at once.
   config.rollout.slots = 1000;
   EXPECT_DOUBLE_EQ(sums().bytes,
                    2560.0 * (4 * 128 * 4 + 5 * 512 * (4 + 4 + 2)));
@@ -240,17 +241,19 @@ TEST(MemoryPlanTest, ATeacherOnAGpuHoldsTheViewsOfSixRequests) {
     }
     return MemoryItem{};
   };
-  // 36 layers of 8 heads, keys and values, and a last hidden state.
+  // A token has keys and values of 8 heads in 36 layers, and a last hidden
+  // state.
   const double token = 2 * (36.0 * 2 * 8 * 128 + 2560);
   const double tokens = LongestSamples(config).at("self_rollout").tokens;
   EXPECT_DOUBLE_EQ(views().bytes, 6 * tokens * token);
   EXPECT_DOUBLE_EQ(views().least.value(), tokens * token);
-  // What the prefix cache has room for is counted there.
+  // Views that fit into the prefix cache are counted as its memory.
   config.teacher.prefix_memory_mib = 1024;
   EXPECT_DOUBLE_EQ(views().bytes, 6 * tokens * token - (1 << 30));
   config.teacher.prefix_memory_mib = 1 << 20;
   EXPECT_EQ(views().bytes, 0.0);
-  // A base and a snapshot that is still the base share passes, others do not.
+  // A base and a snapshot that still is the base share passes; other weights do
+  // not.
   config.teacher.prefix_memory_mib = 0;
   config.objective.terms.push_back(
       {.target = TeacherPass{.weights = WeightSet::kSnapshot,
@@ -262,7 +265,8 @@ TEST(MemoryPlanTest, ATeacherOnAGpuHoldsTheViewsOfSixRequests) {
       4096 * token);
 }
 
-// In either precision, while a worker merges a float32 model's.
+// A teacher's adapter has columns in either precision, while a worker merges a
+// float32 model's adapter.
 TEST(MemoryPlanTest, ATeachersAdapterHasColumnsOnAGpu) {
   Config config;
   config.model.device = DeviceChoice::kCuda;
@@ -280,7 +284,7 @@ TEST(MemoryPlanTest, ATeachersAdapterHasColumnsOnAGpu) {
   }
 }
 
-// Ends of all views may share a pass, which attends to the whole of each.
+// The ends of all views may share a pass, which attends to each whole view.
 TEST(MemoryPlanTest, ATeachersPassBringsThePastsOfAllViewsTogether) {
   Config config;
   config.model.device = DeviceChoice::kCuda;
@@ -290,7 +294,7 @@ TEST(MemoryPlanTest, ATeachersPassBringsThePastsOfAllViewsTogether) {
       {.target = TeacherPass{.view = ViewName::kNoneReference}}};
   const ModelConfig model = FourBillion();
   const MemoryItem layer = ItemOf(PlanMemory(config, model).teacher, "a layer");
-  // Keys and values of 8 heads, in one layer.
+  // The past has keys and values of 8 heads in one layer.
   const double attended = (330.0 + 2 * 7000 + 200 + 7000) * 2 * 8 * 128 * 2;
   const double work = LayerWorkspace(config, model, 4096);
   EXPECT_DOUBLE_EQ(layer.bytes, work + 6 * attended);
@@ -311,7 +315,7 @@ TEST(MemoryPlanTest, LogitsAreOfThePayloadsThatSendThem) {
   EXPECT_EQ(bytes(DeviceChoice::kCuda, Payload::kLogits), 512 * row);
   EXPECT_EQ(ItemOf(PlanMemory(config, model).teacher, "scores").bytes,
             6 * 3 * 2048 * row);
-  // As they are, by the temperature, and normalised.
+  // Logits exist as computed, divided by the temperature, and normalised.
   EXPECT_EQ(bytes(DeviceChoice::kCuda, Payload::kTopK), 3 * 512 * row);
   EXPECT_EQ(bytes(DeviceChoice::kCpu, Payload::kTopK), 3 * 64 * row);
   config.teacher.payload = Payload::kHiddenStates;
@@ -333,12 +337,13 @@ TEST(MemoryPlanTest, ATeacherOnACpuHoldsThePassAndTheRequestUnderWay) {
   const auto bytes = [&](const char* what) {
     return ItemOf(PlanMemory(config, FourBillion()).teacher, what).bytes;
   };
-  // 36 layers of 8 heads, keys and values, and a last hidden state.
+  // A token has keys and values of 8 heads in 36 layers, and a last hidden
+  // state.
   const double token = 2 * (36.0 * 2 * 8 * 128 + 2560);
   EXPECT_DOUBLE_EQ(bytes("keys and values of a pass"), 512 * token);
   config.teacher.chunk_tokens = 1024;
   EXPECT_DOUBLE_EQ(bytes("keys and values of a pass"), 1024 * token);
-  // What the prefix cache has room for is counted there.
+  // Views that fit into the prefix cache are counted as its memory.
   constexpr char kViews[] = "views under way, beside the prefixes";
   const double tokens = LongestSamples(config).at("self_rollout").tokens;
   config.teacher.prefix_memory_mib = 100;

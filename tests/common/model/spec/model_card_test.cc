@@ -18,7 +18,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// What the hub reads: the text between the first two lines of dashes.
+// Returns the header that the hub reads: the text between the first two lines
+// of dashes.
 YAML::Node HeaderOf(const std::string& card) {
   EXPECT_THAT(card, StartsWith("---\n"));
   return YAML::Load(card.substr(4, card.find("\n---\n") - 3));
@@ -61,7 +62,7 @@ TEST(ModelCardTest, AMergedModelIsAModel) {
 }
 
 TEST(ModelCardTest, AFolderIsNoIdAndStandsInTheTextOnly) {
-  // The last one would be an id, were there no folder of that name.
+  // Without a folder of that name, the last path would be an id.
   ASSERT_TRUE(MakeDirectories(TempPath("cwd") + "/org/base").ok());
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(TempPath("cwd"));

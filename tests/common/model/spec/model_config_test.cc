@@ -53,7 +53,8 @@ TEST_F(ModelConfigTest, CountsOfThePublishedQwen3SizesAreExact) {
     bool tied;
     int64_t parameters, lora;
   };
-  // Parameters of the published models, and of a rank 64 LoRA on all seven.
+  // The numbers are parameters of the published models, and of a LoRA of rank
+  // 64 on all seven projections.
   const std::vector<Size> sizes = {
       {"0.6B", 1024, 3072, 28, 16, true, 596049920, 40370176},
       {"1.7B", 2048, 6144, 28, 16, true, 1720574976, 69730304},
@@ -89,8 +90,8 @@ TEST_F(ModelConfigTest, TheNewSpellingOfTheRopeBaseIsRead) {
   EXPECT_EQ(config->rope_theta, 5000000);
 }
 
-// A config.json of another family: the keys that every family needs, and
-// `more`.
+// Returns a config.json of another family: the keys that every family needs,
+// and `more`.
 std::string OtherJson(const std::string& family, const std::string& more) {
   return R"({"model_type":")" + family +
          R"(","vocab_size":512,"hidden_size":64,"intermediate_size":96,)"
@@ -100,7 +101,7 @@ std::string OtherJson(const std::string& family, const std::string& more) {
 }
 
 // Qwen3.5, Mistral Small 3.1 and Qwen3-VL have their sizes in text_config, and
-// models of experts other keys that are not supported.
+// models of experts have other keys that are not supported.
 TEST_F(ModelConfigTest, AnotherFamilyIsRefusedBeforeAnythingElseIsLookedFor) {
   for (const auto& [json, named] :
        std::vector<std::pair<std::string, std::string>>{
@@ -145,7 +146,7 @@ TEST_F(ModelConfigTest, AWindowOfNullIsNone) {
   const auto read = [this](const std::string& more) {
     std::string json = OtherJson(
         "qwen2", R"(,"use_sliding_window":true,"sliding_window":null)" + more);
-    // Longer than the window of transformers' default.
+    // The context is longer than the window that transformers takes by default.
     json.replace(json.find("4096"), 4, "40960");
     return Read(json).status();
   };

@@ -23,7 +23,7 @@ class PassMemoryTest : public testing::Test {
                config_, model_, EmptyGpu(config_, model_, gib * kOneGiB))
         .value();
   }
-  // What a pass of all that the limits allow takes at once.
+  // Returns the memory of a pass with everything that the limits allow.
   double Peak(const TrainerLimits& limits) const {
     const auto tokens = static_cast<double>(limits.pack_tokens);
     return tokens * 2 * static_cast<double>(model_.hidden_size) *
@@ -113,13 +113,13 @@ TEST_F(PassMemoryTest,
   }
 }
 
-// Its views stay in one pack, and the data check bounds each of them alone.
+// Its views stay in one pack, although the data check limits each view alone.
 TEST_F(PassMemoryTest, ASampleThatIsLongerThanAPackIsPlannedWhole) {
   config_.objective.max_reference_tokens = 7'000;
   constexpr int64_t kSample = (330 + 2 * 7'000) + (200 + 7'000);
   EXPECT_EQ(LeastPassTokens(config_), kSample);
   EXPECT_EQ(MostPassTokens(config_), kSample);
-  // What the adapters, a step and a pass take beside the holes.
+  // Returns what the adapters, a step and a pass need beside the holes.
   const GpuStepMemory step = GpuStepMemoryOf(config_, model_);
   const auto needed = [&](double tokens) {
     return 0.05 * 80 * kOneGiB + step.adapters + step.scores + step.loss +
@@ -155,7 +155,7 @@ TEST_F(PassMemoryTest, ASampleHasTheViewsThatTermsTrain) {
   EXPECT_EQ(LeastPassTokens(config_), 200 + 1'024);
 }
 
-// A trainer measures what is free before its first pass.
+// A trainer measures the free memory before its first pass.
 TEST_F(PassMemoryTest, GatheredLayersAreLeftAloneWhereNoneIsThereYet) {
   config_.trainer.ranks = 8;
   const auto activations = [&](bool splits) {
@@ -164,7 +164,7 @@ TEST_F(PassMemoryTest, GatheredLayersAreLeftAloneWhereNoneIsThereYet) {
     const DeviceMemory gpu{.total = 80 * kOneGiB, .free = 25 * kOneGiB};
     return PlanTrainerLimits(config_, model_, gpu)->activation_bytes;
   };
-  // Two layers, and of one the projection down once more, in bfloat16.
+  // Two layers are gathered, and one projection down is copied, in bfloat16.
   const double layer = 2.0 * 2560 * (2 * 4096 + 2 * 1024 + 3 * 9728);
   const double copy = 2.0 * 2560 * 9728;
   EXPECT_NEAR(static_cast<double>(activations(false) - activations(true)),
@@ -210,7 +210,7 @@ TEST_F(PassMemoryTest, SizesThatAreGivenStay) {
 }
 
 TEST_F(PassMemoryTest, ProcessesOnOneGpuTakeEvenParts) {
-  // Another process was faster.
+  // Another process has taken its memory first.
   const DeviceMemory all{
       .total = 90 * kOneGiB, .free = 50 * kOneGiB, .own = 10 * kOneGiB};
   EXPECT_EQ(ShareOf(all, 1).free, 50 * kOneGiB);

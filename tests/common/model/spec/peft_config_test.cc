@@ -35,7 +35,7 @@ absl::StatusOr<PeftConfig> Parse(const json& config) {
   return ParsePeftConfig(config.dump(), Model(), "test");
 }
 
-// "0.q 2.up": the modules that are adapted.
+// Returns the adapted modules as a text such as "0.q 2.up".
 std::string Modules(const json& config) {
   const auto peft = Parse(config);
   if (!peft.ok()) return std::string(peft.status().message());

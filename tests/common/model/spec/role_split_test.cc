@@ -56,8 +56,8 @@ TEST(RoleSplitTest, NoOtherSplitIsFaster) {
   for (const int64_t devices : {3, 5, 8, 16}) {
     const auto best = Recommend(config, devices);
     ASSERT_TRUE(best.ok()) << best.status();
-    // Where the batch of 16 micro-batches is shared evenly, the prediction is
-    // that of step_cost.h.
+    // If the ranks share the 16 micro-batches evenly, step_cost.h predicts the
+    // same time.
     for (const int64_t ranks : {1, 2, 4, 8}) {
       for (int64_t teachers = 1; ranks + teachers < devices; ++teachers) {
         const RoleSplit other{.ranks = ranks,
@@ -70,7 +70,7 @@ TEST(RoleSplitTest, NoOtherSplitIsFaster) {
   }
 }
 
-// 16 micro-batches over 5 ranks take as long as over 4.
+// 16 micro-batches take as long on 5 ranks as on 4.
 TEST(RoleSplitTest, ARankThatSavesNoTimeIsNotAskedFor) {
   for (int64_t devices = 3; devices <= 40; ++devices) {
     const auto split = Recommend(Config(), devices);
@@ -121,7 +121,7 @@ Config OnGpus() {
 
 using Numbers = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 
-// Ranks, teachers, rollout workers and the devices of each of them.
+// Returns ranks, teachers, rollout workers and the devices of each worker.
 Numbers NumbersOf(const absl::StatusOr<RoleSplit>& split) {
   EXPECT_TRUE(split.ok()) << split.status();
   if (!split.ok()) return {};
@@ -129,7 +129,7 @@ Numbers NumbersOf(const absl::StatusOr<RoleSplit>& split) {
       split->ranks, split->teachers, split->rollouts, split->tensor_parallel};
 }
 
-// deploy/compose.8gpu.yaml has it, too.
+// deploy/compose.8gpu.yaml has the same split.
 TEST(RoleSplitTest, EightGpusForFourBillionAreFourThreeAndOne) {
   EXPECT_EQ(NumbersOf(Recommend(OnGpus(), 8)), Numbers(4, 3, 1, 1));
 }
@@ -142,7 +142,7 @@ TEST(RoleSplitTest, WhatIsGivenStaysAndTheRestFollowsFromIt) {
             Numbers(4, 1, 3, 1));
   EXPECT_EQ(NumbersOf(Recommend(config, 8, {.tensor_parallel = 2})),
             Numbers(4, 2, 1, 2));
-  // Nothing but what is given, though devices stay unused.
+  // Only the given processes are used, although devices stay unused.
   const GivenSplit all = {
       .ranks = 1, .teachers = 1, .rollouts = 1, .tensor_parallel = 1};
   EXPECT_EQ(NumbersOf(Recommend(config, 8, all)), Numbers(1, 1, 1, 1));
@@ -153,8 +153,8 @@ TEST(RoleSplitTest, WhatIsGivenStaysAndTheRestFollowsFromIt) {
                 "workers with 1 devices each"));
 }
 
-// Two GPUs read the weights twice as fast; how much is left of it depends on
-// what the sums between them take.
+// Two GPUs read the weights twice as fast; the sums between them take some of
+// the gain.
 TEST(RoleSplitTest, AWorkerGetsMoreGpusWhereThatIsWorthItsSums) {
   const Config config = OnGpus();
   const auto on_eight = [&](double sum_seconds) {
@@ -168,7 +168,7 @@ TEST(RoleSplitTest, AWorkerGetsMoreGpusWhereThatIsWorthItsSums) {
   const auto split = Recommend(config, 16);
   EXPECT_GT(split->tensor_parallel, 1);
   EXPECT_EQ(split->NumDevices(), 16);
-  // Where the model is computed on CPUs, nobody's layers are split unasked.
+  // On CPUs no layers are split unless the configuration asks for it.
   EXPECT_EQ(Recommend(Config(), 16)->tensor_parallel, 1);
 }
 
@@ -196,12 +196,12 @@ TEST(RoleSplitTest, EveryProcessHasTheMemoryThatItNeeds) {
   const auto refusal = [&](const Config& of, double gib) {
     return std::string(Recommend(of, 8, {}, gib).status().message());
   };
-  // Ranks among several take what the sums between them do.
+  // Several ranks need memory for the sums between them.
   EXPECT_EQ(NumbersOf(Recommend(config, 8, {}, trainer + 6)),
             Numbers(4, 3, 1, 1));
   EXPECT_THAT(refusal(config, trainer - 0.1),
               HasSubstr("GiB has room for a trainer rank"));
-  // Half of the layers each: now a teacher needs the most.
+  // With half of the layers on each rank, a teacher needs the most memory.
   Config split = config;
   split.trainer.shard_base = true;
   split.trainer.pack_tokens = 4096;

@@ -19,7 +19,7 @@ struct Rope {
   std::optional<RopeScaling> scaling;
 };
 
-// Reads a config.json that holds `more` beside keys of other things.
+// Reads a config.json that holds `more` beside other keys.
 absl::StatusOr<Rope> Read(const std::string& more) {
   const nlohmann::json object =
       nlohmann::json::parse(R"({"hidden_size":64)" + more + "}");
@@ -73,8 +73,8 @@ YarnRope ReadYarn(const std::string& more) {
   return rope.ok() ? std::get<YarnRope>(*rope->scaling) : YarnRope();
 }
 
-// transformers takes zero and null for what is not given, a factor of null for
-// the ratio of the two lengths, and a length that is not given for
+// transformers treats zero and null as missing. It replaces a missing factor by
+// the ratio of the two lengths, and a missing length by
 // max_position_embeddings.
 TEST(RopeConfigTest, WhatYarnDoesNotSayIsWhatTransformersTakes) {
   const std::string length = R"(,"original_max_position_embeddings":32768)";
@@ -126,7 +126,7 @@ TEST(RopeConfigTest, WhatIsIncompleteOrOtherIsRefusedByItsKey) {
   }
 }
 
-// Which of the two counts depends on the version of transformers.
+// The version of transformers decides which of the two counts.
 TEST(RopeConfigTest, APretrainingContextBesideTheRopeMustAgreeWithIts) {
   const std::string rope =
       std::string(R"(,"rope_scaling":{"rope_type":"llama3",)") + kLlama3Numbers;
@@ -143,7 +143,7 @@ TEST(RopeConfigTest, APretrainingContextBesideTheRopeMustAgreeWithIts) {
   EXPECT_TRUE(Read(outer.substr(1) + "64").ok());
 }
 
-// transformers takes rope_scaling alone where both are there.
+// If both exist, transformers reads rope_scaling alone.
 TEST(RopeConfigTest, BothSpellingsMayStandIfTheyAgree) {
   const std::string numbers = std::string(kLlama3Numbers) + "}";
   const std::string old = R"(,"rope_scaling":{"rope_type":"llama3",)" + numbers;
@@ -158,7 +158,7 @@ TEST(RopeConfigTest, BothSpellingsMayStandIfTheyAgree) {
       Read(R"(,"rope_scaling":{},"rope_parameters":{"rope_theta":5e5})")->theta,
       5e5);
   for (const std::string& more :
-       {both,  // the base is 10000 by rope_scaling
+       {both,  // rope_scaling alone gives a base of 10000
         R"(,"rope_theta":5e5)" + old +
             R"(,"rope_parameters":{"rope_theta":5e5})"}) {
     const absl::Status status = Read(more).status();

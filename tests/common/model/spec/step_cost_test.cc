@@ -21,15 +21,15 @@ ModelConfig Qwen3(int64_t hidden, int64_t ffn, int64_t layers, int64_t heads) {
   return model;
 }
 
-// The example of docs/scale.md: 200 tokens of prompt, 130 of template, answers
-// and references of 1,024, batch 32, and linear layers only.
+// The example of docs/scale.md has 200 tokens of prompt, 130 of template,
+// answers and references of 1,024, batch 32, and only linear layers.
 TEST(StepCostTest, TokensOfTheExampleAreThoseCountedByHand) {
   Config config;
   const ModelConfig model = Qwen3(2560, 9728, 36, 32);
   const SampleLengths lengths = LongestSamples(config);
   const StepWork later = CountStepWork(config, model, lengths, false);
   const StepWork early = CountStepWork(config, model, lengths, true);
-  // None(y) lies in Self(y); Self(y*) and None(y*) stand by themselves.
+  // None(y) is a part of Self(y); Self(y*) and None(y*) are separate.
   EXPECT_EQ(later.live_tokens, 32 * (2248 + 2378 + 1224));
   EXPECT_EQ(later.teacher_tokens, 32 * (4 * 2378 + 2 * 1224));
   EXPECT_EQ(early.teacher_tokens, 32 * (2 * 2378 + 2 * 1224));
@@ -73,8 +73,8 @@ TEST(StepCostTest, OnlyTheSnapshotIsTheBaseAtFirst) {
   EXPECT_EQ(teacher_tokens(WeightSet::kLive, true), 2 * 32 * 1224);
 }
 
-// Behind a prompt of 200 tokens and a template of 130, before an answer of
-// 1,024.
+// The sibling and the feedback come behind a prompt of 200 tokens and a
+// template of 130, and before an answer of 1,024.
 TEST(StepCostTest, ASelfTeacherMayReadASiblingAndFeedbackThatQuotesAnAnswer) {
   Config config;
   config.objective.preset = "sdpo";
@@ -101,8 +101,8 @@ TEST(StepCostTest, WithATemplateNothingOfSelfIsShared) {
   EXPECT_EQ(work.live_tokens, 32 * (1224 + 2378 + 1224 + 2378));
 }
 
-// Only linear layers and head, as published estimates count them: attention
-// and adapters come on top, a tenth or so.
+// The work has only linear layers and the head, as published estimates count
+// it; attention and adapters add about a tenth.
 TEST(StepCostTest, WorkOfTheFivePublishedSizes) {
   struct Size {
     ModelConfig model;
@@ -118,8 +118,8 @@ TEST(StepCostTest, WorkOfTheFivePublishedSizes) {
   for (const Size& size : sizes) {
     const SampleLengths lengths = LongestSamples(config);
     const StepWork work = CountStepWork(config, size.model, lengths, false);
-    // Without heads there is no attention, but the projections of q and o are
-    // needed: count what attention adds and take it away.
+    // A model without heads would have no attention, but the projections of q
+    // and o are needed: so attention's work is counted and subtracted.
     ModelConfig wide = size.model;
     const double layers_heads =
         static_cast<double>(wide.num_layers * wide.num_heads * wide.head_dim);
@@ -149,8 +149,8 @@ TEST(StepCostTest, DecodingIsBoundByWhatIsSlower) {
               1e-6);
 }
 
-// Each of a worker's GPUs reads its share of the layers, and waits for two sums
-// in each of the 36.
+// Each of a worker's GPUs reads its share of the layers and waits for two sums
+// in each of the 36 layers.
 TEST(StepCostTest, AWorkerOfSeveralGpusReadsLessAndWaitsForSums) {
   Config config;
   const ModelConfig model = Qwen3(2560, 9728, 36, 32);

@@ -17,7 +17,7 @@ class AdapterFilesTest : public testing::Test {
   const Adapter adapter_ = MakeFrozenAdapter(weights_->config);
 };
 
-// A tensor that is copied by itself has a storage of its own.
+// A tensor that is copied by itself would have its own storage.
 TEST_F(AdapterFilesTest, AReceivedAdapterGoesToItsDeviceByOneCopy) {
   const SerializedAdapter sent = SerializeAdapter(adapter_, "base").value();
   const Adapter received =

@@ -21,8 +21,8 @@ constexpr char kChanged[] = "model.layers.0.self_attn.q_proj.weight";
 constexpr char kOther[] = "model.layers.0.self_attn.k_proj.weight";
 constexpr char kNorm[] = "model.norm.weight";
 
-// A base of three tensors, and an adapter of rank 1 on the first of them that
-// adds 2 x 3 to every element.
+// Has a base of three tensors, and an adapter of rank 1 that adds 2 x 3 to
+// every element of the first tensor.
 class WriteMergedModelTest : public ::testing::Test {
  protected:
   WriteMergedModelTest() : folder_(TempPath("merge")) {}
@@ -107,7 +107,7 @@ TEST_F(WriteMergedModelTest, ShardsHaveAnIndexThatNamesThemAll) {
   // Opening compares the index with the shards.
   EXPECT_TRUE(at::equal(Merged(kChanged), at::full({2, 4}, 7.0F)));
   std::filesystem::remove_all(output_);
-  // A tensor that is larger than a shard may be has one to itself.
+  // A tensor that is larger than the limit of a shard has its own shard.
   const auto each = Write(/*max_shard_bytes=*/1);
   ASSERT_TRUE(each.ok()) << each.status();
   EXPECT_EQ(each->shards, 3);

@@ -1,5 +1,5 @@
-// How LibTorch is told to compute on a GPU; it takes some of that only where it
-// has CUDA.
+// Tests how LibTorch is told to compute on a GPU; LibTorch accepts some
+// settings only if it has CUDA.
 
 #include "gtest/gtest.h"
 

@@ -41,13 +41,13 @@ class SlowServer {
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
 
  private:
-  int port_ = 0;  // before the listener, which sets it
+  int port_ = 0;  // before the listener, whose initializer sets it
   const int listener_;
   std::jthread thread_;
 };
 
-// A loaded machine takes more than a second to get through a handshake; a
-// probe that fails then has a healthy service killed.
+// A handshake may take more than a second on a loaded machine; if a probe
+// failed then, a healthy service would be killed.
 TEST(ChannelTest, APeerThatTakesLongForItsHandshakeIsWaitedFor) {
   const SlowServer server(absl::Milliseconds(1500));
   const auto channel = OpenPlaintextChannel(server.address());

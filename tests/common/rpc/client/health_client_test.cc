@@ -49,7 +49,7 @@ TEST(HealthClientTest, AServiceIsAskedByItsName) {
   const std::unique_ptr<RpcServer> server = *std::move(started);
   const auto channel = OpenPlaintextChannel(server->address());
 
-  // Its process is there, while it waits for others.
+  // The process runs but waits for other services.
   server->SetStarted();
   EXPECT_TRUE(CheckHealth(channel, "", kTimeout).ok());
   EXPECT_THAT(std::string(CheckHealth(channel, name, kTimeout).message()),
@@ -73,7 +73,7 @@ TEST(HealthClientTest, NothingListeningIsUnavailable) {
             absl::StatusCode::kUnavailable);
 }
 
-// A server that answers every method with the given bytes, or never.
+// Answers every method with the given bytes, or never.
 class FakeServer {
  public:
   explicit FakeServer(std::string answer) : answer_(std::move(answer)) {
@@ -82,7 +82,8 @@ class FakeServer {
         "127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
     builder.RegisterAsyncGenericService(&service_);
     queue_ = builder.AddCompletionQueue();
-    // Process-wide: gRPC's own health service would answer first.
+    // The setting is process-wide; gRPC's own health service would answer
+    // first.
     grpc::EnableDefaultHealthCheckService(false);
     server_ = builder.BuildAndStart();
     grpc::EnableDefaultHealthCheckService(true);

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Key;
 
-// A name server whose entries change.
+// Has a name server whose entries change.
 class AddressBookTest : public testing::Test {
  protected:
   AddressBook Of(const std::vector<std::string>& addresses) {
@@ -77,7 +77,7 @@ TEST_F(AddressBookTest, WhatAFileNamesComesAndGoes) {
       ElementsAre(Key("1.1.1.1:1"), Key("2.2.2.2:1"), Key("3.3.3.3:1")));
   EXPECT_THAT(entries.errors, IsEmpty());
 
-  // A line whose name does not resolve keeps nobody else's worker.
+  // A name that does not resolve keeps no worker of another name.
   ASSERT_TRUE(WriteFileAtomically(path, "c:1\nd:1\n").ok());
   entries = book.LookUp();
   EXPECT_THAT(entries.endpoints,

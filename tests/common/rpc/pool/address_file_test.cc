@@ -26,7 +26,7 @@ class AddressFileTest : public testing::Test {
   void Write(const std::string& text) {
     ASSERT_TRUE(WriteFileAtomically(path_, text).ok());
   }
-  // What `file` logs while it is read.
+  // Returns the log of `file` while it is read.
   std::string LoggedBy(AddressFile& file) {
     testing::internal::CaptureStderr();
     (void)file.Read();
@@ -106,7 +106,7 @@ TEST_F(AddressFileTest, AMistakeKeepsTheLastGoodListAndIsWarnedAboutOnce) {
   EXPECT_THAT(first, HasSubstr("stay in use until it is fixed"));
   EXPECT_EQ(LoggedBy(file), "");
   EXPECT_THAT(*file.Read(), ElementsAre("node-1:7001"));
-  // Another mistake is news; so is the same one once it was mended.
+  // A different mistake is logged, and so is an old mistake after a good file.
   Write("x\n");
   EXPECT_THAT(LoggedBy(file), HasSubstr(path_ + ":1: "));
   Write("node-2:7001\n");
@@ -139,7 +139,7 @@ TEST_F(AddressFileTest, AFileThatIsTooLargeIsNotRead) {
               HasSubstr("at most 1048576"));
 }
 
-// Opening it would block until somebody writes.
+// Opening a pipe would block until somebody writes.
 TEST_F(AddressFileTest, APipeIsRefused) {
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
   EXPECT_THAT(std::string(AddressFile(path_).Read().status().message()),

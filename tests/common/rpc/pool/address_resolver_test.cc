@@ -60,7 +60,7 @@ TEST(AddressResolverTest, ALookUpThatHangsIsLeftBehindOnceItIsUnwanted) {
       [asked] { return *asked > 0; });
   EXPECT_EQ(resolver("workers:1").status().code(),
             absl::StatusCode::kCancelled);
-  // Nor is the next name asked for.
+  // The next name is not looked up either.
   EXPECT_EQ(resolver("others:1").status().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(*asked, 1);
   *answers = true;

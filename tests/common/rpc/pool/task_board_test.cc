@@ -55,11 +55,12 @@ TEST(TaskBoardTest, WhatAWorkerHasIsKnownWhateverBecomesOfIt) {
   EXPECT_EQ(board.TakeStraggler(1, at(4), at(4))->id, 2U);
   EXPECT_EQ(board.InFlight(0), 4);
   EXPECT_EQ(board.InFlight(1), 2);
-  // Answered: neither of the two has it any more.
+  // After an answer neither worker has the task any more.
   EXPECT_TRUE(board.Answer(1, std::string("one")));
   EXPECT_EQ(board.InFlight(0), 3);
   EXPECT_EQ(board.InFlight(1), 1);
-  // Of two workers one loses it: it is another's straggler again.
+  // If one of a task's two workers is lost, a third worker may take the task as
+  // a straggler.
   EXPECT_EQ(board.ReturnAll(0, absl::UnavailableError("gone")), 3);
   EXPECT_EQ(board.InFlight(0), 0);
   EXPECT_EQ(board.pending(), 2);

@@ -1,4 +1,4 @@
-// A pool while somebody sets the machine's clock.
+// Tests a pool while somebody sets the machine's clock.
 
 #include <atomic>
 #include <string>
@@ -22,11 +22,11 @@ class WorkerPoolClockTest : public WorkerPoolFixture {
     options_.observer.on_load = [this](const PoolLoad&) { ++looks_; };
   }
   ~WorkerPoolClockTest() override {
-    pool_ = nullptr;  // which counts its looks here
+    pool_ = nullptr;  // the pool's observer uses looks_
   }
 
   MachineClock clock_;
-  std::atomic<int> looks_ = 0;  // of the pool, at its deadlines
+  std::atomic<int> looks_ = 0;  // how often the pool looked at its deadlines
 };
 
 TEST_F(WorkerPoolClockTest, AClockThatIsSetForwardTimesNothingOut) {
@@ -48,7 +48,8 @@ TEST_F(WorkerPoolClockTest, AClockThatIsSetBackHoldsNothingUp) {
   ASSERT_TRUE(
       Eventually([&] { return HasWorkerIn("a", WorkerStage::kReady); }));
   clock_.Set(-absl::Hours(1));
-  // Neither the next look at the addresses nor the next try of a lost worker.
+  // The next look-up of addresses and the next try of a lost worker are not
+  // late.
   SetEndpoints(std::vector<std::string>{"a", "b"});
   EXPECT_TRUE(
       Eventually([&] { return HasWorkerIn("b", WorkerStage::kReady); }));

@@ -19,10 +19,11 @@
 
 namespace dapd {
 
-// The handler of a worker that never answers.
+// Handles a task of a worker that never answers.
 inline std::vector<FakeAnswer> NoAnswer(const FakeTask&, int64_t) { return {}; }
 
-// A name service the test can change, two workers, and a count of outcomes.
+// Has a name service that a test can change, two workers, and counts of
+// outcomes.
 class WorkerPoolFixture : public ::testing::Test {
  protected:
   using Pool = WorkerPool<FakeTask, FakeResult>;
@@ -80,7 +81,7 @@ class WorkerPoolFixture : public ::testing::Test {
     return false;
   }
 
-  // The ids of the next `count` results, in order of arrival.
+  // Returns the ids of the next `count` results in order of arrival.
   std::vector<uint64_t> Collect(int count) {
     std::vector<uint64_t> ids;
     for (int i = 0; i < count; ++i) {
@@ -92,7 +93,8 @@ class WorkerPoolFixture : public ::testing::Test {
     return ids;
   }
 
-  // Its own: where a machine is busy, a look-up may outlive the pool.
+  // A shared_ptr holds it, because a look-up may outlive the pool on a busy
+  // machine.
   struct NameService {
     Mutex mutex;
     absl::StatusOr<std::vector<std::string>> endpoints =
@@ -105,7 +107,7 @@ class WorkerPoolFixture : public ::testing::Test {
   std::map<std::string, int> outcomes_;
   FakeWorker a_{"a"};
   FakeWorker b_{"b"};
-  // By endpoint; nothing listens at others.
+  // Maps an endpoint to its worker; nothing listens at other endpoints.
   std::map<std::string, FakeWorker*> workers_ = {{"a", &a_}, {"b", &b_}};
   WorkerPoolOptions options_;
   std::unique_ptr<Pool> pool_;

@@ -1,4 +1,4 @@
-// What becomes of a task that is with two workers, and of the later answer.
+// Tests tasks that two workers have, and the later of their answers.
 
 #include <cstdint>
 #include <string>
@@ -12,8 +12,8 @@
 namespace dapd {
 namespace {
 
-// Tasks 9 and 10 with the worker a, which does not answer them, and answered by
-// b: a is as busy as it may be, with what nobody needs.
+// Worker a has tasks 9 and 10 and does not answer them; b has answered them. So
+// a is as busy as it may be, with tasks that nobody needs.
 class HedgedWorkerPoolTest : public WorkerPoolFixture {
  protected:
   void StartWithDuplicates() {

@@ -1,4 +1,4 @@
-// Which worker gets which task of a pool, and what becomes of its answers.
+// Tests which worker gets which task of a pool, and how answers are handled.
 
 #include <algorithm>
 #include <string>
@@ -161,7 +161,8 @@ TEST_F(WorkerPoolTasksTest, ATaskWithoutAnswerInTimeGoesToAnotherWorker) {
   EXPECT_TRUE(Eventually([&] { return OutcomeCount("timeout") == 1; }));
 }
 
-// Nobody else takes a task whose home has room, and nobody answers a prefix.
+// No other worker takes a task whose home has room, and no worker answers a
+// prefix.
 TEST_F(WorkerPoolTasksTest, AWorkerThatTakesNothingOfWhatIsSentIsLost) {
   options_.task_timeout = absl::Milliseconds(200);
   Start();
@@ -263,7 +264,8 @@ TEST_F(WorkerPoolTasksTest, WhatAWorkerRefusedIsLeftToOthers) {
            HasWorkerIn("b", WorkerStage::kReady);
   }));
   for (uint64_t id = 1; id <= 4; ++id) pool_->Submit({id});
-  // While one is busy the other comes back, many times if it were given any.
+  // While worker b is busy, worker a reconnects; it would do so many times if
+  // it got tasks.
   ASSERT_TRUE(Eventually([&] {
     return b_.seen().size() == 2 && a_.connects() >= 2 &&
            HasWorkerIn("a", WorkerStage::kReady);
@@ -276,7 +278,7 @@ TEST_F(WorkerPoolTasksTest, WhatAWorkerRefusedIsLeftToOthers) {
   EXPECT_EQ(std::ranges::adjacent_find(refused), refused.end())
       << "one of them twice";
 
-  // Where all refuse it, it is tried until its attempts are used up.
+  // If all workers refuse a task, it is tried until its attempts are used up.
   b_.SetHandler(refuse);
   pool_->Submit({5});
   const absl::Status status = pool_->Next().status();

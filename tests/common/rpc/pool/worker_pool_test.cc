@@ -1,4 +1,5 @@
-// Which workers a pool has, what they serve, and what it says when they fail.
+// Tests which workers a pool has, what they serve, and how failures are
+// reported.
 
 #include "common/rpc/pool/worker_pool.h"
 
@@ -48,7 +49,7 @@ TEST_F(WorkerPoolTest, OnlyTheSetsThatChangedAreSentAgain) {
   EXPECT_EQ(state.policy_version, 3);
   EXPECT_EQ(state.weights.at(WeightSet::kSnapshot), 0);
   EXPECT_EQ(state.weights.at(WeightSet::kEma), 3);
-  // A new connection has nothing.
+  // A worker with a new connection has no weights.
   a_.Kill(absl::OkStatus());
   pool_->Submit({20});
   ASSERT_EQ(Collect(1).size(), 1U);
@@ -206,7 +207,7 @@ TEST_F(WorkerPoolTest, TwoAddressesOfOneProcessAreOneWorker) {
   EXPECT_TRUE(alias.loaded_versions().empty());
   EXPECT_EQ(alias.connects(), 1) << "it is not asked again meanwhile";
 
-  // The other address takes its place, and keeps it.
+  // The other address takes the place of the lost one and keeps it.
   first.Kill(absl::UnavailableError("no route"));
   pool_->Submit({10});
   EXPECT_EQ(Collect(1).size(), 1U);
@@ -233,7 +234,7 @@ TEST_F(WorkerPoolTest, AnAliasCountsOnceTheAddressThatStoodForItHasLeft) {
     return pool_->Workers().size() == 1 &&
            HasWorkerIn(alias, WorkerStage::kLost);
   }));
-  // It may come back within peer_timeout.
+  // The worker may come back within peer_timeout.
   pool_->Submit({1});
   const auto result = pool_->NextWithin(absl::Milliseconds(50));
   ASSERT_TRUE(result.ok()) << result.status();
@@ -242,7 +243,7 @@ TEST_F(WorkerPoolTest, AnAliasCountsOnceTheAddressThatStoodForItHasLeft) {
   EXPECT_EQ(Collect(1).size(), 1U);
 }
 
-// localhost where workers listen on 127.0.0.1.
+// localhost has such an address where workers listen on 127.0.0.1.
 TEST_F(WorkerPoolTest, AnIpv6AddressThatNobodyListensAtIsNoLostWorker) {
   workers_ = {{"127.0.0.1:1", &a_}};
   SetEndpoints(std::vector<std::string>{"127.0.0.1:1", "[::1]:1"});
@@ -255,7 +256,7 @@ TEST_F(WorkerPoolTest, AnIpv6AddressThatNobodyListensAtIsNoLostWorker) {
       [&] { return HasWorkerIn("127.0.0.1:1", WorkerStage::kReady); }));
   EXPECT_EQ(pool_->Workers().size(), 1U);
   EXPECT_TRUE(Eventually([&] { return lost == 0; }));
-  // A worker that is lost still is.
+  // A worker that is lost after it was ready counts as lost.
   a_.Kill(absl::UnavailableError("no route"));
   EXPECT_TRUE(Eventually([&] { return lost == 1; }));
   EXPECT_EQ(pool_->Workers().front().address, "127.0.0.1:1");

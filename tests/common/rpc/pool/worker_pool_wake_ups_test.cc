@@ -1,4 +1,4 @@
-// How many threads an event of a pool wakes.
+// Tests how many threads an event of a pool wakes.
 
 #include <sys/resource.h>
 
@@ -22,7 +22,7 @@ class WorkerPoolWakeUpsTest : public WorkerPoolFixture {
   static constexpr int kWorkers = 64;
 
   ~WorkerPoolWakeUpsTest() override {
-    pool_ = nullptr;  // it uses the workers
+    pool_ = nullptr;  // the pool uses the workers
   }
 
   void StartMany() {
@@ -42,8 +42,8 @@ class WorkerPoolWakeUpsTest : public WorkerPoolFixture {
     }));
   }
 
-  // How often a thread of this process has begun to wait so far. Every wake-up
-  // of a thread that finds nothing to do adds one.
+  // Returns how often threads of this process have begun to wait so far. Every
+  // wake-up of a thread that finds nothing to do adds 1.
   static int64_t Waits() {
     rusage usage = {};
     EXPECT_EQ(getrusage(RUSAGE_SELF, &usage), 0);
@@ -53,9 +53,9 @@ class WorkerPoolWakeUpsTest : public WorkerPoolFixture {
   std::deque<FakeWorker> many_;
 };
 
-// One task at a time, so that every thread that an event has woken waits again
-// before the next event. A task is three events: it is given to a worker, it is
-// answered, and its answer is handed out.
+// Runs one task at a time, so that every woken thread waits again before the
+// next event. A task is three events: it is given to a worker, it is answered,
+// and its answer is handed out.
 TEST_F(WorkerPoolWakeUpsTest, ATaskWakesFewThreadsHoweverManyWorkersThereAre) {
   constexpr int kTasks = 1000;
   ASSERT_NO_FATAL_FAILURE(StartMany());

@@ -21,14 +21,14 @@ namespace {
 
 using ::testing::UnorderedElementsAreArray;
 
-// Health and reflection are gRPC's own; their descriptors are not installed.
+// Health and reflection belong to gRPC; their descriptors are not installed.
 bool IsOurs(const std::string& method) {
   return !absl::StartsWith(method, "/grpc.");
 }
 
-// Every method of every service in proto/dapd/v1.
+// Returns every method of every service in proto/dapd/v1.
 std::vector<std::string> DescribedMethods() {
-  // The linker keeps the descriptors of messages that are named.
+  // The linker keeps the descriptors of messages that are named here.
   EXPECT_NE(v1::RankHello::descriptor(), nullptr);
   EXPECT_NE(v1::GenerateRequest::descriptor(), nullptr);
   EXPECT_NE(v1::ScoreRequest::descriptor(), nullptr);

@@ -99,7 +99,7 @@ TEST_F(CallAuthorizerTest, TokensOnceConfiguredAreNeededOnLoopbackToo) {
   EXPECT_EQ(Ask(*authorizer, kGenerate, kTrainerToken), kOk);
   EXPECT_EQ(Ask(*authorizer, kReflection, kTrainerToken), kDenied);
   EXPECT_EQ(Ask(*authorizer, "/x/Y", kTrainerToken), kUnimplemented);
-  // Who is nobody does not even learn which methods there are.
+  // A caller without a role does not learn which methods there are.
   EXPECT_EQ(Ask(*authorizer, "/x/Y"), kUnauthenticated);
   EXPECT_THAT(refused_,
               ElementsAre("unauthenticated",
@@ -108,7 +108,7 @@ TEST_F(CallAuthorizerTest, TokensOnceConfiguredAreNeededOnLoopbackToo) {
                           "forbidden",
                           "unknown_method",
                           "unauthenticated"));
-  // A certificate's names mean nothing where no handshake has verified it.
+  // Without a handshake that verified it, a certificate's names mean nothing.
   EXPECT_EQ(Ask(*authorizer, kGetStatus, "", "spiffe://dapd/admin"),
             kUnauthenticated);
 }

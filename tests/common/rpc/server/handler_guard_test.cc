@@ -20,7 +20,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Throws in every kind of method; Describe throws no std::exception.
+// Throws in every kind of method; Describe's exception is no std::exception.
 class Thrower : public v1::RolloutService::Service {
  public:
   grpc::Status Describe(grpc::ServerContext*,
@@ -41,7 +41,7 @@ class Thrower : public v1::RolloutService::Service {
   }
 };
 
-// Fails in an orderly way, with the code that gRPC gives to exceptions.
+// Returns an error with the code that gRPC gives to exceptions.
 class Failer : public v1::RolloutService::Service {
  public:
   grpc::Status Describe(grpc::ServerContext*,

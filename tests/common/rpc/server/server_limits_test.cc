@@ -1,4 +1,4 @@
-// What one client can take from a server before it is stopped.
+// Tests how much one client can take from a server before it is stopped.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -31,7 +31,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A message of `bytes` bytes: one unknown field, which parsers skip.
+// Returns a message of `bytes` bytes with one unknown field, which parsers
+// skip.
 std::string MessageOf(size_t bytes) {
   std::string length;
   for (size_t header = 2; header < 8; ++header) {
@@ -58,7 +59,8 @@ class RawConnection {
            static_cast<ssize_t>(bytes.size());
   }
 
-  // What the server sends until it closes; "open" is appended if it does not.
+  // Returns the bytes that the server sends until it closes, and appends "open"
+  // if it does not close.
   std::string ReadToEnd(absl::Duration patience) {
     std::string received;
     const absl::Time deadline = absl::Now() + patience;
@@ -108,19 +110,20 @@ TEST_F(ServerLimitsTest, AMessageOfTheLimitPassesAndOneByteMoreIsRefused) {
   EXPECT_EQ(service_.calls, 2);
 }
 
-// The header list's size counts every name and value and 32 bytes each; what
-// gRPC itself sends is part of it.
+// The size of the header list counts every name and value and 32 bytes for each
+// pair, including gRPC's own headers.
 TEST_F(ServerLimitsTest, HeadersPassUpToTheLimitAndNotBeyond) {
   Start({});
   const auto call = [&](int bytes) {
-    // gRPC may close the connection of whoever exceeds the limit.
+    // gRPC may close the connection of a client that exceeds the limit.
     const auto channel = OpenPlaintextChannel(server_->address());
-    // Now both ends know the other's frame size: cut up, a list counts for
-    // more.
+    // After this call both ends know the frame size of the peer; a list in
+    // several frames counts for more.
     EXPECT_TRUE(CallByName(channel, kGetStatus).ok());
     grpc::ClientContext context;
-    // It goes in the header, too, rounded up to tens of seconds: what is left
-    // of it has to lie well between two of them, or the header's size varies.
+    // The deadline is a header, too, rounded up to tens of seconds. The time
+    // left has to lie well between two multiples of ten seconds, or the
+    // header's size varies.
     context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(1195)));
     context.AddMetadata("x-filler", std::string(bytes, 'x'));
     v1::GetStatusResponse response;
@@ -165,7 +168,7 @@ TEST_F(ServerLimitsTest, MoreCallsThanThreadsAreRefusedAndTheOthersGoOn) {
   constexpr int kCalls = 30;
   Start({.max_threads = 12});
   service_.hold = true;
-  // A connection that is not made in time would be a third way to end.
+  // A connection that is not made in time would be a third outcome.
   std::vector<std::shared_ptr<grpc::Channel>> channels;
   for (int i = 0; i < kCalls; ++i) {
     channels.push_back(OpenPlaintextChannel(server_->address()));
@@ -278,7 +281,7 @@ TEST_F(ServerLimitsTest, WhoFloodsPingsIsSentAway) {
   const std::string received = connection.ReadToEnd(absl::Seconds(20));
   EXPECT_THAT(received, HasSubstr("too_many_pings"));
   EXPECT_THAT(received, testing::Not(HasSubstr("open")));
-  // ENHANCE_YOUR_CALM, in a GOAWAY frame.
+  // The bytes are ENHANCE_YOUR_CALM in a GOAWAY frame.
   EXPECT_THAT(received, HasSubstr(std::string("\0\0\0\x0b", 4)));
   EXPECT_TRUE(
       CallByName(OpenPlaintextChannel(server_->address()), kGetStatus).ok());

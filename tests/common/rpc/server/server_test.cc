@@ -42,9 +42,9 @@ class ServerTest : public ::testing::Test {
         &context, {}, &response);
   }
 
-  // grpc.health.v1.Health/Check by hand (its proto is not installed): the
-  // request is field 1, the service's name; the answer field 1, where 1 is
-  // SERVING and 2 is NOT_SERVING.
+  // Calls grpc.health.v1.Health/Check by hand, because its proto is not
+  // installed. Field 1 of the request is the service's name; field 1 of the
+  // answer is 1 for SERVING and 2 for NOT_SERVING.
   std::string CheckHealth(const std::string& service) {
     std::string request;
     if (!service.empty()) {
@@ -103,7 +103,7 @@ TEST_F(ServerTest, ReflectionIsThere) {
   context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(20)));
   grpc::GenericStub stub(channel_);
   grpc::CompletionQueue queue;
-  // list_services (field 7) of ServerReflectionRequest.
+  // The bytes are list_services (field 7) of ServerReflectionRequest.
   const grpc::Slice slice(std::string("\x3a\x00", 2));
   const grpc::ByteBuffer sent(&slice, 1);
   auto call = stub.PrepareCall(

@@ -14,14 +14,14 @@
 namespace dapd {
 namespace {
 
-// In a process of its own, as a program calls it: before any thread starts that
-// could take the signal, such as those of other tests.
+// Each case has its own process, as a program has: no thread that could take
+// the signal, such as threads of other tests, starts before ShutdownSignal.
 TEST(ShutdownSignalDeathTest, TheFirstSignalEndsWait) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
     EXPECT_EXIT(
         {
-          ::signal(SIGHUP, SIG_DFL);  // also under nohup
+          ::signal(SIGHUP, SIG_DFL);  // nohup ignores SIGHUP
           ShutdownSignal signal;
           const bool early = signal.requested();
           ::kill(::getpid(), number);
@@ -65,7 +65,7 @@ TEST(ShutdownSignalDeathTest, TheSecondSignalEndsTheProcessAtOnce) {
       "second signal");
 }
 
-// As from a service manager and then from a parent that was told as well.
+// A service manager sends a signal, and then a parent that got it passes it on.
 TEST(ShutdownSignalDeathTest, TheFirstThatArrivesAgainIsNotTheSecond) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(

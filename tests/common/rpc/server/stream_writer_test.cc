@@ -26,7 +26,7 @@ TEST(StreamWriterTest, WhatTheBodyThrowsIsThrownByJoinAndTheHandlerIsStopped) {
                         stopped = true;
                         stopped.notify_all();
                       });
-  stopped.wait(false);  // as a handler would that blocks in a read
+  stopped.wait(false);  // like a handler that blocks in a read
   EXPECT_THROW(writer.Join(), std::runtime_error);
 }
 

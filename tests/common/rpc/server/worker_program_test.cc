@@ -5,7 +5,7 @@
 namespace dapd {
 namespace {
 
-// Ranks share all workers, and each keeps its streams open.
+// Ranks share all workers, and each rank keeps its streams open.
 TEST(WorkerProgramTest, AWorkerTakesTheCallsOfEveryTrainerRank) {
   Config config;
   const int of_one = MaxCalls(config);

@@ -32,7 +32,7 @@ class AdapterStreamTest : public ::testing::Test {
     return AdapterMessages(update_);
   }
 
-  // What the worker makes of `messages`.
+  // Returns the upload that the worker makes of `messages`.
   absl::StatusOr<AdapterUpload> Receive(
       const std::vector<v1::LoadAdapterRequest>& messages) const {
     AdapterReceiver receiver(limits_);
@@ -75,7 +75,7 @@ TEST_F(AdapterStreamTest, TheHeaderSaysWhichDigestIsMeant) {
   const absl::Status other = Receive(messages).status();
   EXPECT_EQ(other.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(other.message()), HasSubstr("XXH3-128"));
-  // As a client says it that knows one more.
+  // A client that knows another kind of digest would send this number.
   messages[0].mutable_header()->set_digest_kind(
       static_cast<v1::DigestKind>(77));
   const absl::Status unknown = Receive(messages).status();
@@ -98,7 +98,7 @@ TEST_F(AdapterStreamTest, AnUploadIsOfTheSetThatItsHeaderNames) {
   auto messages = Messages();
   messages[0].mutable_header()->set_weights(v1::TEACHER_WEIGHTS_EMA);
   EXPECT_EQ(Receive(messages)->set, WeightSet::kEma);
-  // As a client sends it that knows of no sets.
+  // A client that does not know sets of weights sends no set.
   messages[0].mutable_header()->clear_weights();
   EXPECT_EQ(Receive(messages)->set, WeightSet::kSnapshot);
   messages[0].mutable_header()->set_weights(v1::TEACHER_WEIGHTS_LIVE);
@@ -124,9 +124,9 @@ TEST_F(AdapterStreamTest, AWrongDigestIsDataLoss) {
 
 TEST_F(AdapterStreamTest, AMissingEndIsDataLoss) {
   auto messages = Messages();
-  messages.pop_back();  // the digest
+  messages.pop_back();  // drops the digest
   EXPECT_EQ(Receive(messages).status().code(), absl::StatusCode::kDataLoss);
-  messages[3] = Messages().back();  // for the last chunk
+  messages[3] = Messages().back();  // in the last chunk's place
   EXPECT_EQ(Receive(messages).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(Receive({}).status().code(), absl::StatusCode::kDataLoss);
 }
@@ -140,7 +140,7 @@ TEST_F(AdapterStreamTest, ChunksGoOutAsSoonAsTheyAreFinal) {
   const absl::Status status = SendAdapter(
       WeightSet::kLive, update_, [&](const grpc::ByteBuffer& message) {
         messages.push_back(message);
-        // A chunk at a time, each only once the one before it was sent.
+        // Each chunk becomes final only after the chunk before it was sent.
         if (++sent <= 3) {
           progress->Advance(std::min(static_cast<size_t>(sent) * kChunkBytes,
                                      update_.adapter.tensors.size()));

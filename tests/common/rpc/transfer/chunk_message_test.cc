@@ -26,7 +26,7 @@ std::string RandomBytes(size_t size) {
   return bytes;
 }
 
-// As gRPC hands over what it read: in slices of any size.
+// gRPC hands over the bytes that it read in slices of any size.
 grpc::ByteBuffer InSlices(const std::string& bytes, size_t size) {
   std::vector<grpc::Slice> slices;
   for (size_t at = 0; at < bytes.size(); at += size) {
@@ -116,7 +116,7 @@ TEST(ChunkMessageTest, OtherMessagesAndFormsAreLeftToProtobuf) {
   }
 }
 
-// Whatever is read by hand, protobuf reads alike.
+// Messages that are read by hand have the values that protobuf reads.
 TEST(ChunkMessageTest, DamagedMessagesAreReadAsProtobufReadsThem) {
   std::mt19937_64 random(3);
   int read = 0;

@@ -98,7 +98,7 @@ TEST(ChunkStreamTest, ImpossibleHeadersAreRefused) {
   }
 }
 
-// A sound stream of three chunks, of which each test spoils one.
+// Has a sound stream of three chunks; each test spoils one chunk.
 class ChunkAssemblerTest : public ::testing::Test {
  protected:
   std::string bytes_ = std::string(2 * kChunkBytes + 100, 'x');

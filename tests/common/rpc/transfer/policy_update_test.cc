@@ -34,7 +34,7 @@ TEST(ChunkChecksumsTest, EveryAskerGetsTheChecksumOfItsChunk) {
 TEST(ChunkChecksumsTest, TheSecondAskerCostsNoPass) {
   const ChunkChecksums checksums(1);
   const uint32_t first = checksums.Of(0, "first");
-  // What it gets is not what these bytes have: they were not read.
+  // The first checksum is returned, so the other bytes were not read.
   EXPECT_EQ(checksums.Of(0, "other"), first);
 }
 

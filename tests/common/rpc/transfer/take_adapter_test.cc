@@ -1,4 +1,4 @@
-// AdapterTaker behind a real server: what several clients with one update send.
+// Tests AdapterTaker behind a real server when several clients send one update.
 #include "common/rpc/transfer/take_adapter.h"
 
 #include <atomic>
@@ -23,7 +23,7 @@
 namespace dapd {
 namespace {
 
-// More than HTTP/2's windows hold, so that what is not read is not sent either.
+// HTTP/2's windows hold less, so bytes that are not read are not sent either.
 constexpr uint64_t kAdapterBytes = 64 << 20;
 
 WorkerDescription Description() {
@@ -35,7 +35,7 @@ WorkerDescription Description() {
   return description;
 }
 
-// A worker that takes adapters and does nothing else.
+// Takes adapters and does nothing else.
 class TakingService : public v1::RolloutService::Service {
  public:
   TakingService()
@@ -51,7 +51,7 @@ class TakingService : public v1::RolloutService::Service {
 
   std::atomic<int> loaded = 0;
   std::atomic<int> probed = 0;
-  std::atomic<bool> forget = false;  // what was loaded, at once
+  std::atomic<bool> forget = false;  // forgets a served set once
   std::atomic<bool> refuse_first = false;
 
  private:
@@ -61,7 +61,7 @@ class TakingService : public v1::RolloutService::Service {
     return taker_.Take(context, reader, response);
   }
 
-  // As the workers do, on one thread at a time.
+  // Workers load on one thread at a time, too.
   absl::StatusOr<LoadResult> Load(const AdapterUpload& upload) {
     MutexLock lock(&mutex_);
     if (refuse_first.exchange(false)) {
@@ -88,7 +88,7 @@ class TakingService : public v1::RolloutService::Service {
   AdapterTaker taker_;
 };
 
-// What one client saw of its push.
+// Holds what one client saw of its push.
 struct Push {
   absl::Status status;
   uint64_t bytes = 0;
@@ -116,7 +116,7 @@ class TakeAdapterTest : public ::testing::Test {
   }
 
   Push Send(const PolicyUpdate& update) {
-    // A connection of its own, as another rank has.
+    // Each push has its own connection, as another rank has.
     const auto channel = OpenPlaintextChannel(server_->address());
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(60)));
@@ -189,7 +189,7 @@ TEST_F(TakeAdapterTest, WithoutAKeyOrWithAnotherAllIsRead) {
   EXPECT_EQ(service_.loaded, 2);
 }
 
-// As those of a trainer that was started again have it.
+// The pushes of a trainer that was started again have such a key.
 TEST_F(TakeAdapterTest, AnotherKeyForWhatIsServedIsSharedAsWell) {
   ASSERT_TRUE(Send(MakeUpdate("first/3")).status.ok());
   uint64_t bytes = 0;
@@ -216,7 +216,7 @@ TEST_F(TakeAdapterTest, WhoWaitedForOneThatFailedIsReadInstead) {
 TEST_F(TakeAdapterTest, WhatIsNoLongerServedIsReadAgain) {
   const PolicyUpdate update = MakeUpdate("attempt/3");
   ASSERT_TRUE(Send(update).status.ok());
-  // Between the look at what is served and the probe something else came.
+  // Other weights arrive between the check of the served weights and the probe.
   service_.forget = true;
   const Push again = Send(update);
   EXPECT_TRUE(again.status.ok()) << again.status;

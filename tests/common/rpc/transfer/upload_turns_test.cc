@@ -53,7 +53,8 @@ TEST(UploadTurnsTest, OneThatStallsLosesItsTurnAndEndsNobodyElses) {
   ASSERT_TRUE(next.ok());
   EXPECT_GE(absl::Now() - start, kStall - absl::Milliseconds(50));
   next->Complete();
-  // It comes back: neither its progress nor its end touches the other's turn.
+  // The stalled client comes back: neither its progress nor its end touches the
+  // turn of the next client.
   stalled->Advance();
   stalled.reset();
   int asked = 0;

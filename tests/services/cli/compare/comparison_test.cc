@@ -41,7 +41,7 @@ RunResults MakeRun(const std::string& name,
   return run;
 }
 
-// Newcombe 1998, table II (a): 56 of 70 against 48 of 80.
+// Newcombe 1998, table II (a), compares 56 of 70 with 48 of 80.
 TEST(DifferenceTest, IsNewcombesSquareAndAdd) {
   const Interval difference =
       Difference({0.8, 0.691834, 0.876953}, {0.6, 0.490455, 0.700382});
@@ -77,11 +77,11 @@ TEST(CompareRunsTest, RunsOfOneSettingAreAGroupOverTheirSeeds) {
   const auto& rows = comparison.figures[0].groups;
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_NEAR(rows[0].after->mean, 0.45, 1e-12);
-  // Student's t with one degree of freedom, 12.706 x 0.05 to either side, as
-  // far as a share goes.
+  // Student's t with one degree of freedom gives 12.706 x 0.05 to either side;
+  // the interval is cut to shares between 0 and 1.
   EXPECT_EQ(rows[0].after->low, 0.0);
   EXPECT_EQ(rows[0].after->high, 1.0);
-  // One run keeps its own interval.
+  // A group of one run has that run's own interval.
   EXPECT_NEAR(rows[1].after->high, 0.7, 1e-12);
   EXPECT_NEAR(rows[1].against_first->mean, 0.15, 1e-12);
 }
@@ -106,11 +106,11 @@ TEST(CompareRunsTest, TheIntervalOverSeedsIsStudents) {
       {MakeRun("a1", "0.001", "1", 0.45), MakeRun("a2", "0.001", "2", 0.46)});
   const Interval after = *comparison.figures[0].groups.at(0).after;
   EXPECT_NEAR(after.mean, 0.455, 1e-12);
-  // One degree of freedom: 12.706 x 0.005.
+  // Student's t with one degree of freedom gives 12.706 x 0.005.
   EXPECT_NEAR(after.high, 0.455 + 0.06353, 1e-4);
 }
 
-// Its figure from before moved the mean that it was compared with.
+// Without an end, its figure before training must not move the mean before.
 TEST(CompareRunsTest, ARunWithoutAnEndHasNoPartInAChange) {
   std::vector<RunResults> runs = {MakeRun("a1", "0.001", "1", 0.4),
                                   MakeRun("a2", "0.001", "2", 0.5),
@@ -139,7 +139,8 @@ TEST(CompareRunsTest, GroupsOfASweepHaveItsNamesForThem) {
   const std::vector<std::string> settings = {"trainer.learning_rate=0.001",
                                              "trainer.learning_rate=0.002"};
   EXPECT_THAT(names(sweep), ElementsAre("slow", "fast"));
-  // Another run's seed, another name in a group, one name of two groups.
+  // The names have a seed of another run, another prefix within a group, or no
+  // seed.
   for (const std::string name : {"slow-seed-3", "other-seed-2", "slow"}) {
     std::vector<RunResults> runs = sweep;
     runs[2].name = name;
@@ -160,11 +161,11 @@ TEST(CompareRunsTest, LongSettingsTellGroupsApartAndAreCutInTheirNames) {
   ASSERT_EQ(comparison.groups.size(), 2u);
   EXPECT_LT(comparison.groups[0].name.size(), 70u);
   EXPECT_EQ(comparison.groups[1].name, comparison.groups[0].name + " (2)");
-  // Runs that agree have the interval that each of them has.
+  // If runs agree, the group has the interval that each run has.
   EXPECT_NEAR(comparison.figures[0].groups[0].after->low, 0.4, 1e-12);
 }
 
-// Shares of fifths of the same sum, added up in another order.
+// Both figures are the same sum of fifths, added up in another order.
 TEST(CompareRunsTest, RunsThatDifferByRoundingAgree) {
   const double one = (0.2 + 0.4 + 0.6) / 4;
   const double other = (0.6 + 0.4 + 0.2) / 4;
@@ -175,7 +176,7 @@ TEST(CompareRunsTest, RunsThatDifferByRoundingAgree) {
 }
 
 TEST(CompareRunsTest, LongSettingsAreNotCutInsideACharacter) {
-  std::string text = "xy";  // 29 and 37 bytes end between two bytes
+  std::string text = "xy";  // 29 and 37 bytes end inside a character
   for (int i = 0; i < 30; ++i) text += "\xC3\xA9";
   const Comparison comparison = CompareRuns(
       {MakeRun("a", text, "1", 0.5), MakeRun("b", text + "z", "1", 0.5)});
@@ -183,7 +184,8 @@ TEST(CompareRunsTest, LongSettingsAreNotCutInsideACharacter) {
   EXPECT_THAT(ComparisonText(comparison), Not(HasSubstr("\\x")));
 }
 
-// `share` of the answers contain " = ", at steps 0, 50 and 100.
+// Makes a run in which `share` of the answers contain " = ", at steps 0, 50 and
+// 100.
 RunResults MarkedRun(const std::string& name,
                      const std::string& seed,
                      double share) {
@@ -216,8 +218,8 @@ TEST(CompareRunsTest, EvaluationsWithinRunsAreCurvesByRunAndGroup) {
   EXPECT_FALSE(figure.run_curves[2][2].has_value());
   ASSERT_EQ(figure.group_curves.size(), 2u);
   EXPECT_NEAR(figure.group_curves[0][1]->mean, 0.55, 1e-12);
-  // Student's t with one degree of freedom, 12.706 x 0.1, as far as a share
-  // goes.
+  // Student's t with one degree of freedom gives 12.706 x 0.1; the interval is
+  // cut to shares between 0 and 1.
   EXPECT_EQ(figure.group_curves[0][1]->high, 1.0);
   const std::string text = ComparisonText(comparison);
   EXPECT_THAT(text, HasSubstr("held out: marker_rate, with \" = \""));

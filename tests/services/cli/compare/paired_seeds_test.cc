@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A run of the group `rate`, before training at `before`.
+// Makes a run of the group `rate`; before training its figure is `before`.
 RunResults MakeRun(const std::string& rate,
                    int seed,
                    double before,
@@ -37,7 +37,7 @@ RunResults MakeRun(const std::string& rate,
   return run;
 }
 
-// Two settings at four seeds, not in one order.
+// Returns two settings at four seeds in different orders.
 std::vector<RunResults> TwoSettings() {
   return {MakeRun("1", 1, 0.52, 0.61),
           MakeRun("1", 2, 0.50, 0.58),
@@ -49,8 +49,8 @@ std::vector<RunResults> TwoSettings() {
           MakeRun("2", 1, 0.52, 0.70)};
 }
 
-// scipy.stats.ttest_rel(after, before) and ttest_rel(second, first), each with
-// confidence_interval(0.95).
+// The expected values are scipy.stats.ttest_rel(after, before) and
+// ttest_rel(second, first), each with confidence_interval(0.95).
 TEST(PairBySeedTest, DifferencesAreStudentsOverPairs) {
   Comparison comparison = CompareRuns(TwoSettings());
   const ComparedFigure::Row independent = comparison.figures[0].groups[0];
@@ -68,7 +68,7 @@ TEST(PairBySeedTest, DifferencesAreStudentsOverPairs) {
   EXPECT_NEAR(against_first.low, -0.10304538912823188, 1e-6);
   EXPECT_NEAR(against_first.high, 0.14804538912823187, 1e-6);
   EXPECT_FALSE(accuracy.groups[0].against_first.has_value());
-  // What is no difference stays.
+  // Figures that are not differences keep their intervals.
   EXPECT_EQ(accuracy.groups[0].after->high, independent.after->high);
   EXPECT_EQ(accuracy.runs[7].against_first->high,
             CompareRuns(TwoSettings()).figures[0].runs[7].against_first->high);
@@ -95,7 +95,7 @@ TEST(PairBySeedTest, APairOfWhichAFigureIsMissingIsLeftOut) {
   const Interval left =
       *comparison.figures[0].groups[1].against_first;  // 0.09 and -0.03
   EXPECT_NEAR(left.mean, 0.03, 1e-12);
-  // One degree of freedom: 12.706 x 0.06.
+  // Student's t with one degree of freedom gives 12.706 x 0.06.
   EXPECT_NEAR(left.high, 0.03 + 0.76237, 1e-4);
   runs[6].after = {};
   comparison = CompareRuns(runs);

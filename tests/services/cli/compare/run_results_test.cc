@@ -94,7 +94,7 @@ TEST_F(ReadRunResultsTest, ARunIsFinishedOnceItsSummaryHasAllItsSteps) {
   EXPECT_TRUE(ReadRunResults(folder_)->finished);
 }
 
-// The run was given other held-out problems behind its first step.
+// The run got other held-out problems after its first step.
 TEST_F(ReadRunResultsTest, WhatMeasuredSomethingElseThanTheNewestIsLeftOut) {
   const auto write =
       [&](const std::string& when, int step, const std::string& digest) {
@@ -133,7 +133,7 @@ TEST_F(ReadRunResultsTest, EvaluationsWithinItAreThereUpToItsLastStep) {
   };
   write("before", 0, 0.25);
   write("step-000001", 1, 0.5);
-  write("step-000009", 9, 0.75);  // of an attempt that went further
+  write("step-000009", 9, 0.75);  // by an attempt that went further
   write("after", 2, 1);
   Write("evaluation/step-000001.json.tmp", "{");
   const auto unfinished = ReadRunResults(folder_);
@@ -166,7 +166,7 @@ TEST_F(ReadRunResultsTest, WhatIsDamagedIsLeftOut) {
                     HasSubstr("metrics.jsonl:2")));
 }
 
-// Its files can be read, but nobody is told which there are.
+// Its files can be read but not listed.
 TEST_F(ReadRunResultsTest, AFolderThatCannotBeListedIsNotTakenForAnEmptyOne) {
   const std::string evaluations = folder_ + "/evaluation";
   const ClosedPath closed(evaluations, 0311);

@@ -167,7 +167,7 @@ TEST_F(ReadSweepTest, AFinishedRunIsDoneUnlessItWasAnother) {
   EXPECT_THAT(Problem("seeds: [1]\nset: {lora.rank: 8}\n"),
               AllOf(HasSubstr("a run of other settings"),
                     HasSubstr("lora.rank was 64, is 8")));
-  // The environment counts for the runs of the sweep, not for those there are.
+  // The environment applies to new runs of the sweep, not to existing runs.
   ASSERT_EQ(::setenv("DAPD_LORA__RANK", "8", 1), 0);
   EXPECT_THAT(Problem("seeds: [1]\n"), HasSubstr("lora.rank was 64, is 8"));
   ::unsetenv("DAPD_LORA__RANK");
@@ -206,7 +206,7 @@ TEST_F(ReadSweepTest, NameSeedAndPlaceAreNotGivenTwice) {
 }
 
 TEST_F(ReadSweepTest, AnAdapterToStartFromHasToFitEachRun) {
-  // The model has two layers, hidden_size 32 and heads of 64 in all.
+  // The model has two layers, a hidden_size of 32 and heads of 64 in total.
   NamedTensors tensors;
   for (const char* layer : {"0", "1"}) {
     const std::string name = absl::StrCat(

@@ -1,5 +1,5 @@
-// The copier's thread, over the real helper with a folder and over programs
-// that misbehave.
+// Tests the copier's thread with the real helper and a folder, and with
+// programs that misbehave.
 #include "services/trainer/copy/run_copier.h"
 
 #include <atomic>
@@ -41,7 +41,7 @@ class RunCopierTest : public testing::Test {
     options.observer.on_left_out = [this] { ++left_out_; };
     return options;
   }
-  // A helper that answers every question so.
+  // Returns options with a helper that gives the same answer to every question.
   RunCopierOptions Answering(const std::string& answer) {
     RunCopierOptions options = Options();
     options.command = {"sh",
@@ -122,7 +122,7 @@ TEST_F(RunCopierTest, AnythingElseIsTriedAgain) {
 
 TEST_F(RunCopierTest, ACutThatSomebodyRemovedIsLeftOut) {
   RunCopierOptions options = Options();
-  // The helper starts once the cut is gone.
+  // The helper starts only after the cut was removed.
   options.command.insert(
       options.command.begin(),
       {"sh",

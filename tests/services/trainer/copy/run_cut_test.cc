@@ -63,7 +63,7 @@ TEST(RunCutTest, AStepWithoutACheckpointIsNotCut) {
   EXPECT_TRUE(absl::IsNotFound(CutRun(folder, 3).status()));
 }
 
-// A copy would say that it is whole, and lack what the folder holds.
+// A copy would claim to be complete and lack the folder's files.
 TEST(RunCutTest, AFolderThatCannotBeListedIsNotTakenForAnEmptyOne) {
   const std::string folder = TempPath("run");
   SaveStep(folder, 2);

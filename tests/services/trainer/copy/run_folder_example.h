@@ -1,4 +1,4 @@
-// A run folder with a checkpoint, as far as copies look at it.
+// A run folder with a checkpoint, with the files that copies read.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ inline void AppendIn(const std::string& folder,
   ASSERT_TRUE(file.ok() && file->Append(text).ok());
 }
 
-// What a trainer leaves with its checkpoint of `step`.
+// Writes what a trainer saves with its checkpoint of `step`.
 inline void SaveStep(const std::string& folder, int64_t step) {
   const std::string checkpoint =
       absl::StrFormat("checkpoints/step-%06d/", step);

@@ -1,4 +1,4 @@
-// Copies to a folder, through the real helper.
+// Copies to a folder with the real helper.
 #include "services/trainer/copy/run_uploader.h"
 
 #include <chrono>
@@ -55,7 +55,7 @@ TEST_F(RunUploaderTest, ACommitNamesWhatTheFolderHeld) {
   ASSERT_TRUE(two.ok() && four.ok());
   EXPECT_TRUE(two->files.contains("checkpoints/step-000002/state.json"));
   EXPECT_FALSE(four->files.contains("checkpoints/step-000002/state.json"));
-  // The end of a file that grows, not the whole of it.
+  // Only the new end of a file that grows is sent.
   const auto& metrics = four->files.at("metrics.jsonl");
   ASSERT_EQ(metrics.size(), 2U);
   EXPECT_EQ(metrics[0], two->files.at("metrics.jsonl")[0]);
@@ -84,7 +84,7 @@ TEST_F(RunUploaderTest, AFileThatGrowsLittleByLittleIsNotSentWholeAgain) {
   RunUploader uploader = Uploader(0);
   ASSERT_TRUE(uploader.Open().ok());
   for (int64_t step = 1; step <= kSteps; ++step) {
-    // In its place: the copy knows the file by its inode.
+    // The file grows in place, because the copy knows it by its inode.
     std::ofstream(path, std::ios::app) << text;
     const absl::Status copied =
         uploader.Upload({.step = step,
@@ -99,7 +99,7 @@ TEST_F(RunUploaderTest, AFileThatGrowsLittleByLittleIsNotSentWholeAgain) {
       ReadCommit(store_, kSteps).value().files.at("ledger.jsonl");
   EXPECT_LE(parts.size(), 64U);
   EXPECT_EQ(BytesOf(parts), kBegin + (kSteps - 1) * kMore);
-  // With the commits, and what little was sent twice.
+  // The bytes include the commits and a few bytes that were sent twice.
   EXPECT_LT(sent_, 2 * kBegin);
 }
 
@@ -117,7 +117,7 @@ TEST_F(RunUploaderTest, OldCommitsGoWithWhatOnlyTheyName) {
   EXPECT_EQ(Objects(), named.size());
 }
 
-// Of a process that was killed, or of one that is not done yet.
+// The process of a part was killed, or still writes the part.
 TEST_F(RunUploaderTest, WhatIsWrittenHalfGoesOnceItIsOld) {
   const std::string owner = place_ + "/owner.json.1.part";
   const std::string old = place_ + "/objects/old.2.part";
@@ -177,7 +177,7 @@ TEST_F(RunUploaderTest, AnotherRunsPlaceAndForeignThingsAreLeftAlone) {
   EXPECT_THAT(*ListCommits(store_), ElementsAre(2));
 }
 
-// Its machine went, and the run that begins again is another.
+// The machine of the first run was lost, and the new run has another id.
 TEST_F(RunUploaderTest, ThePlaceOfARunWithoutACommitIsTakenOver) {
   RunUploader lost = Uploader(1);
   ASSERT_TRUE(lost.Open().ok());
@@ -185,7 +185,7 @@ TEST_F(RunUploaderTest, ThePlaceOfARunWithoutACommitIsTakenOver) {
   const absl::Status copied = Copy(other, 4);
   EXPECT_TRUE(copied.ok()) << copied;
   EXPECT_EQ(ReadCommit(store_, 4).value().run_id, "another");
-  // Whether or not it was.
+  // The first run may still exist.
   EXPECT_TRUE(absl::IsFailedPrecondition(Copy(lost, 2)));
   EXPECT_THAT(*ListCommits(store_), ElementsAre(4));
 }

@@ -12,7 +12,7 @@
 namespace dapd {
 namespace {
 
-// On the CPU, and from a device that the host simulates.
+// Runs on the CPU, and with a device that the host simulates.
 class PolicyUpdateWriterTest : public ::testing::TestWithParam<bool> {
  protected:
   PolicyUpdateWriterTest() {
@@ -97,8 +97,8 @@ INSTANTIATE_TEST_SUITE_P(Devices,
                            return info.param ? "simulated" : "cpu";
                          });
 
-// One buffer, one copy, which begins behind what computed the weights and which
-// nobody but the hasher waits for.
+// One copy from one buffer begins after the weights are computed, and only the
+// hasher waits for it.
 TEST_P(PolicyUpdateWriterTest, ADevicesWeightsComeByOneCopy) {
   if (!GetParam()) GTEST_SKIP() << "the CPU has none";
   for (int step = 1; step <= 2; ++step) {

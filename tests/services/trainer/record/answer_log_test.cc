@@ -28,7 +28,7 @@ class AnswerLogTest : public testing::Test {
  protected:
   AnswerLogTest() : path_(TempPath("answers.jsonl")) {}
 
-  // Writes these steps behind the first `last_step` ones.
+  // Writes these steps behind the first `last_step` steps.
   void Write(int64_t last_step, const std::vector<int64_t>& steps) const {
     auto log = AnswerLog::Open(path_, last_step);
     ASSERT_TRUE(log.ok()) << log.status();
@@ -76,7 +76,7 @@ TEST_F(AnswerLogTest, AResumeDropsStepsThatAreDoneAgain) {
   EXPECT_EQ(log->last().answers, Answers(2).answers);
 }
 
-// A crash may cut it off anywhere.
+// A crash may cut the line off anywhere.
 TEST_F(AnswerLogTest, AnUnfinishedLastLineIsDropped) {
   Write(0, {1});
   const std::string first = Content();
@@ -153,7 +153,7 @@ TEST_F(AnswerLogTest, AResumeParsesTheLastLineOnly) {
   }
   EXPECT_EQ(Content(), first_unread);
   EXPECT_FALSE(FileExists(path_ + ".damaged"));
-  // What cannot be shown is no file to go on with.
+  // A file with an answer that cannot be shown is not continued.
   Overwrite(whole.substr(0, third) + "{\"step\":5,\"answers\":[{]}\n");
   EXPECT_TRUE(AnswerLog::Open(path_, 5).ok());
   EXPECT_TRUE(FileExists(path_ + ".damaged"));

@@ -69,7 +69,7 @@ TEST_F(AttemptEndTest, ATrainerThatStaysWhenDoneIsNotWaitedFor) {
   EXPECT_THAT(server_.requests(), SizeIs(1));
 }
 
-// It may still copy the run.
+// The trainer may still copy the run.
 TEST_F(AttemptEndTest, ATrainerThatEndsWhenDoneIsWaitedFor) {
   AttemptEnd end = Begin();
   Finish();
@@ -90,7 +90,7 @@ TEST_F(AttemptEndTest, ARunThatHadFinishedBeforeIsNotToldOfAgain) {
 }
 
 TEST_F(AttemptEndTest, AnEndThatWasNotToldIsToldOnce) {
-  Finish();  // and killed
+  Finish();  // and then the process was killed
   for (int attempt = 0; attempt < 2; ++attempt) {
     Begin().Tell(ConfigError("holds a finished run"));
   }

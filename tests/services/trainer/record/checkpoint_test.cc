@@ -133,7 +133,7 @@ TEST_F(CheckpointTest, WithoutAMovingAverageThereIsNone) {
   ASSERT_TRUE(state.ok()) << state.status();
   EXPECT_FALSE((*state)->ema.has_value());
   EXPECT_FALSE(fs::exists(checkpoints_ + "/step-000001/ema"));
-  // A run that needs one cannot go on from there.
+  // A run that needs a moving average cannot go on from this checkpoint.
   EXPECT_FALSE(Policy::Restore(**std::move(state), {.ema_rate = 0.3}).ok());
 }
 
@@ -161,7 +161,7 @@ TEST_F(CheckpointTest, ADamagedOrMissingPolicyBeforeTheLastStepIsFound) {
   }
 }
 
-// The first one that was set aside is in nobody's way.
+// The checkpoint that was set aside first must not prevent the second.
 TEST_F(CheckpointTest, AStepsCheckpointMayBeDamagedTwice) {
   const auto policy = MakePolicy(/*keep_previous=*/false);
   TakeStep(*policy);
@@ -184,7 +184,7 @@ TEST_F(CheckpointTest, ARunWhoseCheckpointsAreAllDamagedDoesNotBeginAnew) {
   Save(*policy);
   const std::string path = checkpoints_ + "/step-000001/optimizer.safetensors";
   ASSERT_TRUE(WriteFileAtomically(path, "damaged").ok());
-  // By whom it set it aside, and by whoever keeps the run running.
+  // A restart of the process, however often, must not lose the error.
   for (int attempt = 1; attempt <= 3; ++attempt) {
     const auto state = Load();
     EXPECT_TRUE(absl::IsDataLoss(state.status()))
@@ -235,7 +235,7 @@ TEST_F(CheckpointTest, AStepOfMoreDigitsIsALaterOne) {
     TakeStep(**restored);
     Save(**restored);
   }
-  // Of the two that are kept.
+  // Two checkpoints are kept.
   EXPECT_TRUE(fs::exists(checkpoints_ + "/step-999999"));
   EXPECT_TRUE(fs::exists(checkpoints_ + "/step-1000000"));
   const auto newest = Load();
@@ -244,7 +244,8 @@ TEST_F(CheckpointTest, AStepOfMoreDigitsIsALaterOne) {
 }
 
 TEST_F(CheckpointTest, WhatACrashLeftOfOthersIsRemoved) {
-  // The names of this version, whatever process had them, and of earlier ones.
+  // This version gives such names, with any process id, and so did earlier
+  // versions.
   for (const char* name : {"/step-000001.tmp-1/adapter",
                            "/step-000009.tmp-99999999",
                            "/step-000001.tmp/adapter",

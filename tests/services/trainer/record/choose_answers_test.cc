@@ -22,7 +22,7 @@ class ChooseAnswersTest : public testing::Test {
     }
   }
 
-  // So many answers to each problem, all wrong.
+  // Returns `samples` wrong answers to each problem.
   std::vector<RolloutRecord> Records(size_t samples) const {
     std::vector<RolloutRecord> records;
     for (const Problem& problem : problems_) {

@@ -1,5 +1,4 @@
-// A checkpoint of a policy that is on a GPU, on a host that simulates the
-// device.
+// Tests a checkpoint of a policy on a GPU that the host simulates.
 #include "gtest/gtest.h"
 
 #include "common/base/files.h"
@@ -11,7 +10,7 @@
 namespace dapd {
 namespace {
 
-// It would be taken for a full disk, which the trainer waits for.
+// The error would look like a full disk, and the trainer would wait for ever.
 TEST(DeviceCheckpointTest, AFullGpuDoesNotKeepACheckpointFromBeingSaved) {
   const std::string folder = TempPath("device_checkpoint_test");
   WriteTinyModel(folder + "/model", 7);

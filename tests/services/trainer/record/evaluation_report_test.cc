@@ -126,7 +126,7 @@ TEST(EvaluationReportTest, AccuracyIsOfTheProblemsThatCanBeGraded) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_FALSE(read->accuracy.has_value());
   EXPECT_EQ(read->graded_problems, 0);
-  // Of an older run: it does not say how many it graded.
+  // An older run's report does not say how many problems were graded.
   nlohmann::ordered_json json = ToJson(Report(""));
   json.erase("graded_problems");
   ASSERT_TRUE(WriteFileAtomically(path, json.dump()).ok());
@@ -232,7 +232,7 @@ TEST(ReadEvaluationsTest, OnlyThoseThatMeasuredTheSameAreComparable) {
   EXPECT_EQ(comparable->front().first, "step-000004");
 }
 
-// evaluation.kl_problems may be another when a run goes on.
+// evaluation.kl_problems may change when a run goes on.
 TEST(CompareEvaluationsTest, ADivergenceThatOneOfThemLacksHasADash) {
   EvaluationReport with = Report("");
   with.divergences = {{"privileged_rollout", {0.5, 0.25, 0.75}},

@@ -109,7 +109,7 @@ TEST_F(FinishedRunTest, ALongerRunThanIsAskedForIsShownWhole) {
   ASSERT_TRUE(Show().ok());
   EXPECT_EQ(status_.Get().step(), 3);
   EXPECT_EQ(status_.Get().total_steps(), 3);
-  // Nothing that an alert would call a checkpoint too old.
+  // No alert may find the last checkpoint too old.
   const std::string text = registry_.Expose();
   EXPECT_THAT(text, HasSubstr("\ndapd_trainer_policy_version 3"));
   EXPECT_THAT(text, HasSubstr("\ndapd_checkpoint_last_step 3"));

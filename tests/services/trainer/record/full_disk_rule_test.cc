@@ -25,11 +25,11 @@ using ::testing::Not;
 
 class FullDiskRuleTest : public testing::Test {
  protected:
-  // A disk that takes the write at the attempt `refusals` + 1.
+  // Writes to a disk that accepts the write at attempt `refusals` + 1.
   absl::Status Write(int refusals) {
     return Write(refusals, FileError("write", "/a/b", ENOSPC));
   }
-  // Whatever it refuses with.
+  // Writes to a disk that refuses with `refusal`.
   absl::Status Write(int refusals, const absl::Status& refusal) {
     int left = refusals;
     testing::internal::CaptureStderr();
@@ -124,7 +124,7 @@ TEST_F(FullDiskRuleTest, AFullGpuIsNoFullDisk) {
   EXPECT_EQ(Write(1, full), full);
   EXPECT_TRUE(seen_.empty()) << "nobody waited";
   EXPECT_THAT(log_, Not(HasSubstr("could not be written")));
-  // Nor where the run goes on without what its disk refuses.
+  // A run that goes on without refused files does not wait either.
   FullDiskRule lenient(
       folder_,
       OnWriteError::kContinue,
@@ -170,7 +170,7 @@ TEST(FullDiskRuleWithoutFolderTest, ARunWhoseFolderIsGoneDoesNotWaitForIt) {
         },
         &metrics,
         &status);
-    // Files that are open are written into all the same.
+    // Files that are open can still be written.
     const auto write = [] { return absl::OkStatus(); };
     EXPECT_TRUE(rule.Write("a step", write).ok());
     std::filesystem::remove_all(folder);

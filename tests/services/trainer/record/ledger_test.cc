@@ -39,14 +39,14 @@ class LedgerTest : public testing::Test {
     ASSERT_TRUE(WriteFileAtomically(path_, content).ok());
   }
 
-  // An attempt at step 1 with two answers.
+  // Writes an attempt at step 1 with two answers.
   void WriteTwoAnswers() const {
     const auto ledger = Open();
     ASSERT_TRUE(ledger->Started(0, "a").ok());
     ASSERT_TRUE(ledger->Accepted(1, {0}, "p0", Answer({5, 6})).ok());
     ASSERT_TRUE(ledger->Accepted(1, {1}, "p1", Answer({7})).ok());
   }
-  // Makes of the last line, an answer's, one that ended for no known reason.
+  // Changes the last line, an answer, so that it ended for an unknown reason.
   void TireLastAnswer() const {
     const std::string content = Content();
     const size_t line = content.rfind('\n', content.size() - 2) + 1;
@@ -109,7 +109,7 @@ TEST_F(LedgerTest, AnAnswerOfAnEarlierVersionHasNoLogProbabilities) {
   EXPECT_TRUE(answer->logprobs.empty());
 }
 
-// The checksum is right: it is what was written that is not an answer.
+// The checksum is right, but the content is no possible answer.
 TEST_F(LedgerTest, LogProbabilitiesThatFitNoAnswerAreFound) {
   for (const std::vector<float>& logprobs :
        {std::vector<float>{-1.0F}, std::vector<float>{-1.0F, -INFINITY}}) {
@@ -193,7 +193,7 @@ TEST_F(LedgerTest, AnUnfinishedLastRecordDoesNotCount) {
 TEST_F(LedgerTest, EveryFlippedBitIsFoundAndTheLedgerSetAside) {
   WriteTwoAnswers();
   const std::string whole = Content();
-  // The last line's end makes it an unfinished record instead.
+  // The last byte is left out: without it the line is an unfinished record.
   for (size_t i = 0; i + 1 < whole.size(); ++i) {
     std::string damaged = whole;
     damaged[i] = static_cast<char>(damaged[i] ^ (1 << (i % 8)));
@@ -212,7 +212,7 @@ TEST_F(LedgerTest, AnAnswerThatEndedForNoKnownReasonIsDamage) {
   EXPECT_TRUE(FileExists(path_ + ".damaged"));
 }
 
-// There are gigabytes of them.
+// Such answers can be gigabytes.
 TEST_F(LedgerTest, AnswersThatNoResumeNeedsAreNotParsed) {
   WriteTwoAnswers();
   TireLastAnswer();
@@ -248,7 +248,7 @@ TEST_F(LedgerTest, AnUnwritableFileIsNamed) {
 }
 
 TEST_F(LedgerTest, ALedgerOfAnySizeIsReadInPiecesOfBoundedSize) {
-  // More lines than a block of the reader has bytes for, at odd places.
+  // The lines exceed one block of the reader and end at odd places.
   {
     const auto ledger = Open();
     ASSERT_TRUE(ledger->Started(0, "a").ok());
@@ -264,7 +264,7 @@ TEST_F(LedgerTest, ALedgerOfAnySizeIsReadInPiecesOfBoundedSize) {
     ASSERT_NE(answer, nullptr) << sample;
     EXPECT_EQ(answer->ids[10'006], sample);
   }
-  // A hole without a line is found out before all of it was read.
+  // A hole without a newline is noticed before all of it is read.
   std::filesystem::resize_file(path_, uint64_t{1} << 36);
   EXPECT_EQ(Open()->attempt(), 0);
   EXPECT_TRUE(FileExists(path_ + ".damaged"));

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// With one answer, to the problem "a".
+// Returns a report with one answer, to the problem "a".
 EvaluationReport Evaluation(int64_t version, const std::string& text = "") {
   EvaluationReport report;
   report.policy_version = version;

@@ -35,13 +35,13 @@ class RunEvaluationsTest : public testing::Test {
   void Write(const std::string& when, const EvaluationReport& report) {
     ASSERT_TRUE(evaluations_.Write(when, report).ok());
   }
-  // As an earlier attempt left adapter-best/.
+  // Writes adapter-best/ as an earlier attempt would.
   void KeepBest(const EvaluationReport& report) {
     RunEvaluations earlier(folder_, report.held_out_digest);
     earlier.Add("best", report);
     ASSERT_TRUE(earlier.WriteBest("best").ok());
   }
-  // The names, once all are added.
+  // Returns the names once all evaluations are added.
   std::vector<std::string> Recall(int64_t start_step) {
     const auto recalled = evaluations_.Recall(config_, start_step);
     EXPECT_TRUE(recalled.ok()) << recalled.status();
@@ -96,7 +96,8 @@ TEST_F(RunEvaluationsTest, OfEquallyAccurateAdaptersTheFirstIsTheBest) {
   EXPECT_EQ(evaluations_.Best(), "step-000002");
 }
 
-// Its adapter is not this run's, and that of the one before it was replaced.
+// Its adapter belongs to a lost attempt and has replaced the best adapter
+// before.
 TEST_F(RunEvaluationsTest, ABestStepThatIsDoneAgainGivesWayToTheNextOne) {
   Write("step-000002", Report(2, 0.75));
   Write("step-000006", Report(6, 1.0));
@@ -117,8 +118,8 @@ TEST_F(RunEvaluationsTest, ABestStepThatIsDoneAgainGivesWayToTheNextOne) {
   EXPECT_EQ(evaluations_.Best(), "step-000006");
 }
 
-// Else the best adapter, which is of no evaluation that is known then, would
-// go.
+// If the folder counted as empty, the best adapter would be removed, because no
+// known evaluation has it.
 TEST_F(RunEvaluationsTest, AFolderThatCannotBeListedIsNotTakenForAnEmptyOne) {
   KeepBest(Report(2, 0.5));
   const std::string evaluations = JoinPath(folder_, "evaluation");
@@ -199,13 +200,13 @@ TEST_F(RunEvaluationsTest, TheEndOfAShorterRunIsWithinTheLongerOne) {
   Write("after", Report(3, 0.75));
   EXPECT_THAT(Recall(3), ElementsAre());
   EXPECT_TRUE(Finds("step-000003", "of 3"));
-  // One of that step which was made since stays.
+  // A later evaluation of the same step stays.
   EvaluationReport since = Report(3, 0.25);
   since.adapter_digest = "of other bits";
   Write("step-000003", since);
   EXPECT_THAT(Recall(3), ElementsAre());
   EXPECT_TRUE(Finds("step-000003", "of other bits"));
-  // The longer run's own end is written over it.
+  // The end of the longer run is written over it.
   Write("after", Report(8, 0.5));
   EXPECT_THAT(Recall(8), ElementsAre("step-000003"));
   EXPECT_FALSE(Finds("step-000008", "of 8"));

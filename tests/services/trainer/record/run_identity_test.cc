@@ -36,7 +36,7 @@ TEST_F(RunIdentityTest, TheSameRunGoesOnAlsoWithABaseThatWasMoved) {
   EXPECT_TRUE(CheckIdentity(folder_, identity_).ok());
 }
 
-// An older version may have recorded them.
+// An older version may have recorded settings that may change.
 TEST_F(RunIdentityTest, SettingsThatMayChangeMayBeGone) {
   const RunIdentity now = identity_;
   identity_.settings["trainer.steps"] = "20";

@@ -22,8 +22,8 @@ class CorrectOutcomeTest : public testing::Test {
   CorrectOutcomeTest() : folder_(TempPath("run")) {
     EXPECT_TRUE(MakeDirectories(folder_).ok());
   }
-  // What the folder says after a trainer has recorded `recorded` and `dapd run`
-  // saw `seen` of an attempt that began at `start`.
+  // Returns the folder's outcome after a trainer has recorded `recorded` and
+  // `dapd run` has seen `seen` of an attempt that began at `start`.
   RunOutcome Corrected(const absl::Status& recorded,
                        const absl::Status& seen,
                        absl::Time start) {

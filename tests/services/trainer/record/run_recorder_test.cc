@@ -35,7 +35,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Of one run folder, what a trainer shows that goes on behind a step.
+// Tests what a trainer that goes on after a step shows of one run folder.
 class RunRecorderTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -54,7 +54,7 @@ class RunRecorderTest : public testing::Test {
     loaded_ = *std::move(loaded);
   }
 
-  // Closes what an earlier trainer had open.
+  // Closes the files of an earlier trainer and starts a new trainer.
   void Start(int64_t start_step) {
     recorder_ = nullptr;
     folder_ = nullptr;
@@ -75,7 +75,7 @@ class RunRecorderTest : public testing::Test {
     recorder_ = *std::move(recorder);
   }
 
-  // A step whose loss falls while its true divergence rises.
+  // Records a step whose loss falls while its true divergence rises.
   void Record(int64_t step) {
     const auto at = static_cast<double>(step);
     StepReport report;
@@ -146,7 +146,7 @@ TEST_F(RunRecorderTest, ADamagedLineCostsOnlyThatLine) {
   std::vector<std::string> lines =
       absl::StrSplit(ReadFile(path, 1 << 20).value(), '\n');
   const std::vector<std::string> whole = lines;
-  // Each stops being what another of the readers needs.
+  // Each line loses something that one of the readers needs.
   lines[1][0] = 'x';
   lines[2] = absl::StrReplaceAll(lines[2], {{"\"step\"", "\"stfp\""}});
   lines[3] = absl::StrReplaceAll(lines[3], {{"\"tokens\"", "\"tokenr\""}});
@@ -167,7 +167,7 @@ TEST_F(RunRecorderTest, ADamagedLineCostsOnlyThatLine) {
 
 TEST_F(RunRecorderTest, WhatComesBeforeTheFirstStepIsNoPartOfItsTime) {
   Start(0);
-  absl::SleepFor(absl::Milliseconds(50));  // an evaluation
+  absl::SleepFor(absl::Milliseconds(50));  // an evaluation takes time
   const absl::Time begin = SteadyNow();
   recorder_->BeginPhase(TrainerPhase::kRollout);
   Record(1);
@@ -204,7 +204,7 @@ std::string EventFiles(const std::string& folder) {
 }
 
 TEST_F(RunRecorderTest, TensorBoardIsToldFromWhichStepOnARunIsDoneAgain) {
-  // Event {step = 2, session_log = 7 {status = START}}.
+  // The bytes are Event {step = 2, session_log = 7 {status = START}}.
   const std::string restart = "\x10\x02\x3a\x02\x08\x01";
   Start(0);
   Record(1);
@@ -229,7 +229,7 @@ TEST_F(RunRecorderTest, AnEvaluationThatIsRecalledIsInTensorBoardAgain) {
   recorder_->ShowEvaluation("step-000002", report);
   ASSERT_TRUE(recorder_->WriteEvaluation("step-000002", report).ok());
   EXPECT_EQ(events(), 1u);
-  Start(1);  // whose events drop all behind step 1
+  Start(1);  // drops all events behind step 1
   Record(2);
   EXPECT_TRUE(recorder_->RecallEvaluation("step-000002", "abc").value());
   EXPECT_EQ(events(), 2u);
@@ -238,7 +238,7 @@ TEST_F(RunRecorderTest, AnEvaluationThatIsRecalledIsInTensorBoardAgain) {
   EXPECT_EQ(events(), 2u) << "what is there is still shown";
 }
 
-// By it the alert NoProgress knows why no step ended for so long.
+// The alert NoProgress learns from it why no step has ended for so long.
 TEST_F(RunRecorderTest, TheEndOfAnEvaluationIsKnownOnceOneEndedHere) {
   constexpr char kEnd[] = "\ndapd_trainer_last_evaluation_timestamp_seconds{";
   constexpr char kAccuracy[] = "\ndapd_trainer_evaluation_accuracy_ratio{";

@@ -97,7 +97,7 @@ ShownAnswer Hostile() {
 
 TEST(ShownAnswersTest, AreReadBackAsTheyWereCut) {
   const std::vector<ShownAnswer> answers = {CutToShow(Hostile()), {}};
-  const std::string text = ToJson(answers).dump();  // throws for ill-formed
+  const std::string text = ToJson(answers).dump();  // throws if ill-formed
   EXPECT_LT(text.size(), 32'768u);
   const auto read = ParseShownAnswers(Json::parse(text), "file");
   ASSERT_TRUE(read.ok()) << read.status();

@@ -46,7 +46,8 @@ TEST(TrainingCardTest, FiguresStandBesideEachOtherWithTheirIntervals) {
   EXPECT_THAT(text, HasSubstr("true KL a\\|b | 5e-05 \\[2.5e-05, 0.7500\\]"));
 }
 
-// They are over evaluation.kl_problems, which may change within a run.
+// The divergences cover evaluation.kl_problems problems, a number that may
+// change within a run.
 TEST(TrainingCardTest, DivergencesSayOfHowManyProblemsTheyAre) {
   EvaluationReport before = Report(0, 0.25);
   EvaluationReport now = Report(4, 0.75);

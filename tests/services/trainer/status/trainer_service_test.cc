@@ -90,7 +90,7 @@ TEST(TrainerServiceTest, TheAnswerHoldsTheStateAndTheWorkersOfBothRoles) {
 TEST(TrainerServiceTest, AStepThatTakesLongLeavesTheTimeOfTheOthers) {
   TrainerStatus status;
   status.Change([](v1::GetStatusResponse& state) {
-    state.set_seconds_per_step(1e-12);  // shorter than any time since
+    state.set_seconds_per_step(1e-12);  // shorter than the time since the step
     state.set_eta_seconds(44e-12);
   });
   EXPECT_DOUBLE_EQ(status.Get().eta_seconds(), 43e-12);
@@ -114,9 +114,9 @@ TEST(TrainerServiceTest, TheNewestEvaluationsAreListedAndAllAreCounted) {
         absl::StrCat("step-", step), {.policy_version = step}, &message);
   }
   ShowEvaluation("after", {.policy_version = kWithin + 1}, &message);
-  // Measured again: no other one.
+  // A repeated evaluation is not counted twice.
   ShowEvaluation("after", {.policy_version = kWithin + 1}, &message);
-  // Nor is one that is no longer listed.
+  // An evaluation that is no longer listed is not counted twice either.
   ShowEvaluation("step-7", {.policy_version = 7}, &message);
   EXPECT_EQ(message.evaluation_count(), kWithin + 2);
   ASSERT_EQ(message.evaluations_size(), kMaxListedEvaluations + 2);
@@ -145,7 +145,7 @@ TEST(TrainerServiceTest, TheTimeLeftShrinksBetweenStepsAndNeverGoesBelowZero) {
   EXPECT_EQ(status.Get().eta_seconds(), 0.0);
 }
 
-// Each row of the table of metrics that names a field of the status.
+// Takes each row of the table of metrics that names a field of the status.
 TEST(TrainerServiceTest, EveryNumberOfAStepIsShownInItsField) {
   StepReport report;
   report.step = 3;
@@ -193,7 +193,7 @@ TEST(TrainerServiceTest, WhatALineHasNoNumberForIsNotFinite) {
   report.objective.terms = {
       {.name = "a", .value = std::numeric_limits<double>::quiet_NaN()}};
   report.optimizer.gradient_norm = 0.5;
-  // As metrics.jsonl has it.
+  // metrics.jsonl has the same numbers.
   const std::string text = StepLine(report).dump();
   v1::GetStatusResponse message;
   ShowStepLine(nlohmann::ordered_json::parse(text), &message);

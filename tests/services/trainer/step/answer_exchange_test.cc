@@ -30,7 +30,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Three ranks with two samples each, whose answers are their places.
+// Has three ranks with two samples each; each answer is its sample's place.
 class AnswerExchangeTest : public testing::Test {
  protected:
   static constexpr int kRanks = 3;
@@ -59,8 +59,8 @@ class AnswerExchangeTest : public testing::Test {
     return result;
   }
 
-  // Lets each rank take the `answers` to its samples, and returns the result of
-  // Share at rank 0, whose new ledger is then in ledger_path_.
+  // Each rank takes the `answers` to its samples. Returns the result of Share()
+  // at rank 0, whose new ledger is then in ledger_path_.
   absl::StatusOr<std::vector<RolloutRecord>> Exchange(
       const PlacedAnswers& answers) {
     std::filesystem::remove(ledger_path_);
@@ -108,7 +108,7 @@ class AnswerExchangeTest : public testing::Test {
     return answers;
   }
 
-  // The samples whose answers are in the ledger, in its order.
+  // Returns the samples whose answers are in the ledger, in the ledger's order.
   std::vector<int64_t> Accepted() const {
     std::vector<int64_t> samples;
     std::ifstream file(ledger_path_);
@@ -134,7 +134,8 @@ class AnswerExchangeTest : public testing::Test {
                      [](absl::Duration /*pause*/) { return false; },
                      &metrics_,
                      &status_};
-  // The rank that answers a sample: its own; the last one beyond the batch.
+  // Returns the rank that answers a sample: its own rank, and the last rank for
+  // samples beyond the batch.
   std::function<int(int64_t sample)> giver_ = [](int64_t sample) {
     return std::min(static_cast<int>(sample / 2), kRanks - 1);
   };

@@ -22,7 +22,7 @@ AnswerRules RulesOf(ReferenceSource source,
   return MakeAnswerRules(config);
 }
 
-// One answer of a single token by attempt.
+// Makes answers of a single token; `tokens` has the token of each attempt.
 AnswersByAttempt AnswersOf(const std::vector<int32_t>& tokens) {
   AnswersByAttempt answers;
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -100,7 +100,7 @@ TEST(AnswerRulesTest, WithNoneApprovedTheFirstStandsInOrTheSampleIsLeftOut) {
           .has_value());
 }
 
-// As training without groups draws: nothing but the number changes.
+// Training without groups draws with this key, too.
 TEST(AnswerRulesTest, TheFirstAnswerOfTheFirstMemberHasTheRowsOwnKey) {
   const SamplingKey row = {.seed = 1, .step = 2, .example = 3};
   const SamplingKey key = KeyOfAttempt(KeyOfMember(row, 0), 0);

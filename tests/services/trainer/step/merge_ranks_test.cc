@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What rank 0 says where rank 1 ends the step in weights of `digest`.
+// Returns rank 0's status if rank 1 ends the step with weights of `digest`.
 absl::Status MergeWith(const std::string& digest, StepReport* report) {
   absl::Status merged;
   RunThreadRanks(2, [&](Collective& collective) {

@@ -18,8 +18,8 @@ using ::testing::ElementsAre;
 
 using RolloutRecordTest = TrainerLoopTest;
 
-// As released: an answer of padding alone has nothing to score, its reference
-// has.
+// As in the released code, an answer of padding alone has no scored token, but
+// its reference has scored tokens.
 TEST_F(RolloutRecordTest, AnAnswerOfPaddingAloneLeavesItsReferencesTerms) {
   PadWithTheEnd();
   const auto tokens_of = [&](const std::string& term) {
@@ -56,8 +56,8 @@ TEST_F(RolloutRecordTest, AnAnswerOfPaddingAloneLeavesItsReferencesTerms) {
   }
 }
 
-// Of each group of two the second answer is right: the first one's teacher
-// reads it, the second one has nobody to read.
+// In each group of two the second answer is right. The teacher of the first
+// answer reads it; the second answer has no right sibling.
 TEST_F(RolloutRecordTest, ASiblingTeachesTheOthersOfItsGroup) {
   Config& config = loaded_.config;
   config.objective.preset = "sdpo";
@@ -101,7 +101,7 @@ TEST_F(RolloutRecordTest, WithoutARightAnswerThePolicyRests) {
   EXPECT_THAT(MetricOfSteps("gradient_norm"), ElementsAre(0, 0, 0, 0));
   EXPECT_THAT(MetricOfSteps("/rollout/taught_fraction"),
               ElementsAre(0, 0, 0, 0));
-  // What is wrong with them is something to learn from.
+  // The feedback on wrong answers teaches something.
   config.run.name = "feedback";
   config.objective.sdpo.feedback = FeedbackRule::kWithoutSibling;
   config.prompts.feedback_wrong = "{answer} is wrong";
@@ -111,8 +111,8 @@ TEST_F(RolloutRecordTest, WithoutARightAnswerThePolicyRests) {
   EXPECT_EQ(SamplesOfStep(1)[0].at("feedback"), "5 is wrong");
 }
 
-// Nobody is right in the third step. A term without a weight has its tokens
-// there all the same, and nothing to teach.
+// No answer is right in the third step. A term without a weight still has
+// tokens there, but teaches nothing.
 TEST_F(RolloutRecordTest, WhatIsOnlyMeasuredDoesNotKeepThePolicyFromResting) {
   Config& config = loaded_.config;
   config.objective.preset = "sdpo";
@@ -145,7 +145,7 @@ TEST_F(RolloutRecordTest, WhatIsOnlyMeasuredDoesNotKeepThePolicyFromResting) {
 TEST_F(RolloutRecordTest, ASecondAnswerStandsInTheReferencesPlace) {
   Config& config = loaded_.config;
   config.rollout.source = ReferenceSource::kDual;
-  // Once it is the same as the first.
+  // The second answer once equals the first answer, so a third answer is drawn.
   answer_of_ = [this](const SamplingKey& key) {
     return Boxed(key.sample % kMaxAttempts < 2 ? "5" : "7");
   };

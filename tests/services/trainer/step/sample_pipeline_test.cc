@@ -26,7 +26,7 @@ TEST_F(SamplePipelineTest, WithALagTeachersHearOfNoAnswerBeforeItIsWhole) {
   EXPECT_EQ(teachers_->prefixes_, 0);
 }
 
-// Counts what it encodes.
+// Counts the texts that it encodes.
 class CountingTokenizer : public Tokenizer {
  public:
   explicit CountingTokenizer(const Tokenizer& inner) : inner_(inner) {}
@@ -68,11 +68,11 @@ TEST_F(SamplePipelineTest, EachTextOfASampleIsTokenizedOnce) {
   loaded_.config.trainer.steps = 1;
   counting.num_encoded_ = 0;
   ASSERT_TRUE(Run(0).ok());
-  // The prompt that workers are probed with, and two samples.
+  // The tokenizer encodes the prompt of the workers' probe and two samples.
   EXPECT_EQ(counting.num_encoded_, of_prompt + 2 * (of_prompt + of_views));
 }
 
-// Of steps that need no answers.
+// Serves steps that need no answers.
 class NoRollouts : public RolloutClient {
  public:
   void SetWeights(PolicyUpdates) override {}
@@ -86,7 +86,7 @@ class NoRollouts : public RolloutClient {
   void Shutdown() override {}
 };
 
-// Whose results also have something that nobody keeps.
+// Returns results with an additional tensor that nobody keeps.
 class WatchedTeachers : public InstantTeachers {
  public:
   WatchedTeachers() : InstantTeachers(/*hidden_size=*/4) {}

@@ -33,8 +33,8 @@ TEST_F(SliceTrainerTest, MicroBatchesAreTrainedWhileLaterAnswersAreSampled) {
   }
 }
 
-// The first problem's answer comes last: the second one's micro-batch is
-// trained out of turn, if there is memory for its gradient.
+// The first problem's answer comes last. The second problem's micro-batch is
+// trained out of turn if there is memory for its gradient.
 TEST_F(SliceTrainerTest, MicroBatchesOutOfTurnChangeNoBit) {
   loaded_.config.run.name = "in-turn";
   loaded_.config.trainer.train_while_sampling = false;
@@ -48,7 +48,7 @@ TEST_F(SliceTrainerTest, MicroBatchesOutOfTurnChangeNoBit) {
   for (const bool has_memory : {true, false}) {
     loaded_.config.run.name = has_memory ? "out-of-turn" : "no-memory";
     loaded_.config.trainer.ahead_memory_mib = has_memory ? 64 : 0;
-    holds_back_ = has_memory;  // else nothing would be trained, ever
+    holds_back_ = has_memory;  // without memory nothing would be trained
     ASSERT_TRUE(Run(0).ok());
     EXPECT_EQ(MetricOfSteps("loss"), losses) << "bit for bit";
     EXPECT_EQ(MetricOfSteps("gradient_norm"), norms);
@@ -62,8 +62,8 @@ TEST_F(SliceTrainerTest, MicroBatchesOutOfTurnChangeNoBit) {
   }
 }
 
-// While the last answer is missing: its references and, where answers may be
-// long, what was sampled of it, chunk by chunk.
+// While the last answer is missing, its references pass forward and, where
+// answers may be long, its sampled tokens, chunk by chunk.
 TEST_F(SliceTrainerTest, WhatIsKnownOfAMissingAnswerPassesForward) {
   answer_.assign(40, 72);
   answer_.push_back(kSmallEndId);
@@ -84,7 +84,7 @@ TEST_F(SliceTrainerTest, WhatIsKnownOfAMissingAnswerPassesForward) {
     config.run.name = are_long ? "long" : "short";
     config.rollout.max_new_tokens = are_long ? 1'000'000 : 41;
     config.trainer.pack_tokens = are_long ? 4'000'000 : 4096;
-    // 40 tokens behind a prompt, in whole chunks.
+    // The 40 tokens behind a prompt pass in whole chunks.
     held_back_until_tokens_ = are_long ? 48 : 0;
     ASSERT_TRUE(Run(0).ok());
     losses.push_back(MetricOfSteps("loss"));

@@ -23,7 +23,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Remembers what it was told of. Thread-safe.
+// Remembers all calls. Thread-safe.
 class RecordingTeacher : public TeacherClient {
  public:
   void SetWeights(PolicyUpdates) override {}
@@ -58,7 +58,7 @@ class RecordingTeacher : public TeacherClient {
   std::set<uint64_t> withdrawn_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Counts the tokens that texts are turned into, and where that is done.
+// Counts the tokens that texts are turned into, and notes the thread.
 class CountingTokenizer : public Tokenizer {
  public:
   explicit CountingTokenizer(std::unique_ptr<const Tokenizer> tokenizer)
@@ -205,8 +205,8 @@ TEST_F(OpenAnswersTest, WhatIsLeftOpenIsWithdrawn) {
   EXPECT_TRUE(teacher_.IsWithdrawn(20));
 }
 
-// A prompt that shows the answer is tokenized as it grows, and not on the
-// thread that the tokens of all answers come by.
+// A prompt that shows the answer is tokenized as the answer grows, and not on
+// the thread that delivers the tokens of all answers.
 TEST_F(OpenAnswersTest, NoTextIsTokenizedTwiceNorByWhoBringsTheTokens) {
   Open(11, 21, ViewName::kCrossReference);
   ASSERT_TRUE(IsTold(21, 1));
@@ -227,7 +227,7 @@ TEST_F(OpenAnswersTest, NoTextIsTokenizedTwiceNorByWhoBringsTheTokens) {
   EXPECT_LE(tokenizer_->encoded(), tokens * 12 / 10);
   EXPECT_LE(tokenizer_->decoded(), tokens * 12 / 10);
   EXPECT_FALSE(tokenizer_->WasUsedHere());
-  // Tokens of the text, in which spaces and letters merge across pieces.
+  // The teacher has tokens of the text; spaces and letters merge across pieces.
   EXPECT_GT(teacher_.Told(21)
                 .back()
                 .views.at(ViewName::kCrossReference)

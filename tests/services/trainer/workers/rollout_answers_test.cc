@@ -1,4 +1,4 @@
-// Which rollout workers a client refuses, and which of their answers.
+// Tests which rollout workers and which of their answers a client refuses.
 
 #include <atomic>
 #include <functional>
@@ -67,7 +67,7 @@ TEST_F(RolloutAnswersTest, AWorkerOfAnotherVersionIsWarnedOfAndWorks) {
                              HasSubstr("has version 0.0.9-old")));
 }
 
-// However often it is connected to: a run takes days.
+// One warning is enough, because the client may reconnect for days.
 TEST_F(RolloutAnswersTest, AWorkerOfAnotherVersionIsWarnedOfOnce) {
   std::atomic<int> streams = 0;
   ScriptedServer server([&](ScriptedServer::Stream*) { ++streams; });
@@ -83,7 +83,7 @@ TEST_F(RolloutAnswersTest, AWorkerOfAnotherVersionIsWarnedOfOnce) {
   EXPECT_EQ(parts.size(), 2U) << log;
 }
 
-// Each script answers every task wrongly; the worker is lost with the reason.
+// Each script answers every task wrongly; the worker is lost with this error.
 TEST_F(RolloutAnswersTest, AnswersThatBreakTheProtocolAreNotTaken) {
   struct Case {
     const char* error;
@@ -164,9 +164,9 @@ TEST_F(RolloutAnswersTest, AnAnswerThatCannotHaveEndedThereIsNotTaken) {
   struct Case {
     v1::GenerationFinished::Reason reason;
     std::vector<int64_t> end_ids;
-    const char* error;  // empty: the answer is sound
+    const char* error;  // empty if the answer is sound
   };
-  // To all it is token 1, of 3 at most.
+  // Every answer is token 1, of 3 tokens at most.
   for (const Case& c :
        {Case{v1::GenerationFinished::REASON_LENGTH, {}, "cut off after 1 of 3"},
         Case{v1::GenerationFinished::REASON_EOS, {2, 3}, "ends with 2, 3"},
@@ -193,8 +193,8 @@ TEST_F(RolloutAnswersTest, AnAnswerThatCannotHaveEndedThereIsNotTaken) {
   }
 }
 
-// Its update is still being written: what it is to be compared with is not
-// there.
+// The trainer is still writing the update, so there is no digest yet to compare
+// the acknowledgement with.
 TEST_F(RolloutAnswersTest, AnAcknowledgementOfHalfAnAdapterIsNotTaken) {
   class HastyServer final : public v1::RolloutService::Service {
    public:

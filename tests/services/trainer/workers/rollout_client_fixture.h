@@ -1,4 +1,4 @@
-// A RolloutClient and the servers that its tests play.
+// A RolloutClient and the servers that its tests run.
 #pragma once
 
 #include <atomic>
@@ -37,7 +37,7 @@ class RolloutClientFixture : public ::testing::Test {
     return description;
   }
 
-  // A rollout server process in miniature: everything but the model is real.
+  // A rollout server in the test's process: everything but the model is real.
   class MiniServer {
    public:
     MiniServer(FakeSamplerControl* control,
@@ -52,7 +52,7 @@ class RolloutClientFixture : public ::testing::Test {
     }
     ~MiniServer() { Stop(absl::ZeroDuration()); }
 
-    // As main.cc does: what has ended still has to be delivered.
+    // Stops in the order of main.cc, so that finished answers are delivered.
     void Stop(absl::Duration grace) {
       worker_.Shutdown(grace);
       server_->Shutdown(grace);
@@ -86,7 +86,7 @@ class RolloutClientFixture : public ::testing::Test {
     const std::function<void(Stream*)> generate_;
   };
 
-  // As a sound worker tells an answer of one token.
+  // Sends an answer of one token as a sound worker does.
   static void AnswerWithOneToken(
       const v1::GenerateRequest& request,
       ScriptedServer::Stream* stream,
@@ -108,7 +108,7 @@ class RolloutClientFixture : public ::testing::Test {
   static std::shared_ptr<const PolicyUpdate> MakeUpdate(int64_t version) {
     auto update = std::make_shared<PolicyUpdate>();
     update->version = version;
-    // More than one chunk.
+    // The tensors take more than one chunk.
     update->adapter.tensors =
         std::string((2 << 20) + 17, static_cast<char>('a' + version));
     update->adapter.config_json = "{}";
@@ -150,7 +150,7 @@ class RolloutClientFixture : public ::testing::Test {
     return outcomes_[static_cast<int>(outcome)];
   }
 
-  // Until the first worker's last one says `text`.
+  // Waits until the last error of the first worker contains `text`.
   void WaitForError(const std::string& text) {
     ASSERT_TRUE(Eventually([&] {
       const auto workers = client_->Workers();

@@ -25,8 +25,8 @@ TEST_F(RolloutClientTest, ABadAddressIsRefusedAtTheStart) {
             absl::StatusCode::kInvalidArgument);
 }
 
-// Four tokens a second. Ten minutes for 38,912 ended a run that took longer:
-// after ten attempts, each of which was cut off.
+// Each answer has a second for every four tokens. With ten minutes for 38,912
+// tokens, a run ended after ten attempts that were all cut off.
 TEST_F(RolloutClientTest, LongAnswersHaveLonger) {
   EXPECT_EQ(AnswerTimeout(absl::Minutes(10), 1024), absl::Minutes(10));
   EXPECT_EQ(AnswerTimeout(absl::Minutes(10), 38912), absl::Seconds(9728));

@@ -1,4 +1,4 @@
-// What a client tells the timeline of its rollout workers.
+// Tests what a client writes to the timeline about its rollout workers.
 
 #include <map>
 #include <memory>
@@ -21,7 +21,7 @@ namespace {
 
 class RolloutTimelineTest : public RolloutClientFixture {
  protected:
-  ~RolloutTimelineTest() override { client_.reset(); }  // before its timeline
+  ~RolloutTimelineTest() override { client_.reset(); }  // before timeline_
 
   void StartTimeline() {
     timeline_ = std::make_unique<Timeline>(
@@ -29,7 +29,7 @@ class RolloutTimelineTest : public RolloutClientFixture {
     timeline_->BeginStep(1);
     options_.timeline = timeline_.get();
   }
-  // The slices of the timeline, which is written now.
+  // Writes the timeline and returns its slices.
   std::vector<nlohmann::json> EndTimeline() {
     timeline_->EndStep();
     return SlicesOfTimeline(path_);

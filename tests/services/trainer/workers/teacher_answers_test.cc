@@ -1,4 +1,4 @@
-// Which of a teacher's answers a client does not take.
+// Tests which answers of a teacher a client refuses.
 
 #include <atomic>
 #include <cmath>
@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 
 class TeacherAnswersTest : public TeacherClientFixture {};
 
-// Replaces the first number of a chunk; its checksum is right again.
+// Replaces the first number of a chunk and corrects its checksum.
 template <typename Number>
 void SetNumber(Number number, v1::ScoreResponse* message) {
   v1::TensorChunk& chunk = *message->mutable_chunk();
@@ -36,7 +36,7 @@ TEST_F(TeacherAnswersTest, IdsOutsideTheVocabularyAreNotTaken) {
   std::atomic<int32_t> id = -1;
   ScriptedServer server([&](const v1::ScoreRequest& request,
                             ScriptedServer::Stream* stream) {
-    // hidden of 8 numbers becomes ids of 8, and logprobs of 8.
+    // The tensors `ids` and `logprobs` copy `hidden`, which has 8 numbers.
     std::vector<v1::ScoreResponse> messages;
     for (v1::ScoreResponse& message : SoundAnswer(request)) {
       messages.push_back(message);
@@ -82,7 +82,8 @@ TEST_F(TeacherAnswersTest, AScoreOfAnOlderVersionOfItsSetIsNotTaken) {
   ScriptedServer server(
       [&](const v1::ScoreRequest& request, ScriptedServer::Stream* stream) {
         auto messages = SoundAnswer(request);
-        // The digest of the snapshot, for a task of the moving average.
+        // The task is for the moving average, but the digest belongs to the
+        // snapshot.
         messages.back().mutable_done()->set_adapter_digest(
             MakeUpdate(1)->adapter.digest);
         for (const auto& message : messages) stream->Write(message);
@@ -111,7 +112,7 @@ TEST_F(TeacherAnswersTest, ABadViewFailsItsTaskWithTheReason) {
 TEST_F(TeacherAnswersTest, AnswersThatBreakTheProtocolAreNotTaken) {
   using Messages = std::vector<v1::ScoreResponse>;
   struct Case {
-    const char* error;  // empty: the answer is sound
+    const char* error;  // empty if the answer is sound
     std::function<void(Messages&)> spoil;
   };
   const std::vector<Case> cases = {

@@ -1,4 +1,4 @@
-// A TeacherClient and the servers that its tests play.
+// A TeacherClient and the servers that its tests run.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class TeacherClientFixture : public ::testing::Test {
     return description;
   }
 
-  // A teacher server process in miniature: everything but the model is real.
+  // A teacher server in the test's process: everything but the model is real.
   class MiniServer {
    public:
     MiniServer(FakeScorerControl* control, const std::string& listen)
@@ -69,8 +69,8 @@ class TeacherClientFixture : public ::testing::Test {
         grpc::ServerReaderWriter<v1::ScoreResponse, v1::ScoreRequest>;
     using Script = std::function<void(const v1::ScoreRequest&, Stream*)>;
 
-    // `on_stream`: called for each Score call. `end`: whether a call ends after
-    // the request it has just answered.
+    // `on_stream` is called for each Score call. `end` says whether a call ends
+    // after the request that it has just answered.
     explicit ScriptedServer(
         Script score,
         std::function<void(grpc::ServerContext*)> on_stream = {},
@@ -134,7 +134,7 @@ class TeacherClientFixture : public ::testing::Test {
     return reinterpret_cast<const float*>(tensor.data.get())[index];
   }
 
-  // A sound answer to the request, of which each test spoils one message.
+  // Returns a sound answer to the request; each test spoils one message of it.
   static std::vector<v1::ScoreResponse> SoundAnswer(
       const v1::ScoreRequest& request) {
     std::vector<v1::ScoreResponse> messages;

@@ -75,7 +75,7 @@ TEST_F(TeacherClientTest, SeveralConnectionsShareTheTasks) {
   EXPECT_EQ(peers.size(), 3U);
 }
 
-// As a worker that dies: the tasks of all its streams are done again.
+// If a worker dies, the tasks of all its streams are done again.
 TEST_F(TeacherClientTest, WhenOneOfSeveralStreamsEndsAllBeginAgain) {
   std::atomic<int> streams = 0;
   std::atomic<bool> broken = false;
@@ -136,7 +136,7 @@ TEST_F(TeacherClientTest, EachSetIsScoredByItsOwnAdapter) {
   MiniServer server(&control_, "127.0.0.1:0");
   Start(server.address());
   const auto snapshot = MakeUpdate(1);
-  int loads = 0;  // of the first round
+  int loads = 0;  // in the first round
   for (const int64_t version : {2, 3}) {
     client_->SetWeights({{WeightSet::kSnapshot, snapshot},
                          {WeightSet::kEma, MakeUpdate(version)},

@@ -1,4 +1,4 @@
-// What teachers compute ahead of a client's tasks.
+// Tests what teachers compute ahead of a client's tasks.
 
 #include <map>
 #include <memory>
@@ -18,7 +18,7 @@ namespace {
 
 class TeacherPrefixesTest : public TeacherClientFixture {
  protected:
-  // The first `known` tokens of MakeTask(1, 40).
+  // Returns the first `known` tokens of MakeTask(1, 40).
   static ScoreTask MakePrefix(size_t known) {
     ScoreTask task = MakeTask(1, 40);
     for (auto& [name, view] : task.views) view.input_ids.resize(known);
@@ -52,10 +52,10 @@ TEST_F(TeacherPrefixesTest, WhatATeacherDidIsInTheTimeline) {
   ASSERT_TRUE(Eventually([&] { return control_.base_ahead >= 2 * 28; }));
   client_->Submit(MakeTask(1, 40));
   const auto result = client_->Next();
-  client_.reset();  // before its timeline
+  client_.reset();  // the timeline must outlive it
   ASSERT_TRUE(result.ok()) << result.status();
   timeline.EndStep();
-  std::map<std::string, nlohmann::json> slices;  // the last of each name
+  std::map<std::string, nlohmann::json> slices;  // the last slice of each name
   for (const nlohmann::json& slice : SlicesOfTimeline(path)) {
     slices[slice.at("name").get<std::string>()] = slice;
   }

@@ -105,7 +105,7 @@ TEST_F(WorkerHandshakeTest, AProbeThatDiffersIsRefusedWithBothNumbers) {
 }
 
 TEST_F(WorkerHandshakeTest, AProbeIsComparedAsAWhole) {
-  // One of two tokens differs: its square counts half.
+  // One of two tokens differs, so its square counts half.
   update_.probe_tolerance = {2.0F, 1.0F};
   response_.set_probe_logprobs(1, update_.probe_logprobs[1] - 1.4F);
   EXPECT_TRUE(CheckAcknowledgement(response_, WeightSet::kEma, update_).ok());

@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// What stands between the only `open` and the `close` after it.
+// Returns the text between the only `open` and the next `close`.
 std::string Between(const std::string& text,
                     const std::string& open,
                     const std::string& close) {

@@ -13,7 +13,7 @@ namespace {
 
 class RunReportTest : public testing::Test {
  protected:
-  // The data inside the report of a run with one step that ended so.
+  // Returns the data in the report of a run with one step and this outcome.
   nlohmann::json Data(const absl::Status& outcome) {
     status_.Change([](v1::GetStatusResponse& state) {
       state.set_run_name("demo");

@@ -34,7 +34,7 @@ TEST_F(StatusPagesTest, TheStatusIsTheOneThatTheCommandPrints) {
   nlohmann::json page = Json("/status.json");
   nlohmann::json command = StatusJson(StatusMessage(status_));
   EXPECT_EQ(page["run_name"], "demo");
-  // Time passes between the two.
+  // Time passes between the two pages.
   for (const char* key : {"elapsed_seconds", "eta_seconds"}) {
     page.erase(key);
     command.erase(key);
