@@ -262,7 +262,7 @@ TEST(CpuDecodeBackendTest, NothingIsLeftOfTheAdapterBefore) {
   const std::vector<int32_t> ids = MakeIds(20, 3);
   const auto everywhere = MakeAdapter(*weights);
   const auto somewhere = MakeAdapter(*weights, {"k_proj", "v_proj", "up_proj"});
-  auto smaller = std::make_shared<Adapter>(*everywhere);  // all in bfloat16
+  auto smaller = std::make_shared<Adapter>(*everywhere);  // values of bfloat16
   for (auto& layer : smaller->layers) {
     for (LoraPair& pair : layer) {
       pair.a = pair.a.to(at::kBFloat16).to(at::kFloat);

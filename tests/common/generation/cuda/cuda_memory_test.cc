@@ -218,7 +218,8 @@ TEST(CudaMemoryTest, TheDecodersWorkspaceIsTheRules) {
         EXPECT_EQ(DecodingMemoryOf(config, model, kPrompt).workspace +
                       static_cast<double>(parts),
                   static_cast<double>(DapdCudaDecoderWorkspace(&spec)))
-            << NameOf(precision) << ", " << ranks << " ranks, " << slots << " slots";
+            << NameOf(precision) << ", " << ranks << " ranks, " << slots
+            << " slots";
       }
     }
   }

@@ -45,7 +45,7 @@ struct Errors {
   double worst = 0.0;     // of a tensor alone
 };
 
-// FastTrainingPass against ForwardHidden under autograd.
+// Compares FastTrainingPass with ForwardHidden under autograd.
 Errors CompareWithAutograd(const ModelWeights& weights,
                            const Adapter& adapter,
                            int64_t activation_bytes) {
@@ -107,7 +107,7 @@ double RoundingsOf(const ModelWeights& weights) {
   return kRoundingsALayer * static_cast<double>(weights.config.num_layers) + 2;
 }
 
-// Autograd rounds as often, elsewhere.
+// Autograd rounds as often, at other places.
 TEST(FastTrainingPassTest, AgreesWithAutogradOnABfloat16Base) {
   const auto weights = MakeModel("qwen3", at::kBFloat16);
   const Errors errors = CompareWithAutograd(
@@ -249,8 +249,8 @@ Errors CompareChunksWithWhole(const std::string& family, at::ScalarType dtype) {
   const Case c;
   FastTrainingPass whole(
       *weights, adapter, c.tokens, c.rows, kUnlimitedActivations);
-  // Of the sequences of 23, 1 and 70 tokens; rows 60 and 61 lie in a chunk, 93
-  // in a tail.
+  // The sequences have 23, 1 and 70 tokens; rows 60 and 61 are in a chunk, row
+  // 93 is in a tail.
   FastTrainingPass pass(
       *weights,
       adapter,

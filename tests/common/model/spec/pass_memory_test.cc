@@ -72,7 +72,7 @@ TEST_F(PassMemoryTest, APassByLibTorchKeepsInputsOnlyAndNeedsMoreForALayer) {
   }
 }
 
-// The review's case: no layer was kept, and answers went in chunks.
+// Without this rule no layer would be kept, and answers would go in chunks.
 TEST_F(PassMemoryTest, NoLayerRunsAgainWhileAGpuHasMemory) {
   const TrainerLimits limits = OnGpu(80);
   EXPECT_EQ(limits.pack_tokens, 16384);
