@@ -87,7 +87,7 @@ std::vector<DivergenceSums> AccumulateMicroBatch(
     std::span<const ScoredSample> samples,
     const MicroBatchOptions& options);
 
-// Returns the same sums and computes no gradient.
+// Returns the sums of ComputeMicroBatch and computes no gradient.
 std::vector<DivergenceSums> EvaluateMicroBatch(
     const ModelWeights& weights,
     const Adapter& live,
