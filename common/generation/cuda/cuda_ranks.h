@@ -1,6 +1,6 @@
 // The common operations of ranks that share a model and decode on GPUs
-// (rollout.tensor_parallel), except those in the decoder's graphs
-// (cuda_decoder.h). All ranks make the same calls in the same order.
+// (rollout.tensor_parallel), except the operations in the decoder's graphs
+// (cuda_decoder.h). All ranks make these calls in one order.
 #pragma once
 
 #include <memory>
