@@ -114,7 +114,8 @@ class RolloutWorker {
     uint32_t num_tokens = 0;
   };
 
-  // Blocks for a place. Null: the stream is dead, or the worker shuts down.
+  // Blocks for a place. Returns null if the stream is dead or the worker shuts
+  // down.
   Place WaitForPlace(const GenerationOutbox& outbox);
   void LeavePlace();
 
@@ -122,7 +123,7 @@ class RolloutWorker {
   void Run();
   void Admit(Sequence sequence);
   void StartWaiting();
-  // The lowest number that no running sequence has.
+  // Returns the lowest number that no running sequence has.
   uint32_t FreeSlot() const;
   absl::StatusOr<std::vector<SampledToken>> Compute();
   void Step();
