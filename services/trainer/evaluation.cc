@@ -107,7 +107,7 @@ void GradeAnswers(const std::vector<RolloutRecord>& records,
   report.mean_tokens = tokens / static_cast<double>(records.size());
 }
 
-// Whether the model's context takes an answer of full length behind the
+// Returns whether the model's context takes an answer of full length behind the
 // sampler's prompt.
 absl::StatusOr<bool> CanBeAnswered(const EvaluationParts& parts,
                                    const Problem& problem) {
@@ -118,8 +118,8 @@ absl::StatusOr<bool> CanBeAnswered(const EvaluationParts& parts,
          parts.weights.config.max_positions;
 }
 
-// Whether the model's context takes every view of the answer that the terms
-// read.
+// Returns whether the model's context takes every view of the answer that the
+// terms read.
 absl::StatusOr<bool> CanBeScored(const EvaluationParts& parts,
                                  const RolloutRecord& record) {
   const Problem& problem = *record.problem;
@@ -147,9 +147,9 @@ struct AnsweredProblems {
   std::map<size_t, RolloutResult> answers;  // which the inputs refer to
 };
 
-// The inputs whose views the model's context can take: unlike training's,
-// held-out solutions and answers have no limit of length, and workers refuse
-// what is too long.
+// Returns the inputs whose views the model's context can take: unlike
+// training's, held-out solutions and answers have no limit of length, and
+// workers refuse texts that are too long.
 absl::StatusOr<AnsweredProblems> AnswerWhatFits(
     const EvaluationParts& parts,
     const AnswerRules& rules,

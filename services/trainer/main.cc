@@ -63,7 +63,8 @@ struct TrainerProcess {
   ShutdownSignal& signal;
 
   const Config& config() const { return loaded.config; }
-  // Blocks for at most the given time; true once there is a signal.
+  // Returns a function that blocks for at most the given time and returns true
+  // once there is a signal.
   std::function<bool(absl::Duration)> WaitForStop() const {
     return [&waited = signal](absl::Duration timeout) {
       return waited.WaitFor(timeout);
@@ -78,7 +79,8 @@ struct WorkerClients {
   std::unique_ptr<TeacherClient> teachers;
 };
 
-// Null: none is wanted, or this rank runs where the run folder is not.
+// Returns null if no timeline is wanted or if the run folder is not on this
+// rank's machine.
 std::unique_ptr<Timeline> MakeTimeline(const Config& config) {
   const TrainerSection& trainer = config.trainer;
   if (trainer.timeline_steps == 0) return nullptr;

@@ -63,7 +63,7 @@ struct LoadedBase {
 
 namespace {
 
-// The adapter of version 0 of the policy.
+// Returns the adapter of version 0 of the policy.
 absl::StatusOr<Adapter> StartAdapter(const Config& config,
                                      const LoraConfig& lora,
                                      const ModelWeights& weights) {
@@ -135,8 +135,8 @@ absl::StatusOr<LoadedBase> LoadBase(const std::string& folder,
   return base;
 }
 
-// The amount of work that fits on this rank's device beside the model; logged
-// for a GPU.
+// Returns the amount of work that fits on this rank's device beside the model;
+// logged for a GPU.
 absl::StatusOr<TrainerLimits> PlanLimits(const Config& config,
                                          const ModelWeights& weights) {
   TrainerLimits limits;
@@ -160,9 +160,9 @@ absl::StatusOr<TrainerLimits> PlanLimits(const Config& config,
   return limits;
 }
 
-// The policy of the run folder's newest checkpoint or, without one, of the
-// start. Errors: those of LoadNewestCheckpoint; without a checkpoint, those of
-// CheckIdentity, and DATA_LOSS if the run is finished.
+// Returns the policy of the run folder's newest checkpoint or, without one, of
+// the start. Errors: those of LoadNewestCheckpoint; without a checkpoint, those
+// of CheckIdentity, and DATA_LOSS if the run is finished.
 absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
     const Config& config,
     const LoraConfig& lora,

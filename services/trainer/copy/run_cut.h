@@ -1,6 +1,6 @@
 // RunCut: a run folder at one moment, kept readable while training goes on.
 // Files that may be replaced or removed are linked into a folder of their own;
-// of files that only grow, the length counts.
+// for files that only grow, the cut keeps the length.
 #pragma once
 
 #include <cstdint>

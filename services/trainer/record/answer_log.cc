@@ -57,9 +57,9 @@ absl::StatusOr<StepLine> ParseLine(const std::string& path, const Line& line) {
   return StepLine{.step = *step, .row = Json(*row), .where = where};
 }
 
-// The step that a line begins with, as Append writes it. This takes no time,
-// while parsing the lines of a long run takes seconds. 0: the line does not
-// begin or end as a whole one.
+// Returns the step that a line begins with, as Append writes it. This takes no
+// time, while parsing the lines of a long run takes seconds. Returns 0 if the
+// line does not begin or end as a whole one.
 int64_t ToldStep(absl::string_view text) {
   if (!absl::ConsumePrefix(&text, "{\"step\":") ||
       !absl::EndsWith(text, "]}")) {

@@ -160,7 +160,7 @@ absl::StatusOr<PolicyState> LoadCheckpoint(const std::string& folder,
   return Damaged(folder, error.what());
 }
 
-// Bit for bit. `a` is what was read back, on the CPU.
+// Compares bit for bit. `a` was read back, on the CPU.
 bool SameTensors(const Adapter& a, const Adapter& b) {
   const std::vector<at::Tensor> left = a.Tensors();
   const std::vector<at::Tensor> right = b.Tensors();
@@ -174,7 +174,7 @@ bool SameTensors(const Adapter& a, const Adapter& b) {
                     });
 }
 
-// The same adapter, or none on both sides.
+// Whether both are the same adapter, or both are absent.
 bool SameTensors(const std::optional<Adapter>& a, const Adapter* b) {
   if (!a.has_value() || b == nullptr) return !a.has_value() && b == nullptr;
   return SameTensors(*a, *b);
@@ -199,9 +199,9 @@ bool SameState(const PolicyState& read, const Policy& policy) {
          SameTensors(read.live, policy.live());
 }
 
-// Whether an error in reading a checkpoint says that its files are not what was
-// written. Any other (no right to them, a disk or a network that fails, no
-// memory) says nothing of them.
+// Returns whether an error in reading a checkpoint says that its files differ
+// from the written files. Any other error (no right to them, a disk or a
+// network that fails, no memory) says nothing of them.
 bool IsDamage(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsInvalidArgument(status) ||
          absl::IsNotFound(status) || absl::IsOutOfRange(status);

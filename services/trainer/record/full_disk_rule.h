@@ -1,4 +1,4 @@
-// FullDiskRule: what a run does when its disk refuses (full, read-only,
+// FullDiskRule decides how a run reacts when its disk refuses (full, read-only,
 // broken).
 #pragma once
 
@@ -44,7 +44,8 @@ class FullDiskRule {
   absl::Status Write(const std::string& what,
                      const std::function<absl::Status()>& write);
 
-  // For files that a run is worthless without: "continue" counts as "pause".
+  // Runs `write` for a file without which a run is worthless: "continue" counts
+  // as "pause".
   absl::Status MustWrite(const std::string& what,
                          const std::function<absl::Status()>& write);
 

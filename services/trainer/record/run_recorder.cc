@@ -41,8 +41,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A row of samples/step-000001.jsonl: the keys that common/data/sample_rows.h
-// reads, and some for people.
+// Returns a row of samples/step-000001.jsonl: the keys that
+// common/data/sample_rows.h reads, and some for people.
 Json SampleRowOf(const RolloutRecord& record) {
   const bool is_given = record.reference_ids.empty();
   Json row = {

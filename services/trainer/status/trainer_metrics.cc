@@ -31,7 +31,8 @@ constexpr char kLastCheckpointHelp[] =
 constexpr char kSteps[] = "dapd_trainer_steps_total";
 constexpr char kStepsHelp[] = "Optimizer steps taken by this process.";
 
-// The nearest existing ancestor: a run's folder may not exist yet.
+// Returns the nearest existing ancestor, because a run's folder may not exist
+// yet.
 std::string ExistingFolder(const std::string& path) {
   std::error_code error;
   std::filesystem::path folder = std::filesystem::absolute(path, error);

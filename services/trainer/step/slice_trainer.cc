@@ -33,8 +33,9 @@ int64_t MemoryAhead(const BatchTrainerParts& parts) {
              : 0;
 }
 
-// Memory for results that wait for their turn, at most half of MemoryAhead: a
-// gradient stands for all of a micro-batch's work, a pass for at most a third.
+// Returns the memory for gradients that wait for their turn, at most half of
+// MemoryAhead: a gradient stands for all of a micro-batch's work, a pass for at
+// most a third.
 int64_t GradientMemory(const BatchTrainerParts& parts,
                        size_t micro_batches,
                        int64_t gradient_bytes) {
@@ -212,7 +213,7 @@ void SliceTrainer::AddInTurn() {
 }
 
 // A sample that no term scores, or that is left out, leaves a gap. A
-// micro-batch of gaps alone does not count.
+// micro-batch that has only gaps does not count.
 absl::StatusOr<std::vector<ScoredSample>> SliceTrainer::Take(
     const MicroBatch& micro_batch) {
   std::vector<ScoredSample> samples;

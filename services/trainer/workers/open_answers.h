@@ -58,7 +58,8 @@ class OpenAnswers {
   // from the start.
   void OnTokens(uint64_t id, const std::vector<int32_t>& ids);
 
-  // The prompt and the tokens so far; nothing if the answer is not open.
+  // Returns the prompt and the tokens so far; nothing if the answer is not
+  // open.
   std::vector<int32_t> PrefixOf(uint64_t id) const;
 
   // The answer has arrived, and its tasks follow if `submitted`. Once this

@@ -64,8 +64,8 @@ class WorkerClient {
   // Does not block.
   virtual void Submit(Task task) = 0;
 
-  // The next finished task, or nothing if none finishes within `timeout`.
-  // WorkerPool::NextWithin lists the errors.
+  // Returns the next finished task, or nothing if none finishes within
+  // `timeout`. WorkerPool::NextWithin lists the errors.
   virtual absl::StatusOr<std::optional<Result>> NextWithin(
       absl::Duration timeout) = 0;
   // NextWithin without a limit.
@@ -119,8 +119,8 @@ class TeacherClient : public WorkerClient<ScoreTask, ScoreResult> {
   virtual void WithdrawPrefix(uint64_t id) = 0;
 };
 
-// The task timeout for answers of up to `max_new_tokens`: `usual`, and in
-// proportion longer beyond 2,400 tokens.
+// Returns the task timeout for answers of up to `max_new_tokens`: `usual`, or
+// in proportion more beyond 2,400 tokens.
 absl::Duration AnswerTimeout(absl::Duration usual, int64_t max_new_tokens);
 
 }  // namespace dapd
