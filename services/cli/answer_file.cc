@@ -37,7 +37,7 @@ std::string HowToGoOn(const std::string& path) {
                       ManifestPath(path));
 }
 
-// Whether the answers in `path` belong to `settings`.
+// Checks that the answers in `path` belong to `settings`.
 absl::Status CheckManifest(const std::string& path,
                            const nlohmann::ordered_json& settings) {
   const std::string manifest = ManifestPath(path);

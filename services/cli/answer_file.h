@@ -1,5 +1,5 @@
-// AnswerFile: the answers of an evaluation on disk, each written as soon as it
-// has ended, so that a killed call loses only unfinished answers.
+// AnswerFile keeps the answers of an evaluation on disk and writes each as soon
+// as it has ended, so that a killed call loses only unfinished answers.
 //
 //   F                 JSON Lines, answer_record.h; in the order in which they
 //                     ended, in the order of the data once all are there

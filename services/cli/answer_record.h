@@ -41,7 +41,7 @@ struct AnswerRecord {
   bool is_marked = false;  // contains --marker; no part of the row
 };
 
-// {"id", "index", "sample", "text", "answer", "extracted", "has_box",
+// Returns {"id", "index", "sample", "text", "answer", "extracted", "has_box",
 // "correct", "tokens", "finish_reason", "repeated"}, which `dapd grade` reads
 // too.
 nlohmann::ordered_json ToJson(const AnswerRecord& record);

@@ -40,13 +40,13 @@ EvalReport SummarizeAnswers(const std::vector<std::string>& ids,
                             const std::string& marker,
                             uint64_t seed);
 
-// {"problems", "samples", "accuracy", "format_rate", "mean_tokens", "tokens",
-// "truncated", "repeated", "pass_at": {"1": ...}, "by_problem": [{"id",
-// "correct"}]}, and with a marker "marker", "marker_rate"; each measure as
-// {"mean", "low", "high"}.
+// Returns {"problems", "samples", "accuracy", "format_rate", "mean_tokens",
+// "tokens", "truncated", "repeated", "pass_at": {"1": ...}, "by_problem":
+// [{"id", "correct"}]}, and with a marker "marker", "marker_rate"; each measure
+// as {"mean", "low", "high"}.
 nlohmann::ordered_json ToJson(const EvalReport& report);
 
-// The report as several lines of text.
+// Returns the report as several lines of text.
 std::string ToText(const EvalReport& report);
 
 }  // namespace dapd

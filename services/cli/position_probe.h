@@ -53,7 +53,7 @@ class PositionProbe {
   int64_t num_positions() const {
     return static_cast<int64_t>(positions_.size());
   }
-  // Problems that were left out.
+  // Returns problems that were left out.
   int64_t num_skipped() const { return num_drawn_ - num_measured_; }
 
   // DATA error if there was no position at all.
@@ -68,7 +68,7 @@ class PositionProbe {
   const Term& first() const { return config_->objective.terms[0]; }
   const Term& second() const { return config_->objective.terms[1]; }
 
-  // The positions at which both terms have a loss.
+  // Returns the positions at which both terms have a loss.
   PositionRange PositionsOf(const Views& views) const;
   // Adds the measures of one position, and `factor` times its gradients to the
   // means.

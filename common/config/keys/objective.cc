@@ -12,7 +12,7 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
            PresetNames()),
       Any("objective.terms",
           &c.objective.terms,
-          "Terms that replace those of the preset: a list of {name, student, "
+          "Terms that replace the preset's terms: a list of {name, student, "
           "teacher, teacher_weights, weight, divergence, clip, ...}. "
           "docs/objective.md explains every field."),
       Range("objective.temperature",

@@ -319,7 +319,7 @@ absl::Status WorkerPool<Task, Result>::TakeIn(Worker* worker,
   worker->instance = greeting.instance;
   if (worker->alias_of.empty()) return absl::OkStatus();
   return absl::AlreadyExistsError(
-      absl::StrCat("it is the one at ", worker->alias_of));
+      absl::StrCat("it is the worker at ", worker->alias_of));
 }
 
 template <typename Task, typename Result>

@@ -37,7 +37,7 @@ struct SweepRun {
   std::string folder;
   double memory_bytes = 0.0;  // of all its processes, by PlanMemory
 
-  // An earlier call finished it.
+  // Whether an earlier call finished the run.
   bool done = false;
 };
 

@@ -269,8 +269,9 @@ absl::StatusOr<std::optional<PolicyState>> LoadNewestCheckpoint(
     if (state.ok()) return std::optional<PolicyState>(*std::move(state));
     if (!IsDamage(state.status())) return state.status();
     last = state.status();
-    LogWarning(
-        absl::StrCat(last.message(), "; set aside; the one before it is used"));
+    LogWarning(absl::StrCat(
+        last.message(),
+        "; it is set aside, and the checkpoint before it is used"));
     RETURN_IF_ERROR(SetAsideDamaged(newest).status());
   }
   // Also where an earlier attempt set the last one aside: a run that is kept

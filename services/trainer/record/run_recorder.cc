@@ -94,7 +94,7 @@ absl::Status KeepDamaged(const std::string& path) {
   if (error) {
     return FileError(absl::StrCat("copy ", path, " to"), aside, error.value());
   }
-  LogWarning(absl::StrCat(path, " as it was is kept as ", aside));
+  LogWarning(absl::StrCat("a copy of ", path, " is kept as ", aside));
   return absl::OkStatus();
 }
 

@@ -182,7 +182,7 @@ void TrainerMetrics::RecordEvaluation(const std::string& when,
   if (report.accuracy.has_value()) {
     Set("dapd_trainer_evaluation_accuracy_ratio",
         "Share of correct answers to the held-out problems with an expected "
-        "one.",
+        "answer.",
         report.accuracy->mean,
         labels);
   }
