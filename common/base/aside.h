@@ -18,7 +18,7 @@ namespace dapd {
 // it.
 inline constexpr char kAsideMark[] = ".tmp-";
 
-// The name under which this process writes `target`.
+// Returns the name under which this process writes `target`.
 std::string AsideOf(const std::string& target);
 
 // Creates an empty file or folder of the name `aside` that belongs to this

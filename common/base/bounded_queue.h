@@ -93,8 +93,9 @@ class BoundedQueue {
     MutexLock lock(&mutex_);
     return closed_;
   }
-  // Whether the queue is closed and empty. After PopFor has returned nothing,
-  // the queue may still have received its last item and then been closed.
+  // Returns whether the queue is closed and empty. After PopFor has returned
+  // nothing, the queue may still have received its last item and then been
+  // closed.
   bool drained() const {
     MutexLock lock(&mutex_);
     return closed_ && items_.empty();

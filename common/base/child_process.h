@@ -65,14 +65,14 @@ class ChildProcess {
   void Stop(absl::Duration grace);
   void Signal(int signal_number);
 
-  // Whether the child has made progress (MarkWorkIn) since its last start.
-  // Always false without MarkWorkIn.
+  // Returns whether the child has made progress (MarkWorkIn) since its last
+  // start. Always false without MarkWorkIn.
   bool HasWorked() const;
 
-  // The last lines of the child's log, at most 64 KiB, for an error message
-  // (printable.h). All lines but the first are indented by two spaces. If the
-  // log ends with a crash report (crash_report.h), the whole beginning of the
-  // report is included.
+  // Returns the last lines of the child's log, at most 64 KiB, for an error
+  // message (printable.h). All lines but the first are indented by two spaces.
+  // If the log ends with a crash report (crash_report.h), the whole beginning
+  // of the report is included.
   std::string LogTail() const;
 
  private:

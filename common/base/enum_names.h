@@ -29,7 +29,7 @@ std::vector<std::string> NamesOf() {
   return {table.begin(), table.end()};
 }
 
-// Nothing for a name that is not in the table.
+// Returns nothing for a name that is not in the table.
 template <typename Enum>
 std::optional<Enum> ParseName(absl::string_view name) {
   constexpr auto kTable = NameTable(Enum{});

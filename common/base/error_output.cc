@@ -91,7 +91,7 @@ struct PatientOutput::State {
     ++added;
   }
 
-  // False if no thread can be started.
+  // Returns false if no thread can be started.
   static bool RequireThread(const std::shared_ptr<State>& state)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state->mutex) {
     if (state->has_thread) return true;

@@ -30,7 +30,7 @@ enum class ExitCode : int {
 // that is already attached stays, so the innermost place decides.
 absl::Status WithExitCode(absl::Status status, ExitCode code);
 
-// The attached code, or one that follows from the status code:
+// Returns the attached code, or the code that follows from the status code:
 // INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, OUT_OF_RANGE -> kData;
 // PERMISSION_DENIED -> kConfig; UNAVAILABLE, DEADLINE_EXCEEDED ->
 // kPeerUnavailable; DATA_LOSS -> kRunLost; ABORTED -> kRestart; CANCELLED ->

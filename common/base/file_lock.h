@@ -21,9 +21,9 @@ namespace dapd {
 // since NFS requires that for an exclusive lock. `path` is for messages.
 absl::StatusOr<bool> TryLock(int descriptor, const std::string& path);
 
-// Whether a process holds the lock of the file, on this machine or, if the file
-// system locks across machines, on another machine. False for a missing file.
-// An error if it cannot be determined.
+// Returns whether a process holds the lock of the file, on this machine or, if
+// the file system locks across machines, on another machine; false for a
+// missing file. Returns an error if it cannot be determined.
 absl::StatusOr<bool> IsLocked(const std::string& path);
 
 // Checks that a file in `folder` can be written and locked: creates a file with

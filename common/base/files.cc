@@ -37,8 +37,8 @@ absl::Status NoPath(absl::string_view what) {
       absl::StrCat("the path of ", what, " to write is empty"));
 }
 
-// Whether `path` is written into and never replaced: a device, a pipe, or a
-// standard stream of this process, whatever is behind it.
+// Returns whether `path` is written into and never replaced: a device, a pipe,
+// or a standard stream of this process, whatever is behind it.
 bool IsStream(const std::string& path, const struct stat& info) {
   for (const absl::string_view streams :
        {"/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/"}) {

@@ -27,12 +27,12 @@ class LineProcess {
   LineProcess(const LineProcess&) = delete;
   LineProcess& operator=(const LineProcess&) = delete;
 
-  // RESOURCE_EXHAUSTED if no process can be started. If the program itself
-  // cannot be executed, the first line fails.
+  // Returns RESOURCE_EXHAUSTED if no process can be started. If the program
+  // itself cannot be executed, the first line fails.
   absl::Status Start();
   bool running() const { return pid_ > 0; }
-  // Whether a signal ended the child that Kill() did not send, so that the
-  // child is not to blame.
+  // Returns whether a signal ended the child that Kill() did not send, so that
+  // the child is not to blame.
   bool was_killed() const { return was_killed_; }
 
   // Sends `line`, which has no newline, and a newline. Deadlines are times of

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kMaxCounts = 1 << 20;
 
-// The number in the line "oom_kill 3".
+// Returns the number in the line "oom_kill 3".
 std::optional<int64_t> KillsIn(const std::string& path) {
   const auto text = ReadFile(path, kMaxCounts);
   if (!text.ok()) return std::nullopt;

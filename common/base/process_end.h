@@ -13,18 +13,20 @@ namespace dapd {
 inline constexpr std::array<int, 6> kFaultSignals = {
     SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP};
 
-// The code that ChildProcess::Poll gives for a process that this signal ended.
+// Returns the code that ChildProcess::Poll gives for a process that this signal
+// ended.
 constexpr int CodeOfSignal(int signal_number) { return 128 + signal_number; }
 
 // "SIGSEGV"; null for any signal that is not one of these. It may be called in
 // a signal handler.
 const char* FaultName(int signal_number);
 
-// Whether the process crashed: one of these signals ended it.
+// Returns whether the process crashed: one of these signals ended it.
 bool IsCrash(int code);
 
-// Whether any other signal ended it, which another process sent, or the kernel
-// for want of memory. 130 does not count, since it is ExitCode::kInterrupted.
+// Returns whether any other signal ended it, which another process sent, or the
+// kernel for want of memory. 130 does not count, since it is
+// ExitCode::kInterrupted.
 bool IsKill(int code);
 
 // For the end of a sentence that begins with the process's name: "crashed by

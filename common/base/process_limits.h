@@ -25,7 +25,7 @@ struct ProcessNeeds {
 absl::Status CheckProcessLimits(const ProcessNeeds& needs,
                                 const std::string& root = "/");
 
-// The sentence for a thread that could not be started.
+// Returns the sentence for a thread that could not be started.
 std::string TooFewThreads();
 
 }  // namespace dapd

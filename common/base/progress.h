@@ -27,8 +27,8 @@ class ProgressMeter {
   // From now on earlier work does not count for the rate.
   void Begin(absl::Time now);
 
-  // The rate over the last 20 updates with progress, so that a slow start does
-  // not distort it. 0 before the first update.
+  // Returns the rate over the last 20 updates with progress, so that a slow
+  // start does not distort it. 0 before the first update.
   double SecondsPerUnit() const;
   double EtaSeconds() const;
 

@@ -25,7 +25,7 @@ inline constexpr absl::Duration kSameRequest = absl::Milliseconds(500);
 // ends. This applies to the whole process.
 void CatchStopRequests();
 
-// The number of requests so far. Thread-safe.
+// Returns the number of requests so far. Thread-safe.
 int StopRequests();
 
 }  // namespace dapd

@@ -6,10 +6,10 @@
 
 namespace dapd {
 
-// The number of cores that this process may use, at least one: the cores on
-// which it may run (cpusets, taskset), or fewer if a control group around it
-// (docker run --cpus, a Kubernetes limit) allows less processor time; a part of
-// a core counts as one. `root` means the same as in ControlGroups.
+// Returns the number of cores that this process may use, at least one: the
+// cores on which it may run (cpusets, taskset), or fewer if a control group
+// around it (docker run --cpus, a Kubernetes limit) allows less processor time;
+// a part of a core counts as one. `root` means the same as in ControlGroups.
 int64_t UsableCores(const std::string& root = "/");
 
 // Number of compute threads, at least one, for each of `processes`, which share
