@@ -73,7 +73,7 @@ std::vector<ConfigKey> ConfigKeys(Config& config);
 std::string TypeName(const ConfigKey& key);
 std::string AcceptedValues(const ConfigKey& key);
 
-// The value as YAML text.
+// Returns the value as YAML text.
 std::string FormatValue(const ConfigKey& key);
 
 }  // namespace dapd

@@ -9,8 +9,8 @@
 
 namespace dapd {
 
-// The merged configuration as YAML, each line with its origin as a comment;
-// LoadConfig of it gives the same Config.
+// Returns the merged configuration as YAML, each line with its origin as a
+// comment; LoadConfig of it gives the same Config.
 std::string DumpConfig(const LoadedConfig& loaded);
 
 // {"run": {"name": "laboratory", ...}, ...}: every key of the merged

@@ -10,7 +10,7 @@
 namespace dapd {
 
 // Returns what is wrong with `url` if it is neither a folder nor the URL of a
-// store, for example because a slash is missing. Empty if it is good.
+// store, for example because a slash is missing; empty if it is good.
 std::string StoreProblem(const std::string& url);
 
 // Returns one line per problem: an invalid URL, a URL with credentials, or a

@@ -59,7 +59,7 @@ Field Number(double* target) {
   };
 }
 
-// A limit; infinity means no limit.
+// Returns the field of a limit; infinity means no limit.
 Field Limit(double* target) {
   return [target](const YAML::Node& node) -> std::string {
     return ParseNumber(node, target) && *target > 0.0
