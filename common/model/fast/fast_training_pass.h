@@ -23,8 +23,8 @@ namespace dapd {
 
 class FastTrainingPass final : public TrainingPass {
  public:
-  // As MakeTrainingPass. Prefixes are not computed again, and nothing but
-  // inputs is kept where there are any.
+  // Takes the arguments of MakeTrainingPass. Prefixes are not computed again,
+  // and nothing but inputs is kept where there are any.
   FastTrainingPass(const ModelWeights& weights,
                    const Adapter& adapter,
                    const PackedTokens& tokens,

@@ -60,8 +60,8 @@ class ProjectionGroup {
   // Returns [W_i, 0, B_i]; the zeros meet the columns of the pairs before.
   at::Tensor JoinedWeight(size_t i) const;
 
-  // The dtype of the update's products: the adapter's dtype on the CPU, where
-  // it is exact; the base's dtype on CUDA, for the matrix units.
+  // Returns the dtype of the update's products: the adapter's dtype on the CPU,
+  // where it is exact; the base's dtype on CUDA, for the matrix units.
   at::ScalarType UpdateType(const at::Tensor& x) const;
 
   const LayerWeights& weights_;

@@ -1,4 +1,4 @@
-// Which executor computes which recipe. The operations of LibTorch
+// Decides which executor computes a recipe. The operations of LibTorch
 // (common/model/reference) compute every recipe on any device. Each faster
 // executor lists here the traits that it does not compute; LibTorch computes a
 // model with such a trait in its place.

@@ -1,5 +1,5 @@
-// Which GPU each process of a `dapd run` gets, and whether processes that share
-// a GPU fit on it, by the arithmetic of memory_plan.h.
+// Decides which GPU each process of a `dapd run` gets, and whether processes
+// that share a GPU fit on it, by the arithmetic of memory_plan.h.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ absl::Status CheckShares(const std::vector<LocalProcess>& processes,
                          const std::vector<Gpu>& gpus);
 
 // Checks a process by itself, like CheckShares, on the first GPU that it sees.
-// OK if it sees none.
+// Returns OK if it sees none.
 absl::Status CheckOwnGpu(const std::string& process, const RoleMemory& plan);
 
 }  // namespace dapd

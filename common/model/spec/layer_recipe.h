@@ -82,9 +82,9 @@ struct AttentionRecipe {
   double scale = 0.0;       // scale of the scores
   double softcap = 0.0;     // c in c tanh(score / c); 0: no cap
 
-  // Whether scores are divided by sqrt(head_dim).
+  // Returns whether scores are divided by sqrt(head_dim).
   bool HasUsualScale() const;
-  // Whether the scale is the usual one, with neither window nor cap.
+  // Returns whether the scale is usual and there is neither window nor cap.
   bool IsPlain() const {
     return window == 0 && softcap == 0.0 && HasUsualScale();
   }
@@ -108,7 +108,7 @@ struct LayerRecipe {
   const ProjectionRecipe& operator[](Projection projection) const {
     return projections[IndexOf(projection)];
   }
-  // All projections in their order.
+  // Returns all projections in their order.
   std::vector<Projection> All() const;
   // Returns the projections in groups that read the same input, in their order.
   std::vector<std::vector<Projection>> Groups() const;
@@ -129,7 +129,8 @@ struct ModelRecipe {
 LayerRecipe LayerRecipeOf(const ModelConfig& config, int64_t layer);
 ModelRecipe ModelRecipeOf(const ModelConfig& config);
 
-// "model.layers.3.self_attn.q_proj": a module of a layer in a checkpoint.
+// Returns "model.layers.3.self_attn.q_proj", the name of a module of a layer in
+// a checkpoint.
 std::string ModulePath(int64_t layer, absl::string_view module);
 
 // Returns the names of the projections of all layers, each once, in their
@@ -138,7 +139,7 @@ std::vector<std::string> ProjectionNames(const ModelConfig& config);
 
 // Returns one line with all traits that are not visible in the names and shapes
 // of the tensors, with all digits, so that digests of models with different
-// traits differ. Empty for a model without such traits.
+// traits differ; empty for a model without such traits.
 std::string RecipeText(const ModelConfig& config);
 
 }  // namespace dapd

@@ -46,7 +46,8 @@ struct RoleMemory {
   // leaves free as it divides the rest (pass_memory.h). 0: it divides nothing.
   double holes = 0.0;
   double Total() const;
-  // With less than this on its GPU a process ends for lack of memory.
+  // Returns the least bytes: with less on its GPU a process ends for lack of
+  // memory.
   double Least() const;
 };
 

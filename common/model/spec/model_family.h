@@ -15,7 +15,7 @@ namespace dapd {
 // refusal.
 std::string ReadModelType(FieldReader& reader);
 
-// Whether the embedding is the head if config.json does not say so.
+// Returns whether the embedding is the head if config.json does not say so.
 bool TiesEmbeddingsByDefault(const std::string& model_type);
 
 // Reads the traits of `config.model_type` from config.json. The sizes must

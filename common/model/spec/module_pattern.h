@@ -47,7 +47,7 @@ class ModuleSet {
   static absl::StatusOr<ModuleSet> Parse(const nlohmann::json& value);
 
   bool Contains(const std::string& module) const;
-  // Whether the list has the whole name.
+  // Returns whether the list has the whole name.
   bool HasWholeName(const std::string& module) const;
   bool IsExpression() const { return pattern_.has_value(); }
   // The entries of a list.

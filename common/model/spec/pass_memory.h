@@ -44,8 +44,8 @@ struct DeviceMemory {
   int64_t own = 0;   // this process has taken it
 };
 
-// Whether a plan is for a GPU: model.device is cuda, or auto on a machine with
-// a GPU.
+// Returns whether a plan is for a GPU: model.device is cuda, or auto on a
+// machine with a GPU.
 bool PlansForGpu(const Config& config);
 
 // The part of a GPU, or of a process's even part of it, that the allocator

@@ -27,8 +27,8 @@ using nlohmann::json;
 constexpr int64_t kMaxRank = 4096;
 constexpr uint64_t kMaxAdapterConfigBytes = 1 << 20;
 
-// The settings that are read here or that have no effect on a trained adapter;
-// every other setting must be neutral.
+// Returns whether the setting is read here or has no effect on a trained
+// adapter; every other setting must be neutral.
 bool IsKnown(const std::string& key) {
   static const auto& known = *new std::set<std::string>{
       // These settings are read.
@@ -63,13 +63,14 @@ bool IsKnown(const std::string& key) {
   return known.contains(key);
 }
 
-// Whether the value has no effect.
+// Returns whether the value has no effect.
 bool IsNeutral(const json& value) {
   return value.is_null() || value == false || value == "none" ||
          (value.is_structured() && value.empty());
 }
 
-// Whether PEFT took the adapter's first weights out of the base's weights.
+// Returns whether PEFT took the adapter's first weights out of the base's
+// weights.
 bool ChangesBase(const json& config) {
   const json init = config.value("init_lora_weights", json());
   if (!init.is_string()) return false;

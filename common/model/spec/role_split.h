@@ -69,8 +69,8 @@ RoleSplit SplitOf(const Config& config);
 // Returns `config` with the values of `split`.
 Config WithSplit(Config config, const RoleSplit& split);
 
-// Whether a process with this plan has the least memory that it needs on its
-// own device of `bytes`.
+// Returns whether a process with this plan has the least memory that it needs
+// on its own device of `bytes`.
 bool FitsDevice(const RoleMemory& plan, int64_t bytes);
 
 }  // namespace dapd

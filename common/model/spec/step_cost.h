@@ -72,9 +72,9 @@ struct HardwareRates {
   double sum_seconds = 20e-6;
 };
 
-// The rates assumed for unknown devices: the table of docs/scale.md, or the
-// rates of one core if CPUs compute the model. The comparison of splits depends
-// only on the proportions of the rates.
+// Returns the rates assumed for unknown devices: the table of docs/scale.md, or
+// the rates of one core if CPUs compute the model. The comparison of splits
+// depends only on the proportions of the rates.
 HardwareRates AssumedRates(const Config& config);
 
 struct StepSeconds {

@@ -85,8 +85,8 @@ struct AdapterLayout {
 // Returns memory for the buffer, uint8 [bytes].
 using AllocateBytes = std::function<absl::StatusOr<HostTensor>(int64_t bytes)>;
 // Lays out an adapter of this configuration and these shapes. An empty
-// `allocate` stands for HostTensor::AllocateRecurring. RESOURCE_EXHAUSTED if
-// there is no memory.
+// `allocate` stands for HostTensor::AllocateRecurring. Returns
+// RESOURCE_EXHAUSTED if there is no memory.
 absl::StatusOr<AdapterLayout> LayOutAdapter(const Adapter& adapter,
                                             const std::string& base_model_path,
                                             const AllocateBytes& allocate = {});
@@ -102,7 +102,7 @@ absl::StatusOr<SerializedAdapter> SerializeAdapter(
     const std::string& base_model_path,
     DigestKind digest_kind = DigestKind::kSha256);
 // Reads the wire form like ReadAdapter; the result may share its memory.
-// DATA_LOSS if the digest differs.
+// Returns DATA_LOSS if the digest differs.
 absl::StatusOr<Adapter> ParseAdapter(const SerializedAdapter& serialized,
                                      const ModelConfig& model,
                                      at::Device device);

@@ -178,7 +178,7 @@ absl::Status WriteIndex(const std::string& folder,
                              index.dump(2) + "\n");
 }
 
-// Whether a file of the base also describes or serves the merged model.
+// Returns whether a file of the base also describes or serves the merged model.
 bool BelongsToModel(const fs::path& path) {
   static const auto& others = *new std::set<std::string>{".safetensors",
                                                          ".bin",

@@ -16,7 +16,7 @@
 namespace dapd {
 namespace {
 
-// Whether the tensor is a buffer that old exporters wrote beside the
+// Returns whether the tensor is a buffer that old exporters wrote beside the
 // parameters.
 bool IsIgnorable(const std::string& name, const ModelConfig& config) {
   return absl::EndsWith(name, ".rotary_emb.inv_freq") ||
