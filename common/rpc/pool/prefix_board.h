@@ -80,11 +80,11 @@ class PrefixBoard {
     return found == by_home_.end() ? 0
                                    : static_cast<int64_t>(found->second.size());
   }
-  // Whether there is news of a task without a home.
+  // Returns whether there is news of a task without a home.
   bool HasOrphans() const { return news_.contains(kNobody); }
 
-  // The next news for `worker`: of a task whose home it is, or, if `adopts`, of
-  // a task without a home, whose home it becomes.
+  // Returns the next news for `worker`: of a task whose home it is, or, if
+  // `adopts`, of a task without a home, whose home it becomes.
   std::optional<News> Next(int64_t worker, bool adopts) {
     std::optional<uint64_t> id = FirstNews(worker);
     if (const auto orphan = FirstNews(kNobody);

@@ -50,7 +50,7 @@ class TaskBoard {
   int64_t pending() const { return static_cast<int64_t>(pending_.size()); }
   // Pending and in flight.
   int64_t unanswered() const { return static_cast<int64_t>(entries_.size()); }
-  // The number of added tasks whose result was not popped yet.
+  // Returns the number of added tasks whose result was not popped yet.
   size_t outstanding() const { return entries_.size() + answers_.size(); }
 
   // Gives the first pending task, of which there must be one, to `worker`.
@@ -60,7 +60,8 @@ class TaskBoard {
     return TakeIf([](uint64_t) { return true; }, worker, since);
   }
 
-  // The first pending task whose id `wanted` accepts; null if there is none.
+  // Returns the first pending task whose id `wanted` accepts; null if there is
+  // none.
   template <typename Wanted>
   std::shared_ptr<const Task> TakeIf(const Wanted& wanted,
                                      int64_t worker,
@@ -96,7 +97,7 @@ class TaskBoard {
     return static_cast<int64_t>(IdsOf(worker).size());
   }
 
-  // How long `worker` has had the task; zero if it does not have it.
+  // Returns how long `worker` has had the task; zero if it does not have it.
   absl::Duration Age(int64_t worker, uint64_t id, absl::Time now) const {
     const auto found = entries_.find(id);
     const Lease* lease =
@@ -104,8 +105,8 @@ class TaskBoard {
     return lease == nullptr ? absl::ZeroDuration() : now - lease->since;
   }
 
-  // The first answer to a task, from any worker. False for a duplicate: the
-  // task does not wait for an answer.
+  // Takes the first answer to a task, from any worker. Returns false for a
+  // duplicate: the task does not wait for an answer.
   bool Answer(uint64_t id, absl::StatusOr<Result> result) {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return false;
@@ -119,7 +120,7 @@ class TaskBoard {
   }
 
   // Returns one task of `worker` to the front of the list, unless a second
-  // worker has it, too. False if `worker` does not have it (any more).
+  // worker has it, too; false if `worker` does not have it (any more).
   bool Return(int64_t worker, uint64_t id, const absl::Status& why) {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return false;
@@ -149,7 +150,7 @@ class TaskBoard {
     found->second.refused_by.insert(worker);
     return Return(worker, id, why);
   }
-  // Whether `worker` refused the task before.
+  // Returns whether `worker` refused the task before.
   bool HasRefused(int64_t worker, uint64_t id) const {
     const auto found = entries_.find(id);
     return found != entries_.end() && found->second.refused_by.contains(worker);
@@ -176,7 +177,7 @@ class TaskBoard {
   }
 
   bool has_answer() const { return !answers_.empty(); }
-  // The next result, of which there must be one.
+  // Returns the next result, of which there must be one.
   absl::StatusOr<Result> PopAnswer() {
     absl::StatusOr<Result> answer = std::move(answers_.front());
     answers_.pop_front();
@@ -208,7 +209,7 @@ class TaskBoard {
     const auto found = by_worker_.find(worker);
     return found == by_worker_.end() ? none : found->second;
   }
-  // A copy, which does not change while tasks are returned.
+  // Returns a copy, which does not change while tasks are returned.
   std::vector<uint64_t> AllOf(int64_t worker) const {
     const std::set<uint64_t>& ids = IdsOf(worker);
     return {ids.begin(), ids.end()};
@@ -219,7 +220,7 @@ class TaskBoard {
     entry->leases.push_back(lease);
     List(id, *entry);
   }
-  // False if `worker` does not have it.
+  // Returns false if `worker` does not have it.
   bool TakeBack(uint64_t id, Entry* entry, int64_t worker) {
     Unlist(id, *entry);
     const bool had = std::erase_if(entry->leases, [&](const Lease& lease) {

@@ -123,7 +123,8 @@ class WorkerPool {
   void SubmitPrefix(Task partial);
   // The task of this prefix will not be submitted.
   void WithdrawPrefix(uint64_t id);
-  // The next answer, or nothing if none comes within `timeout`. Ends with
+  // Returns the next answer, or nothing if none comes within `timeout`. Ends
+  // with
   //   UNAVAILABLE          no usable worker for peer_timeout; names each worker
   //                        and its last error (a later call may succeed)
   //   FAILED_PRECONDITION  every worker found serves something else (another
@@ -197,7 +198,7 @@ class WorkerPool {
   void Apply(const AddressBook::Entries& entries)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchDeadlines();
-  // OK if `worker` has met all its deadlines so far.
+  // Returns OK if `worker` has met all its deadlines so far.
   absl::Status Overdue(const Worker& worker, absl::Time now) const;
 
   // The life of a worker's thread, from a connection to its loss.
@@ -213,7 +214,7 @@ class WorkerPool {
   absl::Status RunStream(Worker* worker,
                          Session* session,
                          std::shared_ptr<const PolicyUpdates> updates);
-  // The next message to write; nothing once the stream is to be closed.
+  // Returns the next message to write; nothing once the stream is to be closed.
   std::optional<Work> WaitForWork(Stream* stream);
   static bool Write(Session* session, const Work& work);
   void Accept(Stream* stream, TaskAnswer<Result> answer);
@@ -221,7 +222,7 @@ class WorkerPool {
 
   // The distribution of work.
   void Dispatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether the stream's thread has to close it.
+  // Returns whether the stream's thread has to close it.
   bool IsOver(const Stream& stream) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<Work> FindWork(Worker* worker, const Moment& moment)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

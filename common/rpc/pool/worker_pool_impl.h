@@ -555,7 +555,7 @@ bool WorkerPool<Task, Result>::IsOver(const Stream& stream) const {
           board_.InFlight(stream.worker->number) == 0);
 }
 
-// The part of `tasks` that a worker of `capacity` has among workers of
+// Returns the part of `tasks` that a worker of `capacity` has among workers of
 // `total`. The parts add up to at least all tasks, so no task is left over.
 inline int64_t ShareOf(int64_t tasks, int64_t capacity, int64_t total) {
   return (tasks * capacity + total - 1) / total;

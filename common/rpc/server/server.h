@@ -41,10 +41,10 @@ struct RpcService {
 class RpcServer {
  public:
   // Listens and answers calls at once; health says NOT_SERVING until
-  // SetServing(true). `services` must outlive the server. UNAVAILABLE with exit
-  // code kConfig for a port in use or an address that is not on this machine;
-  // exit code kConfig, too, for an address that must not be served like this
-  // (Security::ForRpc).
+  // SetServing(true). `services` must outlive the server. Returns UNAVAILABLE
+  // with exit code kConfig for a port in use or an address that is not on this
+  // machine; exit code kConfig, too, for an address that must not be served
+  // like this (Security::ForRpc).
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const RpcServerOptions& options, const std::vector<RpcService>& services);
   // Shutdown(0).

@@ -42,7 +42,7 @@ absl::Status CheckProbe(const v1::AdapterHeader& header,
   return absl::OkStatus();
 }
 
-// The set that a header names, or the first set of `limits`.
+// Returns the set that a header names, or the first set of `limits`.
 absl::StatusOr<WeightSet> ReadSet(const v1::AdapterHeader& header,
                                   const AdapterLimits& limits) {
   if (header.weights() == v1::TEACHER_WEIGHTS_UNSPECIFIED) {

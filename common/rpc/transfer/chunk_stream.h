@@ -21,13 +21,13 @@
 namespace dapd {
 
 inline constexpr uint64_t kChunkBytes = 1 << 20;
-// The number of chunks of this many bytes.
+// Returns the number of chunks of this many bytes.
 constexpr uint64_t NumChunks(uint64_t bytes) {
   return (bytes + kChunkBytes - 1) / kChunkBytes;
 }
 
 v1::DataType ToWireType(DType dtype);
-// INVALID_ARGUMENT for an unspecified or unknown type.
+// Returns INVALID_ARGUMENT for an unspecified or unknown type.
 absl::StatusOr<DType> FromWireType(v1::DataType type);
 
 v1::TensorHeader MakeTensorHeader(const std::string& name,
@@ -47,8 +47,8 @@ class ChunkAssembler {
   // names the payload in messages.
   ChunkAssembler(char* target, uint64_t total_bytes, std::string what);
 
-  // INVALID_ARGUMENT for a chunk that is empty, too long, out of order or
-  // beyond the end; DATA_LOSS for a wrong checksum.
+  // Returns INVALID_ARGUMENT for a chunk that is empty, too long, out of order
+  // or beyond the end; DATA_LOSS for a wrong checksum.
   absl::Status Add(const ReceivedChunk& chunk);
   absl::Status Add(const v1::TensorChunk& chunk);
   bool complete() const { return received_ == total_bytes_; }
@@ -64,7 +64,7 @@ class ChunkAssembler {
 // Assembles one tensor. Not thread-safe.
 class TensorAssembler {
  public:
-  // RESOURCE_EXHAUSTED if the header's tensor exceeds `max_bytes`.
+  // Returns RESOURCE_EXHAUSTED if the header's tensor exceeds `max_bytes`.
   static absl::StatusOr<TensorAssembler> Start(const v1::TensorHeader& header,
                                                uint64_t max_bytes);
 

@@ -53,8 +53,8 @@ class ChunkChecksums {
  public:
   explicit ChunkChecksums(uint64_t num_chunks) : chunks_(num_chunks) {}
 
-  // The checksum of chunk `index`, whose content is `bytes` and never changes.
-  // The first caller computes it; the others wait.
+  // Returns the checksum of chunk `index`, whose content is `bytes` and never
+  // changes. The first caller computes it; the others wait.
   uint32_t Of(uint64_t index, absl::string_view bytes) const;
 
  private:
@@ -100,7 +100,7 @@ struct PolicyUpdate {
   std::shared_ptr<const ChunkChecksums> checksums;
 
   // Blocks until the first `bytes` of adapter.tensors, or all, are final.
-  // ABORTED if they never will be.
+  // Returns ABORTED if they never will be.
   absl::Status WaitFor(uint64_t bytes) const {
     return progress == nullptr ? absl::OkStatus() : progress->WaitFor(bytes);
   }

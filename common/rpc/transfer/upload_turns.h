@@ -51,8 +51,8 @@ class UploadTurns {
   };
 
   // Blocks until no other stream with this set and key has its turn, or until
-  // the stream in turn stalls. CANCELLED once `cancelled`, asked ten times a
-  // second, is true.
+  // the stream in turn stalls. Returns CANCELLED once `cancelled`, asked ten
+  // times a second, is true.
   absl::StatusOr<Turn> Take(WeightSet set,
                             const std::string& key,
                             const std::function<bool()>& cancelled);

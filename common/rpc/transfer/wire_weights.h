@@ -9,7 +9,7 @@
 namespace dapd {
 
 v1::TeacherWeights ToWireWeights(WeightSet set);
-// INVALID_ARGUMENT for a number that names no set.
+// Returns INVALID_ARGUMENT for a number that names no set.
 absl::StatusOr<WeightSet> FromWireWeights(v1::TeacherWeights weights);
 
 }  // namespace dapd
