@@ -66,7 +66,7 @@ class ForwardAhead {
   // a device has run out. Returns whether anything was dropped.
   bool GiveUp();
 
-  // Tokens that passed forward ahead of their training.
+  // Returns the number of tokens that passed forward ahead of their training.
   int64_t tokens() const { return tokens_; }
 
  private:

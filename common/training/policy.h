@@ -53,10 +53,10 @@ class Policy {
          OptimizerOptions options,
          std::optional<Adapter> ema = std::nullopt);
   ~Policy();
-  // Returns a policy that continues from `state`, bit for bit. INVALID_ARGUMENT
-  // if the moments do not belong to the adapter's tensors, or if `state` lacks
-  // an adapter that is to be kept (the moving average or the adapter of the
-  // step before).
+  // Returns a policy that continues from `state`, bit for bit. Returns
+  // INVALID_ARGUMENT if the moments do not belong to the adapter's tensors, or
+  // if `state` lacks an adapter that is to be kept (the moving average or the
+  // adapter of the step before).
   static absl::StatusOr<std::unique_ptr<Policy>> Restore(
       PolicyState state, OptimizerOptions options);
 
@@ -89,7 +89,7 @@ class Policy {
   }
   // Optimizer steps taken.
   int64_t version() const { return version_; }
-  // The version of which the snapshot is a copy; 0 at the start.
+  // Returns the version of which the snapshot is a copy; 0 at the start.
   int64_t snapshot_version() const { return snapshot_version_; }
 
   // Gets each of live().Tensors(), in that order, as soon as a step has made

@@ -69,8 +69,9 @@ class CudaRanks {
     }
   }
 
-  // A SumOfParts (packed_projections.h) in `dtype`: each rank adds up a piece
-  // of the parts, in the order of the ranks, and gives it to the other ranks.
+  // Implements SumOfParts (packed_projections.h) in `dtype`: each rank adds up
+  // a piece of the parts, in the order of the ranks, and gives it to the other
+  // ranks.
   at::Tensor AddUp(const at::Tensor& part, at::ScalarType dtype) const;
 
  private:
