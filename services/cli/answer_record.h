@@ -47,8 +47,8 @@ struct AnswerRecord {
 nlohmann::ordered_json ToJson(const AnswerRecord& record);
 
 // Reads the text and the numbers, from which a report is made; `answer` and
-// grade.extracted stay empty. Exit code kData, naming `where`, for anything
-// that ToJson does not write.
+// grade.extracted stay empty. Fails with exit code kData, naming `where`, for
+// anything that ToJson does not write.
 absl::StatusOr<AnswerRecord> ParseAnswerRecord(const nlohmann::json& row,
                                                const std::string& where);
 

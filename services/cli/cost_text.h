@@ -37,8 +37,8 @@ std::vector<std::string> StepCostText(const Config& config,
                                       const GivenRates& given);
 
 // Returns one line, which deploy/slurm/dapd.sbatch reads: the split of the
-// devices, with the parts in `given` fixed. CONFIG error if the devices are too
-// few or too small.
+// devices, with the parts in `given` fixed. Returns a CONFIG error if the
+// devices are too few or too small.
 absl::StatusOr<std::string> SplitText(const Config& config,
                                       const ModelConfig& model,
                                       const SampleLengths& lengths,

@@ -29,8 +29,9 @@ std::vector<std::string> MathVerifyCommand(const std::string& python);
 
 // Starts the process. An answer on which the process dies, or that takes longer
 // than answer_timeout, counts as not correct, with that error; the next answer
-// gets a new process. FAILED_PRECONDITION if math-verify cannot be imported;
-// UNAVAILABLE if the process does not start, or after too many restarts.
+// gets a new process. Returns FAILED_PRECONDITION if math-verify cannot be
+// imported; UNAVAILABLE if the process does not start, or after too many
+// restarts.
 absl::StatusOr<std::unique_ptr<AnswerGrader>> StartMathVerify(
     MathVerifyOptions options);
 

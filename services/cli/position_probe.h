@@ -34,8 +34,8 @@ struct PositionProbeOptions {
 class PositionProbe {
  public:
   // Compares config.objective.terms[0] and [1], which score the same tokens.
-  // `config` must outlive the probe; `problems` is their number. Exit code
-  // kUsage if the memory does not hold two sums.
+  // `config` must outlive the probe; `problems` is their number. Fails with
+  // exit code kUsage if the memory does not hold two sums.
   static absl::StatusOr<PositionProbe> Make(
       const Config& config,
       LocalPolicy local,
@@ -46,8 +46,8 @@ class PositionProbe {
   // a problem without any position, where no answer has a token that both terms
   // count between its first and its last. Rows are {"id", "problem",
   // "position", "token_id", "first": {"loss", "norm"}, "second", "dot",
-  // "cosine"}; cosine is null if a gradient is zero. DATA error for a gradient
-  // that is not finite, and the errors of BuildViewsWithin.
+  // "cosine"}; cosine is null if a gradient is zero. Returns a DATA error for a
+  // gradient that is not finite, and the errors of BuildViewsWithin.
   absl::Status MeasureProblem(const std::vector<SampleRow>& rows);
 
   int64_t num_positions() const {
@@ -56,7 +56,7 @@ class PositionProbe {
   // Returns problems that were left out.
   int64_t num_skipped() const { return num_drawn_ - num_measured_; }
 
-  // DATA error if there was no position at all.
+  // Returns a DATA error if there was no position at all.
   absl::StatusOr<CompatibilityReport> Finish() const;
 
  private:

@@ -206,7 +206,7 @@ absl::Status NoCopyAt(ObjectStore& store) {
 }
 
 // Returns `wanted` or, if it is negative, the newest copied step that is not in
-// `tried`. Nothing if all were tried.
+// `tried`; nothing if all were tried.
 absl::StatusOr<std::optional<int64_t>> NextStep(
     ObjectStore& store, int64_t wanted, const std::set<int64_t>& tried) {
   ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListCommits(store));

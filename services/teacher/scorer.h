@@ -84,8 +84,8 @@ class Scorer {
 
   // Scores the views with a loaded set of weights, or the base, and passes them
   // to `sink` in order. The numbers depend only on the weights and the view,
-  // not on earlier or announced requests. CANCELLED if `sink` wants no further
-  // views. The input must be valid for the model.
+  // not on earlier or announced requests. Returns CANCELLED if `sink` wants no
+  // further views. The input must be valid for the model.
   virtual absl::StatusOr<ScoreWork> Score(const ScoreInput& input,
                                           const ViewSink& sink) = 0;
 

@@ -23,8 +23,8 @@
 namespace dapd {
 namespace {
 
-// Inputs for `samples` answers to each of the first `problems` held-out
-// problems.
+// Returns the inputs for `samples` answers to each of the first `problems`
+// held-out problems.
 std::vector<PipelineInput> MakeInputs(const EvaluationParts& parts,
                                       size_t problems,
                                       int64_t samples) {
@@ -141,7 +141,7 @@ absl::StatusOr<bool> CanBeScored(const EvaluationParts& parts,
   });
 }
 
-// Inputs with answers of the live policy.
+// The inputs with answers of the live policy.
 struct AnsweredProblems {
   std::vector<PipelineInput> inputs;
   std::map<size_t, RolloutResult> answers;  // which the inputs refer to
@@ -197,7 +197,8 @@ void WarnOfLeftOut(size_t left_out, size_t problems, int64_t context) {
       " tokens; with a lower evaluation.max_new_tokens they may fit"));
 }
 
-// Over the first `problems` held-out problems; empty if none of them fits.
+// Measures the divergences over the first `problems` held-out problems; empty
+// if none of them fits.
 absl::StatusOr<std::vector<TermDivergence>> MeasureDivergences(
     const EvaluationParts& parts, size_t problems) {
   const AnswerRules rules = MakeHeldOutRules(ReadsRollouts(parts.terms));
@@ -235,7 +236,7 @@ absl::StatusOr<std::vector<TermDivergence>> MeasureDivergences(
     }
   }
   for (size_t k = 0; k < parts.terms.size(); ++k) {
-    // Nothing is known of a term that counts no token of any answer.
+    // A term that counts no token of any answer has no divergence.
     if (values[k].empty()) continue;
     divergences.push_back(
         {parts.terms[k].name, MeanInterval(values[k]), std::ssize(values[k])});

@@ -32,7 +32,7 @@ struct EvaluationParts {
 
 // Returns the SHA-256 of everything besides the policy that determines an
 // evaluation's shares: the held-out problems, the prompt, and how answers are
-// sampled. Empty if nothing is held out. evaluation.marker and
+// sampled; empty if nothing is held out. evaluation.marker and
 // evaluation.kl_problems are left out: they do not change the other figures.
 std::string HeldOutDigest(const Config& config, const Dataset& held_out);
 

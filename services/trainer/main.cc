@@ -51,10 +51,10 @@
 namespace dapd {
 namespace {
 
-// Until the rendezvous is tried again.
+// The pause before the rendezvous is tried again.
 constexpr absl::Duration kRendezvousPause = absl::Seconds(5);
 
-// This process, whether it trains or shows a finished run.
+// The parts of this process, whether it trains or shows a finished run.
 struct TrainerProcess {
   const LoadedConfig& loaded;
   std::shared_ptr<const RpcCredentials> credentials;
@@ -175,9 +175,9 @@ bool StaysWhenDone(const Config& config) {
   return config.trainer.when_done == WhenDone::kServe;
 }
 
-// Tells restarted ranks that the run is over, while the result lives. Null once
-// there is a signal. For a while the rendezvous' name may still belong to the
-// machine where this rank ran before, and serving fails.
+// Tells restarted ranks that the run is over, while the result lives. Returns
+// null once there is a signal. For a while the rendezvous' name may still
+// belong to the machine where this rank ran before, and serving fails.
 std::unique_ptr<EndedJob> ServeEndedJob(const TrainerProcess& process) {
   absl::Status failure;
   while (!process.signal.requested()) {
@@ -293,8 +293,8 @@ absl::Status Run(const ServiceFlags& flags) {
     return RunLocalRanks(flags.config, flags.Overrides(), config, signal);
   }
   const std::string folder = FolderOf(config.run);
-  // Every rank looks itself: if the run is finished, there may be no rank 0 to
-  // tell the others.
+  // Every rank checks this itself: if the run is finished, there may be no rank
+  // 0 to tell the others.
   const bool finished = HasFinished(folder, config.trainer.steps);
   if (finished && config.run.resume == Resume::kNever) {
     return AlreadyHoldsRun(config.run, finished);
@@ -317,8 +317,8 @@ absl::Status Run(const ServiceFlags& flags) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
                    Security::Load(config.security, {Role::kTrainer}));
   const auto credentials = std::make_shared<const RpcCredentials>(security);
-  // Only rank 0 tells of the end, and needs the secret for it. No wait gives up
-  // early: a second signal ends the process at once.
+  // Only rank 0 tells of the end, and only it needs the secret for that. No
+  // wait gives up early: a second signal ends the process at once.
   RunConfig told = config.run;
   if (!is_first) told.notify_url.clear();
   ASSIGN_OR_RETURN(EndNotice notice,

@@ -2,7 +2,7 @@
 // records and saves; and RunOtherRank, the loop of the other ranks.
 //
 // For each step: sample the batch with the current adapter (with
-// rollout.max_staleness, with the one before), score it with the frozen
+// rollout.max_staleness, with the previous adapter), score it with the frozen
 // teachers, run the objective micro-batch by micro-batch, take one optimizer
 // step, push the new adapter. Before and after training, and every
 // evaluation.interval steps, the held-out problems are evaluated with the
@@ -55,8 +55,8 @@ class TrainerLoop {
  public:
   explicit TrainerLoop(TrainerParts parts);
 
-  // Runs to trainer.steps. CANCELLED once the clients were shut down, or if
-  // another rank is gone and wait_for_stop says that the run is to stop;
+  // Runs to trainer.steps. Returns CANCELLED once the clients were shut down,
+  // or if another rank is gone and wait_for_stop says that the run is to stop;
   // UNAVAILABLE without workers; ABORTED without another rank. After these the
   // newest adapter and a checkpoint of the last whole step are written, unless
   // the records of that step are incomplete. Other errors come from the

@@ -265,7 +265,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
     state->folder.emplace(std::move(folder));
   }
   SetComputeThreads(config.run.num_threads);
-  // Both read the same files.
+  // Both digests read these files.
   auto base_digest =
       std::async(std::launch::async, [&] { return BaseDigest(base.folder); });
   ASSIGN_OR_RETURN(state->base,
@@ -307,7 +307,7 @@ absl::Status TrainerRun::OpenFolder(const LoraConfig& lora) {
                                        state.policy->version(),
                                        state.held_out,
                                        state.displays));
-  // The outcome of the attempt before no longer holds.
+  // The outcome of the previous attempt is no longer valid.
   ForgetOutcome(state.folder->path());
   StartCopier();
   return absl::OkStatus();
@@ -317,7 +317,7 @@ void TrainerRun::StartCopier() {
   State& state = *state_;
   auto options = CopierOptions(state.loaded.config, state.folder->path());
   if (!options.has_value()) {
-    // An earlier attempt, which copied, may have left some.
+    // An earlier attempt that copied may have left cuts.
     DropAllCuts(state.folder->path());
     return;
   }

@@ -50,8 +50,8 @@ inline constexpr char kSeedKey[] = "run.seed";
 std::string SettingOf(const RunResults& run, const std::string& key);
 
 // Reads a run. Damaged evaluations and lines of metrics.jsonl are left out,
-// with a warning. Exit code kData, with the file's name, if `folder` holds no
-// run or one of its files cannot be read.
+// with a warning. Fails with exit code kData, with the file's name, if `folder`
+// holds no run or one of its files cannot be read.
 absl::StatusOr<RunResults> ReadRunResults(const std::string& folder);
 
 }  // namespace dapd

@@ -1,4 +1,4 @@
-// Which runs a sweep consists of, out of its YAML file:
+// SweepPlan: the runs of a sweep, from its YAML file:
 //
 //   name: rates              # the runs lie in <run.output_dir>/rates/
 //   config: configs/quickstart.yaml

@@ -33,8 +33,8 @@ class PolicyUpdateWriter {
  public:
   // `adapter`: gives the shapes and the configuration; its values do not matter
   // yet. `key`: PolicyUpdate::key. `side`: of the adapter's device, must
-  // outlive the writer; null: on the CPU. RESOURCE_EXHAUSTED if there is no
-  // memory for the bytes.
+  // outlive the writer; null: on the CPU. Returns RESOURCE_EXHAUSTED if there
+  // is no memory for the bytes.
   static absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> Start(
       const Adapter& adapter,
       int64_t version,

@@ -39,7 +39,7 @@ Json StateOf(const Policy& policy, const RunIdentity& identity) {
   if (policy.updates() != policy.version()) {
     state["updates"] = policy.updates();
   }
-  // One of version 0 is otherwise the base.
+  // The snapshot of version 0 is the base unless the run began with an adapter.
   if (policy.snapshot() != nullptr && policy.snapshot_version() == 0) {
     state["snapshot_is_start"] = true;
   }
@@ -229,7 +229,8 @@ absl::Status SaveCheckpoint(const std::string& folder,
   RETURN_IF_ERROR(CreateAsideFolder(aside));
   absl::Status written = WriteContents(aside, policy, identity, card);
   if (written.ok()) {
-    // Not on the device of the policy, which may have no memory left for it.
+    // Read back on the CPU, because the policy's device may have no memory left
+    // for it.
     const absl::StatusOr<PolicyState> read =
         LoadCheckpoint(aside, identity, model, at::kCPU);
     written = read.status();
@@ -274,8 +275,8 @@ absl::StatusOr<std::optional<PolicyState>> LoadNewestCheckpoint(
         "; it is set aside, and the checkpoint before it is used"));
     RETURN_IF_ERROR(SetAsideDamaged(newest).status());
   }
-  // Also where an earlier attempt set the last one aside: a run that is kept
-  // running must not begin anew by itself.
+  // This is also an error if an earlier attempt set the last checkpoint aside:
+  // a run that is kept running must not begin anew by itself.
   return absl::DataLossError(absl::StrCat(
       "no checkpoint in ",
       folder,

@@ -49,8 +49,8 @@ absl::StatusOr<Checkpoints> ListCheckpoints(const std::string& folder) {
       checkpoints.damaged.push_back(path);
     }
   }
-  // Names are zero-padded, so their order is the order of the steps, and one
-  // with more digits is that of a later step.
+  // Names are zero-padded, so their order is the order of the steps; a name
+  // with more digits belongs to a later step.
   std::ranges::sort(checkpoints.complete, {}, [](const std::string& path) {
     return std::pair(path.size(), path);
   });

@@ -10,7 +10,7 @@
 namespace dapd {
 
 // Returns kStepAnswers answers of a batch, at SpreadPlaces; only the first
-// answer of each group that shares a problem, if there are enough groups. Empty
+// answer of each group that shares a problem, if there are enough groups; empty
 // if no answer was sampled.
 std::vector<ShownAnswer> ChooseStepAnswers(
     const std::vector<RolloutRecord>& records);

@@ -62,8 +62,8 @@ RunOutcome OutcomeToTell(const std::string& folder,
 std::string EndDocument(const RunConfig& run,
                         const RunOutcome& outcome,
                         double seconds) {
-  // The figures of a folder that cannot be read, or is not there yet, are left
-  // out.
+  // The figures of a folder that cannot be read, or does not exist yet, are
+  // left out.
   const auto overview = ReadRunOverview(FolderOf(run));
   const RunOverview seen = overview.ok() ? *overview : RunOverview();
   const auto number = [&](int64_t value) {

@@ -59,7 +59,8 @@ absl::Status VerifyManifest(const std::string& folder) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxManifestBytes));
   ASSIGN_OR_RETURN(const nlohmann::json manifest, ParseJson(text, path));
   ASSIGN_OR_RETURN(const Json found, DescribeFiles(folder));
-  // Compared as texts: exactly these files, exactly these bytes.
+  // The texts are compared, so exactly these files must exist with exactly
+  // these bytes.
   if (text == ToText(found)) return absl::OkStatus();
   const auto files = manifest.find("files");
   if (files == manifest.end() || !files->is_object()) {

@@ -57,7 +57,7 @@ class RunEvaluations {
   const std::map<std::string, EvaluationReport>& all() const { return all_; }
   // Returns the name of the evaluation with the highest accuracy, the earliest
   // if several have it; leaves out "before" and evaluations whose adapters were
-  // replaced in adapter-best/. Empty if no evaluation has an accuracy.
+  // replaced in adapter-best/; empty if no evaluation has an accuracy.
   std::string Best() const;
 
  private:

@@ -40,9 +40,9 @@ struct RunOverview {
 };
 
 // Reads a run's folder. A folder with nothing but an outcome is a run that
-// ended before it began, for instance because its data could not be read. Exit
-// code kData, with the file's name, if `folder` holds no run or a file of it
-// cannot be read.
+// ended before it began, for instance because its data could not be read. Fails
+// with exit code kData, with the file's name, if `folder` holds no run or a
+// file of it cannot be read.
 absl::StatusOr<RunOverview> ReadRunOverview(const std::string& folder);
 
 }  // namespace dapd

@@ -68,7 +68,7 @@ class AnswerExchange {
   // Called by all ranks when they have the answers of their slices. Rank 0
   // takes the other ranks' answers, and returns the records of the whole batch
   // in its order; `own` are the records of its slice. Other ranks return
-  // nothing. DATA_LOSS for an answer to a sample of another rank.
+  // nothing. Returns DATA_LOSS for an answer to a sample of another rank.
   absl::StatusOr<std::vector<RolloutRecord>> Share(
       const SampledStep& step, const std::vector<RolloutRecord>& own);
 

@@ -73,8 +73,8 @@ class BatchTrainer {
   // step and, without a lag, publishes it. If no sample of the step has tokens
   // to score and a target, there is no gradient, and the policy rests
   // (Policy::Rest) with a warning. `report` gets the seconds of each phase, and
-  // at rank 0 the objective and the counts of the whole batch. DATA_LOSS if the
-  // ranks end with different weights.
+  // at rank 0 the objective and the counts of the whole batch. Returns
+  // DATA_LOSS if the ranks end with different weights.
   absl::Status Train(StepReport* report);
 
   // Returns the rows of the data that step `step` (from 1) trains, in order:

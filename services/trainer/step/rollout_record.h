@@ -60,7 +60,7 @@ class RecordMaker {
 
   // Returns the records of a group whose answers are all there, whichever rank
   // collected them: decodes and grades the answers, chooses references and
-  // siblings. DATA_LOSS if an answer is missing.
+  // siblings. Returns DATA_LOSS if an answer is missing.
   absl::StatusOr<std::vector<RolloutRecord>> MakeRecords(
       const Problem& problem,
       std::span<const AnswersByAttempt> group,

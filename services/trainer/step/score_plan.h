@@ -1,5 +1,6 @@
-// Which passes over a sample's views the teachers compute, under which set of
-// weights, and which of them before the sample's answer is there.
+// ScorePlan decides which passes over a sample's views the teachers compute,
+// under which set of weights, and which of them before the sample's answer is
+// there.
 #pragma once
 
 #include <cstdint>

@@ -110,7 +110,7 @@ absl::Status SliceTrainer::TrainAhead(
     const std::function<bool()>& is_collected) {
   while (!is_collected()) {
     RETURN_IF_ERROR(pipeline_.AcceptScores(absl::ZeroDuration()));
-    // Asked before training, since the flag may be late.
+    // This is checked before training, because the flag may be set late.
     const bool is_early = !std::ranges::all_of(
         micro_batches_, [this](const MicroBatch& micro_batch) {
           return IsAt(micro_batch, SampleState::kAnswered);
@@ -242,7 +242,8 @@ absl::StatusOr<std::vector<ScoredSample>> SliceTrainer::Take(
   return samples;
 }
 
-// Whole passes first: samples that have their answers are trained soonest.
+// Whole passes come first, because samples that have their answers are trained
+// soonest.
 bool SliceTrainer::AdvanceForward() {
   for (size_t i = turn_; i < micro_batches_.size(); ++i) {
     MicroBatch& next = micro_batches_[i];

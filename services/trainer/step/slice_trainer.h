@@ -50,8 +50,8 @@ class SliceTrainer {
   // All answers must have been collected.
   absl::Status TrainRest();
 
-  // Micro-batches that contributed to the gradient, which is their sum: those
-  // with a token for any term.
+  // Returns the number of micro-batches that contributed to the gradient, which
+  // is their sum: micro-batches with a token for any term.
   int64_t num_trained() const { return num_trained_; }
   // Returns the losses of these micro-batches.
   ObjectiveAccumulator& objective() { return objective_; }
@@ -70,7 +70,7 @@ class SliceTrainer {
   // Returns whether the samples of a micro-batch are all at least in `state`.
   bool IsAt(const MicroBatch& micro_batch, SampleState state) const;
   // Returns the first micro-batch that can be trained now: it is scored, and
-  // either it is its turn or its gradient fits into memory. Null if there is
+  // either it is its turn or its gradient fits into memory; null if there is
   // none.
   MicroBatch* FindTrainable();
   absl::Status Train(MicroBatch& micro_batch);

@@ -39,8 +39,8 @@ class RolloutSession final : public RolloutSessionBase {
 
   // Returns DATA_LOSS for an invalid answer: missing or surplus tokens, ids
   // outside the vocabulary, invalid log-probabilities, an end token before the
-  // end, a task that the worker was not given. FAILED_PRECONDITION for an
-  // answer of another policy.
+  // end, a task that the worker was not given. Returns FAILED_PRECONDITION for
+  // an answer of another policy.
   std::optional<TaskAnswer<RolloutResult>> Receive() override;
 
  private:

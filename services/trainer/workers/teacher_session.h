@@ -54,7 +54,7 @@ class TeacherSession final : public TeacherSessionBase {
 
   // Returns DATA_LOSS for an invalid answer: a surplus or missing tensor,
   // another shape or dtype, a corrupted chunk, numbers that are not finite, ids
-  // outside the vocabulary, a task that the worker was not given.
+  // outside the vocabulary, a task that the worker was not given. Returns
   // FAILED_PRECONDITION for an answer of other weights.
   std::optional<TaskAnswer<ScoreResult>> Receive() override;
 

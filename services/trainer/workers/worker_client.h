@@ -90,7 +90,7 @@ using OnTokens =
 class RolloutClient : public WorkerClient<RolloutTask, RolloutResult> {
  public:
   // Starts to look for workers and returns; a worker that is down is no error.
-  // INVALID_ARGUMENT for an address that is neither "host:port" nor
+  // Returns INVALID_ARGUMENT for an address that is neither "host:port" nor
   // "file://PATH".
   static absl::StatusOr<std::unique_ptr<RolloutClient>> Start(
       WorkerClientOptions options);

@@ -26,9 +26,9 @@ absl::StatusOr<int64_t> CheckDescription(const v1::DescribeResponse& worker,
 std::string DescribeSkew(const v1::DescribeResponse& worker,
                          const std::string& address);
 
-// FAILED_PRECONDITION if the worker acknowledged other weights than `update` as
-// its set `set`, or if its probe differs by more than the tolerance; names both
-// numbers of the token that differs most.
+// Returns FAILED_PRECONDITION if the worker acknowledged other weights than
+// `update` as its set `set`, or if its probe differs by more than the
+// tolerance; names both numbers of the token that differs most.
 absl::Status CheckAcknowledgement(const v1::LoadAdapterResponse& response,
                                   WeightSet set,
                                   const PolicyUpdate& update);
