@@ -24,7 +24,7 @@ class AppendFile {
   // left are cut off, at once or before the next record. Returns
   // RESOURCE_EXHAUSTED for a full disk; the call can be repeated.
   absl::Status Append(absl::string_view record);
-  // Append without the sync: the record may be lost if the machine goes down.
+  // Appends without the sync: the record may be lost if the machine goes down.
   absl::Status AppendUnsynced(absl::string_view record);
 
   // Cuts the file off after `size` bytes, which is at most its size.

@@ -57,8 +57,9 @@ class ChildProcess {
   // and returns its exit code (128 + signal if a signal ended it). -1 if it
   // still runs or was never started.
   int Poll();
-  // HowItEnded of process_end.h for a code that Poll() returned. For SIGKILL it
-  // also says who sent the signal, as far as that is known (memory_kills.h).
+  // Returns HowItEnded (process_end.h) for a code that Poll() returned. For
+  // SIGKILL it also says who sent the signal, as far as that is known
+  // (memory_kills.h).
   std::string HowItEnded(int code) const;
   // Sends SIGTERM and, after `grace`, SIGKILL. Returns when the child has
   // ended.

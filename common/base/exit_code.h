@@ -22,7 +22,7 @@ enum class ExitCode : int {
   kData = 4,             // unusable model, adapter, tokenizer or data set
   kPeerUnavailable = 5,  // another service cannot be reached
   kRunLost = 6,          // a corrupted or lost run
-  kRestart = 75,         // start all ranks of the job again: it goes on
+  kRestart = 75,         // start all ranks of the job again
   kInterrupted = 130,    // ended by SIGINT or SIGTERM before it was done
 };
 

@@ -196,8 +196,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
 absl::StatusOr<AtomicFileWriter> AtomicFileWriter::Open(
     const std::string& path) {
   if (path.empty()) return NoPath("a file");
-  // Reports this before the caller computes anything, instead of by the rename
-  // at the end.
+  // The error comes before the caller computes anything, not from the rename at
+  // the end.
   struct stat info = {};
   if (::stat(path.c_str(), &info) == 0) {
     if (S_ISDIR(info.st_mode)) {

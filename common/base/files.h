@@ -77,18 +77,18 @@ absl::Status MakeDirectories(const std::string& folder);
 // error; otherwise it would pass for an optional file that is missing.
 bool FileExists(const std::string& path);
 
-// ALREADY_EXISTS, exit code kUsage, if the option --output points to anything
-// but an empty folder, because nothing is ever overwritten.
+// Returns ALREADY_EXISTS, exit code kUsage, if the option --output points to
+// anything but an empty folder, because nothing is ever overwritten.
 absl::Status CheckNewOutput(const std::string& output);
 
-// INVALID_ARGUMENT, exit code kUsage, if the option --output points to the
-// input file, by whatever name. A terminal or a pipe may be both.
+// Returns INVALID_ARGUMENT, exit code kUsage, if the option --output points to
+// the input file, by whatever name. A terminal or a pipe may be both.
 absl::Status CheckOutputSpares(const std::string& input,
                                const std::string& output);
 
-// For code that has its own descriptors. WriteAll writes all of `bytes`.
-// FileError is the status of a failed call, "cannot <verb> <path>: ...", with
-// the codes above.
+// These functions are for code that has its own descriptors. WriteAll writes
+// all of `bytes`. FileError is the status of a failed call, "cannot <verb>
+// <path>: ...", with the codes above.
 absl::Status WriteAll(int descriptor,
                       const std::string& path,
                       absl::string_view bytes);

@@ -8,9 +8,9 @@
 
 namespace dapd {
 
-// Returns `given` if it is not empty. Otherwise the interpreter of .deps/venv
-// in the repository in which the program was built, or in the folder of the
-// release; without such a folder, python3, which is looked up in PATH.
+// Returns `given` if it is not empty. Otherwise returns the interpreter of
+// .deps/venv in the repository in which the program was built, or in the folder
+// of the release; without such a folder, python3, which is looked up in PATH.
 std::string FindPython(const std::string& given);
 
 // Returns the command that runs the source text `program` with that

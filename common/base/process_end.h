@@ -17,8 +17,8 @@ inline constexpr std::array<int, 6> kFaultSignals = {
 // ended.
 constexpr int CodeOfSignal(int signal_number) { return 128 + signal_number; }
 
-// "SIGSEGV"; null for any signal that is not one of these. It may be called in
-// a signal handler.
+// Returns "SIGSEGV"; null for a signal that does not mean a crash. It may be
+// called in a signal handler.
 const char* FaultName(int signal_number);
 
 // Returns whether the process crashed: one of these signals ended it.
@@ -29,8 +29,8 @@ bool IsCrash(int code);
 // ExitCode::kInterrupted.
 bool IsKill(int code);
 
-// For the end of a sentence that begins with the process's name: "crashed by
-// SIGSEGV", "was killed by signal 9 (SIGKILL)", "ended with code 3".
+// Returns the end of a sentence that begins with the process's name: "crashed
+// by SIGSEGV", "was killed by signal 9 (SIGKILL)", "ended with code 3".
 std::string HowItEnded(int code);
 
 }  // namespace dapd

@@ -32,9 +32,10 @@ class ProgressMeter {
   double SecondsPerUnit() const;
   double EtaSeconds() const;
 
-  // "[####....] 5/20 steps  1.25/s  ETA 0:12  note"; without a total "5 steps
-  // 1.25/s  note". With fewer columns the bar becomes shorter, and then the
-  // last parts are left out; two spaces separate the parts, also within a note.
+  // Returns "[####....] 5/20 steps  1.25/s  ETA 0:12  note"; without a total "5
+  // steps 1.25/s  note". With fewer columns the bar becomes shorter, and then
+  // the last parts are left out; two spaces separate the parts, also within a
+  // note.
   std::string Line(const std::string& note,
                    size_t columns = std::string::npos) const;
 
@@ -47,7 +48,7 @@ class ProgressMeter {
 // Not thread-safe.
 class Progress {
  public:
-  // The arguments of ProgressMeter.
+  // Takes the arguments of ProgressMeter.
   explicit Progress(std::string unit, int64_t total = 0, int64_t done = 0);
   // Ends the line.
   ~Progress();
@@ -56,7 +57,7 @@ class Progress {
 
   // `done` of the total, with a short note such as "loss 0.123".
   void Update(int64_t done, const std::string& note = "");
-  // ProgressMeter's function of this name.
+  // Calls ProgressMeter's function of this name.
   void Begin();
 
   double SecondsPerUnit() const { return meter_.SecondsPerUnit(); }

@@ -12,8 +12,9 @@ namespace dapd {
 // a part of a core counts as one. `root` means the same as in ControlGroups.
 int64_t UsableCores(const std::string& root = "/");
 
-// Number of compute threads, at least one, for each of `processes`, which share
-// OMP_NUM_THREADS threads or, without that variable, the usable cores.
+// Returns the number of compute threads, at least one, for each of `processes`,
+// which share OMP_NUM_THREADS threads or, without that variable, the usable
+// cores.
 int64_t ThreadsOfEach(int64_t processes);
 
 }  // namespace dapd

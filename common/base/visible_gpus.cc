@@ -14,7 +14,7 @@
 namespace dapd {
 namespace {
 
-// "nvidia0", but not "nvidiactl" or "nvidia-uvm".
+// Accepts "nvidia0", but not "nvidiactl" or "nvidia-uvm".
 bool IsGpu(absl::string_view name) {
   return absl::ConsumePrefix(&name, "nvidia") && !name.empty() &&
          std::all_of(name.begin(), name.end(), [](char c) {

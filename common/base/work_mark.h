@@ -14,7 +14,7 @@
 
 namespace dapd {
 
-// "DAPD_WORK_MARK=`path`", for the environment of a program.
+// Returns "DAPD_WORK_MARK=`path`", for the environment of a program.
 std::string WorkMarkSetting(const std::string& path);
 
 // Returns the number in the file `path`; 0 without one.

@@ -65,7 +65,7 @@ struct ConfigKey {
   }
 };
 
-// Rows that point into `config`, in the order of the documentation.
+// Returns rows that point into `config`, in the order of the documentation.
 std::vector<ConfigKey> ConfigKeys(Config& config);
 
 // TypeName returns "string", "path", "integer", ...; AcceptedValues the values

@@ -55,12 +55,12 @@ std::string LastPart(const std::string& name) {
   return name.substr(name.rfind('.') + 1);
 }
 
-// "trainer_steps"
+// Returns "trainer_steps".
 std::string WithSingleUnderscores(const ConfigKey& key) {
   return absl::StrReplaceAll(key.name, {{".", "_"}});
 }
 
-// "DAPD_TRAINER__STEPS"
+// Returns "DAPD_TRAINER__STEPS".
 std::string VariableOf(const ConfigKey& key) {
   return absl::StrCat(
       kEnvironmentPrefix,

@@ -37,7 +37,7 @@ enum class PromptField {
 };
 inline constexpr size_t kNumPromptFields = 6;
 
-// "problem", ...
+// Returns "problem", ...
 const char* PromptFieldName(PromptField field);
 
 class PromptTemplate {

@@ -5,7 +5,8 @@
 
 namespace dapd {
 
-// The instruction of an evaluation, which follows nothing but the problem.
+// The instruction of an evaluation's prompt, which consists of the problem and
+// this instruction.
 inline constexpr char kReleasedInstruction[] =
     "Please reason step by step, and put your final answer within \\boxed{}.";
 

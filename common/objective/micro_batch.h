@@ -79,7 +79,7 @@ MicroBatchResult ComputeMicroBatch(const ModelWeights& weights,
 void AddToGradient(const std::vector<LoraLayer>& gradients,
                    const Adapter& live);
 
-// ComputeMicroBatch and AddToGradient.
+// Calls ComputeMicroBatch and AddToGradient.
 std::vector<DivergenceSums> AccumulateMicroBatch(
     const ModelWeights& weights,
     const Adapter& live,

@@ -17,7 +17,7 @@ struct HostPort {
 };
 // Parses "host:port", "1.2.3.4:80" or "[::1]:80"; INVALID_ARGUMENT otherwise.
 absl::StatusOr<HostPort> ParseHostPort(const std::string& address);
-// The inverse; an IPv6 host gets its brackets.
+// Is the inverse of ParseHostPort; an IPv6 host gets its brackets.
 std::string JoinHostPort(const std::string& host, int port);
 
 // Returns whether the endpoint "ip:port" has an IPv6 address.

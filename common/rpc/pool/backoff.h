@@ -24,7 +24,7 @@ class Backoff {
 
   // Returns the pause before the next try.
   absl::Duration Next();
-  // After a success: the next pause is `initial` again.
+  // Must be called after a success: the next pause is `initial` again.
   void Reset();
 
  private:

@@ -48,7 +48,7 @@ class TaskBoard {
 
   bool has_pending() const { return !pending_.empty(); }
   int64_t pending() const { return static_cast<int64_t>(pending_.size()); }
-  // Pending and in flight.
+  // Returns the number of tasks that are pending or in flight.
   int64_t unanswered() const { return static_cast<int64_t>(entries_.size()); }
   // Returns the number of added tasks whose result was not popped yet.
   size_t outstanding() const { return entries_.size() + answers_.size(); }
@@ -141,7 +141,7 @@ class TaskBoard {
     return true;
   }
 
-  // Return, because the worker itself refused the task.
+  // Returns the task to the queue, because the worker itself refused it.
   bool Refuse(int64_t worker, uint64_t id, const absl::Status& why) {
     const auto found = entries_.find(id);
     if (found == entries_.end() || found->second.Find(worker) == nullptr) {
@@ -165,7 +165,7 @@ class TaskBoard {
     return static_cast<int64_t>(ids.size());
   }
 
-  // ReturnAll where the worker is not to blame: counts no attempt.
+  // Is ReturnAll for a worker that is not to blame: counts no attempt.
   void Recall(int64_t worker) {
     std::vector<uint64_t> ids = AllOf(worker);
     std::erase_if(ids, [&](uint64_t id) {
@@ -203,7 +203,7 @@ class TaskBoard {
     }
   };
 
-  // The ids of a worker's tasks, in their order.
+  // Returns the ids of a worker's tasks, in their order.
   const std::set<uint64_t>& IdsOf(int64_t worker) const {
     static const auto& none = *new std::set<uint64_t>();
     const auto found = by_worker_.find(worker);

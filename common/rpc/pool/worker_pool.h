@@ -121,7 +121,7 @@ class WorkerPool {
   // Announces the prefix of a task that will be submitted under the same id;
   // replaces an earlier prefix. Neither blocks nor fails.
   void SubmitPrefix(Task partial);
-  // The task of this prefix will not be submitted.
+  // Says that the task of this prefix will not be submitted.
   void WithdrawPrefix(uint64_t id);
   // Returns the next answer, or nothing if none comes within `timeout`. Ends
   // with
@@ -133,7 +133,7 @@ class WorkerPool {
   //   CANCELLED            Shutdown was called
   //   another code         no retry can mend this task; the message names it
   absl::StatusOr<std::optional<Result>> NextWithin(absl::Duration timeout);
-  // NextWithin without a limit.
+  // Calls NextWithin without a time limit.
   absl::StatusOr<Result> Next();
 
   std::vector<WorkerState> Workers() const;
@@ -167,7 +167,7 @@ class WorkerPool {
     std::map<uint64_t, absl::Time> unanswered;
     // Why the watchdog cancelled its session; OK: it did not.
     absl::Status timed_out;
-    // When the message that its thread writes must have been read.
+    // The time by which the message that its thread writes must have been read.
     absl::Time write_deadline = absl::InfiniteFuture();
     bool done = false;  // its thread needs nothing any more
     std::shared_ptr<Session> session;

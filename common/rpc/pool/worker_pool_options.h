@@ -93,7 +93,8 @@ struct WorkerPoolOptions {
   int max_attempts = 10;
   HedgeOptions hedge;
   BackoffOptions backoff;
-  // Must own everything that it uses: a look-up that hangs outlives the pool.
+  // The function must own everything that it uses: a look-up that hangs
+  // outlives the pool.
   AddressResolver resolver = ResolveAddress;
   WorkerPoolObserver observer;
 };

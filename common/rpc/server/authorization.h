@@ -23,7 +23,7 @@ struct MethodRule {
 
 const std::vector<MethodRule>& AuthorizationTable();
 
-// The row of `method`; nullptr if there is none.
+// Returns the row of `method`; nullptr if there is none.
 const MethodRule* FindRule(absl::string_view method);
 
 }  // namespace dapd

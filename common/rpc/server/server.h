@@ -50,14 +50,15 @@ class RpcServer {
   // Shutdown(0).
   ~RpcServer();
 
-  // The answer of health for the server and each of its services.
+  // Sets the answer of the health service for the server and each of its
+  // services.
   void SetServing(bool serving);
   // Health answers SERVING for the server alone: it has started, while its
   // services still wait for other processes. A startup probe asks for this.
   void SetStarted();
 
   int port() const { return port_; }
-  // "host:port" with the port that was taken.
+  // Returns "host:port" with the port that was taken.
   const std::string& address() const { return address_; }
 
   // Takes no new call, lets running calls continue until `grace` has passed,

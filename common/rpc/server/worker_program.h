@@ -56,7 +56,7 @@ class WorkerProgram {
                      const Listeners& listeners,
                      const RpcService& service);
 
-  // After Start.
+  // Must be called after Start.
   MetricsRegistry& metrics() { return *metrics_; }
 
   // Reports the worker as ready, waits for the signal, reports it as not ready,

@@ -72,7 +72,7 @@ class TensorAssembler {
   absl::Status Add(const v1::TensorChunk& chunk) { return chunks_.Add(chunk); }
   bool complete() const { return chunks_.complete(); }
   const std::string& name() const { return name_; }
-  // Only once complete.
+  // May be called only once the tensor is complete.
   const HostTensor& tensor() const { return tensor_; }
 
  private:

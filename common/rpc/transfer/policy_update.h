@@ -25,11 +25,12 @@ namespace dapd {
 // Finish. Thread-safe, with one producer and any number of readers.
 class UpdateProgress {
  public:
-  // The first `bytes` of the adapter's tensors are final. Never decreases.
+  // Says that the first `bytes` of the adapter's tensors are final. Never
+  // decreases.
   void Advance(uint64_t bytes);
-  // Everything is final, including the digest and the probe.
+  // Says that everything is final, including the digest and the probe.
   void Finish();
-  // The rest will never come. Has no effect after Finish.
+  // Says that the rest will never come. Has no effect after Finish.
   void Abandon();
 
   // Blocks until the first `bytes` are final. ABORTED after Abandon.

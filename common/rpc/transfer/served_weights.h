@@ -32,8 +32,8 @@ class ServedWeights {
   // may call this.
   ServedPolicy Keep(const AdapterUpload& upload);
 
-  // FAILED_PRECONDITION, with both names, unless `set` is served in exactly
-  // this version. The base has only one version.
+  // Returns FAILED_PRECONDITION, with both names, unless `set` is served in
+  // exactly this version. The base has only one version.
   absl::Status Check(WeightSet set,
                      int64_t version,
                      const std::string& digest) const;

@@ -34,9 +34,10 @@ class UploadTurns {
     Turn& operator=(Turn&&) = delete;
     ~Turn();
 
-    // Some bytes arrived.
+    // Says that some bytes have arrived.
     void Advance() const;
-    // All bytes arrived: the others wait for the result, however long it takes.
+    // Says that all bytes have arrived: the others wait for the result, however
+    // long it takes.
     void Complete() const;
 
    private:
