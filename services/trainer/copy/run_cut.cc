@@ -111,7 +111,7 @@ std::vector<std::string> Existing(const std::string& folder,
   return names;
 }
 
-// Samples of later steps are written again.
+// Leaves out samples of later steps, which are written again.
 absl::StatusOr<std::vector<std::string>> SamplesUpTo(const std::string& folder,
                                                      int64_t step) {
   ASSIGN_OR_RETURN(std::vector<std::string> names,

@@ -28,7 +28,7 @@ namespace dapd {
 
 class OpenAnswers {
  public:
-  // After how many more tokens of an answer a reader gets them; 0: never.
+  // A reader gets an answer's new tokens after each so many tokens; 0: never.
   struct Strides {
     int64_t teachers = 0;
     int64_t trainer = 0;
