@@ -37,7 +37,7 @@ std::string Xxh3Hex(absl::string_view bytes);
 
 enum class DigestKind {
   kSha256,  // of files, and of what travels in plain text between machines
-  kXxh3,    // of what travels where nobody can change it on the way
+  kXxh3,    // of bytes that nobody can change on their way
 };
 
 // Returns "SHA-256" or "XXH3-128".

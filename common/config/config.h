@@ -202,7 +202,7 @@ struct PromptsSection {
   // scored one.
   bool thinking = false;
   bool privileged_thinking = true;
-  bool special_tokens = true;  // in the sampler's prompt, the template's
+  bool special_tokens = true;  // the template's, in the sampler's prompt
   int64_t max_tokens = 0;      // 0: as data.max_prompt_tokens says
   TruncationSide truncation_side = TruncationSide::kRight;
 };

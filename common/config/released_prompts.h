@@ -31,7 +31,7 @@ inline constexpr char kReleasedPrivileged[] =
     "reconsider if something doesn't work out:\n\n"
     "Please reason step by step, and put your final answer within \\boxed{}.";
 
-// OPSD's first release.
+// The message of OPSD's first release.
 inline constexpr char kReleasedPrivilegedOfOpsdV1[] =
     "{problem}\n\n"
     "Here is a reference solution to this problem:\n"

@@ -32,14 +32,14 @@ class RpcCredentials {
   static std::shared_ptr<const RpcCredentials> Loopback();
 
   // Makes credentials for a server that listens on `address`. `on_refused`: see
-  // CallAuthorizer. Errors: see Security::ForRpc.
+  // CallAuthorizer. Returns the errors of Security::ForRpc.
   absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ForServer(
       const std::string& address,
       std::function<void(const std::string& reason)> on_refused) const;
 
   // Makes credentials for a channel to `address`, where a process with one of
   // `peers` must be. This process's token, if it has one, goes with every call.
-  // Errors: see Security::ForRpc.
+  // Returns the errors of Security::ForRpc.
   absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ForChannel(
       const std::string& address, RoleSet peers) const;
 

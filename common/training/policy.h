@@ -110,8 +110,8 @@ class Policy {
   // tensor. Drops the accumulated gradient.
   absl::StatusOr<OptimizerStep> Rest(const OnUpdated& on_updated = {});
 
-  // Optimizer steps that moved the weights: version() without the calls of
-  // Rest.
+  // Returns the number of optimizer steps that moved the weights: version()
+  // without the calls of Rest.
   int64_t updates() const { return updates_; }
 
   // Returns the accumulated gradient of all tensors, in the adapter's order,

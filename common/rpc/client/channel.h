@@ -24,7 +24,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(
     const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
 // Returns a channel with credentials for a process that has one of the roles
-// `peers`. Errors: see Security::ForRpc.
+// `peers`. Returns the errors of Security::ForRpc.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(
     const std::string& address,
     const RpcCredentials& credentials,

@@ -302,7 +302,8 @@ absl::Status WorkerPool<Task, Result>::RunSession(Worker* worker,
   return absl::CancelledError("no longer needed");
 }
 
-// Notes the greeting of `worker`. ALREADY_EXISTS: it is an alias.
+// Notes the greeting of `worker`. Returns ALREADY_EXISTS if the worker is an
+// alias.
 template <typename Task, typename Result>
 absl::Status WorkerPool<Task, Result>::TakeIn(Worker* worker,
                                               const WorkerGreeting& greeting) {

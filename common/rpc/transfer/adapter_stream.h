@@ -80,7 +80,7 @@ class AdapterReceiver {
 };
 
 // Adds encoded messages to `receiver` until `read` returns false, and finishes
-// it. Errors: see AdapterReceiver.
+// it. Returns the errors of AdapterReceiver.
 absl::StatusOr<AdapterUpload> ReceiveAdapter(
     AdapterReceiver& receiver,
     const std::function<bool(grpc::ByteBuffer*)>& read);
