@@ -230,7 +230,7 @@ absl::StatusOr<AnswerRecord> GradeOne(const Problem& problem,
   return record;
 }
 
-// `answers`: their number.
+// `answers`: the number of answers.
 absl::StatusOr<std::unique_ptr<AnswerSource>> OpenSource(
     const EvalOptions& options, int64_t answers) {
   if (!options.workers.addresses.empty()) {

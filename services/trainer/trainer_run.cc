@@ -161,8 +161,9 @@ absl::StatusOr<TrainerLimits> PlanLimits(const Config& config,
 }
 
 // Returns the policy of the run folder's newest checkpoint or, without one, of
-// the start. Errors: those of LoadNewestCheckpoint; without a checkpoint, those
-// of CheckIdentity, and DATA_LOSS if the run is finished.
+// the start. Returns the errors of LoadNewestCheckpoint and, without a
+// checkpoint, the errors of CheckIdentity, and DATA_LOSS if the run is
+// finished.
 absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
     const Config& config,
     const LoraConfig& lora,

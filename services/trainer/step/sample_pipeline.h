@@ -154,8 +154,8 @@ class SamplePipeline {
   // The maker of the records that CollectRollouts returns.
   const RecordMaker& record_maker() const { return record_maker_; }
 
-  // Blocks until sample `index`, which must be trained, is scored. Once for
-  // each sample. Views without a token to score have no scores.
+  // Blocks until sample `index`, which must be trained, is scored. Must be
+  // called once for each sample. Views without a token to score have no scores.
   absl::StatusOr<ScoredSample> TakeScored(size_t index);
 
   // Payload bytes of the teacher results so far.
@@ -224,7 +224,7 @@ class SamplePipeline {
   MakeRoom make_room_;
   OpenAnswers open_answers_;                         // of attempt 0
   std::map<uint64_t, TaskTarget> pending_rollouts_;  // of CollectRollouts
-  // Also taken by CollectRollouts, for answers that are wanted later.
+  // CollectRollouts takes ids, too, for answers that are wanted later.
   std::atomic<uint64_t> next_id_ = 1;
   uint64_t payload_bytes_ = 0;
   TeacherCost teacher_cost_;
