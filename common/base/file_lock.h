@@ -16,9 +16,10 @@
 namespace dapd {
 
 // Locks an open file for this process alone, until the descriptor is closed.
-// False if another process holds the lock. IsLocked in another process holds it
-// for an instant, for which this call waits. The file must be open for writing,
-// since NFS requires that for an exclusive lock. `path` is for messages.
+// Returns false if another process holds the lock. IsLocked in another process
+// holds it for an instant, for which this call waits. The file must be open for
+// writing, since NFS requires that for an exclusive lock. `path` is for
+// messages.
 absl::StatusOr<bool> TryLock(int descriptor, const std::string& path);
 
 // Returns whether a process holds the lock of the file, on this machine or, if

@@ -44,7 +44,7 @@ bool SplitAddress(const std::string& address, std::string* host, int* port);
 // with workers; nothing for any other address.
 std::optional<std::string> AddressFilePath(absl::string_view address);
 
-// Whether the host is in 127.0.0.0/8, or is ::1 or localhost.
+// Returns whether the host is in 127.0.0.0/8, or is ::1 or localhost.
 bool IsLoopback(const std::string& host);
 
 }  // namespace dapd

@@ -211,7 +211,7 @@ absl::Status AdapterReceiver::Start(const v1::AdapterHeader& header) {
   return absl::OkStatus();
 }
 
-// With the first chunk, since an upload that is not read has no chunk.
+// Runs at the first chunk, because an upload that is not read has no chunk.
 absl::Status AdapterReceiver::Allocate() {
   ASSIGN_OR_RETURN(const HostTensor buffer,
                    HostTensor::AllocateRecurring(

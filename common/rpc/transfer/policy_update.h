@@ -66,7 +66,8 @@ class ChunkChecksums {
   mutable std::vector<Chunk> chunks_;
 };
 
-// By how much two computations of a probe under the same weights may differ.
+// The greatest difference between two computations of a probe under equal
+// weights.
 struct ProbeTolerance {
   float token = 1e-3F;             // of any one token
   float root_mean_square = 1e-3F;  // of all tokens together
