@@ -241,7 +241,7 @@ absl::Status CheckAdapter(const Config& config,
   return absl::OkStatus();
 }
 
-// Only warnings: the run may be meant for another machine.
+// Adds only warnings, because the run may be meant for another machine.
 void WarnOfMachine(const Config& config, const ModelConfig& model) {
   for (const std::string& warning : OutputWarnings(config, model)) {
     LogWarning(warning);

@@ -18,7 +18,7 @@ struct EvalReport {
     std::string id;
     int64_t correct = 0;  // of `samples` answers
   };
-  int64_t samples = 0;                  // answers a problem, K
+  int64_t samples = 0;                  // answers per problem, K
   Interval accuracy;                    // Avg@K: mean share of right answers
   std::vector<Interval> pass_at;        // [k - 1]: pass_at_k.h; pass@1 is Avg@K
   Interval format_rate;                 // answers with a box

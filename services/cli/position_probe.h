@@ -53,7 +53,7 @@ class PositionProbe {
   int64_t num_positions() const {
     return static_cast<int64_t>(positions_.size());
   }
-  // Returns problems that were left out.
+  // Returns the number of problems that were left out.
   int64_t num_skipped() const { return num_drawn_ - num_measured_; }
 
   // Returns a DATA error if there was no position at all.

@@ -37,10 +37,10 @@ class Restarts {
   // its twentieth start in a row that was not worth it.
   std::optional<absl::Time> Ended(int code, bool has_worked, absl::Time now);
 
-  // Returns crashes in a row without work in between.
+  // Returns the number of crashes in a row without work in between.
   int crashes() const { return crashes_; }
-  // Returns ends in a row since the last start that was worth it, whose own end
-  // counts.
+  // Returns the number of ends in a row since the last start that was worth it;
+  // the end of that start counts.
   int ends() const { return ends_; }
 
  private:

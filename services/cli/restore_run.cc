@@ -39,8 +39,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Not AsideOf, whose name ends with its process: a later call continues with
-// the files that an interrupted call has restored.
+// AsideOf would not do, because its name ends with its process: a later call
+// continues with the files that an interrupted call has restored.
 constexpr char kAside[] = ".restoring";
 constexpr size_t kMostNamed = 10;
 

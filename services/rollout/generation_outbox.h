@@ -62,7 +62,7 @@ class GenerationOutbox {
   // Returns the next message; waits for at most `timeout`. Returns nothing
   // after that, or if done().
   std::optional<v1::GenerateResponse> PopFor(absl::Duration timeout);
-  // Whether the outbox is closed and drained, or abandoned.
+  // Returns whether the outbox is closed and drained, or abandoned.
   bool done() const;
 
   // Waits for at most `timeout` while kMaxUntaken messages are not taken.

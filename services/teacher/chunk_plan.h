@@ -62,7 +62,7 @@ class ChunkPlan {
   std::map<Key, PrefixChunkPtr> planned_;  // whole chunks
 };
 
-// Whether the chunk has been computed.
+// Returns whether the chunk has been computed.
 inline bool IsComputed(const PrefixChunk& chunk) {
   return chunk.parent == nullptr || chunk.states.hidden.defined();
 }

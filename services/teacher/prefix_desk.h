@@ -68,7 +68,7 @@ class PrefixDesk {
   // A set of weights has changed: releases the chunks of the old weights.
   void CloseSet(WeightSet weights);
 
-  // Whether Advance may find something to do.
+  // Returns whether Advance may find something to do.
   bool has_work() const { return has_work_; }
   // Computes one pass and returns the number of its tokens; returns 0 if
   // nothing is left to do before the next update or close. On error, closes the

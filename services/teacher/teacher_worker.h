@@ -151,7 +151,7 @@ class TeacherWorker {
   // its tokens.
   void ReportTurns(const std::vector<Turn>& turns, const Scored& scored);
   absl::Status CheckTurn(const TeacherRequest& request);
-  // Whether Shutdown's grace has passed.
+  // Returns whether Shutdown's grace has passed.
   bool IsOverdue() const;
   // Waits for room. Returns false if the outbox is closed, by its stream, or
   // because it is still full when IsOverdue.

@@ -248,7 +248,7 @@ absl::Status TrainLoaded(const TrainerProcess& process, TrainerRun& run) {
   server->SetStarted();
   const absl::Status result = TrainWithRanks(process, run, clients, *server);
   if (result.ok()) {
-    // In this order: a process that is killed in between tells again
+    // The order matters: a process that is killed in between tells again
     // (TellIfUntold).
     process.notice.Tell(absl::OkStatus());
     run.RecordOutcome(absl::OkStatus());

@@ -24,7 +24,7 @@
 namespace dapd {
 namespace {
 
-// Empty if all runs compute on the CPU, which need no driver.
+// Returns nothing if all runs compute on the CPU, which need no driver.
 std::vector<std::string> GpusOfRuns(const SweepPlan& plan) {
   const bool on_cpu = std::ranges::all_of(plan.runs, [](const SweepRun& run) {
     return run.config.model.device == DeviceChoice::kCpu;

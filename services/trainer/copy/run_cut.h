@@ -35,7 +35,8 @@ struct RunCut {
 // thread that writes the folder.
 absl::StatusOr<RunCut> CutRun(const std::string& folder, int64_t step);
 
-// Whether links of the cut were removed, so that it can no longer be copied.
+// Returns whether links of the cut were removed, so that it can no longer be
+// copied.
 bool IsGone(const RunCut& cut);
 
 // Removes the cut's links.

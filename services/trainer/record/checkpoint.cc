@@ -174,7 +174,7 @@ bool SameTensors(const Adapter& a, const Adapter& b) {
                     });
 }
 
-// Whether both are the same adapter, or both are absent.
+// Returns whether both are the same adapter, or both are absent.
 bool SameTensors(const std::optional<Adapter>& a, const Adapter* b) {
   if (!a.has_value() || b == nullptr) return !a.has_value() && b == nullptr;
   return SameTensors(*a, *b);

@@ -67,8 +67,8 @@ std::string PercentText(const Interval& interval);
 // unless all are graded; or "no accuracy (no problem has an expected answer)".
 std::string AccuracyText(const EvaluationReport& report);
 
-// Whether evaluations with these held_out_digests can be compared; an empty
-// digest, of an older run, matches any.
+// Returns whether evaluations with these held_out_digests can be compared; an
+// empty digest, of an older run, matches any.
 inline bool MeasureTheSame(const std::string& a, const std::string& b) {
   return a.empty() || b.empty() || a == b;
 }
@@ -89,8 +89,8 @@ absl::StatusOr<EvaluationReport> ReadEvaluationReport(const std::string& path);
 // An evaluation with its name: "before", "after" or "step-000050".
 using NamedEvaluation = std::pair<std::string, EvaluationReport>;
 
-// Whether this is the name of an evaluation between the first and the last
-// step.
+// Returns whether this is the name of an evaluation between the first and the
+// last step.
 inline bool IsWithinRun(absl::string_view when) {
   return absl::StartsWith(when, "step-");
 }

@@ -15,7 +15,7 @@
 
 namespace dapd {
 
-// Not thread-safe; used as the ledger is (ledger.h).
+// Not thread-safe; used by the ledger's threads (ledger.h).
 class FullDiskRule {
  public:
   // `run_folder`: where other processes see that the run waits (disk_wait.h).

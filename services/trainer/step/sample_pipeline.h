@@ -145,8 +145,8 @@ class SamplePipeline {
   std::vector<int32_t> PrefixOf(size_t index) const;
   // The problem of sample `index`.
   const Problem& ProblemOf(size_t index) const;
-  // How memory is found for scores on a full device from now on; null: not at
-  // all.
+  // Sets the function that frees memory for scores on a full device from now
+  // on; null: there is none.
   void SetMakeRoom(MakeRoom make_room) { make_room_ = std::move(make_room); }
   // Takes the scores that are there; waits up to `timeout` for the first.
   absl::Status AcceptScores(absl::Duration timeout);
@@ -162,7 +162,7 @@ class SamplePipeline {
   uint64_t payload_bytes() const { return payload_bytes_; }
   // The teachers' seconds for the results so far.
   const TeacherCost& teacher_cost() const { return teacher_cost_; }
-  // Returns tokens that the teachers scored so far.
+  // Returns the number of tokens that the teachers scored so far.
   int64_t scored_tokens() const {
     MutexLock lock(&mutex_);
     return scored_tokens_;

@@ -29,7 +29,7 @@ namespace dapd {
 // Not thread-safe: owned by the compute thread.
 class SliceTrainer {
  public:
-  // For the `num_samples` samples that `pipeline` was started with, in
+  // Trains the `num_samples` samples that `pipeline` was started with, in
   // micro-batches as the batch groups them. All references must outlive it.
   // `report` gets the seconds of the phases.
   SliceTrainer(const BatchTrainerParts& parts,
