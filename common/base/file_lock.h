@@ -28,8 +28,8 @@ absl::StatusOr<bool> TryLock(int descriptor, const std::string& path);
 absl::StatusOr<bool> IsLocked(const std::string& path);
 
 // Checks that a file in `folder` can be written and locked: creates a file with
-// the name that AtomicFileWriter would use, and removes it. Errors of files.h
-// and TryLock.
+// the name that AtomicFileWriter would use, and removes it. Returns the errors
+// of files.h and TryLock.
 absl::Status CheckLocks(const std::string& folder);
 
 }  // namespace dapd

@@ -56,8 +56,8 @@ class AtomicFileWriter {
   int descriptor_ = -1;
 };
 
-// Returns the status of AtomicFileWriter::Open(path) and leaves no file. For
-// programs that compute for a long time before they write.
+// Returns the status of AtomicFileWriter::Open(path) and leaves no file. It is
+// for programs that compute for a long time before they write.
 absl::Status CheckWritable(const std::string& path);
 
 // Removes the files and folders in `folder`, but not below it, that killed

@@ -32,10 +32,9 @@ class ProgressMeter {
   double SecondsPerUnit() const;
   double EtaSeconds() const;
 
-  // Returns "[####....] 5/20 steps  1.25/s  ETA 0:12  note"; without a total "5
-  // steps 1.25/s  note". With fewer columns the bar becomes shorter, and then
-  // the last parts are left out; two spaces separate the parts, also within a
-  // note.
+  // "[####....] 5/20 steps  1.25/s  ETA 0:12  note"; without a total "5 steps
+  // 1.25/s  note". With fewer columns the bar becomes shorter, and then the
+  // last parts are left out; two spaces separate the parts, also within a note.
   std::string Line(const std::string& note,
                    size_t columns = std::string::npos) const;
 

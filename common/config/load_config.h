@@ -43,8 +43,8 @@ absl::StatusOr<LoadedConfig> LoadConfig(
 absl::StatusOr<LoadedConfig> LoadWrittenConfig(const std::string& path);
 
 // Returns the values that can be read, and the defaults of all other keys;
-// reports no mistakes. For settings that are needed to report mistakes, such as
-// the format of the log.
+// reports no mistakes. It serves settings that are needed to report mistakes,
+// such as the format of the log.
 Config PeekConfig(const std::string& path,
                   const std::vector<std::string>& overrides);
 

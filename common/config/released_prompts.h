@@ -1,6 +1,6 @@
 // The prompts that the methods were released with: the defaults of the section
-// `prompts`, and what presets put in their place. Templates as in
-// prompt_template.h.
+// `prompts`, and what presets put in their place. The templates have the form
+// of prompt_template.h.
 #pragma once
 
 namespace dapd {

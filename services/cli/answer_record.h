@@ -33,7 +33,7 @@ struct AnswerRecord {
   int64_t sample = 0;  // number of the answer to the problem, from 0
   std::string id;      // the problem's
   std::string text;
-  std::string answer;  // the expected one
+  std::string answer;  // the expected answer
   Grade grade;         // of `text` against it
   int64_t tokens = 0;  // its end token included
   FinishReason finish_reason = FinishReason::kNone;

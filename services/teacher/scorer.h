@@ -106,11 +106,11 @@ class Scorer {
   // Returns the tokens of a whole chunk, the unit in which prefixes are
   // computed ahead.
   virtual int64_t chunk_tokens() const = 0;
-  // Computes whole chunks of sequences under the same weights, as many as one
-  // pass holds, and moves their prefixes on. The weights are the first
-  // sequence's; if their sequences do not fill a pass, the next weights whose
-  // sequences do. Returns the number of computed tokens; 0 if no whole chunk is
-  // left, if held chunks leave no memory, or if no set fills a pass yet.
+  // Computes whole chunks of sequences under one set of weights, as many as one
+  // pass holds, and moves their prefixes on. The set is the first sequence's;
+  // if its sequences do not fill a pass, the next set whose sequences fill one.
+  // Returns the number of computed tokens; 0 if no whole chunk is left, if held
+  // chunks leave no memory, or if no set fills a pass yet.
   virtual absl::StatusOr<int64_t> Advance(
       std::span<const AheadSequence> sequences) = 0;
 

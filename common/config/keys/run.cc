@@ -41,7 +41,7 @@ std::vector<ConfigKey> RunKeys(Config& c) {
            &c.run.gpus,
            "GPUs of the machine that `dapd run` divides among the roles: auto "
            "(all GPUs that CUDA_VISIBLE_DEVICES allows) or a number N (the "
-           "first N of them). `dapd run` then chooses the values of "
+           "first N of them). `dapd run` then chooses those of the keys "
            "trainer.ranks, run.teacher_workers, run.rollout_workers and "
            "rollout.tensor_parallel that are not given, as `dapd check --gpus` "
            "recommends.")

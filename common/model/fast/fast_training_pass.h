@@ -24,7 +24,7 @@ namespace dapd {
 class FastTrainingPass final : public TrainingPass {
  public:
   // Takes the arguments of MakeTrainingPass. Prefixes are not computed again,
-  // and nothing but inputs is kept where there are any.
+  // and only inputs are kept if there are prefixes.
   FastTrainingPass(const ModelWeights& weights,
                    const Adapter& adapter,
                    const PackedTokens& tokens,

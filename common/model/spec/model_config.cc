@@ -34,7 +34,7 @@ absl::StatusOr<json> ReadJsonObject(const std::string& path) {
   return parsed;
 }
 
-// Features of other models that change the result if they are ignored.
+// Refuses features of other models that change the result if they are ignored.
 void RefuseUnsupported(FieldReader& reader) {
   for (const char* key : {"quantization_config",
                           "num_experts",

@@ -10,7 +10,8 @@
 namespace dapd {
 
 // Returns the memory of the current CUDA device for one of `processes` that
-// share it evenly, after giving back LibTorch's unused memory. None on the CPU.
+// share it evenly, after giving back LibTorch's unused memory. Returns none on
+// the CPU.
 std::optional<DeviceMemory> MemoryOf(at::Device device, int64_t processes);
 
 }  // namespace dapd

@@ -120,7 +120,7 @@ class TaskBoard {
   }
 
   // Returns one task of `worker` to the front of the list, unless a second
-  // worker has it, too; false if `worker` does not have it (any more).
+  // worker has it, too. False if `worker` does not have it (any more).
   bool Return(int64_t worker, uint64_t id, const absl::Status& why) {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return false;

@@ -31,7 +31,7 @@ struct RunOverview {
   int64_t step = 0;            // the last one
   int64_t steps = 0;           // to take; 0 if it never began
   std::optional<double> loss;  // of the last step; nothing if it is not finite
-  std::string adapter_digest;  // behind the last step
+  std::string adapter_digest;  // after the last step
   // Nothing if the held-out digest of `after` differs.
   std::optional<EvaluationReport> before;
   std::optional<EvaluationReport> after;  // only of a finished run
