@@ -49,7 +49,7 @@ absl::StatusOr<std::string> SetAsideDamaged(const std::string& path);
 // ends the process, but first removes all files and folders that stand aside;
 // once that has begun, nothing is renamed to its target any more. Signals that
 // are ignored or have a handler stay as they are; a program that counts stop
-// requests (CatchStopRequests) ends by itself. For programs that have no
+// requests (CatchStopRequests) ends by itself. It is for programs that have no
 // orderly end of their own. Call it once, at the beginning of the program.
 void RemoveAsidesWhenStopped();
 

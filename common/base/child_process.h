@@ -54,8 +54,8 @@ class ChildProcess {
   const std::string& log_path() const { return log_path_; }
 
   // Checks, without waiting, whether the child has ended since the last call,
-  // and returns its exit code (128 + signal if a signal ended it). -1 if it
-  // still runs or was never started.
+  // and returns its exit code (128 + signal if a signal ended it). Returns -1
+  // if it still runs or was never started.
   int Poll();
   // Returns HowItEnded (process_end.h) for a code that Poll() returned. For
   // SIGKILL it also says who sent the signal, as far as that is known

@@ -40,8 +40,8 @@ class LineProcess {
   //   DEADLINE_EXCEEDED  the child did not take it in time
   //   UNAVAILABLE        the child ended; names its exit code or signal
   absl::Status Write(absl::string_view line, absl::Time deadline);
-  // Returns the next line without its newline, at most 128 MiB. Errors of
-  // Write, and RESOURCE_EXHAUSTED for a longer line.
+  // Returns the next line without its newline, at most 128 MiB. Returns the
+  // errors of Write, and RESOURCE_EXHAUSTED for a longer line.
   absl::StatusOr<std::string> Read(absl::Time deadline);
 
   // Kills the child, if it runs, and every process that it has started.

@@ -82,8 +82,8 @@ class Policy {
   // which the run started.
   int64_t VersionOf(WeightSet set) const;
   // The adapter at version() - 1, which still samples while the live adapter is
-  // trained if rollout.max_staleness is 1. Null at version 0, and if none is
-  // kept.
+  // trained if rollout.max_staleness is 1. It is null at version 0, and if no
+  // previous adapter is kept.
   const Adapter* previous() const {
     return previous_.has_value() ? &*previous_ : nullptr;
   }

@@ -56,7 +56,7 @@ class GenerationOutbox {
   // No Open follows: the outbox is done once all requests are answered and
   // taken.
   void CloseWhenAnswered();
-  // The stream is dead: drops all waiting and future events.
+  // Drops all waiting and future events, because the stream is dead.
   void Abandon();
 
   // Returns the next message; waits for at most `timeout`. Returns nothing

@@ -47,7 +47,7 @@ struct RolloutReport {
 // The compute thread calls these functions; they must not block. Empty
 // functions are skipped.
 struct RolloutObserver {
-  // After each decode step.
+  // Called after each decode step.
   std::function<void(int64_t new_tokens, double seconds)> on_step;
   // Sequences that decode or wait for KV memory, and requests that wait for a
   // slot.

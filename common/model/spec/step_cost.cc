@@ -98,8 +98,8 @@ void CountScoringAndTraining(const Config& config,
   work->teacher_tokens = batch * teacher.tokens;
   work->head_rows = batch * (live.scored + teacher.scored);
   // The forward pass counts 1, its recomputation 1, and the gradient by the
-  // inputs 1 (2.5 in attention); frozen weights have no gradient of their own,
-  // an adapter has.
+  // inputs 1 (2.5 in attention); only the adapter has a gradient of its own,
+  // frozen weights have none.
   constexpr double kPasses = 3;
   work->trainer_flops =
       batch * (live.tokens * (kPasses * 2 * model.linear +

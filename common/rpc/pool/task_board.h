@@ -75,8 +75,8 @@ class TaskBoard {
   }
 
   // Gives to `worker`, too, the task that one other worker has had for longest
-  // and since before `before`. Null if there is no such task that `worker` has
-  // not refused.
+  // and since before `before`. Returns null if there is no such task that
+  // `worker` has not refused.
   std::shared_ptr<const Task> TakeStraggler(int64_t worker,
                                             absl::Time since,
                                             absl::Time before) {

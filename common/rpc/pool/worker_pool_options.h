@@ -52,7 +52,7 @@ enum class WorkerStage {
 // "connecting", "loading", ...: in messages, the status and metrics.
 const char* NameOf(WorkerStage stage);
 
-// How busy a pool is.
+// The load of a pool.
 struct PoolLoad {
   // By stage; the map has every stage.
   std::map<WorkerStage, int64_t> workers = {{WorkerStage::kConnecting, 0},
@@ -69,7 +69,7 @@ struct WorkerPoolObserver {
   std::function<void(TaskOutcome outcome)> on_outcome;
   // A worker took the current weights; `bytes` went over the wire.
   std::function<void(double seconds, uint64_t bytes)> on_adapter_pushed;
-  // After a worker's stage has changed, and ten times a second.
+  // Called after a worker's stage has changed, and ten times a second.
   std::function<void(const PoolLoad& load)> on_load;
 };
 

@@ -70,7 +70,8 @@ class WorkerSession {
   virtual void HalfClose() = 0;
   // Ends the stream at once; tasks in flight are lost. The session stays.
   virtual void AbortStream() = 0;
-  // Only after Receive returned nothing: how the stream ended.
+  // Returns how the stream ended; must be called only after Receive has
+  // returned nothing.
   virtual absl::Status CloseStream() = 0;
 
   // From any thread: the running call and every later call end with an error.

@@ -48,8 +48,8 @@ absl::Status SaveCheckpoint(const std::string& folder,
 // step-NNNNNN.damaged, with a warning, and the checkpoint before it is taken. A
 // checkpoint that cannot be read (no permission, a failing disk) stays, and its
 // error is returned.
-//   DATA_LOSS            all are damaged, or were when they were last loaded
-//   FAILED_PRECONDITION  the newest was made from another base, other data or
+//   DATA_LOSS            all checkpoints are damaged, or were at the last load
+//   FAILED_PRECONDITION  the newest comes from another base, other data or
 //                        another configuration (exit code kConfig); names all
 //                        that differs
 absl::StatusOr<std::optional<PolicyState>> LoadNewestCheckpoint(

@@ -115,7 +115,7 @@ class TeacherClient : public WorkerClient<ScoreTask, ScoreResult> {
   // under the same id; they continue earlier ones. The worker that will get the
   // task may compute them ahead, which changes no result. Does not block.
   virtual void SubmitPrefix(ScoreTask partial) = 0;
-  // The task will not be submitted. Does not block.
+  // Says that the task will not be submitted. Does not block.
   virtual void WithdrawPrefix(uint64_t id) = 0;
 };
 
