@@ -1,10 +1,10 @@
 // Files and folders that are written beside their place, as
-// "<target>.tmp-<pid>", and renamed once they are whole; and those that leave
-// their place in one step before they are removed, or because they are damaged.
-// The caller that creates one renames it or removes it. This file knows those
-// that are neither renamed nor removed yet, so that a command that a signal
-// ends leaves none behind. Thread-safe. For a single file, AtomicFileWriter
-// (files.h) does all of this.
+// "<target>.tmp-<pid>", and renamed once they are whole; and files and folders
+// that leave their place in one step before they are removed, or because they
+// are damaged. The caller that creates such a file or folder renames or removes
+// it. This file knows all that are neither renamed nor removed yet, so that a
+// command that a signal ends leaves none behind. Thread-safe. For a single
+// file, AtomicFileWriter (files.h) does all of this.
 #pragma once
 
 #include <string>

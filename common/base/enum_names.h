@@ -45,8 +45,9 @@ std::string JoinedNames() {
   return absl::StrJoin(NameTable(Enum{}), ", ");
 }
 
-// A variable of some enum type, read and written by name: what a table of
-// settings or a command line knows of it. The variable must outlive this.
+// A variable of some enum type, read and written by name. A table of settings
+// or a command line needs to know no more of it. The variable must outlive
+// this.
 class EnumVariable {
  public:
   template <typename Enum>

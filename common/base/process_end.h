@@ -1,6 +1,6 @@
-// How a process ended, by the number that ChildProcess::Poll, a shell and
-// Slurm's srun give for it: its exit code, or 128 plus the number of the signal
-// that ended it.
+// Describes how a process ended, by the number that ChildProcess::Poll, a shell
+// and Slurm's srun give for it: its exit code, or 128 plus the number of the
+// signal that ended it.
 #pragma once
 
 #include <array>

@@ -111,7 +111,7 @@ struct RunConfig {
 
 struct ModelSection {
   std::string path;  // common/hub/model_folder.h
-  std::string name;  // for others; empty: as path has it
+  std::string name;  // id on the hub; empty: path names it
   Precision precision = Precision::kBfloat16;
   DeviceChoice device = DeviceChoice::kAuto;
   bool deterministic = false;  // the same bits on the same GPU

@@ -1,4 +1,4 @@
-// Where the copies of a run go (checkpoint.copy_to): a folder, or a URL of an
+// The place of a run's copies (checkpoint.copy_to): a folder, or a URL of an
 // object store.
 #pragma once
 

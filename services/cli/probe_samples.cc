@@ -105,8 +105,8 @@ absl::Status AnswerRows(const Config& config,
   });
 }
 
-// Returns the drawn problems of data.path, without those that are too long for
-// a run.
+// Returns the drawn problems of data.path, without problems that are too long
+// for a run.
 absl::StatusOr<Dataset> DrawData(const Config& config,
                                  const ProbeSampleOptions& options) {
   ASSIGN_OR_RETURN(const ModelText base, ReadModelText(config));

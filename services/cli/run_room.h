@@ -1,4 +1,5 @@
-// How much room a run needs on a disk, and whether a file system has it.
+// Computes how much room a run needs on a disk, and checks whether a file
+// system has it.
 #pragma once
 
 #include <cstdint>

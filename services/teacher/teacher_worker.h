@@ -121,7 +121,7 @@ class TeacherWorker {
   struct Turn {
     std::shared_ptr<const TeacherRequest> request;
     std::shared_ptr<TeacherOutbox> outbox;
-    AheadWork ahead;  // kept until it is done, which finds it in the scorer
+    AheadWork ahead;  // keeps its chunks until the turn is done
   };
   // Returns the first set that has as many requests in turns_ as should be
   // scored together.

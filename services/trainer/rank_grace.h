@@ -1,5 +1,5 @@
-// How long `dapd run` and trainer.ranks_per_machine wait for a trainer's ranks
-// at the end of an attempt.
+// Defines how long `dapd run` and trainer.ranks_per_machine wait for a
+// trainer's ranks at the end of an attempt.
 #pragma once
 
 #include "absl/time/time.h"

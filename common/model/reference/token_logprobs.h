@@ -13,8 +13,8 @@
 namespace dapd {
 
 // Returns [T - 1] float32 on the CPU, temperature 1, over the whole vocabulary,
-// for T >= 1 ids. The head runs over chunks of tokens. No gradient. `sum` as in
-// ForwardHidden (decoder.h).
+// for T >= 1 ids. The head runs over chunks of tokens. Records no gradient.
+// `sum` as in ForwardHidden (decoder.h).
 at::Tensor TokenLogprobs(const ModelWeights& weights,
                          const Adapter* adapter,
                          const std::vector<int32_t>& ids,

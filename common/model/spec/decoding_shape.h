@@ -1,4 +1,4 @@
-// How a rollout worker fills its steps and passes on a GPU.
+// The sizes of a rollout worker's steps and passes on a GPU.
 // common/generation/cuda computes by these numbers, and decoding_memory.h plans
 // memory by them.
 #pragma once

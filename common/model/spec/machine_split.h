@@ -1,5 +1,6 @@
-// How `dapd run` divides the GPUs of its machine among the roles: run.gpus, and
-// the recommendation of role_split.h for the settings that nobody has made.
+// Decides how `dapd run` divides the GPUs of its machine among the roles:
+// run.gpus, and the recommendation of role_split.h for the settings that nobody
+// has made.
 #pragma once
 
 #include <optional>

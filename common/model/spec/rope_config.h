@@ -1,5 +1,5 @@
-// How a model stretches its rotary embedding (Su et al. 2021) beyond the
-// context of its pretraining: rope_scaling or rope_parameters of its
+// Describes how a model stretches its rotary embedding (Su et al. 2021) beyond
+// the context of its pretraining: rope_scaling or rope_parameters of its
 // config.json, as numbers that do not depend on other settings. rope.h applies
 // them.
 //

@@ -1,4 +1,4 @@
-// How a teacher fills its passes. services/teacher/load_scorer.h computes by
+// The sizes of a teacher's passes. services/teacher/load_scorer.h computes by
 // these numbers, and scoring_memory.h plans memory by them.
 #pragma once
 

@@ -1,4 +1,5 @@
-// Where a model is computed, and in which precision, by the configuration.
+// Decides by the configuration where a model is computed, and in which
+// precision.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -8,10 +9,10 @@
 
 namespace dapd {
 
-// kAuto: CUDA if this build and machine offer it, else the CPU, with a warning
-// if there is a GPU that cannot be used. Returns a CONFIG error that names the
-// missing part if CUDA is required but not usable, or if CUDA_VISIBLE_DEVICES
-// is wrong.
+// Returns the device of a choice; kAuto chooses CUDA if this build and machine
+// offer it, else the CPU, with a warning if there is a GPU that cannot be used.
+// Returns a CONFIG error that names the missing part if CUDA is required but
+// not usable, or if CUDA_VISIBLE_DEVICES is wrong.
 absl::StatusOr<at::Device> DeviceOf(DeviceChoice choice);
 
 // Returns the device that `model` asks for and sets up LibTorch for it, for the

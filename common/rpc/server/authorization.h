@@ -1,6 +1,6 @@
-// Who may call which method: one table for every method of every service,
-// including health and reflection. A method that is not in the table is
-// refused.
+// Decides who may call which method: one table for every method of every
+// service, including health and reflection. A method that is not in the table
+// is refused.
 //
 // A test compares the table with the services' descriptors and fails for a new
 // method without a row.

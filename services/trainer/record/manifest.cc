@@ -22,7 +22,8 @@ constexpr char kManifest[] = "manifest.json";
 constexpr uint64_t kMaxCheckpointFileBytes = uint64_t{1} << 40;
 constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 24;
 
-// Relative path -> {"bytes", "sha256"} of every file except the manifest.
+// Returns relative path -> {"bytes", "sha256"} of every file except the
+// manifest.
 absl::StatusOr<Json> DescribeFiles(const std::string& folder) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names,
                    ListFilesBelow(folder));

@@ -182,7 +182,7 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
   RETURN_IF_ERROR(events.AddStart(start_step + 1));
   if (folder.resumed()) {
     // TensorBoard counts every start but the first as a restart. An earlier
-    // version, which may have begun the run, wrote none.
+    // version, which may have begun the run, wrote no starts.
     RETURN_IF_ERROR(events.AddStart(start_step + 1));
   }
   displays.status->Change([&](v1::GetStatusResponse& state) {
