@@ -28,7 +28,7 @@ class ProgressMeter {
   void Begin(absl::Time now);
 
   // Returns the rate over the last 20 updates with progress, so that a slow
-  // start does not distort it. 0 before the first update.
+  // start does not distort it; 0 before the first update.
   double SecondsPerUnit() const;
   double EtaSeconds() const;
 

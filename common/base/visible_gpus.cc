@@ -33,7 +33,7 @@ std::vector<std::string> GpuNodes(const std::string& devices) {
     const std::string name = entry->path().filename().string();
     if (IsGpu(name)) nodes.push_back(name);
   }
-  // By number: a shorter name has the smaller number.
+  // This sorts by number, because a shorter name has the smaller number.
   std::ranges::sort(nodes, {}, [](const std::string& name) {
     return std::pair(name.size(), name);
   });

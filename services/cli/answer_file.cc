@@ -105,7 +105,7 @@ absl::StatusOr<AnswerFile> AnswerFile::Open(
                      " is being written by another dapd eval; wait until that "
                      "has finished"));
   }
-  // Opened under the lock, since it reads the file's size, which another
+  // This runs under the lock, because it reads the file's size, which another
   // process may change.
   ASSIGN_OR_RETURN(AppendFile appended, AppendFile::Open(path));
   AnswerFile file(std::move(appended), lock);

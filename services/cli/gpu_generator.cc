@@ -20,7 +20,7 @@
 namespace dapd {
 namespace {
 
-// As long as for the workers of a cluster's job, which first load the model.
+// Workers first load the model, like the workers of a cluster's job.
 constexpr double kPeerTimeoutSeconds = 3600;
 
 // Returns the fewest GPUs that together hold the model; 1 if the machine's GPUs

@@ -278,8 +278,8 @@ absl::StatusOr<RestoredRun> RestoreRun(ObjectStore& store,
     if (!is_damaged) return last;
     const int64_t failed = *next;
     tried.insert(failed);
-    // Listed anew, since a run that goes on adds to its copy and removes from
-    // it.
+    // The copies are listed anew, because a run that goes on adds to its copy
+    // and removes from it.
     ASSIGN_OR_RETURN(next, NextStep(store, step, tried));
     if (next.has_value()) {
       LogWarning(absl::StrCat("the copy of step ",

@@ -39,7 +39,7 @@ struct RolloutReport {
   FinishReason finish_reason = FinishReason::kNone;  // kNone: it failed
   int64_t prompt_tokens = 0;
   int64_t answer_tokens = 0;
-  // From the arrival of the request, including the wait for a slot.
+  // The time from the arrival of the request, including the wait for a slot.
   double seconds_to_first_token = 0.0;  // 0 without a token
   double seconds = 0.0;
 };

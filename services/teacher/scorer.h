@@ -34,7 +34,7 @@ struct ScoreInput {
 };
 
 // The sets that uploads may become; an upload that names no set becomes the
-// first.
+// first set.
 inline constexpr std::array kTeacherSets = {
     WeightSet::kSnapshot, WeightSet::kEma, WeightSet::kLive, WeightSet::kBase};
 

@@ -45,7 +45,7 @@ struct LayerActivations {
   AttentionStatistics statistics;
   at::Tensor middle;    // [R, hidden]: input + O(attended)
   at::Tensor gate, up;  // [R, intermediate]
-  // By LayerProduct: scale x A^T (ProjectionGroup::Forward).
+  // The products scale x A^T by LayerProduct (ProjectionGroup::Forward).
   std::array<at::Tensor, kNumLayerProducts> low_rank;
 };
 

@@ -32,8 +32,8 @@ class FieldReader {
                   int64_t max = kMaxExtent);
   // Returns a number above zero.
   double Positive(const char* key, std::optional<double> fallback);
-  // Like Positive, but zero counts as absent, as in Python code that tests the
-  // truth of the value.
+  // Returns a number like Positive; zero counts as absent, as in Python code
+  // that tests the truth of the value.
   double PositiveOrUnset(const char* key, double fallback);
   bool Boolean(const char* key, bool fallback);
 

@@ -198,7 +198,8 @@ absl::Status CheckShares(const std::vector<LocalProcess>& processes,
     RETURN_IF_ERROR(CheckTotal(needs[i], gpus[i]));
     RETURN_IF_ERROR(CheckEvenParts(needs[i], gpus[i]));
   }
-  // Checked last, because only a lack of free memory may end by waiting.
+  // This is checked last, because only a lack of free memory may end by
+  // waiting.
   for (size_t i = 0; i < num_gpus; ++i) {
     RETURN_IF_ERROR(CheckFree(needs[i], gpus[i]));
   }

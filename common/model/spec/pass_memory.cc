@@ -57,8 +57,8 @@ Longest LongestOf(const Config& config) {
           .sample = sample};
 }
 
-// Like NumKeptLayers (common/model/training_pass.h): the pass by LibTorch keeps
-// none.
+// Returns NumKeptLayers (common/model/training_pass.h); 0 for the pass by
+// LibTorch.
 int64_t KeptLayers(const ModelConfig& model,
                    int64_t row_bytes,
                    int64_t tokens,

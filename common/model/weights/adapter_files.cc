@@ -197,7 +197,7 @@ absl::StatusOr<Adapter> ReadAdapter(const std::string& folder,
   if (!bytes.ok()) return WithExitCode(bytes.status(), ExitCode::kData);
   RETURN_IF_ERROR(CheckFileDigest(*bytes, peft.lora, path));
   ASSIGN_OR_RETURN(NamedTensors tensors, ParseSafetensors(*bytes, path));
-  // Checked again, because the file may have been replaced meanwhile.
+  // This is checked again, because the file may have been replaced meanwhile.
   RETURN_IF_ERROR(
       CheckAdapterTensors(peft, EntriesOf(tensors), model, path).status());
   return AssembleAdapter(peft, std::move(tensors), model, device, path);

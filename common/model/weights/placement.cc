@@ -60,7 +60,7 @@ void SetUpCuda(bool deterministic, at::Context& context) {
   context.setBlasPreferredBackend(at::BlasBackend::Cublaslt);
   // Flash attention's backward pass, index_add and others read this setting.
   context.setDeterministicAlgorithms(true, /*warn_only=*/false);
-  // Not needed, because no code reads memory before writing it.
+  // This is not needed, because no code reads memory before writing it.
   context.setDeterministicFillUninitializedMemory(false);
 }
 

@@ -54,7 +54,7 @@ const char* NameOf(WorkerStage stage);
 
 // The load of a pool.
 struct PoolLoad {
-  // By stage; the map has every stage.
+  // The workers by stage; the map has every stage.
   std::map<WorkerStage, int64_t> workers = {{WorkerStage::kConnecting, 0},
                                             {WorkerStage::kLoading, 0},
                                             {WorkerStage::kReady, 0},

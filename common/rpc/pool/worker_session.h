@@ -74,7 +74,8 @@ class WorkerSession {
   // returned nothing.
   virtual absl::Status CloseStream() = 0;
 
-  // From any thread: the running call and every later call end with an error.
+  // May be called from any thread: the running call and every later call end
+  // with an error.
   virtual void Cancel() = 0;
 };
 

@@ -1,4 +1,4 @@
-// Sets of weights between the wire and the program.
+// Converts sets of weights between the wire and the program.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -23,7 +23,7 @@ constexpr size_t kMinCurve = 3;        // evaluations; two are before and after
 constexpr size_t kMaxValueBytes = 32;  // in a group's name
 
 // Returns whether a key says where a run lies, listens or computes: `dapd run`
-// gives each run its own.
+// gives each run its own place.
 bool IsPlace(const std::string& key) {
   return key == "run.name" || key == "run.output_dir" ||
          key == "run.num_threads" || key == "run.gpu_processes" ||

@@ -282,7 +282,8 @@ absl::Status RunUploader::Send(const CutFile& file,
 
 absl::Status RunUploader::Upload(const RunCut& cut) {
   RETURN_IF_ERROR(StillOwner());
-  // Listed each time, since the store's owner may have removed objects.
+  // The objects are listed each time, because the store's owner may have
+  // removed objects.
   ASSIGN_OR_RETURN(auto present, store_.List(kCopyObjects));
   RunCopy copy{.step = cut.step, .run_id = run_id_};
   for (const CutFile& file : cut.files) {

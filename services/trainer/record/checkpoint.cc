@@ -229,8 +229,8 @@ absl::Status SaveCheckpoint(const std::string& folder,
   RETURN_IF_ERROR(CreateAsideFolder(aside));
   absl::Status written = WriteContents(aside, policy, identity, card);
   if (written.ok()) {
-    // Read back on the CPU, because the policy's device may have no memory left
-    // for it.
+    // The checkpoint is read back on the CPU, because the policy's device may
+    // have no memory left for it.
     const absl::StatusOr<PolicyState> read =
         LoadCheckpoint(aside, identity, model, at::kCPU);
     written = read.status();

@@ -100,7 +100,7 @@ class TeacherSession final : public TeacherSessionBase {
   // Prefix tokens sent on this stream, by task and view.
   std::map<uint64_t, std::map<ViewName, size_t>> prefixes_;
   Mutex mutex_;
-  // By id. The entries belong to the reader of the task's lane.
+  // The entries are ordered by id and belong to the reader of the task's lane.
   std::map<uint64_t, Partial> partial_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> half_closed_ = false;
   std::atomic<size_t> reading_ = 0;  // lanes

@@ -40,7 +40,8 @@ struct WorkerClientOptions {
   std::shared_ptr<const RpcCredentials> credentials;
   absl::Duration task_timeout = absl::Minutes(10);
   absl::Duration peer_timeout = absl::Minutes(5);
-  // To each teacher, whose tasks take turns on them. A rollout worker has one.
+  // The connections to each teacher, whose tasks take turns on them. A rollout
+  // worker has one connection.
   int64_t connections = 1;
   WorkerPoolObserver observer;
   Timeline* timeline = nullptr;  // must outlive the client; null: none
