@@ -24,8 +24,8 @@ const char* FaultName(int signal_number);
 // Returns whether the process crashed: one of these signals ended it.
 bool IsCrash(int code);
 
-// Returns whether any other signal ended it, which another process sent, or the
-// kernel for want of memory. 130 does not count, since it is
+// Returns whether another signal ended the process, sent by another process, or
+// by the kernel for want of memory. 130 does not count, since it is
 // ExitCode::kInterrupted.
 bool IsKill(int code);
 

@@ -17,7 +17,7 @@
 
 namespace dapd {
 
-// How a trainer treats a run folder that an earlier attempt left.
+// The treatment of a run folder that an earlier attempt left.
 enum class Resume { kAuto, kNever };
 constexpr auto NameTable(Resume) { return std::array{"auto", "never"}; }
 

@@ -132,7 +132,7 @@ int64_t WorkspaceBytes(const Share& share) {
   take(rows * model.num_kv_heads * static_cast<int64_t>(sizeof(uint32_t)));
   take(SampleScratch(rows, model.vocab_size));
   take(kCudaProductWorkspace);
-  const int64_t slots = share.slots + 1;  // one scores
+  const int64_t slots = share.slots + 1;  // one slot scores
   take(slots * static_cast<int64_t>(sizeof(int32_t)));
   take(slots * static_cast<int64_t>(sizeof(int32_t)));
   take(slots * NumSplits(share.max_tokens) *

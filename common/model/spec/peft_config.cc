@@ -429,7 +429,7 @@ absl::Status CheckStartAdapter(const std::string& folder,
     fitting.push_back(absl::StrCat("lora.rank=", lora.rank));
   }
   if (lora.alpha != settings.alpha) {
-    // With all digits, because the user has to repeat the exact value.
+    // The value gets all digits, because the user has to repeat it exactly.
     fitting.push_back(absl::StrCat("lora.alpha=", FormatDouble(lora.alpha)));
   }
   if (std::set<std::string>(targets.begin(), targets.end()) !=

@@ -62,8 +62,9 @@ class OpenAnswers {
   // open.
   std::vector<int32_t> PrefixOf(uint64_t id) const;
 
-  // The answer has arrived, and its tasks follow if `submitted`. Once this
-  // returns, the teachers hear nothing more of the answer.
+  // Must be called when the answer has arrived; its tasks follow if
+  // `submitted`. Once this returns, the teachers hear nothing more of the
+  // answer.
   void Close(uint64_t id, bool submitted);
   // Closes all answers; no task of them follows.
   void CloseAll();
