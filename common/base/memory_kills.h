@@ -16,8 +16,8 @@ struct MemoryKills {
 
 // Returns the count of the control group of this process and the groups below
 // it, which contain its children (memory.events). Without control groups of
-// version 2, the count of version 1 (memory.oom_control) or of the machine
-// (/proc/vmstat). `root` stands before /proc and /sys in tests.
+// version 2, returns the count of version 1 (memory.oom_control) or of the
+// machine (/proc/vmstat). `root` stands before /proc and /sys in tests.
 MemoryKills CountMemoryKills(const std::string& root = "");
 
 // Returns the end of a sentence that says that a process was killed by SIGKILL

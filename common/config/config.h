@@ -46,8 +46,8 @@ constexpr auto NameTable(FeedbackRule) {
   return std::array{"never", "without_sibling", "always"};
 }
 
-// How the Self view shows a rollout: a second copy after the first, or inside
-// the privileged prompt.
+// The way the Self view shows a rollout: a second copy after the first, or
+// inside the privileged prompt.
 enum class SelfRollout { kAppend, kTemplate };
 constexpr auto NameTable(SelfRollout) {
   return std::array{"append", "template"};

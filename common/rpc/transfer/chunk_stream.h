@@ -40,7 +40,7 @@ bool SendChunks(const ChunkEnvelope& envelope,
                 const SharedBytes& bytes,
                 const std::function<bool(const grpc::ByteBuffer&)>& send);
 
-// Checks each chunk and copies it behind the chunk before. Not thread-safe.
+// Checks each chunk and copies it behind the previous chunk. Not thread-safe.
 class ChunkAssembler {
  public:
   // `target` has room for `total_bytes` and outlives the assembler; `what`

@@ -35,7 +35,7 @@ class UpdateProgress {
 
   // Blocks until the first `bytes` are final. ABORTED after Abandon.
   absl::Status WaitFor(uint64_t bytes) const;
-  // Blocks until everything is final. ABORTED after Abandon.
+  // Blocks until everything is final. Returns ABORTED after Abandon.
   absl::Status WaitUntilFinished() const;
 
  private:

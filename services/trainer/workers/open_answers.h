@@ -53,9 +53,9 @@ class OpenAnswers {
   // prompts as soon as possible.
   void Open(uint64_t id, Beginning beginning);
 
-  // All tokens of the answer so far. Ignores an unknown id, and tokens that do
-  // not continue earlier ones: a second worker samples the same tokens again
-  // from the start.
+  // Takes all tokens of the answer so far. Ignores an unknown id, and tokens
+  // that do not continue the earlier tokens: a second worker samples these
+  // tokens again from the start.
   void OnTokens(uint64_t id, const std::vector<int32_t>& ids);
 
   // Returns the prompt and the tokens so far; nothing if the answer is not
