@@ -49,8 +49,8 @@ class OpenAnswers {
     // ranges of their views. Empty: the teachers hear nothing of the answer.
     std::vector<ScoreTask> tasks;
   };
-  // The answer to rollout task `id` is being sampled. The teachers hear of its
-  // prompts as soon as possible.
+  // Must be called when the answer to rollout task `id` begins to be sampled.
+  // The teachers hear of its prompts as soon as possible.
   void Open(uint64_t id, Beginning beginning);
 
   // Takes all tokens of the answer so far. Ignores an unknown id, and tokens
