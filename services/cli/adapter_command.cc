@@ -95,8 +95,7 @@ std::string Describe(const BaseOfAdapter& base) {
   if (!base.is_other()) return "the adapter was trained on it";
   return absl::StrFormat(
       "the adapter was NOT trained on it, or one of its *.json and *.jinja "
-      "files "
-      "has changed: SHA-256 %s, trained on %s",
+      "files has changed: SHA-256 %s, trained on %s",
       base.digest,
       base.trained_on);
 }
