@@ -21,10 +21,10 @@ class AppendFile {
   ~AppendFile();
 
   // Appends and syncs all of `record`, or nothing: bytes that a failed call has
-  // left are cut off, at once or before the next record. RESOURCE_EXHAUSTED for
-  // a full disk; the call can be repeated.
+  // left are cut off, at once or before the next record. Returns
+  // RESOURCE_EXHAUSTED for a full disk; the call can be repeated.
   absl::Status Append(absl::string_view record);
-  // Append without the sync: the record may be lost if the machine goes down.
+  // Appends without the sync: the record may be lost if the machine goes down.
   absl::Status AppendUnsynced(absl::string_view record);
 
   // Cuts the file off after `size` bytes, which is at most its size.

@@ -1,10 +1,10 @@
 // Files and folders that are written beside their place, as
-// "<target>.tmp-<pid>", and renamed once they are whole; and those that leave
-// their place in one step before they are removed, or because they are damaged.
-// The caller that creates one renames it or removes it. This file knows those
-// that are neither renamed nor removed yet, so that a command that a signal
-// ends leaves none behind. Thread-safe. For a single file, AtomicFileWriter
-// (files.h) does all of this.
+// "<target>.tmp-<pid>", and renamed once they are whole; and files and folders
+// that leave their place in one step before they are removed, or because they
+// are damaged. The caller that creates such a file or folder renames or removes
+// it. This file knows all that are neither renamed nor removed yet, so that a
+// command that a signal ends leaves none behind. Thread-safe. For a single
+// file, AtomicFileWriter (files.h) does all of this.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ namespace dapd {
 // it.
 inline constexpr char kAsideMark[] = ".tmp-";
 
-// The name under which this process writes `target`.
+// Returns the name under which this process writes `target`.
 std::string AsideOf(const std::string& target);
 
 // Creates an empty file or folder of the name `aside` that belongs to this
@@ -49,7 +49,7 @@ absl::StatusOr<std::string> SetAsideDamaged(const std::string& path);
 // ends the process, but first removes all files and folders that stand aside;
 // once that has begun, nothing is renamed to its target any more. Signals that
 // are ignored or have a handler stay as they are; a program that counts stop
-// requests (CatchStopRequests) ends by itself. For programs that have no
+// requests (CatchStopRequests) ends by itself. It is for programs that have no
 // orderly end of their own. Call it once, at the beginning of the program.
 void RemoveAsidesWhenStopped();
 

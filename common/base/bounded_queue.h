@@ -43,8 +43,8 @@ class BoundedQueue {
     return true;
   }
 
-  // Push that waits at most `timeout`. Returns false, leaving `item` untouched,
-  // if the queue is still full then, or closed.
+  // Pushes, and waits at most `timeout` for room. Returns false, leaving `item`
+  // untouched, if the queue is still full then, or closed.
   bool PushFor(T& item, absl::Duration timeout) {
     MutexLock lock(&mutex_);
     const absl::Time deadline = SteadyNow() + timeout;
@@ -66,7 +66,7 @@ class BoundedQueue {
     return TakeFront();
   }
 
-  // Pop that waits at most `timeout` (zero: it does not wait).
+  // Pops, and waits at most `timeout` for an item (zero: does not wait).
   std::optional<T> PopFor(absl::Duration timeout) {
     MutexLock lock(&mutex_);
     const absl::Time deadline = SteadyNow() + timeout;
@@ -93,8 +93,9 @@ class BoundedQueue {
     MutexLock lock(&mutex_);
     return closed_;
   }
-  // Whether the queue is closed and empty. After PopFor has returned nothing,
-  // the queue may still have received its last item and then been closed.
+  // Returns whether the queue is closed and empty. After PopFor has returned
+  // nothing, the queue may still have received its last item and then been
+  // closed.
   bool drained() const {
     MutexLock lock(&mutex_);
     return closed_ && items_.empty();

@@ -20,7 +20,7 @@ class ByteBudget {
     return true;
   }
 
-  // Returns bytes that were taken.
+  // Returns the number of taken bytes.
   void Give(int64_t bytes) { left_ += bytes; }
 
  private:

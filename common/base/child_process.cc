@@ -70,7 +70,7 @@ std::vector<char*> Pointers(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-// The position of the lines that say why the log ends. A crash report
+// Returns the position of the lines that say why the log ends. A crash report
 // (crash_report.h) begins with the reason and ends with stack frames.
 size_t BeginOfEnd(const std::vector<std::string>& lines) {
   const size_t last = lines.size() - std::min(lines.size(), kTailLines);
@@ -80,7 +80,7 @@ size_t BeginOfEnd(const std::vector<std::string>& lines) {
   return begin == 0 ? last : std::min(begin - 1, last);
 }
 
-// Whether one of `settings` is for the variable of "NAME=value".
+// Returns whether one of `settings` is for the variable of "NAME=value".
 bool IsNamed(absl::string_view variable,
              const std::vector<std::string>& settings) {
   const absl::string_view name = variable.substr(0, variable.find('=') + 1);

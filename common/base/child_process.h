@@ -54,25 +54,26 @@ class ChildProcess {
   const std::string& log_path() const { return log_path_; }
 
   // Checks, without waiting, whether the child has ended since the last call,
-  // and returns its exit code (128 + signal if a signal ended it). -1 if it
-  // still runs or was never started.
+  // and returns its exit code (128 + signal if a signal ended it). Returns -1
+  // if it still runs or was never started.
   int Poll();
-  // HowItEnded of process_end.h for a code that Poll() returned. For SIGKILL it
-  // also says who sent the signal, as far as that is known (memory_kills.h).
+  // Returns HowItEnded (process_end.h) for a code that Poll() returned. For
+  // SIGKILL it also says who sent the signal, as far as that is known
+  // (memory_kills.h).
   std::string HowItEnded(int code) const;
   // Sends SIGTERM and, after `grace`, SIGKILL. Returns when the child has
   // ended.
   void Stop(absl::Duration grace);
   void Signal(int signal_number);
 
-  // Whether the child has made progress (MarkWorkIn) since its last start.
-  // Always false without MarkWorkIn.
+  // Returns whether the child has made progress (MarkWorkIn) since its last
+  // start. Always false without MarkWorkIn.
   bool HasWorked() const;
 
-  // The last lines of the child's log, at most 64 KiB, for an error message
-  // (printable.h). All lines but the first are indented by two spaces. If the
-  // log ends with a crash report (crash_report.h), the whole beginning of the
-  // report is included.
+  // Returns the last lines of the child's log, at most 64 KiB, for an error
+  // message (printable.h). All lines but the first are indented by two spaces.
+  // If the log ends with a crash report (crash_report.h), the whole beginning
+  // of the report is included.
   std::string LogTail() const;
 
  private:

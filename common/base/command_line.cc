@@ -62,8 +62,8 @@ std::string IsNotEmpty(const std::string& text) {
   return text.empty() ? "The value is empty" : "";
 }
 
-// The word that was given in the place of a subcommand; CLI11 says only that a
-// subcommand is required. Empty if no word was given.
+// Returns the word that was given in the place of a subcommand; CLI11 says only
+// that a subcommand is required; empty if no word was given.
 std::string UnknownSubcommand(const CLI::App& app) {
   const CLI::App* chosen = &app;
   while (!chosen->get_subcommands().empty()) {

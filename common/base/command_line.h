@@ -73,7 +73,7 @@ class Command {
   CommandOption AddOption(const std::string& name,
                           std::string& value,
                           const std::string& help = "");
-  // A value of an enum, by its name.
+  // Adds an option whose value is an enum, given by its name.
   CommandOption AddOption(const std::string& name,
                           EnumVariable value,
                           const std::string& help = "");

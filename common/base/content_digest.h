@@ -25,7 +25,7 @@ class Xxh3 {
   Xxh3& operator=(const Xxh3&) = delete;
 
   void Update(absl::string_view bytes);
-  // 32 lower-case hex digits, in the order that xxhsum prints.
+  // Returns 32 lower-case hex digits, in the order that xxhsum prints.
   std::string HexDigest();
 
  private:
@@ -37,10 +37,10 @@ std::string Xxh3Hex(absl::string_view bytes);
 
 enum class DigestKind {
   kSha256,  // of files, and of what travels in plain text between machines
-  kXxh3,    // of what travels where nobody can change it on the way
+  kXxh3,    // of bytes that nobody can change on their way
 };
 
-// "SHA-256", "XXH3-128".
+// Returns "SHA-256" or "XXH3-128".
 const char* DigestKindName(DigestKind kind);
 
 // Not thread-safe.
@@ -49,7 +49,8 @@ class ContentDigest {
   explicit ContentDigest(DigestKind kind);
 
   void Update(absl::string_view bytes);
-  // Lower-case hex digits: 64 of SHA-256, 32 of XXH3. The object is used up.
+  // Returns lower-case hex digits: 64 for SHA-256, 32 for XXH3. The object
+  // cannot be used afterwards.
   std::string HexDigest();
 
  private:

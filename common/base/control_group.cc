@@ -15,7 +15,7 @@ namespace {
 // A hierarchy and the group of this process in it.
 struct Membership {
   std::string folder;  // of the hierarchy
-  std::string group;   // "/a/b" for b within a; "" for the one at the root
+  std::string group;   // "/a/b" for b within a; "" for the root group
   bool is_v1 = false;
 };
 

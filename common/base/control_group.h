@@ -15,15 +15,16 @@ struct ControlGroup {
   bool is_v1 = false;  // then its files have other names
 };
 
-// The groups of a controller ("memory", "cpu", "pids") that contain this
-// process: its own group and the groups around it, from the inside out. A
+// Returns the groups of a controller ("memory", "cpu", "pids") that contain
+// this process: its own group and the groups around it, from the inside out. A
 // container that knows its path on the host sees itself as the last one. Some
 // of the folders may not exist. `root` is the folder that holds proc and sys;
 // only tests use another one than "/".
 std::vector<ControlGroup> ControlGroups(const std::string& controller,
                                         const std::string& root);
 
-// The number in a file of a group. Nothing for "max" and for a missing file.
+// Returns the number in a file of a group; nothing for "max" and for a missing
+// file.
 std::optional<int64_t> ReadGroupNumber(const ControlGroup& group,
                                        const std::string& file);
 

@@ -16,7 +16,8 @@ uint32_t Crc32c(absl::string_view bytes);
 // bytes is 0.
 uint32_t ExtendCrc32c(uint32_t crc, absl::string_view bytes);
 
-// ExtendCrc32c byte by byte, for comparison with the fast implementation.
+// Computes ExtendCrc32c byte by byte, for comparison with the fast
+// implementation.
 uint32_t ExtendCrc32cByTable(uint32_t crc, absl::string_view bytes);
 
 }  // namespace dapd

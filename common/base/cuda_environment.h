@@ -25,8 +25,8 @@ namespace dapd {
 //       call to call
 void SetCudaEnvironment(bool deterministic);
 
-// For a process whose kernels wait for the kernels of other processes on the
-// same GPU, under the Multi-Process Service (docs/gpu.md). Call it like
+// Prepares a process whose kernels wait for the kernels of other processes on
+// the same GPU, under the Multi-Process Service (docs/gpu.md). Call it like
 // SetCudaEnvironment.
 //
 //   CUDA_MPS_CLIENT_PRIORITY=1                    below the others' 0

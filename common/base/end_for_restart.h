@@ -11,8 +11,8 @@ namespace dapd {
 [[noreturn]] void EndForRestart(const absl::Status& why);
 
 // Ends the process with ExitCode::kRestart and a line of plain text, by
-// SIGALRM, if it still runs after `seconds`. For an orderly end that has to ask
-// a device which may never answer. It cannot be cancelled.
+// SIGALRM, if it still runs after `seconds`. It is for an orderly end that has
+// to ask a device which may never answer. It cannot be cancelled.
 void EndForRestartAfter(unsigned seconds);
 
 }  // namespace dapd

@@ -22,14 +22,14 @@ constexpr const char* NameOf(Enum value) {
   return NameTable(value)[static_cast<size_t>(value)];
 }
 
-// In the order of the table.
+// Returns the names in the order of the table.
 template <typename Enum>
 std::vector<std::string> NamesOf() {
   const auto table = NameTable(Enum{});
   return {table.begin(), table.end()};
 }
 
-// Nothing for a name that is not in the table.
+// Returns nothing for a name that is not in the table.
 template <typename Enum>
 std::optional<Enum> ParseName(absl::string_view name) {
   constexpr auto kTable = NameTable(Enum{});
@@ -39,14 +39,15 @@ std::optional<Enum> ParseName(absl::string_view name) {
   return std::nullopt;
 }
 
-// "fail, skip", for messages.
+// Returns "fail, skip", for messages.
 template <typename Enum>
 std::string JoinedNames() {
   return absl::StrJoin(NameTable(Enum{}), ", ");
 }
 
-// A variable of some enum type, read and written by name: what a table of
-// settings or a command line knows of it. The variable must outlive this.
+// A variable of some enum type, read and written by name. A table of settings
+// or a command line needs to know no more of it. The variable must outlive
+// this.
 class EnumVariable {
  public:
   template <typename Enum>
@@ -63,7 +64,7 @@ class EnumVariable {
         names_(NamesOf<Enum>()) {}
 
   const char* Name() const { return name_(variable_); }
-  // False, and nothing is changed, for a name that is not in the table.
+  // Returns false, without a change, for a name that is not in the table.
   bool Set(absl::string_view name) const { return set_(variable_, name); }
   const std::vector<std::string>& names() const { return names_; }
 

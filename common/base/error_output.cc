@@ -25,9 +25,9 @@
 namespace dapd {
 namespace {
 
-// Number of bytes of one write. A file takes any line at once. A pipe or
-// terminal takes more only if somebody reads; beyond PIPE_BUF bytes other
-// writers may come in between anyway.
+// Returns the number of bytes of one write. A file takes any line at once. A
+// pipe or terminal takes more only if somebody reads; beyond PIPE_BUF bytes
+// other writers may come in between anyway.
 size_t BytesAtOnce(int descriptor) {
   struct stat info = {};
   const bool is_file = ::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
@@ -91,7 +91,7 @@ struct PatientOutput::State {
     ++added;
   }
 
-  // False if no thread can be started.
+  // Returns false if no thread can be started.
   static bool RequireThread(const std::shared_ptr<State>& state)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state->mutex) {
     if (state->has_thread) return true;

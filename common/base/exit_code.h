@@ -22,7 +22,7 @@ enum class ExitCode : int {
   kData = 4,             // unusable model, adapter, tokenizer or data set
   kPeerUnavailable = 5,  // another service cannot be reached
   kRunLost = 6,          // a corrupted or lost run
-  kRestart = 75,         // start all ranks of the job again: it goes on
+  kRestart = 75,         // start all ranks of the job again
   kInterrupted = 130,    // ended by SIGINT or SIGTERM before it was done
 };
 
@@ -30,7 +30,7 @@ enum class ExitCode : int {
 // that is already attached stays, so the innermost place decides.
 absl::Status WithExitCode(absl::Status status, ExitCode code);
 
-// The attached code, or one that follows from the status code:
+// Returns the attached code, or the code that follows from the status code:
 // INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, OUT_OF_RANGE -> kData;
 // PERMISSION_DENIED -> kConfig; UNAVAILABLE, DEADLINE_EXCEEDED ->
 // kPeerUnavailable; DATA_LOSS -> kRunLost; ABORTED -> kRestart; CANCELLED ->

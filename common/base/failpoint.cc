@@ -37,14 +37,14 @@ struct Action {
   std::_Exit(2);
 }
 
-// A hit or a time of 0 or less could never happen and is refused too.
+// Refuses 0 and less, too, because such a hit or time could never happen.
 int64_t ParseCount(const std::string& count, const std::string& text) {
   int64_t value = 0;
   if (!absl::SimpleAtoi(count, &value) || value <= 0) RefuseText(text);
   return value;
 }
 
-// "kill@3" or "sleep:250"
+// Parses "kill@3" or "sleep:250".
 Action ParseAction(const std::string& text) {
   Action action;
   const std::vector<std::string> at = absl::StrSplit(text, '@');

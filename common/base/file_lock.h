@@ -16,19 +16,20 @@
 namespace dapd {
 
 // Locks an open file for this process alone, until the descriptor is closed.
-// False if another process holds the lock. IsLocked in another process holds it
-// for an instant, for which this call waits. The file must be open for writing,
-// since NFS requires that for an exclusive lock. `path` is for messages.
+// Returns false if another process holds the lock. IsLocked in another process
+// holds it for an instant, for which this call waits. The file must be open for
+// writing, since NFS requires that for an exclusive lock. `path` is for
+// messages.
 absl::StatusOr<bool> TryLock(int descriptor, const std::string& path);
 
-// Whether a process holds the lock of the file, on this machine or, if the file
-// system locks across machines, on another machine. False for a missing file.
-// An error if it cannot be determined.
+// Returns whether a process holds the lock of the file, on this machine or, if
+// the file system locks across machines, on another machine; false for a
+// missing file. Returns an error if it cannot be determined.
 absl::StatusOr<bool> IsLocked(const std::string& path);
 
 // Checks that a file in `folder` can be written and locked: creates a file with
-// the name that AtomicFileWriter would use, and removes it. Errors of files.h
-// and TryLock.
+// the name that AtomicFileWriter would use, and removes it. Returns the errors
+// of files.h and TryLock.
 absl::Status CheckLocks(const std::string& folder);
 
 }  // namespace dapd

@@ -37,8 +37,8 @@ absl::Status NoPath(absl::string_view what) {
       absl::StrCat("the path of ", what, " to write is empty"));
 }
 
-// Whether `path` is written into and never replaced: a device, a pipe, or a
-// standard stream of this process, whatever is behind it.
+// Returns whether `path` is written into and never replaced: a device, a pipe,
+// or a standard stream of this process, whatever is behind it.
 bool IsStream(const std::string& path, const struct stat& info) {
   for (const absl::string_view streams :
        {"/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/"}) {
@@ -196,8 +196,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
 absl::StatusOr<AtomicFileWriter> AtomicFileWriter::Open(
     const std::string& path) {
   if (path.empty()) return NoPath("a file");
-  // Reports this before the caller computes anything, instead of by the rename
-  // at the end.
+  // The error comes before the caller computes anything, not from the rename at
+  // the end.
   struct stat info = {};
   if (::stat(path.c_str(), &info) == 0) {
     if (S_ISDIR(info.st_mode)) {

@@ -26,8 +26,8 @@ namespace dapd {
 // Number of bytes of a large file that are read at a time.
 inline constexpr size_t kFileBlockBytes = size_t{1} << 20;
 
-// Returns the whole file. INVALID_ARGUMENT if it is larger than `max_bytes`,
-// which is checked before anything is read.
+// Returns the whole file. Returns INVALID_ARGUMENT if it is larger than
+// `max_bytes`, which is checked before anything is read.
 absl::StatusOr<std::string> ReadFile(const std::string& path,
                                      uint64_t max_bytes);
 
@@ -56,8 +56,8 @@ class AtomicFileWriter {
   int descriptor_ = -1;
 };
 
-// Returns the status of AtomicFileWriter::Open(path) and leaves no file. For
-// programs that compute for a long time before they write.
+// Returns the status of AtomicFileWriter::Open(path) and leaves no file. It is
+// for programs that compute for a long time before they write.
 absl::Status CheckWritable(const std::string& path);
 
 // Removes the files and folders in `folder`, but not below it, that killed
@@ -68,27 +68,27 @@ void RemoveTemporaries(const std::string& folder);
 // Makes the names of the files in `folder` durable.
 absl::Status SyncDirectory(const std::string& folder);
 
-// Creates `folder` and the folders above it. INVALID_ARGUMENT if `folder` is
-// empty or below a file.
+// Creates `folder` and the folders above it. Returns INVALID_ARGUMENT if
+// `folder` is empty or below a file.
 absl::Status MakeDirectories(const std::string& folder);
 
-// Whether the name exists. This is also true for a link to nothing and for a
-// path that this user may not examine, so that opening it reports the error;
-// otherwise it would pass for an optional file that is missing.
+// Returns whether the name exists. This is also true for a link to nothing and
+// for a path that this user may not examine, so that opening it reports the
+// error; otherwise it would pass for an optional file that is missing.
 bool FileExists(const std::string& path);
 
-// ALREADY_EXISTS, exit code kUsage, if the option --output points to anything
-// but an empty folder, because nothing is ever overwritten.
+// Returns ALREADY_EXISTS, exit code kUsage, if the option --output points to
+// anything but an empty folder, because nothing is ever overwritten.
 absl::Status CheckNewOutput(const std::string& output);
 
-// INVALID_ARGUMENT, exit code kUsage, if the option --output points to the
-// input file, by whatever name. A terminal or a pipe may be both.
+// Returns INVALID_ARGUMENT, exit code kUsage, if the option --output points to
+// the input file, by whatever name. A terminal or a pipe may be both.
 absl::Status CheckOutputSpares(const std::string& input,
                                const std::string& output);
 
-// For code that has its own descriptors. WriteAll writes all of `bytes`.
-// FileError is the status of a failed call, "cannot <verb> <path>: ...", with
-// the codes above.
+// These functions are for code that has its own descriptors. WriteAll writes
+// all of `bytes`. FileError is the status of a failed call, "cannot <verb>
+// <path>: ...", with the codes above.
 absl::Status WriteAll(int descriptor,
                       const std::string& path,
                       absl::string_view bytes);
@@ -96,7 +96,7 @@ absl::Status FileError(absl::string_view verb,
                        const std::string& path,
                        int error);
 
-// Whether a file that begins with `bytes` (at least eight) is a git-LFS
+// Returns whether a file that begins with `bytes` (at least eight) is a git-LFS
 // pointer, which git without the LFS extension leaves in the place of a large
 // file; and the end of the sentence that says so after the path.
 bool IsLfsPointer(absl::string_view bytes);
@@ -104,12 +104,12 @@ inline constexpr char kIsLfsPointer[] =
     " is a git-LFS pointer, not the file itself, which `git lfs pull` in its "
     "folder fetches";
 
-// The advice for a user without room for a file at `path`, or in that folder.
-// It says whether space or inodes are missing.
+// Returns the advice for a user without room for a file at `path`, or in that
+// folder. It says whether space or inodes are missing.
 std::string HowToFindRoom(const std::string& path);
 
-// Whether `status` was made by FileError: a file could not be read or written,
-// as opposed to missing memory or a failed GPU.
+// Returns whether `status` was made by FileError: a file could not be read or
+// written, as opposed to missing memory or a failed GPU.
 bool IsFileError(const absl::Status& status);
 
 // Joins with exactly one '/'.

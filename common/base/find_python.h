@@ -8,14 +8,15 @@
 
 namespace dapd {
 
-// Returns `given` if it is not empty. Otherwise the interpreter of .deps/venv
-// in the repository in which the program was built, or in the folder of the
-// release; without such a folder, python3, which is looked up in PATH.
+// Returns `given` if it is not empty. Otherwise returns the interpreter of
+// .deps/venv in the repository in which the program was built, or in the folder
+// of the release; without such a folder, python3, which is looked up in PATH.
 std::string FindPython(const std::string& given);
 
-// The command that runs the source text `program` with that interpreter. No
-// module is imported from the working directory, where Python looks first: that
-// folder may belong to somebody else, for example a downloaded model.
+// Returns the command that runs the source text `program` with that
+// interpreter. No module is imported from the working directory, where Python
+// looks first: that folder may belong to somebody else, for example a
+// downloaded model.
 std::vector<std::string> PythonCommand(const std::string& given,
                                        absl::string_view program);
 

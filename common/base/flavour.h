@@ -6,10 +6,11 @@
 
 namespace dapd {
 
-// libdapd_cuda.so in ../lib beside the program; empty if it is not there.
+// Returns the path of libdapd_cuda.so in ../lib beside the program; empty if
+// the library is not there.
 std::string CudaLibraryPath();
 
-// "cuda" with that library, "cpu" without.
+// Returns "cuda" with that library, "cpu" without it.
 const char* Flavour();
 
 }  // namespace dapd

@@ -12,8 +12,8 @@
 
 namespace dapd {
 
-// False if `value` is not a number that `Number` can hold. An integer has no
-// point and no exponent and lies within the range of its type. `Json` is
+// Returns false if `value` is not a number that `Number` can hold. An integer
+// has no point and no exponent and lies within the range of its type. `Json` is
 // nlohmann::json or nlohmann::ordered_json.
 template <typename Number, typename Json>
 bool ReadNumber(const Json& value, Number* number) {
@@ -42,8 +42,8 @@ bool ReadNumber(const Json& value, Number* number) {
   return false;
 }
 
-// The text of `error` without the error number of nlohmann: a sentence for the
-// author of the JSON, such as "key 'id' not found".
+// Returns the text of `error` without the error number of nlohmann: a sentence
+// for the author of the JSON, such as "key 'id' not found".
 inline std::string JsonProblem(const nlohmann::json::exception& error) {
   const std::string text = error.what();
   const size_t end = text.find("] ");

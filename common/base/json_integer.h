@@ -33,9 +33,9 @@ absl::StatusOr<int64_t> JsonInteger(
                                                  max));
 }
 
-// A list of token ids below `vocab_size`. The error names the wrong item of
-// `name`: "input_ids[2]: 1.5 is not an integer from 0 to 511 (the vocabulary's
-// ids)".
+// Returns a list of token ids below `vocab_size`. The error names the wrong
+// item of `name`: "input_ids[2]: 1.5 is not an integer from 0 to 511 (the
+// vocabulary's ids)".
 template <typename Json>
 absl::StatusOr<std::vector<int32_t>> JsonTokenIds(
     const Json& value,

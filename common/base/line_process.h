@@ -27,12 +27,12 @@ class LineProcess {
   LineProcess(const LineProcess&) = delete;
   LineProcess& operator=(const LineProcess&) = delete;
 
-  // RESOURCE_EXHAUSTED if no process can be started. If the program itself
-  // cannot be executed, the first line fails.
+  // Returns RESOURCE_EXHAUSTED if no process can be started. If the program
+  // itself cannot be executed, the first line fails.
   absl::Status Start();
   bool running() const { return pid_ > 0; }
-  // Whether a signal ended the child that Kill() did not send, so that the
-  // child is not to blame.
+  // Returns whether a signal ended the child that Kill() did not send, so that
+  // the child is not to blame.
   bool was_killed() const { return was_killed_; }
 
   // Sends `line`, which has no newline, and a newline. Deadlines are times of
@@ -40,8 +40,8 @@ class LineProcess {
   //   DEADLINE_EXCEEDED  the child did not take it in time
   //   UNAVAILABLE        the child ended; names its exit code or signal
   absl::Status Write(absl::string_view line, absl::Time deadline);
-  // Returns the next line without its newline, at most 128 MiB. Errors of
-  // Write, and RESOURCE_EXHAUSTED for a longer line.
+  // Returns the next line without its newline, at most 128 MiB. Returns the
+  // errors of Write, and RESOURCE_EXHAUSTED for a longer line.
   absl::StatusOr<std::string> Read(absl::Time deadline);
 
   // Kills the child, if it runs, and every process that it has started.

@@ -40,7 +40,8 @@ absl::StatusOr<std::unique_ptr<LineRelay>> LineRelay::Start(Sink sink) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "cannot make a pipe for a program's output: ", std::strerror(errno)));
   }
-  // Only the reading end: writers expect their end to block.
+  // Only the reading end does not block, because writers expect their end to
+  // block.
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return std::unique_ptr<LineRelay>(
       new LineRelay(ends[0], ends[1], std::move(sink)));

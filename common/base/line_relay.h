@@ -22,14 +22,14 @@ class LineRelay {
   using Sink = std::function<void(absl::string_view line)>;
   static constexpr size_t kMaxLine = 1 << 20;
 
-  // RESOURCE_EXHAUSTED if no pipe can be created.
+  // Returns RESOURCE_EXHAUSTED if no pipe can be created.
   static absl::StatusOr<std::unique_ptr<LineRelay>> Start(Sink sink);
   ~LineRelay();
   LineRelay(const LineRelay&) = delete;
   LineRelay& operator=(const LineRelay&) = delete;
 
-  // The writing end. It is closed when a program is executed, unless it was
-  // duplicated. -1 after CloseWriter().
+  // Returns the writing end. It is closed when a program is executed, unless it
+  // was duplicated. -1 after CloseWriter().
   int writer() const { return writer_; }
   // Call it once the other program has its own copy of the writing end;
   // otherwise the end of the output is never seen.

@@ -17,8 +17,9 @@ namespace dapd {
 absl::Status CheckMayLookFor(const std::string& path,
                              const std::error_code& error);
 
-// Returns the names of the files and folders in `folder`, sorted. NOT_FOUND if
-// the folder is missing; another error if not all names can be read.
+// Returns the names of the files and folders in `folder`, sorted. Returns
+// NOT_FOUND if the folder is missing; another error if not all names can be
+// read.
 absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& folder);
 
 // Returns the paths, relative to `folder`, of the regular files in it and below

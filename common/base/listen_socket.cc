@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kBacklog = 64;
 
-// The text after the system's own error text.
+// Returns the text after the system's own error text.
 const char* WayOut(int error) {
   switch (error) {
     case EADDRINUSE:

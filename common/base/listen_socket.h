@@ -9,7 +9,7 @@ namespace dapd {
 
 struct ListenSocket {
   int descriptor = -1;  // the caller's to close; does not block
-  int port = 0;         // the one that it got, if 0 was asked for
+  int port = 0;         // the assigned port if 0 was asked for
 };
 
 // Listens on `host`, a name or an address. With `port` 0 the system chooses the

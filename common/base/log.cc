@@ -118,7 +118,7 @@ void Log(Severity severity, const std::string& message) {
   const std::string line = FormatLogLine(
       format, Source(), log_step.load(), severity, absl::Now(), message);
   // In the text format there may be a progress line of this process or of
-  // another one.
+  // another process.
   const bool erases = is_terminal && format == LogFormat::kText;
   WriteLine(absl::StrCat(erases ? "\r\x1b[K" : "", line));
 }

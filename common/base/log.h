@@ -54,8 +54,8 @@ void SetMinLogSeverity(Severity severity);
 // Sets the optimizer step that later lines show. 0: none.
 void SetLogStep(int64_t step);
 
-// Whether the log is JSON. Nothing else, such as a progress bar, should then be
-// written to stderr.
+// Returns whether the log is JSON. Nothing else, such as a progress bar, should
+// then be written to stderr.
 bool LogsJson();
 
 void Log(Severity severity, const std::string& message);

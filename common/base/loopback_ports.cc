@@ -38,9 +38,9 @@ bool IsFree(int port) {
                 sizeof(address)) == 0;
 }
 
-// A socket with a name that only one process can have at a time in the network
-// namespace of the port. The kernel frees the name when the descriptor is
-// closed, for whatever reason. Negative if another process has the name.
+// Returns a socket with a name that only one process can have at a time in the
+// network namespace of the port. The kernel frees the name when the descriptor
+// is closed, for whatever reason. Negative if another process has the name.
 int Claim(int port) {
   const int descriptor = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (descriptor < 0) return -1;

@@ -24,7 +24,8 @@ class LoopbackPorts {
   LoopbackPorts& operator=(const LoopbackPorts&) = delete;
 
   // Returns `preferred` if it is free and was not handed out (0: no
-  // preference), otherwise the next such port. UNAVAILABLE if there is none.
+  // preference), otherwise the next such port. Returns UNAVAILABLE if there is
+  // none.
   absl::StatusOr<int> Take(int preferred);
 
  private:

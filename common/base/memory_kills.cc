@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kMaxCounts = 1 << 20;
 
-// The number in the line "oom_kill 3".
+// Returns the number in the line "oom_kill 3".
 std::optional<int64_t> KillsIn(const std::string& path) {
   const auto text = ReadFile(path, kMaxCounts);
   if (!text.ok()) return std::nullopt;
@@ -31,9 +31,9 @@ std::optional<int64_t> KillsIn(const std::string& path) {
   return std::nullopt;
 }
 
-// This process's group in the hierarchy that /proc/self/cgroup names so: "" for
-// version 2, "memory" for that of version 1. A container may see its own group
-// as the root.
+// Returns this process's group in the hierarchy that /proc/self/cgroup names
+// so: "" for version 2, "memory" for version 1. A container may see its own
+// group as the root.
 std::string GroupIn(const std::string& root, absl::string_view hierarchy) {
   const auto text =
       ReadFile(absl::StrCat(root, "/proc/self/cgroup"), kMaxCounts);

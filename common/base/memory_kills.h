@@ -14,14 +14,15 @@ struct MemoryKills {
   bool is_complete = false;
 };
 
-// The count of the control group of this process and the groups below it, which
-// contain its children (memory.events). Without control groups of version 2,
-// the count of version 1 (memory.oom_control) or of the machine (/proc/vmstat).
-// `root` stands before /proc and /sys in tests.
+// Returns the count of the control group of this process and the groups below
+// it, which contain its children (memory.events). Without control groups of
+// version 2, returns the count of version 1 (memory.oom_control) or of the
+// machine (/proc/vmstat). `root` stands before /proc and /sys in tests.
 MemoryKills CountMemoryKills(const std::string& root = "");
 
-// The end of a sentence that says that a process was killed by SIGKILL between
-// two counts: ", by the kernel for want of memory", or a less certain text.
+// Returns the end of a sentence that says that a process was killed by SIGKILL
+// between two counts: ", by the kernel for want of memory", or a less certain
+// text.
 std::string WhoKilled(const MemoryKills& before, const MemoryKills& after);
 
 }  // namespace dapd

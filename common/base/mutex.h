@@ -1,6 +1,6 @@
 // Mutex, MutexLock and CondVar: std's, with annotations that clang's
-// -Wthread-safety checks. Not absl::Mutex: Debian's Abseil is not instrumented,
-// so ThreadSanitizer reports races in correct code that uses it.
+// -Wthread-safety checks. They replace absl::Mutex: Debian's Abseil is not
+// instrumented, so ThreadSanitizer reports races in correct code that uses it.
 #pragma once
 
 #include <chrono>

@@ -26,9 +26,9 @@ namespace {
 constexpr char kPassive[] = "OMP_WAIT_POLICY=PASSIVE";
 constexpr size_t kNameLength = sizeof("OMP_WAIT_POLICY=") - 1;
 
-// Whether the kernel has loaded this program together with a loader. False if
-// the kernel was given the loader alone. The values of the kernel follow the
-// environment.
+// Returns whether the kernel has loaded this program together with a loader;
+// false if the kernel was given the loader alone. The values of the kernel
+// follow the environment.
 bool IsOwnExecutable(char** end_of_environment) {
   const auto* value =
       reinterpret_cast<const Elf64_auxv_t*>(end_of_environment + 1);

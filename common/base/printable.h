@@ -18,9 +18,9 @@ namespace dapd {
 // result is not meant to be converted back.
 std::string Printable(absl::string_view text);
 
-// The same for a message of several lines. All lines but the first begin with
-// two spaces, so that none can be taken for a line of the log; a newline that
-// two spaces do not follow is escaped.
+// Returns Printable's text of a message of several lines. All lines but the
+// first begin with two spaces, so that none can be taken for a line of the log;
+// a newline that two spaces do not follow is escaped.
 std::string PrintableLines(absl::string_view text);
 
 }  // namespace dapd

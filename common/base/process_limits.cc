@@ -18,7 +18,7 @@
 namespace dapd {
 namespace {
 
-// The number of threads of this user that count for "ulimit -u".
+// Returns the number of threads of this user that count for "ulimit -u".
 int64_t ThreadsOfThisUser(const std::string& root) {
   const std::string all = JoinPath(root, "proc");
   const auto names = ListFolder(all);

@@ -15,17 +15,17 @@ struct ProcessNeeds {
   int64_t files = 0;    // open in the one process that has most of them
 };
 
-// FAILED_PRECONDITION (exit code kConfig) if too few threads may be started or
-// too few files opened. The message has the limit, the place where it is set,
-// and the number that is needed. Threads are limited by pids.max of each
-// control group of this process, less the threads that run there, and by ulimit
-// -u, less the threads of this user; the latter does not limit root. For files
-// the hard limit counts, since services raise their own. `root` means the same
-// as in ControlGroups.
+// Returns FAILED_PRECONDITION (exit code kConfig) if too few threads may be
+// started or too few files opened. The message has the limit, the place where
+// it is set, and the number that is needed. Threads are limited by pids.max of
+// each control group of this process, less the threads that run there, and by
+// ulimit -u, less the threads of this user; the latter does not limit root. For
+// files the hard limit counts, since services raise their own. `root` means the
+// same as in ControlGroups.
 absl::Status CheckProcessLimits(const ProcessNeeds& needs,
                                 const std::string& root = "/");
 
-// The sentence for a thread that could not be started.
+// Returns the sentence for a thread that could not be started.
 std::string TooFewThreads();
 
 }  // namespace dapd

@@ -29,7 +29,7 @@ std::string Rounded(double value) {
   return text;
 }
 
-// "0:12", "59:59", "26:00:00".
+// Returns "0:12", "59:59", "26:00:00".
 std::string Clock(double seconds) {
   const auto whole = static_cast<int64_t>(seconds + 0.5);
   char text[48];

@@ -27,8 +27,8 @@ class ProgressMeter {
   // From now on earlier work does not count for the rate.
   void Begin(absl::Time now);
 
-  // The rate over the last 20 updates with progress, so that a slow start does
-  // not distort it. 0 before the first update.
+  // Returns the rate over the last 20 updates with progress, so that a slow
+  // start does not distort it; 0 before the first update.
   double SecondsPerUnit() const;
   double EtaSeconds() const;
 
@@ -48,7 +48,7 @@ class ProgressMeter {
 // Not thread-safe.
 class Progress {
  public:
-  // The arguments of ProgressMeter.
+  // Takes the arguments of ProgressMeter.
   explicit Progress(std::string unit, int64_t total = 0, int64_t done = 0);
   // Ends the line.
   ~Progress();
@@ -57,7 +57,7 @@ class Progress {
 
   // `done` of the total, with a short note such as "loss 0.123".
   void Update(int64_t done, const std::string& note = "");
-  // ProgressMeter's function of this name.
+  // Calls ProgressMeter's function of this name.
   void Begin();
 
   double SecondsPerUnit() const { return meter_.SecondsPerUnit(); }

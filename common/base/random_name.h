@@ -5,7 +5,7 @@
 
 namespace dapd {
 
-// 32 hex digits, from the system's source of randomness.
+// Returns 32 hex digits, from the system's source of randomness.
 std::string RandomName();
 
 }  // namespace dapd

@@ -6,9 +6,9 @@
 
 namespace dapd {
 
-// True for 1 to 128 characters of A-Z a-z 0-9 . _ - that do not begin with . or
-// -. Such a name names a file directly in a folder, on every file system and in
-// every shell.
+// Returns true for 1 to 128 characters of A-Z a-z 0-9 . _ - that do not begin
+// with . or -. Such a name names a file directly in a folder, on every file
+// system and in every shell.
 bool IsSafeName(absl::string_view name);
 
 }  // namespace dapd

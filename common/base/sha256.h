@@ -17,7 +17,7 @@ class Sha256 {
   Sha256& operator=(const Sha256&) = delete;
 
   void Update(absl::string_view bytes);
-  // 64 lower-case hex digits. The object is used up.
+  // Returns 64 lower-case hex digits. The object cannot be used afterwards.
   std::string HexDigest();
 
  private:

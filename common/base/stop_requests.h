@@ -9,8 +9,8 @@
 
 namespace dapd {
 
-// SIGINT, SIGTERM and SIGHUP (a closed terminal). Without SIGHUP if this
-// process was started to outlive its terminal (nohup).
+// Returns SIGINT, SIGTERM and SIGHUP (a closed terminal), but not SIGHUP if
+// this process was started to outlive its terminal (nohup).
 std::vector<int> StopSignals();
 
 // Signals within this time after a counted signal belong to the same request,
@@ -25,7 +25,7 @@ inline constexpr absl::Duration kSameRequest = absl::Milliseconds(500);
 // ends. This applies to the whole process.
 void CatchStopRequests();
 
-// The number of requests so far. Thread-safe.
+// Returns the number of requests so far. Thread-safe.
 int StopRequests();
 
 }  // namespace dapd

@@ -5,11 +5,11 @@
 
 namespace dapd {
 
-// The absolute path of the program, with which another such process can be
-// started, and beside which its other files lie. It is found by the mapping of
-// this code, since /proc/self/exe is the dynamic loader if a launcher started
-// that. For a program of a release it is the launcher (LauncherOf). Empty if
-// /proc does not say.
+// Returns the absolute path of the program, with which another such process can
+// be started, and beside which its other files lie. It is found by the mapping
+// of this code, since /proc/self/exe is the dynamic loader if a launcher
+// started that. For a program of a release it is the launcher (LauncherOf).
+// Returns an empty text if /proc does not show the path.
 std::string ThisProgram();
 
 // Returns bin/NAME for a `program` libexec/NAME if that file exists: the

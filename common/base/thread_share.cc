@@ -25,8 +25,8 @@ int64_t CoresToRunOn() {
   return std::thread::hardware_concurrency();  // more cores than the set has
 }
 
-// The microseconds of processor time that a group may use in each period. A
-// quota "max" (v2) or -1 (v1) is no limit.
+// Returns the cores that a group may use, by the microseconds of processor time
+// in each period. A quota "max" (v2) or -1 (v1) is no limit.
 int64_t CoresOfGroup(const ControlGroup& group, int64_t at_most) {
   double quota = 0;
   double period = 0;

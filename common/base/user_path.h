@@ -7,8 +7,8 @@
 
 namespace dapd {
 
-// The home folder of this user: HOME or, without that variable (as in a
-// service), the entry in the user database. Empty if neither exists.
+// Returns the home folder of this user: HOME or, without that variable (as in a
+// service), the entry in the user database; empty if neither exists.
 std::string HomeFolder();
 
 // Replaces a "~" at the beginning of `path`, alone or before a slash, by the

@@ -32,8 +32,8 @@ bool MayStandAt(size_t k, const Sequence& sequence, uint8_t byte) {
   return byte >= min && byte <= max;
 }
 
-// The number of bytes at the start of the ill-formed `text` that could have
-// become a character, at least 1.
+// Returns the number of bytes at the start of the ill-formed `text` that could
+// have become a character, at least 1.
 size_t BeginningOfCharacter(absl::string_view text) {
   const Sequence sequence = SequenceOf(static_cast<uint8_t>(text[0]));
   size_t length = 1;

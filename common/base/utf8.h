@@ -9,12 +9,12 @@
 
 namespace dapd {
 
-// Whether `text` is well-formed: no overlong forms, no surrogates, nothing
-// above U+10FFFF (RFC 3629).
+// Returns whether `text` is well-formed: no overlong forms, no surrogates,
+// nothing above U+10FFFF (RFC 3629).
 bool IsUtf8(absl::string_view text);
 
 // Returns the length in bytes, 1 to 4, of the first character of `text` and
-// stores the character. 0 if `text` is empty or does not begin with a
+// stores the character; 0 if `text` is empty or does not begin with a
 // well-formed character.
 size_t DecodeCharacter(absl::string_view text, char32_t* character);
 

@@ -14,7 +14,7 @@
 namespace dapd {
 namespace {
 
-// "nvidia0", but not "nvidiactl" or "nvidia-uvm".
+// Accepts "nvidia0", but not "nvidiactl" or "nvidia-uvm".
 bool IsGpu(absl::string_view name) {
   return absl::ConsumePrefix(&name, "nvidia") && !name.empty() &&
          std::all_of(name.begin(), name.end(), [](char c) {
@@ -33,7 +33,7 @@ std::vector<std::string> GpuNodes(const std::string& devices) {
     const std::string name = entry->path().filename().string();
     if (IsGpu(name)) nodes.push_back(name);
   }
-  // By number: a shorter name has the smaller number.
+  // This sorts by number, because a shorter name has the smaller number.
   std::ranges::sort(nodes, {}, [](const std::string& name) {
     return std::pair(name.size(), name);
   });

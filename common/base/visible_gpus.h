@@ -14,21 +14,23 @@ namespace dapd {
 // Names GPUs by their numbers or ids, with commas between them.
 inline constexpr char kVisibleGpusVariable[] = "CUDA_VISIBLE_DEVICES";
 
-// The devices of GPUs in the folder `devices`, in the order of their numbers:
-// "nvidia4", "nvidia5". None if it cannot be read.
+// Returns the devices of GPUs in the folder `devices`, in the order of their
+// numbers: "nvidia4", "nvidia5"; none if it cannot be read.
 std::vector<std::string> GpuNodes(const std::string& devices = "/dev");
 
-// The entries of a value of CUDA_VISIBLE_DEVICES. None if the value hides all
-// GPUs: "", "-1", or "NoDevFiles", which Slurm sets for a job without GPUs.
+// Returns the entries of a value of CUDA_VISIBLE_DEVICES; none if the value
+// hides all GPUs: "", "-1", or "NoDevFiles", which Slurm sets for a job without
+// GPUs.
 std::vector<std::string> NamedGpus(absl::string_view setting);
 
-// The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them: the
-// GPUs in that variable or, without it, all GPUs with a device in `devices`. In
-// a container the devices keep the numbers of the machine (/dev/nvidia5 alone),
-// but CUDA counts the present GPUs from 0, and so do these names.
+// Returns the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names
+// them: the GPUs in that variable or, without it, all GPUs with a device in
+// `devices`. In a container the devices keep the numbers of the machine
+// (/dev/nvidia5 alone), but CUDA counts the present GPUs from 0, and so do
+// these names.
 std::vector<std::string> VisibleGpus(const std::string& devices = "/dev");
 
-// The entry "CUDA_VISIBLE_DEVICES=2,3" of an environment.
+// Returns the entry "CUDA_VISIBLE_DEVICES=2,3" of an environment.
 std::string GpuSetting(const std::vector<std::string>& gpus);
 
 // Deals GPUs to processes: each process gets its own GPUs until none is left,

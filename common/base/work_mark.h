@@ -14,10 +14,10 @@
 
 namespace dapd {
 
-// "DAPD_WORK_MARK=`path`", for the environment of a program.
+// Returns "DAPD_WORK_MARK=`path`", for the environment of a program.
 std::string WorkMarkSetting(const std::string& path);
 
-// The number in the file `path`; 0 without one.
+// Returns the number in the file `path`; 0 without one.
 int64_t ReadWorkMark(const std::string& path);
 
 // Call it when a worker has served a request. Thread-safe; only the first call

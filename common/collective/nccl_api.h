@@ -64,8 +64,8 @@ int DapdNcclAllGather(const NcclRanks* ranks,
                       int64_t count,
                       void* stream,
                       char* error);
-// Launches the same gathers. A gather whose `part` already lies at its place in
-// `all` copies nothing.
+// Launches these gathers without waiting. A gather whose `part` already lies at
+// its place in `all` copies nothing.
 int DapdNcclLaunchAllGather(const NcclRanks* ranks,
                             const NcclGather* gathers,
                             int64_t count,

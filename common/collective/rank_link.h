@@ -53,7 +53,7 @@ class RankLink {
   absl::Status Send(uint64_t operation, absl::string_view bytes);
   absl::Status Receive(uint64_t operation, std::string* bytes);
 
-  // "trainer rank 2", for messages.
+  // Returns "trainer rank 2", for messages.
   const std::string& peer() const { return peer_; }
 
  private:

@@ -17,7 +17,7 @@
 
 namespace dapd {
 
-// How a trainer treats a run folder that an earlier attempt left.
+// The treatment of a run folder that an earlier attempt left.
 enum class Resume { kAuto, kNever };
 constexpr auto NameTable(Resume) { return std::array{"auto", "never"}; }
 
@@ -46,8 +46,8 @@ constexpr auto NameTable(FeedbackRule) {
   return std::array{"never", "without_sibling", "always"};
 }
 
-// How the Self view shows a rollout: a second copy after the first, or inside
-// the privileged prompt.
+// The way the Self view shows a rollout: a second copy after the first, or
+// inside the privileged prompt.
 enum class SelfRollout { kAppend, kTemplate };
 constexpr auto NameTable(SelfRollout) {
   return std::array{"append", "template"};
@@ -111,7 +111,7 @@ struct RunConfig {
 
 struct ModelSection {
   std::string path;  // common/hub/model_folder.h
-  std::string name;  // for others; empty: as path has it
+  std::string name;  // id on the hub; empty: path names it
   Precision precision = Precision::kBfloat16;
   DeviceChoice device = DeviceChoice::kAuto;
   bool deterministic = false;  // the same bits on the same GPU
@@ -202,7 +202,7 @@ struct PromptsSection {
   // scored one.
   bool thinking = false;
   bool privileged_thinking = true;
-  bool special_tokens = true;  // in the sampler's prompt, the template's
+  bool special_tokens = true;  // the template's, in the sampler's prompt
   int64_t max_tokens = 0;      // 0: as data.max_prompt_tokens says
   TruncationSide truncation_side = TruncationSide::kRight;
 };

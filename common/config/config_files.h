@@ -18,7 +18,8 @@ struct ConfigFile {
   std::string path;
   YAML::Node root;
 
-  // Undefined if the file extends no other file.
+  // Returns the extended file's name; undefined if the file extends no other
+  // file.
   YAML::Node extended() const;
 };
 

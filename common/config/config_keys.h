@@ -65,7 +65,7 @@ struct ConfigKey {
   }
 };
 
-// Rows that point into `config`, in the order of the documentation.
+// Returns rows that point into `config`, in the order of the documentation.
 std::vector<ConfigKey> ConfigKeys(Config& config);
 
 // TypeName returns "string", "path", "integer", ...; AcceptedValues the values
@@ -73,7 +73,7 @@ std::vector<ConfigKey> ConfigKeys(Config& config);
 std::string TypeName(const ConfigKey& key);
 std::string AcceptedValues(const ConfigKey& key);
 
-// The value as YAML text.
+// Returns the value as YAML text.
 std::string FormatValue(const ConfigKey& key);
 
 }  // namespace dapd

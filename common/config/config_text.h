@@ -9,17 +9,17 @@
 
 namespace dapd {
 
-// The merged configuration as YAML, each line with its origin as a comment;
-// LoadConfig of it gives the same Config.
+// Returns the merged configuration as YAML, each line with its origin as a
+// comment; LoadConfig of it gives the same Config.
 std::string DumpConfig(const LoadedConfig& loaded);
 
-// {"run": {"name": "laboratory", ...}, ...}: every key of the merged
+// Returns {"run": {"name": "laboratory", ...}, ...}: every key of the merged
 // configuration, in the order of the documentation. Numbers, truth values and
 // lists are JSON's; an infinite number, which JSON has not got, is the text
 // ".inf", as YAML spells it.
 nlohmann::ordered_json ConfigJson(const LoadedConfig& loaded);
 
-// docs/configuration.md.
+// Returns the text of docs/configuration.md.
 std::string ConfigReference();
 
 }  // namespace dapd

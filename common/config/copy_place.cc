@@ -12,7 +12,7 @@
 namespace dapd {
 namespace {
 
-// The canonical name of a folder that may not exist yet.
+// Returns the canonical name of a folder that may not exist yet.
 std::filesystem::path TrueName(const std::string& folder) {
   std::error_code error;
   return std::filesystem::weakly_canonical(

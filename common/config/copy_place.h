@@ -1,4 +1,4 @@
-// Where the copies of a run go (checkpoint.copy_to): a folder, or a URL of an
+// The place of a run's copies (checkpoint.copy_to): a folder, or a URL of an
 // object store.
 #pragma once
 
@@ -10,7 +10,7 @@
 namespace dapd {
 
 // Returns what is wrong with `url` if it is neither a folder nor the URL of a
-// store, for example because a slash is missing. Empty if it is good.
+// store, for example because a slash is missing; empty if it is good.
 std::string StoreProblem(const std::string& url);
 
 // Returns one line per problem: an invalid URL, a URL with credentials, or a

@@ -50,17 +50,17 @@ size_t EditDistance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
-// A key's name without its section.
+// Returns a key's name without its section.
 std::string LastPart(const std::string& name) {
   return name.substr(name.rfind('.') + 1);
 }
 
-// "trainer_steps"
+// Returns "trainer_steps".
 std::string WithSingleUnderscores(const ConfigKey& key) {
   return absl::StrReplaceAll(key.name, {{".", "_"}});
 }
 
-// "DAPD_TRAINER__STEPS"
+// Returns "DAPD_TRAINER__STEPS".
 std::string VariableOf(const ConfigKey& key) {
   return absl::StrCat(
       kEnvironmentPrefix,
@@ -82,9 +82,9 @@ bool AllUtf8(const YAML::Node& node) {
          });
 }
 
-// Whether YAML keeps the whole text. In a text without quotes it drops anything
-// that looks like a comment, a tag, a directive or the head of a block, and
-// folds lines.
+// Returns whether YAML keeps the whole text. In a text without quotes it drops
+// anything that looks like a comment, a tag, a directive or the head of a
+// block, and folds lines.
 bool KeepsText(const std::string& text, const YAML::Node& value) {
   const std::string trimmed(absl::StripAsciiWhitespace(text));
   if (value.IsNull()) return YAML::IsNullString(trimmed);
@@ -246,7 +246,7 @@ class Loader {
         absl::StrCat(where, ": ", name, "=", text, ": ", problem));
   }
 
-  // Whether quotes may help: numbers and booleans need none.
+  // Returns whether quotes may help: numbers and booleans need none.
   bool IsText(const std::string& name) const {
     const auto key = std::ranges::find(keys_, name, &ConfigKey::name);
     return key != keys_.end() &&

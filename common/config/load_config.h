@@ -39,17 +39,17 @@ absl::StatusOr<LoadedConfig> LoadConfig(
     const std::string& path, const std::vector<std::string>& overrides);
 
 // Loads the config.yaml in the folder of a run: the configuration of that run,
-// whatever the environment contains now. Errors of LoadConfig.
+// whatever the environment contains now. Returns the errors of LoadConfig.
 absl::StatusOr<LoadedConfig> LoadWrittenConfig(const std::string& path);
 
 // Returns the values that can be read, and the defaults of all other keys;
-// reports no mistakes. For settings that are needed to report mistakes, such as
-// the format of the log.
+// reports no mistakes. It serves settings that are needed to report mistakes,
+// such as the format of the log.
 Config PeekConfig(const std::string& path,
                   const std::vector<std::string>& overrides);
 
 // Returns the section `security` of the environment and of `overrides`, for
-// commands that need no other section. Errors of LoadConfig.
+// commands that need no other section. Returns the errors of LoadConfig.
 absl::StatusOr<SecuritySection> LoadSecurity(
     const std::vector<std::string>& overrides);
 

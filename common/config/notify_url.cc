@@ -29,8 +29,8 @@ std::optional<UrlHead> SplitHead(absl::string_view url) {
   return std::nullopt;
 }
 
-// The host in "host", "host:port", "[v6]" or "[v6]:port"; empty for any other
-// text.
+// Returns the host in "host", "host:port", "[v6]" or "[v6]:port"; empty for any
+// other text.
 std::string HostOf(absl::string_view authority) {
   const size_t bracket = authority.rfind(']');
   const size_t colon = authority.rfind(':');

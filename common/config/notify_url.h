@@ -14,8 +14,8 @@ inline constexpr char kUrlFilePrefix[] = "file://";
 // URL, since paths and queries of webhooks are often secrets.
 std::string NotifyPlace(absl::string_view url);
 
-// Whether the URL names this machine by its loopback address, which no proxy
-// reaches.
+// Returns whether the URL names this machine by its loopback address, which no
+// proxy reaches.
 bool IsOnLoopback(absl::string_view url);
 
 // Returns why nothing can be posted to `url` (http://... or https://...); empty

@@ -10,7 +10,8 @@ namespace {
 using enum ViewName;
 using enum WeightSet;
 
-// A term with the values that the section has for all of a preset's terms.
+// Returns a term with the values that the section has for all of a preset's
+// terms.
 Term MakeTerm(const ObjectiveSection& section,
               const char* name,
               ViewName student,
@@ -142,8 +143,8 @@ std::vector<Term> SftTerms(const ObjectiveSection& section) {
   return {MakeTerm(section, "sft", kNoneReference, OneHot{}, section.kappa)};
 }
 
-// The terms of lasgroup/SDPO, which has micro-batches of one sample, so that
-// every answer has the same weight and a masked answer counts as 0.
+// Returns the terms of lasgroup/SDPO, which has micro-batches of one sample, so
+// that every answer has the same weight and a masked answer counts as 0.
 std::vector<Term> SdpoTerms(const ObjectiveSection& section) {
   const ObjectiveSection::Sdpo& sdpo = section.sdpo;
   Term term = MakeTerm(section,

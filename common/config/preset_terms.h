@@ -9,7 +9,7 @@
 
 namespace dapd {
 
-// "dapd", "opsd", ...
+// Returns "dapd", "opsd", ...
 std::vector<std::string> PresetNames();
 
 // The default that a preset gives to a key. A value that is given anywhere else
@@ -20,9 +20,9 @@ struct PresetDefault {
 };
 std::vector<PresetDefault> PresetDefaults(const std::string& preset);
 
-// The keys among those listed for ExpandTerms that the preset's terms do not
-// read, because the terms have their own values or no use for one. A given
-// value then has no effect.
+// Returns the keys among those listed for ExpandTerms that the preset's terms
+// do not read, because the terms have their own values or no use for one. A
+// given value then has no effect.
 std::vector<std::string> UnreadKeys(const std::string& preset);
 
 // Returns objective.terms if there are any, otherwise the preset's terms, which
@@ -48,11 +48,11 @@ std::vector<std::string> UnreadKeys(const std::string& preset);
 // One term weighs kappa; dopd's two both do.
 std::vector<Term> ExpandTerms(const ObjectiveSection& section);
 
-// Whether a step samples answers: its terms read rollouts, or an answer takes
-// the place of the reference.
+// Returns whether a step samples answers: its terms read rollouts, or an answer
+// takes the place of the reference.
 bool StepsNeedAnswers(const Config& config);
-// Whether a run needs rollout workers, for answers that its terms or its
-// evaluation read; and whether it needs teachers.
+// Returns whether a run needs rollout workers, for answers that its terms or
+// its evaluation read; and whether it needs teachers.
 bool AsksRolloutWorkers(const Config& config);
 bool AsksTeachers(const Config& config);
 

@@ -19,14 +19,14 @@ std::optional<PromptField> ParseField(absl::string_view name) {
   return static_cast<PromptField>(found - kFields.begin());
 }
 
-// The number of characters `brace` at the beginning of `text`.
+// Returns the number of characters `brace` at the beginning of `text`.
 size_t Run(absl::string_view text, char brace) {
   return std::min(text.find_first_not_of(brace), text.size());
 }
 
 bool IsOfWord(char c) { return absl::ascii_isalnum(c) || c == '_'; }
 
-// The word at the beginning of `text`; empty if there is none.
+// Returns the word at the beginning of `text`; empty if there is none.
 absl::string_view WordAt(absl::string_view text) {
   const auto end = std::ranges::find_if_not(text, IsOfWord);
   const absl::string_view word =

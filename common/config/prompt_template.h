@@ -37,15 +37,15 @@ enum class PromptField {
 };
 inline constexpr size_t kNumPromptFields = 6;
 
-// "problem", ...
+// Returns "problem", ...
 const char* PromptFieldName(PromptField field);
 
 class PromptTemplate {
  public:
-  // INVALID_ARGUMENT for a word in braces that is no field.
+  // Returns INVALID_ARGUMENT for a word in braces that is no field.
   static absl::StatusOr<PromptTemplate> Parse(absl::string_view text);
 
-  // The number of times that a field occurs.
+  // Returns the number of times that a field occurs.
   size_t Count(PromptField field) const;
 
   // Returns the message with `values` (by PromptField) in place of the fields.

@@ -14,7 +14,7 @@ struct PromptRule {
   std::string PromptsSection::*text;
   std::vector<PromptField> required;
   std::vector<PromptField> allowed;
-  const char* why;  // of both
+  const char* why;  // for messages
 };
 
 const std::vector<PromptRule>& Rules() {

@@ -24,17 +24,17 @@ class Prompts {
   // (LoadConfig has checked them).
   explicit Prompts(const PromptsSection& section);
 
-  // The message for a problem alone, which the sampler gets.
+  // Returns the message for a problem alone, which the sampler gets.
   std::string None(const std::string& problem) const;
-  // The messages that show a problem with an answer: as privileged context, and
-  // as a demonstration of SDFT.
+  // Returns the messages that show a problem with an answer: as privileged
+  // context, and as a demonstration of SDFT.
   std::string Privileged(const std::string& problem,
                          const std::string& shown) const;
   std::string Demonstration(const std::string& problem,
                             const std::string& shown) const;
-  // The message of SDPO's self-teacher: the problem; `shown`, another answer
-  // that is correct, if there is one; and `feedback` on the scored answer,
-  // unless it is empty.
+  // Returns the message of SDPO's self-teacher: the problem; `shown`, another
+  // answer that is correct, if there is one; and `feedback` on the scored
+  // answer, unless it is empty.
   std::string Sibling(const std::string& problem,
                       const std::optional<std::string>& shown,
                       const std::string& feedback) const;
@@ -45,15 +45,15 @@ class Prompts {
   std::string Feedback(bool correct,
                        const std::optional<std::string>& result,
                        bool truncated) const;
-  // The message for an answer alone.
+  // Returns the message for an answer alone.
   std::string Probe(const std::string& shown) const;
 
-  // The largest number of times that a message shows the problem, and an
-  // answer.
+  // Returns the largest number of times that a message shows the problem, and
+  // an answer.
   size_t most_problems() const;
   size_t most_references() const;
-  // The number of times that the self-teacher's message shows a sibling, and
-  // that its feedback quotes the result of an answer.
+  // Returns the number of times that the self-teacher's message shows a
+  // sibling, and that its feedback quotes the result of an answer.
   size_t siblings() const;
   size_t feedbacks() const;
 
@@ -74,8 +74,8 @@ class Prompts {
   PromptTemplate feedback_truncated_;
 };
 
-// The largest number of answers that the self-teacher's message may contain:
-// its sibling is one, and feedback may quote a whole answer. 0 if the
+// Returns the largest number of answers that the self-teacher's message may
+// contain: its sibling is one, and feedback may quote a whole answer; 0 if the
 // self-teacher is told nothing, as in a group of one without feedback.
 int64_t MostAnswersTold(const Config& config);
 

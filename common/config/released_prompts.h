@@ -1,11 +1,12 @@
 // The prompts that the methods were released with: the defaults of the section
-// `prompts`, and what presets put in their place. Templates as in
-// prompt_template.h.
+// `prompts`, and what presets put in their place. The templates have the form
+// of prompt_template.h.
 #pragma once
 
 namespace dapd {
 
-// The instruction of an evaluation, which follows nothing but the problem.
+// The instruction of an evaluation's prompt, which consists of the problem and
+// this instruction.
 inline constexpr char kReleasedInstruction[] =
     "Please reason step by step, and put your final answer within \\boxed{}.";
 
@@ -30,7 +31,7 @@ inline constexpr char kReleasedPrivileged[] =
     "reconsider if something doesn't work out:\n\n"
     "Please reason step by step, and put your final answer within \\boxed{}.";
 
-// OPSD's first release.
+// The message of OPSD's first release.
 inline constexpr char kReleasedPrivilegedOfOpsdV1[] =
     "{problem}\n\n"
     "Here is a reference solution to this problem:\n"

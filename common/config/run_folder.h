@@ -14,7 +14,7 @@ namespace dapd {
 // The file in the folder of a run that the writing process locks.
 inline constexpr char kRunLock[] = ".lock";
 
-// The folder of the run: <run.output_dir>/<run.name>.
+// Returns the folder of the run: <run.output_dir>/<run.name>.
 std::string FolderOf(const RunConfig& run);
 
 // Returns the error for a run that may not continue in its folder, because the
@@ -38,7 +38,7 @@ class RunFolder {
 
   const std::string& path() const { return path_; }
   std::string File(const std::string& name) const;
-  // Whether an earlier attempt used the folder.
+  // Returns whether an earlier attempt used the folder.
   bool resumed() const { return resumed_; }
 
  private:
@@ -48,18 +48,18 @@ class RunFolder {
   bool resumed_ = false;
 };
 
-// Whether a trainer holds the run in this folder now, on this machine or, if
-// the file system locks across machines, on another machine. An error if it
-// cannot be determined. The call holds the lock for an instant, for which Open
-// waits.
+// Returns whether a trainer holds the run in this folder now, on this machine
+// or, if the file system locks across machines, on another machine. Returns an
+// error if it cannot be determined. The call holds the lock for an instant, for
+// which Open waits.
 absl::StatusOr<bool> IsHeld(const std::string& run_folder);
 
-// The step at which the run in this folder finished. 0 if there is no run or it
-// did not finish.
+// Returns the step at which the run in this folder finished; 0 if there is no
+// run or it did not finish.
 int64_t FinishedStep(const std::string& run_folder);
 
-// Whether the run has taken `steps` optimizer steps and finished the work after
-// the last step.
+// Returns whether the run has taken `steps` optimizer steps and finished the
+// work after the last step.
 bool HasFinished(const std::string& run_folder, int64_t steps);
 
 }  // namespace dapd

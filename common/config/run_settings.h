@@ -15,8 +15,8 @@ namespace dapd {
 // is recorded separately: see RunIdentity.
 std::map<std::string, std::string> ResultSettings(const Config& config);
 
-// Whether `key` may change when a run is resumed. The record of a run that an
-// earlier version began may contain such a key.
+// Returns whether `key` may change when a run is resumed. The record of a run
+// that an earlier version began may contain such a key.
 bool MayChangeOnResume(const std::string& key);
 
 }  // namespace dapd

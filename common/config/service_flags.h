@@ -14,7 +14,7 @@ struct ServiceFlags {
 
   // --listen sets the key `listen_key`.
   void AddTo(CommandLine& line, const std::string& listen_key);
-  // The given overrides, followed by the override of --listen.
+  // Returns the given overrides, followed by the override of --listen.
   std::vector<std::string> Overrides() const;
 
  private:

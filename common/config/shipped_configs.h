@@ -11,12 +11,12 @@
 
 namespace dapd {
 
-// The folder configs/ of the release, the Python package or the repository to
-// which the program belongs. Empty if there is none.
+// Returns the folder configs/ of the release, the Python package or the
+// repository to which the program belongs; empty if there is none.
 std::string ShippedConfigsFolder();
 
-// The names of the configurations directly in `folder`, sorted: "laboratory"
-// for laboratory.yaml. Empty if the folder cannot be read.
+// Returns the names of the configurations directly in `folder`, sorted:
+// "laboratory" for laboratory.yaml; empty if the folder cannot be read.
 std::vector<std::string> ConfigNames(const std::string& folder);
 
 // Returns the file that a user means by `given`: the file at that path or, if

@@ -59,7 +59,7 @@ Field Number(double* target) {
   };
 }
 
-// A limit; infinity means no limit.
+// Returns the field of a limit; infinity means no limit.
 Field Limit(double* target) {
   return [target](const YAML::Node& node) -> std::string {
     return ParseNumber(node, target) && *target > 0.0
@@ -201,8 +201,8 @@ std::string FormatPass(const TeacherPass& pass) {
 
 const char* FormatFlag(bool flag) { return flag ? "true" : "false"; }
 
-// Empty without importance weights: runs of earlier versions recorded no such
-// field.
+// Returns an empty text without importance weights: runs of earlier versions
+// recorded no such field.
 std::string FormatImportance(const Term& term) {
   if (term.importance == Importance::kNone) return "";
   return absl::StrCat(", importance: ",

@@ -17,7 +17,7 @@ namespace dapd {
 // Returns one line, which names the keys, for each contradiction.
 std::vector<std::string> FindContradictions(const Config& config);
 
-// The contradictions within the section `security`.
+// Returns the contradictions within the section `security`.
 std::vector<std::string> FindContradictions(const SecuritySection& security);
 
 // Returns a warning for each key that is given but has no effect: keys that the
@@ -30,21 +30,21 @@ std::vector<std::string> WarningsOfVainKeys(const LoadedConfig& loaded);
 inline constexpr char kAllGpus[] = "auto";
 inline constexpr int64_t kMostGpus = 256;
 
-// The number in run.gpus; 0 if it is kAllGpus or not a number.
+// Returns the number in run.gpus; 0 if it is kAllGpus or not a number.
 int64_t NumGpusAsked(const RunConfig& run);
 
-// The smallest number of samples of a step that a rank can take: whole
+// Returns the smallest number of samples of a step that a rank can take: whole
 // micro-batches and whole groups of answers (rollout.group_size).
 int64_t SamplesOfUnit(const Config& config);
 
 // Splits "host:port" or "[v6]:port". False if it is neither.
 bool SplitAddress(const std::string& address, std::string* host, int* port);
 
-// The path in "file://PATH", the form of an address that names a file with
-// workers. Nothing for any other address.
+// Returns the path in "file://PATH", the form of an address that names a file
+// with workers; nothing for any other address.
 std::optional<std::string> AddressFilePath(absl::string_view address);
 
-// 127.0.0.0/8, ::1 or localhost.
+// Returns whether the host is in 127.0.0.0/8, or is ::1 or localhost.
 bool IsLoopback(const std::string& host);
 
 }  // namespace dapd

@@ -61,7 +61,7 @@ struct Reader {
 
   std::string operator()(std::string* out) const {
     if (node.IsNull()) {
-      // No text is not one of the choices.
+      // A missing value is accepted only if the empty text is a choice.
       if (!IsChoice("")) return Wrong();
       out->clear();
       return "";

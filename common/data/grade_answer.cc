@@ -182,7 +182,7 @@ bool IsUnclear(absl::string_view text) {
   const std::string stated = *ExtractBoxed(text);
   for (size_t i = 0; i + 1 < boxes.closed.size(); ++i) {
     const absl::string_view content = boxes.closed[i].Content(text);
-    // A part of the statement may stand alone before it.
+    // A part of the final statement may stand in a box of its own before it.
     if (!absl::StrContains(stated, content)) return true;
   }
   return false;

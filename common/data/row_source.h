@@ -43,8 +43,8 @@ absl::Status VisitJsonRows(const std::string& path,
                            const RowQuery& query,
                            const RowVisitor& visit);
 
-// Reads a stream of Arrow's IPC format, as save_to_disk of `datasets` writes
-// it, or a file of this format.
+// Reads a stream of Arrow's IPC format, in the form that save_to_disk of
+// `datasets` writes, or a file of this format.
 absl::Status VisitArrowRows(const std::string& path,
                             const RowQuery& query,
                             const RowVisitor& visit);

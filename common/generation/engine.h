@@ -75,7 +75,7 @@ class GenerationEngine {
     return backend_->ScoreTokens(ids);
   }
 
-  int64_t num_running() const;  // including those that wait for memory
+  int64_t num_running() const;  // running or waiting for memory
   int64_t num_free() const;
   KvUse kv_use() const;
 
@@ -130,8 +130,8 @@ class GenerationEngine {
   // The backend found no memory although the budget had room. Nothing more
   // starts until a sequence has ended.
   bool memory_is_out_ = false;
-  // The largest number of sequences side by side: half of those for which a
-  // step had no memory, until none waits.
+  // The largest number of sequences side by side. When a step finds no memory,
+  // this becomes half of the number that ran; it is lifted when none waits.
   static constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
   size_t most_running_ = kNoLimit;
   int64_t num_restarts_ = 0;

@@ -24,8 +24,8 @@ struct SamplingKey {
   uint32_t sample = 0;   // number of the answer to that row
 };
 
-// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as
-// 1, 2, 3").
+// Computes Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy
+// as 1, 2, 3").
 std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
                                    std::array<uint32_t, 2> key);
 

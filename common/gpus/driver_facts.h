@@ -48,8 +48,8 @@ struct DriverSources {
   std::string devices = "/dev";
 };
 
-// Takes up to a second on a machine with GPUs, and almost no time on others.
-// Takes no GPU memory.
+// Takes up to a second on a machine with GPUs, and almost no time on other
+// machines. Takes no GPU memory.
 DriverFacts ReadDriverFacts(const DriverSources& sources = {});
 
 }  // namespace dapd

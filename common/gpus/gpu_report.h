@@ -24,10 +24,10 @@ struct GpuReport {
   // In the order in which the process sees them, which CUDA_VISIBLE_DEVICES
   // decides.
   std::vector<Gpu> gpus;
-  // OK if all of these GPUs can be used and there is at least one. NOT_FOUND if
-  // there is no GPU, or if all are hidden on purpose. FAILED_PRECONDITION if
-  // there are GPUs, and something prevents their use. INVALID_ARGUMENT if
-  // CUDA_VISIBLE_DEVICES must be corrected.
+  // Returns OK if all of these GPUs can be used and there is at least one.
+  // Returns NOT_FOUND if there is no GPU, or if all are hidden on purpose.
+  // Returns FAILED_PRECONDITION if there are GPUs, and something prevents their
+  // use. Returns INVALID_ARGUMENT if CUDA_VISIBLE_DEVICES must be corrected.
   absl::Status usable;
 };
 

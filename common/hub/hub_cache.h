@@ -42,8 +42,8 @@ struct HubSnapshot {
 };
 
 // Returns NOT_FOUND, with the command that downloads it, if the cache does not
-// have the revision; DATA_LOSS (as HalfDownload) if it has no files. Errors
-// have exit code kData.
+// have the revision; DATA_LOSS (HalfDownload) if it has no files. Errors have
+// exit code kData.
 absl::StatusOr<HubSnapshot> FindSnapshot(HubKind kind, const HubId& id);
 
 // Returns OK if the snapshot's file `path` is complete: a file, or a link to a

@@ -27,7 +27,7 @@ absl::StatusOr<std::string> FindModelFolder(const std::string& path);
 // the error says where in it the adapter is.
 absl::StatusOr<std::string> FindAdapterFolder(const std::string& path);
 
-// Returns the base that an adapter records that was trained on the model at
+// Returns the name of the base for an adapter that was trained on the model at
 // `path`: an id that FindModelFolder looks up in the cache; or the id of which
 // `path` is a snapshot in some cache ("Qwen/Qwen3-4B@<commit>"); otherwise
 // `path`, with "./" in front if it looks like an id with a revision.

@@ -11,7 +11,8 @@
 
 namespace dapd {
 
-// RMSNorm (Zhang & Sennrich 2019): 1 / sqrt(mean(x^2) + eps).
+// Returns the scale of RMSNorm (Zhang & Sennrich 2019): 1 / sqrt(mean(x^2) +
+// eps).
 DAPD_HOST_DEVICE inline float NormScale(float sum_of_squares,
                                         int64_t size,
                                         float eps) {
@@ -49,7 +50,7 @@ DAPD_HOST_DEVICE inline RotatedPair Rotate(float first,
   };
 }
 
-// SwiGLU (Shazeer 2020): silu(gate) * up.
+// Returns SwiGLU (Shazeer 2020): silu(gate) * up.
 template <typename T>
 DAPD_HOST_DEVICE inline T Gated(float gate, float up) {
   const float silu = RoundedTo<T>(gate / (1.0F + expf(-gate)));

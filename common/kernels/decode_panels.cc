@@ -1,4 +1,5 @@
-// Packs matrices in panels (decode_kernels.h). Compiled once per CPU level.
+// Packs matrices in panels (decode_kernels.h). This file is compiled once per
+// CPU level.
 #include "common/kernels/decode_kernel_cpu_levels.h"
 #include "common/kernels/packed_gemm_pack.h"
 

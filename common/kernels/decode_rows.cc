@@ -1,4 +1,5 @@
-// The element-wise kernels of decode_kernels.h. Compiled once per CPU level.
+// The element-wise kernels of decode_kernels.h. This file is compiled once per
+// CPU level.
 #include "common/kernels/decode_kernel_cpu_levels.h"
 #include "common/kernels/simd.h"
 

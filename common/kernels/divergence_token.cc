@@ -1,4 +1,4 @@
-// The passes over one token's rows. Compiled once per CPU level.
+// The passes over one token's rows. This file is compiled once per CPU level.
 #include <math.h>
 
 #include "common/kernels/divergence_cpu_levels.h"

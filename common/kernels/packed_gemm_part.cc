@@ -1,4 +1,4 @@
-// Computes one part of PackedGemm. Compiled once per CPU level.
+// Computes one part of PackedGemm. This file is compiled once per CPU level.
 #include <type_traits>
 #include <utility>
 

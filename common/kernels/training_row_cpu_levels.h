@@ -19,7 +19,7 @@ struct TrainingRowsOf {
                             int64_t size,
                             float eps,
                             T* grad_x);
-  // Does the same as add_norm_backward, but overwrites `grad`.
+  // Is add_norm_backward, except that it overwrites `grad`.
   void (*norm_backward)(
       const T* x, const T* weight, int64_t size, float eps, T* grad);
   // y may be x. `turn` is 1, or -1 to turn back.

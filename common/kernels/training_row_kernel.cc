@@ -1,4 +1,5 @@
-// Computes one row for training_rows.h. Compiled once per CPU level.
+// Computes one row for training_rows.h. This file is compiled once per CPU
+// level.
 #include "common/kernels/simd_halves.h"
 #include "common/kernels/training_row_cpu_levels.h"
 

@@ -11,7 +11,8 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 253;  // RFC 1035
 
-// "Name.:9103" -> "name", "[::1]:9103" -> "::1"; empty if `host` is malformed.
+// Turns "Name.:9103" into "name" and "[::1]:9103" into "::1"; empty if `host`
+// is malformed.
 std::string NameOf(absl::string_view host) {
   absl::string_view port;
   if (absl::StartsWith(host, "[")) {

@@ -2,9 +2,9 @@
 // health and status. It answers only GET and HEAD (http_answer.h).
 //
 // One thread serves up to 64 connections, each of which is closed after its
-// answer; when another one arrives, the oldest is closed. The request line and
-// headers, at most 8 KiB, must arrive within 2 s, and the client must take the
-// answer within 10 s.
+// answer; when a further connection arrives, the oldest is closed. The request
+// line and headers, at most 8 KiB, must arrive within 2 s, and the client must
+// take the answer within 10 s.
 #pragma once
 
 #include <atomic>

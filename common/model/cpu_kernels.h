@@ -1,4 +1,5 @@
-// Which tensors the kernels of common/kernels compute with, and as which type.
+// Decides which tensors the kernels of common/kernels compute with, and as
+// which number type.
 #pragma once
 
 #include "common/kernels/bfloat16.h"
@@ -6,8 +7,8 @@
 
 namespace dapd {
 
-// Whether CPU kernels compute with `x`: float32 and bfloat16 in host memory.
-// For other tensors LibTorch's operations are used.
+// Returns whether CPU kernels compute with `x`: float32 and bfloat16 in host
+// memory. For other tensors LibTorch's operations are used.
 inline bool HasCpuKernels(const at::Tensor& x) {
   return x.is_cpu() &&
          (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);

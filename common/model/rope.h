@@ -23,8 +23,8 @@ RotaryAngles MakeRotaryAngles(const ModelConfig& config,
                               const at::Tensor& positions,
                               at::ScalarType dtype);
 
-// Returns `heads` [N, num_heads, head_dim], of each the first D dimensions
-// turned by the angles of its row.
+// Returns `heads` [N, num_heads, head_dim] with the first D dimensions of each
+// head turned by the angles of its row.
 at::Tensor ApplyRotary(const at::Tensor& heads, const RotaryAngles& angles);
 
 }  // namespace dapd

@@ -42,7 +42,7 @@ int64_t TrainingPassBytes(const ModelWeights& weights,
   const int64_t rank = adapter.config.rank;
   const int64_t kept =
       NumKeptLayers(config, rank, weights.dtype(), tokens, activation_bytes);
-  // Inputs of all layers; two states of a row after the last.
+  // Inputs of all layers; two states of a row after the last layer.
   const int64_t states = tokens * config.num_layers + 2 * rows;
   return states * config.hidden_size *
              static_cast<int64_t>(c10::elementSize(weights.dtype())) +

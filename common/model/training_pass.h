@@ -24,23 +24,24 @@ class TrainingPass {
  public:
   virtual ~TrainingPass() = default;
 
-  // Final-norm hidden states [R, hidden].
+  // Returns the final-norm hidden states [R, hidden].
   virtual const at::Tensor& hidden() const = 0;
-  // Layers whose activations are kept.
+  // Returns the number of layers whose activations are kept.
   virtual int64_t num_kept_layers() const = 0;
 
-  // The gradient of a loss with respect to the adapter, from `grad_hidden`, the
-  // one with respect to hidden(): by layer, new tensors where the adapter has
-  // them. To be called once, for it frees the activations.
+  // Returns the gradient of a loss with respect to the adapter, by layer, in
+  // new tensors where the adapter has tensors. `grad_hidden` is the loss's
+  // gradient with respect to hidden(). Call this once, because it frees the
+  // activations.
   virtual std::vector<LoraLayer> Backward(const at::Tensor& grad_hidden) = 0;
 };
 
 // Runs the forward pass. `rows` [R] int64 as in ForwardHidden.
-// `activation_bytes`: limit of all kept activations; 0 keeps each layer's input
-// only, as does LibTorch whatever the limit. `prefixes`, none or one per
-// sequence: chunks that were computed before and, where LayerPass computes the
-// model, are not computed again. `weights` and `adapter` must outlive the pass,
-// and the adapter must not change before Backward.
+// `activation_bytes`: limit of all kept activations; 0 keeps only each layer's
+// input, and so does LibTorch with any limit. `prefixes`, none or one per
+// sequence: chunks that were computed before; LayerPass does not compute them
+// again. `weights` and `adapter` must outlive the pass, and the adapter must
+// not change before Backward.
 std::unique_ptr<TrainingPass> MakeTrainingPass(
     const ModelWeights& weights,
     const Adapter& adapter,
@@ -49,22 +50,24 @@ std::unique_ptr<TrainingPass> MakeTrainingPass(
     int64_t activation_bytes,
     const std::vector<SequencePrefix>& prefixes = {});
 
-// Layers whose activations a pass of `tokens` tokens keeps in `bytes`.
+// Returns the number of layers whose activations a pass of `tokens` tokens
+// keeps in `bytes`.
 int64_t NumKeptLayers(const ModelConfig& config,
                       int64_t lora_rank,
                       at::ScalarType dtype,
                       int64_t tokens,
                       int64_t bytes);
 
-// Bytes that a pass keeps until Backward, of `tokens` tokens and `rows` rows.
+// Returns the bytes that a pass of `tokens` tokens and `rows` rows keeps until
+// Backward.
 int64_t TrainingPassBytes(const ModelWeights& weights,
                           const Adapter& adapter,
                           int64_t tokens,
                           int64_t rows,
                           int64_t activation_bytes);
 
-// Final-norm hidden states as a TrainingPass computes them, bit for bit,
-// keeping nothing.
+// Returns the final-norm hidden states that a TrainingPass would compute, bit
+// for bit, and keeps nothing.
 at::Tensor ForwardWithoutGradient(const ModelWeights& weights,
                                   const Adapter& adapter,
                                   const PackedTokens& tokens,

@@ -34,7 +34,7 @@ int64_t AtMostRowsOf(const at::Tensor& rows, int64_t longest) {
   return std::min(longest, rows.size(0));
 }
 
-// [M, K, D] -> [1, M, H, D].
+// Returns [1, M, H, D] from [M, K, D].
 at::Tensor ForEachHead(const at::Tensor& rows, int64_t heads) {
   return rows.repeat_interleave(heads / rows.size(1), 1).unsqueeze(0);
 }

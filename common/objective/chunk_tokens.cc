@@ -22,7 +22,7 @@ int64_t ChunkTokens(int64_t tokens,
   int64_t most = std::max<int64_t>(1, chunk_bytes / row_bytes);
   if (at_a_time > 1) {
     if (most > kTileTokens) most -= most % kTileTokens;
-    // With many small waves the last one costs less than a tile that is partly
+    // With many small waves the last wave costs less than a tile that is partly
     // empty.
     const bool breaks_tiles = at_a_time < kTileTokens && most >= kTileTokens;
     if (most > at_a_time && !breaks_tiles) most -= most % at_a_time;

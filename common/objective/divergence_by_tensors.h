@@ -46,7 +46,7 @@ at::Tensor DivergenceOnDevice(const DivergenceRows& rows,
 // `tokens` tokens.
 DivergenceSums SumsOf(const at::Tensor& host, int64_t tokens);
 
-// DivergenceOnDevice and SumsOf together; waits for the device.
+// Calls DivergenceOnDevice and SumsOf; waits for the device.
 DivergenceSums DivergenceByTensors(const DivergenceRows& rows,
                                    double weight,
                                    at::Tensor grad);

@@ -39,7 +39,7 @@ class ForwardAhead {
   ForwardAhead& operator=(const ForwardAhead&) = delete;
 
   // Takes the samples of a step by micro-batch, in the order of their training,
-  // and of each sample the views that need no rollout.
+  // with the views of each sample that need no rollout.
   void PlanReferences(const std::vector<std::vector<Views>>& micro_batches);
   // Takes all trainable views of a micro-batch's samples; an answer without a
   // token to score has no pass. The passes of this micro-batch come next. They
@@ -66,7 +66,7 @@ class ForwardAhead {
   // a device has run out. Returns whether anything was dropped.
   bool GiveUp();
 
-  // Tokens that passed forward ahead of their training.
+  // Returns the number of tokens that passed forward ahead of their training.
   int64_t tokens() const { return tokens_; }
 
  private:

@@ -28,8 +28,8 @@ struct Call {
            token * static_cast<int64_t>(terms.size());
   }
 
-  // The dtype in which the gradients of the students are written. On the CPU
-  // the product with the head rounds them if necessary.
+  // Returns the dtype in which the gradients of the students are written. On
+  // the CPU the product with the head rounds them if necessary.
   at::ScalarType GradientType() const {
     return head.is_cpu() ? at::kFloat : head.scalar_type();
   }

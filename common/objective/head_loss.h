@@ -112,8 +112,8 @@ HeadLoss ComputeHeadLoss(const LmHead& head,
                          const HeadLossOptions& options,
                          bool with_gradient);
 
-// Computes the same, tensor operation by tensor operation, as the reference
-// implementation. Each chunk holds one student and one target.
+// Computes ComputeHeadLoss, tensor operation by tensor operation, as the
+// reference implementation. Each chunk holds one student and one target.
 HeadLoss ComputeHeadLossByTensors(const LmHead& head,
                                   std::span<const HeadStudent> students,
                                   std::span<const HeadTerm> terms,

@@ -21,8 +21,8 @@ at::Tensor TemperedLogprobs(const at::Tensor& logits, double temperature) {
   return at::log_softmax(logits.to(at::kFloat).div(temperature), -1);
 }
 
-// The gradient of the logits before the cap from the gradient of the capped
-// ones: the derivative of c tanh(z / c) is 1 - tanh(z / c)^2.
+// Returns the gradient of the logits before the cap from the gradient of the
+// capped logits: the derivative of c tanh(z / c) is 1 - tanh(z / c)^2.
 at::Tensor UncappedGradient(const LmHead& head,
                             const at::Tensor& capped,
                             const at::Tensor& grad) {
@@ -61,8 +61,8 @@ struct Tokens {
                             temperature);
   }
 
-  // The same result in the memory of `workspace`, valid until that is used
-  // again.
+  // Returns these log-probabilities in the memory of `workspace`, valid until
+  // its next use.
   at::Tensor LogprobsIn(const TeacherScores& scores,
                         HeadWorkspace& workspace) const {
     const at::Tensor memory =

@@ -18,7 +18,7 @@
 namespace dapd {
 namespace {
 
-// Divisor of a term's sums over the micro-batch.
+// Returns the divisor of a term's sums over the micro-batch.
 double DenominatorOf(const Term& term, std::span<const ScoredSample> samples) {
   if (term.reduction == Reduction::kSeqMeanKeepMasked) {
     return static_cast<double>(samples.size());
@@ -145,8 +145,8 @@ void RunParts(const Pass& pass,
   RunParts(pass, parts.subspan(half), sum);
 }
 
-// Counts of all routed terms, [terms, kNumRegimes]; undefined without routed
-// terms.
+// Returns the counts of all routed terms, [terms, kNumRegimes]; undefined
+// without routed terms.
 at::Tensor CountsOf(const std::map<size_t, TokenRoutes>& routes) {
   std::vector<at::Tensor> counts;
   for (const auto& [k, of_term] : routes) counts.push_back(of_term.counts);

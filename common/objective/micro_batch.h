@@ -79,7 +79,7 @@ MicroBatchResult ComputeMicroBatch(const ModelWeights& weights,
 void AddToGradient(const std::vector<LoraLayer>& gradients,
                    const Adapter& live);
 
-// ComputeMicroBatch and AddToGradient.
+// Calls ComputeMicroBatch and AddToGradient.
 std::vector<DivergenceSums> AccumulateMicroBatch(
     const ModelWeights& weights,
     const Adapter& live,
@@ -87,7 +87,7 @@ std::vector<DivergenceSums> AccumulateMicroBatch(
     std::span<const ScoredSample> samples,
     const MicroBatchOptions& options);
 
-// Returns the same sums and computes no gradient.
+// Returns the sums of ComputeMicroBatch and computes no gradient.
 std::vector<DivergenceSums> EvaluateMicroBatch(
     const ModelWeights& weights,
     const Adapter& live,

@@ -35,7 +35,8 @@ struct PassLimits {
 // (common/model/spec/pass_memory.h).
 PassLimits MakePassLimits(const TrainerLimits& limits,
                           const ModelWeights& weights);
-// The same for the memory that is free on the device now. Throws StatusError.
+// Returns the limits for the memory that is free on the device now. Throws
+// StatusError.
 PassLimits MakePassLimits(const Config& config, const ModelWeights& weights);
 
 // Student views of one sample that score the same tokens; they are never split.

@@ -37,8 +37,8 @@ class TargetSources {
   // a chunk.
   std::vector<at::Tensor> HiddenOf(int64_t begin, int64_t tokens) const;
   int64_t num_hidden() const { return num_hidden_; }
-  // The number of sources for which the chunk's logits have rows; it includes
-  // targets that are written.
+  // Returns the number of sources for which the chunk's logits have rows; it
+  // includes targets that are written.
   int64_t num_rows() const { return num_hidden_ + num_written_; }
   size_t size() const { return sources_.size(); }
   size_t num_derived() const { return derived_.size(); }

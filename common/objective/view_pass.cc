@@ -32,7 +32,8 @@ int64_t NeededTokens(const View& view) {
 }
 
 PassPlan PlanPass(std::span<const View* const> views) {
-  // Longest first, so that a prefix finds the sequence that contains it.
+  // The longest view comes first, so that a prefix finds the sequence that
+  // contains it.
   std::vector<size_t> order(views.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {

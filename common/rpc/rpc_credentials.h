@@ -28,18 +28,18 @@ class RpcCredentials {
  public:
   explicit RpcCredentials(std::shared_ptr<const Security> security)
       : security_(std::move(security)) {}
-  // For programs without a configuration.
+  // Makes credentials for programs without a configuration.
   static std::shared_ptr<const RpcCredentials> Loopback();
 
-  // For a server that listens on `address`. `on_refused`: see CallAuthorizer.
-  // Errors: see Security::ForRpc.
+  // Makes credentials for a server that listens on `address`. `on_refused`: see
+  // CallAuthorizer. Returns the errors of Security::ForRpc.
   absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ForServer(
       const std::string& address,
       std::function<void(const std::string& reason)> on_refused) const;
 
-  // For a channel to `address`, where a process with one of `peers` must be.
-  // This process's token, if it has one, goes with every call. Errors: see
-  // Security::ForRpc.
+  // Makes credentials for a channel to `address`, where a process with one of
+  // `peers` must be. This process's token, if it has one, goes with every call.
+  // Returns the errors of Security::ForRpc.
   absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ForChannel(
       const std::string& address, RoleSet peers) const;
 

@@ -11,8 +11,8 @@ namespace dapd {
 inline constexpr int kMaxMessageBytes = 16 << 20;
 // The longest header list of a call.
 inline constexpr int kMaxMetadataBytes = 16 << 10;
-// The size of HTTP/2's frames: a chunk is one frame. Each end tells the other
-// end.
+// The size of HTTP/2's frames: a chunk is one frame. Each end announces this
+// size to the other end.
 inline constexpr int kMaxFrameBytes = 1 << 20;
 // The bytes that a stream has handed over and the socket has not yet taken: the
 // next chunk is prepared while a chunk is written.

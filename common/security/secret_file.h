@@ -52,7 +52,7 @@ class SecretFile {
 };
 
 // Returns a text that differs between versions of a file: inode, size and time
-// of change. Empty if there is no file.
+// of change; empty if there is no file.
 std::string FileStamp(const std::string& path);
 
 }  // namespace dapd

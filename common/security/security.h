@@ -41,7 +41,8 @@ class Security {
   static absl::StatusOr<std::shared_ptr<Security>> Load(
       const SecuritySection& section, RoleSet needed);
 
-  // For tests and programs without a configuration; allows loopback only.
+  // Makes a Security for tests and programs without a configuration; allows
+  // loopback only.
   static std::shared_ptr<Security> Loopback();
 
   bool has_certificate() const { return !identity_.certificate.empty(); }

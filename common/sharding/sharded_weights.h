@@ -45,8 +45,8 @@ at::Tensor ShardOf(const at::Tensor& whole,
 // and of the MLP.
 ModelConfig ShardConfig(const ModelConfig& config, const ShardLayout& layout);
 
-// Returns the adapter for ShardConfig's layers: B is split where outputs are, A
-// where inputs are. The result consists of views of `adapter`.
+// Returns the adapter for ShardConfig's layers: B is split if the projection is
+// split by outputs, A if by inputs. The result consists of views of `adapter`.
 Adapter ShardAdapter(const Adapter& adapter,
                      const ModelConfig& config,
                      const ShardLayout& layout);

@@ -70,8 +70,8 @@ absl::StatusOr<std::string> SerializeSafetensors(
 absl::StatusOr<NamedTensors> ParseSafetensors(absl::string_view bytes,
                                               const std::string& where);
 // Parses bytes as ParseSafetensors does, but tensors that are aligned as
-// HostTensor requires share `bytes`. All tensors of SerializeSafetensors are,
-// if `bytes` are.
+// HostTensor requires share `bytes`. All tensors of SerializeSafetensors are
+// aligned in this way if `bytes` is.
 absl::StatusOr<NamedTensors> ShareSafetensors(const SharedBytes& bytes,
                                               const std::string& where);
 

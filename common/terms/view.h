@@ -42,8 +42,8 @@ Completion CompletionOf(ViewName view);
 // Returns whether the view's tokens are known only after the rollout is
 // sampled: the view scores the rollout or shows it.
 bool NeedsRollout(ViewName view);
-// Returns whether every sample has the view. These are six; the others are
-// built if a term reads them.
+// Returns whether every sample has the view. Six views are in every sample; the
+// other views are built if a term reads them.
 bool IsAlwaysBuilt(ViewName view);
 // Returns whether a sample with all its answers may lack the view although a
 // term reads it, because there is nothing to show in it. The view then scores

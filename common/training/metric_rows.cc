@@ -17,7 +17,7 @@ Read Value(Get get) {
   };
 }
 
-// For steps only in which something measures it.
+// Reads a value that only some steps measure.
 Read ValueIfAny(std::optional<double> StepReport::*field) {
   return [field](const StepReport& report) {
     std::vector<MetricValue> values;
@@ -38,7 +38,7 @@ Read PerTerm(Number TermMetrics::*field) {
   };
 }
 
-// For routed terms only.
+// Makes the row of a regime's share, for routed terms only.
 StepMetric ShareOf(Regime regime) {
   const std::string name = NameOf(regime);
   return {
@@ -58,7 +58,8 @@ StepMetric ShareOf(Regime regime) {
       }};
 }
 
-// For clipped terms only, and only in a run, which has steps to compare.
+// Makes the row of clip_hides, for clipped terms only, and only in a run, which
+// has steps to compare.
 StepMetric ClipHides() {
   return {.path = "terms/*/clip_hides",
           .tag = "clip_hides/*",

@@ -82,8 +82,8 @@ nlohmann::ordered_json ToJson(const ObjectiveMetrics& objective);
 
 // Returns this rank's values for the run, by path: the rows with kSum and kMax.
 std::map<std::string, double> MetricsOfRank(const StepReport& report);
-// Combines another rank's values with the values of rank 0. DATA_LOSS if the
-// ranks measured different metrics.
+// Combines another rank's values with the values of rank 0. Returns DATA_LOSS
+// if the ranks measured different metrics.
 absl::Status MergeRank(const std::map<std::string, double>& other,
                        StepReport* report);
 

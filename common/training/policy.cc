@@ -139,8 +139,7 @@ absl::StatusOr<OptimizerStep> Policy::Step(const OnUpdated& on_updated) {
     layer.options().set_lr(step.learning_rate);
     optimizer->step();
     for (at::Tensor& tensor : layer.params()) {
-      // Not zero_grad, which rejects a gradient that is part of a larger
-      // tensor.
+      // zero_grad would reject a gradient that is part of a larger tensor.
       tensor.mutable_grad().reset();
       if (on_updated) RETURN_IF_ERROR(on_updated(tensor));
     }

@@ -53,10 +53,10 @@ class Policy {
          OptimizerOptions options,
          std::optional<Adapter> ema = std::nullopt);
   ~Policy();
-  // Returns a policy that continues from `state`, bit for bit. INVALID_ARGUMENT
-  // if the moments do not belong to the adapter's tensors, or if `state` lacks
-  // an adapter that is to be kept (the moving average or the adapter of the
-  // step before).
+  // Returns a policy that continues from `state`, bit for bit. Returns
+  // INVALID_ARGUMENT if the moments do not belong to the adapter's tensors, or
+  // if `state` lacks an adapter that is to be kept (the moving average or the
+  // adapter of the step before).
   static absl::StatusOr<std::unique_ptr<Policy>> Restore(
       PolicyState state, OptimizerOptions options);
 
@@ -82,14 +82,14 @@ class Policy {
   // which the run started.
   int64_t VersionOf(WeightSet set) const;
   // The adapter at version() - 1, which still samples while the live adapter is
-  // trained if rollout.max_staleness is 1. Null at version 0, and if none is
-  // kept.
+  // trained if rollout.max_staleness is 1. It is null at version 0, and if no
+  // previous adapter is kept.
   const Adapter* previous() const {
     return previous_.has_value() ? &*previous_ : nullptr;
   }
   // Optimizer steps taken.
   int64_t version() const { return version_; }
-  // The version of which the snapshot is a copy; 0 at the start.
+  // Returns the version of which the snapshot is a copy; 0 at the start.
   int64_t snapshot_version() const { return snapshot_version_; }
 
   // Gets each of live().Tensors(), in that order, as soon as a step has made
@@ -110,8 +110,8 @@ class Policy {
   // tensor. Drops the accumulated gradient.
   absl::StatusOr<OptimizerStep> Rest(const OnUpdated& on_updated = {});
 
-  // Optimizer steps that moved the weights: version() without the calls of
-  // Rest.
+  // Returns the number of optimizer steps that moved the weights: version()
+  // without the calls of Rest.
   int64_t updates() const { return updates_; }
 
   // Returns the accumulated gradient of all tensors, in the adapter's order,

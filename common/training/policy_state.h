@@ -12,7 +12,7 @@ namespace dapd {
 
 absl::StatusOr<std::string> SerializePolicyState(const Policy& policy);
 
-// DATA_LOSS for bytes that SerializePolicyState did not write.
+// Returns DATA_LOSS for bytes that SerializePolicyState did not write.
 absl::StatusOr<PolicyState> ParsePolicyState(const std::string& bytes,
                                              const ModelConfig& model,
                                              at::Device device);

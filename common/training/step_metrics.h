@@ -29,13 +29,14 @@ class ObjectiveAccumulator {
   void Add(const std::vector<DivergenceSums>& sums);
   ObjectiveMetrics Finish() const;
   bool HasGradient() const { return dapd::HasGradient(totals_); }
-  // Whether the loss of the terms with a weight is finite; other terms are only
-  // measured.
+  // Returns whether the loss of the terms with a weight is finite; other terms
+  // are only measured.
   bool HasFiniteLoss() const;
 
   // Returns the sums so far, for another rank (proto/dapd/v1/rank.proto).
   v1::ObjectiveSums Sums() const;
-  // Adds the sums of another rank. DATA_LOSS if they belong to other terms.
+  // Adds the sums of another rank. Returns DATA_LOSS if they belong to other
+  // terms.
   absl::Status Merge(const v1::ObjectiveSums& other);
 
  private:

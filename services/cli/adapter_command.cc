@@ -55,8 +55,8 @@ nlohmann::ordered_json ToJson(const AdapterReport& report) {
           {"changes_nothing", report.changes_nothing}};
 }
 
-// The model card's facts on an adapter's base; empty if the card is missing or
-// of another program.
+// The model card's facts on an adapter's base; empty without a card or with a
+// card of another program.
 struct BaseOfAdapter {
   std::string digest;
   std::string trained_on;
@@ -91,11 +91,11 @@ absl::StatusOr<AdapterOfModel> ReadAdapterOfModel(
 }
 
 std::string Describe(const BaseOfAdapter& base) {
-  if (!base.is_known()) return "not known whether it is the adapter's";
-  if (!base.is_other()) return "the one that the adapter was trained on";
+  if (!base.is_known()) return "unknown whether the adapter was trained on it";
+  if (!base.is_other()) return "the adapter was trained on it";
   return absl::StrFormat(
-      "NOT the one that the adapter was trained on, or one of its *.json and "
-      "*.jinja files has changed: SHA-256 %s, trained on %s",
+      "the adapter was NOT trained on it, or one of its *.json and *.jinja "
+      "files has changed: SHA-256 %s, trained on %s",
       base.digest,
       base.trained_on);
 }
@@ -158,7 +158,7 @@ absl::Status InitAdapter(const AdapterOptions& options) {
            .lora = lora}));
 }
 
-// The card of the merged model. It keeps the adapter card's section on
+// Returns the card of the merged model. It keeps the adapter card's section on
 // training, unless the adapter was trained on another base; a missing card or a
 // card of another program says nothing.
 std::string MergedCard(const AdapterOptions& options,
@@ -177,7 +177,7 @@ std::string MergedCard(const AdapterOptions& options,
 absl::Status MergeAdapter(const AdapterOptions& options) {
   ASSIGN_OR_RETURN(const AdapterOfModel read, ReadAdapterOfModel(options));
   if (read.base.is_other()) {
-    LogWarning(absl::StrCat(options.model, " is ", Describe(read.base)));
+    LogWarning(absl::StrCat(options.model, ": ", Describe(read.base)));
   }
   ASSIGN_OR_RETURN(
       const MergedModel merged,

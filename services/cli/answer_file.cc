@@ -37,7 +37,7 @@ std::string HowToGoOn(const std::string& path) {
                       ManifestPath(path));
 }
 
-// Whether the answers in `path` belong to `settings`.
+// Checks that the answers in `path` belong to `settings`.
 absl::Status CheckManifest(const std::string& path,
                            const nlohmann::ordered_json& settings) {
   const std::string manifest = ManifestPath(path);
@@ -105,7 +105,7 @@ absl::StatusOr<AnswerFile> AnswerFile::Open(
                      " is being written by another dapd eval; wait until that "
                      "has finished"));
   }
-  // Opened under the lock, since it reads the file's size, which another
+  // This runs under the lock, because it reads the file's size, which another
   // process may change.
   ASSIGN_OR_RETURN(AppendFile appended, AppendFile::Open(path));
   AnswerFile file(std::move(appended), lock);

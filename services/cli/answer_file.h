@@ -1,5 +1,5 @@
-// AnswerFile: the answers of an evaluation on disk, each written as soon as it
-// has ended, so that a killed call loses only unfinished answers.
+// AnswerFile keeps the answers of an evaluation on disk and writes each as soon
+// as it has ended, so that a killed call loses only unfinished answers.
 //
 //   F                 JSON Lines, answer_record.h; in the order in which they
 //                     ended, in the order of the data once all are there
@@ -27,9 +27,9 @@ class AnswerFile {
   // `settings` (an object of plain values): calls `visit` with each of its
   // answers. An unfinished last line is cut off.
   //
-  // Exit code kData, without a change, for a file of other settings (each
-  // difference is named), without a manifest, or damaged. UNAVAILABLE if
-  // another process writes to it.
+  // Fails with exit code kData, without a change, for a file of other settings
+  // (each difference is named), without a manifest, or damaged. Returns
+  // UNAVAILABLE if another process writes to it.
   static absl::StatusOr<AnswerFile> Open(
       const std::string& path,
       const nlohmann::ordered_json& settings,

@@ -19,12 +19,12 @@ class AnswerGrader {
  public:
   virtual ~AnswerGrader() = default;
 
-  // An error means that no further answer can be graded.
+  // Grades a text. An error means that no further answer can be graded.
   virtual absl::StatusOr<TextGrade> GradeText(const std::string& text,
                                               const std::string& answer) = 0;
 };
 
-// The grader of common/data/grade_answer.h.
+// Returns the grader of common/data/grade_answer.h.
 std::unique_ptr<AnswerGrader> MakeBuiltinGrader();
 
 }  // namespace dapd

@@ -33,7 +33,7 @@ struct AnswerRecord {
   int64_t sample = 0;  // number of the answer to the problem, from 0
   std::string id;      // the problem's
   std::string text;
-  std::string answer;  // the expected one
+  std::string answer;  // the expected answer
   Grade grade;         // of `text` against it
   int64_t tokens = 0;  // its end token included
   FinishReason finish_reason = FinishReason::kNone;
@@ -41,14 +41,14 @@ struct AnswerRecord {
   bool is_marked = false;  // contains --marker; no part of the row
 };
 
-// {"id", "index", "sample", "text", "answer", "extracted", "has_box",
+// Returns {"id", "index", "sample", "text", "answer", "extracted", "has_box",
 // "correct", "tokens", "finish_reason", "repeated"}, which `dapd grade` reads
 // too.
 nlohmann::ordered_json ToJson(const AnswerRecord& record);
 
 // Reads the text and the numbers, from which a report is made; `answer` and
-// grade.extracted stay empty. Exit code kData, naming `where`, for anything
-// that ToJson does not write.
+// grade.extracted stay empty. Fails with exit code kData, naming `where`, for
+// anything that ToJson does not write.
 absl::StatusOr<AnswerRecord> ParseAnswerRecord(const nlohmann::json& row,
                                                const std::string& where);
 

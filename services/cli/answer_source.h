@@ -31,21 +31,21 @@ class AnswerSource {
  public:
   virtual ~AnswerSource() = default;
 
-  // The model's tokenizer and template.
+  // Returns the model's tokenizer and template.
   virtual const TextPipeline& text() const = 0;
 
   // Answers all prompts, as many side by side as fit, and calls `on_answer` as
   // each ends, one call at a time; shows progress on stderr. An answer depends
   // only on model, adapter, sampling, seed and its prompt. A prompt that does
   // not fit the context is an error before anything is generated. Call it once,
-  // as the last thing: an implementation may free what it needs no more
-  // (FAILED_PRECONDITION after that).
+  // as the last call: an implementation may free its model (FAILED_PRECONDITION
+  // afterwards).
   virtual absl::Status AnswerAll(const std::vector<AnswerPrompt>& prompts,
                                  const OnAnswerEnded& on_answer) = 0;
 };
 
-// Exit code kData, naming the prompt, if a prompt is empty or exceeds `context`
-// tokens together with an answer of `max_new_tokens`.
+// Fails with exit code kData, naming the prompt, if a prompt is empty or
+// exceeds `context` tokens together with an answer of `max_new_tokens`.
 absl::Status CheckPromptsFit(const std::vector<AnswerPrompt>& prompts,
                              int64_t max_new_tokens,
                              int64_t context);

@@ -60,8 +60,7 @@ absl::StatusOr<AnswersToShow> ReadAnswers(const AnswersOptions& options) {
         absl::StrCat(options.run,
                      " holds no held-out answers: it has not been evaluated "
                      "(evaluation.path), or an earlier version evaluated it; "
-                     "--step 0 shows those of "
-                     "the newest step"));
+                     "--step 0 shows the answers of the newest step"));
   }
   const std::string path = JoinPath(options.run, "answers.jsonl");
   const int64_t newest = shown.step.step;

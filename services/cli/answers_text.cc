@@ -12,7 +12,7 @@
 namespace dapd {
 namespace {
 
-// Some 25 lines of half a terminal's width.
+// About 25 lines of half a terminal's width.
 constexpr size_t kShortText = 1024;
 
 std::string GradeText(AnswerGrade grade) {
@@ -36,7 +36,7 @@ std::string PolicyText(int64_t version) {
                       : absl::StrCat("after step ", version);
 }
 
-// "wrong: 41, 120 tokens"
+// Returns "wrong: 41, 120 tokens"
 std::string Verdict(const ShownAnswer& answer) {
   return absl::StrCat(GradeText(answer.grade),
                       answer.extracted.empty() ? "" : ": ",
@@ -73,8 +73,8 @@ bool IsRight(const std::optional<ShownAnswer>& answer) {
   return answer.has_value() && answer->grade == AnswerGrade::kRight;
 }
 
-// Whether the pair's answer became right (`right`) or wrong; both must be
-// there.
+// Returns whether the pair's answer became right (`right`) or wrong; both must
+// be there.
 bool Became(const AnswerPair& pair, bool right) {
   return pair.before.has_value() && pair.after.has_value() &&
          IsRight(pair.before) != right && IsRight(pair.after) == right;
@@ -84,7 +84,7 @@ bool HasChanged(const AnswerPair& pair) {
   return Became(pair, true) || Became(pair, false);
 }
 
-// "; 2 became right, 1 became wrong, these first"
+// Returns "; 2 became right, 1 became wrong, these first"
 std::string ChangesText(const std::vector<AnswerPair>& pairs) {
   const auto count = [&](bool right) {
     return std::ranges::count_if(

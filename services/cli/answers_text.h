@@ -1,5 +1,6 @@
-// A run's answers for a terminal (services/trainer/record/run_answers.h). All
-// texts are escaped; LaTeX stays as it is written.
+// Formats a run's answers for a terminal
+// (services/trainer/record/run_answers.h). All texts are escaped; LaTeX stays
+// as it is written.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +16,13 @@ struct AnswersTextOptions {
   bool is_whole = false;  // false: cuts the middle of a long answer
 };
 
-// Held-out answers, problem by problem, before and after side by side; the
-// answers before alone if there is no later evaluation. Answers that became
+// Returns held-out answers, problem by problem, before and after side by side;
+// only the answers before if there is no later evaluation. Answers that became
 // right or wrong come first; a line counts them among all.
 std::string HeldOutText(const AnswersToShow& answers,
                         const AnswersTextOptions& options);
 
-// All answers of a step, one below the other.
+// Returns all answers of a step, one below the other.
 std::string StepText(const StepAnswers& answers,
                      const AnswersTextOptions& options);
 

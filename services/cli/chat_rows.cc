@@ -45,7 +45,7 @@ constexpr const char* kMessageKeysOfPrompts[] = {"audio",
                                                  "tool_responses",
                                                  "tools"};
 
-// `where`: the row or the message.
+// `where` names the row or the message.
 template <typename Keys>
 absl::Status RefuseKeys(const nlohmann::json& object,
                         const Keys& keys,

@@ -17,7 +17,7 @@ struct ChatRow {
   ChatRenderOptions options;
 };
 
-// {"messages": [{"role", "content"}], "add_generation_prompt"?,
+// Parses {"messages": [{"role", "content"}], "add_generation_prompt"?,
 // "enable_thinking"?}; errors begin with `where`. Other keys that templates
 // read or that stand for a message, such as "tools" and a message's
 // "reasoning_content", are an error unless they are empty, since templates do
@@ -26,7 +26,7 @@ absl::StatusOr<ChatRow> ParseChatRow(const nlohmann::json& row,
                                      const std::string& where,
                                      UnreadRowKeys* unread);
 
-// ChatTemplate::Render, whose errors begin with `where`.
+// Calls ChatTemplate::Render; errors begin with `where`.
 absl::StatusOr<std::string> RenderChatRow(const ChatTemplate& chat_template,
                                           const ChatRow& chat,
                                           const std::string& where);

@@ -109,7 +109,8 @@ void PrintDevices(const Here& here,
   for (const std::string& warning : here.split->warnings) LogWarning(warning);
 }
 
-// The trainer's passes on a GPU of that size, or with 0 on this machine.
+// Returns the line on the trainer's passes, on a GPU of that size or, with 0,
+// on this machine.
 absl::StatusOr<std::string> PassesText(const Here& here,
                                        const Config& config,
                                        const ModelConfig& model,
@@ -164,7 +165,7 @@ absl::StatusOr<std::string> CheckDataset(
   return data.digest;
 }
 
-// Whether the model's layers can be split as configured.
+// Checks that the model's layers can be split as configured.
 absl::Status CheckSplits(const Config& config, const ModelConfig& model) {
   for (const auto& [key, ranks] :
        {std::pair{"rollout.tensor_parallel", config.rollout.tensor_parallel},
@@ -240,7 +241,7 @@ absl::Status CheckAdapter(const Config& config,
   return absl::OkStatus();
 }
 
-// Only warnings: the run may be meant for another machine.
+// Adds only warnings, because the run may be meant for another machine.
 void WarnOfMachine(const Config& config, const ModelConfig& model) {
   for (const std::string& warning : OutputWarnings(config, model)) {
     LogWarning(warning);
@@ -253,7 +254,7 @@ void WarnOfMachine(const Config& config, const ModelConfig& model) {
   }
 }
 
-// The digest of data.path.
+// Returns the digest of data.path.
 absl::StatusOr<std::string> CheckData(const Config& config,
                                       const ModelText& base) {
   RETURN_IF_ERROR(RequireDataPath(config.data));
@@ -298,8 +299,8 @@ absl::Status CheckSecurity(const SecuritySection& security) {
   return absl::OkStatus();
 }
 
-// The lengths of the samples in --samples or, without it, the longest that the
-// configuration allows.
+// Returns the lengths of the samples in --samples or, without it, the longest
+// that the configuration allows.
 absl::StatusOr<SampleLengths> LengthsOf(const std::string& samples,
                                         const Config& config,
                                         const ModelText& base) {

@@ -6,7 +6,7 @@
 
 #include "common/base/command_line.h"
 
-// In the order of the help text.
+// The commands in the order of the help text.
 #define DAPD_COMMANDS(COMMAND) \
   COMMAND(Run)                 \
   COMMAND(Check)               \

@@ -67,8 +67,8 @@ std::string ToText(const nlohmann::ordered_json& json) {
          "\n";
 }
 
-// Whether a path of a sweep's folder is none of its runs but a file or the
-// runs' logs, which `dapd compare SWEEP/*` names too.
+// Returns whether a path of a sweep's folder is no run but a file or the runs'
+// logs, which `dapd compare SWEEP/*` includes, too.
 bool IsBesideRuns(const std::string& path) {
   std::error_code error;
   return std::filesystem::is_regular_file(path, error) ||

@@ -148,7 +148,7 @@ absl::Status ProbeCompatibility(const CompatibilityOptions& options) {
                      JsonLinesWriter::Open(options.output));
     lines.emplace(std::move(writer));
   }
-  // Before the measured model takes its memory.
+  // This comes before the measured model takes its memory.
   ASSIGN_OR_RETURN(
       const auto problems,
       TakeProbeSamples(config,

@@ -23,22 +23,22 @@ struct GivenRates {
   double network_gigabytes = 0;
 };
 
-// Lines: the memory of each role's processes, and of a trainer's ranks if they
-// split every layer.
+// Returns lines with the memory of each role's processes, and of a trainer's
+// ranks if they split every layer.
 std::vector<std::string> MemoryText(const Config& config,
                                     const ModelConfig& model,
                                     const MemoryPlan& plan);
 
-// Lines: the work and traffic of a step, before and after the first refresh of
-// the snapshot, and its time at the given rates.
+// Returns lines with the work and traffic of a step, before and after the first
+// refresh of the snapshot, and its time at the given rates.
 std::vector<std::string> StepCostText(const Config& config,
                                       const ModelConfig& model,
                                       const SampleLengths& lengths,
                                       const GivenRates& given);
 
-// One line, which deploy/slurm/dapd.sbatch reads: the split of the devices,
-// with the parts in `given` fixed. CONFIG error if the devices are too few or
-// too small.
+// Returns one line, which deploy/slurm/dapd.sbatch reads: the split of the
+// devices, with the parts in `given` fixed. Returns a CONFIG error if the
+// devices are too few or too small.
 absl::StatusOr<std::string> SplitText(const Config& config,
                                       const ModelConfig& model,
                                       const SampleLengths& lengths,

@@ -13,11 +13,11 @@
 
 namespace dapd {
 
-// Lines: the build's kernels, the driver, the GPUs or the reason why none can
-// be used, the processes that `dapd run` would start on each GPU, and whether
-// they fit. `split`: of the GPUs in `report`, if they can be used;
-// `takes_model`: CheckGpuModel's result; `plan`: of the split's configuration;
-// `has_backend`: this build can use GPUs.
+// Returns lines with the build's kernels, the driver, the GPUs or the reason
+// why none can be used, the processes that `dapd run` would start on each GPU,
+// and whether they fit. `split`: the split of the GPUs in `report`, if they can
+// be used; `takes_model`: CheckGpuModel's result; `plan`: the plan of the
+// split's configuration; `has_backend`: whether this build can use GPUs.
 std::vector<std::string> DeviceText(const absl::StatusOr<MachineSplit>& split,
                                     const absl::Status& takes_model,
                                     const MemoryPlan& plan,

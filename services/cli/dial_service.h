@@ -17,9 +17,9 @@ namespace dapd {
 CommandOption AddSecurityOption(Command& command,
                                 std::vector<std::string>* overrides);
 
-// A channel to a process with one of the roles `peers`, with the certificate
-// and token that the environment (DAPD_SECURITY__CERTIFICATE=...) and
-// `overrides` name. Errors have the exit code kConfig.
+// Returns a channel to a process with one of the roles `peers`, with the
+// certificate and token that the environment (DAPD_SECURITY__CERTIFICATE=...)
+// and `overrides` name. Errors have the exit code kConfig.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> DialService(
     const std::string& address,
     const std::vector<std::string>& overrides,

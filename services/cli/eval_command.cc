@@ -57,7 +57,7 @@ struct EvalOptions {
   bool json = false;
 };
 
-// The prompts of a run with that configuration.
+// Returns the prompts of a run with the configuration --config.
 absl::StatusOr<PromptsSection> ReadPrompts(const EvalOptions& options) {
   if (options.config.empty()) return PromptsSection();
   ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(options.config, {}));
@@ -84,14 +84,14 @@ absl::StatusOr<Dataset> ReadProblems(const EvalOptions& options) {
   return data;
 }
 
-// Everything that determines the answers, except for rounding.
+// Returns everything that determines the answers, except for rounding.
 absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
     const EvalOptions& options,
     const PromptsSection& prompts,
     const Dataset& data) {
   const LocalGeneratorOptions& generator = options.generator;
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(generator.model));
-  // Both read whole files.
+  // Both digests read whole files.
   auto model_digest =
       std::async(std::launch::async, [&] { return BaseDigest(folder); });
   std::string adapter = "none";
@@ -120,7 +120,7 @@ absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
       {"seed", generator.seed}};
 }
 
-// The known answers of an evaluation, on disk if it has an output.
+// The known answers of an evaluation, which are on disk if it has an output.
 struct KnownAnswers {
   std::string marker;                          // searched for in the texts
   std::vector<AnswerRecord> records;           // without their texts
@@ -177,7 +177,8 @@ absl::StatusOr<KnownAnswers> OpenOutput(const EvalOptions& options,
   return known;
 }
 
-// The prompts that still need answers, a problem's answers one after another.
+// Returns the prompts that still need answers, a problem's answers one after
+// another.
 absl::StatusOr<std::vector<AnswerPrompt>> OpenPrompts(
     const EvalOptions& options,
     const PromptsSection& prompts_section,
@@ -229,7 +230,7 @@ absl::StatusOr<AnswerRecord> GradeOne(const Problem& problem,
   return record;
 }
 
-// `answers`: their number.
+// `answers`: the number of answers.
 absl::StatusOr<std::unique_ptr<AnswerSource>> OpenSource(
     const EvalOptions& options, int64_t answers) {
   if (!options.workers.addresses.empty()) {

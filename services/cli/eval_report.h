@@ -18,7 +18,7 @@ struct EvalReport {
     std::string id;
     int64_t correct = 0;  // of `samples` answers
   };
-  int64_t samples = 0;                  // answers a problem, K
+  int64_t samples = 0;                  // answers per problem, K
   Interval accuracy;                    // Avg@K: mean share of right answers
   std::vector<Interval> pass_at;        // [k - 1]: pass_at_k.h; pass@1 is Avg@K
   Interval format_rate;                 // answers with a box
@@ -40,13 +40,13 @@ EvalReport SummarizeAnswers(const std::vector<std::string>& ids,
                             const std::string& marker,
                             uint64_t seed);
 
-// {"problems", "samples", "accuracy", "format_rate", "mean_tokens", "tokens",
-// "truncated", "repeated", "pass_at": {"1": ...}, "by_problem": [{"id",
-// "correct"}]}, and with a marker "marker", "marker_rate"; each measure as
-// {"mean", "low", "high"}.
+// Returns {"problems", "samples", "accuracy", "format_rate", "mean_tokens",
+// "tokens", "truncated", "repeated", "pass_at": {"1": ...}, "by_problem":
+// [{"id", "correct"}]}, and with a marker "marker", "marker_rate"; each measure
+// as {"mean", "low", "high"}.
 nlohmann::ordered_json ToJson(const EvalReport& report);
 
-// The report as several lines of text.
+// Returns the report as several lines of text.
 std::string ToText(const EvalReport& report);
 
 }  // namespace dapd

@@ -28,7 +28,7 @@ struct GenerateOptions {
   std::optional<bool> enable_thinking;
 };
 
-// {"id", "input_ids"} or {"id", "messages"}.
+// Parses {"id", "input_ids"} or {"id", "messages"}.
 absl::StatusOr<AnswerPrompt> ParsePrompt(const GenerateOptions& options,
                                          const LocalGenerator& generator,
                                          const nlohmann::json& row,
@@ -43,7 +43,7 @@ absl::StatusOr<AnswerPrompt> ParsePrompt(const GenerateOptions& options,
     if (row.contains("input_ids")) {
       if (row.contains("messages")) {
         return DataError(absl::StrCat(
-            where, ": both input_ids and messages; one of them is answered"));
+            where, ": both input_ids and messages; give one of the two"));
       }
       auto ids = JsonTokenIds(
           row["input_ids"], "input_ids", generator.model().vocab_size);

@@ -20,10 +20,11 @@
 namespace dapd {
 namespace {
 
-// As for the workers of a cluster's job, which first load the model.
+// Workers first load the model, like the workers of a cluster's job.
 constexpr double kPeerTimeoutSeconds = 3600;
 
-// The fewest GPUs that together hold the model; 1 if the machine's GPUs do not.
+// Returns the fewest GPUs that together hold the model; 1 if the machine's GPUs
+// do not.
 absl::StatusOr<size_t> GpusOfAWorker(const LocalGeneratorOptions& options,
                                      const std::vector<Gpu>& gpus) {
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(options.model));
@@ -61,7 +62,8 @@ absl::StatusOr<std::vector<std::vector<std::string>>> GpusOfWorkers(
   absl::Status usable = report.usable;
   if (usable.ok()) usable = CudaBackendPath().status();
   if (!usable.ok()) {
-    // Without --gpus this process reports it, or computes on the CPU.
+    // Without --gpus this process reports the fault itself, or computes on the
+    // CPU.
     if (asked == 0) return std::vector<std::vector<std::string>>();
     return ConfigError(
         absl::StrCat("--gpus ", asked, ": ", std::string(usable.message())));

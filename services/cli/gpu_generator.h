@@ -18,11 +18,11 @@
 
 namespace dapd {
 
-// The GPUs of each worker for `answers` prompts, by their names in
+// Returns the GPUs of each worker for `answers` prompts, by their names in
 // CUDA_VISIBLE_DEVICES: one GPU each, or as few as hold the model. `asked`: how
-// many GPUs to use, from the first on; 0: all. Empty: this process answers as
-// fast by itself, on its first GPU or on the CPU. CONFIG error if `asked` GPUs
-// are not there, or none can be used.
+// many GPUs to use, from the first on; 0: all. Empty if this process answers as
+// fast by itself, on its first GPU or on the CPU. Returns a CONFIG error if
+// `asked` GPUs are not there, or none can be used.
 absl::StatusOr<std::vector<std::vector<std::string>>> GpusOfWorkers(
     const LocalGeneratorOptions& options, int64_t asked, int64_t answers);
 

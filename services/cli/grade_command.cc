@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<AnswerGrader>> MakeGrader(
        .restarts = options.restarts});
 }
 
-// A text, number or truth value, as it is written.
+// Returns a text, number or truth value as it is written.
 absl::StatusOr<std::string> TextOf(const nlohmann::json& row,
                                    const char* key,
                                    const std::string& where) {
@@ -77,7 +77,7 @@ absl::Status GradeRows(const GradeOptions& options) {
                          grader->GradeText(text, ExpectedAnswer(answer, "")));
         unread.Add(row, kAnswerKeys, where);
         nlohmann::ordered_json out = {{"id", row["id"]}};
-        // Rows of `dapd eval` have it.
+        // Rows of `dapd eval` have this key.
         if (row.contains("sample")) out["sample"] = row["sample"];
         out["extracted"] = nullptr;
         if (result.extracted.has_value()) out["extracted"] = *result.extracted;

@@ -31,7 +31,8 @@ struct LocalGeneratorOptions {
   // Adds --model, --adapter, --precision, --device, --slots, --temperature,
   // --top-p, --top-k, --max-new-tokens and --seed.
   void AddFlags(Command& command);
-  // For "auto" this reads the headers of the model's files.
+  // Returns the precision; for "auto" it reads the headers of the model's
+  // files.
   absl::StatusOr<Precision> ResolvedPrecision() const;
 };
 

@@ -21,8 +21,8 @@ bool ReadsWeights(const Config& config, WeightSet weights) {
       [&](const TeacherPass& pass) { return pass.weights == weights; });
 }
 
-// The snapshot's adapter; empty: the base. If no term reads it, the adapter
-// that a run began with need not exist any more.
+// Returns the snapshot's adapter; empty: the base. If no term reads it, the
+// adapter that a run began with need not exist any more.
 std::string SnapshotAdapter(const Config& config,
                             const LocalPolicyOptions& options) {
   if (!options.snapshot.empty()) return options.snapshot;
@@ -72,7 +72,7 @@ absl::StatusOr<LocalPolicy> LoadLocalPolicy(const Config& config,
   ASSIGN_OR_RETURN(local.weights, LoadModelWeights(base.folder, dtype, device));
   local.text = std::move(base.text);
   const ModelConfig& model = local.weights->config;
-  // Reads nothing without a name.
+  // Without a name there is nothing to read.
   const auto read =
       [&](const std::string& name) -> absl::StatusOr<std::optional<Adapter>> {
     if (name.empty()) return std::nullopt;

@@ -16,7 +16,7 @@
 namespace dapd {
 
 // The adapters of a policy, PEFT folders or ids, as in a checkpoint. An empty
-// adapter is the one with which a run of the configuration begins.
+// name stands for the adapter with which a run of the configuration begins.
 struct LocalPolicyOptions {
   std::string adapter;   // live; empty: lora.start_from or a fresh one
   std::string snapshot;  // empty: lora.start_from or the base
@@ -24,7 +24,7 @@ struct LocalPolicyOptions {
 
   // Adds --adapter, --snapshot and --ema.
   void AddFlags(Command& command);
-  // The folder or id of the live adapter; empty: a fresh one.
+  // Returns the folder or id of the live adapter; empty: a fresh adapter.
   const std::string& LiveAdapter(const Config& config) const;
 };
 
@@ -35,8 +35,8 @@ struct LocalPolicy {
 };
 
 // Loads the configuration's model and prompts, and a policy at version 0. Warns
-// if a term reads the moving average of an adapter that is given without one.
-// Sets the number of compute threads.
+// if a term reads the moving average and --adapter is given without --ema. Sets
+// the number of compute threads.
 absl::StatusOr<LocalPolicy> LoadLocalPolicy(const Config& config,
                                             const LocalPolicyOptions& options);
 

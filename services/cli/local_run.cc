@@ -45,7 +45,7 @@
 namespace dapd {
 namespace {
 
-// Whether a request to stop this process comes within `time`.
+// Returns whether a request to stop this process comes within `time`.
 bool WaitForStopRequest(absl::Duration time) {
   constexpr absl::Duration kInterval = absl::Milliseconds(100);
   const absl::Time end = SteadyNow() + time;
@@ -88,7 +88,8 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
   if (const auto place = places_.find(name);
       place != places_.end() && !place->second.gpus.empty()) {
     environment.push_back(GpuSetting(place->second.gpus));
-    // A user who has set it knows of other processes on these GPUs.
+    // A user who has set run.gpu_processes knows of other processes on these
+    // GPUs.
     if (place->second.sharing > 1 && config_.run.gpu_processes == 1) {
       command.push_back("--set");
       command.push_back(
@@ -301,7 +302,7 @@ absl::Status LocalRun::AddTrainers(const std::vector<std::string>& overrides) {
   }
   LogInfo(absl::StrCat("starting the trainer; watch it with: dapd status ",
                        status_address,
-                       "; logs of the others: ",
+                       "; logs of the other processes: ",
                        folder_,
                        "/logs"));
   return absl::OkStatus();

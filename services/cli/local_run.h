@@ -32,9 +32,9 @@ class LocalRun {
 
   // Waits until other processes have freed the memory of the GPUs
   // (AwaitGpuMemory) or a stop is requested, divides the GPUs among the roles,
-  // starts the workers and hands over the trainers. An error if the run's
-  // folder holds a run that cannot go on, a program is missing, or the GPUs
-  // cannot be used or have too little memory.
+  // starts the workers and hands over the trainers. Returns an error if the
+  // run's folder holds a run that cannot be resumed, a program is missing, or
+  // the GPUs cannot be used or have too little memory.
   absl::Status Start();
 
  private:
@@ -59,13 +59,14 @@ class LocalRun {
                           int64_t processes_each,
                           std::vector<std::string>* addresses);
   absl::Status AddTrainers(const std::vector<std::string>& overrides);
-  // A free address on loopback, for services that only this run's processes
-  // ask.
+  // Returns a free address on loopback, for services that only this run's
+  // processes ask.
   absl::StatusOr<std::string> TakeAddress();
-  // The host of `configured`, and its port plus `offset` if that is free.
+  // Returns the host of `configured`, and its port plus `offset` if that is
+  // free.
   absl::StatusOr<std::string> TakeListen(const std::string& configured,
                                          int offset);
-  // The settings of one trainer; `status_address` gets rank 0's.
+  // Returns the settings of one trainer; `status_address` gets rank 0's.
   absl::StatusOr<std::vector<std::string>> RankOverrides(
       int64_t rank, const std::string& rendezvous, std::string* status_address);
 

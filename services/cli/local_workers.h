@@ -1,5 +1,5 @@
 // LocalWorkers: rollout workers that a command starts on the GPUs of its
-// machine, and that end with it.
+// machine and that end with the command.
 #pragma once
 
 #include <cstdint>
@@ -33,19 +33,19 @@ struct LocalWorkersOptions {
 class LocalWorkers {
  public:
   // Takes an address for each of the workers, but starts none. `gpus`: the GPUs
-  // of each, by their names in CUDA_VISIBLE_DEVICES; a worker with several GPUs
-  // splits the model over them (rollout.tensor_parallel).
+  // of each worker, by their names in CUDA_VISIBLE_DEVICES; a worker with
+  // several GPUs splits the model over them (rollout.tensor_parallel).
   static absl::StatusOr<std::unique_ptr<LocalWorkers>> Make(
       std::vector<std::vector<std::string>> gpus);
   ~LocalWorkers();
   LocalWorkers(const LocalWorkers&) = delete;
   LocalWorkers& operator=(const LocalWorkers&) = delete;
 
-  // host:port of each.
+  // Returns host:port of each worker.
   const std::vector<std::string>& addresses() const { return addresses_; }
 
-  // Starts dapd-rollout, from the folder of this program, once for each. Their
-  // last output is kept for an error. Call it once.
+  // Starts dapd-rollout, from the folder of this program, once for each worker.
+  // Keeps the workers' last output for an error. Call it once.
   absl::Status Start(const LocalWorkersOptions& options);
 
   // Starts workers again that have ended, by the rules of restarts.h. An error
@@ -63,9 +63,9 @@ class LocalWorkers {
   };
 
   explicit LocalWorkers(std::vector<std::vector<std::string>> gpus);
-  // The path of a new file in memory, which ends with this process.
+  // Returns the path of a new file in memory, which ends with this process.
   absl::StatusOr<std::string> MakeFile(absl::string_view content);
-  // The settings of the worker with those GPUs.
+  // Returns the settings of the worker with those GPUs.
   std::vector<std::string> Settings(const LocalWorkersOptions& options,
                                     size_t index) const;
   absl::Status StartWorker(const std::string& program,

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMaxNameBytes = 64;
 
-// The folders of runs whose lock the process holds, usually one.
+// Returns the folders of runs whose lock the process holds, usually one.
 std::vector<std::string> FoldersHeldBy(const fs::path& process) {
   std::vector<std::string> folders;
   std::error_code error;

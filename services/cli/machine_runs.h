@@ -14,11 +14,11 @@ struct MachineRun {
   std::string address;  // host:port of its status; empty: unknown
 };
 
-// Sorted by folder. `proc`: for tests, instead of /proc.
+// Returns the runs sorted by folder. Tests set `proc`.
 std::vector<MachineRun> RunsOfThisMachine(const std::string& proc = "/proc");
 
-// The address at which this machine reaches a service that listens at `listen`,
-// which may be every address.
+// Returns the address at which this machine reaches a service that listens at
+// `listen`, which may be every address.
 std::string ReachableHere(const std::string& listen);
 
 }  // namespace dapd

@@ -24,13 +24,14 @@ struct MathVerifyOptions {
   int64_t restarts = 100;
 };
 
-// The script in `python`, which FindPython finds.
+// Returns the command that runs the script in `python`, which FindPython finds.
 std::vector<std::string> MathVerifyCommand(const std::string& python);
 
 // Starts the process. An answer on which the process dies, or that takes longer
-// than answer_timeout, is not correct, with that error; the next answer gets a
-// new process. FAILED_PRECONDITION if math-verify cannot be imported;
-// UNAVAILABLE if the process does not start, or after too many restarts.
+// than answer_timeout, counts as not correct, with that error; the next answer
+// gets a new process. Returns FAILED_PRECONDITION if math-verify cannot be
+// imported; UNAVAILABLE if the process does not start, or after too many
+// restarts.
 absl::StatusOr<std::unique_ptr<AnswerGrader>> StartMathVerify(
     MathVerifyOptions options);
 

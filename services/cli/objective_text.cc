@@ -9,7 +9,7 @@
 namespace dapd {
 namespace {
 
-// How the term differs from a forward KL over the vocabulary.
+// Returns how the term differs from a forward KL over the vocabulary.
 std::string DescribeSpecial(const Term& term) {
   std::string text;
   if (term.divergence.kind != DivergenceKind::kForwardKl) {
@@ -43,8 +43,9 @@ std::string DescribeReference(const RolloutSection& rollout) {
   if (rollout.source == ReferenceSource::kDual) return "a second answer";
   if (rollout.source == ReferenceSource::kVerified) {
     return rollout.unverified == Unverified::kSkip
-               ? "the first correct one of four further answers, or none"
-               : "the first correct one of four further answers, or the first";
+               ? "the first correct answer of four further answers, or none"
+               : "the first correct answer of four further answers, or the "
+                 "first";
   }
   return "the data's solution";
 }

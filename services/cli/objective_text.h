@@ -9,14 +9,14 @@
 
 namespace dapd {
 
-// Lines: the preset, the other keys that have its values, and the roles that it
-// does not need.
+// Returns lines with the preset, the other keys that have its values, and the
+// roles that it does not need.
 std::vector<std::string> PresetText(const LoadedConfig& loaded);
 
-// One line: how many answers a step has, and what their reference is.
+// Returns one line with the number of a step's answers and their reference.
 std::string AnswersOfStepText(const Config& config);
 
-// Lines: a heading, each term, and the sum of their weights.
+// Returns lines with a heading, each term, and the sum of their weights.
 std::vector<std::string> TermsText(const ObjectiveSection& objective);
 
 }  // namespace dapd

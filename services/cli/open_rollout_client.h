@@ -24,7 +24,7 @@ struct WorkerOptions {
 
 // Starts to look for the workers as a trainer does (worker_client.h), with a
 // trainer's certificate and token, since only trainers may make these calls.
-// Exit code kConfig for a malformed address or unusable credentials.
+// Fails with exit code kConfig for a malformed address or unusable credentials.
 absl::StatusOr<std::unique_ptr<RolloutClient>> OpenRolloutClient(
     const WorkerOptions& options,
     const ExpectedWorker& expected,

@@ -9,15 +9,15 @@
 
 namespace dapd {
 
-// A warning for each folder, the run's and one at checkpoint.copy_to, that this
-// user could not write or create on this machine, or that has no room for the
-// run (run_room.h). Creates nothing.
+// Returns a warning for each folder, the run's and one at checkpoint.copy_to,
+// that this user could not write or create on this machine, or that has no room
+// for the run (run_room.h). Creates nothing.
 std::vector<std::string> OutputWarnings(const Config& config,
                                         const ModelConfig& model);
 
-// A warning if the run's folder on this machine holds another run, which names
-// all differences except the base's weights; otherwise empty. `data_digest`:
-// Dataset::digest of data.path.
+// Returns a warning if the run's folder on this machine holds another run,
+// which names all differences except the base's weights; otherwise empty.
+// `data_digest`: Dataset::digest of data.path.
 std::string OtherRunWarning(const Config& config,
                             const std::string& data_digest);
 

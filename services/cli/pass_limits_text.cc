@@ -19,8 +19,8 @@ namespace {
 // The GPU for which the published sizes are configured.
 constexpr double kUsualGib = 80;
 
-// The processes that share rank 0's GPU, as `dapd run` counts them unless the
-// configuration does. No other rank shares its GPU with more.
+// Returns the processes that share rank 0's GPU, as `dapd run` counts them
+// unless the configuration does. No other rank shares its GPU with more.
 int64_t ProcessesOnAGpu(const Config& config, size_t num_gpus) {
   if (config.run.gpu_processes != 1) return config.run.gpu_processes;
   std::vector<std::string> gpus;

@@ -35,7 +35,7 @@ void AddMean(const std::vector<at::Tensor>& gradient,
   }
 }
 
-// How many problems can have a sum of their own.
+// Returns how many problems can have a sum of their own.
 absl::StatusOr<int64_t> SumsWithin(double memory_gib,
                                    const Adapter& adapter,
                                    int64_t problems) {

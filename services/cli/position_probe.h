@@ -34,8 +34,8 @@ struct PositionProbeOptions {
 class PositionProbe {
  public:
   // Compares config.objective.terms[0] and [1], which score the same tokens.
-  // `config` must outlive the probe; `problems` is their number. Exit code
-  // kUsage if the memory does not hold two sums.
+  // `config` must outlive the probe; `problems` is their number. Fails with
+  // exit code kUsage if the memory does not hold two sums.
   static absl::StatusOr<PositionProbe> Make(
       const Config& config,
       LocalPolicy local,
@@ -46,17 +46,17 @@ class PositionProbe {
   // a problem without any position, where no answer has a token that both terms
   // count between its first and its last. Rows are {"id", "problem",
   // "position", "token_id", "first": {"loss", "norm"}, "second", "dot",
-  // "cosine"}; cosine is null if a gradient is zero. DATA error for a gradient
-  // that is not finite, and the errors of BuildViewsWithin.
+  // "cosine"}; cosine is null if a gradient is zero. Returns a DATA error for a
+  // gradient that is not finite, and the errors of BuildViewsWithin.
   absl::Status MeasureProblem(const std::vector<SampleRow>& rows);
 
   int64_t num_positions() const {
     return static_cast<int64_t>(positions_.size());
   }
-  // Problems that were left out.
+  // Returns the number of problems that were left out.
   int64_t num_skipped() const { return num_drawn_ - num_measured_; }
 
-  // DATA error if there was no position at all.
+  // Returns a DATA error if there was no position at all.
   absl::StatusOr<CompatibilityReport> Finish() const;
 
  private:
@@ -68,7 +68,7 @@ class PositionProbe {
   const Term& first() const { return config_->objective.terms[0]; }
   const Term& second() const { return config_->objective.terms[1]; }
 
-  // The positions at which both terms have a loss.
+  // Returns the positions at which both terms have a loss.
   PositionRange PositionsOf(const Views& views) const;
   // Adds the measures of one position, and `factor` times its gradients to the
   // means.

@@ -45,7 +45,7 @@ struct ClaimTotals {
   int64_t claims = 0;
 };
 
-// The text under `key`, which must be there.
+// Returns the text under `key`, which must be there.
 absl::StatusOr<std::string> TextOf(const nlohmann::json& row,
                                    const char* key,
                                    const std::string& where) {
@@ -55,7 +55,8 @@ absl::StatusOr<std::string> TextOf(const nlohmann::json& row,
   return row[key].get<std::string>();
 }
 
-// The row's grade or, without one, the grade against the row's own answer.
+// Returns the row's grade or, without one, the grade against the row's own
+// answer.
 absl::StatusOr<bool> IsCorrect(const nlohmann::json& row,
                                const std::string& text,
                                const std::string& where) {

@@ -21,7 +21,7 @@
 namespace dapd {
 namespace {
 
-// The rows of `drawn`, by group.
+// Returns the rows of `drawn`, by group.
 std::vector<std::vector<SampleRow>> Grouped(
     std::vector<SampleRow> rows,
     const std::vector<std::vector<size_t>>& drawn) {
@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<std::vector<SampleRow>>> ReadSamples(
   ASSIGN_OR_RETURN(const ModelText base, ReadModelText(config));
   ASSIGN_OR_RETURN(std::vector<SampleRow> rows,
                    ReadSampleRows(options.samples, base.model.vocab_size));
-  // Groups are whole in the file, but not among the trained rows.
+  // Groups are complete in the file, but not among the trained rows.
   RETURN_IF_ERROR(FillContexts(config, *base.text.views, &rows));
   std::erase_if(rows, [](const SampleRow& row) { return row.is_left_out; });
   if (rows.empty()) {
@@ -59,7 +59,7 @@ absl::Status CheckOneAnswerEach(const Config& config) {
   if (ReadsView(terms, ViewName::kSiblingRollout)) {
     return ConfigError(
         "sibling_rollout shows other graded answers to the same problem, which "
-        "only a run samples: give recorded ones with --samples");
+        "only a run samples: give recorded samples with --samples");
   }
   if (config.rollout.source != ReferenceSource::kGiven) {
     return ConfigError(absl::StrCat(
@@ -105,7 +105,8 @@ absl::Status AnswerRows(const Config& config,
   });
 }
 
-// The drawn problems of data.path, without those that are too long for a run.
+// Returns the drawn problems of data.path, without problems that are too long
+// for a run.
 absl::StatusOr<Dataset> DrawData(const Config& config,
                                  const ProbeSampleOptions& options) {
   ASSIGN_OR_RETURN(const ModelText base, ReadModelText(config));

@@ -52,11 +52,11 @@ class Replay {
   explicit Replay(ReplayOptions options) : options_(std::move(options)) {}
 
   void LeaveOutUntrainable();
-  // Losses and gradients of rows_[begin, end) as one batch.
+  // Computes losses and gradients of rows_[begin, end) as one batch.
   absl::StatusOr<ObjectiveMetrics> Accumulate(size_t begin, size_t end);
   absl::StatusOr<ScoredSample> ScoreSample(const SampleRow& row);
-  // How many micro-batches of rows_[begin, end) have a sample that was not left
-  // out of its step.
+  // Returns how many micro-batches of rows_[begin, end) have a sample that was
+  // not left out of its step.
   size_t CountMicroBatches(size_t begin, size_t end) const;
   absl::Status ApplyAll();
   absl::Status WriteGradients();

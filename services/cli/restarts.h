@@ -1,6 +1,6 @@
-// Restarts: whether and when a run's process that ended is started again. The
-// pause before a start doubles from one end to the next, so that a fault of
-// some seconds does not use up all starts; work of the process
+// Restarts decides whether and when a run's process that ended is started
+// again. The pause before a start doubles from one end to the next, so that a
+// fault of some seconds does not use up all starts; work of the process
 // (common/base/work_mark.h) makes the pause short again.
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace dapd {
 
-// Whether a process that ended with `code` would end so again: its usage,
-// configuration or data is wrong, and it has said so.
+// Returns whether a process that ended with `code` would end so again: its
+// usage, configuration or data is wrong, and it has said so.
 bool WouldEndAgain(int code);
 
 // Not thread-safe. All times come from one clock (common/base/steady_time.h).
@@ -31,15 +31,16 @@ class Restarts {
 
   void Started(absl::Time now) { started_ = now; }
 
-  // The process ended at `now` with `code` (common/base/process_end.h);
-  // `has_worked`: it worked since its start. Returns when to start it again;
-  // nothing after its third crash in a row, or its twentieth start in a row
-  // that was not worth it.
+  // Notes that the process ended at `now` with `code`
+  // (common/base/process_end.h); `has_worked`: it worked since its start.
+  // Returns when to start it again; nothing after its third crash in a row, or
+  // its twentieth start in a row that was not worth it.
   std::optional<absl::Time> Ended(int code, bool has_worked, absl::Time now);
 
-  // Crashes in a row without work in between.
+  // Returns the number of crashes in a row without work in between.
   int crashes() const { return crashes_; }
-  // Ends in a row since the last start that was worth it, whose own end counts.
+  // Returns the number of ends in a row since the last start that was worth it;
+  // the end of that start counts.
   int ends() const { return ends_; }
 
  private:

@@ -71,9 +71,10 @@ void AddRestoreCommand(Command& app) {
       .Path()
       .Required();
   command
-      .AddOption("--step",
-                 options->step,
-                 "the checkpoint of this step instead of the newest whole one")
+      .AddOption(
+          "--step",
+          options->step,
+          "the checkpoint of this step instead of the newest whole checkpoint")
       .NonNegative();
   command
       .AddOption("--python",

@@ -39,12 +39,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Not AsideOf, whose name ends with its process: a later call goes on with what
-// an interrupted one has restored.
+// AsideOf would not do, because its name ends with its process: a later call
+// continues with the files that an interrupted call has restored.
 constexpr char kAside[] = ".restoring";
 constexpr size_t kMostNamed = 10;
 
-// The number of first parts that the file already holds.
+// Returns the number of first parts that the file already holds.
 size_t WholeParts(int file, const std::vector<Content>& parts) {
   std::string block(kFileBlockBytes, '\0');
   off_t offset = 0;
@@ -118,9 +118,9 @@ absl::Status SyncFolders(const std::string& folder) {
   return SyncDirectory(folder);
 }
 
-// Records the end of a finished run: its copy is made just before the end is
-// told, so it does not show whether it was. A lost folder is no reason to tell
-// it again.
+// Records the end of a finished run: the copy is made just before the end is
+// told, so it does not show whether the end was told. A lost folder is no
+// reason to tell the end again.
 absl::Status RecordEnd(const std::string& folder) {
   const auto run = ReadRunOverview(folder);
   if (!run.ok() || run->state != RunState::kFinished) return absl::OkStatus();
@@ -143,8 +143,8 @@ absl::Status RestoreFiles(ObjectStore& store,
   return SyncFolders(folder);
 }
 
-// Locks a folder against other restores. The lock is the one that a trainer of
-// the run takes (common/config/run_folder.h).
+// Locks a folder against other restores. A trainer of the run takes this lock,
+// too (common/config/run_folder.h).
 absl::StatusOr<int> LockFolder(const std::string& folder) {
   RETURN_IF_ERROR(MakeDirectories(folder));
   const std::string path = JoinPath(folder, kRunLock);
@@ -173,14 +173,14 @@ absl::Status RefuseIfThere(const std::string& folder) {
                    "away, or choose another folder"));
 }
 
-// "step 2, step 4"; of many only the newest.
+// Returns "step 2, step 4"; if there are many, only the newest.
 std::string StepsText(std::vector<int64_t> steps) {
   const bool is_cut = steps.size() > kMostNamed;
   if (is_cut) steps.erase(steps.begin(), steps.end() - kMostNamed);
   return absl::StrCat(is_cut ? "..., " : "", absl::StrJoin(steps, ", "));
 }
 
-// An error that names the runs with a copy directly under the URL.
+// Returns an error that names the runs with a copy directly under the URL.
 absl::Status NoCopyAt(ObjectStore& store) {
   ASSIGN_OR_RETURN(const auto objects, store.List(""));
   std::set<std::string> runs;
@@ -205,8 +205,8 @@ absl::Status NoCopyAt(ObjectStore& store) {
       ExitCode::kData);
 }
 
-// `wanted` or, if it is negative, the newest copied step, among the untried
-// ones. Nothing: all were tried.
+// Returns `wanted` or, if it is negative, the newest copied step that is not in
+// `tried`; nothing if all were tried.
 absl::StatusOr<std::optional<int64_t>> NextStep(
     ObjectStore& store, int64_t wanted, const std::set<int64_t>& tried) {
   ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListCommits(store));
@@ -278,15 +278,15 @@ absl::StatusOr<RestoredRun> RestoreRun(ObjectStore& store,
     if (!is_damaged) return last;
     const int64_t failed = *next;
     tried.insert(failed);
-    // Listed anew, since a run that goes on adds to its copy and removes from
-    // it.
+    // The copies are listed anew, because a run that goes on adds to its copy
+    // and removes from it.
     ASSIGN_OR_RETURN(next, NextStep(store, step, tried));
     if (next.has_value()) {
       LogWarning(absl::StrCat("the copy of step ",
                               failed,
                               " cannot be restored: ",
                               std::string(last.message()),
-                              "; that of step ",
+                              "; the copy of step ",
                               *next,
                               " is tried"));
     }

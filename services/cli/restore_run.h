@@ -19,9 +19,9 @@ struct RestoredRun {
 // Makes `folder` from the newest whole commit at `store`, or from the commit of
 // `step` unless that is negative. Writes everything into "<folder>.restoring",
 // which is renamed once every file has the commit's digest and the checkpoint
-// matches its manifest; another call resumes an interrupted one. A finished run
-// keeps its outcome (run_outcome.h), and its end is not told again. Without a
-// `step`, a commit that cannot be restored is logged, and the newest other
+// matches its manifest; another call resumes an interrupted call. A finished
+// run keeps its outcome (run_outcome.h), and its end is not told again. Without
+// a `step`, a commit that cannot be restored is logged, and the newest other
 // commit is used, even one that arrives meanwhile.
 //   FAILED_PRECONDITION  `folder` exists
 //   NOT_FOUND            no copy, or none of `step`; names the existing ones

@@ -36,9 +36,9 @@ struct RunOptions {
 // Completes the copy and the notice of a finished run.
 void CopyAgain(const Config& config, const std::string& folder) {
   LogInfo(absl::StrCat(folder,
-                       " holds a finished run; what its copy at ",
+                       " holds a finished run; the parts that its copy at ",
                        config.checkpoint.copy_to,
-                       " lacks is copied"));
+                       " lacks are copied"));
   CopyFinishedRun(config, [](absl::Duration time) {
     absl::SleepFor(time);
     return StopRequests() > 0;
@@ -74,7 +74,7 @@ absl::Status Run(RunOptions options) {
   // This process stops its workers itself.
   options.overrides.push_back("run.stopped_worker=done");
   // LocalRun itself checks for "never": a restarted trainer finds the folder of
-  // the one before it.
+  // its predecessor.
   options.overrides.push_back("run.resume=auto");
   absl::Status outcome;
   {

@@ -22,21 +22,22 @@ namespace {
 
 constexpr int kInterruptedCode = static_cast<int>(ExitCode::kInterrupted);
 
-// How much a trainer's exit code says about why the run ends. A lost rank says
-// nothing: it is how the other ranks see the end of one.
+// Returns how much a trainer's exit code says about the cause of the run's end.
+// The code of a lost rank says nothing: the other ranks end with it when any
+// rank ends.
 int WeightOf(int code) {
   return code == static_cast<int>(ExitCode::kRestart) ? 0 : code;
 }
 
-// Whether a trainer that lacked workers may end with this code.
+// Returns whether a trainer that lacked workers may end with this code.
 bool MayLackWorkers(int code) {
   return code == static_cast<int>(ExitCode::kInternal) ||
          code == static_cast<int>(ExitCode::kPeerUnavailable) ||
          code == kInterruptedCode;
 }
 
-// The exit code of `dapd run` for a process' code: neither a death nor
-// kRestart, after all restarts, is a code of ours.
+// Returns the exit code of `dapd run` for a process' code: a death and, after
+// all restarts, kRestart become other codes.
 ExitCode OurCode(int code) {
   return code > CodeOfSignal(0) && code != kInterruptedCode
              ? ExitCode::kInternal
@@ -75,7 +76,8 @@ absl::Status RunSupervisor::StartTrainers() {
   return absl::OkStatus();
 }
 
-// Rank 0 ends the run; another rank that fails ends the attempt of all.
+// The end of rank 0 ends the run; the failure of another rank ends the attempt
+// of all ranks.
 std::optional<RunSupervisor::End> RunSupervisor::PollTrainers(
     bool asked_to_stop) {
   for (const auto& trainer : trainers_) {
@@ -99,8 +101,8 @@ std::optional<RunSupervisor::End> RunSupervisor::PollTrainers(
   return end;
 }
 
-// A lost rank explains why the others end; they get time to say so, and no
-// more.
+// If a rank is lost, the other ranks end for that reason; they get only the
+// time to say so.
 void RunSupervisor::StopTrainers(bool is_done) {
   for (const auto& trainer : trainers_) {
     const bool is_first = &trainer == &trainers_.front();
@@ -110,8 +112,9 @@ void RunSupervisor::StopTrainers(bool is_done) {
   }
 }
 
-// A trainer that was killed or crashed goes on after its newest checkpoint, and
-// so do all ranks if one is lost; a trainer that ended by itself said why.
+// A trainer that was killed or crashed is restarted from its newest checkpoint,
+// and so are all ranks if one is lost. A trainer that ended by itself said why
+// and is not restarted.
 bool RunSupervisor::MayRestartTrainers(const End& end, bool asked_to_stop) {
   const bool ended_by_signal =
       end.code > CodeOfSignal(0) && end.code != kInterruptedCode;
@@ -130,8 +133,8 @@ bool RunSupervisor::MayRestartTrainers(const End& end, bool asked_to_stop) {
   return true;
 }
 
-// Rank 0's words explain a stop. They are on our stderr, the other ranks' only
-// in their logs.
+// Rank 0's words explain a stop. They are on our stderr; the words of the other
+// ranks are only in their logs.
 absl::Status RunSupervisor::FailureOf(const End& end) const {
   const ChildProcess& trainer = *end.trainer;
   std::string text;

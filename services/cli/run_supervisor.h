@@ -69,17 +69,20 @@ class RunSupervisor {
   };
 
   absl::Status StartTrainers();
-  // Nothing while the run goes on or, once asked to stop, while rank 0 does.
+  // Returns nothing while the run continues or, after a request to stop, while
+  // rank 0 lives.
   std::optional<End> PollTrainers(bool asked_to_stop);
   void StopTrainers(bool is_done);
-  // Whether to start the trainers again after `end`; sets when.
+  // Returns whether to start the trainers again after `end`, and sets the time.
   bool MayRestartTrainers(const End& end, bool asked_to_stop);
   absl::Status WhyItEnded(const End& end, bool asked_to_stop);
-  // The error with the trainer's own words.
+  // Returns the error with the trainer's own words.
   absl::Status FailureOf(const End& end) const;
-  // The workers that keep ending, and how; empty if none does.
+  // Returns the workers that keep ending, and how; empty if no worker keeps
+  // ending.
   absl::StatusOr<std::string> FatesOfWorkers();
-  // Notes whether the worker has ended; an error if another start is useless.
+  // Notes whether the worker has ended; returns an error if another start is
+  // useless.
   static absl::Status Look(Worker& worker);
   // Starts an ended worker again once its pause is over.
   static absl::Status KeepAlive(Worker& worker);

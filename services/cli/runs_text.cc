@@ -61,7 +61,7 @@ absl::Status Collect(const fs::path& folder,
   return absl::OkStatus();
 }
 
-// The path of a run relative to `folder`.
+// Returns the path of a run relative to `folder`.
 std::string NameIn(const std::string& run, const std::string& folder) {
   const fs::path name = fs::path(run).lexically_relative(folder);
   if (!name.empty() && name != ".") return name.string();
@@ -98,7 +98,7 @@ Cells RowOf(const RunOverview& run, const std::string& name, absl::Time now) {
               : Printable(run.adapter_digest.substr(0, kDigestLetters))};
 }
 
-// The reason if the run's state is not as it should be.
+// Returns the reason if the run's state needs attention.
 std::string NoteOf(const RunOverview& run) {
   if (run.state == RunState::kFailed) return run.outcome->message;
   if (run.state == RunState::kPaused) {

@@ -23,8 +23,8 @@
 namespace dapd {
 namespace {
 
-// The fewest threads of a service on a machine of two cores, beside those that
-// compute: gRPC's, and threads that listen, watch and read.
+// The fewest threads of a service on a machine of two cores, beside its compute
+// threads: threads of gRPC, and threads that listen, watch and read.
 constexpr int64_t kThreadsOfService = 16;
 // The files of a service: libraries, files and sockets, also for each process
 // that it talks to.

@@ -16,20 +16,20 @@
 
 namespace dapd {
 
-// Whether the model's folder has weights, whose headers must match config.json
-// (OpenWeightFiles); false if it has nothing that could be weights, which is
-// enough for a plan. Exit code kData.
+// Returns whether the model's folder has weights, whose headers must match
+// config.json (OpenWeightFiles); false if it has nothing that could be weights,
+// which is enough for a plan. Exit code kData.
 absl::StatusOr<bool> CheckWeights(const ModelConfig& model);
 
-// A warning if the adapter of lora.start_from names another model of the hub as
-// its base than the configuration's.
+// Returns a warning if the adapter of lora.start_from names another model of
+// the hub as its base than the configuration's.
 std::string OtherBaseWarning(const Config& config, const ModelConfig& model);
 
-// The needs of all processes of `dapd run` together.
+// Returns the needs of all processes of `dapd run` together.
 ProcessNeeds NeedsOfRun(const Config& config);
 
-// Whether this machine lets the processes of `dapd run` start and lock their
-// folder. Leaves nothing behind.
+// Checks that this machine lets the processes of `dapd run` start and lock
+// their folder. Leaves nothing behind.
 absl::Status CheckMachine(const Config& config);
 
 }  // namespace dapd

@@ -32,7 +32,7 @@ struct StatusOptions {
   bool json = false;
 };
 
-// The address of the only run on this machine; an error lists several.
+// Returns the address of the only run on this machine; an error lists several.
 absl::StatusOr<std::string> FindAddress() {
   std::vector<std::string> lines;
   std::string address;

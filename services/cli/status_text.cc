@@ -46,7 +46,7 @@ std::string PhaseText(const v1::GetStatusResponse& status) {
   return text;
 }
 
-// Empty before this process has taken a step.
+// Returns an empty text before this process has taken a step.
 std::string RateText(const v1::GetStatusResponse& status) {
   if (status.seconds_per_step() == 0.0) return "";
   return absl::StrCat(", ",

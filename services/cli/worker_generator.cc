@@ -16,7 +16,7 @@
 namespace dapd {
 namespace {
 
-// With so many tokens other weights cannot agree by chance.
+// The number of probe tokens; other weights cannot agree on so many by chance.
 constexpr size_t kProbeTokens = 16;
 // How often the progress line is updated.
 constexpr absl::Duration kTick = absl::Seconds(1);

@@ -31,16 +31,17 @@ class WorkerGenerator final : public AnswerSource {
       std::function<absl::Status()> look = [] { return absl::OkStatus(); });
 
   const TextPipeline& text() const override { return text_; }
-  // The model's context, in tokens.
+  // Returns the model's context, in tokens.
   int64_t context() const { return weights_->config.max_positions; }
-  // The rank of the adapter; 0: the base.
+  // Returns the rank of the adapter; 0: the base.
   int64_t lora_rank() const {
     return adapter_ == nullptr ? 0 : adapter_->config.rank;
   }
 
-  // Workers that die or hang only cost time. UNAVAILABLE if no usable worker is
-  // found for --peer-timeout, FAILED_PRECONDITION if all serve another model or
-  // precision; both name each worker. Call it once, as the last thing.
+  // Workers that die or hang only cost time. Returns UNAVAILABLE if no usable
+  // worker is found for --peer-timeout, FAILED_PRECONDITION if all serve
+  // another model or precision; both errors name each worker. Call it once, as
+  // the last call.
   absl::Status AnswerAll(const std::vector<AnswerPrompt>& prompts,
                          const OnAnswerEnded& on_answer) override;
 

@@ -20,9 +20,9 @@
 namespace dapd {
 namespace {
 
-// The KV memory of all answers together; 0: the backend decides. On a shared
-// GPU it is half of the memory that this process may still take, since the
-// other processes will take theirs.
+// Returns the KV memory of all answers together; 0: the backend decides. On a
+// shared GPU this is half of the memory that this process may still take, since
+// the other processes will take theirs.
 int64_t KvMemory(const Config& config, at::Device device) {
   if (config.rollout.kv_memory_mib > 0 || config.run.gpu_processes == 1) {
     return config.rollout.kv_memory_mib << 20;
@@ -41,8 +41,8 @@ std::unique_ptr<Sampler> MakeSampler(const Config& config,
       EngineOptions{.kv_memory_bytes = KvMemory(config, device)});
 }
 
-// The computing part of a rank with its share of the model. The backend keeps
-// the weights in the form that it needs.
+// A rank's device, and the backend for its share of the model, which keeps the
+// weights in the form that it needs.
 struct Share {
   at::Device device = at::kCPU;
   WorkerDescription description;

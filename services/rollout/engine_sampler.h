@@ -20,8 +20,8 @@ struct LoadedSampler {
   WorkerDescription description;
 };
 
-// Every field of `description` except the slots, which the sampler knows: a GPU
-// may have fewer slots than rollout.slots.
+// Returns every field of `description` except the slots, which the sampler
+// knows: a GPU may have fewer slots than rollout.slots.
 LoadedSampler Offer(WorkerDescription description,
                     std::unique_ptr<Sampler> sampler);
 
@@ -31,16 +31,16 @@ LoadedSampler Offer(WorkerDescription description,
 absl::StatusOr<LoadedSampler> LoadEngineSampler(const Config& config,
                                                 int64_t num_tokens);
 
-// The sampler of a model that the ranks of `ranks` compute together; this
-// process is rank 0. Returns once all ranks have read their shares. `on_lost`
-// receives an error between the ranks; afterwards the sampler must not be used.
-// `ranks` must outlive the sampler.
+// Returns the sampler of a model that the ranks of `ranks` compute together;
+// this process is rank 0. Returns once all ranks have read their shares.
+// `on_lost` receives an error between the ranks; afterwards the sampler must
+// not be used. `ranks` must outlive the sampler.
 absl::StatusOr<LoadedSampler> LoadSharedSampler(const Config& config,
                                                 int64_t num_tokens,
                                                 Collective& ranks,
                                                 OnRanksLost on_lost);
 
-// The part of another rank; runs until rank 0's sampler is destroyed.
+// Runs on every other rank until rank 0's sampler is destroyed.
 absl::Status ServeSharedSampler(const Config& config,
                                 int64_t num_tokens,
                                 Collective& ranks);

@@ -38,7 +38,7 @@ class GenerationOutbox {
   // There is room for more while fewer messages than this wait.
   static constexpr size_t kMaxUntaken = 1024;
 
-  // Admits one more request. False if its id is already open.
+  // Admits one more request. Returns false if its id is already open.
   bool Open(uint64_t request_id);
 
   // Nothing is added for a request that is not open.
@@ -56,17 +56,17 @@ class GenerationOutbox {
   // No Open follows: the outbox is done once all requests are answered and
   // taken.
   void CloseWhenAnswered();
-  // The stream is dead: drops all waiting and future events.
+  // Drops all waiting and future events, because the stream is dead.
   void Abandon();
 
-  // The next message; waits for at most `timeout`. Nothing once that has
-  // passed, or if done().
+  // Returns the next message; waits for at most `timeout`. Returns nothing
+  // after that, or if done().
   std::optional<v1::GenerateResponse> PopFor(absl::Duration timeout);
-  // Closed and drained, or abandoned.
+  // Returns whether the outbox is closed and drained, or abandoned.
   bool done() const;
 
-  // Waits for at most `timeout` while kMaxUntaken messages are not taken. True
-  // as soon as there are fewer, or the stream is dead.
+  // Waits for at most `timeout` while kMaxUntaken messages are not taken.
+  // Returns true as soon as there are fewer, or the stream is dead.
   bool HasRoomWithin(absl::Duration timeout);
 
  private:

@@ -49,7 +49,7 @@ Config ForTensorRanks(Config config) {
   return config;
 }
 
-// The whole program of a process that a worker started.
+// Runs a process that a worker started.
 absl::Status RunTensorRank(const Flags& flags) {
   HeedRankZeroAlone();
   ASSIGN_OR_RETURN(const LoadedConfig loaded,

@@ -8,9 +8,9 @@
 
 namespace dapd {
 
-// All series of the process; the worker's observer updates them. `slots`:
-// sequences that are decoded at the same time. `registry` must outlive the
-// worker.
+// Makes all series of the process and returns the observer that updates them.
+// `slots`: sequences that are decoded at the same time. `registry` must outlive
+// the worker.
 RolloutObserver MakeRolloutMetrics(MetricsRegistry& registry, int64_t slots);
 
 }  // namespace dapd

@@ -42,8 +42,8 @@ absl::Status CheckSampling(const v1::SamplingParams& sampling) {
   return absl::OkStatus();
 }
 
-// The client's next request; false at the end. One that sends without taking
-// answers waits.
+// Reads the client's next request; returns false at the end. A client that
+// sends without taking answers waits.
 bool ReadRequestOf(GenerateStream* stream,
                    GenerationOutbox* outbox,
                    v1::GenerateRequest* request) {

@@ -26,7 +26,7 @@ class RolloutService final : public v1::RolloutService::Service {
  public:
   RolloutService();
 
-  // To be called once. `worker` must outlive the server.
+  // Must be called once. `worker` must outlive the server.
   void Attach(RolloutWorker* worker, const WorkerDescription& description) {
     worker_.Attach(worker, description);
   }

@@ -39,7 +39,7 @@ struct RolloutReport {
   FinishReason finish_reason = FinishReason::kNone;  // kNone: it failed
   int64_t prompt_tokens = 0;
   int64_t answer_tokens = 0;
-  // From the arrival of the request, including the wait for a slot.
+  // The time from the arrival of the request, including the wait for a slot.
   double seconds_to_first_token = 0.0;  // 0 without a token
   double seconds = 0.0;
 };
@@ -47,7 +47,7 @@ struct RolloutReport {
 // The compute thread calls these functions; they must not block. Empty
 // functions are skipped.
 struct RolloutObserver {
-  // After each decode step.
+  // Called after each decode step.
   std::function<void(int64_t new_tokens, double seconds)> on_step;
   // Sequences that decode or wait for KV memory, and requests that wait for a
   // slot.
@@ -114,7 +114,8 @@ class RolloutWorker {
     uint32_t num_tokens = 0;
   };
 
-  // Blocks for a place. Null: the stream is dead, or the worker shuts down.
+  // Blocks for a place. Returns null if the stream is dead or the worker shuts
+  // down.
   Place WaitForPlace(const GenerationOutbox& outbox);
   void LeavePlace();
 
@@ -122,7 +123,7 @@ class RolloutWorker {
   void Run();
   void Admit(Sequence sequence);
   void StartWaiting();
-  // The lowest number that no running sequence has.
+  // Returns the lowest number that no running sequence has.
   uint32_t FreeSlot() const;
   absl::StatusOr<std::vector<SampledToken>> Compute();
   void Step();

@@ -29,8 +29,8 @@ class Sampler {
       const std::vector<int32_t>& probe_ids) = 0;
 
   // Takes a free slot, of which there must be one. `id` must be unique among
-  // the running sequences. INVALID_ARGUMENT for a prompt that the model cannot
-  // take.
+  // the running sequences. Returns INVALID_ARGUMENT for a prompt that the model
+  // cannot take.
   virtual absl::Status Submit(uint64_t id, DecodeRequest request) = 0;
   // Frees the slot of a sequence; unknown ids are ignored.
   virtual void Cancel(uint64_t id) = 0;

@@ -51,14 +51,15 @@ pid_t rank_zero = 0;
 // The exit code of a crashed rank that has been seen; 0: none crashed.
 std::atomic<int> crash_code = 0;
 
-// The exit code of this process: of a crashed rank, if there is one. A
-// connection may break before the process of the crashed rank is gone.
+// Returns the exit code for this process: the code of a crashed rank, if there
+// is one, else kRestart. A connection may break before the process of the
+// crashed rank is gone.
 int CodeOfLostRanks() {
   constexpr absl::Duration kGrace = absl::Milliseconds(500);
   const absl::Time deadline = SteadyNow() + kGrace;
   while (crash_code == 0 && SteadyNow() < deadline) {
     siginfo_t end = {};
-    // Leaves the child to be waited for elsewhere.
+    // WNOWAIT, because ChildProcess waits for the child.
     if (::waitid(P_ALL, 0, &end, WEXITED | WNOHANG | WNOWAIT) != 0) break;
     if (end.si_pid == 0) {
       absl::SleepFor(absl::Milliseconds(10));

@@ -24,7 +24,7 @@ namespace dapd {
 class TensorRanks {
  public:
   // Starts ranks 1, 2, ... as this program with `arguments`, and waits until
-  // all ranks are connected. ABORTED if a rank ends earlier.
+  // all ranks are connected. Returns ABORTED if a rank ends earlier.
   static absl::StatusOr<std::unique_ptr<TensorRanks>> Start(
       const Config& config, const std::vector<std::string>& arguments);
 

@@ -29,23 +29,24 @@ class ChunkPlan {
   ChunkPlan(PrefixCache& cache, int64_t chunk_tokens)
       : cache_(cache), chunk_tokens_(chunk_tokens) {}
 
-  // The kept or planned chunk of `ids` behind `parent`; null if there is none.
+  // Returns the kept or planned chunk of `ids` behind `parent`; null if there
+  // is none.
   PrefixChunkPtr Find(const PrefixChunkPtr& parent,
                       std::span<const int32_t> ids);
   // Plans the chunk of `ids` behind `parent`.
   PrefixChunkPtr Add(const PrefixChunkPtr& parent,
                      std::span<const int32_t> ids);
-  // The last chunk of the path of `ids` behind `root`. Plans its missing
-  // chunks.
+  // Returns the last chunk of the path of `ids` behind `root`. Plans its
+  // missing chunks.
   PrefixChunkPtr AddPath(const PrefixChunkPtr& root,
                          std::span<const int32_t> ids);
 
-  // The tokens of the chunks that no pass has taken.
+  // Returns the tokens of the chunks that no pass has taken.
   int64_t tokens() const { return tokens_; }
   bool empty() const { return open_.empty(); }
 
   // Takes the chunks of the next pass: at least one chunk, and otherwise at
-  // most `rows` tokens. Empty if nothing is planned.
+  // most `rows` tokens. Returns nothing if nothing is planned.
   std::vector<Open> TakePass(int64_t rows);
 
   // Drops the planned chunks that none of these paths needs.
@@ -61,7 +62,7 @@ class ChunkPlan {
   std::map<Key, PrefixChunkPtr> planned_;  // whole chunks
 };
 
-// Whether the chunk has been computed.
+// Returns whether the chunk has been computed.
 inline bool IsComputed(const PrefixChunk& chunk) {
   return chunk.parent == nullptr || chunk.states.hidden.defined();
 }

@@ -49,13 +49,15 @@ struct PendingPass {
   std::vector<PendingView> views;
 };
 
-// The tokens of a view up to the last token that predicts a scored token.
+// Returns the tokens of a view up to the last token that predicts a scored
+// token.
 std::span<const int32_t> NeededIds(const View& view) {
   return std::span(view.input_ids)
       .first(static_cast<size_t>(view.scored_from + view.scored_count - 1));
 }
 
-// Final-norm hidden states of the view's scored tokens, [scored_count, hidden].
+// Returns the final-norm hidden states of the view's scored tokens,
+// [scored_count, hidden].
 at::Tensor HiddenOf(const View& view, const PrefixChunk* last) {
   const int64_t first = view.scored_from - 1;
   std::vector<at::Tensor> parts;
@@ -147,7 +149,7 @@ class ModelScorer : public Scorer {
   void Forget() override { cache_.Clear(); }
 
  private:
-  // Advance for the sequences of one set.
+  // Implements Advance for the sequences of one set.
   absl::StatusOr<int64_t> AdvanceSet(WeightSet set,
                                      std::span<const AheadSequence> sequences) {
     const auto size = static_cast<size_t>(shape_.chunk_tokens);
@@ -201,7 +203,7 @@ class ModelScorer : public Scorer {
     return advanced;
   }
 
-  // Scores them together; if there is too little memory for this, one by one.
+  // Scores the jobs together or, if memory is short, one by one.
   void ScoreSet(WeightSet set, const std::vector<OpenJob*>& jobs) {
     absl::Status status = TryToScore(set, jobs);
     if (absl::IsResourceExhausted(status) && jobs.size() > 1) {
@@ -231,8 +233,8 @@ class ModelScorer : public Scorer {
         if (!pass.empty()) Compute(set, pass);
         std::vector<PendingView> views = StartViews(jobs);
         PendingPass launched{LaunchedWork(device()), std::move(views)};
-        // A GPU gets the next pass before the host passes this one's views on;
-        // a CPU passes them on before it computes the next pass.
+        // A GPU gets the next pass before the host sends this pass's views; a
+        // CPU sends them before it computes the next pass.
         const bool is_last = plan.empty();
         bool all_wanted = true;
         if (before.has_value()) all_wanted = Send(*before);
@@ -325,8 +327,8 @@ class ModelScorer : public Scorer {
     return started;
   }
 
-  // Waits for a pass and gives its views to their sinks. False if a sink wants
-  // no further views.
+  // Waits for a pass and gives its views to their sinks. Returns false if a
+  // sink wants no further views.
   static bool Send(PendingPass& pass) {
     if (pass.views.empty()) return true;
     pass.work.Wait();

@@ -26,16 +26,16 @@ struct ScoringShape {
   int64_t head_rows = kCpuScoringHeadRows;  // of logits held at a time
 };
 
-// The limits for a device. A CPU packs a layer's weights once per pass, which
-// costs as much as about 16 tokens. On a GPU a pass of 4,096 rows keeps all
-// multiprocessors busy in every product of a model of at least 1.7B, and takes
-// longer than its launches.
+// Returns the limits for a device. A CPU packs a layer's weights once per pass,
+// which costs as much as about 16 tokens. On a GPU a pass of 4,096 rows keeps
+// all multiprocessors busy in every product of a model of at least 1.7B, and
+// takes longer than its launches.
 ScoringShape ScoringShapeFor(const TeacherSection& config, at::Device device);
 
-// A scorer that keeps at most `prefix_bytes` of chunks. `lora`: the shape of
-// the adapters to come (scoring_weights.h). At most one pass is launched before
-// the scores of the pass before are awaited; the host waits for nothing else.
-// Throws LibTorch's exception if memory is short.
+// Returns a scorer that keeps at most `prefix_bytes` of chunks. `lora`: the
+// shape of the adapters to come (scoring_weights.h). At most one pass is
+// launched before the scores of the pass before are awaited; the host waits for
+// nothing else. Throws LibTorch's exception if memory is short.
 std::unique_ptr<Scorer> MakeModelScorer(
     std::shared_ptr<const ModelWeights> weights,
     const ScoringShape& shape,

@@ -13,7 +13,8 @@ PrefixChunkPtr PrefixCache::Find(const PrefixChunkPtr& parent,
 bool PrefixCache::MakeRoom(int64_t bytes) {
   for (auto kept = order_.begin();
        kept != order_.end() && bytes_ + bytes > max_bytes_;) {
-    // Its children hold it, too: a chunk goes only after the chunks behind it.
+    // The children of a chunk hold it, too, so it is dropped only after the
+    // chunks behind it.
     if (kept->chunk.use_count() > 1) {
       ++kept;
       continue;
@@ -21,7 +22,7 @@ bool PrefixCache::MakeRoom(int64_t bytes) {
     bytes_ -= kept->bytes;
     by_key_.erase({kept->chunk->parent.get(), kept->chunk->ids});
     order_.erase(kept);
-    // A parent that was passed over may be free now.
+    // A parent that was still held before may be free now.
     kept = order_.begin();
   }
   return bytes_ + bytes <= max_bytes_;

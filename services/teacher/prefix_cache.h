@@ -34,15 +34,15 @@ class PrefixCache {
   // no chunk that somebody else holds, and no chunk before such a chunk.
   explicit PrefixCache(int64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // The chunk of `ids` behind `parent`; null if it is not kept.
+  // Returns the chunk of `ids` behind `parent`; null if it is not kept.
   PrefixChunkPtr Find(const PrefixChunkPtr& parent,
                       std::span<const int32_t> ids);
 
-  // Drops chunks until there is room for `bytes` more. False if all remaining
-  // chunks are held.
+  // Drops chunks until there is room for `bytes` more. Returns false if all
+  // remaining chunks are held.
   bool MakeRoom(int64_t bytes);
 
-  // Keeps `chunk` of `bytes` bytes. False if there is no room.
+  // Keeps `chunk` of `bytes` bytes. Returns false if there is no room.
   bool Insert(PrefixChunkPtr chunk, int64_t bytes);
 
   // Drops every chunk that nobody else holds.

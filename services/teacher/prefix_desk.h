@@ -61,17 +61,18 @@ class PrefixDesk {
   // the weights are different.
   void Update(Stream stream, const PrefixUpdate& update);
 
-  // The request has arrived, or will not arrive.
+  // Must be called when the request has arrived or will not arrive. Returns the
+  // work that was done ahead of it.
   AheadWork Close(Stream stream, uint64_t request_id);
   void CloseStream(Stream stream);
   // A set of weights has changed: releases the chunks of the old weights.
   void CloseSet(WeightSet weights);
 
-  // Whether Advance may find something to do.
+  // Returns whether Advance may find something to do.
   bool has_work() const { return has_work_; }
-  // Computes one pass and returns the number of its tokens; 0 if nothing is
-  // left to do before the next update or close. On error, closes the first
-  // request of the pass.
+  // Computes one pass and returns the number of its tokens; returns 0 if
+  // nothing is left to do before the next update or close. On error, closes the
+  // first request of the pass.
   absl::StatusOr<int64_t> Advance(Scorer& scorer);
 
   size_t open() const { return requests_.size(); }

@@ -12,7 +12,7 @@
 namespace dapd {
 namespace {
 
-// A host tensor that can receive a tensor of `device`.
+// Returns a host tensor that can receive a tensor of `device`.
 at::Tensor HostTensorFor(at::Device device,
                          at::IntArrayRef sizes,
                          at::ScalarType dtype) {

@@ -21,20 +21,20 @@ namespace dapd {
 // finished everything that was launched before them.
 using PayloadTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-// The payload that `input` asks for, of a view's final-norm hidden states
-// [scored, hidden]. `head_rows`: rows whose logits are held at a time. Does not
-// wait for the device.
+// Starts to compute the payload that `input` asks for from a view's final-norm
+// hidden states [scored, hidden]. `head_rows`: rows whose logits are held at a
+// time. Does not wait for the device.
 PayloadTensors StartPayload(const ModelWeights& weights,
                             const ScoreInput& input,
                             const at::Tensor& hidden,
                             int64_t head_rows);
 
-// The size of tensors whose content is valid.
+// Returns the scores of `view` from tensors whose content is valid.
 absl::StatusOr<ViewScores> FinishPayload(ViewName view,
                                          const PayloadTensors& tensors);
 
-// Everything that was launched on a device so far. On the CPU it is nothing,
-// since calls return when their work is done.
+// All work launched on a device so far. On the CPU there is none, because calls
+// return when their work is done.
 class LaunchedWork {
  public:
   explicit LaunchedWork(at::Device device);

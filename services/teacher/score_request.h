@@ -19,9 +19,9 @@ namespace dapd {
 absl::StatusOr<TeacherRequest> ParseScoreRequest(
     const v1::ScoreRequest& message, const WorkerDescription& limits);
 
-// Converts a message with `prefix`. INVALID_ARGUMENT for too many views, an
-// unknown view, a view that cannot fit, an id outside the vocabulary, and
-// unknown weights.
+// Converts a message with `prefix`. Returns INVALID_ARGUMENT for too many
+// views, an unknown view, a view that cannot fit, an id outside the vocabulary,
+// and unknown weights.
 absl::StatusOr<PrefixUpdate> ParsePrefixUpdate(const v1::ScoreRequest& message,
                                                const WorkerDescription& limits);
 

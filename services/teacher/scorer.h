@@ -34,7 +34,7 @@ struct ScoreInput {
 };
 
 // The sets that uploads may become; an upload that names no set becomes the
-// first.
+// first set.
 inline constexpr std::array kTeacherSets = {
     WeightSet::kSnapshot, WeightSet::kEma, WeightSet::kLive, WeightSet::kBase};
 
@@ -43,7 +43,7 @@ struct ViewScores {
   ViewName view = ViewName::kNoneRollout;
   std::vector<std::pair<std::string, HostTensor>> tensors;
 };
-// Takes one view's scores. False: the caller wants no further views.
+// Takes one view's scores. Returns false if the caller wants no further views.
 using ViewSink = std::function<bool(ViewScores scores)>;
 
 // The tokens of a request's views.
@@ -58,13 +58,13 @@ struct ScoreJob {
   ViewSink sink;
 };
 
-// The prefix of a token sequence that was computed ahead and is kept.
+// A kept prefix of a token sequence, computed ahead.
 struct HeldPrefix {
   int64_t tokens = 0;
   std::shared_ptr<const void> hold;  // holds the scorer's chunks
 };
 
-// A sequence of which more may be computed ahead.
+// A sequence whose next chunks may be computed ahead.
 struct AheadSequence {
   WeightSet weights = WeightSet::kBase;
   const std::vector<int32_t>* ids = nullptr;  // the known tokens
@@ -84,13 +84,13 @@ class Scorer {
 
   // Scores the views with a loaded set of weights, or the base, and passes them
   // to `sink` in order. The numbers depend only on the weights and the view,
-  // not on earlier or announced requests. CANCELLED if `sink` wants no further
-  // views. The input must be valid for the model.
+  // not on earlier or announced requests. Returns CANCELLED if `sink` wants no
+  // further views. The input must be valid for the model.
   virtual absl::StatusOr<ScoreWork> Score(const ScoreInput& input,
                                           const ViewSink& sink) = 0;
 
-  // How many requests should be scored together: more than one if a pass over
-  // the model is more efficient with more tokens.
+  // Returns how many requests should be scored together: more than one if a
+  // pass over the model is more efficient with more tokens.
   virtual int64_t most_together() const { return 1; }
   // Scores several requests. Each gets the same bits as from Score, and its own
   // outcome; views of different requests reach their sinks in any order.
@@ -103,13 +103,14 @@ class Scorer {
     return outcomes;
   }
 
-  // The tokens of a whole chunk, the unit in which prefixes are computed ahead.
+  // Returns the tokens of a whole chunk, the unit in which prefixes are
+  // computed ahead.
   virtual int64_t chunk_tokens() const = 0;
-  // Computes whole chunks of sequences under the same weights, as many as one
-  // pass holds, and moves their prefixes on. The weights are the first
-  // sequence's; if their sequences do not fill a pass, the next weights whose
-  // sequences do. Returns the number of computed tokens; 0 if no whole chunk is
-  // left, if held chunks leave no memory, or if no set fills a pass yet.
+  // Computes whole chunks of sequences under one set of weights, as many as one
+  // pass holds, and moves their prefixes on. The set is the first sequence's;
+  // if its sequences do not fill a pass, the next set whose sequences fill one.
+  // Returns the number of computed tokens; 0 if no whole chunk is left, if held
+  // chunks leave no memory, or if no set fills a pass yet.
   virtual absl::StatusOr<int64_t> Advance(
       std::span<const AheadSequence> sequences) = 0;
 

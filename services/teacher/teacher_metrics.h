@@ -6,8 +6,8 @@
 
 namespace dapd {
 
-// All series of the process; the worker's observer updates them. `registry`
-// must outlive the worker.
+// Makes all series of the process and returns the observer that updates them.
+// `registry` must outlive the worker.
 TeacherObserver MakeTeacherMetrics(MetricsRegistry& registry);
 
 }  // namespace dapd

@@ -19,7 +19,7 @@ class TeacherService final : public v1::TeacherService::Service {
  public:
   TeacherService();
 
-  // To be called once. `worker` must outlive the server.
+  // Must be called once. `worker` must outlive the server.
   void Attach(TeacherWorker* worker, const WorkerDescription& description) {
     worker_.Attach(worker, description);
   }
@@ -29,7 +29,7 @@ class TeacherService final : public v1::TeacherService::Service {
                         v1::DescribeResponse* response) override;
 
  private:
-  // Score, with encoded answers (encoded_methods.h).
+  // Implements Score with encoded answers (encoded_methods.h).
   grpc::Status StreamScores(
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<grpc::ByteBuffer, v1::ScoreRequest>* stream);

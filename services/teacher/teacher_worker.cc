@@ -120,7 +120,7 @@ void TeacherWorker::Run() {
     } else if (!command.has_value()) {
       ComputeAhead();
     }
-    // Between two steps a worker keeps no chunks.
+    // A worker keeps no chunks between two steps.
     if ((command.has_value() || takes_turns) && turns_.empty() &&
         desk_.open() == 0 && commands_.size() == 0) {
       scorer_->Forget();

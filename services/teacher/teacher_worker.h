@@ -51,7 +51,7 @@ struct ScoreFinished {
   std::vector<TimeSpan> ahead;  // the spans of ahead_seconds
 };
 
-// For a stream's writer: the scores of a view, or the end of a request.
+// The scores of a view, or the end of a request, for a stream's writer.
 struct TeacherEvent {
   uint64_t request_id = 0;
   std::variant<ViewScores, ScoreFinished, absl::Status> content;
@@ -95,7 +95,7 @@ class TeacherWorker {
   // queue is full.
   void SubmitPrefix(PrefixUpdate update, std::shared_ptr<TeacherOutbox> outbox);
 
-  // The stream of `outbox` has ended: forgets its prefixes.
+  // Forgets the prefixes of the stream of `outbox`, which has ended.
   void CloseStream(std::shared_ptr<TeacherOutbox> outbox);
 
   // Makes the upload its set of weights and blocks until it is served. Returns
@@ -121,13 +121,13 @@ class TeacherWorker {
   struct Turn {
     std::shared_ptr<const TeacherRequest> request;
     std::shared_ptr<TeacherOutbox> outbox;
-    AheadWork ahead;  // kept until it is done, which finds it in the scorer
+    AheadWork ahead;  // keeps its chunks until the turn is done
   };
-  // The first set that has as many requests in turns_ as should be scored
-  // together.
+  // Returns the first set that has as many requests in turns_ as should be
+  // scored together.
   std::optional<WeightSet> FullSet() const;
-  // The set of the next requests: a full set goes before the set of the oldest
-  // request, but not twice.
+  // Returns the set of the next requests: a full set goes before the set of the
+  // oldest request, but not twice.
   WeightSet NextSet();
   // The results of several turns that were scored together.
   struct Scored {
@@ -135,15 +135,15 @@ class TeacherWorker {
     TimeSpan span;         // by the machine's clock, for the timeline
     double seconds = 0.0;  // without the clients' time
   };
-  // Scores requests of turns_ together. They are of the next set, since a pass
-  // over the model has the weights of one set.
+  // Scores requests of turns_ together. All belong to the next set, because a
+  // pass over the model has the weights of one set.
   void TakeTurns();
   // Takes requests of the next set from turns_, as many as should be scored
   // together. Drops requests that nobody waits for, and refuses invalid ones.
   std::vector<Turn> TakeNextTurns();
   Scored ScoreTurns(const std::vector<Turn>& turns);
-  // False: the client wants no further views. Adds the time that the client
-  // took.
+  // Returns false if the client wants no further views. Adds the time that the
+  // client took.
   bool SendScores(const Turn& turn,
                   ViewScores scores,
                   absl::Duration* waiting) const;
@@ -151,10 +151,10 @@ class TeacherWorker {
   // its tokens.
   void ReportTurns(const std::vector<Turn>& turns, const Scored& scored);
   absl::Status CheckTurn(const TeacherRequest& request);
-  // Shutdown's grace has passed.
+  // Returns whether Shutdown's grace has passed.
   bool IsOverdue() const;
-  // Waits for room. False: the outbox is closed, by its stream, or because it
-  // is still full when IsOverdue.
+  // Waits for room. Returns false if the outbox is closed, by its stream, or
+  // because it is still full when IsOverdue.
   bool Deliver(TeacherEvent event, TeacherOutbox& outbox) const;
   // Reports the end of a request.
   void End(const Turn& turn, std::variant<ScoreFinished, absl::Status> end);

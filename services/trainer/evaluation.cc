@@ -23,8 +23,8 @@
 namespace dapd {
 namespace {
 
-// Inputs for `samples` answers to each of the first `problems` held-out
-// problems.
+// Returns the inputs for `samples` answers to each of the first `problems`
+// held-out problems.
 std::vector<PipelineInput> MakeInputs(const EvaluationParts& parts,
                                       size_t problems,
                                       int64_t samples) {
@@ -107,7 +107,7 @@ void GradeAnswers(const std::vector<RolloutRecord>& records,
   report.mean_tokens = tokens / static_cast<double>(records.size());
 }
 
-// Whether the model's context takes an answer of full length behind the
+// Returns whether the model's context takes an answer of full length behind the
 // sampler's prompt.
 absl::StatusOr<bool> CanBeAnswered(const EvaluationParts& parts,
                                    const Problem& problem) {
@@ -118,8 +118,8 @@ absl::StatusOr<bool> CanBeAnswered(const EvaluationParts& parts,
          parts.weights.config.max_positions;
 }
 
-// Whether the model's context takes every view of the answer that the terms
-// read.
+// Returns whether the model's context takes every view of the answer that the
+// terms read.
 absl::StatusOr<bool> CanBeScored(const EvaluationParts& parts,
                                  const RolloutRecord& record) {
   const Problem& problem = *record.problem;
@@ -141,15 +141,15 @@ absl::StatusOr<bool> CanBeScored(const EvaluationParts& parts,
   });
 }
 
-// Inputs with answers of the live policy.
+// The inputs with answers of the live policy.
 struct AnsweredProblems {
   std::vector<PipelineInput> inputs;
   std::map<size_t, RolloutResult> answers;  // which the inputs refer to
 };
 
-// The inputs whose views the model's context can take: unlike training's,
-// held-out solutions and answers have no limit of length, and workers refuse
-// what is too long.
+// Returns the inputs whose views the model's context can take: unlike
+// training's, held-out solutions and answers have no limit of length, and
+// workers refuse texts that are too long.
 absl::StatusOr<AnsweredProblems> AnswerWhatFits(
     const EvaluationParts& parts,
     const AnswerRules& rules,
@@ -197,7 +197,8 @@ void WarnOfLeftOut(size_t left_out, size_t problems, int64_t context) {
       " tokens; with a lower evaluation.max_new_tokens they may fit"));
 }
 
-// Over the first `problems` held-out problems; empty if none of them fits.
+// Measures the divergences over the first `problems` held-out problems; empty
+// if none of them fits.
 absl::StatusOr<std::vector<TermDivergence>> MeasureDivergences(
     const EvaluationParts& parts, size_t problems) {
   const AnswerRules rules = MakeHeldOutRules(ReadsRollouts(parts.terms));
@@ -235,7 +236,7 @@ absl::StatusOr<std::vector<TermDivergence>> MeasureDivergences(
     }
   }
   for (size_t k = 0; k < parts.terms.size(); ++k) {
-    // Nothing is known of a term that counts no token of any answer.
+    // A term that counts no token of any answer has no divergence.
     if (values[k].empty()) continue;
     divergences.push_back(
         {parts.terms[k].name, MeanInterval(values[k]), std::ssize(values[k])});

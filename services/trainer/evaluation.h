@@ -1,4 +1,4 @@
-// Held-out measurements, for which rollout workers and teachers are asked: the
+// Held-out measurements, with the help of rollout workers and teachers: the
 // accuracy (over the problems with an expected answer) and format rate of
 // sampled answers, the share of answers that contain evaluation.marker, and
 // each term's true KL divergence.
@@ -30,10 +30,10 @@ struct EvaluationParts {
   SamplePipeline& pipeline;
 };
 
-// SHA-256 of everything besides the policy that determines an evaluation's
-// shares: the held-out problems, the prompt, and how answers are sampled. Empty
-// if nothing is held out. evaluation.marker and evaluation.kl_problems are left
-// out: they do not change the other figures.
+// Returns the SHA-256 of everything besides the policy that determines an
+// evaluation's shares: the held-out problems, the prompt, and how answers are
+// sampled; empty if nothing is held out. evaluation.marker and
+// evaluation.kl_problems are left out: they do not change the other figures.
 std::string HeldOutDigest(const Config& config, const Dataset& held_out);
 
 // Evaluates the policy that the workers serve, with the prompts of

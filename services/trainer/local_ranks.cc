@@ -42,8 +42,8 @@ bool RunsOnGpus(const Config& config, const std::vector<std::string>& gpus) {
          (config.model.device == DeviceChoice::kAuto && !gpus.empty());
 }
 
-// key="address" with the port of the `index`-th rank here. The address stays as
-// configured if the system chooses the port or nothing listens.
+// Returns key="address" with the port of the `index`-th rank here. The address
+// stays as configured if the system chooses the port or nothing listens.
 std::string ListenOverride(const std::string& key,
                            const std::string& configured,
                            int64_t index) {
@@ -196,12 +196,12 @@ absl::Status FollowRanks(std::vector<std::unique_ptr<ChildProcess>> processes,
       ranks.End(kLostRankGrace, kLostRankGrace);
       return absl::OkStatus();
     }
-    // Ranks that were told to end do so by themselves.
+    // Ranks that were told to end will end by themselves.
     if (!told && ranks.any_failed()) {
       ranks.End(kLostRankGrace, grace_of_first);
     }
   }
-  // Once the ranks were asked to end, it is no accident that one misses
+  // Once the ranks were asked to end, it is expected that a rank misses
   // another.
   const bool interrupted =
       told && std::ranges::count(ranks.codes(), kInterruptedCode) > 0;

@@ -51,10 +51,10 @@
 namespace dapd {
 namespace {
 
-// Until the rendezvous is tried again.
+// The pause before the rendezvous is tried again.
 constexpr absl::Duration kRendezvousPause = absl::Seconds(5);
 
-// This process, whether it trains or shows a finished run.
+// The parts of this process, whether it trains or shows a finished run.
 struct TrainerProcess {
   const LoadedConfig& loaded;
   std::shared_ptr<const RpcCredentials> credentials;
@@ -63,7 +63,8 @@ struct TrainerProcess {
   ShutdownSignal& signal;
 
   const Config& config() const { return loaded.config; }
-  // Blocks for at most the given time; true once there is a signal.
+  // Returns a function that blocks for at most the given time and returns true
+  // once there is a signal.
   std::function<bool(absl::Duration)> WaitForStop() const {
     return [&waited = signal](absl::Duration timeout) {
       return waited.WaitFor(timeout);
@@ -78,7 +79,8 @@ struct WorkerClients {
   std::unique_ptr<TeacherClient> teachers;
 };
 
-// Null: none is wanted, or this rank runs where the run folder is not.
+// Returns null if no timeline is wanted or if the run folder is not on this
+// rank's machine.
 std::unique_ptr<Timeline> MakeTimeline(const Config& config) {
   const TrainerSection& trainer = config.trainer;
   if (trainer.timeline_steps == 0) return nullptr;
@@ -173,9 +175,9 @@ bool StaysWhenDone(const Config& config) {
   return config.trainer.when_done == WhenDone::kServe;
 }
 
-// Tells restarted ranks that the run is over, while the result lives. Null once
-// there is a signal. For a while the rendezvous' name may still belong to the
-// machine where this rank ran before, and serving fails.
+// Tells restarted ranks that the run is over, while the result lives. Returns
+// null once there is a signal. For a while the rendezvous' name may still
+// belong to the machine where this rank ran before, and serving fails.
 std::unique_ptr<EndedJob> ServeEndedJob(const TrainerProcess& process) {
   absl::Status failure;
   while (!process.signal.requested()) {
@@ -246,7 +248,7 @@ absl::Status TrainLoaded(const TrainerProcess& process, TrainerRun& run) {
   server->SetStarted();
   const absl::Status result = TrainWithRanks(process, run, clients, *server);
   if (result.ok()) {
-    // In this order: a process that is killed in between tells again
+    // The order matters: a process that is killed in between tells again
     // (TellIfUntold).
     process.notice.Tell(absl::OkStatus());
     run.RecordOutcome(absl::OkStatus());
@@ -291,8 +293,8 @@ absl::Status Run(const ServiceFlags& flags) {
     return RunLocalRanks(flags.config, flags.Overrides(), config, signal);
   }
   const std::string folder = FolderOf(config.run);
-  // Every rank looks itself: if the run is finished, there may be no rank 0 to
-  // tell the others.
+  // Every rank checks this itself: if the run is finished, there may be no rank
+  // 0 to tell the others.
   const bool finished = HasFinished(folder, config.trainer.steps);
   if (finished && config.run.resume == Resume::kNever) {
     return AlreadyHoldsRun(config.run, finished);
@@ -315,8 +317,8 @@ absl::Status Run(const ServiceFlags& flags) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
                    Security::Load(config.security, {Role::kTrainer}));
   const auto credentials = std::make_shared<const RpcCredentials>(security);
-  // Only rank 0 tells of the end, and needs the secret for it. No wait gives up
-  // early: a second signal ends the process at once.
+  // Only rank 0 tells of the end, and only it needs the secret for that. No
+  // wait gives up early: a second signal ends the process at once.
   RunConfig told = config.run;
   if (!is_first) told.notify_url.clear();
   ASSIGN_OR_RETURN(EndNotice notice,

@@ -57,7 +57,7 @@ void SummarizeRollouts(const std::vector<RolloutRecord>& records,
 }
 
 // A group's answers are to one problem, so either all of them are graded or
-// none.
+// none is.
 void SummarizeGrades(const std::vector<RolloutRecord>& records,
                      int64_t group_size,
                      StepReport& report) {
@@ -187,8 +187,8 @@ absl::Status TrainerLoop::RunSteps() {
   RETURN_IF_ERROR(disk_.MustWrite("the summary", [&] {
     return parts_.recorder.Finish(absl::ToDoubleSeconds(SteadyNow() - start));
   }));
-  // Plans the end, at which the other ranks exit. Not before this rank is done:
-  // if it were started again before that, it would wait for them.
+  // Plans the end, at which the other ranks exit. This comes only when this
+  // rank is done: if it were started again earlier, it would wait for them.
   RETURN_IF_ERROR(batch_.BeginStep().status());
   parts_.on_saved(policy_.version());
   return absl::OkStatus();

@@ -2,7 +2,7 @@
 // records and saves; and RunOtherRank, the loop of the other ranks.
 //
 // For each step: sample the batch with the current adapter (with
-// rollout.max_staleness, with the one before), score it with the frozen
+// rollout.max_staleness, with the previous adapter), score it with the frozen
 // teachers, run the objective micro-batch by micro-batch, take one optimizer
 // step, push the new adapter. Before and after training, and every
 // evaluation.interval steps, the held-out problems are evaluated with the
@@ -55,8 +55,8 @@ class TrainerLoop {
  public:
   explicit TrainerLoop(TrainerParts parts);
 
-  // Runs to trainer.steps. CANCELLED once the clients were shut down, or if
-  // another rank is gone and wait_for_stop says that the run is to stop;
+  // Runs to trainer.steps. Returns CANCELLED once the clients were shut down,
+  // or if another rank is gone and wait_for_stop says that the run is to stop;
   // UNAVAILABLE without workers; ABORTED without another rank. After these the
   // newest adapter and a checkpoint of the last whole step are written, unless
   // the records of that step are incomplete. Other errors come from the
@@ -68,8 +68,8 @@ class TrainerLoop {
 
  private:
   absl::Status RunSteps();
-  // Whether an end with `status` came from outside. The policy of this rank is
-  // then the result of the last whole step.
+  // Returns whether an end with `status` came from outside. The policy of this
+  // rank is then the result of the last whole step.
   bool IsPolicyWholeAfter(const absl::Status& status) const;
   absl::Status EvaluateHeldOut(const std::string& when);
   // Evaluates the last step if evaluation.interval says so, unless an earlier
@@ -88,7 +88,7 @@ class TrainerLoop {
   absl::Status SaveNewest();
   // Writes the live adapter to the run folder's adapter/.
   absl::Status ExportAdapter();
-  // The model card of the live adapter, with the evaluations that there are.
+  // Returns the model card of the live adapter, with all evaluations so far.
   std::string Card() const;
 
   TrainerParts parts_;
@@ -100,8 +100,8 @@ class TrainerLoop {
   int64_t exported_version_ = -1;  // of adapter/, by this process
 };
 
-// The loop of a rank other than 0, which takes part in every step that rank 0
-// plans.
+// Runs the loop of a rank other than 0, which takes part in every step that
+// rank 0 plans.
 absl::Status RunOtherRank(BatchTrainerParts parts);
 
 }  // namespace dapd

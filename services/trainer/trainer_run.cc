@@ -63,7 +63,7 @@ struct LoadedBase {
 
 namespace {
 
-// The adapter of version 0 of the policy.
+// Returns the adapter of version 0 of the policy.
 absl::StatusOr<Adapter> StartAdapter(const Config& config,
                                      const LoraConfig& lora,
                                      const ModelWeights& weights) {
@@ -135,8 +135,8 @@ absl::StatusOr<LoadedBase> LoadBase(const std::string& folder,
   return base;
 }
 
-// The amount of work that fits on this rank's device beside the model; logged
-// for a GPU.
+// Returns the amount of work that fits on this rank's device beside the model;
+// logged for a GPU.
 absl::StatusOr<TrainerLimits> PlanLimits(const Config& config,
                                          const ModelWeights& weights) {
   TrainerLimits limits;
@@ -160,9 +160,10 @@ absl::StatusOr<TrainerLimits> PlanLimits(const Config& config,
   return limits;
 }
 
-// The policy of the run folder's newest checkpoint or, without one, of the
-// start. Errors: those of LoadNewestCheckpoint; without a checkpoint, those of
-// CheckIdentity, and DATA_LOSS if the run is finished.
+// Returns the policy of the run folder's newest checkpoint or, without one, of
+// the start. Returns the errors of LoadNewestCheckpoint and, without a
+// checkpoint, the errors of CheckIdentity, and DATA_LOSS if the run is
+// finished.
 absl::StatusOr<std::unique_ptr<Policy>> StartPolicy(
     const Config& config,
     const LoraConfig& lora,
@@ -265,7 +266,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
     state->folder.emplace(std::move(folder));
   }
   SetComputeThreads(config.run.num_threads);
-  // Both read the same files.
+  // Both digests read these files.
   auto base_digest =
       std::async(std::launch::async, [&] { return BaseDigest(base.folder); });
   ASSIGN_OR_RETURN(state->base,
@@ -307,7 +308,7 @@ absl::Status TrainerRun::OpenFolder(const LoraConfig& lora) {
                                        state.policy->version(),
                                        state.held_out,
                                        state.displays));
-  // The outcome of the attempt before no longer holds.
+  // The outcome of the previous attempt is no longer valid.
   ForgetOutcome(state.folder->path());
   StartCopier();
   return absl::OkStatus();
@@ -317,7 +318,7 @@ void TrainerRun::StartCopier() {
   State& state = *state_;
   auto options = CopierOptions(state.loaded.config, state.folder->path());
   if (!options.has_value()) {
-    // An earlier attempt, which copied, may have left some.
+    // An earlier attempt that copied may have left cuts.
     DropAllCuts(state.folder->path());
     return;
   }

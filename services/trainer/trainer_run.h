@@ -35,10 +35,11 @@ class TrainerRun {
       const std::function<bool(absl::Duration)>& wait_for_stop);
   ~TrainerRun();
 
-  // The weights that a worker must have loaded to serve this run.
+  // Returns the weights that a worker must have loaded to serve this run.
   ExpectedWorker ExpectedWorkers() const;
 
-  // SHA-256 of everything that the ranks must agree on (RankIdentity).
+  // Returns the SHA-256 of everything that the ranks must agree on
+  // (RankIdentity).
   std::string Identity() const;
 
   // Blocks until the end, with the errors of TrainerLoop::Run, and writes

@@ -105,13 +105,13 @@ def test_an_adapter_of_another_base_is_named(tmp_path):
     def verify(model, *flags):
         return run_dapd("adapter", "verify", "--model", model, "--adapter", adapter, *flags).stdout
 
-    assert "base: not known" in verify(case.folder)
+    assert "base: unknown" in verify(case.folder)
     (adapter / "README.md").write_text(card)
-    assert "base: the one that the adapter was trained on" in verify(case.folder)
-    assert "base: NOT the one" in verify(tmp_path / "other") and digest in verify(tmp_path / "other")
+    assert "base: the adapter was trained on it" in verify(case.folder)
+    assert "base: the adapter was NOT trained on it" in verify(tmp_path / "other") and digest in verify(tmp_path / "other")
     assert [json.loads(verify(model, "--json"))["base"] for model in (case.folder, tmp_path / "other")] == ["same", "another"]
     for model, keeps in ((case.folder, True), (tmp_path / "other", False)):
         output = tmp_path / f"merged-{keeps}"
         merged = run_dapd("adapter", "merge", "--model", model, "--adapter", adapter, "--output", output)
         assert ("Accuracy" in (output / "README.md").read_text()) == keeps
-        assert ("NOT the one" in merged.stderr) != keeps
+        assert ("NOT trained on it" in merged.stderr) != keeps

@@ -99,7 +99,7 @@ def test_two_addresses_of_a_worker_are_one(cluster, lone_rollout, holds):
     trainer = cluster.start_trainer(run, failpoints=holds[0].at("step.after_metrics", 1),
                                     rollouts=[f"127.0.0.1:{port}", f'"[::1]:{port}"'], **everywhere)
     wait_for(lambda: steps_done(cluster, run) == 1 or trainer.poll() is not None, what="a step")
-    wait_for(lambda: " is not used: it is the one at " in cluster.log(run), what="the second address found out")
+    wait_for(lambda: " is not used: it is the worker at " in cluster.log(run), what="the second address found out")
     assert cluster.metric('dapd_trainer_workers{role="rollout"}') == 1
     holds[0].release()
     finish(cluster, run, trainer)

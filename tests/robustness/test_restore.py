@@ -48,7 +48,7 @@ def test_a_damaged_copy_gives_way_to_the_one_before(what, cluster, reference, st
     refused = restore(cluster.workspace, store.url(prefix), back, "--step", 5, check=False)
     assert refused.returncode == 6 and not cluster.workspace.runs(back).exists(), refused.stderr
     shown = restore(cluster.workspace, store.url(prefix), back)
-    assert "after step 4" in shown.stdout and "that of step 4 is tried" in shown.stderr
+    assert "after step 4" in shown.stdout and "the copy of step 4 is tried" in shown.stderr
     assert cluster.train(back, **SEED) == 0, cluster.log(back)
     reference.assert_equal(back, 0)
 

@@ -25,8 +25,8 @@ inline ConfigKey Text(std::string name,
   return key;
 }
 
-// A value of an enum, by its name (common/base/enum_names.h); one of `choices`
-// where only some values are accepted.
+// Returns the row of a value of an enum, given by its name
+// (common/base/enum_names.h). `choices`, if given, limits the accepted values.
 template <typename Enum>
 ConfigKey OneOf(std::string name,
                 Enum* target,

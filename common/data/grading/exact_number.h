@@ -38,7 +38,7 @@ class ExactNumber {
   // Returns the exponent of 2 in a number that is not 0; it is negative if 2
   // divides the denominator: -3 for 5/8, 0 where both are odd.
   int PowerOfTwo() const;
-  // Rounds to 63 bits; infinite outside the range of long double.
+  // Rounds to 63 bits; returns infinity outside the range of long double.
   long double ToFloat() const;
 
  private:

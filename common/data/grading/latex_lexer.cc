@@ -263,7 +263,8 @@ class Lexer {
           return token.kind == Kind::kNumber;
         });
     if (!has_prose || has_digit) {
-      // "A", "(B)", "5", ","; bold and slanted letters are not units.
+      // The text is "A", "(B)", "5" or ","; bold and slanted letters are not
+      // units.
       if (UprightCommands().contains(name)) MarkUnits(*tokens_, &inner);
       tokens_->insert(tokens_->end(), inner.begin(), inner.end());
       return true;

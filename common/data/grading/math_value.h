@@ -22,7 +22,8 @@ struct MathValue {
   using Complex = std::complex<long double>;
 
   std::optional<ExactNumber> exact;  // unset: irrational, symbolic or unknown
-  // NaN where the value is undefined, or too large to be computed.
+  // The numbers are NaN where the value is undefined, or too large to be
+  // computed.
   std::array<Complex, kPoints> at;
   bool has_variables = false;
   // Whether the value was written with a decimal point and may be rounded: a
@@ -49,8 +50,8 @@ MathValue Sum(const MathValue& a, const MathValue& b);
 MathValue Difference(const MathValue& a, const MathValue& b);
 MathValue Product(const MathValue& a, const MathValue& b);
 MathValue Quotient(const MathValue& a, const MathValue& b);
-// Real for a negative base if `exponent` is a fraction with an odd denominator,
-// as for Root.
+// Returns a real value for a negative base if `exponent` is a fraction with an
+// odd denominator, as for Root.
 MathValue Power(const MathValue& base, const MathValue& exponent);
 // Returns the real root of a negative number if `degree` is an odd integer.
 MathValue Root(const MathValue& a, const MathValue& degree);

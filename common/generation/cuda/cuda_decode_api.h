@@ -30,8 +30,8 @@ struct CudaDecodeApi {
   decltype(&DapdNcclLaunchExchange) launch_exchange = nullptr;
 };
 
-// Returns nothing if this build has no CUDA library, or one without its own
-// kernels (an instrumented build).
+// Returns nothing if this build has no CUDA library, or a library without its
+// own kernels (an instrumented build).
 std::optional<CudaDecodeApi> FindCudaDecodeApi();
 
 // Throws c10::Error with a C function's reason unless its `code` is 0; for lack

@@ -158,9 +158,9 @@ int DapdCudaDecoderStop(void* decoder, int64_t slot, char* error);
 // fails after some of the steps, these steps are a launch like any other, and
 // the call still returns the error.
 int DapdCudaDecoderLaunch(void* decoder, int64_t steps, char* error);
-// Waits for the oldest launch and returns its tokens, those of a slot in order,
-// and the tokens that Start sampled meanwhile: up to slots * kSampledRing.
-// Without a launch it returns only the tokens of Start.
+// Waits for the oldest launch and returns its tokens, in order within each
+// slot, and the tokens that Start sampled meanwhile: up to slots *
+// kSampledRing. Without a launch it returns only the tokens of Start.
 int DapdCudaDecoderCollect(void* decoder,
                            CudaDecodedToken* tokens,
                            int64_t* num_tokens,

@@ -1,6 +1,6 @@
 // The common operations of ranks that share a model and decode on GPUs
-// (rollout.tensor_parallel), except those in the decoder's graphs
-// (cuda_decoder.h). All ranks make the same calls in the same order.
+// (rollout.tensor_parallel), except the operations in the decoder's graphs
+// (cuda_decoder.h). All ranks make these calls in one order.
 #pragma once
 
 #include <memory>
@@ -69,8 +69,9 @@ class CudaRanks {
     }
   }
 
-  // A SumOfParts (packed_projections.h) in `dtype`: each rank adds up a piece
-  // of the parts, in the order of the ranks, and gives it to the other ranks.
+  // Implements SumOfParts (packed_projections.h) in `dtype`: each rank adds up
+  // a piece of the parts, in the order of the ranks, and gives it to the other
+  // ranks.
   at::Tensor AddUp(const at::Tensor& part, at::ScalarType dtype) const;
 
  private:

@@ -127,7 +127,7 @@ __global__ void Qkv(QkvArgs args) {
     }
   };
 
-  // The launch in front writes none of what is read here. The step before has
+  // The launch in front writes nothing that is read here. The previous step has
   // written the slot and the position.
   const int32_t slot =
       head < num_heads ? __ldcg(args.rows.slot_of_row + row) : -1;

@@ -48,8 +48,8 @@ ChunkAttention::Layout ChunkAttention::LayOut(
     }
     std::ranges::reverse(chain);
   }
-  // In the order of the rows, so that without a past the keys are the rows
-  // themselves.
+  // The order is the order of the rows, so that without a past the keys are the
+  // rows themselves.
   std::ranges::sort(chains);
   Layout layout;
   layout.keys.resize(chunks.size());
@@ -95,7 +95,7 @@ at::Tensor ChunkAttention::Gather(int64_t layer,
                                   int64_t part,
                                   const at::Tensor& own) const {
   if (is_own_) return own.transpose(0, 1);
-  // In the order in which the device's keys_values lie in memory, so that every
+  // The order is the order of the device's keys_values in memory, so that every
   // piece is copied in long runs.
   const bool is_by_token = own.is_cuda();
   std::vector<at::Tensor> all;

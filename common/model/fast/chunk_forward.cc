@@ -135,7 +135,8 @@ PassInput InputOf(std::span<const NextChunk> chunks,
   return {copied[0], copied[1]};
 }
 
-// A chunk of a model that LayerPass does not compute, by the reference.
+// Computes a chunk of a model that LayerPass does not compute, by the
+// reference.
 ChunkStates ForwardByReference(const ModelWeights& weights,
                                const Adapter* adapter,
                                const PassInput& input,
@@ -170,8 +171,8 @@ ChunkStates ForwardByReference(const ModelWeights& weights,
   return states;
 }
 
-// One chunk after the other, so that its bits do not depend on what passes with
-// it: LibTorch's products do not promise that.
+// Computes one chunk after the other, so that its bits do not depend on the
+// other chunks: LibTorch's products do not promise that.
 std::vector<ChunkStates> ForwardEachByReference(
     const ModelWeights& weights,
     const Adapter* adapter,

@@ -13,8 +13,8 @@ struct DeviceProducts {
   decltype(&DapdCudaPassProduct) multiply = nullptr;
 };
 
-// Returns the products for float32 and bfloat16 tensors on the device of `x`.
-// Null on the CPU and in a build without nvcc: LibTorch multiplies.
+// Returns the products for float32 and bfloat16 tensors on the device of `x`;
+// null on the CPU and in a build without nvcc: LibTorch multiplies.
 const DeviceProducts* DeviceProductsFor(const at::Tensor& x);
 
 }  // namespace dapd

@@ -23,8 +23,8 @@ namespace dapd {
 
 class FastTrainingPass final : public TrainingPass {
  public:
-  // As MakeTrainingPass. Prefixes are not computed again, and nothing but
-  // inputs is kept where there are any.
+  // Takes the arguments of MakeTrainingPass. Prefixes are not computed again,
+  // and only inputs are kept if there are prefixes.
   FastTrainingPass(const ModelWeights& weights,
                    const Adapter& adapter,
                    const PackedTokens& tokens,
@@ -40,7 +40,8 @@ class FastTrainingPass final : public TrainingPass {
   // Both return the output of the last layer, R rows.
   ResidualStream ForwardWhole(const PackedTokens& tokens);
   ResidualStream ForwardTails(const PackedTokens& tokens);
-  // Rows that go on behind the attention of `layer`; undefined: all rows.
+  // Returns the rows that continue after the attention of `layer`; undefined:
+  // all rows.
   at::Tensor RowsBehind(int64_t layer) const;
 
   const ModelWeights& weights_;
@@ -58,8 +59,8 @@ class FastTrainingPass final : public TrainingPass {
   at::Tensor hidden_;  // [R, hidden]
 };
 
-// Final-norm hidden states as FastTrainingPass computes them, bit for bit,
-// keeping nothing.
+// Returns the final-norm hidden states of a FastTrainingPass, bit for bit, and
+// keeps nothing.
 at::Tensor FastForwardWithoutGradient(const ModelWeights& weights,
                                       const Adapter& adapter,
                                       const PackedTokens& tokens,

@@ -45,7 +45,7 @@ struct LayerActivations {
   AttentionStatistics statistics;
   at::Tensor middle;    // [R, hidden]: input + O(attended)
   at::Tensor gate, up;  // [R, intermediate]
-  // By LayerProduct: scale x A^T (ProjectionGroup::Forward).
+  // The products scale x A^T by LayerProduct (ProjectionGroup::Forward).
   std::array<at::Tensor, kNumLayerProducts> low_rank;
 };
 
@@ -57,8 +57,8 @@ using Attend = absl::FunctionRef<at::Tensor(const at::Tensor& q,
                                             const at::Tensor& v,
                                             AttentionStatistics* statistics)>;
 
-// Activation bytes per layer and token: LayerActivationBytes (pass_memory.h).
-// `rank`: LoRA's, 0 without it.
+// Returns the activation bytes per layer and token: LayerActivationBytes
+// (pass_memory.h). `rank`: the LoRA's rank; 0 without a LoRA.
 int64_t ActivationBytesPerRow(const ModelConfig& config,
                               int64_t rank,
                               at::ScalarType dtype);
@@ -66,7 +66,7 @@ int64_t ActivationBytesPerRow(const ModelConfig& config,
 class LayerPass {
  public:
   // All arguments must outlive the pass. Every use of a layer makes a new pass.
-  // Of `weights` only the norms are read.
+  // Only the norms of `weights` are read.
   LayerPass(const ModelConfig& config,
             const LayerWeights& weights,
             const RotaryAngles& angles)

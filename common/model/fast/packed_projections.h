@@ -33,7 +33,7 @@ struct PackedPass {
   // Whether the adapter that is applied to the weights takes part.
   bool with_adapter = true;
   // If the weights are a rank's share, sums the ranks' parts of the outputs of
-  // `o` and `down`. Otherwise empty.
+  // `o` and `down`. It is empty for a whole model.
   SumOfParts sum = nullptr;
 };
 

@@ -70,7 +70,8 @@ class PackedWeights {
   // their memory.
   void Apply(const Adapter* adapter);
 
-  // By layer, in the order of LayerProduct (layer_projections.h).
+  // Returns the weights by layer, in the order of LayerProduct
+  // (layer_projections.h).
   const std::vector<std::array<PackedLinear, 4>>& layers() const {
     return layers_;
   }

@@ -33,7 +33,7 @@ class ProjectionGroup {
                   double lora_scale,
                   std::vector<Projection> projections);
 
-  // LayerProjections::RoomFor.
+  // Implements LayerProjections::RoomFor.
   int64_t RoomFor(const at::Tensor& like) const;
 
   // Computes y_i = x W_i^T + bias_i + scale (x A_i^T) B_i^T, [N, out_i] in x's
@@ -54,14 +54,14 @@ class ProjectionGroup {
                       LoraLayer* gradients) const;
 
  private:
-  // Forward for an x with room for x A^T.
+  // Implements Forward for an x with room for x A^T.
   std::vector<at::Tensor> ForwardJoined(const at::Tensor& x,
                                         at::Tensor* low_rank) const;
-  // Returns [W_i, 0, B_i]; the zeros meet the columns of the pairs before.
+  // Returns [W_i, 0, B_i]; the zeros multiply the columns of earlier pairs.
   at::Tensor JoinedWeight(size_t i) const;
 
-  // The dtype of the update's products: the adapter's dtype on the CPU, where
-  // it is exact; the base's dtype on CUDA, for the matrix units.
+  // Returns the dtype of the update's products: the adapter's dtype on the CPU,
+  // where it is exact; the base's dtype on CUDA, for the matrix units.
   at::ScalarType UpdateType(const at::Tensor& x) const;
 
   const LayerWeights& weights_;
@@ -92,7 +92,7 @@ class PlainProjections final : public LayerProjections {
     return Of(product).Forward(x, low_rank);
   }
 
-  // ProjectionGroup::Backward of the product's group.
+  // Calls ProjectionGroup::Backward of the product's group.
   at::Tensor Backward(LayerProduct product,
                       const std::vector<at::Tensor>& grads,
                       const at::Tensor& x,

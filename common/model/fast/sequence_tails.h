@@ -30,7 +30,7 @@ class SequenceTails {
   // Releases the chunks' keys and values, after the last Attend.
   void DropKeys();
 
-  // The tails' rows in the pack, [M] int64 on the model's device.
+  // Returns the tails' rows in the pack, [M] int64 on the model's device.
   const at::Tensor& rows() const { return rows_; }
 
   // Returns attention's result [M, H, D] for the tails' rotated q [M, H, D] and

@@ -8,7 +8,7 @@
 namespace dapd {
 namespace {
 
-// q [T, H, D], k and v [T, K, D] of one sequence -> [T, H * D].
+// Returns [T, H * D] for q [T, H, D], k and v [T, K, D] of one sequence.
 at::Tensor CausalAttention(const at::Tensor& q,
                            const at::Tensor& k,
                            const at::Tensor& v) {
@@ -30,9 +30,9 @@ at::Tensor CausalAttention(const at::Tensor& q,
       {q.size(0), q.size(1) * q.size(2)});
 }
 
-// The last T tokens of a sequence over its keys, by `recipe`, query block by
-// query block, each over the keys that it can see. q [T, H, D]; keys and values
-// [K, M, D]. Returns [T, H * D].
+// Returns the attention of the last T tokens of a sequence over its keys, [T, H
+// * D], by `recipe`: query block by query block, each over the keys that it can
+// see. q [T, H, D]; keys and values [K, M, D].
 at::Tensor AttendByRecipe(const AttentionRecipe& recipe,
                           const at::Tensor& q,
                           const at::Tensor& keys,
@@ -51,7 +51,7 @@ at::Tensor AttendByRecipe(const AttentionRecipe& recipe,
             ? std::max<int64_t>(0, past + begin + 1 - recipe.window)
             : 0;
     const int64_t width = end_key - first_key;
-    // The query heads of a group are more rows over the same keys.
+    // The query heads of a group become additional rows over their common keys.
     const at::Tensor rows = q.narrow(0, begin, count)
                                 .view({count, kv_heads, group, head_dim})
                                 .permute({1, 2, 0, 3})
@@ -65,7 +65,7 @@ at::Tensor AttendByRecipe(const AttentionRecipe& recipe,
     const auto options = q.options().dtype(at::kLong);
     const at::Tensor distance =
         at::arange(past + begin, end_key, options).unsqueeze(1) -
-        at::arange(first_key, end_key, options);  // of a query from a key
+        at::arange(first_key, end_key, options);  // query's distance from a key
     at::Tensor is_shut = distance < 0;
     if (recipe.window > 0) is_shut = is_shut | (distance >= recipe.window);
     scores =

@@ -1,5 +1,6 @@
-// Grouped-query causal attention, once over whole packed sequences and once
-// over KV caches. A decoder layer computes q, k, v and knows neither.
+// Grouped-query causal attention over whole packed sequences and over KV
+// caches. A decoder layer computes q, k, v and does not know which of them
+// follows.
 //
 // Shapes: N rows (tokens), H query heads, K key-value heads, D head_dim.
 #pragma once
@@ -20,8 +21,8 @@ namespace dapd {
 class Attention {
  public:
   virtual ~Attention() = default;
-  // The attention of `layer` by its recipe. q [N, H, D]; k, v [N, K, D],
-  // already rotated. Returns [N, H * D].
+  // Returns the attention of `layer` by its recipe, [N, H * D]. q [N, H, D]; k,
+  // v [N, K, D], already rotated.
   virtual at::Tensor Attend(const AttentionRecipe& recipe,
                             int64_t layer,
                             const at::Tensor& q,
@@ -29,8 +30,8 @@ class Attention {
                             const at::Tensor& v) = 0;
 };
 
-// Sequences side by side; `offsets` as in PackedTokens. Differentiable.
-// Stateless: the same object serves a recomputation.
+// Attends over sequences side by side; `offsets` as in PackedTokens.
+// Differentiable. Stateless: one object also serves a recomputation.
 class PackedAttention : public Attention {
  public:
   PackedAttention(std::vector<int64_t> offsets, at::Device device);
@@ -45,9 +46,10 @@ class PackedAttention : public Attention {
   std::optional<VariableLengthAttention> at_once_;  // on CUDA
 };
 
-// The rows are the tokens of one sequence that follow the chunks of `past`,
-// whose keys and values are as in ChunkStates (model/fast/chunk_forward.h).
-// Writes the rows' own to `keys_values` [layers, 2, K, N, D]. No gradient.
+// Attends over the tokens of one sequence that follow the chunks of `past`,
+// whose keys and values have the form of ChunkStates
+// (model/fast/chunk_forward.h). Writes the rows' own keys and values to
+// `keys_values` [layers, 2, K, N, D]. No gradient.
 class PastAttention : public Attention {
  public:
   PastAttention(std::vector<at::Tensor> past, at::Tensor keys_values)
@@ -63,7 +65,8 @@ class PastAttention : public Attention {
   const at::Tensor keys_values_;
 };
 
-// All `tokens` rows are the first of one sequence; fills its empty cache.
+// Attends over `tokens` rows that begin one sequence, and fills its empty
+// cache.
 class PromptAttention : public Attention {
  public:
   PromptAttention(KvCache* cache, int64_t tokens, at::Device device);
@@ -79,7 +82,7 @@ class PromptAttention : public Attention {
 };
 
 // Row i is the next token of caches[i]; rows with a null cache return zeros.
-// Each row is computed by itself, so its bits do not depend on the others.
+// Each row is computed by itself, so its bits do not depend on the other rows.
 class DecodeAttention : public Attention {
  public:
   explicit DecodeAttention(std::span<KvCache* const> caches)

@@ -7,7 +7,7 @@
 namespace dapd {
 namespace {
 
-// A tensor of the same numbers whose gradient is wanted.
+// Returns a tensor with these numbers that requires a gradient.
 at::Tensor Leaf(const at::Tensor& tensor) {
   return tensor.detach().requires_grad_(true);
 }

@@ -16,7 +16,7 @@ namespace dapd {
 
 class AutogradPass final : public TrainingPass {
  public:
-  // As MakeTrainingPass.
+  // Takes the arguments of MakeTrainingPass.
   AutogradPass(const ModelWeights& weights,
                const Adapter& adapter,
                const PackedTokens& tokens,
@@ -39,7 +39,7 @@ class AutogradPass final : public TrainingPass {
   PackedAttention attention_;
   const std::unique_ptr<LayerWalk> walk_;
   std::vector<at::Tensor> inputs_;  // by layer, [N, hidden]
-  at::Tensor last_;                 // [N, hidden], out of the last layer
+  at::Tensor last_;                 // [N, hidden], output of the last layer
   at::Tensor hidden_;               // [R, hidden]
 };
 

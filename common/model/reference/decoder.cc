@@ -19,7 +19,8 @@ double ScaleOf(const Adapter* adapter) {
   return adapter == nullptr ? 0.0 : adapter->config.scale();
 }
 
-// The position of each sequence's next token, [M] int64 on the CPU; 0 for null.
+// Returns the position of each sequence's next token, [M] int64 on the CPU; 0
+// for null.
 at::Tensor NextPositions(std::span<KvCache* const> caches) {
   at::Tensor positions =
       at::zeros({static_cast<int64_t>(caches.size())}, at::kLong);
@@ -30,7 +31,7 @@ at::Tensor NextPositions(std::span<KvCache* const> caches) {
   return positions;
 }
 
-// The trunk over any kind of attention.
+// Runs all layers over any kind of attention.
 at::Tensor ForwardTrunk(const ModelWeights& weights,
                         const Adapter* adapter,
                         const at::Tensor& ids,

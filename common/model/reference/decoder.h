@@ -1,15 +1,15 @@
 // The decoder of every recipe (spec/layer_recipe.h) in LibTorch's operations,
-// on any device: the reference implementation, by which the three faster paths
-// are tested, and the path of a model that they do not compute
+// on any device: the reference implementation for tests of the three faster
+// paths, and the path of a model that they do not compute
 // (spec/executor_support.h).
 //
-//   this one           the probes that tell which weights a worker serves,
+//   this decoder       the probes that identify a worker's weights,
 //                      `dapd score`, the teachers of `dapd replay`, and
-//                      whatever a faster path does not compute: a recipe that
-//                      it does not know, on CPUs a model that several ranks
+//                      everything that a faster path does not compute: an
+//                      unknown recipe, on CPUs a model that several ranks
 //                      share, on a GPU a shape that its kernels do not take
 //   model/fast         the trainer's passes (fast_training_pass.h) and the
-//                      teachers' (chunk_forward.h)
+//                      teachers' passes (chunk_forward.h)
 //   generation/cpu     decoding on a CPU (cpu_decoder.h)
 //   generation/cuda    prompts (cuda_prefill.h) and decoding (cuda_decoder.h)
 //                      on an NVIDIA GPU
@@ -36,18 +36,19 @@ struct PackedTokens {
 PackedTokens PackTokens(const std::vector<std::vector<int32_t>>& sequences,
                         at::Device device);
 
-// The position of each row inside its sequence, [N] int64.
+// Returns the position of each row inside its sequence, [N] int64.
 at::Tensor PackedPositions(const std::vector<int64_t>& offsets,
                            at::Device device);
 
-// Final-norm hidden states [rows, hidden] at the row indices `rows` ([rows]
-// int64, on the model's device) of one pass over `tokens`. `adapter` null: the
-// base. Differentiable with respect to the adapter's tensors where grad mode is
-// on and they require grad. `weights` and `adapter` must outlive the graph.
+// Returns the final-norm hidden states [rows, hidden] at the row indices `rows`
+// ([rows] int64, on the model's device) of one pass over `tokens`. `adapter`
+// null: the base. Differentiable with respect to the adapter's tensors if grad
+// mode is on and they require grad. `weights` and `adapter` must outlive the
+// graph.
 //
 // Here and below, `weights` and `adapter` may be one rank's share of a model's
-// (common/sharding/tensor_parallel.h) with `sum` over the ranks, all of which
-// make the same calls; every rank then gets the whole model's result, without
+// (common/sharding/tensor_parallel.h) with `sum` over the ranks, which all make
+// these calls; every rank then gets the whole model's result, without
 // gradients.
 at::Tensor ForwardHidden(const ModelWeights& weights,
                          const Adapter* adapter,
@@ -64,25 +65,26 @@ at::Tensor ForwardPrompt(const ModelWeights& weights,
                          const SumOverRanks& sum = nullptr);
 
 // Runs one more token for each cache: ids [M] int64, caches[i] the sequence of
-// row i or null for an unused row. Returns [M, hidden]; unused rows hold
-// nothing of meaning. No gradient.
+// row i or null for an unused row. Returns [M, hidden]; unused rows have no
+// meaning. No gradient.
 at::Tensor ForwardTokens(const ModelWeights& weights,
                          const Adapter* adapter,
                          const at::Tensor& ids,
                          std::span<KvCache* const> caches,
                          const SumOverRanks& sum = nullptr);
 
-// The embedding of tokens [N] int64, as the first layer takes it: [N, hidden].
+// Returns the embedding of tokens [N] int64 as input of the first layer: [N,
+// hidden].
 at::Tensor Embed(const ModelWeights& weights, const at::Tensor& ids);
 
-// The final norm of the last layer's output.
+// Returns the final norm of the last layer's output.
 at::Tensor FinalNorm(const ModelWeights& weights, const at::Tensor& x);
 
 // Caps final logits in place: c tanh(logit / c) for c = `softcap`
 // (ModelRecipe::logit_softcap); no effect for 0.
 void CapLogits(double softcap, at::Tensor& logits);
 
-// Logits [rows, vocab] float32 of final-norm hidden states, capped.
+// Returns the capped logits [rows, vocab] float32 of final-norm hidden states.
 at::Tensor ApplyHead(const ModelWeights& weights, const at::Tensor& hidden);
 
 }  // namespace dapd

@@ -7,11 +7,12 @@
 namespace dapd {
 namespace {
 
-// A projection of its input [N, in]: [N, out].
+// Returns a projection [N, out] of its input [N, in].
 using Project = absl::FunctionRef<at::Tensor(Projection projection,
                                              const at::Tensor& input)>;
 
-// x after the norm at a place; x itself where the recipe has none there.
+// Returns x after the norm at a place, or x itself if the recipe has none
+// there.
 using NormAt =
     absl::FunctionRef<at::Tensor(NormPlace place, const at::Tensor& x)>;
 

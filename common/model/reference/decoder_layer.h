@@ -14,17 +14,17 @@
 
 namespace dapd {
 
-// RMSNorm (Zhang & Sennrich 2019): w x / sqrt(mean(x^2) + eps) over the last
-// dimension, w the weight or one more, as `scale` says; statistics in float32,
-// result in x's dtype.
+// Returns RMSNorm (Zhang & Sennrich 2019): w x / sqrt(mean(x^2) + eps) over the
+// last dimension, where w is the weight or 1 + weight, by `scale`; statistics
+// in float32, result in x's dtype.
 at::Tensor RmsNorm(const at::Tensor& x,
                    const at::Tensor& weight,
                    double eps,
                    NormScale scale = NormScale::kWeight);
 
-// Replaces what one rank computed from its share of a layer by the sum over all
-// ranks that share it; every rank calls it at the same places with the same
-// shapes. Empty: the layer is whole. Throws StatusError.
+// Replaces the values that one rank computed from its share of a layer by the
+// sum over all ranks that share it; every rank calls it at the same places with
+// the same shapes. Empty: the layer is whole. Throws StatusError.
 using SumOverRanks = std::function<void(at::Tensor& values)>;
 
 // A layer, or a rank's share of one.
@@ -33,11 +33,11 @@ struct DecoderLayer {
   const LayerWeights& weights;
   const LoraLayer* lora = nullptr;  // null: the base
   double lora_scale = 0.0;
-  int64_t index = 0;  // which `attention` may need for its cache
+  int64_t index = 0;  // `attention` may need it for its cache
 };
 
-// x [N, hidden] -> [N, hidden]. `sum` is applied to what attention and MLP
-// give, before a norm behind them.
+// Returns the layer's output [N, hidden] for x [N, hidden]. Applies `sum` to
+// the results of attention and MLP, before a norm after them.
 at::Tensor ForwardLayer(const DecoderLayer& layer,
                         const RotaryAngles& angles,
                         Attention& attention,

@@ -21,7 +21,7 @@ void KvCache::Grow(int64_t capacity) {
   if (capacity <= capacity_) return;
   for (std::vector<at::Tensor>* caches : {&keys_, &values_}) {
     for (at::Tensor& cache : *caches) {
-      if (cache.size(1) >= capacity) continue;  // by a call that failed later
+      if (cache.size(1) >= capacity) continue;  // a failed call grew it
       at::Tensor larger =
           at::empty({cache.size(0), capacity, cache.size(2)}, cache.options());
       larger.narrow(1, 0, length_).copy_(cache.narrow(1, 0, length_));

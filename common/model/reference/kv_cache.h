@@ -14,28 +14,29 @@ namespace dapd {
 // depends only on this sequence. Not thread-safe.
 class KvCache {
  public:
-  // Room for `capacity` tokens. A token takes 2 * layers * kv_heads * head_dim
-  // numbers.
+  // Makes room for `capacity` tokens. A token takes 2 * layers * kv_heads *
+  // head_dim numbers.
   KvCache(const ModelConfig& config,
           int64_t capacity,
           at::ScalarType dtype,
           at::Device device);
 
   // Makes room for `capacity` tokens in all, layer by layer: besides the caches
-  // before and after, one layer's is alive at a time. No effect where there is
-  // room. Throws what LibTorch throws where there is no memory; the cache can
+  // before and after, one layer's cache is in memory at a time. No effect if
+  // there is room. Throws LibTorch's error if there is no memory; the cache can
   // then be used and grown as before.
   void Grow(int64_t capacity);
 
   int64_t length() const { return length_; }
   int64_t capacity() const { return capacity_; }
 
-  // Stores k, v [num_kv_heads, T, head_dim] after what is there; every layer
-  // of one forward does so before Advance(T) makes them part of the past.
+  // Stores k, v [num_kv_heads, T, head_dim] behind the stored tokens; every
+  // layer of one forward pass does so before Advance(T) makes them part of the
+  // past.
   void Append(int64_t layer, const at::Tensor& k, const at::Tensor& v);
   void Advance(int64_t tokens) { length_ += tokens; }
 
-  // [num_kv_heads, length, head_dim], without a copy.
+  // Returns [num_kv_heads, length, head_dim], without a copy.
   at::Tensor Keys(int64_t layer, int64_t length) const;
   at::Tensor Values(int64_t layer, int64_t length) const;
 

@@ -15,7 +15,7 @@ at::Tensor TokenLogprobs(const ModelWeights& weights,
   const PackedTokens tokens = PackTokens({ids}, weights.device());
   const int64_t count = static_cast<int64_t>(ids.size()) - 1;
   if (count == 0) return at::empty({0}, at::kFloat);
-  // Row t is before ids[t + 1].
+  // Row t predicts ids[t + 1].
   const at::Tensor hidden = ForwardHidden(
       weights, adapter, tokens, at::arange(count, tokens.ids.options()), sum);
   const at::Tensor next =

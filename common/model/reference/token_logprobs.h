@@ -1,5 +1,5 @@
-// log p(ids[t+1] | ids[0..t]) of a token sequence: what `dapd score` prints and
-// what proves that a worker serves the weights it was sent.
+// log p(ids[t+1] | ids[0..t]) of a token sequence, for `dapd score` and for the
+// proof that a worker serves the weights that it was sent.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace dapd {
 
-// [T - 1] float32 on the CPU, temperature 1, over the whole vocabulary, for
-// T >= 1 ids. The head runs over chunks of tokens. No gradient. `sum` as in
-// ForwardHidden (decoder.h).
+// Returns [T - 1] float32 on the CPU, temperature 1, over the whole vocabulary,
+// for T >= 1 ids. The head runs over chunks of tokens. Records no gradient.
+// `sum` as in ForwardHidden (decoder.h).
 at::Tensor TokenLogprobs(const ModelWeights& weights,
                          const Adapter* adapter,
                          const std::vector<int32_t>& ids,

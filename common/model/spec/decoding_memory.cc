@@ -15,11 +15,12 @@ namespace dapd {
 namespace {
 
 constexpr int64_t kFloatBytes = 4;
-// Of a node of a graph, in the driver's memory: an assumption that has not been
-// measured.
+// The bytes of a graph's node in the driver's memory: an assumption that has
+// not been measured.
 constexpr int64_t kGraphNodeBytes = 16 << 10;
-// Of a step at the most: a layer with an adapter in columns and two gathers,
-// and what is around the layers (cuda_decode_step.h).
+// The most nodes of a step: kNodesOfLayer for each layer with an adapter in
+// columns and two gathers, and kNodesAround for the parts around the layers
+// (cuda_decode_step.h).
 constexpr int64_t kNodesOfLayer = 15;
 constexpr int64_t kNodesAround = 6;
 
@@ -33,14 +34,14 @@ struct Product {
   int64_t width() const { return in + lora; }
 };
 
-// What one rank decodes with.
+// The part of the model that one rank decodes with, and its sizes.
 struct Share {
   ModelConfig model;   // its heads and columns of the MLP
   int64_t number = 0;  // bytes
   bool merges = false;
   int64_t ranks = 1;
   int64_t slots = 0;
-  int64_t max_tokens = 0;  // of the longest sequence
+  int64_t max_tokens = 0;  // tokens of the longest sequence
   Product qkv, o, gate_up, down;
 
   std::array<const Product*, 4> products() const {
@@ -69,7 +70,8 @@ Product ProductOf(const Config& config,
   return product;
 }
 
-// The decoder of CudaDecoder's kind has the same four in every layer.
+// Fills in the four products, which are the same in every layer that
+// CudaDecoder computes.
 void SetProducts(const Config& config, Share* share) {
   const LayerRecipe recipe = LayerRecipeOf(share->model, /*layer=*/0);
   const auto groups = recipe.Groups();
@@ -104,7 +106,8 @@ int64_t PackedBytes(const Share& share) {
   return share.model.num_layers * numbers * share.number;
 }
 
-// As CudaDecoderMemory cuts it up, but for the parts of ranks.
+// Counts the workspace that CudaDecoderMemory divides, without the parts of
+// other ranks.
 int64_t WorkspaceBytes(const Share& share) {
   constexpr int64_t kAlignment = 256;
   int64_t bytes = 0;
@@ -129,7 +132,7 @@ int64_t WorkspaceBytes(const Share& share) {
   take(rows * model.num_kv_heads * static_cast<int64_t>(sizeof(uint32_t)));
   take(SampleScratch(rows, model.vocab_size));
   take(kCudaProductWorkspace);
-  const int64_t slots = share.slots + 1;  // one scores
+  const int64_t slots = share.slots + 1;  // one slot scores
   take(slots * static_cast<int64_t>(sizeof(int32_t)));
   take(slots * static_cast<int64_t>(sizeof(int32_t)));
   take(slots * NumSplits(share.max_tokens) *
@@ -146,7 +149,7 @@ int64_t Doublings(int64_t least, int64_t most) {
   return count;
 }
 
-// Numbers of rows that steps have (CudaDecoder).
+// Returns how many different numbers of rows steps have (CudaDecoder).
 int64_t NumbersOfRows(const Share& share) {
   const int64_t rows = GpuDecodeRows(share.slots);
   const auto number =
@@ -154,7 +157,8 @@ int64_t NumbersOfRows(const Share& share) {
   return Doublings(LeastStableRows(number, rows), rows);
 }
 
-// With graphs for so many numbers of rows.
+// Returns the bytes outside the decoder, with graphs for `numbers_of_rows`
+// numbers of rows.
 int64_t OutsideBytes(const Share& share, int64_t numbers_of_rows) {
   const int64_t graphs =
       Doublings(kGpuShortestContext, share.max_tokens) * numbers_of_rows;
@@ -162,8 +166,8 @@ int64_t OutsideBytes(const Share& share, int64_t numbers_of_rows) {
   return kCudaProductWorkspace + graphs * nodes * kGraphNodeBytes;
 }
 
-// Of MakeRotaryAngles for so many positions: the result, and what it takes to
-// make it, in float32, result included.
+// Returns the bytes that MakeRotaryAngles takes for `positions` positions, its
+// float32 intermediates and its result included.
 int64_t AngleBytes(const Share& share, int64_t positions) {
   return 2 * positions * share.model.head_dim * share.number;
 }
@@ -175,25 +179,26 @@ int64_t AngleMakingBytes(const Share& share, int64_t positions) {
          (share.number == kFloatBytes ? 0 : AngleBytes(share, positions));
 }
 
-// Keys and values of a token in this rank's layers.
+// Returns the bytes of a token's keys and values in this rank's layers.
 int64_t KvBytes(const Share& share) {
   return 2 * share.model.num_layers * share.model.num_kv_heads *
          share.model.head_dim * share.number;
 }
 
-// The most bytes that a layer (fast/layer_pass.cc over packed projections) has
-// alive for a row, beside the residual stream, keys and values.
+// Returns the most bytes that a layer (fast/layer_pass.cc over packed
+// projections) has in use for a row, beside the residual stream, keys and
+// values.
 int64_t LayerRowBytes(const Share& share) {
   const ModelConfig& model = share.model;
   const int64_t hidden = model.hidden_size;
   const int64_t heads = model.num_heads * model.head_dim;
   const int64_t kv_heads = model.num_kv_heads * model.head_dim;
-  // The normed stream, with room for x A^T, while the sum it is made of or what
-  // is multiplied with it is there.
+  // The normed stream, with room for x A^T, and at the same time the sum it is
+  // made of or the factor it is multiplied with.
   const auto normed = [&](const Product& product) {
     return product.width() + std::max(hidden, product.out);
   };
-  // In float32 keys and values are there once for each head meanwhile.
+  // In float32, keys and values are meanwhile repeated for each head.
   const int64_t attention = share.qkv.out + heads + kv_heads + heads +
                             (share.number == kFloatBytes ? 2 * heads : 0);
   // The copy of attention's result in which x A^T has room behind it.
@@ -206,18 +211,19 @@ int64_t LayerRowBytes(const Share& share) {
                                     behind_attention,
                                     normed(share.gate_up),
                                     gated});
-  // And the log-sum-exp of attention.
+  // The log-sum-exp of attention is float32.
   return numbers * share.number + model.num_heads * kFloatBytes;
 }
 
 int64_t PrefillBytes(const Share& share, int64_t rows) {
-  // Ids, positions, last rows; where sequences begin, attention's random state.
+  // Ids, positions and last rows; the begins of sequences and attention's
+  // random state are small.
   constexpr int64_t kSmallBytes = 512;
   const int64_t ids = (2 * rows + kPrefillPrompts) * 8 + kSmallBytes;
   const int64_t always =
       AngleBytes(share, rows) +
       rows * (share.model.hidden_size * share.number + KvBytes(share));
-  // Behind the last layer: what it adds to the stream, the last rows of both,
+  // After the last layer: its output, the last rows of it and of the stream,
   // their norm, and the logits.
   const int64_t hidden = share.model.hidden_size * share.number;
   const int64_t logits =
@@ -227,7 +233,7 @@ int64_t PrefillBytes(const Share& share, int64_t rows) {
                         always + std::max(rows * LayerRowBytes(share), logits));
 }
 
-// While a policy is changed, and before the first one.
+// Counts the memory while a policy is changed, and before the first one.
 int64_t ChangeBytes(const Config& config, const Share& whole) {
   int64_t adapter = 0;  // of one layer, in numbers
   int64_t pair = 0;     // the largest one, which is copied on its way
@@ -242,7 +248,7 @@ int64_t ChangeBytes(const Config& config, const Share& whole) {
   return next * kFloatBytes + (whole.merges ? kCudaProductWorkspace : 0);
 }
 
-// A projection is there twice while it is packed, unless all of them stay.
+// A projection is in memory twice while it is packed, unless all of them stay.
 int64_t PackingBytes(const Share& share) {
   int64_t largest = 0;
   for (const Product* product : share.products()) {

@@ -13,7 +13,7 @@ namespace {
 using enum Executor;
 
 // A trait beyond plain layers, and the fast executors that compute a model with
-// it all the same. The kernels of the loss see nothing of the layers.
+// this trait. The kernels of the loss do not see the layers.
 struct Trait {
   std::string reason;
   std::vector<Executor> computed_by = {kHeadKernels};

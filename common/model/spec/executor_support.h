@@ -1,7 +1,7 @@
-// Which executor computes which recipe. The operations of LibTorch
-// (common/model/reference) compute every recipe, on any device; a faster
-// executor says here what it does not compute, and a model that has that is
-// computed by LibTorch in its place.
+// Decides which executor computes a recipe. The operations of LibTorch
+// (common/model/reference) compute every recipe on any device. Each faster
+// executor lists here the traits that it does not compute; LibTorch computes a
+// model with such a trait in its place.
 #pragma once
 
 #include <string>
@@ -19,24 +19,25 @@ enum class Executor {
   kHeadKernels,  // objective/head_loss.h: the loss by kernels
 };
 
-// Why `executor` does not compute `model`: "attention scores are capped
-// (softcap 50), ..."; empty: it does.
+// Returns the reason why `executor` does not compute `model` ("attention scores
+// are capped (softcap 50), ..."); empty if it computes `model`.
 std::string Misfit(Executor executor, const ModelConfig& model);
 
 inline bool Supports(Executor executor, const ModelConfig& model) {
   return Misfit(executor, model).empty();
 }
 
-// "by LibTorch, since attention scores are capped (softcap 50)": behind the
-// name of the work, the line that a service logs and that `dapd check` prints.
+// Returns "by LibTorch, since attention scores are capped (softcap 50)", which
+// follows the name of the work in the line that a service logs and `dapd check`
+// prints.
 std::string ByLibTorch(const std::string& misfit);
 
-// Work of a run that LibTorch does in the place of a faster executor.
+// Work of a run that LibTorch does in place of a faster executor.
 struct SlowWork {
   std::string work;    // "decoding", "training", "scoring", "loss"
-  std::string misfit;  // why
+  std::string misfit;  // the result of Misfit
 };
-// In that order; `on_gpu`: whether GPUs compute.
+// Returns the slow work in the order above. `on_gpu`: whether GPUs compute.
 std::vector<SlowWork> SlowWorkOf(const ModelConfig& model, bool on_gpu);
 
 }  // namespace dapd

@@ -11,34 +11,34 @@
 
 namespace dapd {
 
-// Ten times the largest published model's; products of such extents fit 63
-// bits.
+// Ten times the largest extent of a published model; products of such extents
+// fit 63 bits.
 inline constexpr int64_t kMaxExtent = int64_t{1} << 22;
-// Positions of a context or of a window.
+// The most positions of a context or of a window.
 inline constexpr int64_t kMaxPositions = int64_t{1} << 24;
 
-// Whatever is asked of it, the first problem stays as its status, and what is
-// returned instead of a value that is wrong is harmless. A key whose value is
-// null counts as absent. Without a fallback a key must be there.
+// Keeps the first problem as its status; after a problem the readers return
+// harmless values. A key whose value is null counts as absent. A key without a
+// fallback is required.
 class FieldReader {
  public:
-  // `where` leads the status; `object` must outlive this.
+  // `where` leads the status; `object` must outlive the reader.
   FieldReader(const nlohmann::json& object, std::string where);
 
   bool Has(const char* key) const;
-  // From 1 to `max`.
+  // Returns an integer from 1 to `max`.
   int64_t Integer(const char* key,
                   std::optional<int64_t> fallback,
                   int64_t max = kMaxExtent);
-  // A number above zero.
+  // Returns a number above zero.
   double Positive(const char* key, std::optional<double> fallback);
-  // The same, but zero counts as absent, as it does where Python asks whether a
-  // value is true.
+  // Returns a number like Positive; zero counts as absent, as in Python code
+  // that tests the truth of the value.
   double PositiveOrUnset(const char* key, double fallback);
   bool Boolean(const char* key, bool fallback);
 
   void Fail(const std::string& key, const std::string& problem);
-  // The first problem of a part that has a reader of its own.
+  // Takes the first problem of a part that has its own reader.
   void Take(const absl::Status& part);
 
   const absl::Status& status() const { return status_; }

@@ -1,5 +1,5 @@
-// A process that finds too little of a GPU's memory free, though the GPU has
-// enough of it, waits: another process holds the rest, and may be about to end.
+// Waits for memory of a GPU that is large enough but has too little of it free:
+// another process holds the rest, and may be about to end.
 #pragma once
 
 #include <functional>
@@ -9,11 +9,11 @@
 
 namespace dapd {
 
-// Calls `check` (CheckShares, CheckOwnGpu) until it returns something else than
-// RESOURCE_EXHAUSTED, at most for `patience` (run.gpu_wait_seconds); the log
-// says what is awaited. `wait_for_stop` blocks for at most the given time; true
-// once the process is to stop. Returns what `check` returned last, with how
-// long was waited, or CANCELLED after a stop.
+// Calls `check` (CheckShares, CheckOwnGpu) until it returns anything but
+// RESOURCE_EXHAUSTED, at most for `patience` (run.gpu_wait_seconds), and logs
+// why it waits. `wait_for_stop` blocks for at most the given time and returns
+// true once the process must stop. Returns the last status of `check`, with the
+// time waited, or CANCELLED after a stop.
 absl::Status AwaitGpuMemory(
     const std::function<absl::Status()>& check,
     absl::Duration patience,

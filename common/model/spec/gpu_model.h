@@ -1,5 +1,5 @@
-// What the attention of training, scoring and prompts on a GPU asks of a model
-// (common/model/variable_length_attention.h).
+// The requirements on a model of the attention that training, scoring and
+// prompts use on a GPU (common/model/variable_length_attention.h).
 #pragma once
 
 #include "absl/status/status.h"
@@ -9,9 +9,10 @@
 
 namespace dapd {
 
-// In bfloat16 FlashAttention-2, which takes head dimensions up to 256 that are
-// multiples of 8; in float32 CUTLASS's kernel, which takes multiples of 4. A
-// CONFIG error for any other, which a CPU takes. `precision`: model.precision.
+// In bfloat16 FlashAttention-2 takes head dimensions up to 256 that are
+// multiples of 8; in float32 CUTLASS's kernel takes multiples of 4. Returns a
+// CONFIG error for any other head dimension, which only a CPU can compute.
+// `precision`: model.precision.
 absl::Status CheckGpuModel(Precision precision, const ModelConfig& model);
 
 }  // namespace dapd

@@ -17,11 +17,11 @@
 namespace dapd {
 namespace {
 
-// What a process needs of one GPU.
+// The need of one process on one GPU.
 struct Need {
   std::string name;
   double bytes = 0;
-  int64_t even_parts = 0;  // it plans with one of so many; 0: it plans with all
+  int64_t even_parts = 0;  // it plans with 1 of these parts; 0: all
 };
 
 Need NeedOf(const std::string& process,
@@ -34,7 +34,8 @@ Need NeedOf(const std::string& process,
       process, plan.Least() + plan.holes * part, plan.holes > 0 ? sharing : 0};
 }
 
-// The head of a message: the sum of `needs`, and the GPU that they are for.
+// Returns the head of a message: the sum of `needs`, and the GPU that they are
+// for.
 std::string SumOf(const std::vector<Need>& needs, const Gpu& gpu) {
   double sum = 0;
   for (const Need& need : needs) sum += need.bytes;
@@ -82,7 +83,7 @@ absl::Status CheckFree(const std::vector<Need>& needs, const Gpu& gpu) {
       static_cast<double>(*gpu.free_bytes) / kGiB));
 }
 
-// Not by the sum: who divides a part fills it.
+// Does not check the sum, because a process that divides a part fills it.
 absl::Status CheckEvenParts(const std::vector<Need>& needs, const Gpu& gpu) {
   for (const Need& need : needs) {
     if (need.even_parts == 0) continue;
@@ -105,7 +106,7 @@ absl::Status CheckEvenParts(const std::vector<Need>& needs, const Gpu& gpu) {
   return absl::OkStatus();
 }
 
-// NCCL joins no two processes on one GPU.
+// NCCL does not join two processes on one GPU.
 absl::Status CheckRanks(const std::vector<LocalProcess>& processes,
                         size_t num_gpus) {
   const auto ranks = static_cast<size_t>(
@@ -197,7 +198,8 @@ absl::Status CheckShares(const std::vector<LocalProcess>& processes,
     RETURN_IF_ERROR(CheckTotal(needs[i], gpus[i]));
     RETURN_IF_ERROR(CheckEvenParts(needs[i], gpus[i]));
   }
-  // Behind all that no wait mends.
+  // This is checked last, because only a lack of free memory may end by
+  // waiting.
   for (size_t i = 0; i < num_gpus; ++i) {
     RETURN_IF_ERROR(CheckFree(needs[i], gpus[i]));
   }

@@ -36,7 +36,7 @@ std::vector<NormRecipe> NormsOf(const ModelConfig& config) {
   return norms;
 }
 
-// Adds projections to `recipe`; gives the place of each.
+// Adds projections to `recipe` and returns the place of each.
 class Projections {
  public:
   explicit Projections(LayerRecipe* recipe) : recipe_(*recipe) {}

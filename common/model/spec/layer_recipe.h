@@ -1,13 +1,13 @@
 // The recipe of a decoder layer: every part of the architecture that differs
-// between model families, described once. Whoever computes a layer, plans its
-// memory, splits it over ranks or names its tensors reads it here:
+// between model families, described once. All code that computes a layer, plans
+// its memory, splits it over ranks or names its tensors reads it here:
 //
 //   x += after(mixer(before(x)))       mixer: attention
 //   x += after(mlp(before(x)))         mlp: down(activation(gate) * up)
 //
-// A norm that the recipe does not list leaves its input as it is. The
-// ModelRecipe has the parts around the layers: the scale of the embedding, the
-// cap of the final logits.
+// A norm that the recipe does not list leaves its input unchanged. ModelRecipe
+// has the parts around the layers: the scale of the embedding, the cap of the
+// final logits.
 #pragma once
 
 #include <cstddef>
@@ -25,21 +25,21 @@ struct ModelConfig;
 // it multiplies by 1 + w in float32 and rounds once.
 enum class NormScale { kWeight, kOnePlusWeight };
 
-// Where a norm stands. kQueries and kKeys norm each head by itself.
+// The place of a norm. kQueries and kKeys norm each head by itself.
 enum class NormPlace {
   kBeforeAttention,
   kBeforeMlp,
   kQueries,
   kKeys,
-  kAfterAttention,  // on what attention adds to x
-  kAfterMlp,        // on what the MLP adds to x
+  kAfterAttention,  // on the output of attention
+  kAfterMlp,        // on the output of the MLP
 };
 inline constexpr size_t kNumNormPlaces = 6;
 
 struct NormRecipe {
   NormPlace place = NormPlace::kBeforeAttention;
   absl::string_view module;  // inside the layer: "input_layernorm"
-  int64_t size = 0;          // of its weight
+  int64_t size = 0;          // size of its weight
 };
 
 enum class Activation {
@@ -77,14 +77,14 @@ struct AttentionRecipe {
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
-  int64_t rotated_dim = 0;  // so many first dimensions of a head turn
-  int64_t window = 0;       // a query sees so many last keys; 0: all
-  double scale = 0.0;       // of the scores
+  int64_t rotated_dim = 0;  // number of leading dimensions that turn
+  int64_t window = 0;       // number of last keys a query sees; 0: all
+  double scale = 0.0;       // scale of the scores
   double softcap = 0.0;     // c in c tanh(score / c); 0: no cap
 
-  // Whether scores are divided by sqrt(head_dim).
+  // Returns whether scores are divided by sqrt(head_dim).
   bool HasUsualScale() const;
-  // The usual scale, and neither window nor cap.
+  // Returns whether the scale is usual and there is neither window nor cap.
   bool IsPlain() const {
     return window == 0 && softcap == 0.0 && HasUsualScale();
   }
@@ -108,11 +108,12 @@ struct LayerRecipe {
   const ProjectionRecipe& operator[](Projection projection) const {
     return projections[IndexOf(projection)];
   }
-  // All projections in their order.
+  // Returns all projections in their order.
   std::vector<Projection> All() const;
-  // Projections that read the same input are one group; in their order.
+  // Returns the projections in groups that read the same input, in their order.
   std::vector<std::vector<Projection>> Groups() const;
-  // Numbers of all weights and biases, and of the projections' weights alone.
+  // Returns the number of all weights and biases; NumProjected counts only the
+  // weights of the projections.
   int64_t NumParameters() const;
   int64_t NumProjected() const;
 };
@@ -122,21 +123,23 @@ struct ModelRecipe {
   NormScale final_norm = NormScale::kWeight;
   // Factor of the embedding, rounded to the model's dtype; 1: none.
   double embedding_scale = 1.0;
-  double logit_softcap = 0.0;  // of the final logits, as in AttentionRecipe
+  double logit_softcap = 0.0;  // of the final logits, like softcap above
 };
 
 LayerRecipe LayerRecipeOf(const ModelConfig& config, int64_t layer);
 ModelRecipe ModelRecipeOf(const ModelConfig& config);
 
-// "model.layers.3.self_attn.q_proj": a module of a layer in a checkpoint.
+// Returns "model.layers.3.self_attn.q_proj", the name of a module of a layer in
+// a checkpoint.
 std::string ModulePath(int64_t layer, absl::string_view module);
 
-// The names of the projections of all layers, each once, in their order.
+// Returns the names of the projections of all layers, each once, in their
+// order.
 std::vector<std::string> ProjectionNames(const ModelConfig& config);
 
-// One line of all traits that are not visible in the names and shapes of the
-// tensors, with all digits, so that digests tell two such models apart. Empty
-// for a model without any.
+// Returns one line with all traits that are not visible in the names and shapes
+// of the tensors, with all digits, so that digests of models with different
+// traits differ; empty for a model without such traits.
 std::string RecipeText(const ModelConfig& config);
 
 }  // namespace dapd

@@ -12,8 +12,8 @@
 namespace dapd {
 namespace {
 
-// Moves the names of the model's projections out of `names`, into the order of
-// the layer: an adapter's digest depends on it.
+// Moves the names of the model's projections out of `names` into the order of
+// the layer, on which an adapter's digest depends.
 std::vector<std::string> TakeProjections(const ModelConfig& model,
                                          std::set<std::string>* names) {
   std::vector<std::string> found;
@@ -46,7 +46,8 @@ std::string FormatLoraConfig(const LoraConfig& lora,
                              const std::string& base_model_path) {
   const std::optional<HubId> id = ParseHubId(base_model_path);
   const bool has_revision = id.has_value() && !id->revision.empty();
-  // Only fields that every PEFT since 0.7 knows: older ones refuse new fields.
+  // Only fields that every PEFT since 0.7 knows: older versions refuse new
+  // fields.
   const nlohmann::ordered_json config = {
       {"peft_type", "LORA"},
       {"task_type", "CAUSAL_LM"},

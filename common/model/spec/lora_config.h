@@ -1,5 +1,5 @@
-// The settings of a LoRA adapter (Hu et al. 2021) as this program trains one,
-// and how they are written for PEFT. How PEFT's own are read: peft_config.h.
+// The settings of a LoRA adapter (Hu et al. 2021) that this program trains, and
+// their form in PEFT. peft_config.h reads PEFT's own settings.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace dapd {
 
-// The most that lora.alpha may be as well: single precision holds what a weight
-// is scaled by.
+// The limit of lora.alpha as well: single precision holds the scale of a
+// weight.
 inline constexpr double kMaxLoraAlpha = 1e6;
 
-// The way out, in messages, for an adapter that only PEFT computes.
+// Advice in messages about an adapter that only PEFT computes.
 inline constexpr char kMergeInstead[] =
     "let PEFT merge such an adapter into its base (merge_and_unload) and take "
     "the result as the model";
@@ -32,18 +32,20 @@ struct LoraConfig {
   double scale() const { return alpha / static_cast<double>(rank); }
 };
 
-// CONFIG error for a name among lora.targets that is no projection of `model`.
+// Returns a CONFIG error for a name in lora.targets that is no projection of
+// `model`.
 absl::StatusOr<LoraConfig> MakeLoraConfig(const LoraSection& section,
                                           const ModelConfig& model);
 
-// The targets of `lora`; all projections of `model` where it names none.
+// Returns the targets of `lora`, or all projections of `model` if it names
+// none.
 std::vector<std::string> TargetsOf(const LoraConfig& lora,
                                    const ModelConfig& model);
 
-// The lora of a ParsePeftConfig of it is `lora`. `base_model_path`, as
-// BaseModelName (common/hub/model_folder.h) has it, becomes
-// base_model_name_or_path; the revision of an id on the hub becomes PEFT's own
-// field for it.
+// Returns the text from which ParsePeftConfig reads `lora` again.
+// `base_model_path`, in the form of BaseModelName (common/hub/model_folder.h),
+// becomes base_model_name_or_path; the revision of an id on the hub gets PEFT's
+// own field.
 std::string FormatLoraConfig(const LoraConfig& lora,
                              const std::string& base_model_path);
 

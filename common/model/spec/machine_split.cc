@@ -23,7 +23,7 @@
 namespace dapd {
 namespace {
 
-// A key of the split: where its value is, and how it is given.
+// A key of the split: the place of its value, and of the given value.
 struct SplitKey {
   const char* name;
   int64_t RoleSplit::*value;
@@ -44,7 +44,7 @@ bool AreAlike(const RoleSplit& a, const RoleSplit& b) {
   });
 }
 
-// --set values for what `split` has otherwise than `configured`.
+// Returns --set values for the parts of `split` that differ from `configured`.
 std::vector<std::string> Settings(const RoleSplit& split,
                                   const RoleSplit& configured) {
   std::vector<std::string> settings;
@@ -59,7 +59,7 @@ std::string Counted(int64_t count, const char* noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
 }
 
-// "1 rollout worker of 2 GPUs"
+// Returns "1 rollout worker of 2 GPUs".
 std::string RolloutsInWords(const RoleSplit& split) {
   const std::string workers = Counted(split.rollouts, "rollout worker");
   return split.tensor_parallel == 1
@@ -85,7 +85,7 @@ std::vector<std::string> GpusOf(const std::vector<LocalProcess>& processes,
   return gpus;
 }
 
-// Who computes where.
+// Returns which role computes on which GPUs.
 std::string PlacesText(const RoleSplit& split,
                        const std::vector<LocalProcess>& processes,
                        size_t num_gpus) {
@@ -126,8 +126,8 @@ absl::StatusOr<RoleSplit> Recommend(const Config& config,
                         given);
 }
 
-// The split of the run that goes on, if it can go on with it: nothing else is
-// given, and there is a GPU for each process.
+// Returns the split of the continued run if no other split is given and there
+// is a GPU for each process.
 std::optional<RoleSplit> KeptSplit(const std::optional<Config>& begun,
                                    const GivenSplit& given,
                                    size_t num_gpus) {
@@ -135,7 +135,8 @@ std::optional<RoleSplit> KeptSplit(const std::optional<Config>& begun,
   const RoleSplit split = SplitOf(*begun);
   for (const SplitKey& key : kSplitKeys) {
     const int64_t kept = split.*key.value;
-    // A role of which nothing is asked has no processes, whatever is given.
+    // A role that the objective does not use has no processes, even if their
+    // number is given.
     if (kept > 0 && (given.*key.given).value_or(kept) != kept) {
       return std::nullopt;
     }
@@ -147,7 +148,7 @@ std::optional<RoleSplit> KeptSplit(const std::optional<Config>& begun,
 constexpr char kUpToRounding[] =
     "the result is then the same up to rounding, but not bit for bit";
 
-// Why `split` does not use all GPUs, and what to do.
+// Returns why `split` does not use all GPUs, and advice.
 std::string ReasonOfUnused(const LoadedConfig& loaded,
                            const ModelConfig& model,
                            const std::vector<Gpu>& gpus,

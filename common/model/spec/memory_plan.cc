@@ -18,32 +18,32 @@ namespace dapd {
 namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
-// A program with its libraries, on a CPU.
+// A program with its libraries on a CPU.
 constexpr double kProgramBytes = 400e6;
-// Tensors as wide as a layer's input, and as its MLP, that are alive at once in
-// a layer of LayerPass.
+// The numbers of tensors as wide as a layer's input, and as its MLP, that are
+// in use at once in a layer of LayerPass.
 constexpr double kHiddenTensors = 12;
 constexpr double kIntermediateTensors = 4;
-// The same where LibTorch computes the layer and its gradient: float32 tensors
-// as wide as its input around norms and sums; of a projection's input and
-// output, with the update of an adapter; as wide as the MLP around its product;
-// and of a query and each key that its block of queries can see, half of a
-// view's on average (reference/attention.cc).
+// The corresponding numbers if LibTorch computes the layer and its gradient:
+// float32 tensors as wide as its input around norms and sums; tensors as wide
+// as a projection's input and output, with the update of an adapter; tensors as
+// wide as the MLP around its product; and numbers for each pair of a query and
+// a key that its block of queries can see, half of a view's keys on average
+// (reference/attention.cc).
 constexpr double kReferenceHidden = 24;
 constexpr double kReferenceIn = 2;
 constexpr double kReferenceOut = 5;
 constexpr double kReferenceMlp = 6;
 constexpr double kReferencePairs = 6;
 constexpr double kReferenceBlock = 256;
-// The loss's buffers on a CPU, whatever the length
-// (common/objective/head_loss.h).
+// The loss's buffers on a CPU at any length (common/objective/head_loss.h).
 constexpr double kHeadLossBytes = 400e6;
 
 double ProgramBytes(const Config& config) {
   return PlansForGpu(config) ? kGpuContextBytes : kProgramBytes;
 }
 
-// What the roles have in common.
+// Sizes that all roles use.
 struct Sizes {
   double number = 0;     // bytes of one of the model's numbers
   double adapter = 0;    // bytes
@@ -65,9 +65,9 @@ Sizes SizesOf(const Config& config,
       .score = static_cast<double>(ScoreBytes(config, model))};
 }
 
-// On a GPU, of one of a worker's ranks: every rank's part of a decoding step's
-// sums; of the tokens of a pass over prompts its own part, what it adds up of
-// the others', both in float32 like those, and the rounded sum
+// Returns the bytes of one rank of a worker on GPUs: every rank's part of a
+// decoding step's sums and, for a pass over prompts, the rank's own part and
+// the sum with the other ranks' parts, all in float32, and the rounded sum
 // (common/generation/cuda/cuda_decode_backend.h).
 double PartsOfRanks(const Config& config, const Sizes& sizes) {
   const auto ranks = static_cast<double>(config.rollout.tensor_parallel);
@@ -77,7 +77,8 @@ double PartsOfRanks(const Config& config, const Sizes& sizes) {
   return sizes.hidden * (ranks * rows * 4 + tokens * (2 * 4 + sizes.number));
 }
 
-// Keys and values of all slots at their longest, of one of a worker's ranks.
+// Returns the keys and values of all slots at their longest, for one rank of a
+// worker.
 double SlotsMemory(const Config& config, const ModelConfig& model) {
   int64_t slots = config.rollout.slots;
   int64_t tokens = kPromptTokens + config.rollout.max_new_tokens;
@@ -90,9 +91,10 @@ double SlotsMemory(const Config& config, const ModelConfig& model) {
          static_cast<double>(config.rollout.tensor_parallel);
 }
 
-// What decoding takes on a GPU beside that. A pass that finds no memory for its
-// prompts takes fewer, and where there is none for projections to merge into,
-// LibTorch's operations decode; between ranks either is the end of all.
+// Lists the memory that decoding takes on a GPU beside the slots. A pass that
+// finds no memory for its prompts takes fewer, and without memory for merged
+// projections LibTorch's operations decode; between ranks either failure ends
+// the run.
 std::vector<MemoryItem> DecodingOnGpu(const Config& config,
                                       const ModelConfig& model,
                                       const Sizes& sizes) {
@@ -120,8 +122,8 @@ std::vector<MemoryItem> DecodingOnGpu(const Config& config,
   return items;
 }
 
-// Decoding by LibTorch beside keys and values of `slots` bytes: the caches have
-// room for an eighth more, or for a block of tokens
+// Lists the memory of decoding by LibTorch beside keys and values of `slots`
+// bytes: the caches have room for an eighth more, or for a block of tokens
 // (common/generation/aten/aten_backend.h).
 std::vector<MemoryItem> DecodingByLibTorch(const Config& config,
                                            const ModelConfig& model,
@@ -186,7 +188,7 @@ RoleMemory TeacherMemory(const Config& config,
   return memory;
 }
 
-// What a step takes besides its passes.
+// Lists the memory that a step takes besides its passes.
 std::vector<MemoryItem> StepItems(const Config& config,
                                   const ModelConfig& model,
                                   const Sizes& sizes) {
@@ -219,8 +221,8 @@ RoleMemory TrainerMemory(const Config& config,
   const TrainerSection& trainer = config.trainer;
   const auto pass = static_cast<double>(MostPassTokens(config));
   const auto least_pass = static_cast<double>(LeastPassTokens(config));
-  // Without a size in the configuration: what a CPU takes. A GPU's memory is
-  // filled, and packs are shorter where it is small (pass_memory.h).
+  // The CPU's sizes, unless the configuration names others. A GPU's memory is
+  // filled instead, and packs are shorter if it is small (pass_memory.h).
   const TrainerLimits limits =
       PlanTrainerLimits(config, model, /*gpu=*/std::nullopt).value();
   const std::optional<double> kept =
@@ -246,7 +248,7 @@ RoleMemory TrainerMemory(const Config& config,
   return memory;
 }
 
-// The tokens of the longest view of a sample.
+// Returns the tokens of the longest view of a sample.
 double LongestView(const Config& config) {
   double longest = 0;
   for (const auto& [name, view] : LongestSamples(config)) {
@@ -255,7 +257,8 @@ double LongestView(const Config& config) {
   return longest;
 }
 
-// Numbers of a token of the longest view in a layer that LibTorch computes.
+// Returns the numbers that a layer computed by LibTorch takes for a token of
+// the longest view.
 double ReferenceRowNumbers(const LayerRecipe& recipe, const Config& config) {
   double numbers = kReferenceMlp * static_cast<double>(recipe.mlp.width) +
                    kReferencePairs *
@@ -327,7 +330,7 @@ int64_t RanksOfBase(const TrainerSection& trainer) {
   return trainer.shard_base ? trainer.ranks : 1;
 }
 
-// Its share of the layers, all of the rest.
+// A rank's share of the layers, and everything else whole.
 double ShardBytes(const Config& config,
                   const ModelConfig& model,
                   int64_t ranks) {
@@ -344,7 +347,7 @@ double GatheredBytes(const Config& config,
   double layers = 0;  // the largest two side by side, and the copy
   for (int64_t i = 0; i < model.num_layers; ++i) {
     const LayerRecipe recipe = LayerRecipeOf(model, i);
-    int64_t copy = 0;  // of the largest that is split by inputs
+    int64_t copy = 0;  // of the largest projection split by inputs
     for (const ProjectionRecipe& projection : recipe.projections) {
       if (projection.split == SplitBy::kInputs) {
         copy = std::max(copy, projection.in * projection.out);

@@ -1,5 +1,5 @@
-// What a run needs, by arithmetic from its configuration: an upper estimate to
-// choose machines by, not a measurement. docs/scale.md has the derivation.
+// The memory that a run needs, by arithmetic from its configuration: an upper
+// estimate for choosing machines, not a measurement. docs/scale.md derives it.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,20 @@
 
 namespace dapd {
 
-// The template around a problem, and the problem itself, in tokens.
+// An estimate of the tokens of a problem and the template around it.
 inline constexpr int64_t kPromptTokens = 400;
 
-// The sets of weights besides the base that the terms read of a teacher.
+// Returns the sets of weights, besides the base, that the terms need of a
+// teacher.
 std::set<WeightSet> TeacherSets(const Config& config);
 
-// Weights of the projections of all layers.
+// Returns the number of weights in the projections of all layers.
 double ProjectedParameters(const ModelConfig& model);
-// Of the adapter that `config` asks for.
+// Returns the number of parameters of the adapter that `config` asks for.
 int64_t LoraParameters(const Config& config, const ModelConfig& model);
 
-// What one layer has alive while it computes `tokens` rows, in bytes: in
-// LayerPass or, where that does not compute the model, by LibTorch.
+// Returns the bytes that one layer has in use while it computes `tokens` rows,
+// in LayerPass or, if LayerPass does not compute the model, by LibTorch.
 double LayerWorkspace(const Config& config,
                       const ModelConfig& model,
                       double tokens);
@@ -33,19 +34,20 @@ double LayerWorkspace(const Config& config,
 struct MemoryItem {
   std::string what;
   double bytes = 0.0;
-  // With no more than that on a GPU the process does its work all the same,
-  // more slowly. Nothing: it needs all of `bytes`.
+  // With only this much on a GPU the process still does its work, more slowly.
+  // Nothing: it needs all of `bytes`.
   std::optional<double> least;
 };
 
-// Peak of one process, by what takes it.
+// Peak memory of one process, by item.
 struct RoleMemory {
   std::vector<MemoryItem> items;
-  // Of its GPU, or of the even part of one that others share: what the process
-  // leaves alone as it divides the rest (pass_memory.h). 0: it divides nothing.
+  // The bytes of its GPU, or of its even part of a shared GPU, that the process
+  // leaves free as it divides the rest (pass_memory.h). 0: it divides nothing.
   double holes = 0.0;
   double Total() const;
-  // With less than that on its GPU a process ends for lack of memory.
+  // Returns the least bytes: with less on its GPU a process ends for lack of
+  // memory.
   double Least() const;
 };
 
@@ -56,19 +58,20 @@ struct MemoryPlan {
   RoleMemory trainer;
 };
 
-// For a GPU where PlansForGpu (pass_memory.h): the trainer's least is then what
-// PlanTrainerLimits asks for, and the rollout worker's has what its decoder
-// works in (decoding_memory.h).
+// Plans for a GPU if PlansForGpu (pass_memory.h). Then the trainer's Least is
+// the limit of PlanTrainerLimits, and the rollout worker's includes the working
+// memory of its decoder (decoding_memory.h).
 MemoryPlan PlanMemory(const Config& config, const ModelConfig& model);
 
-// Of the trainer's ranks, those that split every layer of the base between them
-// (common/sharding/sharded_weights.h); 1: each has it whole.
+// Returns how many of the trainer's ranks split every layer of the base between
+// them (common/sharding/sharded_weights.h); 1: each rank has the whole base.
 int64_t RanksOfBase(const TrainerSection& trainer);
 
-// The part of the frozen base that one of `ranks` such processes holds; what it
-// gathers while it makes a pass: two layers whole, the one that is computed and
-// the next, and one projection that is split by inputs once more
-// (common/sharding/sharded_weights.h); and both. 1: the whole base.
+// ShardBytes is the part of the frozen base that one of `ranks` such processes
+// holds. GatheredBytes is what it gathers during a pass: two whole layers, the
+// present and the next, and a second copy of one projection that is split by
+// inputs (common/sharding/sharded_weights.h). BaseBytesOfRank is the sum of
+// both. With 1 rank it is the whole base.
 double ShardBytes(const Config& config,
                   const ModelConfig& model,
                   int64_t ranks);

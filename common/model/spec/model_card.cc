@@ -23,13 +23,14 @@ constexpr absl::string_view kBegin = "<!-- dapd: training -->\n";
 constexpr absl::string_view kEnd = "<!-- dapd: end of training -->\n";
 constexpr absl::string_view kBaseDigest = "\n* Base, SHA-256: ";
 
-// A double-quoted scalar of YAML, which JSON's strings are.
+// Returns a double-quoted scalar of YAML; JSON's strings are such scalars.
 std::string YamlText(const std::string& text) {
   return nlohmann::json(text).dump(
       -1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
 }
 
-// The base where it is an id on the hub. A folder of that name would win.
+// Returns the base if it is an id on the hub. A folder of that name takes
+// precedence.
 std::optional<HubId> BaseId(const std::string& base_model) {
   if (FileExists(base_model)) return std::nullopt;
   return ParseHubId(base_model);
@@ -165,8 +166,9 @@ std::string MarkdownText(absl::string_view text) {
         escaped += "&amp;";
         break;
       default:
-        // CommonMark: a backslash in front of any ASCII punctuation. Where a
-        // path or a name has some all the time, it means nothing.
+        // CommonMark allows a backslash in front of any ASCII punctuation. The
+        // characters that are frequent in paths and names have no meaning and
+        // stay.
         if (absl::ascii_ispunct(static_cast<unsigned char>(c)) &&
             !absl::StrContains("/.,:;@%", c)) {
           escaped += '\\';

@@ -1,6 +1,7 @@
 // Model cards: README.md beside weights, in the form that the Hugging Face hub
-// reads (a YAML header, then Markdown). Names, paths and settings are whatever
-// a configuration says: none of them can end the header, a block or a table.
+// reads (a YAML header, then Markdown). Names, paths and settings are foreign
+// text from a configuration: none of them can end the header, a block or a
+// table.
 #pragma once
 
 #include <string>
@@ -15,36 +16,37 @@ inline constexpr char kModelCardFile[] = "README.md";
 
 struct ModelCard {
   std::string title;
-  // As BaseModelName (common/hub/model_folder.h) has it. Only an id on the hub
-  // gets into the header, which knows nothing else.
+  // In the form of BaseModelName (common/hub/model_folder.h). The header names
+  // the base only if it is an id on the hub; the header allows nothing else.
   std::string base_model;
   LoraConfig lora;
   bool is_merged = false;  // the folder holds a whole model
-  std::string training;    // TrainingSection; empty: nothing is known of it
+  std::string training;    // TrainingSection; empty: unknown
 };
 
-// The text of README.md, with this program's version.
+// Returns the text of README.md, with this program's version.
 std::string FormatModelCard(const ModelCard& card);
 
-// `markdown` between marks that CardTraining finds: what a merged model's card
-// takes over from its adapter's.
+// Puts `markdown` between marks that CardTraining finds: the section that a
+// merged model's card takes over from its adapter's.
 std::string TrainingSection(absl::string_view markdown);
-// The section of a card with its marks; empty for one without, such as another
-// program's.
+// Returns the section of a card with its marks; empty for a card without one,
+// such as another program's.
 std::string CardTraining(absl::string_view card);
 
-// The line in a training section that says which base was trained on, and what
-// the section of a card says of that; empty if nothing.
+// BaseDigestLine returns the line of a training section that names the base by
+// its digest. CardBaseDigest returns the digest from the section of a card;
+// empty if there is none.
 std::string BaseDigestLine(absl::string_view digest);
 std::string CardBaseDigest(absl::string_view card);
 
-// Foreign text as plain text of a line of Markdown, in a table or out of one.
+// Returns foreign text as plain text for a line of Markdown, also in a table.
 std::string MarkdownText(absl::string_view text);
-// As a block that shows it as it is.
+// Returns foreign text as a block that shows it unchanged.
 std::string MarkdownBlock(absl::string_view text, absl::string_view language);
 
-// The smallest --max-lora-rank that vLLM knows and that takes adapters of
-// `rank`; 0 if there is none.
+// Returns the smallest --max-lora-rank that vLLM accepts and that takes
+// adapters of `rank`; 0 if there is none.
 int64_t VllmMaxLoraRank(int64_t rank);
 
 }  // namespace dapd

@@ -34,7 +34,7 @@ absl::StatusOr<json> ReadJsonObject(const std::string& path) {
   return parsed;
 }
 
-// Features of other models that change the result if they are ignored.
+// Refuses features of other models that change the result if they are ignored.
 void RefuseUnsupported(FieldReader& reader) {
   for (const char* key : {"quantization_config",
                           "num_experts",
@@ -48,7 +48,7 @@ void RefuseUnsupported(FieldReader& reader) {
   if (reader.Has("pretraining_tp") && object["pretraining_tp"] != 1) {
     reader.Fail("pretraining_tp", "other than 1 is not supported");
   }
-  // Embedding models say so: their tokens also see those behind them.
+  // In embedding models, which set this, tokens also see later tokens.
   if (!reader.Boolean("is_causal", true)) {
     reader.Fail("is_causal", "is false; only causal attention is supported");
   }
@@ -58,7 +58,7 @@ void RefuseUnsupported(FieldReader& reader) {
   }
 }
 
-// An id or a list of ids; nothing if the key is absent or null.
+// Returns an id or a list of ids; nothing if the key is absent or null.
 absl::StatusOr<std::vector<int64_t>> ReadTokenIds(const json& object,
                                                   const char* key,
                                                   const ModelConfig& config,
@@ -101,7 +101,7 @@ absl::Status ReadEndTokens(const std::string& folder,
   return absl::OkStatus();
 }
 
-// transformers loads an adapter that lies beside a model along with it.
+// transformers loads an adapter beside a model along with the model.
 absl::Status RefuseAdapter(const std::string& folder) {
   const auto has = [&](const char* file) {
     return FileExists(JoinPath(folder, file));

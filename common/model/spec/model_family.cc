@@ -23,20 +23,20 @@ enum class Biases {
   kByAttentionBias,    // on q, k, v and o if attention_bias is true
 };
 
-// Layers that attend to a window of sliding_window tokens. Where that key is
-// null there are none.
+// The layers that attend to a window of sliding_window tokens; none if that key
+// is null.
 enum class Windows {
   kNone,
   kEveryLayer,
-  // Only with use_sliding_window: by layer_types or, without it, the layers
-  // from max_window_layers on.
+  // Only with use_sliding_window: by layer_types or, without that key, the
+  // layers from max_window_layers on.
   kIfUsed,
-  // By layer_types or, without it, every second layer, beginning with the
+  // By layer_types or, without that key, every second layer, beginning with the
   // first.
   kAlternate,
 };
 
-// The traits of a family. A key that is null: the family has no such setting.
+// The traits of a family. A null key: the family has no such setting.
 struct Family {
   const char* model_type;
   bool qk_norm = false;
@@ -50,7 +50,7 @@ struct Family {
   const char* activation = "silu";  // without that key
   bool scales_embedding = false;
   const char* score_divisor_key = nullptr;
-  double score_divisor = 0.0;  // without that key
+  double score_divisor = 0.0;  // if config.json lacks the key
   const char* score_softcap_key = nullptr;
   double score_softcap = 0.0;  // without that key; null is no cap
   const char* logit_softcap_key = nullptr;
@@ -95,7 +95,7 @@ const Family* FindFamily(const std::string& model_type) {
   return found == std::end(kFamilies) ? nullptr : found;
 }
 
-// "qwen3, qwen2 and llama".
+// Returns "qwen3, qwen2 and llama".
 std::string AllFamilies() {
   std::vector<std::string> names;
   for (const Family& family : kFamilies) names.emplace_back(family.model_type);
@@ -118,14 +118,14 @@ Activation ReadActivation(FieldReader& reader, const Family& family) {
   return Activation::kSilu;
 }
 
-// Zero where the family has no such key. An explicit null is zero, too.
+// Returns zero if the family has no such key or if its value is null.
 double ReadCap(FieldReader& reader, const char* key, double otherwise) {
   if (key == nullptr) return 0.0;
   if (reader.object().contains(key) && !reader.Has(key)) return 0.0;
   return reader.Positive(key, otherwise);
 }
 
-// Whether each layer has a window, by the family's rule alone.
+// Returns whether each layer has a window, by the family's rule alone.
 std::vector<bool> SlidingLayers(FieldReader& reader,
                                 const Family& family,
                                 int64_t num_layers) {
@@ -159,7 +159,7 @@ std::vector<bool> SlidingLayers(FieldReader& reader,
   return slides;
 }
 
-// layer_types may hold nothing else than what the family's rule knows.
+// Fails if layer_types differs from the family's rule.
 void CheckLayerTypes(FieldReader& reader, const std::vector<bool>& slides) {
   if (!reader.Has("layer_types")) return;
   const json& types = reader.object()["layer_types"];
@@ -183,7 +183,7 @@ void CheckLayerTypes(FieldReader& reader, const std::vector<bool>& slides) {
   }
 }
 
-// A window as long as the context shuts nothing out.
+// Leaves out a window as long as the context, which excludes nothing.
 std::vector<int64_t> ReadWindows(FieldReader& reader,
                                  const Family& family,
                                  const ModelConfig& config) {

@@ -1,5 +1,5 @@
-// The model families, one row of a table each: which traits (model_config.h) a
-// family has, and under which key of its config.json it says so.
+// The model families, one row of a table each: the traits (model_config.h) of a
+// family, and the keys of its config.json that set them.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace dapd {
 
-// config.json's model_type, or "" where it is none of the table's, which the
-// reader then says. To be asked before anything else is read: a model of
-// another family keeps its sizes in other places, and its other keys say
-// nothing about why it is refused.
+// Returns config.json's model_type, or "" if the table lacks it, with a problem
+// in `reader`. Call this before reading anything else: a model of another
+// family keeps its sizes in other places, and its other keys do not explain the
+// refusal.
 std::string ReadModelType(FieldReader& reader);
 
-// Whether the embedding is the head, where config.json does not say so.
+// Returns whether the embedding is the head if config.json does not say so.
 bool TiesEmbeddingsByDefault(const std::string& model_type);
 
-// The traits of `config.model_type` from config.json, whose sizes are in
-// `config` already.
+// Reads the traits of `config.model_type` from config.json. The sizes must
+// already be in `config`.
 void ReadFamily(FieldReader& reader, ModelConfig& config);
 
 }  // namespace dapd

@@ -20,7 +20,7 @@ absl::StatusOr<ModulePattern> ModulePattern::Parse(
     return absl::InvalidArgumentError(absl::StrCat(
         "the expression '", Printable(expression), "' is not read: ", reason));
   };
-  // RE2 takes both for something else than Python does.
+  // RE2 reads both differently from Python.
   for (const char* other : {"{,", "[["}) {
     if (absl::StrContains(expression, other)) {
       return refuse(absl::StrCat("it contains ", other));

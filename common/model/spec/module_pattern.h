@@ -1,5 +1,5 @@
-// Compares names of modules with the regular expressions and lists of a PEFT
-// configuration, which say by them the modules that they mean.
+// Compares names of modules with the regular expressions and lists by which a
+// PEFT configuration selects modules.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,18 @@ class RE2;
 
 namespace dapd {
 
-// A regular expression of Python's, as far as it means the same to RE2, which
-// matches in linear time. An expression with look-around, references or
-// anything else that the two read differently is refused by name.
+// A regular expression of Python's that has the same meaning in RE2, which
+// matches in linear time. Refuses, by name, look-around, references and
+// anything else that Python and RE2 read differently.
 class ModulePattern {
  public:
-  // INVALID_ARGUMENT.
+  // Returns INVALID_ARGUMENT for such an expression.
   static absl::StatusOr<ModulePattern> Parse(const std::string& expression);
 
-  // As Python's re.fullmatch.
+  // Matches like Python's re.fullmatch.
   bool Matches(const std::string& module) const;
-  // The number in the first group of an expression that matches the beginning,
-  // as Python's re.match; -1 if it does not.
+  // Matches the beginning like Python's re.match, and returns the number in the
+  // first group; -1 without a match.
   int64_t NumberInBeginning(const std::string& module) const;
 
  private:
@@ -38,18 +38,19 @@ class ModulePattern {
   std::shared_ptr<const re2::RE2> expression_;
 };
 
-// Modules that a value of PEFT's stands for: a text is an expression, which has
-// to match the whole name, a list has names, or ends of names behind a dot.
+// The modules that a value of PEFT's selects: a text is an expression, which
+// must match the whole name; a list has names, or ends of names behind a dot.
 class ModuleSet {
  public:
-  // Null and an empty value stand for none. INVALID_ARGUMENT.
+  // Null and an empty value select nothing. Returns INVALID_ARGUMENT for an
+  // expression that ModulePattern refuses.
   static absl::StatusOr<ModuleSet> Parse(const nlohmann::json& value);
 
   bool Contains(const std::string& module) const;
-  // Whether a list has the whole name.
+  // Returns whether the list has the whole name.
   bool HasWholeName(const std::string& module) const;
   bool IsExpression() const { return pattern_.has_value(); }
-  // The entries, if the pattern is a list.
+  // The entries of a list.
   const std::vector<std::string>& names() const { return names_; }
 
  private:

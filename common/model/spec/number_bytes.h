@@ -1,4 +1,4 @@
-// The size of what a model computes with, and of what a teacher sends of it.
+// The sizes of a model's numbers, and of the scores that a teacher sends.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,16 @@
 
 namespace dapd {
 
-// Bytes of a weight, and of what is computed from it, by model.precision.
+// Returns the bytes of a weight, and of the values computed from it, by
+// model.precision.
 int64_t NumberBytes(const Config& config);
 
-// Bytes of a token's keys and values in all layers.
+// Returns the bytes of a token's keys and values in all layers.
 int64_t KvTokenBytes(const Config& config, const ModelConfig& model);
 
-// Bytes of a scored token of one view, by teacher.payload (teacher.proto): its
-// last hidden state as the model computes it, float32 logits, or an int32 id
-// and a float32 log-probability of each of top_k tokens.
+// Returns the bytes of a scored token of one view, by teacher.payload
+// (teacher.proto): its last hidden state in the model's precision, float32
+// logits, or an int32 id and a float32 log-probability of each of top_k tokens.
 int64_t ScoreBytes(const Config& config, const ModelConfig& model);
 
 }  // namespace dapd

@@ -16,24 +16,26 @@
 namespace dapd {
 namespace {
 
-// On a CPU, where the configuration names no size.
+// The sizes on a CPU if the configuration names none.
 constexpr int64_t kHostActivationMib = 1024;
 constexpr int64_t kHostAheadMib = 2048;
-// On a CPU: where the activations of a pack take more, few layers keep them,
-// and chunks, which keep none, cost next to nothing. Not what the run may
-// really keep: that may change where it goes on, and chunks are part of its
-// result.
+// The limit on a CPU: if the activations of a pack take more, few layers keep
+// them, and chunks, which keep none, cost next to nothing. This is not the
+// memory that the run may keep, because that may change when the run is
+// continued, and chunks are part of its result.
 constexpr int64_t kChunkedActivationBytes = int64_t{4} << 30;
 
-// On a GPU: a chunk of fewer tokens is bound by the launches of its kernels.
+// On a GPU, the launches of the kernels limit the speed of a chunk of fewer
+// tokens.
 constexpr int64_t kLeastDeviceChunk = 2048;
 constexpr double kGpuLossBytes = 1.1e9;
 
-// In tokens, of answers and references as long as they may be.
+// The longest packs and samples in tokens, with answers and references as long
+// as they may be.
 struct Longest {
-  int64_t pack = 0;    // of rollouts; of references where those are not trained
-  int64_t either = 0;  // pack of rollouts or of references
-  int64_t sample = 0;  // one sample's views of either, which no pack splits
+  int64_t pack = 0;    // of rollouts or, if not trained, references
+  int64_t either = 0;  // longest pack of rollouts or references
+  int64_t sample = 0;  // longest sample's views, never split
 };
 
 Longest LongestOf(const Config& config) {
@@ -55,8 +57,8 @@ Longest LongestOf(const Config& config) {
           .sample = sample};
 }
 
-// As NumKeptLayers (common/model/training_pass.h): the pass by LibTorch keeps
-// none.
+// Returns NumKeptLayers (common/model/training_pass.h); 0 for the pass by
+// LibTorch.
 int64_t KeptLayers(const ModelConfig& model,
                    int64_t row_bytes,
                    int64_t tokens,
@@ -70,8 +72,8 @@ bool TrainsAhead(const TrainerSection& trainer) {
   return trainer.train_while_sampling && !trainer.shard_base;
 }
 
-// What a step takes besides its passes, once base and policy are there; with
-// the layers of a split base, of which none is gathered then.
+// Returns the bytes that a step takes besides its passes once base and policy
+// are loaded, including the gathered layers of a split base.
 double StepBytes(const Config& config,
                  const ModelConfig& model,
                  int64_t total) {
@@ -81,7 +83,7 @@ double StepBytes(const Config& config,
          kGpuHoles * static_cast<double>(total);
 }
 
-// What a pass takes without any activation that is kept.
+// Returns the bytes that a pass takes without any kept activations.
 double PassBytes(const Config& config,
                  const ModelConfig& model,
                  int64_t tokens) {
@@ -117,27 +119,27 @@ TrainerLimits LimitsOfHost(const Config& config,
   return limits;
 }
 
-// The most tokens whose pass takes at most `bytes`.
+// Returns the most tokens whose pass takes at most `bytes`.
 int64_t TokensIn(const Config& config, const ModelConfig& model, double bytes) {
   return static_cast<int64_t>(bytes / PassBytes(config, model, 1));
 }
 
-// Chunks are part of the result, and so must not depend on memory where that
-// has to be the same. A pass by LibTorch cannot begin with them.
+// Chunks are part of the result, so they must not depend on memory with
+// model.deterministic. A pass by LibTorch cannot begin with chunks.
 bool MayChunk(const Config& config, const ModelConfig& model) {
   return config.trainer.chunk_tokens > 0 && !config.model.deterministic &&
          Supports(Executor::kLayerPass, model);
 }
 
-// Bytes of the activations of all layers: of the longest pack of answers, of
-// that or references, and of all tokens that a pass may have.
+// The bytes of the activations of all layers, for the longest pack of answers,
+// for the longest pack of either kind, and for all tokens that a pass may have.
 struct Activations {
   double answers = 0;
   double either = 0;
   double pass = 0;
 };
 
-// `left` bytes between activations and what is trained ahead.
+// Divides `left` bytes between activations and training ahead.
 void Divide(const Config& config,
             const ModelConfig& model,
             double left,
@@ -150,13 +152,13 @@ void Divide(const Config& config,
     left = std::max(0.0, left - ahead);
   }
   const bool divides = TrainsAhead(trainer) && trainer.ahead_memory_mib < 0;
-  // Samples may be longer than they are expected to be.
+  // Some samples may be longer than expected.
   const double beyond = std::max(0.0, left - all.either);
   double activations = std::min(left - (divides ? beyond / 2 : 0.0), all.pass);
   if (trainer.activation_memory_mib >= 0) {
     activations = static_cast<double>(trainer.activation_memory_mib << 20);
   } else if (left < all.answers && MayChunk(config, model) && divides) {
-    // Chunks keep no activations, but have to be kept themselves.
+    // Chunks keep no activations, but the chunks themselves are kept.
     activations = left / 2;
   }
   if (divides) ahead = std::max(0.0, left - activations);
@@ -188,8 +190,9 @@ bool PlansForGpu(const Config& config) {
 GpuStepMemory GpuStepMemoryOf(const Config& config, const ModelConfig& model) {
   const TrainerSection& trainer = config.trainer;
   const double adapter = 4 * static_cast<double>(LoraParameters(config, model));
-  // The gradient and a micro-batch's, two moments, what is pushed, the next
-  // snapshot, the moving average; between ranks the sum and its copy.
+  // The gradient of the step and of a micro-batch, two moments, the pushed
+  // adapter, the next snapshot, the moving average; between ranks also the sum
+  // and its copy.
   double adapters = 7;
   if (trainer.ranks > 1) adapters += 2;
   if (config.rollout.max_staleness > 0) adapters += 1;
@@ -215,10 +218,10 @@ DeviceMemory ShareOf(DeviceMemory memory, int64_t processes) {
 int64_t LayerActivationBytes(const ModelConfig& model,
                              int64_t lora_rank,
                              int64_t number) {
-  // LayerPass has the same tensors in every layer it computes.
+  // LayerPass has the same tensors in every layer that it computes.
   const LayerRecipe recipe = LayerRecipeOf(model, /*layer=*/0);
   const AttentionRecipe& attention = recipe.attention;
-  // The layer's input, the sum behind attention, and attention's result.
+  // The layer's input, the sum after attention, and attention's result.
   int64_t values = 2 * model.hidden_size + recipe[attention.o].in;
   for (const Projection kept : {attention.q,
                                 attention.k,

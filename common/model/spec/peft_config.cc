@@ -27,11 +27,11 @@ using nlohmann::json;
 constexpr int64_t kMaxRank = 4096;
 constexpr uint64_t kMaxAdapterConfigBytes = 1 << 20;
 
-// Settings that are read here, or that change nothing once an adapter is
-// trained; any other one has to be neutral.
+// Returns whether the setting is read here or has no effect on a trained
+// adapter; every other setting must be neutral.
 bool IsKnown(const std::string& key) {
   static const auto& known = *new std::set<std::string>{
-      // read
+      // These settings are read.
       "peft_type",
       "r",
       "lora_alpha",
@@ -45,7 +45,7 @@ bool IsKnown(const std::string& key) {
       "modules_to_save",
       "init_lora_weights",
       "base_model_name_or_path",
-      // of training, of where things are and of who wrote them
+      // These settings describe training, places and authors.
       "task_type",
       "auto_mapping",
       "peft_version",
@@ -63,13 +63,14 @@ bool IsKnown(const std::string& key) {
   return known.contains(key);
 }
 
-// True if the value says nothing.
+// Returns whether the value has no effect.
 bool IsNeutral(const json& value) {
   return value.is_null() || value == false || value == "none" ||
          (value.is_structured() && value.empty());
 }
 
-// Whether PEFT took the adapter's first weights out of the base's.
+// Returns whether PEFT took the adapter's first weights out of the base's
+// weights.
 bool ChangesBase(const json& config) {
   const json init = config.value("init_lora_weights", json());
   if (!init.is_string()) return false;
@@ -78,7 +79,7 @@ bool ChangesBase(const json& config) {
          name == "olora" || name == "loftq" || name == "lora_ga";
 }
 
-// An adapter_config.json while it is read; the first problem stays.
+// Reads an adapter_config.json and keeps the first problem.
 class Parser {
  public:
   Parser(const json& config, const ModelConfig& model, std::string where)
@@ -181,7 +182,7 @@ class Parser {
     ASSIGN_OR_RETURN(alpha_patterns_, ReadPatterns("alpha_pattern"));
     RETURN_IF_ERROR(ReadLayers());
     const json targets = Value("target_modules");
-    // PEFT's word for all of them; the head is none of these.
+    // PEFT's word for all linear layers except the head.
     if (targets.is_string() &&
         absl::AsciiStrToLower(targets.get<std::string>()) == "all-linear") {
       ASSIGN_OR_RETURN(targets_,
@@ -237,7 +238,7 @@ class Parser {
     return absl::OkStatus();
   }
 
-  // None of them may be what only PEFT adapts.
+  // Fails for a target that only PEFT adapts.
   absl::Status CheckTargets() const {
     for (const char* other : {"lm_head", "model.embed_tokens", "model.norm"}) {
       if (!targets_.Contains(other) || IsExcluded(other)) continue;
@@ -283,7 +284,7 @@ class Parser {
 
   bool IsTarget(const std::string& module) const {
     if (IsExcluded(module) || !targets_.Contains(module)) return false;
-    // A list's whole names count in every layer.
+    // The whole names of a list select a module in every layer.
     if (!layers_.has_value() || targets_.HasWholeName(module)) return true;
     for (const ModulePattern& pattern : layer_numbers_) {
       const int64_t number = pattern.NumberInBeginning(module);
@@ -292,7 +293,7 @@ class Parser {
     return false;
   }
 
-  // rank_pattern or alpha_pattern: each value with the modules that have it.
+  // rank_pattern or alpha_pattern: pairs of a module pattern and its value.
   using Patterns = std::vector<std::pair<ModulePattern, json>>;
 
   absl::StatusOr<Patterns> ReadPatterns(const char* key) const {
@@ -314,14 +315,14 @@ class Parser {
     return patterns;
   }
 
-  // Null: nothing is said of the module.
+  // Returns null if no pattern matches the module.
   absl::StatusOr<json> ValueOf(const Patterns& patterns,
                                const char* key,
                                const std::string& module) const {
     json found;
     for (const auto& [pattern, value] : patterns) {
       if (!pattern.Matches(module)) continue;
-      // PEFT takes the first one of the file.
+      // PEFT takes the first match in the file.
       if (!found.is_null() && found != value) {
         return Refuse(absl::StrCat(
             key, " has two values for ", module, "; remove one of them"));
@@ -428,7 +429,7 @@ absl::Status CheckStartAdapter(const std::string& folder,
     fitting.push_back(absl::StrCat("lora.rank=", lora.rank));
   }
   if (lora.alpha != settings.alpha) {
-    // With all digits: the value has to be given back.
+    // The value gets all digits, because the user has to repeat it exactly.
     fitting.push_back(absl::StrCat("lora.alpha=", FormatDouble(lora.alpha)));
   }
   if (std::set<std::string>(targets.begin(), targets.end()) !=

@@ -26,8 +26,8 @@ struct Sampling {
   int64_t NumDevices() const { return rollouts * tensor_parallel; }
 };
 
-// The numbers of a role's processes that come into question, and the seconds of
-// a step with each: no role's time depends on another's number.
+// The possible numbers of each role's processes, and the seconds of a step with
+// each number: no role's time depends on another role's number.
 class RoleChoices {
  public:
   RoleChoices(const Config& config,
@@ -70,8 +70,9 @@ class RoleChoices {
     return ranks;
   }
 
-  // The GPUs of a rollout worker. On CPUs LibTorch's operations decode between
-  // ranks, for models that no machine holds alone.
+  // Returns the possible numbers of GPUs of a rollout worker. On CPUs several
+  // ranks decode by LibTorch's operations, for models that do not fit one
+  // machine.
   std::vector<int64_t> OfAWorker() const {
     if (given_.tensor_parallel.has_value()) {
       return {*given_.tensor_parallel};
@@ -104,7 +105,7 @@ class RoleChoices {
     return samplings;
   }
 
-  // Teachers take all devices that are left: none is in another's way.
+  // Returns all remaining devices: teachers do not disturb each other.
   int64_t Teachers(int64_t left) const {
     return FewestTeachers() == 0 ? 0 : given_.teachers.value_or(left);
   }
@@ -112,7 +113,7 @@ class RoleChoices {
     return FewestTeachers() == 0 || Fits(&MemoryPlan::teacher, {});
   }
 
-  // With the network, on which gradients and layers travel between ranks.
+  // Includes the network, on which gradients and layers travel between ranks.
   double SecondsOfRanks(int64_t ranks) const {
     const StepSeconds seconds = Predict({.ranks = ranks});
     const auto units = static_cast<double>(units_);
@@ -130,7 +131,7 @@ class RoleChoices {
         .rollout;
   }
 
-  // Why no split was found.
+  // Returns why no split was found.
   absl::Status Refusal() const {
     const std::vector<int64_t> of_worker = OfAWorker();
     const std::vector<int64_t> ranks = Ranks();
@@ -233,7 +234,7 @@ absl::StatusOr<RoleSplit> RecommendSplit(const Config& config,
   for (const Sampling& sampling : choices.Samplings()) {
     samplings.emplace_back(sampling, choices.SecondsOf(sampling));
   }
-  std::map<int64_t, double> of_teachers;  // by their number
+  std::map<int64_t, double> of_teachers;  // by number of teachers
   const auto teaching = [&](int64_t teachers) {
     const auto [entry, is_new] = of_teachers.try_emplace(teachers, 0);
     if (is_new) entry->second = choices.SecondsOfTeachers(teachers);

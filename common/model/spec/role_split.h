@@ -1,5 +1,5 @@
-// How many of a number of devices should train, score and sample, by the
-// arithmetic of step_cost.h and memory_plan.h.
+// Recommends how many of a number of devices should train, score and sample, by
+// the arithmetic of step_cost.h and memory_plan.h.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ struct RoleSplit {
   int64_t teachers = 0;         // workers with a device each
   int64_t rollouts = 0;         // workers with tensor_parallel devices each
   int64_t tensor_parallel = 1;  // rollout.tensor_parallel
-  double seconds = 0;           // of a step, its phases one after the other
+  double seconds = 0;           // of a step, whose phases do not overlap
 
   int64_t NumDevices() const {
     return ranks + teachers + rollouts * tensor_parallel;
   }
 };
 
-// The parts of a split that are decided already.
+// The parts of a split that are already decided.
 struct GivenSplit {
   std::optional<int64_t> ranks;
   std::optional<int64_t> teachers;
@@ -35,24 +35,23 @@ struct GivenSplit {
   std::optional<int64_t> tensor_parallel;
 };
 
-// What file, environment and --set say of trainer.ranks, run.teacher_workers,
-// run.rollout_workers and rollout.tensor_parallel.
+// Returns the values of trainer.ranks, run.teacher_workers, run.rollout_workers
+// and rollout.tensor_parallel that file, environment and --set give.
 GivenSplit GivenBy(const LoadedConfig& loaded);
 
 struct SplitDevices {
   int64_t count = 0;
-  int64_t bytes = 0;  // of memory of each; 0: not known, and not looked at
+  int64_t bytes = 0;  // memory of each; 0: unknown, not checked
 };
 
-// The split whose step is the shortest once the snapshot has been refreshed.
-// What is given stays as it is. Of the rest: ranks are as many as a batch can
-// be shared by and the model's layers can be split over (trainer.shard_base),
-// and the one with the most micro-batches sets the pace; a rollout worker has
-// as many GPUs as the model can be split over, at most kMostOfAWorker, or one
-// core; teachers are all that is left; roles of which the objective asks
-// nothing get no device; and each process has the memory that it needs at the
-// least, on a device of its own. Fewer devices than there are may be in use at
-// the end.
+// Returns the split with the shortest step, counted with a refreshed snapshot.
+// Given parts stay unchanged. Otherwise: the number of ranks can divide a batch
+// and, with trainer.shard_base, the model's layers, and the rank with the most
+// micro-batches sets the pace; a rollout worker has as many GPUs as the model
+// can be split over, at most kMostOfAWorker, or one core; teachers get all
+// remaining devices; a role that the objective does not use gets no device; and
+// each process has the least memory that it needs, on a device of its own. Some
+// devices may stay unused.
 //   FAILED_PRECONDITION  the devices are too few, or too small, and why
 absl::StatusOr<RoleSplit> RecommendSplit(const Config& config,
                                          const ModelConfig& model,
@@ -61,17 +60,17 @@ absl::StatusOr<RoleSplit> RecommendSplit(const Config& config,
                                          const HardwareRates& rates,
                                          const GivenSplit& given = {});
 
-// The processes of a worker are on one machine, which has 8 GPUs as a rule.
+// All processes of a worker are on one machine, which usually has 8 GPUs.
 inline constexpr int64_t kMostOfAWorker = 8;
 
-// The split that `config` has: the processes that `dapd run` starts with it.
+// Returns the split of the processes that `dapd run` starts with `config`.
 RoleSplit SplitOf(const Config& config);
 
-// `config` with that split.
+// Returns `config` with the values of `split`.
 Config WithSplit(Config config, const RoleSplit& split);
 
-// Whether a process with this plan finds what it needs at the least on a device
-// of `bytes` of its own.
+// Returns whether a process with this plan has the least memory that it needs
+// on its own device of `bytes`.
 bool FitsDevice(const RoleMemory& plan, int64_t bytes);
 
 }  // namespace dapd

@@ -17,7 +17,7 @@ using nlohmann::json;
 
 constexpr char kOriginalPositions[] = "original_max_position_embeddings";
 
-// The content of one of the two spellings.
+// The content of either spelling.
 struct Rope {
   double theta = 0.0;
   std::optional<RopeScaling> scaling;
@@ -25,8 +25,8 @@ struct Rope {
   bool operator==(const Rope&) const = default;
 };
 
-// The length of the texts of pretraining. transformers 5 takes config.json's
-// own entry, and transformers 4 the rope's.
+// Returns the length of the texts of pretraining. transformers 5 reads
+// config.json's own entry, and transformers 4 reads the entry of the rope.
 double OriginalPositions(FieldReader& reader,
                          FieldReader& rope,
                          const RopeShape& shape) {
@@ -53,7 +53,7 @@ Llama3Rope ReadLlama3(FieldReader& rope, double original_positions) {
   return llama3;
 }
 
-// Equation 22 of the paper, as transformers computes it.
+// Returns equation 22 of the paper in the operations of transformers.
 double AttentionFactor(FieldReader& rope, double factor) {
   const auto scale = [factor](double weight) {
     return factor <= 1.0 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0;
@@ -70,8 +70,8 @@ YarnRope ReadYarn(FieldReader& rope,
                   double theta,
                   double original_positions) {
   YarnRope yarn;
-  // transformers takes null for the ratio of the two lengths, and refuses a key
-  // that is missing.
+  // transformers reads null as the ratio of the two lengths, and refuses a
+  // missing key.
   const double ratio =
       static_cast<double>(shape.max_positions) / original_positions;
   const bool is_null = rope.object().contains("factor") && !rope.Has("factor");
@@ -82,7 +82,8 @@ YarnRope ReadYarn(FieldReader& rope,
     rope.Fail("rope_theta", absl::StrCat("is ", theta, "; it must be above 1"));
     return yarn;
   }
-  // The number of the frequency that turns so often in the original context.
+  // The number of the frequency that makes `turns` turns in the original
+  // context.
   const auto number_of = [&](double turns) {
     return static_cast<double>(shape.head_dim) *
            std::log(original_positions / (turns * 2 * std::numbers::pi)) /
@@ -103,7 +104,7 @@ YarnRope ReadYarn(FieldReader& rope,
   return yarn;
 }
 
-// `object`: config.json's rope_scaling or rope_parameters, as `key` says.
+// `object` is config.json's rope_scaling or rope_parameters, named by `key`.
 Rope ReadRopeObject(const json& object,
                     const char* key,
                     const RopeShape& shape,
@@ -115,7 +116,8 @@ Rope ReadRopeObject(const json& object,
     return read;
   }
   FieldReader rope(object, key);
-  // {"full_attention": {"rope_theta": ...}}: its numbers would not be seen.
+  // {"full_attention": {"rope_theta": ...}} is refused, because its numbers
+  // would be ignored.
   for (const auto& [name, value] : object.items()) {
     if (value.is_object()) {
       rope.Fail(name,
@@ -123,7 +125,7 @@ Rope ReadRopeObject(const json& object,
     }
   }
   read.theta = rope.Positive("rope_theta", theta);
-  // Every part of a head turns; other shares would be ignored in silence.
+  // Every part of a head turns; another share would be ignored silently.
   if (rope.Positive("partial_rotary_factor", 1.0) != 1.0) {
     rope.Fail("partial_rotary_factor", "other than 1 is not supported");
   }
@@ -188,12 +190,12 @@ void ReadRope(FieldReader& reader,
   }
   std::optional<Rope> found;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    // An empty object counts as none.
+    // An empty object counts as absent.
     if (!reader.Has(key) || reader.object()[key].empty()) continue;
     Rope read =
         ReadRopeObject(reader.object()[key], key, shape, reader, rope.theta);
     if (found.has_value() && read != *found) {
-      // transformers would take rope_scaling alone.
+      // transformers would read only rope_scaling.
       reader.Fail(key, "contradicts rope_scaling; remove one of them");
     }
     found = std::move(read);

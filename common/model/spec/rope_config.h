@@ -1,11 +1,11 @@
-// How a model stretches its rotary embedding (Su et al. 2021) beyond the
-// context of its pretraining: what rope_scaling or rope_parameters of its
-// config.json says, in numbers that no longer depend on anything else. rope.h
-// applies them.
+// Describes how a model stretches its rotary embedding (Su et al. 2021) beyond
+// the context of its pretraining: rope_scaling or rope_parameters of its
+// config.json, as numbers that do not depend on other settings. rope.h applies
+// them.
 //
-// Only kinds whose frequencies are the same for every text are here: the
-// frequencies of "dynamic" and "longrope" depend on the length of the text, so
-// they are refused.
+// Only kinds with the same frequencies for every text are supported; "dynamic"
+// and "longrope", whose frequencies depend on the length of the text, are
+// refused.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ struct LinearRope {
 };
 
 // rope_type "llama3", of Llama 3.1 to 3.3: frequencies whose wavelength exceeds
-// original_positions / low_freq_factor are divided by `factor`, those with one
-// below original_positions / high_freq_factor stay, between them both are
-// mixed.
+// original_positions / low_freq_factor are divided by `factor`, frequencies
+// whose wavelength is below original_positions / high_freq_factor stay
+// unchanged, and the frequencies between them are a mixture of both.
 struct Llama3Rope {
   double factor = 1.0;
   double low_freq_factor = 1.0;
@@ -38,21 +38,22 @@ struct Llama3Rope {
 };
 
 // rope_type "yarn" (Peng et al. 2023): the frequencies up to number ramp_begin
-// stay, those from number ramp_end on are divided by `factor`, between them
-// both are mixed in proportion to the number. Cosines and sines are multiplied
-// by attention_factor, as scores then are by its square.
+// stay unchanged, the frequencies from number ramp_end on are divided by
+// `factor`, and between them both are mixed in proportion to the number.
+// Cosines and sines are multiplied by attention_factor, and scores thereby by
+// its square.
 struct YarnRope {
   double factor = 1.0;
   double attention_factor = 1.0;
   double ramp_begin = 0.0;
-  double ramp_end = 1.0;  // not ramp_begin
+  double ramp_end = 1.0;  // differs from ramp_begin
 
   bool operator==(const YarnRope&) const = default;
 };
 
 using RopeScaling = std::variant<LinearRope, Llama3Rope, YarnRope>;
 
-// One line that holds every number of the scaling with all its digits.
+// Returns one line with every number of the scaling, with all digits.
 std::string RopeScalingText(const RopeScaling& scaling);
 
 // The other keys of config.json that rotary embeddings depend on.
@@ -61,11 +62,11 @@ struct RopeShape {
   int64_t max_positions = 0;
 };
 
-// The old spelling is rope_theta and rope_scaling {type or rope_type, ...}, the
-// new one rope_parameters, which holds both. `theta` comes with its default;
-// `scaling` is left empty for rope_type "default". What transformers would read
-// differently by its version, and every other rope_type, fails in `reader` by
-// its key.
+// Reads the old spelling, rope_theta and rope_scaling {type or rope_type, ...},
+// or the new one, rope_parameters, which holds both. `theta` comes with its
+// default; `scaling` stays empty for rope_type "default". Fails in `reader`, by
+// its key, for a setting that versions of transformers read differently, and
+// for every other rope_type.
 void ReadRope(FieldReader& reader,
               const RopeShape& shape,
               double* theta,

@@ -15,13 +15,13 @@
 namespace dapd {
 namespace {
 
-// Of a request's views as long as they may be, under the set of weights that
-// reads most, in tokens.
+// Returns the tokens of a request whose views are as long as they may be, under
+// the set of weights that reads the most.
 double LongestRequest(const Config& config) {
   const SampleLengths lengths = LongestSamples(config);
   std::map<WeightSet, std::set<ViewName>> views;
   for (const TeacherPass& pass : TeacherPasses(ExpandTerms(config.objective))) {
-    // Until its first refresh a snapshot is the base.
+    // A snapshot is the base until its first refresh.
     const bool may_be_base = pass.weights == WeightSet::kSnapshot;
     views[may_be_base ? WeightSet::kBase : pass.weights].insert(pass.view);
   }
@@ -36,14 +36,15 @@ double LongestRequest(const Config& config) {
   return longest;
 }
 
-// What a token that is under way leaves: its keys and values in all layers, and
-// its last hidden state.
+// Returns the bytes that are kept of a token under way: its keys and values in
+// all layers, and its last hidden state.
 double TokenBytes(const Config& config, const ModelConfig& model) {
   return static_cast<double>(KvTokenBytes(config, model) +
                              NumberBytes(config) * model.hidden_size);
 }
 
-// What is sent of a request: of three views of an answer, and of a reference.
+// Returns the bytes sent for a request: the scores of three views of an answer,
+// and of a reference.
 double RequestScores(const Config& config, const ModelConfig& model) {
   const double tokens =
       3 * static_cast<double>(config.rollout.max_new_tokens +
@@ -51,10 +52,10 @@ double RequestScores(const Config& config, const ModelConfig& model) {
   return static_cast<double>(ScoreBytes(config, model)) * tokens;
 }
 
-// What one pass takes while its chunks get copies of their own: keys, values
-// and last hidden states. Logits are made of the payloads that send what is
-// computed from them: of top_k also what the temperature and the softmax make
-// of them.
+// Lists the memory of one pass while its chunks get copies of their own: keys,
+// values and last hidden states. Logits count for the payloads that are
+// computed from them; for top_k the results of the temperature and the softmax
+// count, too.
 std::vector<MemoryItem> PassItems(const Config& config,
                                   const ModelConfig& model,
                                   int64_t rows,
@@ -73,9 +74,9 @@ std::vector<MemoryItem> PassItems(const Config& config,
   return items;
 }
 
-// What scoring takes on a GPU. Requests that are scored together keep what
-// their views' chunks computed until they are through; short of memory the
-// teacher scores them one by one.
+// Lists the memory of scoring on a GPU. Requests that are scored together keep
+// the results of their views' chunks until all are scored; if memory is short,
+// the teacher scores the requests one by one.
 std::vector<MemoryItem> ScoringOnGpu(const Config& config,
                                      const ModelConfig& model,
                                      double prefix_caches) {
@@ -102,7 +103,7 @@ std::vector<MemoryItem> ScoringOnGpu(const Config& config,
   return items;
 }
 
-// What scoring takes on a CPU, one request at a time.
+// Lists the memory of scoring on a CPU, one request at a time.
 std::vector<MemoryItem> ScoringOnCpu(const Config& config,
                                      const ModelConfig& model,
                                      double prefix_caches) {

@@ -1,6 +1,6 @@
-// What scoring takes of a teacher's memory beside the program, the base, the
-// adapters and the prefixes it keeps: a part of the plan (memory_plan.h). A
-// pass is as large as scoring_shape.h says.
+// The memory that scoring takes of a teacher beside the program, the base, the
+// adapters and the kept prefixes: a part of the plan (memory_plan.h).
+// scoring_shape.h has the size of a pass.
 #pragma once
 
 #include <vector>
@@ -11,9 +11,9 @@
 
 namespace dapd {
 
-// For a GPU where PlansForGpu (pass_memory.h). `prefix_caches`: bytes of the
-// prefixes that are kept (teacher.prefix_memory_mib). Views under way live
-// there too, so that only what they take beyond it is an item.
+// Plans for a GPU if PlansForGpu (pass_memory.h). `prefix_caches`: bytes of the
+// kept prefixes (teacher.prefix_memory_mib). Views under way take that memory,
+// too, so that only their memory beyond it is an item.
 std::vector<MemoryItem> ScoringItems(const Config& config,
                                      const ModelConfig& model,
                                      double prefix_caches);

@@ -14,7 +14,7 @@
 namespace dapd {
 namespace {
 
-// Every privileged view shows what the other kind of completion says.
+// Every privileged view shows the other kind of completion.
 constexpr double kPrompt = 200;
 constexpr double kPrivilegedTemplate = 130;
 
@@ -28,7 +28,7 @@ void Add(const ViewLengths& view, ViewLengths* sum) {
   sum->scored += view.scored;
 }
 
-// What the formulas of docs/scale.md take from a model.
+// The numbers of a model in the formulas of docs/scale.md.
 struct ModelNumbers {
   double layers = 0;
   double hidden = 0;
@@ -49,7 +49,7 @@ ModelNumbers NumbersOf(const Config& config, const ModelConfig& model) {
   numbers.linear = ProjectedParameters(model);
   numbers.lora = static_cast<double>(LoraParameters(config, model));
   numbers.head = numbers.hidden * static_cast<double>(model.vocab_size);
-  // Causal: half of the square, for the scores and for the values.
+  // Causal: half of the square, once for the scores and once for the values.
   for (int64_t layer = 0; layer < model.num_layers; ++layer) {
     const AttentionRecipe attention = LayerRecipeOf(model, layer).attention;
     numbers.attention +=
@@ -59,11 +59,11 @@ ModelNumbers NumbersOf(const Config& config, const ModelConfig& model) {
   return numbers;
 }
 
-// One sample's views, added up over who reads them.
+// The views of one sample, added up by reader.
 struct ViewSums {
   ViewLengths live;
   ViewLengths teacher;
-  ViewLengths teacher_base;  // those of `teacher` without an adapter
+  ViewLengths teacher_base;  // part of `teacher` without an adapter
 };
 
 ViewSums SumViews(const Config& config,
@@ -97,8 +97,9 @@ void CountScoringAndTraining(const Config& config,
   work->live_tokens = batch * live.tokens;
   work->teacher_tokens = batch * teacher.tokens;
   work->head_rows = batch * (live.scored + teacher.scored);
-  // A forward is 1, running it again 1 more, the gradient by the inputs 1 (2.5
-  // in attention); frozen weights have none of their own, an adapter has.
+  // The forward pass counts 1, its recomputation 1, and the gradient by the
+  // inputs 1 (2.5 in attention); only the adapter has a gradient of its own,
+  // frozen weights have none.
   constexpr double kPasses = 3;
   work->trainer_flops =
       batch * (live.tokens * (kPasses * 2 * model.linear +
@@ -111,7 +112,8 @@ void CountScoringAndTraining(const Config& config,
                teacher.squares * model.attention);
 }
 
-// Answers to each sample; a dual one is hardly ever sampled again.
+// Returns the answers to each sample; a dual sample is hardly ever sampled
+// again.
 double AnswersOfSample(const RolloutSection& rollout) {
   if (rollout.source == ReferenceSource::kDual) return 2;
   return rollout.source == ReferenceSource::kVerified ? 5 : 1;
@@ -131,7 +133,8 @@ void CountDecoding(const Config& config,
   const double answer = none_rollout.scored;
   const double prompt = none_rollout.tokens - answer;
   work->decode_steps = rounds * answer;
-  // Of each of the processes that share the layers; all compute the head.
+  // The share of each process that shares the layers; every process computes
+  // the whole head.
   const auto split = static_cast<double>(config.rollout.tensor_parallel);
   work->decode_bytes = (model.bytes * model.linear + 4 * model.lora +
                         side_by_side * model.kv_token * (prompt + answer / 2)) /
@@ -139,7 +142,7 @@ void CountDecoding(const Config& config,
                        model.bytes * model.head;
   work->decode_flops =
       side_by_side * 2 * ((model.linear + model.lora) / split + model.head);
-  // After the projections O and down of every layer.
+  // One sum each after the projections O and down of every layer.
   work->decode_sums = split > 1 ? 2 * model.layers : 0;
   work->prefill_flops = share * ((prompt * 2 * (model.linear + model.lora) +
                                   prompt * prompt * model.attention) /
@@ -159,7 +162,8 @@ void CountTraffic(const Config& config,
   work->adapter_bytes = 4 * model.lora;
   work->reduce_bytes = 2 * (ranks - 1) / ranks * 4 * model.lora;
   if (!config.trainer.shard_base) return;
-  // A pass holds what fits into pack_tokens, of one micro-batch at most.
+  // A pass holds as much as fits into pack_tokens, from one micro-batch at
+  // most.
   const double micro_batches = std::ceil(
       batch / static_cast<double>(config.trainer.micro_batch_size) / ranks);
   const double packs =
@@ -195,8 +199,8 @@ SampleLengths LongestSamples(const Config& config) {
     const double problem = view == ViewName::kProbeRollout ? 0 : kPrompt;
     double shown = r;
     if (view == ViewName::kSiblingRollout) {
-      // Where the self-teacher is told nothing the view is there for held-out
-      // problems, which show a solution.
+      // If the self-teacher is shown nothing in training, the view serves
+      // held-out problems, which show a solution.
       shown = y * std::max(1.0, static_cast<double>(MostAnswersTold(config)));
     }
     lengths[ViewNameString(view)] =

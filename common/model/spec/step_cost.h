@@ -1,7 +1,7 @@
-// What a step computes, reads and sends, counted from the configuration, and
-// how long that takes on hardware of which three rates are known. Nothing is
-// simulated: docs/scale.md derives every formula and compares the predictions
-// with measured steps.
+// The computation, memory traffic and network traffic of a step, counted from
+// the configuration, and the time that they take on hardware of which three
+// rates are known. Nothing is simulated: docs/scale.md derives every formula
+// and compares the predictions with measured steps.
 #pragma once
 
 #include <cstdint>
@@ -17,29 +17,29 @@ namespace dapd {
 // Means over samples, in tokens.
 struct ViewLengths {
   double tokens = 0;
-  double squares = 0;  // of the tokens: what attention costs
+  double squares = 0;  // squared tokens, the cost of attention
   double scored = 0;
 };
-// "none_rollout", ...: all six, and those that terms read besides. A rollout is
-// what none_rollout scores, and its prompt the rest of that view.
+// "none_rollout", ...: all six views, and the others that terms read. A rollout
+// is the scored part of none_rollout, and its prompt the rest of that view.
 using SampleLengths = std::map<std::string, ViewLengths>;
-// Answers and references as long as the configuration lets them be, prompts of
-// 200 tokens and privileged templates of 130.
+// Returns answers and references of the greatest length that the configuration
+// allows, prompts of 200 tokens and privileged templates of 130.
 SampleLengths LongestSamples(const Config& config);
-// Of one sample the views that terms train. One with which another begins has
-// no tokens: it passes as a part of that one.
+// Returns the views of one sample that terms train. A view with which another
+// view begins has no tokens: it passes as a part of the longer one.
 std::map<ViewName, ViewLengths> LiveViews(const Config& config,
                                           const SampleLengths& lengths);
 
 // Totals of one optimizer step over all workers and ranks.
 struct StepWork {
   double live_tokens = 0;     // through the trunk with gradient
-  double teacher_tokens = 0;  // through the trunk without
+  double teacher_tokens = 0;  // through the trunk without gradient
   double head_rows = 0;       // tokens times students or teachers, forward
   double trainer_flops = 0;   // forward, recomputation, backward, head
   double teacher_flops = 0;
-  // Sequential decode steps of a worker, what one reads (weights and caches)
-  // and computes, for all of the worker's sequences side by side.
+  // Sequential decode steps of a worker, and what one step reads (weights and
+  // caches) and computes for all of the worker's sequences side by side.
   double decode_steps = 0;
   double decode_bytes = 0;
   double decode_flops = 0;
@@ -51,30 +51,30 @@ struct StepWork {
   double gather_bytes = 0;   // of base layers through each rank's link
 };
 
-// `snapshot_is_base`: before the first refresh. Workers are those of
-// run.rollout_workers; micro-batches run one after another at each rank.
+// `snapshot_is_base`: before the first refresh. run.rollout_workers is the
+// number of workers; micro-batches run one after another on each rank.
 StepWork CountStepWork(const Config& config,
                        const ModelConfig& model,
                        const SampleLengths& lengths,
                        bool snapshot_is_base);
 
-// Of one device, as measured: of its matrix products at their usual sizes, of
-// its memory when read, of its network link.
+// Measured rates of one device: of matrix products at their usual sizes, of
+// reading its memory, and of its network link.
 struct HardwareRates {
-  double flops = 0;          // a second
-  double memory_bytes = 0;   // a second
-  double network_bytes = 0;  // a second
-  // Of a sum between the GPUs of one machine while a worker decodes: until the
-  // partial results are there and added up. NCCL's own share has never been
-  // measured here and is about 8 us by others' measurements. Twice that and the
-  // addition are assumed, so that more GPUs for a worker are recommended only
-  // where they pay even then.
+  double flops = 0;          // per second
+  double memory_bytes = 0;   // per second
+  double network_bytes = 0;  // per second
+  // The time of a sum between the GPUs of one machine while a worker decodes:
+  // until the partial results have arrived and are added. NCCL's own share has
+  // not been measured for this project; published measurements give about 8 us.
+  // Twice that and the addition are assumed, so that more GPUs for a worker are
+  // recommended only if they pay even then.
   double sum_seconds = 20e-6;
 };
 
-// What is assumed where nothing is known of the devices: the rates of
-// docs/scale.md's table, or those of one core where the model is computed on
-// CPUs. How a split compares with others depends on their proportions only.
+// Returns the rates assumed for unknown devices: the table of docs/scale.md, or
+// the rates of one core if CPUs compute the model. The comparison of splits
+// depends only on the proportions of the rates.
 HardwareRates AssumedRates(const Config& config);
 
 struct StepSeconds {

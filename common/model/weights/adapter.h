@@ -22,47 +22,48 @@
 namespace dapd {
 
 struct LoraPair {
-  at::Tensor a;  // [rank, in] float32; undefined where not targeted
+  at::Tensor a;  // [rank, in] float32; undefined if not a target
   at::Tensor b;  // [out, rank] float32
 };
 
-// By Projection: the pairs of a layer, or their gradients.
+// The pairs of a layer, or their gradients, by Projection.
 using LoraLayer = std::vector<LoraPair>;
 
 struct Adapter {
   LoraConfig config;
   std::vector<LoraLayer> layers;
-  // The modules of their projections, likewise:
+  // The modules of these projections in the same order:
   // "model.layers.0.self_attn.q_proj".
   std::vector<std::vector<std::string>> modules;
 
-  // All defined tensors in the fixed order layer, projection, A before B.
+  // Returns all defined tensors in the fixed order layer, projection, A before
+  // B.
   std::vector<at::Tensor> Tensors() const;
-  // Their PEFT names, same order:
+  // Returns their PEFT names in this order:
   // base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight
   std::vector<std::string> Names() const;
   int64_t NumModules() const;
-  // Deep copy without autograd history.
+  // Returns a deep copy without autograd history.
   Adapter Clone() const;
 };
 
-// An adapter of `lora` for `model` without tensors.
+// Returns an adapter of `lora` for `model` without tensors.
 Adapter MakeEmptyAdapter(const ModelConfig& model, const LoraConfig& lora);
 
-// PEFT's default start: A Kaiming-uniform with a = sqrt(5), i.e. uniform in
-// +-1/sqrt(in), from a CPU generator seeded with `seed`; B zero.
+// Returns PEFT's default start: A Kaiming-uniform with a = sqrt(5), i.e.
+// uniform in +-1/sqrt(in), from a CPU generator seeded with `seed`; B zero.
 Adapter MakeFreshAdapter(const ModelConfig& model,
                          const LoraConfig& lora,
                          uint64_t seed,
                          at::Device device);
 
-// Reads a PEFT directory for `model`. Refused besides what CheckAdapterFiles
-// (adapter_check.h) refuses: a value that is not finite and, where WriteAdapter
-// wrote it, anything that changed since. An adapter with a rank or scale of
-// each module becomes one of a single rank and scale that computes the same:
-// smaller ranks are filled with zeros, B is multiplied by the quotient of the
-// scales, and modules that are not adapted are zero. What the device answers to
-// the copy is CatchTorch's status.
+// Reads a PEFT directory for `model`. Refuses everything that CheckAdapterFiles
+// (adapter_check.h) refuses, a value that is not finite and, if WriteAdapter
+// wrote the directory, any later change. An adapter with a rank or scale of
+// each module becomes an equivalent adapter of a single rank and scale: smaller
+// ranks are filled with zeros, B is multiplied by the quotient of the scales,
+// and modules that are not adapted are zero. Returns CatchTorch's status if the
+// copy to the device fails.
 absl::StatusOr<Adapter> ReadAdapter(const std::string& folder,
                                     const ModelConfig& model,
                                     at::Device device);
@@ -74,33 +75,34 @@ absl::Status WriteAdapter(const std::string& folder,
                           const Adapter& adapter,
                           const std::string& base_model_path);
 
-// Room for an adapter's wire form: what stands in front of its tensors is
-// written, their bytes follow in the adapter's order.
+// Room for an adapter's wire form: the header is written, and the bytes of the
+// tensors follow it in the adapter's order.
 struct AdapterLayout {
   std::string config_json;    // adapter_config.json
   HostTensor buffer;          // uint8: adapter_model.safetensors
-  uint64_t header_bytes = 0;  // of it
+  uint64_t header_bytes = 0;  // length of its header
 };
-// Where the buffer comes from, uint8 [bytes].
+// Returns memory for the buffer, uint8 [bytes].
 using AllocateBytes = std::function<absl::StatusOr<HostTensor>(int64_t bytes)>;
-// For an adapter of this configuration and these shapes. `allocate` empty:
-// HostTensor::AllocateRecurring. RESOURCE_EXHAUSTED if there is no memory.
+// Lays out an adapter of this configuration and these shapes. An empty
+// `allocate` stands for HostTensor::AllocateRecurring. Returns
+// RESOURCE_EXHAUSTED if there is no memory.
 absl::StatusOr<AdapterLayout> LayOutAdapter(const Adapter& adapter,
                                             const std::string& base_model_path,
                                             const AllocateBytes& allocate = {});
 
-// All tensors one behind the other, as in the wire form, [N] for N parameters,
-// on the adapter's device: a copy.
+// Returns a copy of all tensors one behind the other, as in the wire form, [N]
+// for N parameters, on the adapter's device.
 at::Tensor Flat(const Adapter& adapter);
 
-// The digest that `serialized` should carry.
+// Returns the digest that `serialized` should carry.
 std::string AdapterDigest(const SerializedAdapter& serialized);
 absl::StatusOr<SerializedAdapter> SerializeAdapter(
     const Adapter& adapter,
     const std::string& base_model_path,
     DigestKind digest_kind = DigestKind::kSha256);
-// As ReadAdapter, from the wire form, whose memory the result may share;
-// DATA_LOSS if the digest differs.
+// Reads the wire form like ReadAdapter; the result may share its memory.
+// Returns DATA_LOSS if the digest differs.
 absl::StatusOr<Adapter> ParseAdapter(const SerializedAdapter& serialized,
                                      const ModelConfig& model,
                                      at::Device device);

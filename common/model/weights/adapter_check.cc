@@ -19,10 +19,10 @@
 namespace dapd {
 namespace {
 
-constexpr char kPickleFile[] = "adapter_model.bin";  // PEFT's until 0.7
+constexpr char kPickleFile[] = "adapter_model.bin";  // PEFT's file until 0.7
 
-// The part of a name before "layers.<number>."; nothing for a name without
-// that.
+// Returns the part of a name before "layers.<number>.", or nothing for a name
+// without it.
 std::optional<std::string> BeforeLayers(const std::string& name) {
   const std::string mark_of_layers = "layers.";
   const size_t mark = name.find(mark_of_layers);
@@ -35,8 +35,7 @@ std::optional<std::string> BeforeLayers(const std::string& name) {
   return name.substr(0, mark);
 }
 
-// One cause that all names share is told as that, and not as a tensor that is
-// missing.
+// Reports a cause that all names share by itself, and not as a missing tensor.
 absl::Status CheckAdapterPrefixes(const TensorEntries& entries,
                                   const std::string& where) {
   const std::string expected = absl::StrCat(kAdapterPrefix, "model.");
@@ -64,7 +63,7 @@ absl::Status CheckAdapterPrefixes(const TensorEntries& entries,
                                     kAdapterPrefix,
                                     "; loaders would silently skip it"));
     }
-    // "...lora_A.default.weight": with the adapter's name, as in memory.
+    // "...lora_A.default.weight" includes the adapter's name, as in memory.
     const size_t lora = name.rfind(".lora_");
     const std::string end = lora == std::string::npos ? "" : name.substr(lora);
     if ((absl::StartsWith(end, ".lora_A.") ||
@@ -103,7 +102,7 @@ absl::Status CheckEntry(const SafetensorsEntry& entry,
   return absl::OkStatus();
 }
 
-// A copy that was trained would replace the base's tensor in PEFT.
+// PEFT would replace the base's tensor by a trained copy.
 absl::Status CheckCopies(const std::vector<std::string>& copies,
                          const SafetensorsFile& adapter,
                          const ModelConfig& model,

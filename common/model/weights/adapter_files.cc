@@ -1,4 +1,4 @@
-// An adapter's PEFT directory and its wire form.
+// Reads and writes an adapter's PEFT directory and its wire form.
 
 #include <algorithm>
 #include <cstring>
@@ -33,7 +33,7 @@ TensorEntries EntriesOf(const NamedTensors& tensors) {
   return entries;
 }
 
-// In float32, finite.
+// Returns a finite tensor in float32.
 absl::StatusOr<at::Tensor> ToParameter(const HostTensor& host,
                                        const std::string& what) {
   if (!AllFinite(host)) {
@@ -42,7 +42,8 @@ absl::StatusOr<at::Tensor> ToParameter(const HostTensor& host,
   return ToTorch(host).to(at::kFloat);
 }
 
-// A module's pair in the adapter of one rank and scale that holds all of them.
+// Returns a module's pair in the adapter of one rank and scale that holds all
+// modules.
 LoraPair Unified(LoraPair pair,
                  const PeftModule& module,
                  const LoraConfig& lora) {
@@ -57,8 +58,9 @@ LoraPair Unified(LoraPair pair,
   return pair;
 }
 
-// Float32 tensors on the CPU as one, [N] for N elements in all: where they lie
-// one behind the other in memory, as in the wire form, without a copy.
+// Returns float32 tensors on the CPU as one tensor [N] for N elements in all.
+// If they lie one behind the other in memory, as in the wire form, it is no
+// copy.
 at::Tensor Together(const std::vector<at::Tensor>& tensors) {
   int64_t total = 0;
   bool adjoin = true;
@@ -74,8 +76,9 @@ at::Tensor Together(const std::vector<at::Tensor>& tensors) {
                 : at::cat(flat);
 }
 
-// By one copy: each out of memory that is not page-locked waits for the device.
-// Throws what the device answers, also to what was launched before.
+// Moves all tensors by one copy, because each copy out of memory that is not
+// page-locked waits for the device. Throws the device's error, which may come
+// from an earlier launch.
 void MoveTo(at::Device device, Adapter* adapter) {
   const std::vector<at::Tensor> tensors = adapter->Tensors();
   if (device.is_cpu() || tensors.empty()) return;
@@ -93,7 +96,7 @@ void MoveTo(at::Device device, Adapter* adapter) {
   }
 }
 
-// Makes the adapter of tensors that have passed CheckEntries.
+// Makes the adapter from tensors that have passed CheckEntries.
 absl::StatusOr<Adapter> AssembleAdapter(const PeftConfig& peft,
                                         NamedTensors tensors,
                                         const ModelConfig& model,
@@ -147,8 +150,8 @@ absl::StatusOr<NamedTensors> ToNamedTensors(const Adapter& adapter) {
   return tensors;
 }
 
-// SHA-256 over the tensors' bytes, in the order of the file, and over what the
-// configuration says about them.
+// Returns the SHA-256 over the tensors' bytes, in the order of the file, and
+// over the configuration's statements about them.
 std::string FileDigest(const std::function<void(Sha256&)>& update_with_tensors,
                        const LoraConfig& lora) {
   Sha256 hash;
@@ -160,7 +163,8 @@ std::string FileDigest(const std::function<void(Sha256&)>& update_with_tensors,
   return hash.HexDigest();
 }
 
-// A file without a digest comes from another program: nothing to compare with.
+// A file without a digest comes from another program, so there is nothing to
+// compare.
 absl::Status CheckFileDigest(absl::string_view bytes,
                              const LoraConfig& lora,
                              const std::string& where) {
@@ -193,7 +197,7 @@ absl::StatusOr<Adapter> ReadAdapter(const std::string& folder,
   if (!bytes.ok()) return WithExitCode(bytes.status(), ExitCode::kData);
   RETURN_IF_ERROR(CheckFileDigest(*bytes, peft.lora, path));
   ASSIGN_OR_RETURN(NamedTensors tensors, ParseSafetensors(*bytes, path));
-  // Again: the file may be another one by now.
+  // This is checked again, because the file may have been replaced meanwhile.
   RETURN_IF_ERROR(
       CheckAdapterTensors(peft, EntriesOf(tensors), model, path).status());
   return AssembleAdapter(peft, std::move(tensors), model, device, path);
@@ -260,7 +264,7 @@ absl::StatusOr<SerializedAdapter> SerializeAdapter(
                    LayOutAdapter(adapter, base_model_path));
   char* target = layout.buffer.data.get() + layout.header_bytes;
   std::vector<at::Tensor> tensors = adapter.Tensors();
-  // From a device by one copy.
+  // From a device all tensors come by one copy.
   if (!tensors.empty() && !tensors[0].is_cpu()) tensors = {Flat(adapter)};
   for (const at::Tensor& tensor : tensors) {
     ASSIGN_OR_RETURN(const HostTensor host, FromTorch(tensor));

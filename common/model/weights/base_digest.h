@@ -1,5 +1,5 @@
-// What a base model is, as one digest: of the bytes of every file that a
-// result can depend on.
+// The identity of a base model: one digest over the bytes of every file that
+// can change a result.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace dapd {
 
-// SHA-256 over name and SHA-256 of each *.safetensors, *.json and *.jinja file
-// directly in the model's folder, by name. Reads everything: about a second a
-// gigabyte. `model_path` is a Hugging Face folder.
+// Returns the SHA-256 over name and SHA-256 of each *.safetensors, *.json and
+// *.jinja file directly in the model's folder, by name. Reads everything, in
+// about a second per gigabyte. `model_path` is a Hugging Face folder.
 absl::StatusOr<std::string> BaseDigest(const std::string& model_path);
 
 }  // namespace dapd

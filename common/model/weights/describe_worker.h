@@ -1,4 +1,4 @@
-// What a worker says of the model it serves.
+// A worker's description of the model that it serves.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace dapd {
 
-// `service`: "rollout" or "teacher". Uploads are limited to what a float32
-// adapter of rank `max_rank` on all projections takes as safetensors.
-// max_in_flight is left to the caller.
+// `service`: "rollout" or "teacher". Limits uploads to the safetensors size of
+// a float32 adapter of rank `max_rank` on all projections. The caller sets
+// max_in_flight.
 WorkerDescription DescribeWorker(const std::string& service,
                                  const ModelWeights& weights,
                                  int64_t max_rank);

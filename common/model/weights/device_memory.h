@@ -1,4 +1,4 @@
-// How much memory a device has left.
+// The memory that a device has left.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace dapd {
 
-// Of the current CUDA device, as one of `processes` that share it evenly may
-// see it; what LibTorch keeps for later is given back for that. None on the
-// CPU.
+// Returns the memory of the current CUDA device for one of `processes` that
+// share it evenly, after giving back LibTorch's unused memory. Returns none on
+// the CPU.
 std::optional<DeviceMemory> MemoryOf(at::Device device, int64_t processes);
 
 }  // namespace dapd

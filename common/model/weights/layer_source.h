@@ -1,5 +1,5 @@
-// Where a pass through a model finds its layers: in memory, or brought together
-// for as long as each of them is computed (common/sharding/sharded_layers.h).
+// The source of a model's layers for a pass: they are in memory, or each is
+// gathered while it is computed (common/sharding/sharded_layers.h).
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,15 @@ enum class WalkKind {
   kForwardAndBackward,  // and then L - 1, ..., 1, 0
 };
 
-// One pass's way through the layers. Not thread-safe. A walk may end early.
+// The way of one pass through the layers. Not thread-safe. A walk may end
+// early.
 class LayerWalk {
  public:
   virtual ~LayerWalk() = default;
 
-  // The next layer on the way, which must be layer `index`. To be let go before
-  // the one after it is asked for: two layers are all there is room for.
-  // Throws StatusError, and c10::OutOfMemoryError.
+  // Returns the next layer on the way, which must be layer `index`. The caller
+  // must release it before it asks for the following layer: there is only room
+  // for two layers. Throws StatusError, and c10::OutOfMemoryError.
   virtual LayerWeights Next(int64_t index) = 0;
 };
 
@@ -29,11 +30,11 @@ class LayerSource {
  public:
   virtual ~LayerSource() = default;
 
-  // The walk before must have ended. Throws StatusError.
+  // The previous walk must have ended. Throws StatusError.
   virtual std::unique_ptr<LayerWalk> Begin(WalkKind kind) = 0;
 };
 
-// Through `weights.source` or, where there is none, `weights.layers`, which
+// Walks through `weights.source` or, if there is none, `weights.layers`, which
 // must outlive the walk.
 std::unique_ptr<LayerWalk> WalkLayers(const ModelWeights& weights,
                                       WalkKind kind);

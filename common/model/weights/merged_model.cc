@@ -36,9 +36,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kCopyBlockBytes = 1 << 20;
-constexpr uint64_t kSpareBytes = uint64_t{64} << 20;  // all that is no tensor
+constexpr uint64_t kSpareBytes = uint64_t{64} << 20;  // everything but tensors
 
-// --- What is written ---------------------------------------------------------
+// --- The tensors -------------------------------------------------------------
 
 using Changes = std::map<std::string, const LoraPair*>;
 
@@ -88,8 +88,8 @@ struct Shard {
   uint64_t bytes = 0;
 };
 
-// In the order of the base's files, as full as they may be; at least one
-// tensor each.
+// Divides the tensors in the order of the base's files; each shard is as full
+// as possible and has at least one tensor.
 std::vector<Shard> PlanShards(const SafetensorsFolder& tensors,
                               uint64_t max_bytes) {
   std::vector<std::tuple<std::string, uint64_t, std::string>> order;
@@ -135,7 +135,7 @@ absl::StatusOr<HostTensor> Merge(const HostTensor& weight,
                                 DTypeName(weight.dtype)));
 }
 
-// `on_written` is called after each of its tensors.
+// Calls `on_written` after each tensor of the shard.
 absl::Status WriteShard(const std::string& path,
                         const SafetensorsFolder& tensors,
                         const Shard& shard,
@@ -178,7 +178,7 @@ absl::Status WriteIndex(const std::string& folder,
                              index.dump(2) + "\n");
 }
 
-// Whether a file of the base describes or serves the merged model as well.
+// Returns whether a file of the base also describes or serves the merged model.
 bool BelongsToModel(const fs::path& path) {
   static const auto& others = *new std::set<std::string>{".safetensors",
                                                          ".bin",
@@ -191,7 +191,7 @@ bool BelongsToModel(const fs::path& path) {
                                                          ".pt",
                                                          ".pth"};
   const std::string name = path.filename();
-  // Beside an adapter_config.json transformers would look for its adapter.
+  // transformers would look for an adapter beside an adapter_config.json.
   return !absl::StartsWith(name, ".") && name != kModelCardFile &&
          name != "adapter_config.json" &&
          !absl::EndsWith(name, ".index.json") &&
@@ -227,7 +227,7 @@ absl::Status CopyOtherFiles(const std::string& base,
 
 // --- The place ---------------------------------------------------------------
 
-// Whether it is new, and has room.
+// Checks that the output is new and has room.
 absl::Status CheckOutput(const std::string& output, uint64_t bytes) {
   RETURN_IF_ERROR(CheckNewOutput(output));
   std::error_code error;
@@ -257,7 +257,7 @@ absl::StatusOr<MergedModel> WriteMergedModel(const std::string& base,
   MergedModel merged{.modules = static_cast<int64_t>(changes.size()),
                      .shards = static_cast<int64_t>(shards.size())};
   for (const Shard& shard : shards) merged.bytes += shard.bytes;
-  // Without a slash at its end, which would put what is written aside inside.
+  // A slash at its end would put the unfinished folder inside the target.
   const std::string target =
       fs::path(output).lexically_normal().has_filename()
           ? output

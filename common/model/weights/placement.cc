@@ -15,8 +15,8 @@
 namespace dapd {
 namespace {
 
-// Whether this process can compute on a GPU. The driver is asked before CUDA's
-// libraries, gigabytes, are loaded.
+// Checks that this process can compute on a GPU. Asks the driver before it
+// loads CUDA's libraries, which take gigabytes.
 absl::Status CudaIsUsable() {
   RETURN_IF_ERROR(FindGpus().usable);
   void* library = nullptr;
@@ -37,7 +37,7 @@ absl::Status CudaIsUsable() {
   return absl::OkStatus();
 }
 
-// Of the current device, for CatchTorch.
+// Checks the current device, for CatchTorch.
 absl::Status CheckCudaDevice() {
   const auto check =
       reinterpret_cast<decltype(&DapdCudaCheck)>(CudaSymbol("DapdCudaCheck"));
@@ -49,23 +49,23 @@ absl::Status CheckCudaDevice() {
 }  // namespace
 
 void SetUpCuda(bool deterministic, at::Context& context) {
-  // Its attention builds a plan for every shape, of up to half a second each,
-  // and keeps them all.
+  // cuDNN's attention builds a plan for every shape, in up to half a second
+  // each, and keeps all plans.
   context.setSDPUseCuDNN(false);
-  // Partial sums in bfloat16 lose what the float32 of a long sum is for.
+  // Partial sums in bfloat16 would lose the precision of a long float32 sum.
   context.setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false,
                                       /*allow_splitk=*/!deterministic);
   if (!deterministic) return;
-  // LibTorch can forbid split products in cuBLASLt's only.
+  // LibTorch can forbid split products only in cuBLASLt.
   context.setBlasPreferredBackend(at::BlasBackend::Cublaslt);
-  // Flash attention's backward pass reads this, index_add and others do.
+  // Flash attention's backward pass, index_add and others read this setting.
   context.setDeterministicAlgorithms(true, /*warn_only=*/false);
-  // Nothing reads what it has not written.
+  // This is not needed, because no code reads memory before writing it.
   context.setDeterministicFillUninitializedMemory(false);
 }
 
 absl::StatusOr<at::Device> OpenDevice(const ModelSection& model) {
-  SetCudaEnvironment(model.deterministic);  // the programs have done so
+  SetCudaEnvironment(model.deterministic);  // already set in the programs
   ASSIGN_OR_RETURN(const at::Device device, DeviceOf(model.device));
   if (device.is_cuda()) {
     SetUpCuda(model.deterministic, at::globalContext());

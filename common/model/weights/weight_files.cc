@@ -16,15 +16,16 @@
 namespace dapd {
 namespace {
 
-// Buffers that old exporters wrote beside the parameters.
+// Returns whether the tensor is a buffer that old exporters wrote beside the
+// parameters.
 bool IsIgnorable(const std::string& name, const ModelConfig& config) {
   return absl::EndsWith(name, ".rotary_emb.inv_freq") ||
          (config.tied_embeddings && name == kHeadName);
 }
 
-// The prefix that all names have before "model.layers.0.", or instead of it:
-// programs that save the model within another one leave it there. Nothing if
-// some names differ.
+// Returns the prefix that all names have before "model.layers.0.", or instead
+// of it: programs that save the model within another model leave the prefix
+// there. Returns nothing if some names differ.
 std::optional<std::string> CommonPrefix(const SafetensorsFolder& files) {
   constexpr char kFirstLayer[] = "layers.0.";
   std::optional<std::string> prefix;

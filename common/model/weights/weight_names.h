@@ -19,11 +19,11 @@ struct WeightSlot {
   std::vector<int64_t> shape;
   at::Tensor* target = nullptr;
   std::optional<ProjectionRecipe> projection =
-      {};  // whose weight it is, if one's
+      {};  // set for the weight of a projection
 };
 
-// The slots of `weights`, whose config and number of layers are set. The
-// pointers stay valid while `weights` is not moved.
+// Returns the slots of `weights`, whose config and number of layers must be
+// set. The pointers stay valid while `weights` is not moved.
 std::vector<WeightSlot> WeightSlots(ModelWeights& weights);
 
 inline constexpr char kEmbeddingName[] = "model.embed_tokens.weight";

@@ -28,7 +28,7 @@ absl::Status LoadSlot(const SafetensorsFolder& files,
                       const WeightPart& part) {
   ASSIGN_OR_RETURN(const HostTensor host, files.Read(slot.name));
   at::Tensor values = ToTorch(host);
-  // One pass: a sum is finite only if every value is.
+  // One pass is enough: a sum is finite only if every value is finite.
   if (!std::isfinite(values.sum(at::kDouble).item<double>())) {
     return DataError(absl::StrCat(files.paths().at(slot.name),
                                   ": tensor '",
@@ -43,8 +43,8 @@ absl::Status LoadSlot(const SafetensorsFolder& files,
   return absl::OkStatus();
 }
 
-// A head of its own in a model whose config.json ties it: which of the two is
-// meant nobody but its author knows, and readers of such folders differ.
+// Refuses a separate head in a model whose config.json ties it: only its author
+// knows which of the two is meant, and programs that read such folders differ.
 absl::Status CheckTiedHead(const SafetensorsFolder& files,
                            const std::string& embedding_name) {
   if (!files.paths().contains(kHeadName)) return absl::OkStatus();
@@ -67,7 +67,7 @@ absl::Status CheckTiedHead(const SafetensorsFolder& files,
 
 std::string LayoutDigest(const ModelConfig& config,
                          const std::vector<WeightSlot>& slots) {
-  // All digits: the position of a token depends on the last one.
+  // All digits, because a token's position depends on the last digit.
   std::string text = absl::StrFormat("%s %.17g %.17g %d %d %d\n",
                                      config.model_type,
                                      config.rope_theta,

@@ -15,9 +15,9 @@
 namespace dapd {
 
 struct LayerWeights {
-  // By NormPlace, [hidden] or [head_dim]; undefined where the recipe has none.
+  // By NormPlace, [hidden] or [head_dim]; undefined if the recipe has none.
   std::array<at::Tensor, kNumNormPlaces> norms;
-  // [out, in] by Projection; biases [out], undefined where there is none.
+  // [out, in] by Projection; biases [out], undefined if there is none.
   std::vector<at::Tensor> weight;
   std::vector<at::Tensor> bias;
 
@@ -33,39 +33,40 @@ class LayerSource;  // layer_source.h
 struct ModelWeights {
   ModelConfig config;
   at::Tensor embedding;              // [vocab, hidden]
-  std::vector<LayerWeights> layers;  // empty where `source` has them
+  std::vector<LayerWeights> layers;  // empty if `source` has them
   std::shared_ptr<LayerSource> source;
   at::Tensor final_norm;  // [hidden]
   at::Tensor head;        // [vocab, hidden]; the embedding itself when tied
-  // SHA-256 over the architecture and every tensor's name and shape. Tells two
-  // architectures apart, not two fine-tunings: for those there is the probe.
+  // SHA-256 over the architecture and every tensor's name and shape. It differs
+  // between architectures, but not between two fine-tunings; the probe
+  // distinguishes fine-tunings.
   std::string layout_digest;
 
   at::ScalarType dtype() const { return embedding.scalar_type(); }
   at::Device device() const { return embedding.device(); }
 };
 
-// What to keep of a projection's weight [out, in] as it was read; it may be a
-// view, which then keeps the whole alive.
+// Returns the part to keep of a projection's weight [out, in]; it may be a
+// view, which then keeps the whole weight in memory.
 using WeightPart = std::function<at::Tensor(const ProjectionRecipe& projection,
                                             const at::Tensor& whole)>;
 
 // Reads model.safetensors or the shards of model.safetensors.index.json of a
 // Hugging Face folder and converts to `dtype` (float32 or bfloat16) on
-// `device`. The files must be as OpenWeightFiles (weight_files.h) asks, which
-// is found out before any value is read, and all values must be finite; an
-// error names the tensor and the file. A GPU must take the model
-// (CheckGpuModel). A tied model may carry lm_head.weight, which then has to be
-// its embedding; an untied one must. With `part` only that of each projection's
-// weight is kept, before it goes to `device`.
+// `device`. The files must satisfy OpenWeightFiles (weight_files.h), which is
+// checked before any value is read, and all values must be finite; an error
+// names the tensor and the file. A GPU must support the model (CheckGpuModel).
+// An untied model must have lm_head.weight; a tied model may have it, but then
+// it must equal the embedding. With `part` only that part of each projection's
+// weight is kept, and moved to `device`.
 absl::StatusOr<std::shared_ptr<const ModelWeights>> LoadModelWeights(
     const std::string& folder,
     at::ScalarType dtype,
     at::Device device,
     const WeightPart& part = nullptr);
 
-// What a Hugging Face folder's matrices are stored in: bfloat16 if all of them
-// are, float32 for anything else. Reads the headers only.
+// Returns the stored precision of a Hugging Face folder's matrices: bfloat16 if
+// all of them are bfloat16, else float32. Reads the headers only.
 absl::StatusOr<at::ScalarType> StoredPrecision(const std::string& folder);
 
 }  // namespace dapd

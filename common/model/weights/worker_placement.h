@@ -1,4 +1,4 @@
-// Where a worker computes.
+// The device and the threads on which a worker computes.
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@ struct WorkerPlacement {
   at::ScalarType dtype;
 };
 
-// What the configuration asks for, made ready (OpenDevice, SetComputeThreads),
-// for the process `name` ("teacher"), which needs what `role` of the plan says.
+// Sets up the configured device and threads (OpenDevice, SetComputeThreads) for
+// the process `name` ("teacher"), which needs the memory of `role` in the plan.
 // Waits for memory of the GPU that another process holds (AwaitGpuMemory); a
-// worker's signal ends the process then (worker_program.h). A CONFIG error as
-// of DeviceOf; otherwise errors as of CheckOwnGpu.
+// signal to the worker ends the process during the wait (worker_program.h).
+// Returns the errors of DeviceOf and CheckOwnGpu.
 absl::StatusOr<WorkerPlacement> OpenWorkerPlacement(
     const Config& config,
     const std::string& name,

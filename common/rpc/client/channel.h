@@ -23,8 +23,8 @@ std::shared_ptr<grpc::Channel> OpenChannel(
     const std::string& address,
     const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
-// A channel with credentials for a process that has one of the roles `peers`.
-// Errors: see Security::ForRpc.
+// Returns a channel with credentials for a process that has one of the roles
+// `peers`. Returns the errors of Security::ForRpc.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(
     const std::string& address,
     const RpcCredentials& credentials,

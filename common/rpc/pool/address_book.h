@@ -22,7 +22,7 @@ class AddressBook {
   struct Entries {
     // "ip:port", and the names that lead to it.
     std::map<std::string, std::set<std::string>> endpoints;
-    // By address: why it could not be read or resolved.
+    // The reason, by address, why it could not be read or resolved.
     std::map<std::string, std::string> errors;
   };
   // Reads all files and resolves all names again; blocks as long as this takes.

@@ -12,14 +12,14 @@
 
 namespace dapd {
 
-// The addresses in a file's `text`, in its order. INVALID_ARGUMENT names
-// `path`, the first bad line and its error. A file without any address is
+// Returns the addresses in a file's `text`, in its order. INVALID_ARGUMENT
+// names `path`, the first bad line and its error. A file without any address is
 // valid: there are no workers.
 absl::StatusOr<std::vector<std::string>> ParseAddressFile(
     const std::string& path, absl::string_view text);
 
-// The addresses in the file `path`; NOT_FOUND or the system's error if it
-// cannot be read.
+// Returns the addresses in the file `path`; NOT_FOUND or the system's error if
+// it cannot be read.
 absl::StatusOr<std::vector<std::string>> ReadAddressFile(
     const std::string& path);
 
@@ -29,9 +29,9 @@ class AddressFile {
  public:
   explicit AddressFile(std::string path) : path_(std::move(path)) {}
 
-  // The current addresses. If the file is missing, unreadable or has a mistake,
-  // the list is the last good list, and one warning says so; the error if there
-  // was no good list.
+  // Returns the current addresses. If the file is missing, unreadable or has a
+  // mistake, the list is the last good list, and one warning says so; the error
+  // if there was no good list.
   absl::StatusOr<std::vector<std::string>> Read();
 
  private:

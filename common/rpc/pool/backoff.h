@@ -22,9 +22,9 @@ class Backoff {
  public:
   Backoff(const BackoffOptions& options, uint64_t seed);
 
-  // The pause before the next try.
+  // Returns the pause before the next try.
   absl::Duration Next();
-  // After a success: the next pause is `initial` again.
+  // Must be called after a success: the next pause is `initial` again.
   void Reset();
 
  private:

@@ -35,7 +35,8 @@ class PrefixBoard {
     List(id, entry);
   }
 
-  // The task will not be submitted, or goes to another worker than its home.
+  // Must be called if the task will not be submitted, or goes to another worker
+  // than its home.
   void Withdraw(uint64_t id) {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return;
@@ -49,7 +50,8 @@ class PrefixBoard {
     List(id, found->second);
   }
 
-  // The task itself was submitted: there is no more news of it.
+  // Must be called when the task itself was submitted: there is no more news of
+  // it.
   void Complete(uint64_t id) {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return;
@@ -59,7 +61,7 @@ class PrefixBoard {
     List(id, found->second);
   }
 
-  // The task is given to `worker`.
+  // Must be called when `worker` gets the task.
   void Take(uint64_t id, int64_t worker) {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return;
@@ -80,11 +82,11 @@ class PrefixBoard {
     return found == by_home_.end() ? 0
                                    : static_cast<int64_t>(found->second.size());
   }
-  // Whether there is news of a task without a home.
+  // Returns whether there is news of a task without a home.
   bool HasOrphans() const { return news_.contains(kNobody); }
 
-  // The next news for `worker`: of a task whose home it is, or, if `adopts`, of
-  // a task without a home, whose home it becomes.
+  // Returns the next news for `worker`: of a task whose home it is, or, if
+  // `adopts`, of a task without a home, whose home it becomes.
   std::optional<News> Next(int64_t worker, bool adopts) {
     std::optional<uint64_t> id = FirstNews(worker);
     if (const auto orphan = FirstNews(kNobody);

@@ -48,9 +48,9 @@ class TaskBoard {
 
   bool has_pending() const { return !pending_.empty(); }
   int64_t pending() const { return static_cast<int64_t>(pending_.size()); }
-  // Pending and in flight.
+  // Returns the number of tasks that are pending or in flight.
   int64_t unanswered() const { return static_cast<int64_t>(entries_.size()); }
-  // The number of added tasks whose result was not popped yet.
+  // Returns the number of added tasks whose result was not popped yet.
   size_t outstanding() const { return entries_.size() + answers_.size(); }
 
   // Gives the first pending task, of which there must be one, to `worker`.
@@ -60,7 +60,8 @@ class TaskBoard {
     return TakeIf([](uint64_t) { return true; }, worker, since);
   }
 
-  // The first pending task whose id `wanted` accepts; null if there is none.
+  // Returns the first pending task whose id `wanted` accepts; null if there is
+  // none.
   template <typename Wanted>
   std::shared_ptr<const Task> TakeIf(const Wanted& wanted,
                                      int64_t worker,
@@ -74,8 +75,8 @@ class TaskBoard {
   }
 
   // Gives to `worker`, too, the task that one other worker has had for longest
-  // and since before `before`. Null if there is no such task that `worker` has
-  // not refused.
+  // and since before `before`. Returns null if there is no such task that
+  // `worker` has not refused.
   std::shared_ptr<const Task> TakeStraggler(int64_t worker,
                                             absl::Time since,
                                             absl::Time before) {
@@ -96,7 +97,7 @@ class TaskBoard {
     return static_cast<int64_t>(IdsOf(worker).size());
   }
 
-  // How long `worker` has had the task; zero if it does not have it.
+  // Returns how long `worker` has had the task; zero if it does not have it.
   absl::Duration Age(int64_t worker, uint64_t id, absl::Time now) const {
     const auto found = entries_.find(id);
     const Lease* lease =
@@ -104,8 +105,8 @@ class TaskBoard {
     return lease == nullptr ? absl::ZeroDuration() : now - lease->since;
   }
 
-  // The first answer to a task, from any worker. False for a duplicate: the
-  // task does not wait for an answer.
+  // Takes the first answer to a task, from any worker. Returns false for a
+  // duplicate: the task does not wait for an answer.
   bool Answer(uint64_t id, absl::StatusOr<Result> result) {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return false;
@@ -144,7 +145,7 @@ class TaskBoard {
     return true;
   }
 
-  // Return, because the worker itself refused the task.
+  // Returns the task to the queue, because the worker itself refused it.
   bool Refuse(int64_t worker, uint64_t id, const absl::Status& why) {
     const auto found = entries_.find(id);
     if (found == entries_.end() || found->second.Find(worker) == nullptr) {
@@ -153,7 +154,7 @@ class TaskBoard {
     found->second.refused_by.insert(worker);
     return Return(worker, id, why);
   }
-  // Whether `worker` refused the task before.
+  // Returns whether `worker` refused the task before.
   bool HasRefused(int64_t worker, uint64_t id) const {
     const auto found = entries_.find(id);
     return found != entries_.end() && found->second.refused_by.contains(worker);
@@ -168,7 +169,7 @@ class TaskBoard {
     return static_cast<int64_t>(ids.size());
   }
 
-  // ReturnAll where the worker is not to blame: counts no attempt.
+  // Is ReturnAll for a worker that is not to blame: counts no attempt.
   void Recall(int64_t worker) {
     std::vector<uint64_t> ids = AllOf(worker);
     std::erase_if(ids, [&](uint64_t id) {
@@ -180,7 +181,7 @@ class TaskBoard {
   }
 
   bool has_answer() const { return !answers_.empty(); }
-  // The next result, of which there must be one.
+  // Returns the next result, of which there must be one.
   absl::StatusOr<Result> PopAnswer() {
     absl::StatusOr<Result> answer = std::move(answers_.front());
     answers_.pop_front();
@@ -206,13 +207,13 @@ class TaskBoard {
     }
   };
 
-  // The ids of a worker's tasks, in their order.
+  // Returns the ids of a worker's tasks, in their order.
   const std::set<uint64_t>& IdsOf(int64_t worker) const {
     static const auto& none = *new std::set<uint64_t>();
     const auto found = by_worker_.find(worker);
     return found == by_worker_.end() ? none : found->second;
   }
-  // A copy, which does not change while tasks are returned.
+  // Returns a copy, which does not change while tasks are returned.
   std::vector<uint64_t> AllOf(int64_t worker) const {
     const std::set<uint64_t>& ids = IdsOf(worker);
     return {ids.begin(), ids.end()};
@@ -223,7 +224,7 @@ class TaskBoard {
     entry->leases.push_back(lease);
     List(id, *entry);
   }
-  // False if `worker` does not have it.
+  // Returns false if `worker` does not have it.
   bool TakeBack(uint64_t id, Entry* entry, int64_t worker) {
     Unlist(id, *entry);
     const bool had = std::erase_if(entry->leases, [&](const Lease& lease) {

@@ -34,7 +34,7 @@ class TaskDurations {
     next_ = (next_ + 1) % kWindow;
   }
 
-  // InfiniteDuration before `min_answers` answers.
+  // Returns InfiniteDuration before `min_answers` answers.
   absl::Duration StragglerAge() const {
     if (recent_.size() < options_.min_answers) return absl::InfiniteDuration();
     std::vector<absl::Duration> sorted = recent_;

@@ -14,7 +14,8 @@ namespace dapd {
 // The status has ExitCode::kInternal; CANCELLED becomes UNAVAILABLE.
 absl::Status TaskFailure(absl::StatusCode code, const std::string& message);
 
-// Whether `status` is such a failure. The state of this process is then intact.
+// Returns whether `status` is such a failure. The state of this process is then
+// intact.
 bool IsTaskFailure(const absl::Status& status);
 
 }  // namespace dapd

@@ -121,9 +121,10 @@ class WorkerPool {
   // Announces the prefix of a task that will be submitted under the same id;
   // replaces an earlier prefix. Neither blocks nor fails.
   void SubmitPrefix(Task partial);
-  // The task of this prefix will not be submitted.
+  // Says that the task of this prefix will not be submitted.
   void WithdrawPrefix(uint64_t id);
-  // The next answer, or nothing if none comes within `timeout`. Ends with
+  // Returns the next answer, or nothing if none comes within `timeout`. Ends
+  // with
   //   UNAVAILABLE          no usable worker for peer_timeout; names each worker
   //                        and its last error (a later call may succeed)
   //   FAILED_PRECONDITION  every worker found serves something else (another
@@ -132,7 +133,7 @@ class WorkerPool {
   //   CANCELLED            Shutdown was called
   //   another code         no retry can mend this task; the message names it
   absl::StatusOr<std::optional<Result>> NextWithin(absl::Duration timeout);
-  // NextWithin without a limit.
+  // Calls NextWithin without a time limit.
   absl::StatusOr<Result> Next();
 
   std::vector<WorkerState> Workers() const;
@@ -166,7 +167,7 @@ class WorkerPool {
     std::map<uint64_t, absl::Time> unanswered;
     // Why the watchdog cancelled its session; OK: it did not.
     absl::Status timed_out;
-    // When the message that its thread writes must have been read.
+    // The time by which the message that its thread writes must have been read.
     absl::Time write_deadline = absl::InfiniteFuture();
     bool done = false;  // its thread needs nothing any more
     std::shared_ptr<Session> session;
@@ -197,7 +198,7 @@ class WorkerPool {
   void Apply(const AddressBook::Entries& entries)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WatchDeadlines();
-  // OK if `worker` has met all its deadlines so far.
+  // Returns OK if `worker` has met all its deadlines so far.
   absl::Status Overdue(const Worker& worker, absl::Time now) const;
 
   // The life of a worker's thread, from a connection to its loss.
@@ -213,7 +214,7 @@ class WorkerPool {
   absl::Status RunStream(Worker* worker,
                          Session* session,
                          std::shared_ptr<const PolicyUpdates> updates);
-  // The next message to write; nothing once the stream is to be closed.
+  // Returns the next message to write; nothing once the stream is to be closed.
   std::optional<Work> WaitForWork(Stream* stream);
   static bool Write(Session* session, const Work& work);
   void Accept(Stream* stream, TaskAnswer<Result> answer);
@@ -221,7 +222,7 @@ class WorkerPool {
 
   // The distribution of work.
   void Dispatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether the stream's thread has to close it.
+  // Returns whether the stream's thread has to close it.
   bool IsOver(const Stream& stream) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<Work> FindWork(Worker* worker, const Moment& moment)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

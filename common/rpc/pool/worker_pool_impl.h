@@ -302,7 +302,8 @@ absl::Status WorkerPool<Task, Result>::RunSession(Worker* worker,
   return absl::CancelledError("no longer needed");
 }
 
-// Notes the greeting of `worker`. ALREADY_EXISTS: it is an alias.
+// Notes the greeting of `worker`. Returns ALREADY_EXISTS if the worker is an
+// alias.
 template <typename Task, typename Result>
 absl::Status WorkerPool<Task, Result>::TakeIn(Worker* worker,
                                               const WorkerGreeting& greeting) {
@@ -319,7 +320,7 @@ absl::Status WorkerPool<Task, Result>::TakeIn(Worker* worker,
   worker->instance = greeting.instance;
   if (worker->alias_of.empty()) return absl::OkStatus();
   return absl::AlreadyExistsError(
-      absl::StrCat("it is the one at ", worker->alias_of));
+      absl::StrCat("it is the worker at ", worker->alias_of));
 }
 
 template <typename Task, typename Result>
@@ -555,7 +556,7 @@ bool WorkerPool<Task, Result>::IsOver(const Stream& stream) const {
           board_.InFlight(stream.worker->number) == 0);
 }
 
-// The part of `tasks` that a worker of `capacity` has among workers of
+// Returns the part of `tasks` that a worker of `capacity` has among workers of
 // `total`. The parts add up to at least all tasks, so no task is left over.
 inline int64_t ShareOf(int64_t tasks, int64_t capacity, int64_t total) {
   return (tasks * capacity + total - 1) / total;
@@ -588,9 +589,9 @@ WorkerPool<Task, Result>::FindWork(Worker* worker, const Moment& moment) {
   return Work{nullptr, std::move(news)};
 }
 
-// The next pending task for `worker`, which has room; null if it gets none now.
-// It takes every task whose home it is, then, up to its share, tasks without a
-// home, then tasks whose home has no room.
+// Returns the next pending task for `worker`, which has room; null if it gets
+// none now. It takes every task whose home it is, then, up to its share, tasks
+// without a home, then tasks whose home has no room.
 template <typename Task, typename Result>
 std::shared_ptr<const Task> WorkerPool<Task, Result>::TakeTask(
     const Worker& worker, const Moment& moment) {
@@ -632,13 +633,13 @@ bool WorkerPool<Task, Result>::MayTake(const Worker& worker,
   });
 }
 
-// Whether new messages may go to `worker` while its stream is open.
+// Returns whether new messages may go to `worker` while its stream is open.
 template <typename Task, typename Result>
 bool WorkerPool<Task, Result>::IsSending(const Worker& worker) {
   return worker.wanted && !worker.refusing;
 }
 
-// Whether `worker` is ready for tasks, or will be soon.
+// Returns whether `worker` is ready for tasks, or will be soon.
 template <typename Task, typename Result>
 bool WorkerPool<Task, Result>::IsUsable(const Worker& worker) {
   return (worker.state.stage == WorkerStage::kReady ||
@@ -646,13 +647,14 @@ bool WorkerPool<Task, Result>::IsUsable(const Worker& worker) {
          IsSending(worker);
 }
 
-// Whether `worker` can take one more task.
+// Returns whether `worker` can take one more task.
 template <typename Task, typename Result>
 bool WorkerPool<Task, Result>::HasRoom(const Worker& worker) {
   return static_cast<int64_t>(worker.unanswered.size()) < worker.capacity;
 }
 
-// The numbers of the workers that will soon take a task whose home they are.
+// Returns the numbers of the workers that will soon take a task whose home they
+// are.
 template <typename Task, typename Result>
 std::set<int64_t> WorkerPool<Task, Result>::WithRoom() const {
   std::set<int64_t> numbers;
@@ -686,14 +688,15 @@ void WorkerPool<Task, Result>::SetStage(Worker* worker, WorkerStage stage) {
   Dispatch();
 }
 
-// Whether the session at the used address continues.
+// Returns whether the session at the used address continues.
 template <typename Task, typename Result>
 bool WorkerPool<Task, Result>::IsAlias(const Worker& worker) const {
   const auto other = workers_.find(worker.alias_of);
   return other != workers_.end() && LeadsTo(*other->second, worker.instance);
 }
 
-// Whether `worker` is no alias and has a session with the process `instance`.
+// Returns whether `worker` is no alias and has a session with the process
+// `instance`.
 template <typename Task, typename Result>
 bool WorkerPool<Task, Result>::LeadsTo(const Worker& worker,
                                        const std::string& instance) {
@@ -701,7 +704,7 @@ bool WorkerPool<Task, Result>::LeadsTo(const Worker& worker,
          worker.alias_of.empty() && worker.instance == instance;
 }
 
-// Whether no report mentions `worker`, whatever its stage is.
+// Returns whether no report mentions `worker`, whatever its stage is.
 template <typename Task, typename Result>
 bool WorkerPool<Task, Result>::IsUnused(const Worker& worker) const {
   if (!worker.alias_of.empty()) return workers_.contains(worker.alias_of);
@@ -713,7 +716,7 @@ bool WorkerPool<Task, Result>::IsUnused(const Worker& worker) const {
          });
 }
 
-// The error with which Next gives up; OK while it has to wait.
+// Returns the error with which Next gives up; OK while it has to wait.
 template <typename Task, typename Result>
 absl::Status WorkerPool<Task, Result>::NothingUsable() const {
   bool all_unfit = resolve_errors_.empty();

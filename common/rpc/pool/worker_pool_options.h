@@ -52,9 +52,9 @@ enum class WorkerStage {
 // "connecting", "loading", ...: in messages, the status and metrics.
 const char* NameOf(WorkerStage stage);
 
-// How busy a pool is.
+// The load of a pool.
 struct PoolLoad {
-  // By stage; the map has every stage.
+  // The workers by stage; the map has every stage.
   std::map<WorkerStage, int64_t> workers = {{WorkerStage::kConnecting, 0},
                                             {WorkerStage::kLoading, 0},
                                             {WorkerStage::kReady, 0},
@@ -69,7 +69,7 @@ struct WorkerPoolObserver {
   std::function<void(TaskOutcome outcome)> on_outcome;
   // A worker took the current weights; `bytes` went over the wire.
   std::function<void(double seconds, uint64_t bytes)> on_adapter_pushed;
-  // After a worker's stage has changed, and ten times a second.
+  // Called after a worker's stage has changed, and ten times a second.
   std::function<void(const PoolLoad& load)> on_load;
 };
 
@@ -93,7 +93,8 @@ struct WorkerPoolOptions {
   int max_attempts = 10;
   HedgeOptions hedge;
   BackoffOptions backoff;
-  // Must own everything that it uses: a look-up that hangs outlives the pool.
+  // The function must own everything that it uses: a look-up that hangs
+  // outlives the pool.
   AddressResolver resolver = ResolveAddress;
   WorkerPoolObserver observer;
 };
@@ -102,19 +103,19 @@ struct WorkerPoolOptions {
 // "file://PATH".
 absl::Status CheckWorkerAddresses(const std::vector<std::string>& addresses);
 
-// The newest of `versions`; -1 if there is none.
+// Returns the newest of `versions`; -1 if there is none.
 int64_t NewestVersion(const std::map<WeightSet, int64_t>& versions);
 
-// True for a code that no retry can mend: INVALID_ARGUMENT, OUT_OF_RANGE,
-// UNIMPLEMENTED.
+// Returns true for a code that no retry can mend: INVALID_ARGUMENT,
+// OUT_OF_RANGE, UNIMPLEMENTED.
 bool IsFinalError(const absl::Status& status);
 
-// A worker's error as it is kept, logged and shown: cut after 4 KiB, since it
-// may quote anything that the worker sent.
+// Returns a worker's error for memory, log and display: cut after 4 KiB, since
+// it may quote anything that the worker sent.
 absl::Status ShortError(const absl::Status& status);
 
-// The failure (task_failure.h) of a task that a worker refused with `status`;
-// names both.
+// Returns the failure (task_failure.h) of a task that a worker refused with
+// `status`; names both.
 absl::Status DescribeTaskError(const std::string& role,
                                uint64_t task_id,
                                const std::string& address,
@@ -125,16 +126,16 @@ absl::Status OfWorker(const std::string& role,
                       const std::string& address,
                       const absl::Status& why);
 
-// The log line for a worker that was lost, or could never be used.
+// Returns the log line for a worker that was lost, or could never be used.
 std::string DescribeLoss(const std::string& role,
                          const std::string& address,
                          bool was_ready,
                          int64_t returned_tasks,
                          const absl::Status& why);
 
-// One sentence for a pool without a usable worker: each worker with its last
-// error, each name that could not be resolved (`resolve_errors`, by address),
-// and the remedy.
+// Returns one sentence for a pool without a usable worker: each worker with its
+// last error, each name that could not be resolved (`resolve_errors`, by
+// address), and the remedy.
 std::string DescribeWorkers(
     const WorkerPoolOptions& options,
     const std::vector<WorkerState>& states,

@@ -56,13 +56,13 @@ class WorkerSession {
   // Opens the stream for tasks under `updates`, which outlive it and have all
   // been loaded.
   virtual absl::Status OpenStream(const PolicyUpdates& updates) = 0;
-  // False if the stream is broken.
+  // Returns false if the stream is broken.
   virtual bool Send(const Task& task) = 0;
   // Sends the prefix of a task that this worker will probably get; it replaces
   // an earlier prefix of the same id and has no answer. False if the stream is
   // broken.
   virtual bool SendPrefix(const Task& /*partial*/) { return true; }
-  // The task of this prefix will not follow.
+  // Says that the task of this prefix will not follow.
   virtual bool WithdrawPrefix(uint64_t /*id*/) { return true; }
   // Blocks for the next answer; returns nothing once the stream has ended.
   virtual std::optional<TaskAnswer<Result>> Receive() = 0;
@@ -70,10 +70,12 @@ class WorkerSession {
   virtual void HalfClose() = 0;
   // Ends the stream at once; tasks in flight are lost. The session stays.
   virtual void AbortStream() = 0;
-  // Only after Receive returned nothing: how the stream ended.
+  // Returns how the stream ended; must be called only after Receive has
+  // returned nothing.
   virtual absl::Status CloseStream() = 0;
 
-  // From any thread: the running call and every later call end with an error.
+  // May be called from any thread: the running call and every later call end
+  // with an error.
   virtual void Cancel() = 0;
 };
 

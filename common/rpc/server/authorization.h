@@ -1,6 +1,6 @@
-// Who may call which method: one table for every method of every service,
-// including health and reflection. A method that is not in the table is
-// refused.
+// Decides who may call which method: one table for every method of every
+// service, including health and reflection. A method that is not in the table
+// is refused.
 //
 // A test compares the table with the services' descriptors and fails for a new
 // method without a row.
@@ -23,7 +23,7 @@ struct MethodRule {
 
 const std::vector<MethodRule>& AuthorizationTable();
 
-// The row of `method`; nullptr if there is none.
+// Returns the row of `method`; nullptr if there is none.
 const MethodRule* FindRule(absl::string_view method);
 
 }  // namespace dapd

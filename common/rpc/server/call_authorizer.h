@@ -32,7 +32,7 @@ class CallAuthorizer {
                  Protection protection,
                  std::function<void(const std::string& reason)> on_refused);
 
-  // OK, or the status for the caller, which never contains a token:
+  // Returns OK, or the status for the caller, which never contains a token:
   //   UNAUTHENTICATED    no role: no certificate or token grants one, or the
   //                      token is not accepted
   //   PERMISSION_DENIED  no role of the caller may call this method

@@ -17,7 +17,7 @@ struct RpcObserver {
   std::function<void(const std::string& reason)> on_refused;
   // A handler has ended; `code` is a grpc::StatusCode.
   std::function<void(const std::string& method, int code)> on_handled;
-  // A handler ended with an exception; on_handled follows.
+  // Called when a handler has ended with an exception; on_handled follows.
   std::function<void(const std::string& method)> on_exception;
 };
 

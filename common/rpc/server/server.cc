@@ -66,7 +66,7 @@ void PrepareProcess() {
   });
 }
 
-// Whether this process may open this many more files.
+// Returns whether this process may open this many more files.
 bool CanOpenFiles(int count) {
   std::vector<int> opened;
   const absl::Cleanup close_all = [&] {

@@ -41,23 +41,24 @@ struct RpcService {
 class RpcServer {
  public:
   // Listens and answers calls at once; health says NOT_SERVING until
-  // SetServing(true). `services` must outlive the server. UNAVAILABLE with exit
-  // code kConfig for a port in use or an address that is not on this machine;
-  // exit code kConfig, too, for an address that must not be served like this
-  // (Security::ForRpc).
+  // SetServing(true). `services` must outlive the server. Returns UNAVAILABLE
+  // with exit code kConfig for a port in use or an address that is not on this
+  // machine; exit code kConfig, too, for an address that must not be served
+  // like this (Security::ForRpc).
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const RpcServerOptions& options, const std::vector<RpcService>& services);
   // Shutdown(0).
   ~RpcServer();
 
-  // The answer of health for the server and each of its services.
+  // Sets the answer of the health service for the server and each of its
+  // services.
   void SetServing(bool serving);
   // Health answers SERVING for the server alone: it has started, while its
   // services still wait for other processes. A startup probe asks for this.
   void SetStarted();
 
   int port() const { return port_; }
-  // "host:port" with the port that was taken.
+  // Returns "host:port" with the port that was taken.
   const std::string& address() const { return address_; }
 
   // Takes no new call, lets running calls continue until `grace` has passed,

@@ -10,7 +10,7 @@
 namespace dapd {
 namespace {
 
-// Only methods of the table, so that no caller can invent labels.
+// Returns only methods of the table, so that no caller can invent labels.
 std::string MethodLabel(const std::string& method) {
   const MethodRule* rule = FindRule(method);
   return rule == nullptr ? "other" : rule->method.substr(1);

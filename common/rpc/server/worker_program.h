@@ -32,8 +32,8 @@ struct WorkerFlags : ServiceFlags {
   void AddTo(CommandLine& line, const std::string& listen_key);
 };
 
-// How many calls a worker takes at a time: the calls that anybody may make, and
-// for every trainer rank its streams and one call that loads weights.
+// Returns how many calls a worker takes at a time: the calls that anybody may
+// make, and for every trainer rank its streams and one call that loads weights.
 int MaxCalls(const Config& config);
 
 // Make it before any other thread starts (ShutdownSignal). A signal before
@@ -50,17 +50,17 @@ class WorkerProgram {
     std::string metrics;
     std::string port_file;  // receives the port that was taken; may be empty
   };
-  // Listens for `service` (which must outlive this) and for scrapers. Exit code
-  // kConfig for an address that cannot be taken.
+  // Listens for `service` (which must outlive this) and for scrapers. Fails
+  // with exit code kConfig for an address that cannot be taken.
   absl::Status Start(const Config& config,
                      const Listeners& listeners,
                      const RpcService& service);
 
-  // After Start.
+  // Must be called after Start.
   MetricsRegistry& metrics() { return *metrics_; }
 
   // Reports the worker as ready, waits for the signal, reports it as not ready,
-  // gives running calls the time of `shutdown`, and closes the server.
+  // gives running calls the time of `shutdown`, and closes the server. Returns
   // CANCELLED with run.stopped_worker: the run was interrupted.
   absl::Status ServeUntilSignal(
       const std::function<void(absl::Duration grace)>& shutdown);

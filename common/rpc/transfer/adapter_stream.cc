@@ -42,7 +42,7 @@ absl::Status CheckProbe(const v1::AdapterHeader& header,
   return absl::OkStatus();
 }
 
-// The set that a header names, or the first set of `limits`.
+// Returns the set that a header names, or the first set of `limits`.
 absl::StatusOr<WeightSet> ReadSet(const v1::AdapterHeader& header,
                                   const AdapterLimits& limits) {
   if (header.weights() == v1::TEACHER_WEIGHTS_UNSPECIFIED) {
@@ -211,7 +211,7 @@ absl::Status AdapterReceiver::Start(const v1::AdapterHeader& header) {
   return absl::OkStatus();
 }
 
-// With the first chunk, since an upload that is not read has no chunk.
+// Runs at the first chunk, because an upload that is not read has no chunk.
 absl::Status AdapterReceiver::Allocate() {
   ASSIGN_OR_RETURN(const HostTensor buffer,
                    HostTensor::AllocateRecurring(

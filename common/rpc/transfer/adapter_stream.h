@@ -24,8 +24,8 @@ namespace dapd {
 
 // Calls `send` with the encoded LoadAdapterRequests that make `update` the set
 // `set`, in order, each as soon as its content is final
-// (PolicyUpdate::progress). CANCELLED if `send` returns false, ABORTED if the
-// update was abandoned.
+// (PolicyUpdate::progress). Returns CANCELLED if `send` returns false, ABORTED
+// if the update was abandoned.
 absl::Status SendAdapter(
     WeightSet set,
     const PolicyUpdate& update,
@@ -46,20 +46,21 @@ class AdapterReceiver {
  public:
   explicit AdapterReceiver(const AdapterLimits& limits) : limits_(limits) {}
 
-  // The fields of the header, once it was added.
+  // These functions return the fields of the header, once it was added.
   WeightSet set() const { return upload_.set; }
   const std::string& key() const { return upload_.key; }
-  // The upload that another stream with this key has brought, without content.
+  // Returns the upload that another stream with this key has brought, without
+  // content.
   AdapterUpload AsServed() const;
 
-  // Takes the next message, encoded or not. INVALID_ARGUMENT for a bad header,
-  // set, probe or chunk, and for an adapter beyond the limit, before memory is
-  // allocated; DATA_LOSS for a corrupted chunk.
+  // Takes the next message, encoded or not. Returns INVALID_ARGUMENT for a bad
+  // header, set, probe or chunk, and for an adapter beyond the limit, before
+  // memory is allocated; DATA_LOSS for a corrupted chunk.
   absl::Status Add(grpc::ByteBuffer& message);
   absl::Status Add(const v1::LoadAdapterRequest& request);
 
-  // Call it after the last message. DATA_LOSS if bytes are missing or their
-  // digest differs from the sender's. Uses the receiver up.
+  // Call it after the last message. Returns DATA_LOSS if bytes are missing or
+  // their digest differs from the sender's. Uses the receiver up.
   absl::StatusOr<AdapterUpload> Finish();
 
  private:
@@ -79,16 +80,16 @@ class AdapterReceiver {
 };
 
 // Adds encoded messages to `receiver` until `read` returns false, and finishes
-// it. Errors: see AdapterReceiver.
+// it. Returns the errors of AdapterReceiver.
 absl::StatusOr<AdapterUpload> ReceiveAdapter(
     AdapterReceiver& receiver,
     const std::function<bool(grpc::ByteBuffer*)>& read);
 
-// The worker's description of itself and of the weights that it serves.
+// Returns the worker's description of itself and of the weights that it serves.
 v1::DescribeResponse MakeDescribeResponse(const WorkerDescription& description,
                                           const ServedWeights& served);
 
-// The worker's answer to an upload that it now serves.
+// Returns the worker's answer to an upload that it now serves.
 v1::LoadAdapterResponse MakeLoadAdapterResponse(const LoadResult& loaded);
 
 }  // namespace dapd

@@ -28,7 +28,7 @@ class AttachedWorker {
   // `kind`: "rollout" or "teacher".
   explicit AttachedWorker(std::string kind) : kind_(std::move(kind)) {}
 
-  // To be called once. `worker` must outlive the server.
+  // Must be called once. `worker` must outlive the server.
   void Attach(Worker* worker, const WorkerDescription& description) {
     description_ = description;
     taker_ = std::make_unique<AdapterTaker>(
@@ -40,7 +40,7 @@ class AttachedWorker {
     worker_ = worker;
   }
 
-  // Null until Attach; afterwards description() describes it.
+  // Returns null until Attach; afterwards description() describes it.
   Worker* get() const { return worker_; }
   const WorkerDescription& description() const { return description_; }
 
@@ -56,7 +56,7 @@ class AttachedWorker {
     return grpc::Status::OK;
   }
 
-  // LoadAdapter with encoded messages (encoded_methods.h).
+  // Implements LoadAdapter with encoded messages (encoded_methods.h).
   grpc::Status TakeAdapter(grpc::ServerContext* context,
                            grpc::ServerReader<grpc::ByteBuffer>* reader,
                            v1::LoadAdapterResponse* response) {

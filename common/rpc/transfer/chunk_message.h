@@ -30,7 +30,8 @@ struct ChunkEnvelope {
   uint64_t request_id = 0;
 };
 
-// The message for `data`, the bytes at `offset` of a tensor, with its CRC-32C.
+// Returns the message for `data`, the bytes at `offset` of a tensor, with its
+// CRC-32C.
 grpc::ByteBuffer EncodeChunk(const ChunkEnvelope& envelope,
                              uint64_t offset,
                              const SharedBytes& data,
@@ -45,14 +46,14 @@ struct ReceivedChunk {
   uint64_t num_bytes = 0;  // of all pieces
 };
 
-// The chunk in field `chunk_field` of `message`. Nothing if `message` carries
-// something else, or a chunk that is not in the plain form.
+// Returns the chunk in field `chunk_field` of `message`; nothing if `message`
+// carries something else, or a chunk that is not in the plain form.
 std::optional<ReceivedChunk> FindChunk(grpc::ByteBuffer& message,
                                        int chunk_field);
 
 // Encodes any message through its class.
 grpc::ByteBuffer EncodeMessage(const google::protobuf::MessageLite& message);
-// False if `bytes` do not encode such a message.
+// Returns false if `bytes` do not encode such a message.
 bool DecodeMessage(grpc::ByteBuffer& bytes,
                    google::protobuf::MessageLite* message);
 

@@ -21,13 +21,13 @@
 namespace dapd {
 
 inline constexpr uint64_t kChunkBytes = 1 << 20;
-// The number of chunks of this many bytes.
+// Returns the number of chunks of this many bytes.
 constexpr uint64_t NumChunks(uint64_t bytes) {
   return (bytes + kChunkBytes - 1) / kChunkBytes;
 }
 
 v1::DataType ToWireType(DType dtype);
-// INVALID_ARGUMENT for an unspecified or unknown type.
+// Returns INVALID_ARGUMENT for an unspecified or unknown type.
 absl::StatusOr<DType> FromWireType(v1::DataType type);
 
 v1::TensorHeader MakeTensorHeader(const std::string& name,
@@ -40,15 +40,15 @@ bool SendChunks(const ChunkEnvelope& envelope,
                 const SharedBytes& bytes,
                 const std::function<bool(const grpc::ByteBuffer&)>& send);
 
-// Checks each chunk and copies it behind the chunk before. Not thread-safe.
+// Checks each chunk and copies it behind the previous chunk. Not thread-safe.
 class ChunkAssembler {
  public:
   // `target` has room for `total_bytes` and outlives the assembler; `what`
   // names the payload in messages.
   ChunkAssembler(char* target, uint64_t total_bytes, std::string what);
 
-  // INVALID_ARGUMENT for a chunk that is empty, too long, out of order or
-  // beyond the end; DATA_LOSS for a wrong checksum.
+  // Returns INVALID_ARGUMENT for a chunk that is empty, too long, out of order
+  // or beyond the end; DATA_LOSS for a wrong checksum.
   absl::Status Add(const ReceivedChunk& chunk);
   absl::Status Add(const v1::TensorChunk& chunk);
   bool complete() const { return received_ == total_bytes_; }
@@ -64,7 +64,7 @@ class ChunkAssembler {
 // Assembles one tensor. Not thread-safe.
 class TensorAssembler {
  public:
-  // RESOURCE_EXHAUSTED if the header's tensor exceeds `max_bytes`.
+  // Returns RESOURCE_EXHAUSTED if the header's tensor exceeds `max_bytes`.
   static absl::StatusOr<TensorAssembler> Start(const v1::TensorHeader& header,
                                                uint64_t max_bytes);
 
@@ -72,7 +72,7 @@ class TensorAssembler {
   absl::Status Add(const v1::TensorChunk& chunk) { return chunks_.Add(chunk); }
   bool complete() const { return chunks_.complete(); }
   const std::string& name() const { return name_; }
-  // Only once complete.
+  // May be called only once the tensor is complete.
   const HostTensor& tensor() const { return tensor_; }
 
  private:

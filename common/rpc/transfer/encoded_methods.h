@@ -23,7 +23,8 @@ namespace dapd {
 // --- Server: for grpc::Service::MarkMethodStreamed, in the constructor of a
 // --- service that derives from the generated one.
 
-// The place of `method` ("Score") in `service` ("dapd.v1.TeacherService").
+// Returns the place of `method` ("Score") in `service`
+// ("dapd.v1.TeacherService").
 inline int MethodIndex(const std::string& service, const std::string& method) {
   const auto* found =
       google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(
@@ -32,7 +33,8 @@ inline int MethodIndex(const std::string& service, const std::string& method) {
   return found->index();
 }
 
-// A client stream that the server reads encoded. `service` outlives the server.
+// Returns the method of a client stream that the server reads encoded.
+// `service` outlives the server.
 template <typename Service, typename Response>
 grpc::internal::MethodHandler* EncodedReaderMethod(
     Service* service,
@@ -44,8 +46,8 @@ grpc::internal::MethodHandler* EncodedReaderMethod(
           std::mem_fn(method), service);
 }
 
-// A bidirectional stream: the server reads requests through their class and
-// writes answers encoded.
+// Returns the method of a bidirectional stream: the server reads requests
+// through their class and writes answers encoded.
 template <typename Service, typename Request>
 grpc::internal::MethodHandler* EncodedWriterMethod(
     Service* service,
@@ -59,7 +61,7 @@ grpc::internal::MethodHandler* EncodedWriterMethod(
 
 // --- Client. `method` ("/dapd.v1.TeacherService/Score") outlives the call.
 
-// A client stream that the client writes encoded.
+// Opens a client stream that the client writes encoded.
 template <typename Response>
 std::unique_ptr<grpc::ClientWriter<grpc::ByteBuffer>> OpenEncodedWriter(
     grpc::Channel* channel,
@@ -75,8 +77,8 @@ std::unique_ptr<grpc::ClientWriter<grpc::ByteBuffer>> OpenEncodedWriter(
           response));
 }
 
-// A bidirectional stream: the client writes requests through their class and
-// reads answers encoded.
+// Opens a bidirectional stream: the client writes requests through their class
+// and reads answers encoded.
 template <typename Request>
 std::unique_ptr<grpc::ClientReaderWriter<Request, grpc::ByteBuffer>>
 OpenEncodedReader(grpc::Channel* channel,

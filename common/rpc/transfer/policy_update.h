@@ -25,16 +25,17 @@ namespace dapd {
 // Finish. Thread-safe, with one producer and any number of readers.
 class UpdateProgress {
  public:
-  // The first `bytes` of the adapter's tensors are final. Never decreases.
+  // Says that the first `bytes` of the adapter's tensors are final. Never
+  // decreases.
   void Advance(uint64_t bytes);
-  // Everything is final, including the digest and the probe.
+  // Says that everything is final, including the digest and the probe.
   void Finish();
-  // The rest will never come. Has no effect after Finish.
+  // Says that the rest will never come. Has no effect after Finish.
   void Abandon();
 
   // Blocks until the first `bytes` are final. ABORTED after Abandon.
   absl::Status WaitFor(uint64_t bytes) const;
-  // Blocks until everything is final. ABORTED after Abandon.
+  // Blocks until everything is final. Returns ABORTED after Abandon.
   absl::Status WaitUntilFinished() const;
 
  private:
@@ -53,8 +54,8 @@ class ChunkChecksums {
  public:
   explicit ChunkChecksums(uint64_t num_chunks) : chunks_(num_chunks) {}
 
-  // The checksum of chunk `index`, whose content is `bytes` and never changes.
-  // The first caller computes it; the others wait.
+  // Returns the checksum of chunk `index`, whose content is `bytes` and never
+  // changes. The first caller computes it; the others wait.
   uint32_t Of(uint64_t index, absl::string_view bytes) const;
 
  private:
@@ -65,7 +66,8 @@ class ChunkChecksums {
   mutable std::vector<Chunk> chunks_;
 };
 
-// By how much two computations of a probe under the same weights may differ.
+// The greatest difference between two computations of a probe under equal
+// weights.
 struct ProbeTolerance {
   float token = 1e-3F;             // of any one token
   float root_mean_square = 1e-3F;  // of all tokens together
@@ -100,7 +102,7 @@ struct PolicyUpdate {
   std::shared_ptr<const ChunkChecksums> checksums;
 
   // Blocks until the first `bytes` of adapter.tensors, or all, are final.
-  // ABORTED if they never will be.
+  // Returns ABORTED if they never will be.
   absl::Status WaitFor(uint64_t bytes) const {
     return progress == nullptr ? absl::OkStatus() : progress->WaitFor(bytes);
   }

@@ -41,7 +41,8 @@ struct ServedPolicy {
   std::string key;     // of the upload that brought it
 };
 
-// "version 12 (3f6c0a91d2b4)", or "version 0 (base)" for an empty digest.
+// Returns "version 12 (3f6c0a91d2b4)", or "version 0 (base)" for an empty
+// digest.
 std::string PolicyName(int64_t version, const std::string& digest);
 
 // A worker's description.

@@ -23,17 +23,17 @@ class ServedWeights {
  public:
   // The base is always loaded, as version 0 without a digest.
   ServedPolicy Of(WeightSet set) const;
-  // The sets that an upload has become.
+  // Returns the sets that an upload has become.
   std::map<WeightSet, ServedPolicy> Loaded() const;
   void Set(WeightSet set, ServedPolicy policy);
-  // The name of `upload`, whose content is served already. From now on it is
-  // served under its key, if it has one: further uploads with this key need not
-  // be sent. The base never has a key. Only the thread that calls Set may call
-  // this.
+  // Returns the name of `upload`, whose content is served already. From now on
+  // it is served under its key, if it has one: further uploads with this key
+  // need not be sent. The base never has a key. Only the thread that calls Set
+  // may call this.
   ServedPolicy Keep(const AdapterUpload& upload);
 
-  // FAILED_PRECONDITION, with both names, unless `set` is served in exactly
-  // this version. The base has only one version.
+  // Returns FAILED_PRECONDITION, with both names, unless `set` is served in
+  // exactly this version. The base has only one version.
   absl::Status Check(WeightSet set,
                      int64_t version,
                      const std::string& digest) const;
@@ -43,8 +43,9 @@ class ServedWeights {
   std::map<WeightSet, ServedPolicy> served_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Whether `upload` has the content of `served`, so that it only needs a probe.
-// NOT_FOUND if it must have (AdapterUpload::is_served) and has not.
+// Returns whether `upload` has the content of `served`, so that it only needs a
+// probe. Returns NOT_FOUND if it must have (AdapterUpload::is_served) and has
+// not.
 absl::StatusOr<bool> IsServedAlready(const ServedPolicy& served,
                                      const AdapterUpload& upload);
 

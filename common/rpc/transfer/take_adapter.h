@@ -16,8 +16,8 @@
 namespace dapd {
 
 // Makes a worker serve an upload. `cancelled` is true once the sender no longer
-// waits. NOT_FOUND for an upload that should be served already and is not
-// (IsServedAlready).
+// waits. Returns NOT_FOUND for an upload that should be served already and is
+// not (IsServedAlready).
 using LoadUpload = std::function<absl::StatusOr<LoadResult>(
     AdapterUpload upload, const std::function<bool()>& cancelled)>;
 

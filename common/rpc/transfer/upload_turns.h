@@ -34,9 +34,10 @@ class UploadTurns {
     Turn& operator=(Turn&&) = delete;
     ~Turn();
 
-    // Some bytes arrived.
+    // Says that some bytes have arrived.
     void Advance() const;
-    // All bytes arrived: the others wait for the result, however long it takes.
+    // Says that all bytes have arrived: the others wait for the result, however
+    // long it takes.
     void Complete() const;
 
    private:
@@ -51,8 +52,8 @@ class UploadTurns {
   };
 
   // Blocks until no other stream with this set and key has its turn, or until
-  // the stream in turn stalls. CANCELLED once `cancelled`, asked ten times a
-  // second, is true.
+  // the stream in turn stalls. Returns CANCELLED once `cancelled`, asked ten
+  // times a second, is true.
   absl::StatusOr<Turn> Take(WeightSet set,
                             const std::string& key,
                             const std::function<bool()>& cancelled);

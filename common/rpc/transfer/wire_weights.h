@@ -1,4 +1,4 @@
-// Sets of weights between the wire and the program.
+// Converts sets of weights between the wire and the program.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -9,7 +9,7 @@
 namespace dapd {
 
 v1::TeacherWeights ToWireWeights(WeightSet set);
-// INVALID_ARGUMENT for a number that names no set.
+// Returns INVALID_ARGUMENT for a number that names no set.
 absl::StatusOr<WeightSet> FromWireWeights(v1::TeacherWeights weights);
 
 }  // namespace dapd

@@ -310,7 +310,7 @@ class Interpreter {
     ASSIGN_OR_RETURN(state->items, LoopItems(loop, iterated, scope));
     const Value variable = LoopVariable(loop, state, scope);
     // As in jinja2, `else` runs if no iteration reached the end of the body; an
-    // iteration that was left early did not.
+    // iteration that was left early did not reach it.
     bool reached_end = false;
     for (; state->at < state->items.size(); ++state->at) {
       Scope inner{.outer = &scope};

@@ -22,8 +22,8 @@ constexpr char kMarkerRate[] = "marker_rate";
 constexpr size_t kMinCurve = 3;        // evaluations; two are before and after
 constexpr size_t kMaxValueBytes = 32;  // in a group's name
 
-// Whether a key says where a run lies, listens or computes: `dapd run` gives
-// each run its own.
+// Returns whether a key says where a run lies, listens or computes: `dapd run`
+// gives each run its own place.
 bool IsPlace(const std::string& key) {
   return key == "run.name" || key == "run.output_dir" ||
          key == "run.num_threads" || key == "run.gpu_processes" ||
@@ -53,8 +53,8 @@ std::vector<std::string> DifferingKeys(const std::vector<RunResults>& runs) {
   return differing;
 }
 
-// "trainer.learning_rate=0.001": the settings of a run in which groups differ;
-// a long value is cut.
+// Returns "trainer.learning_rate=0.001": the settings of a run in which groups
+// differ; a long value is cut.
 std::string GroupName(const RunResults& run,
                       const std::vector<std::string>& differing) {
   std::vector<std::string> settings;
@@ -69,8 +69,8 @@ std::string GroupName(const RunResults& run,
   return settings.empty() ? "all" : absl::StrJoin(settings, " ");
 }
 
-// The sweep's name of the setting of the run "NAME-seed-3"; empty if the run's
-// name has another form or another seed.
+// Returns the sweep's name of the setting of the run "NAME-seed-3"; empty if
+// the run's name has another form or another seed.
 std::string NameWithoutSeed(const RunResults& run) {
   absl::string_view name = run.name;
   const bool found = absl::ConsumeSuffix(
@@ -79,7 +79,7 @@ std::string NameWithoutSeed(const RunResults& run) {
 }
 
 // Gives groups their sweep's names, which are shorter than the settings, if
-// each group has one of its own.
+// each group has its own sweep's name.
 void TakeNamesOfSweep(const std::vector<RunResults>& runs,
                       std::vector<RunGroup>* groups) {
   std::vector<std::string> names;
@@ -142,8 +142,8 @@ std::optional<Interval> Find(const HeldOutFigures& held_out,
   return found->second;
 }
 
-// The mean of the present values, with its interval; nothing without a value.
-// Student's t interval of two runs may exceed the range of a share.
+// Returns the mean of the present values, with its interval; nothing without a
+// value. Student's t interval of two runs may exceed the range of a share.
 std::optional<Interval> OverRuns(
     const std::vector<std::optional<Interval>>& values, bool is_share) {
   std::vector<double> means;
@@ -169,8 +169,8 @@ std::optional<Interval> OverRuns(
   return Interval{means.front(), sum.low / count, sum.high / count};
 }
 
-// After - before over the runs that have both values: a run with one of them
-// shows no change, and would move the mean.
+// Returns after - before over the runs that have both values: a run with only
+// one value shows no change, and would move the mean.
 std::optional<Interval> ChangeOver(std::vector<std::optional<Interval>> before,
                                    std::vector<std::optional<Interval>> after,
                                    bool is_share) {
@@ -266,7 +266,7 @@ ComparedFigure CompareFigure(const FigureId& id,
   return figure;
 }
 
-// Accuracy first, divergences last.
+// Accuracy comes first, divergences come last.
 std::vector<FigureId> FigureIds(const std::vector<RunResults>& runs) {
   std::set<FigureId> ids;
   for (const RunResults& run : runs) {

@@ -1,5 +1,5 @@
-// Comparison: runs side by side, with the differences of their settings and of
-// their results.
+// Comparison shows runs side by side, with the differences of their settings
+// and results.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@
 
 namespace dapd {
 
-// a - b with a 95 % interval from the intervals of a and b, taken as
+// Returns a - b with a 95 % interval from the intervals of a and b, taken as
 // independent: Newcombe's square-and-add (Statistics in Medicine 17, 1998,
-// method 10), which keeps the asymmetry of intervals near 0 and 1. Values of
-// the same problems move together; their difference is then known better than
-// this says (paired_seeds.h).
+// method 10), which keeps the asymmetry of intervals near 0 and 1. Values over
+// common problems move together; the interval of their difference is then wider
+// than necessary (paired_seeds.h).
 Interval Difference(const Interval& a, const Interval& b);
 
-// Whether all of `values`, at least one, are equal up to the rounding of equal
-// shares.
+// Returns whether all of `values`, at least one, are equal up to the rounding
+// of equal shares.
 bool Agree(const std::vector<double>& values);
 
 // Runs that differ only in their seed and their place.
@@ -32,7 +32,7 @@ struct RunGroup {
   // "NAME-seed-2"; otherwise the settings in which groups differ.
   std::string name;
   std::vector<size_t> runs;  // indices
-  // Different seeds; runs that share a seed all count.
+  // The number of different seeds; all runs that share a seed count.
   size_t num_seeds = 1;
 };
 
@@ -73,7 +73,7 @@ struct Comparison {
 // Runs with the same name are distinguished by their folders.
 Comparison CompareRuns(std::vector<RunResults> runs);
 
-// For a terminal; ends with a newline.
+// Returns the comparison for a terminal; ends with a newline.
 std::string ComparisonText(const Comparison& comparison);
 //
 //   {"runs": [{"name", "folder", "finished", "step", "steps", "settings",
@@ -87,9 +87,9 @@ std::string ComparisonText(const Comparison& comparison);
 // Intervals are {"mean", "low", "high"} or null, "by_step" a list of them, one
 // for each of "steps"; a marker's share has its "marker".
 nlohmann::ordered_json ComparisonJson(const Comparison& comparison);
-// One page that needs no server, with the curves of all runs.
+// Returns one page that needs no server, with the curves of all runs.
 std::string ComparisonHtml(const Comparison& comparison);
-// Whether `html`, or its beginning, is such a page.
+// Returns whether `html`, or its beginning, is such a page.
 bool IsComparisonHtml(absl::string_view html);
 
 }  // namespace dapd

@@ -29,7 +29,8 @@ OrderedJson RowJson(const char* kind,
           {"by_step", by_step}};
 }
 
-// The rows of `owners`, runs or groups as `kind` says; `curves` may be empty.
+// Returns the rows of `owners`, runs or groups as `kind` says; `curves` may be
+// empty.
 template <typename Owner>
 OrderedJson RowsJson(const char* kind,
                      const std::vector<Owner>& owners,

@@ -7,10 +7,10 @@
 
 namespace dapd {
 
-// "slow (3 runs)", or "slow (3 runs of 2 seeds)".
+// Returns "slow (3 runs)", or "slow (3 runs of 2 seeds)".
 std::string GroupLabel(const RunGroup& group);
 
-// The figure's name in `words`; a marker's share also names its marker.
+// Returns the figure's name in `words`; a marker's share also names its marker.
 std::string FigureTitle(const ComparedFigure& figure, const std::string& words);
 
 }  // namespace dapd

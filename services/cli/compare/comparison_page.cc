@@ -62,7 +62,7 @@ std::vector<Panel> Panels(const Comparison& comparison) {
   return panels;
 }
 
-// Only the columns that the page shows.
+// Keeps only the columns that the page shows.
 OrderedJson CurvesOf(const RunResults& run, const std::vector<Panel>& panels) {
   OrderedJson series = OrderedJson::object();
   for (const Panel& panel : panels) {

@@ -25,7 +25,7 @@ std::string Table(const std::vector<Cells>& rows) {
   return text;
 }
 
-// Values that round to zero have no sign.
+// Formats a value; a value that rounds to zero has no sign.
 std::string NumberText(double value, bool is_share) {
   const std::string text = is_share ? absl::StrFormat("%.1f", 100 * value)
                                     : absl::StrFormat("%.4g", value);
@@ -62,8 +62,8 @@ std::vector<Cells> Transposed(const std::vector<Cells>& rows) {
   return columns;
 }
 
-// A row for each run or, if they differ in more settings than there are runs, a
-// column for each, since the settings would not fit side by side.
+// Makes a row for each run or, if they differ in more settings than there are
+// runs, a column for each, since the settings would not fit side by side.
 std::string RunsTable(const Comparison& comparison) {
   std::vector<Cells> rows = {{"run", "steps", "loss"}};
   for (const std::string& key : comparison.differing) rows[0].push_back(key);
@@ -115,8 +115,9 @@ std::string FigureTable(const Comparison& comparison,
 
 constexpr size_t kMaxColumns = 8;  // of steps
 
-// A figure over steps, with a row for each group, or for each run without
-// groups. Of many steps it shows some, with the first and the last.
+// Returns a figure over steps, with a row for each group, or for each run
+// without groups. If there are many steps, it shows some, with the first and
+// the last.
 std::string CurveTable(const Comparison& comparison,
                        const ComparedFigure& figure) {
   const bool by_group = !figure.group_curves.empty();

@@ -61,7 +61,7 @@ absl::StatusOr<std::vector<RunOfSeed>> FindSeeds(const Comparison& comparison) {
   return seeds;
 }
 
-// `independent`: the same difference without pairs.
+// `independent`: this difference computed without pairs.
 std::optional<Interval> OverPairs(const std::vector<double>& differences,
                                   bool is_share,
                                   const std::optional<Interval>& independent) {

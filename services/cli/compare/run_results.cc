@@ -109,8 +109,8 @@ void CollectFigures(const Json& json,
   }
 }
 
-// Reads into `held_out` and run->evaluations; skips a missing file, and a
-// damaged one with a warning.
+// Reads into `held_out` and run->evaluations; skips a missing file and, with a
+// warning, a damaged file.
 absl::Status ReadEvaluation(const std::string& path,
                             RunResults* run,
                             HeldOutFigures* held_out) {
@@ -183,7 +183,7 @@ absl::StatusOr<RunResults> ReadRunResults(const std::string& folder) {
       JoinPath(folder, "evaluation/before.json"), &run, &run.before));
   RETURN_IF_ERROR(ReadEvaluationsWithin(JoinPath(folder, "evaluation"), &run));
   run.finished = FinishedStep(folder) >= run.steps;
-  // A summary that a run of fewer steps left is not this run's end.
+  // A summary from an earlier end after fewer steps is not this run's end.
   if (run.finished) {
     RETURN_IF_ERROR(ReadEvaluation(
         JoinPath(folder, "evaluation/after.json"), &run, &run.after));

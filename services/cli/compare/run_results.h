@@ -15,8 +15,8 @@
 
 namespace dapd {
 
-// One evaluation: every figure in its report that has an interval, by its place
-// there ("accuracy", "unclipped_divergence/entangled_rollout").
+// One evaluation: all figures in its report that have an interval, by their
+// place in the report ("accuracy", "unclipped_divergence/entangled_rollout").
 struct HeldOutFigures {
   std::map<std::string, Interval> figures;
   std::string marker;  // of its share; empty: none
@@ -36,7 +36,8 @@ struct RunResults {
   // Dotted key -> YAML text, out of config.yaml.
   std::map<std::string, std::string> settings;
   nlohmann::ordered_json history;  // as RunHistory::ToJson
-  // Evaluations that measured something else than the newest are left out.
+  // Evaluations with another held-out digest than the newest evaluation are
+  // left out.
   HeldOutFigures before;  // empty without an evaluation
   HeldOutFigures after;
   // All evaluations, by the steps of their policies.
@@ -45,12 +46,12 @@ struct RunResults {
 
 inline constexpr char kSeedKey[] = "run.seed";
 
-// The run's value of a key; empty if it has none.
+// Returns the run's value of a key; empty if it has none.
 std::string SettingOf(const RunResults& run, const std::string& key);
 
 // Reads a run. Damaged evaluations and lines of metrics.jsonl are left out,
-// with a warning. Exit code kData, with the file's name, if `folder` holds no
-// run or one of its files cannot be read.
+// with a warning. Fails with exit code kData, with the file's name, if `folder`
+// holds no run or one of its files cannot be read.
 absl::StatusOr<RunResults> ReadRunResults(const std::string& folder);
 
 }  // namespace dapd

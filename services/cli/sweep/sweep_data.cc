@@ -20,7 +20,7 @@
 namespace dapd {
 namespace {
 
-// All settings that decide whether a row can be read and fits.
+// Returns all settings that decide whether a row can be read and fits.
 std::string DataSettings(Config config) {
   static const auto& sections = *new std::set<std::string>{
       "data", "evaluation", "model", "objective", "prompts", "rollout"};

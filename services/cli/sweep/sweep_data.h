@@ -1,5 +1,5 @@
-// Whether the runs of a sweep can train on their data, which otherwise only
-// shows when a run's turn comes.
+// Checks that the runs of a sweep can train on their data; otherwise a mistake
+// would only show when a run's turn comes.
 #pragma once
 
 #include "absl/status/status.h"
@@ -8,10 +8,10 @@
 
 namespace dapd {
 
-// Reads data.path and evaluation.path of the unfinished runs as `dapd check`
-// does, with the columns and limits of each; runs with the same data settings
-// share one reading. Reports all mistakes at once, each with the first of its
-// runs; exit code of the first mistake.
+// Reads data.path and evaluation.path of the unfinished runs like `dapd check`,
+// with each run's columns and limits, once for runs with equal data settings.
+// Reports all mistakes at once, each with its first run; exit code of the first
+// mistake.
 absl::Status CheckSweepData(const SweepPlan& plan);
 
 }  // namespace dapd

@@ -27,8 +27,8 @@ constexpr size_t kMaxNameBytes = 100;
   throw YAML::ParserException(node.Mark(), problem);
 }
 
-// A value as --set takes it: YAML again, in which a quoted or block text keeps
-// its blanks, its lines and "#".
+// Returns a value for --set: YAML, in which a quoted or block text keeps its
+// blanks, its lines and "#".
 std::string ValueText(const YAML::Node& node) {
   if (node.IsScalar()) {
     return node.Tag() == "!" ? Quote(node.Scalar()) : node.Scalar();
@@ -41,7 +41,7 @@ std::string ValueText(const YAML::Node& node) {
   return text.c_str();
 }
 
-// {"trainer.steps": 60} -> "trainer.steps=60".
+// Turns {"trainer.steps": 60} into "trainer.steps=60".
 Overrides ReadSet(const YAML::Node& node) {
   Overrides overrides;
   if (!node || node.IsNull()) return overrides;
@@ -53,7 +53,7 @@ Overrides ReadSet(const YAML::Node& node) {
   return overrides;
 }
 
-// "trainer.learning_rate", 1.0e-4 -> "learning_rate-1.0e-4".
+// Turns "trainer.learning_rate", 1.0e-4 into "learning_rate-1.0e-4".
 std::string ShortName(const std::string& key, const YAML::Node& value) {
   const size_t dot = key.rfind('.');
   std::string name =

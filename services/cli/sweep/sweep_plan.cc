@@ -104,7 +104,7 @@ absl::Status CheckRunsDiffer(const std::string& path,
   return absl::OkStatus();
 }
 
-// Bytes of all processes of a run.
+// Returns the bytes of all processes of a run.
 double MemoryOf(const Config& config, const ModelConfig& model) {
   const MemoryPlan plan = PlanMemory(config, model);
   return plan.rollout.Total() *
@@ -115,8 +115,8 @@ double MemoryOf(const Config& config, const ModelConfig& model) {
          plan.trainer.Total() * static_cast<double>(config.trainer.ranks);
 }
 
-// An existing folder must hold this run: another finished run would be taken
-// for it.
+// Checks that an existing folder holds this run, because another finished run
+// would count as this run.
 absl::Status CheckHeldRun(const SweepRun& run) {
   const std::string path = JoinPath(run.folder, "config.yaml");
   if (!FileExists(path)) return absl::OkStatus();
@@ -189,7 +189,7 @@ absl::Status AddRun(const SweepFile& file,
   return absl::OkStatus();
 }
 
-// How many runs can run side by side.
+// Returns how many runs can run side by side.
 int64_t SideBySide(const SweepFile& file, const SweepPlan& plan) {
   auto most = static_cast<int64_t>(plan.runs.size());
   if (file.parallel > 0) most = std::min(most, file.parallel);

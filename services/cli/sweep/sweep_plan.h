@@ -1,4 +1,4 @@
-// Which runs a sweep consists of, out of its YAML file:
+// SweepPlan: the runs of a sweep, from its YAML file:
 //
 //   name: rates              # the runs lie in <run.output_dir>/rates/
 //   config: configs/quickstart.yaml
@@ -37,7 +37,7 @@ struct SweepRun {
   std::string folder;
   double memory_bytes = 0.0;  // of all its processes, by PlanMemory
 
-  // An earlier call finished it.
+  // Whether an earlier call finished the run.
   bool done = false;
 };
 

@@ -24,7 +24,7 @@
 namespace dapd {
 namespace {
 
-// Empty if all runs compute on the CPU, which need no driver.
+// Returns nothing if all runs compute on the CPU, which need no driver.
 std::vector<std::string> GpusOfRuns(const SweepPlan& plan) {
   const bool on_cpu = std::ranges::all_of(plan.runs, [](const SweepRun& run) {
     return run.config.model.device == DeviceChoice::kCpu;
@@ -108,7 +108,7 @@ void SweepRunner::StartWhatFits() {
   while (next_ < plan_.runs.size() &&
          active_.size() < static_cast<size_t>(plan_.parallel)) {
     const SweepRun& run = plan_.runs[next_];
-    // A run of its own completes a copy that may be incomplete.
+    // A `dapd run` completes a copy that may be incomplete.
     if (run.done && run.config.checkpoint.copy_to.empty()) {
       ++num_done_;
       ++next_;
@@ -180,7 +180,7 @@ absl::Status SweepRunner::Run() {
       if (asked_to_stop == 0) {
         LogInfo("stopping; a second Ctrl-C stops at once");
       }
-      // A run reacts to its second signal as this process does.
+      // A run stops at once after a second signal, like this process.
       for (const Active& active : active_) active.process->Signal(SIGTERM);
       asked_to_stop = requests;
     }

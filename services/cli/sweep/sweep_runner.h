@@ -19,12 +19,13 @@ class SweepRunner {
  public:
   explicit SweepRunner(SweepPlan plan);
 
-  // Blocks until every run has ended that is not done or whose copy
-  // (checkpoint.copy_to) may be incomplete. A run that fails is logged with the
-  // end of its log, a run that cannot be started with the reason; the others go
-  // on. The error names all failed runs, with the first one's exit code.
-  // CANCELLED after a signal (common/base/stop_requests.h): the first tells the
-  // current runs to save and stop, a second one ends them at once.
+  // Performs every run that is not done or whose copy (checkpoint.copy_to) may
+  // be incomplete, and blocks until all have ended. Logs a run that fails with
+  // the end of its log, and a run that cannot be started with the reason; the
+  // other runs continue. The error names all failed runs, and has the exit code
+  // of the first. Returns CANCELLED after a signal
+  // (common/base/stop_requests.h): the first signal tells the current runs to
+  // save and stop, a second signal ends them at once.
   absl::Status Run();
 
  private:
@@ -41,7 +42,7 @@ class SweepRunner {
   // Collects runs that have ended.
   void Collect();
   double MemoryInUse() const;
-  // The GPUs of a slot, in which runs follow each other.
+  // Returns the GPUs of a slot, in which runs follow each other.
   std::vector<std::string> GpusOf(size_t slot) const;
 
   const SweepPlan plan_;

@@ -22,7 +22,7 @@ constexpr absl::Duration kGlance = absl::Milliseconds(50);
 // Less than schedulers leave to a process that they stop.
 constexpr absl::Duration kStoppedWait = absl::Seconds(20);
 
-// Whether no further attempt of this process will help.
+// Returns whether no further attempt of this process will help.
 bool IsLasting(const absl::Status& error) {
   return absl::IsPermissionDenied(error) || absl::IsFailedPrecondition(error) ||
          absl::IsAborted(error);

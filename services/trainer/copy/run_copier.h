@@ -27,7 +27,7 @@
 namespace dapd {
 
 // Called on the copier's thread; on_failed and on_left_out also on the
-// training's thread. None may be empty.
+// training's thread. No function may be empty.
 struct CopyObserver {
   // The step of the newest whole copy, once it is known and whenever it
   // changes.
@@ -52,17 +52,19 @@ struct RunCopierOptions {
   CopyObserver observer;
 };
 
-// The options for the run in `folder`; nothing if `config` wants no copy.
+// Returns the options for the run in `folder`; nothing if `config` wants no
+// copy.
 std::optional<RunCopierOptions> CopierOptions(const Config& config,
                                               const std::string& folder);
 
 class RunCopier {
  public:
-  // An error if the run's id (RunId) cannot be written into the run folder.
+  // Returns an error if the run's id (RunId) cannot be written into the run
+  // folder.
   static absl::StatusOr<std::unique_ptr<RunCopier>> Start(
       RunCopierOptions options);
-  // Start, with a warning and null for an error, since training goes on without
-  // a copy.
+  // Calls Start; an error becomes a warning and null, because training
+  // continues without a copy.
   static std::unique_ptr<RunCopier> StartOrWarn(RunCopierOptions options);
   // Stops the upload; the next process copies the rest.
   ~RunCopier();
@@ -77,18 +79,18 @@ class RunCopier {
   // Blocks until everything is copied, `timeout` is over, `wait_for_stop(d)`,
   // which blocks for at most d, returns true, or an attempt since has shown
   // that retrying is useless (permission, no Python, another run's place). Logs
-  // how it ended; true if everything is copied.
+  // the outcome and returns whether everything is copied.
   bool Finish(absl::Duration timeout,
               const std::function<bool(absl::Duration)>& wait_for_stop);
 
  private:
   RunCopier(RunCopierOptions options, std::string run_id);
   void Run();
-  // The next cut to copy, after the pause; nothing at the end.
+  // Returns the next cut to copy, after the pause; nothing at the end.
   std::optional<RunCut> Next();
   absl::Status Copy(const RunCut& cut);
   void Copied(const RunCut& cut, absl::Duration time);
-  // Puts the cut back unless it is gone; false if there is no use in going on.
+  // Puts the cut back unless it is gone. Returns false if retrying is useless.
   bool Failed(RunCut cut, const absl::Status& error);
   // Takes the cuts out of waiting_ that would not be kept.
   std::vector<RunCut> TakeOvertaken() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -115,15 +117,15 @@ class RunCopier {
   std::jthread thread_;
 };
 
-// Waits for a run's last copy at its end, as long as `config` says; at most 20
-// s if the run is not finished.
+// Waits at the end of a run for its last copy, as long as `config` says, but at
+// most 20 s if the run is not finished.
 void FinishCopy(RunCopier& copier,
                 const Config& config,
                 const absl::Status& outcome,
                 const std::function<bool(absl::Duration)>& wait_for_stop);
 
-// Copies a finished run if `config` says so and it is not copied yet; waits as
-// at the end of a run. Holds the run's folder meanwhile; a folder that another
+// Copies a finished run if `config` says so and it is not copied yet; waits
+// like FinishCopy. Holds the run's folder meanwhile; a folder that another
 // process holds is left alone, with a warning.
 void CopyFinishedRun(const Config& config,
                      const std::function<bool(absl::Duration)>& wait_for_stop);

@@ -27,7 +27,8 @@ namespace fs = std::filesystem;
 constexpr char kCuts[] = ".copying";
 constexpr char kEvents[] = "events.out.tfevents.";
 
-// Paths relative to the folder, sorted; without temporary and hidden files.
+// Returns the paths relative to the folder, sorted; without temporary and
+// hidden files.
 absl::StatusOr<std::vector<std::string>> FilesUnder(const std::string& folder,
                                                     const std::string& under) {
   std::vector<std::string> names;
@@ -56,7 +57,7 @@ absl::Status Link(const std::string& from, const std::string& to) {
   if (reason == ENOENT || reason == ENOSPC || reason == EDQUOT) {
     return FileError("link", from, reason);
   }
-  // The file system has no links, or the file too many.
+  // The file system does not support links, or the file has too many.
   std::error_code error;
   if (fs::copy_file(from, to, error)) return absl::OkStatus();
   return FileError(absl::StrCat("copy ", from, " to"), to, error.value());
@@ -110,7 +111,7 @@ std::vector<std::string> Existing(const std::string& folder,
   return names;
 }
 
-// Samples of later steps are written again.
+// Leaves out samples of later steps, which are written again.
 absl::StatusOr<std::vector<std::string>> SamplesUpTo(const std::string& folder,
                                                      int64_t step) {
   ASSIGN_OR_RETURN(std::vector<std::string> names,

@@ -1,6 +1,6 @@
 // RunCut: a run folder at one moment, kept readable while training goes on.
 // Files that may be replaced or removed are linked into a folder of their own;
-// of files that only grow, the length counts.
+// for files that only grow, the cut keeps the length.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,13 @@ struct RunCut {
 // the checkpoint of `step`, configuration, evaluations, adapters, records and
 // samples up to the step and, if they exist, summary and report. Costs a hard
 // link for each file that may be replaced (a copy on a file system without
-// links), and a look at the others. NOT_FOUND if there is no such checkpoint;
-// an error also if a folder cannot be listed. Call it from the thread that
-// writes the folder.
+// links), and a look at the others. Returns NOT_FOUND if there is no such
+// checkpoint; an error also if a folder cannot be listed. Call it from the
+// thread that writes the folder.
 absl::StatusOr<RunCut> CutRun(const std::string& folder, int64_t step);
 
-// Whether links of the cut were removed, so that it can no longer be copied.
+// Returns whether links of the cut were removed, so that it can no longer be
+// copied.
 bool IsGone(const RunCut& cut);
 
 // Removes the cut's links.

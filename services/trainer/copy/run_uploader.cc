@@ -60,7 +60,7 @@ bool IsSame(const timespec& a, const timespec& b) {
   return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
-// The first parts, as many as make up the first `bytes` bytes.
+// Returns the first parts, as many as make up the first `bytes` bytes.
 std::vector<Content> Beginning(const std::vector<Content>& parts,
                                int64_t bytes) {
   std::vector<Content> beginning;
@@ -72,10 +72,10 @@ std::vector<Content> Beginning(const std::vector<Content>& parts,
   return beginning;
 }
 
-// How many of the first parts stay when `bytes` more bytes follow: a part that
-// is shorter than everything behind it is merged with that. So each part that
-// stays is at least half of the rest of the file, which makes them few, and a
-// byte is sent again as often as the file doubles.
+// Returns how many of the first parts stay when `bytes` more bytes follow: a
+// part that is shorter than everything behind it is merged with what follows.
+// So each part that stays is at least half of the rest of the file, which makes
+// them few, and a byte is sent again as often as the file doubles.
 size_t PartsThatStay(const std::vector<Content>& parts, int64_t bytes) {
   size_t stay = parts.size();
   for (size_t i = parts.size(); i-- > 0;) {
@@ -99,8 +99,8 @@ RunUploader::RunUploader(ObjectStore* store,
 
 // --- Whose place it is -------------------------------------------------------
 
-// OK if nothing is at the URL, which sets *is_free, or if this run owns the URL
-// or may begin there.
+// Returns OK if nothing is at the URL, and then sets *is_free, or if this run
+// owns the URL or may begin there.
 absl::Status RunUploader::ReadOwner(bool* is_free) {
   const auto text = store_.Read(kCopyOwner, kMaxOwnerBytes);
   *is_free = absl::IsNotFound(text.status());
@@ -282,7 +282,8 @@ absl::Status RunUploader::Send(const CutFile& file,
 
 absl::Status RunUploader::Upload(const RunCut& cut) {
   RETURN_IF_ERROR(StillOwner());
-  // Listed each time, since the store's owner may have removed objects.
+  // The objects are listed each time, because the store's owner may have
+  // removed objects.
   ASSIGN_OR_RETURN(auto present, store_.List(kCopyObjects));
   RunCopy copy{.step = cut.step, .run_id = run_id_};
   for (const CutFile& file : cut.files) {

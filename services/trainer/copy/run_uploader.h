@@ -20,7 +20,7 @@
 
 namespace dapd {
 
-// Errors are those of ObjectStore, and:
+// Returns the errors of ObjectStore, and:
 //   FAILED_PRECONDITION  something else is at the URL, unless a run that was
 //                        lost before its first commit left it
 //   ABORTED              another process has begun to copy the run there
@@ -28,9 +28,10 @@ namespace dapd {
 // arrived. Not thread-safe.
 class RunUploader {
  public:
-  // `keep`: commits to keep, as checkpoint.keep; 0: all. Commits of later steps
-  // than any uploaded one stay in any case: an earlier attempt made them, and
-  // the run has yet to reach them. `store` must outlive it.
+  // `keep`: commits to keep, like checkpoint.keep; 0: all. Commits of later
+  // steps than the newest uploaded commit stay in any case: an earlier attempt
+  // made them, and the run has yet to reach their steps. `store` must outlive
+  // it.
   RunUploader(ObjectStore* store,
               std::string run_id,
               std::string run_name,
@@ -39,18 +40,18 @@ class RunUploader {
   // Claims the URL and reads which commits exist; does nothing once it has
   // succeeded.
   absl::Status Open();
-  // The step of the newest commit; 0 if there is none.
+  // Returns the step of the newest commit; 0 if there is none.
   int64_t newest() const;
-  // The commits that `keep` counts, up to the newest uploaded one.
+  // Returns the commits that `keep` counts, up to the newest uploaded commit.
   std::set<int64_t> steps() const;
 
-  // Sends missing objects, reads them back, then writes the commit. OK if a
-  // commit with this very content is there.
+  // Sends missing objects, reads them back, then writes the commit. Returns OK
+  // if a commit with exactly this content is there.
   absl::Status Upload(const RunCut& cut);
 
-  // Removes commits that are not kept, then objects that no commit names: at
-  // once the objects of a removed commit, and after an hour any others and
-  // unfinished uploads.
+  // Removes commits that are not kept, then objects that no commit names: the
+  // objects of a removed commit at once, other objects and unfinished uploads
+  // after an hour.
   absl::Status Thin();
 
  private:

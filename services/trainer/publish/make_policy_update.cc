@@ -9,11 +9,12 @@
 namespace dapd {
 namespace {
 
-// Another machine may sum in another order; other weights differ by far more.
+// The tolerance covers another order of summation on another machine; other
+// weights differ by far more.
 constexpr ProbeTolerance kToleranceFloat32 = {1e-3F, 1e-3F};
 // Two bfloat16 decoders round at different places: on SmolLM2-135M they differ
-// by 0.09 over all tokens and by 0.4 on single unlikely ones, each as far from
-// float32 as from the other.
+// by 0.09 over all tokens and by 0.4 on single unlikely ones, and each differs
+// as much from float32 as from the other.
 constexpr ProbeTolerance kToleranceBFloat16 = {2.0F, 0.25F};
 
 }  // namespace

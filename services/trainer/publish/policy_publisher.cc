@@ -62,7 +62,8 @@ void PolicyPublisher::Serve(std::shared_ptr<const PolicyUpdate> update) {
   parts_.on_served(served_->version);
 }
 
-// A worker keeps keys by set, and a set has one adapter for each version.
+// A version suffices, because a worker keeps keys by set, and a set has one
+// adapter for each version.
 std::string PolicyPublisher::KeyOf(int64_t version) const {
   if (parts_.attempt_key.empty()) return "";
   return absl::StrCat(parts_.attempt_key, "/", version);

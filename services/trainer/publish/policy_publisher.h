@@ -35,7 +35,7 @@ struct PolicyPublisherParts {
   std::string attempt_key;
   RolloutClient& rollouts;
   TeacherClient& teachers;
-  // Told of the policy that the rollout workers serve from now on.
+  // Gets the version that the rollout workers serve from now on.
   std::function<void(int64_t version)> on_served;
 };
 
@@ -47,23 +47,23 @@ class PolicyPublisher {
         side_(MakeSideStream(parts_.weights.device())) {}
 
   // Gives the teachers their sets of weights, and the rollout workers the
-  // policy that samples the next step: the one before the live one, if that is
-  // kept. `probe_ids`: at least 2 tokens.
+  // policy that samples the next step: the previous policy, if it is kept, else
+  // the live policy. `probe_ids`: at least 2 tokens.
   absl::Status Start(std::vector<int32_t> probe_ids);
 
   // Gives the teachers the sets that have a new version. The bytes of the live
-  // set are those of SetLive's update.
+  // set come from SetLive's update.
   absl::Status PublishWeights();
 
-  // The writer for the policy of the next optimizer step. The publisher must
-  // outlive it.
+  // Returns the writer for the policy of the next optimizer step. The publisher
+  // must outlive it.
   absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> WriteNext() const;
   // Makes `update` the live policy, once its step is done and it is written.
   void SetLive(std::shared_ptr<const PolicyUpdate> update) {
     live_ = std::move(update);
   }
 
-  // The rollout workers serve `update` from now on.
+  // Lets the rollout workers serve `update` from now on.
   void Serve(std::shared_ptr<const PolicyUpdate> update);
 
   const std::shared_ptr<const PolicyUpdate>& live() const { return live_; }

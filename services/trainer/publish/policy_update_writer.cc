@@ -17,7 +17,7 @@ namespace {
 // from the cache.
 constexpr uint64_t kHashBytes = 1 << 20;
 
-// A page-locked buffer.
+// Returns a page-locked buffer.
 absl::StatusOr<HostTensor> TakeBuffer(SideStream& side, int64_t bytes) {
   HostTensor buffer;
   RETURN_IF_ERROR(CatchTorch([&] {

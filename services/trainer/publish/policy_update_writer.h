@@ -33,8 +33,8 @@ class PolicyUpdateWriter {
  public:
   // `adapter`: gives the shapes and the configuration; its values do not matter
   // yet. `key`: PolicyUpdate::key. `side`: of the adapter's device, must
-  // outlive the writer; null: on the CPU. RESOURCE_EXHAUSTED if there is no
-  // memory for the bytes.
+  // outlive the writer; null: on the CPU. Returns RESOURCE_EXHAUSTED if there
+  // is no memory for the bytes.
   static absl::StatusOr<std::unique_ptr<PolicyUpdateWriter>> Start(
       const Adapter& adapter,
       int64_t version,
@@ -47,9 +47,9 @@ class PolicyUpdateWriter {
   PolicyUpdateWriter(const PolicyUpdateWriter&) = delete;
   PolicyUpdateWriter& operator=(const PolicyUpdateWriter&) = delete;
 
-  // May be given to a client at once. A client that sends it waits for this
-  // writer, so the writer must finish or be destroyed before the client is shut
-  // down.
+  // Returns the update, which may be given to a client at once. A client that
+  // sends it waits for this writer, so the writer must finish or be destroyed
+  // before the client is shut down.
   std::shared_ptr<const PolicyUpdate> update() const { return update_; }
 
   // Copies the next tensor in the adapter's order. From a GPU all are copied
@@ -57,7 +57,7 @@ class PolicyUpdateWriter {
   absl::Status Append(const at::Tensor& tensor);
 
   // After the last tensor: probes `adapter`, which now holds the appended
-  // values, and waits for the digest. An error if a copy failed.
+  // values, and waits for the digest. Returns an error if a copy failed.
   absl::Status Finish(const ModelWeights& weights, const Adapter& adapter);
 
  private:
@@ -68,8 +68,8 @@ class PolicyUpdateWriter {
   absl::Status AppendFromHost(const at::Tensor& tensor);
   // Copies all appended tensors from the device.
   absl::Status StartCopy();
-  // On the hasher's thread: waits until the copy is done, and publishes its
-  // progress.
+  // Runs on the hasher's thread: waits until the copy is done, and publishes
+  // its progress.
   absl::Status WaitForCopy();
   void Hash();
 
@@ -81,7 +81,7 @@ class PolicyUpdateWriter {
   uint64_t written_ = 0;              // bytes of the buffer
   std::vector<at::Tensor> appended_;  // on a device
   at::Tensor flat_;  // appended_ in one tensor, until it is copied
-  // The point behind the copy; null: the copy was given up.
+  // The point of the stream after the copy; null: the copy was given up.
   std::promise<std::unique_ptr<StreamPoint>> copied_;
   bool has_begun_copy_ = false;
   absl::Status outcome_;  // of the hasher and the copy, once hasher_ is joined

@@ -57,9 +57,9 @@ absl::StatusOr<StepLine> ParseLine(const std::string& path, const Line& line) {
   return StepLine{.step = *step, .row = Json(*row), .where = where};
 }
 
-// The step that a line begins with, as Append writes it. This takes no time,
-// while parsing the lines of a long run takes seconds. 0: the line does not
-// begin or end as a whole one.
+// Returns the step that a line begins with, as Append writes it. This takes no
+// time, while parsing the lines of a long run takes seconds. Returns 0 if the
+// line does not begin or end as a whole one.
 int64_t ToldStep(absl::string_view text) {
   if (!absl::ConsumePrefix(&text, "{\"step\":") ||
       !absl::EndsWith(text, "]}")) {
@@ -69,7 +69,7 @@ int64_t ToldStep(absl::string_view text) {
   return absl::SimpleAtoi(text.substr(0, text.find(',')), &step) ? step : 0;
 }
 
-// Parses the line only if it does not begin and end as Append writes it.
+// Parses the line only if it does not begin and end in Append's form.
 absl::StatusOr<int64_t> StepOf(const std::string& path, const Line& line) {
   const int64_t told = ToldStep(line.text);
   if (told > 0) return told;
@@ -120,7 +120,7 @@ class KeptLine {
     text_.assign(line.text.data(), line.text.size());
     number_ = line.number;
   }
-  // Step 0 if no line was set.
+  // Returns step 0 if no line was set.
   absl::StatusOr<StepAnswers> Answers(const std::string& path) const {
     if (number_ == 0) return StepAnswers();
     return ParseAnswers(path, {.text = text_, .number = number_});

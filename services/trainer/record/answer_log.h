@@ -1,5 +1,5 @@
-// AnswerLog: answers.jsonl, a few of each step's rollouts (shown_answer.h), one
-// line for each step:
+// AnswerLog writes answers.jsonl, which has a few of each step's rollouts
+// (shown_answer.h), one line for each step:
 //   {"step": 12, "answers": [{"place", "id", "problem", "text", ...}]}
 #pragma once
 
@@ -27,8 +27,8 @@ class AnswerLog {
   // Opens the file to append behind the line of `last_step`: drops the lines of
   // later steps, which are done again, and a line that a crash cut off. A file
   // that holds anything else is renamed to "<path>.damaged", with a warning,
-  // since no run needs it. Only the steps of the lines before the last kept one
-  // are read: a long run has gigabytes of lines.
+  // since no run needs it. Of the lines before the last kept line only the
+  // steps are read: a long run has gigabytes of lines.
   static absl::StatusOr<AnswerLog> Open(const std::string& path,
                                         int64_t last_step);
 
@@ -36,7 +36,7 @@ class AnswerLog {
   // an error. Does nothing for a step without answers.
   absl::Status Append(const StepAnswers& answers);
 
-  // The newest line when the file was opened.
+  // Returns the newest line at the time when the file was opened.
   const StepAnswers& last() const { return last_; }
 
  private:
@@ -47,10 +47,10 @@ class AnswerLog {
 };
 
 // Reads the line of `step`, or the newest line for 0, while another process may
-// write the file. Step 0 if there is no such line or no file. A last line
-// without its end is ignored as unfinished. DATA_LOSS, naming file and line,
-// for a damaged line; of the lines before the step's only the step is read, and
-// none behind it.
+// write the file. Returns step 0 if there is no such line or no file. A last
+// line without its end is ignored as unfinished. DATA_LOSS, naming file and
+// line, for a damaged line; of the lines before the step's only the step is
+// read, and later lines are not read.
 absl::StatusOr<StepAnswers> ReadStepAnswers(const std::string& path,
                                             int64_t step);
 

@@ -24,19 +24,20 @@ class AttemptEnd {
  public:
   // Begins the attempt. The end of a finished run is not told again, unless the
   // process that finished it had not told it (TellIfUntold). `gives_up` and
-  // errors: as EndNotice::Create.
+  // errors are as in EndNotice::Create.
   static absl::StatusOr<AttemptEnd> Create(const Config& config,
                                            std::function<bool()> gives_up);
 
-  // Overrides, "key=value", with which the trainers must be started.
+  // Returns the overrides, "key=value", with which the trainers must be
+  // started.
   static std::vector<std::string> TrainerOverrides();
 
   // Tells of the end of a run whose trainer stays when it is done
   // (trainer.when_done: serve). Call it while the trainers run.
   void TellIfDone();
 
-  // The reason that rank 0 recorded for ending this attempt with `code`; empty
-  // if it recorded none.
+  // Returns the reason that rank 0 recorded for ending this attempt with
+  // `code`; empty if it recorded none.
   std::string TrainersWord(int code) const;
 
   // Tells that the trainers are gone and that the attempt ended with `status`,

@@ -39,7 +39,7 @@ Json StateOf(const Policy& policy, const RunIdentity& identity) {
   if (policy.updates() != policy.version()) {
     state["updates"] = policy.updates();
   }
-  // One of version 0 is otherwise the base.
+  // The snapshot of version 0 is the base unless the run began with an adapter.
   if (policy.snapshot() != nullptr && policy.snapshot_version() == 0) {
     state["snapshot_is_start"] = true;
   }
@@ -160,7 +160,7 @@ absl::StatusOr<PolicyState> LoadCheckpoint(const std::string& folder,
   return Damaged(folder, error.what());
 }
 
-// Bit for bit. `a` is what was read back, on the CPU.
+// Compares bit for bit. `a` was read back, on the CPU.
 bool SameTensors(const Adapter& a, const Adapter& b) {
   const std::vector<at::Tensor> left = a.Tensors();
   const std::vector<at::Tensor> right = b.Tensors();
@@ -174,7 +174,7 @@ bool SameTensors(const Adapter& a, const Adapter& b) {
                     });
 }
 
-// The same adapter, or none on both sides.
+// Returns whether both are the same adapter, or both are absent.
 bool SameTensors(const std::optional<Adapter>& a, const Adapter* b) {
   if (!a.has_value() || b == nullptr) return !a.has_value() && b == nullptr;
   return SameTensors(*a, *b);
@@ -199,9 +199,9 @@ bool SameState(const PolicyState& read, const Policy& policy) {
          SameTensors(read.live, policy.live());
 }
 
-// Whether an error in reading a checkpoint says that its files are not what was
-// written. Any other (no right to them, a disk or a network that fails, no
-// memory) says nothing of them.
+// Returns whether an error in reading a checkpoint says that its files differ
+// from the written files. Any other error (no right to them, a disk or a
+// network that fails, no memory) says nothing of them.
 bool IsDamage(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsInvalidArgument(status) ||
          absl::IsNotFound(status) || absl::IsOutOfRange(status);
@@ -229,7 +229,8 @@ absl::Status SaveCheckpoint(const std::string& folder,
   RETURN_IF_ERROR(CreateAsideFolder(aside));
   absl::Status written = WriteContents(aside, policy, identity, card);
   if (written.ok()) {
-    // Not on the device of the policy, which may have no memory left for it.
+    // The checkpoint is read back on the CPU, because the policy's device may
+    // have no memory left for it.
     const absl::StatusOr<PolicyState> read =
         LoadCheckpoint(aside, identity, model, at::kCPU);
     written = read.status();
@@ -269,12 +270,13 @@ absl::StatusOr<std::optional<PolicyState>> LoadNewestCheckpoint(
     if (state.ok()) return std::optional<PolicyState>(*std::move(state));
     if (!IsDamage(state.status())) return state.status();
     last = state.status();
-    LogWarning(
-        absl::StrCat(last.message(), "; set aside; the one before it is used"));
+    LogWarning(absl::StrCat(
+        last.message(),
+        "; it is set aside, and the checkpoint before it is used"));
     RETURN_IF_ERROR(SetAsideDamaged(newest).status());
   }
-  // Also where an earlier attempt set the last one aside: a run that is kept
-  // running must not begin anew by itself.
+  // This is also an error if an earlier attempt set the last checkpoint aside:
+  // a run that is kept running must not begin anew by itself.
   return absl::DataLossError(absl::StrCat(
       "no checkpoint in ",
       folder,

@@ -30,11 +30,12 @@
 
 namespace dapd {
 
-// Writes `folder`/step-NNNNNN, unless a sound one is there, then removes the
-// oldest ones so that `keep` stay (0: all). What a crash left half written or
-// half removed goes first. DATA_LOSS if what was written reads back
-// differently; it is read back on the CPU, whatever device the policy is on.
-// `card` becomes README.md of its adapter/; empty: none.
+// Writes `folder`/step-NNNNNN, unless a valid checkpoint is there, then removes
+// the oldest checkpoints so that `keep` stay (0: all). First removes
+// checkpoints that a crash left half written or half removed. Returns DATA_LOSS
+// if the files read back differently; they are read back on the CPU, even if
+// the policy is on a GPU. `card` becomes README.md of its adapter/; empty:
+// none.
 absl::Status SaveCheckpoint(const std::string& folder,
                             const ModelConfig& model,
                             const Policy& policy,
@@ -42,13 +43,13 @@ absl::Status SaveCheckpoint(const std::string& folder,
                             int64_t keep,
                             const std::string& card = "");
 
-// The newest checkpoint in `folder` whose files are what its manifest says;
-// nothing if there never was one. A damaged one is renamed to
-// step-NNNNNN.damaged, with a warning, and the one before it is taken. One that
-// cannot be read (no right to it, a disk that fails) stays, and its error is
-// returned.
-//   DATA_LOSS            all are damaged, or were when they were last loaded
-//   FAILED_PRECONDITION  the newest was made from another base, other data or
+// Returns the newest checkpoint in `folder` whose files match its manifest;
+// nothing if there never was a checkpoint. A damaged checkpoint is renamed to
+// step-NNNNNN.damaged, with a warning, and the checkpoint before it is taken. A
+// checkpoint that cannot be read (no permission, a failing disk) stays, and its
+// error is returned.
+//   DATA_LOSS            all checkpoints are damaged, or were at the last load
+//   FAILED_PRECONDITION  the newest comes from another base, other data or
 //                        another configuration (exit code kConfig); names all
 //                        that differs
 absl::StatusOr<std::optional<PolicyState>> LoadNewestCheckpoint(

@@ -20,7 +20,8 @@ constexpr char kPrefix[] = "step-";
 constexpr char kAside[] = ".tmp";  // begins kAsideMark, too
 constexpr char kDamaged[] = ".damaged";
 
-// The names of all that has a checkpoint's prefix. Errors as ListFolder.
+// Returns the names of all entries with a checkpoint's prefix, or the errors of
+// ListFolder.
 absl::StatusOr<std::vector<std::string>> ListParts(const std::string& folder) {
   ASSIGN_OR_RETURN(std::vector<std::string> names, ListFolder(folder));
   std::erase_if(names, [](const std::string& name) {
@@ -48,8 +49,8 @@ absl::StatusOr<Checkpoints> ListCheckpoints(const std::string& folder) {
       checkpoints.damaged.push_back(path);
     }
   }
-  // Names are zero-padded, so their order is the order of the steps, and one
-  // with more digits is that of a later step.
+  // Names are zero-padded, so their order is the order of the steps; a name
+  // with more digits belongs to a later step.
   std::ranges::sort(checkpoints.complete, {}, [](const std::string& path) {
     return std::pair(path.size(), path);
   });

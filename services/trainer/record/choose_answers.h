@@ -9,14 +9,15 @@
 
 namespace dapd {
 
-// kStepAnswers answers of a batch, at SpreadPlaces; of groups that share a
-// problem the first answers, if there are enough groups. Empty if none was
-// sampled.
+// Returns kStepAnswers answers of a batch, at SpreadPlaces; only the first
+// answer of each group that shares a problem, if there are enough groups; empty
+// if no answer was sampled.
 std::vector<ShownAnswer> ChooseStepAnswers(
     const std::vector<RolloutRecord>& records);
 
-// The first answer to each of kHeldOutAnswers problems, at SpreadPlaces, of an
-// evaluation with `samples` answers to each problem, which stand side by side.
+// Returns the first answer to each of kHeldOutAnswers problems, at
+// SpreadPlaces, of an evaluation with `samples` answers to each problem, which
+// stand side by side.
 std::vector<ShownAnswer> ChooseHeldOutAnswers(
     const std::vector<RolloutRecord>& records, int64_t samples);
 

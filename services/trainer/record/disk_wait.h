@@ -10,8 +10,8 @@
 
 namespace dapd {
 
-// Holds the lock while it lives. Without the lock nobody is told, and the run
-// waits all the same.
+// Holds the lock while it lives. If the lock cannot be taken, the run waits
+// unnoticed.
 class DiskWait {
  public:
   explicit DiskWait(const std::string& run_folder);
@@ -23,8 +23,8 @@ class DiskWait {
   int file_ = -1;
 };
 
-// Whether the run in this folder waits for its disk. Errors as IsLocked
-// (common/base/file_lock.h).
+// Returns whether the run in this folder waits for its disk. Returns the errors
+// of IsLocked (common/base/file_lock.h).
 absl::StatusOr<bool> WaitsForDisk(const std::string& run_folder);
 
 }  // namespace dapd

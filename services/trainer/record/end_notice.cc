@@ -33,8 +33,8 @@ bool IsHeldByAnother(const std::string& folder) {
   return is_held.ok() && *is_held;
 }
 
-// Whether an attempt has begun since to take the run to more steps. The end
-// before that attempt is no news.
+// Returns whether an attempt has begun since to take the run to more steps. The
+// end before that attempt is no news.
 bool HasGoneOn(const std::string& folder) {
   const auto overview = ReadRunOverview(folder);
   return overview.ok() && overview->state != RunState::kFinished;
@@ -44,7 +44,8 @@ Json FiguresOf(const std::optional<EvaluationReport>& report) {
   return report.has_value() ? ToJson(*report) : Json();
 }
 
-// The recorded outcome if this attempt left one that says more than `seen`.
+// Returns the recorded outcome if this attempt left one that says more than
+// `seen`.
 RunOutcome OutcomeToTell(const std::string& folder,
                          const absl::Status& status,
                          absl::Time start) {
@@ -61,8 +62,8 @@ RunOutcome OutcomeToTell(const std::string& folder,
 std::string EndDocument(const RunConfig& run,
                         const RunOutcome& outcome,
                         double seconds) {
-  // The figures of a folder that cannot be read, or is not there yet, are left
-  // out.
+  // The figures of a folder that cannot be read, or does not exist yet, are
+  // left out.
   const auto overview = ReadRunOverview(FolderOf(run));
   const RunOverview seen = overview.ok() ? *overview : RunOverview();
   const auto number = [&](int64_t value) {

@@ -98,7 +98,7 @@ std::string ShareText(const std::optional<Interval>& share) {
   return absl::StrCat(std::string(5 - text.find(' '), ' '), text);
 }
 
-// The divergence of the term with this name.
+// Returns the divergence of the term with this name.
 std::string DivergenceText(const EvaluationReport& report,
                            const std::string& name) {
   const auto found =

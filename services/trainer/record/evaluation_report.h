@@ -30,8 +30,8 @@ struct TermDivergence {
 struct EvaluationReport {
   int64_t policy_version = 0;
   std::string adapter_digest;  // of the policy; empty in older runs
-  // HeldOutDigest: of the held-out problems and of how they were asked; empty
-  // in older runs.
+  // HeldOutDigest of the held-out problems and of the way they were asked;
+  // empty in older runs.
   std::string held_out_digest;
   int64_t problems = 0;
   int64_t samples = 0;  // answers per problem
@@ -41,8 +41,8 @@ struct EvaluationReport {
   // Avg@samples over the graded problems; nothing if there are none.
   std::optional<Interval> accuracy;
   Interval format_rate;  // answers with a box
-  // evaluation.marker, and the share of answers that contain it; nothing if it
-  // is empty, and in older runs.
+  // evaluation.marker, and the share of answers that contain it; nothing if the
+  // marker is empty, and in older runs.
   std::string marker;
   std::optional<Interval> marker_rate;
   // Shares of answers that ended at the length limit, and that ended in a loop
@@ -57,52 +57,54 @@ struct EvaluationReport {
   std::vector<ShownAnswer> answers;
 };
 
-// The figures, without the answers.
+// Returns the figures, without the answers.
 nlohmann::ordered_json ToJson(const EvaluationReport& report);
 
-// "48.0 % [40.1, 55.9]"
+// Returns "48.0 % [40.1, 55.9]"
 std::string PercentText(const Interval& interval);
 
-// "accuracy 48.0 % [40.1, 55.9]", with the number of graded problems unless all
-// are; "no accuracy (no problem has an expected answer)".
+// Returns "accuracy 48.0 % [40.1, 55.9]", with the number of graded problems
+// unless all are graded; or "no accuracy (no problem has an expected answer)".
 std::string AccuracyText(const EvaluationReport& report);
 
-// Whether evaluations with these held_out_digests can be compared; an empty
-// digest, of an older run, matches any.
+// Returns whether evaluations with these held_out_digests can be compared; an
+// empty digest, of an older run, matches any.
 inline bool MeasureTheSame(const std::string& a, const std::string& b) {
   return a.empty() || b.empty() || a == b;
 }
 
-// Lines of the closing summary: both evaluations of a run side by side, one of
-// which may be missing. A figure that only one of them has gets a dash in the
-// other's column.
+// Returns lines of the closing summary with both evaluations of a run side by
+// side; either may be missing. A figure that only one evaluation has gets a
+// dash in the other evaluation's column.
 std::string CompareEvaluations(const std::optional<EvaluationReport>& before,
                                const std::optional<EvaluationReport>& after);
 
-// evaluation/<when>.json: ToJson and, beside it, "answers".
+// Writes evaluation/<when>.json: ToJson and, beside it, "answers".
 absl::Status WriteEvaluationReport(const std::string& path,
                                    const EvaluationReport& report);
-// NOT_FOUND without the file; DATA_LOSS, which names it, for anything that
-// WriteEvaluationReport did not write.
+// Returns NOT_FOUND without the file, and DATA_LOSS with its name for anything
+// that WriteEvaluationReport did not write.
 absl::StatusOr<EvaluationReport> ReadEvaluationReport(const std::string& path);
 
 // An evaluation with its name: "before", "after" or "step-000050".
 using NamedEvaluation = std::pair<std::string, EvaluationReport>;
 
-// Whether this is the name of an evaluation between the first and the last
-// step.
+// Returns whether this is the name of an evaluation between the first and the
+// last step.
 inline bool IsWithinRun(absl::string_view when) {
   return absl::StartsWith(when, "step-");
 }
 
-// The name of the evaluation behind that step.
+// Returns the name of the evaluation after that step.
 std::string NameWithinRun(int64_t step);
 
-// All evaluations of a run folder, in the order of their policies. Damaged
-// files are left out, with a warning; an error if the folder cannot be listed.
+// Returns all evaluations of a run folder, in the order of their policies.
+// Damaged files are left out, with a warning; returns an error if the folder
+// cannot be listed.
 absl::StatusOr<std::vector<NamedEvaluation>> ReadEvaluationReports(
     const std::string& folder);
-// The newest of these evaluations, and those that measured the same as it.
+// Returns the newest of these evaluations, and the others with a comparable
+// held-out digest (MeasureTheSame).
 absl::StatusOr<std::vector<NamedEvaluation>> ReadComparableEvaluations(
     const std::string& folder);
 

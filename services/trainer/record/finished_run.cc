@@ -39,7 +39,7 @@ absl::Status ShowEvaluations(const std::string& folder,
   return absl::OkStatus();
 }
 
-// Only a warning: the run itself is complete.
+// This is only a warning, because the run itself is complete.
 void WarnOf(const char* what, const absl::Status& status) {
   if (status.ok()) return;
   LogWarning(absl::StrCat(

@@ -1,6 +1,6 @@
-// FolderWatch: whether a run's folder is still the one that the run began with.
-// If a folder is removed under a run, writes to its open files still succeed,
-// but are lost.
+// FolderWatch checks whether a run's folder is still the folder that the run
+// began with. If a folder is removed under a run, writes to its open files
+// still succeed, but are lost.
 #pragma once
 
 #include <sys/types.h>
@@ -17,9 +17,9 @@ class FolderWatch {
   // `folder` must exist.
   explicit FolderWatch(std::string folder);
 
-  // DATA_LOSS (exit code kRunLost) once the folder was removed, renamed or
-  // replaced. OK while it is only out of sight: its file system is not mounted
-  // or does not answer.
+  // Returns DATA_LOSS (exit code kRunLost) once the folder was removed, renamed
+  // or replaced. Returns OK while the folder is only out of sight, because its
+  // file system is not mounted or does not answer.
   absl::Status Check() const;
 
  private:
@@ -28,7 +28,7 @@ class FolderWatch {
   ino_t inode_ = 0;  // 0: unknown
 };
 
-// The error that Check returns for `folder`.
+// Returns the error that Check returns for `folder`.
 absl::Status FolderIsGone(const std::string& folder);
 
 }  // namespace dapd

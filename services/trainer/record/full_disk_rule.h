@@ -1,4 +1,4 @@
-// FullDiskRule: what a run does when its disk refuses (full, read-only,
+// FullDiskRule decides how a run reacts when its disk refuses (full, read-only,
 // broken).
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace dapd {
 
-// Not thread-safe; used as the ledger is (ledger.h).
+// Not thread-safe; used by the ledger's threads (ledger.h).
 class FullDiskRule {
  public:
   // `run_folder`: where other processes see that the run waits (disk_wait.h).
@@ -43,7 +43,8 @@ class FullDiskRule {
   absl::Status Write(const std::string& what,
                      const std::function<absl::Status()>& write);
 
-  // For files that a run is worthless without: "continue" counts as "pause".
+  // Runs `write` for a file without which a run is worthless: "continue" counts
+  // as "pause".
   absl::Status MustWrite(const std::string& what,
                          const std::function<absl::Status()>& write);
 

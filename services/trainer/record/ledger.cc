@@ -39,8 +39,8 @@ constexpr int64_t kMaxCount = int64_t{1} << 53;
 // ,"crc":"0123abcd"}
 constexpr size_t kSealBytes = 18;
 
-// Whether an error in reading a ledger comes from its content, not from the
-// disk.
+// Returns whether an error in reading a ledger comes from its content, not from
+// the disk.
 bool IsDamage(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsInvalidArgument(status) ||
          absl::IsOutOfRange(status);
@@ -50,7 +50,7 @@ std::string Seal(absl::string_view body) {
   return absl::StrFormat(",\"crc\":\"%08x\"}", Crc32c(body));
 }
 
-// Whether a whole line, without its '\n', has a valid checksum.
+// Returns whether a whole line, without its '\n', has a valid checksum.
 bool IsSealed(absl::string_view line) {
   return line.size() > kSealBytes &&
          line.substr(line.size() - kSealBytes) ==
@@ -69,8 +69,8 @@ bool ConsumeCount(absl::string_view* text, int64_t* count) {
   return true;
 }
 
-// The step and place of an answer's line, from its beginning as Accepted writes
-// it. Nothing for any other line.
+// Returns the step and place of an answer's line, from its beginning as
+// Accepted writes it. Returns nothing for any other line.
 std::optional<std::pair<int64_t, AnswerPlace>> ToldAnswer(
     absl::string_view line) {
   int64_t step = 0;

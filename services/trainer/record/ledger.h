@@ -58,8 +58,9 @@ class Ledger {
                         const std::string& problem_id,
                         const RolloutResult& result);
 
-  // The answer that an earlier attempt accepted at this place under exactly
-  // this policy; null if there is none. Valid until Reached("trained", step).
+  // Returns the answer that an earlier attempt accepted at this place under
+  // exactly this policy; null if there is none. Valid until Reached("trained",
+  // step).
   const RolloutResult* Recall(int64_t step,
                               const AnswerPlace& place,
                               const std::string& problem_id,
@@ -67,13 +68,13 @@ class Ledger {
                               const std::string& adapter_digest) const;
 
   // `event`: "trained" (`samples` of the batch), "checkpointed" or "finished",
-  // with the live adapter after it.
+  // with the digest of the live adapter after it.
   absl::Status Reached(const std::string& event,
                        int64_t step,
                        const std::string& adapter_digest,
                        const std::vector<int64_t>& samples = {});
 
-  // From 1; 0 before Started.
+  // Returns the number of the attempt, from 1; 0 before Started.
   int64_t attempt() const { return attempt_; }
 
  private:

@@ -8,7 +8,7 @@
 
 namespace dapd {
 
-// "0.5000", or "4.123e-05" if four decimals would show nothing of it.
+// Returns "0.5000", or "4.123e-05" if four decimals would show nothing of it.
 inline std::string LossText(double value) {
   constexpr double kLeastWithDecimals = 1e-3;
   const bool is_small = value != 0 && std::abs(value) < kLeastWithDecimals;

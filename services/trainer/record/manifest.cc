@@ -22,7 +22,8 @@ constexpr char kManifest[] = "manifest.json";
 constexpr uint64_t kMaxCheckpointFileBytes = uint64_t{1} << 40;
 constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 24;
 
-// Relative path -> {"bytes", "sha256"} of every file except the manifest.
+// Returns relative path -> {"bytes", "sha256"} of every file except the
+// manifest.
 absl::StatusOr<Json> DescribeFiles(const std::string& folder) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names,
                    ListFilesBelow(folder));
@@ -59,7 +60,8 @@ absl::Status VerifyManifest(const std::string& folder) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxManifestBytes));
   ASSIGN_OR_RETURN(const nlohmann::json manifest, ParseJson(text, path));
   ASSIGN_OR_RETURN(const Json found, DescribeFiles(folder));
-  // Compared as texts: exactly these files, exactly these bytes.
+  // The texts are compared, so exactly these files must exist with exactly
+  // these bytes.
   if (text == ToText(found)) return absl::OkStatus();
   const auto files = manifest.find("files");
   if (files == manifest.end() || !files->is_object()) {

@@ -11,9 +11,9 @@ namespace dapd {
 // Describes the files that are in `folder` now.
 absl::Status WriteManifest(const std::string& folder);
 
-// OK if `folder` holds exactly the files of its manifest, byte for byte, and
-// the manifest itself is what WriteManifest would write. DATA_LOSS names what
-// differs; an error of another code says why the files cannot be read.
+// Returns OK if `folder` holds exactly the files of its manifest, byte for
+// byte, and the manifest itself equals WriteManifest's. DATA_LOSS names the
+// difference; an error of another code says why the files cannot be read.
 absl::Status VerifyManifest(const std::string& folder);
 
 }  // namespace dapd

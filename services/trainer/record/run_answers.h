@@ -27,7 +27,8 @@ struct AnswersToShow {
   std::vector<AnswerPair> held_out;
 };
 
-// {"step", "answers": [...], "held_out": {"before": 0, "after": 50 or null,
+// Returns {"step", "answers": [...], "held_out": {"before": 0, "after": 50 or
+// null,
 //  "pairs": [{"before": {...} or null, "after": {...} or null}]}}; each answer
 // as in shown_answer.h.
 nlohmann::ordered_json ToJson(const AnswersToShow& answers);

@@ -35,7 +35,7 @@ absl::StatusOr<std::vector<NamedEvaluation>> RunEvaluations::Recall(
         continue;
       }
       when = NameWithinRun(report.policy_version);
-      // A file that is there was written since.
+      // An existing file was written meanwhile.
       if (FileExists(PathOf(when))) continue;
       RETURN_IF_ERROR(Write(when, report));
     }

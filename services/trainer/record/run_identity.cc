@@ -71,7 +71,7 @@ absl::Status CompareIdentity(const std::string& folder,
   return WithExitCode(
       absl::FailedPreconditionError(absl::StrCat(
           folder,
-          " belongs to another run; what differs:\n  ",
+          " belongs to another run; the differences are:\n  ",
           absl::StrJoin(differences, "\n  "),
           "\n  set it back to resume, or choose another run.name; its adapter "
           "is trained further there with lora.start_from: ",

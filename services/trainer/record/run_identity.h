@@ -1,6 +1,6 @@
 // RunIdentity: everything that determines a run's result. A checkpoint keeps it
-// in its state.json. The run folder keeps it in identity.json, which exists
-// before the first record of the run, for the time until there is a checkpoint.
+// in its state.json. The run folder keeps it in identity.json, which is written
+// before the first record of the run and serves until there is a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct RunIdentity {
   std::map<std::string, std::string> settings;  // ResultSettings
 };
 
-// An object with the fields' names.
+// Returns an object with the fields' names.
 nlohmann::ordered_json ToJson(const RunIdentity& identity);
 
 // FAILED_PRECONDITION (exit code kConfig), naming all differences, unless
@@ -37,18 +37,18 @@ absl::Status CompareIdentity(const std::string& folder,
 absl::Status WriteIdentity(const std::string& run_folder,
                            const RunIdentity& identity);
 
-// CompareIdentity with the run folder's identity.json. OK without the file, as
-// in a folder without a run and in early versions; OK with a warning if it is
-// damaged.
+// Calls CompareIdentity with the run folder's identity.json. Returns OK without
+// the file, for a folder without a run or of an early version, and OK with a
+// warning if the file is damaged.
 absl::Status CheckIdentity(const std::string& run_folder,
                            const RunIdentity& identity);
 
-// SHA-256 by which the ranks of one run know each other when they meet
-// (RankOptions of common/collective): of the identity without base_model_path,
-// which each machine has for itself; of the program's version, since ranks of
-// two versions may compute or say different things; of whether the ranks share
-// the base model's layers; and of security.insecure, which decides how they
-// name adapters to the workers.
+// Returns the SHA-256 by which the ranks of one run know each other when they
+// meet (RankOptions of common/collective): of the identity without
+// base_model_path, which may differ between machines; of the program's version,
+// since ranks of two versions may compute or send different things; of whether
+// the ranks share the base model's layers; and of security.insecure, which
+// decides how they name adapters to the workers.
 std::string RankIdentity(const RunIdentity& identity,
                          const std::string& version,
                          bool is_sharded,

@@ -1,4 +1,4 @@
-// RunName: the name of a run, from its folder.
+// RunName derives the name of a run from its folder.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 namespace dapd {
 
-// The folder's last name, also of "runs/a/" and "."; "" of "".
+// Returns the folder's last name, also of "runs/a/" and "."; "" of "".
 inline std::string RunName(const std::string& folder) {
   // Avoids the exception that the absolute path of "" throws.
   std::error_code error;

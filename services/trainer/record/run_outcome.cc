@@ -46,8 +46,8 @@ absl::StatusOr<bool> TryWriteUnlessHeld(const std::string& folder,
   return true;
 }
 
-// Returns whether it wrote: not if another process holds the run, nor if
-// writing fails, which it logs.
+// Returns whether it wrote: false if another process holds the run, or if
+// writing fails, which is logged.
 bool WriteUnlessHeld(const std::string& folder, const RunOutcome& outcome) {
   const auto written = TryWriteUnlessHeld(folder, outcome);
   if (written.ok()) return *written;

@@ -144,7 +144,7 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& folder) {
   RETURN_IF_ERROR(ReadLastStep(&run));
   ASSIGN_OR_RETURN(run.state, StateOf(run));
   RETURN_IF_ERROR(ReadEvaluation(folder, "before", &run.before));
-  // A summary that a run of fewer steps left is not this run's end.
+  // A summary from an earlier end after fewer steps is not this run's end.
   if (HasFinished(folder, run.steps)) {
     RETURN_IF_ERROR(ReadEvaluation(folder, "after", &run.after));
   }

@@ -21,7 +21,7 @@ enum class RunState {
   kFailed,       // the last attempt said that it failed
   kInterrupted,  // it was stopped, or its processes were killed
 };
-// "running", "paused", "finished", "failed", "interrupted".
+// Returns "running", "paused", "finished", "failed", "interrupted".
 const char* NameOf(RunState state);
 
 struct RunOverview {
@@ -31,17 +31,18 @@ struct RunOverview {
   int64_t step = 0;            // the last one
   int64_t steps = 0;           // to take; 0 if it never began
   std::optional<double> loss;  // of the last step; nothing if it is not finite
-  std::string adapter_digest;  // behind the last step
-  // Nothing if `after` measured something else.
+  std::string adapter_digest;  // after the last step
+  // Nothing if the held-out digest of `after` differs.
   std::optional<EvaluationReport> before;
   std::optional<EvaluationReport> after;  // only of a finished run
   absl::Time last_written;                // of any of the run's records
   std::optional<RunOutcome> outcome;      // of the last attempt
 };
 
-// A folder with nothing but an outcome is a run that ended before it began: its
-// data could not be read, for instance. Exit code kData, with the file's name,
-// if `folder` holds no run or a file of it cannot be read.
+// Reads a run's folder. A folder with nothing but an outcome is a run that
+// ended before it began, for instance because its data could not be read. Fails
+// with exit code kData, with the file's name, if `folder` holds no run or a
+// file of it cannot be read.
 absl::StatusOr<RunOverview> ReadRunOverview(const std::string& folder);
 
 }  // namespace dapd

@@ -41,8 +41,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A row of samples/step-000001.jsonl: the keys that common/data/sample_rows.h
-// reads, and some for people.
+// Returns a row of samples/step-000001.jsonl: the keys that
+// common/data/sample_rows.h reads, and some for people.
 Json SampleRowOf(const RolloutRecord& record) {
   const bool is_given = record.reference_ids.empty();
   Json row = {
@@ -94,7 +94,7 @@ absl::Status KeepDamaged(const std::string& path) {
   if (error) {
     return FileError(absl::StrCat("copy ", path, " to"), aside, error.value());
   }
-  LogWarning(absl::StrCat(path, " as it was is kept as ", aside));
+  LogWarning(absl::StrCat("a copy of ", path, " is kept as ", aside));
   return absl::OkStatus();
 }
 
@@ -182,7 +182,7 @@ absl::StatusOr<std::unique_ptr<RunRecorder>> RunRecorder::Create(
   RETURN_IF_ERROR(events.AddStart(start_step + 1));
   if (folder.resumed()) {
     // TensorBoard counts every start but the first as a restart. An earlier
-    // version, which may have begun the run, wrote none.
+    // version, which may have begun the run, wrote no starts.
     RETURN_IF_ERROR(events.AddStart(start_step + 1));
   }
   displays.status->Change([&](v1::GetStatusResponse& state) {

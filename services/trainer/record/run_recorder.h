@@ -1,5 +1,5 @@
-// RunRecorder: everything except weights that a run leaves for its user. A
-// step's measurements go through one table, common/training/metric_table.h,
+// RunRecorder writes everything except weights that a run leaves for its user.
+// A step's measurements go through one table, common/training/metric_table.h,
 // into metrics.jsonl, TensorBoard, Prometheus, the status and the charts'
 // history, which therefore hold the same numbers. A few answers of each step
 // and evaluation go into files and into RunAnswers.
@@ -24,15 +24,15 @@
 
 namespace dapd {
 
-// Thread-safe towards the metrics and status threads. All calls come from the
+// May be used beside the metrics and status threads. All calls come from the
 // compute thread, except that the thread that collects answers may call
 // AdvancePhase beside RecordTrainedAhead.
 class RunRecorder {
  public:
-  // Writes config.yaml into the folder. `start_step`: the step behind which the
-  // run goes on, 0 for a new run; records of later steps, which are done again,
-  // are dropped. `held_out`: the problems of its evaluations; evaluations of
-  // other problems do not count (run_evaluations.h).
+  // Writes config.yaml into the folder. `start_step`: the last step before this
+  // attempt, 0 for a new run; records of later steps, which are done again, are
+  // dropped. `held_out`: the problems of its evaluations; evaluations of other
+  // problems do not count (run_evaluations.h).
   static absl::StatusOr<std::unique_ptr<RunRecorder>> Create(
       const LoadedConfig& loaded,
       const RunFolder& folder,
@@ -57,26 +57,27 @@ class RunRecorder {
   // before they are shown; nothing for a step without answers.
   absl::Status RecordAnswers(int64_t step,
                              const std::vector<RolloutRecord>& records);
-  // Adds to the report what the steps so far show together (clip_watch.h). Once
-  // for each step, before it is recorded.
+  // Adds to the report the findings over the steps so far (clip_watch.h).
+  // Called once for each step, before it is recorded.
   void CompareSteps(StepReport* report);
   // Appends the step's line to metrics.jsonl, on disk before anything shows the
   // step.
   absl::Status RecordStep(const StepReport& report);
   // Shows the step everywhere else, and logs the warnings of CompareSteps.
   void ShowStep(const StepReport& report);
-  // Logs and shows an evaluation and keeps it for summary.json, once each.
-  // `when`: "before", "after" or "step-000050". Apart from WriteEvaluation,
-  // which may fail and be repeated.
+  // Logs and shows an evaluation and keeps it for summary.json, once per
+  // evaluation. `when`: "before", "after" or "step-000050". WriteEvaluation is
+  // separate, because it may fail and be repeated.
   void ShowEvaluation(const std::string& when, const EvaluationReport& report);
   // Writes evaluation/<when>.json.
   absl::Status WriteEvaluation(const std::string& when,
                                const EvaluationReport& report) const;
-  // Whether an earlier attempt evaluated this adapter, before the first step or
-  // within the run. If so, the evaluation is shown and counts from here on.
+  // Returns whether an earlier attempt evaluated this adapter, before the first
+  // step or within the run. If so, the evaluation is shown and counts from here
+  // on.
   absl::StatusOr<bool> RecallEvaluation(const std::string& when,
                                         const std::string& adapter_digest);
-  // The evaluations that count so far.
+  // Returns the evaluations that count so far.
   const RunEvaluations& evaluations() const;
   // Writes the closing summary to stderr, report.html and summary.json
   // (run_summary.h).

@@ -25,11 +25,11 @@ struct RunSummary {
   std::vector<ClipFinding> clip_findings;
 };
 
-// summary.json of the folder: {"steps", "seconds", "seconds_by_phase",
+// Writes summary.json into the folder: {"steps", "seconds", "seconds_by_phase",
 // "evaluation", "best"}.
 absl::Status WriteSummary(const RunSummary& summary);
 
-// Several lines; the last has no newline.
+// Returns several lines; the last has no newline.
 std::string ClosingText(const RunSummary& summary);
 
 }  // namespace dapd

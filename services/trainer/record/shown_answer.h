@@ -1,7 +1,7 @@
-// ShownAnswer: an answer as the status page, the report and the terminal show
-// it: a few of each step's rollouts and of each evaluation's answers, with
-// problem and grade, cut to a size that fits a page. The texts come from a
-// model and may hold any characters: the code that shows them escapes them.
+// ShownAnswer: an answer for the status page, the report and the terminal, with
+// problem and grade, cut to a size that fits a page. They show a few of each
+// step's rollouts and of each evaluation's answers. The texts come from a model
+// and may hold any characters: the code that shows them escapes them.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace dapd {
 
-// Answers that are shown of a step, and of an evaluation.
+// The numbers of answers shown for a step, and for an evaluation.
 inline constexpr size_t kStepAnswers = 4;
 inline constexpr size_t kHeldOutAnswers = 8;
 
@@ -35,12 +35,13 @@ enum class AnswerGrade {
   kUngraded,  // the problem has nothing to grade it against
 };
 
-// "right", "wrong", "no_answer", "cut", "ungraded".
+// Returns "right", "wrong", "no_answer", "cut", "ungraded".
 absl::string_view NameOf(AnswerGrade grade);
-// Nothing for any other name.
+// Returns nothing for any other name.
 std::optional<AnswerGrade> AnswerGradeOf(absl::string_view name);
 
-// The grade of an answer; arguments as Grade (common/data/grade_answer.h).
+// Returns the grade of an answer; arguments as in Grade
+// (common/data/grade_answer.h).
 AnswerGrade GradeOf(bool has_expected,
                     bool has_box,
                     bool correct,
@@ -58,18 +59,18 @@ struct ShownAnswer {
   bool operator==(const ShownAnswer&) const = default;
 };
 
-// Places of at most `count` of `total` things, spread evenly; the same in a
-// resumed run as in one that was never interrupted.
+// Returns places of at most `count` of `total` things, spread evenly. A resumed
+// run chooses the places of a run that was never interrupted.
 std::vector<size_t> SpreadPlaces(size_t total, size_t count);
 
-// Well-formed UTF-8 of at most `max_bytes`, at least 256. In the middle of a
-// longer text, a line counts the characters that are left out.
+// Returns well-formed UTF-8 of at most `max_bytes`, at least 256. In the middle
+// of a longer text, a line counts the characters that are left out.
 std::string CutMiddle(absl::string_view text, size_t max_bytes);
 
 // Cuts all texts of the answer. Cutting again changes nothing.
 ShownAnswer CutToShow(ShownAnswer answer);
 
-// [{"place", "id", "problem", "text", "expected", "extracted", "grade",
+// Returns [{"place", "id", "problem", "text", "expected", "extracted", "grade",
 //   "tokens"}]
 nlohmann::ordered_json ToJson(const std::vector<ShownAnswer>& answers);
 // Parses ToJson's rows and cuts their texts again. DATA_LOSS, naming `where`,
@@ -83,8 +84,8 @@ struct AnswerPair {
   std::optional<ShownAnswer> after;
 };
 
-// Pairs by problem, in the order of `before`, then the problems that only
-// `after` has, for example since evaluation.path has changed.
+// Returns pairs by problem, in the order of `before`, then the problems that
+// only `after` has, for example since evaluation.path has changed.
 std::vector<AnswerPair> PairAnswers(const std::vector<ShownAnswer>& before,
                                     const std::vector<ShownAnswer>& after);
 

@@ -18,7 +18,7 @@ constexpr uint64_t kMaxLinesBytes = uint64_t{1} << 32;
 
 using TakeStep = std::function<absl::Status(int64_t step, const Json& line)>;
 
-// False if the line is damaged.
+// Returns false if the line is damaged.
 absl::StatusOr<bool> Take(absl::string_view line, const TakeStep& take) try {
   const Json row = Json::parse(line);
   const auto step = JsonInteger(row.at("step"), 0);

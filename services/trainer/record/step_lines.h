@@ -1,5 +1,5 @@
-// Reads metrics.jsonl, a line for each step, as StepLine
-// (common/training/metric_table.h) writes it.
+// Reads metrics.jsonl, which has a line for each step, from StepLine
+// (common/training/metric_table.h).
 #pragma once
 
 #include <cstdint>

@@ -41,8 +41,8 @@ std::string Share(const Interval* interval) {
                          100 * interval->high);
 }
 
-// The divergence with the number of its problems, which is below the number of
-// the shares' problems and may change within a run.
+// Returns the divergence with the number of its problems, which is below the
+// number of the shares' problems and may change within a run.
 std::string Number(const TermDivergence* divergence) {
   if (divergence == nullptr) return "-";
   const Interval& interval = divergence->unclipped;

@@ -78,7 +78,7 @@ double DoubleOf(const Json& number) {
                           : number.get<double>();
 }
 
-// Sets the field of that name, a double or an int64.
+// Sets the field `name`, a double or an int64.
 void SetField(google::protobuf::Message* message,
               const std::string& name,
               const Json& number) {
@@ -93,7 +93,7 @@ void SetField(google::protobuf::Message* message,
   }
 }
 
-// The value at `levels` of a line; null: there is none.
+// Returns the value at `levels` of a line; null if there is none.
 const Json* Find(const Json& line, const std::vector<std::string>& levels) {
   const Json* place = &line;
   for (const std::string& level : levels) {
@@ -193,8 +193,8 @@ void ShowEvaluation(const std::string& when,
   if (IsWithinRun(when) &&
       std::ranges::count_if(listed, is_within) == kMaxListedEvaluations) {
     const auto oldest = std::ranges::find_if(listed, is_within);
-    // A run that went back measured it again. It was counted before it was
-    // dropped.
+    // A run that was resumed from an earlier step measured it again. It was
+    // counted before it was dropped.
     if (report.policy_version < oldest->policy_version()) return;
     listed.erase(oldest);
   }

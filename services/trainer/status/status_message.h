@@ -12,14 +12,14 @@
 
 namespace dapd {
 
-// The status with its workers.
+// Returns the status with its workers.
 v1::GetStatusResponse StatusMessage(const TrainerStatus& status);
 
 // Sets the message's fields about the last step from the step's line in
 // metrics.jsonl: the fields that the rows of metric_table.h name, step, digest,
-// and values derived from counts and seconds. A metric that the line lacks, as
-// lines of an earlier version may, keeps its value. Throws nlohmann's
-// exceptions for a line that StepLine did not write.
+// and values derived from counts and seconds. A metric that the line lacks (a
+// line of an earlier version) keeps its value. Throws nlohmann's exceptions for
+// a line that StepLine did not write.
 void ShowStepLine(const nlohmann::ordered_json& line,
                   v1::GetStatusResponse* message);
 
@@ -27,8 +27,8 @@ void ShowStepLine(const nlohmann::ordered_json& line,
 void ShowClipFindings(const std::vector<ClipFinding>& findings,
                       v1::GetStatusResponse* message);
 
-// Replaces the warning that the run waits for its disk; empty: it does not
-// wait.
+// Replaces the warning that the run waits for its disk; an empty `text` removes
+// it.
 void ShowDiskWait(const std::string& text, v1::GetStatusResponse* message);
 
 // The most evaluations within training that a message lists: more than a curve
@@ -36,9 +36,10 @@ void ShowDiskWait(const std::string& text, v1::GetStatusResponse* message);
 // the limit of a message (kMaxMessageBytes).
 inline constexpr int kMaxListedEvaluations = 1000;
 
-// Adds and counts the evaluation, or replaces one with the same `when`. If too
-// many are listed, the oldest within training is dropped. An evaluation that is
-// older than all listed ones was counted when it was listed, and stays out.
+// Adds and counts the evaluation, or replaces the evaluation with this `when`.
+// If too many are listed, drops the oldest evaluation within training. An
+// evaluation that is older than all listed evaluations was counted when it was
+// listed, and is not added.
 void ShowEvaluation(const std::string& when,
                     const EvaluationReport& report,
                     v1::GetStatusResponse* message);

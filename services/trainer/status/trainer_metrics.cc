@@ -31,7 +31,8 @@ constexpr char kLastCheckpointHelp[] =
 constexpr char kSteps[] = "dapd_trainer_steps_total";
 constexpr char kStepsHelp[] = "Optimizer steps taken by this process.";
 
-// The nearest existing ancestor: a run's folder may not exist yet.
+// Returns the nearest existing ancestor, because a run's folder may not exist
+// yet.
 std::string ExistingFolder(const std::string& path) {
   std::error_code error;
   std::filesystem::path folder = std::filesystem::absolute(path, error);
@@ -181,7 +182,7 @@ void TrainerMetrics::RecordEvaluation(const std::string& when,
   if (report.accuracy.has_value()) {
     Set("dapd_trainer_evaluation_accuracy_ratio",
         "Share of correct answers to the held-out problems with an expected "
-        "one.",
+        "answer.",
         report.accuracy->mean,
         labels);
   }

@@ -22,22 +22,25 @@ class TrainerMetrics {
   TrainerMetrics(MetricsRegistry& registry, const Config& config);
 
   void BeginPhase(TrainerPhase phase);
-  // The version that is trained, and the version that the teachers get.
+  // Records the version that is trained, and the version that the teachers get.
   void RecordPolicy(int64_t version, int64_t snapshot_version);
-  // The version that the rollout workers serve from now on. A run that asks no
-  // rollout workers never calls this, so that none counts as behind.
+  // Records the version that the rollout workers serve from now on. A run
+  // without rollout workers never calls this, so that no worker counts as
+  // behind.
   void RecordServed(int64_t version);
   // Records a step: every row of metric_table.h, and the count of steps.
   void RecordStep(const StepReport& report);
-  // The run goes on at `step`; `resumed`: an earlier attempt began it.
+  // Records the step at which the run starts or continues; `resumed`: an
+  // earlier attempt began the run.
   void RecordStart(int64_t step, bool resumed);
   void RecordCheckpoint(int64_t step, double seconds);
-  // Answers that came from the ledger instead of a worker.
+  // Records the number of answers that came from the ledger instead of a
+  // worker.
   void RecordRecalled(int64_t answers);
   void RecordWriteFailure();
   void SetPausedForDisk(bool paused);
-  // `when`: the evaluation's name. All evaluations within the run are one
-  // series, "within".
+  // Records an evaluation; `when` is its name. All evaluations within the run
+  // are one series, "within".
   void RecordEvaluation(const std::string& when,
                         const EvaluationReport& report);
   // Notes the end of an evaluation, during which no step can end.

@@ -28,7 +28,8 @@ class TrainerStatus {
 
   TrainerStatus() { state_.set_phase(NameOf(TrainerPhase::kStarting)); }
 
-  // The state without its workers; elapsed_seconds and eta_seconds are current.
+  // Returns the state without its workers; elapsed_seconds and eta_seconds are
+  // current.
   v1::GetStatusResponse Get() const {
     MutexLock lock(&mutex_);
     v1::GetStatusResponse state = state_;
@@ -36,7 +37,7 @@ class TrainerStatus {
       return std::chrono::duration<double>(Clock::now() - time).count();
     };
     state.set_elapsed_seconds(seconds_since(start_));
-    // However long this step takes, the steps behind it are still to come.
+    // The later steps remain even if this step takes longer than usual.
     const double of_this_step =
         std::min(seconds_since(last_step_), state.seconds_per_step());
     state.set_eta_seconds(std::max(0.0, state.eta_seconds() - of_this_step));
@@ -50,8 +51,8 @@ class TrainerStatus {
     if (state_.step() != step) last_step_ = Clock::now();
   }
 
-  // Sets the functions that return each role's workers, called from any thread
-  // until the next call of this; {}: there are none.
+  // Sets the functions that return each role's workers. They are called from
+  // any thread until the next SetWorkers; {}: there are no workers.
   void SetWorkers(Workers rollout, Workers teacher) {
     MutexLock lock(&workers_mutex_);
     rollout_workers_ = std::move(rollout);

@@ -1,4 +1,4 @@
-// AnswerExchange: the answers of one step, between the ranks. Each rank
+// AnswerExchange passes the answers of one step between the ranks. Each rank
 // collects the answers to its slice of the batch; rank 0 checks the answers of
 // all ranks, puts them into the ledger and makes the records of the whole
 // batch.
@@ -55,12 +55,12 @@ class AnswerExchange {
         rules_(rules),
         ledger_(ledger) {}
 
-  // Forgets the step before.
+  // Forgets the previous step.
   void Begin() { unshared_.clear(); }
 
   // Takes a new answer of this rank's slice. Rank 0 checks it and appends it to
-  // the ledger: FAILED_PRECONDITION if another policy gave it. Other ranks keep
-  // it for Share.
+  // the ledger: Returns FAILED_PRECONDITION if another policy gave it. Other
+  // ranks keep it for Share.
   absl::Status Take(const SampledStep& step,
                     const AnswerPlace& place,
                     const RolloutResult& result);
@@ -68,7 +68,7 @@ class AnswerExchange {
   // Called by all ranks when they have the answers of their slices. Rank 0
   // takes the other ranks' answers, and returns the records of the whole batch
   // in its order; `own` are the records of its slice. Other ranks return
-  // nothing. DATA_LOSS for an answer to a sample of another rank.
+  // nothing. Returns DATA_LOSS for an answer to a sample of another rank.
   absl::StatusOr<std::vector<RolloutRecord>> Share(
       const SampledStep& step, const std::vector<RolloutRecord>& own);
 

@@ -1,4 +1,4 @@
-// AnswerRules: which answers a sample of a step has, and how each is used.
+// AnswerRules: the answers that a sample of a step has, and their use.
 // Everything follows from the configuration and from the answers themselves, so
 // results depend neither on workers nor on timing, and all ranks that have the
 // answers make the same choice.
@@ -49,26 +49,27 @@ struct AnswerRules {
   bool shows_solution_as_sibling = false;
 };
 
-// The rules of training steps.
+// Returns the rules of training steps.
 AnswerRules MakeAnswerRules(const Config& config);
-// The rules of held-out answers.
+// Returns the rules of held-out answers.
 AnswerRules MakeHeldOutRules(bool needs_answers);
 
-// For each sample of a step, the number of its answer among the answers to its
-// row: `rows` has the rows of all samples, a group's samples side by side. A
-// row that comes up again, in a batch longer than the data or at the turn of an
-// epoch, counts on, so that no answer of the step is drawn twice.
+// Returns, for each sample of a step, the number of its answer among the
+// answers to its row: `rows` has the rows of all samples, a group's samples
+// side by side. If a row occurs again, in a batch longer than the data or at
+// the turn of an epoch, its numbers continue, so that no answer of the step is
+// drawn twice.
 std::vector<int64_t> MembersOf(std::span<const int64_t> rows);
 
-// The key of attempt 0 of member `member` of a row. The random numbers of every
-// answer are keyed by (run seed, step, row, member, attempt).
+// Returns the key of attempt 0 of member `member` of a row. The random numbers
+// of every answer are keyed by (run seed, step, row, member, attempt).
 SamplingKey KeyOfMember(SamplingKey of_row, int64_t member);
 SamplingKey KeyOfAttempt(SamplingKey of_member, int64_t attempt);
 
 using AnswersByAttempt = std::map<int64_t, RolloutResult>;
 
-// The attempts that must be sampled now, besides those in `answers`; empty once
-// all are there, or if none is needed.
+// Returns the attempts that must be sampled now, besides those in `answers`;
+// empty if no further answer is needed.
 std::vector<int64_t> WantedAttempts(const AnswerRules& rules,
                                     const AnswersByAttempt& answers);
 

@@ -24,10 +24,10 @@
 namespace dapd {
 namespace {
 
-// Telling of an answer more often than this costs more than it saves.
+// Sending an answer's new tokens more often costs more than it saves.
 constexpr int64_t kLeastStride = 8;
 
-// With so many tokens other weights cannot agree by chance.
+// The number of probe tokens; other weights cannot agree on so many by chance.
 constexpr size_t kProbeTokens = 16;
 
 // Without certificates, other machines are only reached with security.insecure,
@@ -37,8 +37,8 @@ DigestKind DigestOfPushes(const SecuritySection& security) {
   return security.insecure ? DigestKind::kSha256 : DigestKind::kXxh3;
 }
 
-// The sets of weights that the teachers load. The base is always loaded; if the
-// terms read no other set, it is at least probed.
+// Returns the sets of weights that the teachers load. The base is always
+// loaded; if the terms read no other set, it is at least probed.
 std::set<WeightSet> SetsRead(const std::vector<Term>& terms) {
   std::set<WeightSet> sets;
   for (const TeacherPass& pass : TeacherPasses(terms)) {
@@ -63,7 +63,7 @@ PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   options.scores.top_k = parts.config.teacher.top_k;
   options.scores.temperature = parts.config.objective.temperature;
   options.device = parts.weights->device();
-  // With a lag, answers arrive while the step before is scored and trained.
+  // With a lag, answers arrive while the previous step is scored and trained.
   if (parts.config.rollout.max_staleness == 0) {
     if (parts.config.teacher.streaming) {
       options.teacher_prefix_stride =
@@ -157,9 +157,9 @@ absl::Status BatchTrainer::Begin(int64_t step,
   ASSIGN_OR_RETURN(StepPlan plan, ParsePlan(message));
   if (plan.step == 0) return absl::OkStatus();
   // The ranks share the workers. Rank 0 plans a step once it has all answers to
-  // the one before, so no rank still needs the policy that is replaced now.
+  // the previous step, so no rank still needs the policy that is replaced now.
   publisher_.Serve(policy);
-  // With a lag, the timeline is still within the step before.
+  // With a lag, the timeline is still within the previous step.
   if (parts_.timeline != nullptr && !parts_.timeline->recording()) {
     parts_.timeline->BeginStep(plan.step);
   }
@@ -201,7 +201,7 @@ absl::Status BatchTrainer::Begin(int64_t step,
   return absl::OkStatus();
 }
 
-// A slice holds whole micro-batches and whole groups of answers.
+// Each slice holds whole micro-batches and whole groups of answers.
 std::vector<RankSlice> BatchTrainer::SamplesOfRanks(size_t batch_size) const {
   const auto size = static_cast<size_t>(SamplesOfUnit(parts_.config));
   const auto ranks = static_cast<size_t>(parts_.collective.size());

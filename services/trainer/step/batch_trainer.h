@@ -38,10 +38,10 @@
 
 namespace dapd {
 
-// Rank 0's part of a step.
+// The functions and the ledger of a step that only rank 0 has.
 struct StepLeader {
-  // The plan of step `step`, which `policy` samples, for all ranks; a plan of
-  // step 0 if there is no such step.
+  // Returns the plan of step `step`, which `policy` samples, for all ranks; a
+  // plan of step 0 if there is no such step.
   std::function<StepPlan(int64_t step, const PolicyUpdate& policy)> plan;
   LedgerOnDisk ledger;  // of the answers
 };
@@ -52,43 +52,43 @@ class BatchTrainer {
   // `leader`: at rank 0 only.
   BatchTrainer(BatchTrainerParts parts, std::optional<StepLeader> leader);
 
-  // Gives the workers the policies to start with.
+  // Gives the workers their first policies.
   absl::Status Start();
 
-  // Sends the problems of the slice to the rollout workers, unless that was
-  // done while the step before was trained. False if rank 0 planned no step.
-  // The other ranks wait for rank 0's plan without a limit; meanwhile they
-  // contribute their layers to rank 0's evaluation.
+  // Sends the problems of the slice to the rollout workers, unless this was
+  // done while the previous step was trained. Returns false if rank 0 planned
+  // no step. The other ranks wait for rank 0's plan without a time limit;
+  // meanwhile they contribute their layers to rank 0's evaluation.
   absl::StatusOr<bool> BeginStep();
 
-  // Waits for the answers of the step that was begun, and sends them to be
-  // scored. Trains micro-batches that are scored before all answers are there
+  // Waits for the answers of the begun step, and sends them to the teachers.
+  // Trains micro-batches that are scored before all answers are there
   // (trainer.train_while_sampling). With a lag, begins the next step, unless an
-  // evaluation comes first. Returns at rank 0 the records of the whole batch,
-  // in its order; elsewhere nothing. FAILED_PRECONDITION for an answer that
-  // another policy gave.
+  // evaluation comes first. Returns the records of the whole batch, in its
+  // order, on rank 0, and nothing on other ranks. Returns FAILED_PRECONDITION
+  // for an answer that another policy gave.
   absl::StatusOr<std::vector<RolloutRecord>> Sample(StepReport* report);
 
   // Completes the slice's gradient, sums the gradients of all ranks, takes the
   // step and, without a lag, publishes it. If no sample of the step has tokens
-  // to score and a target, there is no gradient: the policy rests
-  // (Policy::Rest), with a warning. `report` gets the seconds of each phase,
-  // and at rank 0 the objective and the counts of the whole batch. DATA_LOSS if
-  // the ranks end in different weights.
+  // to score and a target, there is no gradient, and the policy rests
+  // (Policy::Rest) with a warning. `report` gets the seconds of each phase, and
+  // at rank 0 the objective and the counts of the whole batch. Returns
+  // DATA_LOSS if the ranks end with different weights.
   absl::Status Train(StepReport* report);
 
-  // The rows of the data that step `step` (from 1) trains, in order: one for
-  // each sample, a group's samples (rollout.group_size) side by side.
+  // Returns the rows of the data that step `step` (from 1) trains, in order:
+  // one for each sample, a group's samples (rollout.group_size) side by side.
   std::vector<int64_t> BatchRows(int64_t step);
 
-  // For answers outside of steps: the rollout workers get the live policy until
-  // the next step is begun. No step may have been begun, which holds after a
-  // step of IsEvaluatedAfter.
+  // Gives the rollout workers the live policy until the next step begins, for
+  // answers outside of steps. No step may be open; none is after a step of
+  // IsEvaluatedAfter.
   void ServeLive();
 
-  // Whether an evaluation follows this step. With a lag, the next step is then
-  // begun after the evaluation, but sampled by the same policy as without it.
-  // Rank 0's configuration decides (StepPlan).
+  // Returns whether an evaluation follows this step. With a lag, the next step
+  // then begins after the evaluation, but the policy that samples it does not
+  // change. Rank 0's configuration decides (StepPlan).
   bool IsEvaluatedAfter(int64_t step) const;
 
   SamplePipeline& pipeline() { return pipeline_; }
@@ -98,16 +98,16 @@ class BatchTrainer {
   }
 
  private:
-  // A step whose problems are with the rollout workers.
+  // A step whose problems were sent to the rollout workers.
   struct OpenStep : SampledStep {
     SubmittedBatch batch;
   };
 
   bool HasLag() const { return parts_.config.rollout.max_staleness > 0; }
   absl::Status Begin(int64_t step, std::shared_ptr<const PolicyUpdate> policy);
-  // The samples of each rank: [ranks].
+  // Returns the samples of each rank, [ranks].
   std::vector<RankSlice> SamplesOfRanks(size_t batch_size) const;
-  // The samples of this rank.
+  // Returns the samples of this rank.
   const RankSlice& OwnSlice(const SampledStep& step) const {
     return step.slices[static_cast<size_t>(parts_.collective.rank())];
   }
@@ -115,12 +115,12 @@ class BatchTrainer {
   // Calls CollectSlice on a thread of its own, and trains meanwhile.
   absl::Status CollectAndTrain(const OpenStep& step);
   absl::Status WaitAndCollect(const OpenStep& step);
-  // The beginning and the end of a step in the timeline.
+  // Mark the beginning and the end of a step in the timeline.
   void BeginTimeline();
   void EndTimeline();
   absl::Status FinishGradient(StepReport* report);
-  // Gives the workers the new policy, and compares it with the other ranks'
-  // one.
+  // Gives the workers the new policy, and compares it with the new policy of
+  // the other ranks.
   absl::Status Publish(PolicyUpdateWriter& writer, StepReport* report);
   absl::Status ServeLayers();
   // Adds the payload and the teachers' seconds of this step's scores.
@@ -135,7 +135,8 @@ class BatchTrainer {
   PolicyPublisher publisher_;
   HeadWorkspace head_workspace_;
   std::optional<OpenStep> open_;
-  // Samples the next step; null: the policy that the workers serve does.
+  // The policy that samples the next step; null: the policy that the workers
+  // serve.
   std::shared_ptr<const PolicyUpdate> held_;
   std::optional<SliceTrainer> slice_trainer_;  // of the step that is sampled
   uint64_t payload_bytes_before_ = 0;          // of this step

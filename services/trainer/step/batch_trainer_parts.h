@@ -39,17 +39,17 @@ struct BatchTrainerParts {
   Policy& policy;                 // the same on all ranks
   TrainerLimits limits;           // of the weights' device
   std::string attempt_key;        // as PolicyPublisherParts has it
-  // Told of each phase of a step.
+  // Gets each phase of a step.
   std::function<void(TrainerPhase phase)> on_phase;
-  // Told how many of this rank's answers or micro-batches of the phase are
-  // done. Called from another thread while answers are collected, but never at
-  // the same time as on_phase.
+  // Gets the number of this rank's answers or micro-batches of the phase that
+  // are done. Called from another thread while answers are collected, but never
+  // at the same time as on_phase.
   std::function<void(int64_t done, int64_t total)> on_progress;
-  // Told how many of the step's micro-batches were trained, and how many tokens
-  // of the others went through a forward pass, while answers were still
-  // missing.
+  // Gets the number of the step's micro-batches that were trained while answers
+  // were still missing, and the number of tokens of other micro-batches that
+  // went through a forward pass meanwhile.
   std::function<void(int64_t micro_batches, int64_t tokens)> on_ahead;
-  // Told of the policy that the rollout workers serve from now on.
+  // Gets the version of the policy that the rollout workers serve from now on.
   std::function<void(int64_t version)> on_served;
   Timeline* timeline = nullptr;  // null: none
 };

@@ -12,13 +12,13 @@
 
 namespace dapd {
 
-// Rank 0 adds the sums of the other ranks' micro-batches. DATA_LOSS if they are
-// of other terms.
+// Rank 0 adds the sums of the other ranks' micro-batches. Returns DATA_LOSS if
+// they belong to other terms.
 absl::Status MergeLosses(Collective& collective,
                          ObjectiveAccumulator* objective);
 
-// Rank 0 adds the other ranks' measurements to the report. DATA_LOSS if another
-// rank ended the step with an adapter of another digest.
+// Rank 0 adds the other ranks' measurements to the report. Returns DATA_LOSS if
+// another rank ended the step with an adapter of another digest.
 absl::Status MergeReports(Collective& collective,
                           const std::string& adapter_digest,
                           StepReport* report);

@@ -1,4 +1,4 @@
-// PhaseTimer: measures the wall-clock seconds that it lives, adds them to
+// PhaseTimer: measures the wall-clock seconds of its lifetime, adds them to
 // `*sum` and subtracts them from `*around`, the sum of the phase around it
 // (null: none).
 #pragma once

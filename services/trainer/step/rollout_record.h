@@ -20,7 +20,7 @@
 
 namespace dapd {
 
-// One sample of a batch. Of a problem that needs no answers, the problem alone.
+// One sample of a batch. If it needs no answers, only `problem` is set.
 struct RolloutRecord {
   const Problem* problem = nullptr;
   // The rollout, attempt 0; without log-probabilities unless a term weighs by
@@ -33,7 +33,7 @@ struct RolloutRecord {
   // reference.
   bool is_trained = true;
   // The answer that stands in the reference's place, and its text; empty: the
-  // problem's solution stands there.
+  // reference is the problem's solution.
   std::vector<int32_t> reference_ids;
   std::string reference;
   bool is_approved = false;    // the grader approves reference_ids
@@ -58,9 +58,9 @@ class RecordMaker {
               RecordOptions options)
       : views_(views), tokenizer_(tokenizer), options_(options) {}
 
-  // The records of a group whose answers are all there, whichever rank
+  // Returns the records of a group whose answers are all there, whichever rank
   // collected them: decodes and grades the answers, chooses references and
-  // siblings. DATA_LOSS if an answer is missing.
+  // siblings. Returns DATA_LOSS if an answer is missing.
   absl::StatusOr<std::vector<RolloutRecord>> MakeRecords(
       const Problem& problem,
       std::span<const AnswersByAttempt> group,

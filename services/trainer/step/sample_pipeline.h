@@ -1,7 +1,7 @@
 // SamplePipeline: turns problems into scored samples with the workers' help.
 //
 //   Submit           sends every problem to the rollout workers; may be called
-//                    while the batch before is still scored
+//                    while the previous batch is still scored
 //   Start            sends the views that need no answer to the teachers
 //   CollectRollouts  as soon as all answers of a group (answer_rules.h) are
 //                    there, sends the other views of its samples to the
@@ -56,7 +56,7 @@ struct TaskTarget {
   int64_t attempt = 0;
 };
 
-// A batch whose problems are with the rollout workers.
+// A batch whose problems were sent to the rollout workers.
 struct SubmittedBatch {
   std::vector<PipelineInput> inputs;
   SamplingParams sampling;
@@ -65,8 +65,8 @@ struct SubmittedBatch {
   std::map<uint64_t, std::vector<int32_t>> prompts;  // of attempt 0's tasks
 };
 
-// Called with each new answer to input `index`, before anything follows from
-// it; an error ends the batch.
+// Gets each new answer to input `index` before it has any effect; an error ends
+// the batch.
 using OnAccepted = std::function<absl::Status(
     size_t index, int64_t attempt, const RolloutResult& result)>;
 
@@ -89,9 +89,10 @@ struct PipelineOptions {
   ScoreQuestions scores;
   RecordOptions records;
   at::Device device = at::kCPU;
-  // Tokens of an answer after which the teachers are told of them; 0: never.
+  // The teachers get an answer's new tokens after each so many tokens; 0:
+  // never.
   int64_t teacher_prefix_stride = 0;
-  // Tokens of an answer after which PrefixOf grows; 0: it stays empty.
+  // PrefixOf grows after each so many tokens of an answer; 0: it stays empty.
   int64_t forward_prefix_stride = 0;
   // Called as answers arrive, from CollectRollouts; may be empty.
   std::function<void(int64_t done, int64_t total)> on_progress;
@@ -107,11 +108,11 @@ class SamplePipeline {
                  PipelineOptions options);
   ~SamplePipeline();
 
-  // Sends the tasks for the answers that `rules` want at first, without the
-  // known ones. The policy that the rollout workers were given last samples
+  // Sends the tasks for the answers that `rules` want at first, except the
+  // known answers. The policy that the rollout workers were given last samples
   // them, after the sampler's prompt or the prompt that `prompt` makes of a
-  // problem. The inputs are whole groups. All answers to the batch before must
-  // have been collected.
+  // problem. The inputs are whole groups. All answers to the previous batch
+  // must have been collected.
   using Prompt =
       std::function<absl::StatusOr<std::vector<int32_t>>(const Problem&)>;
   absl::StatusOr<SubmittedBatch> Submit(std::vector<PipelineInput> inputs,
@@ -119,8 +120,8 @@ class SamplePipeline {
                                         const AnswerRules& rules,
                                         const Prompt& prompt = nullptr);
 
-  // Makes `batch` the subject of all calls below. All samples of the batch
-  // before must have been taken. `at_base`: the sets whose weights equal the
+  // Makes `batch` the subject of all calls below. All samples of the previous
+  // batch must have been taken. `at_base`: the sets whose weights equal the
   // base now; one teacher pass then serves all of them. With `with_scores`
   // false only answers are collected.
   absl::Status Start(SubmittedBatch batch,
@@ -136,16 +137,16 @@ class SamplePipeline {
   void StopCollecting() { stop_collecting_ = true; }
 
   SampleState StateOf(size_t index) const;
-  // The views that are known, until TakeScored: those that need no rollout, and
-  // all of them once the answer is there. The others are empty.
+  // Returns the known views, until TakeScored: the views that need no rollout,
+  // and all views once the answer is there. Unknown views are empty.
   Views KnownViews(size_t index) const;
-  // The known prefix of none_rollout while its answer is sampled; empty once
-  // the answer is there.
+  // Returns the known prefix of none_rollout while its answer is sampled; empty
+  // once the answer is there.
   std::vector<int32_t> PrefixOf(size_t index) const;
   // The problem of sample `index`.
   const Problem& ProblemOf(size_t index) const;
-  // How memory is found for scores on a full device from now on; null: not at
-  // all.
+  // Sets the function that frees memory for scores on a full device from now
+  // on; null: there is none.
   void SetMakeRoom(MakeRoom make_room) { make_room_ = std::move(make_room); }
   // Takes the scores that are there; waits up to `timeout` for the first.
   absl::Status AcceptScores(absl::Duration timeout);
@@ -153,15 +154,15 @@ class SamplePipeline {
   // The maker of the records that CollectRollouts returns.
   const RecordMaker& record_maker() const { return record_maker_; }
 
-  // Blocks until sample `index`, which must be trained, is scored. Once for
-  // each sample. Views without a token to score have no scores.
+  // Blocks until sample `index`, which must be trained, is scored. Must be
+  // called once for each sample. Views without a token to score have no scores.
   absl::StatusOr<ScoredSample> TakeScored(size_t index);
 
   // Payload bytes of the teacher results so far.
   uint64_t payload_bytes() const { return payload_bytes_; }
   // The teachers' seconds for the results so far.
   const TeacherCost& teacher_cost() const { return teacher_cost_; }
-  // Tokens that the teachers scored so far.
+  // Returns the number of tokens that the teachers scored so far.
   int64_t scored_tokens() const {
     MutexLock lock(&mutex_);
     return scored_tokens_;
@@ -186,7 +187,7 @@ class SamplePipeline {
     bool known_at_start = false;
   };
 
-  // The tasks of the plan, with ids.
+  // Returns the tasks of the plan, with ids.
   std::vector<ScoreTask> PlanScores(bool known_at_start);
   // Sends `tasks` with the tokens of the sample's views, without the views that
   // have no token to score.
@@ -223,7 +224,7 @@ class SamplePipeline {
   MakeRoom make_room_;
   OpenAnswers open_answers_;                         // of attempt 0
   std::map<uint64_t, TaskTarget> pending_rollouts_;  // of CollectRollouts
-  // Also taken by CollectRollouts, for answers that are wanted later.
+  // CollectRollouts takes ids, too, for answers that are wanted later.
   std::atomic<uint64_t> next_id_ = 1;
   uint64_t payload_bytes_ = 0;
   TeacherCost teacher_cost_;

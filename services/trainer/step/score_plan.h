@@ -1,5 +1,6 @@
-// Which passes over a sample's views the teachers compute, under which set of
-// weights, and which of them before the sample's answer is there.
+// ScorePlan decides which passes over a sample's views the teachers compute,
+// under which set of weights, and which of them before the sample's answer is
+// there.
 #pragma once
 
 #include <cstdint>
@@ -31,15 +32,15 @@ struct ScorePlan {
   std::set<WeightSet> at_base;
   ReferenceSource source = ReferenceSource::kGiven;
 
-  // The set that is asked for the scores of `weights`.
+  // Returns the set that provides the scores of `weights`.
   WeightSet SourceOf(WeightSet weights) const {
     return at_base.contains(weights) ? WeightSet::kBase : weights;
   }
-  // A sample's tasks, without ids and tokens, one for each set of weights: for
-  // the passes over views whose tokens are known before any answer is, or for
-  // the other passes.
+  // Returns a sample's tasks, without ids and tokens, one for each set of
+  // weights: for the passes over views whose tokens are known before any answer
+  // is, or for the other passes.
   std::vector<ScoreTask> Tasks(bool known_at_start) const;
-  // The tasks whose prefixes follow from the rollout's first tokens.
+  // Returns the tasks whose prefixes follow from the rollout's first tokens.
   std::vector<ScoreTask> Tellable(std::vector<ScoreTask> tasks) const;
 };
 

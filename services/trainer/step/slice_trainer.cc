@@ -33,8 +33,9 @@ int64_t MemoryAhead(const BatchTrainerParts& parts) {
              : 0;
 }
 
-// Memory for results that wait for their turn, at most half of MemoryAhead: a
-// gradient stands for all of a micro-batch's work, a pass for at most a third.
+// Returns the memory for gradients that wait for their turn, at most half of
+// MemoryAhead: a gradient stands for all of a micro-batch's work, a pass for at
+// most a third.
 int64_t GradientMemory(const BatchTrainerParts& parts,
                        size_t micro_batches,
                        int64_t gradient_bytes) {
@@ -109,7 +110,7 @@ absl::Status SliceTrainer::TrainAhead(
     const std::function<bool()>& is_collected) {
   while (!is_collected()) {
     RETURN_IF_ERROR(pipeline_.AcceptScores(absl::ZeroDuration()));
-    // Asked before training, since the flag may be late.
+    // This is checked before training, because the flag may be set late.
     const bool is_early = !std::ranges::all_of(
         micro_batches_, [this](const MicroBatch& micro_batch) {
           return IsAt(micro_batch, SampleState::kAnswered);
@@ -212,7 +213,7 @@ void SliceTrainer::AddInTurn() {
 }
 
 // A sample that no term scores, or that is left out, leaves a gap. A
-// micro-batch of gaps alone does not count.
+// micro-batch that has only gaps does not count.
 absl::StatusOr<std::vector<ScoredSample>> SliceTrainer::Take(
     const MicroBatch& micro_batch) {
   std::vector<ScoredSample> samples;
@@ -241,7 +242,8 @@ absl::StatusOr<std::vector<ScoredSample>> SliceTrainer::Take(
   return samples;
 }
 
-// Whole passes first: samples that have their answers are trained soonest.
+// Whole passes come first, because samples that have their answers are trained
+// soonest.
 bool SliceTrainer::AdvanceForward() {
   for (size_t i = turn_; i < micro_batches_.size(); ++i) {
     MicroBatch& next = micro_batches_[i];

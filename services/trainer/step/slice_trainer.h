@@ -29,7 +29,7 @@ namespace dapd {
 // Not thread-safe: owned by the compute thread.
 class SliceTrainer {
  public:
-  // For the `num_samples` samples that `pipeline` was started with, in
+  // Trains the `num_samples` samples that `pipeline` was started with, in
   // micro-batches as the batch groups them. All references must outlive it.
   // `report` gets the seconds of the phases.
   SliceTrainer(const BatchTrainerParts& parts,
@@ -50,10 +50,10 @@ class SliceTrainer {
   // All answers must have been collected.
   absl::Status TrainRest();
 
-  // Micro-batches that contributed to the gradient, which is their sum: those
-  // with a token for any term.
+  // Returns the number of micro-batches that contributed to the gradient, which
+  // is their sum: micro-batches with a token for any term.
   int64_t num_trained() const { return num_trained_; }
-  // The losses of these micro-batches.
+  // Returns the losses of these micro-batches.
   ObjectiveAccumulator& objective() { return objective_; }
 
  private:
@@ -67,10 +67,11 @@ class SliceTrainer {
   };
 
   static std::vector<MicroBatch> Group(size_t num_samples, size_t size);
-  // Whether the samples of a micro-batch are all at least in `state`.
+  // Returns whether the samples of a micro-batch are all at least in `state`.
   bool IsAt(const MicroBatch& micro_batch, SampleState state) const;
-  // The first micro-batch that can be trained now: it is scored, and it is its
-  // turn or its gradient fits into memory. Null: none.
+  // Returns the first micro-batch that can be trained now: it is scored, and
+  // either it is its turn or its gradient fits into memory; null if there is
+  // none.
   MicroBatch* FindTrainable();
   absl::Status Train(MicroBatch& micro_batch);
   // Takes the samples that have a token for any term.

@@ -121,7 +121,8 @@ class GrpcSession : public WorkerSession<Task, Result> {
   void AbortStream() override {
     for (Lane& lane : lanes_) lane.context->TryCancel();
   }
-  // With several streams, the end of the first: the others were then cancelled.
+  // With several streams, returns the end of the first stream, after which the
+  // others were cancelled.
   absl::Status CloseStream() override {
     absl::Status end;
     for (Lane& lane : lanes_) {
@@ -153,9 +154,9 @@ class GrpcSession : public WorkerSession<Task, Result> {
   Stub& stub() { return *stub_; }
   // Null: nothing is recorded.
   Timeline* timeline() { return timeline_; }
-  // The worker's number in the timeline.
+  // Returns the worker's number in the timeline.
   int peer() const { return peer_; }
-  // All messages of a task use one stream.
+  // Returns the stream of a task, which carries all its messages.
   size_t LaneOf(uint64_t task_id) const { return task_id % lanes_.size(); }
   size_t num_lanes() const { return lanes_.size(); }
   Stream& stream(size_t lane = 0) { return *lanes_[lane].stream; }
@@ -210,7 +211,7 @@ class GrpcSession : public WorkerSession<Task, Result> {
     }
   }
 
-  // A new context, which Cancel reaches from now on.
+  // Returns a new context, which Cancel reaches from now on.
   std::shared_ptr<grpc::ClientContext> BeginCall(absl::Duration timeout) {
     auto context = std::make_shared<grpc::ClientContext>();
     if (timeout != absl::InfiniteDuration()) {

@@ -12,7 +12,7 @@ bool Continues(const std::vector<int32_t>& longer,
          std::equal(shorter.begin(), shorter.end(), longer.begin());
 }
 
-// Whether `count` tokens are a stride more than `before`.
+// Returns whether `count` tokens are at least a stride more than `before`.
 bool IsStride(size_t count, size_t before, int64_t stride) {
   return stride > 0 && count >= before + static_cast<size_t>(stride);
 }

@@ -28,7 +28,7 @@ namespace dapd {
 
 class OpenAnswers {
  public:
-  // After how many more tokens of an answer a reader gets them; 0: never.
+  // A reader gets an answer's new tokens after each so many tokens; 0: never.
   struct Strides {
     int64_t teachers = 0;
     int64_t trainer = 0;
@@ -49,20 +49,22 @@ class OpenAnswers {
     // ranges of their views. Empty: the teachers hear nothing of the answer.
     std::vector<ScoreTask> tasks;
   };
-  // The answer to rollout task `id` is being sampled. The teachers hear of its
-  // prompts as soon as possible.
+  // Must be called when the answer to rollout task `id` begins to be sampled.
+  // The teachers hear of its prompts as soon as possible.
   void Open(uint64_t id, Beginning beginning);
 
-  // All tokens of the answer so far. Ignores an unknown id, and tokens that do
-  // not continue earlier ones: a second worker samples the same tokens again
-  // from the start.
+  // Takes all tokens of the answer so far. Ignores an unknown id, and tokens
+  // that do not continue the earlier tokens: a second worker samples these
+  // tokens again from the start.
   void OnTokens(uint64_t id, const std::vector<int32_t>& ids);
 
-  // The prompt and the tokens so far; nothing if the answer is not open.
+  // Returns the prompt and the tokens so far; nothing if the answer is not
+  // open.
   std::vector<int32_t> PrefixOf(uint64_t id) const;
 
-  // The answer has arrived, and its tasks follow if `submitted`. Once this
-  // returns, the teachers hear nothing more of the answer.
+  // Must be called when the answer has arrived; its tasks follow if
+  // `submitted`. Once this returns, the teachers hear nothing more of the
+  // answer.
   void Close(uint64_t id, bool submitted);
   // Closes all answers; no task of them follows.
   void CloseAll();

@@ -17,7 +17,7 @@
 namespace dapd {
 namespace {
 
-// kNone for an unknown reason.
+// Returns kNone for an unknown reason.
 FinishReason FinishReasonOf(v1::GenerationFinished::Reason reason) {
   switch (reason) {
     case v1::GenerationFinished::REASON_EOS:
@@ -29,10 +29,11 @@ FinishReason FinishReasonOf(v1::GenerationFinished::Reason reason) {
   }
 }
 
-// Exceeds the slots of any worker; limits the numbers that a worker may send.
+// The limit of the numbers that a worker may send; it exceeds the slots of any
+// worker.
 constexpr uint32_t kMaxSlots = 1 << 16;
 
-// By how much rounding may lift the logarithm of a probability above 0.
+// Rounding may lift the logarithm of a probability this far above 0.
 constexpr float kLogprobRounding = 1e-3F;
 
 bool IsLogprob(float value) {

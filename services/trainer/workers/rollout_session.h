@@ -37,10 +37,10 @@ class RolloutSession final : public RolloutSessionBase {
                            timeline),
         on_tokens_(std::move(on_tokens)) {}
 
-  // DATA_LOSS for an invalid answer: missing or surplus tokens, ids outside the
-  // vocabulary, invalid log-probabilities, an end token before the end, a task
-  // that the worker was not given. FAILED_PRECONDITION for an answer of another
-  // policy.
+  // Returns DATA_LOSS for an invalid answer: missing or surplus tokens, ids
+  // outside the vocabulary, invalid log-probabilities, an end token before the
+  // end, a task that the worker was not given. Returns FAILED_PRECONDITION for
+  // an answer of another policy.
   std::optional<TaskAnswer<RolloutResult>> Receive() override;
 
  private:
@@ -56,7 +56,7 @@ class RolloutSession final : public RolloutSessionBase {
   absl::Status AddTokens(const v1::TokensSampled& tokens, Partial& partial);
   absl::StatusOr<RolloutResult> Finish(const v1::GenerationFinished& finished,
                                        Partial partial) const;
-  // DATA_LOSS if an answer cannot have ended in this way.
+  // Returns DATA_LOSS if an answer cannot have ended in this way.
   absl::Status CheckEnd(const RolloutResult& result,
                         int64_t max_new_tokens) const;
   void Record(const v1::SampleTimes& times,

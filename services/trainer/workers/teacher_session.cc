@@ -16,12 +16,13 @@ namespace dapd {
 namespace {
 
 constexpr char kScoreMethod[] = "/dapd.v1.TeacherService/Score";
-// Answers that wait for Receive; a reader with a further answer waits.
+// The most answers that wait for Receive; a reader with a further answer
+// blocks.
 constexpr size_t kUntakenAnswers = 4;
 // The limit for ScoreTimes in teacher.proto, which limits what a worker may
 // send.
 constexpr int kMaxAheadSpans = 64;
-// 30 years; no computation takes longer.
+// 30 years: no computation takes longer.
 constexpr double kMaxSeconds = 1e9;
 
 v1::Payload ToWirePayload(Payload payload) {
@@ -188,7 +189,7 @@ void TeacherSession::Read(size_t lane) {
     if (answer.has_value()) answers_->Push(*std::move(answer));
     message.Clear();
   }
-  // The streams of a session live and die together.
+  // If a stream of a session ends, the others end, too.
   if (!half_closed_) AbortStream();
   if (--reading_ == 0) answers_->Close();
 }
@@ -342,7 +343,7 @@ absl::StatusOr<ScoreResult> TeacherSession::Finish(const v1::ScoreDone& done,
   }
   RETURN_IF_ERROR(CheckValues(partial.result));
   for (const double seconds : {done.compute_seconds(), done.ahead_seconds()}) {
-    // Negated, so that a NaN is too much.
+    // The comparison is negated, so that a NaN counts as too much.
     if (!(std::abs(seconds) <= kMaxSeconds)) {
       return absl::DataLossError(
           absl::StrCat("an answer that took ", seconds, " seconds"));

@@ -52,10 +52,10 @@ class TeacherSession final : public TeacherSessionBase {
   bool SendPrefix(const ScoreTask& partial) override;
   bool WithdrawPrefix(uint64_t id) override;
 
-  // DATA_LOSS for an invalid answer: a surplus or missing tensor, another shape
-  // or dtype, a corrupted chunk, numbers that are not finite, ids outside the
-  // vocabulary, a task that the worker was not given. FAILED_PRECONDITION for
-  // an answer of other weights.
+  // Returns DATA_LOSS for an invalid answer: a surplus or missing tensor,
+  // another shape or dtype, a corrupted chunk, numbers that are not finite, ids
+  // outside the vocabulary, a task that the worker was not given. Returns
+  // FAILED_PRECONDITION for an answer of other weights.
   std::optional<TaskAnswer<ScoreResult>> Receive() override;
 
  private:
@@ -75,7 +75,7 @@ class TeacherSession final : public TeacherSessionBase {
   std::unique_ptr<Stream> StartStream(grpc::Channel* channel,
                                       grpc::ClientContext* context) override;
   v1::ScoreRequest ToRequest(const ScoreTask& task) override;
-  // A request of the task without its views.
+  // Returns a request of the task without its views.
   v1::ScoreRequest BeginRequest(const ScoreTask& task) const;
   Partial Expect(const ScoreTask& task) const;
   // Adds a message of the worker to its answer. Returns the answer once it is
@@ -90,7 +90,7 @@ class TeacherSession final : public TeacherSessionBase {
                          Partial& partial) const;
   template <typename Chunk>
   absl::Status AddChunk(const Chunk& chunk, Partial& partial) const;
-  // DATA_LOSS if the numbers of a complete answer cannot be scores.
+  // Returns DATA_LOSS if the numbers of a complete answer cannot be scores.
   absl::Status CheckValues(const ScoreResult& result) const;
   absl::StatusOr<ScoreResult> Finish(const v1::ScoreDone& done,
                                      Partial& partial) const;
@@ -100,7 +100,7 @@ class TeacherSession final : public TeacherSessionBase {
   // Prefix tokens sent on this stream, by task and view.
   std::map<uint64_t, std::map<ViewName, size_t>> prefixes_;
   Mutex mutex_;
-  // By id. The entries belong to the reader of the task's lane.
+  // The entries are ordered by id and belong to the reader of the task's lane.
   std::map<uint64_t, Partial> partial_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> half_closed_ = false;
   std::atomic<size_t> reading_ = 0;  // lanes

@@ -11,7 +11,7 @@
 namespace dapd {
 namespace {
 
-// Also replaces credentials that are null.
+// Null credentials are replaced, too.
 absl::StatusOr<WorkerPoolOptions> PoolOptions(Role role,
                                               WorkerClientOptions* options) {
   RETURN_IF_ERROR(CheckWorkerAddresses(options->addresses));
@@ -27,7 +27,7 @@ absl::StatusOr<WorkerPoolOptions> PoolOptions(Role role,
   return pool;
 }
 
-// The part of a client that is the same for every role.
+// The part of a client that every role shares.
 template <typename Client>
 class PooledClient : public Client {
  public:

@@ -40,7 +40,8 @@ struct WorkerClientOptions {
   std::shared_ptr<const RpcCredentials> credentials;
   absl::Duration task_timeout = absl::Minutes(10);
   absl::Duration peer_timeout = absl::Minutes(5);
-  // To each teacher, whose tasks take turns on them. A rollout worker has one.
+  // The connections to each teacher, whose tasks take turns on them. A rollout
+  // worker has one connection.
   int64_t connections = 1;
   WorkerPoolObserver observer;
   Timeline* timeline = nullptr;  // must outlive the client; null: none
@@ -64,8 +65,8 @@ class WorkerClient {
   // Does not block.
   virtual void Submit(Task task) = 0;
 
-  // The next finished task, or nothing if none finishes within `timeout`.
-  // WorkerPool::NextWithin lists the errors.
+  // Returns the next finished task, or nothing if none finishes within
+  // `timeout`. WorkerPool::NextWithin lists the errors.
   virtual absl::StatusOr<std::optional<Result>> NextWithin(
       absl::Duration timeout) = 0;
   // NextWithin without a limit.
@@ -90,7 +91,7 @@ using OnTokens =
 class RolloutClient : public WorkerClient<RolloutTask, RolloutResult> {
  public:
   // Starts to look for workers and returns; a worker that is down is no error.
-  // INVALID_ARGUMENT for an address that is neither "host:port" nor
+  // Returns INVALID_ARGUMENT for an address that is neither "host:port" nor
   // "file://PATH".
   static absl::StatusOr<std::unique_ptr<RolloutClient>> Start(
       WorkerClientOptions options);
@@ -115,12 +116,12 @@ class TeacherClient : public WorkerClient<ScoreTask, ScoreResult> {
   // under the same id; they continue earlier ones. The worker that will get the
   // task may compute them ahead, which changes no result. Does not block.
   virtual void SubmitPrefix(ScoreTask partial) = 0;
-  // The task will not be submitted. Does not block.
+  // Says that the task will not be submitted. Does not block.
   virtual void WithdrawPrefix(uint64_t id) = 0;
 };
 
-// The task timeout for answers of up to `max_new_tokens`: `usual`, and in
-// proportion longer beyond 2,400 tokens.
+// Returns the task timeout for answers of up to `max_new_tokens`: `usual`, or
+// in proportion more beyond 2,400 tokens.
 absl::Duration AnswerTimeout(absl::Duration usual, int64_t max_new_tokens);
 
 }  // namespace dapd

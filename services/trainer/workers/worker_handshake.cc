@@ -108,7 +108,7 @@ absl::Status CheckAcknowledgement(const v1::LoadAdapterResponse& response,
     const double difference =
         std::abs(probe[i] - update.probe_logprobs[static_cast<size_t>(i)]);
     squares += difference * difference;
-    // A NaN is the largest.
+    // A NaN counts as the largest difference.
     if (difference > largest || std::isnan(difference)) {
       largest = difference;
       worst = i;
@@ -116,7 +116,7 @@ absl::Status CheckAcknowledgement(const v1::LoadAdapterResponse& response,
   }
   const double root_mean_square = std::sqrt(squares / probe.size());
   const ProbeTolerance& tolerance = update.probe_tolerance;
-  // Negated, so that a NaN is too much.
+  // The comparison is negated, so that a NaN counts as too much.
   if (!(largest <= tolerance.token &&
         root_mean_square <= tolerance.root_mean_square)) {
     return absl::FailedPreconditionError(absl::StrCat(

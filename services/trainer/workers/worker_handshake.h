@@ -14,21 +14,21 @@
 
 namespace dapd {
 
-// The worker's max_in_flight. FAILED_PRECONDITION names each field that
+// Returns the worker's max_in_flight. FAILED_PRECONDITION names each field that
 // differs, with both values, and both versions if they differ.
 absl::StatusOr<int64_t> CheckDescription(const v1::DescribeResponse& worker,
                                          const std::string& service,
                                          const ExpectedWorker& expected);
 
-// A sentence about a worker at `address` that was built from other sources than
-// this trainer; empty if it was not. Such a worker may still be used: its probe
-// decides.
+// Returns a sentence about a worker at `address` that was built from other
+// sources than this trainer; empty for the same sources. Such a worker may
+// still be used: its probe decides.
 std::string DescribeSkew(const v1::DescribeResponse& worker,
                          const std::string& address);
 
-// FAILED_PRECONDITION if the worker acknowledged other weights than `update` as
-// its set `set`, or if its probe differs by more than the tolerance; names both
-// numbers of the token that differs most.
+// Returns FAILED_PRECONDITION if the worker acknowledged other weights than
+// `update` as its set `set`, or if its probe differs by more than the
+// tolerance; names both numbers of the token that differs most.
 absl::Status CheckAcknowledgement(const v1::LoadAdapterResponse& response,
                                   WeightSet set,
                                   const PolicyUpdate& update);

@@ -7,15 +7,15 @@
 
 namespace dapd {
 
-// The status page, which asks its server for /status.json, /history.json and
-// /answers.json.
+// Returns the status page, which asks its server for /status.json,
+// /history.json and /answers.json.
 const std::string& StatusPageHtml();
-// The Content-Security-Policy to send with it.
+// Returns the Content-Security-Policy to send with it.
 const std::string& StatusPagePolicy();
 
-// The report on `data`, {"status", "history", "answers", "outcome", "config",
-// ...} as report.js reads it. It needs no server, and can be opened from a disk
-// or a mail.
+// Returns the report on `data`, {"status", "history", "answers", "outcome",
+// "config", ...} the input of report.js. It needs no server, and can be opened
+// from a disk or a mail.
 std::string ReportHtml(const nlohmann::ordered_json& data);
 
 }  // namespace dapd

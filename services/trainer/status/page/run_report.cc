@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// [{"key", "value", "origin"}] of every key.
+// Returns [{"key", "value", "origin"}] of every key.
 Json ConfigJson(const LoadedConfig& loaded) {
   Config config = loaded.config;
   Json rows = Json::array();

@@ -1,5 +1,5 @@
-// report.html: a run's curves, evaluations with their intervals, answers and
-// configuration in one file that needs no server.
+// Writes report.html: a run's curves, evaluations with their intervals, answers
+// and configuration in one file that needs no server.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// The trainer's pages on its metrics port, besides /metrics and /healthz:
+// Makes the trainer's pages on its metrics port, besides /metrics and /healthz:
 //   /              the status page (page.h)
-//   /status.json   the status, as `dapd status --json` prints it
+//   /status.json   the output of `dapd status --json`
 //   /history.json  the steps so far, at most 2,000 points (run_history.h)
 //   /answers.json  the answers to show (run_answers.h)
 #pragma once
