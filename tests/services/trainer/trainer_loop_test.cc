@@ -2,7 +2,6 @@
 
 #include <signal.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <map>
@@ -92,8 +91,8 @@ TEST_F(TrainerLoopTest, ARunWithoutWorkersSavesItsLastWholeStep) {
 TEST_F(TrainerLoopTest, AStepThatCannotBeSavedAtTheEndIsWarnedOf) {
   const std::string adapter = JoinPath(FolderOf(loaded_.config.run),
                                        "adapter/adapter_model.safetensors");
-  ASSERT_TRUE(MakeDirectories(absl::StrCat(adapter, ".tmp-", ::getpid())).ok());
-  num_left_ = 3;  // of two a step
+  ASSERT_TRUE(MakeDirectories(adapter).ok());  // in the place of the file
+  num_left_ = 3;                               // of two a step
   testing::internal::CaptureStderr();
   const absl::Status outcome = Run(0);
   const std::string log = testing::internal::GetCapturedStderr();
@@ -104,13 +103,9 @@ TEST_F(TrainerLoopTest, AStepThatCannotBeSavedAtTheEndIsWarnedOf) {
 
 TEST_F(TrainerLoopTest, AnEvaluationThatTheDiskRefusesAtFirstIsToldOnce) {
   held_out_.problems = {data_.problems[0]};
-  // A folder takes the place of the temporary file.
+  // A folder takes the place of the file.
   const std::string in_the_way =
-      absl::StrCat(RunFolder::Open(loaded_.config.run)
-                       .value()
-                       .File("evaluation/before.json"),
-                   ".tmp-",
-                   ::getpid());
+      JoinPath(FolderOf(loaded_.config.run), "evaluation/before.json");
   ASSERT_TRUE(MakeDirectories(in_the_way).ok());
   int waits = 0;
   on_wait_ = [&] {
@@ -134,11 +129,15 @@ TEST_F(TrainerLoopTest, TheBestAdapterIsWaitedForWhereTheRestMayBeLost) {
   loaded_.config.checkpoint.on_write_error = OnWriteError::kContinue;
   const std::string best = JoinPath(FolderOf(loaded_.config.run),
                                     "adapter-best/adapter_model.safetensors");
-  const std::string in_the_way = absl::StrCat(best, ".tmp-", ::getpid());
-  ASSERT_TRUE(MakeDirectories(in_the_way).ok());
-  on_wait_ = [&] { std::filesystem::remove(in_the_way); };
+  ASSERT_TRUE(MakeDirectories(best).ok());  // in the place of the file
+  int waits = 0;
+  on_wait_ = [&] {
+    ++waits;
+    std::filesystem::remove(best);
+  };
   is_stopped_ = false;
   ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(waits, 1);
   EXPECT_TRUE(FileExists(best));
 }
 

@@ -1,16 +1,18 @@
-// Answers: those of the last step, and held-out ones before and after side by
-// side. `data` is what /answers.json gives. All texts are a model's or of its
-// data: they are shown as text, LaTeX as it is written.
+// Shows the answers of the last step, and held-out answers before and after
+// training side by side. `data` comes from /answers.json. All texts come from a
+// model or from its data: they are shown as plain text, and LaTeX as it is
+// written.
 
 const gradeLooks = {
   right: ["\u2713", "right"], wrong: ["\u2715", "wrong"], no_answer: ["\u25cb", "no answer"],
   cut: ["\u2026", "cut off"], ungraded: ["\u2013", "not graded"] };
 
-// Pairs in sight; the others are a click away.
+// This many pairs are visible; a click shows the others.
 const pairsInSight = 3;
 
-// What a browser would leave out, or would let turn the direction of reading,
-// as common/base/printable.h has it; tabs and ends of lines are kept.
+// Matches characters that a browser would leave out, or that would turn the
+// direction of reading, as common/base/printable.h does; keeps tabs and ends of
+// lines.
 function visibleText(text) {
   return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
@@ -20,7 +22,7 @@ function policyText(version) {
   return version === 0 ? "before training" : `after step ${version}`;
 }
 
-// A grade by shape as well as by colour.
+// Shows a grade by its shape as well as by its colour.
 function gradeMark(grade) {
   const [symbol, text] = gradeLooks[grade] ?? ["?", grade];
   return html("span", { class: `grade ${grade}` }, html("span", { "aria-hidden": "true" }, symbol), ` ${text}`);
@@ -30,7 +32,7 @@ function result(label, text) {
   return text ? html("span", { class: "result" }, `${label} `, html("span", { class: "code" }, visibleText(text))) : null;
 }
 
-// A long one scrolls by itself, with the keyboard as well.
+// A long answer scrolls by itself, with the keyboard as well.
 function answerView(answer, label) {
   if (!answer) return html("div", { class: "answer" }, html("p", { class: "answer-head" }, html("b", {}, label)), html("p", { class: "empty-text" }, "No answer."));
   return html("div", { class: "answer", "data-grade": answer.grade },

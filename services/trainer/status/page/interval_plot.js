@@ -1,9 +1,10 @@
-// Means with their 95 % intervals: before and after training as table rows with
-// a small plot each, and within it as a curve.
+// Shows means with their 95 % intervals: before and after training as table
+// rows with a small plot each, and during training as a curve.
 
 const intervalColors = { before: "c-before", after: "c-after" };
 
-// A bar from `low` to `high` with a dot at the mean, on a scale from 0 to `end`.
+// Draws a bar from `low` to `high` with a dot at the mean, on a scale from 0 to
+// `end`.
 function whisker(interval, kind, y, end) {
   const at = (value) => `${(100 * Math.min(Math.max(value / end, 0), 1)).toFixed(2)}%`;
   return svg("g", { class: `whisker ${intervalColors[kind] ?? "c-before"}` },
@@ -13,7 +14,7 @@ function whisker(interval, kind, y, end) {
     svg("circle", { cx: at(interval.mean), cy: y, r: 3.6 }));
 }
 
-// JSON has words for what is not a finite number, as a divergence may be.
+// JSON has words for numbers that are not finite, such as some divergences.
 function isFiniteInterval(interval) {
   return Boolean(interval) && [interval.mean, interval.low, interval.high].every(Number.isFinite);
 }
@@ -22,7 +23,7 @@ function pointsText(share) {
   return `${toPoints(share)} points`;
 }
 
-// "+0.12", and whether the two intervals have no value in common.
+// Returns "+0.12", and whether the two intervals have no value in common.
 function changeText(before, after, format) {
   if (!isFiniteInterval(before) || !isFiniteInterval(after)) return "";
   const text = signed(after.mean - before.mean, format);
@@ -59,8 +60,8 @@ function markerLabel(marker) {
   return `with "${visibleText(characters.slice(0, 24).join(""))}${characters.length > 24 ? "..." : ""}"`;
 }
 
-// A share against the step, each evaluation with its interval; null for fewer
-// than three. points: [{step, share}].
+// Draws a share against the step, each evaluation with its interval; returns
+// null for fewer than three evaluations. points: [{step, share}].
 function shareCurve(title, measure, points) {
   if (points.length < 3) return null;
   points.sort((a, b) => a.step - b.step);
@@ -86,7 +87,8 @@ function shareCurve(title, measure, points) {
   return html("figure", { class: "evaluation-figure" }, html("figcaption", {}, title), curve);
 }
 
-// Evaluations that measured `marker`; one is not measured by another's.
+// Returns the evaluations that measured `marker`; other markers cannot be
+// compared with it.
 function withMarker(evaluations, marker) {
   return evaluations.filter((evaluation) => evaluation?.marker_rate && evaluation.marker === marker);
 }
@@ -98,13 +100,13 @@ function curvesOf(evaluations, markers) {
     ...markers.map((marker) => shareCurve(markerLabel(marker), "marker_rate", points(withMarker(evaluations, marker), "marker_rate")))];
 }
 
-// evaluations: as in the status. Returns what stands under the heading.
+// evaluations: as in the status. Returns the elements under the heading.
 function evaluationView(evaluations) {
   const by = Object.fromEntries(evaluations.map((evaluation) => [evaluation.when, evaluation]));
   const { before, after } = by;
   const known = before ?? after ?? evaluations[0];
-  // Older runs did not measure the last two; without expected answers there is
-  // no accuracy.
+  // Older runs did not measure the last two rows; without expected answers there
+  // is no accuracy.
   const shares = [["accuracy", "accuracy"], ["format rate", "format_rate"], ["cut off", "truncated"], ["repeating", "repeated"]]
     .filter(([, key]) => evaluations.some((evaluation) => evaluation[key]))
     .map(([label, key]) => ({ label, before: before?.[key], after: after?.[key] }));

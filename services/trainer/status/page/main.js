@@ -1,5 +1,5 @@
-// Starts the page: as a report if it carries data, else as a window onto the
-// trainer that served it.
+// Starts the page: as a report if it carries data, otherwise as a window onto
+// the trainer that served it.
 
 const statusSeconds = 2;
 const historySeconds = 5;  // at least, between two histories
@@ -17,7 +17,7 @@ function startControls() {
   startViewControls();
 }
 
-// "hold" keeps the answers of a step in place for as long as they are read.
+// "hold" keeps the answers of a step in place while somebody reads them.
 const answers = {
   newest: null,
   isHeld: false,
@@ -32,7 +32,7 @@ const answers = {
   },
 };
 
-// What changes whenever there are other answers.
+// Shows the parts that change whenever there are other answers.
 function answersKey(status) {
   return JSON.stringify([status.step, status.evaluations.map(({ when, policy_version: version }) => [when, version])]);
 }
@@ -50,7 +50,7 @@ async function fetchJson(path) {
   return response.json();
 }
 
-// Resolves once a token was entered.
+// Resolves once the user has entered a token.
 function askForToken(problem) {
   const form = byId("login");
   form.hidden = false;
@@ -65,8 +65,8 @@ function askForToken(problem) {
   }, { once: true }));
 }
 
-// Asks for the status every two seconds, and for history and answers when there
-// are new steps or evaluations, while the page is to be seen.
+// Asks for the status every two seconds while the page is visible, and for
+// history and answers when there are new steps or evaluations.
 async function follow() {
   let shownStep = -1;
   let lastHistory = -Infinity;

@@ -1,11 +1,11 @@
-// Which charts there are and what each takes from the history: metrics.jsonl by
-// columns, {"steps", "series": {"terms/<name>/value": [...]}, "low", "high"}.
+// Lists the charts, and the part of the history that each shows: metrics.jsonl
+// by columns, {"steps", "series": {"terms/<name>/value": [...]}, "low", "high"}.
 
 const numColors = 8;
 
-// How terms look, those of one kind side by side. A term's colour is that of its
-// kind (entangled, inference, privileged); what is scored shows as the line:
-// solid for rollouts, dashed for references.
+// Styles of the terms; terms of one kind stand side by side. The colour of a
+// term tells its kind (entangled, inference, privileged), and its line tells the
+// scored text: solid for rollouts, dashed for references.
 function termStyles(names) {
   const kindOf = (name) => name.replace(/_(rollout|reference)$/, "");
   const kinds = [...new Set(names.map(kindOf))];
@@ -22,7 +22,7 @@ function termSeries(history, field) {
   return termStyles(termNames(history)).map((style) => ({ ...style, values: history.series[`terms/${style.name}/${field}`] ?? [] }));
 }
 
-// columns: [[key, label], ...]; a column that the run does not have is left out.
+// columns: [[key, label], ...]; columns that the run does not have are left out.
 function columnSeries(history, columns) {
   return columns.filter(([key]) => history.series[key]).map(([key, label], color) => ({
     name: key, label, color, values: history.series[key], low: history.low?.[key], high: history.high?.[key] }));
@@ -30,7 +30,7 @@ function columnSeries(history, columns) {
 
 const phaseOrder = ["rollout", "score", "train", "optimizer", "publish"];
 
-// The phases of a step in their order; ones not known here come last.
+// Returns the phases of a step in their order; unknown phases come last.
 function phaseKeys(history) {
   const rank = (key) => {
     const index = phaseOrder.indexOf(key.slice("seconds/".length));

@@ -1,4 +1,5 @@
-// What only a report has: how the run ended, and its configuration.
+// Shows the parts that only a report has: how the run ended, and its
+// configuration.
 
 function showOutcome(data) {
   const { status } = data;

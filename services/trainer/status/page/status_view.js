@@ -1,7 +1,8 @@
-// The parts of the page that show a status: head, tiles, workers, evaluation,
-// policy. `status` is what /status.json and `dapd status --json` give.
+// Shows the parts of a status: head, tiles, workers, evaluation, policy.
+// `status` has the form of /status.json and of `dapd status --json`.
 
-// The mean over the terms' scored tokens is not in the status; weights are.
+// Weighs each term's clipped share by the term's weight, since the status does
+// not have the numbers of scored tokens.
 function weightedClip(terms) {
   const weight = terms.reduce((sum, term) => sum + term.weight, 0);
   return weight > 0 ? terms.reduce((sum, term) => sum + term.weight * term.clipped_fraction, 0) / weight : null;
@@ -12,8 +13,8 @@ function tile(id, label, value, note) {
     html("p", { class: "label" }, label), html("p", { class: "number" }, value), html("p", { class: "note" }, note ?? ""));
 }
 
-// What the loss was at first, as far as the history, or null, says it: in long
-// runs a point is the mean of several steps.
+// Returns the first loss of the history, which may be null: in long runs a point
+// is the mean of several steps.
 function firstLossText(history) {
   const first = history?.series.loss?.[0] ?? null;
   if (first === null) return "of the last step";
@@ -21,7 +22,7 @@ function firstLossText(history) {
   return steps === 1 ? `first step ${formatNumber(first)}` : `mean of the first ${steps} steps ${formatNumber(first)}`;
 }
 
-// `history`: as /history.json, or null.
+// `history`: as in /history.json, or null.
 function showTiles(status, history) {
   const { terms, workers } = status;
   const hasStep = status.step > 0;
@@ -57,12 +58,12 @@ function showHead(status) {
   setText(byId("progress-text"), total > 0 ? parts.join(" \u00b7 ") : "no steps yet");
 }
 
-// A state by shape as well as by colour.
+// Shows a state by its shape as well as by its colour.
 const stateSymbols = { ready: "\u25cf", loading: "\u25d0", connecting: "\u25cb", lost: "\u2715" };
 
-// What a worker serves, and by how much that is behind what it is to serve, as
-// far as the status says it: the base stays what it is, and the newest average
-// has no number of its own.
+// Returns the weights that a worker serves, and how many versions they are
+// behind, as far as the status says it: the base never changes, and the moving
+// average has no version number.
 function servedText(worker, status) {
   if (worker.policy_version < 0) return "none yet";
   if (worker.weights.length > 1) return worker.weights.map(({ set, version }) => `${set} ${version}`).join(", ");
@@ -87,8 +88,8 @@ function showWorkers(status) {
       html("td", { "data-label": "last error", class: "error-text" }, worker.last_error || "\u2013"))))));
 }
 
-// What the steps so far show and a person should look at; the last step that
-// showed it may be long past.
+// Shows the warnings of the steps so far; the last step that showed a warning
+// may be long past.
 function showWarnings(status) {
   const { warnings, step } = status;
   const isShown = JSON.stringify([warnings, step]);

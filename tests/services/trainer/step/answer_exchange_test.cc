@@ -5,7 +5,6 @@
 #include <fstream>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/base/json.h"
 #include "common/data/text_pipeline.h"
 #include "common/metrics/metrics_registry.h"
 #include "tests/fakes/small_tokenizer.h"
