@@ -43,7 +43,7 @@ def gpu_tests():
     found = set()
     for path in sorted((ROOT / "tests").rglob("*_test.cc")):
         text = path.read_text()
-        skips_itself = "GTEST_SKIP" in text and 'ParseDevice("cuda")' in text
+        skips_itself = "GTEST_SKIP" in text and "DeviceOf(DeviceChoice::kCuda)" in text
         if not skips_itself and '#include "tests/fakes/cuda_precisions.h"' not in text:
             continue
         lists = ROOT / path.parent.relative_to(ROOT / "tests") / "CMakeLists.txt"
