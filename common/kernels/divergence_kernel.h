@@ -29,7 +29,7 @@ struct DivergenceSource {
   float* logprobs = nullptr;
 };
 
-// A target against a student; both are indices of sources.
+// Compares a target with a student; both are indices of sources.
 struct DivergenceTerm {
   int student = 0;
   int target = 0;

@@ -224,7 +224,8 @@ class TaskBoard {
     entry->leases.push_back(lease);
     List(id, *entry);
   }
-  // Returns false if `worker` does not have it.
+  // Takes a task back from `worker`; returns false if `worker` does not have
+  // it.
   bool TakeBack(uint64_t id, Entry* entry, int64_t worker) {
     Unlist(id, *entry);
     const bool had = std::erase_if(entry->leases, [&](const Lease& lease) {

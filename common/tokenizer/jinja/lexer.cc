@@ -156,8 +156,8 @@ class Lexer {
     return source_.size();
   }
 
-  // Adds the text from position_ to `open`, without what the tags around it
-  // strip.
+  // Adds the text from position_ to `open`, without the white space that the
+  // tags around it strip.
   void AddText(size_t open) {
     std::string text = source_.substr(position_, open - position_);
     const int first_line = line_;
