@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 
+#include "common/base/aside.h"
 #include "common/base/files.h"
 #include "common/base/json_lines.h"
 #include "common/charts/run_history.h"
@@ -195,6 +196,20 @@ class TrainerLoopTest : public ::testing::Test {
                                 })
                     .ok());
     return rows;
+  }
+
+  // Puts a folder in the place of the temporary file of `target` once the first
+  // answer is sampled: a run that opens its folder removes what stands aside.
+  // Returns the path of the folder.
+  std::string ObstructOnFirstAnswer(const std::string& target) {
+    const std::string in_the_way = AsideOf(target);
+    answer_of_ =
+        [this, in_the_way, stands = false](const SamplingKey& /*key*/) mutable {
+          if (!stands) EXPECT_TRUE(MakeDirectories(in_the_way).ok());
+          stands = true;
+          return answer_;
+        };
+    return in_the_way;
   }
 
   // Returns an answer that ends in a boxed result; 123 is right.

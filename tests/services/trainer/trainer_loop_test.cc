@@ -103,10 +103,8 @@ TEST_F(TrainerLoopTest, AStepThatCannotBeSavedAtTheEndIsWarnedOf) {
 
 TEST_F(TrainerLoopTest, AnEvaluationThatTheDiskRefusesAtFirstIsToldOnce) {
   held_out_.problems = {data_.problems[0]};
-  // A folder takes the place of the file.
-  const std::string in_the_way =
-      JoinPath(FolderOf(loaded_.config.run), "evaluation/before.json");
-  ASSERT_TRUE(MakeDirectories(in_the_way).ok());
+  const std::string in_the_way = ObstructOnFirstAnswer(
+      JoinPath(FolderOf(loaded_.config.run), "evaluation/before.json"));
   int waits = 0;
   on_wait_ = [&] {
     if (++waits == 3) std::filesystem::remove(in_the_way);
@@ -129,11 +127,11 @@ TEST_F(TrainerLoopTest, TheBestAdapterIsWaitedForWhereTheRestMayBeLost) {
   loaded_.config.checkpoint.on_write_error = OnWriteError::kContinue;
   const std::string best = JoinPath(FolderOf(loaded_.config.run),
                                     "adapter-best/adapter_model.safetensors");
-  ASSERT_TRUE(MakeDirectories(best).ok());  // in the place of the file
+  const std::string in_the_way = ObstructOnFirstAnswer(best);
   int waits = 0;
   on_wait_ = [&] {
     ++waits;
-    std::filesystem::remove(best);
+    std::filesystem::remove(in_the_way);
   };
   is_stopped_ = false;
   ASSERT_TRUE(Run(0).ok());
