@@ -115,7 +115,7 @@ absl::StatusOr<std::string> MoveAside(const std::string& target) {
 }
 
 absl::StatusOr<std::string> SetAsideDamaged(const std::string& path) {
-  std::string damaged = absl::StrCat(path, ".damaged");
+  std::string damaged = absl::StrCat(path, kDamagedMark);
   RemoveTree(damaged);
   RETURN_IF_ERROR(Rename(path, damaged));
   return damaged;

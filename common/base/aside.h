@@ -18,6 +18,9 @@ namespace dapd {
 // it.
 inline constexpr char kAsideMark[] = ".tmp-";
 
+// Ends the name of a file or folder that was set aside because it is damaged.
+inline constexpr char kDamagedMark[] = ".damaged";
+
 // Returns the name under which this process writes `target`.
 std::string AsideOf(const std::string& target);
 

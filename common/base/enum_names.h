@@ -61,18 +61,18 @@ class EnumVariable {
           if (value.has_value()) *static_cast<Enum*>(to) = *value;
           return value.has_value();
         }),
-        names_(NamesOf<Enum>()) {}
+        names_(NamesOf<Enum>) {}
 
   const char* Name() const { return name_(variable_); }
   // Returns false, without a change, for a name that is not in the table.
   bool Set(absl::string_view name) const { return set_(variable_, name); }
-  const std::vector<std::string>& names() const { return names_; }
+  std::vector<std::string> names() const { return names_(); }
 
  private:
   void* variable_;
   const char* (*name_)(const void* from);
   bool (*set_)(void* to, absl::string_view name);
-  std::vector<std::string> names_;
+  std::vector<std::string> (*names_)();
 };
 
 }  // namespace dapd

@@ -177,7 +177,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
   }
   std::string bytes;
   bytes.reserve(static_cast<size_t>(info.st_size));
-  std::string block(kBufferBytes, '\0');
+  std::string block(kFileBlockBytes, '\0');
   while (true) {
     const ssize_t count = ::read(descriptor, block.data(), block.size());
     if (count < 0) {

@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
+#include "common/base/enum_names.h"
 #include "common/base/error_output.h"
 #include "common/base/json.h"
 #include "common/base/printable.h"
@@ -95,12 +96,10 @@ std::string FormatLogLine(LogFormat format,
                           absl::string_view message) {
   const std::string when =
       absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone());
-  const auto index = static_cast<size_t>(severity);
   if (format == LogFormat::kJson) {
-    constexpr const char* kLevels[] = {"info", "warning", "error"};
-    return JsonLine(source, step, kLevels[index], when, message);
+    return JsonLine(source, step, NameOf(severity), when, message);
   }
-  return absl::StrCat(std::string(1, "IWE"[index]),
+  return absl::StrCat(std::string(1, "IWE"[static_cast<size_t>(severity)]),
                       " ",
                       when,
                       " ",

@@ -28,8 +28,9 @@ bool IsUnread(const std::string& key, const Config& config) {
   }
   if (key == "lora.start_from") return config.lora.start_from.empty();
   if (key == "rollout.source") return rollout.source == ReferenceSource::kGiven;
-  if (key == "rollout.unverified")
+  if (key == "rollout.unverified") {
     return rollout.source != ReferenceSource::kVerified;
+  }
   if (key == "rollout.group_size") return rollout.group_size == 1;
   return absl::StartsWith(key, "objective.sdpo.") &&
          !ReadsView(ExpandTerms(config.objective), ViewName::kSiblingRollout);

@@ -123,7 +123,7 @@ Boxes BoxesOf(absl::string_view text) {
     const auto [brace, command] = open.back();
     open.pop_back();
     if (command == absl::string_view::npos) continue;
-    // Of two nested boxes, the inner box counts.
+    // The inner one of two nested boxes counts.
     if (boxes.closed.empty() || brace >= boxes.closed.back().end) {
       boxes.closed.push_back({command, brace + 1, i});
     }

@@ -1,11 +1,7 @@
 #include "common/generation/make_decode_backend.h"
 
-#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
-#include "common/base/log.h"
 #include "common/generation/aten/aten_backend.h"
 #include "common/generation/cpu/cpu_decode_backend.h"
 #include "common/generation/cuda/make_cuda_decode_backend.h"
@@ -21,21 +17,15 @@ std::unique_ptr<DecodeBackend> MakeDecodeBackend(
         weights, {.slots = options.slots, .num_tokens = options.num_tokens});
     if (graphs != nullptr) return graphs;
   }
-  const std::string misfit =
-      weights->device().is_cpu()
-          ? Misfit(Executor::kCpuDecoder, weights->config)
-          : "";
-  if (!misfit.empty()) {
-    LogWarning(absl::StrCat("decoding ", ByLibTorch(misfit)));
+  if (weights->device().is_cpu() &&
+      WarnUnlessSupported("decoding", Executor::kCpuDecoder, weights->config)) {
+    return std::make_unique<CpuDecodeBackend>(
+        PackModel(*weights),
+        CpuDecodeBackendOptions{.slots = options.slots,
+                                .num_tokens = options.num_tokens});
   }
-  if (!weights->device().is_cpu() || !misfit.empty()) {
-    return std::make_unique<AtenBackend>(
-        DecoderModel(std::move(weights)), options.slots, options.num_tokens);
-  }
-  return std::make_unique<CpuDecodeBackend>(
-      PackModel(*weights),
-      CpuDecodeBackendOptions{.slots = options.slots,
-                              .num_tokens = options.num_tokens});
+  return std::make_unique<AtenBackend>(
+      DecoderModel(std::move(weights)), options.slots, options.num_tokens);
 }
 
 std::unique_ptr<DecodeBackend> MakeSharedDecodeBackend(

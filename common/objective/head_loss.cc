@@ -106,15 +106,16 @@ std::vector<DivergenceSums> AddUp(const at::Tensor& host,
   return total;
 }
 
-bool HasFastPath(const at::Tensor& head,
+bool HasFastPath(const LmHead& lm_head,
                  const TargetSources& sources,
                  std::span<const HeadTerm> terms) {
+  const at::Tensor& head = lm_head.weight;
   const bool known_dtype =
       head.scalar_type() == at::kFloat || head.scalar_type() == at::kBFloat16;
   const auto is_cut = [](const TeacherScores* scores) {
     return scores != nullptr && scores->top_ids.defined();
   };
-  return known_dtype && head.stride(1) == 1 &&
+  return lm_head.softcap <= 0.0 && known_dtype && head.stride(1) == 1 &&
          HasTokenPasses(head.device(),
                         {.sources = sources.size(),
                          .derived = sources.num_derived(),
@@ -167,7 +168,7 @@ HeadLoss ComputeHeadLoss(const LmHead& lm_head,
   at::NoGradGuard no_grad;
   const TargetSources sources(students, terms);
   const at::Tensor& head = lm_head.weight;
-  if (lm_head.softcap > 0.0 || !HasFastPath(head, sources, terms)) {
+  if (!HasFastPath(lm_head, sources, terms)) {
     // A GPU has no room for both memories.
     if (head.is_cuda() && options.workspace != nullptr) {
       *options.workspace = HeadWorkspace();

@@ -1,9 +1,7 @@
 #include "common/terms/term.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <type_traits>
 #include <variant>
 
 #include "absl/strings/str_cat.h"

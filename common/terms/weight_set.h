@@ -12,7 +12,6 @@ enum class WeightSet {
   kEma,       // the exponential moving average of the adapter
   kLive,      // the adapter that is trained, without gradient
 };
-inline constexpr int kNumWeightSets = 4;
 constexpr auto NameTable(WeightSet) {
   return std::array{"base", "snapshot", "ema", "live"};
 }

@@ -193,15 +193,14 @@ absl::StatusOr<std::vector<AnswerPrompt>> OpenPrompts(
   const ViewBuilder views(*text.tokenizer,
                           *text.chat_template,
                           {.prompts = Prompts(prompts_section)});
-  const EvaluationForm form = options.prompt;
   std::vector<AnswerPrompt> prompts;
   for (size_t i = 0; i < data.problems.size(); ++i) {
     const Problem& problem = data.problems[i];
     AnswerPrompt prompt{.name = problem.id,
                         .example = static_cast<uint32_t>(i)};
-    ASSIGN_OR_RETURN(
-        prompt.ids,
-        views.EvaluationPrompt(problem.problem, form, options.thinking));
+    ASSIGN_OR_RETURN(prompt.ids,
+                     views.EvaluationPrompt(
+                         problem.problem, options.prompt, options.thinking));
     for (int64_t k = 0; k < options.samples; ++k) {
       if (known.keys.contains({static_cast<int64_t>(i), k})) continue;
       prompt.sample = static_cast<uint32_t>(k);

@@ -1,11 +1,7 @@
 #include "services/teacher/scoring_weights.h"
 
-#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
-#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/model/reference/token_logprobs.h"
 #include "common/model/spec/executor_support.h"
@@ -16,12 +12,9 @@ namespace dapd {
 ScoringWeights::ScoringWeights(ModelWeights base, const LoraConfig* lora)
     : base_(std::move(base)) {
   adapters_[WeightSet::kBase] = nullptr;
-  const std::string misfit = Misfit(Executor::kLayerPass, base_.config);
-  if (!misfit.empty()) {
-    LogWarning(absl::StrCat("scoring ", ByLibTorch(misfit)));
-  } else if (base_.device().is_cuda()) {
-    Pack(lora);
-  }
+  const bool is_supported =
+      WarnUnlessSupported("scoring", Executor::kLayerPass, base_.config);
+  if (is_supported && base_.device().is_cuda()) Pack(lora);
 }
 
 void ScoringWeights::Pack(const LoraConfig* lora) {

@@ -149,14 +149,8 @@ absl::StatusOr<TrainerLimits> PlanLimits(const Config& config,
     return absl::OkStatus();
   }));
   if (weights.device().is_cuda()) LogInfo(Describe(limits, weights.config));
-  for (const auto& [work, executor] :
-       {std::pair("training", Executor::kLayerPass),
-        std::pair("loss", Executor::kHeadKernels)}) {
-    const std::string misfit = Misfit(executor, weights.config);
-    if (!misfit.empty()) {
-      LogWarning(absl::StrCat(work, " ", ByLibTorch(misfit)));
-    }
-  }
+  WarnUnlessSupported("training", Executor::kLayerPass, weights.config);
+  WarnUnlessSupported("loss", Executor::kHeadKernels, weights.config);
   return limits;
 }
 

@@ -113,7 +113,7 @@ def test_the_table_of_the_sizes_is_what_check_prints(size, qwen_folder, tmp_path
     for row, decimals, pattern in (
             ("rollout (base)", 1, r"^rollout +(\S+) GiB .* base (\S+),"),
             ("teacher, six requests in parallel", 1, r"^teacher +(\S+) GiB"),
-            ("trainer, minimum (up to 14B including 2 for what is trained ahead)", 1, r"^trainer +(\S+) GiB"),
+            ("trainer, minimum (up to 14B including 2 for passes that are run ahead)", 1, r"^trainer +(\S+) GiB"),
             ("base of one of 8 ranks that split every layer", 1, r"^ +base +(\S+) GiB a rank if 8 split"),
             ("trainer TFLOP, first / later", 0, r"^step at first .*trainer (\S+) for [^$]*^step later .*trainer (\S+) for "),
             ("teacher TFLOP, first / later", 0, r"^step at first .*teachers (\S+) for [^$]*^step later .*teachers (\S+) for "),
@@ -243,7 +243,7 @@ def test_a_worker_of_several_gpus_is_recommended_where_it_pays(qwen_folder, tmp_
     seconds = [re.search(r"; (\S+) s a step", line)[1] for line in (one, two)]
     assert "ranks 4, teachers 3, rollouts 1;" in one and "devices a rollout worker" not in one
     assert "ranks 4, teachers 2, rollouts 1;" in two and "2 devices a rollout worker" in two
-    assert f"{float(seconds[0]):.1f} s a step on 8 GPUs" in scale and f"{float(seconds[1]):.1f} s with 4, 2 and a worker of two" in scale, seconds
+    assert f"a step takes {float(seconds[0]):.1f} s on 8 GPUs" in scale and f"{float(seconds[1]):.1f} s with 4, 2 and a worker of two" in scale, seconds
     assert re.search(r"; [248] devices a rollout worker$", split(16))
 
 
@@ -251,7 +251,7 @@ def test_a_worker_of_several_gpus_is_recommended_where_it_pays(qwen_folder, tmp_
 def test_the_page_of_an_overlay_says_what_check_plans_for_it(page, size, gpus, qwen_folder, tmp_path):
     """The page states split, seconds of a step and GPU memory."""
     text = re.sub(r"\s+", " ", (ROOT / f"deploy/kubernetes/overlays/{page}/README.md").read_text())
-    said = re.search(r"(\d+) (?:trainer )?ranks.*?, (\d+) teachers, (\d+) rollout workers?\..*?a step takes (\S+) s .*? needs (\d+) GiB of GPU memory a rank", text)
+    said = re.search(r"(\d+) (?:trainer )?ranks.*?, (\d+) teachers, (\d+) rollout workers?\..*?a step takes (\S+) s .*? with (\d+) GiB of GPU memory per rank", text)
     flags = make_model_without_weights(size, qwen_folder, tmp_path)
     out = run_dapd("check", ROOT / f"configs/qwen3-{size}.yaml", *flags, "--set", "model.device=cuda", "--gpus", gpus).stdout
     line = re.search(r"^split .*$", out, re.M)[0]
@@ -260,7 +260,7 @@ def test_the_page_of_an_overlay_says_what_check_plans_for_it(page, size, gpus, q
     assert list(said.groups()[:3]) == split
     assert float(said[4]) == pytest.approx(float(seconds), abs=0.06)
     assert int(said[5]) == round(float(memory))
-    workers = re.search(r"a rank, (\d+) a teacher, (\d+) a worker", text)
-    if workers is not None:
+    if page == "one-node-8-gpus":
+        workers = re.search(r"per rank and (\d+) per teacher and worker", text)
         planned = [re.search(rf"^{role} +(\S+) GiB a process", out, re.M)[1] for role in ("teacher", "rollout")]
-        assert [int(number) for number in workers.groups()] == [round(float(number)) for number in planned]
+        assert [round(float(number)) for number in planned] == 2 * [int(workers[1])]

@@ -30,7 +30,7 @@ int ThreadsForRows(int64_t rows, int64_t size) {
 
 const CpuLora* LoraOf(const CpuAdapter* adapter,
                       size_t layer,
-                      FusedLinear linear) {
+                      LayerProduct linear) {
   return adapter == nullptr
              ? nullptr
              : &adapter->layers[layer][static_cast<size_t>(linear)];
@@ -64,7 +64,7 @@ void CpuDecoder::RotateAndStore(const CpuLayer& layer, int64_t index) {
   const ModelConfig& config = model_->config;
   const int64_t dim = config.head_dim;
   const CpuMatrix& qkv =
-      layer.linears[static_cast<size_t>(FusedLinear::kQkv)].weight;
+      layer.linears[static_cast<size_t>(LayerProduct::kQkv)].weight;
   const int64_t stride = qkv.padded_outs();
   const auto eps = static_cast<float>(config.rms_norm_eps);
   ParallelFor(
@@ -108,7 +108,7 @@ void CpuDecoder::AttendRows(int64_t index,
   const int64_t dim = config.head_dim;
   const int64_t group = config.num_heads / config.num_kv_heads;
   const int64_t stride = model_->layers[0]
-                             .linears[static_cast<size_t>(FusedLinear::kQkv)]
+                             .linears[static_cast<size_t>(LayerProduct::kQkv)]
                              .weight.padded_outs();
   const Row& last = rows_[static_cast<size_t>(first_row + num_rows - 1)];
   const int64_t length = last.position + 1;
@@ -227,19 +227,19 @@ void CpuDecoder::AddAttention(const CpuAdapter* adapter,
   const ModelConfig& config = model_->config;
   const CpuLayer& layer = model_->layers[index];
   const auto rows = static_cast<int64_t>(rows_.size());
-  const CpuLinear& qkv = layer.linears[static_cast<size_t>(FusedLinear::kQkv)];
+  const CpuLinear& qkv = layer.linears[static_cast<size_t>(LayerProduct::kQkv)];
   Normalize(layer.input_norm);
   Resize(qkv_, rows * qkv.weight.padded_outs());
   multiplier_.Multiply(qkv,
-                       LoraOf(adapter, index, FusedLinear::kQkv),
+                       LoraOf(adapter, index, LayerProduct::kQkv),
                        norm_.data(),
                        rows,
                        qkv_.data());
   RotateAndStore(layer, static_cast<int64_t>(index));
   Attend(static_cast<int64_t>(index), runs);
   multiplier_.MultiplyAndAdd(
-      layer.linears[static_cast<size_t>(FusedLinear::kO)],
-      LoraOf(adapter, index, FusedLinear::kO),
+      layer.linears[static_cast<size_t>(LayerProduct::kO)],
+      LoraOf(adapter, index, LayerProduct::kO),
       attended_.data(),
       rows,
       config.hidden_size,
@@ -251,12 +251,12 @@ void CpuDecoder::AddMlp(const CpuAdapter* adapter, size_t index) {
   const CpuLayer& layer = model_->layers[index];
   const auto rows = static_cast<int64_t>(rows_.size());
   const CpuLinear& gate_up =
-      layer.linears[static_cast<size_t>(FusedLinear::kGateUp)];
+      layer.linears[static_cast<size_t>(LayerProduct::kGateUp)];
   const int64_t stride = gate_up.weight.padded_outs();
   Normalize(layer.post_attention_norm);
   Resize(gate_up_, rows * stride);
   multiplier_.Multiply(gate_up,
-                       LoraOf(adapter, index, FusedLinear::kGateUp),
+                       LoraOf(adapter, index, LayerProduct::kGateUp),
                        norm_.data(),
                        rows,
                        gate_up_.data());
@@ -269,8 +269,8 @@ void CpuDecoder::AddMlp(const CpuAdapter* adapter, size_t index) {
                    gated_.data() + row * config.intermediate_size);
   });
   multiplier_.MultiplyAndAdd(
-      layer.linears[static_cast<size_t>(FusedLinear::kDown)],
-      LoraOf(adapter, index, FusedLinear::kDown),
+      layer.linears[static_cast<size_t>(LayerProduct::kDown)],
+      LoraOf(adapter, index, LayerProduct::kDown),
       gated_.data(),
       rows,
       config.hidden_size,

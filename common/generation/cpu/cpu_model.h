@@ -7,23 +7,19 @@
 #include <vector>
 
 #include "common/generation/cpu/cpu_linear.h"
+#include "common/model/fast/layer_projections.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
 #include "common/tensor/aten.h"
 
 namespace dapd {
 
-// A layer has four products, in the order of LayerRecipe::Groups: q, k and v;
-// o; gate and up; down.
-enum class FusedLinear { kQkv, kO, kGateUp, kDown };
-inline constexpr int kNumFusedLinears = 4;
-
 struct CpuLayer {
   std::vector<float> input_norm;
   std::vector<float> post_attention_norm;
   std::vector<float> q_norm;  // empty: no norm
   std::vector<float> k_norm;
-  std::array<CpuLinear, kNumFusedLinears> linears;
+  std::array<CpuLinear, kNumLayerProducts> linears;  // by LayerProduct
 };
 
 // Immutable once packed. Of the ModelWeights it holds nothing but an untied
@@ -46,7 +42,7 @@ struct CpuModel {
 std::shared_ptr<const CpuModel> PackModel(const ModelWeights& weights);
 
 struct CpuAdapter {
-  std::vector<std::array<CpuLora, kNumFusedLinears>> layers;
+  std::vector<std::array<CpuLora, kNumLayerProducts>> layers;
 };
 // Packs `adapter`, an adapter of `config`'s model. Reuses the memory of
 // `recycled`, an adapter of the same model.

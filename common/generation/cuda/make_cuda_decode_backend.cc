@@ -74,9 +74,10 @@ std::unique_ptr<DecodeBackend> MakeCudaDecodeBackend(
     return backend;
   } catch (const c10::OutOfMemoryError& error) {
     LogWarning(absl::StrCat(
-        "decoding by LibTorch, since the GPU has no room for a second form of "
-        "the weights: ",
-        error.what_without_backtrace()));
+        "decoding ",
+        ByLibTorch(absl::StrCat(
+            "the GPU has no room for a second form of the weights: ",
+            error.what_without_backtrace()))));
     return nullptr;
   }
 }

@@ -142,31 +142,18 @@ ChunkStates ForwardByReference(const ModelWeights& weights,
                                const PassInput& input,
                                std::vector<at::Tensor> past,
                                ChunkKeeps keeps) {
-  const ModelConfig& config = weights.config;
-  const int64_t tokens = input.ids.size(0);
-  ChunkStates states{.keys_values = MakeKeysValues(weights, tokens)};
+  ChunkStates states{.keys_values = MakeKeysValues(weights, input.ids.size(0))};
   PastAttention attention(std::move(past), states.keys_values);
-  const RotaryAngles angles =
-      MakeRotaryAngles(config, input.positions, weights.dtype());
-  at::Tensor x = Embed(weights, input.ids);
-  std::vector<at::Tensor> inputs = {x};
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    const auto index = static_cast<size_t>(layer);
-    x = ForwardLayer(
-        {.config = config,
-         .weights = weights.layers[index],
-         .lora = adapter == nullptr ? nullptr : &adapter->layers[index],
-         .lora_scale = adapter == nullptr ? 0.0 : adapter->config.scale(),
-         .index = layer},
-        angles,
-        attention,
-        /*sum=*/nullptr,
-        x);
-    if (keeps == ChunkKeeps::kLayerInputs) inputs.push_back(x);
-  }
-  if (keeps == ChunkKeeps::kLayerInputs) {
-    states.layer_inputs = at::stack(inputs);
-  }
+  const bool keeps_inputs = keeps == ChunkKeeps::kLayerInputs;
+  std::vector<at::Tensor> inputs;
+  const at::Tensor x = ForwardTrunk(weights,
+                                    adapter,
+                                    input.ids,
+                                    input.positions,
+                                    attention,
+                                    /*sum=*/nullptr,
+                                    keeps_inputs ? &inputs : nullptr);
+  if (keeps_inputs) states.layer_inputs = at::stack(inputs);
   states.hidden = FinalNorm(weights, x);
   return states;
 }

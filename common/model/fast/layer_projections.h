@@ -9,6 +9,7 @@
 // in a layer is the same.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -40,7 +40,8 @@ PackedWeights::PackedWeights(ModelWeights& weights,
   }
   const ModelConfig& config = weights.config;
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    std::array<PackedLinear, 4>& linears = layers_.emplace_back();
+    std::array<PackedLinear, kNumLayerProducts>& linears =
+        layers_.emplace_back();
     const LayerRecipe recipe = LayerRecipeOf(config, layer);
     const auto groups = recipe.Groups();
     for (size_t i = 0; i < linears.size(); ++i) {

@@ -16,11 +16,13 @@
 // second copy.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "common/model/fast/layer_projections.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
 #include "common/tensor/aten.h"
@@ -72,7 +74,8 @@ class PackedWeights {
 
   // Returns the weights by layer, in the order of LayerProduct
   // (layer_projections.h).
-  const std::vector<std::array<PackedLinear, 4>>& layers() const {
+  const std::vector<std::array<PackedLinear, kNumLayerProducts>>& layers()
+      const {
     return layers_;
   }
 
@@ -86,7 +89,7 @@ class PackedWeights {
   int64_t rank_ = 0;                  // columns per target; 0: no columns
   std::vector<std::string> targets_;  // projections with columns
   bool is_base_ = true;
-  std::vector<std::array<PackedLinear, 4>> layers_;
+  std::vector<std::array<PackedLinear, kNumLayerProducts>> layers_;
 };
 
 }  // namespace dapd

@@ -32,9 +32,10 @@ CudaProduct ProductOf(const at::Tensor& x,
 
 // Returns the products of a layer with `rows` rows. Their inputs and results
 // lie in memory with the alignment of LibTorch's allocations.
-std::vector<CudaProduct> ProductsOf(const std::array<PackedLinear, 4>& linears,
-                                    bool with_adapter,
-                                    int64_t rows) {
+std::vector<CudaProduct> ProductsOf(
+    const std::array<PackedLinear, kNumLayerProducts>& linears,
+    bool with_adapter,
+    int64_t rows) {
   std::vector<CudaProduct> products;
   for (const PackedLinear& linear : linears) {
     const int64_t columns = with_adapter ? linear.lora : 0;
@@ -66,7 +67,7 @@ std::vector<CudaProduct> ProductsOf(const std::array<PackedLinear, 4>& linears,
 
 }  // namespace
 
-PassRows RowsOfPass(const std::array<PackedLinear, 4>& linears,
+PassRows RowsOfPass(const std::array<PackedLinear, kNumLayerProducts>& linears,
                     bool with_adapter,
                     int64_t tokens,
                     int64_t whole) {

@@ -24,7 +24,7 @@ struct PassRows {
 
 // Returns the rows for a pass of `tokens` tokens through layers like `linears`,
 // with or without the adapter's columns; a whole pass has `whole` rows.
-PassRows RowsOfPass(const std::array<PackedLinear, 4>& linears,
+PassRows RowsOfPass(const std::array<PackedLinear, kNumLayerProducts>& linears,
                     bool with_adapter,
                     int64_t tokens,
                     int64_t whole);

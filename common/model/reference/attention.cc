@@ -1,7 +1,6 @@
 #include "common/model/reference/attention.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -154,7 +153,6 @@ at::Tensor DecodeAttention::Attend(const AttentionRecipe& recipe,
   const int64_t heads = q.size(1);
   const int64_t kv_heads = k.size(1);
   const int64_t head_dim = q.size(2);
-  const double scale = 1.0 / std::sqrt(static_cast<double>(head_dim));
   at::Tensor out = at::zeros({q.size(0), heads * head_dim}, q.options());
   for (int64_t row = 0; row < q.size(0); ++row) {
     KvCache* cache = caches_[static_cast<size_t>(row)];
@@ -172,7 +170,7 @@ at::Tensor DecodeAttention::Attend(const AttentionRecipe& recipe,
     const at::Tensor scores =
         at::bmm(q[row].view({kv_heads, heads / kv_heads, head_dim}),
                 cache->Keys(layer, length).transpose(1, 2)) *
-        scale;
+        recipe.scale;
     const at::Tensor probabilities =
         at::softmax(scores, -1, at::kFloat).to(q.scalar_type());
     out[row].copy_(

@@ -31,32 +31,6 @@ at::Tensor NextPositions(std::span<KvCache* const> caches) {
   return positions;
 }
 
-// Runs all layers over any kind of attention.
-at::Tensor ForwardTrunk(const ModelWeights& weights,
-                        const Adapter* adapter,
-                        const at::Tensor& ids,
-                        const at::Tensor& positions,
-                        Attention& attention,
-                        const SumOverRanks& sum) {
-  const RotaryAngles angles =
-      MakeRotaryAngles(weights.config, positions, weights.dtype());
-  at::Tensor x = Embed(weights, ids);
-  const auto walk = WalkLayers(weights, WalkKind::kForward);
-  for (int64_t i = 0; i < weights.config.num_layers; ++i) {
-    const LayerWeights layer = walk->Next(i);
-    x = ForwardLayer({.config = weights.config,
-                      .weights = layer,
-                      .lora = LoraOf(adapter, i),
-                      .lora_scale = ScaleOf(adapter),
-                      .index = i},
-                     angles,
-                     attention,
-                     sum,
-                     x);
-  }
-  return x;
-}
-
 }  // namespace
 
 PackedTokens PackTokens(const std::vector<std::vector<int32_t>>& sequences,
@@ -86,6 +60,34 @@ at::Tensor PackedPositions(const std::vector<int64_t>& offsets,
     }
   }
   return ToDevice(positions, device);
+}
+
+at::Tensor ForwardTrunk(const ModelWeights& weights,
+                        const Adapter* adapter,
+                        const at::Tensor& ids,
+                        const at::Tensor& positions,
+                        Attention& attention,
+                        const SumOverRanks& sum,
+                        std::vector<at::Tensor>* inputs) {
+  const RotaryAngles angles =
+      MakeRotaryAngles(weights.config, positions, weights.dtype());
+  at::Tensor x = Embed(weights, ids);
+  const auto walk = WalkLayers(weights, WalkKind::kForward);
+  for (int64_t i = 0; i < weights.config.num_layers; ++i) {
+    if (inputs != nullptr) inputs->push_back(x);
+    const LayerWeights layer = walk->Next(i);
+    x = ForwardLayer({.config = weights.config,
+                      .weights = layer,
+                      .lora = LoraOf(adapter, i),
+                      .lora_scale = ScaleOf(adapter),
+                      .index = i},
+                     angles,
+                     attention,
+                     sum,
+                     x);
+  }
+  if (inputs != nullptr) inputs->push_back(x);
+  return x;
 }
 
 at::Tensor ForwardHidden(const ModelWeights& weights,

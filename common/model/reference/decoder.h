@@ -80,6 +80,17 @@ at::Tensor Embed(const ModelWeights& weights, const at::Tensor& ids);
 // Returns the final norm of the last layer's output.
 at::Tensor FinalNorm(const ModelWeights& weights, const at::Tensor& x);
 
+// Runs all layers, without the final norm, over any kind of attention. ids and
+// positions are [N] int64. Returns [N, hidden]. `inputs` (null: none) gets the
+// input of each layer and then the output of the last layer.
+at::Tensor ForwardTrunk(const ModelWeights& weights,
+                        const Adapter* adapter,
+                        const at::Tensor& ids,
+                        const at::Tensor& positions,
+                        Attention& attention,
+                        const SumOverRanks& sum,
+                        std::vector<at::Tensor>* inputs = nullptr);
+
 // Caps final logits in place: c tanh(logit / c) for c = `softcap`
 // (ModelRecipe::logit_softcap); no effect for 0.
 void CapLogits(double softcap, at::Tensor& logits);

@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "common/base/log.h"
+
 namespace dapd {
 namespace {
 
@@ -20,29 +22,37 @@ struct Trait {
 };
 
 void AddTraitsOfLayer(const LayerRecipe& recipe, std::vector<Trait>* traits) {
-  const auto add = [traits](bool has, const std::string& reason) {
+  const auto add = [traits](const std::string& reason) {
     const bool is_new =
         std::ranges::count(*traits, reason, &Trait::reason) == 0;
-    if (has && is_new) traits->push_back({.reason = reason});
+    if (is_new) traits->push_back({.reason = reason});
   };
   const AttentionRecipe& attention = recipe.attention;
-  add(attention.softcap > 0.0,
-      absl::StrCat(
-          "attention scores are capped (softcap ", attention.softcap, ")"));
-  add(attention.window > 0,
-      absl::StrCat(
-          "layers attend to a window of ", attention.window, " tokens"));
-  add(!attention.HasUsualScale(),
-      absl::StrCat("attention scores are scaled by ", attention.scale));
-  add(attention.rotated_dim != attention.head_dim,
-      absl::StrCat(
-          "only ", attention.rotated_dim, " dimensions of a head turn"));
-  add(recipe.HasNorm(NormPlace::kAfterAttention) ||
-          recipe.HasNorm(NormPlace::kAfterMlp),
-      "norms stand behind attention and MLP");
-  add(recipe.norm_scale != NormScale::kWeight,
-      "norms multiply by one plus their weight");
-  add(recipe.mlp.activation != Activation::kSilu, "the activation is GELU");
+  if (attention.softcap > 0.0) {
+    add(absl::StrCat(
+        "attention scores are capped (softcap ", attention.softcap, ")"));
+  }
+  if (attention.window > 0) {
+    add(absl::StrCat(
+        "layers attend to a window of ", attention.window, " tokens"));
+  }
+  if (!attention.HasUsualScale()) {
+    add(absl::StrCat("attention scores are scaled by ", attention.scale));
+  }
+  if (attention.rotated_dim != attention.head_dim) {
+    add(absl::StrCat(
+        "only ", attention.rotated_dim, " dimensions of a head turn"));
+  }
+  if (recipe.HasNorm(NormPlace::kAfterAttention) ||
+      recipe.HasNorm(NormPlace::kAfterMlp)) {
+    add("norms stand behind attention and MLP");
+  }
+  if (recipe.norm_scale != NormScale::kWeight) {
+    add("norms multiply by one plus their weight");
+  }
+  if (recipe.mlp.activation != Activation::kSilu) {
+    add("the activation is GELU");
+  }
 }
 
 std::vector<Trait> TraitsOf(const ModelConfig& model) {
@@ -78,6 +88,14 @@ std::string Misfit(Executor executor, const ModelConfig& model) {
 
 std::string ByLibTorch(const std::string& misfit) {
   return absl::StrCat("by LibTorch, since ", misfit);
+}
+
+bool WarnUnlessSupported(absl::string_view work,
+                         Executor executor,
+                         const ModelConfig& model) {
+  const std::string misfit = Misfit(executor, model);
+  if (!misfit.empty()) LogWarning(absl::StrCat(work, " ", ByLibTorch(misfit)));
+  return misfit.empty();
 }
 
 std::vector<SlowWork> SlowWorkOf(const ModelConfig& model, bool on_gpu) {

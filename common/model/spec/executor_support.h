@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "common/config/config.h"
+#include "absl/strings/string_view.h"
+
 #include "common/model/spec/model_config.h"
 
 namespace dapd {
@@ -31,6 +32,12 @@ inline bool Supports(Executor executor, const ModelConfig& model) {
 // follows the name of the work in the line that a service logs and `dapd check`
 // prints.
 std::string ByLibTorch(const std::string& misfit);
+
+// Logs a warning, `work` followed by ByLibTorch, if `executor` does not compute
+// `model`. Returns whether it computes `model`.
+bool WarnUnlessSupported(absl::string_view work,
+                         Executor executor,
+                         const ModelConfig& model);
 
 // Work of a run that LibTorch does in place of a faster executor.
 struct SlowWork {

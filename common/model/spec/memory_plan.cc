@@ -257,12 +257,11 @@ double LongestView(const Config& config) {
   return longest;
 }
 
-// Returns the numbers that a layer computed by LibTorch takes for a token of
-// the longest view.
-double ReferenceRowNumbers(const LayerRecipe& recipe, const Config& config) {
+// Returns the numbers that a layer computed by LibTorch takes for a token of a
+// view of `longest_view` tokens.
+double ReferenceRowNumbers(const LayerRecipe& recipe, double longest_view) {
   double numbers = kReferenceMlp * static_cast<double>(recipe.mlp.width) +
-                   kReferencePairs *
-                       (LongestView(config) / 2 + kReferenceBlock) *
+                   kReferencePairs * (longest_view / 2 + kReferenceBlock) *
                        static_cast<double>(recipe.attention.heads);
   numbers +=
       kReferenceHidden * static_cast<double>(recipe[recipe.attention.q].in);
@@ -287,10 +286,12 @@ double LayerWorkspace(const Config& config,
                       const ModelConfig& model,
                       double tokens) {
   if (!Supports(Executor::kLayerPass, model)) {
+    const double longest_view = LongestView(config);
     double largest = 0;
     for (int64_t layer = 0; layer < model.num_layers; ++layer) {
       largest = std::max(
-          largest, ReferenceRowNumbers(LayerRecipeOf(model, layer), config));
+          largest,
+          ReferenceRowNumbers(LayerRecipeOf(model, layer), longest_view));
     }
     return tokens * largest * sizeof(float);
   }

@@ -57,13 +57,11 @@ Longest LongestOf(const Config& config) {
           .sample = sample};
 }
 
-// Returns NumKeptLayers (common/model/training_pass.h); 0 for the pass by
-// LibTorch.
+// Returns NumKeptLayers (common/model/training_pass.h) of a LayerPass.
 int64_t KeptLayers(const ModelConfig& model,
                    int64_t row_bytes,
                    int64_t tokens,
                    int64_t bytes) {
-  if (!Supports(Executor::kLayerPass, model)) return 0;
   return std::min(model.num_layers,
                   bytes / (std::max<int64_t>(tokens, 1) * row_bytes));
 }
@@ -108,12 +106,13 @@ TrainerLimits LimitsOfHost(const Config& config,
       .ahead_bytes = mib(trainer.ahead_memory_mib, kHostAheadMib),
       .longest_pack = longest.pack,
       .splits_packs = !config.model.deterministic};
-  if (!Supports(Executor::kLayerPass, model)) limits.activation_bytes = 0;
+  const bool keeps = Supports(Executor::kLayerPass, model);
+  if (!keeps) limits.activation_bytes = 0;
   limits.kept_layers =
       KeptLayers(model, row_bytes, longest.pack, limits.activation_bytes);
-  if (KeptLayers(model, row_bytes, longest.pack, kChunkedActivationBytes) <
-          model.num_layers &&
-      Supports(Executor::kLayerPass, model)) {
+  if (keeps &&
+      KeptLayers(model, row_bytes, longest.pack, kChunkedActivationBytes) <
+          model.num_layers) {
     limits.chunk_tokens = trainer.chunk_tokens;
   }
   return limits;

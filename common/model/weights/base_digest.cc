@@ -14,11 +14,9 @@
 namespace dapd {
 namespace {
 
-constexpr size_t kDigestBlockBytes = 1 << 20;
-
 absl::StatusOr<std::string> FileDigest(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string block(kDigestBlockBytes, '\0');
+  std::string block(kFileBlockBytes, '\0');
   Sha256 sha;
   while (file) {
     file.read(block.data(), static_cast<std::streamsize>(block.size()));

@@ -35,7 +35,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kCopyBlockBytes = 1 << 20;
 constexpr uint64_t kSpareBytes = uint64_t{64} << 20;  // everything but tensors
 
 // --- The tensors -------------------------------------------------------------
@@ -201,7 +200,7 @@ bool BelongsToModel(const fs::path& path) {
 absl::Status CopyFile(const std::string& from, const std::string& to) {
   std::ifstream in(from, std::ios::binary);
   ASSIGN_OR_RETURN(AtomicFileWriter out, AtomicFileWriter::Open(to));
-  std::string block(kCopyBlockBytes, '\0');
+  std::string block(kFileBlockBytes, '\0');
   while (in) {
     in.read(block.data(), static_cast<std::streamsize>(block.size()));
     RETURN_IF_ERROR(

@@ -236,15 +236,17 @@ class OperandParser {
       }
       case Kind::kInteger: {
         int64_t number = 0;
-        if (!absl::SimpleAtoi(token.text, &number))
+        if (!absl::SimpleAtoi(token.text, &number)) {
           return in_.Error("bad number");
+        }
         node->value = Value(number);
         return node;
       }
       case Kind::kFloat: {
         double number = 0;
-        if (!absl::SimpleAtod(token.text, &number))
+        if (!absl::SimpleAtod(token.text, &number)) {
           return in_.Error("bad number");
+        }
         node->value = Value(number);
         return node;
       }

@@ -133,8 +133,9 @@ absl::StatusOr<std::string> FormatInteger(int64_t number, FormatSpec spec) {
         absl::AsciiStrToUpper(&digits);
         absl::AsciiStrToUpper(&prefix);
       }
-      if (spec.grouping == ',')
+      if (spec.grouping == ',') {
         return BadFormat("',' is not allowed for such an integer");
+      }
       return Padded(spec, prefix, WithZeros(spec, prefix, digits, 4), '>');
     }
     case 0:

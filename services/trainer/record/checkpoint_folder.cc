@@ -18,7 +18,6 @@ namespace {
 
 constexpr char kPrefix[] = "step-";
 constexpr char kAside[] = ".tmp";  // begins kAsideMark, too
-constexpr char kDamaged[] = ".damaged";
 
 // Returns the names of all entries with a checkpoint's prefix, or the errors of
 // ListFolder.
@@ -45,7 +44,7 @@ absl::StatusOr<Checkpoints> ListCheckpoints(const std::string& folder) {
     const std::string path = JoinPath(folder, name);
     if (!absl::StrContains(name, '.')) {
       checkpoints.complete.push_back(path);
-    } else if (absl::EndsWith(name, kDamaged)) {
+    } else if (absl::EndsWith(name, kDamagedMark)) {
       checkpoints.damaged.push_back(path);
     }
   }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 
 #include "common/base/append_file.h"
+#include "common/base/aside.h"
 #include "common/base/failpoint.h"
 #include "common/base/files.h"
 #include "common/base/json.h"
@@ -87,7 +88,7 @@ struct KeptLines {
 };
 
 absl::Status KeepDamaged(const std::string& path) {
-  const std::string aside = absl::StrCat(path, ".damaged");
+  const std::string aside = absl::StrCat(path, kDamagedMark);
   std::error_code error;
   std::filesystem::copy_file(
       path, aside, std::filesystem::copy_options::overwrite_existing, error);

@@ -20,10 +20,10 @@ absl::StatusOr<WorkerPoolOptions> PoolOptions(Role role,
   }
   WorkerPoolOptions pool;
   pool.role = RoleName(role);
-  pool.addresses = options->addresses;
+  pool.addresses = std::move(options->addresses);
   pool.task_timeout = options->task_timeout;
   pool.peer_timeout = options->peer_timeout;
-  pool.observer = options->observer;
+  pool.observer = std::move(options->observer);
   return pool;
 }
 

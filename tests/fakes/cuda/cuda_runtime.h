@@ -326,8 +326,8 @@ inline int __syncthreads_and(int predicate,
   return __syncthreads_count(predicate == 0 ? 1 : 0, file, line) == 0 ? 1 : 0;
 }
 
-// What the caller's block wrote before its last barrier is visible to a block
-// whose thread 0 later counts at the same place and fences again.
+// Makes the writes of the caller's block before its last barrier visible to a
+// block whose thread 0 later counts at the same place and fences again.
 void __threadfence();
 
 // A load past the L1 cache, which is not simulated.

@@ -128,8 +128,8 @@ void GridRun::WaitForBytes(void* count, int parity) {
     shared_.MarkWritten(to, bytes);
   }
   at.there.clear();
-  // What the senders did before is ordered before everything after the next
-  // barrier.
+  // The earlier actions of the senders are ordered before everything after the
+  // next barrier.
   for (const BlockPast& past : at.before) {
     AddPast(past, &current_->block->learned);
   }
