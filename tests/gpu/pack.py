@@ -33,6 +33,8 @@ OF_THE_SYSTEM = re.compile(r"(ld-linux-x86-64|lib(c|m|dl|rt|pthread|util|resolv|
 OF_THE_COMPILER = ("libstdc++.so.6", "libgcc_s.so.1", "libgomp.so.1")
 FILES = ["configs/qwen3-1.7b.yaml", "deploy/models/laboratory", "tests/benchmarks", "tests/gpu", "tests/oracle/make_qwen_tokenizer.py",
          "tests/oracle/reference_objective.py"]
+# The rows run Qwen3; importing transformers and peft loads the others.
+MODELS = {"__init__.py", "auto", "bloom", "deprecated", "encoder_decoder", "gemma", "gemma2", "llama", "mistral", "qwen2", "qwen3", "timm_backbone"}
 DICTIONARY_BYTES = 32 << 20
 # The platform tags that wheels of manylinux may have; pip takes no range.
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 17, 12, 5)] + ["manylinux2014_x86_64", "manylinux1_x86_64"]
@@ -137,11 +139,18 @@ def link_liger(links, peers):
     return links
 
 
+def is_left_out(inside):
+    """Returns whether a pack leaves out a peer's file: its tests, and transformers' models that no row runs, which are
+    most of its bytes."""
+    model = inside[2] if len(inside) > 3 and inside[:2] == ("transformers", "models") else None
+    return "tests" in inside or (model is not None and model not in MODELS)
+
+
 def add(archive, folder, under=""):
-    """Adds all files of a folder except the peers' own tests, without owners or times of this machine."""
+    """Adds the files of a folder without owners or times of this machine."""
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder).parts
-        if path.is_dir() and not path.is_symlink() or path.suffix == ".pyi" or "__pycache__" in inside or (under.startswith("peers") and "tests" in inside):
+        if path.is_dir() and not path.is_symlink() or path.suffix == ".pyi" or "__pycache__" in inside or (under.startswith("peers") and is_left_out(inside)):
             continue
         entry = archive.gettarinfo(path, str(pathlib.PurePath(under) / path.relative_to(folder)))
         entry.uid = entry.gid = entry.mtime = 0
