@@ -27,6 +27,9 @@ struct ExpectedWorker {
   // The end tokens of the trainer's model, with which answers end. They are not
   // in Describe, but compared with the answers. Empty: they are not compared.
   std::vector<int64_t> end_ids = {};
+  // As in WorkerDescription.
+  std::string teacher = {};
+  std::string teacher_digest = {};
 };
 
 // The outcome of one attempt at a task.
@@ -80,6 +83,7 @@ struct WorkerState {
   std::map<WeightSet, int64_t> weights;  // acknowledged versions, by set
   int64_t in_flight = 0;
   std::string last_error;  // why it was last lost
+  std::string teacher = {};  // the further teacher that it serves; empty: none
 };
 
 struct WorkerPoolOptions {

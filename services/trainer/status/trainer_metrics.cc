@@ -263,26 +263,33 @@ void TrainerMetrics::SetPausedForDisk(bool paused) {
       .Set(paused ? 1.0 : 0.0);
 }
 
-WorkerPoolObserver TrainerMetrics::PoolObserver(const std::string& role) {
+WorkerPoolObserver TrainerMetrics::PoolObserver(
+    const std::string& role, const std::string& teacher) {
+  MetricLabels labels = {{"role", role}};
+  if (!teacher.empty()) labels["teacher"] = teacher;
+  const auto with = [labels](const char* name, const std::string& value) {
+    MetricLabels all = labels;
+    all[name] = value;
+    return all;
+  };
   WorkerPoolObserver observer;
-  observer.on_outcome = [this, role](TaskOutcome outcome) {
+  observer.on_outcome = [this, with](TaskOutcome outcome) {
     registry_
-        .AddCounter(kTasks,
-                    kTasksHelp,
-                    {{"role", role}, {"outcome", TaskOutcomeName(outcome)}})
+        .AddCounter(
+            kTasks, kTasksHelp, with("outcome", TaskOutcomeName(outcome)))
         .Add();
   };
-  observer.on_adapter_pushed = [this, role](double seconds, uint64_t bytes) {
+  observer.on_adapter_pushed = [this, labels](double seconds, uint64_t bytes) {
     registry_
         .AddHistogram("dapd_trainer_adapter_push_duration_seconds",
                       "From the first chunk to the checked probe.",
                       StepBuckets(0.001, 10000),
-                      {{"role", role}})
+                      labels)
         .Observe(seconds);
     registry_
         .AddCounter("dapd_trainer_adapter_push_bytes_total",
                     "Adapter bytes sent to workers.",
-                    {{"role", role}})
+                    labels)
         .Add(static_cast<double>(bytes));
   };
   // The observer is called often, so the gauges are looked up once.
@@ -292,16 +299,16 @@ WorkerPoolObserver TrainerMetrics::PoolObserver(const std::string& role) {
         stage,
         registry_.AddGauge("dapd_trainer_workers",
                            "Workers by role and state.",
-                           {{"role", role}, {"state", NameOf(stage)}}));
+                           with("state", NameOf(stage))));
   }
   const Gauge pending =
       registry_.AddGauge("dapd_trainer_tasks_pending",
                          "Rollouts and scores that are waiting for a worker.",
-                         {{"role", role}});
+                         labels);
   const Gauge in_flight =
       registry_.AddGauge("dapd_trainer_tasks_in_flight",
                          "Rollouts and scores that a worker is computing.",
-                         {{"role", role}});
+                         labels);
   observer.on_load = [workers, pending, in_flight](const PoolLoad& load) {
     for (const auto& [stage, gauge] : workers) {
       gauge.Set(static_cast<double>(load.workers.at(stage)));

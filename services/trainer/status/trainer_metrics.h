@@ -46,8 +46,9 @@ class TrainerMetrics {
   // Notes the end of an evaluation, during which no step can end.
   void RecordEvaluationEnd();
   // Feeds outcomes, load and adapter pushes of the pool of `role` ("rollout" or
-  // "teacher").
-  WorkerPoolObserver PoolObserver(const std::string& role);
+  // "teacher"). The series of a further teacher have the label `teacher`.
+  WorkerPoolObserver PoolObserver(const std::string& role,
+                                  const std::string& teacher = "");
   // Feeds the progress of the run's copy (checkpoint.copy_to). Its metrics
   // exist from this call on.
   CopyObserver MakeCopyObserver();
