@@ -266,7 +266,8 @@ absl::StatusOr<std::string> CheckData(const Config& config,
                    MakeDatasetOptions(config.data),
                    [&](Dataset* data) {
                      RETURN_IF_ERROR(ApplyAnswerRule(config, data));
-                     return ApplyViewLimits(config, context, base.text, data);
+                     return ApplyViewLimits(
+                         config, base.max_view(), base.text, data);
                    }));
   RETURN_IF_ERROR(CheckDataset("held out",
                                config.evaluation.path,

@@ -122,7 +122,7 @@ absl::StatusOr<Dataset> DrawData(const Config& config,
     drawn.problems.push_back(std::move(data.problems[rows.front()]));
   }
   RETURN_IF_ERROR(
-      ApplyViewLimits(config, base.model.max_positions, base.text, &drawn));
+      ApplyViewLimits(config, base.max_view(), base.text, &drawn));
   if (drawn.problems.empty()) {
     return DataError(
         absl::StrCat(config.data.path, " holds no problem that can be used"));

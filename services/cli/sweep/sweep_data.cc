@@ -42,7 +42,7 @@ absl::Status CheckData(const Config& config) {
       Dataset data,
       ReadDataset(config.data.path, MakeDatasetOptions(config.data)));
   RETURN_IF_ERROR(ApplyAnswerRule(config, &data));
-  RETURN_IF_ERROR(ApplyViewLimits(config, context, base.text, &data));
+  RETURN_IF_ERROR(ApplyViewLimits(config, base.max_view(), base.text, &data));
   if (config.evaluation.path.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(
       Dataset held_out,

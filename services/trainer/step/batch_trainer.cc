@@ -37,12 +37,15 @@ DigestKind DigestOfPushes(const SecuritySection& security) {
   return security.insecure ? DigestKind::kSha256 : DigestKind::kXxh3;
 }
 
-// Returns the sets of weights that the teachers load. The base is always
+// Returns the sets of weights that the student's own teachers load. The base is always
 // loaded; if the terms read no other set, it is at least probed.
 std::set<WeightSet> SetsRead(const std::vector<Term>& terms) {
   std::set<WeightSet> sets;
   for (const TeacherPass& pass : TeacherPasses(terms)) {
-    sets.insert(pass.weights);
+    // A row may name the student's own base.
+    if (pass.teacher.empty() || pass.teacher == kRowTeacher) {
+      sets.insert(pass.weights);
+    }
   }
   if (sets.size() > 1) sets.erase(WeightSet::kBase);
   return sets;
@@ -63,6 +66,7 @@ PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   options.scores.top_k = parts.config.teacher.top_k;
   options.scores.temperature = parts.config.objective.temperature;
   options.device = parts.weights->device();
+  options.heads = &parts.teacher_heads;
   // With a lag, answers arrive while the previous step is scored and trained.
   if (parts.config.rollout.max_staleness == 0) {
     if (parts.config.teacher.streaming) {

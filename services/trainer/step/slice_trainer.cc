@@ -183,6 +183,7 @@ absl::Status SliceTrainer::Train(MicroBatch& micro_batch) {
         parts_.terms,
         samples,
         {.head = {.temperature = parts_.config.objective.temperature,
+                  .vocabulary = parts_.teacher_heads.vocabulary,
                   .workspace = &workspace_},
          .limits = limits_,
          .ahead = &ahead_,
