@@ -45,15 +45,22 @@ std::vector<std::string> UnreadKeys(const std::string& preset);
 //                       (Huebotter et al., arXiv 2601.20802)
 //   sft                 none_reference <- the reference's own tokens
 //
-// One term weighs kappa; dopd's two both do.
+// One term weighs kappa; dopd's two both do. Where teacher_weights has several
+// names, every one of them has the terms of the preset to itself, with kappa
+// divided by their number, and its name behind the names of the terms:
+// opsd_big, opsd_small.
 std::vector<Term> ExpandTerms(const ObjectiveSection& section);
 
 // Returns whether a step samples answers: its terms read rollouts, or an answer
 // takes the place of the reference.
 bool StepsNeedAnswers(const Config& config);
 // Returns whether a run needs rollout workers, for answers that its terms or
-// its evaluation read; and whether it needs teachers.
+// its evaluation read; and whether it needs teachers of the student's own
+// model, which rows that name no teacher may ask, too.
 bool AsksRolloutWorkers(const Config& config);
 bool AsksTeachers(const Config& config);
+// Returns the further teachers that the terms read, in the order of `teachers`:
+// the named ones, or all of them if a term takes each row's teacher.
+std::vector<TeacherModel> TeachersAsked(const Config& config);
 
 }  // namespace dapd

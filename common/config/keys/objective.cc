@@ -104,10 +104,15 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
             "Number of scored tokens at the beginning of every answer that the "
             "preset's terms leave out.")
           .CountsUnlessDefault(),
-      OneOf("objective.teacher_weights",
-            &c.objective.teacher_weights,
-            "Weights with which the teacher reads its views in the presets "
-            "opsd, opsd_v1, privileged_anchor, sdft, purified_opsd and dopd.")
+      Any("objective.teacher_weights",
+          &c.objective.teacher_weights,
+          "Teacher of the preset's terms, in the presets opsd, opsd_v1, "
+          "privileged_anchor, sdft, purified_opsd and dopd: the student's own "
+          "model with one of its sets of weights (base, snapshot, ema, live), "
+          "the name of a teacher in `teachers`, or row, the teacher that "
+          "data.teacher_column names in each row. A list of several: every "
+          "one of them teaches, in terms of its own with an equal share of "
+          "objective.kappa.")
           .CountsUnlessDefault(),
       Any("objective.purified.recentre",
           &c.objective.purified.recentre,

@@ -237,7 +237,7 @@ TEST(PresetTermsTest, TheSectionsFieldsAreThoseOfAllTerms) {
   section.tail = false;
   section.reduction = Reduction::kSeqMean;
   section.skip_tokens = 2;
-  section.teacher_weights = WeightSet::kSnapshot;
+  section.teacher_weights.names = {"snapshot"};
   const Term term = ExpandTerms(section).at(0);
   EXPECT_EQ(term.divergence.kind, DivergenceKind::kReverseKl);
   EXPECT_EQ(term.support, (Support{SupportKind::kTeacherTopK, 7, false}));
@@ -262,7 +262,7 @@ TEST(PresetTermsTest, AKeyIsUnreadExactlyWhereItChangesNoTerm) {
        }},
       {"skip_tokens", [](auto& section) { section.skip_tokens = 2; }},
       {"teacher_weights",
-       [](auto& section) { section.teacher_weights = WeightSet::kSnapshot; }},
+       [](auto& section) { section.teacher_weights.names = {"snapshot"}; }},
   };
   const auto terms_of = [](const ObjectiveSection& section) {
     std::vector<std::string> terms;
