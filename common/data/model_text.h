@@ -29,8 +29,8 @@ struct ModelText {
 
 // Reads model.path, which is a folder or an id; builds views as the
 // configuration says. The further teachers are found, but their tokenizers are
-// not compared (teacher_text.h). Returns an error with exit code kConfig if the model does
-// not allow teacher.top_k.
+// not compared (teacher_text.h). Returns an error with exit code kConfig if the
+// model does not allow teacher.top_k.
 absl::StatusOr<ModelText> ReadModelText(const Config& config);
 
 // Logs a warning for each of AnswerEndFindings.

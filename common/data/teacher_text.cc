@@ -19,23 +19,22 @@ absl::Status CheckTokens(const FurtherTeacher& teacher,
                    Tokenizer::Load(teacher.folder));
   RETURN_IF_ERROR(CompareTokenizers({*student.text.tokenizer, student.folder},
                                     {*tokenizer, teacher.folder}));
-  const int64_t rows =
-      CommonVocabulary(student.model.vocab_size, {teacher});
+  const int64_t rows = CommonVocabulary(student.model.vocab_size, {teacher});
   if (tokenizer->size() <= rows) return absl::OkStatus();
-  return DataError(absl::StrCat(
-      "the tokenizer has ",
-      tokenizer->size(),
-      " tokens, but the smaller of both models' heads has only ",
-      rows,
-      " rows (vocab_size of ",
-      student.folder,
-      " is ",
-      student.model.vocab_size,
-      ", of ",
-      teacher.folder,
-      " ",
-      teacher.model.vocab_size,
-      "); both need a row for each token"));
+  return DataError(
+      absl::StrCat("the tokenizer has ",
+                   tokenizer->size(),
+                   " tokens, but the smaller of both models' heads has only ",
+                   rows,
+                   " rows (vocab_size of ",
+                   student.folder,
+                   " is ",
+                   student.model.vocab_size,
+                   ", of ",
+                   teacher.folder,
+                   " ",
+                   teacher.model.vocab_size,
+                   "); both need a row for each token"));
 }
 
 }  // namespace
@@ -43,15 +42,7 @@ absl::Status CheckTokens(const FurtherTeacher& teacher,
 absl::Status CheckTeacherText(const FurtherTeachers& teachers,
                               const ModelText& student) {
   for (const FurtherTeacher& teacher : teachers) {
-    const absl::Status status = CheckTokens(teacher, student);
-    if (status.ok()) continue;
-    return WithExitCode(
-        absl::Status(status.code(),
-                     absl::StrCat("teachers: '",
-                                  teacher.name(),
-                                  "': ",
-                                  std::string(status.message()))),
-        ExitCodeOf(status));
+    RETURN_IF_ERROR(OfTeacher(teacher.settings, CheckTokens(teacher, student)));
   }
   return absl::OkStatus();
 }

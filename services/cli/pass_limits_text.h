@@ -7,6 +7,7 @@
 
 #include "common/config/config.h"
 #include "common/gpus/gpu_report.h"
+#include "common/model/spec/further_teachers.h"
 #include "common/model/spec/model_config.h"
 
 namespace dapd {
@@ -20,6 +21,7 @@ namespace dapd {
 absl::StatusOr<std::string> PassLimitsText(const Config& config,
                                            const ModelConfig& model,
                                            double gpu_gib,
-                                           const GpuReport& here);
+                                           const GpuReport& here,
+                                           const FurtherTeachers& teachers = {});
 
 }  // namespace dapd

@@ -121,8 +121,7 @@ absl::StatusOr<Dataset> DrawData(const Config& config,
        DrawProblems(texts, options.problems, options.seed)) {
     drawn.problems.push_back(std::move(data.problems[rows.front()]));
   }
-  RETURN_IF_ERROR(
-      ApplyViewLimits(config, base.max_view(), base.text, &drawn));
+  RETURN_IF_ERROR(ApplyViewLimits(config, base.max_view(), base.text, &drawn));
   if (drawn.problems.empty()) {
     return DataError(
         absl::StrCat(config.data.path, " holds no problem that can be used"));

@@ -3,8 +3,8 @@
 //
 // A teacher worker: listens, reads the base model, waits for an adapter, and
 // scores until SIGTERM or SIGINT. With --teacher it serves that further teacher
-// of the configuration (`teachers`) and waits for nothing. Exit code 0 after a signal, or 130 with
-// run.stopped_worker.
+// of the configuration (`teachers`) and waits for nothing. Exit code 0 after a
+// signal, or 130 with run.stopped_worker.
 #include <memory>
 #include <optional>
 #include <string>

@@ -152,14 +152,16 @@ absl::StatusOr<LoadedBase> LoadBase(const std::string& folder,
 // Returns the amount of work that fits on this rank's device beside the model;
 // logged for a GPU.
 absl::StatusOr<TrainerLimits> PlanLimits(const Config& config,
-                                         const ModelWeights& weights) {
+                                         const ModelWeights& weights,
+                                         const FurtherTeachers& teachers) {
   TrainerLimits limits;
   RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
-    ASSIGN_OR_RETURN(limits,
-                     PlanTrainerLimits(
-                         config,
-                         weights.config,
-                         MemoryOf(weights.device(), config.run.gpu_processes)));
+    ASSIGN_OR_RETURN(
+        limits,
+        PlanTrainerLimits(config,
+                          weights.config,
+                          MemoryOf(weights.device(), config.run.gpu_processes),
+                          teachers));
     return absl::OkStatus();
   }));
   if (weights.device().is_cuda()) LogInfo(Describe(limits, weights.config));
@@ -258,7 +260,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
                    BaseModelName(config.model.path, config.model.name));
   if (device.is_cuda()) {
     RETURN_IF_ERROR(CheckGpuModel(config.model.precision, model));
-    const RoleMemory plan = PlanMemory(config, model).trainer;
+    const RoleMemory plan = PlanMemory(config, model, base.teachers).trainer;
     RETURN_IF_ERROR(AwaitGpuMemory([&] { return CheckOwnGpu("trainer", plan); },
                                    absl::Seconds(config.run.gpu_wait_seconds),
                                    wait_for_stop));
@@ -434,8 +436,9 @@ absl::Status TrainerRun::Train(
         MakeSideStream(state.base.weights->device()));
     state.base.weights = WithLayersFrom(*state.base.shard, layers);
   }
-  ASSIGN_OR_RETURN(const TrainerLimits limits,
-                   PlanLimits(state.loaded.config, *state.base.weights));
+  ASSIGN_OR_RETURN(
+      const TrainerLimits limits,
+      PlanLimits(state.loaded.config, *state.base.weights, state.teachers));
   BatchTrainerParts batch{.config = state.loaded.config,
                           .weights = state.base.weights,
                           .tokenizer = *state.text.tokenizer,

@@ -13,18 +13,6 @@
 namespace dapd {
 namespace {
 
-// Returns `status` with the name of its teacher.
-absl::Status OfTeacher(const TeacherModel& teacher,
-                       const absl::Status& status) {
-  return WithExitCode(
-      absl::Status(status.code(),
-                   absl::StrCat("teachers: '",
-                                teacher.name,
-                                "': ",
-                                std::string(status.message()))),
-      ExitCodeOf(status));
-}
-
 absl::StatusOr<FurtherTeacher> Find(const TeacherModel& settings) {
   FurtherTeacher teacher{.settings = settings};
   ASSIGN_OR_RETURN(teacher.folder, FindModelFolder(settings.path));
@@ -36,6 +24,17 @@ absl::StatusOr<FurtherTeacher> Find(const TeacherModel& settings) {
 }
 
 }  // namespace
+
+absl::Status OfTeacher(const TeacherModel& teacher,
+                       const absl::Status& status) {
+  if (status.ok()) return status;
+  return WithExitCode(absl::Status(status.code(),
+                                   absl::StrCat("teachers: '",
+                                                teacher.name,
+                                                "': ",
+                                                std::string(status.message()))),
+                      ExitCodeOf(status));
+}
 
 absl::StatusOr<FurtherTeachers> FindFurtherTeachers(const Config& config) {
   FurtherTeachers teachers;

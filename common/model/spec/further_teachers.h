@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "common/config/config.h"
@@ -32,6 +33,9 @@ absl::StatusOr<FurtherTeachers> FindFurtherTeachers(const Config& config);
 // error with the known names if there is none.
 absl::StatusOr<FurtherTeacher> FindFurtherTeacher(const Config& config,
                                                   const std::string& name);
+
+// Returns `status` with the name of the teacher that it is about; OK stays OK.
+absl::Status OfTeacher(const TeacherModel& teacher, const absl::Status& status);
 
 // Returns the configuration of a worker that serves `teacher`: with its model
 // and addresses in place of the student's model and its teachers'.

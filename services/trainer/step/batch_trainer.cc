@@ -37,8 +37,8 @@ DigestKind DigestOfPushes(const SecuritySection& security) {
   return security.insecure ? DigestKind::kSha256 : DigestKind::kXxh3;
 }
 
-// Returns the sets of weights that the student's own teachers load. The base is always
-// loaded; if the terms read no other set, it is at least probed.
+// Returns the sets of weights that the student's own teachers load. The base is
+// always loaded; if the terms read no other set, it is at least probed.
 std::set<WeightSet> SetsRead(const std::vector<Term>& terms) {
   std::set<WeightSet> sets;
   for (const TeacherPass& pass : TeacherPasses(terms)) {

@@ -323,7 +323,8 @@ absl::Status SamplePipeline::AcceptScore(const ScoreResult& result) {
   }
   for (const TeacherPass& pass : options_.scores.passes) {
     const auto scores = views.find(pass.view);
-    if (scores != views.end() && plan_.SourceOf(pass, entry.input.problem->teacher) == source) {
+    if (scores != views.end() &&
+        plan_.SourceOf(pass, entry.input.problem->teacher) == source) {
       entry.scores[pass] = scores->second;
     }
   }

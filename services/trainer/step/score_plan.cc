@@ -9,8 +9,8 @@ ScoreSource ScorePlan::SourceOf(const TeacherPass& pass,
                                 const std::string& row_teacher) const {
   if (pass.teacher == kRowTeacher) return {.teacher = row_teacher};
   if (!pass.teacher.empty()) return {.teacher = pass.teacher};
-  return {.weights = at_base.contains(pass.weights) ? WeightSet::kBase
-                                                    : pass.weights};
+  return {.weights =
+              at_base.contains(pass.weights) ? WeightSet::kBase : pass.weights};
 }
 
 std::vector<ScoreTask> ScorePlan::Tasks(bool known_at_start,
