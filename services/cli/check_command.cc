@@ -87,8 +87,11 @@ Here LookAround(const LoadedConfig& loaded, const ModelText& base) {
   }
   const bool computes_on_gpus = here.report.usable.ok() && here.has_backend;
   if (computes_on_gpus) {
-    here.split = SplitMachine(
-        loaded, BegunConfig(loaded.config.run), base.model, here.report, base.teachers);
+    here.split = SplitMachine(loaded,
+                              BegunConfig(loaded.config.run),
+                              base.model,
+                              here.report,
+                              base.teachers);
   } else {
     here.split = MachineSplit{.config = loaded.config,
                               .names = GpuNames(here.report),
@@ -197,8 +200,7 @@ std::vector<std::pair<std::string, std::vector<std::string>>> AllAddresses(
 
 // An existing file of workers must be valid; a missing one may come later.
 absl::Status CheckAddressFiles(const Config& config) {
-  for (const auto& [key, addresses] :
-       AllAddresses(config)) {
+  for (const auto& [key, addresses] : AllAddresses(config)) {
     for (const std::string& address : addresses) {
       const auto path = AddressFilePath(address);
       if (!path.has_value()) continue;

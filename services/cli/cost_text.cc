@@ -97,8 +97,7 @@ std::vector<std::string> StepCostText(const Config& config,
                         seconds.trainer,
                         seconds.network));
   }
-  const StepWork work =
-      CountStepWork(config, model, lengths, false, teachers);
+  const StepWork work = CountStepWork(config, model, lengths, false, teachers);
   constexpr double kMiB = 1 << 20;
   lines.push_back(
       absl::StrFormat("%-16s MiB a step: scores %.1f, adapter %.1f a worker, "

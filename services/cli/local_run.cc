@@ -261,8 +261,7 @@ absl::Status LocalRun::TakeGpus() {
                    FindFurtherTeachers(config_));
   ASSIGN_OR_RETURN(
       const MachineSplit split,
-      SplitMachine(
-          loaded_, BegunConfig(config_.run), model, report, teachers));
+      SplitMachine(loaded_, BegunConfig(config_.run), model, report, teachers));
   config_ = split.config;
   overrides_.insert(
       overrides_.end(), split.overrides.begin(), split.overrides.end());

@@ -105,8 +105,8 @@ std::string PlacesText(const RoleSplit& split,
   }
   for (const LocalProcess& process : processes) {
     if (process.teacher.empty()) continue;
-    parts.push_back(absl::StrCat(
-        process.name, " on ", absl::StrJoin(process.gpus, ", ")));
+    parts.push_back(
+        absl::StrCat(process.name, " on ", absl::StrJoin(process.gpus, ", ")));
   }
   const bool is_shared =
       std::ranges::any_of(processes, [&](const LocalProcess& process) {
@@ -227,18 +227,17 @@ void WarnOfUnused(const LoadedConfig& loaded,
     }
   }
   if (unused.empty()) return;
-  machine->warnings.push_back(
-      absl::StrCat(unused.size(),
-                   " of ",
-                   machine->names.size(),
-                   " GPUs are not used (",
-                   Printable(absl::StrJoin(unused, ", ")),
-                   "): ",
-                   ReasonOfUnused(
-                       loaded, model, teachers, machine->gpus, split, is_kept),
-                   "; run.gpus=",
-                   machine->names.size() - unused.size(),
-                   " leaves them to others"));
+  machine->warnings.push_back(absl::StrCat(
+      unused.size(),
+      " of ",
+      machine->names.size(),
+      " GPUs are not used (",
+      Printable(absl::StrJoin(unused, ", ")),
+      "): ",
+      ReasonOfUnused(loaded, model, teachers, machine->gpus, split, is_kept),
+      "; run.gpus=",
+      machine->names.size() - unused.size(),
+      " leaves them to others"));
 }
 
 }  // namespace
@@ -278,11 +277,8 @@ absl::StatusOr<MachineSplit> SplitMachine(const LoadedConfig& loaded,
   const GivenSplit given = GivenBy(loaded);
   const RoleSplit configured = SplitOf(loaded.config);
   RoleSplit split = configured;
-  const std::optional<RoleSplit> kept =
-      KeptSplit(begun,
-                NumFurtherWorkers(loaded.config),
-                given,
-                machine.names.size());
+  const std::optional<RoleSplit> kept = KeptSplit(
+      begun, NumFurtherWorkers(loaded.config), given, machine.names.size());
   if (kept.has_value()) {
     split = *kept;
   } else if (machine.names.size() > 1) {

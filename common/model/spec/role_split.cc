@@ -183,14 +183,13 @@ class RoleChoices {
  private:
   StepSeconds Predict(const RoleSplit& split) const {
     const Config config = WithSplit(config_, split);
-    return PredictStep(
-        config,
-        CountStepWork(config,
-                      model_,
-                      lengths_,
-                      /*snapshot_is_base=*/false,
-                      teachers_),
-        rates_);
+    return PredictStep(config,
+                       CountStepWork(config,
+                                     model_,
+                                     lengths_,
+                                     /*snapshot_is_base=*/false,
+                                     teachers_),
+                       rates_);
   }
   bool Fits(RoleMemory MemoryPlan::*role, const RoleSplit& split) const {
     if (devices_.bytes == 0) return true;

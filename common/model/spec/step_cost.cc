@@ -155,9 +155,9 @@ void CountFurther(const Config& config,
     work->further_flops_of_worker =
         std::max(work->further_flops_of_worker,
                  flops / static_cast<double>(teacher.settings.workers));
-    work->payload_bytes += batch * view.scored *
-                           static_cast<double>(
-                               ScoreBytes(config, teacher.model));
+    work->payload_bytes +=
+        batch * view.scored *
+        static_cast<double>(ScoreBytes(config, teacher.model));
   }
 }
 

@@ -55,8 +55,8 @@ struct StepWork {
 };
 
 // `snapshot_is_base`: before the first refresh. run.rollout_workers is the
-// number of workers; micro-batches run one after another on each rank. A pass of
-// the teacher that a row names counts for every teacher in equal shares.
+// number of workers; micro-batches run one after another on each rank. A pass
+// of the teacher that a row names counts for every teacher in equal shares.
 StepWork CountStepWork(const Config& config,
                        const ModelConfig& model,
                        const SampleLengths& lengths,

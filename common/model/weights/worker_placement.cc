@@ -34,12 +34,11 @@ absl::StatusOr<WorkerPlacement> OpenWorkerPlacement(
     const Config& config,
     const std::string& name,
     RoleMemory MemoryPlan::*role) {
-  return OpenWorkerPlacement(
-      config, name, [&]() -> absl::StatusOr<RoleMemory> {
-        ASSIGN_OR_RETURN(const ModelConfig model,
-                         ReadModelConfig(config.model.path));
-        return PlanMemory(config, model).*role;
-      });
+  return OpenWorkerPlacement(config, name, [&]() -> absl::StatusOr<RoleMemory> {
+    ASSIGN_OR_RETURN(const ModelConfig model,
+                     ReadModelConfig(config.model.path));
+    return PlanMemory(config, model).*role;
+  });
 }
 
 }  // namespace dapd

@@ -82,7 +82,7 @@ struct WorkerState {
   int64_t policy_version = -1;  // the newest acknowledged; -1: none yet
   std::map<WeightSet, int64_t> weights;  // acknowledged versions, by set
   int64_t in_flight = 0;
-  std::string last_error;  // why it was last lost
+  std::string last_error;    // why it was last lost
   std::string teacher = {};  // the further teacher that it serves; empty: none
 };
 

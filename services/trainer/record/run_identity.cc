@@ -52,8 +52,8 @@ absl::Status CompareIdentity(const std::string& folder,
   if (recorded.at("data_digest") != identity.data_digest) {
     differences.push_back("the data: data.path holds different problems");
   }
-  const auto teachers = recorded.value(
-      "teacher_digests", std::map<std::string, std::string>());
+  const auto teachers =
+      recorded.value("teacher_digests", std::map<std::string, std::string>());
   for (const auto& [name, digest] : identity.teacher_digests) {
     const auto known = teachers.find(name);
     // A teacher that is new, or gone, is a difference of the settings.

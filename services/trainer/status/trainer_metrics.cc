@@ -263,8 +263,8 @@ void TrainerMetrics::SetPausedForDisk(bool paused) {
       .Set(paused ? 1.0 : 0.0);
 }
 
-WorkerPoolObserver TrainerMetrics::PoolObserver(
-    const std::string& role, const std::string& teacher) {
+WorkerPoolObserver TrainerMetrics::PoolObserver(const std::string& role,
+                                                const std::string& teacher) {
   MetricLabels labels = {{"role", role}};
   if (!teacher.empty()) labels["teacher"] = teacher;
   const auto with = [labels](const char* name, const std::string& value) {
@@ -295,11 +295,10 @@ WorkerPoolObserver TrainerMetrics::PoolObserver(
   // The observer is called often, so the gauges are looked up once.
   std::map<WorkerStage, Gauge> workers;
   for (const auto& [stage, count] : PoolLoad().workers) {
-    workers.emplace(
-        stage,
-        registry_.AddGauge("dapd_trainer_workers",
-                           "Workers by role and state.",
-                           with("state", NameOf(stage))));
+    workers.emplace(stage,
+                    registry_.AddGauge("dapd_trainer_workers",
+                                       "Workers by role and state.",
+                                       with("state", NameOf(stage))));
   }
   const Gauge pending =
       registry_.AddGauge("dapd_trainer_tasks_pending",

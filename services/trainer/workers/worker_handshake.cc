@@ -43,15 +43,15 @@ absl::StatusOr<int64_t> CheckDescription(const v1::DescribeResponse& worker,
                                          const std::string& service,
                                          const ExpectedWorker& expected) {
   if (worker.teacher() != expected.teacher) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "it serves ",
-        NameOfTeacher(worker.teacher()),
-        ", and this address is for ",
-        NameOfTeacher(expected.teacher),
-        "; correct the addresses, or start it with ",
-        expected.teacher.empty()
-            ? "no --teacher"
-            : absl::StrCat("--teacher ", expected.teacher)));
+    return absl::FailedPreconditionError(
+        absl::StrCat("it serves ",
+                     NameOfTeacher(worker.teacher()),
+                     ", and this address is for ",
+                     NameOfTeacher(expected.teacher),
+                     "; correct the addresses, or start it with ",
+                     expected.teacher.empty()
+                         ? "no --teacher"
+                         : absl::StrCat("--teacher ", expected.teacher)));
   }
   std::vector<std::string> differences;
   Compare("service", worker.service(), service, &differences);
