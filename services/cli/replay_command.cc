@@ -19,7 +19,6 @@
 #include "common/model/spec/model_card.h"
 #include "common/model/weights/adapter.h"
 #include "common/objective/micro_batch.h"
-#include "common/objective/score_locally.h"
 #include "common/tensor/safetensors.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/terms/term.h"
@@ -106,17 +105,18 @@ absl::StatusOr<ScoredSample> Replay::ScoreSample(const SampleRow& row) {
   ASSIGN_OR_RETURN(
       scored.views,
       BuildViewsWithin(
-          *local_.text.views, sample, local_.weights->config.max_positions));
+          *local_.text.views, sample, local_.teachers->max_view()));
   // Unscored tokens stand at the answer's end.
   const View& answer =
       scored.views[static_cast<size_t>(ViewName::kNoneRollout)];
   scored.sampler_logprobs = row.sampler_logprobs;
   scored.sampler_logprobs.resize(std::min(
       row.sampler_logprobs.size(), static_cast<size_t>(answer.scored_count)));
-  scored.scores = ScoreLocally(*local_.weights,
-                               local_.policy->WeightSets(),
-                               TeacherPasses(terms_),
-                               scored.views);
+  scored.scores = local_.teachers->Score(*local_.weights,
+                                         *local_.policy,
+                                         TeacherPasses(terms_),
+                                         row.teacher,
+                                         scored.views);
   return scored;
 }
 
@@ -150,6 +150,7 @@ absl::StatusOr<ObjectiveMetrics> Replay::Accumulate(size_t begin, size_t end) {
         terms_,
         scored,
         {.head = {.temperature = config_.objective.temperature,
+                  .vocabulary = local_.teachers->vocabulary(),
                   .workspace = &head_workspace_},
          .gradient_scale = 1.0 / static_cast<double>(micro_batches),
          .limits = MakePassLimits(config_, *local_.weights)}));

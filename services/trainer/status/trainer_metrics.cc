@@ -4,8 +4,10 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
@@ -69,6 +71,14 @@ double UnixSeconds() {
 
 TrainerMetrics::TrainerMetrics(MetricsRegistry& registry, const Config& config)
     : registry_(registry), asks_rollouts_(AsksRolloutWorkers(config)) {
+  for (const Term& term : ExpandTerms(config.objective)) {
+    std::set<std::string> further;
+    for (const TeacherPass& pass : PassesOf(term.target)) {
+      if (!pass.teacher.empty()) further.insert(pass.teacher);
+    }
+    if (further.empty()) continue;
+    teachers_of_terms_[term.name] = absl::StrJoin(further, ",");
+  }
   // Known metrics exist from the start, so that a rate never misses its zero
   // and a dashboard is never empty.
   registry_.AddCounter(kSteps, kStepsHelp);
@@ -156,7 +166,11 @@ void TrainerMetrics::RecordStep(const StepReport& report) {
 void TrainerMetrics::Record(const StepMetric& metric,
                             const MetricValue& value) {
   MetricLabels labels = metric.labels;
-  if (!value.of.empty()) labels[metric.label()] = value.of;
+  if (metric.label() == "term") {
+    labels.merge(LabelsOf(value.of));
+  } else if (!value.of.empty()) {
+    labels[metric.label()] = value.of;
+  }
   const double number = AsDouble(value.number);
   switch (metric.kind) {
     case MetricKind::kGauge:
@@ -210,10 +224,12 @@ void TrainerMetrics::RecordEvaluation(const std::string& when,
         labels);
   }
   for (const TermDivergence& term : report.divergences) {
+    MetricLabels of_term = LabelsOf(term.name);
+    of_term["when"] = labels.at("when");
     Set("dapd_trainer_evaluation_divergence",
         "True KL divergence of a term on held-out problems.",
         term.unclipped.mean,
-        {{"when", labels.at("when")}, {"term", term.name}});
+        of_term);
   }
 }
 
@@ -261,6 +277,15 @@ void TrainerMetrics::SetPausedForDisk(bool paused) {
       .AddGauge("dapd_trainer_paused_for_disk",
                 "1 while training waits for a write to succeed.")
       .Set(paused ? 1.0 : 0.0);
+}
+
+MetricLabels TrainerMetrics::LabelsOf(const std::string& term) const {
+  MetricLabels labels = {{"term", term}};
+  if (const auto found = teachers_of_terms_.find(term);
+      found != teachers_of_terms_.end()) {
+    labels["teacher"] = found->second;
+  }
+  return labels;
 }
 
 WorkerPoolObserver TrainerMetrics::PoolObserver(const std::string& role,

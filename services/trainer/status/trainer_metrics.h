@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "common/config/config.h"
@@ -61,8 +62,13 @@ class TrainerMetrics {
   // Sets the metric to this value.
   void Record(const StepMetric& metric, const MetricValue& value);
 
+  // Returns the labels of a series of `term`: also `teacher` if the term reads
+  // further teachers.
+  MetricLabels LabelsOf(const std::string& term) const;
+
   MetricsRegistry& registry_;
   const bool asks_rollouts_;
+  std::map<std::string, std::string> teachers_of_terms_;  // further ones
 };
 
 }  // namespace dapd
