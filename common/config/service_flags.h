@@ -16,8 +16,6 @@ struct ServiceFlags {
   void AddTo(CommandLine& line, const std::string& listen_key);
   // Returns the given overrides, followed by the override of --listen.
   std::vector<std::string> Overrides() const;
-  // Returns the value of --listen; empty if it was not given.
-  const std::string& listen() const { return listen_; }
 
  private:
   std::string listen_;

@@ -174,29 +174,30 @@ absl::Status LocalRun::AddFurtherTeachers(std::vector<std::string>* overrides) {
                               : ThreadsOfEach(NumFurtherWorkers(config_));
   std::vector<TeacherModel> all = config_.teachers;
   for (const TeacherModel& asked : TeachersAsked(config_)) {
-    const auto own = std::ranges::find(all, asked.name, &TeacherModel::name);
     std::vector<std::string> addresses;
     for (int64_t i = 0; i < asked.workers; ++i) {
-      // A process reads its own addresses where all of them read the others'.
-      ASSIGN_OR_RETURN(own->listen, TakeAddress());
-      if (!asked.metrics_listen.empty()) {
-        ASSIGN_OR_RETURN(
-            own->metrics_listen,
-            TakeListen(asked.metrics_listen, 10 * static_cast<int>(i)));
+      ASSIGN_OR_RETURN(const std::string address, TakeAddress());
+      std::string metrics = asked.metrics_listen;
+      if (!metrics.empty()) {
+        ASSIGN_OR_RETURN(metrics,
+                         TakeListen(metrics, 10 * static_cast<int>(i)));
       }
-      addresses.push_back(own->listen);
       const std::string name = FurtherWorkerName(asked.name, i);
-      ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> worker,
-                       MakeChild("dapd-teacher",
-                                 name,
-                                 {TeachersOverride(all),
-                                  absl::StrCat("run.num_threads=", threads)},
-                                 /*to_log=*/true,
-                                 {"--teacher", asked.name}));
+      ASSIGN_OR_RETURN(
+          std::unique_ptr<ChildProcess> worker,
+          MakeChild("dapd-teacher",
+                    name,
+                    {TextOverride("teacher.listen", address),
+                     TextOverride("metrics.teacher_listen", metrics),
+                     absl::StrCat("run.num_threads=", threads)},
+                    /*to_log=*/true,
+                    {"--teacher", asked.name}));
       RETURN_IF_ERROR(supervisor_.AddWorker(std::move(worker)));
-      LogInfo(absl::StrCat("started ", name, " on ", own->listen));
+      LogInfo(absl::StrCat("started ", name, " on ", address));
+      addresses.push_back(address);
     }
-    own->addresses = std::move(addresses);
+    std::ranges::find(all, asked.name, &TeacherModel::name)->addresses =
+        std::move(addresses);
   }
   overrides->push_back(TeachersOverride(all));
   return absl::OkStatus();

@@ -56,9 +56,8 @@ absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config) {
 
 absl::StatusOr<LoadedScorer> LoadTeacherScorer(const Config& config,
                                                const FurtherTeacher& teacher) {
-  const Config own = ConfigOfTeacher(config, teacher);
   ASSIGN_OR_RETURN(const WorkerPlacement placement,
-                   OpenWorkerPlacement(own, teacher.name(), [&] {
+                   OpenWorkerPlacement(config, teacher.name(), [&] {
                      return PlanTeacherMemory(config, teacher);
                    }));
   const auto [device, dtype] = placement;

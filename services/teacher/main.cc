@@ -51,10 +51,9 @@ absl::Status Run(const TeacherFlags& flags) {
     ASSIGN_OR_RETURN(config.model.path, FindModelFolder(config.model.path));
   } else {
     ASSIGN_OR_RETURN(teacher, FindFurtherTeacher(config, flags.teacher));
-    config = ConfigOfTeacher(std::move(config), *teacher);
+    config = ConfigOfTeacher(loaded, *teacher);
     labels["teacher"] = flags.teacher;
   }
-  if (!flags.listen().empty()) config.teacher.listen = flags.listen();
   RETURN_IF_ERROR(
       program.Start(config,
                     {.grpc = config.teacher.listen,

@@ -67,11 +67,21 @@ absl::StatusOr<FurtherTeacher> FindFurtherTeacher(const Config& config,
           : absl::StrCat("`teachers` has ", absl::StrJoin(names, ", "))));
 }
 
-Config ConfigOfTeacher(Config config, const FurtherTeacher& teacher) {
+Config ConfigOfTeacher(const LoadedConfig& loaded,
+                       const FurtherTeacher& teacher) {
+  Config config = loaded.config;
   config.model.path = teacher.folder;
   config.model.name.clear();
-  config.teacher.listen = teacher.settings.listen;
-  config.metrics.teacher_listen = teacher.settings.metrics_listen;
+  const auto is_for_this_process = [&](const char* key) {
+    const std::string& origin = loaded.origins.at(key);
+    return origin == "environment" || origin == "--set";
+  };
+  if (!is_for_this_process("teacher.listen")) {
+    config.teacher.listen = teacher.settings.listen;
+  }
+  if (!is_for_this_process("metrics.teacher_listen")) {
+    config.metrics.teacher_listen = teacher.settings.metrics_listen;
+  }
   return config;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/config/config.h"
+#include "common/config/load_config.h"
 #include "common/model/spec/model_config.h"
 
 namespace dapd {
@@ -38,8 +39,10 @@ absl::StatusOr<FurtherTeacher> FindFurtherTeacher(const Config& config,
 absl::Status OfTeacher(const TeacherModel& teacher, const absl::Status& status);
 
 // Returns the configuration of a worker that serves `teacher`: with its model
-// and addresses in place of the student's model and its teachers'.
-Config ConfigOfTeacher(Config config, const FurtherTeacher& teacher);
+// and the addresses where it listens. Where the environment or --set gives
+// teacher.listen or metrics.teacher_listen, that address counts for it, too.
+Config ConfigOfTeacher(const LoadedConfig& loaded,
+                       const FurtherTeacher& teacher);
 
 // Returns how many workers of further teachers `dapd run` starts.
 int64_t NumFurtherWorkers(const Config& config);

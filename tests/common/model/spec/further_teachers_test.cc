@@ -83,12 +83,22 @@ TEST_F(FurtherTeachersTest, AnUnknownNameListsTheKnownOnes) {
       AllOf(HasSubstr("no teacher 'bigg'"), HasSubstr("'unread', 'big'")));
 }
 
-TEST_F(FurtherTeachersTest, AWorkersConfigurationHasItsModelAndAddresses) {
-  const Config own =
-      ConfigOfTeacher(config_, *FindFurtherTeacher(config_, "big"));
+TEST_F(FurtherTeachersTest, AWorkerHasItsModelAndItsAddresses) {
+  LoadedConfig loaded{.config = config_,
+                      .origins = {{"teacher.listen", "default"},
+                                  {"metrics.teacher_listen", "run.yaml:3"}}};
+  const FurtherTeacher teacher = *FindFurtherTeacher(config_, "big");
+  const Config own = ConfigOfTeacher(loaded, teacher);
   EXPECT_EQ(own.model.path, folder_);
   EXPECT_EQ(own.teacher.listen, "127.0.0.1:9");
   EXPECT_EQ(own.metrics.teacher_listen, "");
+  loaded.origins["teacher.listen"] = "environment";
+  loaded.origins["metrics.teacher_listen"] = "--set";
+  loaded.config.teacher.listen = "0.0.0.0:7002";
+  loaded.config.metrics.teacher_listen = "0.0.0.0:9102";
+  const Config here = ConfigOfTeacher(loaded, teacher);
+  EXPECT_EQ(here.teacher.listen, "0.0.0.0:7002");
+  EXPECT_EQ(here.metrics.teacher_listen, "0.0.0.0:9102");
 }
 
 }  // namespace
