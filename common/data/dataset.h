@@ -22,9 +22,6 @@ struct Problem {
   std::string solution;  // empty if it is not needed
   std::string answer;    // empty if the data has none
   std::string where;     // place in the data: "rows.jsonl:12"
-  // The teacher that the row names (data.teacher_column); empty: the student's
-  // own base, or no such column is read.
-  std::string teacher;
 };
 
 struct DatasetOptions {
