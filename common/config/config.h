@@ -181,6 +181,11 @@ struct ObjectiveSection {
     double trim = 0.05;
   };
   Dopd dopd;
+  // For `preset: gkd`.
+  struct Gkd {
+    double reference_share = 0.5;  // of the steps, see step_kind.h
+  };
+  Gkd gkd;
   // For `preset: sdpo`.
   struct Sdpo {
     // kJensenShannon or kReverseKl.

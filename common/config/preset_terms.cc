@@ -152,6 +152,35 @@ std::vector<Term> SftTerms(const ObjectiveSection& section) {
   return {MakeTerm(section, "sft", kNoneReference, OneHot{}, section.kappa)};
 }
 
+std::vector<Term> OpdTerms(const ObjectiveSection& section) {
+  return {MakeTerm(section,
+                   "opd",
+                   kNoneRollout,
+                   TeacherIn(section, kNoneRollout),
+                   section.kappa)};
+}
+
+// A step trains only one of the two terms, so both have the whole weight.
+std::vector<Term> GkdTerms(const ObjectiveSection& section) {
+  const double share = section.gkd.reference_share;
+  std::vector<Term> terms;
+  if (share < 1.0) {
+    terms.push_back(MakeTerm(section,
+                             "gkd",
+                             kNoneRollout,
+                             TeacherIn(section, kNoneRollout),
+                             section.kappa));
+  }
+  if (share > 0.0) {
+    terms.push_back(MakeTerm(section,
+                             "gkd_reference",
+                             kNoneReference,
+                             TeacherIn(section, kNoneReference),
+                             section.kappa));
+  }
+  return terms;
+}
+
 // Returns the terms of lasgroup/SDPO, which has micro-batches of one sample, so
 // that every answer has the same weight and a masked answer counts as 0.
 std::vector<Term> SdpoTerms(const ObjectiveSection& section) {
@@ -245,6 +274,24 @@ const std::vector<Preset>& Presets() {
         {"objective.component_clip", ".inf"},
         {"objective.temperature", "1"}},
        {"objective.teacher_weights"}},
+      {"opd",
+       OpdTerms,
+       {{"objective.kappa", "1"},
+        {"objective.divergence", "reverse_kl"},
+        {"objective.component_clip", ".inf"},
+        {"objective.temperature", "1"},
+        {"rollout.temperature", "1"},
+        {"rollout.top_p", "1"},
+        {"rollout.top_k", "0"}}},
+      {kGkdPreset,
+       GkdTerms,
+       {{"objective.kappa", "1"},
+        {"objective.divergence", "jensen_shannon"},
+        {"objective.component_clip", ".inf"},
+        {"objective.temperature", "1"},
+        {"rollout.temperature", "1"},
+        {"rollout.top_p", "1"},
+        {"rollout.top_k", "0"}}},
   };
   return presets;
 }

@@ -9,6 +9,9 @@
 
 namespace dapd {
 
+// The preset whose steps are of two kinds (step_kind.h).
+inline constexpr char kGkdPreset[] = "gkd";
+
 // Returns "dapd", "opsd", ...
 std::vector<std::string> PresetNames();
 
@@ -44,6 +47,9 @@ std::vector<std::string> UnreadKeys(const std::string& preset);
 //   sdpo                none_rollout <- sibling_rollout of the moving average
 //                       (Huebotter et al., arXiv 2601.20802)
 //   sft                 none_reference <- the reference's own tokens
+//   opd                 none_rollout <- none_rollout of the teacher
+//   gkd                 the same, and none_reference <- none_reference, in
+//   turns
 //
 // One term weighs kappa; dopd's two both do. Where teacher_weights has several
 // names, every one of them has the terms of the preset to itself, with kappa

@@ -17,6 +17,7 @@
 #include "common/config/notify_url.h"
 #include "common/config/preset_terms.h"
 #include "common/config/prompts.h"
+#include "common/config/step_kind.h"
 #include "common/config/teacher_problems.h"
 
 namespace dapd {
@@ -98,6 +99,14 @@ void CheckAnswers(const Config& config, std::vector<std::string>& problems) {
                  ? absl::StrCat("rollout.source: ", NameOf(rollout.source))
                  : "rollout.group_size above 1",
              " needs different ones: raise the temperature"));
+  report(TakesTurns(config) && rollout.source != ReferenceSource::kGiven,
+         absl::StrCat("objective.gkd.reference_share is ",
+                      config.objective.gkd.reference_share,
+                      ", but with rollout.source: ",
+                      NameOf(rollout.source),
+                      " the references are sampled answers, too: set "
+                      "objective.gkd.reference_share to 0 or rollout.source "
+                      "to reference"));
   report(
       rollout.group_size == 1 &&
           config.objective.sdpo.feedback == FeedbackRule::kNever &&

@@ -167,6 +167,9 @@ absl::StatusOr<std::string> CheckDataset(
                             data.skipped_rows,
                             data.digest.substr(0, 16))
                 .c_str());
+  if (!options.teacher_column.empty()) {
+    std::puts(RowTeachersText(data).c_str());
+  }
   return data.digest;
 }
 
@@ -294,7 +297,7 @@ absl::StatusOr<std::string> CheckData(const Config& config,
       const std::string digest,
       CheckDataset("data",
                    config.data.path,
-                   MakeDatasetOptions(config.data),
+                   MakeDatasetOptions(config),
                    [&](Dataset* data) {
                      RETURN_IF_ERROR(ApplyAnswerRule(config, data));
                      return ApplyViewLimits(
@@ -302,7 +305,7 @@ absl::StatusOr<std::string> CheckData(const Config& config,
                    }));
   RETURN_IF_ERROR(CheckDataset("held out",
                                config.evaluation.path,
-                               MakeHeldOutOptions(config.data),
+                               MakeHeldOutOptions(config),
                                [&](Dataset* data) {
                                  WarnOfUngradedProblems(config, *data);
                                  return ApplyHeldOutLimits(

@@ -14,6 +14,7 @@
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
 #include "common/config/preset_terms.h"
+#include "common/config/step_kind.h"
 #include "common/data/sample_rows.h"
 #include "common/hub/model_folder.h"
 #include "common/model/spec/model_card.h"
@@ -89,7 +90,8 @@ absl::StatusOr<std::unique_ptr<Replay>> Replay::Load(
 // Leaves out rows as a step of a run does. Refuses a row without a rollout if a
 // term reads one.
 void Replay::LeaveOutUntrainable() {
-  const bool scores_references = ScoresReferences(terms_);
+  const bool scores_references =
+      ScoresReferences(terms_) && !TakesTurns(config_);
   for (SampleRow& row : rows_) {
     const Sample& sample = row.sample;
     if (sample.rollout_ids.empty()) continue;
@@ -106,6 +108,10 @@ absl::StatusOr<ScoredSample> Replay::ScoreSample(const SampleRow& row) {
       scored.views,
       BuildViewsWithin(
           *local_.text.views, sample, local_.teachers->max_view()));
+  // The step that sampled the answer trained no reference.
+  if (TakesTurns(config_) && !sample.rollout_ids.empty()) {
+    DropViews(Completion::kReference, &scored.views);
+  }
   // Unscored tokens stand at the answer's end.
   const View& answer =
       scored.views[static_cast<size_t>(ViewName::kNoneRollout)];

@@ -9,6 +9,7 @@
 
 #include "common/config/preset_terms.h"
 #include "common/config/prompts.h"
+#include "common/config/step_kind.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/number_bytes.h"
 
@@ -108,6 +109,20 @@ ViewSums SumViews(const Config& config,
     }
   }
   return sums;
+}
+
+// Returns the lengths as a mean step reads them: where steps take turns, a view
+// is read in a share of them.
+SampleLengths MeanOverSteps(const Config& config, SampleLengths lengths) {
+  for (auto& [name, view] : lengths) {
+    const auto known = ParseViewName(name);
+    if (!known.ok()) continue;
+    const double share = ShareOfSteps(config, CompletionOf(*known));
+    view.tokens *= share;
+    view.squares *= share;
+    view.scored *= share;
+  }
+  return lengths;
 }
 
 void CountScoringAndTraining(const Config& config,
@@ -280,11 +295,15 @@ StepWork CountStepWork(const Config& config,
                        bool snapshot_is_base,
                        const FurtherTeachers& teachers) {
   const ModelNumbers numbers = NumbersOf(config, model);
-  const ViewSums views = SumViews(config, lengths, snapshot_is_base, teachers);
+  const ViewSums views = SumViews(
+      config, MeanOverSteps(config, lengths), snapshot_is_base, teachers);
   StepWork work;
   CountScoringAndTraining(config, numbers, views, &work);
   if (StepsNeedAnswers(config)) {
     CountDecoding(config, numbers, lengths.at("none_rollout"), &work);
+    const double share = ShareOfSteps(config, Completion::kRollout);
+    work.prefill_flops *= share;
+    work.decode_steps *= share;
   }
   CountTraffic(config, numbers, ScoreBytes(config, model), views, &work);
   CountFurther(config, views, teachers, &work);

@@ -103,7 +103,7 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
   if (!with_scores_) return absl::OkStatus();
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Problem& problem = *entries_[i].input.problem;
-    if (rules_.source == ReferenceSource::kGiven) {
+    if (rules_.source == ReferenceSource::kGiven && rules_.trains_references) {
       ASSIGN_OR_RETURN(
           entries_[i].views,
           views_.BuildReferenceViews(problem.problem, problem.solution));
@@ -282,9 +282,10 @@ absl::Status SamplePipeline::AcceptRollout(size_t index,
                            record.context};
     // Views that are known since Start are not built again.
     ASSIGN_OR_RETURN(views,
-                     sample.reference_ids.empty()
+                     sample.reference_ids.empty() && rules_.trains_references
                          ? views_.Build(sample, KnownViews(index))
                          : views_.Build(sample));
+    if (!rules_.trains_references) DropViews(Completion::kReference, &views);
   }
   MutexLock lock(&mutex_);
   Entry& entry = entries_[index];

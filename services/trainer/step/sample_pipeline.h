@@ -155,6 +155,8 @@ class SamplePipeline {
   // Takes the scores that are there; waits up to `timeout` for the first.
   absl::Status AcceptScores(absl::Duration timeout);
 
+  // The rules of the batch that was started.
+  const AnswerRules& rules() const { return rules_; }
   // The maker of the records that CollectRollouts returns.
   const RecordMaker& record_maker() const { return record_maker_; }
 
