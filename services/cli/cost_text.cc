@@ -133,10 +133,14 @@ absl::StatusOr<std::string> SplitText(const Config& config,
   const std::string of_workers =
       of_worker > 1 ? absl::StrCat("; ", of_worker, " devices a rollout worker")
                     : "";
+  const int64_t further = NumFurtherWorkers(config);
+  const std::string of_further =
+      further > 0 ? absl::StrCat("; ", further, " more for further teachers")
+                  : "";
   return absl::StrFormat(
       "%-16s of %d: ranks %d, teachers %d, rollouts %d; %.4g s a step one "
       "by one at %.4g TFLOP/s, %.4g GB/s and %.4g GB/s of network; %.2f "
-      "GiB a rank%s",
+      "GiB a rank%s%s",
       "split",
       devices.count,
       split->ranks,
@@ -148,6 +152,7 @@ absl::StatusOr<std::string> SplitText(const Config& config,
       rates.network_bytes / 1e9,
       PlanMemory(WithSplit(config, *split), model, teachers).trainer.Total() /
           (1 << 30),
+      of_further,
       of_workers);
 }
 
