@@ -18,9 +18,9 @@ namespace dapd {
 namespace {
 
 // Describes a scorer of that shape, which serves every set of weights.
-WorkerDescription Describe(const Config& config,
-                           const ModelWeights& weights,
-                           const ScoringShape& shape) {
+WorkerDescription DescribeScorer(const Config& config,
+                                 const ModelWeights& weights,
+                                 const ScoringShape& shape) {
   WorkerDescription description =
       DescribeWorker("teacher", weights, config.lora.rank);
   // One half computes while the other half is sent.
@@ -40,7 +40,7 @@ absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config) {
                    LoadModelWeights(config.model.path, dtype, device));
   LoadedScorer loaded;
   const ScoringShape shape = ScoringShapeFor(config.teacher, device);
-  loaded.description = Describe(config, *weights, shape);
+  loaded.description = DescribeScorer(config, *weights, shape);
   ASSIGN_OR_RETURN(const LoraConfig lora,
                    MakeLoraConfig(config.lora, weights->config));
   RETURN_IF_ERROR(CatchTorch([&] {
@@ -74,7 +74,7 @@ absl::StatusOr<LoadedScorer> LoadTeacherScorer(const Config& config,
   }
   LoadedScorer loaded;
   const ScoringShape shape = ScoringShapeFor(config.teacher, device);
-  loaded.description = Describe(config, *weights, shape);
+  loaded.description = DescribeScorer(config, *weights, shape);
   loaded.description.weight_sets = {WeightSet::kBase};
   loaded.description.teacher = teacher.name();
   RETURN_IF_ERROR(CatchTorch([&] {

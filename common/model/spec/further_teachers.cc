@@ -13,7 +13,7 @@
 namespace dapd {
 namespace {
 
-absl::StatusOr<FurtherTeacher> Find(const TeacherModel& settings) {
+absl::StatusOr<FurtherTeacher> FindTeacher(const TeacherModel& settings) {
   FurtherTeacher teacher{.settings = settings};
   ASSIGN_OR_RETURN(teacher.folder, FindModelFolder(settings.path));
   ASSIGN_OR_RETURN(teacher.model, ReadModelConfig(teacher.folder));
@@ -39,7 +39,7 @@ absl::Status OfTeacher(const TeacherModel& teacher,
 absl::StatusOr<FurtherTeachers> FindFurtherTeachers(const Config& config) {
   FurtherTeachers teachers;
   for (const TeacherModel& settings : TeachersAsked(config)) {
-    auto teacher = Find(settings);
+    auto teacher = FindTeacher(settings);
     if (!teacher.ok()) return OfTeacher(settings, teacher.status());
     teachers.push_back(*std::move(teacher));
   }
@@ -54,7 +54,7 @@ absl::StatusOr<FurtherTeacher> FindFurtherTeacher(const Config& config,
       names.push_back(absl::StrCat("'", settings.name, "'"));
       continue;
     }
-    auto teacher = Find(settings);
+    auto teacher = FindTeacher(settings);
     if (!teacher.ok()) return OfTeacher(settings, teacher.status());
     return teacher;
   }
