@@ -51,7 +51,6 @@ class TargetSources {
   const std::vector<at::Tensor>& heads() const { return heads_; }
   // Returns the bytes of one token's hidden states of all sources.
   int64_t hidden_bytes() const;
-  int64_t vocabulary() const { return vocabulary_; }
   // Returns the number of sources for which the chunk's logits have rows; it
   // includes targets that are written.
   int64_t num_rows() const { return num_hidden_ + num_written_; }

@@ -161,6 +161,17 @@ class HeadLossFixture : public testing::Test {
     }
   };
 
+  // Returns inputs whose teachers are three models: teacher 1 has a larger
+  // vocabulary than the students, teacher 2 a smaller one, which is that of the
+  // loss even if a target does not use teacher 2.
+  static Inputs WithThreeModels() {
+    Inputs in;
+    in.GiveHead(1, kVocabulary * 3 / 2, 12);
+    in.GiveHead(2, 40, 5);
+    in.vocabulary = 40;
+    return in;
+  }
+
   // Computes the same loss with whole tensors of doubles and LibTorch's
   // autograd.
   struct Slow {
