@@ -2,6 +2,10 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
+#include "common/base/exit_code.h"
+#include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/model/spec/layer_recipe.h"
 #include "common/objective/score_locally.h"
@@ -31,16 +35,26 @@ absl::StatusOr<LocalTeachers> LocalTeachers::Load(
   return local;
 }
 
-std::map<TeacherPass, TeacherScores> LocalTeachers::Score(
+absl::StatusOr<std::map<TeacherPass, TeacherScores>> LocalTeachers::Score(
     const ModelWeights& student,
     const Policy& policy,
     const std::vector<TeacherPass>& passes,
     const std::string& row_teacher,
     const Views& views) const {
+  const bool is_base =
+      row_teacher.empty() || row_teacher == NameOf(WeightSet::kBase);
   std::map<std::string, std::vector<TeacherPass>> by_teacher;
   for (const TeacherPass& pass : passes) {
-    by_teacher[pass.teacher == kRowTeacher ? row_teacher : pass.teacher]
-        .push_back(pass);
+    if (pass.teacher != kRowTeacher) {
+      by_teacher[pass.teacher].push_back(pass);
+      continue;
+    }
+    if (!is_base && !teachers_.contains(row_teacher)) {
+      return DataError(absl::StrCat("a sample names the teacher '",
+                                    Printable(row_teacher),
+                                    "', which `teachers` does not have"));
+    }
+    by_teacher[is_base ? "" : row_teacher].push_back(pass);
   }
   std::map<TeacherPass, TeacherScores> scores;
   for (const auto& [name, own] : by_teacher) {

@@ -30,9 +30,11 @@ class LocalTeachers {
                                             const ModelWeights& student);
 
   // Returns the scores of `passes` over one sample, whose row names the teacher
-  // `row_teacher`: by the student's own model with the sets of `policy`, and by
-  // these teachers. The scores refer to this object's heads.
-  std::map<TeacherPass, TeacherScores> Score(
+  // `row_teacher` (empty or "base": the student's own base): by the student's
+  // own model with the sets of `policy`, and by these teachers. The scores
+  // refer to this object's heads. Returns an error (exit code kData) if a pass
+  // needs the row's teacher and it is not here.
+  absl::StatusOr<std::map<TeacherPass, TeacherScores>> Score(
       const ModelWeights& student,
       const Policy& policy,
       const std::vector<TeacherPass>& passes,

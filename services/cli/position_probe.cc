@@ -173,11 +173,12 @@ absl::Status PositionProbe::MeasureProblem(const std::vector<SampleRow>& rows) {
     // An answer's positions follow each other.
     if (i == 0 || drawn[i].answer != drawn[i - 1].answer) {
       if (i > 0) samples[drawn[i - 1].answer].scores.clear();
-      sample.scores = local_.teachers->Score(*local_.weights,
-                                             *local_.policy,
-                                             passes,
-                                             rows[drawn[i].answer].teacher,
-                                             sample.views);
+      ASSIGN_OR_RETURN(sample.scores,
+                       local_.teachers->Score(*local_.weights,
+                                              *local_.policy,
+                                              passes,
+                                              rows[drawn[i].answer].teacher,
+                                              sample.views));
     }
     RETURN_IF_ERROR(MeasurePosition(
         sample, drawn[i].position, 1.0 / static_cast<double>(drawn.size())));

@@ -118,11 +118,12 @@ absl::StatusOr<ScoredSample> Replay::ScoreSample(const SampleRow& row) {
   scored.sampler_logprobs = row.sampler_logprobs;
   scored.sampler_logprobs.resize(std::min(
       row.sampler_logprobs.size(), static_cast<size_t>(answer.scored_count)));
-  scored.scores = local_.teachers->Score(*local_.weights,
-                                         *local_.policy,
-                                         TeacherPasses(terms_),
-                                         row.teacher,
-                                         scored.views);
+  ASSIGN_OR_RETURN(scored.scores,
+                   local_.teachers->Score(*local_.weights,
+                                          *local_.policy,
+                                          TeacherPasses(terms_),
+                                          row.teacher,
+                                          scored.views));
   return scored;
 }
 

@@ -74,7 +74,7 @@ def test_rows_with_their_own_teachers_end_the_same_after_kills(taught, routed_ru
 def test_a_run_shows_its_teachers_apart(taught):
     port = free_port()
     metrics = free_port()
-    process = taught.start("shown", **{**routed(taught), "trainer.steps": 50, "trainer.listen": f"127.0.0.1:{port}",
+    process = taught.start("shown", **{**routed(taught), "trainer.steps": 50, "trainer.schedule_steps": 50, "trainer.listen": f"127.0.0.1:{port}",
                                        "metrics.trainer_listen": f"127.0.0.1:{metrics}"})
     try:
         wait_for(lambda: len(taught.metrics("shown")) >= 1, what="a step")
@@ -122,5 +122,5 @@ def test_a_worker_of_the_wrong_teacher_is_refused_by_name(taught):
             result = subprocess.run([BIN / "dapd-trainer", taught.config, *set_flags({
                 **settings, **teachers(taught, "big", addresses=f"[127.0.0.1:{teacher.port}]"), "rollout.addresses": f"[127.0.0.1:{rollout.port}]"})],
                 capture_output=True, text=True, timeout=60)
-            assert result.returncode == 5, result.stderr
+            assert result.returncode == 4, result.stderr
             assert message in result.stderr, result.stderr
