@@ -254,7 +254,11 @@ TEST(PresetTermsTest, AKeyIsUnreadExactlyWhereItChangesNoTerm) {
   using Change = void (*)(ObjectiveSection & section);
   const std::map<std::string, Change> changes = {
       {"divergence",
-       [](auto& section) { section.divergence = DivergenceKind::kReverseKl; }},
+       [](auto& section) {
+         section.divergence = section.divergence == DivergenceKind::kReverseKl
+                                  ? DivergenceKind::kForwardKl
+                                  : DivergenceKind::kReverseKl;
+       }},
       {"component_clip", [](auto& section) { section.component_clip = 0.5; }},
       {"support",
        [](auto& section) { section.support = SupportKind::kTeacherTopK; }},

@@ -59,7 +59,7 @@ TEST(StepKindTest, TheKindsFollowFromTheSeedAndTheStepForEver) {
     return kinds;
   };
   const std::string first = text(config);
-  EXPECT_EQ(first, "KINDS_OF_42");
+  EXPECT_EQ(first, "rsrsssrrrrrssssssrssrrrrsrrssrsr");
   config.trainer.ranks = 4;
   config.trainer.rank = 3;
   config.trainer.steps = 7;
