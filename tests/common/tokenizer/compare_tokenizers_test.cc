@@ -38,15 +38,15 @@ nlohmann::json BaseTokenizer() {
        {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"h i", "h e"}}}}};
 }
 
-struct Loaded {
+struct LoadedFolder {
   std::string folder;
   std::unique_ptr<const Tokenizer> tokenizer;
 
   NamedTokenizer named() const { return {*tokenizer, folder}; }
 };
 
-Loaded Load(const nlohmann::json& json) {
-  Loaded loaded{.folder = TempPath("model")};
+LoadedFolder LoadFolder(const nlohmann::json& json) {
+  LoadedFolder loaded{.folder = TempPath("model")};
   std::filesystem::create_directories(loaded.folder);
   EXPECT_TRUE(WriteFileAtomically(JoinPath(loaded.folder, "tokenizer.json"),
                                   json.dump())
@@ -58,8 +58,8 @@ Loaded Load(const nlohmann::json& json) {
 }
 
 std::string Difference(const nlohmann::json& changed) {
-  const Loaded first = Load(BaseTokenizer());
-  const Loaded second = Load(changed);
+  const LoadedFolder first = LoadFolder(BaseTokenizer());
+  const LoadedFolder second = LoadFolder(changed);
   const absl::Status status = CompareTokenizers(first.named(), second.named());
   EXPECT_EQ(ExitCodeOf(status), ExitCode::kData) << status;
   EXPECT_THAT(std::string(status.message()),
@@ -72,8 +72,8 @@ TEST(CompareTokenizersTest, EqualTokensAgreeWhateverTheRulesThatCutText) {
   nlohmann::json other = BaseTokenizer();
   other["normalizer"] = {{"type", "NFC"}};
   other["added_tokens"][0]["special"] = false;
-  const Loaded first = Load(BaseTokenizer());
-  const Loaded second = Load(other);
+  const LoadedFolder first = LoadFolder(BaseTokenizer());
+  const LoadedFolder second = LoadFolder(other);
   EXPECT_EQ(CompareTokenizers(first.named(), second.named()), absl::OkStatus());
 }
 
