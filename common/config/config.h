@@ -4,6 +4,7 @@
 // key, and docs/configuration.md is generated from them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -135,8 +136,15 @@ struct DataSection {
   std::string problem_column = "problem";
   std::string solution_column = "solution";
   std::string answer_column = "answer";
+  std::string teacher_column;  // empty: no row names its teacher
   OnBadRow on_bad_row = OnBadRow::kFail;
   int64_t max_prompt_tokens = 20000;
+};
+
+// The teachers of a preset: each a set of weights of the student's own model
+// (WeightSet), the name of a further teacher, or `row` (common/terms/target.h).
+struct TeacherChoice {
+  std::vector<std::string> names = {NameOf(WeightSet::kBase)};
 };
 
 struct ObjectiveSection {
@@ -160,7 +168,7 @@ struct ObjectiveSection {
   bool tail = true;
   Reduction reduction = Reduction::kMicroToken;
   int64_t skip_tokens = 0;
-  WeightSet teacher_weights = WeightSet::kBase;  // of presets with one teacher
+  TeacherChoice teacher_weights;  // of presets with one teacher a term
   struct Purified {
     bool recentre = true;
     double soft_clip = 10.0;
@@ -173,6 +181,11 @@ struct ObjectiveSection {
     double trim = 0.05;
   };
   Dopd dopd;
+  // For `preset: gkd`.
+  struct Gkd {
+    double reference_share = 0.5;  // of the steps, see step_kind.h
+  };
+  Gkd gkd;
   // For `preset: sdpo`.
   struct Sdpo {
     // kJensenShannon or kReverseKl.
@@ -239,6 +252,20 @@ struct TeacherSection {
   int64_t prefix_memory_mib = 2048;  // of one worker
   int64_t mps_percentage = 0;        // of a GPU's multiprocessors; 0: all
 };
+
+// Another model that teaches, with workers of its own (docs/teachers.md).
+struct TeacherModel {
+  std::string name;
+  std::string path;     // as model.path
+  std::string adapter;  // a PEFT adapter that its workers apply; empty: none
+  std::vector<std::string> addresses;  // as teacher.addresses
+  std::string listen;
+  std::string metrics_listen;  // empty: no endpoint
+  int64_t workers = 1;         // `dapd run`: processes to start
+
+  bool operator==(const TeacherModel&) const = default;
+};
+inline constexpr size_t kMaxTeachers = 8;
 
 struct TrainerSection {
   std::string listen = "127.0.0.1:7003";
@@ -333,6 +360,7 @@ struct Config {
   PromptsSection prompts;
   RolloutSection rollout;
   TeacherSection teacher;
+  std::vector<TeacherModel> teachers;
   TrainerSection trainer;
   EvaluationSection evaluation;
   CheckpointSection checkpoint;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 
 #include "common/config/keys/key_rows.h"
+#include "common/config/teacher_yaml.h"
 #include "common/config/term_yaml.h"
 #include "common/config/yaml_text.h"
 
@@ -32,6 +33,7 @@ std::vector<ConfigKey> ConfigKeys(Config& config) {
                              PromptsKeys,
                              RolloutKeys,
                              TeacherKeys,
+                             TeachersKeys,
                              TrainerKeys,
                              EvaluationKeys,
                              CheckpointKeys,
@@ -56,6 +58,10 @@ std::string TypeName(const ConfigKey& key) {
     std::string operator()(double*) const { return "number"; }
     std::string operator()(std::vector<std::string>*) const {
       return "list of strings";
+    }
+    std::string operator()(TeacherChoice*) const { return "string or list"; }
+    std::string operator()(std::vector<TeacherModel>*) const {
+      return "list of teachers";
     }
     std::string operator()(std::vector<Term>*) const { return "list of terms"; }
   };
@@ -97,6 +103,13 @@ std::string FormatValue(const ConfigKey& key) {
     std::string operator()(double* v) const { return FormatDouble(*v); }
     std::string operator()(std::vector<std::string>* v) const {
       return FormatList(*v, Quote);
+    }
+    std::string operator()(TeacherChoice* v) const {
+      return v->names.size() == 1 ? Quote(v->names.front())
+                                  : FormatList(v->names, Quote);
+    }
+    std::string operator()(std::vector<TeacherModel>* v) const {
+      return FormatList(*v, FormatTeacher);
     }
     std::string operator()(std::vector<Term>* v) const {
       return FormatList(*v, FormatTerm);

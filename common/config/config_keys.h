@@ -26,6 +26,8 @@ struct ConfigKey {
                               uint64_t*,
                               double*,
                               std::vector<std::string>*,
+                              TeacherChoice*,
+                              std::vector<TeacherModel>*,
                               std::vector<Term>*>;
   std::string name;  // "trainer.learning_rate"
   Target target;

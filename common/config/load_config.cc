@@ -129,16 +129,18 @@ class Loader {
       const std::string variable = text.substr(0, equals);
       const std::string name = absl::AsciiStrToLower(
           variable.substr(sizeof(kEnvironmentPrefix) - 1));
-      // Only names with a section (DAPD_SECTION__KEY) belong to us. Other names
-      // with this prefix may belong to anybody, unless they spell a key.
-      if (absl::StrContains(name, "__")) {
+      // Only names with a section (DAPD_SECTION__KEY) belong to us, and names
+      // of keys that have none (DAPD_TEACHERS). Other names with this prefix
+      // may belong to anybody, unless they spell a key.
+      const auto key = std::ranges::find(keys_, name, WithSingleUnderscores);
+      const bool is_whole =
+          key != keys_.end() && !absl::StrContains(key->name, ".");
+      if (absl::StrContains(name, "__") || is_whole) {
         SetFromText(kEnvironmentOrigin,
                     variable,
                     absl::StrReplaceAll(name, {{"__", "."}}),
                     text.substr(equals + 1));
-      } else if (const auto key =
-                     std::ranges::find(keys_, name, WithSingleUnderscores);
-                 key != keys_.end()) {
+      } else if (key != keys_.end()) {
         problems_.push_back(absl::StrCat(
             variable, " is not read; ", key->name, " is ", VariableOf(*key)));
       }
@@ -252,7 +254,8 @@ class Loader {
     return key != keys_.end() &&
            (std::holds_alternative<std::string*>(key->target) ||
             std::holds_alternative<EnumVariable>(key->target) ||
-            std::holds_alternative<std::vector<std::string>*>(key->target));
+            std::holds_alternative<std::vector<std::string>*>(key->target) ||
+            std::holds_alternative<TeacherChoice*>(key->target));
   }
 
   void Set(const std::string& where,

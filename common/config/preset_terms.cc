@@ -1,6 +1,10 @@
 #include "common/config/preset_terms.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 
 #include "common/config/released_prompts.h"
 
@@ -29,6 +33,12 @@ Term MakeTerm(const ObjectiveSection& section,
           .reduction = section.reduction,
           .skip_tokens = section.skip_tokens,
           .weight = weight};
+}
+
+// Returns the pass of the section's teacher, of which it has only one here
+// (ExpandTerms).
+TeacherPass TeacherIn(const ObjectiveSection& section, ViewName view) {
+  return PassWith(section.teacher_weights.names.front(), view);
 }
 
 std::vector<Term> DapdTerms(const ObjectiveSection& section) {
@@ -76,7 +86,7 @@ std::vector<Term> OpsdTerms(const ObjectiveSection& section) {
   return {MakeTerm(section,
                    "opsd",
                    kNoneRollout,
-                   TeacherPass{section.teacher_weights, kCrossRollout},
+                   TeacherIn(section, kCrossRollout),
                    section.kappa)};
 }
 
@@ -84,7 +94,7 @@ std::vector<Term> PrivilegedAnchorTerms(const ObjectiveSection& section) {
   return {MakeTerm(section,
                    "privileged_rollout",
                    kSelfRollout,
-                   TeacherPass{section.teacher_weights, kCrossRollout},
+                   TeacherIn(section, kCrossRollout),
                    section.kappa)};
 }
 
@@ -92,19 +102,18 @@ std::vector<Term> SdftTerms(const ObjectiveSection& section) {
   return {MakeTerm(section,
                    "sdft",
                    kNoneRollout,
-                   TeacherPass{section.teacher_weights, kDemonstrationRollout},
+                   TeacherIn(section, kDemonstrationRollout),
                    section.kappa)};
 }
 
 std::vector<Term> PurifiedOpsdTerms(const ObjectiveSection& section) {
-  const WeightSet weights = section.teacher_weights;
   const ObjectiveSection::Purified& purified = section.purified;
   return {MakeTerm(section,
                    "purified_opsd",
                    kNoneRollout,
-                   Mixture{.anchor = {weights, kNoneRollout},
-                           .delta = {{{weights, kCrossRollout}, 1.0},
-                                     {{weights, kProbeRollout}, -1.0}},
+                   Mixture{.anchor = TeacherIn(section, kNoneRollout),
+                           .delta = {{TeacherIn(section, kCrossRollout), 1.0},
+                                     {TeacherIn(section, kProbeRollout), -1.0}},
                            .recentre = purified.recentre,
                            .soft_clip = purified.soft_clip,
                            .strength = 1.0 / purified.beta},
@@ -113,7 +122,7 @@ std::vector<Term> PurifiedOpsdTerms(const ObjectiveSection& section) {
 
 std::vector<Term> DopdTerms(const ObjectiveSection& section) {
   const ObjectiveSection::Dopd& dopd = section.dopd;
-  Routed routed = {.first = {section.teacher_weights, kCrossRollout},
+  Routed routed = {.first = TeacherIn(section, kCrossRollout),
                    .second = {kLive, kCrossRollout},
                    .trim = dopd.trim};
   const auto choose = [&](Regime regime, bool takes_second, double factor) {
@@ -141,6 +150,35 @@ std::vector<Term> DopdTerms(const ObjectiveSection& section) {
 
 std::vector<Term> SftTerms(const ObjectiveSection& section) {
   return {MakeTerm(section, "sft", kNoneReference, OneHot{}, section.kappa)};
+}
+
+std::vector<Term> OpdTerms(const ObjectiveSection& section) {
+  return {MakeTerm(section,
+                   "opd",
+                   kNoneRollout,
+                   TeacherIn(section, kNoneRollout),
+                   section.kappa)};
+}
+
+// A step trains only one of the two terms, so both have the whole weight.
+std::vector<Term> GkdTerms(const ObjectiveSection& section) {
+  const double share = section.gkd.reference_share;
+  std::vector<Term> terms;
+  if (share < 1.0) {
+    terms.push_back(MakeTerm(section,
+                             "gkd",
+                             kNoneRollout,
+                             TeacherIn(section, kNoneRollout),
+                             section.kappa));
+  }
+  if (share > 0.0) {
+    terms.push_back(MakeTerm(section,
+                             "gkd_reference",
+                             kNoneReference,
+                             TeacherIn(section, kNoneReference),
+                             section.kappa));
+  }
+  return terms;
 }
 
 // Returns the terms of lasgroup/SDPO, which has micro-batches of one sample, so
@@ -236,6 +274,24 @@ const std::vector<Preset>& Presets() {
         {"objective.component_clip", ".inf"},
         {"objective.temperature", "1"}},
        {"objective.teacher_weights"}},
+      {"opd",
+       OpdTerms,
+       {{"objective.kappa", "1"},
+        {"objective.divergence", "reverse_kl"},
+        {"objective.component_clip", ".inf"},
+        {"objective.temperature", "1"},
+        {"rollout.temperature", "1"},
+        {"rollout.top_p", "1"},
+        {"rollout.top_k", "0"}}},
+      {kGkdPreset,
+       GkdTerms,
+       {{"objective.kappa", "1"},
+        {"objective.divergence", "jensen_shannon"},
+        {"objective.component_clip", ".inf"},
+        {"objective.temperature", "1"},
+        {"rollout.temperature", "1"},
+        {"rollout.top_p", "1"},
+        {"rollout.top_k", "0"}}},
   };
   return presets;
 }
@@ -262,7 +318,23 @@ std::vector<std::string> UnreadKeys(const std::string& preset) {
 
 std::vector<Term> ExpandTerms(const ObjectiveSection& section) {
   if (!section.terms.empty()) return section.terms;
-  return PresetOf(section.preset).terms(section);
+  const Preset& preset = PresetOf(section.preset);
+  const std::vector<std::string>& names = section.teacher_weights.names;
+  const bool has_one =
+      names.size() == 1 ||
+      std::ranges::count(preset.unread, "objective.teacher_weights") > 0;
+  if (has_one) return preset.terms(section);
+  std::vector<Term> terms;
+  for (const std::string& name : names) {
+    ObjectiveSection of_teacher = section;
+    of_teacher.teacher_weights.names = {name};
+    of_teacher.kappa = section.kappa / static_cast<double>(names.size());
+    for (Term& term : preset.terms(of_teacher)) {
+      term.name = absl::StrCat(term.name, "_", name);
+      terms.push_back(std::move(term));
+    }
+  }
+  return terms;
 }
 
 bool StepsNeedAnswers(const Config& config) {
@@ -275,7 +347,23 @@ bool AsksRolloutWorkers(const Config& config) {
 }
 
 bool AsksTeachers(const Config& config) {
-  return !TeacherPasses(ExpandTerms(config.objective)).empty();
+  return std::ranges::any_of(TeacherPasses(ExpandTerms(config.objective)),
+                             [](const TeacherPass& pass) {
+                               return pass.teacher.empty() ||
+                                      pass.teacher == kRowTeacher;
+                             });
+}
+
+std::vector<TeacherModel> TeachersAsked(const Config& config) {
+  const std::set<std::string> named =
+      TeachersNamed(ExpandTerms(config.objective));
+  std::vector<TeacherModel> asked;
+  for (const TeacherModel& teacher : config.teachers) {
+    if (named.contains(teacher.name) || named.contains(kRowTeacher)) {
+      asked.push_back(teacher);
+    }
+  }
+  return asked;
 }
 
 }  // namespace dapd

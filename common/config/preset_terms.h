@@ -9,6 +9,9 @@
 
 namespace dapd {
 
+// The preset whose steps are of two kinds (step_kind.h).
+inline constexpr char kGkdPreset[] = "gkd";
+
 // Returns "dapd", "opsd", ...
 std::vector<std::string> PresetNames();
 
@@ -44,16 +47,26 @@ std::vector<std::string> UnreadKeys(const std::string& preset);
 //   sdpo                none_rollout <- sibling_rollout of the moving average
 //                       (Huebotter et al., arXiv 2601.20802)
 //   sft                 none_reference <- the reference's own tokens
+//   opd                 none_rollout <- none_rollout of the teacher
+//   gkd                 the same, and none_reference <- none_reference, in
+//   turns
 //
-// One term weighs kappa; dopd's two both do.
+// One term weighs kappa; dopd's two both do. Where teacher_weights has several
+// names, every one of them has the terms of the preset to itself, with kappa
+// divided by their number, and its name behind the names of the terms:
+// opsd_big, opsd_small.
 std::vector<Term> ExpandTerms(const ObjectiveSection& section);
 
 // Returns whether a step samples answers: its terms read rollouts, or an answer
 // takes the place of the reference.
 bool StepsNeedAnswers(const Config& config);
 // Returns whether a run needs rollout workers, for answers that its terms or
-// its evaluation read; and whether it needs teachers.
+// its evaluation read; and whether it needs teachers of the student's own
+// model, which rows that name no teacher may ask, too.
 bool AsksRolloutWorkers(const Config& config);
 bool AsksTeachers(const Config& config);
+// Returns the further teachers that the terms read, in the order of `teachers`:
+// the named ones, or all of them if a term takes each row's teacher.
+std::vector<TeacherModel> TeachersAsked(const Config& config);
 
 }  // namespace dapd

@@ -1,109 +1,18 @@
 #include "common/config/term_yaml.h"
 
-#include <cmath>
-#include <functional>
 #include <limits>
-#include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "common/config/yaml_fields.h"
 #include "common/config/yaml_text.h"
 
 namespace dapd {
 namespace {
-
-// Reads one value. Returns an empty text, or what is wrong with the value.
-using Field = std::function<std::string(const YAML::Node& node)>;
-using Fields = std::map<std::string, Field>;
-
-// Reads a map that contains no other keys than `fields` and all keys of
-// `required`.
-std::string ReadMap(const YAML::Node& node,
-                    const Fields& fields,
-                    const std::vector<std::string>& required) {
-  if (!node.IsMap()) return "is not a map";
-  for (const std::string& name : required) {
-    if (!node[name]) return absl::StrCat(name, " is missing");
-  }
-  for (const auto& entry : node) {
-    const std::string name = entry.first.Scalar();
-    const auto field = fields.find(name);
-    if (field == fields.end()) return absl::StrCat("unknown key '", name, "'");
-    const std::string problem = field->second(entry.second);
-    if (!problem.empty()) return absl::StrCat(name, ": ", problem);
-  }
-  return "";
-}
-
-Field Text(std::string* target) {
-  return [target](const YAML::Node& node) -> std::string {
-    if (!node.IsScalar()) return "is not a string";
-    *target = node.Scalar();
-    return "";
-  };
-}
-
-bool ParseNumber(const YAML::Node& node, double* number) {
-  return node.IsScalar() && ParseDouble(node.Scalar(), number);
-}
-
-Field Number(double* target) {
-  return [target](const YAML::Node& node) -> std::string {
-    constexpr double kMost = 1e6;
-    return ParseNumber(node, target) && std::abs(*target) <= kMost
-               ? ""
-               : absl::StrCat("must be a number from -", kMost, " to ", kMost);
-  };
-}
-
-// Returns the field of a limit; infinity means no limit.
-Field Limit(double* target) {
-  return [target](const YAML::Node& node) -> std::string {
-    return ParseNumber(node, target) && *target > 0.0
-               ? ""
-               : "must be a number above 0";
-  };
-}
-
-Field Integer(int64_t* target) {
-  return [target](const YAML::Node& node) -> std::string {
-    constexpr int64_t kMost = 1'000'000;
-    return node.IsScalar() && absl::SimpleAtoi(node.Scalar(), target) &&
-                   *target >= 0 && *target <= kMost
-               ? ""
-               : absl::StrCat("must be an integer from 0 to ", kMost);
-  };
-}
-
-Field Flag(bool* target) {
-  return [target](const YAML::Node& node) -> std::string {
-    if (!node.IsScalar() ||
-        (node.Scalar() != "true" && node.Scalar() != "false")) {
-      return "must be true or false";
-    }
-    *target = node.Scalar() == "true";
-    return "";
-  };
-}
-
-template <typename Enum>
-Field Named(Enum* target) {
-  return [=](const YAML::Node& node) -> std::string {
-    const std::optional<Enum> value =
-        node.IsScalar() ? ParseName<Enum>(node.Scalar()) : std::nullopt;
-    if (!value.has_value()) {
-      return absl::StrCat("'",
-                          node.IsScalar() ? node.Scalar() : "",
-                          "' is not one of ",
-                          JoinedNames<Enum>());
-    }
-    *target = *value;
-    return "";
-  };
-}
 
 Field ViewField(ViewName* target) {
   return [target](const YAML::Node& node) -> std::string {
@@ -114,11 +23,25 @@ Field ViewField(ViewName* target) {
   };
 }
 
+// Reads the name of a set of weights or of a teacher; the names of all teachers
+// are known only once the whole configuration is read.
+Field WeightsField(TeacherPass* pass) {
+  return [pass](const YAML::Node& node) -> std::string {
+    if (!node.IsScalar() || node.Scalar().empty()) {
+      return "is not the name of a set of weights or of a teacher";
+    }
+    const TeacherPass read = PassWith(node.Scalar(), pass->view);
+    pass->weights = read.weights;
+    pass->teacher = read.teacher;
+    return "";
+  };
+}
+
 Field Pass(TeacherPass* pass) {
   return [pass](const YAML::Node& node) {
     return ReadMap(
         node,
-        {{"view", ViewField(&pass->view)}, {"weights", Named(&pass->weights)}},
+        {{"view", ViewField(&pass->view)}, {"weights", WeightsField(pass)}},
         {"view", "weights"});
   };
 }
@@ -131,8 +54,8 @@ std::string ReadMixture(const YAML::Node& node, Mixture* mixture) {
       const std::string problem =
           ReadMap(item,
                   {{"view", ViewField(&part.pass.view)},
-                   {"weights", Named(&part.pass.weights)},
-                   {"factor", Number(&part.factor)}},
+                   {"weights", WeightsField(&part.pass)},
+                   {"factor", NumberField(&part.factor)}},
                   {"view", "weights"});
       if (!problem.empty()) return problem;
       mixture->delta.push_back(part);
@@ -142,9 +65,9 @@ std::string ReadMixture(const YAML::Node& node, Mixture* mixture) {
   return ReadMap(node,
                  {{"anchor", Pass(&mixture->anchor)},
                   {"delta", delta},
-                  {"recentre", Flag(&mixture->recentre)},
-                  {"soft_clip", Limit(&mixture->soft_clip)},
-                  {"strength", Number(&mixture->strength)}},
+                  {"recentre", FlagField(&mixture->recentre)},
+                  {"soft_clip", LimitField(&mixture->soft_clip)},
+                  {"strength", NumberField(&mixture->strength)}},
                  {"anchor", "delta"});
 }
 
@@ -161,13 +84,13 @@ std::string ReadRouted(const YAML::Node& node, Routed* routed) {
     regimes[NameOf(static_cast<Regime>(r))] = [choice,
                                                pass](const YAML::Node& map) {
       return ReadMap(
-          map, {{"pass", pass}, {"factor", Number(&choice->factor)}}, {});
+          map, {{"pass", pass}, {"factor", NumberField(&choice->factor)}}, {});
     };
   }
   return ReadMap(node,
                  {{"first", Pass(&routed->first)},
                   {"second", Pass(&routed->second)},
-                  {"trim", Number(&routed->trim)},
+                  {"trim", NumberField(&routed->trim)},
                   {"regimes",
                    [&regimes](const YAML::Node& map) {
                      return ReadMap(map, regimes, {});
@@ -196,7 +119,7 @@ std::string ReadTarget(const YAML::Node& node, Target* target) {
 
 std::string FormatPass(const TeacherPass& pass) {
   return absl::StrCat(
-      "view: ", ViewNameString(pass.view), ", weights: ", NameOf(pass.weights));
+      "view: ", ViewNameString(pass.view), ", weights: ", WeightsText(pass));
 }
 
 const char* FormatFlag(bool flag) { return flag ? "true" : "false"; }
@@ -216,7 +139,7 @@ struct TargetFormat {
     return absl::StrCat("teacher: ",
                         Quote(ViewNameString(pass.view)),
                         ", teacher_weights: ",
-                        Quote(NameOf(pass.weights)));
+                        Quote(WeightsText(pass)));
   }
   std::string operator()(const Mixture& mixture) const {
     return absl::StrCat(
@@ -273,22 +196,22 @@ std::string ReadTerm(const YAML::Node& node, Term* term) {
   TeacherPass pass;
   Target made;  // of `target`
   const Fields fields = {
-      {"name", Text(&term->name)},
+      {"name", TextField(&term->name)},
       {"student", ViewField(&term->student)},
       {"teacher", ViewField(&pass.view)},
-      {"teacher_weights", Named(&pass.weights)},
+      {"teacher_weights", WeightsField(&pass)},
       {"target", [&](const YAML::Node& map) { return ReadTarget(map, &made); }},
-      {"divergence", Named(&term->divergence.kind)},
-      {"beta", Number(&term->divergence.beta)},
-      {"clip", Limit(&term->divergence.clip)},
-      {"support", Named(&term->support.kind)},
-      {"top_k", Integer(&term->support.k)},
-      {"tail", Flag(&term->support.tail)},
-      {"reduction", Named(&term->reduction)},
-      {"skip_tokens", Integer(&term->skip_tokens)},
-      {"importance", Named(&term->importance)},
-      {"importance_cap", Limit(&term->importance_cap)},
-      {"weight", Number(&term->weight)}};
+      {"divergence", NamedField(&term->divergence.kind)},
+      {"beta", NumberField(&term->divergence.beta)},
+      {"clip", LimitField(&term->divergence.clip)},
+      {"support", NamedField(&term->support.kind)},
+      {"top_k", IntegerField(&term->support.k)},
+      {"tail", FlagField(&term->support.tail)},
+      {"reduction", NamedField(&term->reduction)},
+      {"skip_tokens", IntegerField(&term->skip_tokens)},
+      {"importance", NamedField(&term->importance)},
+      {"importance_cap", LimitField(&term->importance_cap)},
+      {"weight", NumberField(&term->weight)}};
   const bool is_made = node.IsMap() && node["target"];
   const std::vector<std::string> required =
       is_made ? std::vector<std::string>{"name", "student", "weight"}

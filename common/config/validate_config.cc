@@ -17,6 +17,8 @@
 #include "common/config/notify_url.h"
 #include "common/config/preset_terms.h"
 #include "common/config/prompts.h"
+#include "common/config/step_kind.h"
+#include "common/config/teacher_problems.h"
 
 namespace dapd {
 namespace {
@@ -97,6 +99,14 @@ void CheckAnswers(const Config& config, std::vector<std::string>& problems) {
                  ? absl::StrCat("rollout.source: ", NameOf(rollout.source))
                  : "rollout.group_size above 1",
              " needs different ones: raise the temperature"));
+  report(TakesTurns(config) && rollout.source != ReferenceSource::kGiven,
+         absl::StrCat("objective.gkd.reference_share is ",
+                      config.objective.gkd.reference_share,
+                      ", but with rollout.source: ",
+                      NameOf(rollout.source),
+                      " the references are sampled answers, too: set "
+                      "objective.gkd.reference_share to 0 or rollout.source "
+                      "to reference"));
   report(
       rollout.group_size == 1 &&
           config.objective.sdpo.feedback == FeedbackRule::kNever &&
@@ -122,7 +132,7 @@ void CheckListen(const std::string& key,
         "' can be reached from other machines without encryption; listen on "
         "127.0.0.1, give security.certificate, security.private_key and "
         "security.ca, or accept that with ",
-        absl::StartsWith(key, "metrics.") ? "security.insecure_metrics: true"
+        absl::StrContains(key, "metrics") ? "security.insecure_metrics: true"
                                           : "security.insecure: true"));
   }
 }
@@ -259,6 +269,17 @@ void CheckEndpoints(const Config& config, std::vector<std::string>& problems) {
         std::pair{"trainer.listen", &config.trainer.listen}}) {
     CheckListen(key, *address, rpc_is_protected, problems);
   }
+  for (const TeacherModel& teacher : config.teachers) {
+    const std::string key = absl::StrCat("teachers: '", teacher.name, "': ");
+    CheckWorkers(
+        key + "addresses", teacher.addresses, rpc_is_protected, problems);
+    CheckListen(key + "listen", teacher.listen, rpc_is_protected, problems);
+    if (teacher.metrics_listen.empty()) continue;
+    CheckListen(key + "metrics_listen",
+                teacher.metrics_listen,
+                rpc_is_protected || security.insecure_metrics,
+                problems);
+  }
   if (config.trainer.ranks > 1) {
     CheckPeer("trainer.rendezvous",
               config.trainer.rendezvous,
@@ -378,6 +399,9 @@ std::vector<std::string> FindContradictions(const Config& config) {
   CheckRanks(config, problems);
   CheckAnswers(config, problems);
   CheckTerms(config, problems);
+  for (std::string& problem : FindTeacherProblems(config)) {
+    problems.push_back(std::move(problem));
+  }
   for (std::string& problem : FindPromptProblems(config.prompts)) {
     problems.push_back(std::move(problem));
   }
@@ -403,6 +427,24 @@ std::vector<std::string> WarningsOfVainKeys(const LoadedConfig& loaded) {
                                     ") has no effect: at "
                                     "evaluation.temperature 0 all answers to a "
                                     "problem are the same"));
+  }
+  const std::set<std::string> named =
+      TeachersNamed(ExpandTerms(loaded.config.objective));
+  if (!loaded.config.data.teacher_column.empty() &&
+      !named.contains(kRowTeacher)) {
+    warnings.push_back(absl::StrCat("data.teacher_column (",
+                                    loaded.origins.at("data.teacher_column"),
+                                    ") has no effect: no term has the "
+                                    "teacher_weights ",
+                                    kRowTeacher));
+  }
+  for (const TeacherModel& teacher : loaded.config.teachers) {
+    if (named.contains(teacher.name) || named.contains(kRowTeacher)) continue;
+    warnings.push_back(absl::StrCat("teachers (",
+                                    loaded.origins.at("teachers"),
+                                    "): no term reads '",
+                                    teacher.name,
+                                    "'; its workers are not asked"));
   }
   if (!loaded.config.objective.terms.empty()) return warnings;
   const std::string& preset = loaded.config.objective.preset;

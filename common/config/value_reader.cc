@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/user_path.h"
+#include "common/config/teacher_yaml.h"
 #include "common/config/term_yaml.h"
 #include "common/config/yaml_text.h"
 
@@ -152,6 +153,26 @@ struct Reader {
     }
     if (list.empty()) return "the list is empty";
     *out = std::move(list);
+    return "";
+  }
+  std::string operator()(TeacherChoice* out) const {
+    std::vector<std::string> names;
+    const std::string problem = (*this)(&names);
+    if (problem.empty()) out->names = std::move(names);
+    return problem;
+  }
+  std::string operator()(std::vector<TeacherModel>* out) const {
+    if (!node.IsSequence()) return Wrong();
+    std::vector<TeacherModel> teachers;
+    for (const YAML::Node& item : node) {
+      TeacherModel teacher;
+      const std::string problem = ReadTeacher(item, teachers.size(), &teacher);
+      if (!problem.empty()) {
+        return absl::StrCat("teacher ", teachers.size() + 1, ": ", problem);
+      }
+      teachers.push_back(std::move(teacher));
+    }
+    *out = std::move(teachers);
     return "";
   }
   std::string operator()(std::vector<Term>* out) const {

@@ -16,6 +16,7 @@
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
+#include "common/config/preset_terms.h"
 #include "common/data/data_files.h"
 #include "common/data/data_format.h"
 #include "common/data/row_source.h"
@@ -40,6 +41,7 @@ absl::StatusOr<Problem> ToProblem(const absl::StatusOr<TextRow>& row,
   problem.problem = text(options.problem_column);
   problem.solution = text(options.solution_column);
   problem.answer = text(options.answer_column);
+  problem.teacher = text(options.teacher_column);
   problem.id = text(options.id_column);
   if (problem.id.empty()) problem.id = absl::StrCat(number);
   for (const auto& [column, value, is_needed] :
@@ -59,11 +61,25 @@ absl::StatusOr<Problem> ToProblem(const absl::StatusOr<TextRow>& row,
        {std::pair(options.id_column, &problem.id),
         std::pair(options.problem_column, &problem.problem),
         std::pair(options.solution_column, &problem.solution),
-        std::pair(options.answer_column, &problem.answer)}) {
+        std::pair(options.answer_column, &problem.answer),
+        std::pair(options.teacher_column, &problem.teacher)}) {
     if (!IsUtf8(*value)) {
       return DataError(
           absl::StrCat(where, ": column '", column, "' is not UTF-8"));
     }
+  }
+  if (problem.teacher == NameOf(WeightSet::kBase)) problem.teacher.clear();
+  if (!problem.teacher.empty() &&
+      std::ranges::count(options.teachers, problem.teacher) == 0) {
+    return DataError(absl::StrCat(where,
+                                  ": column '",
+                                  options.teacher_column,
+                                  "' names the teacher '",
+                                  Printable(problem.teacher),
+                                  "', but teachers has only ",
+                                  absl::StrJoin(options.teachers, ", "),
+                                  options.teachers.empty() ? "" : " and ",
+                                  "base, the student's own base"));
   }
   return problem;
 }
@@ -140,16 +156,28 @@ absl::Status RequireDataPath(const DataSection& section) {
                               : absl::OkStatus();
 }
 
-DatasetOptions MakeDatasetOptions(const DataSection& section) {
-  return {.problem_column = section.problem_column,
-          .solution_column = section.solution_column,
-          .answer_column = section.answer_column,
-          .on_bad_row = section.on_bad_row};
+DatasetOptions MakeDatasetOptions(const Config& config) {
+  const DataSection& section = config.data;
+  DatasetOptions options{.problem_column = section.problem_column,
+                         .solution_column = section.solution_column,
+                         .answer_column = section.answer_column,
+                         .on_bad_row = section.on_bad_row};
+  if (TeachersNamed(ExpandTerms(config.objective)).contains(kRowTeacher)) {
+    options.teacher_column = section.teacher_column;
+    for (const TeacherModel& teacher : config.teachers) {
+      options.teachers.push_back(teacher.name);
+    }
+    options.column_settings =
+        "data.problem_column, data.solution_column, data.answer_column and "
+        "data.teacher_column";
+  }
+  return options;
 }
 
-DatasetOptions MakeHeldOutOptions(const DataSection& section) {
-  DatasetOptions options = MakeDatasetOptions(section);
+DatasetOptions MakeHeldOutOptions(const Config& config) {
+  DatasetOptions options = MakeDatasetOptions(config);
   options.split_rule = SplitRule::kNamed;
+  options.needs_teacher_column = false;
   return options;
 }
 
@@ -159,6 +187,10 @@ std::string DigestOf(const std::vector<Problem>& problems) {
     for (const std::string* text :
          {&problem.id, &problem.problem, &problem.solution, &problem.answer}) {
       digest.Update(absl::StrCat(text->size(), ":", *text));
+    }
+    if (!problem.teacher.empty()) {
+      digest.Update(absl::StrCat(
+          "teacher=", problem.teacher.size(), ":", problem.teacher));
     }
   }
   return digest.HexDigest();
@@ -196,6 +228,12 @@ absl::StatusOr<Dataset> ReadDataset(const std::string& path,
   if (options.needs_solution) {
     query.columns.push_back(options.solution_column);
     query.required.push_back(options.solution_column);
+  }
+  if (!options.teacher_column.empty()) {
+    query.columns.push_back(options.teacher_column);
+    if (options.needs_teacher_column) {
+      query.required.push_back(options.teacher_column);
+    }
   }
   if (options.needs_answer) query.required.push_back(options.answer_column);
   ASSIGN_OR_RETURN(const std::vector<std::string> files,

@@ -22,6 +22,9 @@ struct Problem {
   std::string solution;  // empty if it is not needed
   std::string answer;    // empty if the data has none
   std::string where;     // place in the data: "rows.jsonl:12"
+  // The teacher that the row names (data.teacher_column); empty: the student's
+  // own base, or no such column is read.
+  std::string teacher;
 };
 
 struct DatasetOptions {
@@ -30,6 +33,11 @@ struct DatasetOptions {
   std::string problem_column = "problem";
   std::string solution_column = "solution";
   std::string answer_column = "answer";
+  // The column of Problem::teacher, and the names that it may have beside
+  // "base" and nothing; empty: no such column is read.
+  std::string teacher_column;
+  std::vector<std::string> teachers;
+  bool needs_teacher_column = true;  // whether each row must have it
   // Whether solutions are read. Each row must have one then.
   bool needs_solution = true;
   // Whether each row must have an answer. An answer that exists is always read.
@@ -48,7 +56,8 @@ struct Dataset {
   std::string digest;  // DigestOf(problems)
 };
 
-// Returns the SHA-256 over the rows' columns, in order.
+// Returns the SHA-256 over the rows' columns, in order. Rows that name no
+// teacher have the digest that they had before there were teachers to name.
 std::string DigestOf(const std::vector<Problem>& problems);
 
 // Reads all files of `path`, one after the other; `path` is a file, a folder, a
@@ -62,9 +71,10 @@ absl::StatusOr<Dataset> ReadDataset(const std::string& path,
 // no data.path.
 absl::Status RequireDataPath(const DataSection& section);
 
-// Return the options of the configuration's `data` section, for data.path and
-// for evaluation.path.
-DatasetOptions MakeDatasetOptions(const DataSection& section);
-DatasetOptions MakeHeldOutOptions(const DataSection& section);
+// Return the options of the configuration for data.path and for
+// evaluation.path. The teachers of rows are read if a term asks for them;
+// held-out rows may lack the column.
+DatasetOptions MakeDatasetOptions(const Config& config);
+DatasetOptions MakeHeldOutOptions(const Config& config);
 
 }  // namespace dapd

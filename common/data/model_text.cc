@@ -34,13 +34,17 @@ absl::StatusOr<ModelText> ReadModelText(const Config& config) {
   ASSIGN_OR_RETURN(ModelConfig model, ReadModelConfig(folder));
   RETURN_IF_ERROR(CheckPayload(config.teacher, model));
   ViewOptions options = MakeViewOptions(config);
-  options.max_view = model.max_positions;
+  ASSIGN_OR_RETURN(FurtherTeachers teachers, FindFurtherTeachers(config));
+  options.max_view = CommonPositions(model.max_positions, teachers);
   ASSIGN_OR_RETURN(
       TextPipeline text,
       LoadTextPipeline(
           folder, std::move(options), model.eos_token_ids.front()));
   text.vocab_size = model.vocab_size;
-  return ModelText{std::move(folder), std::move(model), std::move(text)};
+  return ModelText{std::move(folder),
+                   std::move(model),
+                   std::move(teachers),
+                   std::move(text)};
 }
 
 void WarnOfAnswerEnds(const ModelText& base) {

@@ -31,6 +31,7 @@ constexpr std::initializer_list<const char*> kSampleKeys = {
     "answer",
     "correct",
     "feedback",
+    "teacher",
     "rollout",
     "finish_reason",
     "has_box",
@@ -78,6 +79,7 @@ absl::Status ParseOptional(const nlohmann::json& row,
     parsed->is_left_out = row.at("left_out").get<bool>();
   ASSIGN_OR_RETURN(parsed->answer, TextAt(row, "answer"));
   ASSIGN_OR_RETURN(parsed->feedback, TextAt(row, "feedback"));
+  ASSIGN_OR_RETURN(parsed->teacher, TextAt(row, "teacher"));
   ASSIGN_OR_RETURN(const std::string finish_reason,
                    TextAt(row, "finish_reason"));
   parsed->was_truncated = finish_reason == "length";

@@ -19,6 +19,7 @@ struct SampleRow {
   // One value for each token of the rollout, at temperature 1, unfiltered;
   // empty if unknown.
   std::vector<float> sampler_logprobs;
+  std::string teacher;       // as in Problem: the teacher that the row names
   bool is_left_out = false;  // whether the step that recorded it left it out
   // The rollout's grade follows from these fields.
   std::string answer;           // expected answer; if empty, the reference's
@@ -30,9 +31,9 @@ struct SampleRow {
 
 // Reads rows with the keys {"id", "problem", "reference", "rollout_ids"} and
 // the optional keys "reference_ids", "sampler_logprobs", "left_out", "answer",
-// "correct", "finish_reason", "feedback". A run records more keys for people to
-// see; a warning names any other key once. An error names file and line; an id
-// outside a vocabulary of `vocab_size` is an error, too.
+// "correct", "finish_reason", "feedback", "teacher". A run records more keys
+// for people to see; a warning names any other key once. An error names file
+// and line; an id outside a vocabulary of `vocab_size` is an error, too.
 absl::StatusOr<std::vector<SampleRow>> ReadSampleRows(const std::string& path,
                                                       int64_t vocab_size);
 

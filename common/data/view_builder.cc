@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/config/preset_terms.h"
 #include "common/config/released_prompts.h"
+#include "common/config/step_kind.h"
 #include "common/data/message_renderer.h"
 #include "common/terms/term.h"
 
@@ -62,7 +63,7 @@ ViewOptions MakeViewOptions(const Config& config) {
   options.thinking = prompts.thinking;
   options.special_tokens = prompts.special_tokens;
   const std::vector<Term> terms = ExpandTerms(config.objective);
-  options.reads_rollouts = ReadsRollouts(terms);
+  options.reads_rollouts = ReadsRollouts(terms) && !TakesTurns(config);
   for (const ViewName view : ViewsRead(terms)) {
     if (!IsAlwaysBuilt(view)) options.extra_views.insert(view);
   }

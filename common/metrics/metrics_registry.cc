@@ -86,9 +86,11 @@ void Histogram::Observe(double value) const {
 
 MetricsRegistry::MetricsRegistry(const std::string& service,
                                  const std::string& run,
-                                 const MetricLabels& build)
+                                 const MetricLabels& build,
+                                 const MetricLabels& constant)
     : state_(std::make_unique<State>()) {
-  if (!run.empty()) state_->constant = {{"run", run}};
+  state_->constant = constant;
+  if (!run.empty()) state_->constant["run"] = run;
   const MetricLabels labels = {{"service", service}};
   MetricLabels build_info = build;
   build_info["service"] = service;

@@ -57,10 +57,11 @@ class MetricsRegistry {
   // Adds dapd_build_info{service, version, flavour, ...} and
   // process_*{service}. `run` is the name of the run; if empty, there is no
   // such label. `build` has further labels of dapd_build_info, for the driver
-  // and the GPUs (GpuLabels).
+  // and the GPUs (GpuLabels); `constant` has further labels of every series.
   explicit MetricsRegistry(const std::string& service,
                            const std::string& run = "",
-                           const MetricLabels& build = {});
+                           const MetricLabels& build = {},
+                           const MetricLabels& constant = {});
   ~MetricsRegistry();
 
   Counter AddCounter(const std::string& name,

@@ -35,9 +35,8 @@ int64_t ChunkTokens(int64_t tokens,
 int64_t ChunkBytesOfToken(const HeadLossShape& shape) {
   constexpr int64_t kLogit = 4;
   constexpr int64_t kSupportEntry = 4 + 8;
-  return shape.rows * shape.vocabulary * kLogit +
-         (shape.products + shape.gradients) * shape.hidden *
-             shape.number_bytes +
+  return shape.rows * shape.vocabulary * kLogit + shape.source_bytes +
+         shape.gradients * shape.hidden * shape.number_bytes +
          shape.supports * kSupportEntry;
 }
 

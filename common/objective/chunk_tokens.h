@@ -21,18 +21,19 @@ int64_t ChunkTokens(int64_t tokens,
 // Sizes of a call of the head loss on a GPU.
 struct HeadLossShape {
   int64_t vocabulary = 0;
-  int64_t hidden = 0;        // numbers of a hidden state
+  int64_t hidden = 0;        // numbers of a student's hidden state
   int64_t number_bytes = 2;  // bytes of one such number
-  // Counts per token: rows of logits, rows that are products with the head,
-  // such rows that have a gradient, and entries of all supports.
+  // Bytes of a token's hidden states of all sources, whose widths may differ.
+  int64_t source_bytes = 0;
+  // Counts per token: rows of logits, rows that have a gradient, and entries of
+  // all supports.
   int64_t rows = 0;
-  int64_t products = 0;
   int64_t gradients = 0;
   int64_t supports = 0;
 };
 
 // Returns the bytes of a token while its chunk is computed: logits, the hidden
-// states that are stacked for their product, the gradients on their way to
+// states that are stacked for their products, the gradients on their way to
 // their places, values and ids of the supports.
 int64_t ChunkBytesOfToken(const HeadLossShape& shape);
 

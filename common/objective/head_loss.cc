@@ -5,6 +5,7 @@
 
 #include "common/model/fast/matrix_product.h"
 #include "common/objective/chunk_tokens.h"
+#include "common/objective/common_vocabulary.h"
 #include "common/objective/target_sources.h"
 #include "common/objective/token_passes.h"
 #include "common/tensor/device_copy.h"
@@ -14,7 +15,7 @@ namespace {
 
 // Values that all chunks of a call share.
 struct Call {
-  const at::Tensor& head;
+  at::Tensor head;  // of the students, [V_c, hidden]
   std::span<const HeadStudent> students;
   std::span<const HeadTerm> terms;
   const TargetSources& sources;
@@ -36,10 +37,9 @@ struct Call {
 };
 
 void FillLogits(const Call& call, const HeadChunk& chunk) {
-  ComputeLogits(
-      at::cat(call.sources.HiddenOf(chunk.begin, chunk.tokens)),
-      call.head,
-      chunk.logits.narrow(0, 0, call.sources.num_hidden() * chunk.tokens));
+  for (const HeadProduct& product : call.sources.ProductsOf(chunk)) {
+    ComputeLogits(at::cat(product.hidden), product.head, product.logits);
+  }
 }
 
 // Fills the chunk's part of the sums. If a gradient is asked for, it replaces
@@ -106,23 +106,29 @@ std::vector<DivergenceSums> AddUp(const at::Tensor& host,
   return total;
 }
 
-bool HasFastPath(const LmHead& lm_head,
+bool HasFastPath(const LmHead& head,
                  const TargetSources& sources,
                  std::span<const HeadTerm> terms) {
-  const at::Tensor& head = lm_head.weight;
-  const bool known_dtype =
-      head.scalar_type() == at::kFloat || head.scalar_type() == at::kBFloat16;
-  const auto is_cut = [](const TeacherScores* scores) {
-    return scores != nullptr && scores->top_ids.defined();
+  const auto is_plain = [](const at::Tensor& weight) {
+    return (weight.scalar_type() == at::kFloat ||
+            weight.scalar_type() == at::kBFloat16) &&
+           weight.stride(1) == 1;
   };
-  return lm_head.softcap <= 0.0 && known_dtype && head.stride(1) == 1 &&
-         HasTokenPasses(head.device(),
+  const auto is_capped_or_cut = [](const TeacherScores* scores) {
+    return scores != nullptr &&
+           (scores->top_ids.defined() ||
+            (scores->hidden.defined() && scores->head != nullptr &&
+             scores->head->softcap > 0.0));
+  };
+  return head.softcap <= 0.0 &&
+         std::ranges::all_of(sources.heads(), is_plain) &&
+         HasTokenPasses(head.weight.device(),
                         {.sources = sources.size(),
                          .derived = sources.num_derived(),
                          .terms = terms.size(),
                          .support = sources.support_size()}) &&
          std::ranges::none_of(terms, [&](const HeadTerm& term) {
-           return std::ranges::any_of(term.passes, is_cut);
+           return std::ranges::any_of(term.passes, is_capped_or_cut);
          });
 }
 
@@ -146,8 +152,8 @@ int64_t ChunkTokensOf(const Call& call,
       .vocabulary = vocabulary,
       .hidden = call.head.size(1),
       .number_bytes = static_cast<int64_t>(call.head.element_size()),
+      .source_bytes = call.sources.hidden_bytes(),
       .rows = call.sources.num_rows(),
-      .products = call.sources.num_hidden(),
       .gradients = call.with_gradient ? students : 0,
       .supports = call.sources.support_size()};
   int64_t kept = static_cast<int64_t>(call.sums.nbytes());
@@ -166,8 +172,10 @@ HeadLoss ComputeHeadLoss(const LmHead& lm_head,
                          const HeadLossOptions& options,
                          bool with_gradient) {
   at::NoGradGuard no_grad;
-  const TargetSources sources(students, terms);
-  const at::Tensor& head = lm_head.weight;
+  const int64_t vocabulary =
+      CommonVocabulary(lm_head, terms, options.vocabulary);
+  const TargetSources sources(lm_head, students, terms, vocabulary);
+  const at::Tensor head = FirstRows(lm_head, vocabulary).weight;
   if (!HasFastPath(lm_head, sources, terms)) {
     // A GPU has no room for both memories.
     if (head.is_cuda() && options.workspace != nullptr) {
@@ -177,7 +185,6 @@ HeadLoss ComputeHeadLoss(const LmHead& lm_head,
         lm_head, students, terms, options, with_gradient);
   }
   const int64_t tokens = students[0].hidden.size(0);
-  const int64_t vocabulary = head.size(0);
   const auto sums_bytes =
       tokens * static_cast<int64_t>(terms.size() * sizeof(DivergenceTokenSums));
   HeadLoss loss;

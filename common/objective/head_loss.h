@@ -3,13 +3,17 @@
 // gradient.
 //
 // A call takes all students that score the same tokens, with all their targets.
-// For each chunk one product with the head gives the logits of every source:
+// For each chunk one product with each head gives the logits of its sources:
 // the students, and each teacher once, however many terms share it. Targets
 // that are made of several teachers are computed from these logits. One pass
 // per token turns the logits into sums and, in place, into the gradient of the
 // students' logits. One more product with the head turns that gradient into the
 // gradient of the hidden states. Equations and passes:
 // common/kernels/divergence_kernel.h.
+//
+// A teacher that is another model brings its own head, whose hidden states may
+// have another width. All heads of a call are cut to their first V_c rows
+// before the softmax, so that p and q are distributions over the same tokens.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +45,10 @@ struct TeacherScores {
   at::Tensor logits;        // [n, V] float32, capped, or
   at::Tensor top_ids;       // [n, k] int64 with
   at::Tensor top_logprobs;  // [n, k] float32, at the objective's temperature
+  // The head of the model that made the scores, on the device and with the
+  // dtype of `hidden`; V and `hidden` have its sizes. The caller keeps it alive
+  // during the call. Null: the head of the call.
+  const LmHead* head = nullptr;
 };
 
 struct HeadStudent {
@@ -86,6 +94,14 @@ struct HeadLossOptions {
   // multiple of the tokens that the kernels and the matrix units take at a
   // time: 256 tokens of five sources, 778 MB.
   int64_t chunk_bytes = 0;
+  // V_c, the number of tokens over which all distributions are taken: the first
+  // V_c rows of every head and columns of given logits count. 0 means the
+  // smallest number of rows and columns in the call. A run whose teachers have
+  // several sizes gives it, so that all calls agree. It must not exceed a head
+  // or given logits. The scored tokens must be below it. A top_k payload is
+  // normalised over its model's whole vocabulary, so it is refused unless that
+  // has V_c tokens.
+  int64_t vocabulary = 0;
   // The caller keeps it between calls; null: the call allocates its own memory.
   // On a GPU it is released where tensor operations compute the loss.
   HeadWorkspace* workspace = nullptr;
@@ -97,15 +113,16 @@ struct HeadLoss {
   // student), [n, hidden] in the head's dtype, one per student; empty unless
   // asked for.
   std::vector<at::Tensor> grad_hidden;
-  // [n] float32 on the CPU, one per student: log-probabilities of its ids at
-  // temperature 1; undefined for a student without ids.
+  // [n] float32 on the CPU, one per student: log-probabilities of its ids among
+  // the V_c tokens at temperature 1; undefined for a student without ids.
   std::vector<at::Tensor> token_logprobs;
 };
 
 // On the CPU neither the number of threads nor chunk_bytes changes a bit of the
-// result. ComputeHeadLossByTensors computes top_k payloads, capped logits, and
-// everything on a GPU without kernels of our own. The host waits for a GPU
-// once, at the end.
+// result. ComputeHeadLossByTensors computes top_k payloads, calls in which a
+// head caps its logits, and everything on a GPU without kernels of our own. The
+// host waits for a GPU once, at the end. Throws c10::Error if the sizes of the
+// heads, the scores and options.vocabulary do not fit together.
 HeadLoss ComputeHeadLoss(const LmHead& head,
                          std::span<const HeadStudent> students,
                          std::span<const HeadTerm> terms,
@@ -121,13 +138,16 @@ HeadLoss ComputeHeadLossByTensors(const LmHead& head,
                                   bool with_gradient);
 
 // Returns log p [n] float32 of each token of `ids` [n] under the result of a
-// teacher, at `temperature`. Throws c10::Error if a token is not among the k
-// tokens of a top_k payload. On a GPU logits are computed in `workspace`; null:
-// the call allocates its own memory.
+// teacher, at `temperature`, among the first `vocabulary` tokens; 0: among all
+// tokens of its head or, if it is smaller, of given logits. Throws c10::Error
+// if a token is not among the k tokens of a top_k payload, or if sizes do not
+// fit together. On a GPU logits are computed in `workspace`; null: the call
+// allocates its own memory.
 at::Tensor TokenLogprobsOf(const LmHead& head,
                            const TeacherScores& scores,
                            const at::Tensor& ids,
                            double temperature,
-                           HeadWorkspace* workspace = nullptr);
+                           HeadWorkspace* workspace = nullptr,
+                           int64_t vocabulary = 0);
 
 }  // namespace dapd

@@ -8,6 +8,7 @@
 #include "common/kernels/derived_source.h"
 #include "common/model/fast/matrix_product.h"
 #include "common/model/reference/decoder.h"
+#include "common/objective/common_vocabulary.h"
 #include "common/objective/divergence_by_tensors.h"
 #include "common/objective/head_loss.h"
 #include "common/objective/head_workspace.h"
@@ -45,7 +46,7 @@ at::Tensor LogitsOf(const at::Tensor& hidden, const LmHead& head) {
 
 // Tokens of a call that are computed together.
 struct Tokens {
-  const LmHead& head;
+  const LmHead& head;  // of the call, cut to V_c rows
   double temperature;
   int64_t begin;
   int64_t count;
@@ -54,10 +55,22 @@ struct Tokens {
     return all.defined() ? all.narrow(0, begin, count) : all;
   }
 
+  int64_t vocabulary() const { return head.weight.size(0); }
+
+  // Returns the head of a teacher, cut to V_c rows.
+  LmHead HeadOf(const TeacherScores& scores) const {
+    return FirstRows(HeadOfScores(head, scores), vocabulary());
+  }
+
+  // Returns the logits that a teacher sent, cut to V_c columns.
+  at::Tensor GivenLogits(const TeacherScores& scores) const {
+    return Of(scores.logits).narrow(1, 0, vocabulary());
+  }
+
   at::Tensor Logprobs(const TeacherScores& scores) const {
     return TemperedLogprobs(scores.logits.defined()
-                                ? Of(scores.logits)
-                                : LogitsOf(Of(scores.hidden), head),
+                                ? GivenLogits(scores)
+                                : LogitsOf(Of(scores.hidden), HeadOf(scores)),
                             temperature);
   }
 
@@ -66,14 +79,15 @@ struct Tokens {
   at::Tensor LogprobsIn(const TeacherScores& scores,
                         HeadWorkspace& workspace) const {
     const at::Tensor memory =
-        workspace.Take(2 * count, head.weight.size(0), head.weight.device());
+        workspace.Take(2 * count, vocabulary(), head.weight.device());
     at::Tensor logits = memory.narrow(0, 0, count);
     at::Tensor logprobs = memory.narrow(0, count, count);
     if (scores.logits.defined()) {
-      logits.copy_(Of(scores.logits));
+      logits.copy_(GivenLogits(scores));
     } else {
-      ComputeLogits(Of(scores.hidden), head.weight, logits);
-      CapLogits(head.softcap, logits);
+      const LmHead of_teacher = HeadOf(scores);
+      ComputeLogits(Of(scores.hidden), of_teacher.weight, logits);
+      CapLogits(of_teacher.softcap, logits);
     }
     return at::log_softmax_out(logprobs, logits.div_(temperature), -1);
   }
@@ -113,7 +127,7 @@ TargetLogprobs RoutedTarget(const Tokens& tokens, const HeadTerm& term) {
 
 TargetLogprobs OneHotTarget(const Tokens& tokens, const HeadTerm& term) {
   at::Tensor logprobs =
-      at::full({tokens.count, tokens.head.weight.size(0)},
+      at::full({tokens.count, tokens.vocabulary()},
                kOneHotRest,
                tokens.head.weight.options().dtype(at::kFloat));
   logprobs.scatter_(1, tokens.Of(term.ids).unsqueeze(1), 0.0);
@@ -182,12 +196,14 @@ void ReadSums(const std::vector<TermSums>& parts, HeadLoss* loss) {
 
 }  // namespace
 
-HeadLoss ComputeHeadLossByTensors(const LmHead& head,
+HeadLoss ComputeHeadLossByTensors(const LmHead& whole_head,
                                   std::span<const HeadStudent> students,
                                   std::span<const HeadTerm> terms,
                                   const HeadLossOptions& options,
                                   bool with_gradient) {
   at::NoGradGuard no_grad;
+  const LmHead head = FirstRows(
+      whole_head, CommonVocabulary(whole_head, terms, options.vocabulary));
   HeadLoss loss;
   loss.sums.resize(terms.size());
   // Counts a student's and a target's logits and the tensors that their
@@ -236,12 +252,17 @@ HeadLoss ComputeHeadLossByTensors(const LmHead& head,
   return loss;
 }
 
-at::Tensor TokenLogprobsOf(const LmHead& head,
+at::Tensor TokenLogprobsOf(const LmHead& call_head,
                            const TeacherScores& scores,
                            const at::Tensor& ids,
                            double temperature,
-                           HeadWorkspace* workspace) {
+                           HeadWorkspace* workspace,
+                           int64_t vocabulary) {
   at::NoGradGuard no_grad;
+  const TeacherScores* const given[] = {&scores};
+  const LmHead& whole_head = HeadOfScores(call_head, scores);
+  const LmHead head =
+      FirstRows(whole_head, CommonVocabulary(whole_head, given, vocabulary));
   if (scores.top_ids.defined()) {
     const at::Tensor is_it = scores.top_ids == ids.unsqueeze(1);
     TORCH_CHECK(is_it.any(-1).all().item<bool>(),

@@ -155,6 +155,7 @@ at::Tensor CountsOf(const std::map<size_t, TokenRoutes>& routes) {
 
 MicroBatchResult RunSamples(Pass pass) {
   at::NoGradGuard no_grad;
+  pass.loss.head.vocabulary = VocabularyOf(pass.loss);
   pass.loss.routes = RouteTerms(pass.loss);
   // They arrive before the sums of the first part, for which the host waits
   // anyway.

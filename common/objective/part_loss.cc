@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "common/objective/common_vocabulary.h"
 #include "common/tensor/device_copy.h"
 
 namespace dapd {
@@ -13,14 +14,23 @@ LmHead HeadOf(const ModelWeights& weights) {
   return {weights.head, ModelRecipeOf(weights.config).logit_softcap};
 }
 
-// Returns the scored tokens of a view.
-at::Tensor ScoredIds(const View& view, at::Device device) {
-  const auto first = view.input_ids.begin() + view.scored_from;
+// Returns the scored tokens of a view. All of them must be tokens of the loss,
+// since a kernel reads its rows there.
+at::Tensor ScoredIds(const LossInputs& inputs, const View& view) {
+  const std::span<const int32_t> ids(view.input_ids.data() + view.scored_from,
+                                     static_cast<size_t>(view.scored_count));
+  const int64_t vocabulary = inputs.head.vocabulary;
+  for (const int32_t id : ids) {
+    TORCH_CHECK(id >= 0 && id < vocabulary,
+                "[part_loss] token ",
+                id,
+                " is scored, but the models of this objective share only the "
+                "tokens below ",
+                vocabulary);
+  }
   return ToDevice(
-      at::tensor(at::ArrayRef<int32_t>(&*first,
-                                       static_cast<size_t>(view.scored_count)))
-          .to(at::kLong),
-      device);
+      at::tensor(at::ArrayRef<int32_t>(ids.data(), ids.size())).to(at::kLong),
+      inputs.weights.device());
 }
 
 HeadTerm HeadTermOf(const LossInputs& inputs, size_t k, size_t sample) {
@@ -34,9 +44,8 @@ HeadTerm HeadTermOf(const LossInputs& inputs, size_t k, size_t sample) {
     head_term.passes.push_back(&inputs.samples[sample].scores.at(teacher));
   }
   if (std::holds_alternative<OneHot>(term.target)) {
-    head_term.ids =
-        ScoredIds((*inputs.views[sample])[static_cast<size_t>(term.student)],
-                  inputs.weights.device());
+    head_term.ids = ScoredIds(
+        inputs, (*inputs.views[sample])[static_cast<size_t>(term.student)]);
   }
   if (term.reduction != Reduction::kMicroToken) {
     head_term.token_weight /=
@@ -71,9 +80,10 @@ at::Tensor SamplerLogRatios(const LossInputs& inputs,
   const at::Device device = inputs.weights.device();
   const at::Tensor live = TokenLogprobsOf(HeadOf(inputs.weights),
                                           {.hidden = hidden[index]},
-                                          ScoredIds(view, device),
+                                          ScoredIds(inputs, view),
                                           /*temperature=*/1.0,
-                                          inputs.head.workspace);
+                                          inputs.head.workspace,
+                                          inputs.head.vocabulary);
   return (live - ToDevice(at::tensor(sample.sampler_logprobs), device))
       .clamp(-kBound, kBound);
 }
@@ -114,9 +124,8 @@ std::vector<HeadStudent> StudentsOf(const LossInputs& inputs,
     if (inputs.with_gradient) students.back().gradient = hidden[i];
     if (part.students[i] == ViewName::kNoneRollout &&
         !sample.sampler_logprobs.empty()) {
-      students.back().ids =
-          ScoredIds(sample.views[static_cast<size_t>(ViewName::kNoneRollout)],
-                    inputs.weights.device());
+      students.back().ids = ScoredIds(
+          inputs, sample.views[static_cast<size_t>(ViewName::kNoneRollout)]);
     }
   }
   return students;
@@ -149,6 +158,17 @@ void PutSkippedInFront(int64_t skip_tokens, TokenRoutes* routes) {
 
 }  // namespace
 
+int64_t VocabularyOf(const LossInputs& inputs) {
+  std::vector<const TeacherScores*> scores;
+  for (const ScoredSample& sample : inputs.samples) {
+    for (const auto& [pass, of_pass] : sample.scores) {
+      scores.push_back(&of_pass);
+    }
+  }
+  return CommonVocabulary(
+      HeadOf(inputs.weights), scores, inputs.head.vocabulary);
+}
+
 std::map<size_t, TokenRoutes> RouteTerms(const LossInputs& inputs) {
   std::map<size_t, TokenRoutes> routes;
   for (size_t k = 0; k < inputs.terms.size(); ++k) {
@@ -167,8 +187,7 @@ std::map<size_t, TokenRoutes> RouteTerms(const LossInputs& inputs) {
       }
       tokens += counted;
       const at::Tensor ids =
-          ScoredIds(sample.views[static_cast<size_t>(term.student)],
-                    inputs.weights.device());
+          ScoredIds(inputs, sample.views[static_cast<size_t>(term.student)]);
       for (const auto& [logprobs, teacher] :
            {std::pair{&first, routed->first},
             std::pair{&second, routed->second}}) {
@@ -176,7 +195,8 @@ std::map<size_t, TokenRoutes> RouteTerms(const LossInputs& inputs) {
                                             sample.scores.at(teacher),
                                             ids,
                                             inputs.head.temperature,
-                                            inputs.head.workspace)
+                                            inputs.head.workspace,
+                                            inputs.head.vocabulary)
                                 .narrow(0, term.skip_tokens, counted));
       }
     }

@@ -26,10 +26,15 @@ struct LossInputs {
   std::vector<const Views*> views;  // the views of each sample
   // For each term the factor of its gradient, divided by its whole denominator.
   std::vector<double> term_weights;
-  HeadLossOptions head;
+  HeadLossOptions head;  // `vocabulary` from VocabularyOf, so that calls agree
   bool with_gradient = false;
   std::map<size_t, TokenRoutes> routes = {};  // from RouteTerms
 };
+
+// Returns head.vocabulary or, if that is 0, the number of tokens that the heads
+// and given logits of all samples share. Throws c10::Error as CommonVocabulary
+// does (common_vocabulary.h).
+int64_t VocabularyOf(const LossInputs& inputs);
 
 // Decides for every routed term which pass each scored token of each sample
 // takes; the key is the index of the term. Tokens that a term leaves out take

@@ -45,8 +45,9 @@ ScoredSample CutToPosition(const Term& term,
     one.views[index] = CutToPosition(view, position);
   }
   for (const TeacherPass& pass : PassesOf(term.target)) {
-    one.scores[pass].hidden =
-        sample.scores.at(pass).hidden.narrow(0, position, 1);
+    const TeacherScores& scores = sample.scores.at(pass);
+    one.scores[pass] = {.hidden = scores.hidden.narrow(0, position, 1),
+                        .head = scores.head};
   }
   return one;
 }

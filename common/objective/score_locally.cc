@@ -13,9 +13,14 @@ std::map<TeacherPass, TeacherScores> ScoreLocally(
     const std::vector<TeacherPass>& passes,
     const Views& views) {
   at::NoGradGuard no_grad;
-  const auto adapter_of = [&](const TeacherPass& pass) {
-    return pass.weights == WeightSet::kBase ? nullptr
-                                            : adapters.at(pass.weights);
+  const auto adapter_of = [&](const TeacherPass& pass) -> const Adapter* {
+    const auto found = adapters.find(pass.weights);
+    if (found != adapters.end()) return found->second;
+    TORCH_CHECK(pass.weights == WeightSet::kBase,
+                "no ",
+                NameOf(pass.weights),
+                " weights to score with");
+    return nullptr;
   };
   // A view that two passes read with the same weights is computed once.
   std::map<const Adapter*, std::set<ViewName>> views_of;

@@ -13,10 +13,11 @@
 
 namespace dapd {
 
-// Returns the scores of `passes` over one sample with in-process weights.
-// `adapters` has every set of weights that the passes read, except the base;
-// null: that set is the base. Views that score nothing are left out. This is
-// the reference implementation of the teacher service; `dapd replay` uses it.
+// Returns the scores of `passes` over one sample with in-process weights, of
+// whichever teacher. `adapters` has every set of weights that the passes read;
+// the base may be missing; null: that set has no adapter. Views that score
+// nothing are left out. This is the reference implementation of the teacher
+// service; `dapd replay` uses it.
 std::map<TeacherPass, TeacherScores> ScoreLocally(
     const ModelWeights& weights,
     const std::map<WeightSet, const Adapter*>& adapters,

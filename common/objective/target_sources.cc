@@ -57,9 +57,13 @@ DerivedSource DerivedByIds() { return {.kind = DerivedSource::Kind::kOneHot}; }
 
 }  // namespace
 
-TargetSources::TargetSources(std::span<const HeadStudent> students,
-                             std::span<const HeadTerm> terms)
-    : num_students_(static_cast<int64_t>(students.size())) {
+TargetSources::TargetSources(const LmHead& head,
+                             std::span<const HeadStudent> students,
+                             std::span<const HeadTerm> terms,
+                             int64_t vocabulary)
+    : vocabulary_(vocabulary),
+      heads_({head.weight}),
+      num_students_(static_cast<int64_t>(students.size())) {
   for (const HeadStudent& student : students) {
     sources_.push_back({student.hidden, {}});
   }
@@ -67,8 +71,12 @@ TargetSources::TargetSources(std::span<const HeadStudent> students,
     terms_.push_back(MakeTerm(term));
     terms_.back().target = AddTarget(term);
   }
-  for (const TargetSource& source : sources_) {
-    row_block_.push_back(source.hidden.defined() ? num_hidden_++ : -1);
+  row_block_.assign(sources_.size(), -1);
+  for (size_t h = 0; h < heads_.size(); ++h) {
+    for (size_t s = 0; s < sources_.size(); ++s) {
+      if (!sources_[s].hidden.defined() || sources_[s].head != h) continue;
+      row_block_[s] = num_hidden_++;
+    }
   }
   for (const DerivedSource& derived : derived_) {
     if (derived.kind == DerivedSource::Kind::kRouted) continue;
@@ -78,9 +86,12 @@ TargetSources::TargetSources(std::span<const HeadStudent> students,
 }
 
 int TargetSources::FindOrAdd(const TeacherScores& teacher) {
+  const size_t head =
+      teacher.hidden.defined() ? FindOrAddHead(teacher.head) : 0;
   for (size_t i = static_cast<size_t>(num_students_); i < sources_.size();
        ++i) {
-    if (IsSame(sources_[i].hidden, teacher.hidden) ||
+    if ((IsSame(sources_[i].hidden, teacher.hidden) &&
+         sources_[i].head == head) ||
         IsSame(sources_[i].logits, teacher.logits)) {
       return static_cast<int>(i);
     }
@@ -88,9 +99,19 @@ int TargetSources::FindOrAdd(const TeacherScores& teacher) {
   if (teacher.logits.defined()) {
     sources_.push_back({{}, teacher.logits.to(at::kFloat).contiguous()});
   } else {
-    sources_.push_back({teacher.hidden, {}});
+    sources_.push_back({teacher.hidden, {}, head});
   }
   return static_cast<int>(sources_.size()) - 1;
+}
+
+size_t TargetSources::FindOrAddHead(const LmHead* head) {
+  if (head == nullptr) return 0;
+  const auto found = std::ranges::find_if(heads_, [&](const at::Tensor& each) {
+    return IsSame(each, head->weight);
+  });
+  const auto index = static_cast<size_t>(found - heads_.begin());
+  if (index == heads_.size()) heads_.push_back(head->weight);
+  return index;
 }
 
 int TargetSources::AddTarget(const HeadTerm& term) {
@@ -117,14 +138,35 @@ int TargetSources::AddDerived(DerivedSource derived) {
   return derived.source;
 }
 
-std::vector<at::Tensor> TargetSources::HiddenOf(int64_t begin,
-                                                int64_t tokens) const {
-  std::vector<at::Tensor> hidden;
+std::vector<HeadProduct> TargetSources::ProductsOf(
+    const HeadChunk& chunk) const {
+  std::vector<HeadProduct> products(heads_.size());
+  for (size_t h = 0; h < heads_.size(); ++h) {
+    products[h].head = heads_[h].narrow(0, 0, vocabulary_);
+  }
   for (const TargetSource& source : sources_) {
     if (!source.hidden.defined()) continue;
-    hidden.push_back(source.hidden.narrow(0, begin, tokens));
+    products[source.head].hidden.push_back(
+        source.hidden.narrow(0, chunk.begin, chunk.tokens));
   }
-  return hidden;
+  int64_t row = 0;
+  for (HeadProduct& product : products) {
+    const int64_t rows =
+        static_cast<int64_t>(product.hidden.size()) * chunk.tokens;
+    product.logits = chunk.logits.narrow(0, row, rows);
+    row += rows;
+  }
+  return products;
+}
+
+int64_t TargetSources::hidden_bytes() const {
+  int64_t bytes = 0;
+  for (const TargetSource& source : sources_) {
+    if (!source.hidden.defined()) continue;
+    bytes += source.hidden.size(1) *
+             static_cast<int64_t>(source.hidden.element_size());
+  }
+  return bytes;
 }
 
 int64_t TargetSources::support_size() const {
@@ -136,7 +178,8 @@ int64_t TargetSources::support_size() const {
 at::Tensor TargetSources::LogitsOf(int source, const HeadChunk& chunk) const {
   const TargetSource& from = sources_[static_cast<size_t>(source)];
   if (from.logits.defined()) {
-    return from.logits.narrow(0, chunk.begin, chunk.tokens);
+    return from.logits.narrow(0, chunk.begin, chunk.tokens)
+        .narrow(1, 0, vocabulary_);
   }
   const int64_t block = row_block_[static_cast<size_t>(source)];
   return chunk.logits.narrow(0, block * chunk.tokens, chunk.tokens);

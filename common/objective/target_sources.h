@@ -16,27 +16,41 @@ namespace dapd {
 // A target that is made of other sources, or of none, has neither tensor.
 struct TargetSource {
   at::Tensor hidden;  // [n, hidden], or
-  at::Tensor logits;  // [n, V] float32 as a teacher sent them
+  at::Tensor logits;  // [n, V] float32 as a teacher sent them; V may exceed V_c
+  size_t head = 0;    // of `hidden`: an index of the heads of the call
 };
 
 // A chunk of a call: `tokens` tokens from `begin` on.
 struct HeadChunk {
   int64_t begin = 0;
   int64_t tokens = 0;
-  // [num_rows * tokens, V]: the logits of every source that is not given as
-  // logits. Sources with hidden states come first, students before teachers.
+  // [num_rows * tokens, V_c]: the logits of every source that is not given as
+  // logits. Sources with hidden states come first, by their heads; the head of
+  // the call is the first, and its students come before its teachers.
   at::Tensor logits;
+};
+
+// The product that gives the logits of all sources with one head.
+struct HeadProduct {
+  at::Tensor head;                 // [V_c, hidden]
+  std::vector<at::Tensor> hidden;  // [tokens, hidden] of each source
+  at::Tensor logits;               // [sources * tokens, V_c], to be written
 };
 
 class TargetSources {
  public:
-  TargetSources(std::span<const HeadStudent> students,
-                std::span<const HeadTerm> terms);
+  // `vocabulary` is V_c. Heads with the same tensor count as one.
+  TargetSources(const LmHead& head,
+                std::span<const HeadStudent> students,
+                std::span<const HeadTerm> terms,
+                int64_t vocabulary);
 
-  // Returns the hidden states of all sources that have them, for the tokens of
-  // a chunk.
-  std::vector<at::Tensor> HiddenOf(int64_t begin, int64_t tokens) const;
-  int64_t num_hidden() const { return num_hidden_; }
+  // Returns the products of a chunk, the head of the call first.
+  std::vector<HeadProduct> ProductsOf(const HeadChunk& chunk) const;
+  // Returns the heads of the call, whole.
+  const std::vector<at::Tensor>& heads() const { return heads_; }
+  // Returns the bytes of one token's hidden states of all sources.
+  int64_t hidden_bytes() const;
   // Returns the number of sources for which the chunk's logits have rows; it
   // includes targets that are written.
   int64_t num_rows() const { return num_hidden_ + num_written_; }
@@ -62,14 +76,17 @@ class TargetSources {
 
  private:
   int FindOrAdd(const TeacherScores& teacher);
+  size_t FindOrAddHead(const LmHead* head);
   int AddTarget(const HeadTerm& term);
   int AddDerived(DerivedSource derived);
-  // Returns the rows of a source within a chunk, [tokens, V].
+  // Returns the rows of a source within a chunk, [tokens, V_c].
   at::Tensor LogitsOf(int source, const HeadChunk& chunk) const;
   at::Tensor SupportOf(const HeadTerm& head_term,
                        const DivergenceTerm& term,
                        const HeadChunk& chunk) const;
 
+  int64_t vocabulary_ = 0;
+  std::vector<at::Tensor> heads_;
   std::vector<TargetSource> sources_;
   // The place of each source in a chunk's logits; -1: none.
   std::vector<int64_t> row_block_;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <compare>
+#include <cstddef>
 #include <string>
 #include <variant>
 #include <vector>
@@ -15,12 +16,27 @@
 
 namespace dapd {
 
+// Stands in TeacherPass::teacher for the teacher that the sample's row names
+// (data.teacher_column): one of `teachers`, or the student's own base.
+inline constexpr char kRowTeacher[] = "row";
+
 // Describes a forward pass that a teacher must compute for a sample.
 struct TeacherPass {
   WeightSet weights = WeightSet::kBase;
   ViewName view = ViewName::kNoneRollout;
+  // The name of a further teacher (`teachers` in the configuration), or
+  // kRowTeacher; `weights` is kBase then. Empty: the student's own model.
+  std::string teacher;
   auto operator<=>(const TeacherPass&) const = default;
 };
+
+// Returns the pass that reads `view` with `weights`: the name of a set of
+// weights, of a further teacher, or kRowTeacher. Any text that is not the name
+// of a set of weights is taken for a teacher's name.
+TeacherPass PassWith(const std::string& weights, ViewName view);
+
+// Returns the text that PassWith reads: "snapshot", "big", "row".
+std::string WeightsText(const TeacherPass& pass);
 
 struct WeightedPass {
   TeacherPass pass;
@@ -92,7 +108,8 @@ using Target = std::variant<TeacherPass, Mixture, Routed, OneHot>;
 // (head_loss.h); a Mixture's anchor comes first.
 std::vector<TeacherPass> PassesOf(const Target& target);
 
-// Returns a text such as "cross_rollout (snapshot)" for people.
+// Returns a text such as "cross_rollout (snapshot)", or "none_rollout (teacher
+// big)" for a further teacher, for people.
 std::string Describe(const Target& target);
 
 }  // namespace dapd

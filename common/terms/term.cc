@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -45,6 +46,16 @@ std::string ProblemWithOneHot(const Term& term) {
 
 }  // namespace
 
+TeacherPass PassWith(const std::string& weights, ViewName view) {
+  const std::optional<WeightSet> own = ParseName<WeightSet>(weights);
+  return own.has_value() ? TeacherPass{*own, view}
+                         : TeacherPass{WeightSet::kBase, view, weights};
+}
+
+std::string WeightsText(const TeacherPass& pass) {
+  return pass.teacher.empty() ? NameOf(pass.weights) : pass.teacher;
+}
+
 std::vector<TeacherPass> PassesOf(const Target& target) {
   using Passes = std::vector<TeacherPass>;
   return std::visit(
@@ -66,8 +77,12 @@ std::vector<TeacherPass> PassesOf(const Target& target) {
 std::string Describe(const Target& target) {
   std::vector<std::string> passes;
   for (const TeacherPass& pass : PassesOf(target)) {
-    passes.push_back(absl::StrCat(
-        ViewNameString(pass.view), " (", NameOf(pass.weights), ")"));
+    const std::string weights = pass.teacher.empty() ? NameOf(pass.weights)
+                                : pass.teacher == kRowTeacher
+                                    ? "the row's teacher"
+                                    : absl::StrCat("teacher ", pass.teacher);
+    passes.push_back(
+        absl::StrCat(ViewNameString(pass.view), " (", weights, ")"));
   }
   return std::visit(
       Overloaded{
@@ -86,6 +101,14 @@ std::vector<TeacherPass> TeacherPasses(const std::vector<Term>& terms) {
     for (const TeacherPass& pass : PassesOf(term.target)) passes.insert(pass);
   }
   return {passes.begin(), passes.end()};
+}
+
+std::set<std::string> TeachersNamed(const std::vector<Term>& terms) {
+  std::set<std::string> names;
+  for (const TeacherPass& pass : TeacherPasses(terms)) {
+    if (!pass.teacher.empty()) names.insert(pass.teacher);
+  }
+  return names;
 }
 
 std::vector<ViewName> StudentViews(const std::vector<Term>& terms) {

@@ -53,6 +53,10 @@ struct Term {
 // Returns every teacher pass that `terms` need, once each, in a fixed order.
 std::vector<TeacherPass> TeacherPasses(const std::vector<Term>& terms);
 
+// Returns the names in TeacherPass::teacher of all passes, kRowTeacher
+// included; none if all passes are of the student's own model.
+std::set<std::string> TeachersNamed(const std::vector<Term>& terms);
+
 // Returns every student view that `terms` need, once each, in the order of
 // ViewName.
 std::vector<ViewName> StudentViews(const std::vector<Term>& terms);

@@ -60,4 +60,10 @@ bool IsAlwaysBuilt(ViewName view) { return RowOf(view).always_built; }
 
 bool MayBeMissing(ViewName view) { return RowOf(view).may_be_missing; }
 
+void DropViews(Completion completion, Views* views) {
+  for (size_t i = 0; i < views->size(); ++i) {
+    if (kViews[i].scored == completion) (*views)[i] = {};
+  }
+}
+
 }  // namespace dapd

@@ -65,4 +65,8 @@ struct View {
 using Views = std::array<View, kNumViews>;
 using NamedViews = std::map<ViewName, View>;
 
+// Empties the views that score `completion`: no term counts a token of them
+// then.
+void DropViews(Completion completion, Views* views);
+
 }  // namespace dapd

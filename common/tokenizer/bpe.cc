@@ -1,5 +1,6 @@
 #include "common/tokenizer/bpe.h"
 
+#include <algorithm>
 #include <queue>
 #include <utility>
 
@@ -140,6 +141,20 @@ absl::Status Bpe::AddMerges(const nlohmann::json& merges) {
     ++rank;
   }
   return absl::OkStatus();
+}
+
+std::vector<std::pair<int32_t, int32_t>> Bpe::Merges() const {
+  std::vector<std::pair<int32_t, uint64_t>> ranked;  // rank and PairKey
+  ranked.reserve(merges_.size());
+  for (const auto& [key, merge] : merges_) ranked.emplace_back(merge.rank, key);
+  std::ranges::sort(ranked);
+  std::vector<std::pair<int32_t, int32_t>> pairs;
+  pairs.reserve(ranked.size());
+  for (const auto& [rank, key] : ranked) {
+    pairs.emplace_back(static_cast<int32_t>(key >> 32),
+                       static_cast<int32_t>(key & 0xffffffff));
+  }
+  return pairs;
 }
 
 void Bpe::Encode(absl::string_view word, std::vector<int32_t>* ids) const {

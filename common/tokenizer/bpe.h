@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -34,6 +35,8 @@ class Bpe {
   const std::unordered_map<std::string, int32_t>& vocabulary() const {
     return vocabulary_;
   }
+  // Returns the pairs of ids that are merged, in the order of their ranks.
+  std::vector<std::pair<int32_t, int32_t>> Merges() const;
 
  private:
   struct Merge {

@@ -39,6 +39,13 @@ class ByteLevelTokenizer : public Tokenizer {
     const auto found = ids_.find(std::string(token));
     return found == ids_.end() ? -1 : found->second;
   }
+  std::optional<std::string> BytesOf(int32_t id) const override {
+    if (id < 0 || id >= size() || !tokens_[id].exists) return std::nullopt;
+    return tokens_[id].bytes;
+  }
+  std::vector<std::pair<int32_t, int32_t>> Merges() const override {
+    return bpe_.Merges();
+  }
   bool IsSpecial(int32_t id) const override {
     return id >= 0 && id < size() && tokens_[id].special;
   }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -39,6 +40,10 @@ class Tokenizer {
   virtual int32_t size() const = 0;
   // Returns -1 if there is no such token.
   virtual int32_t TokenId(absl::string_view token) const = 0;
+  // Returns the bytes that `id` stands for; nothing if there is no such token.
+  virtual std::optional<std::string> BytesOf(int32_t id) const = 0;
+  // Returns the pairs of ids that are merged, in the order of their ranks.
+  virtual std::vector<std::pair<int32_t, int32_t>> Merges() const = 0;
   // Returns true for an added token, whether it is special or not.
   virtual bool IsAdded(int32_t id) const = 0;
   // Returns true for an added token that is flagged as special.

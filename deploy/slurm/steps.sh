@@ -102,12 +102,12 @@ announce_crash() {  # WHO SIGNAL TIMES LOG
   mv "$file.part" "$file"
 }
 
-# Runs one worker and restarts it whenever it dies, after pauses that double from 0.2 s
+# Runs one worker of the role, rollout, teacher or teacher-NAME, and restarts it whenever it dies, after pauses that double from 0.2 s
 # to 10 s until it has served something. Errors of usage, configuration and model (2, 3,
 # 4) are lasting, so the worker is not restarted after them, nor after three crashes in
 # a row before it has served.
 worker() {  # ROLE PORT [ARGUMENT]...
-  local role=$1 port=$(($2 + SLURM_LOCALID)) code
+  local role=$1 program=${1%%-*} port=$(($2 + SLURM_LOCALID)) code
   local metrics=$((port + 10)) stopping='' crashes=0 pause=200 mark=0 before crash
   shift 2
   export DAPD_WORK_MARK=$DAPD_ANNOUNCEMENTS/work-$role-$SLURM_PROCID
@@ -116,8 +116,8 @@ worker() {  # ROLE PORT [ARGUMENT]...
   announce "metrics-$role-$SLURM_PROCID" "$metrics"
   announce "$role-$SLURM_PROCID" "$port"
   until [ -n "$stopping" ]; do
-    "$DAPD_BIN/dapd-$role" "$@" --listen "$DAPD_LISTEN_HOST:$port" \
-      --set "metrics.${role}_listen=\"$DAPD_LISTEN_HOST:$metrics\"" &
+    "$DAPD_BIN/dapd-$program" "$@" --listen "$DAPD_LISTEN_HOST:$port" \
+      --set "metrics.${program}_listen=\"$DAPD_LISTEN_HOST:$metrics\"" &
     result_of $! && code=0 || code=$?
     case $code in 0 | 2 | 3 | 4) return "$code" ;; esac
     if [ -n "$stopping" ]; then return 0; fi

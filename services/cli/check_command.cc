@@ -17,6 +17,7 @@
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
+#include "common/config/preset_terms.h"
 #include "common/config/shipped_configs.h"
 #include "common/config/validate_config.h"
 #include "common/data/dataset.h"
@@ -29,6 +30,7 @@
 #include "common/gpus/gpu_report.h"
 #include "common/hub/model_folder.h"
 #include "common/model/spec/executor_support.h"
+#include "common/model/spec/further_teachers.h"
 #include "common/model/spec/gpu_model.h"
 #include "common/model/spec/machine_split.h"
 #include "common/model/spec/memory_plan.h"
@@ -77,7 +79,7 @@ struct Here {
   }
 };
 
-Here LookAround(const LoadedConfig& loaded, const ModelConfig& model) {
+Here LookAround(const LoadedConfig& loaded, const ModelText& base) {
   Here here;
   if (loaded.config.model.device != DeviceChoice::kCpu) {
     here.report = FindGpus();
@@ -85,8 +87,11 @@ Here LookAround(const LoadedConfig& loaded, const ModelConfig& model) {
   }
   const bool computes_on_gpus = here.report.usable.ok() && here.has_backend;
   if (computes_on_gpus) {
-    here.split = SplitMachine(
-        loaded, BegunConfig(loaded.config.run), model, here.report);
+    here.split = SplitMachine(loaded,
+                              BegunConfig(loaded.config.run),
+                              base.model,
+                              here.report,
+                              base.teachers);
   } else {
     here.split = MachineSplit{.config = loaded.config,
                               .names = GpuNames(here.report),
@@ -113,11 +118,11 @@ void PrintDevices(const Here& here,
 // on this machine.
 absl::StatusOr<std::string> PassesText(const Here& here,
                                        const Config& config,
-                                       const ModelConfig& model,
+                                       const ModelText& base,
                                        double gpu_gib) {
   GpuReport report = here.report;
   if (here.split.ok()) report.gpus = here.split->gpus;
-  return PassLimitsText(config, model, gpu_gib, report);
+  return PassLimitsText(config, base.model, gpu_gib, report, base.teachers);
 }
 
 absl::StatusOr<SampleLengths> MeanLengths(const std::vector<SampleRow>& rows,
@@ -162,6 +167,9 @@ absl::StatusOr<std::string> CheckDataset(
                             data.skipped_rows,
                             data.digest.substr(0, 16))
                 .c_str());
+  if (!options.teacher_column.empty()) {
+    std::puts(RowTeachersText(data).c_str());
+  }
   return data.digest;
 }
 
@@ -180,12 +188,23 @@ absl::Status CheckSplits(const Config& config, const ModelConfig& model) {
   return absl::OkStatus();
 }
 
+// Returns the addresses of all workers, by key.
+std::vector<std::pair<std::string, std::vector<std::string>>> AllAddresses(
+    const Config& config) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> all = {
+      {"rollout.addresses", config.rollout.addresses},
+      {"teacher.addresses", config.teacher.addresses}};
+  for (const TeacherModel& teacher : TeachersAsked(config)) {
+    all.emplace_back(absl::StrCat("teachers: '", teacher.name, "': addresses"),
+                     teacher.addresses);
+  }
+  return all;
+}
+
 // An existing file of workers must be valid; a missing one may come later.
 absl::Status CheckAddressFiles(const Config& config) {
-  for (const auto& [key, addresses] :
-       {std::pair{"rollout.addresses", &config.rollout.addresses},
-        std::pair{"teacher.addresses", &config.teacher.addresses}}) {
-    for (const std::string& address : *addresses) {
+  for (const auto& [key, addresses] : AllAddresses(config)) {
+    for (const std::string& address : addresses) {
       const auto path = AddressFilePath(address);
       if (!path.has_value()) continue;
       const auto workers = ReadAddressFile(*path);
@@ -208,17 +227,32 @@ absl::Status CheckAddressFiles(const Config& config) {
   return absl::OkStatus();
 }
 
-void PrintModel(const ModelText& base) {
+void PrintModel(const char* name,
+                const std::string& folder,
+                const ModelConfig& model) {
   std::puts(absl::StrFormat(
                 "%-16s %s: %s, %d layers, hidden %d, %d parameters, context %d",
-                "model",
-                base.folder,
-                base.model.model_type,
-                base.model.num_layers,
-                base.model.hidden_size,
-                base.model.NumParameters(),
-                base.model.max_positions)
+                name,
+                folder,
+                model.model_type,
+                model.num_layers,
+                model.hidden_size,
+                model.NumParameters(),
+                model.max_positions)
                 .c_str());
+}
+
+void PrintModels(const ModelText& base) {
+  PrintModel("model", base.folder, base.model);
+  for (const FurtherTeacher& teacher : base.teachers) {
+    PrintModel(absl::StrCat("teacher ", teacher.name()).c_str(),
+               teacher.folder,
+               teacher.model);
+    if (teacher.adapter.empty()) continue;
+    std::puts(
+        absl::StrFormat("%-16s with the adapter in %s", "", teacher.adapter)
+            .c_str());
+  }
 }
 
 absl::Status CheckAdapter(const Config& config,
@@ -263,14 +297,15 @@ absl::StatusOr<std::string> CheckData(const Config& config,
       const std::string digest,
       CheckDataset("data",
                    config.data.path,
-                   MakeDatasetOptions(config.data),
+                   MakeDatasetOptions(config),
                    [&](Dataset* data) {
                      RETURN_IF_ERROR(ApplyAnswerRule(config, data));
-                     return ApplyViewLimits(config, context, base.text, data);
+                     return ApplyViewLimits(
+                         config, base.max_view(), base.text, data);
                    }));
   RETURN_IF_ERROR(CheckDataset("held out",
                                config.evaluation.path,
-                               MakeHeldOutOptions(config.data),
+                               MakeHeldOutOptions(config),
                                [&](Dataset* data) {
                                  WarnOfUngradedProblems(config, *data);
                                  return ApplyHeldOutLimits(
@@ -316,7 +351,7 @@ absl::Status Check(const CheckOptions& options) {
                    LoadConfig(options.config, options.overrides));
   ASSIGN_OR_RETURN(const ModelText base, ReadModelText(loaded.config));
   const ModelConfig& model = base.model;
-  const Here here = LookAround(loaded, model);
+  const Here here = LookAround(loaded, base);
   const bool is_for_here = options.gpus == 0 && options.gpu_gib == 0;
   const Config& config =
       is_for_here ? here.ConfigOr(loaded.config) : loaded.config;
@@ -324,8 +359,8 @@ absl::Status Check(const CheckOptions& options) {
   RETURN_IF_ERROR(CheckSplits(config, model));
   RETURN_IF_ERROR(CheckAddressFiles(config));
   RETURN_IF_ERROR(base.text.views->RolloutPrompt("1 + 1?").status());
-  const MemoryPlan plan = PlanMemory(config, model);
-  PrintModel(base);
+  const MemoryPlan plan = PlanMemory(config, model, base.teachers);
+  PrintModels(base);
   ASSIGN_OR_RETURN(const bool has_weights, CheckWeights(model));
   if (!has_weights) {
     std::puts(absl::StrFormat("%-16s no weights were seen in %s: a run needs "
@@ -334,6 +369,7 @@ absl::Status Check(const CheckOptions& options) {
                               base.folder)
                   .c_str());
   }
+  RETURN_IF_ERROR(CheckFurtherTeachers(config));
   RETURN_IF_ERROR(CheckAdapter(config, model, plan.lora_parameters));
   ASSIGN_OR_RETURN(const std::string data_digest, CheckData(config, base));
   if (!config.run.notify_url.empty()) {
@@ -356,17 +392,20 @@ absl::Status Check(const CheckOptions& options) {
   PrintLines(TermsText(config.objective));
   PrintLines(MemoryText(config, model, plan));
   ASSIGN_OR_RETURN(const std::string passes,
-                   PassesText(here, config, model, options.gpu_gib));
+                   PassesText(here, config, base, options.gpu_gib));
   std::puts(absl::StrFormat("%-16s %s", "passes", passes).c_str());
-  PrintDevices(
-      here, config.model, model, PlanMemory(here.ConfigOr(config), model));
+  PrintDevices(here,
+               config.model,
+               model,
+               PlanMemory(here.ConfigOr(config), model, base.teachers));
   ASSIGN_OR_RETURN(const SampleLengths lengths,
                    LengthsOf(options.samples, config, base));
   for (const SlowWork& slow : SlowWorkOf(model, PlansForGpu(config))) {
     std::puts(absl::StrFormat("%-16s %s", slow.work, ByLibTorch(slow.misfit))
                   .c_str());
   }
-  PrintLines(StepCostText(config, model, lengths, options.rates));
+  PrintLines(
+      StepCostText(config, model, lengths, options.rates, base.teachers));
   if (options.gpus > 0) {
     ASSIGN_OR_RETURN(
         const std::string split,
@@ -376,7 +415,8 @@ absl::Status Check(const CheckOptions& options) {
                   {.count = options.gpus,
                    .bytes = static_cast<int64_t>(options.gpu_gib * kGiB)},
                   options.rates,
-                  GivenBy(loaded)));
+                  GivenBy(loaded),
+                  base.teachers));
     std::puts(split.c_str());
   }
   for (const std::string& warning : WarningsOfVainKeys(loaded)) {

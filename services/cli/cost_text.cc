@@ -24,10 +24,14 @@ std::vector<std::string> MemoryText(const Config& config,
                                     const ModelConfig& model,
                                     const MemoryPlan& plan) {
   std::vector<std::string> lines;
-  for (const auto& [role, memory] :
-       {std::pair<const char*, const RoleMemory&>{"rollout", plan.rollout},
-        {"teacher", plan.teacher},
-        {"trainer", plan.trainer}}) {
+  std::vector<std::pair<std::string, const RoleMemory&>> roles = {
+      {"rollout", plan.rollout},
+      {"teacher", plan.teacher},
+      {"trainer", plan.trainer}};
+  for (const auto& [name, memory] : plan.teachers) {
+    roles.emplace_back(absl::StrCat("teacher ", name), memory);
+  }
+  for (const auto& [role, memory] : roles) {
     std::string line = absl::StrFormat(
         "%-16s %.2f GiB a process, at most:", role, memory.Total() / kGiB);
     const char* separator = " ";
@@ -54,7 +58,8 @@ std::vector<std::string> MemoryText(const Config& config,
 std::vector<std::string> StepCostText(const Config& config,
                                       const ModelConfig& model,
                                       const SampleLengths& lengths,
-                                      const GivenRates& given) {
+                                      const GivenRates& given,
+                                      const FurtherTeachers& teachers) {
   std::vector<std::string> lines;
   const ViewLengths& answer = lengths.at("none_rollout");
   std::string views =
@@ -68,15 +73,15 @@ std::vector<std::string> StepCostText(const Config& config,
   lines.push_back(views);
   for (const bool snapshot_is_base : {true, false}) {
     const StepWork work =
-        CountStepWork(config, model, lengths, snapshot_is_base);
+        CountStepWork(config, model, lengths, snapshot_is_base, teachers);
     lines.push_back(absl::StrFormat(
         "%-16s %.4g TFLOP: trainer %.4g for %.0f tokens, teachers "
         "%.4g for %.0f; head rows %.0f",
         snapshot_is_base ? "step at first" : "step later",
-        (work.trainer_flops + work.teacher_flops) / 1e12,
+        (work.trainer_flops + work.teacher_flops + work.further_flops) / 1e12,
         work.trainer_flops / 1e12,
         work.live_tokens,
-        work.teacher_flops / 1e12,
+        (work.teacher_flops + work.further_flops) / 1e12,
         work.teacher_tokens,
         work.head_rows));
     if (given.teraflops == 0) continue;
@@ -92,7 +97,7 @@ std::vector<std::string> StepCostText(const Config& config,
                         seconds.trainer,
                         seconds.network));
   }
-  const StepWork work = CountStepWork(config, model, lengths, false);
+  const StepWork work = CountStepWork(config, model, lengths, false, teachers);
   constexpr double kMiB = 1 << 20;
   lines.push_back(
       absl::StrFormat("%-16s MiB a step: scores %.1f, adapter %.1f a worker, "
@@ -114,10 +119,11 @@ absl::StatusOr<std::string> SplitText(const Config& config,
                                       const SampleLengths& lengths,
                                       const SplitDevices& devices,
                                       const GivenRates& given_rates,
-                                      const GivenSplit& given) {
+                                      const GivenSplit& given,
+                                      const FurtherTeachers& teachers) {
   const HardwareRates rates = RatesOf(given_rates, config);
   const auto split =
-      RecommendSplit(config, model, lengths, devices, rates, given);
+      RecommendSplit(config, model, lengths, devices, rates, given, teachers);
   if (!split.ok()) {
     return ConfigError(
         absl::StrCat("--gpus: ", std::string(split.status().message())));
@@ -127,10 +133,14 @@ absl::StatusOr<std::string> SplitText(const Config& config,
   const std::string of_workers =
       of_worker > 1 ? absl::StrCat("; ", of_worker, " devices a rollout worker")
                     : "";
+  const int64_t further = NumFurtherWorkers(config);
+  const std::string of_further =
+      further > 0 ? absl::StrCat("; ", further, " more for further teachers")
+                  : "";
   return absl::StrFormat(
       "%-16s of %d: ranks %d, teachers %d, rollouts %d; %.4g s a step one "
       "by one at %.4g TFLOP/s, %.4g GB/s and %.4g GB/s of network; %.2f "
-      "GiB a rank%s",
+      "GiB a rank%s%s",
       "split",
       devices.count,
       split->ranks,
@@ -140,7 +150,9 @@ absl::StatusOr<std::string> SplitText(const Config& config,
       rates.flops / 1e12,
       rates.memory_bytes / 1e9,
       rates.network_bytes / 1e9,
-      PlanMemory(WithSplit(config, *split), model).trainer.Total() / (1 << 30),
+      PlanMemory(WithSplit(config, *split), model, teachers).trainer.Total() /
+          (1 << 30),
+      of_further,
       of_workers);
 }
 

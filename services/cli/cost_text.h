@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/config/config.h"
+#include "common/model/spec/further_teachers.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
 #include "common/model/spec/role_split.h"
@@ -34,7 +35,8 @@ std::vector<std::string> MemoryText(const Config& config,
 std::vector<std::string> StepCostText(const Config& config,
                                       const ModelConfig& model,
                                       const SampleLengths& lengths,
-                                      const GivenRates& given);
+                                      const GivenRates& given,
+                                      const FurtherTeachers& teachers = {});
 
 // Returns one line, which deploy/slurm/dapd.sbatch reads: the split of the
 // devices, with the parts in `given` fixed. Returns a CONFIG error if the
@@ -44,6 +46,7 @@ absl::StatusOr<std::string> SplitText(const Config& config,
                                       const SampleLengths& lengths,
                                       const SplitDevices& devices,
                                       const GivenRates& rates,
-                                      const GivenSplit& given);
+                                      const GivenSplit& given,
+                                      const FurtherTeachers& teachers = {});
 
 }  // namespace dapd

@@ -8,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/config/preset_terms.h"
 #include "common/data/model_text.h"
+#include "common/data/teacher_text.h"
 #include "common/hub/model_folder.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/placement.h"
@@ -70,6 +71,10 @@ absl::StatusOr<LocalPolicy> LoadLocalPolicy(const Config& config,
                    MakeLoraConfig(config.lora, base.model));
   SetComputeThreads(config.run.num_threads);
   ASSIGN_OR_RETURN(local.weights, LoadModelWeights(base.folder, dtype, device));
+  RETURN_IF_ERROR(CheckTeacherText(base.teachers, base));
+  ASSIGN_OR_RETURN(LocalTeachers teachers,
+                   LocalTeachers::Load(base.teachers, *local.weights));
+  local.teachers = std::make_unique<const LocalTeachers>(std::move(teachers));
   local.text = std::move(base.text);
   const ModelConfig& model = local.weights->config;
   // Without a name there is nothing to read.

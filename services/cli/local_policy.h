@@ -1,5 +1,5 @@
-// LocalPolicy: a policy in this process and its base model, for `replay` and
-// `probe compatibility`.
+// LocalPolicy: a policy in this process, its base model and its teachers, for
+// `replay` and `probe compatibility`.
 #pragma once
 
 #include <memory>
@@ -12,6 +12,7 @@
 #include "common/data/text_pipeline.h"
 #include "common/model/weights/weights.h"
 #include "common/training/policy.h"
+#include "services/cli/local_teachers.h"
 
 namespace dapd {
 
@@ -32,6 +33,7 @@ struct LocalPolicy {
   std::shared_ptr<const ModelWeights> weights;
   TextPipeline text;
   std::unique_ptr<Policy> policy;
+  std::unique_ptr<const LocalTeachers> teachers;
 };
 
 // Loads the configuration's model and prompts, and a policy at version 0. Warns

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -23,11 +24,13 @@
 #include "common/config/preset_terms.h"
 #include "common/config/rank_place.h"
 #include "common/config/run_folder.h"
+#include "common/config/teacher_yaml.h"
 #include "common/config/validate_config.h"
 #include "common/config/yaml_text.h"
 #include "common/gpus/cuda_backend.h"
 #include "common/gpus/gpu_report.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/further_teachers.h"
 #include "common/model/spec/gpu_memory_wait.h"
 #include "common/model/spec/gpu_model.h"
 #include "common/model/spec/gpu_shares.h"
@@ -53,6 +56,18 @@ bool WaitForStopRequest(absl::Duration time) {
   return StopRequests() > 0;
 }
 
+// Returns the --set value of `teachers`.
+std::string TeachersOverride(const std::vector<TeacherModel>& teachers) {
+  return absl::StrCat(
+      "teachers=[",
+      absl::StrJoin(teachers,
+                    ", ",
+                    [](std::string* out, const TeacherModel& teacher) {
+                      absl::StrAppend(out, FormatTeacher(teacher));
+                    }),
+      "]");
+}
+
 }  // namespace
 
 LocalRun::LocalRun(std::string config_path,
@@ -70,7 +85,8 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
     const std::string& binary,
     const std::string& name,
     const std::vector<std::string>& overrides,
-    bool to_log) const {
+    bool to_log,
+    const std::vector<std::string>& arguments) const {
   const std::filesystem::path self = ThisProgram();
   const std::string path = self.parent_path() / binary;
   if (::access(path.c_str(), X_OK) != 0) {
@@ -78,6 +94,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> LocalRun::MakeChild(
         absl::StrCat(path, " does not exist; build it with deploy/build.sh"));
   }
   std::vector<std::string> command = {path, config_path_};
+  command.insert(command.end(), arguments.begin(), arguments.end());
   for (const auto* list : {&overrides_, &overrides}) {
     for (const std::string& override : *list) {
       command.push_back("--set");
@@ -150,6 +167,42 @@ absl::Status LocalRun::AddWorkers(const std::string& role,
   return absl::OkStatus();
 }
 
+absl::Status LocalRun::AddFurtherTeachers(std::vector<std::string>* overrides) {
+  if (TeachersAsked(config_).empty()) return absl::OkStatus();
+  const int64_t threads = config_.run.num_threads > 0
+                              ? config_.run.num_threads
+                              : ThreadsOfEach(NumFurtherWorkers(config_));
+  std::vector<TeacherModel> all = config_.teachers;
+  for (const TeacherModel& asked : TeachersAsked(config_)) {
+    std::vector<std::string> addresses;
+    for (int64_t i = 0; i < asked.workers; ++i) {
+      ASSIGN_OR_RETURN(const std::string address, TakeAddress());
+      std::string metrics = asked.metrics_listen;
+      if (!metrics.empty()) {
+        ASSIGN_OR_RETURN(metrics,
+                         TakeListen(metrics, 10 * static_cast<int>(i)));
+      }
+      const std::string name = FurtherWorkerName(asked.name, i);
+      ASSIGN_OR_RETURN(
+          std::unique_ptr<ChildProcess> worker,
+          MakeChild("dapd-teacher",
+                    name,
+                    {TextOverride("teacher.listen", address),
+                     TextOverride("metrics.teacher_listen", metrics),
+                     absl::StrCat("run.num_threads=", threads)},
+                    /*to_log=*/true,
+                    {"--teacher", asked.name}));
+      RETURN_IF_ERROR(supervisor_.AddWorker(std::move(worker)));
+      LogInfo(absl::StrCat("started ", name, " on ", address));
+      addresses.push_back(address);
+    }
+    std::ranges::find(all, asked.name, &TeacherModel::name)->addresses =
+        std::move(addresses);
+  }
+  overrides->push_back(TeachersOverride(all));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::string> LocalRun::TakeAddress() {
   ASSIGN_OR_RETURN(const int port, ports_.Take(0));
   return absl::StrCat("127.0.0.1:", port);
@@ -205,9 +258,11 @@ absl::Status LocalRun::TakeGpus() {
                    FindModelFolder(config_.model.path));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
   RETURN_IF_ERROR(CheckGpuModel(config_.model.precision, model));
+  ASSIGN_OR_RETURN(const FurtherTeachers teachers,
+                   FindFurtherTeachers(config_));
   ASSIGN_OR_RETURN(
       const MachineSplit split,
-      SplitMachine(loaded_, BegunConfig(config_.run), model, report));
+      SplitMachine(loaded_, BegunConfig(config_.run), model, report, teachers));
   config_ = split.config;
   overrides_.insert(
       overrides_.end(), split.overrides.begin(), split.overrides.end());
@@ -221,7 +276,7 @@ absl::Status LocalRun::TakeGpus() {
   }
   const std::vector<LocalProcess> processes = DealGpus(config_, split.names);
   Deal(processes);
-  const MemoryPlan plan = PlanMemory(config_, model);
+  const MemoryPlan plan = PlanMemory(config_, model, teachers);
   return AwaitGpuMemory(
       [&] {
         return CheckShares(processes, plan, split.names, FindGpus().gpus);
@@ -243,6 +298,7 @@ absl::Status LocalRun::CheckFiles() const {
                    FindModelFolder(config_.model.path));
   ASSIGN_OR_RETURN(const ModelConfig model, ReadModelConfig(folder));
   RETURN_IF_ERROR(OpenWeightFiles(model).status());
+  RETURN_IF_ERROR(CheckFurtherTeachers(config_));
   // A resumed run has its adapter in its folder.
   const bool resumed = FileExists(JoinPath(folder_, "config.yaml"));
   if (!resumed) RETURN_IF_ERROR(FindStartAdapter(config_.lora, model).status());
@@ -279,6 +335,7 @@ absl::Status LocalRun::Start() {
     overrides.push_back(
         absl::StrCat(key, "=[", absl::StrJoin(*addresses, ","), "]"));
   }
+  RETURN_IF_ERROR(AddFurtherTeachers(&overrides));
   return AddTrainers(overrides);
 }
 

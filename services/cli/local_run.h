@@ -52,12 +52,16 @@ class LocalRun {
       const std::string& binary,
       const std::string& name,
       const std::vector<std::string>& overrides,
-      bool to_log) const;
+      bool to_log,
+      const std::vector<std::string>& arguments = {}) const;
   absl::Status AddWorkers(const std::string& role,
                           int64_t count,
                           const std::string& metrics_listen,
                           int64_t processes_each,
                           std::vector<std::string>* addresses);
+  // Starts the workers of the further teachers that the terms read. The trainer
+  // gets the settings in `overrides`, with their addresses.
+  absl::Status AddFurtherTeachers(std::vector<std::string>* overrides);
   absl::Status AddTrainers(const std::vector<std::string>& overrides);
   // Returns a free address on loopback, for services that only this run's
   // processes ask.

@@ -1,10 +1,15 @@
 #include "services/cli/objective_text.h"
 
+#include <cstdint>
+#include <map>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 #include "common/config/config_keys.h"
 #include "common/config/preset_terms.h"
+#include "common/config/step_kind.h"
 
 namespace dapd {
 namespace {
@@ -14,6 +19,10 @@ std::string DescribeSpecial(const Term& term) {
   std::string text;
   if (term.divergence.kind != DivergenceKind::kForwardKl) {
     absl::StrAppend(&text, ", ", NameOf(term.divergence.kind));
+  }
+  if (term.divergence.kind == DivergenceKind::kJensenShannon &&
+      term.divergence.beta != Divergence().beta) {
+    absl::StrAppend(&text, " with beta ", term.divergence.beta);
   }
   if (term.support.kind != SupportKind::kFull) {
     absl::StrAppend(&text,
@@ -68,16 +77,52 @@ std::vector<std::string> PresetText(const LoadedConfig& loaded) {
   if (!AsksRolloutWorkers(config)) {
     lines.push_back("  no rollout workers are needed");
   }
-  if (!AsksTeachers(config)) lines.push_back("  no teachers are needed");
+  if (!AsksTeachers(config)) {
+    lines.push_back(
+        TeachersAsked(config).empty()
+            ? "  no teachers are needed"
+            : "  no teachers of the student's own model are needed");
+  }
+  for (const TeacherModel& teacher : TeachersAsked(config)) {
+    lines.push_back(
+        absl::StrCat("  teacher ",
+                     teacher.name,
+                     ": ",
+                     teacher.path,
+                     teacher.adapter.empty() ? "" : " with the adapter ",
+                     teacher.adapter));
+  }
   return lines;
 }
 
 std::string AnswersOfStepText(const Config& config) {
-  return absl::StrFormat("%-16s %d of %d problems a step; reference: %s",
-                         "answers",
-                         config.rollout.group_size,
-                         config.trainer.batch_size / config.rollout.group_size,
-                         DescribeReference(config.rollout));
+  std::string line =
+      absl::StrFormat("%-16s %d of %d problems a step; reference: %s",
+                      "answers",
+                      config.rollout.group_size,
+                      config.trainer.batch_size / config.rollout.group_size,
+                      DescribeReference(config.rollout));
+  if (TakesTurns(config)) {
+    absl::StrAppendFormat(
+        &line,
+        "; %g %% of the steps train the references and sample nothing",
+        100.0 * ShareOfSteps(config, Completion::kReference));
+  }
+  return line;
+}
+
+std::string RowTeachersText(const Dataset& data) {
+  std::map<std::string, int64_t> rows;
+  for (const Problem& problem : data.problems) {
+    ++rows[problem.teacher.empty() ? NameOf(WeightSet::kBase)
+                                   : problem.teacher];
+  }
+  return absl::StrFormat(
+      "%-16s %s",
+      "rows' teachers",
+      absl::StrJoin(rows, ", ", [](std::string* out, const auto& of_teacher) {
+        absl::StrAppend(out, of_teacher.first, " ", of_teacher.second);
+      }));
 }
 
 std::vector<std::string> TermsText(const ObjectiveSection& objective) {

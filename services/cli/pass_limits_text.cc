@@ -34,7 +34,8 @@ int64_t ProcessesOnAGpu(const Config& config, size_t num_gpus) {
 absl::StatusOr<std::string> PassLimitsText(const Config& config,
                                            const ModelConfig& model,
                                            double gpu_gib,
-                                           const GpuReport& here) {
+                                           const GpuReport& here,
+                                           const FurtherTeachers& teachers) {
   if (gpu_gib == 0 && !PlansForGpu(config)) {
     ASSIGN_OR_RETURN(const TrainerLimits limits,
                      PlanTrainerLimits(config, model, /*gpu=*/std::nullopt));
@@ -50,7 +51,8 @@ absl::StatusOr<std::string> PassLimitsText(const Config& config,
     free_bytes = gpu.free_bytes;
     shared.run.gpu_processes = ProcessesOnAGpu(config, here.gpus.size());
   }
-  DeviceMemory gpu = EmptyGpu(shared, model, static_cast<int64_t>(gib * kGiB));
+  DeviceMemory gpu =
+      EmptyGpu(shared, model, static_cast<int64_t>(gib * kGiB), teachers);
   if (free_bytes.has_value()) {
     gpu.free = std::clamp<int64_t>(*free_bytes - gpu.own, 0, gpu.free);
   }
@@ -60,7 +62,7 @@ absl::StatusOr<std::string> PassLimitsText(const Config& config,
     absl::StrAppend(
         &where, " that ", shared.run.gpu_processes, " processes share");
   }
-  const auto limits = PlanTrainerLimits(shared, model, gpu);
+  const auto limits = PlanTrainerLimits(shared, model, gpu, teachers);
   if (limits.ok()) {
     return absl::StrCat("on ", where, ": ", Describe(*limits, model));
   }

@@ -7,6 +7,7 @@
 
 #include "common/config/config.h"
 #include "common/gpus/gpu_report.h"
+#include "common/model/spec/further_teachers.h"
 #include "common/model/spec/model_config.h"
 
 namespace dapd {
@@ -17,9 +18,11 @@ namespace dapd {
 // the processes that `dapd run` puts beside the trainer, or a GPU of 80 GiB if
 // this machine has no usable GPU; any other plan is for the CPU. Returns a
 // CONFIG error if the trainer does not fit a GPU whose size is given.
-absl::StatusOr<std::string> PassLimitsText(const Config& config,
-                                           const ModelConfig& model,
-                                           double gpu_gib,
-                                           const GpuReport& here);
+absl::StatusOr<std::string> PassLimitsText(
+    const Config& config,
+    const ModelConfig& model,
+    double gpu_gib,
+    const GpuReport& here,
+    const FurtherTeachers& teachers = {});
 
 }  // namespace dapd

@@ -14,7 +14,6 @@
 #include "common/base/status_macros.h"
 #include "common/generation/available_memory.h"
 #include "common/objective/position_gradient.h"
-#include "common/objective/score_locally.h"
 
 namespace dapd {
 namespace {
@@ -103,6 +102,7 @@ absl::Status PositionProbe::MeasurePosition(const ScoredSample& sample,
                                             double factor) {
   const MicroBatchOptions micro_batch = {
       .head = {.temperature = config_->objective.temperature,
+               .vocabulary = local_.teachers->vocabulary(),
                .workspace = &workspace_},
       .limits = limits_};
   const auto gradient_of = [&](const Term& term) {
@@ -154,10 +154,10 @@ absl::Status PositionProbe::MeasureProblem(const std::vector<SampleRow>& rows) {
   std::vector<PositionRange> ranges;
   for (const SampleRow& row : rows) {
     ScoredSample sample{.id = row.sample.id};
-    ASSIGN_OR_RETURN(sample.views,
-                     BuildViewsWithin(*local_.text.views,
-                                      row.sample,
-                                      local_.weights->config.max_positions));
+    ASSIGN_OR_RETURN(
+        sample.views,
+        BuildViewsWithin(
+            *local_.text.views, row.sample, local_.teachers->max_view()));
     ranges.push_back(PositionsOf(sample.views));
     samples.push_back(std::move(sample));
   }
@@ -173,8 +173,12 @@ absl::Status PositionProbe::MeasureProblem(const std::vector<SampleRow>& rows) {
     // An answer's positions follow each other.
     if (i == 0 || drawn[i].answer != drawn[i - 1].answer) {
       if (i > 0) samples[drawn[i - 1].answer].scores.clear();
-      sample.scores = ScoreLocally(
-          *local_.weights, local_.policy->WeightSets(), passes, sample.views);
+      ASSIGN_OR_RETURN(sample.scores,
+                       local_.teachers->Score(*local_.weights,
+                                              *local_.policy,
+                                              passes,
+                                              rows[drawn[i].answer].teacher,
+                                              sample.views));
     }
     RETURN_IF_ERROR(MeasurePosition(
         sample, drawn[i].position, 1.0 / static_cast<double>(drawn.size())));

@@ -110,9 +110,8 @@ absl::Status AnswerRows(const Config& config,
 absl::StatusOr<Dataset> DrawData(const Config& config,
                                  const ProbeSampleOptions& options) {
   ASSIGN_OR_RETURN(const ModelText base, ReadModelText(config));
-  ASSIGN_OR_RETURN(
-      Dataset data,
-      ReadDataset(config.data.path, MakeDatasetOptions(config.data)));
+  ASSIGN_OR_RETURN(Dataset data,
+                   ReadDataset(config.data.path, MakeDatasetOptions(config)));
   std::vector<std::string> texts;
   for (const Problem& problem : data.problems) texts.push_back(problem.problem);
   Dataset drawn;
@@ -121,8 +120,7 @@ absl::StatusOr<Dataset> DrawData(const Config& config,
        DrawProblems(texts, options.problems, options.seed)) {
     drawn.problems.push_back(std::move(data.problems[rows.front()]));
   }
-  RETURN_IF_ERROR(
-      ApplyViewLimits(config, base.model.max_positions, base.text, &drawn));
+  RETURN_IF_ERROR(ApplyViewLimits(config, base.max_view(), base.text, &drawn));
   if (drawn.problems.empty()) {
     return DataError(
         absl::StrCat(config.data.path, " holds no problem that can be used"));

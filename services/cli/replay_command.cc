@@ -14,12 +14,12 @@
 #include "common/base/status_macros.h"
 #include "common/config/load_config.h"
 #include "common/config/preset_terms.h"
+#include "common/config/step_kind.h"
 #include "common/data/sample_rows.h"
 #include "common/hub/model_folder.h"
 #include "common/model/spec/model_card.h"
 #include "common/model/weights/adapter.h"
 #include "common/objective/micro_batch.h"
-#include "common/objective/score_locally.h"
 #include "common/tensor/safetensors.h"
 #include "common/tensor/torch_bridge.h"
 #include "common/terms/term.h"
@@ -90,7 +90,8 @@ absl::StatusOr<std::unique_ptr<Replay>> Replay::Load(
 // Leaves out rows as a step of a run does. Refuses a row without a rollout if a
 // term reads one.
 void Replay::LeaveOutUntrainable() {
-  const bool scores_references = ScoresReferences(terms_);
+  const bool scores_references =
+      ScoresReferences(terms_) && !TakesTurns(config_);
   for (SampleRow& row : rows_) {
     const Sample& sample = row.sample;
     if (sample.rollout_ids.empty()) continue;
@@ -106,17 +107,23 @@ absl::StatusOr<ScoredSample> Replay::ScoreSample(const SampleRow& row) {
   ASSIGN_OR_RETURN(
       scored.views,
       BuildViewsWithin(
-          *local_.text.views, sample, local_.weights->config.max_positions));
+          *local_.text.views, sample, local_.teachers->max_view()));
+  // The step that sampled the answer trained no reference.
+  if (TakesTurns(config_) && !sample.rollout_ids.empty()) {
+    DropViews(Completion::kReference, &scored.views);
+  }
   // Unscored tokens stand at the answer's end.
   const View& answer =
       scored.views[static_cast<size_t>(ViewName::kNoneRollout)];
   scored.sampler_logprobs = row.sampler_logprobs;
   scored.sampler_logprobs.resize(std::min(
       row.sampler_logprobs.size(), static_cast<size_t>(answer.scored_count)));
-  scored.scores = ScoreLocally(*local_.weights,
-                               local_.policy->WeightSets(),
-                               TeacherPasses(terms_),
-                               scored.views);
+  ASSIGN_OR_RETURN(scored.scores,
+                   local_.teachers->Score(*local_.weights,
+                                          *local_.policy,
+                                          TeacherPasses(terms_),
+                                          row.teacher,
+                                          scored.views));
   return scored;
 }
 
@@ -150,6 +157,7 @@ absl::StatusOr<ObjectiveMetrics> Replay::Accumulate(size_t begin, size_t end) {
         terms_,
         scored,
         {.head = {.temperature = config_.objective.temperature,
+                  .vocabulary = local_.teachers->vocabulary(),
                   .workspace = &head_workspace_},
          .gradient_scale = 1.0 / static_cast<double>(micro_batches),
          .limits = MakePassLimits(config_, *local_.weights)}));

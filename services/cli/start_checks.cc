@@ -14,9 +14,13 @@
 #include "common/base/thread_share.h"
 #include "common/config/preset_terms.h"
 #include "common/config/run_folder.h"
+#include "common/data/model_text.h"
+#include "common/data/teacher_text.h"
 #include "common/hub/hub_id.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/further_teachers.h"
 #include "common/model/spec/peft_config.h"
+#include "common/model/weights/adapter_check.h"
 #include "common/model/weights/weight_files.h"
 #include "services/cli/run_room.h"
 
@@ -59,6 +63,19 @@ absl::StatusOr<bool> CheckWeights(const ModelConfig& model) {
   return status;
 }
 
+absl::Status CheckFurtherTeachers(const Config& config) {
+  if (TeachersAsked(config).empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const ModelText student, ReadModelText(config));
+  for (const FurtherTeacher& teacher : student.teachers) {
+    absl::Status status = OpenWeightFiles(teacher.model).status();
+    if (status.ok() && !teacher.adapter.empty()) {
+      status = CheckAdapterFiles(teacher.adapter, teacher.model).status();
+    }
+    RETURN_IF_ERROR(OfTeacher(teacher.settings, status));
+  }
+  return CheckTeacherText(student.teachers, student);
+}
+
 std::string OtherBaseWarning(const Config& config, const ModelConfig& model) {
   const auto folder = FindAdapterFolder(config.lora.start_from);
   if (!folder.ok()) return "";
@@ -87,7 +104,8 @@ ProcessNeeds NeedsOfRun(const Config& config) {
            ? config.run.rollout_workers * config.rollout.tensor_parallel
            : 0) +
       (AsksTeachers(config) ? config.run.teacher_workers : 0);
-  const int64_t processes = workers + config.trainer.ranks;
+  const int64_t processes =
+      workers + NumFurtherWorkers(config) + config.trainer.ranks;
   const int64_t threads =
       config.run.num_threads > 0 ? config.run.num_threads : ThreadsOfEach(1);
   return {.threads = processes * (kThreadsOfService + threads),

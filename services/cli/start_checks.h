@@ -21,6 +21,11 @@ namespace dapd {
 // which is enough for a plan. Exit code kData.
 absl::StatusOr<bool> CheckWeights(const ModelConfig& model);
 
+// Checks the further teachers that the terms read: their weights (as
+// CheckWeights, but they must be there), their adapters, and their tokens
+// (teacher_text.h). An error names the teacher.
+absl::Status CheckFurtherTeachers(const Config& config);
+
 // Returns a warning if the adapter of lora.start_from names another model of
 // the hub as its base than the configuration's.
 std::string OtherBaseWarning(const Config& config, const ModelConfig& model);

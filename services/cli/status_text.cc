@@ -102,16 +102,19 @@ std::string EvaluationText(const v1::EvaluationStatus& evaluation) {
 }
 
 std::string WorkerText(const v1::WorkerStatus& worker) {
-  return absl::StrFormat("%-9s %-22s %-10s %s, %d in flight%s%s\n",
-                         Printable(worker.role()),
-                         Printable(worker.address()),
-                         Printable(worker.state()),
-                         PolicyText(worker),
-                         worker.in_flight(),
-                         worker.last_error().empty() ? ""
-                         : worker.state() == "ready" ? "; was lost: "
-                                                     : ": ",
-                         Printable(worker.last_error()));
+  const bool is_further = !worker.teacher().empty();
+  return absl::StrFormat(
+      "%-9s %-22s %-10s %s, %d in flight%s%s\n",
+      Printable(is_further ? absl::StrCat("teacher ", worker.teacher())
+                           : worker.role()),
+      Printable(worker.address()),
+      Printable(worker.state()),
+      is_further ? "its own model" : PolicyText(worker),
+      worker.in_flight(),
+      worker.last_error().empty() ? ""
+      : worker.state() == "ready" ? "; was lost: "
+                                  : ": ",
+      Printable(worker.last_error()));
 }
 
 std::string LastStepText(const v1::GetStatusResponse& status) {

@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/config/config.h"
+#include "common/model/spec/further_teachers.h"
 #include "common/rpc/transfer/served_policy.h"
 #include "services/teacher/scorer.h"
 
@@ -18,5 +19,11 @@ struct LoadedScorer {
 
 // Reads the model that `config` names; blocks until the weights are read.
 absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config);
+
+// Reads the model and the adapter of a further teacher, and digests their files
+// meanwhile. `config` is the run's. The scorer serves them as the base, and no
+// other set.
+absl::StatusOr<LoadedScorer> LoadTeacherScorer(const Config& config,
+                                               const FurtherTeacher& teacher);
 
 }  // namespace dapd

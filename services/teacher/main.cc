@@ -1,10 +1,14 @@
-// dapd-teacher CONFIG [--set key=value]... [--listen ADDR] [--port-file FILE]
+// dapd-teacher CONFIG [--set key=value]... [--teacher NAME] [--listen ADDR]
+//              [--port-file FILE]
 //
 // A teacher worker: listens, reads the base model, waits for an adapter, and
-// scores until SIGTERM or SIGINT. Exit code 0 after a signal, or 130 with
-// run.stopped_worker.
+// scores until SIGTERM or SIGINT. With --teacher it serves that further teacher
+// of the configuration (`teachers`) and waits for nothing. Exit code 0 after a
+// signal, or 130 with run.stopped_worker.
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 
@@ -20,6 +24,7 @@
 #include "common/config/load_config.h"
 #include "common/config/set_up_log.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/further_teachers.h"
 #include "common/rpc/grpc_log.h"
 #include "common/rpc/server/worker_program.h"
 #include "services/teacher/load_scorer.h"
@@ -30,20 +35,36 @@
 namespace dapd {
 namespace {
 
-absl::Status Run(const WorkerFlags& flags) {
+struct TeacherFlags : WorkerFlags {
+  std::string teacher;  // empty: the student's own model
+};
+
+absl::Status Run(const TeacherFlags& flags) {
   TeacherService service;  // must outlive the program's server
   WorkerProgram program("teacher", Role::kTeacher);
   ASSIGN_OR_RETURN(const LoadedConfig loaded,
                    LoadConfig(flags.config, flags.Overrides()));
   Config config = loaded.config;
-  ASSIGN_OR_RETURN(config.model.path, FindModelFolder(config.model.path));
+  std::optional<FurtherTeacher> teacher;
+  MetricLabels labels;
+  if (flags.teacher.empty()) {
+    ASSIGN_OR_RETURN(config.model.path, FindModelFolder(config.model.path));
+  } else {
+    ASSIGN_OR_RETURN(teacher, FindFurtherTeacher(config, flags.teacher));
+    config = ConfigOfTeacher(loaded, *teacher);
+    labels["teacher"] = flags.teacher;
+  }
   RETURN_IF_ERROR(
       program.Start(config,
                     {.grpc = config.teacher.listen,
                      .metrics = config.metrics.teacher_listen,
-                     .port_file = flags.port_file},
+                     .port_file = flags.port_file,
+                     .labels = std::move(labels)},
                     {&service, v1::TeacherService::service_full_name()}));
-  ASSIGN_OR_RETURN(LoadedScorer model, LoadModelScorer(config));
+  ASSIGN_OR_RETURN(LoadedScorer model,
+                   teacher.has_value()
+                       ? LoadTeacherScorer(loaded.config, *teacher)
+                       : LoadModelScorer(config));
   ReturnFreedMemory();
   TeacherWorker worker(std::move(model.scorer),
                        MakeTeacherMetrics(program.metrics()),
@@ -57,9 +78,14 @@ int Main(int argc, char** argv) {
   OpenStandardStreams();
   NameThisProcess();
   ReportCrashes();
-  WorkerFlags flags;
+  TeacherFlags flags;
   CommandLine line("A DAPD teacher worker: scores views with frozen weights.");
   flags.AddTo(line, "teacher.listen");
+  line.AddOption("--teacher",
+                 flags.teacher,
+                 "serves this teacher of `teachers` instead of the student's "
+                 "own model")
+      .NotEmpty();
   if (const auto code = line.Parse(argc, argv)) return *code;
   const Config config = PeekConfig(flags.config, flags.Overrides());
   SetCudaEnvironment(config.model.deterministic);

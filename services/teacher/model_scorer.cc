@@ -77,8 +77,9 @@ class ModelScorer : public Scorer {
   ModelScorer(ModelWeights weights,
               const ScoringShape& shape,
               int64_t prefix_bytes,
-              const LoraConfig* lora)
-      : weights_(std::move(weights), lora),
+              const LoraConfig* lora,
+              std::unique_ptr<const Adapter> own)
+      : weights_(std::move(weights), lora, std::move(own)),
         shape_(shape),
         cache_(prefix_bytes) {
     roots_[WeightSet::kBase] = std::make_shared<const PrefixChunk>();
@@ -386,11 +387,12 @@ std::unique_ptr<Scorer> MakeModelScorer(
     std::shared_ptr<const ModelWeights> weights,
     const ScoringShape& shape,
     int64_t prefix_bytes,
-    const LoraConfig* lora) {
-  ModelWeights own = *weights;
+    const LoraConfig* lora,
+    std::unique_ptr<const Adapter> own) {
+  ModelWeights base = *weights;
   weights.reset();  // so that packing can release the projections
   return std::make_unique<ModelScorer>(
-      std::move(own), shape, prefix_bytes, lora);
+      std::move(base), shape, prefix_bytes, lora, std::move(own));
 }
 
 }  // namespace dapd

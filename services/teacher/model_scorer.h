@@ -7,6 +7,7 @@
 #include "common/config/config.h"
 #include "common/model/spec/lora_config.h"
 #include "common/model/spec/scoring_shape.h"
+#include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
 #include "common/tensor/aten.h"
 #include "services/teacher/scorer.h"
@@ -33,13 +34,15 @@ struct ScoringShape {
 ScoringShape ScoringShapeFor(const TeacherSection& config, at::Device device);
 
 // Returns a scorer that keeps at most `prefix_bytes` of chunks. `lora`: the
-// shape of the adapters to come (scoring_weights.h). At most one pass is
+// shape of the adapters to come, and `own`: an adapter that is part of the base
+// (scoring_weights.h). At most one pass is
 // launched before the scores of the pass before are awaited; the host waits for
 // nothing else. Throws LibTorch's exception if memory is short.
 std::unique_ptr<Scorer> MakeModelScorer(
     std::shared_ptr<const ModelWeights> weights,
     const ScoringShape& shape,
     int64_t prefix_bytes,
-    const LoraConfig* lora = nullptr);
+    const LoraConfig* lora = nullptr,
+    std::unique_ptr<const Adapter> own = nullptr);
 
 }  // namespace dapd

@@ -9,9 +9,13 @@
 
 namespace dapd {
 
-ScoringWeights::ScoringWeights(ModelWeights base, const LoraConfig* lora)
+ScoringWeights::ScoringWeights(ModelWeights base,
+                               const LoraConfig* lora,
+                               std::unique_ptr<const Adapter> own)
     : base_(std::move(base)) {
-  adapters_[WeightSet::kBase] = nullptr;
+  if (own != nullptr) lora = &own->config;
+  std::unique_ptr<const Adapter>& of_base = adapters_[WeightSet::kBase];
+  of_base = std::move(own);
   const bool is_supported =
       WarnUnlessSupported("scoring", Executor::kLayerPass, base_.config);
   if (is_supported && base_.device().is_cuda()) Pack(lora);

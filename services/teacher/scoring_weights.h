@@ -26,7 +26,11 @@ class ScoringWeights {
   // nobody else holds them. `lora`: the shape of the adapters to come; null:
   // none will come. An adapter of another shape is accepted as well, but the
   // weights are packed again.
-  ScoringWeights(ModelWeights base, const LoraConfig* lora);
+  // `own`: an adapter that is part of the base, for a teacher that is a
+  // fine-tuned model; null: none.
+  ScoringWeights(ModelWeights base,
+                 const LoraConfig* lora,
+                 std::unique_ptr<const Adapter> own = nullptr);
   ScoringWeights(const ScoringWeights&) = delete;
   ScoringWeights& operator=(const ScoringWeights&) = delete;
 
@@ -54,7 +58,7 @@ class ScoringWeights {
   // was no memory to pack again.
   std::unique_ptr<PackedWeights> packed_;
   const Adapter* applied_ = nullptr;  // in packed_
-  // By set; null: the base.
+  // By set; null: the weights without an adapter.
   std::map<WeightSet, std::unique_ptr<const Adapter>> adapters_;
 };
 

@@ -118,7 +118,7 @@ absl::StatusOr<bool> CanBeAnswered(const EvaluationParts& parts,
          parts.weights.config.max_positions;
 }
 
-// Returns whether the model's context takes every view of the answer that the
+// Returns whether every model's context takes every view of the answer that the
 // terms read.
 absl::StatusOr<bool> CanBeScored(const EvaluationParts& parts,
                                  const RolloutRecord& record) {
@@ -137,7 +137,7 @@ absl::StatusOr<bool> CanBeScored(const EvaluationParts& parts,
   return std::ranges::all_of(ViewsRead(parts.terms), [&](ViewName name) {
     const View& view = built[static_cast<size_t>(name)];
     return static_cast<int64_t>(view.input_ids.size()) <=
-           parts.weights.config.max_positions;
+           parts.teacher_heads.positions;
   });
 }
 
@@ -207,7 +207,7 @@ absl::StatusOr<std::vector<TermDivergence>> MeasureDivergences(
       AnswerWhatFits(parts, rules, MakeInputs(parts, problems, 1)));
   WarnOfLeftOut(problems - answered.inputs.size(),
                 problems,
-                parts.weights.config.max_positions);
+                parts.teacher_heads.positions);
   std::vector<TermDivergence> divergences;
   if (answered.inputs.empty()) return divergences;
   ASSIGN_OR_RETURN(
@@ -229,7 +229,8 @@ absl::StatusOr<std::vector<TermDivergence>> MeasureDivergences(
                            parts.policy.live(),
                            parts.terms,
                            sample,
-                           {.temperature = parts.config.objective.temperature});
+                           {.temperature = parts.config.objective.temperature,
+                            .vocabulary = parts.teacher_heads.vocabulary});
     for (size_t k = 0; k < parts.terms.size(); ++k) {
       if (sums[k].tokens == 0) continue;
       values[k].push_back(sums[k].true_value());

@@ -28,6 +28,7 @@ struct EvaluationParts {
   const std::vector<Term>& terms;
   const ViewBuilder& views;
   SamplePipeline& pipeline;
+  const TeacherHeads& teacher_heads;
 };
 
 // Returns the SHA-256 of everything besides the policy that determines an

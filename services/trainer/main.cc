@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -46,6 +47,7 @@
 #include "services/trainer/record/run_outcome.h"
 #include "services/trainer/status/run_window.h"
 #include "services/trainer/trainer_run.h"
+#include "services/trainer/workers/teacher_clients.h"
 #include "services/trainer/workers/worker_client.h"
 
 namespace dapd {
@@ -125,13 +127,34 @@ WorkerClientOptions MakeClientOptions(
   return options;
 }
 
+// Starts the client of the student's own teachers, for which `own` is, and of
+// all further teachers.
+absl::StatusOr<std::unique_ptr<TeacherClient>> StartTeachers(
+    const TrainerProcess& process,
+    const std::map<std::string, ExpectedWorker>& expected,
+    WorkerClientOptions own) {
+  if (expected.empty()) return TeacherClient::Start(std::move(own));
+  std::map<std::string, WorkerClientOptions> further;
+  for (const TeacherModel& teacher : process.config().teachers) {
+    const auto found = expected.find(teacher.name);
+    if (found == expected.end()) continue;
+    WorkerClientOptions& options = further[teacher.name] = own;
+    options.expected = found->second;
+    options.addresses = teacher.addresses;
+    options.observer =
+        process.window.metrics().PoolObserver("teacher", teacher.name);
+  }
+  return TeacherClients::Start(std::move(own), std::move(further));
+}
+
 absl::StatusOr<WorkerClients> StartClients(const TrainerProcess& process,
                                            const TrainerRun& run) {
   const Config& config = process.config();
   const bool asks_rollouts = AsksRolloutWorkers(config);
   const bool asks_teachers = AsksTeachers(config);
-  for (const auto& [role, asks] : {std::pair{"rollout workers", asks_rollouts},
-                                   {"teachers", asks_teachers}}) {
+  for (const auto& [role, asks] :
+       {std::pair{"rollout workers", asks_rollouts},
+        {"teachers of the student's own model", asks_teachers}}) {
     if (!asks) LogInfo(absl::StrCat("the objective needs no ", role));
   }
   WorkerClients clients{.timeline = MakeTimeline(config)};
@@ -151,7 +174,9 @@ absl::StatusOr<WorkerClients> StartClients(const TrainerProcess& process,
                                     asks_teachers,
                                     config.teacher.addresses);
   teachers.connections = config.teacher.connections;
-  ASSIGN_OR_RETURN(clients.teachers, TeacherClient::Start(std::move(teachers)));
+  ASSIGN_OR_RETURN(
+      clients.teachers,
+      StartTeachers(process, run.ExpectedTeachers(), std::move(teachers)));
   return clients;
 }
 

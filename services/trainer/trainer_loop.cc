@@ -208,7 +208,8 @@ absl::Status TrainerLoop::EvaluateHeldOut(const std::string& when) {
                              .policy = policy_,
                              .terms = parts_.batch.terms,
                              .views = parts_.batch.views,
-                             .pipeline = batch_.pipeline()}));
+                             .pipeline = batch_.pipeline(),
+                             .teacher_heads = parts_.batch.teacher_heads}));
   report.adapter_digest = batch_.live_digest();
   parts_.recorder.ShowEvaluation(when, report);
   RETURN_IF_ERROR(disk_.Write("the evaluation", [&] {

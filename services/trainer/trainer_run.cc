@@ -1,6 +1,7 @@
 #include "services/trainer/trainer_run.h"
 
 #include <future>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -20,9 +21,11 @@
 #include "common/data/dataset.h"
 #include "common/data/expected_answer.h"
 #include "common/data/model_text.h"
+#include "common/data/teacher_text.h"
 #include "common/data/view_limits.h"
 #include "common/hub/model_folder.h"
 #include "common/model/spec/executor_support.h"
+#include "common/model/spec/further_teachers.h"
 #include "common/model/spec/gpu_memory_wait.h"
 #include "common/model/spec/gpu_model.h"
 #include "common/model/spec/gpu_shares.h"
@@ -34,6 +37,7 @@
 #include "common/model/weights/device_memory.h"
 #include "common/model/weights/placement.h"
 #include "common/model/weights/weights.h"
+#include "common/objective/teacher_heads.h"
 #include "common/sharding/sharded_layers.h"
 #include "common/sharding/sharded_weights.h"
 #include "common/tensor/aten.h"
@@ -99,17 +103,27 @@ absl::Status ReadProblems(const Config& config,
                           Dataset* data,
                           Dataset* held_out) {
   RETURN_IF_ERROR(RequireDataPath(config.data));
-  ASSIGN_OR_RETURN(
-      *data, ReadDataset(config.data.path, MakeDatasetOptions(config.data)));
+  ASSIGN_OR_RETURN(*data,
+                   ReadDataset(config.data.path, MakeDatasetOptions(config)));
   WarnOfBadAnswers(config.data.path, "data.answer_column", *data);
   if (!config.evaluation.path.empty()) {
     ASSIGN_OR_RETURN(
         *held_out,
-        ReadDataset(config.evaluation.path, MakeHeldOutOptions(config.data)));
+        ReadDataset(config.evaluation.path, MakeHeldOutOptions(config)));
     WarnOfBadAnswers(config.evaluation.path, "data.answer_column", *held_out);
     WarnOfUngradedProblems(config, *held_out);
   }
   return ApplyAnswerRule(config, data);
+}
+
+absl::StatusOr<std::map<std::string, std::string>> DigestTeachers(
+    const FurtherTeachers& teachers) {
+  std::map<std::string, std::string> digests;
+  for (const FurtherTeacher& teacher : teachers) {
+    ASSIGN_OR_RETURN(digests[teacher.name()],
+                     TeacherDigest(teacher.folder, teacher.adapter));
+  }
+  return digests;
 }
 
 absl::StatusOr<LoadedBase> LoadBase(const std::string& folder,
@@ -138,14 +152,16 @@ absl::StatusOr<LoadedBase> LoadBase(const std::string& folder,
 // Returns the amount of work that fits on this rank's device beside the model;
 // logged for a GPU.
 absl::StatusOr<TrainerLimits> PlanLimits(const Config& config,
-                                         const ModelWeights& weights) {
+                                         const ModelWeights& weights,
+                                         const FurtherTeachers& teachers) {
   TrainerLimits limits;
   RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
-    ASSIGN_OR_RETURN(limits,
-                     PlanTrainerLimits(
-                         config,
-                         weights.config,
-                         MemoryOf(weights.device(), config.run.gpu_processes)));
+    ASSIGN_OR_RETURN(
+        limits,
+        PlanTrainerLimits(config,
+                          weights.config,
+                          MemoryOf(weights.device(), config.run.gpu_processes),
+                          teachers));
     return absl::OkStatus();
   }));
   if (weights.device().is_cuda()) LogInfo(Describe(limits, weights.config));
@@ -207,6 +223,8 @@ struct TrainerRun::State {
   LoadedBase base;
   TextPipeline text;
   std::vector<Term> terms;
+  FurtherTeachers teachers;
+  TeacherHeads heads;  // of the teachers
   Dataset data;
   Dataset held_out;
   std::unique_ptr<Policy> policy;
@@ -234,6 +252,7 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   const at::ScalarType dtype = TypeOf(config.model.precision);
   RETURN_IF_ERROR(ReadProblems(config, &state->data, &state->held_out));
   ASSIGN_OR_RETURN(ModelText base, ReadModelText(config));
+  RETURN_IF_ERROR(CheckTeacherText(base.teachers, base));
   WarnOfAnswerEnds(base);
   const ModelConfig& model = base.model;
   ASSIGN_OR_RETURN(const LoraConfig lora, MakeLoraConfig(config.lora, model));
@@ -241,14 +260,14 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
                    BaseModelName(config.model.path, config.model.name));
   if (device.is_cuda()) {
     RETURN_IF_ERROR(CheckGpuModel(config.model.precision, model));
-    const RoleMemory plan = PlanMemory(config, model).trainer;
+    const RoleMemory plan = PlanMemory(config, model, base.teachers).trainer;
     RETURN_IF_ERROR(AwaitGpuMemory([&] { return CheckOwnGpu("trainer", plan); },
                                    absl::Seconds(config.run.gpu_wait_seconds),
                                    wait_for_stop));
   }
   state->text = std::move(base.text);
   RETURN_IF_ERROR(
-      ApplyViewLimits(config, model.max_positions, state->text, &state->data));
+      ApplyViewLimits(config, base.max_view(), state->text, &state->data));
   RETURN_IF_ERROR(ApplyHeldOutLimits(
       config, model.max_positions, state->text, &state->held_out));
   if (config.trainer.rank == 0) {
@@ -263,8 +282,12 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
   // Both digests read these files.
   auto base_digest =
       std::async(std::launch::async, [&] { return BaseDigest(base.folder); });
+  auto teacher_digests = std::async(
+      std::launch::async, [&] { return DigestTeachers(base.teachers); });
   ASSIGN_OR_RETURN(state->base,
                    LoadBase(base.folder, dtype, device, config.trainer));
+  ASSIGN_OR_RETURN(state->heads,
+                   LoadTeacherHeads(base.teachers, model, dtype, device));
   LogInfo(absl::StrCat(state->data.problems.size(),
                        " problems (",
                        state->data.skipped_rows,
@@ -276,6 +299,8 @@ absl::StatusOr<std::unique_ptr<TrainerRun>> TrainerRun::Load(
                        NumLoraParameters(model, lora.rank, lora.targets),
                        " trained"));
   ASSIGN_OR_RETURN(state->identity.base_digest, base_digest.get());
+  ASSIGN_OR_RETURN(state->identity.teacher_digests, teacher_digests.get());
+  state->teachers = std::move(base.teachers);
   state->identity.data_digest = state->data.digest;
   state->identity.settings = ResultSettings(config);
   std::unique_ptr<TrainerRun> run(new TrainerRun(std::move(state)));
@@ -368,6 +393,22 @@ ExpectedWorker TrainerRun::ExpectedWorkers() const {
           .end_ids = weights.config.eos_token_ids};
 }
 
+std::map<std::string, ExpectedWorker> TrainerRun::ExpectedTeachers() const {
+  const ExpectedWorker own = ExpectedWorkers();
+  std::map<std::string, ExpectedWorker> expected;
+  for (const FurtherTeacher& teacher : state_->teachers) {
+    const std::string& name = teacher.name();
+    expected[name] = {
+        .layout_digest = state_->heads.by_name.at(name).layout_digest,
+        .precision = own.precision,
+        .vocab_size = teacher.model.vocab_size,
+        .hidden_size = teacher.model.hidden_size,
+        .teacher = name,
+        .teacher_digest = state_->identity.teacher_digests.at(name)};
+  }
+  return expected;
+}
+
 absl::Status TrainerRun::Train(
     RolloutClient& rollouts,
     TeacherClient& teachers,
@@ -395,8 +436,9 @@ absl::Status TrainerRun::Train(
         MakeSideStream(state.base.weights->device()));
     state.base.weights = WithLayersFrom(*state.base.shard, layers);
   }
-  ASSIGN_OR_RETURN(const TrainerLimits limits,
-                   PlanLimits(state.loaded.config, *state.base.weights));
+  ASSIGN_OR_RETURN(
+      const TrainerLimits limits,
+      PlanLimits(state.loaded.config, *state.base.weights, state.teachers));
   BatchTrainerParts batch{.config = state.loaded.config,
                           .weights = state.base.weights,
                           .tokenizer = *state.text.tokenizer,
@@ -405,6 +447,7 @@ absl::Status TrainerRun::Train(
                           .data = state.data,
                           .rollouts = rollouts,
                           .teachers = teachers,
+                          .teacher_heads = state.heads,
                           .collective = collective,
                           .devices = *devices,
                           .sharded_layers = layers.get(),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -37,6 +38,8 @@ class TrainerRun {
 
   // Returns the weights that a worker must have loaded to serve this run.
   ExpectedWorker ExpectedWorkers() const;
+  // Returns the same for the workers of each further teacher, by its name.
+  std::map<std::string, ExpectedWorker> ExpectedTeachers() const;
 
   // Returns the SHA-256 of everything that the ranks must agree on
   // (RankIdentity).

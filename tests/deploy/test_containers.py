@@ -202,6 +202,7 @@ FILES = {
     "cpu": [],
     "gpu": ["deploy/compose.gpu.yaml"],
     "monitoring": ["deploy/compose.monitoring.yaml"],
+    "teachers": ["deploy/compose.teachers.yaml"],
     "gpu-monitoring": ["deploy/compose.gpu.yaml", "deploy/compose.monitoring.yaml"],
 }
 
@@ -210,7 +211,7 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_the_compose_files_are_valid(name):
     files = [part for file in ["deploy/compose.yaml", *FILES[name]] for part in ("--file", ROOT / file)]
-    result = subprocess.run(["docker-compose", *files, "config"], capture_output=True, text=True)
+    result = subprocess.run(["docker-compose", *files, "config"], capture_output=True, text=True, env={**os.environ, "DAPD_TEACHER": "big"})
     assert result.returncode == 0, result.stderr
     services = yaml.safe_load(result.stdout)["services"]
     for name, service in services.items():
@@ -219,6 +220,19 @@ def test_the_compose_files_are_valid(name):
         # A service that crashes at each start must end: `dapd keep` gives up first, then Docker's restarts do.
         if any(str(word).startswith("dapd-") for word in service.get("command") or []):
             assert service["command"][:2] == ["dapd", "keep"] and re.fullmatch(r"on-failure:\d+", service["restart"]), name
+
+
+@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")
+def test_a_further_teacher_is_a_service_like_the_teacher():
+    files = [part for name in ("compose.yaml", "compose.teachers.yaml") for part in ("--file", ROOT / "deploy" / name)]
+    result = subprocess.run(["docker-compose", *files, "config"], capture_output=True, text=True, env={**os.environ, "DAPD_TEACHER": "big"})
+    assert result.returncode == 0, result.stderr
+    services = yaml.safe_load(result.stdout)["services"]
+    further, teacher = services["further-teacher"], services["teacher"]
+    assert further.pop("command") == [*teacher.pop("command"), "--teacher", "big"]
+    assert further == teacher
+    nameless = subprocess.run(["docker-compose", *files, "config"], capture_output=True, text=True)
+    assert nameless.returncode != 0 and "set it to the name of the teacher" in nameless.stderr
 
 
 @pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")

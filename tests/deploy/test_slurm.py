@@ -313,6 +313,22 @@ def test_workers_join_a_running_run_and_leave_it(undisturbed, holds):
     assert undisturbed.adapter("joined") == undisturbed.adapter("undisturbed")
 
 
+def test_workers_of_a_further_teacher_are_a_job_of_their_own(undisturbed):
+    model = undisturbed.folder / "big"
+    subprocess.run([sys.executable, ROOT / "deploy/make_tiny_model.py", "--output", model, "--seed", "2"], check=True, capture_output=True)
+    lists = undisturbed.folder / "job-4117"
+    settings = ["--set", "objective.preset=opsd", "--set", "objective.teacher_weights=big",
+                "--set", f"teachers=[{{name: big, path: {model}, addresses: [file://{lists}/teacher-big.addresses]}}]"]
+    run = undisturbed.submit(4117, "--set", "run.name=taught", *settings, DAPD_FURTHER_TEACHERS="big")
+    wait_for(lambda: (lists / "teacher-big.addresses").exists(), lambda: undisturbed.output(4117))
+    assert undisturbed.listed(4117, "teacher-big") == []
+    teacher = undisturbed.join(4217, 4117, "teacher-big", *settings)
+    assert run.wait(timeout=PATIENCE_SECONDS) == 0, undisturbed.output(4117) + undisturbed.output(4217)
+    assert teacher.wait(timeout=60) == 0, undisturbed.output(4217)
+    undisturbed.assert_nothing_runs(4217)
+    assert undisturbed.adapter("taught") != undisturbed.adapter("undisturbed")
+
+
 def test_who_joined_waits_while_the_run_is_queued_again(undisturbed):
     run = undisturbed.submit(4113, "--set", "run.name=waited")
     wait_for(lambda: undisturbed.trained("waited") >= 1, lambda: undisturbed.output(4113))

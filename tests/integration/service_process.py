@@ -36,13 +36,13 @@ def generate(channel, metadata=(), timeout=10):
 class Process:
     """A service with its log; it listens on `port` and `metrics_port`."""
 
-    def __init__(self, program, workspace, settings, host="127.0.0.1", environment=None):
+    def __init__(self, program, workspace, settings, host="127.0.0.1", environment=None, arguments=()):
         self.role = program.removeprefix("dapd-")
         self.port, self.metrics_port = free_port(), free_port()
         settings = {f"{self.role}.listen": f"{host}:{self.port}", f"metrics.{self.role}_listen": f"{host}:{self.metrics_port}", **settings}
         self.log_path = workspace.folder / f"{program}-{self.port}.log"
         with open(self.log_path, "w") as log:
-            self.process = subprocess.Popen([BIN / program, workspace.config, *set_flags(settings)], stdout=log, stderr=log,
+            self.process = subprocess.Popen([BIN / program, workspace.config, *arguments, *set_flags(settings)], stdout=log, stderr=log,
                                             env={**os.environ, **(environment or {})})
 
     def log(self):
@@ -63,8 +63,8 @@ class Process:
 
 
 @contextlib.contextmanager
-def running(program, workspace, settings, **arguments):
-    process = Process(program, workspace, settings, **arguments)
+def running(program, workspace, settings, **options):
+    process = Process(program, workspace, settings, **options)
     try:
         yield process.wait_until_ready()
     finally:

@@ -12,7 +12,7 @@ from conftest import ROOT, children, set_flags, wait_for
 sys.path.insert(0, str(ROOT / "tests" / "robustness"))
 import history  # noqa: E402
 
-BASELINES = ["opsd", "opsd_v1", "privileged_anchor", "sdft", "purified_opsd", "dopd", "sft"]
+BASELINES = ["opsd", "opsd_v1", "privileged_anchor", "sdft", "purified_opsd", "dopd", "sft", "opd", "gkd"]
 
 
 @pytest.mark.parametrize("preset", BASELINES)
@@ -35,6 +35,37 @@ def test_a_preset_trains_as_its_recorded_samples_replay(preset, workspace):
         shares = metrics[0]["terms"]["dopd_reverse"]["regimes"]
         assert shares["first_surer"] == 1.0, "both passes are the base's before the first step"
         assert all(abs(sum(line["terms"]["dopd_surer"]["regimes"].values()) - 1) < 1e-12 for line in metrics)
+
+
+def test_a_run_of_gkd_takes_the_same_turns_however_it_is_run(workspace):
+    """Steps on references sample nothing. A run that two ranks begin and resume has the same kinds of steps, and the losses of
+    one rank up to the rounding of sums; one rank that stops and resumes has the same adapter."""
+    settings = {"objective.preset": "gkd", "run.seed": 2, "checkpoint.interval": 1, "trainer.schedule_steps": 10}
+
+    def kinds(name):
+        steps = [[json.loads(line) for line in path.read_text().splitlines()] for path in sorted((workspace.runs(name) / "samples").iterdir())]
+        assert all(len({bool(row["rollout_ids"]) for row in rows}) == 1 for rows in steps)
+        return [bool(rows[0]["rollout_ids"]) for rows in steps]
+
+    workspace.run("gkd-whole", **settings, **{"trainer.steps": 6})
+    sampled = kinds("gkd-whole")
+    print("steps with answers:", sampled)
+    assert 0 < sum(sampled) < len(sampled) == 6
+    for line, is_sampled in zip(workspace.metrics("gkd-whole"), sampled, strict=True):
+        tokens = {name: term["tokens"] for name, term in line["terms"].items()}
+        assert (line["generated_tokens"] > 0) == is_sampled
+        assert (tokens["gkd"] > 0) == is_sampled and (tokens["gkd_reference"] > 0) == (not is_sampled)
+        assert line["scored_tokens"] == sum(tokens.values())
+    for ranks in (1, 2):
+        name = f"gkd-{ranks}"
+        for steps in (3, 6):
+            workspace.run(name, **settings, **{"trainer.steps": steps, "trainer.ranks": ranks})
+        assert kinds(name) == sampled
+        for ours, whole in zip(workspace.metrics(name), workspace.metrics("gkd-whole"), strict=True):
+            assert ours["loss"] == pytest.approx(whole["loss"], rel=1e-4)
+        history.check(workspace.runs(name) / "ledger.jsonl", steps=6, batch_size=6,
+                      answers={step for step, is_sampled in enumerate(sampled, 1) if is_sampled})
+    assert workspace.adapter_digest("gkd-1") == workspace.adapter_digest("gkd-whole")
 
 
 def test_a_step_replays_from_the_checkpoint_before_it(workspace, tmp_path):

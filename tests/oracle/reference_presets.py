@@ -10,6 +10,7 @@ CROSS = {"view": "cross_rollout", "weights": "base"}
 PROBE = {"view": "probe_rollout", "weights": "base"}
 LIVE = {"view": "cross_rollout", "weights": "live"}
 PLAIN = {"teacher": "cross_rollout", "teacher_weights": "base"}
+NONE_PLAIN = {"teacher": "none_rollout", "teacher_weights": "base"}
 JENSEN_SHANNON = {"divergence": "jensen_shannon", "beta": 0.5, "clip": math.inf}
 
 
@@ -52,6 +53,7 @@ PRESETS = {
     ),
     "purified_opsd": ([term("purified_opsd", **purified(), **JENSEN_SHANNON)], 1.1),
     "dopd": (dopd(), 1.1),
+    "opd": ([term("opd", **NONE_PLAIN, divergence="reverse_kl", clip=math.inf)], 1.0),
     "sft": ([term("sft", "none_reference", target="one_hot", clip=math.inf)], 1.0),
 }
 

@@ -52,11 +52,24 @@ def trimmed_mean(values, trim):
 
 
 class Objective(reference_objective.Objective):
-    """Takes `terms` as mappings."""
+    """Takes `terms` as mappings. `teachers` are further models by name; all distributions are over the first tokens, which
+    every model has. A sample may name its teacher as views["teacher"]."""
+
+    teachers = {}
+
+    def of_tokens(self, logits, temperature=1.0):
+        """Returns log p over the tokens that all models have."""
+        common = min([self.model.config.vocab_size, *(model.config.vocab_size for model in self.teachers.values())])
+        return torch.log_softmax(logits[..., :common] / temperature, -1)
 
     def logprobs(self, which, views):
-        logits = self.teacher_logits(which["weights"], views[which["view"]])
-        return torch.log_softmax(logits / self.temperature, -1)
+        weights = views["teacher"] if which["weights"] == "row" else which["weights"]
+        if weights in self.teachers:
+            with torch.no_grad():
+                logits = reference_objective.scored_logits(self.teachers[weights], views[which["view"]])
+        else:
+            logits = self.teacher_logits(weights, views[which["view"]])
+        return self.of_tokens(logits, self.temperature)
 
     def routes(self, term, group):
         """Returns for each answer of the micro-batch the regime's name per token. Answers that are left out have none,
@@ -112,13 +125,13 @@ class Objective(reference_objective.Objective):
         ids, start, count = views["none_rollout"]
         scored = torch.tensor(ids[start : start + count])[:, None]
         with torch.no_grad():
-            live = torch.log_softmax(reference_objective.scored_logits(self.model, views["none_rollout"]), -1).gather(-1, scored)[:, 0]
+            live = self.of_tokens(reference_objective.scored_logits(self.model, views["none_rollout"])).gather(-1, scored)[:, 0]
         ratios = (live - torch.tensor(views["sampler_logprobs"][:count])).clamp(-20, 20).exp().clamp(max=term.get("importance_cap", 2.0))
         return ratios if term["importance"] == "token" else ratios[term.get("skip_tokens", 0) :].mean().expand(count)
 
     def token_losses(self, term, views, regimes):
         """Returns every scored token's loss, and whether an entry of it was clipped."""
-        log_p = torch.log_softmax(reference_objective.scored_logits(self.model, views[term["student"]]) / self.temperature, -1)
+        log_p = self.of_tokens(reference_objective.scored_logits(self.model, views[term["student"]]), self.temperature)
         clip = term.get("clip", 0.05)
         if term.get("target") == "one_hot":
             ids, start, count = views[term["student"]]

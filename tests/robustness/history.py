@@ -52,7 +52,8 @@ class History:
 
     def __init__(self, batch_size=None, lag=0, answers=True):
         self.batch_size = batch_size
-        self.needs_answers = answers  # False if nothing reads them (objective.preset sft)
+        # False if nothing reads them (objective.preset sft), or the steps that have answers (gkd)
+        self.answered_steps = answers
         self.lag = lag
         self.attempt = 0
         self.step = 0
@@ -76,6 +77,9 @@ class History:
         if not condition:
             raise Violation(f"{why}: {event} (attempt {self.attempt}, behind step {self.step})")
 
+    def needs_answers(self, step):
+        return self.answered_steps if isinstance(self.answered_steps, bool) else step in self.answered_steps
+
     def on_started(self, event):
         self.expect(event["attempt"] == self.attempt + 1, event, "attempts are not counted one by one")
         step = event["step"]
@@ -94,7 +98,7 @@ class History:
 
     def on_accepted(self, event):
         step, place = event["step"], (event["sample"], event.get("attempt", 0))
-        self.expect(self.needs_answers, event, "an answer that nothing reads")
+        self.expect(self.needs_answers(step), event, "an answer that nothing reads")
         self.expect(step == self.step + 1, event, "an answer for a step that is not open")
         sampler = max(0, self.step - self.lag)
         self.expect(event["policy_version"] == sampler, event, f"sampled by another policy version than {sampler}: stale")
@@ -113,10 +117,10 @@ class History:
         self.expect(step == self.step + 1, event, "steps do not follow each other")
         self.expect(len(set(samples)) == len(samples), event, "a sample is trained twice in one step")
         answered = {sample for sample, attempt in self.accepted if attempt == 0}
-        if self.needs_answers:
+        if self.needs_answers(step):
             self.expect(set(samples) <= answered, event, "a sample is trained without an accepted answer")
         if self.batch_size is not None:
-            given = answered if self.needs_answers else samples
+            given = answered if self.needs_answers(step) else samples
             self.expect(len(given) == self.batch_size, event, f"{len(given)} answers, not {self.batch_size}")
         digest = event["adapter_digest"]
         self.expect(self.digests.setdefault(step, digest) == digest, event, "done again, the step led to another adapter")

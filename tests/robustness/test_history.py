@@ -113,6 +113,17 @@ def test_with_a_lag_only_the_policy_before_the_last_may_sample(version, digest, 
         history.check(write(tmp_path / "ledger.jsonl", events), BATCH, lag=1)
 
 
+def test_steps_that_sample_nothing_have_no_answers(tmp_path):
+    events = [event for event in sound_history() if event["event"] != "accepted" or event["step"] != 2]
+    path = write(tmp_path / "ledger.jsonl", events)
+    history.check(path, BATCH, steps=4, answers={1, 3, 4})
+    with pytest.raises(history.Violation, match="without an accepted answer"):
+        history.check(path, BATCH, steps=4)
+    whole = write(tmp_path / "whole.jsonl", sound_history())
+    with pytest.raises(history.Violation, match="nothing reads"):
+        history.check(whole, BATCH, steps=4, answers={1, 3, 4})
+
+
 def test_a_damaged_record_is_found(tmp_path):
     path = write(tmp_path / "ledger.jsonl", sound_history())
     path.write_bytes(path.read_bytes().replace(b'"sample":1', b'"sample":2', 1))

@@ -24,6 +24,12 @@ std::vector<ConfigKey> DataKeys(Config& c) {
            "Name of the column with the answer. The data may lack this column. "
            "If the column contains worked text, only its result counts: the "
            "number in a last line '#### 72', or the content of a \\boxed{}."),
+      Text("data.teacher_column",
+           &c.data.teacher_column,
+           "Name of the column with the name of each row's teacher, for terms "
+           "with teacher_weights row: one of `teachers`; base or nothing: the "
+           "student's own base. Empty: no such column.")
+          .CountsUnlessDefault(),
       OneOf("data.on_bad_row",
             &c.data.on_bad_row,
             "Action if a row cannot be used, or if its views are too long for "

@@ -74,6 +74,7 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c);
 std::vector<ConfigKey> PromptsKeys(Config& c);
 std::vector<ConfigKey> RolloutKeys(Config& c);
 std::vector<ConfigKey> TeacherKeys(Config& c);
+std::vector<ConfigKey> TeachersKeys(Config& c);
 std::vector<ConfigKey> TrainerKeys(Config& c);
 std::vector<ConfigKey> EvaluationKeys(Config& c);
 std::vector<ConfigKey> CheckpointKeys(Config& c);

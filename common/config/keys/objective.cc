@@ -32,7 +32,8 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
             0,
             kMillion,
             "Sum of the weights of the preset's terms. The two terms of dopd "
-            "share the tokens, so each of them has this weight."),
+            "share the tokens, and those of gkd the steps, so each of them has "
+            "this weight."),
       Range("objective.reference_guided.beta_inference",
             &c.objective.reference_guided.beta_inference,
             0,
@@ -104,10 +105,16 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
             "Number of scored tokens at the beginning of every answer that the "
             "preset's terms leave out.")
           .CountsUnlessDefault(),
-      OneOf("objective.teacher_weights",
-            &c.objective.teacher_weights,
-            "Weights with which the teacher reads its views in the presets "
-            "opsd, opsd_v1, privileged_anchor, sdft, purified_opsd and dopd.")
+      Any("objective.teacher_weights",
+          &c.objective.teacher_weights,
+          "Teacher of the preset's terms, in the presets opd, gkd, opsd, "
+          "opsd_v1, privileged_anchor, sdft, purified_opsd and dopd: the "
+          "student's own "
+          "model with one of its sets of weights (base, snapshot, ema, live), "
+          "the name of a teacher in `teachers`, or row, the teacher that "
+          "data.teacher_column names in each row. A list of several: every "
+          "one of them teaches, in terms of its own with an equal share of "
+          "objective.kappa.")
           .CountsUnlessDefault(),
       Any("objective.purified.recentre",
           &c.objective.purified.recentre,
@@ -148,6 +155,14 @@ std::vector<ConfigKey> ObjectiveKeys(Config& c) {
             0.5,
             "dopd: share of the largest values that each mean over a "
             "micro-batch leaves out.")
+          .CountsUnlessDefault(),
+      Range("objective.gkd.reference_share",
+            &c.objective.gkd.reference_share,
+            0,
+            1,
+            "gkd: share of the steps that train the references instead of the "
+            "student's own answers, and sample nothing. Which steps they are "
+            "follows from run.seed.")
           .CountsUnlessDefault(),
       OneOf("objective.sdpo.divergence",
             &c.objective.sdpo.divergence,

@@ -80,4 +80,18 @@ std::vector<ConfigKey> TeacherKeys(Config& c) {
   };
 }
 
+std::vector<ConfigKey> TeachersKeys(Config& c) {
+  return {
+      Any("teachers",
+          &c.teachers,
+          "Further teachers, models other than the student's own: a list of "
+          "at most 8 maps {name, path, adapter, addresses, listen, "
+          "metrics_listen, workers}, of which name and path are required. "
+          "Terms and objective.teacher_weights read a teacher by its name. "
+          "docs/teachers.md explains every field. A resumed run compares the "
+          "models themselves.")
+          .MayChange(),
+  };
+}
+
 }  // namespace dapd

@@ -137,6 +137,10 @@ absl::Status CheckRanks(const std::vector<LocalProcess>& processes,
 
 }  // namespace
 
+std::string FurtherWorkerName(const std::string& teacher, int64_t index) {
+  return absl::StrCat("teacher-", teacher, "-", index);
+}
+
 std::vector<LocalProcess> DealGpus(const Config& config,
                                    const std::vector<std::string>& gpus) {
   GpuDealer dealer(gpus);
@@ -163,6 +167,12 @@ std::vector<LocalProcess> DealGpus(const Config& config,
       AsksTeachers(config) ? config.run.teacher_workers : 0;
   for (int64_t i = 0; i < teachers; ++i) {
     add(absl::StrCat("teacher-", i), &MemoryPlan::teacher, 1);
+  }
+  for (const TeacherModel& teacher : TeachersAsked(config)) {
+    for (int64_t i = 0; i < teacher.workers; ++i) {
+      add(FurtherWorkerName(teacher.name, i), &MemoryPlan::teacher, 1);
+      processes.back().teacher = teacher.name;
+    }
   }
   return processes;
 }
@@ -191,7 +201,7 @@ absl::Status CheckShares(const std::vector<LocalProcess>& processes,
     for (const LocalProcess& process : processes) {
       if (std::ranges::count(process.gpus, names[i]) == 0) continue;
       needs[i].push_back(NeedOf(process.name,
-                                plan.*process.role,
+                                process.PlanOf(plan),
                                 gpus[i],
                                 ProcessesOnGpusOf(process, processes)));
     }

@@ -19,12 +19,21 @@ struct LocalProcess {
   RoleMemory MemoryPlan::*role;   // its part of a plan
   std::vector<std::string> gpus;  // a subset of the dealt GPUs
   size_t num_gpus = 1;            // the number it needs
+  std::string teacher = {};       // a further teacher: its part instead
+
+  const RoleMemory& PlanOf(const MemoryPlan& plan) const {
+    return teacher.empty() ? plan.*role : plan.teachers.at(teacher);
+  }
 };
+
+// Returns the name of a process of a further teacher: "teacher-big-0".
+std::string FurtherWorkerName(const std::string& teacher, int64_t index);
 
 // Returns the processes that `dapd run` starts, with `gpus` (VisibleGpus) dealt
 // out to them: each gets its own GPU while there are any left, then they share.
 // Trainer ranks come first, each on a GPU of its own, then rollout workers with
-// rollout.tensor_parallel GPUs each, then teachers.
+// rollout.tensor_parallel GPUs each, then teachers, and last the workers of
+// further teachers.
 std::vector<LocalProcess> DealGpus(const Config& config,
                                    const std::vector<std::string>& gpus);
 

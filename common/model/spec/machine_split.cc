@@ -79,7 +79,7 @@ std::vector<std::string> GpusOf(const std::vector<LocalProcess>& processes,
                                 RoleMemory MemoryPlan::*role) {
   std::vector<std::string> gpus;
   for (const LocalProcess& process : processes) {
-    if (process.role != role) continue;
+    if (process.role != role || !process.teacher.empty()) continue;
     gpus.insert(gpus.end(), process.gpus.begin(), process.gpus.end());
   }
   return gpus;
@@ -103,6 +103,11 @@ std::string PlacesText(const RoleSplit& split,
     parts.push_back(absl::StrCat(
         words, " on ", absl::StrJoin(GpusOf(processes, role), ", ")));
   }
+  for (const LocalProcess& process : processes) {
+    if (process.teacher.empty()) continue;
+    parts.push_back(
+        absl::StrCat(process.name, " on ", absl::StrJoin(process.gpus, ", ")));
+  }
   const bool is_shared =
       std::ranges::any_of(processes, [&](const LocalProcess& process) {
         return ProcessesOnGpusOf(process, processes) > 1;
@@ -114,6 +119,7 @@ std::string PlacesText(const RoleSplit& split,
 
 absl::StatusOr<RoleSplit> Recommend(const Config& config,
                                     const ModelConfig& model,
+                                    const FurtherTeachers& teachers,
                                     const std::vector<Gpu>& gpus,
                                     const GivenSplit& given) {
   const Gpu& smallest = *std::ranges::min_element(gpus, {}, &Gpu::total_bytes);
@@ -123,12 +129,14 @@ absl::StatusOr<RoleSplit> Recommend(const Config& config,
                         {.count = static_cast<int64_t>(gpus.size()),
                          .bytes = smallest.total_bytes},
                         AssumedRates(config),
-                        given);
+                        given,
+                        teachers);
 }
 
 // Returns the split of the continued run if no other split is given and there
 // is a GPU for each process.
 std::optional<RoleSplit> KeptSplit(const std::optional<Config>& begun,
+                                   int64_t further_workers,
                                    const GivenSplit& given,
                                    size_t num_gpus) {
   if (!begun.has_value()) return std::nullopt;
@@ -141,7 +149,9 @@ std::optional<RoleSplit> KeptSplit(const std::optional<Config>& begun,
       return std::nullopt;
     }
   }
-  if (split.NumDevices() > static_cast<int64_t>(num_gpus)) return std::nullopt;
+  if (split.NumDevices() + further_workers > static_cast<int64_t>(num_gpus)) {
+    return std::nullopt;
+  }
   return split;
 }
 
@@ -151,6 +161,7 @@ constexpr char kUpToRounding[] =
 // Returns why `split` does not use all GPUs, and advice.
 std::string ReasonOfUnused(const LoadedConfig& loaded,
                            const ModelConfig& model,
+                           const FurtherTeachers& teachers,
                            const std::vector<Gpu>& gpus,
                            const RoleSplit& split,
                            bool is_kept) {
@@ -158,7 +169,7 @@ std::string ReasonOfUnused(const LoadedConfig& loaded,
   const RoleSplit configured = SplitOf(config);
   const GivenSplit given = GivenBy(loaded);
   if (is_kept) {
-    const auto anew = Recommend(config, model, gpus, given);
+    const auto anew = Recommend(config, model, teachers, gpus, given);
     if (anew.ok() && anew->NumDevices() > split.NumDevices()) {
       return absl::StrCat("the run goes on with the split that it began with, ",
                           InWords(split),
@@ -170,7 +181,7 @@ std::string ReasonOfUnused(const LoadedConfig& loaded,
                           kUpToRounding);
     }
   }
-  const auto free = Recommend(config, model, gpus, {});
+  const auto free = Recommend(config, model, teachers, gpus, {});
   if (free.ok() && free->NumDevices() > split.NumDevices()) {
     std::vector<std::string> set;
     for (const SplitKey& key : kSplitKeys) {
@@ -202,6 +213,7 @@ std::string ReasonOfUnused(const LoadedConfig& loaded,
 
 void WarnOfUnused(const LoadedConfig& loaded,
                   const ModelConfig& model,
+                  const FurtherTeachers& teachers,
                   const RoleSplit& split,
                   const std::vector<LocalProcess>& processes,
                   bool is_kept,
@@ -215,17 +227,17 @@ void WarnOfUnused(const LoadedConfig& loaded,
     }
   }
   if (unused.empty()) return;
-  machine->warnings.push_back(
-      absl::StrCat(unused.size(),
-                   " of ",
-                   machine->names.size(),
-                   " GPUs are not used (",
-                   Printable(absl::StrJoin(unused, ", ")),
-                   "): ",
-                   ReasonOfUnused(loaded, model, machine->gpus, split, is_kept),
-                   "; run.gpus=",
-                   machine->names.size() - unused.size(),
-                   " leaves them to others"));
+  machine->warnings.push_back(absl::StrCat(
+      unused.size(),
+      " of ",
+      machine->names.size(),
+      " GPUs are not used (",
+      Printable(absl::StrJoin(unused, ", ")),
+      "): ",
+      ReasonOfUnused(loaded, model, teachers, machine->gpus, split, is_kept),
+      "; run.gpus=",
+      machine->names.size() - unused.size(),
+      " leaves them to others"));
 }
 
 }  // namespace
@@ -241,7 +253,8 @@ std::optional<Config> BegunConfig(const RunConfig& run) {
 absl::StatusOr<MachineSplit> SplitMachine(const LoadedConfig& loaded,
                                           const std::optional<Config>& begun,
                                           const ModelConfig& model,
-                                          const GpuReport& report) {
+                                          const GpuReport& report,
+                                          const FurtherTeachers& teachers) {
   MachineSplit machine{
       .config = loaded.config, .names = GpuNames(report), .gpus = report.gpus};
   const auto asked = static_cast<size_t>(NumGpusAsked(loaded.config.run));
@@ -264,13 +277,13 @@ absl::StatusOr<MachineSplit> SplitMachine(const LoadedConfig& loaded,
   const GivenSplit given = GivenBy(loaded);
   const RoleSplit configured = SplitOf(loaded.config);
   RoleSplit split = configured;
-  const std::optional<RoleSplit> kept =
-      KeptSplit(begun, given, machine.names.size());
+  const std::optional<RoleSplit> kept = KeptSplit(
+      begun, NumFurtherWorkers(loaded.config), given, machine.names.size());
   if (kept.has_value()) {
     split = *kept;
   } else if (machine.names.size() > 1) {
     const auto recommended =
-        Recommend(loaded.config, model, machine.gpus, given);
+        Recommend(loaded.config, model, teachers, machine.gpus, given);
     if (recommended.ok()) split = *recommended;
   }
   machine.overrides = Settings(split, configured);
@@ -288,7 +301,8 @@ absl::StatusOr<MachineSplit> SplitMachine(const LoadedConfig& loaded,
                                             ": ",
                                             kUpToRounding));
   }
-  WarnOfUnused(loaded, model, split, processes, kept.has_value(), &machine);
+  WarnOfUnused(
+      loaded, model, teachers, split, processes, kept.has_value(), &machine);
   return machine;
 }
 

@@ -13,6 +13,7 @@
 #include "common/config/load_config.h"
 #include "common/gpus/gpu.h"
 #include "common/gpus/gpu_report.h"
+#include "common/model/spec/further_teachers.h"
 #include "common/model/spec/model_config.h"
 
 namespace dapd {
@@ -35,12 +36,14 @@ struct MachineSplit {
 // is set, such a run keeps its split while there are GPUs enough, so that its
 // result stays the same bit for bit. If the GPUs are too few for a process on
 // each, or too small, the configuration stays as loaded, and processes share
-// GPUs (gpu_shares.h); a single GPU is no exception.
+// GPUs (gpu_shares.h); a single GPU is no exception. Each worker of a further
+// teacher takes one GPU beforehand.
 //   A CONFIG error if run.gpus asks for more GPUs than there are.
 absl::StatusOr<MachineSplit> SplitMachine(const LoadedConfig& loaded,
                                           const std::optional<Config>& begun,
                                           const ModelConfig& model,
-                                          const GpuReport& report);
+                                          const GpuReport& report,
+                                          const FurtherTeachers& teachers = {});
 
 // Returns the configuration of the run in the folder of `run`, or nothing if
 // none can be read there.

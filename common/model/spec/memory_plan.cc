@@ -50,7 +50,6 @@ struct Sizes {
   double rollout = 0;    // tokens of the longest answer
   double reference = 0;  // tokens of the longest reference
   double hidden = 0;
-  double score = 0;  // bytes of a scored token
 };
 
 Sizes SizesOf(const Config& config,
@@ -61,8 +60,7 @@ Sizes SizesOf(const Config& config,
       .adapter = 4 * static_cast<double>(lora_parameters),
       .rollout = static_cast<double>(config.rollout.max_new_tokens),
       .reference = static_cast<double>(config.objective.max_reference_tokens),
-      .hidden = static_cast<double>(model.hidden_size),
-      .score = static_cast<double>(ScoreBytes(config, model))};
+      .hidden = static_cast<double>(model.hidden_size)};
 }
 
 // Returns the bytes of one rank of a worker on GPUs: every rank's part of a
@@ -166,9 +164,7 @@ RoleMemory RolloutMemory(const Config& config,
   return memory;
 }
 
-RoleMemory TeacherMemory(const Config& config,
-                         const ModelConfig& model,
-                         const Sizes& sizes) {
+RoleMemory TeacherMemory(const Config& config, const ModelConfig& model) {
   const double prefix_caches =
       static_cast<double>(config.teacher.prefix_memory_mib) * kMiB;
   RoleMemory memory{{{"program", ProgramBytes(config)},
@@ -176,6 +172,13 @@ RoleMemory TeacherMemory(const Config& config,
                      {"prefix caches", prefix_caches}}};
   std::ranges::move(ScoringItems(config, model, prefix_caches),
                     std::back_inserter(memory.items));
+  return memory;
+}
+
+RoleMemory OwnTeacherMemory(const Config& config,
+                            const ModelConfig& model,
+                            const Sizes& sizes) {
+  RoleMemory memory = TeacherMemory(config, model);
   const std::set<WeightSet> sets = TeacherSets(config);
   for (const WeightSet set : sets) {
     memory.items.push_back({NameOf(set), sizes.adapter});
@@ -191,9 +194,10 @@ RoleMemory TeacherMemory(const Config& config,
 // Lists the memory that a step takes besides its passes.
 std::vector<MemoryItem> StepItems(const Config& config,
                                   const ModelConfig& model,
+                                  const FurtherTeachers& teachers,
                                   const Sizes& sizes) {
   if (PlansForGpu(config)) {
-    const GpuStepMemory step = GpuStepMemoryOf(config, model);
+    const GpuStepMemory step = GpuStepMemoryOf(config, model, teachers);
     return {{"adapter and snapshot", step.policy},
             {"gradients, moments and copies of the adapter", step.adapters},
             {"loss", step.loss},
@@ -204,7 +208,8 @@ std::vector<MemoryItem> StepItems(const Config& config,
       {"snapshot", sizes.adapter},
       {"loss", kHeadLossBytes},
       {"scores of a step",
-       sizes.score * static_cast<double>(config.trainer.batch_size) * 3 *
+       static_cast<double>(MostScoreBytes(config, model, teachers)) *
+           static_cast<double>(config.trainer.batch_size) * 3 *
            (sizes.rollout + sizes.reference)}};
   if (TeacherSets(config).contains(WeightSet::kEma)) {
     items.push_back({"moving average", sizes.adapter});
@@ -217,6 +222,7 @@ std::vector<MemoryItem> StepItems(const Config& config,
 
 RoleMemory TrainerMemory(const Config& config,
                          const ModelConfig& model,
+                         const FurtherTeachers& teachers,
                          const Sizes& sizes) {
   const TrainerSection& trainer = config.trainer;
   const auto pass = static_cast<double>(MostPassTokens(config));
@@ -238,7 +244,11 @@ RoleMemory TrainerMemory(const Config& config,
         2 * LayerWorkspace(config, model, pass),
         2 * LayerWorkspace(config, model, least_pass)}},
       PlansForGpu(config) ? kGpuHoles : 0.0};
-  std::ranges::move(StepItems(config, model, sizes),
+  if (!teachers.empty()) {
+    memory.items.push_back(
+        {"heads of further teachers", HeadBytes(config, teachers)});
+  }
+  std::ranges::move(StepItems(config, model, teachers, sizes),
                     std::back_inserter(memory.items));
   if (trainer.train_while_sampling && !trainer.shard_base) {
     memory.items.push_back({"trained ahead",
@@ -366,14 +376,25 @@ double BaseBytesOfRank(const Config& config,
   return ShardBytes(config, model, ranks) + GatheredBytes(config, model, ranks);
 }
 
-MemoryPlan PlanMemory(const Config& config, const ModelConfig& model) {
+MemoryPlan PlanMemory(const Config& config,
+                      const ModelConfig& model,
+                      const FurtherTeachers& teachers) {
   MemoryPlan plan;
   plan.lora_parameters = LoraParameters(config, model);
   const Sizes sizes = SizesOf(config, model, plan.lora_parameters);
   plan.rollout = RolloutMemory(config, model, sizes);
-  plan.teacher = TeacherMemory(config, model, sizes);
-  plan.trainer = TrainerMemory(config, model, sizes);
+  plan.teacher = OwnTeacherMemory(config, model, sizes);
+  plan.trainer = TrainerMemory(config, model, teachers, sizes);
+  for (const FurtherTeacher& teacher : teachers) {
+    plan.teachers[teacher.name()] = PlanTeacherMemory(config, teacher);
+  }
   return plan;
+}
+
+// An adapter's rank is not known here; it is far smaller than the base.
+RoleMemory PlanTeacherMemory(const Config& config,
+                             const FurtherTeacher& teacher) {
+  return TeacherMemory(config, teacher.model);
 }
 
 }  // namespace dapd

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "common/config/config.h"
+#include "common/model/spec/further_teachers.h"
 #include "common/model/spec/model_config.h"
 
 namespace dapd {
@@ -56,12 +58,20 @@ struct MemoryPlan {
   RoleMemory rollout;
   RoleMemory teacher;
   RoleMemory trainer;
+  std::map<std::string, RoleMemory> teachers;  // further ones, by name
 };
 
 // Plans for a GPU if PlansForGpu (pass_memory.h). Then the trainer's Least is
 // the limit of PlanTrainerLimits, and the rollout worker's includes the working
 // memory of its decoder (decoding_memory.h).
-MemoryPlan PlanMemory(const Config& config, const ModelConfig& model);
+// `teachers`: the further teachers, whose heads each trainer rank holds.
+MemoryPlan PlanMemory(const Config& config,
+                      const ModelConfig& model,
+                      const FurtherTeachers& teachers = {});
+
+// Returns the memory of a worker of a further teacher. `config` is the run's.
+RoleMemory PlanTeacherMemory(const Config& config,
+                             const FurtherTeacher& teacher);
 
 // Returns how many of the trainer's ranks split every layer of the base between
 // them (common/sharding/sharded_weights.h); 1: each rank has the whole base.

@@ -1,5 +1,7 @@
 #include "common/model/spec/number_bytes.h"
 
+#include <algorithm>
+
 namespace dapd {
 
 int64_t NumberBytes(const Config& config) {
@@ -19,6 +21,26 @@ int64_t ScoreBytes(const Config& config, const ModelConfig& model) {
     return (static_cast<int64_t>(sizeof(int32_t)) + kFloat) * teacher.top_k;
   }
   return NumberBytes(config) * model.hidden_size;
+}
+
+int64_t MostScoreBytes(const Config& config,
+                       const ModelConfig& model,
+                       const FurtherTeachers& teachers) {
+  int64_t bytes = ScoreBytes(config, model);
+  for (const FurtherTeacher& teacher : teachers) {
+    bytes = std::max(bytes, ScoreBytes(config, teacher.model));
+  }
+  return bytes;
+}
+
+double HeadBytes(const Config& config, const FurtherTeachers& teachers) {
+  double bytes = 0;
+  for (const FurtherTeacher& teacher : teachers) {
+    bytes += static_cast<double>(NumberBytes(config)) *
+             static_cast<double>(teacher.model.vocab_size) *
+             static_cast<double>(teacher.model.hidden_size);
+  }
+  return bytes;
 }
 
 }  // namespace dapd

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/config/config.h"
+#include "common/model/spec/further_teachers.h"
 #include "common/model/spec/model_config.h"
 
 namespace dapd {
@@ -19,5 +20,13 @@ int64_t KvTokenBytes(const Config& config, const ModelConfig& model);
 // (teacher.proto): its last hidden state in the model's precision, float32
 // logits, or an int32 id and a float32 log-probability of each of top_k tokens.
 int64_t ScoreBytes(const Config& config, const ModelConfig& model);
+// Returns the most that a scored token takes over `model` and further teachers.
+int64_t MostScoreBytes(const Config& config,
+                       const ModelConfig& model,
+                       const FurtherTeachers& teachers);
+
+// Returns the bytes of the heads of further teachers, which each trainer rank
+// holds.
+double HeadBytes(const Config& config, const FurtherTeachers& teachers);
 
 }  // namespace dapd

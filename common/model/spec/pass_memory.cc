@@ -74,8 +74,9 @@ bool TrainsAhead(const TrainerSection& trainer) {
 // are loaded, including the gathered layers of a split base.
 double StepBytes(const Config& config,
                  const ModelConfig& model,
+                 const FurtherTeachers& teachers,
                  int64_t total) {
-  const GpuStepMemory step = GpuStepMemoryOf(config, model);
+  const GpuStepMemory step = GpuStepMemoryOf(config, model, teachers);
   return step.adapters + step.scores + step.loss +
          GatheredBytes(config, model, RanksOfBase(config.trainer)) +
          kGpuHoles * static_cast<double>(total);
@@ -186,7 +187,9 @@ bool PlansForGpu(const Config& config) {
          (config.model.device == DeviceChoice::kAuto && !VisibleGpus().empty());
 }
 
-GpuStepMemory GpuStepMemoryOf(const Config& config, const ModelConfig& model) {
+GpuStepMemory GpuStepMemoryOf(const Config& config,
+                              const ModelConfig& model,
+                              const FurtherTeachers& teachers) {
   const TrainerSection& trainer = config.trainer;
   const double adapter = 4 * static_cast<double>(LoraParameters(config, model));
   // The gradient of the step and of a micro-batch, two moments, the pushed
@@ -196,7 +199,7 @@ GpuStepMemory GpuStepMemoryOf(const Config& config, const ModelConfig& model) {
   if (trainer.ranks > 1) adapters += 2;
   if (config.rollout.max_staleness > 0) adapters += 1;
   const double scores =
-      static_cast<double>(ScoreBytes(config, model)) *
+      static_cast<double>(MostScoreBytes(config, model, teachers)) *
       static_cast<double>(trainer.batch_size) /
       static_cast<double>(trainer.ranks) * 3 *
       static_cast<double>(config.rollout.max_new_tokens +
@@ -246,7 +249,8 @@ int64_t LeastPassTokens(const Config& config) {
 absl::StatusOr<TrainerLimits> PlanTrainerLimits(
     const Config& config,
     const ModelConfig& model,
-    const std::optional<DeviceMemory>& gpu) {
+    const std::optional<DeviceMemory>& gpu,
+    const FurtherTeachers& teachers) {
   const TrainerSection& trainer = config.trainer;
   const int64_t row_bytes =
       LayerActivationBytes(model, config.lora.rank, NumberBytes(config));
@@ -254,7 +258,7 @@ absl::StatusOr<TrainerLimits> PlanTrainerLimits(
 
   const Longest longest = LongestOf(config);
   const int64_t least = LeastPassTokens(config);
-  const double step = StepBytes(config, model, gpu->total);
+  const double step = StepBytes(config, model, teachers, gpu->total);
   const double for_passes = static_cast<double>(gpu->free) - step;
   const double needed = PassBytes(config, model, least);
   if (for_passes < needed) return NoRoom(step + needed, least, *gpu);
@@ -286,8 +290,10 @@ absl::StatusOr<TrainerLimits> PlanTrainerLimits(
 
 DeviceMemory EmptyGpu(const Config& config,
                       const ModelConfig& model,
-                      int64_t total) {
+                      int64_t total,
+                      const FurtherTeachers& teachers) {
   const double own = ShardBytes(config, model, RanksOfBase(config.trainer)) +
+                     HeadBytes(config, teachers) +
                      GpuStepMemoryOf(config, model).policy + kGpuContextBytes;
   const auto taken = static_cast<int64_t>(own);
   return ShareOf({.total = total,

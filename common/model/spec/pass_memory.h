@@ -33,6 +33,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/config/config.h"
+#include "common/model/spec/further_teachers.h"
 #include "common/model/spec/model_config.h"
 
 namespace dapd {
@@ -62,7 +63,9 @@ struct GpuStepMemory {
   double scores = 0;    // a rank's part of a step's scores
   double loss = 0;      // its buffers, at any length (docs/cuda.md)
 };
-GpuStepMemory GpuStepMemoryOf(const Config& config, const ModelConfig& model);
+GpuStepMemory GpuStepMemoryOf(const Config& config,
+                              const ModelConfig& model,
+                              const FurtherTeachers& teachers = {});
 
 // Returns the memory that one of `processes` that share a GPU evenly may take:
 // never more than is free.
@@ -90,19 +93,21 @@ int64_t MostPassTokens(const Config& config);
 // change a pack.
 int64_t LeastPassTokens(const Config& config);
 
-// `gpu`: its memory once base and policy are loaded and no layer of a split
-// base is gathered; none: a CPU. Returns a CONFIG error with the needed, free
-// and total memory if not even the longest sample fits.
+// `gpu`: its memory once base, further teachers' heads and policy are loaded
+// and no layer of a split base is gathered; none: a CPU. Returns a CONFIG error
+// with the needed, free and total memory if not even the longest sample fits.
 absl::StatusOr<TrainerLimits> PlanTrainerLimits(
     const Config& config,
     const ModelConfig& model,
-    const std::optional<DeviceMemory>& gpu);
+    const std::optional<DeviceMemory>& gpu,
+    const FurtherTeachers& teachers = {});
 
 // Returns the memory, for plans, of a GPU of `total` bytes that only the
-// trainer uses, once its base and policy are loaded.
+// trainer uses, once its base, further teachers' heads and policy are loaded.
 DeviceMemory EmptyGpu(const Config& config,
                       const ModelConfig& model,
-                      int64_t total);
+                      int64_t total,
+                      const FurtherTeachers& teachers = {});
 
 // Returns the bytes of the activations of a layer and token that a training
 // pass keeps (common/model/fast/layer_pass.h). `number`: bytes of one of the

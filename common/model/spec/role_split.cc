@@ -35,13 +35,15 @@ class RoleChoices {
               const SampleLengths& lengths,
               const SplitDevices& devices,
               const HardwareRates& rates,
-              const GivenSplit& given)
+              const GivenSplit& given,
+              const FurtherTeachers& teachers)
       : config_(config),
         model_(model),
         lengths_(lengths),
         devices_(devices),
         rates_(rates),
-        given_(given) {
+        given_(given),
+        teachers_(teachers) {
     const int64_t unit = SamplesOfUnit(config);
     units_ = (config.trainer.batch_size + unit - 1) / unit;
   }
@@ -110,7 +112,14 @@ class RoleChoices {
     return FewestTeachers() == 0 ? 0 : given_.teachers.value_or(left);
   }
   bool TeachersFit() const {
-    return FewestTeachers() == 0 || Fits(&MemoryPlan::teacher, {});
+    const bool further_fit =
+        devices_.bytes == 0 ||
+        std::ranges::all_of(teachers_, [this](const FurtherTeacher& teacher) {
+          return FitsDevice(PlanTeacherMemory(config_, teacher),
+                            devices_.bytes);
+        });
+    return further_fit &&
+           (FewestTeachers() == 0 || Fits(&MemoryPlan::teacher, {}));
   }
 
   // Includes the network, on which gradients and layers travel between ranks.
@@ -148,12 +157,14 @@ class RoleChoices {
                               : "a teacher",
           "; `dapd check` prints what takes it"));
     }
+    const int64_t further = NumFurtherWorkers(config_);
     const int64_t least_ranks = ranks.empty() ? FewestRanks() : ranks.front();
     const int64_t least_of_worker = of_worker.empty() ? 1 : of_worker.front();
     return absl::FailedPreconditionError(absl::StrCat(
-        devices_.count,
+        devices_.count + further,
         " devices are too few: this configuration needs ",
-        least_ranks + FewestTeachers() + FewestRollouts() * least_of_worker,
+        least_ranks + FewestTeachers() + FewestRollouts() * least_of_worker +
+            further,
         " or more for ",
         least_ranks,
         " trainer ranks, ",
@@ -162,20 +173,28 @@ class RoleChoices {
         FewestRollouts(),
         " rollout workers with ",
         least_of_worker,
-        " devices each; on fewer `dapd run` lets processes share them"));
+        " devices each",
+        further > 0
+            ? absl::StrCat(", beside ", further, " workers of further teachers")
+            : "",
+        "; on fewer `dapd run` lets processes share them"));
   }
 
  private:
   StepSeconds Predict(const RoleSplit& split) const {
     const Config config = WithSplit(config_, split);
-    return PredictStep(
-        config,
-        CountStepWork(config, model_, lengths_, /*snapshot_is_base=*/false),
-        rates_);
+    return PredictStep(config,
+                       CountStepWork(config,
+                                     model_,
+                                     lengths_,
+                                     /*snapshot_is_base=*/false,
+                                     teachers_),
+                       rates_);
   }
   bool Fits(RoleMemory MemoryPlan::*role, const RoleSplit& split) const {
     if (devices_.bytes == 0) return true;
-    const MemoryPlan plan = PlanMemory(WithSplit(config_, split), model_);
+    const MemoryPlan plan =
+        PlanMemory(WithSplit(config_, split), model_, teachers_);
     return FitsDevice(plan.*role, devices_.bytes);
   }
 
@@ -185,6 +204,7 @@ class RoleChoices {
   const SplitDevices& devices_;
   const HardwareRates& rates_;
   const GivenSplit& given_;
+  const FurtherTeachers& teachers_;
   int64_t units_ = 1;
 };
 
@@ -226,18 +246,23 @@ Config WithSplit(Config config, const RoleSplit& split) {
 absl::StatusOr<RoleSplit> RecommendSplit(const Config& config,
                                          const ModelConfig& model,
                                          const SampleLengths& lengths,
-                                         const SplitDevices& devices,
+                                         const SplitDevices& all_devices,
                                          const HardwareRates& rates,
-                                         const GivenSplit& given) {
-  const RoleChoices choices(config, model, lengths, devices, rates, given);
+                                         const GivenSplit& given,
+                                         const FurtherTeachers& teachers) {
+  const SplitDevices devices{
+      .count = all_devices.count - NumFurtherWorkers(config),
+      .bytes = all_devices.bytes};
+  const RoleChoices choices(
+      config, model, lengths, devices, rates, given, teachers);
   std::vector<std::pair<Sampling, double>> samplings;
   for (const Sampling& sampling : choices.Samplings()) {
     samplings.emplace_back(sampling, choices.SecondsOf(sampling));
   }
   std::map<int64_t, double> of_teachers;  // by number of teachers
-  const auto teaching = [&](int64_t teachers) {
-    const auto [entry, is_new] = of_teachers.try_emplace(teachers, 0);
-    if (is_new) entry->second = choices.SecondsOfTeachers(teachers);
+  const auto teaching = [&](int64_t count) {
+    const auto [entry, is_new] = of_teachers.try_emplace(count, 0);
+    if (is_new) entry->second = choices.SecondsOfTeachers(count);
     return entry->second;
   };
   const std::vector<int64_t> all_ranks =
@@ -248,13 +273,13 @@ absl::StatusOr<RoleSplit> RecommendSplit(const Config& config,
     for (const auto& [sampling, of_sampling] : samplings) {
       const int64_t left = devices.count - ranks - sampling.NumDevices();
       if (left < choices.FewestTeachers()) continue;
-      const int64_t teachers = choices.Teachers(left);
+      const int64_t num_teachers = choices.Teachers(left);
       const RoleSplit split{
           .ranks = ranks,
-          .teachers = teachers,
+          .teachers = num_teachers,
           .rollouts = sampling.rollouts,
           .tensor_parallel = sampling.tensor_parallel,
-          .seconds = of_ranks + of_sampling + teaching(teachers)};
+          .seconds = of_ranks + of_sampling + teaching(num_teachers)};
       if (!best.has_value() || split.seconds < best->seconds) best = split;
     }
   }

@@ -9,6 +9,7 @@
 
 #include "common/config/config.h"
 #include "common/config/load_config.h"
+#include "common/model/spec/further_teachers.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
 #include "common/model/spec/step_cost.h"
@@ -50,15 +51,17 @@ struct SplitDevices {
 // micro-batches sets the pace; a rollout worker has as many GPUs as the model
 // can be split over, at most kMostOfAWorker, or one core; teachers get all
 // remaining devices; a role that the objective does not use gets no device; and
-// each process has the least memory that it needs, on a device of its own. Some
-// devices may stay unused.
+// each process has the least memory that it needs, on a device of its own.
+// Every worker of a further teacher has a device, too, which the split does not
+// count. Some devices may stay unused.
 //   FAILED_PRECONDITION  the devices are too few, or too small, and why
 absl::StatusOr<RoleSplit> RecommendSplit(const Config& config,
                                          const ModelConfig& model,
                                          const SampleLengths& lengths,
                                          const SplitDevices& devices,
                                          const HardwareRates& rates,
-                                         const GivenSplit& given = {});
+                                         const GivenSplit& given = {},
+                                         const FurtherTeachers& teachers = {});
 
 // All processes of a worker are on one machine, which usually has 8 GPUs.
 inline constexpr int64_t kMostOfAWorker = 8;

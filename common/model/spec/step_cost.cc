@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "common/config/preset_terms.h"
 #include "common/config/prompts.h"
+#include "common/config/step_kind.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/number_bytes.h"
 
@@ -22,10 +24,10 @@ ViewLengths OfOneLength(double tokens, double scored) {
   return {tokens, tokens * tokens, scored};
 }
 
-void Add(const ViewLengths& view, ViewLengths* sum) {
-  sum->tokens += view.tokens;
-  sum->squares += view.squares;
-  sum->scored += view.scored;
+void Add(const ViewLengths& view, ViewLengths* sum, double share = 1) {
+  sum->tokens += share * view.tokens;
+  sum->squares += share * view.squares;
+  sum->scored += share * view.scored;
 }
 
 // The numbers of a model in the formulas of docs/scale.md.
@@ -64,13 +66,22 @@ struct ViewSums {
   ViewLengths live;
   ViewLengths teacher;
   ViewLengths teacher_base;  // part of `teacher` without an adapter
+  std::map<std::string, ViewLengths> further;  // by further teacher
 };
 
 ViewSums SumViews(const Config& config,
                   const SampleLengths& lengths,
-                  bool snapshot_is_base) {
+                  bool snapshot_is_base,
+                  const FurtherTeachers& further) {
   std::set<std::pair<WeightSet, std::string>> teachers;
+  std::set<std::string> by_row;  // views that the teacher of the row reads
+  std::map<std::string, std::set<std::string>> by_name;
   for (const TeacherPass& pass : TeacherPasses(ExpandTerms(config.objective))) {
+    if (!pass.teacher.empty()) {
+      (pass.teacher == kRowTeacher ? by_row : by_name[pass.teacher])
+          .insert(ViewNameString(pass.view));
+      continue;
+    }
     const bool is_base =
         snapshot_is_base && pass.weights == WeightSet::kSnapshot;
     teachers.emplace(is_base ? WeightSet::kBase : pass.weights,
@@ -84,7 +95,34 @@ ViewSums SumViews(const Config& config,
     Add(lengths.at(name), &sums.teacher);
     if (weights == WeightSet::kBase) Add(lengths.at(name), &sums.teacher_base);
   }
+  for (const auto& [teacher, names] : by_name) {
+    for (const std::string& name : names) {
+      Add(lengths.at(name), &sums.further[teacher]);
+    }
+  }
+  const double share = 1.0 / static_cast<double>(further.size() + 1);
+  for (const std::string& name : by_row) {
+    Add(lengths.at(name), &sums.teacher, share);
+    Add(lengths.at(name), &sums.teacher_base, share);
+    for (const FurtherTeacher& teacher : further) {
+      Add(lengths.at(name), &sums.further[teacher.name()], share);
+    }
+  }
   return sums;
+}
+
+// Returns the lengths as a mean step reads them: where steps take turns, a view
+// is read in a share of them.
+SampleLengths MeanOverSteps(const Config& config, SampleLengths lengths) {
+  for (auto& [name, view] : lengths) {
+    const auto known = ParseViewName(name);
+    if (!known.ok()) continue;
+    const double share = ShareOfSteps(config, CompletionOf(*known));
+    view.tokens *= share;
+    view.squares *= share;
+    view.scored *= share;
+  }
+  return lengths;
 }
 
 void CountScoringAndTraining(const Config& config,
@@ -110,6 +148,32 @@ void CountScoringAndTraining(const Config& config,
   work->teacher_flops =
       batch * (teacher.tokens * 2 * model.linear + adapted * 2 * model.lora +
                teacher.squares * model.attention);
+}
+
+// Adds the work of further teachers, with their own sizes.
+void CountFurther(const Config& config,
+                  const ViewSums& views,
+                  const FurtherTeachers& teachers,
+                  StepWork* work) {
+  const auto batch = static_cast<double>(config.trainer.batch_size);
+  for (const FurtherTeacher& teacher : teachers) {
+    const auto found = views.further.find(teacher.name());
+    if (found == views.further.end()) continue;
+    const ViewLengths& view = found->second;
+    const ModelNumbers model = NumbersOf(config, teacher.model);
+    work->teacher_tokens += batch * view.tokens;
+    work->head_rows += batch * view.scored;
+    work->trainer_flops += batch * 2 * model.head * view.scored;
+    const double flops = batch * (view.tokens * 2 * model.linear +
+                                  view.squares * model.attention);
+    work->further_flops += flops;
+    work->further_flops_of_worker =
+        std::max(work->further_flops_of_worker,
+                 flops / static_cast<double>(teacher.settings.workers));
+    work->payload_bytes +=
+        batch * view.scored *
+        static_cast<double>(ScoreBytes(config, teacher.model));
+  }
 }
 
 // Returns the answers to each sample; a dual sample is hardly ever sampled
@@ -228,15 +292,21 @@ std::map<ViewName, ViewLengths> LiveViews(const Config& config,
 StepWork CountStepWork(const Config& config,
                        const ModelConfig& model,
                        const SampleLengths& lengths,
-                       bool snapshot_is_base) {
+                       bool snapshot_is_base,
+                       const FurtherTeachers& teachers) {
   const ModelNumbers numbers = NumbersOf(config, model);
-  const ViewSums views = SumViews(config, lengths, snapshot_is_base);
+  const ViewSums views = SumViews(
+      config, MeanOverSteps(config, lengths), snapshot_is_base, teachers);
   StepWork work;
   CountScoringAndTraining(config, numbers, views, &work);
   if (StepsNeedAnswers(config)) {
     CountDecoding(config, numbers, lengths.at("none_rollout"), &work);
+    const double share = ShareOfSteps(config, Completion::kRollout);
+    work.prefill_flops *= share;
+    work.decode_steps *= share;
   }
   CountTraffic(config, numbers, ScoreBytes(config, model), views, &work);
+  CountFurther(config, views, teachers, &work);
   return work;
 }
 
@@ -249,8 +319,10 @@ StepSeconds PredictStep(const Config& config,
       work.decode_steps * (std::max(work.decode_bytes / rates.memory_bytes,
                                     work.decode_flops / rates.flops) +
                            work.decode_sums * rates.sum_seconds);
-  seconds.teacher = work.teacher_flops / rates.flops /
-                    static_cast<double>(config.run.teacher_workers);
+  seconds.teacher =
+      std::max(work.teacher_flops / rates.flops /
+                   static_cast<double>(config.run.teacher_workers),
+               work.further_flops_of_worker / rates.flops);
   const auto ranks = static_cast<double>(config.trainer.ranks);
   seconds.trainer = work.trainer_flops / rates.flops / ranks;
   seconds.network = (work.payload_bytes / ranks + work.adapter_bytes +

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/config/config.h"
+#include "common/model/spec/further_teachers.h"
 #include "common/model/spec/model_config.h"
 #include "common/terms/view.h"
 
@@ -38,6 +39,8 @@ struct StepWork {
   double head_rows = 0;       // tokens times students or teachers, forward
   double trainer_flops = 0;   // forward, recomputation, backward, head
   double teacher_flops = 0;
+  double further_flops = 0;  // of further teachers, and of the busiest worker
+  double further_flops_of_worker = 0;
   // Sequential decode steps of a worker, and what one step reads (weights and
   // caches) and computes for all of the worker's sequences side by side.
   double decode_steps = 0;
@@ -52,11 +55,13 @@ struct StepWork {
 };
 
 // `snapshot_is_base`: before the first refresh. run.rollout_workers is the
-// number of workers; micro-batches run one after another on each rank.
+// number of workers; micro-batches run one after another on each rank. A pass
+// of the teacher that a row names counts for every teacher in equal shares.
 StepWork CountStepWork(const Config& config,
                        const ModelConfig& model,
                        const SampleLengths& lengths,
-                       bool snapshot_is_base);
+                       bool snapshot_is_base,
+                       const FurtherTeachers& teachers = {});
 
 // Measured rates of one device: of matrix products at their usual sizes, of
 // reading its memory, and of its network link.

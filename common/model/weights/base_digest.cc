@@ -45,4 +45,12 @@ absl::StatusOr<std::string> BaseDigest(const std::string& model_path) {
   return all.HexDigest();
 }
 
+absl::StatusOr<std::string> TeacherDigest(const std::string& model_path,
+                                          const std::string& adapter) {
+  ASSIGN_OR_RETURN(const std::string model, BaseDigest(model_path));
+  if (adapter.empty()) return model;
+  ASSIGN_OR_RETURN(const std::string own, BaseDigest(adapter));
+  return Sha256Hex(absl::StrCat(model, "\n", own, "\n"));
+}
+
 }  // namespace dapd

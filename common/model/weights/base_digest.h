@@ -13,4 +13,10 @@ namespace dapd {
 // about a second per gigabyte. `model_path` is a Hugging Face folder.
 absl::StatusOr<std::string> BaseDigest(const std::string& model_path);
 
+// Returns the BaseDigest of a further teacher's model, or with an adapter one
+// digest over both folders. `adapter`: the folder of a PEFT adapter; empty:
+// none.
+absl::StatusOr<std::string> TeacherDigest(const std::string& model_path,
+                                          const std::string& adapter);
+
 }  // namespace dapd

@@ -119,6 +119,28 @@ absl::StatusOr<std::shared_ptr<const ModelWeights>> LoadModelWeights(
   return weights;
 }
 
+absl::StatusOr<HeadWeights> LoadHeadWeights(const std::string& folder,
+                                            at::ScalarType dtype,
+                                            at::Device device) {
+  ModelWeights shape;
+  ASSIGN_OR_RETURN(shape.config, ReadModelConfig(folder));
+  shape.layers.resize(static_cast<size_t>(shape.config.num_layers));
+  const std::vector<WeightSlot> slots = WeightSlots(shape);
+  ASSIGN_OR_RETURN(const SafetensorsFolder files,
+                   OpenWeightFiles(shape.config));
+  HeadWeights head{.config = shape.config,
+                   .layout_digest = LayoutDigest(shape.config, slots)};
+  const at::Tensor* const wanted =
+      shape.config.tied_embeddings ? &shape.embedding : &shape.head;
+  at::NoGradGuard no_grad;
+  for (const WeightSlot& slot : slots) {
+    if (slot.target != wanted) continue;
+    RETURN_IF_ERROR(LoadSlot(files, slot, dtype, device, /*part=*/nullptr));
+  }
+  head.head = *wanted;
+  return head;
+}
+
 absl::StatusOr<at::ScalarType> StoredPrecision(const std::string& folder) {
   ASSIGN_OR_RETURN(const SafetensorsFolder files,
                    SafetensorsFolder::Open(folder));

@@ -65,6 +65,21 @@ absl::StatusOr<std::shared_ptr<const ModelWeights>> LoadModelWeights(
     at::Device device,
     const WeightPart& part = nullptr);
 
+// The part of a model that turns final-norm hidden states into logits.
+struct HeadWeights {
+  ModelConfig config;
+  at::Tensor head;            // [vocab, hidden]
+  std::string layout_digest;  // of the whole model, as in ModelWeights
+};
+
+// Reads the head alone from a folder for which LoadModelWeights holds: the
+// embedding of a tied model, else lm_head.weight. All files must satisfy
+// OpenWeightFiles; a tied model's lm_head is not compared with its embedding,
+// which the model's worker does.
+absl::StatusOr<HeadWeights> LoadHeadWeights(const std::string& folder,
+                                            at::ScalarType dtype,
+                                            at::Device device);
+
 // Returns the stored precision of a Hugging Face folder's matrices: bfloat16 if
 // all of them are bfloat16, else float32. Reads the headers only.
 absl::StatusOr<at::ScalarType> StoredPrecision(const std::string& folder);

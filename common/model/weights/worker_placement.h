@@ -1,6 +1,7 @@
 // The device and the threads on which a worker computes.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -25,5 +26,12 @@ absl::StatusOr<WorkerPlacement> OpenWorkerPlacement(
     const Config& config,
     const std::string& name,
     RoleMemory MemoryPlan::*role);
+
+// The same for a process whose memory `plan` returns; it is only called for a
+// GPU.
+absl::StatusOr<WorkerPlacement> OpenWorkerPlacement(
+    const Config& config,
+    const std::string& name,
+    const std::function<absl::StatusOr<RoleMemory>()>& plan);
 
 }  // namespace dapd

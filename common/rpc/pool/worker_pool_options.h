@@ -27,6 +27,9 @@ struct ExpectedWorker {
   // The end tokens of the trainer's model, with which answers end. They are not
   // in Describe, but compared with the answers. Empty: they are not compared.
   std::vector<int64_t> end_ids = {};
+  // As in WorkerDescription.
+  std::string teacher = {};
+  std::string teacher_digest = {};
 };
 
 // The outcome of one attempt at a task.
@@ -79,7 +82,8 @@ struct WorkerState {
   int64_t policy_version = -1;  // the newest acknowledged; -1: none yet
   std::map<WeightSet, int64_t> weights;  // acknowledged versions, by set
   int64_t in_flight = 0;
-  std::string last_error;  // why it was last lost
+  std::string last_error;    // why it was last lost
+  std::string teacher = {};  // the further teacher that it serves; empty: none
 };
 
 struct WorkerPoolOptions {

@@ -55,7 +55,7 @@ absl::Status WorkerProgram::Start(const Config& config,
   ASSIGN_OR_RETURN(const std::shared_ptr<Security> security,
                    Security::Load(config.security, {role_}));
   metrics_ = std::make_unique<MetricsRegistry>(
-      name_, config.run.name, GpuLabels(config.model.device));
+      name_, config.run.name, GpuLabels(config.model.device), listeners.labels);
   AddSecurityMetrics(
       security, listeners.grpc, listeners.metrics, metrics_.get());
   RETURN_IF_ERROR(WithExitCode(

@@ -48,7 +48,8 @@ class WorkerProgram {
   struct Listeners {
     std::string grpc;  // host:port
     std::string metrics;
-    std::string port_file;  // receives the port that was taken; may be empty
+    std::string port_file;     // receives the port that was taken; may be empty
+    MetricLabels labels = {};  // of every metric, besides the run
   };
   // Listens for `service` (which must outlive this) and for scrapers. Fails
   // with exit code kConfig for an address that cannot be taken.

@@ -295,6 +295,8 @@ v1::DescribeResponse MakeDescribeResponse(const WorkerDescription& description,
   response.set_hidden_size(description.hidden_size);
   response.set_max_positions(description.max_positions);
   response.set_max_in_flight(static_cast<uint32_t>(description.max_in_flight));
+  response.set_teacher(description.teacher);
+  response.set_teacher_digest(description.teacher_digest);
   const WeightSet usual = description.weight_sets.front();
   FillAdapterState(usual, served.Of(usual), response.mutable_adapter());
   for (const auto& [set, policy] : served.Loaded()) {

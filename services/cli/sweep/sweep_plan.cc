@@ -23,6 +23,7 @@
 #include "common/config/yaml_text.h"
 #include "common/gpus/gpu.h"
 #include "common/hub/model_folder.h"
+#include "common/model/spec/further_teachers.h"
 #include "common/model/spec/memory_plan.h"
 #include "common/model/spec/model_config.h"
 #include "common/model/weights/adapter_check.h"
@@ -105,9 +106,17 @@ absl::Status CheckRunsDiffer(const std::string& path,
 }
 
 // Returns the bytes of all processes of a run.
-double MemoryOf(const Config& config, const ModelConfig& model) {
-  const MemoryPlan plan = PlanMemory(config, model);
-  return plan.rollout.Total() *
+double MemoryOf(const Config& config,
+                const ModelConfig& model,
+                const FurtherTeachers& teachers) {
+  const MemoryPlan plan = PlanMemory(config, model, teachers);
+  double further = 0;
+  for (const FurtherTeacher& teacher : teachers) {
+    further += plan.teachers.at(teacher.name()).Total() *
+               static_cast<double>(teacher.settings.workers);
+  }
+  return further +
+         plan.rollout.Total() *
              static_cast<double>(config.run.rollout_workers *
                                  config.rollout.tensor_parallel) +
          plan.teacher.Total() *
@@ -178,7 +187,9 @@ absl::Status AddRun(const SweepFile& file,
   if (!run.done) {
     RETURN_IF_ERROR(FindStartAdapter(run.config.lora, model).status());
   }
-  run.memory_bytes = MemoryOf(run.config, model);
+  ASSIGN_OR_RETURN(const FurtherTeachers teachers,
+                   FindFurtherTeachers(run.config));
+  run.memory_bytes = MemoryOf(run.config, model, teachers);
   if (plan->memory_bytes > 0 && run.memory_bytes > plan->memory_bytes) {
     return ConfigError(
         absl::StrFormat("it needs %.2f GiB by its plan, but memory_gib is %g",

@@ -27,10 +27,14 @@ std::string ShortenValue(const std::string& value) {
 }  // namespace
 
 nlohmann::ordered_json ToJson(const RunIdentity& identity) {
-  return {{"base_model_path", identity.base_model_path},
-          {"base_digest", identity.base_digest},
-          {"data_digest", identity.data_digest},
-          {"settings", identity.settings}};
+  nlohmann::ordered_json json = {{"base_model_path", identity.base_model_path},
+                                 {"base_digest", identity.base_digest},
+                                 {"data_digest", identity.data_digest},
+                                 {"settings", identity.settings}};
+  if (!identity.teacher_digests.empty()) {
+    json["teacher_digests"] = identity.teacher_digests;
+  }
+  return json;
 }
 
 absl::Status CompareIdentity(const std::string& folder,
@@ -47,6 +51,17 @@ absl::Status CompareIdentity(const std::string& folder,
   }
   if (recorded.at("data_digest") != identity.data_digest) {
     differences.push_back("the data: data.path holds different problems");
+  }
+  const auto teachers =
+      recorded.value("teacher_digests", std::map<std::string, std::string>());
+  for (const auto& [name, digest] : identity.teacher_digests) {
+    const auto known = teachers.find(name);
+    // A teacher that is new, or gone, is a difference of the settings.
+    if (known == teachers.end() || known->second == digest) continue;
+    differences.push_back(absl::StrCat(
+        "the teacher '",
+        name,
+        "': its model or its adapter does not have the content that it had"));
   }
   auto before =
       recorded.at("settings").get<std::map<std::string, std::string>>();
@@ -107,6 +122,9 @@ std::string RankIdentity(const RunIdentity& identity,
       absl::StrCat(identity.base_digest, "\n", identity.data_digest, "\n");
   for (const auto& [key, value] : identity.settings) {
     absl::StrAppend(&text, key, "=", value, "\n");
+  }
+  for (const auto& [name, digest] : identity.teacher_digests) {
+    absl::StrAppend(&text, "teacher ", name, "=", digest, "\n");
   }
   absl::StrAppend(&text, "version=", version, "\n");
   if (is_sharded) absl::StrAppend(&text, "sharded\n");

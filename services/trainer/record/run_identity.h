@@ -17,9 +17,11 @@ namespace dapd {
 inline constexpr uint64_t kMaxStateBytes = uint64_t{1} << 24;
 
 struct RunIdentity {
-  std::string base_model_path;                  // may change
-  std::string base_digest;                      // BaseDigest; empty: not known
-  std::string data_digest;                      // Dataset::digest
+  std::string base_model_path;  // may change
+  std::string base_digest;      // BaseDigest; empty: not known
+  std::string data_digest;      // Dataset::digest
+  // TeacherDigest of each further teacher, by name.
+  std::map<std::string, std::string> teacher_digests;
   std::map<std::string, std::string> settings;  // ResultSettings
 };
 

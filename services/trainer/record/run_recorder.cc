@@ -63,6 +63,9 @@ Json SampleRowOf(const RolloutRecord& record) {
     row["reference_approved"] = record.is_approved;
   }
   if (record.is_left_out) row["left_out"] = true;
+  if (!record.problem->teacher.empty()) {
+    row["teacher"] = record.problem->teacher;
+  }
   if (record.context.sibling.has_value()) {
     row["sibling"] = *record.context.sibling;
   }

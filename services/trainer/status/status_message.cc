@@ -31,6 +31,7 @@ void AddWorkers(const std::string& role,
     }
     added.set_in_flight(static_cast<uint32_t>(worker.in_flight));
     added.set_last_error(Printable(worker.last_error));
+    added.set_teacher(worker.teacher);
   }
 }
 

@@ -4,8 +4,10 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
@@ -69,6 +71,14 @@ double UnixSeconds() {
 
 TrainerMetrics::TrainerMetrics(MetricsRegistry& registry, const Config& config)
     : registry_(registry), asks_rollouts_(AsksRolloutWorkers(config)) {
+  for (const Term& term : ExpandTerms(config.objective)) {
+    std::set<std::string> further;
+    for (const TeacherPass& pass : PassesOf(term.target)) {
+      if (!pass.teacher.empty()) further.insert(pass.teacher);
+    }
+    if (further.empty()) continue;
+    teachers_of_terms_[term.name] = absl::StrJoin(further, ",");
+  }
   // Known metrics exist from the start, so that a rate never misses its zero
   // and a dashboard is never empty.
   registry_.AddCounter(kSteps, kStepsHelp);
@@ -156,7 +166,11 @@ void TrainerMetrics::RecordStep(const StepReport& report) {
 void TrainerMetrics::Record(const StepMetric& metric,
                             const MetricValue& value) {
   MetricLabels labels = metric.labels;
-  if (!value.of.empty()) labels[metric.label()] = value.of;
+  if (metric.label() == "term") {
+    labels.merge(LabelsOf(value.of));
+  } else if (!value.of.empty()) {
+    labels[metric.label()] = value.of;
+  }
   const double number = AsDouble(value.number);
   switch (metric.kind) {
     case MetricKind::kGauge:
@@ -210,10 +224,12 @@ void TrainerMetrics::RecordEvaluation(const std::string& when,
         labels);
   }
   for (const TermDivergence& term : report.divergences) {
+    MetricLabels of_term = LabelsOf(term.name);
+    of_term["when"] = labels.at("when");
     Set("dapd_trainer_evaluation_divergence",
         "True KL divergence of a term on held-out problems.",
         term.unclipped.mean,
-        {{"when", labels.at("when")}, {"term", term.name}});
+        of_term);
   }
 }
 
@@ -263,45 +279,60 @@ void TrainerMetrics::SetPausedForDisk(bool paused) {
       .Set(paused ? 1.0 : 0.0);
 }
 
-WorkerPoolObserver TrainerMetrics::PoolObserver(const std::string& role) {
+MetricLabels TrainerMetrics::LabelsOf(const std::string& term) const {
+  MetricLabels labels = {{"term", term}};
+  if (const auto found = teachers_of_terms_.find(term);
+      found != teachers_of_terms_.end()) {
+    labels["teacher"] = found->second;
+  }
+  return labels;
+}
+
+WorkerPoolObserver TrainerMetrics::PoolObserver(const std::string& role,
+                                                const std::string& teacher) {
+  MetricLabels labels = {{"role", role}};
+  if (!teacher.empty()) labels["teacher"] = teacher;
+  const auto with = [labels](const char* name, const std::string& value) {
+    MetricLabels all = labels;
+    all[name] = value;
+    return all;
+  };
   WorkerPoolObserver observer;
-  observer.on_outcome = [this, role](TaskOutcome outcome) {
+  observer.on_outcome = [this, with](TaskOutcome outcome) {
     registry_
-        .AddCounter(kTasks,
-                    kTasksHelp,
-                    {{"role", role}, {"outcome", TaskOutcomeName(outcome)}})
+        .AddCounter(
+            kTasks, kTasksHelp, with("outcome", TaskOutcomeName(outcome)))
         .Add();
   };
-  observer.on_adapter_pushed = [this, role](double seconds, uint64_t bytes) {
+  observer.on_adapter_pushed = [this, labels](double seconds, uint64_t bytes) {
     registry_
         .AddHistogram("dapd_trainer_adapter_push_duration_seconds",
                       "From the first chunk to the checked probe.",
                       StepBuckets(0.001, 10000),
-                      {{"role", role}})
+                      labels)
         .Observe(seconds);
     registry_
         .AddCounter("dapd_trainer_adapter_push_bytes_total",
                     "Adapter bytes sent to workers.",
-                    {{"role", role}})
+                    labels)
         .Add(static_cast<double>(bytes));
   };
   // The observer is called often, so the gauges are looked up once.
   std::map<WorkerStage, Gauge> workers;
   for (const auto& [stage, count] : PoolLoad().workers) {
-    workers.emplace(
-        stage,
-        registry_.AddGauge("dapd_trainer_workers",
-                           "Workers by role and state.",
-                           {{"role", role}, {"state", NameOf(stage)}}));
+    workers.emplace(stage,
+                    registry_.AddGauge("dapd_trainer_workers",
+                                       "Workers by role and state.",
+                                       with("state", NameOf(stage))));
   }
   const Gauge pending =
       registry_.AddGauge("dapd_trainer_tasks_pending",
                          "Rollouts and scores that are waiting for a worker.",
-                         {{"role", role}});
+                         labels);
   const Gauge in_flight =
       registry_.AddGauge("dapd_trainer_tasks_in_flight",
                          "Rollouts and scores that a worker is computing.",
-                         {{"role", role}});
+                         labels);
   observer.on_load = [workers, pending, in_flight](const PoolLoad& load) {
     for (const auto& [stage, gauge] : workers) {
       gauge.Set(static_cast<double>(load.workers.at(stage)));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "common/config/config.h"
@@ -46,8 +47,9 @@ class TrainerMetrics {
   // Notes the end of an evaluation, during which no step can end.
   void RecordEvaluationEnd();
   // Feeds outcomes, load and adapter pushes of the pool of `role` ("rollout" or
-  // "teacher").
-  WorkerPoolObserver PoolObserver(const std::string& role);
+  // "teacher"). The series of a further teacher have the label `teacher`.
+  WorkerPoolObserver PoolObserver(const std::string& role,
+                                  const std::string& teacher = "");
   // Feeds the progress of the run's copy (checkpoint.copy_to). Its metrics
   // exist from this call on.
   CopyObserver MakeCopyObserver();
@@ -60,8 +62,13 @@ class TrainerMetrics {
   // Sets the metric to this value.
   void Record(const StepMetric& metric, const MetricValue& value);
 
+  // Returns the labels of a series of `term`: also `teacher` if the term reads
+  // further teachers.
+  MetricLabels LabelsOf(const std::string& term) const;
+
   MetricsRegistry& registry_;
   const bool asks_rollouts_;
+  std::map<std::string, std::string> teachers_of_terms_;  // further ones
 };
 
 }  // namespace dapd

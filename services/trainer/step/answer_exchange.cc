@@ -71,7 +71,7 @@ absl::StatusOr<std::vector<RolloutRecord>> AnswerExchange::Share(
       answers[static_cast<size_t>(place.sample)][place.attempt] = result;
     }
   }
-  const auto group_size = static_cast<size_t>(rules_.group_size);
+  const auto group_size = static_cast<size_t>(step.rules.group_size);
   const RankSlice& mine = step.slices.front();
   for (size_t begin = 0; begin < answers.size(); begin += group_size) {
     if (begin == mine.begin) {
@@ -82,7 +82,7 @@ absl::StatusOr<std::vector<RolloutRecord>> AnswerExchange::Share(
         const std::vector<RolloutRecord> group,
         record_maker_.MakeRecords(ProblemOf(step, begin),
                                   std::span(answers).subspan(begin, group_size),
-                                  rules_));
+                                  step.rules));
     records.insert(records.end(), group.begin(), group.end());
   }
   return records;

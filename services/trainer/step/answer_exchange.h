@@ -37,6 +37,7 @@ struct SampledStep {
   std::shared_ptr<const PolicyUpdate> policy;  // that samples it
   std::vector<int64_t> rows;      // [samples of the batch], of the data
   std::vector<RankSlice> slices;  // [ranks], of the batch
+  AnswerRules rules;
 };
 
 // Not thread-safe: used by the compute thread or, while that trains, by the
@@ -47,12 +48,10 @@ class AnswerExchange {
   AnswerExchange(Collective& collective,
                  const Dataset& data,
                  const RecordMaker& record_maker,
-                 const AnswerRules& rules,
                  std::optional<LedgerOnDisk> ledger)
       : collective_(collective),
         data_(data),
         record_maker_(record_maker),
-        rules_(rules),
         ledger_(ledger) {}
 
   // Forgets the previous step.
@@ -80,7 +79,6 @@ class AnswerExchange {
   Collective& collective_;
   const Dataset& data_;
   const RecordMaker& record_maker_;
-  const AnswerRules& rules_;
   const std::optional<LedgerOnDisk> ledger_;
   PlacedAnswers unshared_;  // at ranks other than 0
 };

@@ -1,13 +1,17 @@
 #include "services/trainer/step/answer_rules.h"
 
 #include "common/config/preset_terms.h"
+#include "common/config/step_kind.h"
 
 namespace dapd {
 
-AnswerRules MakeAnswerRules(const Config& config) {
+AnswerRules MakeAnswerRules(const Config& config, int64_t step) {
   const RolloutSection& rollout = config.rollout;
   AnswerRules rules;
-  rules.needs_answers = StepsNeedAnswers(config);
+  const StepKind kind = StepKindOf(config, step);
+  rules.needs_answers =
+      StepsNeedAnswers(config) && kind != StepKind::kReferences;
+  rules.trains_references = kind != StepKind::kRollouts;
   rules.source = rollout.source;
   rules.skips_unverified = rollout.unverified == Unverified::kSkip;
   rules.group_size = rollout.group_size;

@@ -40,6 +40,8 @@ struct AnswerPlace {
 
 struct AnswerRules {
   bool needs_answers = true;  // false: only the given references are read
+  // false: no term trains a reference in this step (StepKind::kRollouts)
+  bool trains_references = true;
   ReferenceSource source = ReferenceSource::kGiven;
   bool skips_unverified = false;  // rollout.unverified
   int64_t group_size = 1;
@@ -49,8 +51,8 @@ struct AnswerRules {
   bool shows_solution_as_sibling = false;
 };
 
-// Returns the rules of training steps.
-AnswerRules MakeAnswerRules(const Config& config);
+// Returns the rules of training step `step`, from 1.
+AnswerRules MakeAnswerRules(const Config& config, int64_t step);
 // Returns the rules of held-out answers.
 AnswerRules MakeHeldOutRules(bool needs_answers);
 

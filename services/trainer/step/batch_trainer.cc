@@ -37,12 +37,15 @@ DigestKind DigestOfPushes(const SecuritySection& security) {
   return security.insecure ? DigestKind::kSha256 : DigestKind::kXxh3;
 }
 
-// Returns the sets of weights that the teachers load. The base is always
-// loaded; if the terms read no other set, it is at least probed.
+// Returns the sets of weights that the student's own teachers load. The base is
+// always loaded; if the terms read no other set, it is at least probed.
 std::set<WeightSet> SetsRead(const std::vector<Term>& terms) {
   std::set<WeightSet> sets;
   for (const TeacherPass& pass : TeacherPasses(terms)) {
-    sets.insert(pass.weights);
+    // A row may name the student's own base.
+    if (pass.teacher.empty() || pass.teacher == kRowTeacher) {
+      sets.insert(pass.weights);
+    }
   }
   if (sets.size() > 1) sets.erase(WeightSet::kBase);
   return sets;
@@ -63,6 +66,7 @@ PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
   options.scores.top_k = parts.config.teacher.top_k;
   options.scores.temperature = parts.config.objective.temperature;
   options.device = parts.weights->device();
+  options.heads = &parts.teacher_heads;
   // With a lag, answers arrive while the previous step is scored and trained.
   if (parts.config.rollout.max_staleness == 0) {
     if (parts.config.teacher.streaming) {
@@ -87,7 +91,6 @@ BatchTrainer::BatchTrainer(BatchTrainerParts parts,
                            std::optional<StepLeader> leader)
     : parts_(std::move(parts)),
       leader_(std::move(leader)),
-      rules_(MakeAnswerRules(parts_.config)),
       step_rows_(static_cast<int64_t>(parts_.data.problems.size()),
                  parts_.config.run.seed),
       pipeline_(parts_.rollouts,
@@ -99,7 +102,6 @@ BatchTrainer::BatchTrainer(BatchTrainerParts parts,
           parts_.collective,
           parts_.data,
           pipeline_.record_maker(),
-          rules_,
           leader_.has_value() ? std::optional(leader_->ledger) : std::nullopt),
       publisher_({.weights = *parts_.weights,
                   .policy = parts_.policy,
@@ -130,9 +132,10 @@ void BatchTrainer::ServeLive() {
 
 std::vector<int64_t> BatchTrainer::BatchRows(int64_t step) {
   std::vector<int64_t> rows;
-  for (const int64_t row : step_rows_.Of(
-           step - 1, parts_.config.trainer.batch_size / rules_.group_size)) {
-    rows.insert(rows.end(), static_cast<size_t>(rules_.group_size), row);
+  const int64_t group_size = parts_.config.rollout.group_size;
+  for (const int64_t row :
+       step_rows_.Of(step - 1, parts_.config.trainer.batch_size / group_size)) {
+    rows.insert(rows.end(), static_cast<size_t>(group_size), row);
   }
   return rows;
 }
@@ -167,6 +170,7 @@ absl::Status BatchTrainer::Begin(int64_t step,
   open.plan = std::move(plan);
   open.policy = std::move(policy);
   open.rows = BatchRows(open.plan.step);
+  open.rules = MakeAnswerRules(parts_.config, open.plan.step);
   open.slices = SamplesOfRanks(open.rows.size());
   const RankSlice& mine = OwnSlice(open);
 
@@ -196,7 +200,7 @@ absl::Status BatchTrainer::Begin(int64_t step,
                         .top_k = config.rollout.top_k,
                         .top_p = config.rollout.top_p,
                         .max_new_tokens = config.rollout.max_new_tokens},
-                       rules_));
+                       open.rules));
   DAPD_FAILPOINT("rollout.after_submit");
   return absl::OkStatus();
 }

@@ -128,7 +128,6 @@ class BatchTrainer {
 
   BatchTrainerParts parts_;
   const std::optional<StepLeader> leader_;
-  const AnswerRules rules_;
   StepRows step_rows_;
   SamplePipeline pipeline_;
   AnswerExchange answers_;

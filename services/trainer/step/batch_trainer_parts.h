@@ -14,6 +14,7 @@
 #include "common/data/view_builder.h"
 #include "common/model/spec/pass_memory.h"
 #include "common/model/weights/weights.h"
+#include "common/objective/teacher_heads.h"
 #include "common/sharding/sharded_layers.h"
 #include "common/terms/term.h"
 #include "common/timeline/timeline.h"
@@ -32,7 +33,8 @@ struct BatchTrainerParts {
   const std::vector<Term>& terms;
   const Dataset& data;
   RolloutClient& rollouts;
-  TeacherClient& teachers;
+  TeacherClient& teachers;  // the student's own and the further ones
+  const TeacherHeads& teacher_heads;
   Collective& collective;
   DeviceGroup& devices;
   ShardedLayers* sharded_layers;  // of `weights`; null: unsharded

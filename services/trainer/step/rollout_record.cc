@@ -54,7 +54,9 @@ absl::StatusOr<RolloutRecord> RecordMaker::MakeRecord(
   record.is_scored = !views_.ScoredTokens(ids).empty();
   record.is_trained =
       !record.is_left_out &&
-      views_.IsTrained(ids, record.reference_ids, options_.scores_references);
+      views_.IsTrained(ids,
+                       record.reference_ids,
+                       options_.scores_references && rules.trains_references);
   return record;
 }
 

@@ -103,18 +103,19 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
   if (!with_scores_) return absl::OkStatus();
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Problem& problem = *entries_[i].input.problem;
-    if (rules_.source == ReferenceSource::kGiven) {
+    if (rules_.source == ReferenceSource::kGiven && rules_.trains_references) {
       ASSIGN_OR_RETURN(
           entries_[i].views,
           views_.BuildReferenceViews(problem.problem, problem.solution));
     }
-    SubmitScores(
-        i, /*known_at_start=*/true, PlanScores(/*known_at_start=*/true));
+    SubmitScores(i,
+                 /*known_at_start=*/true,
+                 PlanScores(/*known_at_start=*/true, problem));
     if (!rules_.needs_answers) {
       entries_[i].is_answered = entries_[i].is_trained = true;
       continue;
     }
-    entries_[i].later_tasks = PlanScores(/*known_at_start=*/false);
+    entries_[i].later_tasks = PlanScores(/*known_at_start=*/false, problem);
   }
   for (auto& [id, prompt] : batch.prompts) {
     const Entry& entry = entries_[pending_rollouts_.at(id).input];
@@ -131,8 +132,9 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
   return absl::OkStatus();
 }
 
-std::vector<ScoreTask> SamplePipeline::PlanScores(bool known_at_start) {
-  std::vector<ScoreTask> tasks = plan_.Tasks(known_at_start);
+std::vector<ScoreTask> SamplePipeline::PlanScores(bool known_at_start,
+                                                  const Problem& problem) {
+  std::vector<ScoreTask> tasks = plan_.Tasks(known_at_start, problem.teacher);
   for (ScoreTask& task : tasks) task.id = next_id_++;
   return tasks;
 }
@@ -153,7 +155,8 @@ void SamplePipeline::SubmitScores(size_t index,
       view = entry.views[static_cast<size_t>(name)];
       scored_tokens_ += view.scored_count;
     }
-    pending_scores_[task.id] = {index, task.weights, known_at_start};
+    pending_scores_[task.id] = {
+        index, {task.teacher, task.weights}, known_at_start};
     ++entry.scores_missing;
     teachers_.Submit(std::move(task));
   }
@@ -279,9 +282,10 @@ absl::Status SamplePipeline::AcceptRollout(size_t index,
                            record.context};
     // Views that are known since Start are not built again.
     ASSIGN_OR_RETURN(views,
-                     sample.reference_ids.empty()
+                     sample.reference_ids.empty() && rules_.trains_references
                          ? views_.Build(sample, KnownViews(index))
                          : views_.Build(sample));
+    if (!rules_.trains_references) DropViews(Completion::kReference, &views);
   }
   MutexLock lock(&mutex_);
   Entry& entry = entries_[index];
@@ -310,12 +314,18 @@ absl::Status SamplePipeline::AcceptScore(const ScoreResult& result) {
   MutexLock lock(&mutex_);
   const auto pending = pending_scores_.find(result.id);
   if (pending == pending_scores_.end()) return absl::OkStatus();
-  const auto [index, weights, known_at_start] = pending->second;
+  const auto [index, source, known_at_start] = pending->second;
   pending_scores_.erase(pending);
   Entry& entry = entries_[index];
+  if (!source.teacher.empty()) {
+    for (auto& [view, scores] : views) {
+      scores.head = options_.heads->Find(source.teacher);
+    }
+  }
   for (const TeacherPass& pass : options_.scores.passes) {
     const auto scores = views.find(pass.view);
-    if (scores != views.end() && plan_.SourceOf(pass.weights) == weights) {
+    if (scores != views.end() &&
+        plan_.SourceOf(pass, entry.input.problem->teacher) == source) {
       entry.scores[pass] = scores->second;
     }
   }

@@ -32,6 +32,7 @@
 #include "common/data/view_builder.h"
 #include "common/generation/sampling.h"
 #include "common/objective/micro_batch.h"
+#include "common/objective/teacher_heads.h"
 #include "common/objective/upload_scores.h"
 #include "common/tensor/aten.h"
 #include "services/trainer/step/answer_rules.h"
@@ -89,6 +90,9 @@ struct PipelineOptions {
   ScoreQuestions scores;
   RecordOptions records;
   at::Device device = at::kCPU;
+  // Of the further teachers that the passes or the rows name; must outlive the
+  // pipeline. Null: there are none.
+  const TeacherHeads* heads = nullptr;
   // The teachers get an answer's new tokens after each so many tokens; 0:
   // never.
   int64_t teacher_prefix_stride = 0;
@@ -151,6 +155,8 @@ class SamplePipeline {
   // Takes the scores that are there; waits up to `timeout` for the first.
   absl::Status AcceptScores(absl::Duration timeout);
 
+  // The rules of the batch that was started.
+  const AnswerRules& rules() const { return rules_; }
   // The maker of the records that CollectRollouts returns.
   const RecordMaker& record_maker() const { return record_maker_; }
 
@@ -183,12 +189,13 @@ class SamplePipeline {
   };
   struct PendingScore {
     size_t index = 0;
-    WeightSet weights = WeightSet::kBase;
+    ScoreSource source;
     bool known_at_start = false;
   };
 
-  // Returns the tasks of the plan, with ids.
-  std::vector<ScoreTask> PlanScores(bool known_at_start);
+  // Returns the tasks of the plan for a problem, with ids.
+  std::vector<ScoreTask> PlanScores(bool known_at_start,
+                                    const Problem& problem);
   // Sends `tasks` with the tokens of the sample's views, without the views that
   // have no token to score.
   void SubmitScores(size_t index,

@@ -5,17 +5,27 @@
 
 namespace dapd {
 
-std::vector<ScoreTask> ScorePlan::Tasks(bool known_at_start) const {
-  std::map<WeightSet, ScoreTask> tasks;
+ScoreSource ScorePlan::SourceOf(const TeacherPass& pass,
+                                const std::string& row_teacher) const {
+  if (pass.teacher == kRowTeacher) return {.teacher = row_teacher};
+  if (!pass.teacher.empty()) return {.teacher = pass.teacher};
+  return {.weights =
+              at_base.contains(pass.weights) ? WeightSet::kBase : pass.weights};
+}
+
+std::vector<ScoreTask> ScorePlan::Tasks(bool known_at_start,
+                                        const std::string& row_teacher) const {
+  std::map<ScoreSource, ScoreTask> tasks;
   for (const TeacherPass& pass : questions.passes) {
     const bool is_known =
         !NeedsRollout(pass.view) && source == ReferenceSource::kGiven;
     if (is_known != known_at_start) continue;
-    tasks[SourceOf(pass.weights)].views[pass.view];  // once per view
+    tasks[SourceOf(pass, row_teacher)].views[pass.view];  // once per view
   }
   std::vector<ScoreTask> plan;
-  for (auto& [weights, task] : tasks) {
-    task.weights = weights;
+  for (auto& [source, task] : tasks) {
+    task.teacher = source.teacher;
+    task.weights = source.weights;
     task.payload = questions.payload;
     task.top_k = questions.top_k;
     task.temperature = questions.temperature;

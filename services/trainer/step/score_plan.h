@@ -3,8 +3,10 @@
 // there.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "common/terms/payload.h"
@@ -24,6 +26,13 @@ struct ScoreQuestions {
   double temperature = 1.1;  // of the objective, for a top_k payload
 };
 
+// The weights with which a pass is scored.
+struct ScoreSource {
+  std::string teacher;  // a further teacher; empty: the student's own model
+  WeightSet weights = WeightSet::kBase;
+  auto operator<=>(const ScoreSource&) const = default;
+};
+
 // The teachers' tasks for the samples of one batch.
 struct ScorePlan {
   ScoreQuestions questions;
@@ -32,14 +41,15 @@ struct ScorePlan {
   std::set<WeightSet> at_base;
   ReferenceSource source = ReferenceSource::kGiven;
 
-  // Returns the set that provides the scores of `weights`.
-  WeightSet SourceOf(WeightSet weights) const {
-    return at_base.contains(weights) ? WeightSet::kBase : weights;
-  }
-  // Returns a sample's tasks, without ids and tokens, one for each set of
-  // weights: for the passes over views whose tokens are known before any answer
-  // is, or for the other passes.
-  std::vector<ScoreTask> Tasks(bool known_at_start) const;
+  // Returns the weights that provide the scores of `pass` for a sample whose
+  // row names `row_teacher`; empty: the student's own model.
+  ScoreSource SourceOf(const TeacherPass& pass,
+                       const std::string& row_teacher) const;
+  // Returns a sample's tasks, without ids and tokens, one for each source: for
+  // the passes over views whose tokens are known before any answer is, or for
+  // the other passes.
+  std::vector<ScoreTask> Tasks(bool known_at_start,
+                               const std::string& row_teacher) const;
   // Returns the tasks whose prefixes follow from the rollout's first tokens.
   std::vector<ScoreTask> Tellable(std::vector<ScoreTask> tasks) const;
 };

@@ -183,6 +183,7 @@ absl::Status SliceTrainer::Train(MicroBatch& micro_batch) {
         parts_.terms,
         samples,
         {.head = {.temperature = parts_.config.objective.temperature,
+                  .vocabulary = parts_.teacher_heads.vocabulary,
                   .workspace = &workspace_},
          .limits = limits_,
          .ahead = &ahead_,
@@ -235,8 +236,9 @@ absl::StatusOr<std::vector<ScoredSample>> SliceTrainer::Take(
     ASSIGN_OR_RETURN(ScoredSample sample, pipeline_.TakeScored(i));
     const View& answer =
         sample.views[static_cast<size_t>(ViewName::kNoneRollout)];
-    if (answer.scored_count == 0 && ReadsRollouts(parts_.terms))
+    if (answer.scored_count == 0 && pipeline_.rules().needs_answers) {
       warn(i, "only its reference is trained");
+    }
     samples.push_back(std::move(sample));
   }
   return samples;

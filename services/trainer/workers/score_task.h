@@ -14,7 +14,8 @@
 namespace dapd {
 
 struct ScoreTask {
-  uint64_t id = 0;  // unique among the tasks without a result
+  uint64_t id = 0;      // unique among the tasks without a result
+  std::string teacher;  // a further teacher; empty: the student's own model
   WeightSet weights = WeightSet::kBase;
   Payload payload = Payload::kHiddenStates;
   int64_t top_k = 0;         // of a top_k payload

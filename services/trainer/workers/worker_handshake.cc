@@ -23,6 +23,12 @@ void Compare(const char* field,
       absl::StrCat(field, " is ", is, ", this run needs ", expected));
 }
 
+std::string NameOfTeacher(const std::string& teacher) {
+  return teacher.empty()
+             ? "the student's own model"
+             : absl::StrCat("the teacher '", teacher.substr(0, 100), "'");
+}
+
 std::string BothVersions(const v1::DescribeResponse& worker) {
   return absl::StrCat(
       "version ",
@@ -36,6 +42,17 @@ std::string BothVersions(const v1::DescribeResponse& worker) {
 absl::StatusOr<int64_t> CheckDescription(const v1::DescribeResponse& worker,
                                          const std::string& service,
                                          const ExpectedWorker& expected) {
+  if (worker.teacher() != expected.teacher) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it serves ",
+                     NameOfTeacher(worker.teacher()),
+                     ", and this address is for ",
+                     NameOfTeacher(expected.teacher),
+                     "; correct the addresses, or start it with ",
+                     expected.teacher.empty()
+                         ? "no --teacher"
+                         : absl::StrCat("--teacher ", expected.teacher)));
+  }
   std::vector<std::string> differences;
   Compare("service", worker.service(), service, &differences);
   Compare("layout_digest",
@@ -47,6 +64,10 @@ absl::StatusOr<int64_t> CheckDescription(const v1::DescribeResponse& worker,
       "vocab_size", worker.vocab_size(), expected.vocab_size, &differences);
   Compare<int64_t>(
       "hidden_size", worker.hidden_size(), expected.hidden_size, &differences);
+  Compare("teacher_digest",
+          worker.teacher_digest(),
+          expected.teacher_digest,
+          &differences);
   if (worker.max_in_flight() < 1) {
     differences.push_back("max_in_flight is 0");
   }

@@ -282,7 +282,8 @@ TEST(LoadConfigTest, APresetSetsDefaultsAndOverridesNothing) {
   ASSERT_TRUE(plain.ok()) << plain.status();
   EXPECT_EQ(plain->config.objective.temperature, 1.0);
   EXPECT_EQ(plain->config.objective.skip_tokens, 3);
-  EXPECT_EQ(plain->config.objective.teacher_weights, WeightSet::kEma);
+  EXPECT_EQ(plain->config.objective.teacher_weights.names,
+            std::vector<std::string>{"ema"});
   EXPECT_EQ(plain->config.rollout.top_p, 1.0);
   EXPECT_TRUE(std::isinf(plain->config.objective.component_clip));
   EXPECT_EQ(plain->origins.at("objective.temperature"), "preset");

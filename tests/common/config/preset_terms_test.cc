@@ -125,6 +125,10 @@ TEST(PresetTermsTest, EveryPresetIsSoundWithItsDefaults) {
   EXPECT_EQ(passes("dopd"),
             (std::vector<TeacherPass>{{kBase, kCrossRollout},
                                       {kLive, kCrossRollout}}));
+  EXPECT_EQ(passes("opd"), (std::vector<TeacherPass>{{kBase, kNoneRollout}}));
+  EXPECT_EQ(passes("gkd"),
+            (std::vector<TeacherPass>{{kBase, kNoneRollout},
+                                      {kBase, kNoneReference}}));
   Config evaluated = Loaded("sft");
   evaluated.evaluation.path = "held_out.jsonl";
   EXPECT_TRUE(AsksRolloutWorkers(evaluated));
@@ -237,7 +241,7 @@ TEST(PresetTermsTest, TheSectionsFieldsAreThoseOfAllTerms) {
   section.tail = false;
   section.reduction = Reduction::kSeqMean;
   section.skip_tokens = 2;
-  section.teacher_weights = WeightSet::kSnapshot;
+  section.teacher_weights.names = {"snapshot"};
   const Term term = ExpandTerms(section).at(0);
   EXPECT_EQ(term.divergence.kind, DivergenceKind::kReverseKl);
   EXPECT_EQ(term.support, (Support{SupportKind::kTeacherTopK, 7, false}));
@@ -250,7 +254,11 @@ TEST(PresetTermsTest, AKeyIsUnreadExactlyWhereItChangesNoTerm) {
   using Change = void (*)(ObjectiveSection & section);
   const std::map<std::string, Change> changes = {
       {"divergence",
-       [](auto& section) { section.divergence = DivergenceKind::kReverseKl; }},
+       [](auto& section) {
+         section.divergence = section.divergence == DivergenceKind::kReverseKl
+                                  ? DivergenceKind::kForwardKl
+                                  : DivergenceKind::kReverseKl;
+       }},
       {"component_clip", [](auto& section) { section.component_clip = 0.5; }},
       {"support",
        [](auto& section) { section.support = SupportKind::kTeacherTopK; }},
@@ -262,7 +270,7 @@ TEST(PresetTermsTest, AKeyIsUnreadExactlyWhereItChangesNoTerm) {
        }},
       {"skip_tokens", [](auto& section) { section.skip_tokens = 2; }},
       {"teacher_weights",
-       [](auto& section) { section.teacher_weights = WeightSet::kSnapshot; }},
+       [](auto& section) { section.teacher_weights.names = {"snapshot"}; }},
   };
   const auto terms_of = [](const ObjectiveSection& section) {
     std::vector<std::string> terms;
@@ -302,6 +310,59 @@ TEST(PresetTermsTest, DopdsTermsShareTheRegimes) {
     factors.push_back(reverse.factor + surer.factor);
   }
   EXPECT_EQ(factors, (std::vector<double>{0.6, 0.3, 1.0, 0.6}));
+}
+
+// The form of Thinking Machines' and Qwen3's on-policy distillation, with the
+// gradient of the whole vocabulary.
+TEST(PresetTermsTest, OpdIsTheReverseKlOnUnfilteredAnswers) {
+  const Config config = Loaded("opd");
+  EXPECT_EQ(config.rollout.temperature, 1.0);
+  EXPECT_EQ(config.rollout.top_p, 1.0);
+  EXPECT_EQ(config.rollout.top_k, 0);
+  EXPECT_EQ(config.objective.temperature, 1.0);
+  ObjectiveSection section = config.objective;
+  section.teacher_weights.names = {"big"};
+  const std::vector<Term> terms = ExpandTerms(section);
+  ASSERT_EQ(terms.size(), 1u);
+  EXPECT_EQ(terms[0].student, ViewName::kNoneRollout);
+  EXPECT_EQ(std::get<TeacherPass>(terms[0].target),
+            (TeacherPass{WeightSet::kBase, ViewName::kNoneRollout, "big"}));
+  EXPECT_EQ(terms[0].divergence.kind, DivergenceKind::kReverseKl);
+  EXPECT_EQ(terms[0].divergence.clip, kNoClip);
+  EXPECT_EQ(terms[0].support, Support());
+}
+
+// A step trains one kind of completion, so no weight is split between the
+// kinds; between the teachers it is.
+TEST(PresetTermsTest, GkdsTermsOfSeveralTeachersShareTheWeight) {
+  ObjectiveSection section = Loaded("gkd").objective;
+  section.teacher_weights.names = {"big", "row"};
+  const std::vector<Term> terms = ExpandTerms(section);
+  std::vector<std::string> names;
+  for (const Term& term : terms) {
+    names.push_back(term.name);
+    EXPECT_EQ(term.weight, 0.5);
+    EXPECT_EQ(term.divergence,
+              (Divergence{DivergenceKind::kJensenShannon, 0.5, kNoClip}));
+  }
+  EXPECT_EQ(
+      names,
+      (std::vector<std::string>{
+          "gkd_big", "gkd_reference_big", "gkd_row", "gkd_reference_row"}));
+}
+
+// The larger teacher of DOPD's paper; the privileged student stays the live
+// model.
+TEST(PresetTermsTest, DopdsTeacherMayBeAnotherModel) {
+  ObjectiveSection section = Loaded("dopd").objective;
+  section.teacher_weights.names = {"big"};
+  for (const Term& term : ExpandTerms(section)) {
+    const auto& routed = std::get<Routed>(term.target);
+    EXPECT_EQ(routed.first,
+              (TeacherPass{WeightSet::kBase, ViewName::kCrossRollout, "big"}));
+    EXPECT_EQ(routed.second,
+              (TeacherPass{WeightSet::kLive, ViewName::kCrossRollout}));
+  }
 }
 
 TEST(PresetTermsTest, SdpoIsOneTermAgainstTheMovingAverage) {

@@ -48,6 +48,11 @@ TEST(TermYamlTest, WhatIsWrittenIsReadAgain) {
       "snapshot}, trim: 0.1, regimes: {agree_likely: {factor: 0.6}, "
       "second_surer: {pass: second, factor: 0}}}}",
       "{name: sft, student: none_reference, weight: 1, target: one_hot}",
+      "{name: opd, student: none_rollout, teacher: none_rollout, "
+      "teacher_weights: big, weight: 1}",
+      "{name: dopd, student: none_rollout, weight: 1, target: {first: {view: "
+      "cross_rollout, weights: big}, second: {view: cross_rollout, weights: "
+      "live}, regimes: {}}}",
   };
   for (const std::string& text : texts) {
     Term term;
@@ -113,8 +118,12 @@ TEST(TermYamlTest, AMistakeIsNamedWithItsPlace) {
                     "delta: []}}",
             "mutually exclusive"},
            {"{name: t, student: none_rollout, weight: 1, target: {anchor: "
-            "{view: none_rollout, weights: bass}, delta: []}}",
-            "target: anchor: weights: 'bass' is not one of base"},
+            "{view: none_rollout, weights: [base]}, delta: []}}",
+            "target: anchor: weights: is not the name of a set of weights or "
+            "of a teacher"},
+           {"{name: t, student: none_rollout, teacher: none_rollout, "
+            "teacher_weights: '', weight: 1}",
+            "teacher_weights: is not the name"},
            {"{name: t, student: none_rollout, weight: .inf, teacher: "
             "cross_rollout, teacher_weights: base}",
             "weight: must be a number from -1e+06 to 1e+06"}}) {

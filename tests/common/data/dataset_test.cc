@@ -49,6 +49,67 @@ TEST(ReadDatasetTest, RowsKeepTheirOrderIdsAndAnswers) {
   EXPECT_EQ(data->problems[1].answer, "");
 }
 
+Config RoutedConfig() {
+  Config config;
+  config.data.teacher_column = "who";
+  config.teachers = {{.name = "big"}, {.name = "small"}};
+  config.objective.preset = "opd";
+  config.objective.teacher_weights.names = {kRowTeacher};
+  return config;
+}
+
+TEST(ReadDatasetTest, ARowNamesItsTeacher) {
+  const std::string path =
+      Write("routed.jsonl",
+            "{\"problem\": \"1?\", \"solution\": \"1\", \"who\": \"big\"}\n"
+            "{\"problem\": \"2?\", \"solution\": \"2\", \"who\": \"base\"}\n"
+            "{\"problem\": \"3?\", \"solution\": \"3\", \"who\": \"\"}\n"
+            "{\"problem\": \"4?\", \"solution\": \"4\", \"who\": null}\n");
+  const Config config = RoutedConfig();
+  const auto data = ReadDataset(path, MakeDatasetOptions(config));
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->problems[0].teacher, "big");
+  for (size_t i = 1; i < 4; ++i) EXPECT_EQ(data->problems[i].teacher, "");
+
+  Config unrouted = config;
+  unrouted.objective.teacher_weights.names = {"big"};
+  const auto plain = ReadDataset(path, MakeDatasetOptions(unrouted));
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(plain->problems[0].teacher, "") << "no term asks for it";
+  EXPECT_NE(plain->digest, data->digest) << "a run is bound to the teachers";
+  std::vector<Problem> problems = data->problems;
+  problems[0].teacher.clear();
+  EXPECT_EQ(DigestOf(problems), plain->digest) << "as before there were any";
+}
+
+TEST(ReadDatasetTest, ARowsTeacherMustBeKnown) {
+  Config config = RoutedConfig();
+  const std::string unknown = Write(
+      "unknown.jsonl",
+      "{\"problem\": \"1?\", \"solution\": \"1\", \"who\": \"big\"}\n"
+      "{\"problem\": \"2?\", \"solution\": \"2\", \"who\": \"bigger\"}\n");
+  const absl::Status status =
+      ReadDataset(unknown, MakeDatasetOptions(config)).status();
+  EXPECT_EQ(ExitCodeOf(status), ExitCode::kData);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("unknown.jsonl:2: column 'who' names the teacher "
+                        "'bigger', but teachers has only big, small and base"));
+  config.data.on_bad_row = OnBadRow::kSkip;
+  const auto skipped = ReadDataset(unknown, MakeDatasetOptions(config));
+  ASSERT_TRUE(skipped.ok()) << skipped.status();
+  EXPECT_EQ(skipped->skipped_rows, 1);
+
+  const std::string without =
+      Write("without.jsonl", "{\"problem\": \"1?\", \"solution\": \"1\"}\n");
+  config.data.on_bad_row = OnBadRow::kFail;
+  EXPECT_THAT(
+      std::string(
+          ReadDataset(without, MakeDatasetOptions(config)).status().message()),
+      AllOf(HasSubstr("who"), HasSubstr("data.teacher_column")));
+  EXPECT_TRUE(ReadDataset(without, MakeHeldOutOptions(config)).ok())
+      << "held-out rows are read by the base";
+}
+
 TEST(ReadDatasetTest, ANumberThatIsNotReadExactlyIsABadRow) {
   const absl::Status status =
       ReadDataset(Write("large.jsonl",

@@ -55,8 +55,8 @@ void ExpectAGigabyte(int64_t vocabulary, int64_t hidden, int64_t rows) {
   const int64_t students = std::min<int64_t>(rows, 2);
   const HeadLossShape shape{.vocabulary = vocabulary,
                             .hidden = hidden,
+                            .source_bytes = rows * hidden * 2,
                             .rows = rows,
-                            .products = rows,
                             .gradients = students,
                             .supports = kTerms * 100};
   const int64_t kept = kTokens * (kTerms * 32 + students * 4);
@@ -72,12 +72,12 @@ void ExpectAGigabyte(int64_t vocabulary, int64_t hidden, int64_t rows) {
 TEST(ChunkTokensTest, ATokensBytesAreThoseOfAllThatIsComputedOfIt) {
   const HeadLossShape shape{.vocabulary = 1'000,
                             .hidden = 10,
+                            .source_bytes = 3 * 10 * 2 + 24 * 4,
                             .rows = 5,
-                            .products = 4,
                             .gradients = 2,
                             .supports = 100};
   EXPECT_EQ(ChunkBytesOfToken(shape),
-            5 * 1'000 * 4 + (4 + 2) * 10 * 2 + 100 * (4 + 8));
+            5 * 1'000 * 4 + 3 * 10 * 2 + 24 * 4 + 2 * 10 * 2 + 100 * (4 + 8));
 }
 
 TEST(ChunkTokensTest, ACallTakesAGigabyteOfAGpuWhateverItsShape) {
@@ -99,8 +99,8 @@ TEST(ChunkTokensTest, AGigabyteHasRoomForWholeTilesOfQwensRows) {
     for (int64_t rows = 3; rows <= 8; ++rows) {
       const HeadLossShape shape{.vocabulary = 151'936,
                                 .hidden = hidden,
+                                .source_bytes = rows * hidden * 2,
                                 .rows = rows,
-                                .products = rows,
                                 .gradients = 2};
       EXPECT_EQ(ChunkTokens(/*tokens=*/49'152,
                             ChunkBytesOfToken(shape),

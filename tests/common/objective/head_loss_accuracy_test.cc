@@ -18,7 +18,7 @@ namespace {
 class HeadLossAccuracyTest : public HeadLossFixture {
  protected:
   template <typename Place>
-  static void ExpectEveryLossAgrees(const Place& place);
+  static void ExpectEveryLossAgrees(Inputs in, const Place& place);
 
   // Returns `in` on `device`.
   static Inputs OnDevice(const Inputs& in, at::Device device) {
@@ -77,10 +77,10 @@ std::vector<Target> Targets() {
 }
 
 // Compares every existing loss, fast and by tensors, on the inputs of
-// place(inputs).
+// place(in).
 template <typename Place>
-void HeadLossAccuracyTest::ExpectEveryLossAgrees(const Place& place) {
-  Inputs in;
+void HeadLossAccuracyTest::ExpectEveryLossAgrees(Inputs in,
+                                                 const Place& place) {
   in.skip_tokens = 3;
   in.route = at::randint(2, {kTokens}).to(at::kByte);
   in.token_weights = at::rand({kTokens});
@@ -129,19 +129,67 @@ void HeadLossAccuracyTest::ExpectEveryLossAgrees(const Place& place) {
 
 TEST_F(HeadLossAccuracyTest,
        EveryDivergenceSupportAndTargetAgreesWithAutograd) {
-  ExpectEveryLossAgrees([](const Inputs& in) { return in; });
+  ExpectEveryLossAgrees(Inputs(), [](const Inputs& in) { return in; });
+}
+
+TEST_F(HeadLossAccuracyTest, EveryLossOfSeveralModelsAgreesWithAutograd) {
+  ExpectEveryLossAgrees(WithThreeModels(), [](const Inputs& in) { return in; });
+}
+
+TEST_F(HeadLossAccuracyTest, AHeadThatCapsItsLogitsAgreesBesideOneThatDoesNot) {
+  for (const double own_cap : {0.0, 4.0}) {
+    Inputs in = WithThreeModels();
+    in.GiveHead(1, kVocabulary * 3 / 2, 12, /*cap=*/3.0);
+    in.softcap = own_cap;
+    in.vocabulary = 0;  // the smallest head has 40 rows
+    const Errors errors(in.Run(InChunks(4)), Slow(in));
+    std::cout << "values " << errors.value << ", gradients " << errors.gradient
+              << "\n";
+    EXPECT_LT(errors.value, 1e-5);
+    EXPECT_LT(errors.gradient, 1e-5);
+  }
 }
 
 TEST_F(HeadLossAccuracyTest, ABfloat16HeadKeepsFloat32Logits) {
-  const Inputs in = Inputs().As(at::kBFloat16);
-  const HeadLoss loss = in.Run(InChunks(4));
-  const Errors errors(loss, Slow(in));
-  std::cout << "values " << errors.value << ", gradients " << errors.gradient
-            << "\n";
-  // Only the gradient's product and its result are rounded.
-  EXPECT_LT(errors.value, 1e-5);
-  EXPECT_LT(errors.gradient, 5e-3);
-  EXPECT_EQ(loss.grad_hidden[0].scalar_type(), at::kBFloat16);
+  for (const Inputs& wide : {Inputs(), WithThreeModels()}) {
+    const Inputs in = wide.As(at::kBFloat16);
+    const HeadLoss loss = in.Run(InChunks(4));
+    const Errors errors(loss, Slow(in));
+    std::cout << "values " << errors.value << ", gradients " << errors.gradient
+              << "\n";
+    // Only the gradient's product and its result are rounded.
+    EXPECT_LT(errors.value, 1e-5);
+    EXPECT_LT(errors.gradient, 5e-3);
+    EXPECT_EQ(loss.grad_hidden[0].scalar_type(), at::kBFloat16);
+  }
+}
+
+// A model in float32 teaches one in bfloat16, and the other way round.
+TEST_F(HeadLossAccuracyTest, HeadsMayHaveDifferentPrecisions) {
+  for (const bool rounds_students : {true, false}) {
+    Inputs wide = WithThreeModels();
+    wide.vocabulary = 0;  // the smallest head has 40 rows
+    Inputs in = wide.As(at::kBFloat16);
+    if (rounds_students) {
+      for (const size_t t : {1, 2}) {
+        in.SetHead(t, *wide.heads[t]);
+        in.teachers[t].hidden = wide.teachers[t].hidden;
+      }
+    } else {
+      in.head = wide.head;
+      in.students = wide.students;
+      in.teachers[0] = wide.teachers[0];
+    }
+    const Slow slow(in);
+    for (const HeadLoss& loss :
+         {in.Run(InChunks(4)), in.RunByTensors(InChunks(4))}) {
+      const Errors errors(loss, slow);
+      std::cout << "values " << errors.value << ", gradients "
+                << errors.gradient << "\n";
+      EXPECT_LT(errors.value, 1e-5);
+      EXPECT_LT(errors.gradient, rounds_students ? 1e-2 : 1e-5);
+    }
+  }
 }
 
 TEST_F(HeadLossAccuracyTest, OnAGpuItAgreesWithDoublesToo) {
@@ -151,14 +199,16 @@ TEST_F(HeadLossAccuracyTest, OnAGpuItAgreesWithDoublesToo) {
   }
   SetUpCuda(/*deterministic=*/false, at::globalContext());
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
-    const Inputs in = Inputs().As(at::TensorOptions(dtype));
-    const HeadLoss loss =
-        in.As(at::TensorOptions(*device).dtype(dtype)).Run(InChunks(4));
-    const Errors errors(loss, Slow(in));
-    std::cout << "values " << errors.value << ", gradients " << errors.gradient
-              << "\n";
-    EXPECT_LT(errors.value, 1e-5);
-    EXPECT_LT(errors.gradient, dtype == at::kFloat ? 1e-5 : 5e-3);
+    for (const Inputs& wide : {Inputs(), WithThreeModels()}) {
+      const Inputs in = wide.As(at::TensorOptions(dtype));
+      const HeadLoss loss =
+          in.As(at::TensorOptions(*device).dtype(dtype)).Run(InChunks(4));
+      const Errors errors(loss, Slow(in));
+      std::cout << "values " << errors.value << ", gradients "
+                << errors.gradient << "\n";
+      EXPECT_LT(errors.value, 1e-5);
+      EXPECT_LT(errors.gradient, dtype == at::kFloat ? 1e-5 : 5e-3);
+    }
   }
 }
 
@@ -170,8 +220,10 @@ TEST_F(HeadLossAccuracyTest, OnAGpuEveryLossAgreesToo) {
     GTEST_SKIP() << "no CUDA device: " << device.status().message();
   }
   SetUpCuda(/*deterministic=*/false, at::globalContext());
-  ExpectEveryLossAgrees(
-      [&](const Inputs& in) { return OnDevice(in, *device); });
+  for (const Inputs& inputs : {Inputs(), WithThreeModels()}) {
+    ExpectEveryLossAgrees(
+        inputs, [&](const Inputs& in) { return OnDevice(in, *device); });
+  }
 }
 
 // A token's rows of this vocabulary fill a cluster of 16 blocks; with a support

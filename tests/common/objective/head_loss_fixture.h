@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <variant>
 #include <vector>
 
@@ -45,6 +46,10 @@ class HeadLossFixture : public testing::Test {
         {at::randn({kTokens, kHidden}), {}, {}, {}},
         {at::randn({kTokens, kHidden}), {}, {}, {}},
         {at::randn({kTokens, kHidden}), {}, {}, {}}};
+    double softcap = 0.0;  // of `head`
+    // The heads of teachers that are other models; null: `head`.
+    std::vector<std::shared_ptr<const LmHead>> heads{3};
+    int64_t vocabulary = 0;  // as in HeadLossOptions
     at::Tensor ids;
     at::Tensor scored = at::remainder(at::arange(kTokens) * 3, kVocabulary);
     Target target = TeacherPass{};
@@ -53,6 +58,38 @@ class HeadLossFixture : public testing::Test {
     int64_t skip_tokens = 0;
     at::Tensor route;
     at::Tensor token_weights;
+
+    // Makes a teacher another model with a head of this size.
+    void GiveHead(size_t teacher,
+                  int64_t rows,
+                  int64_t width,
+                  double cap = 0.0) {
+      SetHead(teacher, LmHead(at::randn({rows, width}), cap));
+      teachers[teacher].hidden = at::randn({kTokens, width});
+    }
+    void SetHead(size_t teacher, const LmHead& of_teacher) {
+      heads[teacher] = std::make_shared<const LmHead>(of_teacher);
+      teachers[teacher].head = heads[teacher].get();
+    }
+
+    LmHead call_head() const { return {head, softcap}; }
+
+    // Returns V_c.
+    int64_t num_common() const {
+      int64_t rows = vocabulary > 0 ? vocabulary : head.size(0);
+      for (const auto& each : heads) {
+        if (each != nullptr) rows = std::min(rows, each->weight.size(0));
+      }
+      return rows;
+    }
+
+    // Returns the logits over V_c tokens.
+    at::Tensor LogitsOf(const at::Tensor& hidden, const LmHead& by) const {
+      at::Tensor logits =
+          at::linear(hidden, by.weight).narrow(1, 0, num_common());
+      if (by.softcap <= 0.0) return logits;
+      return by.softcap * at::tanh(logits / by.softcap);
+    }
 
     std::vector<HeadTerm> terms() const {
       std::vector<HeadTerm> terms;
@@ -94,12 +131,19 @@ class HeadLossFixture : public testing::Test {
 
     HeadLoss Run(const HeadLossOptions& options,
                  bool with_gradient = true) const {
-      return ComputeHeadLoss(
-          head, head_students(), terms(), options, with_gradient);
+      return ComputeHeadLoss(call_head(),
+                             head_students(),
+                             terms(),
+                             WithVocabulary(options),
+                             with_gradient);
     }
     HeadLoss RunByTensors(const HeadLossOptions& options) const {
       return ComputeHeadLossByTensors(
-          head, head_students(), terms(), options, true);
+          call_head(), head_students(), terms(), WithVocabulary(options), true);
+    }
+    HeadLossOptions WithVocabulary(HeadLossOptions options) const {
+      options.vocabulary = vocabulary;
+      return options;
     }
 
     Inputs As(at::TensorOptions options) const {
@@ -109,9 +153,24 @@ class HeadLossFixture : public testing::Test {
       for (TeacherScores& teacher : other.teachers) {
         teacher.hidden = teacher.hidden.to(options);
       }
+      for (size_t t = 0; t < heads.size(); ++t) {
+        if (heads[t] == nullptr) continue;
+        other.SetHead(t, {heads[t]->weight.to(options), heads[t]->softcap});
+      }
       return other;
     }
   };
+
+  // Returns inputs whose teachers are three models: teacher 1 has a larger
+  // vocabulary than the students, teacher 2 a smaller one, which is that of the
+  // loss even if a target does not use teacher 2.
+  static Inputs WithThreeModels() {
+    Inputs in;
+    in.GiveHead(1, kVocabulary * 3 / 2, 12);
+    in.GiveHead(2, 40, 5);
+    in.vocabulary = 40;
+    return in;
+  }
 
   // Computes the same loss with whole tensors of doubles and LibTorch's
   // autograd.
@@ -125,14 +184,18 @@ class HeadLossFixture : public testing::Test {
       for (const at::Tensor& student : wide.students) {
         leaves.push_back(student.clone().requires_grad_(true));
       }
-      const auto logprobs = [&](const at::Tensor& hidden) {
-        return at::log_softmax(at::linear(hidden, wide.head) / kTemperature,
-                               -1);
+      const auto logprobs = [&](const TeacherScores& scores) {
+        return at::log_softmax(
+            wide.LogitsOf(
+                scores.hidden,
+                scores.head == nullptr ? wide.call_head() : *scores.head) /
+                kTemperature,
+            -1);
       };
       at::Tensor loss = at::zeros({}, at::kDouble);
       for (const HeadTerm& term : wide.terms()) {
-        const at::Tensor value =
-            LossOf(in, term, logprobs(leaves[term.student]), logprobs);
+        const at::Tensor value = LossOf(
+            in, term, logprobs({.hidden = leaves[term.student]}), logprobs);
         values.push_back(value.item<double>());
         loss = loss + term.token_weight * value;
       }
@@ -145,15 +208,15 @@ class HeadLossFixture : public testing::Test {
                                const HeadTerm& term,
                                const Logprobs& logprobs) {
       if (std::holds_alternative<OneHot>(*term.target)) {
-        return at::full({kTokens, kVocabulary}, -1e3, at::kDouble)
+        return at::full({kTokens, in.num_common()}, -1e3, at::kDouble)
             .scatter(1, in.scored.unsqueeze(1), 0.0);
       }
-      const at::Tensor first = logprobs(term.passes[0]->hidden);
+      const at::Tensor first = logprobs(*term.passes[0]);
       if (const auto* mixture = std::get_if<Mixture>(term.target)) {
         at::Tensor delta = at::zeros_like(first);
         for (size_t i = 0; i < mixture->delta.size(); ++i) {
-          delta = delta + mixture->delta[i].factor *
-                              logprobs(term.passes[i + 1]->hidden);
+          delta =
+              delta + mixture->delta[i].factor * logprobs(*term.passes[i + 1]);
         }
         if (mixture->recentre) delta = delta - delta.mean(-1, true);
         if (mixture->soft_clip < kNoClip) {
@@ -163,7 +226,7 @@ class HeadLossFixture : public testing::Test {
       }
       if (std::holds_alternative<Routed>(*term.target)) {
         return at::where(in.route.to(at::kBool).unsqueeze(1),
-                         logprobs(term.passes[1]->hidden),
+                         logprobs(*term.passes[1]),
                          first);
       }
       return first;

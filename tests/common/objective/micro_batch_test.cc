@@ -1,5 +1,6 @@
 #include "common/objective/micro_batch.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -261,6 +262,72 @@ TEST_F(MicroBatchTest, TokensThatTheSamplerTookForImpossibleCountFinitely) {
        .weight = 1.0});
   EXPECT_TRUE(std::isfinite(sums.value())) << sums.value();
   EXPECT_GT(sums.value(), 1e6);
+}
+
+// A teacher's head begins with the base's rows. Cut to these, it is the base's.
+TEST_F(MicroBatchTest, ALargerHeadOfATeacherIsCutToTheStudentsTokens) {
+  const Outcome expected = Run(100000);
+  const LmHead larger(
+      at::cat({weights_->head, at::ones({40, weights_->head.size(1)})}));
+  for (ScoredSample& sample : samples_) {
+    for (auto& [pass, scores] : sample.scores) scores.head = &larger;
+  }
+  const Outcome outcome = Run(100000);
+  EXPECT_TRUE(at::equal(outcome.gradient, expected.gradient));
+  EXPECT_EQ(outcome.sums[1].clipped, expected.sums[1].clipped);
+}
+
+// One answer's teacher has fewer tokens. Its vocabulary is that of all answers
+// of the micro-batch, and of all parts of a term's loss.
+TEST_F(MicroBatchTest, AllLossesAreOverTheTokensOfTheSmallestHead) {
+  Routed routed{{WeightSet::kBase, ViewName::kNoneRollout},
+                {WeightSet::kBase, ViewName::kCrossRollout}};
+  routed.choices = {{{false, 0.6}, {true, 0.3}, {false, 1.0}, {true, 0.5}}};
+  const Term term{.name = "routed",
+                  .student = ViewName::kNoneRollout,
+                  .target = routed,
+                  .importance = Importance::kToken,
+                  .weight = 1.0};
+  const LmHead smaller(weights_->head.narrow(0, 0, 97 - 4));
+  for (ScoredSample& sample : samples_) {
+    for (View& view : sample.views) {
+      for (int32_t& id : view.input_ids) id = std::min(id, 92);
+    }
+    sample.sampler_logprobs.assign(
+        static_cast<size_t>(sample.views[0].scored_count), -4.0F);
+    sample.scores =
+        ScoreLocally(*weights_, {}, TeacherPasses({term}), sample.views);
+  }
+  const Adapter adapter = MakeTrainedAdapter(weights_->config);
+  const auto evaluate = [&](int64_t vocabulary) {
+    return EvaluateMicroBatch(*weights_,
+                              adapter,
+                              {term},
+                              samples_,
+                              {.chunk_bytes = 8192, .vocabulary = vocabulary});
+  };
+  const double whole = evaluate(0)[0].clipped;
+  const double expected = evaluate(97 - 4)[0].clipped;
+  EXPECT_NE(whole, expected);
+  samples_[1].scores.begin()->second.head = &smaller;
+  EXPECT_EQ(evaluate(0)[0].clipped, expected);
+}
+
+TEST_F(MicroBatchTest, AScoredTokenThatNotAllModelsHaveIsAnError) {
+  try {
+    EvaluateMicroBatch(*weights_,
+                       MakeTrainedAdapter(weights_->config),
+                       {{.name = "tokens",
+                         .student = ViewName::kNoneReference,
+                         .target = OneHot{},
+                         .weight = 1.0}},
+                       samples_,
+                       {.vocabulary = 60});
+    FAIL() << "it was read";
+  } catch (const c10::Error& error) {
+    EXPECT_THAT(error.what_without_backtrace(),
+                testing::HasSubstr("share only the tokens below 60"));
+  }
 }
 
 TEST_F(MicroBatchTest, TheSameMicroBatchHasTheSameBits) {

@@ -67,7 +67,7 @@ class PositionGradientTest : public testing::Test {
   std::vector<at::Tensor> Whole(Term term, double* loss) const {
     term.weight = 1.0;
     const MicroBatchResult result =
-        ComputeMicroBatch(*weights_, live_, {term}, {&sample_, 1}, {});
+        ComputeMicroBatch(*weights_, live_, {term}, {&sample_, 1}, options_);
     *loss = result.sums[0].value();
     std::vector<at::Tensor> tensors;
     for (const auto& layer : result.gradients) {
@@ -81,19 +81,27 @@ class PositionGradientTest : public testing::Test {
 
   std::shared_ptr<const ModelWeights> weights_ = MakeRandomModel("qwen3");
   Adapter live_ = MakeTrainedAdapter(weights_->config);
+  MicroBatchOptions options_;
   ScoredSample sample_;
 };
 
 // The gradient of a token mean is the mean of the tokens' gradients.
 TEST_F(PositionGradientTest, ItsMeanOverAllPositionsIsTheTermsGradient) {
+  // One teacher is a model of another width and with fewer tokens, which are
+  // those of all terms.
+  options_.head.vocabulary = 93;
+  const LmHead other(at::randn({93, 20}, at::detail::createCPUGenerator(2)));
+  sample_.scores.at(kCross) = {
+      .hidden = at::randn({kTokens, 20}, at::detail::createCPUGenerator(3)),
+      .head = &other};
   for (const Term& term : MakeTermsOfAllKinds()) {
     double expected_loss = 0.0;
     const std::vector<at::Tensor> expected = Whole(term, &expected_loss);
     std::vector<at::Tensor> mean;
     double loss = 0.0;
     for (int64_t position = 0; position < kTokens; ++position) {
-      const PositionGradient one =
-          GradientAtPosition(*weights_, live_, term, sample_, position, {});
+      const PositionGradient one = GradientAtPosition(
+          *weights_, live_, term, sample_, position, options_);
       loss += one.loss / kTokens;
       ASSERT_EQ(one.tensors.size(), expected.size());
       for (size_t i = 0; i < expected.size(); ++i) {

@@ -20,10 +20,9 @@ Term MakeTerm(Target target) {
           .weight = 1.0};
 }
 
-constexpr TeacherPass kNone = {WeightSet::kBase, ViewName::kNoneRollout};
-constexpr TeacherPass kCross = {WeightSet::kBase, ViewName::kCrossRollout};
-constexpr TeacherPass kSnapshot = {WeightSet::kSnapshot,
-                                   ViewName::kCrossRollout};
+const TeacherPass kNone = {WeightSet::kBase, ViewName::kNoneRollout};
+const TeacherPass kCross = {WeightSet::kBase, ViewName::kCrossRollout};
+const TeacherPass kSnapshot = {WeightSet::kSnapshot, ViewName::kCrossRollout};
 
 Mixture MakeMixture() {
   return {.anchor = kNone, .delta = {{kCross, 1.0}, {kSnapshot, -1.0}}};

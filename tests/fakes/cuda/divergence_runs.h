@@ -88,13 +88,15 @@ class DivergenceRows {
 };
 
 // `gap` is the number of elements between two rows; with a multiple of 4 rows
-// stay aligned. Without gradients the students' rows stay unchanged, and
-// result->gradient has them.
+// stay aligned. The last teacher's rows lie farther apart by `teacher_gap`, as
+// the logits of a larger vocabulary do. Without gradients the students' rows
+// stay unchanged, and result->gradient has them.
 inline void RunDivergenceKernel(const DivergenceProblem& problem,
                                 CudaNumber gradient,
                                 int64_t gap,
                                 DivergenceResult* result,
-                                bool with_gradient = true) {
+                                bool with_gradient = true,
+                                int64_t teacher_gap = 0) {
   const DivergenceCase& c = problem.c;
   const DeviceBuffer<int64_t> ids("ids", problem.ids);
   const DeviceBuffer<int64_t> support("support", problem.support);
@@ -116,7 +118,9 @@ inline void RunDivergenceKernel(const DivergenceProblem& problem,
   std::vector<std::unique_ptr<DivergenceRows>> rows;
   for (size_t s = 0; s < kSources; ++s) {
     rows.push_back(std::make_unique<DivergenceRows>(
-        "source " + std::to_string(s), c, gap));
+        "source " + std::to_string(s),
+        c,
+        s + 1 == kDerived ? gap + teacher_gap : gap));
     // The kernel fills the derived source's rows.
     if (s != kDerived || problem.derived.empty()) {
       rows[s]->Write(problem.logits[s]);

@@ -103,6 +103,7 @@ class TrainerLoopTest : public ::testing::Test {
                             held_out_,
                             {&metrics, &status, &history, &answers})
             .value();
+    const TeacherHeads heads{.positions = weights->config.max_positions};
     TrainerLoop loop(
         {.batch = {
              .config = config,
@@ -113,6 +114,7 @@ class TrainerLoopTest : public ::testing::Test {
              .data = data_,
              .rollouts = *rollouts_,
              .teachers = *teachers_,
+             .teacher_heads = heads,
              .collective = *collective,
              .devices = *devices,
              .sharded_layers = nullptr,

@@ -20,6 +20,7 @@
 #include "common/base/json.h"
 #include "common/base/json_lines.h"
 #include "common/config/run_folder.h"
+#include "common/config/step_kind.h"
 #include "common/data/text_pipeline.h"
 #include "services/trainer/record/answer_log.h"
 #include "tests/services/trainer/trainer_loop_fixture.h"
@@ -298,6 +299,74 @@ TEST_F(TrainerLoopTest, TeachersGetTheSetsThatTheTermsRead) {
   EXPECT_EQ(teachers_->weights_.back().at(kLive), rollouts_->served_);
   EXPECT_NE(teachers_->weights_.back().at(kEma)->adapter.digest,
             rollouts_->served_->adapter.digest);
+}
+
+// Where each step's terms count tokens: GKD's references or its answers.
+TEST_F(TrainerLoopTest, AStepOfGkdTrainsAnswersOrReferences) {
+  Config& config = loaded_.config;
+  config.objective.preset = "gkd";
+  config.trainer.steps = config.trainer.schedule_steps = 8;
+  text_ = LoadTextPipeline(folder_, MakeViewOptions(config), -1).value();
+  std::vector<int64_t> sampled;
+  for (int64_t step = 1; step <= 8; ++step) {
+    if (StepKindOf(config, step) == StepKind::kRollouts) {
+      sampled.push_back(step);
+    }
+  }
+  ASSERT_GT(sampled.size(), 1u);
+  ASSERT_LT(sampled.size(), 7u);
+  for (const int64_t max_staleness : {0, 1}) {
+    config.run.name = absl::StrCat("gkd-", max_staleness);
+    testing::internal::CaptureStderr();
+    const absl::Status outcome = Run(max_staleness);
+    const std::string log = testing::internal::GetCapturedStderr();
+    ASSERT_TRUE(outcome.ok()) << outcome;
+    EXPECT_THAT(log, Not(HasSubstr("nothing to score")));
+    std::vector<int64_t> submitted;
+    for (const auto& [step, tasks] : rollouts_->submissions_) {
+      submitted.push_back(step);
+      EXPECT_EQ(tasks.size(), 2u);
+    }
+    EXPECT_EQ(submitted, sampled);
+    const auto answers = MetricOfSteps("/terms/gkd/tokens");
+    const auto references = MetricOfSteps("/terms/gkd_reference/tokens");
+    const auto generated = MetricOfSteps("generated_tokens");
+    const auto scored = MetricOfSteps("scored_tokens");
+    for (int64_t step = 1; step <= 8; ++step) {
+      const auto i = static_cast<size_t>(step - 1);
+      const bool is_sampled = std::ranges::count(sampled, step) > 0;
+      EXPECT_EQ(generated[i], is_sampled ? 6 : 0) << step;
+      EXPECT_EQ(answers[i], is_sampled ? 6 : 0) << step;
+      EXPECT_EQ(references[i] > 0, !is_sampled) << step;
+      EXPECT_EQ(scored[i], answers[i] + references[i])
+          << "a teacher is asked for nothing else";
+      for (const auto& row : SamplesOfStep(step)) {
+        EXPECT_EQ(row.at("rollout_ids").empty(), !is_sampled) << step;
+      }
+    }
+  }
+}
+
+// An attempt that dies loses no answer, and its successor has the same kinds of
+// steps.
+TEST_F(TrainerLoopTest, ARunOfGkdGoesOnToTheSameResult) {
+  Config& config = loaded_.config;
+  config.objective.preset = "gkd";
+  config.trainer.steps = config.trainer.schedule_steps = 6;
+  text_ = LoadTextPipeline(folder_, MakeViewOptions(config), -1).value();
+  config.run.name = "whole";
+  ASSERT_TRUE(Run(0).ok());
+  const std::vector<double> losses = MetricOfSteps("loss");
+  const auto all = static_cast<int64_t>(rollouts_->keys_.size());
+  ASSERT_GT(all, 1);
+  for (int64_t left = 1; left < all; left += 2) {
+    config.run.name = absl::StrCat("cut-", left);
+    num_left_ = left;
+    EXPECT_TRUE(absl::IsUnavailable(Run(0)));
+    num_left_ = all - left;
+    ASSERT_TRUE(Run(0).ok()) << "it samples no answer again";
+    EXPECT_EQ(MetricOfSteps("loss"), losses) << "bit for bit";
+  }
 }
 
 // The figure covers both answers to a step, from both micro-batches.

@@ -65,6 +65,7 @@ const stateSymbols = { ready: "\u25cf", loading: "\u25d0", connecting: "\u25cb",
 // behind, as far as the status says it: the base never changes, and the moving
 // average has no version number.
 function servedText(worker, status) {
+  if (worker.teacher) return "its own model";
   if (worker.policy_version < 0) return "none yet";
   if (worker.weights.length > 1) return worker.weights.map(({ set, version }) => `${set} ${version}`).join(", ");
   const wanted = { live: status.step, snapshot: status.snapshot_step };
@@ -80,7 +81,7 @@ function showWorkers(status) {
   byId("workers").replaceChildren(html("table", { class: "worker-table" },
     html("thead", {}, html("tr", {}, ["role", "address", "state", "policy", "in flight", "last error"].map((text) => html("th", { scope: "col" }, text)))),
     html("tbody", {}, status.workers.map((worker) => html("tr", { "data-worker": worker.address },
-      html("td", { "data-label": "role" }, worker.role),
+      html("td", { "data-label": "role" }, worker.teacher ? `teacher ${worker.teacher}` : worker.role),
       html("td", { "data-label": "address", class: "code" }, worker.address),
       html("td", { "data-label": "state" }, html("span", { class: `state ${worker.state}` }, html("span", { "aria-hidden": "true" }, stateSymbols[worker.state] ?? "?"), ` ${worker.state}`)),
       html("td", { "data-label": "policy" }, servedText(worker, status)),

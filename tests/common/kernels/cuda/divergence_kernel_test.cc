@@ -307,6 +307,33 @@ TEST(CudaDivergenceOnHostTest, SumsAloneAreTheSame) {
 }
 
 // Only log-probabilities are computed, with one exchange per token.
+// A teacher with a larger vocabulary sent its logits: its rows lie farther
+// apart, in steps of 16 bytes or not.
+TEST(CudaDivergenceOnHostTest, ATeachersRowsMayLieFartherApart) {
+  const Problem problem({.name = "rows", .tokens = 3, .vocabulary = 516});
+  for (const unsigned blocks : {0U, 1U, 4U}) {
+    PlayDevice(blocks, size_t{30} << 10);
+    DivergenceResult expected;
+    ASSERT_NO_FATAL_FAILURE(
+        RunDivergenceKernel(problem, CudaNumber::kFloat32, 8, &expected));
+    for (const int64_t teacher_gap : {260, 257}) {
+      DivergenceResult result;
+      ASSERT_NO_FATAL_FAILURE(RunDivergenceKernel(problem,
+                                                  CudaNumber::kFloat32,
+                                                  8,
+                                                  &result,
+                                                  /*with_gradient=*/true,
+                                                  teacher_gap));
+      EXPECT_EQ(result.gradient, expected.gradient);
+      EXPECT_EQ(result.logprobs, expected.logprobs);
+      for (size_t i = 0; i < expected.sums.size(); ++i) {
+        EXPECT_EQ(result.sums[i].clipped, expected.sums[i].clipped);
+      }
+    }
+  }
+  fake::SetTraits({});
+}
+
 TEST(CudaDivergenceOnHostTest, NoTermsAtAll) {
   Problem problem({.name = "no terms", .tokens = 5, .vocabulary = 604});
   DivergenceResult expected;

@@ -48,6 +48,29 @@ std::map<std::string, std::vector<std::string>> Dealt(
   return dealt;
 }
 
+TEST(GpuSharesTest, WorkersOfFurtherTeachersComeLast) {
+  Config config;
+  config.objective.preset = "opsd";
+  config.objective.teacher_weights.names = {"big"};
+  config.teachers = {{.name = "unread"}, {.name = "big", .workers = 2}};
+  const std::vector<std::string> gpus = {"0", "1", "2", "3"};
+  EXPECT_THAT(Dealt(config, gpus),
+              ElementsAre(Pair("rollout-0", ElementsAre("1")),
+                          Pair("teacher-big-0", ElementsAre("2")),
+                          Pair("teacher-big-1", ElementsAre("3")),
+                          Pair("trainer", ElementsAre("0"))));
+  MemoryPlan plan = Plan();
+  plan.teachers["big"].items = {{"base", 20 * kGiB}};
+  const std::vector<LocalProcess> processes = DealGpus(config, gpus);
+  EXPECT_EQ(processes.back().PlanOf(plan).Least(), 20 * kGiB);
+  EXPECT_THAT(
+      std::string(
+          CheckShares(
+              processes, plan, gpus, std::vector<Gpu>(4, WithMemory(16, 16)))
+              .message()),
+      HasSubstr("teacher-big-0 20.0"));
+}
+
 TEST(GpuSharesTest, RanksAreServedFirstAndWorkersShareWhatIsLeft) {
   Config config;
   config.trainer.ranks = 2;

@@ -72,6 +72,22 @@ TEST_F(MachineSplitTest, AllGpusOfAMachineAreUsed) {
   EXPECT_EQ(split.config.run.teacher_workers, 3);
 }
 
+TEST_F(MachineSplitTest, AWorkerOfAFurtherTeacherTakesAGpuBeforehand) {
+  const std::vector<std::string> settings = {
+      "objective.preset=opsd",
+      "objective.teacher_weights=big",
+      "teachers=[{name: big, path: m, workers: 2}]"};
+  FurtherTeacher big{.settings = Load(settings).config.teachers[0],
+                     .model = FourBillion()};
+  const auto split =
+      SplitMachine(Load(settings), {}, FourBillion(), Machine(8), {big});
+  ASSERT_TRUE(split.ok()) << split.status();
+  EXPECT_EQ(split->config.trainer.ranks + split->config.run.rollout_workers, 6)
+      << split->text;
+  EXPECT_THAT(split->text,
+              HasSubstr("; teacher-big-0 on 6; teacher-big-1 on 7"));
+}
+
 // `dapd run` loads the overrides again, and so does a run that goes on.
 TEST_F(MachineSplitTest, TheOverridesMakeTheSplitsConfiguration) {
   const MachineSplit split = Split({"rollout.tensor_parallel=2"}, Machine(8));

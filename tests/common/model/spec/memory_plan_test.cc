@@ -352,5 +352,62 @@ TEST(MemoryPlanTest, ATeacherOnACpuHoldsThePassAndTheRequestUnderWay) {
   EXPECT_EQ(bytes(kViews), 0.0);
 }
 
+// Returns a configuration that reads the teacher "big" alone, and this teacher.
+Config ReadsBig(FurtherTeachers* teachers) {
+  Config config;
+  config.model.device = DeviceChoice::kCpu;
+  config.model.precision = Precision::kFloat32;
+  config.objective.terms = {{.target = TeacherPass{.teacher = "big"}}};
+  config.teachers = {{.name = "big", .workers = 2}};
+  FurtherTeacher big{.settings = config.teachers[0], .model = SmallModel()};
+  big.model.vocab_size = 2000;
+  big.model.hidden_size = 128;
+  *teachers = {big};
+  return config;
+}
+
+TEST(MemoryPlanTest, TheTrainerHoldsTheHeadsOfFurtherTeachers) {
+  FurtherTeachers teachers;
+  const Config config = ReadsBig(&teachers);
+  const MemoryPlan alone = PlanMemory(config, SmallModel());
+  const MemoryPlan plan = PlanMemory(config, SmallModel(), teachers);
+  const double tokens =
+      32.0 * 3 *
+      static_cast<double>(config.rollout.max_new_tokens +
+                          config.objective.max_reference_tokens);
+  EXPECT_EQ(ItemOf(plan.trainer, "heads of further teachers").bytes,
+            4.0 * 2000 * 128);
+  // The step's scores have the teacher's width.
+  EXPECT_EQ(ItemOf(alone.trainer, "scores of a step").bytes, tokens * 64 * 4);
+  EXPECT_EQ(ItemOf(plan.trainer, "scores of a step").bytes, tokens * 128 * 4);
+  EXPECT_EQ(ItemOf(plan.teachers.at("big"), "base").bytes,
+            4.0 * static_cast<double>(teachers[0].model.NumParameters()));
+  EXPECT_TRUE(alone.teachers.empty());
+  const auto gpu = [&](const FurtherTeachers& with) {
+    return EmptyGpu(config, SmallModel(), int64_t{1} << 33, with).free;
+  };
+  EXPECT_EQ(gpu({}) - gpu(teachers), 4 * 2000 * 128);
+}
+
+TEST(MemoryPlanTest, AFurtherTeachersWorkHasItsOwnSize) {
+  FurtherTeachers teachers;
+  const Config config = ReadsBig(&teachers);
+  const ModelConfig& big = teachers[0].model;
+  const SampleLengths lengths = LongestSamples(config);
+  const StepWork work =
+      CountStepWork(config, SmallModel(), lengths, true, teachers);
+  const ViewLengths& view = lengths.at("none_rollout");
+  EXPECT_EQ(work.teacher_flops, 0);
+  EXPECT_EQ(work.further_flops,
+            32 * (view.tokens * 2 * ProjectedParameters(big) +
+                  view.squares * 2 * 2 * 2 * 32));
+  EXPECT_EQ(work.further_flops_of_worker, work.further_flops / 2);
+  EXPECT_EQ(work.payload_bytes, 32 * view.scored * 128 * 4);
+  const StepWork without =
+      CountStepWork(config, SmallModel(), lengths, true, {});
+  EXPECT_EQ(work.trainer_flops - without.trainer_flops,
+            32 * view.scored * 2 * 2000 * 128);
+}
+
 }  // namespace
 }  // namespace dapd

@@ -64,6 +64,23 @@ TEST_F(RunIdentityTest, AnotherRunIsRefusedByAllThatDiffers) {
               Not(HasSubstr("the base model")));
 }
 
+TEST_F(RunIdentityTest, ATeacherWithOtherContentUnderItsNameIsRefused) {
+  identity_.teacher_digests = {{"big", "123"}};
+  ASSERT_TRUE(WriteIdentity(folder_, identity_).ok());
+  EXPECT_TRUE(CheckIdentity(folder_, identity_).ok());
+  const auto rank = [this] {
+    return RankIdentity(identity_, "1", false, false);
+  };
+  const std::string before = rank();
+  identity_.teacher_digests["big"] = "456";
+  const absl::Status refused = CheckIdentity(folder_, identity_);
+  EXPECT_EQ(ExitCodeOf(refused), ExitCode::kConfig) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("the teacher 'big': its model or its adapter does not "
+                        "have the content that it had"));
+  EXPECT_NE(rank(), before);
+}
+
 TEST_F(RunIdentityTest, WhatIsNotKnownIsNotCompared) {
   identity_.base_digest = "another";
   const std::string path = JoinPath(folder_, "identity.json");

@@ -67,7 +67,6 @@ class AnswerExchangeTest : public testing::Test {
     const std::unique_ptr<Ledger> ledger = Ledger::Open(ledger_path_).value();
     absl::StatusOr<std::vector<RolloutRecord>> shared;
     const RecordMaker record_maker(*text_.views, *text_.tokenizer, {});
-    const AnswerRules rules;
     RunThreadRanks(kRanks, [&](Collective& collective) {
       SampledStep step = step_;
       for (size_t rank = 0; rank < kRanks; ++rank) {
@@ -77,7 +76,6 @@ class AnswerExchangeTest : public testing::Test {
           collective,
           data_,
           record_maker,
-          rules,
           collective.rank() == 0
               ? std::optional(LedgerOnDisk{.ledger = *ledger, .disk = disk_})
               : std::nullopt);

@@ -19,7 +19,7 @@ AnswerRules RulesOf(ReferenceSource source,
   Config config;
   config.rollout.source = source;
   config.rollout.unverified = unverified;
-  return MakeAnswerRules(config);
+  return MakeAnswerRules(config, /*step=*/1);
 }
 
 // Makes answers of a single token; `tokens` has the token of each attempt.
@@ -42,11 +42,26 @@ TEST(AnswerRulesTest, TheConfigurationSaysHowManyAnswersThereAre) {
   Config config;
   config.rollout.group_size = 4;
   config.objective.sdpo.feedback = FeedbackRule::kAlways;
-  const AnswerRules rules = MakeAnswerRules(config);
+  const AnswerRules rules = MakeAnswerRules(config, /*step=*/1);
   EXPECT_EQ(rules.group_size, 4);
   EXPECT_EQ(rules.feedback, FeedbackRule::kAlways);
   config.objective.preset = "sft";
-  EXPECT_THAT(WantedAttempts(MakeAnswerRules(config), {}), IsEmpty());
+  EXPECT_THAT(WantedAttempts(MakeAnswerRules(config, /*step=*/1), {}),
+              IsEmpty());
+}
+
+TEST(AnswerRulesTest, AStepOnReferencesTakesNoAnswer) {
+  Config config;
+  config.objective.preset = "gkd";
+  int64_t on_references = 0;
+  for (int64_t step = 1; step <= 20; ++step) {
+    const AnswerRules rules = MakeAnswerRules(config, step);
+    EXPECT_NE(rules.needs_answers, rules.trains_references);
+    EXPECT_EQ(WantedAttempts(rules, {}).empty(), rules.trains_references);
+    on_references += rules.trains_references;
+  }
+  EXPECT_GT(on_references, 0);
+  EXPECT_LT(on_references, 20);
 }
 
 TEST(AnswerRulesTest, ADualAnswerIsSampledAgainWhileItEqualsTheFirst) {

@@ -43,6 +43,12 @@ class CountingTokenizer : public Tokenizer {
   int32_t TokenId(absl::string_view token) const override {
     return inner_.TokenId(token);
   }
+  std::optional<std::string> BytesOf(int32_t id) const override {
+    return inner_.BytesOf(id);
+  }
+  std::vector<std::pair<int32_t, int32_t>> Merges() const override {
+    return inner_.Merges();
+  }
   bool IsSpecial(int32_t id) const override { return inner_.IsSpecial(id); }
   bool IsAdded(int32_t id) const override { return inner_.IsAdded(id); }
   std::optional<int32_t> pad_id() const override { return inner_.pad_id(); }

@@ -83,6 +83,12 @@ class CountingTokenizer : public Tokenizer {
   int32_t TokenId(absl::string_view token) const override {
     return tokenizer_->TokenId(token);
   }
+  std::optional<std::string> BytesOf(int32_t id) const override {
+    return tokenizer_->BytesOf(id);
+  }
+  std::vector<std::pair<int32_t, int32_t>> Merges() const override {
+    return tokenizer_->Merges();
+  }
   bool IsAdded(int32_t id) const override { return tokenizer_->IsAdded(id); }
   bool IsSpecial(int32_t id) const override {
     return tokenizer_->IsSpecial(id);

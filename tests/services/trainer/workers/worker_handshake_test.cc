@@ -60,6 +60,24 @@ TEST_F(WorkerHandshakeTest, EveryDifferenceIsNamedWithBothValues) {
   ExpectRefusal(status, "vocab_size is 100, this run needs 101");
 }
 
+TEST_F(WorkerHandshakeTest, AWorkerOfAnotherTeacherIsNamed) {
+  worker_.set_teacher("big");
+  ExpectRefusal(CheckDescription(worker_, "rollout", expected_).status(),
+                "it serves the teacher 'big', and this address is for the "
+                "student's own model");
+  expected_.teacher = "small";
+  ExpectRefusal(CheckDescription(worker_, "rollout", expected_).status(),
+                "it serves the teacher 'big', and this address is for the "
+                "teacher 'small'; correct the addresses, or start it with "
+                "--teacher small");
+  expected_.teacher = "big";
+  EXPECT_TRUE(CheckDescription(worker_, "rollout", expected_).ok());
+  expected_.teacher_digest = "abc";
+  worker_.set_teacher_digest("def");
+  ExpectRefusal(CheckDescription(worker_, "rollout", expected_).status(),
+                "teacher_digest is def, this run needs abc");
+}
+
 TEST_F(WorkerHandshakeTest, WhoRefusesAWorkerOfAnotherVersionSaysSo) {
   worker_.set_version("0.0.9-old");
   expected_.vocab_size = 101;
