@@ -4,6 +4,8 @@
 #include <iostream>
 #include <vector>
 
+#include "gtest/gtest.h"
+
 #include "common/objective/chunk_tokens.h"
 #include "tests/common/objective/head_loss_fixture.h"
 #include "tests/fakes/token_passes_on_host.h"
