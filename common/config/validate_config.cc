@@ -378,6 +378,11 @@ std::vector<std::string> FindContradictions(const Config& config) {
   CheckRanks(config, problems);
   CheckAnswers(config, problems);
   CheckTerms(config, problems);
+  if (!config.prompts.system.empty() && !config.data.system.empty()) {
+    problems.push_back(
+        "prompts.system, data.system: both are set, and prompts.system would "
+        "replace data.system; set one of the two");
+  }
   for (std::string& problem : FindPromptProblems(config.prompts)) {
     problems.push_back(std::move(problem));
   }

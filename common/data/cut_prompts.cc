@@ -119,6 +119,7 @@ absl::Status MeasureFrames(const Config& config,
 bool CertainlyFits(const LimitedPrompt& prompt,
                    const Prompts& templates,
                    const Problem& problem) {
+  if (problem.material != nullptr) return false;
   int64_t bytes =
       prompt.frame_bytes + static_cast<int64_t>(templates.most_problems()) *
                                MostTokens(problem.problem);
@@ -150,7 +151,7 @@ absl::Status CheckCutPrompts(const Config& config,
       continue;
     }
     ASSIGN_OR_RETURN(const GrowingViews prefixes,
-                     uncut.StartViews(problem.problem, problem.solution));
+                     uncut.StartViews(problem.source(), problem.solution));
     for (LimitedPrompt& prompt : prompts) {
       const auto tokens =
           static_cast<int64_t>(IdsOf(prompt, prefixes.views()).size());

@@ -1,9 +1,12 @@
-// Reads problems, with reference solutions for training and with answers for
-// evaluation, from JSON (plain or gzip), Parquet and Arrow, in one file or many
+// Reads problems, with reference solutions for training, with answers for
+// evaluation, and with everything else that prompts show of a row, from JSON (plain or gzip), Parquet and Arrow, in one file or many
 // (data_files.h).
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +14,7 @@
 
 #include "common/config/config.h"
 #include "common/data/data_folder.h"
+#include "common/data/row_material.h"
 
 namespace dapd {
 
@@ -22,6 +26,13 @@ struct Problem {
   std::string solution;  // empty if it is not needed
   std::string answer;    // empty if the data has none
   std::string where;     // place in the data: "rows.jsonl:12"
+  // Null unless the prompts show more of the row than its problem.
+  std::shared_ptr<const RowMaterial> material = nullptr;
+  // DatasetOptions::needs_row_json: the row as a JSON object, with its columns
+  // in the order of their names; otherwise empty.
+  std::string row_json = "";
+
+  PromptSource source() const { return {problem, material.get()}; }
 };
 
 struct DatasetOptions {
@@ -30,6 +41,15 @@ struct DatasetOptions {
   std::string problem_column = "problem";
   std::string solution_column = "solution";
   std::string answer_column = "answer";
+  // The column of a conversation (chat_messages.h), which then gives problem and
+  // solution, and the column of its tools. Empty: there is none.
+  std::string messages_column = "";
+  std::string tools_column = "";
+  // The columns that prompts show, by the field that stands for the column
+  // (Prompts::Columns). Each row must have them.
+  std::map<std::string, std::string> prompt_columns = {};
+  // Whether Problem::row_json is filled.
+  bool needs_row_json = false;
   // Whether solutions are read. Each row must have one then.
   bool needs_solution = true;
   // Whether each row must have an answer. An answer that exists is always read.
@@ -39,6 +59,9 @@ struct DatasetOptions {
   // The settings that name columns, for the error about a missing column.
   std::string column_settings =
       "data.problem_column, data.solution_column and data.answer_column";
+  // The setting that names the column of conversations, for the same error:
+  // "data.messages_column: ".
+  std::string messages_setting = "data.messages_column: ";
   OnBadRow on_bad_row = OnBadRow::kFail;
 };
 
@@ -48,7 +71,8 @@ struct Dataset {
   std::string digest;  // DigestOf(problems)
 };
 
-// Returns the SHA-256 over the rows' columns, in order.
+// Returns the SHA-256 over the rows' columns, in order, and over the material of
+// rows that have some.
 std::string DigestOf(const std::vector<Problem>& problems);
 
 // Reads all files of `path`, one after the other; `path` is a file, a folder, a
@@ -62,9 +86,14 @@ absl::StatusOr<Dataset> ReadDataset(const std::string& path,
 // no data.path.
 absl::Status RequireDataPath(const DataSection& section);
 
-// Return the options of the configuration's `data` section, for data.path and
-// for evaluation.path.
-DatasetOptions MakeDatasetOptions(const DataSection& section);
-DatasetOptions MakeHeldOutOptions(const DataSection& section);
+// Return the options of the configuration, for data.path and for
+// evaluation.path. Held-out rows need only the columns that their question
+// shows, unless evaluation.kl_problems asks for their views.
+DatasetOptions MakeDatasetOptions(const Config& config);
+DatasetOptions MakeHeldOutOptions(const Config& config);
+
+// Returns DatasetOptions::prompt_columns for these fields (Prompts::Columns).
+std::map<std::string, std::string> ColumnsOfFields(
+    const std::set<std::string>& fields, const std::string& context_column);
 
 }  // namespace dapd

@@ -263,14 +263,14 @@ absl::StatusOr<std::string> CheckData(const Config& config,
       const std::string digest,
       CheckDataset("data",
                    config.data.path,
-                   MakeDatasetOptions(config.data),
+                   MakeDatasetOptions(config),
                    [&](Dataset* data) {
                      RETURN_IF_ERROR(ApplyAnswerRule(config, data));
                      return ApplyViewLimits(config, context, base.text, data);
                    }));
   RETURN_IF_ERROR(CheckDataset("held out",
                                config.evaluation.path,
-                               MakeHeldOutOptions(config.data),
+                               MakeHeldOutOptions(config),
                                [&](Dataset* data) {
                                  WarnOfUngradedProblems(config, *data);
                                  return ApplyHeldOutLimits(

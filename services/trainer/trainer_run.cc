@@ -100,12 +100,12 @@ absl::Status ReadProblems(const Config& config,
                           Dataset* held_out) {
   RETURN_IF_ERROR(RequireDataPath(config.data));
   ASSIGN_OR_RETURN(
-      *data, ReadDataset(config.data.path, MakeDatasetOptions(config.data)));
+      *data, ReadDataset(config.data.path, MakeDatasetOptions(config)));
   WarnOfBadAnswers(config.data.path, "data.answer_column", *data);
   if (!config.evaluation.path.empty()) {
     ASSIGN_OR_RETURN(
         *held_out,
-        ReadDataset(config.evaluation.path, MakeHeldOutOptions(config.data)));
+        ReadDataset(config.evaluation.path, MakeHeldOutOptions(config)));
     WarnOfBadAnswers(config.evaluation.path, "data.answer_column", *held_out);
     WarnOfUngradedProblems(config, *held_out);
   }

@@ -40,13 +40,13 @@ absl::Status CheckData(const Config& config) {
   const int64_t context = base.model.max_positions;
   ASSIGN_OR_RETURN(
       Dataset data,
-      ReadDataset(config.data.path, MakeDatasetOptions(config.data)));
+      ReadDataset(config.data.path, MakeDatasetOptions(config)));
   RETURN_IF_ERROR(ApplyAnswerRule(config, &data));
   RETURN_IF_ERROR(ApplyViewLimits(config, context, base.text, &data));
   if (config.evaluation.path.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(
       Dataset held_out,
-      ReadDataset(config.evaluation.path, MakeHeldOutOptions(config.data)));
+      ReadDataset(config.evaluation.path, MakeHeldOutOptions(config)));
   return ApplyHeldOutLimits(config, context, base.text, &held_out);
 }
 
