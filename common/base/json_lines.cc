@@ -34,9 +34,7 @@ class StrictParser {
  public:
   explicit StrictParser(size_t max_keys) : max_keys_(max_keys) {}
 
-  bool operator()(int depth,
-                  typename Json::parse_event_t event,
-                  Json& parsed) {
+  bool operator()(int depth, typename Json::parse_event_t event, Json& parsed) {
     using Event = typename Json::parse_event_t;
     if (event == Event::object_start || event == Event::array_start) {
       if (depth >= kMaxDepth) throw Refusal{"nested too deeply"};
@@ -49,8 +47,8 @@ class StrictParser {
         throw Refusal{absl::StrCat("key '", key, "' occurs twice")};
       }
       if (keys_.back().size() > max_keys_) {
-        throw Refusal{absl::StrCat(
-            "an object has more than ", max_keys_, " keys")};
+        throw Refusal{
+            absl::StrCat("an object has more than ", max_keys_, " keys")};
       }
     }
     return true;
@@ -71,8 +69,7 @@ absl::StatusOr<Json> ParseStrictly(absl::string_view text,
     value = Json::parse(
         text.begin(),
         text.end(),
-        [&strict](
-            int depth, typename Json::parse_event_t event, Json& parsed) {
+        [&strict](int depth, typename Json::parse_event_t event, Json& parsed) {
           return strict(depth, event, parsed);
         });
   } catch (const nlohmann::json::exception& error) {

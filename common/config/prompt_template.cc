@@ -9,14 +9,13 @@ namespace dapd {
 namespace {
 
 // The names of the fields, by PromptField.
-constexpr std::array<const char*, kNumPromptFields> kFields = {
-    "problem",
-    "reference",
-    "prompt",
-    "solution",
-    "feedback",
-    "answer",
-    "context"};
+constexpr std::array<const char*, kNumPromptFields> kFields = {"problem",
+                                                               "reference",
+                                                               "prompt",
+                                                               "solution",
+                                                               "feedback",
+                                                               "answer",
+                                                               "context"};
 
 std::optional<PromptField> ParseField(absl::string_view name) {
   const auto found = std::ranges::find(kFields, name);

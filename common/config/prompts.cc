@@ -175,9 +175,8 @@ std::string Prompts::Feedback(bool correct,
                               const PromptColumns& columns) const {
   if (truncated) return feedback_truncated_.Fill({}, columns);
   if (result.value_or("").empty()) return feedback_unboxed_.Fill({}, columns);
-  return correct
-             ? ""
-             : feedback_wrong_.Fill({"", "", "", "", "", *result}, columns);
+  return correct ? ""
+                 : feedback_wrong_.Fill({"", "", "", "", "", *result}, columns);
 }
 
 std::string Prompts::Fill(const PromptTemplate& prompt,

@@ -338,7 +338,8 @@ JsonValue JsonOf(const arrow::Array& array, int64_t row, int depth) {
       return StructJson(
           static_cast<const arrow::StructArray&>(array), row, depth + 1);
     case arrow::Type::MAP:
-      return MapJson(static_cast<const arrow::MapArray&>(array), row, depth + 1);
+      return MapJson(
+          static_cast<const arrow::MapArray&>(array), row, depth + 1);
     case arrow::Type::BOOL:
       return NumberOf<arrow::BooleanArray>(array, row);
     case arrow::Type::INT8:

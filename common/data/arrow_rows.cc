@@ -69,11 +69,11 @@ absl::Status CellError(const std::string& where,
 
 // Adds the cell's JSON text, and nothing for null.
 absl::Status AddCellValue(const arrow::Array& array,
-                      int64_t index,
-                      const std::string& column,
-                      const std::string& where,
-                      bool must_have_value,
-                      DataRow* row) {
+                          int64_t index,
+                          const std::string& column,
+                          const std::string& where,
+                          bool must_have_value,
+                          DataRow* row) {
   const auto json = CellJson(array, index);
   if (!json.ok()) {
     return must_have_value ? CellError(where, column, json.status())

@@ -45,7 +45,8 @@ absl::Status Bad(absl::string_view message) {
 }
 
 // Returns the value that a text holds, and any other value itself.
-absl::StatusOr<OrderedJson> Unpacked(OrderedJson value, absl::string_view what) {
+absl::StatusOr<OrderedJson> Unpacked(OrderedJson value,
+                                     absl::string_view what) {
   if (!value.is_string()) return value;
   auto parsed = ParseOrderedJson(value.get_ref<const std::string&>(), "");
   if (parsed.ok()) return parsed;
@@ -82,7 +83,8 @@ absl::StatusOr<std::string> ContentText(const OrderedJson& content,
   if (content.is_array()) {
     std::string text;
     for (const OrderedJson& part : content) {
-      const bool is_text = part.is_object() && part.value("type", "") == "text" &&
+      const bool is_text = part.is_object() &&
+                           part.value("type", "") == "text" &&
                            part.contains("text") && part.at("text").is_string();
       if (!is_text) {
         return Bad(absl::StrCat(
@@ -92,18 +94,18 @@ absl::StatusOr<std::string> ContentText(const OrderedJson& content,
     }
     return text;
   }
-  return Bad(absl::StrCat(where,
-                          " has ",
-                          content.is_null() ? "no content"
-                                            : absl::StrCat(content.type_name(),
-                                                           " as its content"),
-                          ", a text is needed"));
+  return Bad(absl::StrCat(
+      where,
+      " has ",
+      content.is_null() ? "no content"
+                        : absl::StrCat(content.type_name(), " as its content"),
+      ", a text is needed"));
 }
 
 // Returns the tool_calls of a function_call's text: an object with name and
 // arguments, or a list of such objects.
 absl::StatusOr<OrderedJson> CallsOf(const std::string& text,
-                             const std::string& where) {
+                                    const std::string& where) {
   auto parsed = ParseOrderedJson(text, "");
   OrderedJson calls = OrderedJson::array();
   if (parsed.ok() && parsed->is_object()) {
@@ -121,15 +123,17 @@ absl::StatusOr<OrderedJson> CallsOf(const std::string& text,
     tool_calls.push_back({{"type", "function"}, {"function", call}});
   }
   if (!tool_calls.empty()) return tool_calls;
-  return Bad(absl::StrCat(
-      where,
-      " is a function_call whose value is not the JSON of a call: "
-      "{\"name\": ..., \"arguments\": {...}}"));
+  return Bad(
+      absl::StrCat(where,
+                   " is a function_call whose value is not the JSON of a call: "
+                   "{\"name\": ..., \"arguments\": {...}}"));
 }
 
-absl::StatusOr<ChatMessage> ParseMessage(OrderedJson json, const std::string& where) {
+absl::StatusOr<ChatMessage> ParseMessage(OrderedJson json,
+                                         const std::string& where) {
   if (!json.is_object()) {
-    return Bad(absl::StrCat(where, " is ", json.type_name(), ", not an object"));
+    return Bad(
+        absl::StrCat(where, " is ", json.type_name(), ", not an object"));
   }
   DropNulls(&json);
   const bool is_sharegpt = !json.contains("role") && json.contains("from");
@@ -218,6 +222,10 @@ absl::StatusOr<std::string> AnswerOf(const ChatMessage& message) {
 absl::StatusOr<Conversation> ParseConversation(absl::string_view json) {
   ASSIGN_OR_RETURN(OrderedJson list, ParseOrderedJson(json, ""));
   ASSIGN_OR_RETURN(list, Unpacked(std::move(list), "the JSON of messages"));
+  // Benchmarks of tool calls have a list of turns, each a list of messages.
+  if (list.is_array() && list.size() == 1 && list[0].is_array()) {
+    list = OrderedJson(std::move(list[0]));
+  }
   if (!list.is_array() || list.empty()) {
     return Bad("holds no list of messages");
   }

@@ -24,14 +24,14 @@ struct Conversation {
   std::optional<std::string> answer;
 };
 
-// Parses the JSON text of a conversation: a list of messages, or a text that
-// holds such a list. A message has the keys of OpenAI's form, `role` and
-// `content`, or of ShareGPT's form, `from` and `value`, whose human and gpt are
-// user and assistant, whose observation is tool, and whose function_call is an
-// assistant message with tool_calls. A content may be a list of text parts, and
-// null beside tool_calls. All further keys of a message go to the chat template
-// (ChatMessage::more); a key of null counts as absent, since Parquet and Arrow
-// give every message the keys of all.
+// Parses the JSON text of a conversation: a list of messages, a list that holds
+// only such a list, or a text that holds one. A message has the keys of
+// OpenAI's form, `role` and `content`, or of ShareGPT's form, `from` and
+// `value`, whose human and gpt are user and assistant, whose observation is
+// tool, and whose function_call is an assistant message with tool_calls. A
+// content may be a list of text parts, and null beside tool_calls. All further
+// keys of a message go to the chat template (ChatMessage::more); a key of null
+// counts as absent, since Parquet and Arrow give every message the keys of all.
 //
 // The messages must come in an order in which they can have been said: a system
 // message only at the beginning, then user and assistant in turn; behind an

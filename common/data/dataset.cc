@@ -36,9 +36,8 @@ bool IsBlank(const std::string& text) {
 
 // Returns the characters of a string, and any other value as JSON.
 std::string ShownText(const std::string& json) {
-  return json.front() == '"'
-             ? nlohmann::json::parse(json).get<std::string>()
-             : json;
+  return json.front() == '"' ? nlohmann::json::parse(json).get<std::string>()
+                             : json;
 }
 
 absl::Status ColumnError(const std::string& where,
@@ -60,8 +59,7 @@ absl::Status TakeConversation(const DataRow& row,
   }
   auto parsed = ParseConversation(found->second);
   if (!parsed.ok()) {
-    return ColumnError(
-        where, column, std::string(parsed.status().message()));
+    return ColumnError(where, column, std::string(parsed.status().message()));
   }
   problem->problem = std::move(parsed->user.content);
   if (parsed->answer.has_value()) {
@@ -108,9 +106,8 @@ absl::Status TakeColumns(const DataRow& row,
       tools != row.values.end()) {
     auto list = ParseTools(tools->second);
     if (!list.ok()) {
-      return ColumnError(where,
-                         options.tools_column,
-                         std::string(list.status().message()));
+      return ColumnError(
+          where, options.tools_column, std::string(list.status().message()));
     }
     material->tools = *std::move(list);
   }
@@ -120,14 +117,13 @@ absl::Status TakeColumns(const DataRow& row,
 std::string RowJson(const TextRow& values) {
   return absl::StrCat(
       "{",
-      absl::StrJoin(values,
-                    ", ",
-                    [](std::string* out, const auto& value) {
-                      absl::StrAppend(out,
-                                      nlohmann::json(value.first).dump(),
-                                      ": ",
-                                      value.second);
-                    }),
+      absl::StrJoin(
+          values,
+          ", ",
+          [](std::string* out, const auto& value) {
+            absl::StrAppend(
+                out, nlohmann::json(value.first).dump(), ": ", value.second);
+          }),
       "}");
 }
 
@@ -182,8 +178,7 @@ absl::StatusOr<Problem> ToProblem(const absl::StatusOr<DataRow>& row,
   RETURN_IF_ERROR(CheckTexts(problem, options, where));
   RETURN_IF_ERROR(TakeColumns(*row, options, where, &material));
   if (material != RowMaterial()) {
-    problem.material =
-        std::make_shared<const RowMaterial>(std::move(material));
+    problem.material = std::make_shared<const RowMaterial>(std::move(material));
   }
   if (options.needs_row_json) problem.row_json = RowJson(row->values);
   return problem;
@@ -326,9 +321,8 @@ DatasetOptions MakeHeldOutOptions(const Config& config) {
   DatasetOptions options = MakeDatasetOptions(config);
   // The divergences of held-out problems are measured on their views, too.
   if (config.evaluation.kl_problems == 0) {
-    options.prompt_columns =
-        ColumnsOfFields(Prompts(config.prompts).QuestionColumns(),
-                        config.data.context_column);
+    options.prompt_columns = ColumnsOfFields(
+        Prompts(config.prompts).QuestionColumns(), config.data.context_column);
   }
   options.split_rule = SplitRule::kNamed;
   return options;
@@ -387,10 +381,8 @@ absl::StatusOr<Dataset> ReadDataset(const std::string& path,
       std::ranges::none_of(dataset.problems, [](const Problem& problem) {
         return problem.material != nullptr && !problem.material->tools.empty();
       })) {
-    LogWarning(absl::StrCat(path,
-                            ": no row has tools in the column '",
-                            options.tools_column,
-                            "'"));
+    LogWarning(absl::StrCat(
+        path, ": no row has tools in the column '", options.tools_column, "'"));
   }
   dataset.digest = DigestOf(dataset.problems);
   return dataset;

@@ -1,6 +1,6 @@
 // Reads problems, with reference solutions for training, with answers for
-// evaluation, and with everything else that prompts show of a row, from JSON (plain or gzip), Parquet and Arrow, in one file or many
-// (data_files.h).
+// evaluation, and with everything else that prompts show of a row, from JSON
+// (plain or gzip), Parquet and Arrow, in one file or many (data_files.h).
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,8 @@ struct DatasetOptions {
   std::string problem_column = "problem";
   std::string solution_column = "solution";
   std::string answer_column = "answer";
-  // The column of a conversation (chat_messages.h), which then gives problem and
-  // solution, and the column of its tools. Empty: there is none.
+  // The column of a conversation (chat_messages.h), which then gives problem
+  // and solution, and the column of its tools. Empty: there is none.
   std::string messages_column = "";
   std::string tools_column = "";
   // The columns that prompts show, by the field that stands for the column
@@ -71,8 +71,8 @@ struct Dataset {
   std::string digest;  // DigestOf(problems)
 };
 
-// Returns the SHA-256 over the rows' columns, in order, and over the material of
-// rows that have some.
+// Returns the SHA-256 over the rows' columns, in order, and over the material
+// of rows that have some.
 std::string DigestOf(const std::vector<Problem>& problems);
 
 // Reads all files of `path`, one after the other; `path` is a file, a folder, a

@@ -212,9 +212,9 @@ class RowReader {
 };
 
 absl::Status AddJsonValue(const nlohmann::ordered_json& value,
-                      const std::string& column,
-                      const std::string& where,
-                      TextRow* values) {
+                          const std::string& column,
+                          const std::string& where,
+                          TextRow* values) {
   if (value.is_null()) return absl::OkStatus();
   auto text = PythonJson(value);
   if (!text.ok()) {
@@ -229,9 +229,9 @@ absl::Status AddJsonValue(const nlohmann::ordered_json& value,
 }
 
 absl::Status AddJsonValues(const nlohmann::ordered_json& json,
-                       const std::string& where,
-                       const RowQuery& query,
-                       TextRow* values) {
+                           const std::string& where,
+                           const RowQuery& query,
+                           TextRow* values) {
   if (query.wants_all_values) {
     for (const auto& item : json.items()) {
       RETURN_IF_ERROR(AddJsonValue(item.value(), item.key(), where, values));

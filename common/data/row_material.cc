@@ -33,8 +33,7 @@ absl::Status NotOfThisForm(absl::string_view key, absl::string_view need) {
 
 absl::StatusOr<ChatMessage> ParseMaterialMessage(const OrderedJson& json,
                                                  const std::string& key) {
-  const char* need =
-      "a list of messages, each with the texts role and content";
+  const char* need = "a list of messages, each with the texts role and content";
   if (!json.is_object() || !json.contains("role") ||
       !json.at("role").is_string() || !json.contains("content")) {
     return NotOfThisForm(key, need);
@@ -82,7 +81,8 @@ OrderedJson MaterialJson(const RowMaterial& material) {
   if (!material.user_more.empty()) {
     json["user"] = OrderedJson::parse(material.user_more);
   }
-  if (!material.tools.empty()) json["tools"] = OrderedJson::parse(material.tools);
+  if (!material.tools.empty())
+    json["tools"] = OrderedJson::parse(material.tools);
   return json;
 }
 

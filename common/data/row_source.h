@@ -32,11 +32,11 @@ using RowVisitor = std::function<absl::Status(
 
 inline constexpr size_t kMaxUnreadColumns = 200;
 
-// `columns` are asked for as texts, and `values` as JSON values of any type. The
-// `required` columns must exist in the data: the error about a missing one lists
-// the existing columns and says that `column_settings` name the right ones; if
-// a column has the name of conversations, it says that `messages_setting` reads
-// it.
+// `columns` are asked for as texts, and `values` as JSON values of any type.
+// The `required` columns must exist in the data: the error about a missing one
+// lists the existing columns and says that `column_settings` name the right
+// ones; if a column has the name of conversations, it says that
+// `messages_setting` reads it.
 struct RowQuery {
   std::vector<std::string> columns;
   std::vector<std::string> required;

@@ -134,14 +134,12 @@ absl::StatusOr<GradedAnswer> Graded(const SampleRow& row,
   const std::string expected = ExpectedAnswer(row.answer, row.sample.reference);
   graded.correct =
       row.correct.value_or(GradeAnswer(graded.text, expected).correct);
-  graded.feedback =
-      row.feedback.empty()
-          ? builder.prompts().Feedback(
-                graded.correct,
-                ExtractBoxed(graded.text),
-                row.was_truncated,
-                row.sample.source().columns())
-          : row.feedback;
+  graded.feedback = row.feedback.empty() ? builder.prompts().Feedback(
+                                               graded.correct,
+                                               ExtractBoxed(graded.text),
+                                               row.was_truncated,
+                                               row.sample.source().columns())
+                                         : row.feedback;
   return graded;
 }
 

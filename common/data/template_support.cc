@@ -47,8 +47,10 @@ absl::Status OfKey(const char* key,
 }  // namespace
 
 absl::Status CheckShowsSystem(const ChatTemplate& chat_template) {
-  return CheckShows(
-      chat_template, {{"system", kProbe}, {"user", "1"}}, "", "a system message");
+  return CheckShows(chat_template,
+                    {{"system", kProbe}, {"user", "1"}},
+                    "",
+                    "a system message");
 }
 
 absl::Status CheckShowsTools(const ChatTemplate& chat_template) {

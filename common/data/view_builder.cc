@@ -147,18 +147,18 @@ ViewBuilder::ReferencePrefixes(const PromptSource& source,
   std::vector<std::pair<ViewName, std::vector<int32_t>>> prefixes;
   const auto add = [&](ViewName view,
                        const std::string& message) -> absl::Status {
-    ASSIGN_OR_RETURN(std::vector<int32_t> prefix,
-                     RolloutPrefix(
-                         source, message, options_.privileged_thinking));
+    ASSIGN_OR_RETURN(
+        std::vector<int32_t> prefix,
+        RolloutPrefix(source, message, options_.privileged_thinking));
     prefixes.emplace_back(view, std::move(prefix));
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(
       add(ViewName::kCrossRollout, PrivilegedMessage(source, reference)));
   if (options_.extra_views.contains(ViewName::kDemonstrationRollout)) {
-    RETURN_IF_ERROR(add(ViewName::kDemonstrationRollout,
-                        prompts.Demonstration(
-                            source.problem, reference, source.columns())));
+    RETURN_IF_ERROR(add(
+        ViewName::kDemonstrationRollout,
+        prompts.Demonstration(source.problem, reference, source.columns())));
   }
   if (options_.extra_views.contains(ViewName::kProbeRollout)) {
     RETURN_IF_ERROR(add(ViewName::kProbeRollout,
@@ -203,10 +203,10 @@ absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
       CutRight(ScoredTokens(reference_ids), options_.max_reference_tokens);
   ASSIGN_OR_RETURN(const std::string text, TextOf(reference_ids));
   ASSIGN_OR_RETURN(const std::vector<int32_t> none, RolloutPrompt(source));
-  ASSIGN_OR_RETURN(std::vector<int32_t> self,
-                   RolloutPrefix(source,
-                                 PrivilegedMessage(source, text),
-                                 options_.thinking));
+  ASSIGN_OR_RETURN(
+      std::vector<int32_t> self,
+      RolloutPrefix(
+          source, PrivilegedMessage(source, text), options_.thinking));
   Views views;
   At(views, ViewName::kNoneReference) = MakeView(none, scored);
   At(views, ViewName::kSelfReference) = MakeShowing(std::move(self), scored);
@@ -322,11 +322,10 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
     self = none;
     self.insert(self.end(), rollout.begin(), rollout.end());
   } else {
-    ASSIGN_OR_RETURN(
-        self,
-        RolloutPrefix(source,
-                      PrivilegedMessage(source, rollout_text),
-                      options_.thinking));
+    ASSIGN_OR_RETURN(self,
+                     RolloutPrefix(source,
+                                   PrivilegedMessage(source, rollout_text),
+                                   options_.thinking));
   }
   At(views, ViewName::kSelfRollout) = MakeShowing(std::move(self), rollout);
 
@@ -334,8 +333,7 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
   if (!sample.reference_ids.empty()) {
     ASSIGN_OR_RETURN(shown, TextOf(sample.reference_ids));
   }
-  ASSIGN_OR_RETURN(const auto prefixes,
-                   ReferencePrefixes(source, shown));
+  ASSIGN_OR_RETURN(const auto prefixes, ReferencePrefixes(source, shown));
   for (const auto& [name, prefix] : prefixes) {
     At(views, name) = sample.reference_ids.empty()
                           ? MakeView(prefix, rollout)

@@ -59,8 +59,8 @@ struct ViewOptions {
   // belongs to the answer and is scored.
   bool pad_is_end = false;
   Prompts prompts;
-  // The system message of rows that have none of their own (data.system), unless
-  // prompts.system replaces both. Empty: there is none.
+  // The system message of rows that have none of their own (data.system),
+  // unless prompts.system replaces both. Empty: there is none.
   std::string system = "";
   // Whether the template's thinking is on: `privileged_thinking` is for prompts
   // that show an answer in front of another answer, `thinking` for all other
@@ -173,8 +173,8 @@ class ViewBuilder {
                     const std::string& reference) const;
   // Returns the text of a privileged prompt before the answer that it shows;
   // nothing if prompts.privileged shows no answer.
-  absl::StatusOr<std::optional<std::string>> TextBeforeShown(const PromptSource& source,
-                                              bool thinking) const;
+  absl::StatusOr<std::optional<std::string>> TextBeforeShown(
+      const PromptSource& source, bool thinking) const;
   // Returns the view with a prompt that shows a sampled answer.
   View MakeShowing(std::vector<int32_t> prompt,
                    const std::vector<int32_t>& scored) const;

@@ -199,9 +199,8 @@ class ViewMeter {
     sample.material = std::move(material);
     if (!HasGivenReference()) sample.reference_ids = {token};
     if (views_.contains(ViewName::kSiblingRollout)) {
-      sample.context = {
-          .sibling = "0",
-          .feedback = LongestFeedback(sample.source().columns())};
+      sample.context = {.sibling = "0",
+                        .feedback = LongestFeedback(sample.source().columns())};
     }
     return builder_.Build(sample);
   }

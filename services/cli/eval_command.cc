@@ -218,10 +218,10 @@ absl::StatusOr<std::vector<AnswerPrompt>> OpenPrompts(
                             options.generator.model,
                             " does not support it"));
   }
-  const ViewBuilder views(*text.tokenizer,
-                          *text.chat_template,
-                          {.prompts = Prompts(config.prompts),
-                           .system = config.data.system});
+  const ViewBuilder views(
+      *text.tokenizer,
+      *text.chat_template,
+      {.prompts = Prompts(config.prompts), .system = config.data.system});
   std::vector<AnswerPrompt> prompts;
   for (size_t i = 0; i < data.problems.size(); ++i) {
     const Problem& problem = data.problems[i];

@@ -112,9 +112,8 @@ absl::Status AnswerRows(const Config& config,
 absl::StatusOr<Dataset> DrawData(const Config& config,
                                  const ProbeSampleOptions& options) {
   ASSIGN_OR_RETURN(const ModelText base, ReadModelText(config));
-  ASSIGN_OR_RETURN(
-      Dataset data,
-      ReadDataset(config.data.path, MakeDatasetOptions(config)));
+  ASSIGN_OR_RETURN(Dataset data,
+                   ReadDataset(config.data.path, MakeDatasetOptions(config)));
   std::vector<std::string> texts;
   for (const Problem& problem : data.problems) {
     texts.push_back(problem.source().Key());

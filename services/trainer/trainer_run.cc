@@ -99,8 +99,8 @@ absl::Status ReadProblems(const Config& config,
                           Dataset* data,
                           Dataset* held_out) {
   RETURN_IF_ERROR(RequireDataPath(config.data));
-  ASSIGN_OR_RETURN(
-      *data, ReadDataset(config.data.path, MakeDatasetOptions(config)));
+  ASSIGN_OR_RETURN(*data,
+                   ReadDataset(config.data.path, MakeDatasetOptions(config)));
   WarnOfBadAnswers(config.data.path, "data.answer_column", *data);
   if (!config.evaluation.path.empty()) {
     ASSIGN_OR_RETURN(

@@ -13,10 +13,10 @@ namespace dapd::jinja {
 namespace {
 
 absl::Status PastInteger(const nlohmann::ordered_json& json) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "a number past 64 bits, of which only ",
-      json.dump(),
-      " could be read; put it in quotes"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a number past 64 bits, of which only ",
+                   json.dump(),
+                   " could be read; put it in quotes"));
 }
 
 }  // namespace

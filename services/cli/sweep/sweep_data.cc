@@ -38,9 +38,8 @@ absl::Status CheckData(const Config& config) {
   RETURN_IF_ERROR(RequireDataPath(config.data));
   ASSIGN_OR_RETURN(const ModelText base, ReadModelText(config));
   const int64_t context = base.model.max_positions;
-  ASSIGN_OR_RETURN(
-      Dataset data,
-      ReadDataset(config.data.path, MakeDatasetOptions(config)));
+  ASSIGN_OR_RETURN(Dataset data,
+                   ReadDataset(config.data.path, MakeDatasetOptions(config)));
   RETURN_IF_ERROR(ApplyAnswerRule(config, &data));
   RETURN_IF_ERROR(ApplyViewLimits(config, context, base.text, &data));
   if (config.evaluation.path.empty()) return absl::OkStatus();
