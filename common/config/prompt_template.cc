@@ -85,6 +85,13 @@ size_t PromptTemplate::Count(PromptField field) const {
       pieces_, [&](const Piece& piece) { return piece.field == field; }));
 }
 
+size_t PromptTemplate::CountColumns() const {
+  return Count(PromptField::kContext) +
+         static_cast<size_t>(std::ranges::count_if(
+             pieces_,
+             [](const Piece& piece) { return !piece.column.empty(); }));
+}
+
 std::set<std::string> PromptTemplate::Columns() const {
   std::set<std::string> columns;
   for (const Piece& piece : pieces_) {

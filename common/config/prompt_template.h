@@ -58,6 +58,8 @@ class PromptTemplate {
 
   // Returns the number of times that a field occurs.
   size_t Count(PromptField field) const;
+  // Returns the number of times that columns occur, {context} included.
+  size_t CountColumns() const;
   // Returns the names of the other fields, which stand for columns.
   std::set<std::string> Columns() const;
 

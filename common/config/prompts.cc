@@ -196,23 +196,43 @@ std::string Prompts::Fill(const PromptTemplate& prompt,
       columns);
 }
 
+std::vector<const PromptTemplate*> Prompts::All() const {
+  return {&system_,
+          &none_,
+          &privileged_,
+          &demonstration_,
+          &probe_,
+          &sibling_,
+          &sibling_solution_,
+          &sibling_feedback_,
+          &feedback_wrong_,
+          &feedback_unboxed_,
+          &feedback_truncated_};
+}
+
 std::set<std::string> Prompts::Columns() const {
   std::set<std::string> all;
-  for (const PromptTemplate* prompt : {&system_,
-                                       &none_,
-                                       &privileged_,
-                                       &demonstration_,
-                                       &probe_,
-                                       &sibling_,
-                                       &sibling_solution_,
-                                       &sibling_feedback_,
-                                       &feedback_wrong_,
-                                       &feedback_unboxed_,
-                                       &feedback_truncated_}) {
+  for (const PromptTemplate* prompt : All()) {
     all.merge(prompt->Columns());
     if (prompt->Count(PromptField::kContext) > 0) all.insert(kContextField);
   }
   return all;
+}
+
+size_t Prompts::most_columns() const {
+  size_t most = 0;
+  for (const PromptTemplate* prompt : All()) {
+    // Parts of prompts.sibling may occur several times in it.
+    const size_t times =
+        std::max({size_t{1},
+                  sibling_.Count(PromptField::kSolution),
+                  sibling_.Count(PromptField::kFeedback) *
+                      sibling_feedback_.Count(PromptField::kFeedback)});
+    most +=
+        times * (prompt->CountColumns() +
+                 prompt->Count(PromptField::kPrompt) * none_.CountColumns());
+  }
+  return most;
 }
 
 std::set<std::string> Prompts::QuestionColumns() const {

@@ -74,12 +74,16 @@ class Prompts {
   // together with its system message, and an answer.
   size_t most_problems() const;
   size_t most_references() const;
+  // Returns an upper bound on the number of columns that a message, its system
+  // message and its feedback show together.
+  size_t most_columns() const;
   // Returns the number of times that the self-teacher's message shows a
   // sibling, and that its feedback quotes the result of an answer.
   size_t siblings() const;
   size_t feedbacks() const;
 
  private:
+  std::vector<const PromptTemplate*> All() const;
   std::string Fill(const PromptTemplate& prompt,
                    absl::string_view problem,
                    absl::string_view shown,

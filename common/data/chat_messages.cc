@@ -139,6 +139,8 @@ absl::StatusOr<ChatMessage> ParseMessage(OrderedJson json,
   const bool is_sharegpt = !json.contains("role") && json.contains("from");
   const OrderedJson name = Take(&json, is_sharegpt ? "from" : "role");
   const OrderedJson content = Take(&json, is_sharegpt ? "value" : "content");
+  // Only `value` is the content of ShareGPT's form.
+  if (is_sharegpt) json.erase("content");
   if (!name.is_string()) {
     return Bad(absl::StrCat(where,
                             " has no role: a message needs the texts role and "

@@ -10,6 +10,7 @@
 #include "common/config/preset_terms.h"
 #include "common/config/released_prompts.h"
 #include "common/terms/term.h"
+#include "common/tokenizer/unicode_text.h"
 
 namespace dapd {
 namespace {
@@ -112,6 +113,20 @@ absl::StatusOr<std::vector<int32_t>> ViewBuilder::RolloutPrompt(
     ASSIGN_OR_RETURN(prompt, tokenizer_.Encode(text));
   }
   return Cut(std::move(prompt), options_.max_sampler_prompt);
+}
+
+absl::StatusOr<int64_t> ViewBuilder::MostConversationTokens(
+    const PromptSource& source) const {
+  const MessageRenderer renderer = RendererOf(source);
+  int64_t most = 0;
+  for (const bool thinking : {false, true}) {
+    ASSIGN_OR_RETURN(const std::string prompt,
+                     renderer.PromptText("", thinking));
+    most = std::max(most, MostTokens(prompt));
+  }
+  ASSIGN_OR_RETURN(const std::string conversation,
+                   renderer.Conversation("", ""));
+  return std::max(most, MostTokens(conversation));
 }
 
 std::vector<int32_t> ViewBuilder::Cut(std::vector<int32_t> prompt,

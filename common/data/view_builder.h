@@ -96,6 +96,13 @@ class ViewBuilder {
   absl::StatusOr<std::vector<int32_t>> RolloutPrompt(
       const PromptSource& source) const;
 
+  // Returns an upper bound on the tokens that the row's conversation adds to
+  // any view, without its problem, its answer and the fields of prompts. It
+  // renders the conversation and does not tokenize it. Returns the template's
+  // error if the conversation cannot be rendered.
+  absl::StatusOr<int64_t> MostConversationTokens(
+      const PromptSource& source) const;
+
   // Returns an evaluation's uncut prompt: its user turn and the generation
   // prompt. With kTraining and the options' thinking it equals RolloutPrompt's
   // result, if that has special tokens and is not cut. `thinking` has no effect

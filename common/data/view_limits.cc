@@ -129,12 +129,13 @@ class ViewMeter {
   }
 
   // Returns an upper bound of Longest at next to no cost: every token has at
-  // least one byte. No bound is known for a row with material.
-  int64_t AtMost(const Problem& problem) const {
-    if (problem.material != nullptr) return kUncut;
+  // least one byte.
+  absl::StatusOr<int64_t> AtMost(const Problem& problem) const {
+    ASSIGN_OR_RETURN(const int64_t material,
+                     MostMaterialTokens(builder_, problem));
     const int64_t reference =
         HasGivenReference() ? MostTokens(problem.solution) : 0;
-    return frame_bytes_ + problems_ * MostTokens(problem.problem) +
+    return frame_bytes_ + material + problems_ * MostTokens(problem.problem) +
            references_ * reference +
            std::min(reference, config_.objective.max_reference_tokens) +
            (1 + std::max({int64_t{1}, references_, told_})) *
@@ -356,15 +357,12 @@ absl::Status ApplyVocabulary(const Config& config,
                      data);
 }
 
-using Render = std::function<absl::Status(const Problem&)>;
-
 // Refuses or removes the rows of `path` whose conversations the chat template
 // does not render, or whose system message or tools it does not show. A problem
 // alone is always rendered.
 absl::Status ApplyTemplate(const std::string& path,
                            const TextPipeline& text,
                            OnBadRow on_bad_row,
-                           const Render& render,
                            Dataset* data) {
   const absl::Status shows_system = CheckShowsSystem(*text.chat_template);
   const absl::Status shows_tools = CheckShowsTools(*text.chat_template);
@@ -374,7 +372,9 @@ absl::Status ApplyTemplate(const std::string& path,
     if (problem.material != nullptr) {
       if (problem.material->system.has_value()) status.Update(shows_system);
       if (!problem.material->tools.empty()) status.Update(shows_tools);
-      if (status.ok()) status = render(problem);
+      if (status.ok()) {
+        status = text.views->MostConversationTokens(problem.source()).status();
+      }
     }
     rows.Add(status.ok(),
              absl::StrCat(problem.where,
@@ -398,12 +398,8 @@ absl::Status ApplyViewLimits(const Config& config,
                              Dataset* data) {
   const int64_t limit = std::min(context, config.trainer.pack_tokens);
   ASSIGN_OR_RETURN(const ViewMeter meter, ViewMeter::Make(config, text));
-  RETURN_IF_ERROR(ApplyTemplate(
-      config.data.path,
-      text,
-      config.data.on_bad_row,
-      [&](const Problem& problem) { return meter.Longest(problem).status(); },
-      data));
+  RETURN_IF_ERROR(
+      ApplyTemplate(config.data.path, text, config.data.on_bad_row, data));
   RETURN_IF_ERROR(ApplyVocabulary(
       config,
       config.data.path,
@@ -417,7 +413,8 @@ absl::Status ApplyViewLimits(const Config& config,
   for (int64_t i = 0; i < total; ++i) {
     const Problem& problem = data->problems[static_cast<size_t>(i)];
     LongView longest;
-    if (meter.AtMost(problem) > limit) {
+    ASSIGN_OR_RETURN(const int64_t at_most, meter.AtMost(problem));
+    if (at_most > limit) {
       ASSIGN_OR_RETURN(longest, meter.Longest(problem));
     }
     rows.Add(longest.tokens <= limit && longest.sampled <= context,
@@ -446,13 +443,7 @@ absl::Status ApplyHeldOutLimits(const Config& config,
         problem.where, ": ", std::string(prompt.status().message())));
   };
   RETURN_IF_ERROR(ApplyTemplate(
-      config.evaluation.path,
-      text,
-      config.data.on_bad_row,
-      [&](const Problem& problem) {
-        return HeldOutPrompt(config, *text.views, problem.source()).status();
-      },
-      held_out));
+      config.evaluation.path, text, config.data.on_bad_row, held_out));
   RETURN_IF_ERROR(ApplyVocabulary(
       config,
       config.evaluation.path,
