@@ -161,7 +161,10 @@ absl::StatusOr<ChatMessage> ParseMessage(OrderedJson json,
     ASSIGN_OR_RETURN(json["tool_calls"], CallsOf(text, where));
   } else if (content.is_null() && message.role == kAssistant &&
              json.contains("tool_calls")) {
-    json["content"] = nullptr;
+    OrderedJson more = OrderedJson::object();
+    more["content"] = nullptr;
+    more.update(json);
+    json = std::move(more);
   } else {
     ASSIGN_OR_RETURN(message.content, ContentText(content, where));
   }

@@ -59,8 +59,8 @@ TEST(ChatMessagesTest, ToolCallsAndResultsStandBehindTheProblem) {
   EXPECT_EQ(chat.user.more, R"({"name":"Ada"})");
   ASSERT_EQ(chat.after.size(), 2u);
   EXPECT_EQ(chat.after[0].more,
-            R"({"tool_calls":[{"type":"function","function":{"name":"f",)"
-            R"("arguments":{"z":1}}}],"content":null})");
+            R"({"content":null,"tool_calls":[{"type":"function","function":)"
+            R"({"name":"f","arguments":{"z":1}}}]})");
   EXPECT_EQ(chat.after[1],
             (ChatMessage{"tool", "sun", R"({"tool_call_id":"1"})"}));
   EXPECT_EQ(chat.answer, "It is sunny.");

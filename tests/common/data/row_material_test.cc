@@ -17,7 +17,7 @@ RowMaterial Full() {
   return {.columns = {{"hint", "H"}, {"context", ""}},
           .system = "",
           .before = {{"user", "1"}, {"assistant", "2"}},
-          .after = {{"assistant", "", R"({"tool_calls":[],"content":null})"},
+          .after = {{"assistant", "", R"({"content":null,"tool_calls":[]})"},
                     {"tool", "r", R"({"z":1,"a":2})"}},
           .user_more = R"({"name":"Ada"})",
           .tools = R"([{"z":1,"a":2}])"};

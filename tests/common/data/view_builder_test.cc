@@ -469,7 +469,7 @@ TEST_F(ViewsTest, TheRowsConversationStandsAroundTheProblemAndIsNotScored) {
       "<user>N How many? H";
   const std::string after = "<end><assistant>call<end><tool>result<end>";
   EXPECT_EQ(text(ViewName::kNoneReference),
-            before + after + "<assistant>the answer is 123<end>");
+            before + after + "<assistant><no thoughts>the answer is 123<end>");
   EXPECT_TRUE(text(ViewName::kNoneRollout).starts_with(before + after))
       << text(ViewName::kNoneRollout);
   EXPECT_TRUE(text(ViewName::kCrossRollout)
