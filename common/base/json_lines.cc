@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <set>
 #include <string>
 #include <system_error>
@@ -19,52 +20,58 @@ namespace dapd {
 namespace {
 
 constexpr int kMaxDepth = 64;
+constexpr size_t kMaxOrderedKeys = 10'000;
 
 // Ends the parser at once, since the rest of the text must cost no time.
 struct Refusal {
   std::string problem;
 };
 
-// Refuses duplicate keys and deep nesting, which nlohmann's default parser
-// accepts.
+// Refuses duplicate keys, deep nesting, and objects with more than `max_keys`
+// keys, which nlohmann's default parser accepts.
+template <typename Json>
 class StrictParser {
  public:
-  bool operator()(int depth,
-                  nlohmann::json::parse_event_t event,
-                  nlohmann::json& parsed) {
-    using Event = nlohmann::json::parse_event_t;
+  explicit StrictParser(size_t max_keys) : max_keys_(max_keys) {}
+
+  bool operator()(int depth, typename Json::parse_event_t event, Json& parsed) {
+    using Event = typename Json::parse_event_t;
     if (event == Event::object_start || event == Event::array_start) {
       if (depth >= kMaxDepth) throw Refusal{"nested too deeply"};
       if (event == Event::object_start) keys_.emplace_back();
     } else if (event == Event::object_end) {
       keys_.pop_back();
     } else if (event == Event::key) {
-      if (!keys_.back().insert(parsed.get<std::string>()).second) {
+      const auto key = parsed.template get<std::string>();
+      if (!keys_.back().insert(key).second) {
+        throw Refusal{absl::StrCat("key '", key, "' occurs twice")};
+      }
+      if (keys_.back().size() > max_keys_) {
         throw Refusal{
-            absl::StrCat("key '", parsed.get<std::string>(), "' occurs twice")};
+            absl::StrCat("an object has more than ", max_keys_, " keys")};
       }
     }
     return true;
   }
 
  private:
+  const size_t max_keys_;
   std::vector<std::set<std::string>> keys_;
 };
 
-}  // namespace
-
-absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text,
-                                         const std::string& where) {
-  StrictParser strict;
-  nlohmann::json value;
+template <typename Json>
+absl::StatusOr<Json> ParseStrictly(absl::string_view text,
+                                   const std::string& where,
+                                   size_t max_keys) {
+  StrictParser<Json> strict(max_keys);
+  Json value;
   try {
-    value = nlohmann::json::parse(text.begin(),
-                                  text.end(),
-                                  [&strict](int depth,
-                                            nlohmann::json::parse_event_t event,
-                                            nlohmann::json& parsed) {
-                                    return strict(depth, event, parsed);
-                                  });
+    value = Json::parse(
+        text.begin(),
+        text.end(),
+        [&strict](int depth, typename Json::parse_event_t event, Json& parsed) {
+          return strict(depth, event, parsed);
+        });
   } catch (const nlohmann::json::exception& error) {
     if (IsLfsPointer(text)) {
       return DataError(absl::StrCat(where, kIsLfsPointer));
@@ -75,6 +82,19 @@ absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text,
     return DataError(absl::StrCat(where, ": ", refusal.problem));
   }
   return value;
+}
+
+}  // namespace
+
+absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text,
+                                         const std::string& where) {
+  return ParseStrictly<nlohmann::json>(
+      text, where, std::numeric_limits<size_t>::max());
+}
+
+absl::StatusOr<nlohmann::ordered_json> ParseOrderedJson(
+    absl::string_view text, const std::string& where) {
+  return ParseStrictly<nlohmann::ordered_json>(text, where, kMaxOrderedKeys);
 }
 
 absl::Status ForEachJsonLine(

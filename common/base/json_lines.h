@@ -19,6 +19,11 @@ namespace dapd {
 // message.
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text,
                                          const std::string& where);
+// Parses as ParseJson does, and keeps the order of an object's keys. An object
+// with more than 10,000 keys is an error, too: looking up its keys would take
+// time that grows with the square of their number.
+absl::StatusOr<nlohmann::ordered_json> ParseOrderedJson(
+    absl::string_view text, const std::string& where);
 
 // Calls `visit` with each value and its 1-based line number; empty lines are
 // skipped. Stops at the first error, which names the file and line.

@@ -137,6 +137,11 @@ struct DataSection {
   std::string solution_column = "solution";
   std::string answer_column = "answer";
   std::string teacher_column;  // empty: no row names its teacher
+  std::string context_column = "context";
+  // Empty: rows have problems and solutions, and no tools.
+  std::string messages_column;
+  std::string tools_column;
+  std::string system;  // of rows whose messages have none; empty: no message
   OnBadRow on_bad_row = OnBadRow::kFail;
   int64_t max_prompt_tokens = 20000;
 };
@@ -200,6 +205,7 @@ struct ObjectiveSection {
 
 // Templates of the user messages; see prompt_template.h.
 struct PromptsSection {
+  std::string system;  // empty: data.system decides
   std::string none = kReleasedNone;
   std::string privileged = kReleasedPrivileged;
   std::string demonstration = kReleasedDemonstration;

@@ -4,14 +4,18 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
 namespace dapd {
 namespace {
 
 // The names of the fields, by PromptField.
-constexpr std::array<const char*, kNumPromptFields> kFields = {
-    "problem", "reference", "prompt", "solution", "feedback", "answer"};
+constexpr std::array<const char*, kNumPromptFields> kFields = {"problem",
+                                                               "reference",
+                                                               "prompt",
+                                                               "solution",
+                                                               "feedback",
+                                                               "answer",
+                                                               "context"};
 
 std::optional<PromptField> ParseField(absl::string_view name) {
   const auto found = std::ranges::find(kFields, name);
@@ -42,8 +46,12 @@ const char* PromptFieldName(PromptField field) {
   return kFields[static_cast<size_t>(field)];
 }
 
-absl::StatusOr<PromptTemplate> PromptTemplate::Parse(absl::string_view text) {
-  PromptTemplate result;
+const PromptColumns& NoColumns() {
+  static const auto& none = *new PromptColumns();
+  return none;
+}
+
+PromptTemplate::PromptTemplate(absl::string_view text) {
   Piece piece;
   while (!text.empty()) {
     const size_t before = std::min(text.find('{'), text.size());
@@ -62,24 +70,14 @@ absl::StatusOr<PromptTemplate> PromptTemplate::Parse(absl::string_view text) {
       absl::StrAppend(&piece.text, word);
     } else {
       piece.field = ParseField(word);
-      if (!piece.field.has_value()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("{",
-                         word,
-                         "} is not a field; the fields are {",
-                         absl::StrJoin(kFields, "}, {"),
-                         "}. To use it as text, write {{",
-                         word,
-                         "}}"));
-      }
-      result.pieces_.push_back(std::move(piece));
+      if (!piece.field.has_value()) piece.column = std::string(word);
+      pieces_.push_back(std::move(piece));
       piece = {};
     }
     absl::StrAppend(&piece.text, std::string(pairs / 2, '}'));
     text.remove_prefix(word.size() + pairs);
   }
-  result.pieces_.push_back(std::move(piece));
-  return result;
+  pieces_.push_back(std::move(piece));
 }
 
 size_t PromptTemplate::Count(PromptField field) const {
@@ -87,12 +85,32 @@ size_t PromptTemplate::Count(PromptField field) const {
       pieces_, [&](const Piece& piece) { return piece.field == field; }));
 }
 
-std::string PromptTemplate::Fill(const Values& values) const {
+size_t PromptTemplate::CountColumns() const {
+  return Count(PromptField::kContext) +
+         static_cast<size_t>(std::ranges::count_if(
+             pieces_,
+             [](const Piece& piece) { return !piece.column.empty(); }));
+}
+
+std::set<std::string> PromptTemplate::Columns() const {
+  std::set<std::string> columns;
+  for (const Piece& piece : pieces_) {
+    if (!piece.column.empty()) columns.insert(piece.column);
+  }
+  return columns;
+}
+
+std::string PromptTemplate::Fill(const Values& values,
+                                 const PromptColumns& columns) const {
   std::string message;
   for (const Piece& piece : pieces_) {
     absl::StrAppend(&message, piece.text);
-    if (!piece.field.has_value()) continue;
-    absl::StrAppend(&message, values[static_cast<size_t>(*piece.field)]);
+    if (piece.field.has_value()) {
+      absl::StrAppend(&message, values[static_cast<size_t>(*piece.field)]);
+    } else if (const auto column = columns.find(piece.column);
+               column != columns.end()) {
+      absl::StrAppend(&message, column->second);
+    }
   }
   return message;
 }

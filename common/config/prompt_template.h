@@ -7,22 +7,28 @@
 //   {solution}   the filled `prompts.sibling_solution`, if there is a sibling
 //   {feedback}   what was said about an answer
 //   {answer}     the result that an answer states in its box
+//   {context}    the privileged text of the row (data.context_column)
+//
+// Any other word in braces is a field, too: it stands for the row's column of
+// that name, as {hint} and {tests} do. A row without that column is refused, so
+// that a misspelt field is found.
 //
 // Braces around anything but one word are text: \boxed{}, \frac{1}{2},
 // {"answer": 3}. A word is two or more letters, digits and underscores that
-// begin with a letter or an underscore; in braces it must be one of the fields
-// above, so that a misspelt one is found. Two pairs of braces around a word
+// begin with a letter or an underscore. Two pairs of braces around a word
 // stand for one pair of text, as in \text{{apples}}, and three pairs around a
 // field for one pair of text around its value.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace dapd {
@@ -33,30 +39,43 @@ enum class PromptField {
   kPrompt,
   kSolution,
   kFeedback,
-  kAnswer
+  kAnswer,
+  kContext
 };
-inline constexpr size_t kNumPromptFields = 6;
+inline constexpr size_t kNumPromptFields = 7;
 
 // Returns "problem", ...
 const char* PromptFieldName(PromptField field);
 
+// The texts that fields other than PromptField stand for, by the field's name.
+using PromptColumns = std::map<std::string, std::string, std::less<>>;
+// Returns the columns of a row that has none.
+const PromptColumns& NoColumns();
+
 class PromptTemplate {
  public:
-  // Returns INVALID_ARGUMENT for a word in braces that is no field.
-  static absl::StatusOr<PromptTemplate> Parse(absl::string_view text);
+  explicit PromptTemplate(absl::string_view text);
 
   // Returns the number of times that a field occurs.
   size_t Count(PromptField field) const;
+  // Returns the number of times that columns occur, {context} included.
+  size_t CountColumns() const;
+  // Returns the names of the other fields, which stand for columns.
+  std::set<std::string> Columns() const;
 
-  // Returns the message with `values` (by PromptField) in place of the fields.
-  // Fields inside the values are not replaced.
+  // Returns the message with `values` (by PromptField) and `columns` in place
+  // of the fields. A column that is not there is empty. Fields inside the
+  // values are not replaced.
   using Values = std::array<absl::string_view, kNumPromptFields>;
-  std::string Fill(const Values& values) const;
+  std::string Fill(const Values& values,
+                   const PromptColumns& columns = NoColumns()) const;
 
  private:
+  // A text, and the field behind it; the last piece has no field.
   struct Piece {
-    std::string text;                  // and then
-    std::optional<PromptField> field;  // of all pieces but the last
+    std::string text;
+    std::optional<PromptField> field;
+    std::string column;  // the field's name if it stands for a column
   };
   std::vector<Piece> pieces_;
 };

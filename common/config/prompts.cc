@@ -20,6 +20,11 @@ struct PromptRule {
 const std::vector<PromptRule>& Rules() {
   using enum PromptField;
   static const auto& rules = *new std::vector<PromptRule>{
+      {"prompts.system",
+       &PromptsSection::system,
+       {},
+       {kProblem},
+       "it is the system message of every prompt"},
       {"prompts.none",
        &PromptsSection::none,
        {kProblem},
@@ -28,13 +33,13 @@ const std::vector<PromptRule>& Rules() {
       {"prompts.privileged",
        &PromptsSection::privileged,
        {kReference},
-       {kProblem, kPrompt},
-       "it is the prompt that shows an answer"},
+       {kProblem, kPrompt, kContext},
+       "it is the prompt that shows an answer, or the row's {context}"},
       {"prompts.demonstration",
        &PromptsSection::demonstration,
        {kReference},
-       {kProblem, kPrompt},
-       "it is the prompt that shows an answer"},
+       {kProblem, kPrompt, kContext},
+       "it is the prompt that shows an answer, or the row's {context}"},
       {"prompts.probe",
        &PromptsSection::probe,
        {kReference},
@@ -89,20 +94,18 @@ std::string Braced(PromptField field) {
 std::vector<std::string> FindPromptProblems(const PromptsSection& section) {
   std::vector<std::string> problems;
   for (const PromptRule& rule : Rules()) {
-    const auto prompt = PromptTemplate::Parse(section.*rule.text);
-    if (!prompt.ok()) {
-      problems.push_back(
-          absl::StrCat(rule.key, ": ", prompt.status().message()));
-      continue;
-    }
+    const PromptTemplate prompt(section.*rule.text);
     for (const PromptField field : rule.required) {
-      if (prompt->Count(field) > 0) continue;
+      const bool is_replaced = field == PromptField::kReference &&
+                               IsAllowed(PromptField::kContext, rule) &&
+                               prompt.Count(PromptField::kContext) > 0;
+      if (prompt.Count(field) > 0 || is_replaced) continue;
       problems.push_back(absl::StrCat(
           rule.key, ": ", Braced(field), " is missing; ", rule.why));
     }
     for (size_t i = 0; i < kNumPromptFields; ++i) {
       const auto field = static_cast<PromptField>(i);
-      if (prompt->Count(field) == 0 || IsAllowed(field, rule)) continue;
+      if (prompt.Count(field) == 0 || IsAllowed(field, rule)) continue;
       problems.push_back(absl::StrCat(
           rule.key, ": ", Braced(field), " is not allowed here; ", rule.why));
     }
@@ -111,62 +114,131 @@ std::vector<std::string> FindPromptProblems(const PromptsSection& section) {
 }
 
 Prompts::Prompts(const PromptsSection& section)
-    : none_(PromptTemplate::Parse(section.none).value()),
-      privileged_(PromptTemplate::Parse(section.privileged).value()),
-      demonstration_(PromptTemplate::Parse(section.demonstration).value()),
-      probe_(PromptTemplate::Parse(section.probe).value()),
-      sibling_(PromptTemplate::Parse(section.sibling).value()),
-      sibling_solution_(
-          PromptTemplate::Parse(section.sibling_solution).value()),
-      sibling_feedback_(
-          PromptTemplate::Parse(section.sibling_feedback).value()),
-      feedback_wrong_(PromptTemplate::Parse(section.feedback_wrong).value()),
-      feedback_unboxed_(
-          PromptTemplate::Parse(section.feedback_unboxed).value()),
-      feedback_truncated_(
-          PromptTemplate::Parse(section.feedback_truncated).value()) {}
+    : system_(section.system),
+      has_system_(!section.system.empty()),
+      none_(section.none),
+      privileged_(section.privileged),
+      demonstration_(section.demonstration),
+      probe_(section.probe),
+      sibling_(section.sibling),
+      sibling_solution_(section.sibling_solution),
+      sibling_feedback_(section.sibling_feedback),
+      feedback_wrong_(section.feedback_wrong),
+      feedback_unboxed_(section.feedback_unboxed),
+      feedback_truncated_(section.feedback_truncated) {}
 
-std::string Prompts::None(const std::string& problem) const {
-  return none_.Fill({problem});
+std::optional<std::string> Prompts::System(absl::string_view problem,
+                                           const PromptColumns& columns) const {
+  if (!has_system_) return std::nullopt;
+  return system_.Fill({problem}, columns);
 }
 
-std::string Prompts::Privileged(const std::string& problem,
-                                const std::string& shown) const {
-  return Fill(privileged_, problem, shown);
+std::string Prompts::None(absl::string_view problem,
+                          const PromptColumns& columns) const {
+  return none_.Fill({problem}, columns);
 }
 
-std::string Prompts::Demonstration(const std::string& problem,
-                                   const std::string& shown) const {
-  return Fill(demonstration_, problem, shown);
+std::string Prompts::Privileged(absl::string_view problem,
+                                absl::string_view shown,
+                                const PromptColumns& columns) const {
+  return Fill(privileged_, problem, shown, columns);
 }
 
-std::string Prompts::Probe(const std::string& shown) const {
-  return probe_.Fill({"", shown});
+std::string Prompts::Demonstration(absl::string_view problem,
+                                   absl::string_view shown,
+                                   const PromptColumns& columns) const {
+  return Fill(demonstration_, problem, shown, columns);
 }
 
-std::string Prompts::Sibling(const std::string& problem,
+std::string Prompts::Probe(absl::string_view shown,
+                           const PromptColumns& columns) const {
+  return probe_.Fill({"", shown}, columns);
+}
+
+std::string Prompts::Sibling(absl::string_view problem,
                              const std::optional<std::string>& shown,
-                             const std::string& feedback) const {
+                             const std::string& feedback,
+                             const PromptColumns& columns) const {
   const std::string solution =
-      shown.has_value() ? sibling_solution_.Fill({"", *shown}) : "";
+      shown.has_value() ? sibling_solution_.Fill({"", *shown}, columns) : "";
   const std::string verdict =
-      feedback.empty() ? ""
-                       : sibling_feedback_.Fill({"", "", "", "", feedback});
-  return sibling_.Fill({problem, "", None(problem), solution, verdict});
+      feedback.empty()
+          ? ""
+          : sibling_feedback_.Fill({"", "", "", "", feedback}, columns);
+  return sibling_.Fill({problem, "", None(problem, columns), solution, verdict},
+                       columns);
 }
 
 std::string Prompts::Feedback(bool correct,
                               const std::optional<std::string>& result,
-                              bool truncated) const {
-  if (truncated) return feedback_truncated_.Fill({});
-  if (result.value_or("").empty()) return feedback_unboxed_.Fill({});
-  return correct ? "" : feedback_wrong_.Fill({"", "", "", "", "", *result});
+                              bool truncated,
+                              const PromptColumns& columns) const {
+  if (truncated) return feedback_truncated_.Fill({}, columns);
+  if (result.value_or("").empty()) return feedback_unboxed_.Fill({}, columns);
+  return correct ? ""
+                 : feedback_wrong_.Fill({"", "", "", "", "", *result}, columns);
 }
 
 std::string Prompts::Fill(const PromptTemplate& prompt,
-                          const std::string& problem,
-                          const std::string& shown) const {
-  return prompt.Fill({problem, shown, None(problem)});
+                          absl::string_view problem,
+                          absl::string_view shown,
+                          const PromptColumns& columns) const {
+  const auto context = columns.find(kContextField);
+  const std::string of_problem = None(problem, columns);
+  return prompt.Fill(
+      {problem,
+       shown,
+       of_problem,
+       "",
+       "",
+       "",
+       context == columns.end() ? "" : absl::string_view(context->second)},
+      columns);
+}
+
+std::vector<const PromptTemplate*> Prompts::All() const {
+  return {&system_,
+          &none_,
+          &privileged_,
+          &demonstration_,
+          &probe_,
+          &sibling_,
+          &sibling_solution_,
+          &sibling_feedback_,
+          &feedback_wrong_,
+          &feedback_unboxed_,
+          &feedback_truncated_};
+}
+
+std::set<std::string> Prompts::Columns() const {
+  std::set<std::string> all;
+  for (const PromptTemplate* prompt : All()) {
+    all.merge(prompt->Columns());
+    if (prompt->Count(PromptField::kContext) > 0) all.insert(kContextField);
+  }
+  return all;
+}
+
+size_t Prompts::most_columns() const {
+  size_t most = 0;
+  for (const PromptTemplate* prompt : All()) {
+    // Parts of prompts.sibling may occur several times in it.
+    const size_t times =
+        std::max({size_t{1},
+                  sibling_.Count(PromptField::kSolution),
+                  sibling_.Count(PromptField::kFeedback) *
+                      sibling_feedback_.Count(PromptField::kFeedback)});
+    most +=
+        times * (prompt->CountColumns() +
+                 prompt->Count(PromptField::kPrompt) * none_.CountColumns());
+  }
+  return most;
+}
+
+std::set<std::string> Prompts::QuestionColumns() const {
+  std::set<std::string> columns = system_.Columns();
+  columns.merge(none_.Columns());
+  return columns;
 }
 
 size_t Prompts::most_problems() const {
@@ -178,7 +250,7 @@ size_t Prompts::most_problems() const {
                     prompt->Count(PromptField::kProblem) +
                         of_none * prompt->Count(PromptField::kPrompt));
   }
-  return most;
+  return most + system_.Count(PromptField::kProblem);
 }
 
 size_t Prompts::most_references() const {

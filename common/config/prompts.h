@@ -1,9 +1,10 @@
-// Prompts: the user messages of all views, from the section `prompts`.
+// Prompts: the messages of all views, from the section `prompts`.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,11 @@
 
 namespace dapd {
 
-// Returns one line, with its key, for each problem of the templates: an unknown
-// field, a missing field, or a field that this message must not show.
+// Returns one line, with its key, for each problem of the templates: a missing
+// field, or a field that this message must not show.
 std::vector<std::string> FindPromptProblems(const PromptsSection& section);
+
+inline constexpr char kContextField[] = "context";
 
 class Prompts {
  public:
@@ -24,44 +27,70 @@ class Prompts {
   // (LoadConfig has checked them).
   explicit Prompts(const PromptsSection& section);
 
+  // Fields that stand for columns of the row get their texts from `columns`;
+  // {context} gets the text of the column kContextField there.
+
+  // Returns the system message of prompts.system; nothing if the key is empty.
+  std::optional<std::string> System(
+      absl::string_view problem,
+      const PromptColumns& columns = NoColumns()) const;
   // Returns the message for a problem alone, which the sampler gets.
-  std::string None(const std::string& problem) const;
+  std::string None(absl::string_view problem,
+                   const PromptColumns& columns = NoColumns()) const;
   // Returns the messages that show a problem with an answer: as privileged
   // context, and as a demonstration of SDFT.
-  std::string Privileged(const std::string& problem,
-                         const std::string& shown) const;
-  std::string Demonstration(const std::string& problem,
-                            const std::string& shown) const;
+  std::string Privileged(absl::string_view problem,
+                         absl::string_view shown,
+                         const PromptColumns& columns = NoColumns()) const;
+  std::string Demonstration(absl::string_view problem,
+                            absl::string_view shown,
+                            const PromptColumns& columns = NoColumns()) const;
   // Returns the message of SDPO's self-teacher: the problem; `shown`, another
   // answer that is correct, if there is one; and `feedback` on the scored
   // answer, unless it is empty.
-  std::string Sibling(const std::string& problem,
+  std::string Sibling(absl::string_view problem,
                       const std::optional<std::string>& shown,
-                      const std::string& feedback) const;
+                      const std::string& feedback,
+                      const PromptColumns& columns = NoColumns()) const;
   // Returns the feedback on an answer, empty for none. `result` is the content
   // of the answer's box, if it has one. `truncated` means that the answer has
   // the maximum number of tokens and no end; a correct answer gets that
   // feedback, too.
   std::string Feedback(bool correct,
                        const std::optional<std::string>& result,
-                       bool truncated) const;
+                       bool truncated,
+                       const PromptColumns& columns = NoColumns()) const;
   // Returns the message for an answer alone.
-  std::string Probe(const std::string& shown) const;
+  std::string Probe(absl::string_view shown,
+                    const PromptColumns& columns = NoColumns()) const;
 
-  // Returns the largest number of times that a message shows the problem, and
-  // an answer.
+  // Returns the fields that stand for columns, of all messages, and of the
+  // messages that ask a held-out problem (prompts.none and prompts.system).
+  // {context} is among them as kContextField.
+  std::set<std::string> Columns() const;
+  std::set<std::string> QuestionColumns() const;
+
+  // Returns the largest number of times that a message shows the problem,
+  // together with its system message, and an answer.
   size_t most_problems() const;
   size_t most_references() const;
+  // Returns an upper bound on the number of columns that a message, its system
+  // message and its feedback show together.
+  size_t most_columns() const;
   // Returns the number of times that the self-teacher's message shows a
   // sibling, and that its feedback quotes the result of an answer.
   size_t siblings() const;
   size_t feedbacks() const;
 
  private:
+  std::vector<const PromptTemplate*> All() const;
   std::string Fill(const PromptTemplate& prompt,
-                   const std::string& problem,
-                   const std::string& shown) const;
+                   absl::string_view problem,
+                   absl::string_view shown,
+                   const PromptColumns& columns) const;
 
+  PromptTemplate system_;
+  bool has_system_;
   PromptTemplate none_;
   PromptTemplate privileged_;
   PromptTemplate demonstration_;

@@ -402,6 +402,11 @@ std::vector<std::string> FindContradictions(const Config& config) {
   for (std::string& problem : FindTeacherProblems(config)) {
     problems.push_back(std::move(problem));
   }
+  if (!config.prompts.system.empty() && !config.data.system.empty()) {
+    problems.push_back(
+        "prompts.system, data.system: both are set, and prompts.system would "
+        "replace data.system; set one of the two");
+  }
   for (std::string& problem : FindPromptProblems(config.prompts)) {
     problems.push_back(std::move(problem));
   }

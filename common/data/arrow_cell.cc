@@ -1,12 +1,14 @@
 #include "common/data/arrow_cell.h"
 
 #include <arrow/array/array_decimal.h>
+#include <arrow/array/array_nested.h>
 #include <arrow/array/array_run_end.h>
 #include <arrow/extension_type.h>
 #include <arrow/type.h>
 #include <arrow/util/float16.h>
 
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -17,6 +19,7 @@
 #include "common/base/json.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 #include "common/data/json_text.h"
 
 namespace dapd {
@@ -224,6 +227,157 @@ Text CellText(const arrow::Array& array, int64_t row) {
     default:
       return Refuse(NoTextOf(*array.type()));
   }
+}
+
+namespace {
+
+using JsonValue = absl::StatusOr<nlohmann::ordered_json>;
+
+constexpr int kMaxCellDepth = 64;
+
+JsonValue JsonOf(const arrow::Array& array, int64_t row, int depth);
+
+// `values` has the items from `begin` on.
+JsonValue ItemsJson(const arrow::Array& values,
+                    int64_t begin,
+                    int64_t count,
+                    int depth) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (int64_t i = begin; i < begin + count; ++i) {
+    ASSIGN_OR_RETURN(nlohmann::ordered_json item, JsonOf(values, i, depth));
+    list.push_back(std::move(item));
+  }
+  return list;
+}
+
+template <typename Array>
+JsonValue ListJson(const arrow::Array& array, int64_t row, int depth) {
+  const auto& list = static_cast<const Array&>(array);
+  return ItemsJson(
+      *list.values(), list.value_offset(row), list.value_length(row), depth);
+}
+
+JsonValue StructJson(const arrow::StructArray& array, int64_t row, int depth) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  const arrow::FieldVector& fields = array.type()->fields();
+  for (int i = 0; i < array.num_fields(); ++i) {
+    const std::string& name = fields[static_cast<size_t>(i)]->name();
+    if (object.contains(name)) {
+      return Refuse(absl::StrCat("has a struct with two fields '", name, "'"));
+    }
+    ASSIGN_OR_RETURN(object[name], JsonOf(*array.field(i), row, depth));
+  }
+  return object;
+}
+
+JsonValue MapJson(const arrow::MapArray& array, int64_t row, int depth) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  const int64_t begin = array.value_offset(row);
+  for (int64_t i = begin; i < begin + array.value_length(row); ++i) {
+    ASSIGN_OR_RETURN(const auto key, CellText(*array.keys(), i));
+    if (!key.has_value() || !IsUtf8(*key) || object.contains(*key)) {
+      return Refuse("has a map with a key that is no text, or occurs twice");
+    }
+    ASSIGN_OR_RETURN(object[*key], JsonOf(*array.items(), i, depth));
+  }
+  return object;
+}
+
+template <typename Array>
+nlohmann::ordered_json NumberOf(const arrow::Array& array, int64_t row) {
+  return ValueOf<Array>(array, row);
+}
+
+JsonValue FloatJson(double value) {
+  RETURN_IF_ERROR(FloatingPoint(value).status());
+  return nlohmann::ordered_json(value);
+}
+
+// Returns the value of a cell whose text is its value, too.
+JsonValue StringJson(const arrow::Array& array, int64_t row) {
+  ASSIGN_OR_RETURN(auto text, CellText(array, row));
+  if (!text.has_value()) return nullptr;
+  if (!IsUtf8(*text)) return Refuse("is not UTF-8");
+  return nlohmann::ordered_json(*std::move(text));
+}
+
+JsonValue ExtensionJson(const arrow::ExtensionArray& array, int64_t row) {
+  const auto& type = static_cast<const arrow::ExtensionType&>(*array.type());
+  const std::string name = type.extension_name();
+  if (name == "arrow.json") {
+    ASSIGN_OR_RETURN(const auto cell, CellText(*array.storage(), row));
+    if (!cell.has_value()) return nullptr;
+    auto value = ParseOrderedJson(*cell, "");
+    if (value.ok()) return value;
+    return Refuse(absl::StrCat("holds text that is not JSON",
+                               std::string(value.status().message())));
+  }
+  if (name == "arrow.bool8" &&
+      array.storage()->type_id() == arrow::Type::INT8) {
+    return nlohmann::ordered_json(
+        ValueOf<arrow::Int8Array>(*array.storage(), row) != 0);
+  }
+  return StringJson(array, row);
+}
+
+JsonValue JsonOf(const arrow::Array& array, int64_t row, int depth) {
+  if (array.IsNull(row)) return nullptr;
+  if (depth == kMaxCellDepth) return Refuse("is nested too deeply");
+  switch (array.type_id()) {
+    case arrow::Type::LIST:
+      return ListJson<arrow::ListArray>(array, row, depth + 1);
+    case arrow::Type::LARGE_LIST:
+      return ListJson<arrow::LargeListArray>(array, row, depth + 1);
+    case arrow::Type::LIST_VIEW:
+      return ListJson<arrow::ListViewArray>(array, row, depth + 1);
+    case arrow::Type::LARGE_LIST_VIEW:
+      return ListJson<arrow::LargeListViewArray>(array, row, depth + 1);
+    case arrow::Type::FIXED_SIZE_LIST:
+      return ListJson<arrow::FixedSizeListArray>(array, row, depth + 1);
+    case arrow::Type::STRUCT:
+      return StructJson(
+          static_cast<const arrow::StructArray&>(array), row, depth + 1);
+    case arrow::Type::MAP:
+      return MapJson(
+          static_cast<const arrow::MapArray&>(array), row, depth + 1);
+    case arrow::Type::BOOL:
+      return NumberOf<arrow::BooleanArray>(array, row);
+    case arrow::Type::INT8:
+      return NumberOf<arrow::Int8Array>(array, row);
+    case arrow::Type::INT16:
+      return NumberOf<arrow::Int16Array>(array, row);
+    case arrow::Type::INT32:
+      return NumberOf<arrow::Int32Array>(array, row);
+    case arrow::Type::INT64:
+      return NumberOf<arrow::Int64Array>(array, row);
+    case arrow::Type::UINT8:
+      return NumberOf<arrow::UInt8Array>(array, row);
+    case arrow::Type::UINT16:
+      return NumberOf<arrow::UInt16Array>(array, row);
+    case arrow::Type::UINT32:
+      return NumberOf<arrow::UInt32Array>(array, row);
+    case arrow::Type::UINT64:
+      return NumberOf<arrow::UInt64Array>(array, row);
+    case arrow::Type::HALF_FLOAT:
+      return FloatJson(arrow::util::Float16::FromBits(
+                           ValueOf<arrow::HalfFloatArray>(array, row))
+                           .ToDouble());
+    case arrow::Type::FLOAT:
+      return FloatJson(ValueOf<arrow::FloatArray>(array, row));
+    case arrow::Type::DOUBLE:
+      return FloatJson(ValueOf<arrow::DoubleArray>(array, row));
+    case arrow::Type::EXTENSION:
+      return ExtensionJson(static_cast<const arrow::ExtensionArray&>(array),
+                           row);
+    default:
+      return StringJson(array, row);
+  }
+}
+
+}  // namespace
+
+JsonValue CellJson(const arrow::Array& array, int64_t row) {
+  return JsonOf(array, row, 0);
 }
 
 }  // namespace dapd

@@ -4,6 +4,7 @@
 #include <arrow/array.h>
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -32,5 +33,13 @@ namespace dapd {
 // string may be ill-formed UTF-8.
 absl::StatusOr<std::optional<std::string>> CellText(const arrow::Array& array,
                                                     int64_t row);
+
+// Returns the JSON value of a cell, null if the cell is null. Strings, booleans
+// and numbers are values of JSON; a decimal, a date and a UUID are strings, as
+// above; a list is an array, a struct an object with all fields of its type,
+// and a map an object, whose keys are strings. arrow.json is the value itself.
+// Other types, and strings that are not UTF-8, are errors as above.
+absl::StatusOr<nlohmann::ordered_json> CellJson(const arrow::Array& array,
+                                                int64_t row);
 
 }  // namespace dapd

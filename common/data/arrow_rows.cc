@@ -11,8 +11,10 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/data/arrow_cell.h"
+#include "common/data/json_text.h"
 #include "common/data/row_source.h"
 
 namespace dapd {
@@ -26,17 +28,14 @@ absl::Status ToAbsl(const std::string& path, const arrow::Status& status) {
   return DataError(absl::StrCat(path, ": ", status.message()));
 }
 
-bool IsAsked(const RowQuery& query, const std::string& column) {
-  return std::ranges::count(query.columns, column) > 0;
-}
-
 // Returns an error if a required column is missing, or if there are two columns
 // with the name of a column that is asked for.
 absl::Status CheckColumns(const std::string& path,
                           const std::vector<std::string>& names,
                           const RowQuery& query) {
-  for (const std::string& column : query.columns) {
-    if (const auto count = std::ranges::count(names, column); count > 1) {
+  for (const std::string& column : names) {
+    const auto count = std::ranges::count(names, column);
+    if (count > 1 && IsAsked(query, column)) {
       return DataError(absl::StrCat(path,
                                     ": there are ",
                                     count,
@@ -61,24 +60,67 @@ absl::Status CheckColumns(const std::string& path,
   return absl::OkStatus();
 }
 
+absl::Status CellError(const std::string& where,
+                       const std::string& column,
+                       const absl::Status& status) {
+  return DataError(absl::StrCat(
+      where, ": column '", column, "' ", std::string(status.message())));
+}
+
+// Adds the cell's JSON text, and nothing for null.
+absl::Status AddCellValue(const arrow::Array& array,
+                          int64_t index,
+                          const std::string& column,
+                          const std::string& where,
+                          bool must_have_value,
+                          DataRow* row) {
+  const auto json = CellJson(array, index);
+  if (!json.ok()) {
+    return must_have_value ? CellError(where, column, json.status())
+                           : absl::OkStatus();
+  }
+  if (json->is_null()) return absl::OkStatus();
+  auto text = PythonJson(*json);
+  if (!text.ok()) {
+    return DataError(absl::StrCat(where,
+                                  ": column '",
+                                  column,
+                                  "' holds ",
+                                  std::string(text.status().message())));
+  }
+  row->values[column] = *std::move(text);
+  return absl::OkStatus();
+}
+
+absl::Status AddCell(const arrow::Array& array,
+                     int64_t index,
+                     const std::string& column,
+                     const std::string& where,
+                     const RowQuery& query,
+                     DataRow* row) {
+  const bool is_value = std::ranges::count(query.values, column) > 0;
+  if (is_value || query.wants_all_values) {
+    RETURN_IF_ERROR(AddCellValue(array, index, column, where, is_value, row));
+  }
+  if (std::ranges::count(query.columns, column) == 0) return absl::OkStatus();
+  auto text = CellText(array, index);
+  if (!text.ok()) return CellError(where, column, text.status());
+  if (text->has_value()) row->texts[column] = **std::move(text);
+  return absl::OkStatus();
+}
+
 absl::Status VisitBatch(const std::string& path,
+                        const RowQuery& query,
                         const arrow::RecordBatch& batch,
                         int64_t first_row,
                         const RowVisitor& visit) {
   for (int64_t i = 0; i < batch.num_rows(); ++i) {
     const std::string where = absl::StrCat(path, " row ", first_row + i + 1);
-    absl::StatusOr<TextRow> row = TextRow();
+    absl::StatusOr<DataRow> row = DataRow();
     for (int c = 0; c < batch.num_columns() && row.ok(); ++c) {
-      auto text = CellText(*batch.column(c), i);
-      if (!text.ok()) {
-        row = DataError(absl::StrCat(where,
-                                     ": column '",
-                                     batch.column_name(c),
-                                     "' ",
-                                     std::string(text.status().message())));
-      } else if (text->has_value()) {
-        (*row)[batch.column_name(c)] = **std::move(text);
-      }
+      const absl::Status added = AddCell(
+          *batch.column(c), i, batch.column_name(c), where, query, &*row);
+      if (!added.ok()) row = added;
     }
     RETURN_IF_ERROR(visit(row, where));
   }
@@ -88,6 +130,7 @@ absl::Status VisitBatch(const std::string& path,
 // Visits batches until `next` returns null.
 absl::Status VisitBatches(
     const std::string& path,
+    const RowQuery& query,
     const std::function<arrow::Result<std::shared_ptr<arrow::RecordBatch>>()>&
         next,
     const RowVisitor& visit) {
@@ -96,7 +139,7 @@ absl::Status VisitBatches(
     const auto batch = next();
     RETURN_IF_ERROR(ToAbsl(path, batch.status()));
     if (*batch == nullptr) return absl::OkStatus();
-    RETURN_IF_ERROR(VisitBatch(path, **batch, first_row, visit));
+    RETURN_IF_ERROR(VisitBatch(path, query, **batch, first_row, visit));
     first_row += (*batch)->num_rows();
   }
 }
@@ -127,6 +170,7 @@ absl::Status VisitArrowFile(
   int number = 0;
   return VisitBatches(
       path,
+      query,
       [&]() -> arrow::Result<std::shared_ptr<arrow::RecordBatch>> {
         if (number == (*reader)->num_record_batches()) return nullptr;
         ARROW_ASSIGN_OR_RAISE(auto batch, (*reader)->ReadRecordBatch(number++));
@@ -152,6 +196,7 @@ absl::Status VisitArrowStream(
   RETURN_IF_ERROR(ToAbsl(path, reader.status()));
   return VisitBatches(
       path,
+      query,
       [&]() -> arrow::Result<std::shared_ptr<arrow::RecordBatch>> {
         std::shared_ptr<arrow::RecordBatch> batch;
         ARROW_RETURN_NOT_OK((*reader)->ReadNext(&batch));
@@ -215,6 +260,7 @@ absl::Status VisitParquetRows(const std::string& path,
   if (!batches.ok()) return ToAbsl(path, batches.status());
   return VisitBatches(
       path,
+      query,
       [&]() -> arrow::Result<std::shared_ptr<arrow::RecordBatch>> {
         std::shared_ptr<arrow::RecordBatch> batch;
         ARROW_RETURN_NOT_OK((*batches)->ReadNext(&batch));

@@ -118,10 +118,11 @@ absl::Status MeasureFrames(const Config& config,
 // does not tokenize.
 bool CertainlyFits(const LimitedPrompt& prompt,
                    const Prompts& templates,
-                   const Problem& problem) {
-  int64_t bytes =
-      prompt.frame_bytes + static_cast<int64_t>(templates.most_problems()) *
-                               MostTokens(problem.problem);
+                   const Problem& problem,
+                   int64_t material) {
+  int64_t bytes = prompt.frame_bytes + material +
+                  static_cast<int64_t>(templates.most_problems()) *
+                      MostTokens(problem.problem);
   if (prompt.view != ViewName::kNoneRollout) {
     bytes += static_cast<int64_t>(templates.most_references()) *
              MostTokens(problem.solution);
@@ -130,6 +131,22 @@ bool CertainlyFits(const LimitedPrompt& prompt,
 }
 
 }  // namespace
+
+absl::StatusOr<int64_t> MostMaterialTokens(const ViewBuilder& builder,
+                                           const Problem& problem) {
+  if (problem.material == nullptr) return 0;
+  auto conversation = builder.MostConversationTokens(problem.source());
+  if (!conversation.ok()) {
+    return DataError(absl::StrCat(
+        problem.where, ": ", std::string(conversation.status().message())));
+  }
+  int64_t longest = 0;
+  for (const auto& [name, text] : problem.material->columns) {
+    longest = std::max(longest, MostTokens(text));
+  }
+  return *conversation +
+         static_cast<int64_t>(builder.prompts().most_columns()) * longest;
+}
 
 absl::Status CheckCutPrompts(const Config& config,
                              const TextPipeline& text,
@@ -144,13 +161,15 @@ absl::Status CheckCutPrompts(const Config& config,
   int64_t done = 0;
   for (const Problem& problem : data.problems) {
     progress.Update(++done);
+    ASSIGN_OR_RETURN(const int64_t material,
+                     MostMaterialTokens(uncut, problem));
     if (std::all_of(prompts.begin(), prompts.end(), [&](const auto& prompt) {
-          return CertainlyFits(prompt, templates, problem);
+          return CertainlyFits(prompt, templates, problem, material);
         })) {
       continue;
     }
     ASSIGN_OR_RETURN(const GrowingViews prefixes,
-                     uncut.StartViews(problem.problem, problem.solution));
+                     uncut.StartViews(problem.source(), problem.solution));
     for (LimitedPrompt& prompt : prompts) {
       const auto tokens =
           static_cast<int64_t>(IdsOf(prompt, prefixes.views()).size());

@@ -4,11 +4,15 @@
 // left loses the beginning of the problem (prompts.truncation_side).
 #pragma once
 
+#include <cstdint>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 #include "common/config/config.h"
 #include "common/data/dataset.h"
 #include "common/data/text_pipeline.h"
+#include "common/data/view_builder.h"
 
 namespace dapd {
 
@@ -19,5 +23,10 @@ namespace dapd {
 absl::Status CheckCutPrompts(const Config& config,
                              const TextPipeline& text,
                              const Dataset& data);
+
+// Returns an upper bound on the tokens that a row's material adds to any view;
+// 0 for a row without material.
+absl::StatusOr<int64_t> MostMaterialTokens(const ViewBuilder& builder,
+                                           const Problem& problem);
 
 }  // namespace dapd

@@ -9,13 +9,13 @@ int64_t HeldOutAnswerTokens(const Config& config) {
 
 absl::StatusOr<std::vector<int32_t>> HeldOutPrompt(const Config& config,
                                                    const ViewBuilder& views,
-                                                   const std::string& problem) {
+                                                   const PromptSource& source) {
   const EvaluationForm form = config.evaluation.prompt;
   const bool thinking = config.evaluation.thinking;
   if (form == EvaluationForm::kTraining && !thinking) {
-    return views.RolloutPrompt(problem);
+    return views.RolloutPrompt(source);
   }
-  return views.EvaluationPrompt(problem, form, thinking);
+  return views.EvaluationPrompt(source, form, thinking);
 }
 
 }  // namespace dapd

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 
 #include "common/config/config.h"
+#include "common/data/row_material.h"
 #include "common/data/view_builder.h"
 
 namespace dapd {
@@ -20,6 +21,6 @@ int64_t HeldOutAnswerTokens(const Config& config);
 // sampler's prompt it is cut as in training; any other prompt is not cut.
 absl::StatusOr<std::vector<int32_t>> HeldOutPrompt(const Config& config,
                                                    const ViewBuilder& views,
-                                                   const std::string& problem);
+                                                   const PromptSource& source);
 
 }  // namespace dapd

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <set>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -24,6 +25,12 @@ constexpr size_t kMaxRowBytes = size_t{64} << 20;
 constexpr unsigned kBlockBytes = 1 << 16;
 
 constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";
+// Names that data sets give to columns of conversations, with whose form it is.
+constexpr std::pair<const char*, const char*> kConversationColumns[] = {
+    {"messages", "OpenAI"},
+    {"conversations", "ShareGPT"},
+    {"conversation", "ShareGPT"}};
+
 constexpr char kBlanks[] = " \t\r\n";
 
 // Reads the rows of a plain or gzip file (zlib reads plain files, too): its
@@ -204,50 +211,100 @@ class RowReader {
   bool has_ended_ = false;
 };
 
-// Returns the object of a row. In an array a text stands for a row.
-absl::StatusOr<nlohmann::json> ParseRow(const std::string& text,
-                                        const std::string& where,
-                                        bool is_element) {
-  ASSIGN_OR_RETURN(nlohmann::json json, ParseJson(text, where));
-  if (is_element && json.is_string()) {
-    return nlohmann::json{{"text", std::move(json)}};
+absl::Status AddJsonValue(const nlohmann::ordered_json& value,
+                          const std::string& column,
+                          const std::string& where,
+                          TextRow* values) {
+  if (value.is_null()) return absl::OkStatus();
+  auto text = PythonJson(value);
+  if (!text.ok()) {
+    return DataError(absl::StrCat(where,
+                                  ": column '",
+                                  column,
+                                  "' holds ",
+                                  std::string(text.status().message())));
   }
-  return json;
+  (*values)[column] = *std::move(text);
+  return absl::OkStatus();
 }
 
-absl::StatusOr<TextRow> ToTextRow(const absl::StatusOr<nlohmann::json>& parsed,
+absl::Status AddJsonValues(const nlohmann::ordered_json& json,
+                           const std::string& where,
+                           const RowQuery& query,
+                           TextRow* values) {
+  if (query.wants_all_values) {
+    for (const auto& item : json.items()) {
+      RETURN_IF_ERROR(AddJsonValue(item.value(), item.key(), where, values));
+    }
+    return absl::OkStatus();
+  }
+  for (const std::string& column : query.values) {
+    const auto found = json.find(column);
+    if (found == json.end()) continue;
+    RETURN_IF_ERROR(AddJsonValue(*found, column, where, values));
+  }
+  return absl::OkStatus();
+}
+
+// `Json` keeps the order of keys if values are asked for.
+template <typename Json>
+absl::StatusOr<DataRow> ToDataRow(const Json& json,
                                   const std::string& where,
                                   const RowQuery& query) {
-  RETURN_IF_ERROR(parsed.status());
-  const nlohmann::json& json = *parsed;
   if (!json.is_object()) {
     return DataError(absl::StrCat(where, ": the row is not a JSON object"));
   }
   for (const auto& item : json.items()) {
     if (query.unread != nullptr && query.unread->size() < kMaxUnreadColumns &&
         !item.value().empty() && item.value() != "" &&
-        std::ranges::count(query.columns, item.key()) == 0) {
+        !IsAsked(query, item.key())) {
       query.unread->insert(item.key());
     }
   }
-  TextRow row;
+  DataRow row;
   for (const std::string& column : query.columns) {
     if (!json.contains(column) || json[column].is_null()) continue;
-    const nlohmann::json& value = json[column];
+    const Json& value = json[column];
     const std::string what = absl::StrCat(where, ": column '", column, "'");
     if (value.is_structured()) {
       return DataError(absl::StrCat(
           what, " holds ", value.type_name(), "; a string is needed"));
     }
-    ASSIGN_OR_RETURN(row[column], JsonText(value, what));
+    ASSIGN_OR_RETURN(row.texts[column], JsonText(value, what));
   }
   for (const std::string& column : query.required) {
     if (json.contains(column)) continue;
     std::vector<std::string> found;
     for (const auto& item : json.items()) found.push_back(item.key());
+    std::ranges::sort(found);
     return MissingColumn(where, query, column, found);
   }
+  if constexpr (std::is_same_v<Json, nlohmann::ordered_json>) {
+    RETURN_IF_ERROR(AddJsonValues(json, where, query, &row.values));
+  }
   return row;
+}
+
+// In an array a text stands for a row.
+template <typename Json>
+absl::StatusOr<DataRow> RowOf(absl::StatusOr<Json> json,
+                              const std::string& where,
+                              const RowQuery& query,
+                              bool is_element) {
+  RETURN_IF_ERROR(json.status());
+  if (is_element && json->is_string()) {
+    return ToDataRow(Json{{"text", *std::move(json)}}, where, query);
+  }
+  return ToDataRow(*json, where, query);
+}
+
+absl::StatusOr<DataRow> ParseRow(const std::string& text,
+                                 const std::string& where,
+                                 const RowQuery& query,
+                                 bool is_element) {
+  return query.values.empty() && !query.wants_all_values
+             ? RowOf(ParseJson(text, where), where, query, is_element)
+             : RowOf(ParseOrderedJson(text, where), where, query, is_element);
 }
 
 absl::Status VisitLines(const std::string& path,
@@ -272,9 +329,8 @@ absl::Status VisitLines(const std::string& path,
                        path,
                        " > rows.jsonl writes each object in a line"));
     }
-    RETURN_IF_ERROR(visit(
-        ToTextRow(ParseRow(line, where, /*is_element=*/false), where, query),
-        where));
+    RETURN_IF_ERROR(
+        visit(ParseRow(line, where, query, /*is_element=*/false), where));
   }
 }
 
@@ -287,25 +343,47 @@ absl::Status VisitElements(const std::string& path,
     const std::string where = absl::StrCat(path, " row ", number);
     ASSIGN_OR_RETURN(const bool more, reader->NextElement(where, &element));
     if (!more) return absl::OkStatus();
-    RETURN_IF_ERROR(visit(
-        ToTextRow(ParseRow(element, where, /*is_element=*/true), where, query),
-        where));
+    RETURN_IF_ERROR(
+        visit(ParseRow(element, where, query, /*is_element=*/true), where));
   }
 }
 
 }  // namespace
 
+bool IsAsked(const RowQuery& query, const std::string& column) {
+  return query.wants_all_values ||
+         std::ranges::count(query.columns, column) > 0 ||
+         std::ranges::count(query.values, column) > 0;
+}
+
 absl::Status MissingColumn(const std::string& path,
                            const RowQuery& query,
                            const std::string& column,
                            const std::vector<std::string>& found) {
+  std::string conversations;
+  for (const auto& [name, form] : kConversationColumns) {
+    if (query.messages_setting.empty() ||
+        std::ranges::count(found, name) == 0) {
+      continue;
+    }
+    conversations = absl::StrCat("; the column '",
+                                 name,
+                                 "' has the name of conversations in ",
+                                 form,
+                                 "'s form, which ",
+                                 query.messages_setting,
+                                 name,
+                                 " reads");
+    break;
+  }
   return DataError(absl::StrCat(path,
                                 ": there is no column '",
                                 column,
                                 "'; found: ",
                                 absl::StrJoin(found, ", "),
                                 "; name the right ones with ",
-                                query.column_settings));
+                                query.column_settings,
+                                conversations));
 }
 
 absl::Status VisitJsonRows(const std::string& path,

@@ -3,6 +3,10 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
+#include "common/base/status_macros.h"
+#include "common/tokenizer/jinja/json_value.h"
+#include "common/tokenizer/jinja/python_repr.h"
+#include "common/tokenizer/jinja/value.h"
 
 namespace dapd {
 
@@ -21,6 +25,11 @@ absl::StatusOr<std::string> JsonText(const nlohmann::json& value,
     }
   }
   return value.dump();
+}
+
+absl::StatusOr<std::string> PythonJson(const nlohmann::ordered_json& value) {
+  ASSIGN_OR_RETURN(const jinja::Value converted, jinja::FromJson(value));
+  return jinja::ToJson(converted, {});
 }
 
 }  // namespace dapd

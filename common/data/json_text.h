@@ -17,4 +17,9 @@ namespace dapd {
 absl::StatusOr<std::string> JsonText(const nlohmann::json& value,
                                      absl::string_view what);
 
+// Returns the text of json.dumps(value, ensure_ascii=False) in Python: keys in
+// their order, ", " and ": " between parts. Returns INVALID_ARGUMENT for a
+// number past 64 bits, and RESOURCE_EXHAUSTED past 16 MiB.
+absl::StatusOr<std::string> PythonJson(const nlohmann::ordered_json& value);
+
 }  // namespace dapd

@@ -25,11 +25,31 @@ constexpr char kAnyAnswer[] = "__ANSWER__";
 
 }  // namespace
 
+std::vector<ChatMessage> MessageRenderer::Messages(
+    const std::string& message) const {
+  std::vector<ChatMessage> messages;
+  if (system_.has_value()) messages.push_back({"system", *system_});
+  if (material_ == nullptr) {
+    messages.push_back({"user", message});
+    return messages;
+  }
+  const RowMaterial& row = *material_;
+  messages.insert(messages.end(), row.before.begin(), row.before.end());
+  messages.push_back({"user", message, row.user_more});
+  messages.insert(messages.end(), row.after.begin(), row.after.end());
+  return messages;
+}
+
+std::string MessageRenderer::Tools() const {
+  return material_ == nullptr ? std::string() : material_->tools;
+}
+
 absl::StatusOr<std::string> MessageRenderer::PromptText(
     const std::string& message, bool thinking) const {
-  return chat_template_.Render(
-      {{"user", message}},
-      {.add_generation_prompt = true, .enable_thinking = thinking});
+  return chat_template_.Render(Messages(message),
+                               {.add_generation_prompt = true,
+                                .enable_thinking = thinking,
+                                .tools = Tools()});
 }
 
 absl::StatusOr<std::vector<int32_t>> MessageRenderer::Prompt(
@@ -40,7 +60,9 @@ absl::StatusOr<std::vector<int32_t>> MessageRenderer::Prompt(
 
 absl::StatusOr<std::string> MessageRenderer::Conversation(
     const std::string& message, const std::string& answer) const {
-  return chat_template_.Render({{"user", message}, {"assistant", answer}}, {});
+  std::vector<ChatMessage> messages = Messages(message);
+  messages.push_back({"assistant", answer});
+  return chat_template_.Render(messages, {.tools = Tools()});
 }
 
 absl::StatusOr<std::vector<int32_t>> MessageRenderer::ReferencePrompt(

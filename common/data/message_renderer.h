@@ -1,13 +1,16 @@
 // MessageRenderer turns a user's message and its answer into tokens, by chat
-// template and tokenizer.
+// template and tokenizer. The message stands in the conversation of its row.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 
+#include "common/data/row_material.h"
 #include "common/tokenizer/chat_template.h"
 #include "common/tokenizer/tokenizer.h"
 
@@ -15,9 +18,17 @@ namespace dapd {
 
 class MessageRenderer {
  public:
-  // Both must outlive the renderer.
-  MessageRenderer(const Tokenizer& tokenizer, const ChatTemplate& chat_template)
-      : tokenizer_(tokenizer), chat_template_(chat_template) {}
+  // Begins every conversation with the message `system`, if there is one. Takes
+  // the messages around the user's message and the tools from `material`, which
+  // may be null. All references must outlive the renderer.
+  MessageRenderer(const Tokenizer& tokenizer,
+                  const ChatTemplate& chat_template,
+                  std::optional<std::string> system = std::nullopt,
+                  const RowMaterial* material = nullptr)
+      : tokenizer_(tokenizer),
+        chat_template_(chat_template),
+        system_(std::move(system)),
+        material_(material) {}
 
   // Return the message with the generation prompt, as text and as tokens.
   absl::StatusOr<std::string> PromptText(const std::string& message,
@@ -50,9 +61,14 @@ class MessageRenderer {
 
  private:
   absl::StatusOr<std::string> AfterAnswer(const std::string& message) const;
+  // Returns the conversation up to the answer.
+  std::vector<ChatMessage> Messages(const std::string& message) const;
+  std::string Tools() const;
 
   const Tokenizer& tokenizer_;
   const ChatTemplate& chat_template_;
+  const std::optional<std::string> system_;
+  const RowMaterial* const material_;
 };
 
 }  // namespace dapd

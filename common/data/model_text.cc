@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/data/answer_ends.h"
+#include "common/data/template_support.h"
 #include "common/hub/model_folder.h"
 
 namespace dapd {
@@ -40,6 +41,7 @@ absl::StatusOr<ModelText> ReadModelText(const Config& config) {
       TextPipeline text,
       LoadTextPipeline(
           folder, std::move(options), model.eos_token_ids.front()));
+  RETURN_IF_ERROR(CheckTemplateSupport(config, *text.chat_template));
   text.vocab_size = model.vocab_size;
   return ModelText{std::move(folder),
                    std::move(model),

@@ -1,4 +1,4 @@
-// Reads the rows of a data file as texts by column, whatever its format.
+// Reads the rows of a data file by column, whatever its format.
 #pragma once
 
 #include <functional>
@@ -16,21 +16,36 @@ namespace dapd {
 // numbers and booleans are written as text (json_text.h, arrow_cell.h).
 using TextRow = std::map<std::string, std::string>;
 
+// One row, with the columns of a query.
+struct DataRow {
+  TextRow texts;  // RowQuery::columns
+  // RowQuery::values, as JSON texts in the form of json.dumps in Python, with
+  // ensure_ascii=False: a string is in quotes. Null is absent.
+  TextRow values;
+};
+
 // This function is called with each row and its place ("file:12"). `row` is an
 // error if the row could not be read. If the function returns an error, the
 // reading ends.
 using RowVisitor = std::function<absl::Status(
-    const absl::StatusOr<TextRow>& row, const std::string& where)>;
+    const absl::StatusOr<DataRow>& row, const std::string& where)>;
 
 inline constexpr size_t kMaxUnreadColumns = 200;
 
-// `columns` are the columns that are asked for. The `required` columns must
-// exist in the data: the error about a missing one lists the existing columns
-// and says that `column_settings` name the right ones.
+// `columns` are asked for as texts, and `values` as JSON values of any type.
+// The `required` columns must exist in the data: the error about a missing one
+// lists the existing columns and says that `column_settings` name the right
+// ones; if a column has the name of conversations, it says that
+// `messages_setting` reads it.
 struct RowQuery {
   std::vector<std::string> columns;
   std::vector<std::string> required;
   std::string column_settings;
+  std::vector<std::string> values = {};
+  // Whether `values` are all columns. A cell of a type that has no JSON value
+  // (bytes, timestamps) is left out then.
+  bool wants_all_values = false;
+  std::string messages_setting = "";  // empty: nothing reads conversations
   // Gets the names of columns that are not asked for, at most
   // kMaxUnreadColumns. A JSON column counts only if it holds a value.
   std::set<std::string>* unread = nullptr;
@@ -52,6 +67,9 @@ absl::Status VisitArrowRows(const std::string& path,
 absl::Status VisitParquetRows(const std::string& path,
                               const RowQuery& query,
                               const RowVisitor& visit);
+
+// Returns whether the query asks for a column, as a text or as a value.
+bool IsAsked(const RowQuery& query, const std::string& column);
 
 // Returns the error for a missing column of the query.
 absl::Status MissingColumn(const std::string& path,

@@ -35,6 +35,7 @@ constexpr std::initializer_list<const char*> kSampleKeys = {
     "rollout",
     "finish_reason",
     "has_box",
+    "material",
     "reference_approved",
     "sibling"};
 
@@ -61,6 +62,17 @@ bool Has(const nlohmann::json& row, const char* key) {
   return row.contains(key) && !row.at(key).is_null();
 }
 
+// Takes an object, or its text, in which the order of its keys is known.
+absl::StatusOr<std::shared_ptr<const RowMaterial>> MaterialAt(
+    const nlohmann::json& material) {
+  if (!material.is_string()) {
+    return ParseMaterial(nlohmann::ordered_json(material));
+  }
+  ASSIGN_OR_RETURN(const nlohmann::ordered_json parsed,
+                   ParseOrderedJson(material.get<std::string>(), "material"));
+  return ParseMaterial(parsed);
+}
+
 absl::Status ParseOptional(const nlohmann::json& row,
                            int64_t vocab_size,
                            SampleRow* parsed) {
@@ -78,6 +90,9 @@ absl::Status ParseOptional(const nlohmann::json& row,
   if (Has(row, "left_out"))
     parsed->is_left_out = row.at("left_out").get<bool>();
   ASSIGN_OR_RETURN(parsed->answer, TextAt(row, "answer"));
+  if (Has(row, "material")) {
+    ASSIGN_OR_RETURN(parsed->sample.material, MaterialAt(row.at("material")));
+  }
   ASSIGN_OR_RETURN(parsed->feedback, TextAt(row, "feedback"));
   ASSIGN_OR_RETURN(parsed->teacher, TextAt(row, "teacher"));
   ASSIGN_OR_RETURN(const std::string finish_reason,
@@ -121,11 +136,12 @@ absl::StatusOr<GradedAnswer> Graded(const SampleRow& row,
   const std::string expected = ExpectedAnswer(row.answer, row.sample.reference);
   graded.correct =
       row.correct.value_or(GradeAnswer(graded.text, expected).correct);
-  graded.feedback =
-      row.feedback.empty()
-          ? builder.prompts().Feedback(
-                graded.correct, ExtractBoxed(graded.text), row.was_truncated)
-          : row.feedback;
+  graded.feedback = row.feedback.empty() ? builder.prompts().Feedback(
+                                               graded.correct,
+                                               ExtractBoxed(graded.text),
+                                               row.was_truncated,
+                                               row.sample.source().columns())
+                                         : row.feedback;
   return graded;
 }
 
@@ -169,7 +185,7 @@ absl::Status FillContexts(const Config& config,
     std::vector<GradedAnswer> group;
     for (size_t i = begin; i < begin + size; ++i) {
       const SampleRow& row = (*rows)[i];
-      if (row.sample.problem != (*rows)[begin].sample.problem) {
+      if (row.sample.source().Key() != (*rows)[begin].sample.source().Key()) {
         return DataError(absl::StrCat(
             "sample '",
             Printable(row.sample.id),

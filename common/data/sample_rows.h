@@ -31,9 +31,10 @@ struct SampleRow {
 
 // Reads rows with the keys {"id", "problem", "reference", "rollout_ids"} and
 // the optional keys "reference_ids", "sampler_logprobs", "left_out", "answer",
-// "correct", "finish_reason", "feedback", "teacher". A run records more keys
-// for people to see; a warning names any other key once. An error names file
-// and line; an id outside a vocabulary of `vocab_size` is an error, too.
+// "correct", "finish_reason", "feedback", "teacher", and "material", the object
+// of MaterialJson or its text. A run records more keys for people to see; a
+// warning names any other key once. An error names file and line; an id outside
+// a vocabulary of `vocab_size` is an error, too.
 absl::StatusOr<std::vector<SampleRow>> ReadSampleRows(const std::string& path,
                                                       int64_t vocab_size);
 

@@ -10,14 +10,14 @@
 #include "common/config/preset_terms.h"
 #include "common/config/released_prompts.h"
 #include "common/config/step_kind.h"
-#include "common/data/message_renderer.h"
 #include "common/terms/term.h"
+#include "common/tokenizer/unicode_text.h"
 
 namespace dapd {
 namespace {
 
 // Returns the problem and the instruction alone, as in OPSD's evaluation.
-std::string PlainMessage(const std::string& problem) {
+std::string PlainMessage(absl::string_view problem) {
   return absl::StrCat(problem, "\n\n", kReleasedInstruction);
 }
 
@@ -59,6 +59,7 @@ ViewOptions MakeViewOptions(const Config& config) {
       config.data.max_prompt_tokens - config.rollout.max_new_tokens, 1, limit);
   options.truncation_side = prompts.truncation_side;
   options.prompts = Prompts(prompts);
+  options.system = config.data.system;
   options.privileged_thinking = prompts.privileged_thinking;
   options.thinking = prompts.thinking;
   options.special_tokens = prompts.special_tokens;
@@ -77,18 +78,56 @@ ViewBuilder::ViewBuilder(const Tokenizer& tokenizer,
       chat_template_(chat_template),
       options_(std::move(options)) {}
 
+std::optional<std::string> ViewBuilder::SystemOf(
+    const PromptSource& source) const {
+  if (auto system = options_.prompts.System(source.problem, source.columns())) {
+    return system;
+  }
+  if (source.material != nullptr && source.material->system.has_value()) {
+    return source.material->system;
+  }
+  if (!options_.system.empty()) return options_.system;
+  return std::nullopt;
+}
+
+MessageRenderer ViewBuilder::RendererOf(const PromptSource& source) const {
+  return {tokenizer_, chat_template_, SystemOf(source), source.material};
+}
+
+std::string ViewBuilder::NoneMessage(const PromptSource& source) const {
+  return options_.prompts.None(source.problem, source.columns());
+}
+
+std::string ViewBuilder::PrivilegedMessage(const PromptSource& source,
+                                           const std::string& shown) const {
+  return options_.prompts.Privileged(source.problem, shown, source.columns());
+}
+
 absl::StatusOr<std::vector<int32_t>> ViewBuilder::RolloutPrompt(
-    const std::string& problem) const {
+    const PromptSource& source) const {
   ASSIGN_OR_RETURN(
       std::vector<int32_t> prompt,
-      MessageRenderer(tokenizer_, chat_template_)
-          .Prompt(options_.prompts.None(problem), options_.thinking));
+      RendererOf(source).Prompt(NoneMessage(source), options_.thinking));
   if (!options_.special_tokens) {
     ASSIGN_OR_RETURN(const std::string text,
                      tokenizer_.Decode(prompt, /*skip_special_tokens=*/true));
     ASSIGN_OR_RETURN(prompt, tokenizer_.Encode(text));
   }
   return Cut(std::move(prompt), options_.max_sampler_prompt);
+}
+
+absl::StatusOr<int64_t> ViewBuilder::MostConversationTokens(
+    const PromptSource& source) const {
+  const MessageRenderer renderer = RendererOf(source);
+  int64_t most = 0;
+  for (const bool thinking : {false, true}) {
+    ASSIGN_OR_RETURN(const std::string prompt,
+                     renderer.PromptText("", thinking));
+    most = std::max(most, MostTokens(prompt));
+  }
+  ASSIGN_OR_RETURN(const std::string conversation,
+                   renderer.Conversation("", ""));
+  return std::max(most, MostTokens(conversation));
 }
 
 std::vector<int32_t> ViewBuilder::Cut(std::vector<int32_t> prompt,
@@ -101,41 +140,45 @@ std::vector<int32_t> ViewBuilder::Cut(std::vector<int32_t> prompt,
 }
 
 absl::StatusOr<std::vector<int32_t>> ViewBuilder::EvaluationPrompt(
-    const std::string& problem, EvaluationForm form, bool thinking) const {
-  return MessageRenderer(tokenizer_, chat_template_)
-      .Prompt(form == EvaluationForm::kTraining ? options_.prompts.None(problem)
-                                                : PlainMessage(problem),
-              thinking);
+    const PromptSource& source, EvaluationForm form, bool thinking) const {
+  return RendererOf(source).Prompt(form == EvaluationForm::kTraining
+                                       ? NoneMessage(source)
+                                       : PlainMessage(source.problem),
+                                   thinking);
 }
 
 absl::StatusOr<std::vector<int32_t>> ViewBuilder::RolloutPrefix(
-    const std::string& message, bool thinking) const {
-  ASSIGN_OR_RETURN(
-      std::vector<int32_t> prompt,
-      MessageRenderer(tokenizer_, chat_template_).Prompt(message, thinking));
+    const PromptSource& source,
+    const std::string& message,
+    bool thinking) const {
+  ASSIGN_OR_RETURN(std::vector<int32_t> prompt,
+                   RendererOf(source).Prompt(message, thinking));
   return Cut(std::move(prompt), options_.max_prompt);
 }
 
 absl::StatusOr<std::vector<std::pair<ViewName, std::vector<int32_t>>>>
-ViewBuilder::ReferencePrefixes(const std::string& problem,
+ViewBuilder::ReferencePrefixes(const PromptSource& source,
                                const std::string& reference) const {
   const Prompts& prompts = options_.prompts;
   std::vector<std::pair<ViewName, std::vector<int32_t>>> prefixes;
   const auto add = [&](ViewName view,
                        const std::string& message) -> absl::Status {
-    ASSIGN_OR_RETURN(std::vector<int32_t> prefix,
-                     RolloutPrefix(message, options_.privileged_thinking));
+    ASSIGN_OR_RETURN(
+        std::vector<int32_t> prefix,
+        RolloutPrefix(source, message, options_.privileged_thinking));
     prefixes.emplace_back(view, std::move(prefix));
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(
-      add(ViewName::kCrossRollout, prompts.Privileged(problem, reference)));
+      add(ViewName::kCrossRollout, PrivilegedMessage(source, reference)));
   if (options_.extra_views.contains(ViewName::kDemonstrationRollout)) {
-    RETURN_IF_ERROR(add(ViewName::kDemonstrationRollout,
-                        prompts.Demonstration(problem, reference)));
+    RETURN_IF_ERROR(add(
+        ViewName::kDemonstrationRollout,
+        prompts.Demonstration(source.problem, reference, source.columns())));
   }
   if (options_.extra_views.contains(ViewName::kProbeRollout)) {
-    RETURN_IF_ERROR(add(ViewName::kProbeRollout, prompts.Probe(reference)));
+    RETURN_IF_ERROR(add(ViewName::kProbeRollout,
+                        prompts.Probe(reference, source.columns())));
   }
   return prefixes;
 }
@@ -170,15 +213,16 @@ absl::StatusOr<std::string> ViewBuilder::TextOf(
 }
 
 absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
-    const std::string& problem,
+    const PromptSource& source,
     const std::vector<int32_t>& reference_ids) const {
   const std::vector<int32_t> scored =
       CutRight(ScoredTokens(reference_ids), options_.max_reference_tokens);
   ASSIGN_OR_RETURN(const std::string text, TextOf(reference_ids));
-  ASSIGN_OR_RETURN(const std::vector<int32_t> none, RolloutPrompt(problem));
-  ASSIGN_OR_RETURN(std::vector<int32_t> self,
-                   RolloutPrefix(options_.prompts.Privileged(problem, text),
-                                 options_.thinking));
+  ASSIGN_OR_RETURN(const std::vector<int32_t> none, RolloutPrompt(source));
+  ASSIGN_OR_RETURN(
+      std::vector<int32_t> self,
+      RolloutPrefix(
+          source, PrivilegedMessage(source, text), options_.thinking));
   Views views;
   At(views, ViewName::kNoneReference) = MakeView(none, scored);
   At(views, ViewName::kSelfReference) = MakeShowing(std::move(self), scored);
@@ -186,15 +230,15 @@ absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
 }
 
 absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
-    const std::string& problem, const std::string& reference) const {
-  const MessageRenderer renderer(tokenizer_, chat_template_);
-  const std::string none = options_.prompts.None(problem);
+    const PromptSource& source, const std::string& reference) const {
+  const MessageRenderer renderer = RendererOf(source);
+  const std::string none = NoneMessage(source);
   ASSIGN_OR_RETURN(const std::string none_text,
                    renderer.Conversation(none, reference));
   ASSIGN_OR_RETURN(
       const std::vector<int32_t> none_prompt,
       renderer.ReferencePrompt(none, none_text, options_.thinking));
-  const std::string self = options_.prompts.Privileged(problem, reference);
+  const std::string self = PrivilegedMessage(source, reference);
   ASSIGN_OR_RETURN(const std::string self_text,
                    renderer.Conversation(self, reference));
   ASSIGN_OR_RETURN(
@@ -214,19 +258,21 @@ absl::StatusOr<Views> ViewBuilder::BuildReferenceViews(
   return views;
 }
 
-absl::StatusOr<std::string> ViewBuilder::TextBeforeShown(
-    const std::string& problem, bool thinking) const {
+absl::StatusOr<std::optional<std::string>> ViewBuilder::TextBeforeShown(
+    const PromptSource& source, bool thinking) const {
   std::string mark = "__ANSWER__";
-  while (absl::StrContains(problem, mark)) mark += "_";
+  const std::string key = source.Key();
+  while (absl::StrContains(key, mark)) mark += "_";
   ASSIGN_OR_RETURN(
       const std::string text,
-      MessageRenderer(tokenizer_, chat_template_)
-          .PromptText(options_.prompts.Privileged(problem, mark), thinking));
-  return text.substr(0, std::min(text.find(mark), text.size()));
+      RendererOf(source).PromptText(PrivilegedMessage(source, mark), thinking));
+  const size_t begin = text.find(mark);
+  if (begin == std::string::npos) return std::nullopt;
+  return text.substr(0, begin);
 }
 
 absl::StatusOr<GrowingViews> ViewBuilder::StartViews(
-    const std::string& problem, const std::string& reference) const {
+    const PromptSource& source, const std::string& reference) const {
   GrowingViews prefixes(tokenizer_);
   const auto continues = [&](ViewName name, std::vector<int32_t> prompt) {
     At(prefixes.views_, name).input_ids = std::move(prompt);
@@ -234,19 +280,21 @@ absl::StatusOr<GrowingViews> ViewBuilder::StartViews(
   };
   const auto shows =
       [&](ViewName name, bool thinking, int64_t limit) -> absl::Status {
+    ASSIGN_OR_RETURN(const std::optional<std::string> text,
+                     TextBeforeShown(source, thinking));
+    // The views of a prompt that does not show the answer are not told ahead.
+    if (!text.has_value()) return absl::OkStatus();
     prefixes.shown_.push_back(
         {name,
          limit,
          options_.truncation_side == TruncationSide::kLeft,
          SettledEncoder(tokenizer_)});
     GrowingViews::Shown& shown = prefixes.shown_.back();
-    ASSIGN_OR_RETURN(const std::string text,
-                     TextBeforeShown(problem, thinking));
-    RETURN_IF_ERROR(shown.text.Append(text));
+    RETURN_IF_ERROR(shown.text.Append(*text));
     prefixes.SetPrefix(shown);
     return absl::OkStatus();
   };
-  ASSIGN_OR_RETURN(const std::vector<int32_t> none, RolloutPrompt(problem));
+  ASSIGN_OR_RETURN(const std::vector<int32_t> none, RolloutPrompt(source));
   continues(ViewName::kNoneRollout, none);
   if (options_.self_rollout == SelfRollout::kAppend) {
     continues(ViewName::kSelfRollout, none);
@@ -255,7 +303,7 @@ absl::StatusOr<GrowingViews> ViewBuilder::StartViews(
                           options_.thinking,
                           std::min(options_.max_prompt, options_.max_view)));
   }
-  ASSIGN_OR_RETURN(auto given, ReferencePrefixes(problem, reference));
+  ASSIGN_OR_RETURN(auto given, ReferencePrefixes(source, reference));
   for (auto& [name, prompt] : given) continues(name, std::move(prompt));
   RETURN_IF_ERROR(shows(ViewName::kCrossReference,
                         options_.privileged_thinking,
@@ -267,8 +315,8 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample) const {
   ASSIGN_OR_RETURN(
       Views views,
       sample.reference_ids.empty()
-          ? BuildReferenceViews(sample.problem, sample.reference)
-          : BuildReferenceViews(sample.problem, sample.reference_ids));
+          ? BuildReferenceViews(sample.source(), sample.reference)
+          : BuildReferenceViews(sample.source(), sample.reference_ids));
   return Build(sample, std::move(views));
 }
 
@@ -278,11 +326,11 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
   if (sample.rollout_ids.empty()) {
     return absl::InvalidArgumentError("the rollout is empty: it has no token");
   }
+  const PromptSource source = sample.source();
   const std::vector<int32_t> rollout = ScoredTokens(sample.rollout_ids);
   ASSIGN_OR_RETURN(const std::string rollout_text,
                    tokenizer_.Decode(rollout, /*skip_special_tokens=*/true));
-  ASSIGN_OR_RETURN(const std::vector<int32_t> none,
-                   RolloutPrompt(sample.problem));
+  ASSIGN_OR_RETURN(const std::vector<int32_t> none, RolloutPrompt(source));
   At(views, ViewName::kNoneRollout) = MakeView(none, rollout);
 
   std::vector<int32_t> self;
@@ -290,10 +338,10 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
     self = none;
     self.insert(self.end(), rollout.begin(), rollout.end());
   } else {
-    ASSIGN_OR_RETURN(
-        self,
-        RolloutPrefix(options_.prompts.Privileged(sample.problem, rollout_text),
-                      options_.thinking));
+    ASSIGN_OR_RETURN(self,
+                     RolloutPrefix(source,
+                                   PrivilegedMessage(source, rollout_text),
+                                   options_.thinking));
   }
   At(views, ViewName::kSelfRollout) = MakeShowing(std::move(self), rollout);
 
@@ -301,8 +349,7 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
   if (!sample.reference_ids.empty()) {
     ASSIGN_OR_RETURN(shown, TextOf(sample.reference_ids));
   }
-  ASSIGN_OR_RETURN(const auto prefixes,
-                   ReferencePrefixes(sample.problem, shown));
+  ASSIGN_OR_RETURN(const auto prefixes, ReferencePrefixes(source, shown));
   for (const auto& [name, prefix] : prefixes) {
     At(views, name) = sample.reference_ids.empty()
                           ? MakeView(prefix, rollout)
@@ -311,9 +358,8 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
 
   ASSIGN_OR_RETURN(
       std::vector<int32_t> crossed,
-      MessageRenderer(tokenizer_, chat_template_)
-          .Prompt(options_.prompts.Privileged(sample.problem, rollout_text),
-                  options_.privileged_thinking));
+      RendererOf(source).Prompt(PrivilegedMessage(source, rollout_text),
+                                options_.privileged_thinking));
   const View& reference = At(views, ViewName::kNoneReference);
   At(views, ViewName::kCrossReference) =
       MakeShowing(std::move(crossed),
@@ -323,9 +369,11 @@ absl::StatusOr<Views> ViewBuilder::Build(const Sample& sample,
   if (!sample.context.empty()) {
     ASSIGN_OR_RETURN(
         std::vector<int32_t> sibling,
-        RolloutPrefix(options_.prompts.Sibling(sample.problem,
+        RolloutPrefix(source,
+                      options_.prompts.Sibling(source.problem,
                                                sample.context.sibling,
-                                               sample.context.feedback),
+                                               sample.context.feedback,
+                                               source.columns()),
                       options_.thinking));
     At(views, ViewName::kSiblingRollout) =
         MakeShowing(std::move(sibling), rollout);

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +16,8 @@
 #include "common/config/config.h"
 #include "common/config/prompts.h"
 #include "common/data/growing_views.h"
+#include "common/data/message_renderer.h"
+#include "common/data/row_material.h"
 #include "common/data/self_teacher.h"
 #include "common/terms/view.h"
 #include "common/tokenizer/chat_template.h"
@@ -30,6 +34,9 @@ struct Sample {
   // text is then shown. If empty, the reference is a text.
   std::vector<int32_t> reference_ids;
   TeacherContext context;  // if empty, the sample has no sibling_rollout
+  std::shared_ptr<const RowMaterial> material = nullptr;  // Problem::material
+
+  PromptSource source() const { return {problem, material.get()}; }
 };
 
 inline constexpr int64_t kUncut = std::numeric_limits<int64_t>::max();
@@ -52,6 +59,9 @@ struct ViewOptions {
   // belongs to the answer and is scored.
   bool pad_is_end = false;
   Prompts prompts;
+  // The system message of rows that have none of their own (data.system),
+  // unless prompts.system replaces both. Empty: there is none.
+  std::string system = "";
   // Whether the template's thinking is on: `privileged_thinking` is for prompts
   // that show an answer in front of another answer, `thinking` for all other
   // prompts.
@@ -68,6 +78,11 @@ struct ViewOptions {
 ViewOptions MakeViewOptions(const Config& config);
 
 // Builds views with one model folder's tokenizer and template. Thread-safe.
+//
+// All prompts of a row are conversations: the system message, the row's earlier
+// messages, the user message that the section `prompts` makes of the problem,
+// and the row's tool calls and results behind it (RowMaterial). Only the answer
+// behind them is scored.
 class ViewBuilder {
  public:
   // Both must outlive the builder.
@@ -79,14 +94,21 @@ class ViewBuilder {
 
   // Returns the sampler's prompt: None's user turn and the generation prompt.
   absl::StatusOr<std::vector<int32_t>> RolloutPrompt(
-      const std::string& problem) const;
+      const PromptSource& source) const;
+
+  // Returns an upper bound on the tokens that the row's conversation adds to
+  // any view, without its problem, its answer and the fields of prompts. It
+  // renders the conversation and does not tokenize it. Returns the template's
+  // error if the conversation cannot be rendered.
+  absl::StatusOr<int64_t> MostConversationTokens(
+      const PromptSource& source) const;
 
   // Returns an evaluation's uncut prompt: its user turn and the generation
   // prompt. With kTraining and the options' thinking it equals RolloutPrompt's
   // result, if that has special tokens and is not cut. `thinking` has no effect
   // if the template does not read it.
   absl::StatusOr<std::vector<int32_t>> EvaluationPrompt(
-      const std::string& problem, EvaluationForm form, bool thinking) const;
+      const PromptSource& source, EvaluationForm form, bool thinking) const;
 
   // Returns the scored tokens of a rollout: all except the padding at its end.
   // The first pad token stays if it is also the end token.
@@ -111,7 +133,7 @@ class ViewBuilder {
   // as the generation prompt does (with `thinking` for None,
   // `privileged_thinking` for Self). Both views score the tokens of None, which
   // MessageRenderer::Completion returns.
-  absl::StatusOr<Views> BuildReferenceViews(const std::string& problem,
+  absl::StatusOr<Views> BuildReferenceViews(const PromptSource& source,
                                             const std::string& reference) const;
 
   // Builds these views for a sampled answer in place of the reference. Its own
@@ -120,12 +142,12 @@ class ViewBuilder {
   // privileged prompt that shows its text (Self). An answer that is only
   // padding scores nothing.
   absl::StatusOr<Views> BuildReferenceViews(
-      const std::string& problem,
+      const PromptSource& source,
       const std::vector<int32_t>& reference_ids) const;
 
   // Returns the prefixes of the views that need a rollout, before its first
   // token.
-  absl::StatusOr<GrowingViews> StartViews(const std::string& problem,
+  absl::StatusOr<GrowingViews> StartViews(const PromptSource& source,
                                           const std::string& reference) const;
 
   // Builds the six views and extra_views. Views over a rollout that is only
@@ -142,16 +164,24 @@ class ViewBuilder {
  private:
   // Returns the first or the last `limit` tokens, by truncation_side.
   std::vector<int32_t> Cut(std::vector<int32_t> prompt, int64_t limit) const;
+  // Returns the row's system message.
+  std::optional<std::string> SystemOf(const PromptSource& source) const;
+  MessageRenderer RendererOf(const PromptSource& source) const;
+  std::string NoneMessage(const PromptSource& source) const;
+  std::string PrivilegedMessage(const PromptSource& source,
+                                const std::string& shown) const;
   // Returns a prompt in front of a rollout.
-  absl::StatusOr<std::vector<int32_t>> RolloutPrefix(const std::string& message,
+  absl::StatusOr<std::vector<int32_t>> RolloutPrefix(const PromptSource& source,
+                                                     const std::string& message,
                                                      bool thinking) const;
   // Returns the prefixes of the views over a rollout that show the reference.
   absl::StatusOr<std::vector<std::pair<ViewName, std::vector<int32_t>>>>
-  ReferencePrefixes(const std::string& problem,
+  ReferencePrefixes(const PromptSource& source,
                     const std::string& reference) const;
-  // Returns the text of a privileged prompt before the answer that it shows.
-  absl::StatusOr<std::string> TextBeforeShown(const std::string& problem,
-                                              bool thinking) const;
+  // Returns the text of a privileged prompt before the answer that it shows;
+  // nothing if prompts.privileged shows no answer.
+  absl::StatusOr<std::optional<std::string>> TextBeforeShown(
+      const PromptSource& source, bool thinking) const;
   // Returns the view with a prompt that shows a sampled answer.
   View MakeShowing(std::vector<int32_t> prompt,
                    const std::vector<int32_t>& scored) const;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,6 +24,7 @@
 #include "common/data/dataset.h"
 #include "common/data/held_out_prompt.h"
 #include "common/data/self_teacher.h"
+#include "common/data/template_support.h"
 #include "common/terms/term.h"
 #include "common/tokenizer/unicode_text.h"
 
@@ -116,7 +118,7 @@ class ViewMeter {
     ViewMeter meter(config, text);
     meter.views_ = ViewsRead(ExpandTerms(config.objective));
     // `frame` has the text of all templates around a problem and its reference.
-    ASSIGN_OR_RETURN(const Views frame, meter.BuildShort("", "0"));
+    ASSIGN_OR_RETURN(const Views frame, meter.BuildShort("", "0", nullptr));
     for (const View& view : frame) {
       ASSIGN_OR_RETURN(const std::string bytes,
                        text.tokenizer->Decode(view.input_ids,
@@ -128,10 +130,12 @@ class ViewMeter {
 
   // Returns an upper bound of Longest at next to no cost: every token has at
   // least one byte.
-  int64_t AtMost(const Problem& problem) const {
+  absl::StatusOr<int64_t> AtMost(const Problem& problem) const {
+    ASSIGN_OR_RETURN(const int64_t material,
+                     MostMaterialTokens(builder_, problem));
     const int64_t reference =
         HasGivenReference() ? MostTokens(problem.solution) : 0;
-    return frame_bytes_ + problems_ * MostTokens(problem.problem) +
+    return frame_bytes_ + material + problems_ * MostTokens(problem.problem) +
            references_ * reference +
            std::min(reference, config_.objective.max_reference_tokens) +
            (1 + std::max({int64_t{1}, references_, told_})) *
@@ -177,13 +181,6 @@ class ViewMeter {
         longest_prompt_(MakeViewOptions(config).max_prompt),
         told_(MostAnswersTold(config)) {
     const Prompts prompts(config.prompts);
-    for (const std::string& feedback : {prompts.Feedback(false, "0", false),
-                                        prompts.Feedback(false, "", false),
-                                        prompts.Feedback(false, "", true)}) {
-      if (feedback.size() > longest_feedback_.size()) {
-        longest_feedback_ = feedback;
-      }
-    }
     problems_ = static_cast<int64_t>(prompts.most_problems());
     references_ = static_cast<int64_t>(prompts.most_references());
   }
@@ -194,19 +191,37 @@ class ViewMeter {
 
   // Builds views with answers of one token: the rollout, an answer in place of
   // the reference, and a sibling of about one token.
-  absl::StatusOr<Views> BuildShort(const std::string& problem,
-                                   const std::string& reference) const {
+  absl::StatusOr<Views> BuildShort(
+      const std::string& problem,
+      const std::string& reference,
+      std::shared_ptr<const RowMaterial> material) const {
     const int32_t token = text_.tokenizer->pad_id() == 0 ? 1 : 0;
     Sample sample = {"", problem, reference, {token}};
+    sample.material = std::move(material);
     if (!HasGivenReference()) sample.reference_ids = {token};
     if (views_.contains(ViewName::kSiblingRollout)) {
-      sample.context = {.sibling = "0", .feedback = longest_feedback_};
+      sample.context = {.sibling = "0",
+                        .feedback = LongestFeedback(sample.source().columns())};
     }
     return builder_.Build(sample);
   }
 
+  // Returns the longest feedback on a result of one character.
+  std::string LongestFeedback(const PromptColumns& columns) const {
+    const Prompts& prompts = builder_.prompts();
+    std::string longest;
+    for (const std::string& feedback :
+         {prompts.Feedback(false, "0", false, columns),
+          prompts.Feedback(false, "", false, columns),
+          prompts.Feedback(false, "", true, columns)}) {
+      if (feedback.size() > longest.size()) longest = feedback;
+    }
+    return longest;
+  }
+
   absl::StatusOr<Views> BuildShort(const Problem& problem) const {
-    absl::StatusOr<Views> views = BuildShort(problem.problem, problem.solution);
+    absl::StatusOr<Views> views =
+        BuildShort(problem.problem, problem.solution, problem.material);
     if (views.ok()) return views;
     return DataError(absl::StrCat(
         problem.where, ": ", std::string(views.status().message())));
@@ -257,7 +272,6 @@ class ViewMeter {
   ViewBuilder builder_;
   int64_t longest_prompt_;  // longest prompt in front of a rollout, in tokens
   std::set<ViewName> views_;
-  std::string longest_feedback_;  // feedback for a result of one character
   int64_t frame_bytes_ = 0;
   int64_t problems_ = 1;  // most occurrences of the problem in a prompt
   int64_t references_ = 1;
@@ -343,6 +357,39 @@ absl::Status ApplyVocabulary(const Config& config,
                      data);
 }
 
+// Refuses or removes the rows of `path` whose conversations the chat template
+// does not render, or whose system message or tools it does not show. A problem
+// alone is always rendered.
+absl::Status ApplyTemplate(const std::string& path,
+                           const TextPipeline& text,
+                           OnBadRow on_bad_row,
+                           Dataset* data) {
+  const absl::Status shows_system = CheckShowsSystem(*text.chat_template);
+  const absl::Status shows_tools = CheckShowsTools(*text.chat_template);
+  UnfitRows rows;
+  for (const Problem& problem : data->problems) {
+    absl::Status status;
+    if (problem.material != nullptr) {
+      if (problem.material->system.has_value()) status.Update(shows_system);
+      if (!problem.material->tools.empty()) status.Update(shows_tools);
+      if (status.ok()) {
+        status = text.views->MostConversationTokens(problem.source()).status();
+      }
+    }
+    rows.Add(status.ok(),
+             absl::StrCat(problem.where,
+                          ": problem '",
+                          problem.id,
+                          "': ",
+                          std::string(status.message())));
+  }
+  return rows.Settle(path,
+                     "cannot become prompts",
+                     "use a model whose chat template takes such conversations",
+                     on_bad_row,
+                     data);
+}
+
 }  // namespace
 
 absl::Status ApplyViewLimits(const Config& config,
@@ -351,6 +398,8 @@ absl::Status ApplyViewLimits(const Config& config,
                              Dataset* data) {
   const int64_t limit = std::min(context, config.trainer.pack_tokens);
   ASSIGN_OR_RETURN(const ViewMeter meter, ViewMeter::Make(config, text));
+  RETURN_IF_ERROR(
+      ApplyTemplate(config.data.path, text, config.data.on_bad_row, data));
   RETURN_IF_ERROR(ApplyVocabulary(
       config,
       config.data.path,
@@ -364,7 +413,8 @@ absl::Status ApplyViewLimits(const Config& config,
   for (int64_t i = 0; i < total; ++i) {
     const Problem& problem = data->problems[static_cast<size_t>(i)];
     LongView longest;
-    if (meter.AtMost(problem) > limit) {
+    ASSIGN_OR_RETURN(const int64_t at_most, meter.AtMost(problem));
+    if (at_most > limit) {
       ASSIGN_OR_RETURN(longest, meter.Longest(problem));
     }
     rows.Add(longest.tokens <= limit && longest.sampled <= context,
@@ -387,11 +437,13 @@ absl::Status ApplyHeldOutLimits(const Config& config,
   const int64_t answer = HeldOutAnswerTokens(config);
   const auto prompt_of =
       [&](const Problem& problem) -> absl::StatusOr<std::vector<int32_t>> {
-    auto prompt = HeldOutPrompt(config, *text.views, problem.problem);
+    auto prompt = HeldOutPrompt(config, *text.views, problem.source());
     if (prompt.ok()) return prompt;
     return DataError(absl::StrCat(
         problem.where, ": ", std::string(prompt.status().message())));
   };
+  RETURN_IF_ERROR(ApplyTemplate(
+      config.evaluation.path, text, config.data.on_bad_row, held_out));
   RETURN_IF_ERROR(ApplyVocabulary(
       config,
       config.evaluation.path,

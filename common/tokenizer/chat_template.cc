@@ -7,8 +7,11 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/base/json.h"
+#include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
 #include "common/tokenizer/jinja/interpreter.h"
+#include "common/tokenizer/jinja/json_value.h"
 #include "common/tokenizer/jinja/parser.h"
 #include "common/tokenizer/tokenizer_config.h"
 #include "common/tokenizer/unicode_text.h"
@@ -17,6 +20,42 @@ namespace dapd {
 namespace {
 
 constexpr uint64_t kMaxTemplateBytes = 1 << 20;
+
+absl::StatusOr<nlohmann::ordered_json> ParsePart(const std::string& text,
+                                                 const std::string& what,
+                                                 bool is_list) {
+  auto json = ParseOrderedJson(text, what);
+  if (!json.ok()) return absl::InvalidArgumentError(json.status().message());
+  if (is_list ? json->is_array() : json->is_object()) return json;
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " is not a JSON ", is_list ? "list" : "object"));
+}
+
+// Returns the message as the dict that transformers gives to a template.
+absl::StatusOr<jinja::Value> MessageValue(const ChatMessage& message) {
+  RETURN_IF_ERROR(DecodeUtf8(message.role).status());
+  RETURN_IF_ERROR(DecodeUtf8(message.content).status());
+  jinja::DictBuilder dict;
+  dict.Set("role", jinja::Value(message.role));
+  dict.Set("content", jinja::Value(message.content));
+  if (!message.more.empty()) {
+    ASSIGN_OR_RETURN(
+        const nlohmann::ordered_json more,
+        ParsePart(message.more, "a message's further keys", false));
+    for (const auto& item : more.items()) {
+      ASSIGN_OR_RETURN(jinja::Value value, jinja::FromJson(item.value()));
+      dict.Set(item.key(), std::move(value));
+    }
+  }
+  return jinja::Value(dict.Take());
+}
+
+absl::StatusOr<jinja::Value> ToolsValue(const std::string& tools) {
+  if (tools.empty()) return jinja::Value::MakeNone();
+  ASSIGN_OR_RETURN(const nlohmann::ordered_json json,
+                   ParsePart(tools, "the tools", true));
+  return jinja::FromJson(json);
+}
 
 class JinjaChatTemplate : public ChatTemplate {
  public:
@@ -36,16 +75,13 @@ class JinjaChatTemplate : public ChatTemplate {
       const ChatRenderOptions& options) const override {
     jinja::List list;
     for (const ChatMessage& message : messages) {
-      RETURN_IF_ERROR(DecodeUtf8(message.role).status());
-      RETURN_IF_ERROR(DecodeUtf8(message.content).status());
-      list.emplace_back(jinja::Dict{
-          {jinja::Value(std::string("role")), jinja::Value(message.role)},
-          {jinja::Value(std::string("content")),
-           jinja::Value(message.content)}});
+      ASSIGN_OR_RETURN(jinja::Value value, MessageValue(message));
+      list.push_back(std::move(value));
     }
+    ASSIGN_OR_RETURN(jinja::Value tools, ToolsValue(options.tools));
     jinja::Names variables = special_tokens_;
     variables.emplace_back("messages", jinja::Value(std::move(list)));
-    variables.emplace_back("tools", jinja::Value::MakeNone());
+    variables.emplace_back("tools", std::move(tools));
     variables.emplace_back("documents", jinja::Value::MakeNone());
     variables.emplace_back("add_generation_prompt",
                            jinja::Value(options.add_generation_prompt));

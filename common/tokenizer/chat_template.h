@@ -15,14 +15,22 @@
 namespace dapd {
 
 struct ChatMessage {
-  std::string role;  // "system", "user", "assistant"
+  std::string role;  // "system", "user", "assistant", "tool"
   std::string content;
+  // A JSON object with the message's further keys, in their order, which the
+  // template gets as well: {"tool_calls": [...]}. Empty: there are none. A
+  // content of null is among them, in place of `content`.
+  std::string more = "";
+
+  bool operator==(const ChatMessage&) const = default;
 };
 
 struct ChatRenderOptions {
   bool add_generation_prompt = false;
   // If unset, the template's `enable_thinking` is undefined.
   std::optional<bool> enable_thinking;
+  // A JSON list of tool definitions, the template's `tools`. Empty: None.
+  std::string tools = "";
 };
 
 // Immutable once loaded; thread-safe.
@@ -35,7 +43,8 @@ class ChatTemplate {
       const std::string& folder);
   virtual ~ChatTemplate() = default;
 
-  // Returns INVALID_ARGUMENT if a message is not UTF-8, or if the template
+  // Returns INVALID_ARGUMENT if a message is not UTF-8, if `more` or `tools` is
+  // not JSON, or if the template
   // raises an exception or uses something undefined; RESOURCE_EXHAUSTED past
   // the limits on steps or output.
   virtual absl::StatusOr<std::string> Render(

@@ -49,6 +49,7 @@
 #include "services/cli/objective_text.h"
 #include "services/cli/output_text.h"
 #include "services/cli/pass_limits_text.h"
+#include "services/cli/row_text.h"
 #include "services/cli/start_checks.h"
 
 namespace dapd {
@@ -147,11 +148,12 @@ absl::StatusOr<SampleLengths> MeanLengths(const std::vector<SampleRow>& rows,
 }
 
 // Returns the data set's digest. `measure`: all of it must fit
-// (common/data/view_limits.h).
+// (common/data/view_limits.h). Prints the first row unless `text` is null.
 absl::StatusOr<std::string> CheckDataset(
     const char* key,
     const std::string& path,
     const DatasetOptions& options,
+    const TextPipeline* text,
     const std::function<absl::Status(Dataset*)>& measure) {
   if (path.empty()) {
     std::puts(absl::StrFormat("%-16s none", key).c_str());
@@ -169,6 +171,11 @@ absl::StatusOr<std::string> CheckDataset(
                 .c_str());
   if (!options.teacher_column.empty()) {
     std::puts(RowTeachersText(data).c_str());
+  }
+  if (text != nullptr) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> lines,
+                     RowText(data.problems.front(), *text));
+    PrintLines(lines);
   }
   return data.digest;
 }
@@ -298,6 +305,7 @@ absl::StatusOr<std::string> CheckData(const Config& config,
       CheckDataset("data",
                    config.data.path,
                    MakeDatasetOptions(config),
+                   &base.text,
                    [&](Dataset* data) {
                      RETURN_IF_ERROR(ApplyAnswerRule(config, data));
                      return ApplyViewLimits(
@@ -306,6 +314,7 @@ absl::StatusOr<std::string> CheckData(const Config& config,
   RETURN_IF_ERROR(CheckDataset("held out",
                                config.evaluation.path,
                                MakeHeldOutOptions(config),
+                               nullptr,
                                [&](Dataset* data) {
                                  WarnOfUngradedProblems(config, *data);
                                  return ApplyHeldOutLimits(

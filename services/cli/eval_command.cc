@@ -23,6 +23,7 @@
 #include "common/data/expected_answer.h"
 #include "common/data/grade_answer.h"
 #include "common/data/repetition.h"
+#include "common/data/template_support.h"
 #include "common/data/view_builder.h"
 #include "common/generation/decode_request.h"
 #include "common/hub/model_folder.h"
@@ -48,6 +49,8 @@ struct EvalOptions {
   std::string id_column = "id";
   std::string problem_column = "problem";
   std::string answer_column = "answer";
+  std::string messages_column;  // empty: as the configuration says
+  std::string tools_column;
   EvaluationForm prompt = EvaluationForm::kTraining;
   bool thinking = false;
   std::string marker;  // empty: none
@@ -57,25 +60,43 @@ struct EvalOptions {
   bool json = false;
 };
 
-// Returns the prompts of a run with the configuration --config.
-absl::StatusOr<PromptsSection> ReadPrompts(const EvalOptions& options) {
-  if (options.config.empty()) return PromptsSection();
-  ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(options.config, {}));
-  return loaded.config.prompts;
+// Returns what a run with the configuration --config puts into prompts: its
+// section `prompts`, and data.system and the columns of the section `data`
+// beside the problem, unless options name others.
+absl::StatusOr<Config> ReadPromptConfig(const EvalOptions& options) {
+  Config config;
+  if (!options.config.empty()) {
+    ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(options.config, {}));
+    config = std::move(loaded.config);
+  }
+  if (!options.messages_column.empty()) {
+    config.data.messages_column = options.messages_column;
+  }
+  if (!options.tools_column.empty()) {
+    config.data.tools_column = options.tools_column;
+  }
+  return config;
 }
 
-absl::StatusOr<Dataset> ReadProblems(const EvalOptions& options) {
+absl::StatusOr<Dataset> ReadProblems(const EvalOptions& options,
+                                     const Config& config) {
   ASSIGN_OR_RETURN(
       Dataset data,
       ReadDataset(options.data,
                   {.id_column = options.id_column,
                    .problem_column = options.problem_column,
                    .answer_column = options.answer_column,
+                   .messages_column = config.data.messages_column,
+                   .tools_column = config.data.tools_column,
+                   .prompt_columns = ColumnsOfFields(
+                       Prompts(config.prompts).QuestionColumns(),
+                       config.data.context_column),
                    .needs_solution = false,
                    .needs_answer = true,
                    .split_rule = SplitRule::kNamed,
                    .column_settings =
-                       "--id-column, --problem-column and --answer-column"}));
+                       "--id-column, --problem-column and --answer-column",
+                   .messages_setting = "--messages-column "}));
   if (options.limit > 0 &&
       options.limit < static_cast<int64_t>(data.problems.size())) {
     data.problems.resize(static_cast<size_t>(options.limit));
@@ -86,9 +107,8 @@ absl::StatusOr<Dataset> ReadProblems(const EvalOptions& options) {
 
 // Returns everything that determines the answers, except for rounding.
 absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
-    const EvalOptions& options,
-    const PromptsSection& prompts,
-    const Dataset& data) {
+    const EvalOptions& options, const Config& config, const Dataset& data) {
+  const PromptsSection& prompts = config.prompts;
   const LocalGeneratorOptions& generator = options.generator;
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(generator.model));
   // Both digests read whole files.
@@ -102,7 +122,7 @@ absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
   }
   ASSIGN_OR_RETURN(const std::string model, model_digest.get());
   ASSIGN_OR_RETURN(const Precision precision, generator.ResolvedPrecision());
-  return nlohmann::ordered_json{
+  nlohmann::ordered_json settings = {
       {"format", 1},
       {"model", model},
       {"adapter", adapter},
@@ -118,6 +138,13 @@ absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
       {"top_k", generator.sampling.top_k},
       {"max_new_tokens", generator.sampling.max_new_tokens},
       {"seed", generator.seed}};
+  // Older files lack these keys.
+  for (const auto& [key, text] :
+       {std::pair{"prompts.system", &prompts.system},
+        std::pair{"data.system", &config.data.system}}) {
+    if (!text->empty()) settings[key] = *text;
+  }
+  return settings;
 }
 
 // The known answers of an evaluation, which are on disk if it has an output.
@@ -138,12 +165,12 @@ struct KnownAnswers {
 };
 
 absl::StatusOr<KnownAnswers> OpenOutput(const EvalOptions& options,
-                                        const PromptsSection& prompts,
+                                        const Config& config,
                                         const Dataset& data) {
   KnownAnswers known{.marker = options.marker};
   if (options.output.empty()) return known;
   ASSIGN_OR_RETURN(const nlohmann::ordered_json settings,
-                   AnswerSettings(options, prompts, data));
+                   AnswerSettings(options, config, data));
   const auto problems = static_cast<int64_t>(data.problems.size());
   ASSIGN_OR_RETURN(
       AnswerFile file,
@@ -181,26 +208,32 @@ absl::StatusOr<KnownAnswers> OpenOutput(const EvalOptions& options,
 // another.
 absl::StatusOr<std::vector<AnswerPrompt>> OpenPrompts(
     const EvalOptions& options,
-    const PromptsSection& prompts_section,
+    const Config& config,
     const Dataset& data,
     const KnownAnswers& known,
     const TextPipeline& text) {
+  RETURN_IF_ERROR(CheckTemplateSupport(config, *text.chat_template));
   if (options.thinking && !text.chat_template->supports_thinking()) {
     LogWarning(absl::StrCat("--thinking has no effect: the chat template of ",
                             options.generator.model,
                             " does not support it"));
   }
-  const ViewBuilder views(*text.tokenizer,
-                          *text.chat_template,
-                          {.prompts = Prompts(prompts_section)});
+  const ViewBuilder views(
+      *text.tokenizer,
+      *text.chat_template,
+      {.prompts = Prompts(config.prompts), .system = config.data.system});
   std::vector<AnswerPrompt> prompts;
   for (size_t i = 0; i < data.problems.size(); ++i) {
     const Problem& problem = data.problems[i];
     AnswerPrompt prompt{.name = problem.id,
                         .example = static_cast<uint32_t>(i)};
-    ASSIGN_OR_RETURN(prompt.ids,
-                     views.EvaluationPrompt(
-                         problem.problem, options.prompt, options.thinking));
+    auto ids = views.EvaluationPrompt(
+        problem.source(), options.prompt, options.thinking);
+    if (!ids.ok()) {
+      return DataError(absl::StrCat(
+          problem.where, ": ", std::string(ids.status().message())));
+    }
+    prompt.ids = *std::move(ids);
     for (int64_t k = 0; k < options.samples; ++k) {
       if (known.keys.contains({static_cast<int64_t>(i), k})) continue;
       prompt.sample = static_cast<uint32_t>(k);
@@ -242,7 +275,7 @@ absl::StatusOr<std::unique_ptr<AnswerSource>> OpenSource(
 }
 
 absl::Status AnswerTheRest(const EvalOptions& options,
-                           const PromptsSection& prompts_section,
+                           const Config& config,
                            const Dataset& data,
                            KnownAnswers& known) {
   const auto asked =
@@ -252,7 +285,7 @@ absl::Status AnswerTheRest(const EvalOptions& options,
       OpenSource(options, asked - static_cast<int64_t>(known.records.size())));
   const TextPipeline& text = source->text();
   ASSIGN_OR_RETURN(const std::vector<AnswerPrompt> prompts,
-                   OpenPrompts(options, prompts_section, data, known, text));
+                   OpenPrompts(options, config, data, known, text));
   return source->AnswerAll(
       prompts, [&](size_t at, const SampledAnswer& answer) -> absl::Status {
         const AnswerPrompt& prompt = prompts[at];
@@ -280,18 +313,18 @@ absl::Status Evaluate(const EvalOptions& options) {
                                    "give one of the two"),
         ExitCode::kUsage);
   }
-  ASSIGN_OR_RETURN(const PromptsSection prompts, ReadPrompts(options));
-  ASSIGN_OR_RETURN(const Dataset data, ReadProblems(options));
+  ASSIGN_OR_RETURN(const Config config, ReadPromptConfig(options));
+  ASSIGN_OR_RETURN(const Dataset data, ReadProblems(options, config));
   if (options.samples > 1 && options.generator.sampling.temperature == 0.0) {
     LogWarning(absl::StrCat("--samples ",
                             options.samples,
                             " has no effect: at --temperature 0 all answers to "
                             "a problem are the same"));
   }
-  ASSIGN_OR_RETURN(KnownAnswers known, OpenOutput(options, prompts, data));
+  ASSIGN_OR_RETURN(KnownAnswers known, OpenOutput(options, config, data));
   if (known.records.size() <
       data.problems.size() * static_cast<size_t>(options.samples)) {
-    RETURN_IF_ERROR(AnswerTheRest(options, prompts, data, known));
+    RETURN_IF_ERROR(AnswerTheRest(options, config, data, known));
   }
   if (known.file != nullptr) RETURN_IF_ERROR(known.file->Sort());
   std::vector<std::string> ids;
@@ -321,8 +354,9 @@ void AddEvalCommand(Command& app) {
   command
       .AddOption("--config",
                  options->config,
-                 "YAML configuration whose prompts.none is used (default: "
-                 "the released prompt)")
+                 "YAML configuration whose prompts.none and prompts.system are "
+                 "used, data.system, and the columns that they and "
+                 "conversations need (default: the released prompt)")
       .Path()
       .NotEmpty();
   command
@@ -338,6 +372,18 @@ void AddEvalCommand(Command& app) {
                  options->answer_column,
                  "column of the correct answer")
       .ShowDefault();
+  command
+      .AddOption("--messages-column",
+                 options->messages_column,
+                 "column of conversations, in place of --problem-column "
+                 "(default: data.messages_column of --config)")
+      .NotEmpty();
+  command
+      .AddOption("--tools-column",
+                 options->tools_column,
+                 "column of the tools that the chat template gets (default: "
+                 "data.tools_column of --config)")
+      .NotEmpty();
   command
       .AddOption("--prompt",
                  EnumVariable(&options->prompt),

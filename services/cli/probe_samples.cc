@@ -48,7 +48,9 @@ absl::StatusOr<std::vector<std::vector<SampleRow>>> ReadSamples(
         options.samples, " holds no sample that was not left out of its step"));
   }
   std::vector<std::string> texts;
-  for (const SampleRow& row : rows) texts.push_back(row.sample.problem);
+  for (const SampleRow& row : rows) {
+    texts.push_back(row.sample.source().Key());
+  }
   return Grouped(std::move(rows),
                  DrawProblems(texts, options.problems, options.seed));
 }
@@ -96,7 +98,7 @@ absl::Status AnswerRows(const Config& config,
   for (const SampleRow& row : *rows) {
     AnswerPrompt prompt{.name = row.sample.id,
                         .example = static_cast<uint32_t>(prompts.size())};
-    ASSIGN_OR_RETURN(prompt.ids, views.RolloutPrompt(row.sample.problem));
+    ASSIGN_OR_RETURN(prompt.ids, views.RolloutPrompt(row.sample.source()));
     prompts.push_back(std::move(prompt));
   }
   return generator->AnswerAll(prompts, [&](size_t index, SampledAnswer answer) {
@@ -113,7 +115,9 @@ absl::StatusOr<Dataset> DrawData(const Config& config,
   ASSIGN_OR_RETURN(Dataset data,
                    ReadDataset(config.data.path, MakeDatasetOptions(config)));
   std::vector<std::string> texts;
-  for (const Problem& problem : data.problems) texts.push_back(problem.problem);
+  for (const Problem& problem : data.problems) {
+    texts.push_back(problem.source().Key());
+  }
   Dataset drawn;
   // If the data has a problem several times, its first row is taken.
   for (const std::vector<size_t>& rows :
@@ -143,6 +147,7 @@ absl::StatusOr<std::vector<std::vector<SampleRow>>> AnswerProblems(
     row.sample.id = std::move(problem.id);
     row.sample.problem = std::move(problem.problem);
     row.sample.reference = std::move(problem.solution);
+    row.sample.material = std::move(problem.material);
     groups.push_back({rows.size()});
     rows.push_back(std::move(row));
   }

@@ -52,7 +52,7 @@ SamplingParams EvaluationSampling(const Config& config) {
 SamplePipeline::Prompt PromptOf(const Config& config,
                                 const ViewBuilder& views) {
   return [&config, &views](const Problem& problem) {
-    return HeldOutPrompt(config, views, problem.problem);
+    return HeldOutPrompt(config, views, problem.source());
   };
 }
 
@@ -112,7 +112,7 @@ void GradeAnswers(const std::vector<RolloutRecord>& records,
 absl::StatusOr<bool> CanBeAnswered(const EvaluationParts& parts,
                                    const Problem& problem) {
   ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
-                   parts.views.RolloutPrompt(problem.problem));
+                   parts.views.RolloutPrompt(problem.source()));
   return static_cast<int64_t>(prompt.size()) +
              HeldOutAnswerTokens(parts.config) <=
          parts.weights.config.max_positions;
@@ -127,13 +127,14 @@ absl::StatusOr<bool> CanBeScored(const EvaluationParts& parts,
   ASSIGN_OR_RETURN(
       const Views built,
       record.answer.ids.empty()
-          ? parts.views.BuildReferenceViews(problem.problem, problem.solution)
+          ? parts.views.BuildReferenceViews(problem.source(), problem.solution)
           : parts.views.Build({.id = problem.id,
                                .problem = problem.problem,
                                .reference = problem.solution,
                                .rollout_ids = record.answer.ids,
                                .reference_ids = {},
-                               .context = record.context}));
+                               .context = record.context,
+                               .material = problem.material}));
   return std::ranges::all_of(ViewsRead(parts.terms), [&](ViewName name) {
     const View& view = built[static_cast<size_t>(name)];
     return static_cast<int64_t>(view.input_ids.size()) <=

@@ -37,9 +37,9 @@ std::optional<Rows> Read(const std::string& path) {
   const absl::Status status = VisitJsonRows(
       path,
       Query(),
-      [&](const absl::StatusOr<TextRow>& row, const std::string&) {
+      [&](const absl::StatusOr<DataRow>& row, const std::string&) {
         if (row.ok()) {
-          rows.good.push_back(*row);
+          rows.good.push_back(row->texts);
         } else {
           ++rows.bad;
         }

@@ -27,17 +27,19 @@ void Run(absl::string_view text) {
     Check(row.sampler_logprobs.empty() ||
               row.sampler_logprobs.size() == sample.rollout_ids.size(),
           "one log-probability for each token");
-    written += nlohmann::json{{"id", sample.id},
-                              {"problem", sample.problem},
-                              {"reference", sample.reference},
-                              {"rollout_ids", sample.rollout_ids},
-                              {"reference_ids", sample.reference_ids},
-                              {"sampler_logprobs", row.sampler_logprobs},
-                              {"left_out", row.is_left_out},
-                              {"answer", row.answer},
-                              {"feedback", row.feedback}}
-                   .dump() +
-               "\n";
+    nlohmann::json line = {{"id", sample.id},
+                           {"problem", sample.problem},
+                           {"reference", sample.reference},
+                           {"rollout_ids", sample.rollout_ids},
+                           {"reference_ids", sample.reference_ids},
+                           {"sampler_logprobs", row.sampler_logprobs},
+                           {"left_out", row.is_left_out},
+                           {"answer", row.answer},
+                           {"feedback", row.feedback}};
+    if (sample.material != nullptr) {
+      line["material"] = MaterialJson(*sample.material).dump();
+    }
+    written += line.dump() + "\n";
   }
   const auto again =
       ReadSampleRows(folder.Write("again.jsonl", written), kVocabSize);
@@ -48,6 +50,7 @@ void Run(absl::string_view text) {
     Check(a.id == b.id && a.problem == b.problem &&
               a.reference == b.reference && a.rollout_ids == b.rollout_ids &&
               a.reference_ids == b.reference_ids &&
+              a.source().Key() == b.source().Key() &&
               (*samples)[i].sampler_logprobs == (*again)[i].sampler_logprobs,
           "a sample survives");
   }

@@ -30,6 +30,34 @@ std::vector<ConfigKey> DataKeys(Config& c) {
            "with teacher_weights row: one of `teachers`; base or nothing: the "
            "student's own base. Empty: no such column.")
           .CountsUnlessDefault(),
+      Text("data.context_column",
+           &c.data.context_column,
+           "Name of the column with the text that `{context}` in "
+           "prompts.privileged and prompts.demonstration stands for: what the "
+           "teacher is shown instead of the reference, or beside it.")
+          .CountsUnlessDefault(),
+      Text("data.messages_column",
+           &c.data.messages_column,
+           "Name of the column with a conversation: a list of messages with "
+           "`role` and `content` (OpenAI) or `from` and `value` (ShareGPT), or "
+           "its JSON text. The last user message is the problem, the assistant "
+           "message that ends the conversation is the reference, and all other "
+           "messages stand in every prompt. data.problem_column is not read "
+           "then, and data.solution_column only for conversations that do not "
+           "end with an assistant message. Empty: the rows have no "
+           "conversations.")
+          .CountsUnlessDefault(),
+      Text("data.tools_column",
+           &c.data.tools_column,
+           "Name of the column with the list of tool definitions that the chat "
+           "template gets, or its JSON text. A row without a value has no "
+           "tools. Empty: no row has tools.")
+          .CountsUnlessDefault(),
+      Text("data.system",
+           &c.data.system,
+           "System message of all rows whose conversation does not bring its "
+           "own, taken as it is. Empty: none. prompts.system replaces it.")
+          .CountsUnlessDefault(),
       OneOf("data.on_bad_row",
             &c.data.on_bad_row,
             "Action if a row cannot be used, or if its views are too long for "

@@ -4,18 +4,28 @@ namespace dapd {
 
 std::vector<ConfigKey> PromptsKeys(Config& c) {
   return {
+      Text("prompts.system",
+           &c.prompts.system,
+           "System message of every prompt, in place of data.system and of the "
+           "rows' own system messages. It may have fields. Empty: the row's "
+           "own system message, or else data.system.")
+          .CountsUnlessDefault(),
       Text("prompts.none",
            &c.prompts.none,
            "User message that contains a problem alone: the sampler's message, "
            "and the message of the None views. `{problem}` stands for the "
-           "problem. Braces around anything but a single word are plain text, "
-           "and `{{word}}` gives `{word}`.")
+           "problem. In every prompt any other word in braces, such as "
+           "`{hint}`, stands for the row's column of that name. Braces around "
+           "anything but a single word are plain text, and `{{word}}` gives "
+           "`{word}`.")
           .CountsUnlessDefault(),
       Text("prompts.privileged",
            &c.prompts.privileged,
            "User message that contains a problem and an answer to it, "
            "`{reference}`: the message of the Cross and Self views. `{prompt}` "
-           "stands for prompts.none with the problem filled in.")
+           "stands for prompts.none with the problem filled in, and "
+           "`{context}` for the row's data.context_column, instead of the "
+           "reference or beside it.")
           .CountsUnlessDefault(),
       Text("prompts.demonstration",
            &c.prompts.demonstration,

@@ -62,6 +62,11 @@ Json SampleRowOf(const RolloutRecord& record) {
     row["reference_ids"] = record.reference_ids;
     row["reference_approved"] = record.is_approved;
   }
+  if (record.problem->material != nullptr) {
+    // Readers of JSON need not keep the order of keys in tools and calls, which
+    // the prompts have.
+    row["material"] = MaterialJson(*record.problem->material).dump();
+  }
   if (record.is_left_out) row["left_out"] = true;
   if (!record.problem->teacher.empty()) {
     row["teacher"] = record.problem->teacher;

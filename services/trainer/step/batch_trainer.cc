@@ -113,8 +113,9 @@ BatchTrainer::BatchTrainer(BatchTrainerParts parts,
                   .on_served = parts_.on_served}) {}
 
 absl::Status BatchTrainer::Start() {
-  ASSIGN_OR_RETURN(std::vector<int32_t> probe_ids,
-                   parts_.views.RolloutPrompt(parts_.data.problems[0].problem));
+  ASSIGN_OR_RETURN(
+      std::vector<int32_t> probe_ids,
+      parts_.views.RolloutPrompt(parts_.data.problems[0].source()));
   if (probe_ids.size() > kProbeTokens) probe_ids.resize(kProbeTokens);
   return publisher_.Start(std::move(probe_ids));
 }

@@ -73,7 +73,8 @@ absl::StatusOr<std::vector<RolloutRecord>> RecordMaker::MakeRecords(
       graded.back().feedback = views_.prompts().Feedback(
           record.grade.correct,
           ExtractBoxed(record.text),
-          record.answer.finish_reason == FinishReason::kLength);
+          record.answer.finish_reason == FinishReason::kLength,
+          problem.source().columns());
     }
     records.push_back(std::move(record));
   }

@@ -69,7 +69,7 @@ absl::StatusOr<SubmittedBatch> SamplePipeline::Submit(
       if (input.known.contains(attempt)) continue;
       ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
                        prompt ? prompt(*input.problem)
-                              : views_.RolloutPrompt(input.problem->problem));
+                              : views_.RolloutPrompt(input.problem->source()));
       const uint64_t id = SubmitAttempt(input, attempt, sampling, ids);
       batch.pending[id] = {i, attempt};
       if (attempt == 0) batch.prompts[id] = ids;
@@ -106,7 +106,7 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
     if (rules_.source == ReferenceSource::kGiven && rules_.trains_references) {
       ASSIGN_OR_RETURN(
           entries_[i].views,
-          views_.BuildReferenceViews(problem.problem, problem.solution));
+          views_.BuildReferenceViews(problem.source(), problem.solution));
     }
     SubmitScores(i,
                  /*known_at_start=*/true,
@@ -127,6 +127,7 @@ absl::Status SamplePipeline::Start(SubmittedBatch batch,
                        {.prompt = std::move(prompt),
                         .problem = entry.input.problem->problem,
                         .reference = entry.input.problem->solution,
+                        .material = entry.input.problem->material,
                         .tasks = std::move(tasks)});
   }
   return absl::OkStatus();
@@ -183,7 +184,7 @@ absl::Status SamplePipeline::WantMore(const PipelineInput& input,
           });
       if (is_pending) continue;
       ASSIGN_OR_RETURN(std::vector<int32_t> prompt,
-                       views_.RolloutPrompt(input.problem->problem));
+                       views_.RolloutPrompt(input.problem->source()));
       pending_rollouts_[SubmitAttempt(
           input, attempt, sampling_, std::move(prompt))] = {index, attempt};
     }
@@ -279,7 +280,8 @@ absl::Status SamplePipeline::AcceptRollout(size_t index,
                            problem.solution,
                            record.answer.ids,
                            record.reference_ids,
-                           record.context};
+                           record.context,
+                           problem.material};
     // Views that are known since Start are not built again.
     ASSIGN_OR_RETURN(views,
                      sample.reference_ids.empty() && rules_.trains_references

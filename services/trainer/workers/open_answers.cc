@@ -87,6 +87,7 @@ void OpenAnswers::Run() {
     Progress* of_answer = nullptr;
     std::string problem;  // of an answer whose views are to be started
     std::string reference;
+    std::shared_ptr<const RowMaterial> material;
     std::vector<int32_t> arrived;
     {
       MutexLock lock(&mutex_);
@@ -105,13 +106,14 @@ void OpenAnswers::Run() {
       if (!of_answer->views.has_value()) {
         problem = answer.beginning.problem;
         reference = answer.beginning.reference;
+        material = answer.beginning.material;
       }
       arrived.assign(
           answer.ids.begin() + static_cast<int64_t>(of_answer->grown),
           answer.ids.begin() + static_cast<int64_t>(answer.for_teachers));
     }
     if (!of_answer->views.has_value()) {
-      auto started = views_.StartViews(problem, reference);
+      auto started = views_.StartViews({problem, material.get()}, reference);
       // The builder of the complete views will report the error.
       if (!started.ok()) continue;
       of_answer->views = *std::move(started);

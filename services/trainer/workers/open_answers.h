@@ -45,6 +45,7 @@ class OpenAnswers {
     std::vector<int32_t> prompt;  // of the sampler
     std::string problem;
     std::string reference;
+    std::shared_ptr<const RowMaterial> material = nullptr;  // of the problem
     // Will be submitted for the answer: complete except for the tokens and
     // ranges of their views. Empty: the teachers hear nothing of the answer.
     std::vector<ScoreTask> tasks;

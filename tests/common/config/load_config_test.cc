@@ -327,7 +327,9 @@ TEST(LoadConfigTest, AMistakenPromptIsNamed) {
   EXPECT_THAT(Refusal({"prompts.privileged='{problem} only'"}),
               HasSubstr("prompts.privileged: {reference} is missing"));
   EXPECT_THAT(Refusal({"prompts.none='{question}'"}),
-              HasSubstr("prompts.none: {question} is not a field"));
+              HasSubstr("prompts.none: {problem} is missing"));
+  EXPECT_THAT(Refusal({"prompts.system='Be brief.'", "data.system=Be brief."}),
+              HasSubstr("prompts.system, data.system: both are set"));
   EXPECT_THAT(Refusal({"prompts.none=Problem: {problem}"}),
               testing::AllOf(HasSubstr("prompts.none"), HasSubstr("quotes")));
 }

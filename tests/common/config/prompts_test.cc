@@ -126,8 +126,7 @@ TEST(PromptsTest, EveryMistakeIsNamedWithItsKey) {
                           .sibling = "{answer}",
                           .sibling_solution = "{feedback}",
                           .sibling_feedback = "{reference}",
-                          .feedback_wrong = "{answer} {problem}",
-                          .feedback_unboxed = "\\boxed{your_answer}"}),
+                          .feedback_wrong = "{answer} {problem}"}),
       ElementsAre(
           HasSubstr("prompts.none: {problem} is missing"),
           HasSubstr("prompts.privileged: {reference} is missing"),
@@ -140,11 +139,47 @@ TEST(PromptsTest, EveryMistakeIsNamedWithItsKey) {
           HasSubstr("sibling_solution: {feedback} is not allowed here"),
           HasSubstr("sibling_feedback: {feedback} is missing"),
           HasSubstr("sibling_feedback: {reference} is not allowed here"),
-          HasSubstr("feedback_wrong: {problem} is not allowed here"),
-          HasSubstr("feedback_unboxed: {your_answer} is not a field")));
+          HasSubstr("feedback_wrong: {problem} is not allowed here")));
   EXPECT_THAT(FindPromptProblems({.none = "{problem} {reference} {prompt}"}),
               ElementsAre(HasSubstr("{reference} is not allowed here"),
                           HasSubstr("{prompt} is not allowed here")));
+  EXPECT_THAT(FindPromptProblems({.system = "{reference} {context}"}),
+              ElementsAre(HasSubstr("prompts.system: {reference} is not"),
+                          HasSubstr("prompts.system: {context} is not")));
+  EXPECT_THAT(FindPromptProblems({.none = "{problem} {context}"}),
+              ElementsAre(HasSubstr("prompts.none: {context} is not allowed")));
+}
+
+TEST(PromptsTest, EveryMessageShowsColumnsOfTheRow) {
+  const PromptColumns columns = {
+      {"hint", "H"}, {"tests", "[1, 2]"}, {"context", "C{hint}"}};
+  const PromptsSection section = {
+      .system = "S {tests} {problem}",
+      .none = "{problem} {hint}",
+      .privileged = "{prompt} | {context}",
+      .demonstration = "{reference} {context} {tests}",
+      .probe = "{reference} {hint}",
+      .sibling = "{prompt} {solution} {feedback} {tests}",
+      .sibling_solution = "<{reference} {hint}>",
+      .sibling_feedback = "({feedback} {hint})",
+      .feedback_wrong = "not {answer}, {tests}",
+      .feedback_unboxed = "no box, {tests}",
+      .feedback_truncated = "long, {tests}"};
+  EXPECT_THAT(FindPromptProblems(section), ElementsAre());
+  const Prompts prompts(section);
+  EXPECT_EQ(prompts.System("P", columns), "S [1, 2] P");
+  EXPECT_EQ(prompts.None("P", columns), "P H");
+  EXPECT_EQ(prompts.Privileged("P", "R", columns), "P H | C{hint}");
+  EXPECT_EQ(prompts.Demonstration("P", "R", columns), "R C{hint} [1, 2]");
+  EXPECT_EQ(prompts.Probe("R", columns), "R H");
+  EXPECT_EQ(prompts.Sibling("P", "R", "F", columns), "P H <R H> (F H) [1, 2]");
+  EXPECT_EQ(prompts.Feedback(false, "4", false, columns), "not 4, [1, 2]");
+  EXPECT_EQ(prompts.Feedback(false, "", false, columns), "no box, [1, 2]");
+  EXPECT_EQ(prompts.Feedback(false, "", true, columns), "long, [1, 2]");
+  EXPECT_THAT(prompts.Columns(), ElementsAre("context", "hint", "tests"));
+  EXPECT_THAT(prompts.QuestionColumns(), ElementsAre("hint", "tests"));
+  EXPECT_EQ(Prompts().System("P"), std::nullopt);
+  EXPECT_THAT(Prompts().Columns(), ElementsAre());
 }
 
 }  // namespace

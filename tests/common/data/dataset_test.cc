@@ -336,5 +336,96 @@ TEST(StepRowsTest, TheOrderOfAnEpochIsMadeOnce) {
   }
 }
 
+TEST(ReadDatasetTest, ColumnsOfPromptsAreTextsOrJson) {
+  const std::string path = Write(
+      "columns.jsonl",
+      R"({"problem": "P", "solution": "S", "hint": "a \"b\"", "tests": )"
+      R"({"z": [1.0, 1e16, true, null], "a": "\u00e9"}, "note": "N"})"
+      "\n"
+      R"({"problem": "P", "solution": "S", "hint": 7, "tests": "x", "note": )"
+      "null}\n");
+  DatasetOptions options = {
+      .prompt_columns = {{"hint", "hint"}, {"tests", "tests"}}};
+  const auto data = ReadDataset(path, options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->problems[0].material->columns,
+            (PromptColumns{
+                {"hint", "a \"b\""},
+                {"tests",
+                 "{\"z\": [1.0, 1e+16, true, null], \"a\": \"\xC3\xA9\"}"}}));
+  EXPECT_EQ(data->problems[1].material->columns,
+            (PromptColumns{{"hint", "7"}, {"tests", "x"}}));
+  EXPECT_NE(data->digest, ReadDataset(path, {})->digest);
+  EXPECT_EQ(ReadDataset(path, {})->problems[0].material, nullptr);
+  options.prompt_columns = {{"context", "note"}};
+  EXPECT_THAT(
+      std::string(ReadDataset(path, options).status().message()),
+      AllOf(HasSubstr(":2: column 'note' is missing or null, and a prompt "
+                      "shows it as {context}"),
+            HasSubstr("write {{context}}")));
+  options.on_bad_row = OnBadRow::kSkip;
+  EXPECT_EQ(ReadDataset(path, options)->skipped_rows, 1);
+}
+
+TEST(ReadDatasetTest, AConversationGivesProblemSolutionAndTheRest) {
+  const std::string path = Write(
+      "chats.jsonl",
+      R"({"chat": [{"role": "system", "content": "Y"}, {"role": "user", )"
+      R"("content": "P"}, {"role": "assistant", "content": "S"}], "tools": )"
+      R"([{"name": "f", "a": 1}], "answer": 3})"
+      "\n"
+      R"({"chat": "[{\"from\": \"human\", \"value\": \"Q\"}]", "solution": )"
+      "\"T\", \"tools\": null}\n");
+  DatasetOptions options = {.messages_column = "chat", .tools_column = "tools"};
+  const auto data = ReadDataset(path, options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  const Problem& first = data->problems[0];
+  EXPECT_EQ(first.problem, "P");
+  EXPECT_EQ(first.solution, "S");
+  EXPECT_EQ(first.answer, "3");
+  EXPECT_EQ(*first.material,
+            (RowMaterial{.system = "Y", .tools = R"([{"name":"f","a":1}])"}));
+  EXPECT_EQ(data->problems[1].problem, "Q");
+  EXPECT_EQ(data->problems[1].solution, "T");
+  EXPECT_EQ(data->problems[1].material, nullptr);
+  options.solution_column = "none";
+  EXPECT_THAT(
+      std::string(ReadDataset(path, options).status().message()),
+      HasSubstr(":2: column 'chat' does not end with an answer of the "
+                "assistant, and there is no column 'none' with a solution"));
+  options.needs_solution = false;
+  EXPECT_EQ(ReadDataset(path, options)->problems.size(), 2u);
+  options.messages_column = "tools";
+  EXPECT_THAT(std::string(ReadDataset(path, options).status().message()),
+              HasSubstr(":1: column 'tools' message 1 has no role"));
+}
+
+TEST(ReadDatasetTest, RowsOfConversationsAreRecognised) {
+  for (const auto& [column, form] :
+       {std::pair{"messages", "OpenAI"}, {"conversations", "ShareGPT"}}) {
+    const std::string path =
+        Write("chat.jsonl", "{\"" + std::string(column) + "\": []}\n");
+    EXPECT_THAT(std::string(ReadDataset(path, {}).status().message()),
+                AllOf(HasSubstr("there is no column 'problem'"),
+                      HasSubstr(std::string(form) +
+                                "'s form, which "
+                                "data.messages_column: " +
+                                column)));
+  }
+}
+
+TEST(ReadDatasetTest, AWholeRowIsKeptIfItIsNeeded) {
+  const std::string path = Write(
+      "whole.jsonl",
+      R"({"z": 1.5, "problem": "P", "solution": "S", "a": {"c": 1, "b": 2}, )"
+      "\"none\": null}\n");
+  EXPECT_EQ(ReadDataset(path, {.needs_row_json = true})->problems[0].row_json,
+            R"({"a": {"c": 1, "b": 2}, "problem": "P", "solution": "S", )"
+            R"("z": 1.5})");
+  EXPECT_EQ(ReadDataset(path, {})->problems[0].row_json, "");
+  EXPECT_EQ(ReadDataset(path, {.needs_row_json = true})->digest,
+            ReadDataset(path, {})->digest);
+}
+
 }  // namespace
 }  // namespace dapd

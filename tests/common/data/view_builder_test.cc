@@ -448,5 +448,100 @@ TEST_F(ViewsTest, APromptThatShowsAnAnswerIsCutWhereTheContextEnds) {
   }
 }
 
+TEST_F(ViewsTest, TheRowsConversationStandsAroundTheProblemAndIsNotScored) {
+  const ViewBuilder builder(
+      *tokenizer_,
+      *chat_,
+      {.prompts = Prompts({.none = "N {problem} {hint}",
+                           .privileged = "{prompt} {context} {reference}"}),
+       .system = "all"});
+  sample_.material = std::make_shared<const RowMaterial>(RowMaterial{
+      .columns = {{"hint", "H"}, {"context", "C"}},
+      .before = {{"user", "first"}, {"assistant", "the answer is 123"}},
+      .after = {{"assistant", "call"}, {"tool", "result"}}});
+  const Views views = builder.Build(sample_).value();
+  const auto text = [&](ViewName name) {
+    return tokenizer_->Decode(views[static_cast<size_t>(name)].input_ids, false)
+        .value();
+  };
+  const std::string before =
+      "<system>all<end><user>first<end><assistant>the answer is 123<end>"
+      "<user>N How many? H";
+  const std::string after = "<end><assistant>call<end><tool>result<end>";
+  EXPECT_EQ(text(ViewName::kNoneReference),
+            before + after + "<assistant><no thoughts>the answer is 123<end>");
+  EXPECT_TRUE(text(ViewName::kNoneRollout).starts_with(before + after))
+      << text(ViewName::kNoneRollout);
+  EXPECT_TRUE(text(ViewName::kCrossRollout)
+                  .starts_with(before + " C the answer is 123" + after))
+      << text(ViewName::kCrossRollout);
+  // Only the answer counts, though an earlier turn has its text.
+  const View& none = views[static_cast<size_t>(ViewName::kNoneReference)];
+  EXPECT_EQ(tokenizer_
+                ->Decode({none.input_ids.begin() + none.scored_from,
+                          none.input_ids.end()},
+                         false)
+                .value(),
+            "the answer is 123<end>");
+  EXPECT_EQ(none.scored_from + none.scored_count,
+            static_cast<int64_t>(none.input_ids.size()));
+  // The prefixes that teachers hear of are beginnings of these views.
+  GrowingViews prefixes =
+      builder.StartViews(sample_.source(), sample_.reference).value();
+  ASSERT_TRUE(prefixes.Grow(sample_.rollout_ids).ok());
+  for (size_t i = 0; i < views.size(); ++i) {
+    EXPECT_TRUE(Begins(views[i], prefixes.views()[i]))
+        << ViewNameString(static_cast<ViewName>(i));
+  }
+}
+
+TEST_F(ViewsTest, TheSystemMessageIsTheMostSpecificOne) {
+  const RowMaterial own = {.columns = {{"hint", "H"}}, .system = "row"};
+  const RowMaterial plain = {.columns = {{"hint", "H"}}};
+  const auto prompt = [&](ViewOptions options, const RowMaterial* material) {
+    const ViewBuilder builder(*tokenizer_, *chat_, std::move(options));
+    const auto ids = builder.EvaluationPrompt({sample_.problem, material},
+                                              EvaluationForm::kPlain,
+                                              /*thinking=*/false);
+    const std::string text = tokenizer_->Decode(ids.value(), false).value();
+    return text.substr(0, text.find("<user>"));
+  };
+  const auto options = [](const std::string& prompts_system) {
+    return ViewOptions{.prompts = Prompts({.system = prompts_system}),
+                       .system = "all"};
+  };
+  EXPECT_EQ(prompt({}, nullptr), "");
+  EXPECT_EQ(prompt({}, &own), "<system>row<end>");
+  EXPECT_EQ(prompt(options(""), nullptr), "<system>all<end>");
+  EXPECT_EQ(prompt(options(""), &plain), "<system>all<end>");
+  EXPECT_EQ(prompt(options(""), &own), "<system>row<end>");
+  EXPECT_EQ(prompt(options("{hint} {problem}"), &own),
+            "<system>H How many?<end>");
+}
+
+TEST_F(ViewsTest, APromptWithTheContextAloneShowsNoAnswer) {
+  const ViewBuilder builder(
+      *tokenizer_,
+      *chat_,
+      {.prompts = Prompts({.privileged = "{problem} {context}"})});
+  sample_.material = std::make_shared<const RowMaterial>(
+      RowMaterial{.columns = {{"context", "__ANSWER__ the C"}}});
+  const Views views = builder.Build(sample_).value();
+  const View& cross = views[static_cast<size_t>(ViewName::kCrossRollout)];
+  EXPECT_EQ(tokenizer_
+                ->Decode({cross.input_ids.begin(),
+                          cross.input_ids.begin() + cross.scored_from},
+                         false)
+                .value(),
+            "<user>How many? __ANSWER__ the C<end><assistant>");
+  GrowingViews prefixes =
+      builder.StartViews(sample_.source(), sample_.reference).value();
+  ASSERT_TRUE(prefixes.Grow(sample_.rollout_ids).ok());
+  for (size_t i = 0; i < views.size(); ++i) {
+    EXPECT_TRUE(Begins(views[i], prefixes.views()[i]))
+        << ViewNameString(static_cast<ViewName>(i));
+  }
+}
+
 }  // namespace
 }  // namespace dapd
