@@ -33,6 +33,7 @@ std::vector<ConfigKey> ConfigKeys(Config& config) {
                              RolloutKeys,
                              TeacherKeys,
                              TrainerKeys,
+                             GraderKeys,
                              EvaluationKeys,
                              CheckpointKeys,
                              MetricsKeys,

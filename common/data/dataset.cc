@@ -10,6 +10,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/files.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"
 #include "common/base/progress.h"
@@ -25,6 +26,12 @@ namespace {
 
 constexpr size_t kMaxReportedRows = 5;
 constexpr size_t kMaxNamedColumns = 20;
+
+// Returns the row as a JSON object: whole, or the texts that were asked for.
+std::string RowJson(const TextRow& row) {
+  const auto whole = row.find(kWholeRow);
+  return whole == row.end() ? nlohmann::json(row).dump() : whole->second;
+}
 
 absl::StatusOr<Problem> ToProblem(const absl::StatusOr<TextRow>& row,
                                   const DatasetOptions& options,
@@ -65,6 +72,7 @@ absl::StatusOr<Problem> ToProblem(const absl::StatusOr<TextRow>& row,
           absl::StrCat(where, ": column '", column, "' is not UTF-8"));
     }
   }
+  if (options.keeps_rows) problem.row_json = RowJson(*row);
   return problem;
 }
 
@@ -160,6 +168,7 @@ std::string DigestOf(const std::vector<Problem>& problems) {
          {&problem.id, &problem.problem, &problem.solution, &problem.answer}) {
       digest.Update(absl::StrCat(text->size(), ":", *text));
     }
+    if (!problem.row_json.empty()) digest.Update(problem.row_json);
   }
   return digest.HexDigest();
 }
@@ -192,7 +201,8 @@ absl::StatusOr<Dataset> ReadDataset(const std::string& path,
                                 options.answer_column},
                     .required = {options.problem_column},
                     .column_settings = options.column_settings,
-                    .unread = &unread};
+                    .unread = &unread,
+                    .keeps_rows = options.keeps_rows};
   if (options.needs_solution) {
     query.columns.push_back(options.solution_column);
     query.required.push_back(options.solution_column);

@@ -22,6 +22,9 @@ struct Problem {
   std::string solution;  // empty if it is not needed
   std::string answer;    // empty if the data has none
   std::string where;     // place in the data: "rows.jsonl:12"
+  // The row as a JSON object, for a grader (common/grader/grading_desk.h);
+  // empty unless DatasetOptions::keeps_rows.
+  std::string row_json;
 };
 
 struct DatasetOptions {
@@ -40,6 +43,9 @@ struct DatasetOptions {
   std::string column_settings =
       "data.problem_column, data.solution_column and data.answer_column";
   OnBadRow on_bad_row = OnBadRow::kFail;
+  // Whether problems get their row_json: of JSON files with all columns, of
+  // other files with the columns that are named above, as texts.
+  bool keeps_rows = false;
 };
 
 struct Dataset {
@@ -48,7 +54,8 @@ struct Dataset {
   std::string digest;  // DigestOf(problems)
 };
 
-// Returns the SHA-256 over the rows' columns, in order.
+// Returns the SHA-256 over the rows' columns, in order, and over the whole rows
+// if they are kept.
 std::string DigestOf(const std::vector<Problem>& problems);
 
 // Reads all files of `path`, one after the other; `path` is a file, a folder, a

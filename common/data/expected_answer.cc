@@ -146,7 +146,9 @@ bool DependsOnGrades(const Config& config) {
 }
 
 absl::Status ApplyAnswerRule(const Config& config, Dataset* data) {
-  if (!DependsOnGrades(config)) return absl::OkStatus();
+  if (!DependsOnGrades(config) || config.grader.is_given()) {
+    return absl::OkStatus();
+  }
   std::vector<Problem> graded;
   std::string named;
   size_t num_bad = 0;

@@ -37,11 +37,11 @@ void WarnOfUngradedProblems(const Config& config, const Dataset& held_out);
 // verified, or a term reads sibling_rollout.
 bool DependsOnGrades(const Config& config);
 
-// If DependsOnGrades, treats rows without an expected answer as data.on_bad_row
-// says: either returns an error that names their places (exit code kData), or
-// removes them from `data`, counts them in skipped_rows and names them in a
-// warning. The result depends on the arguments only, so every rank keeps the
-// same rows.
+// If DependsOnGrades and the built-in grader grades, treats rows without an
+// expected answer as data.on_bad_row says: either returns an error that names
+// their places (exit code kData), or removes them from `data`, counts them in
+// skipped_rows and names them in a warning. The result depends on the arguments
+// only, so every rank keeps the same rows.
 absl::Status ApplyAnswerRule(const Config& config, Dataset* data);
 
 }  // namespace dapd

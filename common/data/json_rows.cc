@@ -231,6 +231,7 @@ absl::StatusOr<TextRow> ToTextRow(const absl::StatusOr<nlohmann::json>& parsed,
     }
   }
   TextRow row;
+  if (query.keeps_rows) row[kWholeRow] = json.dump();
   for (const std::string& column : query.columns) {
     if (!json.contains(column) || json[column].is_null()) continue;
     const nlohmann::json& value = json[column];

@@ -24,6 +24,10 @@ using RowVisitor = std::function<absl::Status(
 
 inline constexpr size_t kMaxUnreadColumns = 200;
 
+// The name under which a TextRow has the whole row as a JSON object
+// (RowQuery::keeps_rows). No column of a question has it.
+inline constexpr char kWholeRow[] = "";
+
 // `columns` are the columns that are asked for. The `required` columns must
 // exist in the data: the error about a missing one lists the existing columns
 // and says that `column_settings` name the right ones.
@@ -34,6 +38,8 @@ struct RowQuery {
   // Gets the names of columns that are not asked for, at most
   // kMaxUnreadColumns. A JSON column counts only if it holds a value.
   std::set<std::string>* unread = nullptr;
+  // Whether rows of JSON come whole, under kWholeRow.
+  bool keeps_rows = false;
 };
 
 // Reads JSON Lines, or one array of rows, behind an optional byte order mark

@@ -31,6 +31,8 @@ constexpr std::initializer_list<const char*> kSampleKeys = {
     "answer",
     "correct",
     "feedback",
+    "score",
+    "ungraded",
     "rollout",
     "finish_reason",
     "has_box",
@@ -76,6 +78,7 @@ absl::Status ParseOptional(const nlohmann::json& row,
   if (Has(row, "correct")) parsed->correct = row.at("correct").get<bool>();
   if (Has(row, "left_out"))
     parsed->is_left_out = row.at("left_out").get<bool>();
+  parsed->has_given_grade = Has(row, "score") || Has(row, "ungraded");
   ASSIGN_OR_RETURN(parsed->answer, TextAt(row, "answer"));
   ASSIGN_OR_RETURN(parsed->feedback, TextAt(row, "feedback"));
   ASSIGN_OR_RETURN(const std::string finish_reason,
@@ -120,7 +123,7 @@ absl::StatusOr<GradedAnswer> Graded(const SampleRow& row,
   graded.correct =
       row.correct.value_or(GradeAnswer(graded.text, expected).correct);
   graded.feedback =
-      row.feedback.empty()
+      row.feedback.empty() && !row.has_given_grade
           ? builder.prompts().Feedback(
                 graded.correct, ExtractBoxed(graded.text), row.was_truncated)
           : row.feedback;

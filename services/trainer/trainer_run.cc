@@ -99,15 +99,22 @@ absl::Status ReadProblems(const Config& config,
                           Dataset* data,
                           Dataset* held_out) {
   RETURN_IF_ERROR(RequireDataPath(config.data));
-  ASSIGN_OR_RETURN(
-      *data, ReadDataset(config.data.path, MakeDatasetOptions(config.data)));
-  WarnOfBadAnswers(config.data.path, "data.answer_column", *data);
+  // A grader of the user's own gets the rows, and need not have answers.
+  const bool has_grader = config.grader.is_given();
+  DatasetOptions options = MakeDatasetOptions(config.data);
+  options.keeps_rows = has_grader;
+  ASSIGN_OR_RETURN(*data, ReadDataset(config.data.path, options));
+  if (!has_grader) {
+    WarnOfBadAnswers(config.data.path, "data.answer_column", *data);
+  }
   if (!config.evaluation.path.empty()) {
-    ASSIGN_OR_RETURN(
-        *held_out,
-        ReadDataset(config.evaluation.path, MakeHeldOutOptions(config.data)));
-    WarnOfBadAnswers(config.evaluation.path, "data.answer_column", *held_out);
-    WarnOfUngradedProblems(config, *held_out);
+    options = MakeHeldOutOptions(config.data);
+    options.keeps_rows = has_grader;
+    ASSIGN_OR_RETURN(*held_out, ReadDataset(config.evaluation.path, options));
+    if (!has_grader) {
+      WarnOfBadAnswers(config.evaluation.path, "data.answer_column", *held_out);
+      WarnOfUngradedProblems(config, *held_out);
+    }
   }
   return ApplyAnswerRule(config, data);
 }
@@ -373,6 +380,7 @@ absl::Status TrainerRun::Train(
     TeacherClient& teachers,
     Collective& collective,
     Timeline* timeline,
+    GradingDesk* grader,
     std::function<bool(absl::Duration)> wait_for_stop) {
   State& state = *state_;
   std::string attempt_key;
@@ -415,7 +423,8 @@ absl::Status TrainerRun::Train(
                           .on_progress = [](int64_t, int64_t) {},
                           .on_ahead = [](int64_t, int64_t) {},
                           .on_served = [](int64_t /*version*/) {},
-                          .timeline = timeline};
+                          .timeline = timeline,
+                          .grader = grader};
   if (collective.rank() != 0) return RunOtherRank(std::move(batch));
   batch.on_phase = [&state](TrainerPhase phase) {
     state.recorder->BeginPhase(phase);
