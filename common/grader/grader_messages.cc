@@ -57,6 +57,14 @@ absl::StatusOr<GraderResult> ParseGraderResult(const nlohmann::json& message,
         absl::StrCat("'id' is not '", id, "', the id of the answer"), message);
   }
   GraderResult result;
+  const auto error = message.find("error");
+  if (error != message.end() && !error->is_null()) {
+    if (!error->is_string()) return Nonsense("'error' is not a text", message);
+    result.ungraded = Ungraded::kDeclined;
+    result.error =
+        Printable(Utf8Head(error->get_ref<const std::string&>(), kMaxQuoted));
+    return result;
+  }
   const auto correct = message.find("correct");
   const auto score = message.find("score");
   const bool has_correct = correct != message.end() && !correct->is_null();

@@ -32,11 +32,12 @@ std::string QuestionJson(const GraderQuestion& question);
 // Returns {"answers": [...]} with the questions.
 std::string QuestionsJson(std::span<const GraderQuestion> questions);
 
-// Reads {"id", "correct" and/or "score", "feedback"}. Without "correct", scores
-// from kRightScore on are right; without "score", it is 1 or 0. Feedback may be
-// missing or null, and is cut to `max_feedback_bytes` at a character's end.
-// Returns INVALID_ARGUMENT, which quotes nothing long, for anything else, and
-// if the id is not `id`. Other keys are not read.
+// Reads {"id", "correct" and/or "score", "feedback"}, or {"id", "error"}: the
+// grader's reason why it cannot grade the answer (Ungraded::kDeclined). Without
+// "correct", scores from kRightScore on are right; without "score", it is 1 or
+// 0. Feedback may be missing or null, and is cut to `max_feedback_bytes` at a
+// character's end. Returns INVALID_ARGUMENT, which quotes nothing long, for
+// anything else, and if the id is not `id`. Other keys are not read.
 absl::StatusOr<GraderResult> ParseGraderResult(const nlohmann::json& message,
                                                const std::string& id,
                                                size_t max_feedback_bytes);

@@ -17,10 +17,16 @@ enum class Ungraded {
   kTooLong,      // it wrote too much
   kUnreachable,  // the service could not be reached, or was too busy
   kRefused,      // the service refused the request
+  kDeclined,     // the grader itself says that it cannot grade it
 };
 constexpr auto NameTable(Ungraded) {
-  return std::array{
-      "timeout", "ended", "nonsense", "too_long", "unreachable", "refused"};
+  return std::array{"timeout",
+                    "ended",
+                    "nonsense",
+                    "too_long",
+                    "unreachable",
+                    "refused",
+                    "declined"};
 }
 
 struct GraderResult {

@@ -34,6 +34,7 @@
 #include "services/cli/eval_report.h"
 #include "services/cli/gpu_generator.h"
 #include "services/cli/local_generator.h"
+#include "services/cli/ordered_grading.h"
 #include "services/cli/worker_generator.h"
 
 namespace dapd {
@@ -57,14 +58,20 @@ struct EvalOptions {
   bool json = false;
 };
 
-// Returns the prompts of a run with the configuration --config.
-absl::StatusOr<PromptsSection> ReadPrompts(const EvalOptions& options) {
-  if (options.config.empty()) return PromptsSection();
+// The parts of --config that an evaluation reads.
+struct EvalConfig {
+  PromptsSection prompts;
+  GraderSection grader;
+};
+
+absl::StatusOr<EvalConfig> ReadConfig(const EvalOptions& options) {
+  if (options.config.empty()) return EvalConfig();
   ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(options.config, {}));
-  return loaded.config.prompts;
+  return EvalConfig{loaded.config.prompts, loaded.config.grader};
 }
 
-absl::StatusOr<Dataset> ReadProblems(const EvalOptions& options) {
+absl::StatusOr<Dataset> ReadProblems(const EvalOptions& options,
+                                     bool has_grader) {
   ASSIGN_OR_RETURN(
       Dataset data,
       ReadDataset(options.data,
@@ -72,23 +79,22 @@ absl::StatusOr<Dataset> ReadProblems(const EvalOptions& options) {
                    .problem_column = options.problem_column,
                    .answer_column = options.answer_column,
                    .needs_solution = false,
-                   .needs_answer = true,
+                   .needs_answer = !has_grader,
                    .split_rule = SplitRule::kNamed,
                    .column_settings =
-                       "--id-column, --problem-column and --answer-column"}));
+                       "--id-column, --problem-column and --answer-column",
+                   .keeps_rows = has_grader}));
   if (options.limit > 0 &&
       options.limit < static_cast<int64_t>(data.problems.size())) {
     data.problems.resize(static_cast<size_t>(options.limit));
   }
-  WarnOfBadAnswers(options.data, "--answer-column", data);
+  if (!has_grader) WarnOfBadAnswers(options.data, "--answer-column", data);
   return data;
 }
 
 // Returns everything that determines the answers, except for rounding.
 absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
-    const EvalOptions& options,
-    const PromptsSection& prompts,
-    const Dataset& data) {
+    const EvalOptions& options, const EvalConfig& config, const Dataset& data) {
   const LocalGeneratorOptions& generator = options.generator;
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(generator.model));
   // Both digests read whole files.
@@ -102,14 +108,14 @@ absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
   }
   ASSIGN_OR_RETURN(const std::string model, model_digest.get());
   ASSIGN_OR_RETURN(const Precision precision, generator.ResolvedPrecision());
-  return nlohmann::ordered_json{
+  nlohmann::ordered_json settings = {
       {"format", 1},
       {"model", model},
       {"adapter", adapter},
       {"data", DigestOf(data.problems)},
       {"prompt", NameOf(options.prompt)},
       {"prompts.none",
-       options.prompt == EvaluationForm::kTraining ? prompts.none : ""},
+       options.prompt == EvaluationForm::kTraining ? config.prompts.none : ""},
       {"thinking", options.thinking},
       {"samples", options.samples},
       {"precision", NameOf(precision)},
@@ -118,6 +124,8 @@ absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
       {"top_k", generator.sampling.top_k},
       {"max_new_tokens", generator.sampling.max_new_tokens},
       {"seed", generator.seed}};
+  if (config.grader.is_given()) settings["grader"] = "the user's own";
+  return settings;
 }
 
 // The known answers of an evaluation, which are on disk if it has an output.
@@ -138,12 +146,12 @@ struct KnownAnswers {
 };
 
 absl::StatusOr<KnownAnswers> OpenOutput(const EvalOptions& options,
-                                        const PromptsSection& prompts,
+                                        const EvalConfig& config,
                                         const Dataset& data) {
   KnownAnswers known{.marker = options.marker};
   if (options.output.empty()) return known;
   ASSIGN_OR_RETURN(const nlohmann::ordered_json settings,
-                   AnswerSettings(options, prompts, data));
+                   AnswerSettings(options, config, data));
   const auto problems = static_cast<int64_t>(data.problems.size());
   ASSIGN_OR_RETURN(
       AnswerFile file,
@@ -223,6 +231,7 @@ absl::StatusOr<AnswerRecord> GradeOne(const Problem& problem,
   ASSIGN_OR_RETURN(
       record.text,
       text.tokenizer->Decode(answer.ids, /*skip_special_tokens=*/true));
+  // Another grader, if there is one, decides whether the answer is right.
   record.grade = GradeAnswer(record.text, record.answer);
   record.repeated =
       EndsInRepetition(WithoutEndToken(answer.ids, answer.finish_reason));
@@ -242,9 +251,13 @@ absl::StatusOr<std::unique_ptr<AnswerSource>> OpenSource(
 }
 
 absl::Status AnswerTheRest(const EvalOptions& options,
-                           const PromptsSection& prompts_section,
+                           const EvalConfig& config,
                            const Dataset& data,
                            KnownAnswers& known) {
+  std::unique_ptr<OrderedGrading> grading;
+  if (config.grader.is_given()) {
+    ASSIGN_OR_RETURN(grading, OrderedGrading::Open(config.grader));
+  }
   const auto asked =
       static_cast<int64_t>(data.problems.size()) * options.samples;
   ASSIGN_OR_RETURN(
@@ -252,19 +265,41 @@ absl::Status AnswerTheRest(const EvalOptions& options,
       OpenSource(options, asked - static_cast<int64_t>(known.records.size())));
   const TextPipeline& text = source->text();
   ASSIGN_OR_RETURN(const std::vector<AnswerPrompt> prompts,
-                   OpenPrompts(options, prompts_section, data, known, text));
-  return source->AnswerAll(
+                   OpenPrompts(options, config.prompts, data, known, text));
+  const auto keep = [&](AnswerRecord record) -> absl::Status {
+    if (known.file != nullptr) RETURN_IF_ERROR(known.file->Append(record));
+    known.Take(std::move(record));
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(source->AnswerAll(
       prompts, [&](size_t at, const SampledAnswer& answer) -> absl::Status {
-        const AnswerPrompt& prompt = prompts[at];
-        ASSIGN_OR_RETURN(
-            AnswerRecord record,
-            GradeOne(data.problems[prompt.example], prompt, answer, text));
-        if (known.file != nullptr) {
-          RETURN_IF_ERROR(known.file->Append(record));
-        }
-        known.Take(std::move(record));
-        return absl::OkStatus();
-      });
+        const Problem& problem = data.problems[prompts[at].example];
+        ASSIGN_OR_RETURN(AnswerRecord record,
+                         GradeOne(problem, prompts[at], answer, text));
+        if (grading == nullptr) return keep(std::move(record));
+        GraderQuestion question = {.problem_id = problem.id,
+                                   .problem = problem.problem,
+                                   .reference = problem.solution,
+                                   .expected = record.answer,
+                                   .answer = record.text,
+                                   .row_json = problem.row_json};
+        return grading->Add(
+            std::move(question),
+            [&keep, record = std::move(record)](const GraderResult& result) {
+              AnswerRecord graded = record;
+              graded.given_grade = result;
+              graded.grade.correct = result.correct;
+              return keep(std::move(graded));
+            });
+      }));
+  if (grading == nullptr) return absl::OkStatus();
+  RETURN_IF_ERROR(grading->Finish());
+  if (grading->ungraded() > 0) {
+    LogWarning(absl::StrCat(grading->ungraded(),
+                            " answers could not be graded and count as not "
+                            "right"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Evaluate(const EvalOptions& options) {
@@ -280,18 +315,19 @@ absl::Status Evaluate(const EvalOptions& options) {
                                    "give one of the two"),
         ExitCode::kUsage);
   }
-  ASSIGN_OR_RETURN(const PromptsSection prompts, ReadPrompts(options));
-  ASSIGN_OR_RETURN(const Dataset data, ReadProblems(options));
+  ASSIGN_OR_RETURN(const EvalConfig config, ReadConfig(options));
+  ASSIGN_OR_RETURN(const Dataset data,
+                   ReadProblems(options, config.grader.is_given()));
   if (options.samples > 1 && options.generator.sampling.temperature == 0.0) {
     LogWarning(absl::StrCat("--samples ",
                             options.samples,
                             " has no effect: at --temperature 0 all answers to "
                             "a problem are the same"));
   }
-  ASSIGN_OR_RETURN(KnownAnswers known, OpenOutput(options, prompts, data));
+  ASSIGN_OR_RETURN(KnownAnswers known, OpenOutput(options, config, data));
   if (known.records.size() <
       data.problems.size() * static_cast<size_t>(options.samples)) {
-    RETURN_IF_ERROR(AnswerTheRest(options, prompts, data, known));
+    RETURN_IF_ERROR(AnswerTheRest(options, config, data, known));
   }
   if (known.file != nullptr) RETURN_IF_ERROR(known.file->Sort());
   std::vector<std::string> ids;
@@ -321,8 +357,8 @@ void AddEvalCommand(Command& app) {
   command
       .AddOption("--config",
                  options->config,
-                 "YAML configuration whose prompts.none is used (default: "
-                 "the released prompt)")
+                 "YAML configuration whose prompts.none and grader are used "
+                 "(default: the released prompt, the built-in grader)")
       .Path()
       .NotEmpty();
   command

@@ -70,6 +70,12 @@ TEST(GraderMessagesTest, LongFeedbackIsCutBetweenCharacters) {
             "ab");
 }
 
+TEST(GraderMessagesTest, AGraderMayDecline) {
+  EXPECT_EQ(
+      Parse(R"({"id":"7","error":"no tests\n"})").value(),
+      (GraderResult{.ungraded = Ungraded::kDeclined, .error = "no tests\\n"}));
+}
+
 TEST(GraderMessagesTest, NonsenseIsRefused) {
   for (const auto& [text, why] :
        {std::pair(R"([1])", "not a JSON object"),
@@ -77,6 +83,7 @@ TEST(GraderMessagesTest, NonsenseIsRefused) {
         std::pair(R"({"id":"8","correct":true})", "'id' is not '7'"),
         std::pair(R"({"id":7,"correct":true})", "'id' is not '7'"),
         std::pair(R"({"id":"7"})", "neither 'correct' nor 'score'"),
+        std::pair(R"({"id":"7","error":5})", "'error' is not a text"),
         std::pair(R"({"id":"7","correct":1})", "neither true nor false"),
         std::pair(R"({"id":"7","score":1.01})", "from 0 to 1"),
         std::pair(R"({"id":"7","score":-0.1})", "from 0 to 1"),

@@ -1,0 +1,91 @@
+"""A grader of the user's own: a run is reproducible although its grader is random, and asks about no answer twice."""
+
+import collections
+import json
+import signal
+import sys
+
+import pytest
+from cluster import BATCH, STEPS
+
+import history
+
+# Notes each question and grades by chance; with --fair, by the answer alone. Both give feedback.
+GRADER = """
+import hashlib, json, random, sys
+notes, fair = open(sys.argv[1], "a"), "--fair" in sys.argv
+for line in sys.stdin:
+    q = json.loads(line)
+    score = random.random()
+    if fair:
+        score = hashlib.sha256((q["problem_id"] + q["answer"]).encode()).digest()[0] / 255
+    notes.write(json.dumps([q["problem_id"], q["answer"]]) + "\\n")
+    notes.flush()
+    print(json.dumps({"id": q["id"], "score": score, "feedback": f"{score:.3f}"}), flush=True)
+"""
+GROUPS = {"objective.preset": "sdpo", "rollout.group_size": 2, "objective.sdpo.feedback": "always"}
+KINDS = {"groups": GROUPS, "verified": {"rollout.source": "verified"}}
+
+
+class Run:
+    def __init__(self, cluster, name, kind, *flags):
+        self.cluster, self.name = cluster, name
+        self.notes = cluster.workspace.folder / f"{name}.notes"
+        grader = cluster.workspace.folder / "grader.py"
+        grader.write_text(GRADER)
+        self.settings = {**KINDS[kind], "run.seed": 7, "grader.workers": 2,
+                         "grader.command": json.dumps([sys.executable, str(grader), str(self.notes), *flags])}
+
+    def train(self, **more):
+        return self.cluster.train(self.name, **more, **self.settings)
+
+    def events(self):
+        return history.read(self.cluster.workspace.runs(self.name) / "ledger.jsonl")
+
+    def check(self):
+        return history.check(self.cluster.workspace.runs(self.name) / "ledger.jsonl", BATCH, STEPS)
+
+    def digest(self):
+        return self.events()[-1]["adapter_digest"]
+
+    def asked(self):
+        return len(self.notes.read_text().splitlines())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name, hit", [("step.after_ledger", 1), ("optimizer.before_step", 2)])
+def test_a_random_grader_is_asked_about_no_answer_twice(name, hit, kind, cluster):
+    run = Run(cluster, f"random-grader-{kind}-{name}", kind)
+    assert run.train(failpoints=f"{name}=kill@{hit}") == -signal.SIGKILL, cluster.log(run.name)
+    assert run.train() == 0, cluster.log(run.name)
+    # Steps that were done again led to the same adapter, and no answer has two grades.
+    seen = run.check()
+    graded = [event for event in run.events() if event["event"] == "graded"]
+    print(f"{kind}: {seen.attempt} attempts, {len(graded)} grades, {run.asked()} questions, adapter {run.digest()[:12]}")
+    assert seen.attempt == 2 and len(graded) == run.asked() == len(seen.graded) > 0
+    scores = collections.Counter(event["score"] for event in graded)
+    assert len(scores) == len(graded), "a random score occurred twice"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kill_around_a_grade_changes_nothing(kind, cluster):
+    fair = Run(cluster, f"fair-grader-{kind}", kind, "--fair")
+    assert fair.train() == 0, cluster.log(fair.name)
+    killed = Run(cluster, f"fair-grader-{kind}-killed", kind, "--fair")
+    for failpoint in ("ledger.before_grade", "ledger.after_grade"):
+        assert killed.train(failpoints=f"{failpoint}=kill@3") == -signal.SIGKILL, cluster.log(killed.name)
+    assert killed.train() == 0, cluster.log(killed.name)
+    killed.check()
+    assert killed.digest() == fair.digest()
+    # Another grader's grades lead elsewhere.
+    other = Run(cluster, f"other-grader-{kind}", kind)
+    assert other.train() == 0, cluster.log(other.name)
+    assert other.digest() != fair.digest()
+
+
+def test_a_run_without_its_grader_is_refused(cluster):
+    run = Run(cluster, "grader-left-out", "groups")
+    assert run.train(failpoints="step.after_ledger=kill@2") == -signal.SIGKILL
+    run.settings.pop("grader.command")
+    assert run.train() == 3, cluster.log(run.name)
+    assert "grader" in cluster.log(run.name)
