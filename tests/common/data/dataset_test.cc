@@ -275,5 +275,18 @@ TEST(StepRowsTest, TheOrderOfAnEpochIsMadeOnce) {
   }
 }
 
+TEST(ReadDatasetTest, WholeRowsAreKeptForAGrader) {
+  const std::string path = Write(
+      "whole.jsonl",
+      "{\"problem\": \"p\", \"solution\": \"s\", \"tests\": [\"a\", 1]}\n");
+  const auto plain = ReadDataset(path, {});
+  EXPECT_EQ(plain->problems[0].row_json, "");
+  const auto kept = ReadDataset(path, {.keeps_rows = true});
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(kept->problems[0].row_json,
+            "{\"problem\":\"p\",\"solution\":\"s\",\"tests\":[\"a\",1]}");
+  EXPECT_NE(kept->digest, plain->digest);
+}
+
 }  // namespace
 }  // namespace dapd
