@@ -30,7 +30,8 @@ void WarnOfBadAnswers(const std::string& path,
                       const Dataset& data);
 
 // Warns if problems of `held_out`, the data of evaluation.path, have no
-// expected answer. The accuracy leaves them out.
+// expected answer, which the built-in grader needs. The accuracy leaves them
+// out.
 void WarnOfUngradedProblems(const Config& config, const Dataset& held_out);
 
 // Returns whether grades affect the training of `config`: rollout.source is

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kAsks = 2;  // for a grade
 constexpr absl::Duration kFirstWait = absl::Milliseconds(500);
-constexpr int kMostDoublings = 6;
+constexpr int kMostWaitDoublings = 6;
 constexpr absl::Duration kLongestWait = absl::Seconds(30);
 constexpr absl::Duration kGlance = absl::Milliseconds(50);
 
@@ -93,7 +93,7 @@ absl::StatusOr<std::string> UrlGrader::Post(
       return body;
     }
     const auto doublings =
-        static_cast<int>(std::min<int64_t>(retry, kMostDoublings));
+        static_cast<int>(std::min<int64_t>(retry, kMostWaitDoublings));
     const absl::Time again =
         SteadyNow() + std::min(kLongestWait, kFirstWait * (1 << doublings));
     while (SteadyNow() < again && !gives_up_()) absl::SleepFor(kGlance);

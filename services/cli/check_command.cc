@@ -259,15 +259,14 @@ absl::StatusOr<std::string> CheckData(const Config& config,
                                       const ModelText& base) {
   RETURN_IF_ERROR(RequireDataPath(config.data));
   const int64_t context = base.model.max_positions;
+  DatasetOptions options = MakeDatasetOptions(config.data);
+  options.keeps_rows = config.grader.is_given();
   ASSIGN_OR_RETURN(
       const std::string digest,
-      CheckDataset("data",
-                   config.data.path,
-                   MakeDatasetOptions(config.data),
-                   [&](Dataset* data) {
-                     RETURN_IF_ERROR(ApplyAnswerRule(config, data));
-                     return ApplyViewLimits(config, context, base.text, data);
-                   }));
+      CheckDataset("data", config.data.path, options, [&](Dataset* data) {
+        RETURN_IF_ERROR(ApplyAnswerRule(config, data));
+        return ApplyViewLimits(config, context, base.text, data);
+      }));
   RETURN_IF_ERROR(CheckDataset("held out",
                                config.evaluation.path,
                                MakeHeldOutOptions(config.data),

@@ -113,8 +113,8 @@ absl::Status ReadProblems(const Config& config,
     ASSIGN_OR_RETURN(*held_out, ReadDataset(config.evaluation.path, options));
     if (!has_grader) {
       WarnOfBadAnswers(config.evaluation.path, "data.answer_column", *held_out);
-      WarnOfUngradedProblems(config, *held_out);
     }
+    WarnOfUngradedProblems(config, *held_out);
   }
   return ApplyAnswerRule(config, data);
 }

@@ -103,7 +103,7 @@ absl::StatusOr<AnswerPlace> PlaceOf(const nlohmann::json& event) {
   return place;
 }
 
-absl::StatusOr<GraderResult> GradeOf(const nlohmann::json& event) {
+absl::StatusOr<GraderResult> GivenGradeOf(const nlohmann::json& event) {
   GraderResult grade;
   if (event.contains("ungraded")) {
     const std::string reason = event.at("ungraded");
@@ -288,14 +288,14 @@ absl::Status Ledger::Replay(const Line& line) try {
     ASSIGN_OR_RETURN(const AnswerPlace place, PlaceOf(event));
     const auto answer = answers_.find({step, place});
     if (answer != answers_.end()) {
-      ASSIGN_OR_RETURN(answer->second.result.grade, GradeOf(event));
+      ASSIGN_OR_RETURN(answer->second.result.grade, GivenGradeOf(event));
     }
   }
   if (name == kHeldOutGraded) {
     ASSIGN_OR_RETURN(const AnswerPlace place, PlaceOf(event));
     HeldOutGrade& kept = held_out_grades_[{step, place}];
     event.at("answer").get_to(kept.answer);
-    ASSIGN_OR_RETURN(kept.grade, GradeOf(event));
+    ASSIGN_OR_RETURN(kept.grade, GivenGradeOf(event));
   }
   // A resume may have to start at the checkpoint before the last one.
   if (name == "checkpointed") {

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kLong = absl::Seconds(60);
+constexpr absl::Duration kPatience = absl::Seconds(60);
 
 // A grader whose answers are programs for it.
 GraderSection Obedient(int64_t workers = 1) {
@@ -39,7 +39,7 @@ TEST(GradingDeskTest, ResultsComeByTheirTickets) {
     scores[desk->Submit({.problem = absl::StrCat(score)})] = score;
   }
   while (!scores.empty()) {
-    const auto graded = desk->NextWithin(kLong).value();
+    const auto graded = desk->NextWithin(kPatience).value();
     ASSERT_TRUE(graded.has_value());
     EXPECT_DOUBLE_EQ(graded->result.score, scores.at(graded->ticket));
     scores.erase(graded->ticket);
@@ -53,7 +53,7 @@ TEST(GradingDeskTest, ASlowAnswerHoldsUpNoOther) {
       desk->Submit({.problem = "0", .answer = "time.sleep(600)"});
   for (int i = 0; i < 5; ++i) {
     desk->Submit({.problem = "1"});
-    const auto graded = desk->NextWithin(kLong).value();
+    const auto graded = desk->NextWithin(kPatience).value();
     ASSERT_TRUE(graded.has_value());
     EXPECT_NE(graded->ticket, slow);
   }
@@ -83,8 +83,8 @@ TEST(GradingDeskTest, ObserversSeeEveryResult) {
           .value();
   desk->Submit({.problem = "1"});
   desk->Submit({.problem_id = "bad", .problem = "1", .answer = "os._exit(1)"});
-  ASSERT_TRUE(desk->NextWithin(kLong).value().has_value());
-  const auto second = desk->NextWithin(kLong).value();
+  ASSERT_TRUE(desk->NextWithin(kPatience).value().has_value());
+  const auto second = desk->NextWithin(kPatience).value();
   ASSERT_TRUE(second.has_value());
   EXPECT_THAT(second->result.error,
               HasSubstr("problem 'bad' could not be graded (ended): "));
@@ -98,7 +98,7 @@ TEST(GradingDeskTest, AnUngradedAnswerEndsTheRunIfItIsToFail) {
   options.on_error = OnUngraded::kFail;
   auto desk = GradingDesk::Open(options).value();
   desk->Submit({.problem = "1", .answer = "os._exit(1)"});
-  const auto graded = desk->NextWithin(kLong);
+  const auto graded = desk->NextWithin(kPatience);
   EXPECT_TRUE(absl::IsUnavailable(graded.status())) << graded.status();
   EXPECT_THAT(graded.status().message(), HasSubstr("grader.on_error"));
 }
@@ -110,7 +110,7 @@ TEST(GradingDeskTest, AForgottenAnswerHasNoResult) {
   desk->Forget();
   const uint64_t fresh = desk->Submit({.problem = "1"});
   EXPECT_GT(fresh, old);
-  const auto graded = desk->NextWithin(kLong).value();
+  const auto graded = desk->NextWithin(kPatience).value();
   ASSERT_TRUE(graded.has_value());
   EXPECT_EQ(graded->ticket, fresh);
 }
@@ -119,7 +119,7 @@ TEST(GradingDeskTest, AShutdownEndsTheWait) {
   auto desk = GradingDesk::Open(Obedient()).value();
   desk->Submit({.problem = "1", .answer = "time.sleep(600)"});
   std::jthread stopper([&] { desk->Shutdown(); });
-  EXPECT_TRUE(absl::IsCancelled(desk->NextWithin(kLong).status()));
+  EXPECT_TRUE(absl::IsCancelled(desk->NextWithin(kPatience).status()));
 }
 
 TEST(GradingDeskTest, AMissingProgramIsFoundAtTheStart) {

@@ -21,7 +21,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-bool Never() { return false; }
+bool NeverStops() { return false; }
 
 std::string Answer(const std::string& body) {
   return absl::StrCat("HTTP/1.1 200 OK\r\nContent-Length: ",
@@ -41,7 +41,7 @@ std::vector<GraderResult> Grade(HttpListener& server,
   options.url = server.url();
   const auto target = LoadGraderTarget(options);
   EXPECT_TRUE(target.ok()) << target.status();
-  UrlGrader grader(options, *target, Never);
+  UrlGrader grader(options, *target, NeverStops);
   return grader.Grade(Questions());
 }
 

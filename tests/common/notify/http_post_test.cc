@@ -15,13 +15,13 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr absl::Duration kLong = absl::Seconds(20);
+constexpr absl::Duration kLongTimeout = absl::Seconds(20);
 
-bool Never() { return false; }
+bool NeverGivesUp() { return false; }
 
 PostLimits Limits(bool keeps_answer, size_t max_answer_bytes = 100) {
-  return {.connect_timeout = kLong,
-          .timeout = kLong,
+  return {.connect_timeout = kLongTimeout,
+          .timeout = kLongTimeout,
           .max_answer_bytes = max_answer_bytes,
           .keeps_answer = keeps_answer};
 }
@@ -35,9 +35,11 @@ std::string AnswerWith(const std::string& body, size_t length) {
 
 TEST(HttpPostTest, ReturnsTheBodyThatIsWanted) {
   HttpListener server([](size_t) { return AnswerWith("a body", 6); });
-  EXPECT_EQ(PostOnce({.url = server.url()}, "{}", Limits(true), Never).value(),
-            "a body");
-  EXPECT_EQ(PostOnce({.url = server.url()}, "{}", Limits(false), Never).value(),
+  EXPECT_EQ(
+      PostOnce({.url = server.url()}, "{}", Limits(true), NeverGivesUp).value(),
+      "a body");
+  EXPECT_EQ(PostOnce({.url = server.url()}, "{}", Limits(false), NeverGivesUp)
+                .value(),
             "");
 }
 
@@ -45,18 +47,20 @@ TEST(HttpPostTest, ABodyThatIsTooLongIsRefusedOnlyIfItIsWanted) {
   HttpListener server(
       [](size_t) { return AnswerWith(std::string(101, 'x'), 101); });
   const auto wanted =
-      PostOnce({.url = server.url()}, "{}", Limits(true), Never);
+      PostOnce({.url = server.url()}, "{}", Limits(true), NeverGivesUp);
   EXPECT_TRUE(absl::IsResourceExhausted(wanted.status())) << wanted.status();
   EXPECT_THAT(wanted.status().message(),
               AllOf(HasSubstr("more than 100 bytes"),
                     HasSubstr("http://127.0.0.1:"),
                     Not(HasSubstr("xxx"))));
-  EXPECT_TRUE(PostOnce({.url = server.url()}, "{}", Limits(false), Never).ok());
+  EXPECT_TRUE(
+      PostOnce({.url = server.url()}, "{}", Limits(false), NeverGivesUp).ok());
 }
 
 TEST(HttpPostTest, ABodyThatEndsTooSoonCanBeAskedForAgain) {
   HttpListener server([](size_t) { return AnswerWith("half", 8); });
-  const auto body = PostOnce({.url = server.url()}, "{}", Limits(true), Never);
+  const auto body =
+      PostOnce({.url = server.url()}, "{}", Limits(true), NeverGivesUp);
   EXPECT_TRUE(absl::IsUnavailable(body.status())) << body.status();
 }
 
@@ -68,7 +72,7 @@ TEST(HttpPostTest, StatusesAreErrors) {
         std::pair(302, absl::StatusCode::kInvalidArgument)}) {
     HttpListener server(
         [status = status](size_t) { return HttpAnswer(status); });
-    EXPECT_EQ(PostOnce({.url = server.url()}, "{}", Limits(true), Never)
+    EXPECT_EQ(PostOnce({.url = server.url()}, "{}", Limits(true), NeverGivesUp)
                   .status()
                   .code(),
               code)
