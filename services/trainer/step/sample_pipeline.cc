@@ -18,6 +18,12 @@ constexpr absl::Duration kStopTick = absl::Milliseconds(100);
 // How soon it notices a grade while it waits for answers.
 constexpr absl::Duration kGradeTick = absl::Milliseconds(10);
 
+// Returns whether anything reads the grade of an answer.
+bool NeedsGrade(const AnswerRules& rules, int64_t attempt) {
+  return rules.needs_grades &&
+         (attempt == 0 || rules.source == ReferenceSource::kVerified);
+}
+
 }  // namespace
 
 SamplePipeline::SamplePipeline(RolloutClient& rollouts,
@@ -191,9 +197,10 @@ absl::Status SamplePipeline::WantMore(const PipelineInput& input,
 }
 
 bool SamplePipeline::AreGraded(const AnswersByAttempt& answers) const {
-  return options_.grader == nullptr || !rules_.needs_grades ||
-         std::ranges::all_of(answers, [](const auto& answer) {
-           return answer.second.grade.has_value();
+  return options_.grader == nullptr ||
+         std::ranges::all_of(answers, [this](const auto& answer) {
+           return answer.second.grade.has_value() ||
+                  !NeedsGrade(rules_, answer.first);
          });
 }
 
@@ -201,10 +208,9 @@ absl::Status SamplePipeline::AskGrades(const PipelineInput& input,
                                        size_t index,
                                        const KnownGrade& known_grade,
                                        AnswersByAttempt* answers) {
-  if (options_.grader == nullptr || !rules_.needs_grades) {
-    return absl::OkStatus();
-  }
+  if (options_.grader == nullptr) return absl::OkStatus();
   for (auto& [attempt, answer] : *answers) {
+    if (!NeedsGrade(rules_, attempt)) continue;
     const bool is_asked =
         std::ranges::any_of(pending_grades_, [&](const auto& pending) {
           return pending.second.input == index &&
