@@ -23,7 +23,8 @@
 namespace dapd {
 namespace {
 
-// How soon a wait notices that it is given up.
+// How soon a wait notices that it is given up, or that the child has ended
+// while a process that it started holds its output.
 constexpr int64_t kLookMilliseconds = 100;
 constexpr size_t kBlockBytes = size_t{1} << 16;
 
@@ -55,6 +56,16 @@ constexpr size_t kBlockBytes = size_t{1} << 16;
   }
   ::execvp(arguments[0], arguments);
   ::_exit(127);
+}
+
+// Returns whether a child has ended, without reaping it; `info` says how.
+bool HasExited(pid_t pid, siginfo_t* info) {
+  *info = {};
+  return ::waitid(P_PID,
+                  static_cast<id_t>(pid),
+                  info,
+                  WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info->si_pid == pid;
 }
 
 }  // namespace
@@ -130,12 +141,7 @@ absl::Status LineProcess::Ended() {
   // The child closed its end and is useless even if it lives on. While it is
   // not reaped, nobody else gets its group's number.
   siginfo_t info = {};
-  for (int i = 0; ::waitid(P_PID,
-                           static_cast<id_t>(pid_),
-                           &info,
-                           WEXITED | WNOHANG | WNOWAIT) != 0 ||
-                  info.si_pid != pid_;
-       ++i) {
+  for (int i = 0; !HasExited(pid_, &info); ++i) {
     if (i == 99) {
       Kill();
       return absl::UnavailableError(absl::StrCat(name_, " closed its output"));
@@ -162,12 +168,12 @@ absl::Status LineProcess::Wait(short events, absl::Time deadline) {
     if (options_.gives_up != nullptr && options_.gives_up()) {
       return absl::CancelledError(absl::StrCat(name_, " is no longer needed"));
     }
-    const int64_t most =
-        options_.gives_up == nullptr ? int64_t{60000} : kLookMilliseconds;
     pollfd descriptor = {.fd = socket_, .events = events, .revents = 0};
-    const int ready =
-        ::poll(&descriptor, 1, static_cast<int>(std::min(left, most)));
+    const int ready = ::poll(
+        &descriptor, 1, static_cast<int>(std::min(left, kLookMilliseconds)));
     if (ready > 0) return absl::OkStatus();
+    siginfo_t info;
+    if (ready == 0 && HasExited(pid_, &info)) return Ended();
     if (ready < 0 && errno != EINTR) {
       return absl::InternalError(
           absl::StrCat("poll failed: ", std::strerror(errno)));

@@ -110,6 +110,13 @@ TEST(LineProcessTest, ALineHasABound) {
   EXPECT_EQ(child.Read(Soon()).value_or(""), "12345678");
 }
 
+TEST(LineProcessTest, AnEndShowsThoughAProcessOfTheChildHoldsItsOutput) {
+  LineProcess child("the child", {"sh", "-c", "sleep 1000 & exit 3"});
+  ASSERT_TRUE(child.Start().ok());
+  EXPECT_THAT(std::string(child.Read(Soon()).status().message()),
+              HasSubstr("exit code 3"));
+}
+
 TEST(LineProcessTest, AWaitCanBeGivenUp) {
   LineProcess child(
       "the child", {"sleep", "1000"}, {.gives_up = [] { return true; }});
