@@ -378,7 +378,10 @@ absl::Status ApplyViewLimits(const Config& config,
   RETURN_IF_ERROR(rows.Settle(
       config.data.path,
       absl::StrCat("cannot be trained: ", DescribeLimit(config, context)),
-      "lower rollout.max_new_tokens or objective.max_reference_tokens",
+      absl::StrCat(
+          "lower rollout.max_new_tokens or "
+          "objective.max_reference_tokens",
+          MostFeedbackTold(config) > 0 ? ", or grader.max_feedback_bytes" : ""),
       config.data.on_bad_row,
       data));
   return CheckCutPrompts(config, text, *data);

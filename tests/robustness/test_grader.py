@@ -9,6 +9,8 @@ import pytest
 from cluster import BATCH, STEPS
 
 import history
+from test_answers import samples
+from test_ranks import finish, start_ranks
 
 # Notes each question and grades by chance; with --fair, by the answer alone. Both give feedback.
 GRADER = """
@@ -33,7 +35,7 @@ class Run:
         self.notes = cluster.workspace.folder / f"{name}.notes"
         grader = cluster.workspace.folder / "grader.py"
         grader.write_text(GRADER)
-        self.settings = {**KINDS[kind], "run.seed": 7, "grader.workers": 2,
+        self.settings = {**KINDS[kind], "run.seed": 7, "grader.workers": 2, "grader.max_feedback_bytes": 100,
                          "grader.command": json.dumps([sys.executable, str(grader), str(self.notes), *flags])}
 
     def train(self, **more):
@@ -81,6 +83,19 @@ def test_a_kill_around_a_grade_changes_nothing(kind, cluster):
     other = Run(cluster, f"other-grader-{kind}", kind)
     assert other.train() == 0, cluster.log(other.name)
     assert other.digest() != fair.digest()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_ranks_grade_as_one(kind, cluster):
+    one = Run(cluster, f"one-rank-{kind}", kind, "--fair")
+    assert one.train() == 0, cluster.log(one.name)
+    two = Run(cluster, f"two-ranks-{kind}", kind, "--fair")
+    finish(cluster, two.name, start_ranks(cluster, two.name, 2, **two.settings))
+    two.check()
+    graded = [event for event in two.events() if event["event"] in ("graded", "held_out_graded")]
+    assert two.asked() == len(graded)
+    # After the first step the policies differ by rounding, and so may an answer.
+    assert samples(cluster, two.name)[0] == samples(cluster, one.name)[0]
 
 
 def test_a_run_without_its_grader_is_refused(cluster):
