@@ -28,8 +28,8 @@ namespace {
 constexpr char kName[] = "the grader";
 constexpr int kAttempts = 2;
 constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
-constexpr int kMostDoublings = 7;
-constexpr absl::Duration kLongestPause = absl::Seconds(10);
+constexpr int kMostDoublings = 5;
+constexpr absl::Duration kLongestPause = absl::Seconds(2);
 constexpr absl::Duration kLookInterval = absl::Milliseconds(50);
 constexpr size_t kMaxLoggedBytes = 1000;  // of a line
 

@@ -4,6 +4,7 @@ import collections
 import json
 import signal
 import sys
+import time
 
 import pytest
 from cluster import BATCH, STEPS
@@ -11,6 +12,7 @@ from cluster import BATCH, STEPS
 import history
 from test_answers import samples
 from test_ranks import finish, start_ranks
+from workspace import wait_for
 
 # Notes each question and grades by chance; with --fair, by the answer alone. Both give feedback.
 GRADER = """
@@ -104,3 +106,39 @@ def test_a_run_without_its_grader_is_refused(cluster):
     run.settings.pop("grader.command")
     assert run.train() == 3, cluster.log(run.name)
     assert "grader" in cluster.log(run.name)
+
+
+HANGING = "import sys, time\nfor line in sys.stdin:\n    open(sys.argv[1], 'a').write('asked\\n')\n    time.sleep(600)\n"
+
+
+def test_a_grader_that_hangs_holds_up_no_stop(cluster):
+    """The same run then goes on with a grader that answers, and its answers are not sampled again."""
+    run = Run(cluster, "hanging-grader", "groups", "--fair")
+    command = run.settings.pop("grader.command")
+    script = cluster.workspace.folder / "hanging.py"
+    script.write_text(HANGING)
+    run.settings["grader.command"] = json.dumps([sys.executable, str(script), str(run.notes)])
+    trainer = cluster.start_trainer(run.name, **run.settings)
+    wait_for(lambda: run.notes.exists(), what="a question")
+    start = time.monotonic()
+    trainer.send_signal(signal.SIGTERM)
+    assert trainer.wait(timeout=60) == 130, cluster.log(run.name)
+    print(f"stopped in {time.monotonic() - start:.1f} s")
+    run.notes.unlink()
+    run.settings["grader.command"] = command
+    assert run.train() == 0, cluster.log(run.name)
+    assert run.check().resampled == 0
+
+
+def test_a_grader_that_never_grades_is_counted_or_ends_the_run(cluster):
+    never = [sys.executable, "-c", "raise SystemExit('no grades today')"]
+    run = Run(cluster, "no-grader", "verified")
+    run.settings |= {"grader.command": json.dumps(never), "grader.workers": 16, "trainer.steps": 1}
+    assert run.train() == 0, cluster.log(run.name)
+    graded = [event for event in run.events() if event["event"] == "graded"]
+    assert len(graded) == 5 * BATCH and all(event["ungraded"] == "ended" for event in graded)
+    assert "the grader says: no grades today" in cluster.log(run.name)
+    assert cluster.log(run.name).count("could not be graded (ended)") < 10
+    run.name, run.settings["grader.on_error"] = "no-grader-fails", "fail"
+    assert run.train() == 5, cluster.log(run.name)
+    assert "grader.on_error" in cluster.log(run.name)
