@@ -28,7 +28,7 @@ packages=(
 )
 requirements=(deploy/requirements.txt)
 test_packages=(
-  chromium clang clang-format clang-tidy debootstrap iproute2 libbenchmark-dev
+  bubblewrap chromium clang clang-format clang-tidy debootstrap iproute2 libbenchmark-dev
   libclang-rt-dev libgmock-dev libgtest-dev prometheus qemu-user shellcheck
 )
 # Debian's engine would replace another one.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,34 +23,68 @@
 namespace dapd {
 namespace {
 
-constexpr size_t kMaxLineBytes = size_t{128} << 20;
+// How soon a wait notices that it is given up, or that the child has ended
+// while a process that it started holds its output.
+constexpr int64_t kLookMilliseconds = 100;
 constexpr size_t kBlockBytes = size_t{1} << 16;
 
 // Runs in the child between fork and exec, so it may call only
 // async-signal-safe functions.
-[[noreturn]] void Become(char* const* arguments, int socket, pid_t parent) {
+[[noreturn]] void Become(char* const* arguments,
+                         int socket,
+                         int errors,
+                         uint64_t memory_bytes,
+                         pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(127);
+  // Handlers do not outlive the execution of the program, but what is ignored
+  // stays so.
+  ::signal(SIGPIPE, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::dup2(socket, STDIN_FILENO);
   ::dup2(socket, STDOUT_FILENO);
+  if (errors >= 0) ::dup2(errors, STDERR_FILENO);
+  if (memory_bytes > 0) {
+    const rlimit memory = {.rlim_cur = memory_bytes, .rlim_max = memory_bytes};
+    const rlimit core = {.rlim_cur = 0, .rlim_max = 0};
+    // A limit that cannot be set leaves the program without its work.
+    if (::setrlimit(RLIMIT_AS, &memory) != 0) ::_exit(127);
+    ::setrlimit(RLIMIT_CORE, &core);
+  }
   ::execvp(arguments[0], arguments);
   ::_exit(127);
 }
 
+// Returns whether a child has ended, without reaping it; `info` says how.
+bool HasExited(pid_t pid, siginfo_t* info) {
+  *info = {};
+  return ::waitid(P_PID,
+                  static_cast<id_t>(pid),
+                  info,
+                  WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info->si_pid == pid;
+}
+
 }  // namespace
 
-LineProcess::LineProcess(std::string name, std::vector<std::string> command)
-    : name_(std::move(name)), command_(std::move(command)) {}
+LineProcess::LineProcess(std::string name,
+                         std::vector<std::string> command,
+                         LineProcessOptions options)
+    : name_(std::move(name)),
+      command_(std::move(command)),
+      options_(std::move(options)) {}
 
 LineProcess::~LineProcess() { Kill(); }
 
 absl::Status LineProcess::Start() {
   Kill();
   was_killed_ = false;
+  if (options_.on_error_line != nullptr) {
+    ASSIGN_OR_RETURN(errors_, LineRelay::Start(options_.on_error_line));
+  }
   int ends[2] = {-1, -1};
   // A socket instead of a pipe, because writing to a closed socket need not
   // raise a signal.
@@ -64,9 +99,16 @@ absl::Status LineProcess::Start() {
   arguments.push_back(nullptr);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
-  if (pid == 0) Become(arguments.data(), ends[1], parent);
+  if (pid == 0) {
+    Become(arguments.data(),
+           ends[1],
+           errors_ == nullptr ? -1 : errors_->writer(),
+           options_.memory_bytes,
+           parent);
+  }
   const int error = errno;
   ::close(ends[1]);
+  if (errors_ != nullptr) errors_->CloseWriter();
   if (pid < 0) {
     ::close(ends[0]);
     return absl::ResourceExhaustedError(
@@ -89,28 +131,30 @@ void LineProcess::Kill() {
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
   pid_ = -1;
+  errors_ = nullptr;  // hands on what is left in the pipe
 }
 
 absl::Status LineProcess::Ended() {
   if (pid_ <= 0) {
     return absl::UnavailableError(absl::StrCat(name_, " is not running"));
   }
-  // The child closed its end and is useless even if it lives on.
-  int status = 0;
-  for (int i = 0; i < 100 && ::waitpid(pid_, &status, WNOHANG) != pid_; ++i) {
+  // The child closed its end and is useless even if it lives on. While it is
+  // not reaped, nobody else gets its group's number.
+  siginfo_t info = {};
+  for (int i = 0; !HasExited(pid_, &info); ++i) {
     if (i == 99) {
       Kill();
       return absl::UnavailableError(absl::StrCat(name_, " closed its output"));
     }
     absl::SleepFor(absl::Milliseconds(10));
   }
-  pid_ = -1;
+  const bool has_exited = info.si_code == CLD_EXITED;
   Kill();
-  was_killed_ = WIFSIGNALED(status);
-  return absl::UnavailableError(
-      WIFEXITED(status)
-          ? absl::StrCat(name_, " ended with exit code ", WEXITSTATUS(status))
-          : absl::StrCat(name_, " was ended by signal ", WTERMSIG(status)));
+  was_killed_ = !has_exited;
+  return absl::UnavailableError(absl::StrCat(
+      name_,
+      has_exited ? " ended with exit code " : " was ended by signal ",
+      info.si_status));
 }
 
 absl::Status LineProcess::Wait(short events, absl::Time deadline) {
@@ -121,10 +165,15 @@ absl::Status LineProcess::Wait(short events, absl::Time deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat(name_, " did not answer in time"));
     }
+    if (options_.gives_up != nullptr && options_.gives_up()) {
+      return absl::CancelledError(absl::StrCat(name_, " is no longer needed"));
+    }
     pollfd descriptor = {.fd = socket_, .events = events, .revents = 0};
     const int ready = ::poll(
-        &descriptor, 1, static_cast<int>(std::min<int64_t>(left, 60000)));
+        &descriptor, 1, static_cast<int>(std::min(left, kLookMilliseconds)));
     if (ready > 0) return absl::OkStatus();
+    siginfo_t info;
+    if (ready == 0 && HasExited(pid_, &info)) return Ended();
     if (ready < 0 && errno != EINTR) {
       return absl::InternalError(
           absl::StrCat("poll failed: ", std::strerror(errno)));
@@ -154,15 +203,18 @@ absl::StatusOr<std::string> LineProcess::Read(absl::Time deadline) {
   size_t searched = 0;
   while (true) {
     const size_t end = buffer_.find('\n', searched);
-    if (end != std::string::npos) {
+    if (end != std::string::npos && end <= options_.max_line_bytes) {
       std::string line = buffer_.substr(0, end);
       buffer_.erase(0, end + 1);
       return line;
     }
     searched = buffer_.size();
-    if (searched > kMaxLineBytes) {
+    if (searched > options_.max_line_bytes) {
       return absl::ResourceExhaustedError(
-          absl::StrCat(name_, " answered with a line that does not end"));
+          absl::StrCat(name_,
+                       " answered with a line of more than ",
+                       options_.max_line_bytes,
+                       " bytes"));
     }
     RETURN_IF_ERROR(Wait(POLLIN, deadline));
     buffer_.resize(searched + kBlockBytes);

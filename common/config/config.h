@@ -91,6 +91,11 @@ constexpr auto NameTable(OnWriteError) {
   return std::array{"pause", "continue", "fail"};
 }
 
+// What a run does when its grader has not graded an answer
+// (common/grader/grading_desk.h).
+enum class OnUngraded { kUngraded, kFail };
+constexpr auto NameTable(OnUngraded) { return std::array{"ungraded", "fail"}; }
+
 struct RunConfig {
   std::string name = "dapd";
   std::string output_dir = "runs";
@@ -302,6 +307,25 @@ struct TrainerSection {
   int64_t timeline_steps = 0;  // 0: none
 };
 
+// A grader of the user's own: common/grader/grading_desk.h. Without a command
+// and a URL, common/data/grade_answer.h grades.
+struct GraderSection {
+  std::vector<std::string> command;  // program and arguments; empty: none
+  std::string url;                   // empty: none
+  std::string secret_file;
+  std::string ca_file;
+  double timeout_seconds = 60.0;  // of an answer, or of a request
+  int64_t workers = 2;            // children or requests at a time
+  int64_t memory_mib = 4096;      // of a child's address space; 0: no limit
+  int64_t max_output_bytes = 1 << 20;
+  int64_t max_feedback_bytes = 4096;
+  int64_t batch = 16;   // answers of a request
+  int64_t retries = 4;  // of a request
+  OnUngraded on_error = OnUngraded::kUngraded;
+
+  bool is_given() const { return !command.empty() || !url.empty(); }
+};
+
 // Held-out measurements before and after training.
 struct EvaluationSection {
   std::string path;          // empty: no evaluation
@@ -368,6 +392,7 @@ struct Config {
   TeacherSection teacher;
   std::vector<TeacherModel> teachers;
   TrainerSection trainer;
+  GraderSection grader;
   EvaluationSection evaluation;
   CheckpointSection checkpoint;
   MetricsSection metrics;

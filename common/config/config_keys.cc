@@ -35,6 +35,7 @@ std::vector<ConfigKey> ConfigKeys(Config& config) {
                              TeacherKeys,
                              TeachersKeys,
                              TrainerKeys,
+                             GraderKeys,
                              EvaluationKeys,
                              CheckpointKeys,
                              MetricsKeys,

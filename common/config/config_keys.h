@@ -52,6 +52,9 @@ struct ConfigKey {
   // not the default, so that runs of earlier versions, which did not have the
   // key, can be resumed.
   bool counts_unless_default = false;
+  // The list is a command: entries may be equal, and the empty list stands for
+  // none.
+  bool is_command = false;
 
   ConfigKey IsPath() && {
     is_path = true;
@@ -59,6 +62,10 @@ struct ConfigKey {
   }
   ConfigKey MayChange() && {
     may_change = true;
+    return std::move(*this);
+  }
+  ConfigKey IsCommand() && {
+    is_command = true;
     return std::move(*this);
   }
   ConfigKey CountsUnlessDefault() && {

@@ -47,6 +47,35 @@ std::string HostOf(absl::string_view authority) {
              : "";
 }
 
+// Returns what is wrong with a URL whose secret is in the file that the key
+// `secret_file` names.
+std::string ProblemWithUrl(absl::string_view url,
+                           bool has_secret,
+                           absl::string_view secret_file) {
+  const UrlHead head = *SplitHead(url);
+  // Parsers disagree about some characters, such as a backslash before the
+  // host.
+  if (!std::all_of(url.begin(), url.end(), [](char c) {
+        return absl::ascii_isgraph(static_cast<unsigned char>(c)) &&
+               !absl::StrContains("\"<>\\^`{|}", c);
+      })) {
+    return "has a space or a character that must be encoded in a URL";
+  }
+  if (absl::StrContains(head.authority, '@')) {
+    return absl::StrCat("has credentials in it; put them into the file that ",
+                        secret_file,
+                        " names");
+  }
+  const std::string host = HostOf(head.authority);
+  if (host.empty()) return "names no host, or an invalid port";
+  if (has_secret && head.scheme == kPlain && !IsLoopback(host)) {
+    return absl::StrCat("would send ",
+                        secret_file,
+                        " without encryption to another machine: use https://");
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string NotifyPlace(absl::string_view url) {
@@ -65,30 +94,18 @@ bool IsOnLoopback(absl::string_view url) {
 }
 
 std::string ProblemWithNotifyUrl(absl::string_view url, bool has_secret) {
-  const std::optional<UrlHead> head = SplitHead(url);
-  if (!head.has_value()) {
+  if (!SplitHead(url).has_value()) {
     return "is neither a URL that begins with http:// or https:// nor file:// "
            "and the path of a file that contains one";
   }
-  // Parsers disagree about some characters, such as a backslash before the
-  // host.
-  if (!std::all_of(url.begin(), url.end(), [](char c) {
-        return absl::ascii_isgraph(static_cast<unsigned char>(c)) &&
-               !absl::StrContains("\"<>\\^`{|}", c);
-      })) {
-    return "has a space or a character that must be encoded in a URL";
+  return ProblemWithUrl(url, has_secret, "run.notify_secret_file");
+}
+
+std::string ProblemWithGraderUrl(absl::string_view url, bool has_secret) {
+  if (!SplitHead(url).has_value()) {
+    return "is no URL that begins with http:// or https://";
   }
-  if (absl::StrContains(head->authority, '@')) {
-    return "has credentials in it; put them into the file that "
-           "run.notify_secret_file names";
-  }
-  const std::string host = HostOf(head->authority);
-  if (host.empty()) return "names no host, or an invalid port";
-  if (has_secret && head->scheme == kPlain && !IsLoopback(host)) {
-    return "would send run.notify_secret_file without encryption to another "
-           "machine: use https://";
-  }
-  return "";
+  return ProblemWithUrl(url, has_secret, "grader.secret_file");
 }
 
 }  // namespace dapd

@@ -1,4 +1,5 @@
-// The URL that a run's end is posted to (run.notify_url).
+// URLs that are posted to: of a run's end (run.notify_url) and of a grader
+// (grader.url).
 #pragma once
 
 #include <string>
@@ -23,5 +24,9 @@ bool IsOnLoopback(absl::string_view url);
 // run.notify_secret_file, and, with `has_secret`, plain HTTP to another
 // machine. The text repeats nothing of the URL.
 std::string ProblemWithNotifyUrl(absl::string_view url, bool has_secret);
+
+// Returns why no answers can be posted to grader.url; empty if it is good.
+// Refuses what ProblemWithNotifyUrl refuses, for grader.secret_file.
+std::string ProblemWithGraderUrl(absl::string_view url, bool has_secret);
 
 }  // namespace dapd

@@ -267,10 +267,13 @@ size_t Prompts::siblings() const {
          sibling_solution_.Count(PromptField::kReference);
 }
 
-size_t Prompts::feedbacks() const {
+size_t Prompts::feedback_places() const {
   return sibling_.Count(PromptField::kFeedback) *
-         sibling_feedback_.Count(PromptField::kFeedback) *
-         feedback_wrong_.Count(PromptField::kAnswer);
+         sibling_feedback_.Count(PromptField::kFeedback);
+}
+
+size_t Prompts::feedbacks() const {
+  return feedback_places() * feedback_wrong_.Count(PromptField::kAnswer);
 }
 
 int64_t MostAnswersTold(const Config& config) {
@@ -279,7 +282,8 @@ int64_t MostAnswersTold(const Config& config) {
   const auto siblings = config.rollout.group_size > 1
                             ? static_cast<int64_t>(prompts.siblings())
                             : 0;
-  const auto feedbacks = static_cast<int64_t>(prompts.feedbacks());
+  const auto feedbacks =
+      config.grader.is_given() ? 0 : static_cast<int64_t>(prompts.feedbacks());
   switch (config.objective.sdpo.feedback) {
     case FeedbackRule::kNever:
       return siblings;
@@ -289,6 +293,15 @@ int64_t MostAnswersTold(const Config& config) {
       return siblings + feedbacks;
   }
   return siblings;
+}
+
+int64_t MostFeedbackTold(const Config& config) {
+  if (!config.grader.is_given() ||
+      config.objective.sdpo.feedback == FeedbackRule::kNever) {
+    return 0;
+  }
+  return static_cast<int64_t>(Prompts(config.prompts).feedback_places()) *
+         config.grader.max_feedback_bytes;
 }
 
 }  // namespace dapd

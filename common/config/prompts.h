@@ -81,6 +81,8 @@ class Prompts {
   // sibling, and that its feedback quotes the result of an answer.
   size_t siblings() const;
   size_t feedbacks() const;
+  // Returns the number of times that the self-teacher's message shows feedback.
+  size_t feedback_places() const;
 
  private:
   std::vector<const PromptTemplate*> All() const;
@@ -103,9 +105,14 @@ class Prompts {
   PromptTemplate feedback_truncated_;
 };
 
+// Returns the largest number of bytes of feedback by a grader of the user's own
+// (grader.max_feedback_bytes) that the self-teacher's message may contain.
+int64_t MostFeedbackTold(const Config& config);
+
 // Returns the largest number of answers that the self-teacher's message may
-// contain: its sibling is one, and feedback may quote a whole answer; 0 if the
-// self-teacher is told nothing, as in a group of one without feedback.
+// contain: its sibling is one, and the built-in grader's feedback may quote a
+// whole answer; 0 if the self-teacher is told nothing, as in a group of
+// one without feedback.
 int64_t MostAnswersTold(const Config& config);
 
 }  // namespace dapd

@@ -250,6 +250,27 @@ void CheckNotify(const RunConfig& run, std::vector<std::string>& problems) {
   Require(problem.empty(), absl::StrCat("run.notify_url ", problem), problems);
 }
 
+void CheckGrader(const GraderSection& grader,
+                 std::vector<std::string>& problems) {
+  Require(grader.command.empty() || grader.url.empty(),
+          "grader.command and grader.url are both given; one grader grades all "
+          "answers",
+          problems);
+  Require(grader.command.empty() || !grader.command.front().empty(),
+          "grader.command begins with an empty text; it must begin with a "
+          "program",
+          problems);
+  Require(!grader.url.empty() ||
+              (grader.secret_file.empty() && grader.ca_file.empty()),
+          "grader.secret_file and grader.ca_file need grader.url, which is "
+          "missing",
+          problems);
+  if (grader.url.empty()) return;
+  const std::string problem =
+      ProblemWithGraderUrl(grader.url, !grader.secret_file.empty());
+  Require(problem.empty(), absl::StrCat("grader.url ", problem), problems);
+}
+
 // Addresses that other machines can reach, and addresses on other machines.
 void CheckEndpoints(const Config& config, std::vector<std::string>& problems) {
   const SecuritySection& security = config.security;
@@ -412,6 +433,7 @@ std::vector<std::string> FindContradictions(const Config& config) {
   }
   CheckGpus(config.run, problems);
   CheckNotify(config.run, problems);
+  CheckGrader(config.grader, problems);
   CheckEndpoints(config, problems);
   return problems;
 }

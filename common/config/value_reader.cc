@@ -147,11 +147,11 @@ struct Reader {
       if (!IsChoice(item)) {
         return absl::StrCat("'", item, "' is not one of ", AcceptedValues(key));
       }
-      if (!seen.insert(item).second) {
+      if (!seen.insert(item).second && !key.is_command) {
         return absl::StrCat("'", item, "' occurs twice");
       }
     }
-    if (list.empty()) return "the list is empty";
+    if (list.empty() && !key.is_command) return "the list is empty";
     *out = std::move(list);
     return "";
   }

@@ -344,6 +344,7 @@ DatasetOptions MakeDatasetOptions(const Config& config) {
       .tools_column = section.tools_column,
       .prompt_columns = ColumnsOfFields(Prompts(config.prompts).Columns(),
                                         section.context_column),
+      .needs_row_json = config.grader.is_given(),
       .on_bad_row = section.on_bad_row};
   if (TeachersNamed(ExpandTerms(config.objective)).contains(kRowTeacher)) {
     options.teacher_column = section.teacher_column;
@@ -380,6 +381,7 @@ std::string DigestOf(const std::vector<Problem>& problems) {
       digest.Update(absl::StrCat(
           "teacher=", problem.teacher.size(), ":", problem.teacher));
     }
+    digest.Update(problem.row_json);
     if (problem.material == nullptr) continue;
     const std::string material = MaterialJson(*problem.material).dump();
     digest.Update(absl::StrCat("material ", material.size(), ":", material));

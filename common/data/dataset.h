@@ -31,8 +31,9 @@ struct Problem {
   std::string teacher = "";
   // Null unless the prompts show more of the row than its problem.
   std::shared_ptr<const RowMaterial> material = nullptr;
-  // DatasetOptions::needs_row_json: the row as a JSON object, with its columns
-  // in the order of their names; otherwise empty.
+  // The row as a JSON object, with its columns in the order of their names, for
+  // a grader (common/grader/grading_desk.h); empty unless
+  // DatasetOptions::needs_row_json.
   std::string row_json = "";
 
   PromptSource source() const { return {problem, material.get()}; }
@@ -80,7 +81,8 @@ struct Dataset {
 };
 
 // Returns the SHA-256 over the rows' columns, in order, over the teachers of
-// rows that name one, and over the material of rows that have some.
+// rows that name one, over whole rows that are kept, and over the material of
+// rows that have some.
 std::string DigestOf(const std::vector<Problem>& problems);
 
 // Reads all files of `path`, one after the other; `path` is a file, a folder, a

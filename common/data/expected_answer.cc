@@ -116,6 +116,7 @@ void WarnOfBadAnswers(const std::string& path,
 }
 
 void WarnOfUngradedProblems(const Config& config, const Dataset& held_out) {
+  if (config.grader.is_given()) return;
   size_t num_ungraded = 0;
   std::string first;
   for (const Problem& problem : held_out.problems) {
@@ -146,7 +147,9 @@ bool DependsOnGrades(const Config& config) {
 }
 
 absl::Status ApplyAnswerRule(const Config& config, Dataset* data) {
-  if (!DependsOnGrades(config)) return absl::OkStatus();
+  if (!DependsOnGrades(config) || config.grader.is_given()) {
+    return absl::OkStatus();
+  }
   std::vector<Problem> graded;
   std::string named;
   size_t num_bad = 0;

@@ -30,18 +30,19 @@ void WarnOfBadAnswers(const std::string& path,
                       const Dataset& data);
 
 // Warns if problems of `held_out`, the data of evaluation.path, have no
-// expected answer. The accuracy leaves them out.
+// expected answer, which the built-in grader needs. The accuracy leaves them
+// out.
 void WarnOfUngradedProblems(const Config& config, const Dataset& held_out);
 
 // Returns whether grades affect the training of `config`: rollout.source is
 // verified, or a term reads sibling_rollout.
 bool DependsOnGrades(const Config& config);
 
-// If DependsOnGrades, treats rows without an expected answer as data.on_bad_row
-// says: either returns an error that names their places (exit code kData), or
-// removes them from `data`, counts them in skipped_rows and names them in a
-// warning. The result depends on the arguments only, so every rank keeps the
-// same rows.
+// If DependsOnGrades and the built-in grader grades, treats rows without an
+// expected answer as data.on_bad_row says: either returns an error that names
+// their places (exit code kData), or removes them from `data`, counts them in
+// skipped_rows and names them in a warning. The result depends on the arguments
+// only, so every rank keeps the same rows.
 absl::Status ApplyAnswerRule(const Config& config, Dataset* data);
 
 }  // namespace dapd

@@ -32,6 +32,8 @@ constexpr std::initializer_list<const char*> kSampleKeys = {
     "correct",
     "feedback",
     "teacher",
+    "score",
+    "ungraded",
     "rollout",
     "finish_reason",
     "has_box",
@@ -89,6 +91,7 @@ absl::Status ParseOptional(const nlohmann::json& row,
   if (Has(row, "correct")) parsed->correct = row.at("correct").get<bool>();
   if (Has(row, "left_out"))
     parsed->is_left_out = row.at("left_out").get<bool>();
+  parsed->has_given_grade = Has(row, "score") || Has(row, "ungraded");
   ASSIGN_OR_RETURN(parsed->answer, TextAt(row, "answer"));
   if (Has(row, "material")) {
     ASSIGN_OR_RETURN(parsed->sample.material, MaterialAt(row.at("material")));
@@ -136,12 +139,13 @@ absl::StatusOr<GradedAnswer> Graded(const SampleRow& row,
   const std::string expected = ExpectedAnswer(row.answer, row.sample.reference);
   graded.correct =
       row.correct.value_or(GradeAnswer(graded.text, expected).correct);
-  graded.feedback = row.feedback.empty() ? builder.prompts().Feedback(
-                                               graded.correct,
-                                               ExtractBoxed(graded.text),
-                                               row.was_truncated,
-                                               row.sample.source().columns())
-                                         : row.feedback;
+  graded.feedback =
+      row.feedback.empty() && !row.has_given_grade
+          ? builder.prompts().Feedback(graded.correct,
+                                       ExtractBoxed(graded.text),
+                                       row.was_truncated,
+                                       row.sample.source().columns())
+          : row.feedback;
   return graded;
 }
 

@@ -27,14 +27,18 @@ struct SampleRow {
   std::optional<bool> correct;  // if set, this is the grade
   bool was_truncated = false;   // its finish_reason is "length"
   std::string feedback;         // if empty, prompts.feedback_* decide
+  // Whether a grader of the user's own graded it, or was to: prompts.feedback_*
+  // then decide nothing.
+  bool has_given_grade = false;
 };
 
 // Reads rows with the keys {"id", "problem", "reference", "rollout_ids"} and
 // the optional keys "reference_ids", "sampler_logprobs", "left_out", "answer",
-// "correct", "finish_reason", "feedback", "teacher", and "material", the object
-// of MaterialJson or its text. A run records more keys for people to see; a
-// warning names any other key once. An error names file and line; an id outside
-// a vocabulary of `vocab_size` is an error, too.
+// "correct", "finish_reason", "feedback", "score" or "ungraded" of a grader of
+// the user's own, "teacher", and "material", the object of MaterialJson or its
+// text. A run records more keys for people to see; a warning names any other
+// key once. An error names file and line; an id outside a vocabulary of
+// `vocab_size` is an error, too.
 absl::StatusOr<std::vector<SampleRow>> ReadSampleRows(const std::string& path,
                                                       int64_t vocab_size);
 

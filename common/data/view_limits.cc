@@ -139,7 +139,8 @@ class ViewMeter {
            references_ * reference +
            std::min(reference, config_.objective.max_reference_tokens) +
            (1 + std::max({int64_t{1}, references_, told_})) *
-               config_.rollout.max_new_tokens;
+               config_.rollout.max_new_tokens +
+           feedback_bytes_;
   }
 
   // Assumes the longest answer. Inside a prompt its text can take more tokens
@@ -179,7 +180,8 @@ class ViewMeter {
         text_(text),
         builder_(*text.tokenizer, *text.chat_template, MakeViewOptions(config)),
         longest_prompt_(MakeViewOptions(config).max_prompt),
-        told_(MostAnswersTold(config)) {
+        told_(MostAnswersTold(config)),
+        feedback_bytes_(MostFeedbackTold(config)) {
     const Prompts prompts(config.prompts);
     problems_ = static_cast<int64_t>(prompts.most_problems());
     references_ = static_cast<int64_t>(prompts.most_references());
@@ -254,7 +256,8 @@ class ViewMeter {
       case ViewName::kProbeRollout:
         return cut(shown_reference) + view.scored_count + answer;
       case ViewName::kSiblingRollout:
-        return cut(told_ * answer) + view.scored_count + answer;
+        return cut(told_ * answer + feedback_bytes_) + view.scored_count +
+               answer;
       case ViewName::kNoneReference:
         return view.scored_from + view.scored_count + reference;
       case ViewName::kSelfReference:
@@ -275,7 +278,8 @@ class ViewMeter {
   int64_t frame_bytes_ = 0;
   int64_t problems_ = 1;  // most occurrences of the problem in a prompt
   int64_t references_ = 1;
-  int64_t told_;  // number of answers shown to the self-teacher
+  int64_t told_;            // number of answers shown to the self-teacher
+  int64_t feedback_bytes_;  // most bytes of a grader's feedback shown to it
 };
 
 // Returns a text such as "rows.jsonl:12: problem 'a': cross_rollout has up to
@@ -424,7 +428,10 @@ absl::Status ApplyViewLimits(const Config& config,
   RETURN_IF_ERROR(rows.Settle(
       config.data.path,
       absl::StrCat("cannot be trained: ", DescribeLimit(config, context)),
-      "lower rollout.max_new_tokens or objective.max_reference_tokens",
+      absl::StrCat(
+          "lower rollout.max_new_tokens or "
+          "objective.max_reference_tokens",
+          MostFeedbackTold(config) > 0 ? ", or grader.max_feedback_bytes" : ""),
       config.data.on_bad_row,
       data));
   return CheckCutPrompts(config, text, *data);

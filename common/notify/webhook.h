@@ -1,7 +1,5 @@
 // A webhook is the URL that is told of a run's end (run.notify_url), by one
-// POST of a JSON document. libcurl does the work. It honours http_proxy,
-// https_proxy, all_proxy and no_proxy of the environment, except for loopback
-// addresses, which a proxy elsewhere would look up on its own machine.
+// POST of a JSON document (http_post.h).
 #pragma once
 
 #include <functional>

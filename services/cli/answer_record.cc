@@ -8,17 +8,28 @@
 namespace dapd {
 
 nlohmann::ordered_json ToJson(const AnswerRecord& record) {
-  return {{"id", record.id},
-          {"index", record.index},
-          {"sample", record.sample},
-          {"text", record.text},
-          {"answer", record.answer},
-          {"extracted", record.grade.extracted},
-          {"has_box", record.grade.has_box},
-          {"correct", record.grade.correct},
-          {"tokens", record.tokens},
-          {"finish_reason", NameOf(record.finish_reason)},
-          {"repeated", record.repeated}};
+  nlohmann::ordered_json row = {{"id", record.id},
+                                {"index", record.index},
+                                {"sample", record.sample},
+                                {"text", record.text},
+                                {"answer", record.answer},
+                                {"extracted", record.grade.extracted},
+                                {"has_box", record.grade.has_box},
+                                {"correct", record.grade.correct}};
+  if (record.given_grade.has_value()) AddGivenGrade(*record.given_grade, &row);
+  row["tokens"] = record.tokens;
+  row["finish_reason"] = NameOf(record.finish_reason);
+  row["repeated"] = record.repeated;
+  return row;
+}
+
+void AddGivenGrade(const GraderResult& grade, nlohmann::ordered_json* row) {
+  if (grade.ungraded.has_value()) {
+    (*row)["ungraded"] = NameOf(*grade.ungraded);
+    return;
+  }
+  (*row)["score"] = grade.score;
+  if (!grade.feedback.empty()) (*row)["feedback"] = grade.feedback;
 }
 
 absl::StatusOr<AnswerRecord> ParseAnswerRecord(const nlohmann::json& row,

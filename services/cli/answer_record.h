@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 
 #include "common/data/grade_answer.h"
 #include "common/generation/decode_request.h"
+#include "common/grader/grader_result.h"
 
 namespace dapd {
 
@@ -24,6 +26,9 @@ inline constexpr std::initializer_list<const char*> kAnswerKeys = {
     "extracted",
     "has_box",
     "correct",
+    "score",
+    "feedback",
+    "ungraded",
     "tokens",
     "finish_reason",
     "repeated"};
@@ -35,6 +40,9 @@ struct AnswerRecord {
   std::string text;
   std::string answer;  // the expected answer
   Grade grade;         // of `text` against it
+  // What a grader of the user's own said, if there is one; it decides
+  // grade.correct.
+  std::optional<GraderResult> given_grade;
   int64_t tokens = 0;  // its end token included
   FinishReason finish_reason = FinishReason::kNone;
   bool repeated = false;   // EndsInRepetition (common/data/repetition.h)
@@ -43,8 +51,11 @@ struct AnswerRecord {
 
 // Returns {"id", "index", "sample", "text", "answer", "extracted", "has_box",
 // "correct", "tokens", "finish_reason", "repeated"}, which `dapd grade` reads
-// too.
+// too; with a grader of the user's own also what AddGivenGrade adds.
 nlohmann::ordered_json ToJson(const AnswerRecord& record);
+
+// Adds "score" and, unless it is empty, "feedback"; or "ungraded", the reason.
+void AddGivenGrade(const GraderResult& grade, nlohmann::ordered_json* row);
 
 // Reads the text and the numbers, from which a report is made; `answer` and
 // grade.extracted stay empty. Fails with exit code kData, naming `where`, for

@@ -35,6 +35,7 @@
 #include "services/cli/eval_report.h"
 #include "services/cli/gpu_generator.h"
 #include "services/cli/local_generator.h"
+#include "services/cli/ordered_grading.h"
 #include "services/cli/worker_generator.h"
 
 namespace dapd {
@@ -60,10 +61,10 @@ struct EvalOptions {
   bool json = false;
 };
 
-// Returns what a run with the configuration --config puts into prompts: its
-// section `prompts`, and data.system and the columns of the section `data`
+// Returns the parts of --config that an evaluation reads: the sections
+// `prompts` and `grader`, and data.system and the columns of the section `data`
 // beside the problem, unless options name others.
-absl::StatusOr<Config> ReadPromptConfig(const EvalOptions& options) {
+absl::StatusOr<Config> ReadEvalConfig(const EvalOptions& options) {
   Config config;
   if (!options.config.empty()) {
     ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(options.config, {}));
@@ -92,7 +93,8 @@ absl::StatusOr<Dataset> ReadProblems(const EvalOptions& options,
                        Prompts(config.prompts).QuestionColumns(),
                        config.data.context_column),
                    .needs_solution = false,
-                   .needs_answer = true,
+                   .needs_answer = !config.grader.is_given(),
+                   .needs_row_json = config.grader.is_given(),
                    .split_rule = SplitRule::kNamed,
                    .column_settings =
                        "--id-column, --problem-column and --answer-column",
@@ -101,7 +103,9 @@ absl::StatusOr<Dataset> ReadProblems(const EvalOptions& options,
       options.limit < static_cast<int64_t>(data.problems.size())) {
     data.problems.resize(static_cast<size_t>(options.limit));
   }
-  WarnOfBadAnswers(options.data, "--answer-column", data);
+  if (!config.grader.is_given()) {
+    WarnOfBadAnswers(options.data, "--answer-column", data);
+  }
   return data;
 }
 
@@ -129,7 +133,7 @@ absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
       {"data", DigestOf(data.problems)},
       {"prompt", NameOf(options.prompt)},
       {"prompts.none",
-       options.prompt == EvaluationForm::kTraining ? prompts.none : ""},
+       options.prompt == EvaluationForm::kTraining ? config.prompts.none : ""},
       {"thinking", options.thinking},
       {"samples", options.samples},
       {"precision", NameOf(precision)},
@@ -144,6 +148,7 @@ absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
         std::pair{"data.system", &config.data.system}}) {
     if (!text->empty()) settings[key] = *text;
   }
+  if (config.grader.is_given()) settings["grader"] = "the user's own";
   return settings;
 }
 
@@ -256,6 +261,7 @@ absl::StatusOr<AnswerRecord> GradeOne(const Problem& problem,
   ASSIGN_OR_RETURN(
       record.text,
       text.tokenizer->Decode(answer.ids, /*skip_special_tokens=*/true));
+  // Another grader, if there is one, decides whether the answer is right.
   record.grade = GradeAnswer(record.text, record.answer);
   record.repeated =
       EndsInRepetition(WithoutEndToken(answer.ids, answer.finish_reason));
@@ -278,6 +284,10 @@ absl::Status AnswerTheRest(const EvalOptions& options,
                            const Config& config,
                            const Dataset& data,
                            KnownAnswers& known) {
+  std::unique_ptr<OrderedGrading> grading;
+  if (config.grader.is_given()) {
+    ASSIGN_OR_RETURN(grading, OrderedGrading::Open(config.grader));
+  }
   const auto asked =
       static_cast<int64_t>(data.problems.size()) * options.samples;
   ASSIGN_OR_RETURN(
@@ -286,18 +296,40 @@ absl::Status AnswerTheRest(const EvalOptions& options,
   const TextPipeline& text = source->text();
   ASSIGN_OR_RETURN(const std::vector<AnswerPrompt> prompts,
                    OpenPrompts(options, config, data, known, text));
-  return source->AnswerAll(
+  const auto keep = [&](AnswerRecord record) -> absl::Status {
+    if (known.file != nullptr) RETURN_IF_ERROR(known.file->Append(record));
+    known.Take(std::move(record));
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(source->AnswerAll(
       prompts, [&](size_t at, const SampledAnswer& answer) -> absl::Status {
-        const AnswerPrompt& prompt = prompts[at];
-        ASSIGN_OR_RETURN(
-            AnswerRecord record,
-            GradeOne(data.problems[prompt.example], prompt, answer, text));
-        if (known.file != nullptr) {
-          RETURN_IF_ERROR(known.file->Append(record));
-        }
-        known.Take(std::move(record));
-        return absl::OkStatus();
-      });
+        const Problem& problem = data.problems[prompts[at].example];
+        ASSIGN_OR_RETURN(AnswerRecord record,
+                         GradeOne(problem, prompts[at], answer, text));
+        if (grading == nullptr) return keep(std::move(record));
+        GraderQuestion question = {.problem_id = problem.id,
+                                   .problem = problem.problem,
+                                   .reference = problem.solution,
+                                   .expected = record.answer,
+                                   .answer = record.text,
+                                   .row_json = problem.row_json};
+        return grading->Add(
+            std::move(question),
+            [&keep, record = std::move(record)](const GraderResult& result) {
+              AnswerRecord graded = record;
+              graded.given_grade = result;
+              graded.grade.correct = result.correct;
+              return keep(std::move(graded));
+            });
+      }));
+  if (grading == nullptr) return absl::OkStatus();
+  RETURN_IF_ERROR(grading->Finish());
+  if (grading->ungraded() > 0) {
+    LogWarning(absl::StrCat(grading->ungraded(),
+                            " answers could not be graded and count as not "
+                            "right"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Evaluate(const EvalOptions& options) {
@@ -313,7 +345,7 @@ absl::Status Evaluate(const EvalOptions& options) {
                                    "give one of the two"),
         ExitCode::kUsage);
   }
-  ASSIGN_OR_RETURN(const Config config, ReadPromptConfig(options));
+  ASSIGN_OR_RETURN(const Config config, ReadEvalConfig(options));
   ASSIGN_OR_RETURN(const Dataset data, ReadProblems(options, config));
   if (options.samples > 1 && options.generator.sampling.temperature == 0.0) {
     LogWarning(absl::StrCat("--samples ",
@@ -354,9 +386,10 @@ void AddEvalCommand(Command& app) {
   command
       .AddOption("--config",
                  options->config,
-                 "YAML configuration whose prompts.none and prompts.system are "
-                 "used, data.system, and the columns that they and "
-                 "conversations need (default: the released prompt)")
+                 "YAML configuration whose section grader, prompts.none, "
+                 "prompts.system and data.system are used, and the columns "
+                 "that prompts and conversations need (default: the released "
+                 "prompt, the built-in grader)")
       .Path()
       .NotEmpty();
   command

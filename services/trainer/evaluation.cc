@@ -14,7 +14,6 @@
 #include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
-#include "common/data/expected_answer.h"
 #include "common/data/held_out_prompt.h"
 #include "common/data/repetition.h"
 #include "common/generation/decode_request.h"
@@ -57,7 +56,8 @@ SamplePipeline::Prompt PromptOf(const Config& config,
 }
 
 // Fills the report's shares of answers; the share of right answers counts only
-// problems with an expected answer.
+// problems with a graded answer: an expected answer or, with a grader of the
+// user's own, a grade. Ungraded answers to such a problem are not right.
 void GradeAnswers(const std::vector<RolloutRecord>& records,
                   const std::string& marker,
                   EvaluationReport& report) {
@@ -66,7 +66,8 @@ void GradeAnswers(const std::vector<RolloutRecord>& records,
   std::vector<size_t> graded;
   for (size_t begin = 0; begin < records.size(); begin += samples) {
     all.push_back(begin);
-    if (!ExpectedAnswer(*records[begin].problem).empty()) {
+    if (std::ranges::any_of(std::span(records).subspan(begin, samples),
+                            IsGraded)) {
       graded.push_back(begin);
     }
   }
@@ -202,7 +203,8 @@ void WarnOfLeftOut(size_t left_out, size_t problems, int64_t context) {
 // if none of them fits.
 absl::StatusOr<std::vector<TermDivergence>> MeasureDivergences(
     const EvaluationParts& parts, size_t problems) {
-  const AnswerRules rules = MakeHeldOutRules(ReadsRollouts(parts.terms));
+  AnswerRules rules = MakeHeldOutRules(ReadsRollouts(parts.terms));
+  rules.needs_grades = false;
   ASSIGN_OR_RETURN(
       const AnsweredProblems answered,
       AnswerWhatFits(parts, rules, MakeInputs(parts, problems, 1)));
@@ -286,8 +288,20 @@ absl::StatusOr<EvaluationReport> Evaluate(const EvaluationParts& parts) {
   RETURN_IF_ERROR(parts.pipeline.Start(std::move(batch),
                                        /*at_base=*/{},
                                        /*with_scores=*/false));
-  ASSIGN_OR_RETURN(const std::vector<RolloutRecord> records,
-                   parts.pipeline.CollectRollouts());
+  ASSIGN_OR_RETURN(
+      const std::vector<RolloutRecord> records,
+      parts.pipeline.CollectRollouts(
+          /*on_accepted=*/nullptr,
+          [&](size_t index, int64_t /*attempt*/, const RolloutResult& answer) {
+            return parts.grades.keep == nullptr
+                       ? absl::OkStatus()
+                       : parts.grades.keep(index, answer);
+          },
+          [&](size_t index, int64_t /*attempt*/, const RolloutResult& answer) {
+            return parts.grades.recall == nullptr
+                       ? std::nullopt
+                       : parts.grades.recall(index, answer);
+          }));
   GradeAnswers(records, config.evaluation.marker, report);
   report.answers = ChooseHeldOutAnswers(records, report.samples);
   const size_t kl_problems =

@@ -4,6 +4,8 @@
 // each term's true KL divergence.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,16 @@
 
 namespace dapd {
 
+// Keeps what a grader of the user's own says about held-out answers, so that an
+// evaluation that is done again does not ask it again. `index`: of the answer
+// among all answers of the evaluation. Either function may be empty.
+struct HeldOutGrades {
+  std::function<absl::Status(size_t index, const RolloutResult& answer)> keep;
+  std::function<std::optional<GraderResult>(size_t index,
+                                            const RolloutResult& answer)>
+      recall;
+};
+
 // All referenced objects must outlive the evaluation.
 struct EvaluationParts {
   const Config& config;
@@ -29,6 +41,7 @@ struct EvaluationParts {
   const ViewBuilder& views;
   SamplePipeline& pipeline;
   const TeacherHeads& teacher_heads;
+  HeldOutGrades grades = {};
 };
 
 // Returns the SHA-256 of everything besides the policy that determines an

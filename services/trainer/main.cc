@@ -35,6 +35,7 @@
 #include "common/config/set_up_log.h"
 #include "common/config/validate_config.h"
 #include "common/data/held_out_prompt.h"
+#include "common/grader/grading_desk.h"
 #include "common/rpc/grpc_log.h"
 #include "common/rpc/rpc_credentials.h"
 #include "common/rpc/server/server.h"
@@ -74,11 +75,12 @@ struct TrainerProcess {
   }
 };
 
-// The clients of a run's workers.
+// The clients of a run's workers, and its grader.
 struct WorkerClients {
   std::unique_ptr<Timeline> timeline;  // outlives the clients; null: none
   std::unique_ptr<RolloutClient> rollouts;
   std::unique_ptr<TeacherClient> teachers;
+  std::unique_ptr<GradingDesk> grader;  // null: the built-in grader grades
 };
 
 // Returns null if no timeline is wanted or if the run folder is not on this
@@ -246,6 +248,7 @@ absl::Status TrainWithRanks(const TrainerProcess& process,
       if (!process.signal.WaitFor(absl::Milliseconds(200))) continue;
       clients.rollouts->Shutdown();
       clients.teachers->Shutdown();
+      if (clients.grader != nullptr) clients.grader->Shutdown();
       collective->Cancel();
       return;
     }
@@ -254,13 +257,17 @@ absl::Status TrainWithRanks(const TrainerProcess& process,
                    *clients.teachers,
                    *collective,
                    clients.timeline.get(),
+                   clients.grader.get(),
                    process.WaitForStop());
 }
 
 // Trains the loaded run with workers and other ranks. Once it is finished,
 // tells of its end before the process stays for its status.
-absl::Status TrainLoaded(const TrainerProcess& process, TrainerRun& run) {
-  ASSIGN_OR_RETURN(const WorkerClients clients, StartClients(process, run));
+absl::Status TrainLoaded(const TrainerProcess& process,
+                         TrainerRun& run,
+                         std::unique_ptr<GradingDesk> grader) {
+  ASSIGN_OR_RETURN(WorkerClients clients, StartClients(process, run));
+  clients.grader = std::move(grader);
   process.window.status().SetWorkers(
       [&clients] { return clients.rollouts->Workers(); },
       [&clients] { return clients.teachers->Workers(); });
@@ -284,6 +291,15 @@ absl::Status TrainLoaded(const TrainerProcess& process, TrainerRun& run) {
   return result;
 }
 
+// Returns null if the built-in grader grades.
+absl::StatusOr<std::unique_ptr<GradingDesk>> OpenGrader(
+    const TrainerProcess& process) {
+  const GraderSection& grader = process.config().grader;
+  if (!grader.is_given()) return nullptr;
+  return GradingDesk::Open(grader,
+                           process.window.metrics().MakeGradingObserver());
+}
+
 // Writes into the run folder why the run could not be loaded: `dapd run`, which
 // made the folder, would otherwise know no more than the exit code.
 void KeepEarlyFailure(const Config& config,
@@ -297,6 +313,12 @@ void KeepEarlyFailure(const Config& config,
 // Loads the run and trains it to its end.
 absl::Status Train(const TrainerProcess& process) {
   const absl::Time start = absl::Now();
+  // A grader that cannot be used is reported before the model is loaded.
+  auto grader = OpenGrader(process);
+  if (!grader.ok()) {
+    KeepEarlyFailure(process.config(), grader.status(), start);
+    return grader.status();
+  }
   auto loading = TrainerRun::Load(
       process.loaded, process.window.displays(), process.WaitForStop());
   if (!loading.ok()) {
@@ -304,7 +326,7 @@ absl::Status Train(const TrainerProcess& process) {
     return loading.status();
   }
   const std::unique_ptr<TrainerRun> run = *std::move(loading);
-  const absl::Status result = TrainLoaded(process, *run);
+  const absl::Status result = TrainLoaded(process, *run, *std::move(grader));
   if (!result.ok()) run->RecordOutcome(result);
   return result;
 }

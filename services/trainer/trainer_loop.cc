@@ -16,7 +16,6 @@
 #include "common/base/steady_time.h"
 #include "common/base/work_mark.h"
 #include "common/config/preset_terms.h"
-#include "common/data/expected_answer.h"
 #include "common/model/spec/model_card.h"
 #include "common/model/weights/adapter.h"
 #include "common/rpc/pool/task_failure.h"
@@ -56,22 +55,23 @@ void SummarizeRollouts(const std::vector<RolloutRecord>& records,
       share([](const RolloutRecord& record) { return record.is_approved; });
 }
 
-// A group's answers are to one problem, so either all of them are graded or
-// none is.
+// A grader of the user's own may leave some answers of a group ungraded. The
+// built-in grader grades all of them or, without an expected answer, none.
 void SummarizeGrades(const std::vector<RolloutRecord>& records,
                      int64_t group_size,
                      StepReport& report) {
   const auto size = static_cast<size_t>(group_size);
   int64_t groups = 0;
+  int64_t graded = 0;
   int64_t solved = 0;
   int64_t correct = 0;
   for (size_t begin = 0; begin < records.size(); begin += size) {
     const auto group = std::span(records).subspan(begin, size);
     // Problems have no answers if the objective trains references alone.
-    if (group[0].answer.ids.empty() ||
-        ExpectedAnswer(*group[0].problem).empty()) {
-      continue;
-    }
+    if (group[0].answer.ids.empty()) continue;
+    const auto with_grade = std::ranges::count_if(group, IsGraded);
+    if (with_grade == 0) continue;
+    graded += with_grade;
     const auto right = std::ranges::count_if(
         group,
         [](const RolloutRecord& record) { return record.grade.correct; });
@@ -81,7 +81,7 @@ void SummarizeGrades(const std::vector<RolloutRecord>& records,
   }
   if (groups == 0) return;
   report.correct_fraction =
-      static_cast<double>(correct) / static_cast<double>(groups * group_size);
+      static_cast<double>(correct) / static_cast<double>(graded);
   report.solved_fraction =
       static_cast<double>(solved) / static_cast<double>(groups);
 }
@@ -209,7 +209,8 @@ absl::Status TrainerLoop::EvaluateHeldOut(const std::string& when) {
                              .terms = parts_.batch.terms,
                              .views = parts_.batch.views,
                              .pipeline = batch_.pipeline(),
-                             .teacher_heads = parts_.batch.teacher_heads}));
+                             .teacher_heads = parts_.batch.teacher_heads,
+                             .grades = KeptGrades()}));
   report.adapter_digest = batch_.live_digest();
   parts_.recorder.ShowEvaluation(when, report);
   RETURN_IF_ERROR(disk_.Write("the evaluation", [&] {
@@ -223,6 +224,22 @@ absl::Status TrainerLoop::EvaluateHeldOut(const std::string& when) {
                  absl::StrCat("adapter/", kModelCardFile)),
         Card());
   });
+}
+
+HeldOutGrades TrainerLoop::KeptGrades() {
+  const int64_t version = policy_.version();
+  return {.keep =
+              [this, version](size_t index, const RolloutResult& answer) {
+                return disk_.Write("the ledger", [&] {
+                  return parts_.ledger.HeldOutGraded(
+                      version, static_cast<int64_t>(index), answer);
+                });
+              },
+          .recall =
+              [this, version](size_t index, const RolloutResult& answer) {
+                return parts_.ledger.RecallHeldOutGrade(
+                    version, static_cast<int64_t>(index), answer.ids);
+              }};
 }
 
 absl::Status TrainerLoop::EvaluateWithin() {

@@ -25,6 +25,7 @@
 
 #include "common/data/dataset.h"
 #include "common/training/policy.h"
+#include "services/trainer/evaluation.h"
 #include "services/trainer/record/checkpoint.h"
 #include "services/trainer/record/full_disk_rule.h"
 #include "services/trainer/record/ledger.h"
@@ -72,6 +73,8 @@ class TrainerLoop {
   // rank is then the result of the last whole step.
   bool IsPolicyWholeAfter(const absl::Status& status) const;
   absl::Status EvaluateHeldOut(const std::string& when);
+  // Returns the grades of the live policy's held-out answers in the ledger.
+  HeldOutGrades KeptGrades();
   // Evaluates the last step if evaluation.interval says so, unless an earlier
   // attempt evaluated the same adapter, and keeps the best adapter.
   absl::Status EvaluateWithin();

@@ -103,14 +103,20 @@ absl::Status ReadProblems(const Config& config,
                           Dataset* data,
                           Dataset* held_out) {
   RETURN_IF_ERROR(RequireDataPath(config.data));
+  // A grader of the user's own gets the rows, and need not have answers.
+  const bool has_grader = config.grader.is_given();
   ASSIGN_OR_RETURN(*data,
                    ReadDataset(config.data.path, MakeDatasetOptions(config)));
-  WarnOfBadAnswers(config.data.path, "data.answer_column", *data);
+  if (!has_grader) {
+    WarnOfBadAnswers(config.data.path, "data.answer_column", *data);
+  }
   if (!config.evaluation.path.empty()) {
     ASSIGN_OR_RETURN(
         *held_out,
         ReadDataset(config.evaluation.path, MakeHeldOutOptions(config)));
-    WarnOfBadAnswers(config.evaluation.path, "data.answer_column", *held_out);
+    if (!has_grader) {
+      WarnOfBadAnswers(config.evaluation.path, "data.answer_column", *held_out);
+    }
     WarnOfUngradedProblems(config, *held_out);
   }
   return ApplyAnswerRule(config, data);
@@ -414,6 +420,7 @@ absl::Status TrainerRun::Train(
     TeacherClient& teachers,
     Collective& collective,
     Timeline* timeline,
+    GradingDesk* grader,
     std::function<bool(absl::Duration)> wait_for_stop) {
   State& state = *state_;
   std::string attempt_key;
@@ -458,7 +465,8 @@ absl::Status TrainerRun::Train(
                           .on_progress = [](int64_t, int64_t) {},
                           .on_ahead = [](int64_t, int64_t) {},
                           .on_served = [](int64_t /*version*/) {},
-                          .timeline = timeline};
+                          .timeline = timeline,
+                          .grader = grader};
   if (collective.rank() != 0) return RunOtherRank(std::move(batch));
   batch.on_phase = [&state](TrainerPhase phase) {
     state.recorder->BeginPhase(phase);

@@ -18,6 +18,7 @@
 
 namespace dapd {
 
+class GradingDesk;
 class Timeline;
 struct LoraConfig;
 
@@ -48,10 +49,12 @@ class TrainerRun {
   // Blocks until the end, with the errors of TrainerLoop::Run, and writes
   // report.html however the run ends. `wait_for_stop` blocks for at most the
   // given time; true once the run is to stop. `timeline`: null for none.
+  // `grader`: null for the built-in grader.
   absl::Status Train(RolloutClient& rollouts,
                      TeacherClient& teachers,
                      Collective& collective,
                      Timeline* timeline,
+                     GradingDesk* grader,
                      std::function<bool(absl::Duration)> wait_for_stop);
 
   // Writes into the run folder how this attempt ended (run_outcome.h); logs it

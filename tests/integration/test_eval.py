@@ -1,6 +1,7 @@
 """`dapd eval` as a whole program: benchmark files, reports, and interrupted calls."""
 
 import json
+import sys
 
 import pytest
 
@@ -143,3 +144,38 @@ def test_no_worker_is_an_error_that_names_the_address(workspace, benchmark):
     assert wrong.returncode == 3, wrong.stderr
     none = workspace.dapd(*arguments(workspace, benchmark, "--workers", ","), check=False)
     assert none.returncode == 2 and "names no worker" in none.stderr, none.stderr
+
+
+GRADER = """
+import json, sys
+notes = open(sys.argv[1], "a")
+for line in sys.stdin:
+    q = json.loads(line)
+    print(q["id"], q["problem_id"], file=notes, flush=True)
+    assert q["problem"] == q["row"]["question"] and q["reference"] == ""
+    score = len(q["answer"]) % 4 / 4
+    print(json.dumps({"id": q["id"], "score": score, "feedback": "of " + q["row"]["note"]}), flush=True)
+"""
+
+
+def test_a_grader_of_the_users_own_grades_each_answer_once(workspace, tmp_path):
+    """Its rows need no answers."""
+    data, notes, output, config = (tmp_path / name for name in ("data.jsonl", "notes", "answers.jsonl", "run.yaml"))
+    data.write_text("".join(json.dumps({"name": f"q{i}", "question": f"What is {i} + {i}?", "note": f"row {i}"}) + "\n" for i in range(3)))
+    (tmp_path / "grade.py").write_text(GRADER)
+    config.write_text(json.dumps({"model": {"path": "none"}, "grader": {
+        "command": [sys.executable, str(tmp_path / "grade.py"), str(notes)], "workers": 2}}))
+    call = arguments(workspace, data, "--output", output, "--config", config)
+    report = json.loads(workspace.dapd(*call).stdout)
+    rows = rows_of(output)
+    assert [(row["id"], row["feedback"]) for row in rows] == [(f"q{i}", f"of row {i}") for i in range(3) for _ in range(2)]
+    assert all(row["score"] == len(row["text"]) % 4 / 4 and row["correct"] == (row["score"] >= 0.5) for row in rows)
+    assert report["accuracy"]["mean"] == pytest.approx(sum(row["correct"] for row in rows) / 6)
+    assert len(notes.read_text().splitlines()) == 6
+    lines = output.read_text().splitlines(keepends=True)
+    output.write_text(lines[4] + lines[1])
+    assert json.loads(workspace.dapd(*call).stdout) == report and output.read_text() == "".join(lines)
+    assert len(notes.read_text().splitlines()) == 6 + 4
+    # The built-in grader needs answers.
+    refused = workspace.dapd(*arguments(workspace, data), check=False)
+    assert refused.returncode == 4 and "target" in refused.stderr, refused.stderr

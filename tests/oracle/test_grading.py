@@ -1,6 +1,8 @@
 """Compares the builtin grader of `dapd grade` with math-verify, on pairs that models and benchmarks write."""
 
 import collections
+import json
+import sys
 
 import pytest
 
@@ -106,6 +108,36 @@ def grade(tmp_path, rows, *flags, grader="builtin"):
 
 def boxed(pairs):
     return [{"id": i, "text": f"Therefore the answer is \\boxed{{{given}}}.", "answer": expected} for i, (given, expected) in enumerate(pairs)]
+
+
+# math-verify as a grader of the user's own (docs/graders.md).
+OWN_GRADER = """
+import json, logging, sys
+import math_verify
+logging.disable(logging.CRITICAL)
+for line in sys.stdin:
+    question = json.loads(line)
+    try:
+        expected = question["row"]["answer"]
+        expected = math_verify.parse(expected if "\\\\boxed" in expected else "\\\\boxed{" + expected + "}")
+        grade = {"correct": bool(math_verify.verify(expected, math_verify.parse(question["answer"])))}
+    except Exception as error:
+        grade = {"error": str(error)}
+    print(json.dumps({"id": question["id"], **grade}), flush=True)
+"""
+
+
+def test_math_verify_as_a_program_of_ones_own_grades_the_same(tmp_path):
+    rows = boxed([pair[:2] for pair in KNOWN] + SLIPS + [(f"{i}", f"{i % 3 + i}") for i in range(100)])
+    (tmp_path / "own.py").write_text(OWN_GRADER)
+    (tmp_path / "grade.yaml").write_text(json.dumps({"model": {"path": "none"}, "grader": {
+        "command": [sys.executable, str(tmp_path / "own.py")], "workers": 2}}))
+    own = grade(tmp_path, rows, "--config", tmp_path / "grade.yaml")
+    shipped = grade(tmp_path, rows, grader="math-verify")
+    assert [g["id"] for g in own] == [row["id"] for row in rows]
+    assert [g["correct"] for g in own] == [g["correct"] for g in shipped]
+    assert all(g["score"] == float(g["correct"]) for g in own if "ungraded" not in g)
+    print(f"{len(rows)} answers, {sum(g['correct'] for g in own)} right, by both ways")
 
 
 def test_builtin_and_math_verify_agree(tmp_path):

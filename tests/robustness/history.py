@@ -7,6 +7,7 @@ It proves for the steps that count (an attempt that continues after step S voids
     further answers, its attempts from 1 on);
   * the adapter that was live sampled each accepted answer, by version and digest; or with a lag (rollout.max_staleness) the adapter
     of exactly so many steps before, but not before the first: never staler, never fresher;
+  * a grader of the user's own grades each accepted answer at most once;
   * steps follow each other without gaps; an attempt continues only from a checkpoint or the start;
   * a step that is done again leads to the same adapter and the same answers, bit for bit.
 """
@@ -60,6 +61,7 @@ class History:
         self.digests = {}  # step -> adapter, for every step ever done
         self.answers = {}  # (step, (sample, attempt)) -> answer, for every step ever done
         self.accepted = {}  # (sample, attempt) -> answer, in the open step
+        self.graded = {}  # (step, (sample, attempt)) -> the answer that was graded
         self.trained = {}  # step -> samples, for the steps that count
         self.checkpoints = {0}
         self.finished = False
@@ -110,6 +112,20 @@ class History:
         self.sampled += 1
         self.resampled += place in self.accepted
         self.accepted[place] = answer
+
+    def on_graded(self, event):
+        step, place = event["step"], (event["sample"], event.get("attempt", 0))
+        self.expect(step == self.step + 1, event, "a grade for a step that is not open")
+        self.expect(place in self.accepted, event, "a grade of an answer that was not accepted")
+        self.expect((step, place) not in self.graded, event, "an answer is graded twice")
+        self.expect(("ungraded" in event) != ("score" in event), event, "neither a score nor a reason")
+        self.graded[step, place] = self.accepted[place]
+
+    def on_held_out_graded(self, event):
+        self.expect(event["step"] == self.step, event, "a held-out grade of another policy than the live one")
+        key = (event["step"], event["sample"], event["answer"])
+        self.expect(key not in self.graded, event, "a held-out answer is graded twice")
+        self.graded[key] = event
 
     def on_trained(self, event):
         step, samples = event["step"], event.get("samples", [])

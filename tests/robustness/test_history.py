@@ -15,6 +15,10 @@ def accepted(step, sample, digest, ids=(1, 2)):
             "adapter_digest": digest, "rollout_ids": [step, sample, *ids], "finish_reason": "eos"}
 
 
+def graded(step, sample, **grade):
+    return {"event": "graded", "step": step, "sample": sample, **(grade or {"correct": True, "score": 1.0})}
+
+
 def sound_history():
     """Provides two attempts: the first dies in step 3, after a checkpoint at 2; the second finishes step 4."""
     events = [{"event": "started", "attempt": 1, "step": 0, "adapter_digest": "d0"}]
@@ -24,10 +28,10 @@ def sound_history():
     events.append({"event": "checkpointed", "step": 2, "adapter_digest": "d2"})
     events += [accepted(3, sample, "d2") for sample in range(BATCH)]
     events.append({"event": "trained", "step": 3, "adapter_digest": "d3", "samples": [0, 1, 2]})
-    events.append(accepted(4, 1, "d3"))
+    events += [accepted(4, 1, "d3"), graded(4, 1)]
     events.append({"event": "started", "attempt": 2, "step": 2, "adapter_digest": "d2"})
     events.append({"event": "trained", "step": 3, "adapter_digest": "d3", "samples": [0, 1, 2]})
-    events += [accepted(4, 0, "d3"), accepted(4, 2, "d3")]
+    events += [accepted(4, 0, "d3"), accepted(4, 2, "d3"), graded(4, 2, ungraded="timeout")]
     events.append({"event": "trained", "step": 4, "adapter_digest": "d4", "samples": [0, 1, 2]})
     events.append({"event": "checkpointed", "step": 4, "adapter_digest": "d4"})
     events.append({"event": "finished", "step": 4, "adapter_digest": "d4"})
@@ -76,6 +80,9 @@ BUGS = {
     "a checkpoint holds another adapter": lambda e: change(e, index(e, event="checkpointed", step=4), adapter_digest="d3"),
     "the end is at another step": lambda e: change(e, len(e) - 1, step=3),
     "training goes on behind the end": lambda e: e.append({"event": "trained", "step": 5, "adapter_digest": "d5", "samples": []}),
+    "an answer is graded twice": lambda e: e.insert(index(e, event="accepted", step=4, sample=0), graded(4, 1)),
+    "an answer is graded that was never accepted": lambda e: e.insert(index(e, event="accepted", step=4, sample=0), graded(4, 0)),
+    "a grade is neither a score nor a reason": lambda e: e[index(e, event="graded", step=4, sample=1)].pop("score"),
     "an event is unknown": lambda e: e.insert(4, {"event": "guessed", "step": 1}),
     "nothing was started": lambda e: e.pop(0),
 }

@@ -76,6 +76,7 @@ std::vector<ConfigKey> RolloutKeys(Config& c);
 std::vector<ConfigKey> TeacherKeys(Config& c);
 std::vector<ConfigKey> TeachersKeys(Config& c);
 std::vector<ConfigKey> TrainerKeys(Config& c);
+std::vector<ConfigKey> GraderKeys(Config& c);
 std::vector<ConfigKey> EvaluationKeys(Config& c);
 std::vector<ConfigKey> CheckpointKeys(Config& c);
 std::vector<ConfigKey> MetricsKeys(Config& c);

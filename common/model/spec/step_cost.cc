@@ -265,7 +265,8 @@ SampleLengths LongestSamples(const Config& config) {
     if (view == ViewName::kSiblingRollout) {
       // If the self-teacher is shown nothing in training, the view serves
       // held-out problems, which show a solution.
-      shown = y * std::max(1.0, static_cast<double>(MostAnswersTold(config)));
+      shown = y * std::max(1.0, static_cast<double>(MostAnswersTold(config))) +
+              static_cast<double>(MostFeedbackTold(config));
     }
     lengths[ViewNameString(view)] =
         OfOneLength(problem + kPrivilegedTemplate + shown + y, y);

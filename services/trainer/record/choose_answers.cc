@@ -9,17 +9,19 @@ namespace {
 
 ShownAnswer Show(const RolloutRecord& record, size_t place) {
   const std::string expected = ExpectedAnswer(*record.problem);
-  return CutToShow({.place = static_cast<int64_t>(place),
-                    .id = record.problem->id,
-                    .problem = record.problem->problem,
-                    .text = record.text,
-                    .expected = expected,
-                    .extracted = record.grade.extracted,
-                    .grade = GradeOf(!expected.empty(),
-                                     record.grade.has_box,
-                                     record.grade.correct,
-                                     record.answer.finish_reason),
-                    .tokens = static_cast<int64_t>(record.answer.ids.size())});
+  return CutToShow(
+      {.place = static_cast<int64_t>(place),
+       .id = record.problem->id,
+       .problem = record.problem->problem,
+       .text = record.text,
+       .expected = expected,
+       .extracted = record.grade.extracted,
+       // A grader of the user's own needs no box.
+       .grade = GradeOf(IsGraded(record),
+                        record.grade.has_box || record.given_grade.has_value(),
+                        record.grade.correct,
+                        record.answer.finish_reason),
+       .tokens = static_cast<int64_t>(record.answer.ids.size())});
 }
 
 }  // namespace

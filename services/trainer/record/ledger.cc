@@ -25,6 +25,7 @@
 #include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/log.h"
+#include "common/base/sha256.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 
@@ -36,6 +37,9 @@ using Json = nlohmann::ordered_json;
 // Enough for an answer of ten million tokens.
 constexpr size_t kMaxRecordBytes = size_t{1} << 28;
 constexpr int64_t kMaxCount = int64_t{1} << 53;
+constexpr char kAccepted[] = "accepted";
+constexpr char kGraded[] = "graded";
+constexpr char kHeldOutGraded[] = "held_out_graded";
 // ,"crc":"0123abcd"}
 constexpr size_t kSealBytes = 18;
 
@@ -69,13 +73,16 @@ bool ConsumeCount(absl::string_view* text, int64_t* count) {
   return true;
 }
 
-// Returns the step and place of an answer's line, from its beginning as
-// Accepted writes it. Returns nothing for any other line.
-std::optional<std::pair<int64_t, AnswerPlace>> ToldAnswer(
-    absl::string_view line) {
+// Returns the step and place of the line of an answer or of a grade, `event`,
+// from its beginning as Accepted and Graded write it. Returns nothing for any
+// other line.
+std::optional<std::pair<int64_t, AnswerPlace>> ToldPlace(
+    absl::string_view line, absl::string_view event) {
   int64_t step = 0;
   AnswerPlace place;
-  if (!absl::ConsumePrefix(&line, R"({"event":"accepted","step":)") ||
+  if (!absl::ConsumePrefix(&line, R"({"event":")") ||
+      !absl::ConsumePrefix(&line, event) ||
+      !absl::ConsumePrefix(&line, R"(","step":)") ||
       !ConsumeCount(&line, &step) ||
       !absl::ConsumePrefix(&line, R"("sample":)") ||
       !ConsumeCount(&line, &place.sample) ||
@@ -84,6 +91,47 @@ std::optional<std::pair<int64_t, AnswerPlace>> ToldAnswer(
     return std::nullopt;
   }
   return std::pair(step, place);
+}
+
+absl::StatusOr<AnswerPlace> PlaceOf(const nlohmann::json& event) {
+  AnswerPlace place;
+  ASSIGN_OR_RETURN(place.sample, JsonInteger(event.at("sample"), 0, kMaxCount));
+  if (event.contains("attempt")) {
+    ASSIGN_OR_RETURN(place.attempt,
+                     JsonInteger(event.at("attempt"), 0, kMaxCount));
+  }
+  return place;
+}
+
+absl::StatusOr<GraderResult> GivenGradeOf(const nlohmann::json& event) {
+  GraderResult grade;
+  if (event.contains("ungraded")) {
+    const std::string reason = event.at("ungraded");
+    grade.ungraded = ParseName<Ungraded>(reason);
+    if (grade.ungraded.has_value()) return grade;
+    return absl::DataLossError(
+        absl::StrCat("an answer cannot be ungraded for '", reason, "'"));
+  }
+  event.at("correct").get_to(grade.correct);
+  event.at("score").get_to(grade.score);
+  if (event.contains("feedback")) event.at("feedback").get_to(grade.feedback);
+  if (grade.score >= 0.0 && grade.score <= 1.0) return grade;
+  return absl::DataLossError("a score that is not between 0 and 1");
+}
+
+void AddGrade(const GraderResult& grade, Json* event) {
+  if (grade.ungraded.has_value()) {
+    (*event)["ungraded"] = NameOf(*grade.ungraded);
+    return;
+  }
+  (*event)["correct"] = grade.correct;
+  (*event)["score"] = grade.score;
+  if (!grade.feedback.empty()) (*event)["feedback"] = grade.feedback;
+}
+
+std::string DigestOfAnswer(const std::vector<int32_t>& ids) {
+  return Sha256Hex(absl::string_view(reinterpret_cast<const char*>(ids.data()),
+                                     ids.size() * sizeof(int32_t)));
 }
 
 static_assert(std::endian::native == std::endian::little);
@@ -166,6 +214,12 @@ absl::Status Ledger::Read() {
     const auto answer = unread_.extract(unread_.begin());
     RETURN_IF_ERROR(Replay(answer.mapped()));
   }
+  for (auto* grades : {&unread_grades_, &unread_held_out_grades_}) {
+    while (!grades->empty()) {
+      const auto grade = grades->extract(grades->begin());
+      RETURN_IF_ERROR(Replay(grade.mapped()));
+    }
+  }
   if (line.empty()) return absl::OkStatus();
   LogWarning(absl::StrCat(file_.path(),
                           ": the last record is unfinished (",
@@ -179,8 +233,19 @@ absl::Status Ledger::TakeLine(Line line) {
     return absl::DataLossError(
         absl::StrCat(file_.path(), ":", line.number, ": the checksum differs"));
   }
-  const auto answer = ToldAnswer(line.text);
+  if (const auto graded = ToldPlace(line.text, kGraded); graded.has_value()) {
+    unread_grades_[*graded] = std::move(line);
+    return absl::OkStatus();
+  }
+  if (const auto graded = ToldPlace(line.text, kHeldOutGraded);
+      graded.has_value()) {
+    unread_held_out_grades_[*graded] = std::move(line);
+    return absl::OkStatus();
+  }
+  const auto answer = ToldPlace(line.text, kAccepted);
   if (!answer.has_value()) return Replay(line);
+  // Another answer's grade.
+  unread_grades_.erase(*answer);
   unread_[*answer] = std::move(line);
   return absl::OkStatus();
 }
@@ -195,7 +260,7 @@ absl::Status Ledger::Replay(const Line& line) try {
   if (name == "started") {
     ASSIGN_OR_RETURN(attempt_, JsonInteger(event.at("attempt"), 0, kMaxCount));
   }
-  if (name == "accepted") {
+  if (name == kAccepted) {
     Answer answer;
     answer.problem_id = event.at("id");
     ASSIGN_OR_RETURN(answer.result.ids,
@@ -215,15 +280,22 @@ absl::Status Ledger::Replay(const Line& line) try {
     ASSIGN_OR_RETURN(answer.result.policy_version,
                      JsonInteger(event.at("policy_version"), 0, kMaxCount));
     answer.result.adapter_digest = event.at("adapter_digest");
-    AnswerPlace place;
-    ASSIGN_OR_RETURN(place.sample,
-                     JsonInteger(event.at("sample"), 0, kMaxCount));
-    if (event.contains("attempt")) {
-      ASSIGN_OR_RETURN(place.attempt,
-                       JsonInteger(event.at("attempt"), 0, kMaxCount));
-    }
+    ASSIGN_OR_RETURN(const AnswerPlace place, PlaceOf(event));
     unread_.erase({step, place});  // replaced by this one
     answers_[{step, place}] = std::move(answer);
+  }
+  if (name == kGraded) {
+    ASSIGN_OR_RETURN(const AnswerPlace place, PlaceOf(event));
+    const auto answer = answers_.find({step, place});
+    if (answer != answers_.end()) {
+      ASSIGN_OR_RETURN(answer->second.result.grade, GivenGradeOf(event));
+    }
+  }
+  if (name == kHeldOutGraded) {
+    ASSIGN_OR_RETURN(const AnswerPlace place, PlaceOf(event));
+    HeldOutGrade& kept = held_out_grades_[{step, place}];
+    event.at("answer").get_to(kept.answer);
+    ASSIGN_OR_RETURN(kept.grade, GivenGradeOf(event));
   }
   // A resume may have to start at the checkpoint before the last one.
   if (name == "checkpointed") {
@@ -232,6 +304,11 @@ absl::Status Ledger::Replay(const Line& line) try {
     };
     std::erase_if(answers_, is_behind);
     std::erase_if(unread_, is_behind);
+    std::erase_if(unread_grades_, is_behind);
+    // The evaluation of a checkpoint comes after it.
+    std::erase_if(unread_held_out_grades_, [&](const auto& entry) {
+      return entry.first.first < checkpoint_before_;
+    });
     checkpoint_before_ = step;
   }
   return absl::OkStatus();
@@ -266,8 +343,7 @@ absl::Status Ledger::Accepted(int64_t step,
       step, place, problem_id, result.policy_version, result.adapter_digest);
   if (known != nullptr) return absl::OkStatus();
   DAPD_FAILPOINT("ledger.before_accept");
-  Json event = {
-      {"event", "accepted"}, {"step", step}, {"sample", place.sample}};
+  Json event = {{"event", kAccepted}, {"step", step}, {"sample", place.sample}};
   if (place.attempt > 0) event["attempt"] = place.attempt;
   event.update({{"id", problem_id},
                 {"policy_version", result.policy_version},
@@ -280,6 +356,43 @@ absl::Status Ledger::Accepted(int64_t step,
   RETURN_IF_ERROR(Append(event));
   DAPD_FAILPOINT("ledger.after_accept");
   return absl::OkStatus();
+}
+
+absl::Status Ledger::Graded(int64_t step,
+                            const AnswerPlace& place,
+                            const std::string& problem_id,
+                            const RolloutResult& result) {
+  const RolloutResult* known = Recall(
+      step, place, problem_id, result.policy_version, result.adapter_digest);
+  if (known != nullptr && known->grade.has_value()) return absl::OkStatus();
+  DAPD_FAILPOINT("ledger.before_grade");
+  Json event = {{"event", kGraded}, {"step", step}, {"sample", place.sample}};
+  if (place.attempt > 0) event["attempt"] = place.attempt;
+  AddGrade(*result.grade, &event);
+  RETURN_IF_ERROR(Append(event));
+  DAPD_FAILPOINT("ledger.after_grade");
+  return absl::OkStatus();
+}
+
+absl::Status Ledger::HeldOutGraded(int64_t version,
+                                   int64_t index,
+                                   const RolloutResult& result) {
+  Json event = {{"event", kHeldOutGraded},
+                {"step", version},
+                {"sample", index},
+                {"answer", DigestOfAnswer(result.ids)}};
+  AddGrade(*result.grade, &event);
+  return Append(event);
+}
+
+std::optional<GraderResult> Ledger::RecallHeldOutGrade(
+    int64_t version, int64_t index, const std::vector<int32_t>& ids) const {
+  const auto found = held_out_grades_.find({version, {.sample = index}});
+  if (found == held_out_grades_.end() ||
+      found->second.answer != DigestOfAnswer(ids)) {
+    return std::nullopt;
+  }
+  return found->second.grade;
 }
 
 const RolloutResult* Ledger::Recall(int64_t step,

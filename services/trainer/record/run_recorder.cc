@@ -55,6 +55,14 @@ Json SampleRowOf(const RolloutRecord& record) {
       {"finish_reason", NameOf(record.answer.finish_reason)},
       {"has_box", record.grade.has_box},
       {"correct", record.grade.correct}};
+  if (record.given_grade.has_value()) {
+    const GraderResult& grade = *record.given_grade;
+    if (grade.ungraded.has_value()) {
+      row["ungraded"] = NameOf(*grade.ungraded);
+    } else {
+      row["score"] = grade.score;
+    }
+  }
   if (!record.answer.logprobs.empty()) {
     row["sampler_logprobs"] = record.answer.logprobs;
   }

@@ -373,4 +373,29 @@ CopyObserver TrainerMetrics::MakeCopyObserver() {
               [sent](int64_t bytes) { sent.Add(static_cast<double>(bytes)); }};
 }
 
+GradingObserver TrainerMetrics::MakeGradingObserver() {
+  const Counter graded =
+      registry_.AddCounter("dapd_trainer_graded_total",
+                           "Answers that the run's own grader has graded.");
+  const Histogram seconds = registry_.AddHistogram(
+      "dapd_trainer_grading_seconds",
+      "Time from an answer to its grade, or until the grader was given up.",
+      StepBuckets(0.01, 10000));
+  std::map<Ungraded, Counter> ungraded;
+  for (const std::string& reason : NamesOf<Ungraded>()) {
+    ungraded.emplace(
+        *ParseName<Ungraded>(reason),
+        registry_.AddCounter("dapd_trainer_ungraded_total",
+                             "Answers that the run's own grader did not grade, "
+                             "by reason.",
+                             {{"reason", reason}}));
+  }
+  return {.on_result = [graded, seconds, ungraded](const GraderResult& result,
+                                                   double time) {
+    seconds.Observe(time);
+    (result.ungraded.has_value() ? ungraded.at(*result.ungraded) : graded)
+        .Add();
+  }};
+}
+
 }  // namespace dapd

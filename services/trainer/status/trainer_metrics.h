@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/config/config.h"
+#include "common/grader/grading_desk.h"
 #include "common/metrics/metrics_registry.h"
 #include "common/rpc/pool/worker_pool_options.h"
 #include "common/training/metric_table.h"
@@ -53,6 +54,9 @@ class TrainerMetrics {
   // Feeds the progress of the run's copy (checkpoint.copy_to). Its metrics
   // exist from this call on.
   CopyObserver MakeCopyObserver();
+  // Feeds the results of a grader of the user's own. Its metrics exist from
+  // this call on.
+  GradingObserver MakeGradingObserver();
 
  private:
   void Set(const std::string& name,

@@ -34,6 +34,19 @@ absl::Status AnswerExchange::Take(const SampledStep& step,
   });
 }
 
+absl::Status AnswerExchange::TakeGrade(const SampledStep& step,
+                                       const AnswerPlace& place,
+                                       const RolloutResult& result) {
+  if (!ledger_.has_value()) {
+    unshared_[place] = result;
+    return absl::OkStatus();
+  }
+  const Problem& problem = ProblemOf(step, static_cast<size_t>(place.sample));
+  return ledger_->disk.Write("the ledger", [&] {
+    return ledger_->ledger.Graded(step.plan.step, place, problem.id, result);
+  });
+}
+
 absl::StatusOr<std::vector<RolloutRecord>> AnswerExchange::Share(
     const SampledStep& step, const std::vector<RolloutRecord>& own) {
   // Another rank may wait longer for its workers than an operation may take.
@@ -68,6 +81,9 @@ absl::StatusOr<std::vector<RolloutRecord>> AnswerExchange::Share(
                                                 theirs.end));
       }
       RETURN_IF_ERROR(Take(step, place, result));
+      if (result.grade.has_value()) {
+        RETURN_IF_ERROR(TakeGrade(step, place, result));
+      }
       answers[static_cast<size_t>(place.sample)][place.attempt] = result;
     }
   }

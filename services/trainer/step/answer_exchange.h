@@ -64,6 +64,13 @@ class AnswerExchange {
                     const AnswerPlace& place,
                     const RolloutResult& result);
 
+  // Takes the grade, `result.grade`, of an answer of this rank's slice that was
+  // taken or recalled. Rank 0 appends it to the ledger; other ranks keep the
+  // answer with it for Share.
+  absl::Status TakeGrade(const SampledStep& step,
+                         const AnswerPlace& place,
+                         const RolloutResult& result);
+
   // Called by all ranks when they have the answers of their slices. Rank 0
   // takes the other ranks' answers, and returns the records of the whole batch
   // in its order; `own` are the records of its slice. Other ranks return

@@ -49,6 +49,8 @@ struct AnswerRules {
   // Held-out answers have no siblings: a self-teacher that reads siblings gets
   // the given solution instead.
   bool shows_solution_as_sibling = false;
+  // Whether a grader of the user's own is asked about the answers.
+  bool needs_grades = true;
 };
 
 // Returns the rules of training step `step`, from 1.

@@ -62,6 +62,8 @@ PipelineOptions MakePipelineOptions(const BatchTrainerParts& parts) {
       std::ranges::any_of(options.scores.passes, [](const TeacherPass& pass) {
         return pass.view == ViewName::kSiblingRollout;
       });
+  options.grader = parts.grader;
+  options.records.has_grader = parts.grader != nullptr;
   options.scores.payload = parts.config.teacher.payload;
   options.scores.top_k = parts.config.teacher.top_k;
   options.scores.temperature = parts.config.objective.temperature;
@@ -283,6 +285,11 @@ absl::Status BatchTrainer::CollectSlice(const OpenStep& step) {
             const auto sample =
                 static_cast<int64_t>(OwnSlice(step).begin + index);
             return answers_.Take(step, {sample, attempt}, result);
+          },
+          [&](size_t index, int64_t attempt, const RolloutResult& result) {
+            const auto sample =
+                static_cast<int64_t>(OwnSlice(step).begin + index);
+            return answers_.TakeGrade(step, {sample, attempt}, result);
           }));
   return absl::OkStatus();
 }

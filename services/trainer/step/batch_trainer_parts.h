@@ -12,6 +12,7 @@
 #include "common/config/config.h"
 #include "common/data/dataset.h"
 #include "common/data/view_builder.h"
+#include "common/grader/grading_desk.h"
 #include "common/model/spec/pass_memory.h"
 #include "common/model/weights/weights.h"
 #include "common/objective/teacher_heads.h"
@@ -53,7 +54,8 @@ struct BatchTrainerParts {
   std::function<void(int64_t micro_batches, int64_t tokens)> on_ahead;
   // Gets the version of the policy that the rollout workers serve from now on.
   std::function<void(int64_t version)> on_served;
-  Timeline* timeline = nullptr;  // null: none
+  Timeline* timeline = nullptr;   // null: none
+  GradingDesk* grader = nullptr;  // null: the built-in grader grades
 };
 
 }  // namespace dapd

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/collective/parse_rank_message.h"
 #include "dapd/v1/rank.pb.h"
@@ -23,6 +24,15 @@ v1::BatchAnswer ToMessage(const AnswerPlace& place,
   message.set_ended(result.finish_reason == FinishReason::kEos);
   message.set_policy_version(result.policy_version);
   message.set_adapter_digest(result.adapter_digest);
+  if (result.grade.has_value()) {
+    v1::AnswerGrade& grade = *message.mutable_grade();
+    grade.set_correct(result.grade->correct);
+    grade.set_score(result.grade->score);
+    grade.set_feedback(result.grade->feedback);
+    if (result.grade->ungraded.has_value()) {
+      grade.set_ungraded(std::string(NameOf(*result.grade->ungraded)));
+    }
+  }
   return message;
 }
 
@@ -48,6 +58,22 @@ absl::Status AddAnswer(const v1::BatchAnswer& message, PlacedAnswers* answers) {
       message.ended() ? FinishReason::kEos : FinishReason::kLength;
   answer.policy_version = message.policy_version();
   answer.adapter_digest = message.adapter_digest();
+  if (!message.has_grade()) return absl::OkStatus();
+  const v1::AnswerGrade& grade = message.grade();
+  GraderResult& given = answer.grade.emplace();
+  given.correct = grade.correct();
+  given.score = grade.score();
+  given.feedback = grade.feedback();
+  if (!grade.ungraded().empty()) {
+    given.ungraded = ParseName<Ungraded>(grade.ungraded());
+    if (!given.ungraded.has_value()) {
+      return absl::DataLossError(
+          absl::StrCat("another trainer rank sent an answer that is ungraded "
+                       "for an unknown reason, '",
+                       Printable(grade.ungraded()),
+                       "'"));
+    }
+  }
   return absl::OkStatus();
 }
 

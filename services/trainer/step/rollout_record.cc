@@ -10,6 +10,40 @@
 
 namespace dapd {
 
+bool IsGraded(const RolloutRecord& record) {
+  if (record.given_grade.has_value()) {
+    return !record.given_grade->ungraded.has_value();
+  }
+  return !ExpectedAnswer(*record.problem).empty();
+}
+
+absl::StatusOr<std::string> RecordMaker::TextOf(
+    int64_t attempt, const RolloutResult& answer) const {
+  return attempt == 0
+             ? tokenizer_.Decode(answer.ids, /*skip_special_tokens=*/true)
+             : views_.TextOf(answer.ids);
+}
+
+absl::StatusOr<GraderQuestion> RecordMaker::MakeQuestion(
+    const Problem& problem,
+    int64_t attempt,
+    const RolloutResult& answer) const {
+  GraderQuestion question = {.problem_id = problem.id,
+                             .problem = problem.problem,
+                             .reference = problem.solution,
+                             .expected = ExpectedAnswer(problem),
+                             .row_json = problem.row_json};
+  ASSIGN_OR_RETURN(question.answer, TextOf(attempt, answer));
+  return question;
+}
+
+bool RecordMaker::IsRight(const RolloutResult& answer,
+                          const std::string& text,
+                          const std::string& expected) const {
+  if (!options_.has_grader) return GradeAnswer(text, expected).correct;
+  return answer.grade.has_value() && answer.grade->correct;
+}
+
 absl::StatusOr<RolloutRecord> RecordMaker::MakeRecord(
     const Problem& problem,
     const AnswersByAttempt& answers,
@@ -29,9 +63,12 @@ absl::StatusOr<RolloutRecord> RecordMaker::MakeRecord(
   record.answer = rollout;
   if (!options_.keeps_logprobs) record.answer.logprobs.clear();
   const std::vector<int32_t>& ids = record.answer.ids;
-  ASSIGN_OR_RETURN(record.text,
-                   tokenizer_.Decode(ids, /*skip_special_tokens=*/true));
+  ASSIGN_OR_RETURN(record.text, TextOf(0, rollout));
   record.grade = GradeAnswer(record.text, expected);
+  if (options_.has_grader) {
+    record.given_grade = rollout.grade;
+    record.grade.correct = IsRight(rollout, record.text, expected);
+  }
   for (const auto& [attempt, answer] : answers) {
     record.sampled_tokens += static_cast<int64_t>(answer.ids.size());
   }
@@ -39,8 +76,8 @@ absl::StatusOr<RolloutRecord> RecordMaker::MakeRecord(
   if (rules.source == ReferenceSource::kVerified) {
     for (int64_t attempt = 1; attempt <= kNumCandidates; ++attempt) {
       ASSIGN_OR_RETURN(const std::string text,
-                       views_.TextOf(answers.at(attempt).ids));
-      is_right.push_back(GradeAnswer(text, expected).correct);
+                       TextOf(attempt, answers.at(attempt)));
+      is_right.push_back(IsRight(answers.at(attempt), text, expected));
     }
   }
   const std::optional<ReferenceChoice> choice =
@@ -69,7 +106,11 @@ absl::StatusOr<std::vector<RolloutRecord>> RecordMaker::MakeRecords(
   for (const AnswersByAttempt& answers : group) {
     ASSIGN_OR_RETURN(RolloutRecord record, MakeRecord(problem, answers, rules));
     graded.push_back({record.text, record.grade.correct, ""});
-    if (rules.feedback != FeedbackRule::kNever) {
+    if (options_.has_grader) {
+      if (record.given_grade.has_value()) {
+        graded.back().feedback = record.given_grade->feedback;
+      }
+    } else if (rules.feedback != FeedbackRule::kNever) {
       graded.back().feedback = views_.prompts().Feedback(
           record.grade.correct,
           ExtractBoxed(record.text),

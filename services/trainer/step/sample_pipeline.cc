@@ -15,6 +15,14 @@ namespace {
 
 // How soon CollectRollouts notices StopCollecting.
 constexpr absl::Duration kStopTick = absl::Milliseconds(100);
+// How soon it notices a grade while it waits for answers.
+constexpr absl::Duration kGradeTick = absl::Milliseconds(10);
+
+// Returns whether anything reads the grade of an answer.
+bool NeedsGrade(const AnswerRules& rules, int64_t attempt) {
+  return rules.needs_grades &&
+         (attempt == 0 || rules.source == ReferenceSource::kVerified);
+}
 
 }  // namespace
 
@@ -192,8 +200,45 @@ absl::Status SamplePipeline::WantMore(const PipelineInput& input,
   return absl::OkStatus();
 }
 
+bool SamplePipeline::AreGraded(const AnswersByAttempt& answers) const {
+  return options_.grader == nullptr ||
+         std::ranges::all_of(answers, [this](const auto& answer) {
+           return answer.second.grade.has_value() ||
+                  !NeedsGrade(rules_, answer.first);
+         });
+}
+
+absl::Status SamplePipeline::AskGrades(const PipelineInput& input,
+                                       size_t index,
+                                       const KnownGrade& known_grade,
+                                       AnswersByAttempt* answers) {
+  if (options_.grader == nullptr) return absl::OkStatus();
+  for (auto& [attempt, answer] : *answers) {
+    if (!NeedsGrade(rules_, attempt)) continue;
+    const bool is_asked =
+        std::ranges::any_of(pending_grades_, [&](const auto& pending) {
+          return pending.second.input == index &&
+                 pending.second.attempt == attempt;
+        });
+    if (answer.grade.has_value() || is_asked) continue;
+    if (known_grade) answer.grade = known_grade(index, attempt, answer);
+    if (answer.grade.has_value()) continue;
+    ASSIGN_OR_RETURN(
+        GraderQuestion question,
+        record_maker_.MakeQuestion(*input.problem, attempt, answer));
+    pending_grades_[options_.grader->Submit(std::move(question))] = {index,
+                                                                     attempt};
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts(
-    const OnAccepted& on_accepted) {
+    const OnAccepted& on_accepted,
+    const OnGraded& on_graded,
+    const KnownGrade& known_grade) {
+  // An earlier batch may have ended before its grades were there.
+  pending_grades_.clear();
+  if (options_.grader != nullptr) options_.grader->Forget();
   // Only the compute thread's Start changes the inputs.
   std::vector<PipelineInput> inputs;
   {
@@ -203,7 +248,8 @@ absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts(
   std::vector<AnswersByAttempt> answers(inputs.size());
   std::vector<RolloutRecord> records(inputs.size());
   const auto is_complete = [&](size_t index) {
-    return WantedAttempts(rules_, answers[index]).empty();
+    return WantedAttempts(rules_, answers[index]).empty() &&
+           AreGraded(answers[index]);
   };
   const auto group_size = static_cast<size_t>(rules_.group_size);
   // Makes the records of input `index`'s group once all its answers are there,
@@ -230,42 +276,68 @@ absl::StatusOr<std::vector<RolloutRecord>> SamplePipeline::CollectRollouts(
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].known.empty()) continue;
     RETURN_IF_ERROR(WantMore(inputs[i], i, &answers[i]));
+    RETURN_IF_ERROR(AskGrades(inputs[i], i, known_grade, &answers[i]));
   }
   for (size_t begin = 0; begin < inputs.size(); begin += group_size) {
     RETURN_IF_ERROR(finish_group(begin));
   }
-  auto num_complete = static_cast<int64_t>(
-      std::ranges::count_if(answers, [&](const AnswersByAttempt& of_input) {
-        return WantedAttempts(rules_, of_input).empty();
-      }));
-  while (!pending_rollouts_.empty()) {
-    ASSIGN_OR_RETURN(const RolloutResult result, NextRollout());
-    const auto pending = pending_rollouts_.find(result.id);
-    if (pending == pending_rollouts_.end()) continue;
-    const auto [index, attempt] = pending->second;
-    pending_rollouts_.erase(pending);
-    if (on_accepted) {
-      RETURN_IF_ERROR(on_accepted(index, attempt, result));
-    }
-    answers[index][attempt] = result;
-    RETURN_IF_ERROR(WantMore(inputs[index], index, &answers[index]));
-    if (!is_complete(index)) continue;
+  int64_t num_complete = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    num_complete += is_complete(i) ? 1 : 0;
+  }
+  // Called after each answer and each grade of input `index`.
+  const auto advance = [&](size_t index) -> absl::Status {
+    if (!is_complete(index)) return absl::OkStatus();
     RETURN_IF_ERROR(finish_group(index));
     ++num_complete;
     if (options_.on_progress) {
       options_.on_progress(num_complete, static_cast<int64_t>(inputs.size()));
     }
+    return absl::OkStatus();
+  };
+  const auto take_grade = [&](GradedTicket graded) -> absl::Status {
+    const auto pending = pending_grades_.find(graded.ticket);
+    if (pending == pending_grades_.end()) return absl::OkStatus();
+    const auto [index, attempt] = pending->second;
+    pending_grades_.erase(pending);
+    RolloutResult& answer = answers[index][attempt];
+    answer.grade = std::move(graded.result);
+    if (on_graded) RETURN_IF_ERROR(on_graded(index, attempt, answer));
+    return advance(index);
+  };
+  const auto take_answer = [&](const RolloutResult& result) -> absl::Status {
+    const auto pending = pending_rollouts_.find(result.id);
+    if (pending == pending_rollouts_.end()) return absl::OkStatus();
+    const auto [index, attempt] = pending->second;
+    pending_rollouts_.erase(pending);
+    if (on_accepted) RETURN_IF_ERROR(on_accepted(index, attempt, result));
+    answers[index][attempt] = result;
+    RETURN_IF_ERROR(WantMore(inputs[index], index, &answers[index]));
+    RETURN_IF_ERROR(
+        AskGrades(inputs[index], index, known_grade, &answers[index]));
+    return advance(index);
+  };
+  while (!pending_rollouts_.empty() || !pending_grades_.empty()) {
+    if (stop_collecting_) {
+      return absl::CancelledError("the batch was abandoned");
+    }
+    if (!pending_grades_.empty()) {
+      ASSIGN_OR_RETURN(std::optional<GradedTicket> graded,
+                       options_.grader->NextWithin(pending_rollouts_.empty()
+                                                       ? kStopTick
+                                                       : absl::ZeroDuration()));
+      if (graded.has_value()) {
+        RETURN_IF_ERROR(take_grade(*std::move(graded)));
+        continue;
+      }
+      if (pending_rollouts_.empty()) continue;
+    }
+    ASSIGN_OR_RETURN(
+        const std::optional<RolloutResult> result,
+        rollouts_.NextWithin(pending_grades_.empty() ? kStopTick : kGradeTick));
+    if (result.has_value()) RETURN_IF_ERROR(take_answer(*result));
   }
   return records;
-}
-
-absl::StatusOr<RolloutResult> SamplePipeline::NextRollout() {
-  while (!stop_collecting_) {
-    ASSIGN_OR_RETURN(std::optional<RolloutResult> result,
-                     rollouts_.NextWithin(kStopTick));
-    if (result.has_value()) return *std::move(result);
-  }
-  return absl::CancelledError("the batch was abandoned");
 }
 
 absl::Status SamplePipeline::AcceptRollout(size_t index,

@@ -3,10 +3,11 @@
 //   Submit           sends every problem to the rollout workers; may be called
 //                    while the previous batch is still scored
 //   Start            sends the views that need no answer to the teachers
-//   CollectRollouts  as soon as all answers of a group (answer_rules.h) are
-//                    there, sends the other views of its samples to the
-//                    teachers, which got the rollouts' tokens while they were
-//                    sampled
+//   CollectRollouts  hands each answer to the grader, if the user has one, and
+//                    goes on; as soon as all answers of a group
+//                    (answer_rules.h) and their grades are there, sends the
+//                    other views of its samples to the teachers, which got the
+//                    rollouts' tokens while they were sampled
 //   TakeScored(i)    hands over sample i once all its teacher scores are there
 //
 // Results are placed by sample index, so they depend neither on the order of
@@ -19,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -31,6 +33,7 @@
 #include "common/data/dataset.h"
 #include "common/data/view_builder.h"
 #include "common/generation/sampling.h"
+#include "common/grader/grading_desk.h"
 #include "common/objective/micro_batch.h"
 #include "common/objective/teacher_heads.h"
 #include "common/objective/upload_scores.h"
@@ -70,6 +73,11 @@ struct SubmittedBatch {
 // the batch.
 using OnAccepted = std::function<absl::Status(
     size_t index, int64_t attempt, const RolloutResult& result)>;
+// Gets each answer with its new grade, also before that has any effect.
+using OnGraded = OnAccepted;
+// Returns the grade of a new answer if it is known.
+using KnownGrade = std::function<std::optional<GraderResult>(
+    size_t index, int64_t attempt, const RolloutResult& result)>;
 
 // The state of a sample. Samples that no term trains wait for no scores.
 enum class SampleState {
@@ -93,6 +101,9 @@ struct PipelineOptions {
   // Of the further teachers that the passes or the rows name; must outlive the
   // pipeline. Null: there are none.
   const TeacherHeads* heads = nullptr;
+  // Grades the answers; null: the built-in grader does. Must outlive the
+  // pipeline, which alone uses it.
+  GradingDesk* grader = nullptr;
   // The teachers get an answer's new tokens after each so many tokens; 0:
   // never.
   int64_t teacher_prefix_stride = 0;
@@ -132,10 +143,13 @@ class SamplePipeline {
                      std::set<WeightSet> at_base,
                      bool with_scores);
 
-  // Blocks until all needed answers are there; returns records in the order of
-  // the inputs.
+  // Blocks until all needed answers and their grades are there; returns records
+  // in the order of the inputs. Known answers with a grade are not graded
+  // again.
   absl::StatusOr<std::vector<RolloutRecord>> CollectRollouts(
-      const OnAccepted& on_accepted = nullptr);
+      const OnAccepted& on_accepted = nullptr,
+      const OnGraded& on_graded = nullptr,
+      const KnownGrade& known_grade = nullptr);
   // Ends CollectRollouts with CANCELLED; the batch can no longer be used.
   // Callable from any thread.
   void StopCollecting() { stop_collecting_ = true; }
@@ -215,7 +229,14 @@ class SamplePipeline {
   absl::Status AcceptRollout(size_t index,
                              const RolloutRecord& record,
                              const SampledAnswer& rollout);
-  absl::StatusOr<RolloutResult> NextRollout();
+  // Returns whether all answers in `answers` have the grades that they need.
+  bool AreGraded(const AnswersByAttempt& answers) const;
+  // Hands the answers without a grade to the grader, unless it has them or
+  // their grades are known.
+  absl::Status AskGrades(const PipelineInput& input,
+                         size_t index,
+                         const KnownGrade& known_grade,
+                         AnswersByAttempt* answers);
   absl::Status AcceptScore(const ScoreResult& result);
 
   RolloutClient& rollouts_;
@@ -231,6 +252,7 @@ class SamplePipeline {
   MakeRoom make_room_;
   OpenAnswers open_answers_;                         // of attempt 0
   std::map<uint64_t, TaskTarget> pending_rollouts_;  // of CollectRollouts
+  std::map<uint64_t, TaskTarget> pending_grades_;    // by the grader's ticket
   // CollectRollouts takes ids, too, for answers that are wanted later.
   std::atomic<uint64_t> next_id_ = 1;
   uint64_t payload_bytes_ = 0;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "common/generation/decode_request.h"
+#include "common/grader/grader_result.h"
 
 namespace dapd {
 
@@ -19,6 +21,8 @@ struct RolloutResult : SampledAnswer {
   uint64_t id = 0;  // the task's
   int64_t policy_version = 0;
   std::string adapter_digest;
+  // What a grader of the user's own said about it, once it has.
+  std::optional<GraderResult> grade = {};
 };
 
 }  // namespace dapd

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -78,6 +79,49 @@ TEST(LineProcessTest, AProgramThatIsNotThereShowsAtTheFirstLine) {
   ASSERT_TRUE(missing.Start().ok());
   EXPECT_THAT(std::string(missing.Read(Soon()).status().message()),
               HasSubstr("exit code 127"));
+}
+
+TEST(LineProcessTest, ItsStderrIsRelayed) {
+  std::string said;
+  {
+    LineProcess child("the child",
+                      {"sh", "-c", "echo oops >&2; echo done"},
+                      {.on_error_line = [&](absl::string_view line) {
+                        absl::StrAppend(&said, line, "|");
+                      }});
+    ASSERT_TRUE(child.Start().ok());
+    EXPECT_EQ(child.Read(Soon()).value_or(""), "done");
+  }
+  EXPECT_EQ(said, "oops|");
+}
+
+TEST(LineProcessTest, ALineHasABound) {
+  for (const std::string program :
+       {"echo 12345678", "printf 12345678; sleep 9"}) {
+    LineProcess child(
+        "the child", {"sh", "-c", program}, {.max_line_bytes = 7});
+    ASSERT_TRUE(child.Start().ok());
+    const absl::Status status = child.Read(Soon()).status();
+    EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  }
+  LineProcess child(
+      "the child", {"sh", "-c", "echo 12345678"}, {.max_line_bytes = 8});
+  ASSERT_TRUE(child.Start().ok());
+  EXPECT_EQ(child.Read(Soon()).value_or(""), "12345678");
+}
+
+TEST(LineProcessTest, AnEndShowsThoughAProcessOfTheChildHoldsItsOutput) {
+  LineProcess child("the child", {"sh", "-c", "sleep 1000 & exit 3"});
+  ASSERT_TRUE(child.Start().ok());
+  EXPECT_THAT(std::string(child.Read(Soon()).status().message()),
+              HasSubstr("exit code 3"));
+}
+
+TEST(LineProcessTest, AWaitCanBeGivenUp) {
+  LineProcess child(
+      "the child", {"sleep", "1000"}, {.gives_up = [] { return true; }});
+  ASSERT_TRUE(child.Start().ok());
+  EXPECT_TRUE(absl::IsCancelled(child.Read(Soon()).status()));
 }
 
 }  // namespace

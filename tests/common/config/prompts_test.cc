@@ -92,6 +92,15 @@ TEST(PromptsTest, ASelfTeacherIsToldOfSiblingsAndOfWhatIsWrong) {
   config.prompts.feedback_wrong = "wrong";
   EXPECT_EQ(told(FeedbackRule::kAlways, 8), 2)
       << "no feedback quotes an answer";
+  // A grader of the user's own writes the feedback, of at most so many bytes.
+  EXPECT_EQ(MostFeedbackTold(config), 0);
+  config.prompts.feedback_wrong = "{answer} is wrong";
+  config.grader.command = {"grade"};
+  config.grader.max_feedback_bytes = 100;
+  EXPECT_EQ(told(FeedbackRule::kAlways, 8), 2);
+  EXPECT_EQ(MostFeedbackTold(config), 300);
+  EXPECT_EQ(told(FeedbackRule::kNever, 8), 2);
+  EXPECT_EQ(MostFeedbackTold(config), 0);
 }
 
 TEST(PromptsTest, FeedbackIsSDPOsUnlessItIsGiven) {

@@ -104,5 +104,19 @@ TEST(RunSettingsTest, YoungKeysCountOnlyWhereTheyAreRead) {
   }
 }
 
+TEST(RunSettingsTest, OnlyWhoseGraderGradesCounts) {
+  Config config;
+  EXPECT_FALSE(ResultSettings(config).contains("grader"));
+  config.grader.command = {"a"};
+  const auto by_command = ResultSettings(config);
+  EXPECT_TRUE(by_command.contains("grader"));
+  config.grader.command.clear();
+  config.grader.url = "https://b";
+  config.grader.workers = 9;
+  EXPECT_EQ(ResultSettings(config), by_command);
+  config.grader.max_feedback_bytes = 5;
+  EXPECT_NE(ResultSettings(config), by_command);
+}
+
 }  // namespace
 }  // namespace dapd

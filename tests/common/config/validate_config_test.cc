@@ -366,6 +366,24 @@ TEST(WarningsOfVainKeysTest, GreedyAnswersAreAllTheSame) {
   }
 }
 
+TEST(ValidateConfigTest, AGraderIsOneProgramOrOneService) {
+  EXPECT_EQ(Refusal({"grader.command=[python3, grade.py, -x, -x]"}), "");
+  EXPECT_EQ(Refusal({"grader.command=[]"}), "");
+  EXPECT_EQ(Refusal({"grader.url=http://127.0.0.1:80/x",
+                     "grader.secret_file=secret"}),
+            "");
+  EXPECT_THAT(Refusal({"grader.command=[a]", "grader.url=https://b"}),
+              HasSubstr("both given"));
+  EXPECT_THAT(Refusal({"grader.command=['', b]"}), HasSubstr("empty text"));
+  EXPECT_THAT(Refusal({"grader.secret_file=secret"}),
+              HasSubstr("need grader.url"));
+  EXPECT_THAT(Refusal({"grader.url=example.org"}), HasSubstr("grader.url"));
+  EXPECT_THAT(
+      Refusal({"grader.url=http://example.org/x", "grader.secret_file=secret"}),
+      HasSubstr("would send grader.secret_file without encryption"));
+  EXPECT_THAT(Refusal({"grader.workers=0"}), HasSubstr("grader.workers"));
+}
+
 }  // namespace
 
 }  // namespace dapd

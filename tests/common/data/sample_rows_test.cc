@@ -163,6 +163,15 @@ TEST_F(FillContextsTest, AGivenGradeAndFeedbackCount) {
       "Your response was truncated because it exceeded the maximum length.");
 }
 
+TEST_F(FillContextsTest, AGraderOfTheUsersOwnAloneGivesFeedback) {
+  std::vector<SampleRow> rows = Rows({"no box", "no box either"});
+  rows[0].has_given_grade = true;
+  config_.objective.sdpo.feedback = FeedbackRule::kAlways;
+  ASSERT_TRUE(FillContexts(config_, *text_.views, &rows).ok());
+  EXPECT_EQ(rows[0].sample.context.feedback, "");
+  EXPECT_NE(rows[1].sample.context.feedback, "");
+}
+
 TEST_F(FillContextsTest, AGroupThatIsNoneIsRefused) {
   std::vector<SampleRow> rows = Rows({"a", "b", "c"});
   EXPECT_EQ(ExitCodeOf(FillContexts(config_, *text_.views, &rows)),

@@ -24,6 +24,7 @@
 #include "common/config/preset_terms.h"
 #include "common/config/run_folder.h"
 #include "common/data/text_pipeline.h"
+#include "common/grader/grading_desk.h"
 #include "common/metrics/metrics_registry.h"
 #include "services/trainer/record/run_answers.h"
 #include "services/trainer/status/trainer_metrics.h"
@@ -128,7 +129,8 @@ class TrainerLoopTest : public ::testing::Test {
                    is_far_ahead =
                        micro_batches > 0 && tokens >= held_back_until_tokens_;
                  },
-             .on_served = [](int64_t) {}},
+             .on_served = [](int64_t) {},
+             .grader = grader_.get()},
          .identity = {},
          .held_out = held_out_,
          .recorder = *recorder,
@@ -214,6 +216,23 @@ class TrainerLoopTest : public ::testing::Test {
     return in_the_way;
   }
 
+  // Grades answers by a Python program that gets each question as `q`, sets the
+  // keys of `g`, and may use `calls`, the number of earlier questions.
+  void GradeBy(const std::string& program, GraderSection options = {}) {
+    options.command = {"python3",
+                       "-c",
+                       "import json, os, sys, time\ncalls = 0\n"
+                       "for line in sys.stdin:\n"
+                       "    q = json.loads(line); g = {'id': q['id']}\n"
+                       "    " +
+                           program +
+                           "\n    calls += 1\n"
+                           "    print(json.dumps(g), flush=True)\n"};
+    options.workers = 1;
+    loaded_.config.grader = options;
+    grader_ = GradingDesk::Open(options).value();
+  }
+
   // Returns an answer that ends in a boxed result; 123 is right.
   std::vector<int32_t> Boxed(const std::string& result) const {
     std::vector<int32_t> ids =
@@ -234,6 +253,7 @@ class TrainerLoopTest : public ::testing::Test {
   std::vector<float> logprobs_;  // of the tokens of answer_
   std::optional<std::vector<int32_t>> even_answer_;
   AnswerOf answer_of_;
+  std::unique_ptr<GradingDesk> grader_;  // null: the built-in grader
   int64_t num_left_ = -1;
   std::optional<InstantRollouts> rollouts_;
   std::optional<InstantTeachers> teachers_;

@@ -270,5 +270,82 @@ TEST_F(LedgerTest, ALedgerOfAnySizeIsReadInPiecesOfBoundedSize) {
   EXPECT_TRUE(FileExists(path_ + ".damaged"));
 }
 
+TEST_F(LedgerTest, AGradeIsRecalledWithItsAnswer) {
+  WriteTwoAnswers();
+  RolloutResult graded = Answer({5, 6});
+  graded.grade = {.correct = true, .score = 1.0 / 3.0, .feedback = "ok"};
+  RolloutResult ungraded = Answer({7});
+  ungraded.grade = {.ungraded = Ungraded::kTimeout, .error = "slow"};
+  {
+    const auto ledger = Open();
+    ASSERT_TRUE(ledger->Started(0, "a").ok());
+    ASSERT_TRUE(ledger->Graded(1, {0}, "p0", graded).ok());
+    ASSERT_TRUE(ledger->Graded(1, {1}, "p1", ungraded).ok());
+    // A grade without its answer.
+    ASSERT_TRUE(ledger->Graded(1, {2}, "p2", graded).ok());
+  }
+  EXPECT_THAT(Content(),
+              HasSubstr(R"({"event":"graded","step":1,"sample":1,)"
+                        R"("ungraded":"timeout","crc")"));
+  const auto ledger = Open();
+  EXPECT_EQ(ledger->Recall(1, {0}, "p0", 0, "a")->grade, graded.grade);
+  EXPECT_EQ(ledger->Recall(1, {1}, "p1", 0, "a")->grade,
+            (GraderResult{.ungraded = Ungraded::kTimeout}));
+  EXPECT_EQ(ledger->Recall(1, {2}, "p2", 0, "a"), nullptr);
+  // It is not written twice.
+  const std::string content = Content();
+  ASSERT_TRUE(ledger->Graded(1, {0}, "p0", graded).ok());
+  EXPECT_EQ(Content(), content);
+}
+
+TEST_F(LedgerTest, AnAnswerThatReplacesAnotherHasNoGrade) {
+  {
+    WriteTwoAnswers();
+    const auto ledger = Open();
+    RolloutResult graded = Answer({7});
+    graded.grade = {.correct = true, .score = 1.0};
+    ASSERT_TRUE(ledger->Graded(1, {1}, "p1", graded).ok());
+    RolloutResult other = Answer({8});
+    other.adapter_digest = "b";
+    ASSERT_TRUE(ledger->Accepted(1, {1}, "p1", other).ok());
+  }
+  const RolloutResult* answer = nullptr;
+  const auto ledger = Open();
+  answer = ledger->Recall(1, {1}, "p1", 0, "b");
+  ASSERT_NE(answer, nullptr);
+  EXPECT_EQ(answer->grade, std::nullopt);
+}
+
+TEST_F(LedgerTest, HeldOutGradesAreRecalledForTheirAnswer) {
+  RolloutResult graded = Answer({5, 6});
+  graded.grade = {.correct = false, .score = 0.25};
+  {
+    const auto ledger = Open();
+    ASSERT_TRUE(ledger->Started(0, "a").ok());
+    for (const int64_t version : {0, 2}) {
+      ASSERT_TRUE(ledger->HeldOutGraded(version, 3, graded).ok());
+    }
+  }
+  const auto ledger = Open();
+  EXPECT_EQ(ledger->RecallHeldOutGrade(0, 3, {5, 6}), graded.grade);
+  EXPECT_EQ(ledger->RecallHeldOutGrade(2, 3, {5, 6}), graded.grade);
+  EXPECT_EQ(ledger->RecallHeldOutGrade(0, 3, {5, 7}), std::nullopt);
+  EXPECT_EQ(ledger->RecallHeldOutGrade(0, 4, {5, 6}), std::nullopt);
+  EXPECT_EQ(ledger->RecallHeldOutGrade(1, 3, {5, 6}), std::nullopt);
+}
+
+TEST_F(LedgerTest, AGradeThatNobodyGaveIsDamage) {
+  for (const std::string grade : {R"("correct":true,"score":1.5)",
+                                  R"("correct":1,"score":1)",
+                                  R"("ungraded":"tired")"}) {
+    Remove();
+    WriteTwoAnswers();
+    Overwrite(Content() +
+              Sealed(R"({"event":"graded","step":1,"sample":0,)" + grade));
+    Open();
+    EXPECT_TRUE(FileExists(path_ + ".damaged")) << grade;
+  }
+}
+
 }  // namespace
 }  // namespace dapd

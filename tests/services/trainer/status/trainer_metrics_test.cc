@@ -160,5 +160,22 @@ TEST(TrainerMetricsTest, WhatAnEvaluationOfAnOlderRunLacksIsNoZero) {
                         "{when=\"within\"} 0.125"));
 }
 
+TEST(TrainerMetricsTest, GradesAreCounted) {
+  MetricsRegistry registry("trainer");
+  TrainerMetrics metrics(registry, Config());
+  EXPECT_THAT(registry.Expose(), Not(HasSubstr("graded_total")));
+  const GradingObserver observer = metrics.MakeGradingObserver();
+  EXPECT_THAT(
+      registry.Expose(),
+      HasSubstr("\ndapd_trainer_ungraded_total{reason=\"too_long\"} 0"));
+  observer.on_result({.correct = true, .score = 1.0}, 0.5);
+  observer.on_result({.ungraded = Ungraded::kTimeout}, 60.0);
+  const std::string text = registry.Expose();
+  EXPECT_THAT(text, HasSubstr("\ndapd_trainer_graded_total 1"));
+  EXPECT_THAT(text,
+              HasSubstr("\ndapd_trainer_ungraded_total{reason=\"timeout\"} 1"));
+  EXPECT_THAT(text, HasSubstr("\ndapd_trainer_grading_seconds_count 2"));
+}
+
 }  // namespace
 }  // namespace dapd

@@ -37,9 +37,14 @@ TEST(StepPlanTest, AnswersSurviveTheWay) {
   PlacedAnswers answers;
   answers[{4, 1}].finish_reason = FinishReason::kLength;
   answers[{5}].ids = {9};
+  answers[{5}].grade = {.correct = true, .score = 0.1, .feedback = "f"};
+  answers[{6}].grade = {.ungraded = Ungraded::kNonsense};
   const auto read = ParseAnswers(SerializeAnswers(answers));
   ASSERT_TRUE(read.ok()) << read.status();
-  ASSERT_EQ(read->size(), 2U);
+  ASSERT_EQ(read->size(), 3U);
+  EXPECT_EQ(read->at({4, 1}).grade, std::nullopt);
+  EXPECT_EQ(read->at({5}).grade, answers[{5}].grade);
+  EXPECT_EQ(read->at({6}).grade, answers[{6}].grade);
   EXPECT_TRUE(read->at({4, 1}).ids.empty());
   EXPECT_EQ(read->at({4, 1}).finish_reason, FinishReason::kLength);
   EXPECT_THAT(read->at({5}).ids, ElementsAre(9));
@@ -77,6 +82,15 @@ TEST(StepPlanTest, AnAnswerThatIsNotWholeIsRefused) {
   EXPECT_TRUE(ParseAnswers(message.SerializeAsString()).ok());
   answer.clear_sample();
   EXPECT_FALSE(ParseAnswers(message.SerializeAsString()).ok());
+}
+
+TEST(StepPlanTest, AnAnswerThatIsUngradedForAnUnknownReasonIsRefused) {
+  v1::BatchAnswers message;
+  v1::BatchAnswer& answer = *message.add_answers();
+  answer.set_sample(0);
+  answer.mutable_grade()->set_ungraded("tired");
+  EXPECT_TRUE(
+      absl::IsDataLoss(ParseAnswers(message.SerializeAsString()).status()));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace dapd {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 using RolloutRecordTest = TrainerLoopTest;
 
@@ -203,6 +204,108 @@ TEST_F(RolloutRecordTest, TheFirstApprovedCandidateStandsInTheReferencesPlace) {
                                 return absl::OkStatus();
                               })
                   .ok());
+}
+
+// The built-in grader finds 123 right; this one finds 5 right.
+constexpr char kFiveIsRight[] =
+    "g['score'] = 0.9 if '{5}' in q['answer'] else 0.2; "
+    "g['feedback'] = 'not ' + q['expected']";
+
+TEST_F(RolloutRecordTest, AGraderOfTheUsersOwnChoosesTheCandidate) {
+  Config& config = loaded_.config;
+  config.rollout.source = ReferenceSource::kVerified;
+  answer_of_ = [this](const SamplingKey& key) {
+    return Boxed(key.sample % kMaxAttempts >= 3 ? "5" : "123");
+  };
+  std::vector<std::vector<double>> losses;
+  for (const bool early : {false, true}) {
+    config.trainer.train_while_sampling = early;
+    config.run.name = early ? "early" : "late";
+    GradeBy(kFiveIsRight);
+    ASSERT_TRUE(Run(0).ok());
+    losses.push_back(MetricOfSteps("loss"));
+    EXPECT_THAT(MetricOfSteps("/rollout/verified_fraction"),
+                ElementsAre(1, 1, 1, 1));
+    // Attempt 0.
+    EXPECT_THAT(MetricOfSteps("/rollout/correct_fraction"),
+                ElementsAre(0, 0, 0, 0));
+    const auto row = SamplesOfStep(1)[0];
+    EXPECT_EQ(row.at("reference"), "\\boxed{5}");
+    EXPECT_EQ(row.at("score"), 0.2);
+    EXPECT_FALSE(row.at("correct").get<bool>());
+  }
+  EXPECT_EQ(losses[0], losses[1]) << "bit for bit";
+}
+
+TEST_F(RolloutRecordTest, AGradersFeedbackReachesTheSelfTeacher) {
+  Config& config = loaded_.config;
+  config.objective.preset = "sdpo";
+  config.objective.sdpo.feedback = FeedbackRule::kAlways;
+  config.rollout.group_size = 2;
+  answer_of_ = [this](const SamplingKey& key) {
+    return Boxed(key.sample % (2 * kMaxAttempts) == 0 ? "5" : "123");
+  };
+  GradeBy(kFiveIsRight);
+  ASSERT_TRUE(Run(0).ok());
+  const std::vector<nlohmann::json> rows = SamplesOfStep(1);
+  EXPECT_EQ(rows[0].at("feedback"), "not 123");
+  EXPECT_FALSE(rows[0].contains("sibling"));
+  EXPECT_EQ(rows[1].at("sibling"), "\\boxed{5}");
+  for (const double norm : MetricOfSteps("gradient_norm")) EXPECT_GT(norm, 0.0);
+}
+
+TEST_F(RolloutRecordTest, AnUngradedAnswerIsNotRightAndTheRunGoesOn) {
+  Config& config = loaded_.config;
+  config.objective.preset = "sdpo";
+  config.objective.sdpo.feedback = FeedbackRule::kAlways;
+  config.rollout.group_size = 2;
+  answer_of_ = [this](const SamplingKey& key) {
+    return Boxed(key.sample % (2 * kMaxAttempts) == 0 ? "5" : "123");
+  };
+  const std::string declines =
+      "g.update({'error': 'no'} if '{5}' in q['answer'] else {'score': 1})";
+  GradeBy(declines);
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_THAT(MetricOfSteps("/rollout/correct_fraction"),
+              ElementsAre(1, 1, 1, 1));
+  const std::vector<nlohmann::json> rows = SamplesOfStep(1);
+  EXPECT_EQ(rows[0].at("ungraded"), "declined");
+  EXPECT_FALSE(rows[0].contains("score"));
+  // Not even the built-in grader's feedback.
+  EXPECT_FALSE(rows[0].contains("feedback"));
+  EXPECT_EQ(rows[0].at("sibling"), "\\boxed{123}");
+
+  config.run.name = "fails";
+  GradeBy(declines, {.on_error = OnUngraded::kFail});
+  const absl::Status outcome = Run(0);
+  EXPECT_TRUE(absl::IsUnavailable(outcome)) << outcome;
+  EXPECT_THAT(outcome.message(), HasSubstr("(declined): no"));
+}
+
+// A second run in the folder finds the grades, although its grader would never
+// answer.
+TEST_F(RolloutRecordTest, ARecordedGradeIsNotAskedForAgain) {
+  Config& config = loaded_.config;
+  config.rollout.source = ReferenceSource::kVerified;
+  answer_of_ = [this](const SamplingKey& key) {
+    return Boxed(key.sample % kMaxAttempts >= 3 ? "5" : "123");
+  };
+  GradeBy(kFiveIsRight);
+  ASSERT_TRUE(Run(0).ok());
+  const auto losses = MetricOfSteps("loss");
+  GradeBy("os._exit(1)", {.on_error = OnUngraded::kFail});
+  ASSERT_TRUE(Run(0).ok());
+  EXPECT_EQ(MetricOfSteps("loss"), losses) << "bit for bit";
+}
+
+TEST_F(RolloutRecordTest, AGraderOfTheUsersOwnGradesHeldOutAnswers) {
+  EvaluateEvery(0);
+  data_.problems[0].answer.clear();
+  held_out_.problems = {data_.problems[0]};
+  GradeBy("g['score'] = 0.5 if q['row'] is None else 0");
+  ASSERT_TRUE(Run(0).ok());
+  ASSERT_EQ(shown_.held_out.size(), 1u);
+  EXPECT_EQ(shown_.held_out[0].after->grade, AnswerGrade::kRight);
 }
 
 }  // namespace
