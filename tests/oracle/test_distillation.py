@@ -54,10 +54,15 @@ def test_gkd_is_its_transcription(beta, references, tmp_path):
     assert (tokens["gkd"] == 0) == references and (tokens["gkd_reference"] == 0) == (not references)
 
 
-def test_five_steps_of_gkd_take_turns(tmp_path):
-    case = gkd_case(tmp_path, 24, lambda step: step in (1, 2, 4))
-    oracle = reference_terms.Objective(case.base, RANK, ALPHA, terms=GKD, temperature=1.0, learning_rate=1e-3, schedule_steps=50)
-    compare_steps(case, oracle, 5, **{"objective.preset": "gkd"})
+@pytest.mark.parametrize("preset", ["opd", "gkd"])
+def test_five_steps_from_another_teacher(preset, tmp_path):
+    """A snapshot stands for the other model. gkd's steps take turns."""
+    case = gkd_case(tmp_path, 24, lambda step: preset == "gkd" and step in (1, 2, 4))
+    snapshot = make_adapter(tmp_path / "snapshot", case.folder, 2)
+    of_preset = [term("opd", **NONE_PLAIN, divergence="reverse_kl", clip=math.inf)] if preset == "opd" else GKD
+    oracle = reference_terms.Objective(case.base, RANK, ALPHA, terms=[{**each, "teacher_weights": "snapshot"} for each in of_preset],
+                                       snapshot=snapshot, temperature=1.0, learning_rate=1e-3, schedule_steps=50)
+    compare_steps(case, oracle, 5, "--snapshot", snapshot, **{"objective.preset": preset, "objective.teacher_weights": "snapshot"})
 
 
 @pytest.mark.parametrize("preset", ["opd", "gkd"])
@@ -106,7 +111,7 @@ def test_beta_is_on_the_side_on_which_trl_has_it(beta, tmp_path, monkeypatch):
     student = torch.cat([scored_logits(oracle.model, view) for view in views])
     teacher = torch.cat([oracle.teacher_logits("base", view) for view in views])
     labels = torch.zeros(1, len(student), dtype=torch.long)
-    loss = GKDTrainer.generalized_jsd_loss(student[None], teacher[None], labels=labels, beta=beta)
+    loss = GKDTrainer.generalized_jsd_loss(student[None].double(), teacher[None].double(), labels=labels, beta=beta)
     loss.backward()
     ours = json.loads((out / "objective.json").read_text())["terms"]["gkd"]["value"]
     error = relative(ours, float(loss.detach()))

@@ -198,13 +198,13 @@ def copy_fresh_adapter(case, oracle):
         oracle.parameters[name].data.copy_(tensor)
 
 
-def compare_steps(case, oracle, steps, **settings):
+def compare_steps(case, oracle, steps, *flags, **settings):
     """Compares the steps of `dapd replay --apply`, in batches of four samples, and the final adapter."""
     settings = {"trainer.batch_size": 4, "trainer.learning_rate": 1e-3, "trainer.schedule_steps": 50, "trainer.steps": steps,
                 "trainer.max_grad_norm": 0.1, **settings}
     case.rows = case.rows[: 4 * steps]
     write_jsonl(case.batch, case.rows)
-    out = case.replay("--apply", **settings)
+    out = case.replay("--apply", *flags, **settings)
     copy_fresh_adapter(case, oracle)
     start = oracle.copy_parameters()
     views, metrics = case.views(), read_jsonl(out / "metrics.jsonl")

@@ -57,7 +57,8 @@ def test_a_preset_is_its_transcription(name, tmp_path):
     assert error < 1e-5 and gradient_error < 1e-4
 
 
-@pytest.mark.parametrize("name", PRESETS)
+# A fresh student is its base, which is all that opd compares it with: its first gradient is rounding (test_distillation.py).
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "opd"])
 def test_five_steps_of_a_preset(name, tmp_path):
     terms, temperature = PRESETS[name]
     case = Case(tmp_path, "qwen3", 24)
