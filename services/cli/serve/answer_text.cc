@@ -35,9 +35,8 @@ absl::Status AnswerText::Finish() {
 
 absl::Status AnswerText::Decode(bool is_end) {
   if (pending_.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(
-      const std::string text,
-      tokenizer_->Decode(pending_, /*skip_special_tokens=*/true));
+  ASSIGN_OR_RETURN(const std::string text,
+                   tokenizer_->Decode(pending_, /*skip_special_tokens=*/true));
   // The bytes of a byte-level token may be the first part of a character. A
   // text behind a whole character does not depend on the tokens before it.
   if (!is_end && absl::EndsWith(text, kReplacement)) return absl::OkStatus();

@@ -1,6 +1,5 @@
 #include "services/cli/serve/api_error.h"
 
-
 #include <utility>
 
 #include "absl/strings/cord.h"

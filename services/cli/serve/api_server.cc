@@ -179,9 +179,8 @@ httplib::Server::HandlerResponse ApiServer::Admit(
   const absl::Status access = CheckAccess(request);
   if (!access.ok()) {
     constexpr int kMisdirected = 421;
-    Answer(access,
-           absl::IsUnauthenticated(access) ? 401 : kMisdirected,
-           response);
+    Answer(
+        access, absl::IsUnauthenticated(access) ? 401 : kMisdirected, response);
     return Result::Handled;
   }
   if (request.method != "POST") return Result::Unhandled;
@@ -241,8 +240,7 @@ absl::StatusOr<int64_t> ApiServer::TokensFor(
       return absl::InvalidArgumentError("the prompt has no token");
     }
   }
-  const int64_t room =
-      options_.max_positions - static_cast<int64_t>(longest);
+  const int64_t room = options_.max_positions - static_cast<int64_t>(longest);
   const bool is_chat = request.kind == CompletionKind::kChat;
   const int64_t wanted = request.max_tokens.value_or(std::clamp<int64_t>(
       room, 1, is_chat ? options_.default_tokens : kDefaultTextTokens));
@@ -365,8 +363,7 @@ void ApiServer::Complete(CompletionKind kind,
   if (answering->request.stream) {
     answering->opening = answering->body->Opening();
     response.set_chunked_content_provider(
-        "text/event-stream",
-        [answering](size_t, httplib::DataSink& sink) {
+        "text/event-stream", [answering](size_t, httplib::DataSink& sink) {
           return answering->Write(sink);
         });
     return;

@@ -56,8 +56,7 @@ constexpr const char* kLabels[] = {
     "metadata", "prompt_cache_key", "safety_identifier", "user"};
 
 absl::Status WrongType(const char* name, const char* expected) {
-  return ParameterError(name,
-                        absl::StrCat("'", name, "' must be ", expected));
+  return ParameterError(name, absl::StrCat("'", name, "' must be ", expected));
 }
 
 absl::Status ReadFlag(const Json& value, const char* name, bool* flag) {
@@ -74,13 +73,9 @@ absl::Status ReadInteger(const Json& value,
   if (ReadNumber(value, number) && *number >= low && *number <= high) {
     return absl::OkStatus();
   }
-  return ParameterError(name,
-                        absl::StrCat("'",
-                                     name,
-                                     "' must be an integer from ",
-                                     low,
-                                     " to ",
-                                     high));
+  return ParameterError(
+      name,
+      absl::StrCat("'", name, "' must be an integer from ", low, " to ", high));
 }
 
 absl::Status ReadReal(const Json& value,
@@ -123,10 +118,10 @@ absl::Status ReadStops(const Json& value, std::vector<std::string>* stops) {
     }
     std::string text = item.get<std::string>();
     if (text.empty() || text.size() > kMaxStopBytes) {
-      return ParameterError("stop",
-                            absl::StrCat("a string of 'stop' must have 1 to ",
-                                         kMaxStopBytes,
-                                         " bytes"));
+      return ParameterError(
+          "stop",
+          absl::StrCat(
+              "a string of 'stop' must have 1 to ", kMaxStopBytes, " bytes"));
     }
     stops->push_back(std::move(text));
   }
@@ -220,8 +215,8 @@ void OpenArguments(Json* calls) {
         !function["arguments"].is_string()) {
       continue;
     }
-    auto opened = ParseOrderedJson(function["arguments"].get<std::string>(),
-                                   "arguments");
+    auto opened =
+        ParseOrderedJson(function["arguments"].get<std::string>(), "arguments");
     if (opened.ok() && opened->is_object()) {
       function["arguments"] = *std::move(opened);
     }
@@ -249,8 +244,7 @@ absl::StatusOr<ChatMessage> ReadMessage(const Json& json,
         more["content"] = nullptr;
       } else {
         return ParameterError(
-            "messages",
-            absl::StrCat(where, " has a content that is not text"));
+            "messages", absl::StrCat(where, " has a content that is not text"));
       }
       continue;
     }
@@ -258,7 +252,8 @@ absl::StatusOr<ChatMessage> ReadMessage(const Json& json,
     more[item.key()] = value;
     if (item.key() == "tool_calls") OpenArguments(&more[item.key()]);
   }
-  const bool has_content = json.contains("content") && !json["content"].is_null();
+  const bool has_content =
+      json.contains("content") && !json["content"].is_null();
   if (!has_content && !more.contains("tool_calls")) {
     return ParameterError(
         "messages",
@@ -421,8 +416,7 @@ absl::Status CheckNeutral(const std::string& name, const Json& value) {
       return absl::OkStatus();
     }
     return ParameterError(
-        name,
-        absl::StrCat("'", name, "' is not supported: leave it out"));
+        name, absl::StrCat("'", name, "' is not supported: leave it out"));
   }
   return ParameterError(
       name,

@@ -176,8 +176,8 @@ absl::StatusOr<std::unique_ptr<HttpListener>> HttpListener::Open(
   if (!address.ok()) return WithExitCode(address.status(), ExitCode::kUsage);
   auto socket = OpenListenSocket(address->host, address->port);
   if (!socket.ok()) return WithExitCode(socket.status(), ExitCode::kConfig);
-  return std::unique_ptr<HttpListener>(new HttpListener(
-      std::move(options), socket->descriptor, socket->port));
+  return std::unique_ptr<HttpListener>(
+      new HttpListener(std::move(options), socket->descriptor, socket->port));
 }
 
 HttpListener::HttpListener(ListenerOptions options, int socket, int port)

@@ -8,34 +8,17 @@
 
 #include "common/base/end_for_restart.h"
 #include "common/base/status_macros.h"
-#include "common/model/spec/model_config.h"
-#include "common/model/weights/adapter.h"
 #include "common/rpc/transfer/served_policy.h"
+#include "services/cli/serve/local_model.h"
 #include "services/rollout/engine_sampler.h"
 
 namespace dapd {
-namespace {
-
-absl::StatusOr<AdapterUpload> UploadOf(const LocalWorkerOptions& options) {
-  AdapterUpload upload;
-  upload.probe_ids = {0, 1};
-  upload.is_base = options.adapter_folder.empty();
-  if (upload.is_base) return upload;
-  ASSIGN_OR_RETURN(const ModelConfig model,
-                   ReadModelConfig(options.model_folder));
-  ASSIGN_OR_RETURN(const Adapter adapter,
-                   ReadAdapter(options.adapter_folder, model, at::kCPU));
-  ASSIGN_OR_RETURN(upload.adapter,
-                   SerializeAdapter(adapter, /*base_model_path=*/""));
-  return upload;
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<LocalWorker>> LocalWorker::Load(
     const LocalWorkerOptions& options, int64_t num_tokens) {
   // A wrong adapter is found before the weights are read.
-  ASSIGN_OR_RETURN(AdapterUpload upload, UploadOf(options));
+  ASSIGN_OR_RETURN(
+      AdapterUpload upload,
+      UploadOfFolder(options.model_folder, options.adapter_folder));
   Config config;
   config.model.path = options.model_folder;
   config.model.precision = options.precision;

@@ -66,8 +66,8 @@ struct WorkerDesk::State {
       faults.push_back(absl::StrCat(
           worker.name, ": ", std::string(worker.usable.message())));
     }
-    return absl::UnavailableError(absl::StrCat(
-        "no rollout worker can answer: ", absl::StrJoin(faults, "; ")));
+    return absl::UnavailableError(absl::StrCat("no rollout worker can answer: ",
+                                               absl::StrJoin(faults, "; ")));
   }
 
   bool TryTake(size_t worker) {
@@ -112,12 +112,21 @@ class Inbox {
     events_.push_back(std::move(event));
     changed_.NotifyOne();
   }
+  // Ends a wait without an event: a place has become free.
+  void Wake() {
+    MutexLock lock(&mutex_);
+    is_woken_ = true;
+    changed_.NotifyOne();
+  }
   std::optional<AnswerEvent> PopFor(absl::Duration timeout) {
     MutexLock lock(&mutex_);
     const absl::Time deadline = SteadyNow() + timeout;
     while (events_.empty()) {
       const absl::Duration left = deadline - SteadyNow();
-      if (left <= absl::ZeroDuration()) return std::nullopt;
+      if (is_woken_ || left <= absl::ZeroDuration()) {
+        is_woken_ = false;
+        return std::nullopt;
+      }
       changed_.WaitFor(&mutex_, left);
     }
     AnswerEvent event = std::move(events_.front());
@@ -129,14 +138,14 @@ class Inbox {
   Mutex mutex_;
   CondVar changed_;
   std::deque<AnswerEvent> events_ ABSL_GUARDED_BY(mutex_);
+  bool is_woken_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // One answer: a Generate stream of its own, so that it can be cancelled alone.
 // gRPC calls the On... functions one after another. It keeps itself alive until
 // the stream has ended.
-class Sampling final
-    : public grpc::ClientBidiReactor<v1::GenerateRequest,
-                                     v1::GenerateResponse> {
+class Sampling final : public grpc::ClientBidiReactor<v1::GenerateRequest,
+                                                      v1::GenerateResponse> {
  public:
   using OnEnded = std::function<void(const absl::Status& error)>;
 
@@ -174,6 +183,7 @@ class Sampling final
       End(error);
     }
     on_ended_(error_);
+    inbox_->Wake();
     const std::shared_ptr<Sampling> last = std::move(self_);
   }
 
@@ -436,8 +446,8 @@ absl::StatusOr<std::unique_ptr<AnswerBatch>> WorkerDesk::Start(
     policy = state.workers[chosen].policy;
     stub = state.workers[chosen].stub.get();
   }
-  auto shared = std::make_shared<const std::vector<DecodeRequest>>(
-      std::move(requests));
+  auto shared =
+      std::make_shared<const std::vector<DecodeRequest>>(std::move(requests));
   const auto start =
       [state = state_, chosen, policy, stub, shared, deadline](
           size_t answer,

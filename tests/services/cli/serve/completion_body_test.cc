@@ -47,8 +47,8 @@ TEST_F(CompletionBodyTest, SaysWhichPolicyAnswered) {
 }
 
 TEST_F(CompletionBodyTest, WritesAChat) {
-  const Json body = Make(chat_).Whole(
-      {{.text = "b", .end = CompletionEnd::kLength}}, {3, 4});
+  const Json body =
+      Make(chat_).Whole({{.text = "b", .end = CompletionEnd::kLength}}, {3, 4});
   EXPECT_EQ(body["object"], "chat.completion");
   EXPECT_EQ(body["model"], "mine");
   EXPECT_EQ(body["choices"],
@@ -104,8 +104,8 @@ TEST_F(CompletionBodyTest, ReadsToolCallsOnlyIfThereAreTools) {
 
   CompletionBody stream = Make(chat_);
   EXPECT_EQ(stream.Event({.text = call.substr(0, 20)}), "");
-  const Json chunk = Parsed(stream.Event(
-      {.text = call.substr(20), .end = CompletionEnd::kStop}));
+  const Json chunk = Parsed(
+      stream.Event({.text = call.substr(20), .end = CompletionEnd::kStop}));
   EXPECT_EQ(chunk["choices"][0]["delta"]["tool_calls"][0]["index"], 0);
   EXPECT_EQ(chunk["choices"][0]["finish_reason"], "tool_calls");
 }

@@ -150,11 +150,16 @@ TEST(CompletionRequestTest, RefusesMessagesThatCannotBeRendered) {
 }
 
 TEST(CompletionRequestTest, RefusesPromptsThatItCannotAnswer) {
-  for (const char* prompt :
-       {"[]", "1", "\"\"", "[\"\"]", "[[]]", "[1, \"a\"]", "[-1]", "[1.5]",
-        "[{}]"}) {
-    EXPECT_EQ(ParameterOf(Text(absl::StrCat("\"prompt\": ", prompt))),
-              "prompt")
+  for (const char* prompt : {"[]",
+                             "1",
+                             "\"\"",
+                             "[\"\"]",
+                             "[[]]",
+                             "[1, \"a\"]",
+                             "[-1]",
+                             "[1.5]",
+                             "[{}]"}) {
+    EXPECT_EQ(ParameterOf(Text(absl::StrCat("\"prompt\": ", prompt))), "prompt")
         << prompt;
   }
   EXPECT_EQ(ParameterOf(Text("")), "prompt");
@@ -165,7 +170,8 @@ TEST(CompletionRequestTest, RefusesPromptsThatItCannotAnswer) {
 }
 
 TEST(CompletionRequestTest, RefusesWhatIsNoObject) {
-  for (const char* body : {"", "[]", "{", "{} {}", "\xff", "{\"n\":1,\"n\":1}"}) {
+  for (const char* body :
+       {"", "[]", "{", "{} {}", "\xff", "{\"n\":1,\"n\":1}"}) {
     const auto parsed = ParseCompletionRequest(CompletionKind::kChat, body);
     EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument)
         << body;

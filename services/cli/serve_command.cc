@@ -4,9 +4,11 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
@@ -22,15 +24,14 @@
 #include "common/data/text_pipeline.h"
 #include "common/hub/model_folder.h"
 #include "common/model/spec/model_config.h"
-#include "common/model/weights/placement.h"
 #include "common/rpc/client/channel.h"
 #include "common/rpc/pool/address_resolver.h"
 #include "common/rpc/rpc_credentials.h"
 #include "common/security/security.h"
-#include "common/tensor/torch_bridge.h"
 #include "services/cli/command.h"
 #include "services/cli/dial_service.h"
 #include "services/cli/serve/api_server.h"
+#include "services/cli/serve/local_model.h"
 #include "services/cli/serve/local_worker.h"
 
 namespace dapd {
@@ -68,8 +69,8 @@ absl::Status CheckListen(const ServeOptions& options) {
   int port = 0;
   if (!SplitAddress(options.listen, &host, &port)) {
     return WithExitCode(
-        absl::InvalidArgumentError(absl::StrCat(
-            "--listen '", options.listen, "' is not host:port")),
+        absl::InvalidArgumentError(
+            absl::StrCat("--listen '", options.listen, "' is not host:port")),
         ExitCode::kUsage);
   }
   if (options.certificate.empty() != options.private_key.empty()) {
@@ -87,13 +88,6 @@ absl::Status CheckListen(const ServeOptions& options) {
       options.listen,
       " would be open to other machines: give --certificate, --private-key and "
       "--token-file, listen on 127.0.0.1, or accept this by --insecure"));
-}
-
-absl::StatusOr<Precision> PrecisionFor(const ServeOptions& options,
-                                       const std::string& folder) {
-  if (const auto named = ParseName<Precision>(options.precision)) return *named;
-  ASSIGN_OR_RETURN(const at::ScalarType stored, StoredPrecision(folder));
-  return PrecisionOf(stored);
 }
 
 absl::StatusOr<std::vector<DeskWorker>> DialWorkers(
@@ -169,7 +163,7 @@ absl::Status Serve(const ServeOptions& options) {
     LocalWorkerOptions own{.model_folder = folder,
                            .device = options.device,
                            .slots = options.slots};
-    ASSIGN_OR_RETURN(own.precision, PrecisionFor(options, folder));
+    ASSIGN_OR_RETURN(own.precision, PrecisionNamed(options.precision, folder));
     if (!options.adapter.empty()) {
       ASSIGN_OR_RETURN(own.adapter_folder, FindAdapterFolder(options.adapter));
     }
@@ -225,9 +219,8 @@ void AddServeCommand(Command& app) {
       .Path()
       .Required();
   command
-      .AddOption("--adapter",
-                 options->adapter,
-                 "PEFT folder or id, without --workers")
+      .AddOption(
+          "--adapter", options->adapter, "PEFT folder or id, without --workers")
       .Path()
       .NotEmpty();
   command
@@ -263,8 +256,7 @@ void AddServeCommand(Command& app) {
       .NotEmpty()
       .ShowDefault();
   command
-      .AddOption(
-          "--port-file", options->port_file, "file to write the port to")
+      .AddOption("--port-file", options->port_file, "file to write the port to")
       .NotEmpty();
   command
       .AddOption("--name",
@@ -286,8 +278,7 @@ void AddServeCommand(Command& app) {
           .Path()
           .NotEmpty();
   command
-      .AddOption(
-          "--private-key", options->private_key, "PEM file of mode 600")
+      .AddOption("--private-key", options->private_key, "PEM file of mode 600")
       .Path()
       .NotEmpty()
       .Needs(certificate);
@@ -331,7 +322,7 @@ void AddServeCommand(Command& app) {
               "the policy that their trainer gave them"),
           ExitCode::kUsage);
     }
-    return CatchTorch([&] { return Serve(*options); });
+    return Serve(*options);
   });
 }
 
