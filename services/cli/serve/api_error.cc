@@ -11,7 +11,7 @@ namespace {
 
 constexpr absl::string_view kParameterPayload = "dapd.serve.parameter";
 
-const char* TypeOf(int http_status) {
+const char* ErrorTypeOf(int http_status) {
   switch (http_status) {
     case 401:
       return "authentication_error";
@@ -64,7 +64,7 @@ nlohmann::ordered_json ErrorBody(const absl::Status& error) {
   }
   return {{"error",
            {{"message", ToUtf8(std::string(error.message()))},
-            {"type", TypeOf(http_status)},
+            {"type", ErrorTypeOf(http_status)},
             {"param", std::move(parameter)},
             {"code", nullptr}}}};
 }

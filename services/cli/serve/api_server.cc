@@ -125,6 +125,7 @@ class ApiServer::Answering {
     }
     if (!events.empty() && !send(events)) {
       http_status = HttpStatusOf(absl::CancelledError());
+      if (!completion->done()) NoteEnd();
       return false;
     }
     if (completion->done()) sink.done();

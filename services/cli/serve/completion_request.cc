@@ -412,8 +412,8 @@ absl::Status CheckNeutral(const std::string& name, const Json& value) {
   }
   for (const Neutral& neutral : Neutrals()) {
     if (name != neutral.name) continue;
-    if (std::ranges::find(neutral.values, value) != neutral.values.end()) {
-      return absl::OkStatus();
+    for (const Json& accepted : neutral.values) {
+      if (value == accepted) return absl::OkStatus();
     }
     return ParameterError(
         name, absl::StrCat("'", name, "' is not supported: leave it out"));

@@ -24,14 +24,14 @@ namespace dapd {
 namespace {
 
 // How often a wait looks whether the listener stops.
-constexpr absl::Duration kLookInterval = absl::Milliseconds(200);
+constexpr absl::Duration kStopCheckInterval = absl::Milliseconds(200);
 // The request line and the headers, and the framing of a chunked body.
 constexpr size_t kMaxOverheadBytes = 64 << 10;
 // How long a client may take to close its end after the answer.
 constexpr absl::Duration kLinger = absl::Seconds(1);
 constexpr size_t kMaxLingerBytes = 1 << 20;
 
-int Milliseconds(absl::Duration duration) {
+int PollTime(absl::Duration duration) {
   return static_cast<int>(std::clamp<int64_t>(
       absl::ToInt64Milliseconds(duration) + 1, 0, 3'600'000));
 }
@@ -128,7 +128,7 @@ class ConnectionStream final : public httplib::Stream {
           (stopping_ ? std::min(deadline, lingers) : deadline) - now;
       if (left <= absl::ZeroDuration()) return false;
       const int count =
-          ::poll(&ready, 1, Milliseconds(std::min(left, kLookInterval)));
+          ::poll(&ready, 1, PollTime(std::min(left, kStopCheckInterval)));
       if (count > 0) return true;
       if (count < 0 && errno != EINTR) return false;
     }
@@ -213,12 +213,13 @@ void HttpListener::Accept() {
   TlsServer* tls = options_.tls.has_value() ? &*options_.tls : nullptr;
   while (!stopping_) {
     pollfd ready = {.fd = socket_, .events = POLLIN};
-    if (::poll(&ready, 1, Milliseconds(kLookInterval)) <= 0) continue;
+    if (::poll(&ready, 1, PollTime(kStopCheckInterval)) <= 0) continue;
     const int socket =
         ::accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (socket < 0) {
       // Without descriptors it would only try again at once.
-      if (errno == EMFILE || errno == ENFILE) absl::SleepFor(kLookInterval);
+      if (errno == EMFILE || errno == ENFILE)
+        absl::SleepFor(kStopCheckInterval);
       continue;
     }
     // A stream of tokens consists of small packets.

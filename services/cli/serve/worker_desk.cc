@@ -1,6 +1,7 @@
 #include "services/cli/serve/worker_desk.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <utility>
 
@@ -94,7 +95,6 @@ struct WorkerDesk::State {
   Mutex mutex;
   CondVar changed;
   std::vector<Worker> workers ABSL_GUARDED_BY(mutex);
-  std::optional<ServedPolicy> last_policy ABSL_GUARDED_BY(mutex);
   std::deque<uint64_t> waiting ABSL_GUARDED_BY(mutex);  // calls of Start
   uint64_t next_call ABSL_GUARDED_BY(mutex) = 0;
   bool stopping ABSL_GUARDED_BY(mutex) = false;
@@ -390,7 +390,6 @@ void WorkerDesk::Look(size_t index) {
                        .version = description.adapter().policy_version(),
                        .digest = description.adapter().digest()};
       worker.places = std::max<int64_t>(1, description.max_in_flight());
-      state.last_policy = worker.policy;
     }
     state.changed.NotifyAll();
     const absl::Time next =
@@ -470,11 +469,6 @@ absl::StatusOr<std::unique_ptr<AnswerBatch>> WorkerDesk::Start(
   };
   return std::make_unique<WorkerBatch>(
       std::move(policy), shared->size(), start);
-}
-
-std::optional<ServedPolicy> WorkerDesk::policy() const {
-  MutexLock lock(&state_->mutex);
-  return state_->Usable().ok() ? state_->last_policy : std::nullopt;
 }
 
 absl::Status WorkerDesk::Usable() const {

@@ -83,9 +83,6 @@ class WorkerDesk {
       absl::Duration patience,
       const std::function<bool()>& gives_up);
 
-  // Returns the policy of the usable worker that was seen last; nothing without
-  // a usable worker.
-  std::optional<ServedPolicy> policy() const;
   // Returns UNAVAILABLE, naming each worker, if no worker can answer.
   absl::Status Usable() const;
 
