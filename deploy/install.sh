@@ -22,7 +22,7 @@ source deploy/phase.sh
 packages=(
   build-essential ca-certificates ccache cmake ninja-build pkg-config python3
   python3-venv
-  libabsl-dev libcli11-dev libcurl4-openssl-dev libgrpc++-dev libgrpc-dev
+  libabsl-dev libcli11-dev libcpp-httplib-dev libcurl4-openssl-dev libgrpc++-dev libgrpc-dev
   libicu-dev libprotobuf-dev libssl-dev libxxhash-dev libyaml-cpp-dev nlohmann-json3-dev openssl
   prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
 )

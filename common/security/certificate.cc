@@ -129,6 +129,23 @@ absl::Status CheckKey(const IdentityPaths& paths, X509* certificate) {
   return CheckKind(paths.certificate, key.get());
 }
 
+absl::Status CheckDates(const std::string& path,
+                        X509* certificate,
+                        absl::Time now) {
+  const Certificate described = DescribeCertificate(certificate);
+  if (now >= described.not_before && now <= described.not_after) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the certificate in ",
+                   path,
+                   " is valid from ",
+                   absl::FormatTime(described.not_before, absl::UTCTimeZone()),
+                   " to ",
+                   absl::FormatTime(described.not_after, absl::UTCTimeZone()),
+                   " only; peers would refuse it"));
+}
+
 int PurposeOf(TlsEnd end) {
   return end == TlsEnd::kServer ? X509_PURPOSE_SSL_SERVER
                                 : X509_PURPOSE_SSL_CLIENT;
@@ -181,10 +198,11 @@ absl::Status CheckIdentity(const IdentityPaths& paths,
                            absl::Time now) {
   ASSIGN_OR_RETURN(const std::vector<X509Pointer> chain,
                    ReadAll("security.certificate", paths.certificate));
-  ASSIGN_OR_RETURN(const std::vector<X509Pointer> authorities,
-                   ReadAll("security.ca", paths.ca));
   X509* own = chain.front().get();
   RETURN_IF_ERROR(CheckKey(paths, own));
+  if (paths.ca.empty()) return CheckDates(paths.certificate, own, now);
+  ASSIGN_OR_RETURN(const std::vector<X509Pointer> authorities,
+                   ReadAll("security.ca", paths.ca));
 
   const X509StorePointer store(X509_STORE_new());
   for (const X509Pointer& authority : authorities) {

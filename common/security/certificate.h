@@ -35,7 +35,9 @@ absl::StatusOr<Certificate> ReadCertificate(const std::string& path);
 struct IdentityPaths {
   std::string certificate;  // the process's certificate, then intermediates
   std::string private_key;
-  std::string ca;  // the authorities that issue peers' certificates
+  // The authorities that issue peers' certificates; empty: peers are not asked
+  // for one.
+  std::string ca;
 };
 
 // Names the end of a connection that a process is.
@@ -47,7 +49,7 @@ enum class TlsEnd { kServer, kClient };
 //   Ed448, or EC on P-256, P-384 or P-521).
 // * At `now`, one of the authorities vouches for the certificate at such an
 //   end, with keys and digests that TLS on this machine accepts as strong
-//   enough.
+//   enough. If there are no authorities, the certificate is valid at `now`.
 // The key file is checked as by ReadSecretFile.
 absl::Status CheckIdentity(const IdentityPaths& paths,
                            TlsEnd end,

@@ -96,12 +96,14 @@ absl::Status TlsServer::Load() {
           context.get(), paths_.private_key.c_str(), SSL_FILETYPE_PEM) != 1) {
     return TlsError(paths_.private_key);
   }
-  if (SSL_CTX_load_verify_file(context.get(), paths_.ca.c_str()) != 1) {
-    return TlsError(paths_.ca);
+  if (!paths_.ca.empty()) {
+    if (SSL_CTX_load_verify_file(context.get(), paths_.ca.c_str()) != 1) {
+      return TlsError(paths_.ca);
+    }
+    SSL_CTX_set_client_CA_list(context.get(),
+                               SSL_load_client_CA_file(paths_.ca.c_str()));
+    SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
   }
-  SSL_CTX_set_client_CA_list(context.get(),
-                             SSL_load_client_CA_file(paths_.ca.c_str()));
-  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
   context_ = std::move(context);
   return absl::OkStatus();
 }

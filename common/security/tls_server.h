@@ -1,7 +1,7 @@
 // Implements the server's end of TLS over non-blocking sockets, for the HTTP
 // responder. (gRPC has its own: common/rpc/rpc_credentials.h.) The version is
-// TLS 1.2 or newer. A client may present a certificate of the authority, and
-// must not present any other.
+// TLS 1.2 or newer. If the identity names an authority, a client may present a
+// certificate of the authority, and must not present any other.
 #pragma once
 
 #include <sys/types.h>

@@ -14,8 +14,8 @@ from parts import Unknown, dpkg_field
 LOCK = pathlib.Path(__file__).with_name("debian.lock")
 
 # The compilers, the packages of headers, and the packers.
-TOOLS = ("binutils", "cmake", "cpp-12", "g++-12", "gcc-12", "gzip", "libabsl-dev", "libc6-dev", "libcurl4-openssl-dev", "libgcc-12-dev", "libgrpc++-dev",
-         "libgrpc-dev", "libicu-dev", "libprotobuf-dev", "libssl-dev", "libstdc++-12-dev", "libxxhash-dev", "libyaml-cpp-dev", "ninja-build",
+TOOLS = ("binutils", "cmake", "cpp-12", "g++-12", "gcc-12", "gzip", "libabsl-dev", "libc6-dev", "libcpp-httplib-dev", "libcurl4-openssl-dev",
+         "libgcc-12-dev", "libgrpc++-dev", "libgrpc-dev", "libicu-dev", "libprotobuf-dev", "libssl-dev", "libstdc++-12-dev", "libxxhash-dev", "libyaml-cpp-dev", "ninja-build",
          "prometheus-cpp-dev", "protobuf-compiler", "protobuf-compiler-grpc", "python3.11", "tar", "zlib1g-dev")
 
 

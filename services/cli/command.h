@@ -23,6 +23,7 @@
   COMMAND(Grade)               \
   COMMAND(Probe)               \
   COMMAND(Generate)            \
+  COMMAND(Serve)               \
   COMMAND(Score)               \
   COMMAND(Adapter)             \
   COMMAND(Views)               \

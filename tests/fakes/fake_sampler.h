@@ -21,6 +21,8 @@ struct FakeSamplerControl {
   std::atomic<int64_t> slots = 4;
   std::atomic<int64_t> eos_after = 1000;
   std::atomic<bool> hold = false;  // no token is sampled while set
+  // No answer gets more tokens than this while it is set.
+  std::atomic<int64_t> hold_after = 1 << 30;
   std::atomic<bool> fail_steps = false;
   std::atomic<bool> fail_once = false;     // only the next step fails
   std::atomic<bool> break_device = false;  // all later steps fail
@@ -79,6 +81,7 @@ class FakeSampler : public Sampler {
       return tokens;
     }
     for (auto& [id, sequence] : running_) {
+      if (sequence.second >= control_.hold_after) continue;
       const int64_t count = ++sequence.second;
       if (sequence.first.sampling.max_new_tokens > control_.longest) {
         tokens.push_back(

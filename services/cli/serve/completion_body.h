@@ -1,0 +1,76 @@
+// Writes answers in the form of OpenAI's API: whole ones, and the events of a
+// stream.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+#include "common/base/json.h"
+#include "common/rpc/transfer/served_policy.h"
+#include "common/tokenizer/tokenizer.h"
+#include "services/cli/serve/completion.h"
+#include "services/cli/serve/completion_request.h"
+
+namespace dapd {
+
+struct CompletionUsage {
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;
+};
+
+// The value of "system_fingerprint": "policy-12-3f6c0a91d2b4", by optimizer
+// steps and the beginning of the adapter's digest; "base" without an adapter.
+std::string FingerprintOf(const ServedPolicy& policy);
+
+// Writes the answers to one request. Not thread-safe.
+class CompletionBody {
+ public:
+  // Draws the answers' id. `prompt_texts` are put before the answers if the
+  // request says `echo`. `model`: the name of the model. `tokenizer` must
+  // outlive the object.
+  CompletionBody(const CompletionRequest& request,
+                 const Tokenizer& tokenizer,
+                 const std::string& model,
+                 std::vector<std::string> prompt_texts);
+
+  void SetPolicy(const ServedPolicy& policy);
+
+  nlohmann::ordered_json Whole(const std::vector<CompletionPiece>& answers,
+                               const CompletionUsage& usage) const;
+
+  // The events of a stream, each "data: {...}\n\n". The first of a chat says
+  // the role; the first of completions with `echo` has the prompt.
+  std::string Opening() const;
+  // With tools the calls come when the answer has ended: until then its text is
+  // held back.
+  std::string Event(const CompletionPiece& piece);
+  std::string UsageEvent(const CompletionUsage& usage) const;
+  std::string ErrorEvent(const absl::Status& error) const;
+  static std::string Closing() { return "data: [DONE]\n\n"; }
+
+ private:
+  nlohmann::ordered_json Frame(bool is_chunk) const;
+  nlohmann::ordered_json Logprobs(const CompletionPiece& piece,
+                                  int64_t* offset) const;
+  nlohmann::ordered_json ChunkChoice(const CompletionPiece& piece);
+  std::string ToEvent(nlohmann::ordered_json choices) const;
+
+  const bool is_chat_;
+  const bool has_logprobs_;
+  const bool has_tools_;
+  const bool has_usage_;
+  const int64_t n_;
+  const Tokenizer& tokenizer_;
+  const std::string model_;
+  const std::vector<std::string> echo_;  // by prompt; empty: no echo
+  const std::string id_;
+  const int64_t created_;
+  std::string fingerprint_;
+  std::vector<CompletionPiece> held_;  // by answer, with tools
+  std::vector<int64_t> offsets_;       // by answer, of the next token's text
+};
+
+}  // namespace dapd
