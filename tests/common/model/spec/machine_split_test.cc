@@ -10,6 +10,7 @@
 #include "common/base/visible_gpus.h"
 #include "common/config/config_text.h"
 #include "common/config/run_folder.h"
+#include "common/model/spec/role_split.h"
 #include "tests/fakes/model_shapes.h"
 #include "tests/fakes/temp_path.h"
 
@@ -82,8 +83,7 @@ TEST_F(MachineSplitTest, AWorkerOfAFurtherTeacherTakesAGpuBeforehand) {
   const auto split =
       SplitMachine(Load(settings), {}, FourBillion(), Machine(8), {big});
   ASSERT_TRUE(split.ok()) << split.status();
-  EXPECT_EQ(split->config.trainer.ranks + split->config.run.rollout_workers, 6)
-      << split->text;
+  EXPECT_EQ(SplitOf(split->config).NumDevices(), 6);
   EXPECT_THAT(split->text,
               HasSubstr("; teacher-big-0 on 6; teacher-big-1 on 7"));
 }
