@@ -130,7 +130,8 @@ def test_a_template_without_a_system_message_is_one_error_at_the_start(model, da
         (folder / file.name).symlink_to(file)
     (folder / "chat_template.jinja").unlink(missing_ok=True)
     (folder / "chat_template.jinja").write_text(
-        "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}{{ messages[0].content }}")
+        "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+        "{% for message in messages %}{{ message.content }}{% endfor %}")
     rows = [{"problem": "1?", "solution": "1"}, {"problem": "2?", "solution": "2"}]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     data = {"data.path": str(tmp_path / "rows.jsonl")}
