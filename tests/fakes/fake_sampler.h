@@ -97,6 +97,7 @@ class FakeSampler : public Sampler {
       tokens.push_back(
           {id, static_cast<int32_t>(9 + count), -0.5F * count, finish_reason});
     }
+    if (tokens.empty()) absl::SleepFor(absl::Milliseconds(1));
     for (const SampledToken& token : tokens) {
       if (token.finish_reason != FinishReason::kNone || !token.error.ok()) {
         running_.erase(token.id);

@@ -384,6 +384,8 @@ void WorkerDesk::Look(size_t index) {
     if (usable.ok()) usable = CheckDescription(description, state.model);
     state.mutex.Lock();
     State::Worker& worker = state.workers[index];
+    // The description may be older than the error that asks for a new one.
+    if (worker.look_now) continue;
     worker.usable = std::move(usable);
     if (worker.usable.ok()) {
       worker.policy = {.loaded = true,

@@ -89,7 +89,6 @@ class ApiServerTest : public ::testing::Test {
     options_.model_name = "tiny";
     options_.vocab_size = kSmallEndId + 1;
     options_.max_positions = kContext;
-    options_.patience = absl::Milliseconds(300);
     workers_.push_back(std::make_unique<WorkerInProcess>());
     workers_.front()->Load(12, "0123456789abcdef");
   }
@@ -255,7 +254,11 @@ TEST_F(ApiServerTest, ListsItsModelAndItsHealth) {
 TEST_F(ApiServerTest, NamesEachWorkerIfNoneCanAnswer) {
   workers_.clear();
   workers_.push_back(std::make_unique<WorkerInProcess>());
+  options_.patience = absl::Milliseconds(300);
   Start();
+  EXPECT_TRUE(Eventually([&] {
+    return absl::StrContains(Client().Get("/health")->body, "its trainer");
+  }));
   const auto result = PostChat(ChatBody());
   EXPECT_EQ(result->status, 503);
   EXPECT_TRUE(result->has_header("Retry-After"));
