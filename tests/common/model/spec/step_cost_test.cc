@@ -73,6 +73,28 @@ TEST(StepCostTest, OnlyTheSnapshotIsTheBaseAtFirst) {
   EXPECT_EQ(teacher_tokens(WeightSet::kLive, true), 2 * 32 * 1224);
 }
 
+// An answer and a reference are equally long here.
+TEST(StepCostTest, AStepOfGkdCostsTheMeanOfItsTwoKinds) {
+  Config config;
+  config.objective.preset = "gkd";
+  config.rollout.max_new_tokens = config.objective.max_reference_tokens = 1024;
+  const ModelConfig model = Qwen3(2560, 9728, 36, 32);
+  const auto work = [&](double reference_share) {
+    config.objective.gkd.reference_share = reference_share;
+    return CountStepWork(config, model, LongestSamples(config), false);
+  };
+  const StepWork answers = work(0.0);
+  const StepWork mean = work(0.25);
+  const StepWork references = work(1.0);
+  EXPECT_EQ(references.decode_steps, 0.0) << "nothing is sampled";
+  EXPECT_DOUBLE_EQ(mean.decode_steps, 0.75 * answers.decode_steps);
+  EXPECT_DOUBLE_EQ(mean.prefill_flops, 0.75 * answers.prefill_flops);
+  EXPECT_EQ(mean.decode_flops, answers.decode_flops) << "of one round";
+  EXPECT_DOUBLE_EQ(mean.teacher_tokens, answers.teacher_tokens);
+  EXPECT_DOUBLE_EQ(mean.live_tokens, references.live_tokens);
+  EXPECT_GT(mean.live_tokens, 0.0);
+}
+
 // The sibling and the feedback come behind a prompt of 200 tokens and a
 // template of 130, and before an answer of 1,024.
 TEST(StepCostTest, ASelfTeacherMayReadASiblingAndFeedbackThatQuotesAnAnswer) {
