@@ -139,7 +139,7 @@ class ApiServer::Answering {
 
  public:
   const CompletionRequest request;
-  std::unique_ptr<Completion> completion;
+  std::unique_ptr<OpenCompletion> completion;
   std::unique_ptr<CompletionBody> body;
   CompletionUsage usage;
   int http_status = 200;
@@ -313,7 +313,7 @@ absl::StatusOr<std::shared_ptr<ApiServer::Answering>> ApiServer::BeginAnswering(
   for (const auto& prompt : prompts) {
     answering->usage.prompt_tokens += static_cast<int64_t>(prompt.size());
   }
-  answering->completion = std::make_unique<Completion>(
+  answering->completion = std::make_unique<OpenCompletion>(
       desk_,
       *text_.tokenizer,
       answering->request,
@@ -340,7 +340,7 @@ void ApiServer::Complete(CompletionKind kind,
     return;
   }
   const std::shared_ptr<Answering> answering = *std::move(begun);
-  Completion& completion = *answering->completion;
+  OpenCompletion& completion = *answering->completion;
   absl::Status failure;
   std::vector<CompletionPiece> whole;
   if (answering->request.stream) {

@@ -34,12 +34,12 @@ const char* NameOf(CompletionEnd end) {
   return "";
 }
 
-Completion::Completion(WorkerDesk& desk,
-                       const Tokenizer& tokenizer,
-                       const CompletionRequest& request,
-                       const std::vector<std::vector<int32_t>>& prompts,
-                       const CompletionLimits& limits,
-                       std::function<bool()> gives_up)
+OpenCompletion::OpenCompletion(WorkerDesk& desk,
+                               const Tokenizer& tokenizer,
+                               const CompletionRequest& request,
+                               const std::vector<std::vector<int32_t>>& prompts,
+                               const CompletionLimits& limits,
+                               std::function<bool()> gives_up)
     : desk_(desk),
       tokenizer_(tokenizer),
       stops_(request.stop),
@@ -61,7 +61,7 @@ Completion::Completion(WorkerDesk& desk,
   open_ = requests_.size();
 }
 
-absl::Status Completion::Begin() {
+absl::Status OpenCompletion::Begin() {
   batch_ = nullptr;
   num_tokens_ = 0;
   answers_.clear();
@@ -75,7 +75,7 @@ absl::Status Completion::Begin() {
   return absl::OkStatus();
 }
 
-absl::Status Completion::Recover(const absl::Status& error) {
+absl::Status OpenCompletion::Recover(const absl::Status& error) {
   const bool may_pass =
       absl::IsFailedPrecondition(error) || absl::IsUnavailable(error);
   if (!may_pass) return error;
@@ -95,7 +95,7 @@ absl::Status Completion::Recover(const absl::Status& error) {
   return Begin();
 }
 
-absl::StatusOr<CompletionPiece> Completion::ToPiece(AnswerEvent event) {
+absl::StatusOr<CompletionPiece> OpenCompletion::ToPiece(AnswerEvent event) {
   Answer& answer = answers_[event.answer];
   CompletionPiece piece{.answer = event.answer};
   num_tokens_ += static_cast<int64_t>(event.ids.size());
@@ -131,7 +131,7 @@ absl::StatusOr<CompletionPiece> Completion::ToPiece(AnswerEvent event) {
   return piece;
 }
 
-absl::StatusOr<CompletionPiece> Completion::Receive() {
+absl::StatusOr<CompletionPiece> OpenCompletion::Receive() {
   if (batch_ == nullptr) RETURN_IF_ERROR(Begin());
   while (true) {
     if (gives_up_()) return absl::CancelledError("the client has left");
@@ -148,7 +148,7 @@ absl::StatusOr<CompletionPiece> Completion::Receive() {
   }
 }
 
-absl::StatusOr<CompletionPiece> Completion::Next() {
+absl::StatusOr<CompletionPiece> OpenCompletion::Next() {
   while (true) {
     ASSIGN_OR_RETURN(CompletionPiece piece, Receive());
     if (piece.ids.empty() && piece.text.empty() &&
@@ -160,7 +160,7 @@ absl::StatusOr<CompletionPiece> Completion::Next() {
   }
 }
 
-absl::StatusOr<std::vector<CompletionPiece>> Completion::All() {
+absl::StatusOr<std::vector<CompletionPiece>> OpenCompletion::All() {
   std::vector<CompletionPiece> whole(requests_.size());
   int tries = num_tries_;
   while (!done()) {

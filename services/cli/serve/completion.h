@@ -1,4 +1,4 @@
-// Completion: the answers to one request, while workers sample them.
+// OpenCompletion: the answers to one request, while workers sample them.
 #pragma once
 
 #include <cstdint>
@@ -44,19 +44,19 @@ struct CompletionLimits {
 };
 
 // Used by one thread.
-class Completion {
+class OpenCompletion {
  public:
   // `prompts`: the tokens of each prompt. Answer a of prompt p is sampled with
   // the key {seed, example: p, sample: a}, so `dapd generate` with this seed
   // gives the same first answers. `gives_up` is asked several times a second;
   // if it returns true, the answers are cancelled. `desk` and `tokenizer` must
   // outlive the object.
-  Completion(WorkerDesk& desk,
-             const Tokenizer& tokenizer,
-             const CompletionRequest& request,
-             const std::vector<std::vector<int32_t>>& prompts,
-             const CompletionLimits& limits,
-             std::function<bool()> gives_up);
+  OpenCompletion(WorkerDesk& desk,
+                 const Tokenizer& tokenizer,
+                 const CompletionRequest& request,
+                 const std::vector<std::vector<int32_t>>& prompts,
+                 const CompletionLimits& limits,
+                 std::function<bool()> gives_up);
 
   // Returns the next part of an answer; with `done()` no call may follow.
   //

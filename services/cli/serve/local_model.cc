@@ -4,6 +4,7 @@
 #include "common/model/spec/model_config.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/placement.h"
+#include "common/model/weights/weights.h"
 
 namespace dapd {
 

@@ -23,6 +23,8 @@ namespace {
 constexpr absl::Duration kDescribeDeadline = absl::Seconds(5);
 // How often a worker is asked for its policy.
 constexpr absl::Duration kLookInterval = absl::Seconds(1);
+// The longest time that a worker takes to change its policy.
+constexpr absl::Duration kSwitchTime = absl::Seconds(10);
 // How often a worker without a usable answer, or a waiting call, looks again.
 constexpr absl::Duration kSoon = absl::Milliseconds(100);
 
@@ -42,6 +44,16 @@ struct WorkerDesk::State {
     int64_t places = 1;
     int64_t taken = 0;
     bool look_now = false;
+    // A policy that the worker gives up: it failed answers of it, and may still
+    // describe it until it has switched. If the switch fails, it keeps it.
+    ServedPolicy given_up;
+    absl::Time given_up_until = absl::InfinitePast();
+
+    bool IsGivenUp(const v1::AdapterState& policy) const {
+      return SteadyNow() < given_up_until &&
+             policy.policy_version() == given_up.version &&
+             policy.digest() == given_up.digest;
+    }
   };
 
   // Returns the usable worker with the largest share of free places.
@@ -82,9 +94,15 @@ struct WorkerDesk::State {
 
   // An answer has ended. Its error may say that the worker serves other weights
   // or is gone.
-  void GiveBack(size_t worker, const absl::Status& error) {
+  void GiveBack(size_t worker,
+                const ServedPolicy& policy,
+                const absl::Status& error) {
     MutexLock lock(&mutex);
     --workers[worker].taken;
+    if (absl::IsFailedPrecondition(error)) {
+      workers[worker].given_up = policy;
+      workers[worker].given_up_until = SteadyNow() + kSwitchTime;
+    }
     if (absl::IsFailedPrecondition(error) || absl::IsUnavailable(error)) {
       workers[worker].usable = error;
       workers[worker].look_now = true;
@@ -386,6 +404,9 @@ void WorkerDesk::Look(size_t index) {
     State::Worker& worker = state.workers[index];
     // The description may be older than the error that asks for a new one.
     if (worker.look_now) continue;
+    if (usable.ok() && worker.IsGivenUp(description.adapter())) {
+      usable = absl::UnavailableError("it is changing its policy");
+    }
     worker.usable = std::move(usable);
     if (worker.usable.ok()) {
       worker.policy = {.loaded = true,
@@ -465,8 +486,8 @@ absl::StatusOr<std::unique_ptr<AnswerBatch>> WorkerDesk::Start(
                            answer,
                            deadline - SteadyNow(),
                            inbox,
-                           [state, chosen](const absl::Status& error) {
-                             state->GiveBack(chosen, error);
+                           [state, chosen, policy](const absl::Status& error) {
+                             state->GiveBack(chosen, policy, error);
                            });
   };
   return std::make_unique<WorkerBatch>(

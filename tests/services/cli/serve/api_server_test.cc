@@ -338,7 +338,7 @@ TEST_F(ApiServerTest, LetsRequestsWaitForAPlace) {
     return Metric("dapd_serve_running_requests") ==
            "dapd_serve_running_requests 5";
   }));
-  EXPECT_EQ(worker().control.running, 2);
+  EXPECT_TRUE(Eventually([&] { return worker().control.running == 2; }));
   worker().control.hold = false;
   for (std::thread& client : clients) client.join();
 }
