@@ -209,7 +209,9 @@ class TrainerLoopTest : public ::testing::Test {
     const std::string in_the_way = AsideOf(target);
     answer_of_ =
         [this, in_the_way, stands = false](const SamplingKey& /*key*/) mutable {
-          if (!stands) EXPECT_TRUE(MakeDirectories(in_the_way).ok());
+          if (!stands) {
+            EXPECT_TRUE(MakeDirectories(in_the_way).ok());
+          }
           stands = true;
           return answer_;
         };

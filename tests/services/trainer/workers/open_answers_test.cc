@@ -145,7 +145,11 @@ class OpenAnswersTest : public ::testing::Test {
     ScoreTask task;
     task.id = task_id;
     task.views = {{ViewName::kNoneRollout, {}}, {view, {}}};
-    answers_->Open(id, {{7, 8}, "How many?", "the answer is 123", {task}});
+    answers_->Open(id,
+                   {.prompt = {7, 8},
+                    .problem = "How many?",
+                    .reference = "the answer is 123",
+                    .tasks = {task}});
   }
   bool IsTold(uint64_t task_id, size_t times) {
     return Eventually([&] { return teacher_.Told(task_id).size() >= times; });
