@@ -92,9 +92,9 @@ absl::StatusOr<Dataset> ReadProblems(const EvalOptions& options,
                    .prompt_columns = ColumnsOfFields(
                        Prompts(config.prompts).QuestionColumns(),
                        config.data.context_column),
+                   .needs_row_json = config.grader.is_given(),
                    .needs_solution = false,
                    .needs_answer = !config.grader.is_given(),
-                   .needs_row_json = config.grader.is_given(),
                    .split_rule = SplitRule::kNamed,
                    .column_settings =
                        "--id-column, --problem-column and --answer-column",
