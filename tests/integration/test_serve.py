@@ -166,8 +166,8 @@ def test_a_client_that_leaves_frees_its_slot(port, client):
 
 
 def test_a_certificate_and_a_token_protect_it(workspace, tmp_path):
-    make(tmp_path / "certificates", "viewer")
-    folder = tmp_path / "certificates/viewer"
+    make(tmp_path / "certificates", "rollout")
+    folder = tmp_path / "certificates/rollout"
     token = tmp_path / "token"
     token.write_text("t" * 40)
     token.chmod(0o600)

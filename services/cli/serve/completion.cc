@@ -116,7 +116,17 @@ absl::StatusOr<CompletionPiece> OpenCompletion::ToPiece(AnswerEvent event) {
                         answer.held_ids.begin() + count);
   answer.held_logprobs.erase(answer.held_logprobs.begin(),
                              answer.held_logprobs.begin() + count);
-  RETURN_IF_ERROR(answer.text.Append(piece.ids));
+  // A worker may be ahead of us: tokens behind a stop are not the answer's.
+  size_t used = 0;
+  while (used < piece.ids.size() && !answer.text.stopped()) {
+    RETURN_IF_ERROR(answer.text.Append({piece.ids[used++]}));
+  }
+  if (answer.text.stopped()) {
+    num_tokens_ -=
+        static_cast<int64_t>(piece.ids.size() - used + answer.held_ids.size());
+    piece.ids.resize(used);
+    piece.logprobs.resize(used);
+  }
   if (is_end) RETURN_IF_ERROR(answer.text.Finish());
   piece.text = answer.text.Take();
   if (answer.text.stopped()) {

@@ -201,6 +201,9 @@ class Sampling final : public grpc::ClientBidiReactor<v1::GenerateRequest,
       End(error);
     }
     on_ended_(error_);
+    // Who hears of the error may ask again at once, so the desk heard of it
+    // first.
+    if (!error_.ok()) inbox_->Add({.answer = answer_, .error = error_});
     inbox_->Wake();
     const std::shared_ptr<Sampling> last = std::move(self_);
   }
@@ -215,10 +218,11 @@ class Sampling final : public grpc::ClientBidiReactor<v1::GenerateRequest,
         inbox_(std::move(inbox)),
         on_ended_(std::move(on_ended)) {}
 
+  // OnDone, which tells the error, follows soon.
   void End(const absl::Status& error) {
     ended_ = true;
     error_ = error;
-    inbox_->Add({.answer = answer_, .error = error});
+    context_.TryCancel();
   }
 
   void Take() {

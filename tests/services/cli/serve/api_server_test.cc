@@ -200,6 +200,8 @@ TEST_F(ApiServerTest, CancelsAnAnswerAtAStop) {
   const std::string text = body["choices"][0]["text"];
   EXPECT_TRUE(text.ends_with("\x1f ")) << text;
   EXPECT_EQ(body["choices"][0]["finish_reason"], "stop");
+  // The answer is 10, 11, ..., and the stop's second character is 34.
+  EXPECT_EQ(body["usage"]["completion_tokens"], 25);
   EXPECT_TRUE(Eventually([&] { return worker().control.running == 0; }));
 }
 
