@@ -14,6 +14,7 @@ OUTSIDE = {"internet": "192.0.2.1", "internet by IPv6": "2001:db8::1", "node": "
 PARTIES = {
     "rollout": (HOME, {NAME: "dapd", COMPONENT: "rollout"}),
     "teacher": (HOME, {NAME: "dapd", COMPONENT: "teacher"}),
+    "further-teacher": (HOME, {NAME: "dapd", COMPONENT: "further-teacher"}),
     "trainer": (HOME, {NAME: "dapd", COMPONENT: "trainer"}),
     "viewer": (HOME, {NAME: "dapd", COMPONENT: "viewer"}),
     "download": (HOME, {NAME: "dapd", COMPONENT: "download"}),
@@ -118,6 +119,9 @@ def needed_edges(everything):
     tcp = [
         ("trainer", "rollout", number["rollout", "grpc"]),
         ("trainer", "teacher", number["teacher", "grpc"]),
+        # The policies have these edges also while there is no further teacher.
+        ("trainer", "further-teacher", number["teacher", "grpc"]),
+        ("prometheus", "further-teacher", number["teacher", "metrics"]),
         # Ranks meet at one port; NCCL then listens on any port.
         *(("trainer", "trainer", port) for port in (*number.values(), *PORTS_OF_RANKS, 53, HTTPS, 80, UNUSED_PORT, calls_out(everything) or HTTPS)),
         ("viewer", "trainer", number["trainer", "grpc"]),

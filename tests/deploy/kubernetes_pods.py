@@ -160,8 +160,9 @@ class Pods:
         return self.claims[name]
 
     def start(self, role_name, command=None, index=0):
-        """Starts the pod `index` of a role, with `command` instead of its own command if it is given."""
-        workload = next(entry for entry in workloads(self.everything) if role(entry) == role_name)
+        """Starts the pod `index` of a role, or of the further teacher `teacher NAME`, with `command` instead of its own command if it is
+        given."""
+        workload = next(entry for entry in workloads(self.everything) if role_name in (role(entry), self.teacher(entry)))
         self.started += 1
         address = f"10.77.0.{self.started + 1}"
         container = Container(self, workload, index, address, self.connect(address))
@@ -182,6 +183,10 @@ class Pods:
             stderr=subprocess.STDOUT,
         )
         return container
+
+    def teacher(self, workload):
+        """Returns `teacher NAME` for the workers of a further teacher, as the status calls them."""
+        return f"teacher {workload['spec']['template']['metadata']['labels'].get('dapd/teacher', '')}"
 
     def connect(self, address):
         """Gives a pod a network on the node's bridge; returns the process that holds the network."""

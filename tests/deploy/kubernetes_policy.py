@@ -3,7 +3,8 @@
 `violations` returns sentences, or none for a good set. The network's rules are in kubernetes_network.py.
 """
 
-from kubernetes_manifests import containers, find, name_of, of_kind, pod_of, pods_of, role, workloads
+import yaml
+from kubernetes_manifests import certified_role, containers, find, name_of, of_kind, pod_of, pods_of, role, workloads
 
 CLUSTER_WIDE = {"Namespace"}
 POD_VOLUMES = {"configMap", "secret", "projected", "emptyDir", "persistentVolumeClaim"}
@@ -14,7 +15,7 @@ MOST_RANKS = 8  # components/scraping asks for the metrics of at most 8 ranks
 
 def violations(everything):
     rules = (check_objects, check_pods, check_containers, check_volumes, check_budgets, check_services, check_ranks,
-             check_jobset, check_scaling, check_certificates)
+             check_jobset, check_scaling, check_certificates, check_further_teachers)
     return [sentence for rule in rules for sentence in rule(everything)]
 
 
@@ -91,7 +92,7 @@ def check_containers(everything):
                 yield from check_probe(f"{name} {kind}", container.get(kind), ports)
             if any("hostPort" in port for port in container.get("ports", [])):
                 yield f"{name} takes a port of its host"
-        if is_service and role(workload) != containers(workload)[0]["name"]:
+        if is_service and certified_role(workload) != containers(workload)[0]["name"]:
             yield f"{name_of(workload)} runs another role than its label says"
 
 
@@ -209,7 +210,8 @@ def check_ranks(everything):
 def check_jobset(everything):
     """The set must end with the trainer, and nothing of it may run outside the set."""
     for jobset in of_kind(everything, "JobSet"):
-        if of_kind(everything, "Deployment", "StatefulSet", "ScaledObject"):
+        beside = [each for each in of_kind(everything, "Deployment") if role(each) != "further-teacher"]
+        if beside or of_kind(everything, "StatefulSet", "ScaledObject"):
             yield f"{name_of(jobset)} is not all that runs the services"
         if jobset["spec"].get("successPolicy") != {"operator": "All", "targetReplicatedJobs": ["trainer"]}:
             yield f"{name_of(jobset)} does not end with the trainer"
@@ -236,7 +238,7 @@ def check_certificates(everything):
         return
     made = {entry["spec"]["secretName"]: entry["spec"].get("uris") for entry in of_kind(everything, "Certificate")}
     for workload in workloads(everything):
-        name, wanted = name_of(workload), [f"spiffe://dapd/{role(workload)}"]
+        name, wanted = name_of(workload), [f"spiffe://dapd/{certified_role(workload)}"]
         for container in containers(workload):
             for kind in PROBES:
                 if "exec" not in container.get(kind, {}):
@@ -249,3 +251,32 @@ def check_certificates(everything):
                 yield f"{name} wants secret {secret}, which nobody makes"
             elif made[secret] != wanted:
                 yield f"{name}'s secret {secret} is for {made[secret]}"
+
+
+def check_further_teachers(everything):
+    """Configuration, services and workers must agree on the names and addresses of further teachers."""
+    settings = settings_in(everything)
+    asked = {teacher["name"]: teacher for teacher in yaml.safe_load(settings["run.yaml"]).get("teachers", [])}
+    for workload in workloads(everything):
+        if role(workload) != "further-teacher":
+            continue
+        (container,) = containers(workload)
+        *_, flag, name = container["command"]
+        if flag != "--teacher":
+            yield f"{name_of(workload)} serves the student's own model"
+            continue
+        labels = workload["spec"]["template"]["metadata"]["labels"]
+        if labels.get("dapd/teacher") != name:
+            yield f"{name_of(workload)} serves {name} under the label {labels.get('dapd/teacher')}"
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        for key, port in (("DAPD_TEACHER__LISTEN", ports["grpc"]), ("DAPD_METRICS__TEACHER_LISTEN", ports["metrics"])):
+            if settings.get(key) != f"0.0.0.0:{port}":
+                yield f"{name_of(workload)} listens on {settings.get(key)}, not on its port {port}"
+        # The services are headless, so the port is the pods' port.
+        addresses = [f"{service['metadata']['name']}:{ports['grpc']}" for service in of_kind(everything, "Service")
+                     if matches(service["spec"]["selector"], labels)]
+        wanted = asked.pop(name, {"addresses": "no address"})["addresses"]
+        if wanted != addresses:
+            yield f"{name_of(workload)} serves {name} at {addresses}, and run.yaml asks for it at {wanted}"
+    for name in asked:
+        yield f"run.yaml asks for the teacher {name}, who has no worker"

@@ -9,7 +9,7 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(str(path.relative_to(ROOT)) for pattern in ("README.md", "docs/*.md", "dashboards/*.md", "deploy/**/*.md") for path in ROOT.glob(pattern))
 # The documents tell readers to make these.
-MADE_BY_READERS = {"deploy/kubernetes/overlays/mine"}
+MADE_BY_READERS = {f"deploy/kubernetes/overlays/mine{path}" for path in ("", "/teacher-big", "/teacher-code")}
 FOLDERS = ("common", "configs", "dashboards", "deploy", "docs", "proto", "services", "tests")
 # Matches a path from the top in text, in a command or in a table; `:120` or `#section` may follow.
 PATH = re.compile(r"(?<![\w./-])(?:%s)/[\w./*{},-]*[\w*}/]" % "|".join(FOLDERS))

@@ -62,6 +62,69 @@ def test_a_job_set_is_made_of_the_pods_of_the_other_overlays():
         assert pod == other
 
 
+def test_a_further_teacher_is_like_the_own_teacher():
+    """Its objects differ in names, labels and the model that is served, and its settings count."""
+    settings = manifests.settings_of({"configMapGenerator": [
+        entry | {"name": "dapd-settings"} for entry in yaml.safe_load(manifests.TEACHER.read_text())["configMapGenerator"]]})
+    like = {f"teacher_{key.replace('-', '_')}": value for key, value in settings.items() if key != "name"}
+    assert set(like) == {"teacher_pods", "teacher_cpu", "teacher_cpu_limit", "teacher_memory"}
+    added = ("mtls", "priority-class", "runtime-class", "pull-secret", "one-node")
+    everything = manifests.objects("one-node-8-gpus", added, ("big",), **like)
+    for kind in ("ServiceAccount", "Service", "PodDisruptionBudget", "Deployment"):
+        further, own = (find(everything, kind, name) for name in ("dapd-teacher-big", "dapd-teacher"))
+        for each in (further, own):
+            each["metadata"].pop("name"), each["metadata"].pop("labels")
+            each.get("spec", {}).pop("selector", None)
+        if kind == "Deployment":
+            assert pod_of(further)["containers"][0].pop("command") == [*pod_of(own)["containers"][0].pop("command"), "--teacher", "big"]
+            assert pod_of(further).pop("serviceAccountName") == "dapd-teacher-big" and pod_of(own).pop("serviceAccountName")
+            for each in (further, own):
+                labels = each["spec"]["template"]["metadata"].pop("labels")
+                (constraint,) = pod_of(each)["topologySpreadConstraints"]
+                assert constraint.pop("labelSelector") == {"matchLabels": labels}
+        assert further == own
+
+
+def test_the_page_and_the_template_say_how_to_add_further_teachers():
+    """Both folders are copies of one folder, and the lists in run.yaml follow the comment in it."""
+    text = (manifests.MANIFESTS / "overlays/template/kustomization.yaml").read_text()
+    folder, offer = manifests.TEACHER.parent.name, re.compile(r"^  # (- teacher-\w+) ", re.MULTILINE)
+    assert offer.findall(text) == [f"- {folder}"]
+    switched_on = yaml.safe_load(offer.sub(r"  \1 ", text))
+    result = manifests.render(switched_on, "template", ("big", "code"))
+    assert result.returncode == 0, result.stderr
+    everything = list(yaml.safe_load_all(result.stdout))
+    assert everything == manifests.objects("template", (), ("big", "code")) and violations(everything) == []
+    _, section = (manifests.MANIFESTS / "README.md").read_text().split("\n## Further teachers\n")
+    (example,) = re.findall(r"^teachers:\n(?:  .*\n)+", section, re.MULTILINE)
+    run = next(entry["data"]["run.yaml"] for entry in of_kind(everything, "ConfigMap") if "run.yaml" in entry["data"])
+    assert {each["name"]: each["addresses"] for each in yaml.safe_load(example)["teachers"]} == {
+        each["name"]: each["addresses"] for each in yaml.safe_load(run)["teachers"]}
+
+
+def test_the_page_says_how_to_download_a_teacher():
+    _, section = (manifests.MANIFESTS / "README.md").read_text().split("\n## Further teachers\n")
+    (example,) = re.findall(r"^patches:\n(?:  .*\n)+", section, re.MULTILINE)
+    kustomization = manifests.file_of("template") | yaml.safe_load(example)
+    kustomization["components"].append("../../components/download")
+    result = manifests.render(kustomization, "template", ("big",))
+    assert result.returncode == 0, result.stderr
+    everything = list(yaml.safe_load_all(result.stdout))
+    assert violations(everything) == []
+    model, _, teacher = pod_of(find(everything, "Job", "dapd-download"))["containers"]
+    assert teacher["name"] == "teacher-big" and teacher["env"][0] == {"name": "WHAT", "value": "Qwen/Qwen3-32B"}
+    assert teacher | {"name": "model", "env": model["env"][:1] + teacher["env"][1:]} == model
+
+
+def test_further_teachers_stay_beside_a_job_set():
+    everything = manifests.objects("jobset", (), ("big",))
+    assert {(manifests.role(each), each["kind"]) for each in manifests.workloads(everything)} == {
+        ("further-teacher", "Deployment"), ("rollout", "Job"), ("teacher", "Job"), ("trainer", "Job")}
+    _, section = (manifests.MANIFESTS / "README.md").read_text().split("\n## Further teachers\n")
+    name, value = re.search(r"kubectl -n dapd delete deployment -l ([\w./]+)=([\w-]+)`", section).groups()
+    assert find(everything, "Deployment", "dapd-teacher-big")["metadata"]["labels"][name] == value
+
+
 def test_the_page_says_how_to_delete_what_a_job_set_replaces():
     """`kubectl apply` removes nothing."""
     kept = {manifests.name_of(entry) for entry in manifests.objects("jobset")}
@@ -95,24 +158,32 @@ def test_rollouts_go_to_spot_nodes_and_the_trainer_never_does(labels, is_spot):
     assert tolerated == {"dapd-rollout": {"nvidia.com/gpu", "interruptible"}, "dapd-trainer": {"nvidia.com/gpu"}}
 
 
+def scraped(monitor, address, component, ranks=""):
+    """Returns each (job, address) that Prometheus makes of a pod by the PodMonitor's relabelings."""
+    found = []
+    for endpoint in monitor["spec"]["podMetricsEndpoints"]:
+        target = {"__address__": address, "__meta_kubernetes_pod_label_app_kubernetes_io_component": component,
+                  "__meta_kubernetes_pod_label_dapd_ranks": str(ranks)}
+        for rule in endpoint["relabelings"]:
+            match = re.fullmatch(rule.get("regex", "(.*)"), ";".join(target[name] for name in rule["sourceLabels"]))
+            if rule.get("action") == "keep":
+                if not match:
+                    break
+            else:
+                target[rule["targetLabel"]] = match.expand(rule["replacement"].replace("$1", r"\g<1>"))
+        else:
+            found.append((target["job"], target["__address__"]))
+    return found
+
+
 def test_prometheus_asks_every_rank_of_a_pod_and_none_that_is_not_there():
-    """Applies the relabelings of the PodMonitor as Prometheus does, for pods of 1 to 8 ranks."""
+    """Pods have 1 to 8 ranks, and all workers one port; further teachers have the job of the own teachers."""
     (monitor,) = of_kind(manifests.objects("cpu-demo", ("scraping",)), "PodMonitor")
     for ranks in range(1, 9):
-        found = []
-        for endpoint in monitor["spec"]["podMetricsEndpoints"]:
-            target = {"__address__": "[fd00::7]:9103", "__meta_kubernetes_pod_label_app_kubernetes_io_component": "trainer",
-                      "__meta_kubernetes_pod_label_dapd_ranks": str(ranks)}
-            for rule in endpoint["relabelings"]:
-                match = re.fullmatch(rule.get("regex", "(.*)"), ";".join(target[name] for name in rule["sourceLabels"]))
-                if rule.get("action") == "keep":
-                    if not match:
-                        break
-                else:
-                    target[rule["targetLabel"]] = match.expand(rule["replacement"].replace("$1", r"\g<1>"))
-            else:
-                found.append((target["job"], target["__address__"]))
-        assert found == [("dapd-trainer", f"[fd00::7]:{9103 + 10 * rank}") for rank in range(ranks)]
+        assert scraped(monitor, "[fd00::7]:9103", "trainer", ranks) == [("dapd-trainer", f"[fd00::7]:{9103 + 10 * rank}") for rank in range(ranks)]
+    jobs = {"rollout": "dapd-rollout", "teacher": "dapd-teacher", "further-teacher": "dapd-teacher"}
+    for component, job in jobs.items():
+        assert scraped(monitor, "10.0.0.7:9102", component) == [(job, "10.0.0.7:9102")]
     (worker,) = (endpoint for endpoint in monitor["spec"]["podMetricsEndpoints"] if not any(rule.get("action") for rule in endpoint["relabelings"]))
     assert worker["port"] == "metrics"
 

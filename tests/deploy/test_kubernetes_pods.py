@@ -193,6 +193,30 @@ def put_in_place(folder, run, demo):
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), data)
 
 
+def test_two_further_teachers_teach_over_mutual_tls(tmp_path, demo):
+    """Both serve copies of the student, with the certificate of the own teachers; the run asks all three by the names of their services."""
+    everything = shortened(manifests.objects("cpu-demo", ("mtls", "cert-manager"), ("big", "math-code")))
+    cluster = next(entry for entry in of_kind(everything, "ConfigMap") if "DAPD_RUN__OUTPUT_DIR" in entry["data"])
+    cluster["data"] |= {"DAPD_OBJECTIVE__PRESET": "opd", "DAPD_OBJECTIVE__TEACHER_WEIGHTS": "[base, big, math-code]"}
+    secrets = kubernetes_certificates.issue(everything, tmp_path / "authority")
+    with kubernetes_pods.Pods(tmp_path, everything, secrets=secrets, demo=demo) as pods:
+        pods.start("rollout"), pods.start("teacher")
+        further = [pods.start(f"teacher {name}") for name in ("big", "math-code")]
+        trainer = pods.start("trainer")
+        for container, name in zip(further, ("big", "math-code"), strict=True):
+            wait_until_ready(container)
+            assert re.search(rf'^dapd_build_info{{.*teacher="{name}"', scrape(container, 9102), re.M)
+        wait_until_done(trainer)
+        run = pods.claims["runs-dapd-trainer-0"] / "demo"
+        last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+        assert last["step"] == STEPS
+        # A copy of the student teaches exactly like the base.
+        values = {name: term["value"] for name, term in last["terms"].items()}
+        assert values == dict.fromkeys(["opd_base", "opd_big", "opd_math-code"], values["opd_base"]) and values["opd_base"] > 0
+        for container in further:
+            assert container.terminate() == 0, container.log()
+
+
 @pytest.mark.parametrize("overlay", manifests.OVERLAYS)
 def test_the_configuration_is_sound(overlay, tmp_path, demo):
     """Runs `dapd check` in the trainer's pod, with a model and problems where run.yaml expects them."""

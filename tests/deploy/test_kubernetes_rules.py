@@ -199,6 +199,69 @@ def test_a_spoilt_manifest_breaks_a_rule(spoil, expected):
     check_that_it_breaks(manifests.objects("cpu-demo", EVERYTHING), spoil, expected)
 
 
+def change_run(everything, old, new):
+    run = next(entry["data"] for entry in of_kind(everything, "ConfigMap") if "run.yaml" in entry["data"])
+    assert old in run["run.yaml"]
+    run["run.yaml"] = run["run.yaml"].replace(old, new)
+
+
+TEACHER_SPOILERS = {
+    "workers of the own model": (
+        lambda e: container(e, "Deployment", "dapd-teacher-big").update(command=["dapd", "keep", "dapd-teacher", "/etc/dapd/run.yaml"]),
+        "Deployment dapd-teacher-big serves the student's own model",
+    ),
+    "workers of another teacher": (
+        lambda e: container(e, "Deployment", "dapd-teacher-big")["command"].__setitem__(-1, "code"),
+        "serves code at ['dapd-teacher-big:7002'], and run.yaml asks for it at ['dapd-teacher-code:7002']",
+    ),
+    "a label of another teacher": (
+        lambda e: edit(e, "Deployment", "dapd-teacher-big")["template"]["metadata"]["labels"].update({"dapd/teacher": "code"}),
+        "serves big under the label code",
+    ),
+    "a teacher that the run does not know": (
+        lambda e: change_run(e, "name: big", "name: large"),
+        "serves big at ['dapd-teacher-big:7002'], and run.yaml asks for it at no address",
+    ),
+    "another address in the run": (
+        lambda e: change_run(e, "dapd-teacher-big:7002", "dapd-teacher:7002"),
+        "run.yaml asks for it at ['dapd-teacher:7002']",
+    ),
+    "a teacher without workers": (
+        lambda e: e.remove(find(e, "Deployment", "dapd-teacher-code")),
+        "run.yaml asks for the teacher code, who has no worker",
+    ),
+    "a service of all teachers": (
+        lambda e: edit(e, "Service", "dapd-teacher-big")["selector"].pop("dapd/teacher"),
+        "Deployment dapd-teacher-code has 2 services",
+    ),
+    "a budget of all teachers": (
+        lambda e: edit(e, "PodDisruptionBudget", "dapd-teacher-big")["selector"]["matchLabels"].pop("dapd/teacher"),
+        "Deployment dapd-teacher-code has 2 disruption budgets",
+    ),
+    "another port": (
+        lambda e: next(c for c in of_kind(e, "ConfigMap") if "DAPD_RUN__OUTPUT_DIR" in c["data"])["data"].update(DAPD_TEACHER__LISTEN="0.0.0.0:7011"),
+        "listens on 0.0.0.0:7011, not on its port 7002",
+    ),
+    "a certificate for another role": (
+        lambda e: edit(e, "Certificate", "dapd-teacher").update(uris=["spiffe://dapd/rollout"]),
+        "Deployment dapd-teacher-big's secret dapd-teacher-tls is for ['spiffe://dapd/rollout']",
+    ),
+    "everybody at home": (
+        lambda e: edit(e, "NetworkPolicy", "dapd-further-teacher")["ingress"][0].update({"from": [{"podSelector": {}}]}),
+        "stranger can reach further-teacher",
+    ),
+    "a trainer that may not call": (
+        lambda e: edit(e, "NetworkPolicy", "dapd-trainer")["egress"][1]["to"].pop(),
+        "Egress: trainer cannot reach further-teacher on TCP 7002",
+    ),
+}
+
+
+@pytest.mark.parametrize("spoil,expected", TEACHER_SPOILERS.values(), ids=TEACHER_SPOILERS)
+def test_a_spoilt_further_teacher_breaks_a_rule(spoil, expected):
+    check_that_it_breaks(manifests.objects("cpu-demo", EVERYTHING, ("big", "code")), spoil, expected)
+
+
 GPU_SPOILERS = {
     "a GPU too few": (
         lambda e: container(e, "StatefulSet", "dapd-trainer")["resources"]["limits"].update({"nvidia.com/gpu": 2}),
