@@ -31,7 +31,8 @@ Json ToJson(const v1::WorkerStatus& worker) {
           {"policy_version", worker.policy_version()},
           {"weights", std::move(weights)},
           {"in_flight", worker.in_flight()},
-          {"last_error", worker.last_error()}};
+          {"last_error", worker.last_error()},
+          {"teacher", worker.teacher()}};
 }
 
 Json ToJson(const v1::DivergenceStatus& divergence) {
