@@ -12,6 +12,8 @@ export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
 # srun does inherit these: each step would wait for all GPUs of the job or of its nodes,
 # be refused, or lack the variables that this script has exported (sbatch --export).
 unset SLURM_NTASKS_PER_NODE SLURM_NTASKS_PER_GPU SLURM_GPUS SLURM_GPUS_PER_NODE SLURM_EXPORT_ENV
+# A number of tasks for dapd.sbatch; the programs would read it as their key `teachers`.
+export -n DAPD_TEACHERS
 # A step that asks for no memory takes all memory of a node (--mem), and the next step
 # would wait for it. With 0 the steps share it.
 if [ -n "${SLURM_MEM_PER_NODE-}" ]; then export SLURM_MEM_PER_NODE=0; fi
