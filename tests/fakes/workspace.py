@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import secrets
+import shutil
 import socket
 import subprocess
 import time
@@ -62,6 +63,12 @@ metrics: {{rollout_listen: "127.0.0.1:0", teacher_listen: "127.0.0.1:0", trainer
 
     def runs(self, name):
         return self.folder / "runs" / name
+
+    def forget_runs(self, keep):
+        """Removes all runs but one, so that their names are free again."""
+        for path in (self.folder / "runs").glob("*"):
+            if path.is_dir() and path.name != keep:
+                shutil.rmtree(path)
 
     def adapter_digest(self, name):
         return hashlib.sha256((self.runs(name) / "adapter" / "adapter_model.safetensors").read_bytes()).hexdigest()

@@ -28,6 +28,12 @@ def reference_run(workspace):
     return workspace
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_runs_of_another_file(workspace):
+    """Lets two files of tests give their runs the same names: a process of pytest has one workspace for all its files."""
+    workspace.forget_runs(keep="reference")
+
+
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
     PICTURES.mkdir(parents=True, exist_ok=True)

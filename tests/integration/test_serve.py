@@ -204,7 +204,7 @@ def test_it_answers_with_the_current_policy_of_a_run(workspace, tmp_path):
                     versions.add(ask(client_of(port), max_tokens=2).system_fingerprint)
                 return len({version for version in versions if version.startswith("policy-")}) > 1
 
-            wait_for(sees_two_versions, what="a second policy")
+            wait_for(sees_two_versions, seconds=240, what="a second policy")
             assert trainer.poll() is None
         finally:
             trainer.send_signal(signal.SIGTERM)
