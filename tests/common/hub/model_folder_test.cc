@@ -82,6 +82,18 @@ TEST_F(FindModelFolderTest, WhatIsNeitherIsSaidOnce) {
               HasSubstr("there is no model folder /models/none"));
 }
 
+TEST_F(FindModelFolderTest, AModelThatAProgramMakesComesWithTheCommand) {
+  for (const std::string folder : {"", "/srv/dapd/"}) {
+    const std::string path = folder + ".deps/models/laboratory-large";
+    EXPECT_THAT(Message(FindModelFolder(path)),
+                AllOf(HasSubstr("there is no model folder " + path +
+                                "; make it in the repository with: "),
+                      HasSubstr("pretrain_laboratory_model.py --size large")));
+  }
+  EXPECT_THAT(Message(FindModelFolder("x.deps/models/laboratory-large")),
+              HasSubstr("it cannot be an id"));
+}
+
 TEST_F(FindModelFolderTest, EveryShardOfTheIndexHasToBeThere) {
   AddShards();
   const auto half = FindModelFolder("org/small");
