@@ -83,6 +83,9 @@ TEST_F(FindModelFolderTest, WhatIsNeitherIsSaidOnce) {
 }
 
 TEST_F(FindModelFolderTest, AModelThatAProgramMakesComesWithTheCommand) {
+  // Here none of them has been made.
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(cache_.path());
   for (const std::string folder : {"", "/srv/dapd/"}) {
     const std::string path = folder + ".deps/models/laboratory-large";
     EXPECT_THAT(Message(FindModelFolder(path)),
@@ -90,8 +93,9 @@ TEST_F(FindModelFolderTest, AModelThatAProgramMakesComesWithTheCommand) {
                                 "; make it in the repository with: "),
                       HasSubstr("pretrain_laboratory_model.py --size large")));
   }
-  EXPECT_THAT(Message(FindModelFolder("x.deps/models/laboratory-large")),
+  EXPECT_THAT(Message(FindModelFolder("/x.deps/models/laboratory-large")),
               HasSubstr("it cannot be an id"));
+  std::filesystem::current_path(before);
 }
 
 TEST_F(FindModelFolderTest, EveryShardOfTheIndexHasToBeThere) {
