@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
 #include "common/base/exit_code.h"
@@ -28,9 +29,37 @@ constexpr uint64_t kMaxIndexBytes = uint64_t{64} << 20;
 constexpr char kModelPrefix[] = "models--";
 constexpr char kAdapterConfig[] = "adapter_config.json";
 
+// Models that the shipped configurations name and programs of the repository
+// write: the path, and the command that writes it.
+struct MadeModel {
+  absl::string_view path;
+  absl::string_view command;
+};
+constexpr MadeModel kMadeModels[] = {
+    {".deps/models/laboratory-large",
+     "deploy/pretrain_laboratory_model.py --size large"},
+    {".deps/models/SmolLM2-135M-Instruct", "deploy/fetch_demo_model.py"},
+    {".deps/models/tiny-qwen3", "deploy/make_tiny_model.py"},
+};
+
 bool Exists(const std::string& path) {
   std::error_code error;
   return fs::exists(fs::symlink_status(path, error));
+}
+
+// Returns what a message about the missing folder `path` ends with.
+std::string HowToMake(absl::string_view path) {
+  path = absl::StripSuffix(path, "/");
+  for (const MadeModel& made : kMadeModels) {
+    if (path == made.path ||
+        absl::EndsWith(path, absl::StrCat("/", made.path))) {
+      return absl::StrCat("; make it in the repository with: ",
+                          ".deps/venv/bin/python ",
+                          made.command);
+    }
+  }
+  return ", and it cannot be an id on the Hugging Face hub, such as "
+         "Qwen/Qwen3-4B or Qwen/Qwen3-4B@main";
 }
 
 // A failed mount leaves an empty folder.
@@ -123,14 +152,10 @@ absl::StatusOr<std::string> FindFolder(
   }
   const std::optional<HubId> id = ParseHubId(path);
   if (!id.has_value()) {
-    return WithExitCode(absl::NotFoundError(absl::StrCat(
-                            "there is no ",
-                            what,
-                            " folder ",
-                            path,
-                            ", and it cannot be an id on the Hugging Face hub, "
-                            "such as Qwen/Qwen3-4B or Qwen/Qwen3-4B@main")),
-                        ExitCode::kData);
+    return WithExitCode(
+        absl::NotFoundError(absl::StrCat(
+            "there is no ", what, " folder ", path, HowToMake(path))),
+        ExitCode::kData);
   }
   auto snapshot = FindSnapshot(HubKind::kModel, *id);
   if (absl::IsNotFound(snapshot.status())) {

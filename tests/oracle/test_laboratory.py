@@ -6,6 +6,7 @@ training shows the model what it has seen.
 
 import hashlib
 import importlib
+import json
 import re
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from conftest import ROOT, read_jsonl, run_dapd, write_jsonl
 
 SCRIPT = ROOT / "deploy" / "pretrain_laboratory_model.py"
 CONFIG = ROOT / "configs" / "laboratory.yaml"
+TAUGHT_CONFIG = ROOT / "configs" / "laboratory-opd.yaml"
 FOLDER = ROOT / "deploy" / "models" / "laboratory"
 MAX_BYTES = 4_000_000
 
@@ -44,6 +46,14 @@ def two_batches(tmp_path_factory):
     """Provides the script's output after two batches: the same tokenizer, and a model that knows nothing."""
     folder = tmp_path_factory.mktemp("laboratory") / "model"
     subprocess.run([sys.executable, SCRIPT, "--batches", "2", "--output", folder], check=True, capture_output=True, timeout=300)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def large(laboratory, tmp_path_factory):
+    """Provides the teacher that the script makes of the laboratory model, after two batches."""
+    folder = tmp_path_factory.mktemp("laboratory") / "large"
+    subprocess.run([sys.executable, SCRIPT, "--size", "large", "--batches", "2", "--output", folder], check=True, capture_output=True, timeout=300)
     return folder
 
 
@@ -182,3 +192,35 @@ def test_the_configuration_measures_the_short_cut(script):
     marker = yaml.safe_load(CONFIG.read_text())["evaluation"]["marker"]
     assert marker in script.worked([1, 2, 3, 4], 0, Draws(0.5))[0]
     assert marker not in script.bare(10)
+
+
+def test_the_large_model_begins_as_the_laboratory_model(script, laboratory):
+    small = transformers.Qwen3ForCausalLM.from_pretrained(laboratory, dtype=torch.float32).eval()
+    model = script.make_model(Tokenizer.from_file(str(laboratory / "tokenizer.json")), script.SIZES["large"]).eval()
+    script.grow(model, small)
+    ids = torch.randint(0, 500, (4, 60), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        expected, actual = small(ids).logits, model(ids).logits
+    worst = (actual - expected).abs().max().item()
+    print(f"logits up to {expected.abs().max().item():.1f} differ by at most {worst:.1e}")
+    assert worst < 1e-2  # the epsilon of the norms weighs more in the larger model
+
+
+def test_the_large_model_teaches_the_laboratory_model(large, laboratory, tmp_path):
+    """This is a run of two steps with the shipped configuration, whose teacher the script has made in a shorter time."""
+    check_digests(large)
+    assert (large / "tokenizer.json").read_bytes() == (laboratory / "tokenizer.json").read_bytes()
+    shapes = [transformers.AutoConfig.from_pretrained(folder) for folder in (large, laboratory)]
+    assert shapes[0].hidden_size > shapes[1].hidden_size and shapes[0].num_hidden_layers > shapes[1].num_hidden_layers
+    problems(tmp_path)
+    (teacher,) = yaml.safe_load(TAUGHT_CONFIG.read_text())["teachers"]
+    teacher |= {"path": str(large), "metrics_listen": "127.0.0.1:0"}
+    sets = {"run.output_dir": tmp_path, "model.path": laboratory, "teachers": json.dumps([teacher]), "data.path": tmp_path / "train-1.jsonl",
+            "evaluation.path": '""', "trainer.steps": 2, "trainer.listen": "127.0.0.1:0",
+            **{f"metrics.{role}_listen": "127.0.0.1:0" for role in ("rollout", "teacher", "trainer")}}
+    flags = [part for key, value in sets.items() for part in ("--set", f"{key}={value}")]
+    assert f"teacher {teacher['name']}" in run_dapd("check", TAUGHT_CONFIG, *flags).stdout
+    run_dapd("run", TAUGHT_CONFIG, *flags, timeout=300)
+    steps = read_jsonl(tmp_path / "laboratory-opd/metrics.jsonl")
+    print("losses", [step["loss"] for step in steps])
+    assert len(steps) == 2 and all(step["loss"] > 0 and step["gradient_norm"] > 0 for step in steps)

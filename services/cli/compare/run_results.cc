@@ -29,6 +29,18 @@ using Json = nlohmann::json;
 constexpr uint64_t kMaxReportBytes = uint64_t{1} << 24;
 constexpr size_t kMaxPoints = 1000;  // of a run's curve
 
+// Removes from each map of `teachers` where its workers run and listen: every
+// run of a sweep has its own addresses. Throws YAML::Exception.
+void RemovePlaces(YAML::Node teachers) {
+  if (!teachers.IsSequence()) return;
+  for (YAML::Node teacher : teachers) {
+    if (!teacher.IsMap()) continue;
+    for (const char* key : {"addresses", "listen", "metrics_listen"}) {
+      teacher.remove(key);
+    }
+  }
+}
+
 // Throws YAML::Exception.
 void Flatten(const YAML::Node& node,
              const std::string& name,
@@ -56,7 +68,9 @@ absl::Status ReadSettings(const std::string& path, RunResults* run) try {
         absl::StrCat(run->folder, " holds no run: there is no ", path));
   }
   if (!text.ok()) return WithExitCode(text.status(), ExitCode::kData);
-  Flatten(YAML::Load(*text), "", &run->settings);
+  YAML::Node config = YAML::Load(*text);
+  if (config.IsMap() && config["teachers"]) RemovePlaces(config["teachers"]);
+  Flatten(config, "", &run->settings);
   const auto steps = run->settings.find("trainer.steps");
   if (steps == run->settings.end() ||
       !absl::SimpleAtoi(steps->second, &run->steps)) {

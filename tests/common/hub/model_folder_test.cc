@@ -82,6 +82,22 @@ TEST_F(FindModelFolderTest, WhatIsNeitherIsSaidOnce) {
               HasSubstr("there is no model folder /models/none"));
 }
 
+TEST_F(FindModelFolderTest, AModelThatAProgramMakesComesWithTheCommand) {
+  // Here none of them has been made.
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(cache_.path());
+  for (const std::string folder : {"", "/srv/dapd/"}) {
+    const std::string path = folder + ".deps/models/laboratory-large";
+    EXPECT_THAT(Message(FindModelFolder(path)),
+                AllOf(HasSubstr("there is no model folder " + path +
+                                "; make it in the repository with: "),
+                      HasSubstr("pretrain_laboratory_model.py --size large")));
+  }
+  EXPECT_THAT(Message(FindModelFolder("/x.deps/models/laboratory-large")),
+              HasSubstr("it cannot be an id"));
+  std::filesystem::current_path(before);
+}
+
 TEST_F(FindModelFolderTest, EveryShardOfTheIndexHasToBeThere) {
   AddShards();
   const auto half = FindModelFolder("org/small");

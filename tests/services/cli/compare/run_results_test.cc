@@ -72,6 +72,22 @@ TEST_F(ReadRunResultsTest, SettingsStepsAndFiguresAreThere) {
   EXPECT_FALSE(run->finished);
 }
 
+TEST_F(ReadRunResultsTest, WhereATeachersWorkersListenIsNoSetting) {
+  const auto settings = [&](const std::string& port, const std::string& path) {
+    Write("config.yaml",
+          absl::StrCat("trainer: {steps: 2}\nteachers: [{name: big, path: ",
+                       path,
+                       ", addresses: [\"127.0.0.1:",
+                       port,
+                       "\"], listen: \"127.0.0.1:",
+                       port,
+                       "\", metrics_listen: \"\"}]\n"));
+    return ReadRunResults(folder_).value().settings;
+  };
+  EXPECT_EQ(settings("7011", "a"), settings("7012", "a"));
+  EXPECT_NE(settings("7011", "a"), settings("7011", "b"));
+}
+
 TEST_F(ReadRunResultsTest, TheLossIsThatOfTheLastStepHoweverLongTheRun) {
   EXPECT_EQ(ReadRunResults(folder_)->loss, 0.25);
   std::string lines;
