@@ -71,7 +71,8 @@ absl::Status Run(const TeacherFlags& flags) {
                        EndForRestart);
   service.Attach(&worker, model.description);
   return program.ServeUntilSignal(
-      [&worker](absl::Duration grace) { worker.Shutdown(grace); });
+      [&worker](absl::Duration grace) { worker.Shutdown(grace); },
+      /*takes_adapters=*/!teacher.has_value());
 }
 
 int Main(int argc, char** argv) {

@@ -130,6 +130,16 @@ std::string DescribeWorkers(
                                  state.last_error.empty() ? "" : ": ",
                                  state.last_error));
   }
+  const std::string remedy =
+      options.teacher.empty()
+          ? absl::StrCat("start dapd-",
+                         options.role,
+                         " there with the same model, or correct ",
+                         options.role,
+                         ".addresses")
+          : absl::StrCat("start dapd-teacher --teacher ",
+                         options.teacher,
+                         " there, or correct its addresses in teachers");
   return absl::StrCat(
       "no usable ",
       options.role,
@@ -137,11 +147,8 @@ std::string DescribeWorkers(
       absl::StrJoin(options.addresses, ", "),
       " (",
       lines.empty() ? "no address found" : absl::StrJoin(lines, "; "),
-      "); start dapd-",
-      options.role,
-      " there with the same model, or correct ",
-      options.role,
-      ".addresses");
+      "); ",
+      remedy);
 }
 
 }  // namespace dapd

@@ -87,7 +87,8 @@ struct WorkerState {
 };
 
 struct WorkerPoolOptions {
-  std::string role;                    // "rollout" or "teacher", in messages
+  std::string role;     // "rollout" or "teacher", in messages
+  std::string teacher;  // the further teacher, in messages; empty: none
   std::vector<std::string> addresses;  // see address_book.h
   absl::Duration task_timeout = absl::Minutes(10);
   absl::Duration peer_timeout = absl::Minutes(5);

@@ -81,10 +81,11 @@ absl::Status WorkerProgram::Start(const Config& config,
 }
 
 absl::Status WorkerProgram::ServeUntilSignal(
-    const std::function<void(absl::Duration grace)>& shutdown) {
+    const std::function<void(absl::Duration grace)>& shutdown,
+    bool takes_adapters) {
   serving_ = true;
   server_->SetServing(true);
-  LogInfo("ready for an adapter");
+  LogInfo(takes_adapters ? "ready for an adapter" : "ready");
   signal_.Wait();
   server_->SetServing(false);
   shutdown(kShutdownGrace);

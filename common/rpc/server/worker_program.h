@@ -63,8 +63,10 @@ class WorkerProgram {
   // Reports the worker as ready, waits for the signal, reports it as not ready,
   // gives running calls the time of `shutdown`, and closes the server. Returns
   // CANCELLED with run.stopped_worker: the run was interrupted.
+  // `takes_adapters`: whether trainers load weights into it, for the log.
   absl::Status ServeUntilSignal(
-      const std::function<void(absl::Duration grace)>& shutdown);
+      const std::function<void(absl::Duration grace)>& shutdown,
+      bool takes_adapters = true);
 
  private:
   const std::string name_;

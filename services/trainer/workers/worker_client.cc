@@ -20,6 +20,7 @@ absl::StatusOr<WorkerPoolOptions> PoolOptions(Role role,
   }
   WorkerPoolOptions pool;
   pool.role = RoleName(role);
+  pool.teacher = options->expected.teacher;
   pool.addresses = std::move(options->addresses);
   pool.task_timeout = options->task_timeout;
   pool.peer_timeout = options->peer_timeout;
