@@ -17,8 +17,8 @@ namespace dapd {
 namespace {
 
 // Returns the text in lower case, without delimiters of mathematics, without
-// full stops at the end, and without white space except between two digits ("2
-// 1/2" is not "21/2"). Texts that look alike become equal.
+// full stops and backslashes at the end, and without white space except between
+// two digits ("2 1/2" is not "21/2"). Texts that look alike become equal.
 std::string Squeeze(absl::string_view text) {
   const std::string plain = absl::StrReplaceAll(text,
                                                 {{"\\left", ""},
@@ -46,7 +46,10 @@ std::string Squeeze(absl::string_view text) {
     squeezed.push_back(c);
   }
   absl::string_view trimmed = squeezed;
-  while (absl::ConsumeSuffix(&trimmed, ".")) {
+  // The content of a box ends without its white space, so that "\\ " leaves a
+  // backslash there.
+  while (absl::ConsumeSuffix(&trimmed, ".") ||
+         (trimmed.size() > 1 && absl::ConsumeSuffix(&trimmed, "\\"))) {
   }
   return absl::AsciiStrToLower(trimmed);
 }

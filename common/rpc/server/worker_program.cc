@@ -85,7 +85,7 @@ absl::Status WorkerProgram::ServeUntilSignal(
     bool takes_adapters) {
   serving_ = true;
   server_->SetServing(true);
-  LogInfo(takes_adapters ? "ready for an adapter" : "ready");
+  LogInfo(takes_adapters ? "ready for an adapter" : "ready for requests");
   signal_.Wait();
   server_->SetServing(false);
   shutdown(kShutdownGrace);

@@ -131,6 +131,11 @@ TEST(AnswersEqualTest, WhatStandsAboveAndBelowFillsTheGroup) {
   });
 }
 
+TEST(AnswersEqualTest, ASpaceBehindABackslashEndsAnAnswer) {
+  EXPECT_TRUE(AnswersEqual("\\arf12\\", "\\arf12\\ "));
+  EXPECT_TRUE(GradeAnswer("So \\boxed{\\arf12\\ }.", "\\arf12\\ ").correct);
+}
+
 TEST(AnswersEqualTest, UnitsWithinAListAreLeftOut) {
   ExpectEitherWay({
       {"3 cm, 4 cm", "3, 4", true},
