@@ -190,12 +190,12 @@ def test_an_open_address_is_refused(workspace):
 
 def test_it_answers_with_the_current_policy_of_a_run(workspace, tmp_path):
     with running("dapd-rollout", workspace, {}) as rollout, running("dapd-teacher", workspace, {}) as teacher, \
-            serving(workspace, tmp_path, "--workers", f"127.0.0.1:{rollout.port}") as port:
+            serving(workspace, tmp_path, "--workers", f"127.0.0.1:{rollout.port}", "--peer-timeout", 2) as port:
         with pytest.raises(openai.InternalServerError, match="has not given it a policy yet"):
             ask(client_of(port, timeout=120), max_tokens=2)
         trainer = start("dapd-trainer", workspace, **{
             "run.name": "served", "rollout.addresses": f"[127.0.0.1:{rollout.port}]", "teacher.addresses": f"[127.0.0.1:{teacher.port}]",
-            "trainer.steps": 400, "trainer.schedule_steps": 400})
+            "trainer.listen": "127.0.0.1:0", "trainer.steps": 400, "trainer.schedule_steps": 400})
         try:
             versions = set()
 
