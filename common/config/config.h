@@ -91,7 +91,7 @@ constexpr auto NameTable(OnWriteError) {
   return std::array{"pause", "continue", "fail"};
 }
 
-// What a run does when its grader has not graded an answer
+// Says how a run goes on when its grader has not graded an answer
 // (common/grader/grading_desk.h).
 enum class OnUngraded { kUngraded, kFail };
 constexpr auto NameTable(OnUngraded) { return std::array{"ungraded", "fail"}; }

@@ -47,12 +47,12 @@ std::string HostOf(absl::string_view authority) {
              : "";
 }
 
-// Returns what is wrong with a URL whose secret is in the file that the key
-// `secret_file` names.
+// Returns what is wrong with a URL that begins with `head` and whose secret is
+// in the file that the key `secret_file` names.
 std::string ProblemWithUrl(absl::string_view url,
+                           const UrlHead& head,
                            bool has_secret,
                            absl::string_view secret_file) {
-  const UrlHead head = *SplitHead(url);
   // Parsers disagree about some characters, such as a backslash before the
   // host.
   if (!std::all_of(url.begin(), url.end(), [](char c) {
@@ -94,18 +94,20 @@ bool IsOnLoopback(absl::string_view url) {
 }
 
 std::string ProblemWithNotifyUrl(absl::string_view url, bool has_secret) {
-  if (!SplitHead(url).has_value()) {
+  const std::optional<UrlHead> head = SplitHead(url);
+  if (!head.has_value()) {
     return "is neither a URL that begins with http:// or https:// nor file:// "
            "and the path of a file that contains one";
   }
-  return ProblemWithUrl(url, has_secret, "run.notify_secret_file");
+  return ProblemWithUrl(url, *head, has_secret, "run.notify_secret_file");
 }
 
 std::string ProblemWithGraderUrl(absl::string_view url, bool has_secret) {
-  if (!SplitHead(url).has_value()) {
+  const std::optional<UrlHead> head = SplitHead(url);
+  if (!head.has_value()) {
     return "is no URL that begins with http:// or https://";
   }
-  return ProblemWithUrl(url, has_secret, "grader.secret_file");
+  return ProblemWithUrl(url, *head, has_secret, "grader.secret_file");
 }
 
 }  // namespace dapd

@@ -220,19 +220,18 @@ std::set<std::string> Prompts::Columns() const {
 }
 
 size_t Prompts::most_columns() const {
+  // Parts of prompts.sibling may occur several times in it.
+  const size_t times =
+      std::max({size_t{1},
+                sibling_.Count(PromptField::kSolution),
+                sibling_.Count(PromptField::kFeedback) *
+                    sibling_feedback_.Count(PromptField::kFeedback)});
   size_t most = 0;
   for (const PromptTemplate* prompt : All()) {
-    // Parts of prompts.sibling may occur several times in it.
-    const size_t times =
-        std::max({size_t{1},
-                  sibling_.Count(PromptField::kSolution),
-                  sibling_.Count(PromptField::kFeedback) *
-                      sibling_feedback_.Count(PromptField::kFeedback)});
-    most +=
-        times * (prompt->CountColumns() +
-                 prompt->Count(PromptField::kPrompt) * none_.CountColumns());
+    most += prompt->CountColumns() +
+            prompt->Count(PromptField::kPrompt) * none_.CountColumns();
   }
-  return most;
+  return times * most;
 }
 
 std::set<std::string> Prompts::QuestionColumns() const {

@@ -4,10 +4,11 @@
 #include <map>
 #include <set>
 
-#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "common/base/safe_name.h"
 #include "common/config/preset_terms.h"
 
 namespace dapd {
@@ -17,10 +18,8 @@ constexpr size_t kMaxNameBytes = 32;
 
 // A name is part of command lines, of terms' names and of metrics' labels.
 bool IsTeacherName(const std::string& name) {
-  return !name.empty() && name.size() <= kMaxNameBytes && name.front() != '-' &&
-         std::ranges::all_of(name, [](char c) {
-           return absl::ascii_isalnum(c) || c == '-' || c == '_';
-         });
+  return name.size() <= kMaxNameBytes && IsSafeName(name) &&
+         !absl::StrContains(name, '.');
 }
 
 bool IsReserved(const std::string& name) {

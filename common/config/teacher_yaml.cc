@@ -1,15 +1,13 @@
 #include "common/config/teacher_yaml.h"
 
-#include <cstring>
 #include <set>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 #include "common/base/user_path.h"
-#include "common/config/config_keys.h"
+#include "common/config/value_reader.h"
 #include "common/config/yaml_fields.h"
 #include "common/config/yaml_text.h"
 
@@ -43,12 +41,8 @@ Field AddressesField(std::vector<std::string>* target) {
     if (target->empty()) return "the list is empty";
     std::set<std::string> seen;
     for (std::string& address : *target) {
-      if (absl::StartsWith(address, kFilePrefix)) {
-        std::string path = address.substr(std::strlen(kFilePrefix));
-        if (std::string wrong = ExpandUserPath(&path); !wrong.empty()) {
-          return wrong;
-        }
-        address = absl::StrCat(kFilePrefix, path);
+      if (std::string wrong = ExpandFileAddress(&address); !wrong.empty()) {
+        return wrong;
       }
       if (!seen.insert(address).second) {
         return absl::StrCat("'", address, "' occurs twice");

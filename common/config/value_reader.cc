@@ -137,12 +137,10 @@ struct Reader {
     }
     std::set<std::string> seen;
     for (std::string& item : list) {
-      if (key.is_path && absl::StartsWith(item, kFilePrefix)) {
-        std::string path = item.substr(std::strlen(kFilePrefix));
-        if (std::string wrong = ExpandUserPath(&path); !wrong.empty()) {
+      if (key.is_path) {
+        if (std::string wrong = ExpandFileAddress(&item); !wrong.empty()) {
           return wrong;
         }
-        item = absl::StrCat(kFilePrefix, path);
       }
       if (!IsChoice(item)) {
         return absl::StrCat("'", item, "' is not one of ", AcceptedValues(key));
@@ -195,6 +193,14 @@ struct Reader {
 
 std::string ReadValue(const YAML::Node& node, const ConfigKey& key) {
   return std::visit(Reader{node, key}, key.target);
+}
+
+std::string ExpandFileAddress(std::string* address) {
+  if (!absl::StartsWith(*address, kFilePrefix)) return "";
+  std::string path = address->substr(std::strlen(kFilePrefix));
+  std::string wrong = ExpandUserPath(&path);
+  if (wrong.empty()) *address = absl::StrCat(kFilePrefix, path);
+  return wrong;
 }
 
 }  // namespace dapd

@@ -13,4 +13,8 @@ namespace dapd {
 // it.
 std::string ReadValue(const YAML::Node& node, const ConfigKey& key);
 
+// Expands the path of an address that begins with kFilePrefix. Returns what is
+// wrong with the path, or an empty text.
+std::string ExpandFileAddress(std::string* address);
+
 }  // namespace dapd

@@ -79,17 +79,7 @@ absl::Status AddCellValue(const arrow::Array& array,
     return must_have_value ? CellError(where, column, json.status())
                            : absl::OkStatus();
   }
-  if (json->is_null()) return absl::OkStatus();
-  auto text = PythonJson(*json);
-  if (!text.ok()) {
-    return DataError(absl::StrCat(where,
-                                  ": column '",
-                                  column,
-                                  "' holds ",
-                                  std::string(text.status().message())));
-  }
-  row->values[column] = *std::move(text);
-  return absl::OkStatus();
+  return AddJsonValue(*json, column, where, &row->values);
 }
 
 absl::Status AddCell(const arrow::Array& array,

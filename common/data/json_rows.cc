@@ -211,23 +211,6 @@ class RowReader {
   bool has_ended_ = false;
 };
 
-absl::Status AddJsonValue(const nlohmann::ordered_json& value,
-                          const std::string& column,
-                          const std::string& where,
-                          TextRow* values) {
-  if (value.is_null()) return absl::OkStatus();
-  auto text = PythonJson(value);
-  if (!text.ok()) {
-    return DataError(absl::StrCat(where,
-                                  ": column '",
-                                  column,
-                                  "' holds ",
-                                  std::string(text.status().message())));
-  }
-  (*values)[column] = *std::move(text);
-  return absl::OkStatus();
-}
-
 absl::Status AddJsonValues(const nlohmann::ordered_json& json,
                            const std::string& where,
                            const RowQuery& query,
@@ -349,6 +332,23 @@ absl::Status VisitElements(const std::string& path,
 }
 
 }  // namespace
+
+absl::Status AddJsonValue(const nlohmann::ordered_json& value,
+                          const std::string& column,
+                          const std::string& where,
+                          TextRow* values) {
+  if (value.is_null()) return absl::OkStatus();
+  auto text = PythonJson(value);
+  if (!text.ok()) {
+    return DataError(absl::StrCat(where,
+                                  ": column '",
+                                  column,
+                                  "' holds ",
+                                  std::string(text.status().message())));
+  }
+  (*values)[column] = *std::move(text);
+  return absl::OkStatus();
+}
 
 bool IsAsked(const RowQuery& query, const std::string& column) {
   return query.wants_all_values ||

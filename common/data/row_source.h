@@ -10,6 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "common/base/json.h"
+
 namespace dapd {
 
 // Maps each column to its text in a row. A missing or null value is absent;
@@ -67,6 +69,13 @@ absl::Status VisitArrowRows(const std::string& path,
 absl::Status VisitParquetRows(const std::string& path,
                               const RowQuery& query,
                               const RowVisitor& visit);
+
+// Adds a column's value to DataRow::values, and nothing for null. The error
+// names place and column.
+absl::Status AddJsonValue(const nlohmann::ordered_json& value,
+                          const std::string& column,
+                          const std::string& where,
+                          TextRow* values);
 
 // Returns whether the query asks for a column, as a text or as a value.
 bool IsAsked(const RowQuery& query, const std::string& column);

@@ -122,7 +122,7 @@ GraderResult CommandGrader::GradeOne(const GraderQuestion& question) {
       return *std::move(result);
     }
     failure = result.status();
-    // What it still writes would be taken for the next grade.
+    // Otherwise its late output would be taken for the next grade.
     process_.Kill();
     ++failures_;
   }

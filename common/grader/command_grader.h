@@ -6,8 +6,8 @@
 // memory, or writes too much or anything but the grade is killed, with every
 // process of its group, and a new one is started; the answer is tried once
 // more. Between failures in a row the pause before a start grows from 0.1 to 2
-// seconds. Its stderr goes to the log, the first kMaxLoggedLines lines of each
-// program.
+// seconds. Its stderr goes to the log, the first kMaxLoggedLines lines of all
+// programs of this object together.
 #pragma once
 
 #include <functional>

@@ -144,7 +144,8 @@ void GradingDesk::Deliver(const Waiting& waiting, GraderResult result) {
       }
     }
   }
-  // Before the result is there, for whoever looks at both.
+  // This comes before the result, so that a reader of the result also finds the
+  // warning and the metrics.
   if (!warning.empty()) LogWarning(warning);
   if (observer_.on_result) {
     observer_.on_result(result,

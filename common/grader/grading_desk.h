@@ -2,15 +2,16 @@
 // on.
 //
 // A grader may think for minutes, so nobody who has other work waits for it.
-// Who collects answers (services/trainer/step/sample_pipeline.h) submits each
-// answer as it comes in and takes grades as they are ready; a sample is ready
-// once all of its grades are there. grader.workers threads of the desk do the
-// waiting: each has one program (command_grader.h) or one open request at a
+// The collector of answers (services/trainer/step/sample_pipeline.h) submits
+// each answer as it comes in and takes grades as they are ready; a sample is
+// ready once all of its grades are there. grader.workers threads of the desk do
+// the waiting: each has one program (command_grader.h) or one open request at a
 // time (url_grader.h). The compute thread never comes here.
 //
-// Which answer is graded when, and by which worker, does not change a result:
-// grades are placed by the ticket. What a grader says may change from call to
-// call; the ledger (services/trainer/record/ledger.h) keeps what it said once.
+// The order in which answers are graded, and the worker that grades an answer,
+// change no result: grades are placed by the ticket. A grader may answer
+// otherwise when it is asked again, so the ledger
+// (services/trainer/record/ledger.h) keeps its first result.
 //
 // The queue needs no bound of its own: it holds at most the answers of the
 // steps that are open, whose number the configuration bounds.
@@ -19,7 +20,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>

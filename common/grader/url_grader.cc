@@ -13,7 +13,6 @@
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
 #include "common/base/utf8.h"
-#include "common/config/notify_url.h"
 
 namespace dapd {
 namespace {
@@ -23,10 +22,6 @@ constexpr absl::Duration kFirstWait = absl::Milliseconds(500);
 constexpr int kMostWaitDoublings = 6;
 constexpr absl::Duration kLongestWait = absl::Seconds(30);
 constexpr absl::Duration kGlance = absl::Milliseconds(50);
-
-bool IsPassing(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
-}
 
 Ungraded ReasonOfPost(const absl::Status& status) {
   if (absl::IsDeadlineExceeded(status)) return Ungraded::kTimeout;
@@ -59,15 +54,8 @@ absl::StatusOr<std::map<std::string, nlohmann::json>> GradesOf(
 }  // namespace
 
 absl::StatusOr<HttpTarget> LoadGraderTarget(const GraderSection& options) {
-  HttpTarget target{.url = options.url, .ca_file = options.ca_file};
-  if (!options.secret_file.empty()) {
-    ASSIGN_OR_RETURN(target.header,
-                     ReadPostHeader("grader.secret_file", options.secret_file));
-  }
-  if (!options.ca_file.empty()) {
-    RETURN_IF_ERROR(CheckAuthorities("grader.ca_file", options.ca_file));
-  }
-  return target;
+  return LoadHttpTarget(
+      "grader.", options.url, options.secret_file, options.ca_file);
 }
 
 UrlGrader::UrlGrader(GraderSection options,
@@ -89,7 +77,7 @@ absl::StatusOr<std::string> UrlGrader::Post(
       .keeps_answer = true};
   for (int64_t retry = 0;; ++retry) {
     auto body = PostOnce(target_, json, limits, gives_up_);
-    if (body.ok() || !IsPassing(body.status()) || retry == options_.retries) {
+    if (!IsPassingPostError(body.status()) || retry == options_.retries) {
       return body;
     }
     const auto doublings =

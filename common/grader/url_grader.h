@@ -22,7 +22,7 @@
 namespace dapd {
 
 // Returns the target of grader.url, with its files read. Returns the errors of
-// ReadPostHeader and CheckAuthorities.
+// LoadHttpTarget.
 absl::StatusOr<HttpTarget> LoadGraderTarget(const GraderSection& options);
 
 class UrlGrader final : public AnswerGrading {

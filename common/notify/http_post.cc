@@ -147,6 +147,38 @@ long Milliseconds(absl::Duration duration) {
       std::max<int64_t>(absl::ToInt64Milliseconds(duration), 1));
 }
 
+// Returns the header of a secret file: its line, or "Authorization: Bearer" and
+// the line if that is a token. Returns an error for an invalid header, too.
+absl::StatusOr<std::string> ReadPostHeader(const std::string& key,
+                                           const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string line, ReadSecretLine(key, path));
+  const size_t colon = line.find(':');
+  if (colon == std::string::npos && !absl::StrContains(line, ' ')) {
+    return absl::StrCat("Authorization: Bearer ", line);
+  }
+  if (colon == std::string::npos || colon + 1 == line.size() ||
+      !IsFieldName(absl::string_view(line).substr(0, colon))) {
+    return ConfigError(absl::StrCat(
+        key, ": the file holds neither a token nor a header (Name: value)"));
+  }
+  return line;
+}
+
+// Checks that a file holds certificate authorities. libcurl would report an
+// unusable file only at the first request.
+absl::Status CheckAuthorities(const std::string& key, const std::string& path) {
+  const auto pem = ReadFile(path, kMaxAuthoritiesBytes);
+  if (!pem.ok()) {
+    return ConfigError(
+        absl::StrCat(key, ": ", std::string(pem.status().message())));
+  }
+  if (!ParseCertificate(*pem).ok()) {
+    return ConfigError(
+        absl::StrCat(key, ": ", path, " holds no certificate in PEM form"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> PostOnce(const HttpTarget& target,
@@ -226,32 +258,24 @@ absl::StatusOr<std::string> ReadSecretLine(const std::string& key,
   return std::string(line);
 }
 
-absl::StatusOr<std::string> ReadPostHeader(const std::string& key,
-                                           const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string line, ReadSecretLine(key, path));
-  const size_t colon = line.find(':');
-  if (colon == std::string::npos && !absl::StrContains(line, ' ')) {
-    return absl::StrCat("Authorization: Bearer ", line);
+absl::StatusOr<HttpTarget> LoadHttpTarget(const std::string& keys,
+                                          const std::string& url,
+                                          const std::string& secret_file,
+                                          const std::string& ca_file) {
+  HttpTarget target{.url = url, .ca_file = ca_file};
+  if (!secret_file.empty()) {
+    ASSIGN_OR_RETURN(
+        target.header,
+        ReadPostHeader(absl::StrCat(keys, "secret_file"), secret_file));
   }
-  if (colon == std::string::npos || colon + 1 == line.size() ||
-      !IsFieldName(absl::string_view(line).substr(0, colon))) {
-    return ConfigError(absl::StrCat(
-        key, ": the file holds neither a token nor a header (Name: value)"));
+  if (!ca_file.empty()) {
+    RETURN_IF_ERROR(CheckAuthorities(absl::StrCat(keys, "ca_file"), ca_file));
   }
-  return line;
+  return target;
 }
 
-absl::Status CheckAuthorities(const std::string& key, const std::string& path) {
-  const auto pem = ReadFile(path, kMaxAuthoritiesBytes);
-  if (!pem.ok()) {
-    return ConfigError(
-        absl::StrCat(key, ": ", std::string(pem.status().message())));
-  }
-  if (!ParseCertificate(*pem).ok()) {
-    return ConfigError(
-        absl::StrCat(key, ": ", path, " holds no certificate in PEM form"));
-  }
-  return absl::OkStatus();
+bool IsPassingPostError(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
 
 }  // namespace dapd

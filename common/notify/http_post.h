@@ -44,6 +44,10 @@ absl::StatusOr<std::string> PostOnce(const HttpTarget& target,
                                      const PostLimits& limits,
                                      const std::function<bool()>& gives_up);
 
+// Returns whether PostOnce may succeed if it is called again: UNAVAILABLE and
+// DEADLINE_EXCEEDED.
+bool IsPassingPostError(const absl::Status& status);
+
 // The following functions read the files that configuration keys name. Their
 // errors have the exit code kConfig, the name of the key and no part of a
 // secret.
@@ -54,13 +58,14 @@ absl::StatusOr<std::string> PostOnce(const HttpTarget& target,
 absl::StatusOr<std::string> ReadSecretLine(const std::string& key,
                                            const std::string& path);
 
-// Returns the header of a secret file: its line, or "Authorization: Bearer" and
-// the line if that is a token. Returns an error for an invalid header, too.
-absl::StatusOr<std::string> ReadPostHeader(const std::string& key,
-                                           const std::string& path);
-
-// Checks that a file holds certificate authorities. libcurl would report an
-// unusable file only at the first request.
-absl::Status CheckAuthorities(const std::string& key, const std::string& path);
+// Returns the target with its files read; each path may be empty. `keys` begins
+// the names of their keys: "grader." for grader.secret_file and grader.ca_file.
+// The secret is a token, sent as "Authorization: Bearer", or a whole header.
+// Returns the errors of ReadSecretLine, and errors for an invalid header and
+// for a file without certificate authorities.
+absl::StatusOr<HttpTarget> LoadHttpTarget(const std::string& keys,
+                                          const std::string& url,
+                                          const std::string& secret_file,
+                                          const std::string& ca_file);
 
 }  // namespace dapd

@@ -1,6 +1,7 @@
 #include "common/notify/webhook.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -37,14 +38,12 @@ absl::StatusOr<Webhook> LoadWebhook(const RunConfig& run) {
           absl::StrCat("run.notify_url: the file's content ", problem));
     }
   }
-  if (!run.notify_secret_file.empty()) {
-    ASSIGN_OR_RETURN(
-        webhook.header,
-        ReadPostHeader("run.notify_secret_file", run.notify_secret_file));
-  }
-  if (!run.notify_ca_file.empty()) {
-    RETURN_IF_ERROR(CheckAuthorities("run.notify_ca_file", run.notify_ca_file));
-  }
+  ASSIGN_OR_RETURN(HttpTarget target,
+                   LoadHttpTarget("run.notify_",
+                                  webhook.url,
+                                  run.notify_secret_file,
+                                  run.notify_ca_file));
+  webhook.header = std::move(target.header);
   return webhook;
 }
 
@@ -69,10 +68,7 @@ absl::Status PostJson(const Webhook& webhook,
                      .timeout = left},
                     gives_up)
                .status();
-    if (last.ok() ||
-        !(absl::IsUnavailable(last) || absl::IsDeadlineExceeded(last))) {
-      return last;
-    }
+    if (!IsPassingPostError(last)) return last;
     if (attempt + 1 == kAttempts) break;
     const absl::Time again =
         std::min(deadline, SteadyNow() + kFirstPause * (1 << attempt));

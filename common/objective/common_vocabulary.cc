@@ -23,7 +23,7 @@ void CheckScores(const LmHead& head,
                 " tokens and cannot be cut to the ",
                 vocabulary,
                 " tokens that all models share; let this teacher send hidden "
-                "states (teacher.payload: hidden)");
+                "states (teacher.payload: hidden_states)");
     return;
   }
   TORCH_CHECK(tokens >= vocabulary,

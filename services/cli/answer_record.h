@@ -40,7 +40,7 @@ struct AnswerRecord {
   std::string text;
   std::string answer;  // the expected answer
   Grade grade;         // of `text` against it
-  // What a grader of the user's own said, if there is one; it decides
+  // The result of a grader of the user's own, if there is one; it decides
   // grade.correct.
   std::optional<GraderResult> given_grade;
   int64_t tokens = 0;  // its end token included

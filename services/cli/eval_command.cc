@@ -112,7 +112,6 @@ absl::StatusOr<Dataset> ReadProblems(const EvalOptions& options,
 // Returns everything that determines the answers, except for rounding.
 absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
     const EvalOptions& options, const Config& config, const Dataset& data) {
-  const PromptsSection& prompts = config.prompts;
   const LocalGeneratorOptions& generator = options.generator;
   ASSIGN_OR_RETURN(const std::string folder, FindModelFolder(generator.model));
   // Both digests read whole files.
@@ -144,7 +143,7 @@ absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
       {"seed", generator.seed}};
   // Older files lack these keys.
   for (const auto& [key, text] :
-       {std::pair{"prompts.system", &prompts.system},
+       {std::pair{"prompts.system", &config.prompts.system},
         std::pair{"data.system", &config.data.system}}) {
     if (!text->empty()) settings[key] = *text;
   }
@@ -313,14 +312,13 @@ absl::Status AnswerTheRest(const EvalOptions& options,
                                    .expected = record.answer,
                                    .answer = record.text,
                                    .row_json = problem.row_json};
-        return grading->Add(
-            std::move(question),
-            [&keep, record = std::move(record)](const GraderResult& result) {
-              AnswerRecord graded = record;
-              graded.given_grade = result;
-              graded.grade.correct = result.correct;
-              return keep(std::move(graded));
-            });
+        return grading->Add(std::move(question),
+                            [&keep, record = std::move(record)](
+                                const GraderResult& result) mutable {
+                              record.given_grade = result;
+                              record.grade.correct = result.correct;
+                              return keep(std::move(record));
+                            });
       }));
   if (grading == nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(grading->Finish());

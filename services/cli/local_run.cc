@@ -142,29 +142,46 @@ absl::Status LocalRun::AddWorkers(const std::string& role,
     threads = ThreadsOfEach(count * processes_each);
   }
   for (int64_t i = 0; i < count; ++i) {
-    ASSIGN_OR_RETURN(const std::string address, TakeAddress());
-    addresses->push_back(address);
-    std::vector<std::string> overrides = {
-        TextOverride(absl::StrCat(role, ".listen"), address),
-        absl::StrCat("run.num_threads=", threads)};
-    if (!metrics_listen.empty()) {
-      // The first worker takes the configured port; each further port is 10
-      // higher.
-      ASSIGN_OR_RETURN(const std::string metrics,
-                       TakeListen(metrics_listen, 10 * static_cast<int>(i)));
-      overrides.push_back(
-          TextOverride(absl::StrCat("metrics.", role, "_listen"), metrics));
-    }
-    const std::string name = absl::StrCat(role, "-", i);
-    ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> worker,
-                     MakeChild(absl::StrCat("dapd-", role),
-                               name,
-                               overrides,
-                               /*to_log=*/true));
-    RETURN_IF_ERROR(supervisor_.AddWorker(std::move(worker)));
-    LogInfo(absl::StrCat("started ", name, " on ", address));
+    ASSIGN_OR_RETURN(std::string address,
+                     AddWorker(role,
+                               absl::StrCat(role, "-", i),
+                               i,
+                               metrics_listen,
+                               threads,
+                               /*arguments=*/{}));
+    addresses->push_back(std::move(address));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> LocalRun::AddWorker(
+    const std::string& role,
+    const std::string& name,
+    int64_t index,
+    const std::string& metrics_listen,
+    int64_t threads,
+    const std::vector<std::string>& arguments) {
+  ASSIGN_OR_RETURN(const std::string address, TakeAddress());
+  std::string metrics = metrics_listen;
+  if (!metrics.empty()) {
+    // The first worker takes the configured port; each further port is 10
+    // higher.
+    ASSIGN_OR_RETURN(metrics,
+                     TakeListen(metrics, 10 * static_cast<int>(index)));
+  }
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<ChildProcess> worker,
+      MakeChild(
+          absl::StrCat("dapd-", role),
+          name,
+          {TextOverride(absl::StrCat(role, ".listen"), address),
+           TextOverride(absl::StrCat("metrics.", role, "_listen"), metrics),
+           absl::StrCat("run.num_threads=", threads)},
+          /*to_log=*/true,
+          arguments));
+  RETURN_IF_ERROR(supervisor_.AddWorker(std::move(worker)));
+  LogInfo(absl::StrCat("started ", name, " on ", address));
+  return address;
 }
 
 absl::Status LocalRun::AddFurtherTeachers(std::vector<std::string>* overrides) {
@@ -176,25 +193,14 @@ absl::Status LocalRun::AddFurtherTeachers(std::vector<std::string>* overrides) {
   for (const TeacherModel& asked : TeachersAsked(config_)) {
     std::vector<std::string> addresses;
     for (int64_t i = 0; i < asked.workers; ++i) {
-      ASSIGN_OR_RETURN(const std::string address, TakeAddress());
-      std::string metrics = asked.metrics_listen;
-      if (!metrics.empty()) {
-        ASSIGN_OR_RETURN(metrics,
-                         TakeListen(metrics, 10 * static_cast<int>(i)));
-      }
-      const std::string name = FurtherWorkerName(asked.name, i);
-      ASSIGN_OR_RETURN(
-          std::unique_ptr<ChildProcess> worker,
-          MakeChild("dapd-teacher",
-                    name,
-                    {TextOverride("teacher.listen", address),
-                     TextOverride("metrics.teacher_listen", metrics),
-                     absl::StrCat("run.num_threads=", threads)},
-                    /*to_log=*/true,
-                    {"--teacher", asked.name}));
-      RETURN_IF_ERROR(supervisor_.AddWorker(std::move(worker)));
-      LogInfo(absl::StrCat("started ", name, " on ", address));
-      addresses.push_back(address);
+      ASSIGN_OR_RETURN(std::string address,
+                       AddWorker("teacher",
+                                 FurtherWorkerName(asked.name, i),
+                                 i,
+                                 asked.metrics_listen,
+                                 threads,
+                                 {"--teacher", asked.name}));
+      addresses.push_back(std::move(address));
     }
     std::ranges::find(all, asked.name, &TeacherModel::name)->addresses =
         std::move(addresses);

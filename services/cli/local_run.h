@@ -59,6 +59,15 @@ class LocalRun {
                           const std::string& metrics_listen,
                           int64_t processes_each,
                           std::vector<std::string>* addresses);
+  // Starts the worker `index` of its kind, and returns its address.
+  // `metrics_listen`: the address of the first of them; empty: no endpoint.
+  absl::StatusOr<std::string> AddWorker(
+      const std::string& role,
+      const std::string& name,
+      int64_t index,
+      const std::string& metrics_listen,
+      int64_t threads,
+      const std::vector<std::string>& arguments);
   // Starts the workers of the further teachers that the terms read. The trainer
   // gets the settings in `overrides`, with their addresses.
   absl::Status AddFurtherTeachers(std::vector<std::string>* overrides);

@@ -175,19 +175,14 @@ absl::Status Serve(const ServeOptions& options) {
   WorkerDesk desk(
       std::move(workers),
       {.vocab_size = model.vocab_size, .hidden_size = model.hidden_size});
-  ApiServer server(std::move(api), desk, text);
   HttpListener& listener = *opened;
+  if (!options.port_file.empty()) {
+    RETURN_IF_ERROR(WriteFileAtomically(options.port_file,
+                                        absl::StrCat(listener.port(), "\n")));
+  }
+  ApiServer server(std::move(api), desk, text);
   server.AddTo(listener);
   listener.Start();
-  // Whatever ends this function, no handler outlives its server.
-  if (!options.port_file.empty()) {
-    const absl::Status written = WriteFileAtomically(
-        options.port_file, absl::StrCat(listener.port(), "\n"));
-    if (!written.ok()) {
-      listener.Stop();
-      return written;
-    }
-  }
   LogInfo(absl::StrCat("listening on ",
                        options.certificate.empty() ? "http://" : "https://",
                        options.listen,

@@ -17,7 +17,7 @@
 namespace dapd {
 namespace {
 
-// Describes a scorer of that shape, which serves every set of weights.
+// Describes a scorer of that shape, without its sets of weights.
 WorkerDescription DescribeScorer(const Config& config,
                                  const ModelWeights& weights,
                                  const ScoringShape& shape) {
@@ -25,7 +25,6 @@ WorkerDescription DescribeScorer(const Config& config,
       DescribeWorker("teacher", weights, config.lora.rank);
   // One half computes while the other half is sent.
   description.max_in_flight = 2 * shape.most_together;
-  description.weight_sets = {kTeacherSets.begin(), kTeacherSets.end()};
   return description;
 }
 
@@ -41,6 +40,7 @@ absl::StatusOr<LoadedScorer> LoadModelScorer(const Config& config) {
   LoadedScorer loaded;
   const ScoringShape shape = ScoringShapeFor(config.teacher, device);
   loaded.description = DescribeScorer(config, *weights, shape);
+  loaded.description.weight_sets = {kTeacherSets.begin(), kTeacherSets.end()};
   ASSIGN_OR_RETURN(const LoraConfig lora,
                    MakeLoraConfig(config.lora, weights->config));
   RETURN_IF_ERROR(CatchTorch([&] {

@@ -291,17 +291,7 @@ absl::StatusOr<EvaluationReport> Evaluate(const EvaluationParts& parts) {
   ASSIGN_OR_RETURN(
       const std::vector<RolloutRecord> records,
       parts.pipeline.CollectRollouts(
-          /*on_accepted=*/nullptr,
-          [&](size_t index, int64_t /*attempt*/, const RolloutResult& answer) {
-            return parts.grades.keep == nullptr
-                       ? absl::OkStatus()
-                       : parts.grades.keep(index, answer);
-          },
-          [&](size_t index, int64_t /*attempt*/, const RolloutResult& answer) {
-            return parts.grades.recall == nullptr
-                       ? std::nullopt
-                       : parts.grades.recall(index, answer);
-          }));
+          /*on_accepted=*/nullptr, parts.grades.keep, parts.grades.recall));
   GradeAnswers(records, config.evaluation.marker, report);
   report.answers = ChooseHeldOutAnswers(records, report.samples);
   const size_t kl_problems =

@@ -4,8 +4,6 @@
 // each term's true KL divergence.
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,13 +20,11 @@
 namespace dapd {
 
 // Keeps what a grader of the user's own says about held-out answers, so that an
-// evaluation that is done again does not ask it again. `index`: of the answer
-// among all answers of the evaluation. Either function may be empty.
+// evaluation that is done again does not ask it again. The index is that of the
+// answer among all answers of the evaluation. Either function may be empty.
 struct HeldOutGrades {
-  std::function<absl::Status(size_t index, const RolloutResult& answer)> keep;
-  std::function<std::optional<GraderResult>(size_t index,
-                                            const RolloutResult& answer)>
-      recall;
+  OnGraded keep;
+  KnownGrade recall;
 };
 
 // All referenced objects must outlive the evaluation.

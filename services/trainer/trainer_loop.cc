@@ -228,18 +228,21 @@ absl::Status TrainerLoop::EvaluateHeldOut(const std::string& when) {
 
 HeldOutGrades TrainerLoop::KeptGrades() {
   const int64_t version = policy_.version();
-  return {.keep =
-              [this, version](size_t index, const RolloutResult& answer) {
-                return disk_.Write("the ledger", [&] {
-                  return parts_.ledger.HeldOutGraded(
-                      version, static_cast<int64_t>(index), answer);
-                });
-              },
-          .recall =
-              [this, version](size_t index, const RolloutResult& answer) {
-                return parts_.ledger.RecallHeldOutGrade(
-                    version, static_cast<int64_t>(index), answer.ids);
-              }};
+  return {
+      .keep =
+          [this, version](
+              size_t index, int64_t /*attempt*/, const RolloutResult& answer) {
+            return disk_.Write("the ledger", [&] {
+              return parts_.ledger.HeldOutGraded(
+                  version, static_cast<int64_t>(index), answer);
+            });
+          },
+      .recall =
+          [this, version](
+              size_t index, int64_t /*attempt*/, const RolloutResult& answer) {
+            return parts_.ledger.RecallHeldOutGrade(
+                version, static_cast<int64_t>(index), answer.ids);
+          }};
 }
 
 absl::Status TrainerLoop::EvaluateWithin() {

@@ -27,8 +27,8 @@ absl::StatusOr<WorkerPlacement> OpenWorkerPlacement(
     const std::string& name,
     RoleMemory MemoryPlan::*role);
 
-// The same for a process whose memory `plan` returns; it is only called for a
-// GPU.
+// Does the same for a process whose memory `plan` returns; it is only called
+// for a GPU.
 absl::StatusOr<WorkerPlacement> OpenWorkerPlacement(
     const Config& config,
     const std::string& name,

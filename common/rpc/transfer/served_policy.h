@@ -56,8 +56,8 @@ struct WorkerDescription {
   int64_t max_in_flight = 1;
   uint64_t max_adapter_bytes = 0;  // a larger upload is refused
   std::string instance;  // random name of this process; empty: not told
-  // Of a further teacher: its name, and TeacherDigest (base_digest.h);
-  // empty: the student's own model.
+  // The name of the further teacher that it serves, and its TeacherDigest
+  // (base_digest.h); empty: it serves the student's own model.
   std::string teacher;
   std::string teacher_digest;
   // The sets that an upload may become; an upload that names none becomes the

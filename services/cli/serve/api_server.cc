@@ -143,7 +143,7 @@ class ApiServer::Answering {
   std::unique_ptr<CompletionBody> body;
   CompletionUsage usage;
   int http_status = 200;
-  // Of a stream, what is to be written first.
+  // The first parts of a stream.
   std::string opening;
   std::optional<CompletionPiece> first;
 };

@@ -34,6 +34,14 @@ const char* NameOf(CompletionEnd end) {
   return "";
 }
 
+void CompletionPiece::Append(const CompletionPiece& next) {
+  answer = next.answer;
+  text += next.text;
+  ids.insert(ids.end(), next.ids.begin(), next.ids.end());
+  logprobs.insert(logprobs.end(), next.logprobs.begin(), next.logprobs.end());
+  end = next.end;
+}
+
 OpenCompletion::OpenCompletion(WorkerDesk& desk,
                                const Tokenizer& tokenizer,
                                const CompletionRequest& request,
@@ -179,13 +187,7 @@ absl::StatusOr<std::vector<CompletionPiece>> OpenCompletion::All() {
       tries = num_tries_;
       whole.assign(requests_.size(), {});
     }
-    CompletionPiece& answer = whole[piece.answer];
-    answer.answer = piece.answer;
-    answer.text += piece.text;
-    answer.ids.insert(answer.ids.end(), piece.ids.begin(), piece.ids.end());
-    answer.logprobs.insert(
-        answer.logprobs.end(), piece.logprobs.begin(), piece.logprobs.end());
-    answer.end = piece.end;
+    whole[piece.answer].Append(piece);
   }
   return whole;
 }

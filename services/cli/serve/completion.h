@@ -33,6 +33,9 @@ struct CompletionPiece {
   std::vector<int32_t> ids;  // without the end token
   std::vector<float> logprobs;
   CompletionEnd end = CompletionEnd::kNone;
+
+  // Appends the next part of the same answer.
+  void Append(const CompletionPiece& next);
 };
 
 struct CompletionLimits {
@@ -83,7 +86,6 @@ class OpenCompletion {
  private:
   struct Answer {
     AnswerText text;
-    bool ended = false;
     std::vector<int32_t> held_ids;  // not returned yet
     std::vector<float> held_logprobs;
   };

@@ -204,12 +204,7 @@ std::string CompletionBody::Event(const CompletionPiece& piece) {
     return ToEvent(Json::array({ChunkChoice(piece)}));
   }
   CompletionPiece& held = held_[piece.answer];
-  held.answer = piece.answer;
-  held.text += piece.text;
-  held.ids.insert(held.ids.end(), piece.ids.begin(), piece.ids.end());
-  held.logprobs.insert(
-      held.logprobs.end(), piece.logprobs.begin(), piece.logprobs.end());
-  held.end = piece.end;
+  held.Append(piece);
   if (piece.end == CompletionEnd::kNone) return "";
   return ToEvent(Json::array({ChunkChoice(held)}));
 }

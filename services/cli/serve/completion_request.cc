@@ -128,7 +128,8 @@ absl::Status ReadStops(const Json& value, std::vector<std::string>* stops) {
   return absl::OkStatus();
 }
 
-// Of chat: true or false. Of completions: the number of further alternatives.
+// In a chat the value is true or false, in completions the number of further
+// alternatives.
 absl::Status ReadLogprobs(const Json& value, CompletionRequest* request) {
   if (request->kind == CompletionKind::kChat) {
     return ReadFlag(value, "logprobs", &request->logprobs);

@@ -26,11 +26,11 @@ struct CompletionRequest {
   CompletionKind kind = CompletionKind::kChat;
   std::string model;  // empty: not named
 
-  // Of a chat.
+  // These fields are set for a chat alone.
   std::vector<ChatMessage> messages;
   ChatRenderOptions render;  // with the tools
 
-  // Of completions.
+  // These fields are set for completions alone.
   std::vector<TextPrompt> prompts;
   bool echo = false;
 

@@ -1,4 +1,4 @@
-// What `dapd serve` needs of LibTorch, for files that see gRPC.
+// The parts of `dapd serve` that need LibTorch, for files that include gRPC.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
 // The metrics of `dapd serve`:
 //   dapd_serve_requests_total{endpoint, status}   answered requests
 //   dapd_serve_tokens_total{kind="prompt"|"completion"}
-//   dapd_serve_running_requests                   requests that are answered
-//   now dapd_serve_retries_total                      answers begun again
+//   dapd_serve_running_requests                   requests answered now
+//   dapd_serve_retries_total                      answers begun again
 //   dapd_serve_first_token_seconds                until the first token
 //   dapd_serve_request_seconds                    until the last token
 #pragma once

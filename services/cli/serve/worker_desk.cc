@@ -201,7 +201,7 @@ class Sampling final : public grpc::ClientBidiReactor<v1::GenerateRequest,
       End(error);
     }
     on_ended_(error_);
-    // Who hears of the error may ask again at once, so the desk heard of it
+    // The reader of the error may ask again at once, so the desk hears of it
     // first.
     if (!error_.ok()) inbox_->Add({.answer = answer_, .error = error_});
     inbox_->Wake();

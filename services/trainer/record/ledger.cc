@@ -210,14 +210,11 @@ absl::Status Ledger::Read() {
           absl::StrCat(file_.path(), ":", number, ": the line is too long"));
     }
   }
-  while (!unread_.empty()) {
-    const auto answer = unread_.extract(unread_.begin());
-    RETURN_IF_ERROR(Replay(answer.mapped()));
-  }
-  for (auto* grades : {&unread_grades_, &unread_held_out_grades_}) {
-    while (!grades->empty()) {
-      const auto grade = grades->extract(grades->begin());
-      RETURN_IF_ERROR(Replay(grade.mapped()));
+  // Grades are read after the answers to which they belong.
+  for (auto* unread : {&unread_, &unread_grades_, &unread_held_out_grades_}) {
+    while (!unread->empty()) {
+      const auto left = unread->extract(unread->begin());
+      RETURN_IF_ERROR(Replay(left.mapped()));
     }
   }
   if (line.empty()) return absl::OkStatus();
@@ -233,18 +230,17 @@ absl::Status Ledger::TakeLine(Line line) {
     return absl::DataLossError(
         absl::StrCat(file_.path(), ":", line.number, ": the checksum differs"));
   }
-  if (const auto graded = ToldPlace(line.text, kGraded); graded.has_value()) {
-    unread_grades_[*graded] = std::move(line);
-    return absl::OkStatus();
-  }
-  if (const auto graded = ToldPlace(line.text, kHeldOutGraded);
-      graded.has_value()) {
-    unread_held_out_grades_[*graded] = std::move(line);
+  for (const auto& [event, unread] :
+       {std::pair(kGraded, &unread_grades_),
+        std::pair(kHeldOutGraded, &unread_held_out_grades_)}) {
+    const auto place = ToldPlace(line.text, event);
+    if (!place.has_value()) continue;
+    (*unread)[*place] = std::move(line);
     return absl::OkStatus();
   }
   const auto answer = ToldPlace(line.text, kAccepted);
   if (!answer.has_value()) return Replay(line);
-  // Another answer's grade.
+  // A grade that was read before is of an earlier answer.
   unread_grades_.erase(*answer);
   unread_[*answer] = std::move(line);
   return absl::OkStatus();

@@ -13,6 +13,7 @@
 
 #include "common/config/preset_terms.h"
 #include "common/config/run_folder.h"
+#include "common/terms/term.h"
 
 namespace dapd {
 namespace {
@@ -72,10 +73,7 @@ double UnixSeconds() {
 TrainerMetrics::TrainerMetrics(MetricsRegistry& registry, const Config& config)
     : registry_(registry), asks_rollouts_(AsksRolloutWorkers(config)) {
   for (const Term& term : ExpandTerms(config.objective)) {
-    std::set<std::string> further;
-    for (const TeacherPass& pass : PassesOf(term.target)) {
-      if (!pass.teacher.empty()) further.insert(pass.teacher);
-    }
+    const std::set<std::string> further = TeachersNamed({term});
     if (further.empty()) continue;
     teachers_of_terms_[term.name] = absl::StrJoin(further, ",");
   }

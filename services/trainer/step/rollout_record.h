@@ -32,7 +32,7 @@ struct RolloutRecord {
   SampledAnswer answer;
   std::string text;  // of `answer`, special tokens skipped
   Grade grade;       // of `text`; void unless IsGraded
-  // What a grader of the user's own said; it decides grade.correct.
+  // The result of a grader of the user's own; it decides grade.correct.
   std::optional<GraderResult> given_grade;
   bool is_scored = true;  // false: padding alone
   // Whether any term trains the sample: a term scores its answer or its

@@ -13,6 +13,15 @@
 namespace dapd {
 namespace {
 
+// Returns whether a task for this answer is pending.
+bool IsPending(const std::map<uint64_t, TaskTarget>& pending,
+               size_t index,
+               int64_t attempt) {
+  return std::ranges::any_of(pending, [&](const auto& entry) {
+    return entry.second.input == index && entry.second.attempt == attempt;
+  });
+}
+
 // How soon CollectRollouts notices StopCollecting.
 constexpr absl::Duration kStopTick = absl::Milliseconds(100);
 // How soon it notices a grade while it waits for answers.
@@ -185,12 +194,7 @@ absl::Status SamplePipeline::WantMore(const PipelineInput& input,
         took_one = true;
         continue;
       }
-      const bool is_pending =
-          std::ranges::any_of(pending_rollouts_, [&](const auto& pending) {
-            return pending.second.input == index &&
-                   pending.second.attempt == attempt;
-          });
-      if (is_pending) continue;
+      if (IsPending(pending_rollouts_, index, attempt)) continue;
       ASSIGN_OR_RETURN(std::vector<int32_t> prompt,
                        views_.RolloutPrompt(input.problem->source()));
       pending_rollouts_[SubmitAttempt(
@@ -214,13 +218,10 @@ absl::Status SamplePipeline::AskGrades(const PipelineInput& input,
                                        AnswersByAttempt* answers) {
   if (options_.grader == nullptr) return absl::OkStatus();
   for (auto& [attempt, answer] : *answers) {
-    if (!NeedsGrade(rules_, attempt)) continue;
-    const bool is_asked =
-        std::ranges::any_of(pending_grades_, [&](const auto& pending) {
-          return pending.second.input == index &&
-                 pending.second.attempt == attempt;
-        });
-    if (answer.grade.has_value() || is_asked) continue;
+    if (answer.grade.has_value() || !NeedsGrade(rules_, attempt) ||
+        IsPending(pending_grades_, index, attempt)) {
+      continue;
+    }
     if (known_grade) answer.grade = known_grade(index, attempt, answer);
     if (answer.grade.has_value()) continue;
     ASSIGN_OR_RETURN(

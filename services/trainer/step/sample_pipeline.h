@@ -98,8 +98,8 @@ struct PipelineOptions {
   ScoreQuestions scores;
   RecordOptions records;
   at::Device device = at::kCPU;
-  // Of the further teachers that the passes or the rows name; must outlive the
-  // pipeline. Null: there are none.
+  // The heads of the further teachers that the passes or the rows name; must
+  // outlive the pipeline. Null: there are none.
   const TeacherHeads* heads = nullptr;
   // Grades the answers; null: the built-in grader does. Must outlive the
   // pipeline, which alone uses it.

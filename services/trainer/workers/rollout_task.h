@@ -21,7 +21,7 @@ struct RolloutResult : SampledAnswer {
   uint64_t id = 0;  // the task's
   int64_t policy_version = 0;
   std::string adapter_digest;
-  // What a grader of the user's own said about it, once it has.
+  // The result of a grader of the user's own, once it is there.
   std::optional<GraderResult> grade = {};
 };
 
