@@ -88,7 +88,7 @@ class Attention {
   }
 
   static int64_t Bytes(int64_t rows, int64_t tokens) {
-    return rows * tokens * kLayers * kPageBytes / kSplitTokens;
+    return rows * tokens * kLayers * kPageBytes / kPageTokens;
   }
 
   // Gives each row `tokens` tokens from here on, at most kMaxTokens.
@@ -126,10 +126,10 @@ class Attention {
   static constexpr int64_t kKvHeads = 8;
   static constexpr int64_t kHeadDim = 128;
   static constexpr int64_t kMaxTokens = 1024;
-  static constexpr int64_t kPages = kMaxTokens / kSplitTokens;
+  static constexpr int64_t kPages = kMaxTokens / kPageTokens;
   // A layer has keys and values of two bytes.
   static constexpr int64_t kPageBytes =
-      2 * 2 * kKvHeads * kSplitTokens * kHeadDim;
+      2 * 2 * kKvHeads * kPageTokens * kHeadDim;
 
   decltype(&DapdCudaDecodeAttention) attend_ =
       Find<decltype(DapdCudaDecodeAttention)>("DapdCudaDecodeAttention");

@@ -85,18 +85,18 @@ int64_t CudaDecodeBackend::StepPositions() const { return kTokensAhead; }
 int64_t CudaDecodeBackend::KvBytes(int64_t tokens) const {
   if (tokens > model_.max_tokens()) return kTooLong;
   const ModelConfig& config = model_.own_config();
-  return NumSplits(tokens) * kSplitTokens * config.num_layers * 2 *
+  return NumPages(tokens) * kPageTokens * config.num_layers * 2 *
          config.num_kv_heads * config.head_dim *
          static_cast<int64_t>(model_.tensor_options().dtype().itemsize());
 }
 
 at::Tensor CudaDecodeBackend::TakePages(int64_t tokens) const {
   const ModelConfig& config = model_.own_config();
-  return at::empty({NumSplits(tokens),
+  return at::empty({NumPages(tokens),
                     config.num_layers,
                     2,
                     config.num_kv_heads,
-                    kSplitTokens,
+                    kPageTokens,
                     config.head_dim},
                    model_.tensor_options());
 }
@@ -125,10 +125,10 @@ bool CudaDecodeBackend::Start(int64_t slot, DecodeRequest request) {
 bool CudaDecodeBackend::Reserve(int64_t slot, int64_t tokens) {
   Sequence& sequence = *slots_[static_cast<size_t>(slot)];
   const int64_t first = sequence.num_pages();
-  const int64_t more = NumSplits(tokens) - first;
+  const int64_t more = NumPages(tokens) - first;
   if (more <= 0) return true;
   try {
-    sequence.pages.push_back(TakePages(more * kSplitTokens));
+    sequence.pages.push_back(TakePages(more * kPageTokens));
   } catch (const c10::OutOfMemoryError&) {
     return false;
   }

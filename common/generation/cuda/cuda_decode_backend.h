@@ -68,7 +68,7 @@ class CudaDecodeBackend : public DecodeBackend {
  private:
   struct Sequence {
     DecodeRequest request;
-    // [pages, layers, 2, kv_heads, kSplitTokens, head_dim] each. The first
+    // [pages, layers, 2, kv_heads, kPageTokens, head_dim] each. The first
     // tensor has the prompt's pages.
     std::vector<at::Tensor> pages;
     bool prefilled = false;

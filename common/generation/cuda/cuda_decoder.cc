@@ -269,8 +269,7 @@ bool CudaDecoder::HavePages(int64_t steps) const {
     const int32_t slot = row_slots_[row];
     if (slot < 0) continue;
     // The last token's keys and values are not computed yet.
-    if (NumSplits(TokensAfter(slot, steps) - 1) > num_pages_[slot])
-      return false;
+    if (NumPages(TokensAfter(slot, steps) - 1) > num_pages_[slot]) return false;
   }
   return true;
 }

@@ -24,7 +24,7 @@ namespace dapd {
 
 struct PrefillPrompt {
   std::span<const int32_t> ids;
-  // [pages, layers, 2, K, kSplitTokens, D]: receives the keys and values, from
+  // [pages, layers, 2, K, kPageTokens, D]: receives the keys and values, from
   // the first page on.
   at::Tensor pages;
 };

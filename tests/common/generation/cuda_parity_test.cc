@@ -91,7 +91,7 @@ class CudaDecodeParityTest : public testing::TestWithParam<at::ScalarType> {
 // Has the pages of one layer for `slots` slots, with the table of their
 // addresses.
 struct Pages {
-  at::Tensor memory;  // [slots, pages, 1, 2, kv_heads, kSplitTokens, head_dim]
+  at::Tensor memory;  // [slots, pages, 1, 2, kv_heads, kPageTokens, head_dim]
   at::Tensor table;   // [slots, pages] addresses
 
   Pages(int64_t slots,
@@ -99,7 +99,7 @@ struct Pages {
         int64_t kv_heads,
         int64_t head_dim,
         const at::TensorOptions& options)
-      : memory(at::zeros({slots, pages, 1, 2, kv_heads, kSplitTokens, head_dim},
+      : memory(at::zeros({slots, pages, 1, 2, kv_heads, kPageTokens, head_dim},
                          options)),
         table(at::empty({slots, pages}, at::kLong)) {
     for (int64_t slot = 0; slot < slots; ++slot) {
@@ -183,7 +183,7 @@ TEST_P(CudaDecodeParityTest, QkvAndAttention) {
     const auto rows = static_cast<int64_t>(positions.size());
     const int64_t capacity = 8192;
     const Pages pages(
-        rows, capacity / kSplitTokens, kv_heads, head_dim, On(GetParam()));
+        rows, capacity / kPageTokens, kv_heads, head_dim, On(GetParam()));
     // Every slot has a past.
     pages.memory.copy_(at::randn_like(pages.memory));
     const at::Tensor qkv = Random({rows, (heads + 2 * kv_heads) * head_dim});

@@ -59,7 +59,7 @@ int StartAtTheEnd(void* decoder,
                   char* error) {
   CudaPrompt prompt = prompts[0];
   // A page has keys and values of two heads in two layers, in float32.
-  const int64_t page_bytes = kSplitTokens * 2 * 2 * 2 * 16 * 4;
+  const int64_t page_bytes = kPageTokens * 2 * 2 * 2 * 16 * 4;
   for (int64_t page = 1; page < prompt.pages.num_pages; ++page) {
     std::memset(prompt.pages.pages[page], 0, page_bytes);
   }
@@ -73,7 +73,7 @@ TEST(CudaDecoderTest, TheLongestContextIsDecodedToItsEnd) {
   CudaDecodeBackend backend(*LongModel(), {.slots = 1}, api);
   EXPECT_LT(backend.KvBytes(40'960), DecodeBackend::kTooLong);
   EXPECT_EQ(backend.KvBytes(40'961), DecodeBackend::kTooLong);
-  ASSERT_TRUE(backend.Start(0, MakeRequest(kSplitTokens, 20, 1)));
+  ASSERT_TRUE(backend.Start(0, MakeRequest(kPageTokens, 20, 1)));
   ASSERT_TRUE(backend.Reserve(0, 40'960));
   size_t tokens = 0;
   for (int step = 0; step < 10 && tokens < 20; ++step) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <iostream>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -114,7 +115,15 @@ void PrintTo(const Shape& shape, std::ostream* out) {
   *out << shape.rows << "x" << shape.inner << "x" << shape.cols;
 }
 
-class SkinnyProductTest : public testing::TestWithParam<Shape> {};
+// The number of slices follows from an H100's multiprocessors.
+class OnH100 : public testing::Test {
+ protected:
+  OnH100() { fake::SetTraits({.multiprocessors = 132}); }
+  ~OnH100() override { fake::SetTraits({}); }
+};
+class SkinnyProductTest : public OnH100,
+                          public testing::WithParamInterface<Shape> {};
+class SkinnyProductBitsTest : public OnH100 {};
 
 TEST_P(SkinnyProductTest, IsTheProductInFloat64RoundedOnce) {
   const auto& [rows, inner, cols] = GetParam();
@@ -164,7 +173,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::PrintToStringParamName());
 
 // A row's bits depend on neither the number of rows nor its place among them.
-TEST(SkinnyProductBitsTest, ARowsBitsAreItsOwn) {
+TEST_F(SkinnyProductBitsTest, ARowsBitsAreItsOwn) {
   constexpr int64_t kRows = 32;
   constexpr int64_t kCols = 24;
   Matrices matrices(kRows, 1064, kCols);
@@ -183,7 +192,7 @@ TEST(SkinnyProductBitsTest, ARowsBitsAreItsOwn) {
 }
 
 // The launch in front may begin to write anywhere in a step or a slice.
-TEST(SkinnyProductBitsTest, WhatIsMultipliedEarlyChangesNone) {
+TEST_F(SkinnyProductBitsTest, WhatIsMultipliedEarlyChangesNone) {
   for (const Shape& shape : {Shape{3, 1032, 16}, Shape{17, 336, 1048}}) {
     const auto& [rows, inner, cols] = shape;
     std::vector<float> expected;
@@ -228,6 +237,56 @@ TEST(SkinnyProductTrafficTest, WeightsAreReadOnce) {
   // x is read once for each of four tiles of columns.
   EXPECT_EQ(traffic.bytes_read, (kCols + 4 * kRows) * kInner * 2);
   EXPECT_EQ(traffic.bytes_written, kRows * kCols * sizeof(float));
+}
+
+// Columns of Qwen3-4B: o and down 2,560, q, k and v 6,144, gate and up 19,456.
+// Columns of Qwen3-8B: o and down 4,096.
+TEST(SkinnyPlanTest, ABlockIsAsWideAsTheDeviceNeedsForOneRound) {
+  struct Case {
+    int64_t cols;
+    SkinnyPlan a100, h100, b200;  // 108, 132 and 148 multiprocessors
+  };
+  for (const Case& each : {Case{512, {1, 16}, {1, 16}, {1, 16}},
+                           Case{2560, {2, 8}, {2, 8}, {2, 8}},
+                           Case{4096, {4, 4}, {2, 8}, {2, 8}},
+                           Case{6144, {4, 4}, {4, 4}, {4, 4}},
+                           Case{8192, {8, 2}, {4, 4}, {4, 4}},
+                           Case{18432, {8, 1}, {8, 1}, {8, 2}},
+                           Case{19456, {8, 1}, {8, 1}, {8, 1}}}) {
+    for (const auto& [multiprocessors, expected] :
+         {std::pair{108, each.a100},
+          std::pair{132, each.h100},
+          std::pair{148, each.b200}}) {
+      const SkinnyPlan plan = PlanSkinnyProduct(each.cols, multiprocessors);
+      EXPECT_EQ(plan, expected)
+          << each.cols << " columns, " << multiprocessors << " multiprocessors";
+      const int64_t blocks = (each.cols + plan.tiles * kSkinnyCols - 1) /
+                             (plan.tiles * kSkinnyCols);
+      // A multiprocessor has room for 16 warps.
+      const int64_t at_a_time =
+          multiprocessors * (16 / (plan.tiles * plan.slices));
+      EXPECT_LE(blocks, at_a_time);
+    }
+  }
+}
+
+// The simulated device has 108 multiprocessors, or 132: 4,096 columns have four
+// slices, or eight. Both are the product, with other bits.
+TEST(SkinnyPlanTest, TheKernelFollowsTheDevicesMultiprocessors) {
+  Matrices matrices(2, 1032, 4096);
+  const CudaProduct product = matrices.Product(0, 2, true);
+  for (const auto& [multiprocessors, blocks] :
+       {std::pair{108, 64}, std::pair{132, 128}}) {
+    fake::SetTraits({.multiprocessors = multiprocessors});
+    fake::TakeLaunches();
+    ASSERT_KERNEL_RUNS(DapdCudaSkinnyProduct(&product, nullptr));
+    EXPECT_EQ(fake::TakeLaunches().blocks, blocks);
+    const std::vector<float> result = matrices.FloatResult();
+    for (const auto& [at, sum, absolute] : matrices.Sums()) {
+      ASSERT_LE(std::abs(result[at] - sum), absolute * 100 * 0x1.0p-24);
+    }
+  }
+  fake::SetTraits({});
 }
 
 TEST(SkinnyProductTakesTest, FewRowsInBFloat16AsTheyAre) {
