@@ -41,7 +41,7 @@ DICTIONARY_BYTES = 32 << 20
 SERVICES = PROGRAMS[:4]
 RANKS_CAPABILITY = [9, 0]
 # The platform tags that wheels of manylinux may have; pip takes no range.
-PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 17, 12, 5)] + ["manylinux2014_x86_64", "manylinux1_x86_64"]
+PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 18, 17, 12, 5)] + ["manylinux2014_x86_64", "manylinux1_x86_64"]
 
 
 def gpu_tests():
