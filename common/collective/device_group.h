@@ -47,8 +47,8 @@ class DeviceGroup {
   // whose identifier travels over `collective`, and an operation may take
   // `timeout_seconds`. NCCL takes most of its memory at its first operations,
   // so Join runs some, and whoever plans with the free memory does it after
-  // Join. Without memory for that it returns RESOURCE_EXHAUSTED, or ABORTED with
-  // NCCL's reason. `collective` must outlive the result.
+  // Join. Without memory for that it returns RESOURCE_EXHAUSTED, or ABORTED
+  // with NCCL's reason. `collective` must outlive the result.
   static absl::StatusOr<std::unique_ptr<DeviceGroup>> Join(
       Collective& collective, at::Device device, double timeout_seconds);
 };
