@@ -405,7 +405,8 @@ TEST(MemoryPlanTest, TheAdapterOfAFurtherTeacherHasItsOwnRank) {
   EXPECT_EQ(static_cast<double>(teachers[0].NumAdapterParameters()), numbers);
   const MemoryPlan plan = PlanMemory(config, SmallModel(), teachers);
   EXPECT_EQ(ItemOf(plan.teachers.at("big"), "adapter").bytes, 4 * numbers);
-  EXPECT_EQ(plan.teachers.at("big").Total() - without.Total(), 4 * numbers);
+  EXPECT_NEAR(
+      plan.teachers.at("big").Total() - without.Total(), 4 * numbers, 1.0);
   const double tokens = LongestSamples(config).at("none_rollout").tokens;
   const auto flops = [&] {
     return CountStepWork(
@@ -429,8 +430,9 @@ TEST(MemoryPlanTest, OnAGpuAFurtherTeachersAdapterHasColumns) {
   constexpr char kColumns[] = "adapter in the projections";
   EXPECT_GT(ItemOf(small, kColumns).bytes, 0.0);
   EXPECT_GT(ItemOf(large, kColumns).bytes, ItemOf(small, kColumns).bytes);
-  EXPECT_EQ(small.Total() - without,
-            ItemOf(small, "adapter").bytes + ItemOf(small, kColumns).bytes);
+  EXPECT_NEAR(small.Total() - without,
+              ItemOf(small, "adapter").bytes + ItemOf(small, kColumns).bytes,
+              1.0);
 }
 
 TEST(MemoryPlanTest, AFurtherTeachersWorkHasItsOwnSize) {
