@@ -179,6 +179,11 @@ struct ObjectiveSection {
   Reduction reduction = Reduction::kMicroToken;
   int64_t skip_tokens = 0;
   TeacherChoice teacher_weights;  // of presets with one teacher a term
+  // For `preset: dapd`.
+  struct Dapd {
+    std::string cross_weights;  // empty: the weights of the paper
+  };
+  Dapd dapd;
   struct Purified {
     bool recentre = true;
     double soft_clip = 10.0;

@@ -233,10 +233,7 @@ absl::StatusOr<std::vector<AnswerPrompt>> OpenPrompts(
                         .example = static_cast<uint32_t>(i)};
     auto ids = views.EvaluationPrompt(
         problem.source(), options.prompt, options.thinking);
-    if (!ids.ok()) {
-      return DataError(absl::StrCat(
-          problem.where, ": ", std::string(ids.status().message())));
-    }
+    if (!ids.ok()) return RowError(problem, ids.status());
     prompt.ids = *std::move(ids);
     for (int64_t k = 0; k < options.samples; ++k) {
       if (known.keys.contains({static_cast<int64_t>(i), k})) continue;

@@ -176,19 +176,28 @@ RoleMemory TeacherMemory(const Config& config, const ModelConfig& model) {
   return memory;
 }
 
-RoleMemory OwnTeacherMemory(const Config& config,
-                            const ModelConfig& model,
-                            const Sizes& sizes) {
-  RoleMemory memory = TeacherMemory(config, model);
-  const std::set<WeightSet> sets = TeacherSets(config);
-  for (const WeightSet set : sets) {
-    memory.items.push_back({NameOf(set), sizes.adapter});
-  }
-  if (PlansForGpu(config) && !sets.empty() &&
+// Adds adapters of the shape that `config` asks for, one for each name, and
+// their place in the packed projections.
+void AddAdapters(const std::vector<std::string>& names,
+                 const Config& config,
+                 const ModelConfig& model,
+                 RoleMemory* memory) {
+  const double bytes = 4 * static_cast<double>(LoraParameters(config, model));
+  for (const std::string& name : names) memory->items.push_back({name, bytes});
+  if (PlansForGpu(config) && !names.empty() &&
       Supports(Executor::kLayerPass, model)) {
-    memory.items.push_back(
+    memory->items.push_back(
         {"adapter in the projections", AdapterColumnBytes(config, model)});
   }
+}
+
+RoleMemory OwnTeacherMemory(const Config& config, const ModelConfig& model) {
+  RoleMemory memory = TeacherMemory(config, model);
+  std::vector<std::string> names;
+  for (const WeightSet set : TeacherSets(config)) {
+    names.emplace_back(NameOf(set));
+  }
+  AddAdapters(names, config, model, &memory);
   return memory;
 }
 
@@ -384,7 +393,7 @@ MemoryPlan PlanMemory(const Config& config,
   plan.lora_parameters = LoraParameters(config, model);
   const Sizes sizes = SizesOf(config, model, plan.lora_parameters);
   plan.rollout = RolloutMemory(config, model, sizes);
-  plan.teacher = OwnTeacherMemory(config, model, sizes);
+  plan.teacher = OwnTeacherMemory(config, model);
   plan.trainer = TrainerMemory(config, model, teachers, sizes);
   for (const FurtherTeacher& teacher : teachers) {
     plan.teachers[teacher.name()] = PlanTeacherMemory(config, teacher);
@@ -392,10 +401,15 @@ MemoryPlan PlanMemory(const Config& config,
   return plan;
 }
 
-// An adapter's rank is not known here; it is far smaller than the base.
 RoleMemory PlanTeacherMemory(const Config& config,
                              const FurtherTeacher& teacher) {
-  return TeacherMemory(config, teacher.model);
+  RoleMemory memory = TeacherMemory(config, teacher.model);
+  if (!teacher.lora.has_value()) return memory;
+  Config own = config;
+  own.lora.rank = teacher.lora->rank;
+  own.lora.targets = TargetsOf(*teacher.lora, teacher.model);
+  AddAdapters({"adapter"}, own, teacher.model, &memory);
+  return memory;
 }
 
 }  // namespace dapd

@@ -206,7 +206,7 @@ void SliceTrainer::AddInTurn() {
     MicroBatch& next = micro_batches_[turn_];
     if (!next.result.has_value()) continue;
     AddToGradient(next.result->gradients, parts_.policy.live());
-    objective_.Add(next.result->sums);
+    objective_.Add(next.result->sums, next.result->by_teacher);
     report_->sampler_mismatch += next.result->sampler_mismatch;
     next.result.reset();
     gradient_memory_.Give(next.held_bytes);

@@ -390,6 +390,52 @@ TEST(MemoryPlanTest, TheTrainerHoldsTheHeadsOfFurtherTeachers) {
   EXPECT_EQ(gpu({}) - gpu(teachers), 4 * 2000 * 128);
 }
 
+// The rank and the modules are the teacher's, not the run's (lora.rank).
+TEST(MemoryPlanTest, TheAdapterOfAFurtherTeacherHasItsOwnRank) {
+  FurtherTeachers teachers;
+  Config config = ReadsBig(&teachers);
+  config.lora.rank = 4;
+  const RoleMemory without = PlanTeacherMemory(config, teachers[0]);
+  teachers[0].lora = LoraConfig{.rank = 24, .targets = {"q_proj", "down_proj"}};
+  const ModelConfig& model = teachers[0].model;
+  const double numbers =
+      24.0 * static_cast<double>(model.num_layers *
+                                 (model.hidden_size +
+                                  model.num_heads * model.head_dim +
+                                  model.intermediate_size + model.hidden_size));
+  EXPECT_EQ(static_cast<double>(teachers[0].NumAdapterParameters()), numbers);
+  const MemoryPlan plan = PlanMemory(config, SmallModel(), teachers);
+  EXPECT_EQ(ItemOf(plan.teachers.at("big"), "adapter").bytes, 4 * numbers);
+  EXPECT_NEAR(
+      plan.teachers.at("big").Total() - without.Total(), 4 * numbers, 1.0);
+  const double tokens = LongestSamples(config).at("none_rollout").tokens;
+  const auto flops = [&] {
+    return CountStepWork(
+               config, SmallModel(), LongestSamples(config), true, teachers)
+        .further_flops;
+  };
+  const double with = flops();
+  teachers[0].lora.reset();
+  EXPECT_EQ(with - flops(), 32 * tokens * 2 * numbers);
+}
+
+TEST(MemoryPlanTest, OnAGpuAFurtherTeachersAdapterHasColumns) {
+  FurtherTeachers teachers;
+  Config config = ReadsBig(&teachers);
+  config.model.device = DeviceChoice::kCuda;
+  const double without = PlanTeacherMemory(config, teachers[0]).Total();
+  teachers[0].lora = LoraConfig{.rank = 24};
+  const RoleMemory small = PlanTeacherMemory(config, teachers[0]);
+  teachers[0].lora->rank = 200;
+  const RoleMemory large = PlanTeacherMemory(config, teachers[0]);
+  constexpr char kColumns[] = "adapter in the projections";
+  EXPECT_GT(ItemOf(small, kColumns).bytes, 0.0);
+  EXPECT_GT(ItemOf(large, kColumns).bytes, ItemOf(small, kColumns).bytes);
+  EXPECT_NEAR(small.Total() - without,
+              ItemOf(small, "adapter").bytes + ItemOf(small, kColumns).bytes,
+              1.0);
+}
+
 TEST(MemoryPlanTest, AFurtherTeachersWorkHasItsOwnSize) {
   FurtherTeachers teachers;
   const Config config = ReadsBig(&teachers);
