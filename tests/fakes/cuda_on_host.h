@@ -49,6 +49,10 @@ int64_t& GraphUploadsWithoutMemory();
 // following one fails for lack of memory. If negative, all succeed.
 int64_t& LaunchesBeforeNoMemory();
 
+// This many of the calling thread's next requests for page-locked memory
+// succeed, and the following ones fail. If negative, all succeed.
+int64_t& PagesOfHostMemory();
+
 // This many of the next streams find no memory.
 int64_t& StreamsWithoutMemory();
 

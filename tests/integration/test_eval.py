@@ -32,7 +32,8 @@ def rows_of(path):
 
 def test_a_benchmark_without_solutions_is_evaluated(workspace, benchmark, tmp_path):
     output = tmp_path / "answers.jsonl"
-    report = json.loads(workspace.dapd(*arguments(workspace, benchmark, "--output", output)).stdout)
+    done = workspace.dapd(*arguments(workspace, benchmark, "--output", output, "--kv-memory-mib", 64))
+    report = json.loads(done.stdout)
     assert (report["problems"], report["samples"]) == (3, 2)
     rows = rows_of(output)
     assert [(row["id"], row["sample"]) for row in rows] == [(f"q{i}", k) for i in range(3) for k in range(2)]
@@ -41,6 +42,8 @@ def test_a_benchmark_without_solutions_is_evaluated(workspace, benchmark, tmp_pa
     assert report["truncated"]["mean"] == pytest.approx(sum(row["finish_reason"] == "length" for row in rows) / 6)
     assert report["accuracy"]["mean"] == pytest.approx(sum(row["correct"] for row in rows) / 6)
     assert list(report["pass_at"]) == ["1", "2"]
+    tokens = sum(row["tokens"] for row in rows)
+    assert f"6 answers with {tokens} tokens were sampled; 0 tokens were computed once more (0.00 %)" in done.stderr, done.stderr
 
 
 def test_a_second_call_goes_on_where_the_first_was_killed(workspace, benchmark, tmp_path):

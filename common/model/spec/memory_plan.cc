@@ -63,19 +63,6 @@ Sizes SizesOf(const Config& config,
       .hidden = static_cast<double>(model.hidden_size)};
 }
 
-// Returns the bytes of one rank of a worker on GPUs: every rank's part of a
-// decoding step's sums and, for a pass over prompts, the rank's own part and
-// the other ranks' parts, all in float32, and two rounded sums
-// (common/generation/cuda/cuda_ranks.h).
-double PartsOfRanks(const Config& config, const Sizes& sizes) {
-  const auto ranks = static_cast<double>(config.rollout.tensor_parallel);
-  const auto rows = static_cast<double>(GpuDecodeRows(config.rollout.slots));
-  const auto tokens =
-      static_cast<double>(LongestPrefill(config, kPromptTokens));
-  return sizes.hidden *
-         (ranks * rows * 4 + tokens * (2 * 4 + 2 * sizes.number));
-}
-
 // Returns the keys and values of all slots at their longest, for one rank of a
 // worker.
 double SlotsMemory(const Config& config, const ModelConfig& model) {
@@ -116,7 +103,7 @@ std::vector<MemoryItem> DecodingOnGpu(const Config& config,
        decoding.outside,
        if_alone(decoding.least_outside)}};
   if (!is_alone) {
-    items.push_back({"sums over the ranks", PartsOfRanks(config, sizes)});
+    items.push_back({"sums over the ranks", PartsOfRanks(config, model)});
   }
   return items;
 }
@@ -349,6 +336,17 @@ double RoleMemory::Least() const {
 
 int64_t RanksOfBase(const TrainerSection& trainer) {
   return trainer.shard_base ? trainer.ranks : 1;
+}
+
+double PartsOfRanks(const Config& config, const ModelConfig& model) {
+  const auto ranks = static_cast<double>(config.rollout.tensor_parallel);
+  if (ranks == 1) return 0;
+  const auto rows = static_cast<double>(GpuDecodeRows(config.rollout.slots));
+  const auto tokens =
+      static_cast<double>(LongestPrefill(config, kPromptTokens));
+  const auto number = static_cast<double>(NumberBytes(config));
+  return static_cast<double>(model.hidden_size) *
+         (ranks * rows * 4 + tokens * (2 * 4 + 2 * number));
 }
 
 // A rank's share of the layers, and everything else whole.

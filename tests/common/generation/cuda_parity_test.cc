@@ -303,6 +303,43 @@ TEST_P(CudaDecodeParityTest, GraphsDecodeWhatLibTorchDoes) {
   }
 }
 
+// A sequence goes to the host and back again and again, while others take its
+// slots and its pages.
+TEST_P(CudaDecodeParityTest, AnAnswerThatWasOnTheHostHasTheSameBits) {
+  const auto weights = OnDevice(*EndlessModel(GetParam()), at::kCUDA);
+  const DecodeRequest request = MakeRequest(200, 300, 1);
+  const auto decode = [&](bool leaves) {
+    std::shared_ptr<const ModelWeights> given = weights;
+    const auto backend = MakeCudaDecodeBackend(given, {.slots = 4});
+    Answer answer;
+    int64_t slot = 0;
+    EXPECT_TRUE(backend->Start(0, request));
+    EXPECT_TRUE(backend->Reserve(0, request.MaxTokens()));
+    while (answer.tokens.size() < 300) {
+      for (const DecodedToken& token : backend->Step()) {
+        if (token.slot != slot) continue;
+        answer.tokens.push_back(token.token);
+        answer.logprobs.push_back(token.logprob);
+      }
+      if (!leaves) continue;
+      EXPECT_GT(backend->SwapOut(slot, 7), 0);
+      const DecodeRequest other =
+          MakeRequest(300, 40, static_cast<uint32_t>(answer.tokens.size()));
+      EXPECT_TRUE(backend->Start(slot, other));
+      EXPECT_TRUE(backend->Reserve(slot, other.MaxTokens()));
+      backend->Step();
+      backend->Stop(slot);
+      slot = (slot + 1) % 4;
+      EXPECT_TRUE(backend->SwapIn(slot, 7, request.MaxTokens()));
+    }
+    return answer;
+  };
+  const Answer expected = decode(false);
+  const Answer found = decode(true);
+  EXPECT_EQ(found.tokens, expected.tokens);
+  EXPECT_EQ(found.logprobs, expected.logprobs);
+}
+
 TEST_P(CudaDecodeParityTest, SampledTokensAreSampleTokens) {
   constexpr int64_t kVocab = 20'000;
   constexpr int64_t kKnown = 19'900;
