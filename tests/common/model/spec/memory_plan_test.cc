@@ -1,5 +1,7 @@
 #include "common/model/spec/memory_plan.h"
 
+#include <cstdint>
+#include <iostream>
 #include <set>
 #include <string>
 #include <utility>
@@ -7,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/kernels/flash_attention_3_memory.h"
 #include "common/model/spec/gpu_shares.h"
 #include "common/model/spec/pass_memory.h"
 #include "common/model/spec/step_cost.h"
@@ -300,6 +303,60 @@ TEST(MemoryPlanTest, ATeachersPassBringsThePastsOfAllViewsTogether) {
   const double work = LayerWorkspace(config, model, 4096);
   EXPECT_DOUBLE_EQ(layer.bytes, work + 6 * attended);
   EXPECT_DOUBLE_EQ(layer.least.value(), work + attended) << "one request";
+}
+
+ModelConfig Shape(int64_t hidden,
+                  int64_t intermediate,
+                  int64_t heads,
+                  int64_t kv_heads,
+                  int64_t head_dim) {
+  ModelConfig model = FourBillion();
+  model.hidden_size = hidden;
+  model.intermediate_size = intermediate;
+  model.num_heads = heads;
+  model.num_kv_heads = kv_heads;
+  model.head_dim = head_dim;
+  return model;
+}
+
+// A layer's workspace is as much as its MLP takes. The backward pass of
+// attention, which takes its sums at another time, must fit into it.
+TEST(MemoryPlanTest, TheSumsOfAttentionsGradientsFitIntoALayersWorkspace) {
+  Config config;
+  config.model.device = DeviceChoice::kCuda;
+  constexpr int64_t kTokens = 16384;
+  for (const ModelConfig& model :
+       {FourBillion(),
+        Shape(1024, 3072, 16, 8, 128),       // Qwen3-0.6B
+        Shape(5120, 25600, 64, 8, 128),      // Qwen3-32B
+        Shape(576, 1536, 9, 3, 64),          // SmolLM2-135M
+        Shape(3584, 14336, 16, 8, 256),      // Gemma's width
+        Shape(4096, 11008, 32, 32, 128)}) {  // heads that share nothing
+    const auto numbers = [](int64_t count) {
+      return static_cast<double>(kTokens * count * 2);
+    };
+    const int64_t q = model.num_heads * model.head_dim;
+    const int64_t k = model.num_kv_heads * model.head_dim;
+    const double sums =
+        static_cast<double>(BackwardMemoryOf({.sequences = 24,
+                                              .q_rows = kTokens,
+                                              .k_rows = kTokens,
+                                              .longest_q = kTokens,
+                                              .longest_k = kTokens,
+                                              .heads = model.num_heads,
+                                              .kv_heads = model.num_kv_heads,
+                                              .head_dim = model.head_dim},
+                                             /*is_deterministic=*/false)
+                                .bytes);
+    // Beside them are q, k, v and their gradients, the result and its gradient,
+    // and the gradient of the layer's output.
+    const double needed =
+        sums + numbers(2 * (q + 2 * k) + 2 * q) + numbers(model.hidden_size);
+    const double planned =
+        LayerWorkspace(config, model, static_cast<double>(kTokens));
+    std::cout << model.hidden_size << ": " << needed / planned << "\n";
+    EXPECT_LE(needed, planned) << model.hidden_size;
+  }
 }
 
 TEST(MemoryPlanTest, LogitsAreOfThePayloadsThatSendThem) {
