@@ -49,8 +49,8 @@ struct BulkArgs {
 
 #ifdef DAPD_HAS_WARPGROUPS
 
-// The steps of a block, in order. One thread calls all functions but At and
-// num_steps.
+// The steps of a block, in order. One thread calls all functions but num_steps
+// and Wait.
 class Feed {
  public:
   __device__ Feed(const BulkArgs& args, int slice, int num_slices, Ring& ring)
@@ -73,7 +73,7 @@ class Feed {
   }
 
   // Begins to copy x for `step` and the steps behind it, if it is not under
-  // way. Waits for the launch in front if that may write it.
+  // way. Waits for the launch in front if that launch may write them.
   __device__ void BringRows(int step) {
     CopyEarlyRows();
     if (rows_ > step) return;

@@ -35,6 +35,13 @@ __device__ inline uint64_t OperandAt(const Box<kRows>& box, int col) {
   return (address & 0x3FFFFU) >> 4 | uint64_t{1} << 16 | kEightRows << 32 |
          kPermuted128 << 62;
 }
+
+// Keeps the compiler from moving uses of the sums across this place: it does
+// not know that the instructions write them until the wait.
+__device__ inline void KeepInPlace(float (&sums)[16]) {
+#pragma unroll
+  for (float& sum : sums) asm volatile("" : "+f"(sum)::"memory");
+}
 #endif
 
 // Adds a [64, 64] times b [32, 64]^T to sums, by a whole warp group; all of its
@@ -47,15 +54,20 @@ __device__ inline void MultiplyBoxes(const Box<kRows>& a,
                                      const Box<kWarpgroupCols>& b,
                                      float (&sums)[16]) {
 #ifdef __CUDACC__
+  KeepInPlace(sums);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
   const uint64_t of_group =
       static_cast<uint64_t>(group * static_cast<int>(sizeof(a.number[0])) / 16);
 #pragma unroll
   for (int col = 0; col < kBoxCols; col += kWarpgroupInner) {
     asm volatile(
+        "{\n"
+        ".reg .pred adds;\n"
+        "setp.ne.s32 adds, 1, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
-        "%15}, %16, %17, 1, 1, 1, 0, 0;"
+        "%15}, %16, %17, adds, 1, 1, 0, 0;\n"
+        "}"
         : "+f"(sums[0]),
           "+f"(sums[1]),
           "+f"(sums[2]),
@@ -79,6 +91,7 @@ __device__ inline void MultiplyBoxes(const Box<kRows>& a,
       "wgmma.commit_group.sync.aligned;\n"
       "wgmma.wait_group.sync.aligned 0;" ::
           : "memory");
+  KeepInPlace(sums);
 #else
   fake::MultiplyBoxes(a.number[group], b.number[0], sums);
 #endif
