@@ -159,6 +159,8 @@ absl::StatusOr<ObjectiveMetrics> Replay::Accumulate(size_t begin, size_t end) {
         scored,
         {.head = {.temperature = config_.objective.temperature,
                   .vocabulary = local_.teachers->vocabulary(),
+                  .bfloat16_logits =
+                      config_.trainer.logits_precision == Precision::kBfloat16,
                   .workspace = &head_workspace_},
          .gradient_scale = 1.0 / static_cast<double>(micro_batches),
          .limits = MakePassLimits(config_, *local_.weights)});

@@ -15,6 +15,7 @@ struct CudaHostWork {
   int64_t copies = 0;
   int64_t waits = 0;             // waits of the host for streams and events
   int64_t library_products = 0;  // products that cuBLASLt was asked for
+  int64_t bulk_products = 0;     // products that bulk_product.h was asked for
   // Tokens for which the last attention was launched, and rows of that step.
   int64_t attended_tokens = 0;
   int64_t attended_rows = 0;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/generation/sampling.h"
+#include "common/kernels/cuda/bulk_product.h"
 #include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/cuda/gemm.h"
@@ -408,6 +409,14 @@ std::string CudaGemm::Multiply(const CudaProduct& product,
   ++WorkOfCudaHost().library_products;
   Submit([product] { RunProduct(product); });
   return "";
+}
+
+extern "C" int DapdCudaHasBulkProducts() { return 1; }
+
+extern "C" int DapdCudaBulkProduct(const CudaProduct* product, void* stream) {
+  TORCH_CHECK(IsBulk(*product), "a product that the kernel does not take");
+  ++WorkOfCudaHost().bulk_products;
+  return DapdCudaSkinnyProduct(product, stream);
 }
 
 // Multiplies row by row: LibTorch's bits depend on the number of rows, the

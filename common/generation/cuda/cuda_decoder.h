@@ -79,6 +79,9 @@ struct CudaDecoderSpec {
   // in which a sequence's bits do not depend on how many run (LeastStableRows).
   int64_t max_rows = 0;
   bool stable_bits = true;
+  // If true, devices that have it compute products in the form of
+  // bulk_product.h, which waits for its first measurement.
+  bool bulk_products = false;
   const int32_t* end_tokens = nullptr;  // device memory
   int64_t num_end_tokens = 0;
 };

@@ -187,14 +187,15 @@ inline int Answer(cudaError_t error) {
 inline constexpr int kSharedCarveout = 71;
 
 // Launches kKernel(args) with `shared_bytes` of dynamic shared memory per
-// block. Returns a cudaError_t.
+// block, in clusters of `cluster` blocks. Returns a cudaError_t.
 template <auto kKernel, typename Args>
 int LaunchOn(void* stream,
              Begin begin,
              dim3 grid,
              int threads,
              const Args& args,
-             size_t shared_bytes = 0) {
+             size_t shared_bytes = 0,
+             unsigned cluster = 1) {
   const bool is_early = begin == Begin::kEarly && TakesEarlyLaunches();
   cudaError_t error = cudaSuccess;
   if (is_early) {
@@ -208,15 +209,26 @@ int LaunchOn(void* stream,
                                  static_cast<int>(shared_bytes));
   }
   if (error != cudaSuccess) return Answer(error);
-  cudaLaunchAttribute early;
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2];
+  unsigned num_attributes = 0;
+  if (is_early) {
+    cudaLaunchAttribute& early = attributes[num_attributes++];
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (cluster > 1) {
+    cudaLaunchAttribute& size = attributes[num_attributes++];
+    size.id = cudaLaunchAttributeClusterDimension;
+    size.val.clusterDim.x = cluster;
+    size.val.clusterDim.y = 1;
+    size.val.clusterDim.z = 1;
+  }
   const cudaLaunchConfig_t config = {grid,
                                      dim3(static_cast<unsigned>(threads)),
                                      shared_bytes,
                                      static_cast<cudaStream_t>(stream),
-                                     &early,
-                                     is_early ? 1U : 0U};
+                                     attributes,
+                                     num_attributes};
   return Answer(cudaLaunchKernelEx(&config, kKernel, args));
 }
 

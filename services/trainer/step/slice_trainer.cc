@@ -184,6 +184,8 @@ absl::Status SliceTrainer::Train(MicroBatch& micro_batch) {
         samples,
         {.head = {.temperature = parts_.config.objective.temperature,
                   .vocabulary = parts_.teacher_heads.vocabulary,
+                  .bfloat16_logits = parts_.config.trainer.logits_precision ==
+                                     Precision::kBfloat16,
                   .workspace = &workspace_},
          .limits = limits_,
          .ahead = &ahead_,

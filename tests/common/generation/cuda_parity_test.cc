@@ -16,6 +16,7 @@
 #include "common/generation/cuda/make_cuda_decode_backend.h"
 #include "common/generation/sampling.h"
 #include "common/gpus/cuda_backend.h"
+#include "common/kernels/cuda/bulk_product.h"
 #include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/cuda/sampling.h"
@@ -338,6 +339,33 @@ TEST_P(CudaDecodeParityTest, AnAnswerThatWasOnTheHostHasTheSameBits) {
   const Answer found = decode(true);
   EXPECT_EQ(found.tokens, expected.tokens);
   EXPECT_EQ(found.logprobs, expected.logprobs);
+}
+
+// The head's product takes the form of bulk_product.h inside a graph and behind
+// early launches, in bfloat16 on a device that has it.
+TEST_P(CudaDecodeParityTest, GraphsDecodeWithBulkProducts) {
+  const auto weights =
+      OnDevice(*WideHeadModel(kLeastBulkCols + 8, GetParam()), at::kCUDA);
+  const auto requests = MakeRequests();
+  const CudaDecodeOptions options{.slots = 4, .bulk_products = true};
+  std::shared_ptr<const ModelWeights> given = weights;
+  const auto ours = MakeCudaDecodeBackend(given, options);
+  ASSERT_NE(ours, nullptr);
+  const auto answers = Generate(*ours, requests);
+  given = weights;
+  const auto alone = MakeCudaDecodeBackend(given, options);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(Generate(*alone, {requests[i]}).at(0).tokens,
+              answers.at(i).tokens);
+  }
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 150; ++i) ids.push_back(i * 13 % 2048);
+  const std::vector<float> scored = ours->ScoreTokens(ids);
+  const at::Tensor expected = TokenLogprobs(*weights, nullptr, ids);
+  const double error =
+      (at::tensor(scored) - expected.cpu()).abs().max().item<double>();
+  std::cout << "largest error of a log-probability " << error << "\n";
+  EXPECT_LT(error, GetParam() == at::kFloat ? 2e-3 : 0.5);
 }
 
 TEST_P(CudaDecodeParityTest, SampledTokensAreSampleTokens) {

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "common/generation/cuda/cuda_decode_backend.h"
+#include "common/kernels/cuda/bulk_product.h"
 #include "common/kernels/decode_attention_math.h"
 #include "tests/fakes/cuda_decode_api_on_host.h"
 #include "tests/fakes/cuda_on_host.h"
@@ -162,6 +163,25 @@ TEST(CudaDecoderTest, FewRowsInBFloat16AskNothingOfCublas) {
   EXPECT_EQ(LibraryProducts(at::kBFloat16, 32), 0);
   EXPECT_EQ(LibraryProducts(at::kBFloat16, 33), all);
   EXPECT_EQ(LibraryProducts(at::kFloat, 1), all);
+}
+
+// Of this model's products only the head has enough columns.
+TEST(CudaDecoderTest, ProductsTakeTheBulkFormOnlyIfAskedTo) {
+  const auto weights = WideHeadModel(kLeastBulkCols + 8, at::kBFloat16);
+  const std::vector<DecodeRequest> requests = MakeRequests();
+  std::map<size_t, std::vector<int32_t>> tokens;
+  for (const bool bulk_products : {false, true}) {
+    WorkOfCudaHost() = {};
+    CudaDecodeBackend backend(*weights,
+                              {.slots = 4, .bulk_products = bulk_products},
+                              CudaDecodeApiOnHost());
+    // A step runs once and is then captured.
+    EXPECT_EQ(WorkOfCudaHost().bulk_products, bulk_products ? 2 : 0);
+    for (const auto& [request, answer] : Generate(backend, requests)) {
+      const auto [found, is_new] = tokens.emplace(request, answer.tokens);
+      EXPECT_EQ(found->second, answer.tokens);
+    }
+  }
 }
 
 TEST(CudaDecoderTest, AStepIsOneGraphAndATokenIsNoWaitOfItsOwn) {
