@@ -13,19 +13,24 @@ std::unique_ptr<DecodeBackend> MakeDecodeBackend(
     std::shared_ptr<const ModelWeights> weights,
     const DecodeBackendOptions& options) {
   if (weights->device().is_cuda()) {
-    std::unique_ptr<DecodeBackend> graphs = MakeCudaDecodeBackend(
-        weights, {.slots = options.slots, .num_tokens = options.num_tokens});
+    std::unique_ptr<DecodeBackend> graphs =
+        MakeCudaDecodeBackend(weights,
+                              {.slots = options.slots,
+                               .num_tokens = options.num_tokens,
+                               .kv_float8 = options.kv_float8});
     if (graphs != nullptr) return graphs;
   }
-  if (weights->device().is_cpu() &&
+  if (weights->device().is_cpu() && !options.kv_float8 &&
       WarnUnlessSupported("decoding", Executor::kCpuDecoder, weights->config)) {
     return std::make_unique<CpuDecodeBackend>(
         PackModel(*weights),
         CpuDecodeBackendOptions{.slots = options.slots,
                                 .num_tokens = options.num_tokens});
   }
-  return std::make_unique<AtenBackend>(
-      DecoderModel(std::move(weights)), options.slots, options.num_tokens);
+  return std::make_unique<AtenBackend>(DecoderModel(std::move(weights)),
+                                       options.slots,
+                                       options.num_tokens,
+                                       options.kv_float8);
 }
 
 std::unique_ptr<DecodeBackend> MakeSharedDecodeBackend(
@@ -34,14 +39,18 @@ std::unique_ptr<DecodeBackend> MakeSharedDecodeBackend(
     const DecodeBackendOptions& options) {
   const std::shared_ptr<DeviceGroup> group = std::move(devices);
   if (share->shard.device().is_cuda()) {
-    std::unique_ptr<DecodeBackend> graphs = MakeSharedCudaDecodeBackend(
-        share,
-        group,
-        {.slots = options.slots, .num_tokens = options.num_tokens});
+    std::unique_ptr<DecodeBackend> graphs =
+        MakeSharedCudaDecodeBackend(share,
+                                    group,
+                                    {.slots = options.slots,
+                                     .num_tokens = options.num_tokens,
+                                     .kv_float8 = options.kv_float8});
     if (graphs != nullptr) return graphs;
   }
-  return std::make_unique<AtenBackend>(
-      DecoderModel(*share, group), options.slots, options.num_tokens);
+  return std::make_unique<AtenBackend>(DecoderModel(*share, group),
+                                       options.slots,
+                                       options.num_tokens,
+                                       options.kv_float8);
 }
 
 }  // namespace dapd

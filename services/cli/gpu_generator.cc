@@ -33,6 +33,7 @@ absl::StatusOr<size_t> GpusOfAWorker(const LocalGeneratorOptions& options,
   config.model.device = DeviceChoice::kCuda;
   ASSIGN_OR_RETURN(config.model.precision, options.ResolvedPrecision());
   config.rollout.slots = options.slots;
+  config.rollout.kv_precision = options.kv_precision;
   config.rollout.max_new_tokens = options.sampling.max_new_tokens;
   const int64_t smallest =
       std::ranges::min_element(gpus, {}, &Gpu::total_bytes)->total_bytes;
@@ -131,6 +132,7 @@ absl::Status GpuGenerator::AnswerAll(const std::vector<AnswerPrompt>& prompts,
       {.model_path = folder,
        .precision = precision,
        .slots = options_.slots,
+       .kv_precision = options_.kv_precision,
        .max_new_tokens = max_new_tokens,
        .lora_rank = std::max<int64_t>(1, generator_->lora_rank())}));
   return generator_->AnswerAll(prompts, on_answer);

@@ -25,11 +25,12 @@ struct LocalGeneratorOptions {
   std::string precision = "float32";  // or "bfloat16", or "auto": as stored
   DeviceChoice device = DeviceChoice::kAuto;
   int64_t slots = 32;
+  KvPrecision kv_precision = KvPrecision::kModel;
   SamplingParams sampling;
   uint64_t seed = 42;
 
-  // Adds --model, --adapter, --precision, --device, --slots, --temperature,
-  // --top-p, --top-k, --max-new-tokens and --seed.
+  // Adds --model, --adapter, --precision, --device, --slots, --kv-precision,
+  // --temperature, --top-p, --top-k, --max-new-tokens and --seed.
   void AddFlags(Command& command);
   // Returns the precision; for "auto" it reads the headers of the model's
   // files.

@@ -12,6 +12,7 @@
 #include "common/generation/make_decode_backend.h"
 #include "common/model/weights/describe_worker.h"
 #include "common/model/weights/device_memory.h"
+#include "common/model/weights/placement.h"
 #include "common/model/weights/worker_placement.h"
 #include "common/sharding/sharded_weights.h"
 #include "common/tensor/torch_bridge.h"
@@ -41,6 +42,20 @@ std::unique_ptr<Sampler> MakeSampler(const Config& config,
       EngineOptions{.kv_memory_bytes = KvMemory(config, device)});
 }
 
+DecodeBackendOptions BackendOptions(const Config& config, int64_t num_tokens) {
+  return {.slots = config.rollout.slots,
+          .num_tokens = num_tokens,
+          .kv_float8 = config.rollout.kv_precision == KvPrecision::kFloat8};
+}
+
+WorkerDescription Describe(const Config& config, const ModelWeights& weights) {
+  WorkerDescription description =
+      DescribeWorker("rollout", weights, config.lora.rank);
+  description.precision = SamplingPrecision(PrecisionOf(weights.dtype()),
+                                            config.rollout.kv_precision);
+  return description;
+}
+
 // A rank's device, and the backend for its share of the model, which keeps the
 // weights in the form that it needs.
 struct Share {
@@ -66,12 +81,10 @@ absl::StatusOr<Share> LoadShare(const Config& config,
       DeviceGroup::Join(
           ranks, placement.device, config.trainer.rank_timeout_seconds));
   Share share{.device = placement.device,
-              .description =
-                  DescribeWorker("rollout", weights->shard, config.lora.rank)};
-  share.backend = MakeSharedDecodeBackend(
-      std::move(weights),
-      std::move(devices),
-      {.slots = config.rollout.slots, .num_tokens = num_tokens});
+              .description = Describe(config, weights->shard)};
+  share.backend = MakeSharedDecodeBackend(std::move(weights),
+                                          std::move(devices),
+                                          BackendOptions(config, num_tokens));
   ReturnFreedMemory();
   std::vector<float> present = {1.0F};
   RETURN_IF_ERROR(ranks.Sum(absl::MakeSpan(present)));
@@ -95,15 +108,13 @@ absl::StatusOr<LoadedSampler> LoadEngineSampler(const Config& config,
   ASSIGN_OR_RETURN(
       std::shared_ptr<const ModelWeights> weights,
       LoadModelWeights(config.model.path, placement.dtype, placement.device));
-  WorkerDescription description =
-      DescribeWorker("rollout", *weights, config.lora.rank);
+  WorkerDescription description = Describe(config, *weights);
   LoadedSampler loaded;
   RETURN_IF_ERROR(CatchTorch([&] {
     // The backend keeps the weights that it needs; the rest is released before
     // the engine looks for free memory.
     std::unique_ptr<DecodeBackend> backend = MakeDecodeBackend(
-        std::move(weights),
-        {.slots = config.rollout.slots, .num_tokens = num_tokens});
+        std::move(weights), BackendOptions(config, num_tokens));
     ReturnFreedMemory();
     loaded = Offer(std::move(description),
                    MakeSampler(config, placement.device, std::move(backend)));

@@ -68,8 +68,7 @@ class CudaDecodeBackend : public DecodeBackend {
  private:
   struct Sequence {
     DecodeRequest request;
-    // [pages, layers, 2, kv_heads, kPageTokens, head_dim] each. The first
-    // tensor has the prompt's pages.
+    // As PrefillPrompt::pages each. The first tensor has the prompt's pages.
     std::vector<at::Tensor> pages;
     bool prefilled = false;
 
@@ -81,6 +80,8 @@ class CudaDecodeBackend : public DecodeBackend {
   void Call(Function CudaDecodeApi::*function, Args... args) const;
   // Returns DapdCudaDecoderRunning.
   int64_t num_running() const;
+  // Returns the bytes of the keys, or values, of a KV head in a page.
+  int64_t PartBytes() const;
   at::Tensor TakePages(int64_t tokens) const;
   // A sequence whose prompt is not computed yet.
   struct Waiting {
