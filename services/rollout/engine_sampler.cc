@@ -61,6 +61,7 @@ WorkerDescription Describe(const Config& config, const ModelWeights& weights) {
 struct Share {
   at::Device device = at::kCPU;
   WorkerDescription description;
+  std::shared_ptr<DeviceGroup> devices;
   std::unique_ptr<DecodeBackend> backend;
 };
 
@@ -77,13 +78,15 @@ absl::StatusOr<Share> LoadShare(const Config& config,
                                       placement.device,
                                       {ranks.rank(), ranks.size()}));
   ASSIGN_OR_RETURN(
-      std::unique_ptr<DeviceGroup> devices,
+      std::shared_ptr<DeviceGroup> devices,
       DeviceGroup::Join(
           ranks, placement.device, config.trainer.rank_timeout_seconds));
   Share share{.device = placement.device,
-              .description = Describe(config, weights->shard)};
+              .description = Describe(config, weights->shard),
+              .devices = devices};
   share.backend = MakeSharedDecodeBackend(std::move(weights),
                                           std::move(devices),
+                                          ranks,
                                           BackendOptions(config, num_tokens));
   ReturnFreedMemory();
   std::vector<float> present = {1.0F};
@@ -130,12 +133,13 @@ absl::StatusOr<LoadedSampler> LoadSharedSampler(const Config& config,
   LoadedSampler loaded;
   RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
     ASSIGN_OR_RETURN(Share share, LoadShare(config, num_tokens, ranks));
-    loaded = Offer(
-        std::move(share.description),
-        MakeSampler(
-            config,
-            share.device,
-            LeadBackend(std::move(share.backend), ranks, std::move(on_lost))));
+    loaded = Offer(std::move(share.description),
+                   MakeSampler(config,
+                               share.device,
+                               LeadBackend(std::move(share.backend),
+                                           ranks,
+                                           std::move(share.devices),
+                                           std::move(on_lost))));
     return absl::OkStatus();
   }));
   return loaded;
@@ -146,7 +150,7 @@ absl::Status ServeSharedSampler(const Config& config,
                                 Collective& ranks) {
   return CatchTorch([&]() -> absl::Status {
     ASSIGN_OR_RETURN(const Share share, LoadShare(config, num_tokens, ranks));
-    return FollowBackend(*share.backend, share.device, ranks);
+    return FollowBackend(*share.backend, share.device, ranks, *share.devices);
   });
 }
 
