@@ -57,7 +57,7 @@ absl::StatusOr<int64_t> SwapOutOnAll(DecodeBackend& own,
                                      uint64_t key,
                                      Collective& ranks) {
   const int64_t bytes = own.SwapOut(slot, key);
-  ASSIGN_OR_RETURN(const bool all_found, AllFound(bytes > 0, ranks));
+  ASSIGN_OR_RETURN(const bool all_found, HoldsOnAllRanks(bytes > 0, ranks));
   if (!all_found) own.DropSwapped(key);
   return all_found ? bytes : 0;
 }
@@ -70,7 +70,7 @@ absl::StatusOr<bool> SwapInOnAll(DecodeBackend& own,
                                  int64_t tokens,
                                  Collective& ranks) {
   const bool found = own.SwapIn(slot, key, tokens);
-  ASSIGN_OR_RETURN(const bool all_found, AllFound(found, ranks));
+  ASSIGN_OR_RETURN(const bool all_found, HoldsOnAllRanks(found, ranks));
   if (found && !all_found) own.SwapOut(slot, key);
   return all_found;
 }

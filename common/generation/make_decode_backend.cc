@@ -17,8 +17,8 @@ std::unique_ptr<DecodeBackend> MakeDecodeBackend(
         MakeCudaDecodeBackend(weights,
                               {.slots = options.slots,
                                .num_tokens = options.num_tokens,
-                               .bulk_products = options.bulk_products,
-                               .kv_float8 = options.kv_float8});
+                               .kv_float8 = options.kv_float8,
+                               .bulk_products = options.bulk_products});
     if (graphs != nullptr) return graphs;
   }
   if (weights->device().is_cpu() && !options.kv_float8 &&
@@ -46,8 +46,8 @@ std::unique_ptr<DecodeBackend> MakeSharedDecodeBackend(
                                     collective,
                                     {.slots = options.slots,
                                      .num_tokens = options.num_tokens,
-                                     .bulk_products = options.bulk_products,
-                                     .kv_float8 = options.kv_float8});
+                                     .kv_float8 = options.kv_float8,
+                                     .bulk_products = options.bulk_products});
     if (graphs != nullptr) return graphs;
   }
   return std::make_unique<AtenBackend>(DecoderModel(*share, std::move(devices)),

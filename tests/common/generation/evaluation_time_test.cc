@@ -23,7 +23,7 @@
 namespace dapd {
 namespace {
 
-constexpr int64_t kPrompt = 300;
+constexpr int64_t kPromptLength = 300;
 constexpr int64_t kLongest = 38'912;
 constexpr int32_t kEnd = 1;
 constexpr int64_t kStepsAtATime = 4;
@@ -115,7 +115,7 @@ class TimedBackend final : public DecodeBackend {
   }
   void SetAdapter(std::shared_ptr<const Adapter> /*adapter*/) override {}
   bool Start(int64_t slot, DecodeRequest request) override {
-    seconds_ += 2 * rates_.parameters * kPrompt / rates_.prefill;
+    seconds_ += 2 * rates_.parameters * kPromptLength / rates_.prefill;
     slots_[static_cast<size_t>(slot)] = {
         .length = lengths_[request.key.example], .runs = true};
     return true;
@@ -142,7 +142,7 @@ class TimedBackend final : public DecodeBackend {
     for (size_t slot = 0; slot < slots_.size(); ++slot) {
       Sequence& sequence = slots_[slot];
       if (!sequence.runs) continue;
-      context += kPrompt + sequence.tokens;
+      context += kPromptLength + sequence.tokens;
       for (int64_t i = 0; i < kStepsAtATime; ++i) {
         if (sequence.tokens == sequence.length) break;
         ++sequence.tokens;
@@ -169,7 +169,7 @@ class TimedBackend final : public DecodeBackend {
   };
 
   int64_t Copy(const Sequence& sequence) {
-    const int64_t bytes = KvBytes(kPrompt + sequence.tokens);
+    const int64_t bytes = KvBytes(kPromptLength + sequence.tokens);
     seconds_ += static_cast<double>(bytes) / rates_.copies;
     return bytes;
   }
@@ -206,12 +206,13 @@ Evaluation Evaluate(const std::vector<int64_t>& lengths,
   uint64_t next = 0;
   const auto submit = [&](GenerationEngine& engine) {
     if (next == lengths.size() || engine.num_free() == 0) return false;
-    EXPECT_TRUE(engine
-                    .Submit(next,
-                            {.prompt_ids = std::vector<int32_t>(kPrompt, 3),
-                             .sampling = {.max_new_tokens = kLongest},
-                             .key = {.example = static_cast<uint32_t>(next)}})
-                    .ok());
+    EXPECT_TRUE(
+        engine
+            .Submit(next,
+                    {.prompt_ids = std::vector<int32_t>(kPromptLength, 3),
+                     .sampling = {.max_new_tokens = kLongest},
+                     .key = {.example = static_cast<uint32_t>(next)}})
+            .ok());
     ++next;
     return true;
   };

@@ -137,38 +137,40 @@ EngineOnRanks RunEngineOnRanks(const ModelWeights& whole,
                                int64_t pages,
                                int64_t host_pages) {
   EngineOnRanks run;
-  RunRanks(
-      2,
-      whole,
-      {.slots = 4},
-      CudaDecodeApiOnHost(),
-      [&](Collective& collective,
-          SimulatedGroup&,
-          std::unique_ptr<CudaDecodeBackend> own) {
-        if (collective.rank() != 0) {
-          PagesOfHostMemory() = host_pages;
-          const absl::Status status = FollowBackend(*own, at::kCPU, collective);
-          PagesOfHostMemory() = -1;
-          EXPECT_TRUE(status.ok()) << status;
-          return;
-        }
-        const int64_t page = own->KvBytes(1);
-        GenerationEngine engine(
-            LeadBackend(std::move(own),
-                        collective,
-                        [](const absl::Status& why) { ADD_FAILURE() << why; }),
-            {.kv_memory_bytes = pages * page});
-        for (uint32_t i = 0; i < 4; ++i) {
-          EXPECT_TRUE(engine.Submit(i, MakeRequest(100 + i, 200, i)).ok());
-        }
-        while (engine.num_running() > 0) {
-          for (const SampledToken& token : engine.Step()) {
-            run.answers[token.id].tokens.push_back(token.token);
-            run.answers[token.id].logprobs.push_back(token.logprob);
-          }
-        }
-        run.use = engine.kv_use();
-      });
+  RunRanks(2,
+           whole,
+           {.slots = 4},
+           CudaDecodeApiOnHost(),
+           [&](Collective& collective,
+               SimulatedGroup& group,
+               std::unique_ptr<CudaDecodeBackend> own) {
+             if (collective.rank() != 0) {
+               PagesOfHostMemory() = host_pages;
+               const absl::Status status =
+                   FollowBackend(*own, at::kCPU, collective, group);
+               PagesOfHostMemory() = -1;
+               EXPECT_TRUE(status.ok()) << status;
+               return;
+             }
+             const int64_t page = own->KvBytes(1);
+             GenerationEngine engine(LeadBackend(std::move(own),
+                                                 collective,
+                                                 group.shared_from_this(),
+                                                 [](const absl::Status& why) {
+                                                   ADD_FAILURE() << why;
+                                                 }),
+                                     {.kv_memory_bytes = pages * page});
+             for (uint32_t i = 0; i < 4; ++i) {
+               EXPECT_TRUE(engine.Submit(i, MakeRequest(100 + i, 200, i)).ok());
+             }
+             while (engine.num_running() > 0) {
+               for (const SampledToken& token : engine.Step()) {
+                 run.answers[token.id].tokens.push_back(token.token);
+                 run.answers[token.id].logprobs.push_back(token.logprob);
+               }
+             }
+             run.use = engine.kv_use();
+           });
   return run;
 }
 
