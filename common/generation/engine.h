@@ -84,10 +84,12 @@ class GenerationEngine {
     uint64_t id = 0;
     DecodeRequest request;
     std::vector<int32_t> answer;  // the tokens that Step() returned
+    int64_t num_scored = 0;       // tokens of the prompt that it returned
     // The following fields are valid while it runs.
     int64_t slot = 0;
     int64_t num_given = 0;  // answer tokens from the backend; it may lag behind
-    int64_t kv_bytes = 0;   // room that it has in the backend
+    int64_t num_scores_given = 0;  // from the backend; it may lag behind
+    int64_t kv_bytes = 0;          // room that it has in the backend
   };
   // Sequences by the number of their submission, so the oldest is first.
   using Sequences = std::map<uint64_t, Sequence>;
@@ -118,6 +120,10 @@ class GenerationEngine {
   // Applies a new token to its sequence. Returns nothing if the sequence has
   // ended.
   std::optional<SampledToken> Receive(const DecodedToken& token);
+  // The same for a token of a prompt. Returns nothing if it was returned before
+  // the sequence gave way.
+  static std::optional<SampledToken> ReceiveScore(const DecodedToken& token,
+                                                  Sequence& sequence);
 
   const std::unique_ptr<DecodeBackend> backend_;
   const EngineOptions options_;

@@ -7,6 +7,7 @@
 
 #include "absl/cleanup/cleanup.h"
 
+#include "common/generation/scored_prompt.h"
 #include "common/kernels/decode_attention_math.h"
 #include "common/model/spec/decoding_shape.h"
 #include "common/tensor/device_copy.h"
@@ -151,11 +152,20 @@ void CudaDecodeBackend::Stop(int64_t slot) {
 
 void CudaDecodeBackend::Prefill(std::span<const Waiting> prompts) {
   std::vector<PrefillPrompt> pass;
+  std::vector<RowScores> scores(prompts.size());
   for (const Waiting& waiting : prompts) {
-    pass.push_back({waiting.sequence->request.prompt_ids,
-                    waiting.sequence->pages.front()});
+    const DecodeRequest& request = waiting.sequence->request;
+    pass.push_back({request.prompt_ids,
+                    waiting.sequence->pages.front(),
+                    request.score_prompt ? &scores[pass.size()] : nullptr});
   }
   const at::Tensor logits = model_.Prefill(pass);
+  std::vector<at::Tensor> scored;
+  for (const RowScores& each : scores) {
+    scored.insert(scored.end(),
+                  {each.logprobs, each.top_ids, each.top_logprobs});
+  }
+  HostCopies copies(std::move(scored));
   std::vector<CudaPrompt> started;
   std::vector<std::vector<void*>> addresses;
   for (const Waiting& waiting : prompts) {
@@ -172,6 +182,17 @@ void CudaDecodeBackend::Prefill(std::span<const Waiting> prompts) {
        static_cast<int64_t>(started.size()),
        logits.const_data_ptr<float>());
   for (const Waiting& waiting : prompts) waiting.sequence->prefilled = true;
+  // The decoder has waited for the pass, and so for the copies, in a way that
+  // ends if another rank is lost.
+  const std::vector<at::Tensor> copied = copies.Take();
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const DecodeRequest& request = prompts[i].sequence->request;
+    if (!request.score_prompt) continue;
+    AppendScoredPrompt(prompts[i].slot,
+                       request.prompt_ids,
+                       {copied[3 * i], copied[3 * i + 1], copied[3 * i + 2]},
+                       &pending_);
+  }
 }
 
 void CudaDecodeBackend::PrefillWaiting() {

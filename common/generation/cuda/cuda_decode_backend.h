@@ -99,7 +99,8 @@ class CudaDecodeBackend : public DecodeBackend {
   std::vector<std::unique_ptr<Sequence>> slots_;  // null: free
   std::deque<int64_t> waiting_;                   // taken slots without a
                                                   // prefill
-  std::vector<DecodedToken> pending_;  // arrived while ScoreTokens ran
+  // Arrived while ScoreTokens ran, or scored in a prompt.
+  std::vector<DecodedToken> pending_;
   // It is destroyed first, because running steps read the sequences' pages.
   CudaDecodeModel model_;
 };

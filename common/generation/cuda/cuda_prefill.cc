@@ -67,6 +67,17 @@ at::Tensor FloatLogits(const at::Tensor& hidden, const at::Tensor& head) {
   return at::mm(hidden.to(at::kFloat), head.to(at::kFloat).t());
 }
 
+// Returns the rows in front of the tokens behind a prompt's first, filled up to
+// whole chunks of ScoreRows. The prompt has the rows from `begin` to `end`.
+at::Tensor RowsToScore(int64_t begin,
+                       int64_t end,
+                       const at::TensorOptions& options) {
+  const int64_t rows = end - 1 - begin;
+  if (rows == 0) return at::empty({0}, options);
+  const int64_t filled = (rows + kScoredRows - 1) / kScoredRows * kScoredRows;
+  return at::arange(begin, begin + filled, options).clamp_max(end - 2);
+}
+
 // Copies a prompt's keys and values [layers, 2, K, tokens, D] into its pages,
 // all layers at once.
 void CopyToPages(const at::Tensor& from, const at::Tensor& pages) {
@@ -130,10 +141,22 @@ at::Tensor PrefillPrompts(const ModelWeights& weights,
                     3, pass.offsets[i], pass.offsets[i + 1] - pass.offsets[i]),
                 prompts[i].pages);
   }
-  ResidualStream last{stream.x.index_select(0, pass.last_rows),
-                      stream.delta.index_select(0, pass.last_rows)};
-  return FloatLogits(last.Norm(weights.final_norm, config.rms_norm_eps),
-                     weights.head)
+  const auto final_states = [&](const at::Tensor& rows) {
+    return ResidualStream{stream.x.index_select(0, rows),
+                          stream.delta.index_select(0, rows)}
+        .Norm(weights.final_norm, config.rms_norm_eps);
+  };
+  const auto head = [&](const at::Tensor& hidden) {
+    return FloatLogits(hidden, weights.head);
+  };
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    if (prompts[i].scores == nullptr) continue;
+    const at::Tensor rows =
+        RowsToScore(pass.offsets[i], pass.offsets[i + 1], pass.ids.options());
+    *prompts[i].scores =
+        ScoreRows(final_states(rows), pass.ids.index_select(0, rows + 1), head);
+  }
+  return head(final_states(pass.last_rows))
       .narrow(0, 0, static_cast<int64_t>(prompts.size()));
 }
 

@@ -22,7 +22,9 @@ class CompletionBodyTest : public ::testing::Test {
   }
 
   CompletionBody Make(const CompletionRequest& request) const {
-    CompletionBody body(request, *tokenizer_, "mine", {"Once"});
+    std::vector<TextPrompt> echo;
+    if (request.echo) echo.push_back({.text = "Once", .ids = {79, 110}});
+    CompletionBody body(request, *tokenizer_, "mine", echo);
     body.SetPolicy({true, 12, std::string(64, 'a')});
     return body;
   }
@@ -58,8 +60,7 @@ TEST_F(CompletionBodyTest, WritesAChat) {
 }
 
 TEST_F(CompletionBodyTest, WritesTheLogprobsOfEachToken) {
-  chat_.logprobs = text_.logprobs = true;
-  text_.echo = true;
+  chat_.logprobs = text_.logprobs = 0;
   // The second token is a part of a character.
   const CompletionPiece piece = {
       .text = "a", .ids = {97, 195}, .logprobs = {-0.5F, -1.5F}};
@@ -70,8 +71,42 @@ TEST_F(CompletionBodyTest, WritesTheLogprobsOfEachToken) {
                             "top_logprobs": []})"));
   EXPECT_TRUE(content[1]["bytes"].is_null());
   const Json choice = Make(text_).Whole({piece}, {})["choices"][0];
-  EXPECT_EQ(choice["text"], "Oncea");
-  EXPECT_EQ(choice["logprobs"]["text_offset"], Json::parse("[4, 5]"));
+  EXPECT_EQ(choice["text"], "a");
+  EXPECT_EQ(choice["logprobs"]["text_offset"], Json::parse("[0, 1]"));
+  EXPECT_TRUE(choice["logprobs"]["top_logprobs"].is_null());
+}
+
+TEST_F(CompletionBodyTest, WritesTheScoresOfAPromptBeforeTheAnswers) {
+  text_.logprobs = 1;
+  text_.echo = true;
+  text_.n = 2;
+  const std::vector<CompletionPiece> answers = {
+      {.prompt_scores = {{.logprob = -2.5F, .top = {98, -0.25F}}},
+       .text = "a",
+       .ids = {97},
+       .logprobs = {-0.5F}},
+      {.answer = 1, .text = "c", .ids = {99}, .logprobs = {-0.75F}}};
+  const Json choices = Make(text_).Whole(answers, {})["choices"];
+  EXPECT_EQ(choices[0]["text"], "Oncea");
+  EXPECT_EQ(choices[0]["logprobs"], Json::parse(R"({
+    "tokens": ["O", "n", "a"], "token_logprobs": [null, -2.5, -0.5],
+    "top_logprobs": [null, {"n": -2.5, "b": -0.25}, {"a": -0.5}],
+    "text_offset": [0, 1, 2]})"));
+  EXPECT_EQ(choices[1]["logprobs"]["token_logprobs"],
+            Json::parse("[null, -2.5, -0.75]"));
+}
+
+// Both bytes are parts of characters, so their text is the same.
+TEST_F(CompletionBodyTest, KeepsTheMostProbableOfTwoTokensWithOneText) {
+  text_.logprobs = 1;
+  text_.echo = true;
+  std::vector<TextPrompt> echo = {{.text = "?", .ids = {79, 195}}};
+  const CompletionBody body(text_, *tokenizer_, "mine", echo);
+  const Json choice = body.Whole(
+      {{.prompt_scores = {{.logprob = -2.5F, .top = {196, -0.25F}}}}},
+      {})["choices"][0];
+  EXPECT_EQ(choice["logprobs"]["top_logprobs"][1],
+            Json::object({{"\xEF\xBF\xBD", -0.25}}));
 }
 
 TEST_F(CompletionBodyTest, WritesAStream) {
