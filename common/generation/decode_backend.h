@@ -42,6 +42,13 @@ struct DecodedToken {
   std::optional<TopToken> prompt_top = std::nullopt;
 };
 
+// Thrown by the backend of each of several ranks when one of them finds no
+// memory. All ranks throw it at the same place and can go on.
+class WantOnARank final : public c10::OutOfMemoryError {
+ public:
+  using OutOfMemoryError::OutOfMemoryError;
+};
+
 class DecodeBackend {
  public:
   virtual ~DecodeBackend() = default;

@@ -144,13 +144,43 @@ bool CudaDecodeBackend::Reserve(int64_t slot, int64_t tokens) {
 void CudaDecodeBackend::Stop(int64_t slot) {
   Call(&CudaDecodeApi::stop, slot);
   std::erase(waiting_, slot);
-  std::erase_if(pending_, [slot](const DecodedToken& token) {
-    return token.slot == slot;
-  });
+  DropPending(slot);
   slots_[static_cast<size_t>(slot)].reset();
 }
 
+void CudaDecodeBackend::DropPending(int64_t slot) {
+  std::erase_if(pending_, [slot](const DecodedToken& token) {
+    return token.slot == slot;
+  });
+}
+
 void CudaDecodeBackend::Prefill(std::span<const Waiting> prompts) {
+  int64_t tokens = 0;
+  for (const Waiting& waiting : prompts) {
+    tokens += static_cast<int64_t>(waiting.sequence->request.prompt_ids.size());
+  }
+  std::unique_ptr<CudaRankSums> sums;
+  model_.ranks().OnEveryRank([&] { sums = model_.MakeSums(tokens); });
+  model_.ranks().OnEveryRank(
+      [&] {
+        try {
+          PrefillOnRank(prompts, sums.get());
+        } catch (const c10::OutOfMemoryError&) {
+          if (sums != nullptr) sums->LaunchRest();
+          throw;
+        }
+      },
+      [&] {
+        for (const Waiting& waiting : prompts) {
+          Call(&CudaDecodeApi::stop, waiting.slot);
+          waiting.sequence->prefilled = false;
+          DropPending(waiting.slot);
+        }
+      });
+}
+
+void CudaDecodeBackend::PrefillOnRank(std::span<const Waiting> prompts,
+                                      CudaRankSums* sums) {
   std::vector<PrefillPrompt> pass;
   std::vector<RowScores> scores(prompts.size());
   for (const Waiting& waiting : prompts) {
@@ -159,7 +189,7 @@ void CudaDecodeBackend::Prefill(std::span<const Waiting> prompts) {
                     waiting.sequence->pages.front(),
                     request.score_prompt ? &scores[pass.size()] : nullptr});
   }
-  const at::Tensor logits = model_.Prefill(pass);
+  const at::Tensor logits = model_.Prefill(pass, sums);
   std::vector<at::Tensor> scored;
   for (const RowScores& each : scores) {
     scored.insert(scored.end(),
@@ -177,10 +207,13 @@ void CudaDecodeBackend::Prefill(std::span<const Waiting> prompts) {
          .num_tokens = static_cast<int64_t>(sequence.request.prompt_ids.size()),
          .pages = PagesFrom(0, addresses.back())});
   }
-  Call(&CudaDecodeApi::start,
-       started.data(),
-       static_cast<int64_t>(started.size()),
-       logits.const_data_ptr<float>());
+  char error[kCudaErrorBytes] = "";
+  const int code = model_.api().start(model_.decoder(),
+                                      started.data(),
+                                      static_cast<int64_t>(started.size()),
+                                      logits.const_data_ptr<float>(),
+                                      error);
+  model_.ranks().CheckMemory(code, error);
   for (const Waiting& waiting : prompts) waiting.sequence->prefilled = true;
   // The decoder has waited for the pass, and so for the copies, in a way that
   // ends if another rank is lost.
@@ -210,7 +243,7 @@ void CudaDecodeBackend::PrefillWaiting() {
   // If there is no memory for all prompts, there may be for fewer.
   while (!pass.empty()) {
     try {
-      model_.ranks().OnEveryRank([&] { Prefill(pass); });
+      Prefill(pass);
       waiting_.erase(waiting_.begin(),
                      waiting_.begin() + static_cast<int64_t>(pass.size()));
       return;
@@ -273,10 +306,10 @@ std::vector<float> CudaDecodeBackend::ScoreTokens(
     forced = ToDevice(
         at::tensor(std::vector<int32_t>(ids.begin() + 1, ids.end()), at::kInt),
         model_.tensor_options().device());
-    const Waiting scoring{slot, &sequence, forced.const_data_ptr<int32_t>()};
     sequence.pages = {TakePages(sequence.request.MaxTokens())};
-    Prefill({&scoring, 1});
   });
+  const Waiting scoring{slot, &sequence, forced.const_data_ptr<int32_t>()};
+  Prefill({&scoring, 1});
   std::vector<float> scored;
   // Runs also when a step fails, because the sequence's pages are freed here.
   const absl::Cleanup stop = [&] {
