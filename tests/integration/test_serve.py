@@ -154,11 +154,17 @@ def compare_scores(choice, tokenizer, model, ids):
     return error
 
 
+def check_offsets(choice):
+    """Tests that each token that is whole characters stands in the text at its offset, which counts characters as Python does."""
+    for token, offset in zip(choice.logprobs.tokens, choice.logprobs.text_offset):
+        assert "\ufffd" in token or choice.text[offset:].startswith(token), (token, offset)
+
+
 # The long prompt takes several passes; the three of a request are scored side by side.
 def test_prompts_are_scored_as_by_transformers(workspace, client):
     tokenizer = transformers.AutoTokenizer.from_pretrained(workspace.model)
     model = transformers.AutoModelForCausalLM.from_pretrained(workspace.model, dtype=torch.float32).eval()
-    texts = ["What is 2 + 2? The sum is 4.", "A", "Count: " + ", ".join(str(i) for i in range(300))]
+    texts = ["What is 2 + 2? \u00c9t\u00e9 \u4e16\u754c \U0001f600 is 4.", "A", "Count: " + ", ".join(str(i) for i in range(300))]
     prompts = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
     assert len(prompts[2]) > 600
     error = 0
@@ -168,6 +174,7 @@ def test_prompts_are_scored_as_by_transformers(workspace, client):
         for choice, text, ids in zip(answer.choices, texts, prompts):
             assert choice.text.startswith(text) and len(choice.logprobs.tokens) == len(ids) + max_tokens
             error = max(error, compare_scores(choice, tokenizer, model, ids))
+            check_offsets(choice)
             if max_tokens == 1:
                 (sampled,), (top,) = choice.logprobs.token_logprobs[len(ids):], choice.logprobs.top_logprobs[len(ids):]
                 assert top == {choice.logprobs.tokens[-1]: sampled}

@@ -1,5 +1,6 @@
 #include "services/cli/serve/completion_body.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -40,6 +41,11 @@ Json CallsJson(const std::vector<ToolCall>& calls, bool is_chunk) {
   return list;
 }
 
+// Returns whether a byte of UTF-8 is the first of its character.
+bool BeginsCharacter(char byte) {
+  return (static_cast<uint8_t>(byte) & 0xC0) != 0x80;
+}
+
 // Returns null for an answer that goes on.
 Json FinishReasonJson(CompletionEnd end, bool has_calls) {
   if (end == CompletionEnd::kNone) return nullptr;
@@ -71,7 +77,7 @@ CompletionBody::CompletionBody(const CompletionRequest& request,
       id_(absl::StrCat(is_chat_ ? "chatcmpl-" : "cmpl-", RandomName())),
       created_(absl::ToUnixSeconds(absl::Now())),
       held_(static_cast<size_t>(request.NumAnswers())),
-      offsets_(static_cast<size_t>(request.NumAnswers())) {}
+      characters_(static_cast<size_t>(request.NumAnswers())) {}
 
 void CompletionBody::SetPolicy(const ServedPolicy& policy) {
   fingerprint_ = FingerprintOf(policy);
@@ -122,7 +128,7 @@ Json CompletionBody::TopJson(int32_t id, const ScoredToken& score) const {
 Json CompletionBody::TextLogprobs(const TextPrompt* prompt,
                                   const std::vector<ScoredToken>& scores,
                                   const CompletionPiece& piece,
-                                  int64_t* offset) const {
+                                  int64_t* characters) const {
   if (!logprobs_.has_value()) return nullptr;
   const bool has_top = *logprobs_ > 0;
   Json tokens = Json::array();
@@ -130,10 +136,12 @@ Json CompletionBody::TextLogprobs(const TextPrompt* prompt,
   Json tops = Json::array();
   Json offsets = Json::array();
   const auto add = [&](int32_t id) {
-    const std::string text = TextOf(id);
-    tokens.push_back(text);
-    offsets.push_back(*offset);
-    *offset += static_cast<int64_t>(text.size());
+    tokens.push_back(TextOf(id));
+    const std::string bytes = tokenizer_.BytesOf(id).value_or("");
+    const bool continues =
+        *characters > 0 && !bytes.empty() && !BeginsCharacter(bytes.front());
+    offsets.push_back(*characters - (continues ? 1 : 0));
+    *characters += std::ranges::count_if(bytes, BeginsCharacter);
   };
   const auto add_scored = [&](int32_t id, const ScoredToken& score) {
     add(id);
@@ -186,9 +194,9 @@ Json CompletionBody::Whole(const std::vector<CompletionPiece>& answers,
           before == nullptr ? answer.text : before->text + answer.text;
       // The first answer to a prompt has the prompt's scores.
       const CompletionPiece& first = answers[prompt * static_cast<size_t>(n_)];
-      int64_t offset = 0;
+      int64_t characters = 0;
       choice["logprobs"] =
-          TextLogprobs(before, first.prompt_scores, answer, &offset);
+          TextLogprobs(before, first.prompt_scores, answer, &characters);
     }
     choice["finish_reason"] = FinishReasonJson(answer.end, has_calls);
     choices.push_back(std::move(choice));
@@ -239,7 +247,7 @@ Json CompletionBody::ChunkChoice(const CompletionPiece& piece) {
   } else {
     choice["text"] = piece.text;
     choice["logprobs"] =
-        TextLogprobs(nullptr, {}, piece, &offsets_[piece.answer]);
+        TextLogprobs(nullptr, {}, piece, &characters_[piece.answer]);
   }
   choice["finish_reason"] = FinishReasonJson(piece.end, has_calls);
   return choice;

@@ -57,11 +57,13 @@ class CompletionBody {
   // Return the value of "logprobs" for tokens of an answer.
   nlohmann::ordered_json ChatLogprobs(const CompletionPiece& piece) const;
   // If `prompt` is not null, its tokens come first, with `scores` behind the
-  // first. `offset`, of the first token's text, is moved behind the last one's.
+  // first. `characters` are the characters that the text in front of them has
+  // begun, and is moved behind the last token. A token's offset is the
+  // character that its first byte belongs to.
   nlohmann::ordered_json TextLogprobs(const TextPrompt* prompt,
                                       const std::vector<ScoredToken>& scores,
                                       const CompletionPiece& piece,
-                                      int64_t* offset) const;
+                                      int64_t* characters) const;
   // Returns the text of a token, also of a special one.
   std::string TextOf(int32_t id) const;
   // Returns {text: log-probability} of a token and of the most probable token
@@ -82,7 +84,7 @@ class CompletionBody {
   const int64_t created_;
   std::string fingerprint_;
   std::vector<CompletionPiece> held_;  // by answer, with tools
-  std::vector<int64_t> offsets_;       // by answer, of the next token's text
+  std::vector<int64_t> characters_;    // by answer, of the text so far
 };
 
 }  // namespace dapd

@@ -96,6 +96,28 @@ TEST_F(CompletionBodyTest, WritesTheScoresOfAPromptBeforeTheAnswers) {
             Json::parse("[null, -2.5, -0.75]"));
 }
 
+// A client cuts the text by these offsets, and counts characters.
+TEST_F(CompletionBodyTest, CountsOffsetsInCharacters) {
+  text_.logprobs = 0;
+  // An e with an acute accent has two bytes, and two tokens.
+  const std::vector<int32_t> ids = {97, 195, 169, 98};
+  const CompletionPiece whole = {.text =
+                                     "a\xC3\xA9"
+                                     "b",
+                                 .ids = ids,
+                                 .logprobs = {-1, -1, -1, -1}};
+  EXPECT_EQ(
+      Make(text_).Whole({whole}, {})["choices"][0]["logprobs"]["text_offset"],
+      Json::parse("[0, 1, 1, 2]"));
+  CompletionBody stream = Make(text_);
+  Json offsets = Json::array();
+  for (const int32_t id : ids) {
+    const Json event = Parsed(stream.Event({.ids = {id}, .logprobs = {-1}}));
+    offsets.push_back(event["choices"][0]["logprobs"]["text_offset"][0]);
+  }
+  EXPECT_EQ(offsets, Json::parse("[0, 1, 1, 2]"));
+}
+
 // Both bytes are parts of characters, so their text is the same.
 TEST_F(CompletionBodyTest, KeepsTheMostProbableOfTwoTokensWithOneText) {
   text_.logprobs = 1;
