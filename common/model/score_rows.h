@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "common/model/spec/decoding_shape.h"
 #include "common/tensor/aten.h"
 
 namespace dapd {
@@ -15,14 +16,12 @@ struct RowScores {
   at::Tensor top_logprobs;  // float32, of the most probable tokens
 };
 
-// At most so many rows of logits exist at a time.
-inline constexpr int64_t kScoredRows = 128;
-
-// `hidden` [N, hidden] are final-norm states and `next` [N] int64 the token
-// behind each, both on one device; `head` computes the logits [rows, vocab]
-// float32 of rows of `hidden`. N may be 0. Records no gradient.
-RowScores ScoreRows(const at::Tensor& hidden,
+// `rows` [N, ...] stand for the rows, such as their states or their indices,
+// and `next` [N] int64 are the tokens behind them, both on one device; `logits`
+// computes [R, vocab] float32 for R of `rows`, kScoredRows at most. N may be 0.
+// Records no gradient.
+RowScores ScoreRows(const at::Tensor& rows,
                     const at::Tensor& next,
-                    const std::function<at::Tensor(const at::Tensor&)>& head);
+                    const std::function<at::Tensor(const at::Tensor&)>& logits);
 
 }  // namespace dapd

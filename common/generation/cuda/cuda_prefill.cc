@@ -141,22 +141,20 @@ at::Tensor PrefillPrompts(const ModelWeights& weights,
                     3, pass.offsets[i], pass.offsets[i + 1] - pass.offsets[i]),
                 prompts[i].pages);
   }
-  const auto final_states = [&](const at::Tensor& rows) {
-    return ResidualStream{stream.x.index_select(0, rows),
-                          stream.delta.index_select(0, rows)}
-        .Norm(weights.final_norm, config.rms_norm_eps);
-  };
-  const auto head = [&](const at::Tensor& hidden) {
-    return FloatLogits(hidden, weights.head);
+  const auto logits = [&](const at::Tensor& rows) {
+    ResidualStream some{stream.x.index_select(0, rows),
+                        stream.delta.index_select(0, rows)};
+    return FloatLogits(some.Norm(weights.final_norm, config.rms_norm_eps),
+                       weights.head);
   };
   for (size_t i = 0; i < prompts.size(); ++i) {
     if (prompts[i].scores == nullptr) continue;
     const at::Tensor rows =
         RowsToScore(pass.offsets[i], pass.offsets[i + 1], pass.ids.options());
     *prompts[i].scores =
-        ScoreRows(final_states(rows), pass.ids.index_select(0, rows + 1), head);
+        ScoreRows(rows, pass.ids.index_select(0, rows + 1), logits);
   }
-  return head(final_states(pass.last_rows))
+  return logits(pass.last_rows)
       .narrow(0, 0, static_cast<int64_t>(prompts.size()));
 }
 

@@ -58,13 +58,14 @@ TEST(CudaDecodeBackendTest, TokensAreThoseOfLibTorchsOperations) {
   }
 }
 
-// Prompts of one token, of a chunk of rows, and of one and two rows more; every
+// Prompts of one token and around the tokens that are scored at a time; every
 // other one is scored, and all pass side by side.
 TEST(CudaDecodeBackendTest, PromptsAreScoredAsByLibTorchsOperations) {
   const auto weights = MakeDecodableModel("qwen3");
   const auto adapter = MakeAdapter(*weights);
   std::vector<DecodeRequest> requests;
-  for (const int64_t prompt : {1, 128, 129, 130, 7, 300}) {
+  for (const int64_t prompt : std::initializer_list<int64_t>{
+           1, kScoredRows, kScoredRows + 1, kScoredRows + 2, 7, 300}) {
     for (const bool scored : {false, true}) {
       requests.push_back(
           MakeRequest(prompt, 6, static_cast<uint32_t>(requests.size())));
@@ -107,7 +108,7 @@ TEST(CudaDecodeBackendTest, PromptsAreScoredAsByLibTorchsOperations) {
   }
   std::cout << "largest error of " << count << " scored tokens " << error
             << "\n";
-  EXPECT_EQ(count, 127U + 128 + 129 + 6 + 299);
+  EXPECT_EQ(count, 3U * kScoredRows + 6 + 299);
   EXPECT_LT(error, 2e-4);
 }
 
