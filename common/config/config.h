@@ -179,6 +179,11 @@ struct ObjectiveSection {
   Reduction reduction = Reduction::kMicroToken;
   int64_t skip_tokens = 0;
   TeacherChoice teacher_weights;  // of presets with one teacher a term
+  // For `preset: dapd`.
+  struct Dapd {
+    std::string cross_weights;  // empty: the weights of the paper
+  };
+  Dapd dapd;
   struct Purified {
     bool recentre = true;
     double soft_clip = 10.0;
@@ -303,6 +308,7 @@ struct TrainerSection {
   std::string rendezvous = "127.0.0.1:7004";  // of rank 0, for the others
   double rank_timeout_seconds = 600.0;        // for a rank to reach a sum
   bool shard_base = false;                    // each rank holds its share of it
+  Precision logits_precision = Precision::kFloat32;  // of the loss
   WhenDone when_done = WhenDone::kExit;
   int64_t timeline_steps = 0;  // 0: none
 };

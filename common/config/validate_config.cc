@@ -414,6 +414,12 @@ std::vector<std::string> FindContradictions(const Config& config) {
                        kMaxMarkerBytes),
           problems);
   CheckTrainer(config.trainer, problems);
+  Require(config.trainer.logits_precision == Precision::kFloat32 ||
+              config.model.precision == Precision::kBfloat16,
+          "trainer.logits_precision is bfloat16, but the logits of a float32 "
+          "model stay float32: leave the key out, or set model.precision to "
+          "bfloat16",
+          problems);
   for (std::string& problem : FindCopyProblems(config)) {
     problems.push_back(std::move(problem));
   }

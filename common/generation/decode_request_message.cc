@@ -1,5 +1,7 @@
 #include "common/generation/decode_request_message.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace dapd {
@@ -49,6 +51,21 @@ absl::StatusOr<FinishReason> ReadFinishReason(
 v1::GenerationFinished::Reason WrittenReason(FinishReason reason) {
   return reason == FinishReason::kEos ? v1::GenerationFinished::REASON_EOS
                                       : v1::GenerationFinished::REASON_LENGTH;
+}
+
+void WriteCost(const MemoryCost& cost, v1::MemoryCost* message) {
+  message->set_recomputed_tokens(static_cast<uint64_t>(cost.recomputed_tokens));
+  message->set_swaps(static_cast<uint64_t>(cost.swaps));
+  message->set_swapped_bytes(static_cast<uint64_t>(cost.swapped_bytes));
+}
+
+MemoryCost ReadCost(const v1::MemoryCost& message) {
+  const auto bounded = [](uint64_t number) {
+    return static_cast<int64_t>(std::min(number, uint64_t{1} << 50));
+  };
+  return {.recomputed_tokens = bounded(message.recomputed_tokens()),
+          .swaps = bounded(message.swaps()),
+          .swapped_bytes = bounded(message.swapped_bytes())};
 }
 
 }  // namespace dapd

@@ -1,6 +1,7 @@
 // Converts DecodeRequest to and from messages between services
 // (v1::GenerateRequest) and between the ranks of a worker (v1::StartCall). Both
-// have the same four fields for it. Converts also the end of an answer.
+// have the same four fields for it. Also converts the end of an answer and what
+// it cost.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -19,6 +20,10 @@ SamplingKey ReadKey(const v1::SamplingKey& message);
 absl::StatusOr<FinishReason> ReadFinishReason(
     v1::GenerationFinished::Reason reason);
 v1::GenerationFinished::Reason WrittenReason(FinishReason reason);
+
+void WriteCost(const MemoryCost& cost, v1::MemoryCost* message);
+// Numbers above 2^50 become 2^50, so that sums over answers do not overflow.
+MemoryCost ReadCost(const v1::MemoryCost& message);
 
 template <typename Message>
 void WriteRequest(const DecodeRequest& request, Message* message) {

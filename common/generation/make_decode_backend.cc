@@ -13,8 +13,11 @@ std::unique_ptr<DecodeBackend> MakeDecodeBackend(
     std::shared_ptr<const ModelWeights> weights,
     const DecodeBackendOptions& options) {
   if (weights->device().is_cuda()) {
-    std::unique_ptr<DecodeBackend> graphs = MakeCudaDecodeBackend(
-        weights, {.slots = options.slots, .num_tokens = options.num_tokens});
+    std::unique_ptr<DecodeBackend> graphs =
+        MakeCudaDecodeBackend(weights,
+                              {.slots = options.slots,
+                               .num_tokens = options.num_tokens,
+                               .bulk_products = options.bulk_products});
     if (graphs != nullptr) return graphs;
   }
   if (weights->device().is_cpu() &&
@@ -34,11 +37,13 @@ std::unique_ptr<DecodeBackend> MakeSharedDecodeBackend(
     Collective& collective,
     const DecodeBackendOptions& options) {
   if (share->shard.device().is_cuda()) {
-    std::unique_ptr<DecodeBackend> graphs = MakeSharedCudaDecodeBackend(
-        share,
-        devices,
-        collective,
-        {.slots = options.slots, .num_tokens = options.num_tokens});
+    std::unique_ptr<DecodeBackend> graphs =
+        MakeSharedCudaDecodeBackend(share,
+                                    devices,
+                                    collective,
+                                    {.slots = options.slots,
+                                     .num_tokens = options.num_tokens,
+                                     .bulk_products = options.bulk_products});
     if (graphs != nullptr) return graphs;
   }
   return std::make_unique<AtenBackend>(DecoderModel(*share, std::move(devices)),

@@ -14,6 +14,8 @@ namespace dapd {
 struct DecodeBackendOptions {
   int64_t slots = 32;      // sequences that run side by side
   int64_t num_tokens = 0;  // ids that the tokenizer knows; 0: all
+  // On a GPU: CudaDecoderSpec. Benchmarks compare with it; no service sets it.
+  bool bulk_products = false;
 };
 
 // Makes the fastest backend that computes the model on the weights' device. If

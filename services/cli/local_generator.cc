@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/generation/make_decode_backend.h"
 #include "common/hub/model_folder.h"
+#include "common/model/weights/kv_memory.h"
 #include "common/model/weights/placement.h"
 
 namespace dapd {
@@ -33,6 +34,12 @@ void LocalGeneratorOptions::AddFlags(Command& command) {
   command.AddOption("--slots", slots, "answers decoded in parallel")
       .Range(1, 1024)
       .ShowDefault();
+  command
+      .AddOption("--kv-memory-mib",
+                 kv_memory_mib,
+                 "MiB of memory for keys and values, on each GPU; answers that "
+                 "do not fit wait (default: what is free beside the model)")
+      .Range(1, 100'000'000);
   command
       .AddOption("--temperature",
                  sampling.temperature,
@@ -63,6 +70,16 @@ absl::StatusOr<Precision> LocalGeneratorOptions::ResolvedPrecision() const {
   return PrecisionOf(stored);
 }
 
+absl::StatusOr<Config> LocalGeneratorOptions::WorkerConfig() const {
+  Config config;
+  config.model.device = DeviceChoice::kCuda;
+  ASSIGN_OR_RETURN(config.model.precision, ResolvedPrecision());
+  config.rollout.slots = slots;
+  config.rollout.max_new_tokens = sampling.max_new_tokens;
+  config.rollout.kv_memory_mib = kv_memory_mib;
+  return config;
+}
+
 absl::StatusOr<std::unique_ptr<LocalGenerator>> LocalGenerator::Load(
     const LocalGeneratorOptions& options) {
   auto generator = std::unique_ptr<LocalGenerator>(new LocalGenerator(options));
@@ -86,11 +103,15 @@ absl::StatusOr<std::unique_ptr<LocalGenerator>> LocalGenerator::Load(
     ASSIGN_OR_RETURN(Adapter read, ReadAdapter(adapter_folder, model, device));
     adapter = std::make_shared<const Adapter>(std::move(read));
   }
-  generator->engine_ = std::make_unique<GenerationEngine>(
+  ASSIGN_OR_RETURN(Config config, options.WorkerConfig());
+  if (adapter != nullptr) config.lora.rank = adapter->config.rank;
+  std::unique_ptr<DecodeBackend> backend =
       MakeDecodeBackend(std::move(weights),
                         {.slots = options.slots,
-                         .num_tokens = generator->text_.tokenizer->size()}),
-      EngineOptions{});
+                         .num_tokens = generator->text_.tokenizer->size()});
+  const int64_t kv_memory = KvMemoryBytes(config, model, device);
+  generator->engine_ = std::make_unique<GenerationEngine>(
+      std::move(backend), EngineOptions{.kv_memory_bytes = kv_memory});
   generator->engine_->SetAdapter(std::move(adapter));
   return generator;
 }
@@ -126,6 +147,7 @@ absl::Status LocalGenerator::AnswerAll(const std::vector<AnswerPrompt>& prompts,
       answer.ids.push_back(token.token);
       answer.logprobs.push_back(token.logprob);
       answer.finish_reason = token.finish_reason;
+      answer.cost = token.cost;
       ++tokens;
       if (token.finish_reason == FinishReason::kNone) continue;
       ++done;

@@ -1,6 +1,5 @@
 #include "services/rollout/engine_sampler.h"
 
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,7 +10,7 @@
 #include "common/generation/engine.h"
 #include "common/generation/make_decode_backend.h"
 #include "common/model/weights/describe_worker.h"
-#include "common/model/weights/device_memory.h"
+#include "common/model/weights/kv_memory.h"
 #include "common/model/weights/worker_placement.h"
 #include "common/sharding/sharded_weights.h"
 #include "common/tensor/torch_bridge.h"
@@ -20,25 +19,12 @@
 namespace dapd {
 namespace {
 
-// Returns the KV memory of all answers together; 0: the backend decides. On a
-// shared GPU this is half of the memory that this process may still take, since
-// the other processes will take theirs.
-int64_t KvMemory(const Config& config, at::Device device) {
-  if (config.rollout.kv_memory_mib > 0 || config.run.gpu_processes == 1) {
-    return config.rollout.kv_memory_mib << 20;
-  }
-  const std::optional<DeviceMemory> memory =
-      MemoryOf(device, config.run.gpu_processes);
-  return memory.has_value() ? memory->free / 2 : 0;
-}
-
 std::unique_ptr<Sampler> MakeSampler(const Config& config,
                                      at::Device device,
                                      std::unique_ptr<DecodeBackend> backend) {
+  const int64_t kv_memory = KvMemoryBytes(config, backend->config(), device);
   return MakeBackendSampler(
-      std::move(backend),
-      device,
-      EngineOptions{.kv_memory_bytes = KvMemory(config, device)});
+      std::move(backend), device, EngineOptions{.kv_memory_bytes = kv_memory});
 }
 
 // A rank's device, and the backend for its share of the model, which keeps the

@@ -16,7 +16,7 @@ inline at::Tensor EmptyPages(const ModelWeights& weights, int64_t pages) {
                     config.num_layers,
                     2,
                     config.num_kv_heads,
-                    kSplitTokens,
+                    kPageTokens,
                     config.head_dim},
                    weights.embedding.options());
 }

@@ -163,6 +163,7 @@ void CudaDecodeModel::MakeDecoder() {
       .max_tokens = max_tokens_,
       .max_rows = GpuDecodeRows(options_.slots),
       .stable_bits = options_.stable_bits,
+      .bulk_products = options_.bulk_products,
       .end_tokens = end_tokens_.const_data_ptr<int32_t>(),
       .num_end_tokens = end_tokens_.numel()};
   workspace_ = TakeBytes(api_.workspace(&spec));

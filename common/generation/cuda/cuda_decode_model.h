@@ -30,6 +30,7 @@ struct CudaDecodeOptions {
   // of two. That is faster when most sequences have ended, but where cuBLASLt
   // computes products (skinny_product.h) their bits then depend on each other.
   bool stable_bits = true;
+  bool bulk_products = false;  // CudaDecoderSpec
 };
 
 class CudaDecodeModel {

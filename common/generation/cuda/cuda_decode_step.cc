@@ -23,7 +23,9 @@ void CudaDecodeStep::Norm(Pass* pass,
 }
 
 void CudaDecodeStep::Launch(Pass* pass, const CudaProduct& product) {
-  if (IsSkinny(product)) {
+  if (bulk_products_ && IsBulk(product)) {
+    pass->outcome.Cuda("product", DapdCudaBulkProduct(&product, pass->stream));
+  } else if (IsSkinny(product)) {
     pass->outcome.Cuda("product",
                        DapdCudaSkinnyProduct(&product, pass->stream));
   } else {

@@ -82,18 +82,18 @@ at::Tensor RowsToScore(int64_t begin,
 // all layers at once.
 void CopyToPages(const at::Tensor& from, const at::Tensor& pages) {
   const int64_t tokens = from.size(3);
-  const int64_t full = tokens / kSplitTokens;
-  const int64_t rest = tokens % kSplitTokens;
+  const int64_t full = tokens / kPageTokens;
+  const int64_t rest = tokens % kPageTokens;
   if (full > 0) {
     pages.narrow(0, 0, full)
-        .copy_(from.narrow(3, 0, full * kSplitTokens)
-                   .unflatten(3, {full, kSplitTokens})
+        .copy_(from.narrow(3, 0, full * kPageTokens)
+                   .unflatten(3, {full, kPageTokens})
                    .permute({3, 0, 1, 2, 4, 5}));
   }
   if (rest > 0) {
     pages[full]
         .narrow(3, 0, rest)
-        .copy_(from.narrow(3, full * kSplitTokens, rest));
+        .copy_(from.narrow(3, full * kPageTokens, rest));
   }
 }
 

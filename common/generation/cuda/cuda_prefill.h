@@ -25,7 +25,7 @@ namespace dapd {
 
 struct PrefillPrompt {
   std::span<const int32_t> ids;
-  // [pages, layers, 2, K, kSplitTokens, D]: receives the keys and values, from
+  // [pages, layers, 2, K, kPageTokens, D]: receives the keys and values, from
   // the first page on.
   at::Tensor pages;
   // If it is not null, it receives the scores of the tokens behind the first,

@@ -37,6 +37,12 @@ TEST(LoadConfigTest, ContradictionsAreNamed) {
   EXPECT_THAT(Refusal({"trainer.shard_base=true"}),
               HasSubstr("trainer.shard_base"));
   EXPECT_EQ(Refusal({"trainer.shard_base=true", "trainer.ranks=2"}), "");
+  EXPECT_EQ(Refusal({"trainer.logits_precision=bfloat16",
+                     "model.precision=bfloat16"}),
+            "");
+  EXPECT_THAT(
+      Refusal({"trainer.logits_precision=bfloat16", "model.precision=float32"}),
+      HasSubstr("trainer.logits_precision is bfloat16"));
   EXPECT_THAT(Message(Load(kGood, {"rollout.max_new_tokens=20000"})),
               HasSubstr("rollout.max_new_tokens (20000) leaves no room"));
   EXPECT_TRUE(

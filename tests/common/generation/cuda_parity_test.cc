@@ -16,6 +16,7 @@
 #include "common/generation/cuda/make_cuda_decode_backend.h"
 #include "common/generation/sampling.h"
 #include "common/gpus/cuda_backend.h"
+#include "common/kernels/cuda/bulk_product.h"
 #include "common/kernels/cuda/decode_attention.h"
 #include "common/kernels/cuda/decoder_layer.h"
 #include "common/kernels/cuda/sampling.h"
@@ -91,7 +92,7 @@ class CudaDecodeParityTest : public testing::TestWithParam<at::ScalarType> {
 // Has the pages of one layer for `slots` slots, with the table of their
 // addresses.
 struct Pages {
-  at::Tensor memory;  // [slots, pages, 1, 2, kv_heads, kSplitTokens, head_dim]
+  at::Tensor memory;  // [slots, pages, 1, 2, kv_heads, kPageTokens, head_dim]
   at::Tensor table;   // [slots, pages] addresses
 
   Pages(int64_t slots,
@@ -99,7 +100,7 @@ struct Pages {
         int64_t kv_heads,
         int64_t head_dim,
         const at::TensorOptions& options)
-      : memory(at::zeros({slots, pages, 1, 2, kv_heads, kSplitTokens, head_dim},
+      : memory(at::zeros({slots, pages, 1, 2, kv_heads, kPageTokens, head_dim},
                          options)),
         table(at::empty({slots, pages}, at::kLong)) {
     for (int64_t slot = 0; slot < slots; ++slot) {
@@ -183,7 +184,7 @@ TEST_P(CudaDecodeParityTest, QkvAndAttention) {
     const auto rows = static_cast<int64_t>(positions.size());
     const int64_t capacity = 8192;
     const Pages pages(
-        rows, capacity / kSplitTokens, kv_heads, head_dim, On(GetParam()));
+        rows, capacity / kPageTokens, kv_heads, head_dim, On(GetParam()));
     // Every slot has a past.
     pages.memory.copy_(at::randn_like(pages.memory));
     const at::Tensor qkv = Random({rows, (heads + 2 * kv_heads) * head_dim});
@@ -301,6 +302,70 @@ TEST_P(CudaDecodeParityTest, GraphsDecodeWhatLibTorchDoes) {
               << "\n";
     EXPECT_LT(error, GetParam() == at::kFloat ? 2e-3 : 0.5);
   }
+}
+
+// A sequence goes to the host and back again and again, while others take its
+// slots and its pages.
+TEST_P(CudaDecodeParityTest, AnAnswerThatWasOnTheHostHasTheSameBits) {
+  const auto weights = OnDevice(*EndlessModel(GetParam()), at::kCUDA);
+  const DecodeRequest request = MakeRequest(200, 300, 1);
+  const auto decode = [&](bool leaves) {
+    std::shared_ptr<const ModelWeights> given = weights;
+    const auto backend = MakeCudaDecodeBackend(given, {.slots = 4});
+    Answer answer;
+    int64_t slot = 0;
+    EXPECT_TRUE(backend->Start(0, request));
+    EXPECT_TRUE(backend->Reserve(0, request.MaxTokens()));
+    while (answer.tokens.size() < 300) {
+      for (const DecodedToken& token : backend->Step()) {
+        if (token.slot != slot) continue;
+        answer.tokens.push_back(token.token);
+        answer.logprobs.push_back(token.logprob);
+      }
+      if (!leaves) continue;
+      EXPECT_GT(backend->SwapOut(slot, 7), 0);
+      const DecodeRequest other =
+          MakeRequest(300, 40, static_cast<uint32_t>(answer.tokens.size()));
+      EXPECT_TRUE(backend->Start(slot, other));
+      EXPECT_TRUE(backend->Reserve(slot, other.MaxTokens()));
+      backend->Step();
+      backend->Stop(slot);
+      slot = (slot + 1) % 4;
+      EXPECT_TRUE(backend->SwapIn(slot, 7, request.MaxTokens()));
+    }
+    return answer;
+  };
+  const Answer expected = decode(false);
+  const Answer found = decode(true);
+  EXPECT_EQ(found.tokens, expected.tokens);
+  EXPECT_EQ(found.logprobs, expected.logprobs);
+}
+
+// The head's product takes the form of bulk_product.h inside a graph and behind
+// early launches, in bfloat16 on a device that has it.
+TEST_P(CudaDecodeParityTest, GraphsDecodeWithBulkProducts) {
+  const auto weights =
+      OnDevice(*WideHeadModel(kLeastBulkCols + 8, GetParam()), at::kCUDA);
+  const auto requests = MakeRequests();
+  const CudaDecodeOptions options{.slots = 4, .bulk_products = true};
+  std::shared_ptr<const ModelWeights> given = weights;
+  const auto ours = MakeCudaDecodeBackend(given, options);
+  ASSERT_NE(ours, nullptr);
+  const auto answers = Generate(*ours, requests);
+  given = weights;
+  const auto alone = MakeCudaDecodeBackend(given, options);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(Generate(*alone, {requests[i]}).at(0).tokens,
+              answers.at(i).tokens);
+  }
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 150; ++i) ids.push_back(i * 13 % 2048);
+  const std::vector<float> scored = ours->ScoreTokens(ids);
+  const at::Tensor expected = TokenLogprobs(*weights, nullptr, ids);
+  const double error =
+      (at::tensor(scored) - expected.cpu()).abs().max().item<double>();
+  std::cout << "largest error of a log-probability " << error << "\n";
+  EXPECT_LT(error, GetParam() == at::kFloat ? 2e-3 : 0.5);
 }
 
 TEST_P(CudaDecodeParityTest, SampledTokensAreSampleTokens) {
