@@ -259,7 +259,8 @@ TEST(CudaDecodeBackendTest, WithoutMemoryOfTheHostAnswersAreDecodedAgain) {
 // tokens are on their way.
 TEST(CudaDecodeBackendTest, ASequenceMayLeaveAtAnyStepForAnySlot) {
   const auto weights = EndlessModel();
-  const DecodeRequest request = MakeRequest(120, 40, 1);
+  DecodeRequest request = MakeRequest(120, 40, 1);
+  request.score_prompt = true;
   CudaDecodeBackend alone(*weights, {.slots = 3}, CudaDecodeApiOnHost());
   const Answer expected = Generate(alone, {request}).at(0);
   for (int leaves_after = 0; leaves_after < 8; ++leaves_after) {
@@ -269,6 +270,10 @@ TEST(CudaDecodeBackendTest, ASequenceMayLeaveAtAnyStepForAnySlot) {
     const auto step = [&] {
       for (const DecodedToken& token : backend.Step()) {
         if (token.slot != slot) continue;
+        if (token.prompt_top.has_value()) {
+          answer.prompt.push_back(token);
+          continue;
+        }
         answer.tokens.push_back(token.token);
         answer.logprobs.push_back(token.logprob);
       }
@@ -292,6 +297,7 @@ TEST(CudaDecodeBackendTest, ASequenceMayLeaveAtAnyStepForAnySlot) {
     while (answer.tokens.size() < 40) step();
     EXPECT_EQ(answer.tokens, expected.tokens) << leaves_after;
     EXPECT_EQ(answer.logprobs, expected.logprobs) << leaves_after;
+    EXPECT_EQ(answer.prompt.size(), 119U) << leaves_after;
   }
 }
 
