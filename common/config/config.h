@@ -33,6 +33,10 @@ constexpr auto NameTable(Precision) {
   return std::array{"float32", "bfloat16"};
 }
 
+// Of a sampler's keys and values: as the model, or float8.h.
+enum class KvPrecision { kModel, kFloat8 };
+constexpr auto NameTable(KvPrecision) { return std::array{"model", "float8"}; }
+
 enum class OnBadRow { kFail, kSkip };
 constexpr auto NameTable(OnBadRow) { return std::array{"fail", "skip"}; }
 
@@ -249,8 +253,9 @@ struct RolloutSection {
   int64_t group_size = 1;
   // In policies; see services/trainer/step/batch_trainer.h.
   int64_t max_staleness = 0;
-  int64_t slots = 32;           // sequences decoded side by side in one worker
-  int64_t kv_memory_mib = 0;    // 0: what the machine can spare
+  int64_t slots = 32;         // sequences decoded side by side in one worker
+  int64_t kv_memory_mib = 0;  // 0: what the machine can spare
+  KvPrecision kv_precision = KvPrecision::kModel;
   int64_t tensor_parallel = 1;  // processes that compute a worker's model
 };
 

@@ -364,6 +364,7 @@ absl::Status Check(const CheckOptions& options) {
   const bool is_for_here = options.gpus == 0 && options.gpu_gib == 0;
   const Config& config =
       is_for_here ? here.ConfigOr(loaded.config) : loaded.config;
+  RETURN_IF_ERROR(CheckTrains(config));
   RETURN_IF_ERROR(BaseModelName(config.model.path, config.model.name).status());
   RETURN_IF_ERROR(CheckSplits(config, model));
   RETURN_IF_ERROR(CheckAddressFiles(config));

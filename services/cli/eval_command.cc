@@ -150,6 +150,9 @@ absl::StatusOr<nlohmann::ordered_json> AnswerSettings(
     if (!text->empty()) settings[key] = *text;
   }
   if (config.grader.is_given()) settings["grader"] = "the user's own";
+  if (generator.kv_precision != KvPrecision::kModel) {
+    settings["kv_precision"] = NameOf(generator.kv_precision);
+  }
   return settings;
 }
 

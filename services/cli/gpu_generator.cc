@@ -128,6 +128,7 @@ absl::Status GpuGenerator::AnswerAll(const std::vector<AnswerPrompt>& prompts,
        .precision = precision,
        .slots = options_.slots,
        .kv_memory_mib = options_.kv_memory_mib,
+       .kv_precision = options_.kv_precision,
        .max_new_tokens = max_new_tokens,
        .lora_rank = std::max<int64_t>(1, generator_->lora_rank())}));
   return generator_->AnswerAll(prompts, on_answer);

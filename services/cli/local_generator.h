@@ -26,11 +26,13 @@ struct LocalGeneratorOptions {
   DeviceChoice device = DeviceChoice::kAuto;
   int64_t slots = 32;
   int64_t kv_memory_mib = 0;  // as rollout.kv_memory_mib
+  KvPrecision kv_precision = KvPrecision::kModel;
   SamplingParams sampling;
   uint64_t seed = 42;
 
   // Adds --model, --adapter, --precision, --device, --slots, --kv-memory-mib,
-  // --temperature, --top-p, --top-k, --max-new-tokens and --seed.
+  // --kv-precision, --temperature, --top-p, --top-k, --max-new-tokens and
+  // --seed.
   void AddFlags(Command& command);
   // Returns the precision; for "auto" it reads the headers of the model's
   // files.

@@ -83,6 +83,15 @@ std::vector<ConfigKey> RolloutKeys(Config& c) {
             "memory that decoding still needs and a twentieth of the GPU; "
             "otherwise half of what is free.")
           .MayChange(),
+      OneOf(
+          "rollout.kv_precision",
+          &c.rollout.kv_precision,
+          "Precision of keys and values. model: that of the model. float8: 8 "
+          "bits (e4m3 with a scale for each token and head), which takes half "
+          "of the memory and changes the log-probabilities a little. A worker "
+          "that answers for `dapd eval` or `dapd serve` may have it; a run "
+          "that trains refuses it.")
+          .MayChange(),
       Range("rollout.tensor_parallel",
             &c.rollout.tensor_parallel,
             1,

@@ -11,6 +11,7 @@
 
 #include "common/generation/scored_prompt.h"
 #include "common/kernels/decode_attention_math.h"
+#include "common/kernels/float8.h"
 #include "common/model/spec/decoding_shape.h"
 #include "common/tensor/device_copy.h"
 
@@ -89,13 +90,27 @@ int64_t CudaDecodeBackend::StepPositions() const { return kTokensAhead; }
 int64_t CudaDecodeBackend::KvBytes(int64_t tokens) const {
   if (tokens > model_.max_tokens()) return kTooLong;
   const ModelConfig& config = model_.own_config();
-  return NumPages(tokens) * kPageTokens * config.num_layers * 2 *
-         config.num_kv_heads * config.head_dim *
+  return NumPages(tokens) * config.num_layers * 2 * config.num_kv_heads *
+         PartBytes();
+}
+
+int64_t CudaDecodeBackend::PartBytes() const {
+  const int64_t head_dim = model_.own_config().head_dim;
+  if (model_.kv_float8()) return Float8PartBytes(head_dim);
+  return kPageTokens * head_dim *
          static_cast<int64_t>(model_.tensor_options().dtype().itemsize());
 }
 
 at::Tensor CudaDecodeBackend::TakePages(int64_t tokens) const {
   const ModelConfig& config = model_.own_config();
+  if (model_.kv_float8()) {
+    return at::empty({NumPages(tokens),
+                      config.num_layers,
+                      2,
+                      config.num_kv_heads,
+                      PartBytes()},
+                     model_.tensor_options().dtype(at::kByte));
+  }
   return at::empty({NumPages(tokens),
                     config.num_layers,
                     2,

@@ -83,8 +83,7 @@ class CudaDecodeBackend : public DecodeBackend {
  private:
   struct Sequence {
     DecodeRequest request;
-    // [pages, layers, 2, kv_heads, kPageTokens, head_dim] each. The first
-    // tensor has the prompt's pages.
+    // As PrefillPrompt::pages each. The first tensor has the prompt's pages.
     std::vector<at::Tensor> pages;
     bool prefilled = false;
 
@@ -104,6 +103,8 @@ class CudaDecodeBackend : public DecodeBackend {
   // Returns DapdCudaDecoderRunning.
   int64_t num_running() const;
   int64_t page_bytes() const { return KvBytes(1); }
+  // Returns the bytes of the keys, or values, of a KV head in a page.
+  int64_t PartBytes() const;
   at::Tensor TakePages(int64_t tokens) const;
   // Copies pages between the device and the host.
   void CopyPages(const std::vector<void*>& to,

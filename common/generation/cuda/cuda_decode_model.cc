@@ -143,6 +143,7 @@ void CudaDecodeModel::MakeDecoder() {
   const std::vector<CudaDecoderLayer> layers = Layers();
   const CudaDecoderSpec spec{
       .number = NumberOf(weights_.dtype()),
+      .kv_float8 = options_.kv_float8,
       .ranks = ranks_.nccl(),
       .hidden = config.hidden_size,
       .intermediate = config.intermediate_size,

@@ -56,6 +56,7 @@ struct CudaDecoderLayer {
 // else to the whole model.
 struct CudaDecoderSpec {
   CudaNumber number = CudaNumber::kFloat32;
+  bool kv_float8 = false;  // as CudaKvPages::is_float8
   NcclRanks ranks;
   int64_t hidden = 0;
   int64_t intermediate = 0;

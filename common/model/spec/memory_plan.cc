@@ -68,12 +68,16 @@ Sizes SizesOf(const Config& config,
 double SlotsMemory(const Config& config, const ModelConfig& model) {
   int64_t slots = config.rollout.slots;
   int64_t tokens = kPromptTokens + config.rollout.max_new_tokens;
+  int64_t token_bytes = KvTokenBytes(config, model);
   if (PlansForGpu(config)) {
     slots = std::min(slots, kGpuDecodeSlots);
     tokens = TokensOfPages(tokens);
+    if (Supports(Executor::kCudaDecoder, model)) {
+      token_bytes = AnswerTokenBytes(config, model);
+    }
   }
   return static_cast<double>(slots * tokens) *
-         static_cast<double>(KvTokenBytes(config, model)) /
+         static_cast<double>(token_bytes) /
          static_cast<double>(config.rollout.tensor_parallel);
 }
 

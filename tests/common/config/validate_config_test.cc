@@ -65,6 +65,21 @@ TEST(LoadConfigTest, ContradictionsAreNamed) {
           .ok());
 }
 
+TEST(LoadConfigTest, OnlyAWorkerThatAnswersHasRoundedKeysAndValues) {
+  const auto loaded =
+      Load(kGood, {"rollout.kv_precision=float8", "model.precision=bfloat16"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_THAT(std::string(CheckTrains(loaded->config).message()),
+              HasSubstr("rollout.kv_precision is float8"));
+  EXPECT_THAT(
+      Message(Load(kGood,
+                   {"rollout.kv_precision=float8", "model.precision=float32"})),
+      HasSubstr("need a model in bfloat16, and it is in float32"));
+  const auto plain = Load(kGood, {});
+  ASSERT_TRUE(plain.ok());
+  EXPECT_TRUE(CheckTrains(plain->config).ok());
+}
+
 TEST(LoadConfigTest, GpusAreANumberOrAll) {
   for (const char* gpus : {"auto", "1", "8", "256"}) {
     EXPECT_EQ(Refusal({absl::StrCat("run.gpus=", gpus)}), "") << gpus;

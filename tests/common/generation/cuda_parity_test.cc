@@ -26,6 +26,7 @@
 #include "common/model/reference/token_logprobs.h"
 #include "common/model/rope.h"
 #include "common/model/weights/placement.h"
+#include "common/tensor/float8_tensor.h"
 #include "tests/fakes/cuda_precisions.h"
 #include "tests/fakes/decode_requests.h"
 #include "tests/fakes/model_on_device.h"
@@ -126,6 +127,90 @@ struct Pages {
   }
 };
 
+struct Geometry {
+  int64_t heads, kv_heads, head_dim;
+};
+
+// The numbers of `pages` as Float8, at addresses of their own.
+struct Float8Pages {
+  at::Tensor memory;  // [slots, pages, 1, 2, kv_heads, Float8PartBytes]
+  at::Tensor table;   // [slots, pages] addresses
+
+  explicit Float8Pages(const Pages& pages) {
+    const Float8Tensor rounded = RoundToFloat8(pages.memory);
+    const at::Tensor numbers = rounded.numbers.view(at::kByte).flatten(5);
+    const at::Tensor scales =
+        rounded.scales.squeeze(-1).contiguous().view(at::kByte);
+    memory = at::cat({numbers, scales}, 5);
+    const at::Tensor first =
+        at::empty({memory.size(0), memory.size(1)}, at::kLong);
+    for (int64_t slot = 0; slot < first.size(0); ++slot) {
+      for (int64_t page = 0; page < first.size(1); ++page) {
+        first[slot][page] =
+            reinterpret_cast<int64_t>(memory[slot][page].data_ptr());
+      }
+    }
+    table = first.to(at::kCUDA);
+  }
+  CudaKvPages View() const {
+    return {static_cast<void* const*>(table.data_ptr()),
+            table.size(1),
+            0,
+            /*is_float8=*/true};
+  }
+};
+
+// The kernel that reads Float8 gives the bits of the kernel that reads their
+// values in bfloat16.
+TEST_P(CudaDecodeParityTest, AttentionOverFloat8) {
+  if (GetParam() == at::kFloat) GTEST_SKIP() << "for bfloat16 only";
+  for (const auto& [heads, kv_heads, head_dim] : {Geometry{32, 8, 128},
+                                                  Geometry{14, 2, 64},
+                                                  Geometry{3, 3, 80},
+                                                  Geometry{8, 1, 256}}) {
+    const std::vector<int32_t> positions = {0, 127, 128, 1000, 7777, 8191};
+    const auto rows = static_cast<int64_t>(positions.size());
+    const int64_t capacity = 8192;
+    const Pages pages(
+        rows, capacity / kPageTokens, kv_heads, head_dim, On(GetParam()));
+    pages.memory.copy_(ThroughFloat8(at::randn_like(pages.memory)));
+    const Float8Pages in_float8(pages);
+    const at::Tensor q = Random({rows, heads * head_dim});
+    const at::Tensor slots = at::arange(rows, On(at::kInt));
+    const at::Tensor device_positions =
+        at::tensor(positions, at::kInt).to(at::kCUDA);
+    const auto scratch_floats = Find<decltype(DapdCudaDecodeAttentionScratch)>(
+        "DapdCudaDecodeAttentionScratch")(rows, heads, head_dim, capacity);
+    const at::Tensor scratch = at::empty({scratch_floats}, On(at::kFloat));
+    const at::Tensor counters = at::zeros({64}, On(at::kInt));
+    const auto attend = [&](const CudaKvPages& cache) {
+      const at::Tensor out = at::zeros_like(q);
+      const DecodeAttentionArgs args{
+          .rows = {rows,
+                   slots.data_ptr<int32_t>(),
+                   device_positions.data_ptr<int32_t>()},
+          .q = q.data_ptr(),
+          .cache = cache,
+          .out = out.data_ptr(),
+          .scratch = scratch.data_ptr<float>(),
+          .counters = static_cast<uint32_t*>(counters.data_ptr()),
+          .q_stride = q.size(1),
+          .out_stride = out.size(1),
+          .heads = heads,
+          .kv_heads = kv_heads,
+          .head_dim = head_dim,
+          .max_tokens = capacity};
+      Settle();
+      EXPECT_EQ(Find<decltype(DapdCudaDecodeAttention)>(
+                    "DapdCudaDecodeAttention")(&args, Number(), nullptr),
+                0);
+      return out;
+    };
+    EXPECT_TRUE(at::equal(attend(in_float8.View()), attend(pages.View())))
+        << "head dimension " << head_dim;
+  }
+}
+
 TEST_P(CudaDecodeParityTest, ResidualNorm) {
   const at::Tensor x = Random({3, 2560});
   const at::Tensor delta = Random({3, 2560});
@@ -169,9 +254,6 @@ TEST_P(CudaDecodeParityTest, SwiGlu) {
 }
 
 TEST_P(CudaDecodeParityTest, QkvAndAttention) {
-  struct Geometry {
-    int64_t heads, kv_heads, head_dim;
-  };
   for (const auto& [heads, kv_heads, head_dim] : {Geometry{32, 8, 128},
                                                   Geometry{14, 2, 64},
                                                   Geometry{3, 3, 80},

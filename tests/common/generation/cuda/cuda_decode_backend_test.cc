@@ -132,6 +132,45 @@ TEST(CudaDecodeBackendTest, BitsDoNotDependOnNeighboursOrTheNumberOfSlots) {
   }
 }
 
+// With both backends a model of bfloat16 rounds its own activations, in another
+// order of sums; rounded keys and values move the log-probabilities further.
+TEST(CudaDecodeBackendTest, KeysAndValuesInFloat8AreThoseOfLibTorch) {
+  const auto weights = MakeDecodableModel("qwen3", at::kBFloat16);
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 300; ++i) ids.push_back(i * 5 % 97);
+  const auto scores = [&ids](DecodeBackend&& backend) {
+    return backend.ScoreTokens(ids);
+  };
+  const auto distance = [](const std::vector<float>& a,
+                           const std::vector<float>& b) {
+    double sum = 0.0;
+    for (size_t i = 0; i < a.size(); ++i) sum += std::abs(a[i] - b[i]);
+    return sum / static_cast<double>(a.size());
+  };
+  CudaDecodeBackend ours(
+      *weights, {.slots = 2, .kv_float8 = true}, CudaDecodeApiOnHost());
+  const std::vector<float> found = ours.ScoreTokens(ids);
+  ASSERT_EQ(found.size(), ids.size() - 1);
+  const double error =
+      distance(found, scores(AtenBackend(DecoderModel(weights), 2, 0, true)));
+  const double without =
+      distance(found, scores(AtenBackend(DecoderModel(weights), 2, 0)));
+  std::cout << "mean difference of a log-probability " << error
+            << ", from keys and values that are not rounded " << without
+            << "\n";
+  EXPECT_LT(error, 0.5 * without);
+  // Each answer is a function of its request alone, as ever.
+  CudaDecodeBackend one(
+      *weights, {.slots = 1, .kv_float8 = true}, CudaDecodeApiOnHost());
+  const auto alone = Generate(one, MakeRequests());
+  for (const auto& [request, answer] : Generate(ours, MakeRequests())) {
+    EXPECT_EQ(answer.tokens, alone.at(request).tokens) << request;
+  }
+  // A page has keys and values of two heads in two layers: 16 numbers of a byte
+  // and a scale of two.
+  EXPECT_EQ(ours.KvBytes(129), 2 * 128 * 2 * 2 * 2 * (16 + 2));
+}
+
 TEST(CudaDecodeBackendTest, ScoringBetweenStepsDisturbsNobody) {
   const auto weights = MakeDecodableModel("qwen3");
   const auto adapter = MakeAdapter(*weights);

@@ -177,6 +177,24 @@ TEST(MemoryPlanTest, AWorkerOnAGpuHoldsItsDecoderAndAPassOverPrompts) {
   }
 }
 
+TEST(MemoryPlanTest, KeysAndValuesInFloat8TakeHalfOfAGpusMemoryForThem) {
+  Config config;
+  config.model.device = DeviceChoice::kCuda;
+  const ModelConfig model = FourBillion();
+  const auto caches = [&] {
+    return ItemOf(PlanMemory(config, model).rollout, "key-value caches").bytes;
+  };
+  const double as_the_model = caches();
+  config.rollout.kv_precision = KvPrecision::kFloat8;
+  // Of 128 numbers of two bytes: 128 of one, and a scale of two.
+  EXPECT_DOUBLE_EQ(caches(), as_the_model * (128 + 2) / (128 * 2));
+  // A CPU's caches have room for the numbers before they are rounded.
+  config.model.device = DeviceChoice::kCpu;
+  const double on_a_cpu = caches();
+  config.rollout.kv_precision = KvPrecision::kModel;
+  EXPECT_DOUBLE_EQ(caches(), on_a_cpu);
+}
+
 TEST(MemoryPlanTest, AGpuWithoutRoomForAWorkersDecoderIsRefused) {
   Config config;
   config.model.device = DeviceChoice::kCuda;
