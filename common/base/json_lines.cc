@@ -84,6 +84,32 @@ absl::StatusOr<Json> ParseStrictly(absl::string_view text,
   return value;
 }
 
+// `parse` makes a value of a line.
+template <typename Parse, typename Visit>
+absl::Status ForEachLine(const std::string& path,
+                         const Parse& parse,
+                         const Visit& visit) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return WithExitCode(FileError("open", path, errno), ExitCode::kData);
+  }
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return DataError(absl::StrCat(path, " is a folder; a file was expected"));
+  }
+  std::string text;
+  for (int line = 1; std::getline(file, text); ++line) {
+    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+    ASSIGN_OR_RETURN(const auto row,
+                     parse(text, absl::StrCat(path, ":", line)));
+    RETURN_IF_ERROR(visit(row, line));
+  }
+  if (file.bad()) {
+    return absl::InternalError(absl::StrCat("reading ", path, " failed"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text,
@@ -101,25 +127,14 @@ absl::Status ForEachJsonLine(
     const std::string& path,
     const std::function<absl::Status(const nlohmann::json& row, int line)>&
         visit) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return WithExitCode(FileError("open", path, errno), ExitCode::kData);
-  }
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    return DataError(absl::StrCat(path, " is a folder; a file was expected"));
-  }
-  std::string text;
-  for (int line = 1; std::getline(file, text); ++line) {
-    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-    ASSIGN_OR_RETURN(nlohmann::json row,
-                     ParseJson(text, absl::StrCat(path, ":", line)));
-    RETURN_IF_ERROR(visit(row, line));
-  }
-  if (file.bad()) {
-    return absl::InternalError(absl::StrCat("reading ", path, " failed"));
-  }
-  return absl::OkStatus();
+  return ForEachLine(path, ParseJson, visit);
+}
+
+absl::Status ForEachOrderedJsonLine(
+    const std::string& path,
+    const std::function<absl::Status(const nlohmann::ordered_json& row,
+                                     int line)>& visit) {
+  return ForEachLine(path, ParseOrderedJson, visit);
 }
 
 absl::StatusOr<JsonLinesWriter> JsonLinesWriter::Open(const std::string& path) {

@@ -32,6 +32,13 @@ absl::Status ForEachJsonLine(
     const std::function<absl::Status(const nlohmann::json& row, int line)>&
         visit);
 
+// The same for values that keep the order of an object's keys
+// (ParseOrderedJson).
+absl::Status ForEachOrderedJsonLine(
+    const std::string& path,
+    const std::function<absl::Status(const nlohmann::ordered_json& row,
+                                     int line)>& visit);
+
 // Writes JSON Lines aside and renames at Commit().
 class JsonLinesWriter {
  public:

@@ -17,7 +17,8 @@ constexpr size_t kMaxUnreadKeys = 20;  // number of keys that are kept and named
 
 }  // namespace
 
-void UnreadRowKeys::Add(const nlohmann::json& row,
+template <typename Json>
+void UnreadRowKeys::Add(const Json& row,
                         std::initializer_list<const char*> known,
                         const std::string& where,
                         const std::string& place) {
@@ -35,6 +36,15 @@ void UnreadRowKeys::Add(const nlohmann::json& row,
     first_.emplace(absl::StrCat(place, Printable(item.key())), where);
   }
 }
+
+template void UnreadRowKeys::Add(const nlohmann::json&,
+                                 std::initializer_list<const char*>,
+                                 const std::string&,
+                                 const std::string&);
+template void UnreadRowKeys::Add(const nlohmann::ordered_json&,
+                                 std::initializer_list<const char*>,
+                                 const std::string&,
+                                 const std::string&);
 
 void UnreadRowKeys::Report(const std::string& path) const {
   if (first_.empty()) return;

@@ -14,7 +14,9 @@ class UnreadRowKeys {
  public:
   // Adds the keys of `row` that are not in `known` and hold a value. `place` is
   // put in front of a key's name: "messages[]." for the keys of a message.
-  void Add(const nlohmann::json& row,
+  // `Json`: nlohmann::json or nlohmann::ordered_json.
+  template <typename Json>
+  void Add(const Json& row,
            std::initializer_list<const char*> known,
            const std::string& where,
            const std::string& place = "");

@@ -22,6 +22,7 @@ using Sampled = std::vector<std::pair<int64_t, int32_t>>;  // slot and token
 Sampled SampledOf(const std::vector<DecodedToken>& tokens) {
   Sampled sampled;
   for (const DecodedToken& each : tokens) {
+    if (each.prompt_top.has_value()) continue;  // given, not sampled
     sampled.emplace_back(each.slot, each.token);
   }
   return sampled;

@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -34,11 +35,13 @@
 
 namespace dapd {
 
-// One new token of the sequence in a slot.
+// One new token of the sequence in a slot, or a scored token of its prompt.
 struct DecodedToken {
   int64_t slot = 0;
   int32_t token = 0;
   float logprob = 0.0F;  // at temperature 1 over the whole vocabulary
+  // Set for a token of a prompt (SampledToken::prompt_top).
+  std::optional<TopToken> prompt_top = std::nullopt;
 };
 
 // Thrown by the backend of each of several ranks when one of them finds no
@@ -120,7 +123,8 @@ class DecodeBackend {
   virtual void DropSwapped(uint64_t /*key*/) {}
 
   // Computes for a while: at least one token of every running sequence whose
-  // prompt is done, and a part of the other prompts. Returns the new tokens;
+  // prompt is done, and a part of the other prompts. Returns the new tokens,
+  // and the tokens of prompts that are to be scored (SampledToken::prompt_top);
   // the tokens of one slot are in order. A backend that runs ahead may return
   // several tokens of a slot, also after an end token: the engine drops the
   // tokens after the end and stops the slot.

@@ -20,6 +20,8 @@ struct DecodeRequest {
   std::vector<int32_t> prompt_ids;
   SamplingParams sampling;
   SamplingKey key;
+  // Whether the tokens of the prompt are scored, too (ScoredToken).
+  bool score_prompt = false;
 
   // Returns the positions of the sequence at its longest.
   int64_t MaxTokens() const {
@@ -44,6 +46,19 @@ std::optional<FinishReason> FinishReasonOf(absl::string_view name);
 std::span<const int32_t> WithoutEndToken(std::span<const int32_t> ids,
                                          FinishReason reason);
 
+// The most probable token of the whole vocabulary at a place of a text; one of
+// them if there are several.
+struct TopToken {
+  int32_t id = 0;
+  float logprob = 0.0F;  // at temperature 1
+};
+
+// How probable a model held a given token behind the tokens before it.
+struct ScoredToken {
+  float logprob = 0.0F;  // at temperature 1
+  TopToken top;          // in its place
+};
+
 // What an answer cost because the memory for keys and values was short.
 struct MemoryCost {
   int64_t recomputed_tokens = 0;  // tokens that were computed once more
@@ -62,6 +77,9 @@ struct SampledToken {
   MemoryCost cost;  // of the whole answer, with its last token
   // If it is not OK, the request has ended with it, and there is no token.
   absl::Status error;
+  // If it is set, this is a token of the prompt (DecodeRequest::score_prompt).
+  // They come in order, from the prompt's second token on, before the answer.
+  std::optional<TopToken> prompt_top;
 };
 
 // The whole answer to one request.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace dapd {
 
 void WriteSampling(const SamplingParams& sampling,
@@ -31,6 +33,24 @@ SamplingKey ReadKey(const v1::SamplingKey& message) {
           .step = message.step(),
           .example = message.example(),
           .sample = message.sample()};
+}
+
+absl::StatusOr<FinishReason> ReadFinishReason(
+    v1::GenerationFinished::Reason reason) {
+  switch (reason) {
+    case v1::GenerationFinished::REASON_EOS:
+      return FinishReason::kEos;
+    case v1::GenerationFinished::REASON_LENGTH:
+      return FinishReason::kLength;
+    default:
+      return absl::DataLossError(
+          absl::StrCat("an answer that ended for an unknown reason: ", reason));
+  }
+}
+
+v1::GenerationFinished::Reason WrittenReason(FinishReason reason) {
+  return reason == FinishReason::kEos ? v1::GenerationFinished::REASON_EOS
+                                      : v1::GenerationFinished::REASON_LENGTH;
 }
 
 void WriteCost(const MemoryCost& cost, v1::MemoryCost* message) {

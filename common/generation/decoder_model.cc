@@ -40,4 +40,8 @@ at::Tensor DecoderModel::TokenLogprobs(const std::vector<int32_t>& ids) const {
   return dapd::TokenLogprobs(*weights_, adapter_.get(), ids, sum_);
 }
 
+RowScores DecoderModel::TokenScores(const std::vector<int32_t>& ids) const {
+  return dapd::TokenScores(*weights_, adapter_.get(), ids, sum_);
+}
+
 }  // namespace dapd

@@ -10,6 +10,7 @@
 #include "common/collective/device_group.h"
 #include "common/model/reference/decoder.h"
 #include "common/model/reference/kv_cache.h"
+#include "common/model/score_rows.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
 #include "common/sharding/sharded_weights.h"
@@ -44,6 +45,7 @@ class DecoderModel {
   at::Tensor ForwardTokens(const at::Tensor& ids,
                            std::span<KvCache* const> caches) const;
   at::Tensor TokenLogprobs(const std::vector<int32_t>& ids) const;
+  RowScores TokenScores(const std::vector<int32_t>& ids) const;
 
  private:
   ModelConfig config_;

@@ -292,12 +292,18 @@ bool GenerationEngine::StartIn(int64_t slot,
                                Sequence& sequence) {
   if (sequence.is_swapped) return SwapIn(slot, number, sequence);
   const auto tokens = static_cast<int64_t>(sequence.answer.size());
-  const bool is_new = tokens == 0;
-  const bool found =
-      is_new ? backend_->Start(slot, sequence.request)
-             : backend_->Resume(slot, sequence.request, sequence.answer);
+  DecodeRequest request = sequence.request;
+  bool found = false;
+  if (tokens == 0) {
+    found = backend_->Start(slot, std::move(request));
+  } else {
+    // The whole prompt was scored before the first token.
+    request.score_prompt = false;
+    found = backend_->Resume(slot, std::move(request), sequence.answer);
+  }
   if (!found) return false;
   sequence.slot = slot;
+  sequence.num_scores_given = 0;
   sequence.num_given = backend_->ResumesFromTheStart() ? 0 : tokens;
   // A backend that does not resume from the start prefills the answer.
   sequence.cost.recomputed_tokens += sequence.num_given;
@@ -341,6 +347,7 @@ std::optional<SampledToken> GenerationEngine::Receive(
   if (!number.has_value()) return std::nullopt;
   const auto found = running_.find(*number);
   Sequence& sequence = found->second;
+  if (token.prompt_top.has_value()) return ReceiveScore(token, sequence);
   const auto index = static_cast<size_t>(sequence.num_given++);
   if (index < sequence.answer.size()) {
     TORCH_CHECK(
@@ -369,6 +376,19 @@ std::optional<SampledToken> GenerationEngine::Receive(
   event.cost = sequence.cost;
   End(found);
   return event;
+}
+
+std::optional<SampledToken> GenerationEngine::ReceiveScore(
+    const DecodedToken& token, Sequence& sequence) {
+  TORCH_CHECK(std::isfinite(token.logprob),
+              "[engine] the logits of a prompt are not finite: the weights "
+              "that are served cannot score it");
+  if (++sequence.num_scores_given <= sequence.num_scored) return std::nullopt;
+  ++sequence.num_scored;
+  return SampledToken{.id = sequence.id,
+                      .token = token.token,
+                      .logprob = token.logprob,
+                      .prompt_top = token.prompt_top};
 }
 
 std::vector<DecodedToken> GenerationEngine::Compute(

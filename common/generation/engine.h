@@ -95,12 +95,14 @@ class GenerationEngine {
     uint64_t id = 0;
     DecodeRequest request;
     std::vector<int32_t> answer;  // the tokens that Step() returned
+    int64_t num_scored = 0;       // tokens of the prompt that it returned
     // The following fields are valid while it runs.
     int64_t slot = 0;
     int64_t num_given = 0;  // answer tokens from the backend; it may lag behind
-    int64_t kv_bytes = 0;   // room that it has in the backend
-    // Whether it waits and the backend keeps it on the host; num_given is then
-    // valid, too.
+    int64_t num_scores_given = 0;  // likewise, scores of the prompt
+    int64_t kv_bytes = 0;          // room that it has in the backend
+    // Whether it waits and the backend keeps it on the host; num_given and
+    // num_scores_given are then valid, too.
     bool is_swapped = false;
     MemoryCost cost;
   };
@@ -150,6 +152,10 @@ class GenerationEngine {
   // Applies a new token to its sequence. Returns nothing if the sequence has
   // ended.
   std::optional<SampledToken> Receive(const DecodedToken& token);
+  // The same for a token of a prompt. Returns nothing if it was returned before
+  // the sequence gave way.
+  static std::optional<SampledToken> ReceiveScore(const DecodedToken& token,
+                                                  Sequence& sequence);
 
   const std::unique_ptr<DecodeBackend> backend_;
   const EngineOptions options_;

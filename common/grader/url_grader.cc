@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -82,8 +83,12 @@ absl::StatusOr<std::string> UrlGrader::Post(
     }
     const auto doublings =
         static_cast<int>(std::min<int64_t>(retry, kMostWaitDoublings));
-    const absl::Time again =
-        SteadyNow() + std::min(kLongestWait, kFirstWait * (1 << doublings));
+    const std::optional<absl::Duration> asked = RetryAfterOf(body.status());
+    const absl::Duration wait =
+        asked.has_value()
+            ? std::min(*asked, timeout)
+            : std::min(kLongestWait, kFirstWait * (1 << doublings));
+    const absl::Time again = SteadyNow() + wait;
     while (SteadyNow() < again && !gives_up_()) absl::SleepFor(kGlance);
   }
 }

@@ -4,7 +4,9 @@
 //
 // A request that fails for a passing reason (no connection, HTTP status 408,
 // 429 or 5xx, no response in grader.timeout_seconds) is sent again up to
-// grader.retries times. Answers whose grade is missing from a response, or is
+// grader.retries times: after the time that the response asks for by its header
+// Retry-After, but after grader.timeout_seconds at most; otherwise after pauses
+// that double. Answers whose grade is missing from a response, or is
 // none, are sent once more without the others.
 #pragma once
 

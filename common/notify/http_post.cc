@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
@@ -25,6 +27,8 @@
 
 namespace dapd {
 namespace {
+
+constexpr absl::string_view kRetryAfterPayload = "dapd.http.retry_after";
 
 // A system's whole bundle of authorities takes a fifth of a MiB.
 constexpr uint64_t kMaxAuthoritiesBytes = 16 << 20;
@@ -142,6 +146,16 @@ absl::Status NameProxy(absl::Status status, const std::string& url) {
                    "without it)")};
 }
 
+// Notes the header Retry-After of an answer at its error.
+absl::Status NoteRetryAfter(absl::Status status, CURL* answered) {
+  curl_off_t seconds = 0;  // 0: there is none
+  curl_easy_getinfo(answered, CURLINFO_RETRY_AFTER, &seconds);
+  if (absl::IsUnavailable(status) && seconds > 0) {
+    status.SetPayload(kRetryAfterPayload, absl::Cord(absl::StrCat(seconds)));
+  }
+  return status;
+}
+
 long Milliseconds(absl::Duration duration) {
   return static_cast<long>(
       std::max<int64_t>(absl::ToInt64Milliseconds(duration), 1));
@@ -239,8 +253,10 @@ absl::StatusOr<std::string> PostOnce(const HttpTarget& target,
   const CURLcode code = curl_easy_perform(curl);
   long http_status = 0;
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &http_status);
-  RETURN_IF_ERROR(NameProxy(
-      Judge(code, http_status, NotifyPlace(target.url), limits), target.url));
+  RETURN_IF_ERROR(NoteRetryAfter(
+      NameProxy(Judge(code, http_status, NotifyPlace(target.url), limits),
+                target.url),
+      curl));
   return std::move(answer.bytes);
 }
 
@@ -276,6 +292,16 @@ absl::StatusOr<HttpTarget> LoadHttpTarget(const std::string& keys,
 
 bool IsPassingPostError(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
+
+std::optional<absl::Duration> RetryAfterOf(const absl::Status& status) {
+  const auto payload = status.GetPayload(kRetryAfterPayload);
+  int64_t seconds = 0;
+  if (!payload.has_value() ||
+      !absl::SimpleAtoi(std::string(*payload), &seconds)) {
+    return std::nullopt;
+  }
+  return absl::Seconds(seconds);
 }
 
 }  // namespace dapd

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -33,7 +34,8 @@ struct PostLimits {
 // Posts `json` once; redirections are not followed. Returns the body of a 2xx
 // answer, empty unless it is wanted. Otherwise returns an error with the place
 // (NotifyPlace), the proxy and the reason:
-//   UNAVAILABLE         the server cannot be reached, or said 408, 429 or 5xx
+//   UNAVAILABLE         the server cannot be reached, or said 408, 429 or 5xx;
+//                       RetryAfterOf says when it wants to be asked again
 //   DEADLINE_EXCEEDED   the time is up
 //   RESOURCE_EXHAUSTED  the wanted body is too long
 //   INVALID_ARGUMENT    the server said anything else
@@ -47,6 +49,10 @@ absl::StatusOr<std::string> PostOnce(const HttpTarget& target,
 // Returns whether PostOnce may succeed if it is called again: UNAVAILABLE and
 // DEADLINE_EXCEEDED.
 bool IsPassingPostError(const absl::Status& status);
+
+// Returns how long the server asked to be left alone by the header Retry-After
+// (RFC 9110, section 10.2.3), a number of seconds or a date, if it did.
+std::optional<absl::Duration> RetryAfterOf(const absl::Status& status);
 
 // The following functions read the files that configuration keys name. Their
 // errors have the exit code kConfig, the name of the key and no part of a

@@ -40,7 +40,7 @@ std::vector<X509Pointer> ParseAll(absl::string_view pem) {
   return certificates;
 }
 
-// `key` is the configuration key that names the file, for messages.
+// `key` names the file in messages.
 absl::StatusOr<std::vector<X509Pointer>> ReadAll(const std::string& key,
                                                  const std::string& path) {
   const auto pem = ReadFile(path, kMaxPemBytes);
@@ -112,7 +112,7 @@ absl::Status CheckKind(const std::string& path, EVP_PKEY* key) {
 
 absl::Status CheckKey(const IdentityPaths& paths, X509* certificate) {
   ASSIGN_OR_RETURN(const std::string pem,
-                   ReadSecretFile("security.private_key", paths.private_key));
+                   ReadSecretFile(paths.names.private_key, paths.private_key));
   const BioPointer bio = ReadFromMemory(pem);
   const KeyPointer key(
       PEM_read_bio_PrivateKey(bio.get(), nullptr, RefusePassphrase, nullptr));
@@ -189,7 +189,7 @@ absl::StatusOr<Certificate> ParseCertificate(absl::string_view pem) {
 
 absl::StatusOr<Certificate> ReadCertificate(const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<X509Pointer> all,
-                   ReadAll("security.certificate", path));
+                   ReadAll(IdentityNames().certificate, path));
   return DescribeCertificate(all.front().get());
 }
 
@@ -197,12 +197,12 @@ absl::Status CheckIdentity(const IdentityPaths& paths,
                            TlsEnd end,
                            absl::Time now) {
   ASSIGN_OR_RETURN(const std::vector<X509Pointer> chain,
-                   ReadAll("security.certificate", paths.certificate));
+                   ReadAll(paths.names.certificate, paths.certificate));
   X509* own = chain.front().get();
   RETURN_IF_ERROR(CheckKey(paths, own));
   if (paths.ca.empty()) return CheckDates(paths.certificate, own, now);
   ASSIGN_OR_RETURN(const std::vector<X509Pointer> authorities,
-                   ReadAll("security.ca", paths.ca));
+                   ReadAll(paths.names.ca, paths.ca));
 
   const X509StorePointer store(X509_STORE_new());
   for (const X509Pointer& authority : authorities) {

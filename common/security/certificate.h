@@ -32,12 +32,21 @@ absl::StatusOr<Certificate> ParseCertificate(absl::string_view pem);
 // Reads the first certificate of the file that security.certificate names.
 absl::StatusOr<Certificate> ReadCertificate(const std::string& path);
 
+// Names the files of an identity in messages: by keys of the configuration, or
+// by options of a command.
+struct IdentityNames {
+  std::string certificate = "security.certificate";
+  std::string private_key = "security.private_key";
+  std::string ca = "security.ca";
+};
+
 struct IdentityPaths {
   std::string certificate;  // the process's certificate, then intermediates
   std::string private_key;
   // The authorities that issue peers' certificates; empty: peers are not asked
   // for one.
   std::string ca;
+  IdentityNames names = {};
 };
 
 // Names the end of a connection that a process is.

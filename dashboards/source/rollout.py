@@ -55,6 +55,22 @@ POLICY = [
           query(f'sum(rate(dapd_trainer_adapter_push_bytes_total{{{RUN}, role="rollout"}}[$__rate_interval]))', "sent")),
 ]
 
+# `dapd serve` has the name of its model as its run.
+SERVED = [
+    graph("Requests to dapd serve", "By their HTTP status; of a stream, the status of its end. 499: the client has left.", PER_SECOND,
+          query(f"sum by (endpoint, status) (rate(dapd_serve_requests_total{{{PROCESS}}}[$window]))", "{{endpoint}} {{status}}")),
+    graph("Requests answered now", "Requests that are answered or wait for a worker (--max-requests).", COUNT,
+          query(f"dapd_serve_running_requests{{{PROCESS}}}", "{{instance}}")),
+    graph("Tokens served", "Tokens of prompts, and tokens of answers.", PER_SECOND,
+          query(f"sum by (kind) (rate(dapd_serve_tokens_total{{{PROCESS}}}[$window]))", "{{kind}}")),
+    graph("Time to the first token served", "From a request's arrival at dapd serve, waiting for a worker included.", SECONDS,
+          *quantiles("dapd_serve_first_token_seconds", PROCESS)),
+    graph("Time of a request", "From a request's arrival at dapd serve to the end of its answer.", SECONDS,
+          *quantiles("dapd_serve_request_seconds", PROCESS)),
+    graph("Answers begun again", "Since their worker changed its policy or was lost.", PER_SECOND,
+          query(f"sum by (instance) (rate(dapd_serve_retries_total{{{PROCESS}}}[$window]))", "{{instance}}")),
+]
+
 PROCESSES = [
     graph("Processor", "Cores in use by worker.", COUNT,
           query(f'sum by (instance) (rate(process_cpu_seconds_total{{{PROCESS}, service="rollout"}}[$__rate_interval]))', "{{instance}}")),
@@ -66,4 +82,5 @@ PROCESSES = [
 
 DASHBOARD = dashboard(
     "dapd-rollout", "DAPD / Rollout", "The rollout workers: what they sample, how busy they are, which policy they serve.",
-    [("Throughput", THROUGHPUT), ("Load", LOAD), ("Latency and length", LATENCY), ("Policy", POLICY), ("Processes", PROCESSES)])
+    [("Throughput", THROUGHPUT), ("Load", LOAD), ("Latency and length", LATENCY), ("Policy", POLICY), ("Requests of dapd serve", SERVED),
+     ("Processes", PROCESSES)])

@@ -1,15 +1,18 @@
 #include "services/cli/chat_rows.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "common/base/exit_code.h"
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
+#include "common/data/chat_messages.h"
 
 namespace dapd {
 namespace {
+
+using RowJson = nlohmann::ordered_json;
 
 // Keys that transformers passes to a template beside the messages, or that
 // other programs put into a prompt.
@@ -24,35 +27,12 @@ constexpr const char* kRowKeysOfPrompts[] = {"builtin_tools",
                                              "system",
                                              "system_prompt",
                                              "template_kwargs",
-                                             "tool_choice",
-                                             "tools"};
+                                             "tool_choice"};
 
-// Keys of a message that templates read beside role and content.
-constexpr const char* kMessageKeysOfPrompts[] = {"audio",
-                                                 "channel",
-                                                 "function_call",
-                                                 "image",
-                                                 "images",
-                                                 "name",
-                                                 "prefix",
-                                                 "reasoning",
-                                                 "reasoning_content",
-                                                 "recipient",
-                                                 "thinking",
-                                                 "tool_call_id",
-                                                 "tool_calls",
-                                                 "tool_plan",
-                                                 "tool_responses",
-                                                 "tools"};
-
-// `where` names the row or the message.
-template <typename Keys>
-absl::Status RefuseKeys(const nlohmann::json& object,
-                        const Keys& keys,
-                        const std::string& where) {
-  for (const char* key : keys) {
-    const auto found = object.find(key);
-    if (found == object.end() || found->empty() || *found == "" ||
+absl::Status RefuseKeysOfPrompts(const RowJson& row, const std::string& where) {
+  for (const char* key : kRowKeysOfPrompts) {
+    const auto found = row.find(key);
+    if (found == row.end() || found->empty() || *found == "" ||
         *found == false) {
       continue;
     }
@@ -67,7 +47,7 @@ absl::Status RefuseKeys(const nlohmann::json& object,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> TextOf(const nlohmann::json& message,
+absl::StatusOr<std::string> TextOf(const RowJson& message,
                                    const char* key,
                                    const std::string& where) {
   const auto found = message.find(key);
@@ -84,7 +64,7 @@ absl::StatusOr<std::string> TextOf(const nlohmann::json& message,
                    ": a message needs role and content, each a string"));
 }
 
-absl::StatusOr<bool> FlagOf(const nlohmann::json& row,
+absl::StatusOr<bool> FlagOf(const RowJson& row,
                             const char* key,
                             const std::string& where) {
   if (row[key].is_boolean()) return row[key].get<bool>();
@@ -92,13 +72,32 @@ absl::StatusOr<bool> FlagOf(const nlohmann::json& row,
       absl::StrCat(where, ": ", key, " is neither true nor false"));
 }
 
-bool Holds(const nlohmann::json& row, const char* key) {
+bool Holds(const RowJson& row, const char* key) {
   return row.contains(key) && !row[key].is_null();
+}
+
+// `where` names the message.
+absl::StatusOr<ChatMessage> ParseMessage(const RowJson& json,
+                                         const std::string& where) {
+  ChatMessage message;
+  ASSIGN_OR_RETURN(message.role, TextOf(json, "role", where));
+  RowJson more = RowJson::object();
+  if (Holds(json, "content") || !Holds(json, "tool_calls")) {
+    ASSIGN_OR_RETURN(message.content, TextOf(json, "content", where));
+  } else if (json.contains("content")) {
+    more["content"] = nullptr;
+  }
+  for (const auto& item : json.items()) {
+    if (item.key() == "role" || item.key() == "content") continue;
+    if (!item.value().is_null()) more[item.key()] = item.value();
+  }
+  if (!more.empty()) message.more = more.dump();
+  return message;
 }
 
 }  // namespace
 
-absl::StatusOr<ChatRow> ParseChatRow(const nlohmann::json& row,
+absl::StatusOr<ChatRow> ParseChatRow(const RowJson& row,
                                      const std::string& where,
                                      UnreadRowKeys* unread) {
   if (!row.is_object() || !row.contains("messages") ||
@@ -106,26 +105,32 @@ absl::StatusOr<ChatRow> ParseChatRow(const nlohmann::json& row,
     return DataError(absl::StrCat(
         where, ": a row needs a list of messages under the key messages"));
   }
-  RETURN_IF_ERROR(RefuseKeys(row, kRowKeysOfPrompts, where));
-  unread->Add(row,
-              {"id", "messages", "add_generation_prompt", "enable_thinking"},
-              where);
+  RETURN_IF_ERROR(RefuseKeysOfPrompts(row, where));
+  unread->Add(
+      row,
+      {"id", "messages", "tools", "add_generation_prompt", "enable_thinking"},
+      where);
   ChatRow chat;
-  for (const nlohmann::json& message : row["messages"]) {
+  for (const RowJson& message : row["messages"]) {
     const std::string at =
         absl::StrCat(where, ": message ", chat.messages.size() + 1);
     if (!message.is_object()) {
       return DataError(
           absl::StrCat(at, " is ", message.type_name(), ", not an object"));
     }
-    RETURN_IF_ERROR(RefuseKeys(message, kMessageKeysOfPrompts, at));
-    unread->Add(message, {"role", "content"}, where, "messages[].");
-    ChatMessage& read = chat.messages.emplace_back();
-    ASSIGN_OR_RETURN(read.role, TextOf(message, "role", at));
-    ASSIGN_OR_RETURN(read.content, TextOf(message, "content", at));
+    ASSIGN_OR_RETURN(ChatMessage read, ParseMessage(message, at));
+    chat.messages.push_back(std::move(read));
   }
   if (chat.messages.empty()) {
     return DataError(absl::StrCat(where, ": there is no message in messages"));
+  }
+  if (Holds(row, "tools")) {
+    auto tools = ParseTools(row["tools"].dump());
+    if (!tools.ok()) {
+      return DataError(absl::StrCat(
+          where, ": tools ", std::string(tools.status().message())));
+    }
+    chat.options.tools = *std::move(tools);
   }
   if (Holds(row, "add_generation_prompt")) {
     ASSIGN_OR_RETURN(chat.options.add_generation_prompt,

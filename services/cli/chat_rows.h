@@ -17,12 +17,14 @@ struct ChatRow {
   ChatRenderOptions options;
 };
 
-// Parses {"messages": [{"role", "content"}], "add_generation_prompt"?,
-// "enable_thinking"?}; errors begin with `where`. Other keys that templates
-// read or that stand for a message, such as "tools" and a message's
-// "reasoning_content", are an error unless they are empty, since templates do
-// not get them. Any other key is added to `unread`.
-absl::StatusOr<ChatRow> ParseChatRow(const nlohmann::json& row,
+// Parses {"messages": [{"role", "content"}], "tools"?,
+// "add_generation_prompt"?, "enable_thinking"?}; errors begin with `where`. The
+// further keys of a message, such as "tool_calls" and "reasoning_content", go
+// to the template as they are, except for keys of null. Beside tool_calls the
+// content may be null or missing. Other keys of the row that templates read or
+// that stand for a message, such as "documents", are an error unless they are
+// empty, since templates do not get them. Any other key is added to `unread`.
+absl::StatusOr<ChatRow> ParseChatRow(const nlohmann::ordered_json& row,
                                      const std::string& where,
                                      UnreadRowKeys* unread);
 

@@ -31,7 +31,7 @@ struct GenerateOptions {
 // Parses {"id", "input_ids"} or {"id", "messages"}.
 absl::StatusOr<AnswerPrompt> ParsePrompt(const GenerateOptions& options,
                                          const LocalGenerator& generator,
-                                         const nlohmann::json& row,
+                                         const nlohmann::ordered_json& row,
                                          const std::string& where,
                                          uint32_t index,
                                          UnreadRowKeys* unread) {
@@ -85,8 +85,9 @@ absl::Status Generate(const GenerateOptions& options) {
                    LocalGenerator::Load(options.generator));
   std::vector<AnswerPrompt> prompts;
   UnreadRowKeys unread;
-  RETURN_IF_ERROR(ForEachJsonLine(
-      options.input, [&](const nlohmann::json& row, int line) -> absl::Status {
+  RETURN_IF_ERROR(ForEachOrderedJsonLine(
+      options.input,
+      [&](const nlohmann::ordered_json& row, int line) -> absl::Status {
         ASSIGN_OR_RETURN(AnswerPrompt prompt,
                          ParsePrompt(options,
                                      *generator,
@@ -131,7 +132,7 @@ void AddGenerateCommand(Command& app) {
   command
       .AddOption("--input",
                  options->input,
-                 "JSON Lines {id, input_ids} or {id, messages}")
+                 "JSON Lines {id, input_ids} or {id, messages, tools?}")
       .Path()
       .Required();
   command

@@ -34,8 +34,9 @@ absl::Status Render(const RenderOptions& options) {
                    JsonLinesWriter::Open(options.output));
   Progress progress("lines");
   UnreadRowKeys unread;
-  RETURN_IF_ERROR(ForEachJsonLine(
-      options.input, [&](const nlohmann::json& row, int line) -> absl::Status {
+  RETURN_IF_ERROR(ForEachOrderedJsonLine(
+      options.input,
+      [&](const nlohmann::ordered_json& row, int line) -> absl::Status {
         progress.Update(line);
         const std::string where = absl::StrCat(options.input, ":", line);
         ASSIGN_OR_RETURN(const ChatRow chat, ParseChatRow(row, where, &unread));
@@ -61,7 +62,7 @@ void AddRenderCommand(Command& app) {
   command
       .AddOption("--input",
                  options->input,
-                 "JSON Lines {messages, add_generation_prompt?, "
+                 "JSON Lines {messages, tools?, add_generation_prompt?, "
                  "enable_thinking?}")
       .Path()
       .Required();

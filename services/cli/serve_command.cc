@@ -142,7 +142,9 @@ absl::Status Serve(const ServeOptions& options) {
                      ApiServer::kSpareConnections};
   if (!options.certificate.empty()) {
     auto tls = TlsServer::Create({.certificate = options.certificate,
-                                  .private_key = options.private_key});
+                                  .private_key = options.private_key,
+                                  .names = {.certificate = "--certificate",
+                                            .private_key = "--private-key"}});
     if (!tls.ok()) return WithExitCode(tls.status(), ExitCode::kConfig);
     listener_options.tls = *std::move(tls);
   }

@@ -20,20 +20,29 @@ void GenerationOutbox::AddToken(uint64_t request_id,
                                 float logprob) {
   MutexLock lock(&mutex_);
   if (!open_.contains(request_id)) return;
-  // Only the last message of a request grows: it may have been opened again.
-  const auto last =
-      std::find_if(messages_.rbegin(), messages_.rend(), [&](const auto& m) {
-        return m.request_id() == request_id;
-      });
-  v1::TokensSampled* tokens = nullptr;
-  if (last != messages_.rend() && last->has_tokens()) {
-    tokens = last->mutable_tokens();
-  } else {
-    tokens = AddMessage(request_id).mutable_tokens();
-    tokens->set_first_index(index);
+  v1::GenerateResponse* last = LastMessage(request_id);
+  if (last == nullptr || !last->has_tokens()) {
+    last = &AddMessage(request_id);
+    last->mutable_tokens()->set_first_index(index);
   }
-  tokens->add_ids(token);
-  tokens->add_logprobs(logprob);
+  last->mutable_tokens()->add_ids(token);
+  last->mutable_tokens()->add_logprobs(logprob);
+  changed_.NotifyAll();
+}
+
+void GenerationOutbox::AddPromptToken(uint64_t request_id,
+                                      uint32_t index,
+                                      const ScoredToken& score) {
+  MutexLock lock(&mutex_);
+  if (!open_.contains(request_id)) return;
+  v1::GenerateResponse* last = LastMessage(request_id);
+  if (last == nullptr || !last->has_prompt()) {
+    last = &AddMessage(request_id);
+    last->mutable_prompt()->set_first_index(index);
+  }
+  last->mutable_prompt()->add_logprobs(score.logprob);
+  last->mutable_prompt()->add_top_ids(score.top.id);
+  last->mutable_prompt()->add_top_logprobs(score.top.logprob);
   changed_.NotifyAll();
 }
 
@@ -46,9 +55,7 @@ void GenerationOutbox::Finish(uint64_t request_id,
   MutexLock lock(&mutex_);
   if (open_.erase(request_id) == 0) return;
   v1::GenerationFinished& finished = *AddMessage(request_id).mutable_finished();
-  finished.set_reason(finish_reason == FinishReason::kEos
-                          ? v1::GenerationFinished::REASON_EOS
-                          : v1::GenerationFinished::REASON_LENGTH);
+  finished.set_reason(WrittenReason(finish_reason));
   finished.set_num_tokens(num_tokens);
   finished.set_policy_version(policy.version);
   finished.set_adapter_digest(policy.digest);
@@ -111,6 +118,14 @@ bool GenerationOutbox::HasRoomWithin(absl::Duration timeout) {
 bool GenerationOutbox::done() const {
   MutexLock lock(&mutex_);
   return messages_.empty() && IsDone();
+}
+
+v1::GenerateResponse* GenerationOutbox::LastMessage(uint64_t request_id) {
+  const auto last =
+      std::find_if(messages_.rbegin(), messages_.rend(), [&](const auto& m) {
+        return m.request_id() == request_id;
+      });
+  return last == messages_.rend() ? nullptr : &*last;
 }
 
 v1::GenerateResponse& GenerationOutbox::AddMessage(uint64_t request_id) {

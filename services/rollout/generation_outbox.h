@@ -4,8 +4,8 @@
 // The compute thread never waits for a slow client: it appends a request's
 // tokens to the message that is not yet taken. The stream's reader waits for a
 // slow client before it takes another request (HasRoomWithin). So the outbox
-// holds at most the tokens of the requests admitted to the stream, and
-// kMaxUntaken other messages. Thread-safe.
+// holds at most the tokens of the requests admitted to the stream, with the
+// scores of their prompts, and kMaxUntaken other messages. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -46,6 +46,10 @@ class GenerationOutbox {
                 uint32_t index,
                 int32_t token,
                 float logprob);
+  // `index` counts the prompt's tokens from 0; the first has no score.
+  void AddPromptToken(uint64_t request_id,
+                      uint32_t index,
+                      const ScoredToken& score);
   void Finish(uint64_t request_id,
               FinishReason finish_reason,
               uint32_t num_tokens,
@@ -71,6 +75,10 @@ class GenerationOutbox {
   bool HasRoomWithin(absl::Duration timeout);
 
  private:
+  // Returns the request's last message that is not taken, or null. Only this
+  // message grows, since the request's id may have been opened again.
+  v1::GenerateResponse* LastMessage(uint64_t request_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::GenerateResponse& AddMessage(uint64_t request_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

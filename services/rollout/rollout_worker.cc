@@ -195,6 +195,13 @@ void RolloutWorker::Step() {
       running_.erase(found);
       continue;
     }
+    if (token.prompt_top.has_value()) {
+      sequence.outbox->AddPromptToken(
+          request_id,
+          ++sequence.num_scored,
+          {.logprob = token.logprob, .top = *token.prompt_top});
+      continue;
+    }
     ++new_tokens;
     if (sequence.num_tokens == 0) {
       sequence.times.first_token = absl::Now();

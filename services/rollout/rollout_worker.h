@@ -112,6 +112,7 @@ class RolloutWorker {
     absl::Time arrival;             // by SteadyNow
     absl::Duration to_first_token;  // since `arrival`
     uint32_t num_tokens = 0;
+    uint32_t num_scored = 0;  // tokens of the prompt
   };
 
   // Blocks for a place. Returns null if the stream is dead or the worker shuts

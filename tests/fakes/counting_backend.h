@@ -39,7 +39,8 @@ struct CountingOptions {
 };
 
 // A position takes a byte, and a page has four positions. The answer to example
-// e is e * 1000, e * 1000 + 1, ...
+// e is e * 1000, e * 1000 + 1, ... A prompt is scored one token a step, before
+// its answer begins, and its tokens have the log-probability -id.
 class CountingBackend final : public DecodeBackend {
  public:
   CountingBackend(const CountingOptions& options, Counts& counts)
@@ -141,6 +142,16 @@ class CountingBackend final : public DecodeBackend {
                        running,
                        "-th of a step");
       EXPECT_LE(KvBytes(Need(sequence)), sequence.bytes);
+      const std::vector<int32_t>& prompt = sequence.request.prompt_ids;
+      if (sequence.request.score_prompt &&
+          sequence.num_scored + 1 < prompt.size()) {
+        const int32_t scored = prompt[++sequence.num_scored];
+        tokens.push_back({.slot = static_cast<int64_t>(slot),
+                          .token = scored,
+                          .logprob = static_cast<float>(-scored),
+                          .prompt_top = TopToken{}});
+        continue;
+      }
       for (int64_t i = 0; i < options_.tokens_a_step; ++i) {
         const uint32_t example = sequence.request.key.example;
         const int64_t drift = options_.drifts ? counts_.starts[example] - 1 : 0;
@@ -162,6 +173,7 @@ class CountingBackend final : public DecodeBackend {
     DecodeRequest request;
     int64_t num_tokens = 0;
     int64_t bytes = 0;
+    size_t num_scored = 0;
   };
 
   static int64_t Computed(const Sequence& sequence) {

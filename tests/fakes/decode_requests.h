@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "gtest/gtest.h"
+
 #include "common/generation/decode_backend.h"
 #include "tests/fakes/random_model.h"
 #include "tests/fakes/trained_adapter.h"
@@ -72,6 +74,7 @@ inline DecodeRequest MakeRequest(int64_t prompt,
 struct Answer {
   std::vector<int32_t> tokens;
   std::vector<float> logprobs;
+  std::vector<DecodedToken> prompt;  // if the request says score_prompt
 };
 
 // Runs the requests as the engine does: at most one per slot at a time.
@@ -102,6 +105,11 @@ inline std::map<size_t, Answer> Generate(
       const int64_t request = request_of_slot[token.slot];
       if (request < 0) continue;  // token after the end of its answer
       Answer& answer = answers[static_cast<size_t>(request)];
+      if (token.prompt_top.has_value()) {
+        EXPECT_TRUE(answer.tokens.empty());
+        answer.prompt.push_back(token);
+        continue;
+      }
       answer.tokens.push_back(token.token);
       answer.logprobs.push_back(token.logprob);
       const auto& ends = backend.config().eos_token_ids;

@@ -1,6 +1,7 @@
 // Implements a Sampler without a model: the answer to a prompt is 10, 11, 12,
-// ... It has max_new_tokens tokens, or ends after `eos_after` tokens. Its calls
-// can be held.
+// ... It has max_new_tokens tokens, or ends after `eos_after` tokens. A scored
+// token of a prompt has the log-probability -id, and the token after it is the
+// most probable one, with -1. Its calls can be held.
 #pragma once
 
 #include <atomic>
@@ -31,6 +32,7 @@ struct FakeSamplerControl {
   // There is no memory for longer requests; they end by themselves.
   std::atomic<int64_t> longest = 1 << 30;
   std::atomic<bool> refuse = false;  // refuses every request
+  std::atomic<bool> scores = true;   // false: prompts are not scored
   std::atomic<bool> fail_loads = false;
   std::atomic<float> probe = -1.5F;  // value of every probe log-probability
   std::atomic<int> running = 0;
@@ -87,6 +89,15 @@ class FakeSampler : public Sampler {
         tokens.push_back(
             {.id = id, .error = absl::ResourceExhaustedError("no memory")});
         continue;
+      }
+      const std::vector<int32_t>& prompt = sequence.first.prompt_ids;
+      const bool scores =
+          count == 1 && sequence.first.score_prompt && control_.scores;
+      for (size_t i = 1; scores && i < prompt.size(); ++i) {
+        tokens.push_back({.id = id,
+                          .token = prompt[i],
+                          .logprob = static_cast<float>(-prompt[i]),
+                          .prompt_top = TopToken{prompt[i] + 1, -1.0F}});
       }
       FinishReason finish_reason = FinishReason::kNone;
       if (count >= control_.eos_after) {

@@ -13,6 +13,7 @@ import urllib.request
 import pytest
 from conftest import ROOT, children, wait_for
 from prometheus import Prometheus
+from test_serve import client_of, serving
 from workspace import free_port
 
 sys.path.insert(0, str(ROOT / "tests/dashboards"))
@@ -23,8 +24,9 @@ NEED_A_CERTIFICATE = {"dapd_certificate_expiry_timestamp_seconds"}
 # Only a routed term has the first metric; test_a_routed_term_shows_its_regimes covers it. Only a term whose rows name their teachers has the
 # second; test_teachers.py covers it.
 NEED_A_CERTAIN_TERM = {"dapd_trainer_regime_ratio", "dapd_trainer_teacher_divergence"}
-# Only a grader of the user's own has these metrics; test_a_grader_fills_its_panels covers them.
-NEED_A_GRADER = re.compile("dapd_trainer_(grading|ungraded)_")
+# Only a grader of the user's own and `dapd serve` have these metrics; test_a_grader_fills_its_panels and
+# test_a_server_fills_its_panels cover them.
+NEED_A_GRADER_OR_A_SERVER = re.compile("dapd_trainer_(grading|ungraded)_|dapd_serve_")
 # Only dcgm-exporter has these metrics, on a machine with a GPU.
 NEED_A_GPU = "DCGM_"
 # This exists only while an alert fires; test_a_hanging_worker_raises_alerts_that_go_away covers it.
@@ -86,7 +88,7 @@ def watched(workspace, tmp_path_factory):
 def test_every_metric_that_a_dashboard_or_rule_names_exists(watched):
     named = {name for _, _, target in queries() for name in metrics_of(target["expr"])}
     named |= {name for rule in rules() for name in metrics_of(rule["expr"])}
-    named -= {"ALERTS", *NEED_A_CERTIFICATE, *NEED_A_CERTAIN_TERM, *filter(NEED_A_GRADER.match, named)}
+    named -= {"ALERTS", *NEED_A_CERTIFICATE, *NEED_A_CERTAIN_TERM, *filter(NEED_A_GRADER_OR_A_SERVER.match, named)}
     wait_for(lambda: watched.alive() and recorded() <= watched.prometheus.metrics(), what="recorded values")
     missing = named - watched.prometheus.metrics()
     print(f"{len(named)} metrics named")
@@ -96,7 +98,7 @@ def test_every_metric_that_a_dashboard_or_rule_names_exists(watched):
 def test_every_panel_shows_something(watched):
     checked = [(dashboard, title, target) for dashboard, title, target in queries()
                if title not in NEED_A_FIRING_ALERT and NEED_A_GPU not in target["expr"] and not metrics_of(target["expr"]) & NEED_A_CERTAIN_TERM
-               and not NEED_A_GRADER.search(target["expr"])]
+               and not NEED_A_GRADER_OR_A_SERVER.search(target["expr"])]
     empty = {}
 
     def all_answered():
@@ -154,7 +156,8 @@ def test_a_grader_fills_its_panels(workspace, tmp_path):
         "metrics.trainer_listen": f"127.0.0.1:{port}"})
     try:
         with Prometheus(tmp_path, {"dapd-trainer": [f"127.0.0.1:{port}"], "dapd-rollout": [], "dapd-teacher": []}) as prometheus:
-            checked = [(title, target) for _, title, target in queries() if NEED_A_GRADER.search(target["expr"])]
+            checked = [(title, target) for _, title, target in queries() if "dapd_trainer_grading" in target["expr"]
+                       or "dapd_trainer_ungraded" in target["expr"]]
             assert len({title for title, _ in checked}) == 3
 
             def all_answered():
@@ -167,6 +170,20 @@ def test_a_grader_fills_its_panels(workspace, tmp_path):
     finally:
         run.send_signal(signal.SIGTERM)
         run.wait(timeout=60)
+
+
+def test_a_server_fills_its_panels(workspace, tmp_path):
+    with serving(workspace, tmp_path, "--device", "cpu", "--slots", 2, name="served") as port, \
+            Prometheus(tmp_path, {"dapd-trainer": [], "dapd-rollout": [f"127.0.0.1:{port}"], "dapd-teacher": []}) as prometheus:
+        checked = [(title, target) for _, title, target in queries() if "dapd_serve_" in target["expr"]]
+        assert len({title for title, _ in checked}) == 6
+
+        def all_answered():
+            client_of(port).completions.create(model="served", prompt="What", max_tokens=2)
+            return all(ask(prometheus, target, run="served") for _, target in checked)
+
+        wait_for(prometheus.ready, what="Prometheus")
+        wait_for(all_answered, seconds=120, what="data in every panel of the server")
 
 
 def test_the_metrics_of_every_process_pass_promtool(watched):

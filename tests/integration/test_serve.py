@@ -9,7 +9,9 @@ import subprocess
 import sys
 
 import openai
+import peft
 import pytest
+import torch
 import transformers
 from service_process import fetch, running
 
@@ -21,11 +23,11 @@ QUESTION = [{"role": "user", "content": "What is 2 + 2?"}]
 
 
 @contextlib.contextmanager
-def serving(workspace, tmp_path, *arguments):
+def serving(workspace, tmp_path, *arguments, name="tiny"):
     """Yields the port of a server that can answer."""
     port_file, log = tmp_path / "port", tmp_path / "serve.log"
     with open(log, "w") as errors:
-        process = subprocess.Popen([BIN / "dapd", "serve", "--model", workspace.model, "--name", "tiny", "--listen", "127.0.0.1:0",
+        process = subprocess.Popen([BIN / "dapd", "serve", "--model", workspace.model, "--name", name, "--listen", "127.0.0.1:0",
                                     "--port-file", port_file, *map(str, arguments)], stderr=errors)
     try:
         wait_for(lambda: port_file.exists() or process.poll() is not None, what="a port")
@@ -130,6 +132,57 @@ def test_prompts_are_answered_in_their_order(client):
     assert many.choices[0].text == complete(client, "One", echo=True).choices[0].text
 
 
+def scores_of(model, ids):
+    """Returns the log-probability of each token behind the first, the most probable tokens and their log-probabilities."""
+    with torch.no_grad():
+        logprobs = torch.log_softmax(model(torch.tensor([ids])).logits[0, :-1].float(), -1)
+    best = logprobs.max(-1)
+    return logprobs.gather(1, torch.tensor(ids[1:]).unsqueeze(1)).squeeze(1).tolist(), best.indices.tolist(), best.values.tolist()
+
+
+def compare_scores(choice, tokenizer, model, ids):
+    """Returns the largest error of a completion's log-probabilities of the prompt `ids`."""
+    found = choice.logprobs
+    expected, best, best_values = scores_of(model, ids)
+    assert found.token_logprobs[0] is None and found.top_logprobs[0] is None
+    assert found.tokens[:len(ids)] == [tokenizer.decode([each]) for each in ids]
+    error = 0
+    for place, (value, best_id, best_value) in enumerate(zip(expected, best, best_values), 1):
+        top = found.top_logprobs[place]
+        assert max(top.values()) == top[tokenizer.decode([best_id])]
+        error = max(error, abs(found.token_logprobs[place] - value), abs(max(top.values()) - best_value))
+    return error
+
+
+def check_offsets(choice):
+    """Tests that each token that is whole characters stands in the text at its offset, which counts characters as Python does."""
+    for token, offset in zip(choice.logprobs.tokens, choice.logprobs.text_offset):
+        assert "\ufffd" in token or choice.text[offset:].startswith(token), (token, offset)
+
+
+# The long prompt takes several passes; the three of a request are scored side by side.
+def test_prompts_are_scored_as_by_transformers(workspace, client):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(workspace.model)
+    model = transformers.AutoModelForCausalLM.from_pretrained(workspace.model, dtype=torch.float32).eval()
+    texts = ["What is 2 + 2? \u00c9t\u00e9 \u4e16\u754c \U0001f600 is 4.", "A", "Count: " + ", ".join(str(i) for i in range(300))]
+    prompts = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    assert len(prompts[2]) > 600
+    error = 0
+    for max_tokens in (0, 1):
+        answer = client.completions.create(model="tiny", prompt=prompts, max_tokens=max_tokens, temperature=0, logprobs=1, echo=True)
+        assert [choice.index for choice in answer.choices] == [0, 1, 2]
+        for choice, text, ids in zip(answer.choices, texts, prompts):
+            assert choice.text.startswith(text) and len(choice.logprobs.tokens) == len(ids) + max_tokens
+            error = max(error, compare_scores(choice, tokenizer, model, ids))
+            check_offsets(choice)
+            if max_tokens == 1:
+                (sampled,), (top,) = choice.logprobs.token_logprobs[len(ids):], choice.logprobs.top_logprobs[len(ids):]
+                assert top == {choice.logprobs.tokens[-1]: sampled}
+        assert answer.usage.completion_tokens == 3 * max_tokens
+    print(f"log-probabilities of {sum(map(len, prompts))} tokens differ from transformers' by at most {error:.1e}")
+    assert error < 1e-4
+
+
 def test_an_answer_ends_before_a_stop(client):
     whole = complete(client, "What", max_tokens=40).choices[0].text
     stop = whole[5:7]
@@ -183,6 +236,14 @@ def test_a_certificate_and_a_token_protect_it(workspace, tmp_path):
                     ask(client)
 
 
+def test_a_wrong_certificate_is_named_by_its_option(workspace, tmp_path):
+    nonsense = tmp_path / "nonsense"
+    nonsense.write_text("nothing")
+    result = workspace.dapd("serve", "--model", workspace.model, "--listen", "127.0.0.1:0", "--certificate", nonsense, "--private-key", nonsense,
+                            check=False)
+    assert result.returncode == 3 and "--certificate: " in result.stderr and "security." not in result.stderr, result.stderr
+
+
 def test_an_open_address_is_refused(workspace):
     result = workspace.dapd("serve", "--model", workspace.model, "--listen", "0.0.0.0:0", check=False)
     assert result.returncode == 3 and "--insecure" in result.stderr and result.stderr.count("\n") == 1, result.stderr
@@ -209,6 +270,18 @@ def test_it_answers_with_the_current_policy_of_a_run(workspace, tmp_path):
         finally:
             trainer.send_signal(signal.SIGTERM)
             trainer.communicate(timeout=60)
+        # The worker still serves the last policy, which the trainer has saved.
+        tokenizer = transformers.AutoTokenizer.from_pretrained(workspace.model)
+        ids = tokenizer("What is 2 + 2? The sum is 4.", add_special_tokens=False)["input_ids"]
+        scored = client_of(port).completions.create(model="tiny", prompt=ids, max_tokens=0, logprobs=1, echo=True)
+        step = int(scored.system_fingerprint.split("-")[1])
+        adapter = max((workspace.folder / "runs/served/checkpoints").glob("step-*"))
+        assert int(adapter.name.split("-")[1]) == step
+        base = transformers.AutoModelForCausalLM.from_pretrained(workspace.model, dtype=torch.float32)
+        model = peft.PeftModel.from_pretrained(base, adapter / "adapter").eval()
+        error = compare_scores(scored.choices[0], tokenizer, model, ids)
+        print(f"log-probabilities of policy {step} differ from peft's by at most {error:.1e}")
+        assert error < 1e-4
 
 
 EVALUATE = """
@@ -241,6 +314,15 @@ metric_list: [{{metric: exact_match, aggregation: mean, higher_is_better: true}}
 """
 
 
+def evaluate(program, folder, *arguments):
+    """Returns what a program prints that runs lm-eval on the task in `folder`."""
+    offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(folder / "hf")}
+    result = subprocess.run([sys.executable, "-c", program, folder, *arguments], capture_output=True, text=True, timeout=300, cwd=folder,
+                            env={**os.environ, **offline})
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
 def test_lm_eval_evaluates_it(port, client, tmp_path):
     questions = [f"What is {i} + {i}?" for i in range(3)]
     # The second answer is right by construction.
@@ -248,13 +330,61 @@ def test_lm_eval_evaluates_it(port, client, tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(json.dumps({"question": question, "answer": answer}) + "\n" for question, answer in zip(questions, answers)))
     (tmp_path / "sums.yaml").write_text(TASK.format(rows=rows))
-    offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}
-    result = subprocess.run([sys.executable, "-c", EVALUATE, tmp_path, str(port)], capture_output=True, text=True, timeout=300, cwd=tmp_path,
-                            env={**os.environ, **offline})
-    assert result.returncode == 0, result.stderr
-    texts = json.loads(result.stdout.splitlines()[-1])
+    texts = evaluate(EVALUATE, tmp_path, str(port))
     assert texts["completions"] == [complete(client, question, max_tokens=8, temperature=0).choices[0].text for question in questions]
     assert texts["chat/completions"] == [
         ask(client, messages=[{"role": "user", "content": question}], max_tokens=8, temperature=0).choices[0].message.content
         for question in questions]
     assert texts["completions score"] == pytest.approx(1 / 3)
+
+
+CHOOSE = """
+import json, sys
+import lm_eval
+from lm_eval.tasks import TaskManager
+folder, port, path = sys.argv[1:]
+found = {}
+for model, arguments in (("local-completions", {"model": "tiny", "base_url": f"http://127.0.0.1:{port}/v1/completions", "tokenizer": path,
+                                                "num_concurrent": 2, "max_retries": 1}),
+                         ("hf", {"pretrained": path, "dtype": "float32", "device": "cpu"})):
+    result = lm_eval.simple_evaluate(model=model, model_args=arguments, tasks=["choices"], bootstrap_iters=0, log_samples=True, batch_size=3,
+                                     task_manager=TaskManager(include_path=folder, include_defaults=False))
+    samples = sorted(result["samples"]["choices"], key=lambda sample: sample["doc_id"])
+    found[model] = {"answers": [response[0] for sample in samples for response in sample["resps"]],
+                    "acc": result["results"]["choices"]["acc,none"], "acc_norm": result["results"]["choices"]["acc_norm,none"]}
+print(json.dumps(found))
+"""
+
+CHOICES = """
+task: choices
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {rows}}}}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{question}}}}"
+doc_to_target: label
+doc_to_choice: "{{{{choices}}}}"
+target_delimiter: ""
+metric_list: [{{metric: acc}}, {{metric: acc_norm}}]
+"""
+
+
+def test_lm_eval_finds_the_log_likelihoods_of_transformers(port, workspace, client, tmp_path):
+    rows = []
+    for i in range(4):
+        question = f"What is {i} + {i}? The answer is"
+        # One of the choices is what the model would say.
+        said = complete(client, question, max_tokens=1, temperature=0).choices[0].text or "."
+        rows.append({"question": question, "choices": [f" {2 * i}.", said, f" {i} and a longer text"], "label": i % 3})
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "choices.yaml").write_text(CHOICES.format(rows=data))
+    found = evaluate(CHOOSE, tmp_path, str(port), str(workspace.model))
+    ours, theirs = found["local-completions"], found["hf"]
+    assert len(ours["answers"]) == len(theirs["answers"]) == 12
+    error = max(abs(a - b) for (a, _), (b, _) in zip(ours["answers"], theirs["answers"]))
+    greedy = [is_greedy for _, is_greedy in ours["answers"]]
+    print(f"log-likelihoods differ from transformers' by at most {error:.1e}; {sum(greedy)} of {len(greedy)} are greedy")
+    assert error < 1e-4
+    assert greedy == [is_greedy for _, is_greedy in theirs["answers"]] and any(greedy) and not all(greedy)
+    assert (ours["acc"], ours["acc_norm"]) == (theirs["acc"], theirs["acc_norm"])

@@ -77,6 +77,39 @@ def test_conversations_render_and_tokenize_alike(name, qwen_folder, smollm2_fold
     assert wrong == 0
 
 
+# Keys are not in the order of the alphabet, and arguments are an object or a text, as clients write them.
+TOOL = {"type": "function", "function": {"name": "weather", "description": "Says <b>weather</b> & \u00e9", "parameters": {
+    "type": "object", "properties": {"town": {"type": "string"}, "days": {"type": "integer"}}, "required": ["town"]}}}
+USES_OF_TOOLS = [
+    [{"role": "user", "content": "Weather?"},
+     {"role": "assistant", "content": content, "tool_calls": [{"type": "function", "id": "call12345", "function": {"name": "weather", "arguments": arguments}}]},
+     {"role": "tool", "content": "sunny, 21.0 \u00b0C", "tool_call_id": "call12345", "name": "weather"},
+     {"role": "assistant", "content": "Sunny.", "reasoning_content": "It said so."}, {"role": "user", "content": "Thanks."}]
+    for content in ("", None, "I look.") for arguments in ({"town": "Ulm", "days": 1}, '{"town": "Ulm", "days": 1}')]
+
+
+@pytest.mark.parametrize("name", ["qwen3", "qwen2_5", "llama3_1", "qwen3_instruct_2507", "glm4moe"])
+def test_tools_and_their_calls_render_alike(name, qwen_folder, tmp_path):
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / file).write_bytes((qwen_folder / file).read_bytes())
+    if name != "qwen3":
+        (tmp_path / "chat_template.jinja").write_text((package_folder("trl") / "chat_templates" / f"{name}.jinja").read_text())
+    oracle = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    rows, texts = [], []
+    for messages in USES_OF_TOOLS:
+        for tools in (None, [], [TOOL], [TOOL, TOOL]):
+            try:
+                texts.append(oracle.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=True))
+                rows.append({"messages": messages, "tools": tools, "add_generation_prompt": True})
+            except (jinja2.exceptions.TemplateError, TypeError):
+                pass  # A template need not take a content of null, or arguments that are a text.
+    write_jsonl(tmp_path / "in", rows)
+    run_dapd("render", "--model", tmp_path, "--input", tmp_path / "in", "--output", tmp_path / "out")
+    assert [row["text"] for row in read_jsonl(tmp_path / "out")] == texts
+    print(f"{name}: {len(rows)} conversations with tools equal transformers', error 0")
+    assert len(rows) >= 8 and any("weather" in text for text in texts)
+
+
 def render_both(template, folder, tokenizer_folder):
     """Returns what our interpreter and transformers render, line by line."""
     for file in ("tokenizer.json", "tokenizer_config.json"):

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/generation/available_memory.h"
+#include "common/generation/scored_prompt.h"
 #include "common/model/reference/decoder.h"
 #include "common/tensor/torch_bridge.h"
 
@@ -155,6 +156,10 @@ std::vector<DecodedToken> AtenBackend::Step() {
     Sequence* sequence = slots_[static_cast<size_t>(slot)].get();
     if (sequence == nullptr || sequence->prefilled) continue;
     const std::vector<int32_t>& prompt = sequence->request.prompt_ids;
+    if (sequence->request.score_prompt) {
+      // A pass of its own, so that scoring changes no bit of the answer.
+      AppendScoredPrompt(slot, prompt, model_.TokenScores(prompt), &tokens);
+    }
     at::Tensor ids =
         at::empty({static_cast<int64_t>(prompt.size())}, at::kLong);
     std::copy(prompt.begin(), prompt.end(), ids.data_ptr<int64_t>());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include "common/generation/available_memory.h"
@@ -11,7 +12,7 @@
 namespace dapd {
 namespace {
 // The number of rows of logits that are scored at a time.
-constexpr int64_t kScoredRows = 32;
+constexpr int64_t kScoredRowsAtATime = 32;
 }  // namespace
 
 CpuDecodeBackend::CpuDecodeBackend(std::shared_ptr<const CpuModel> model,
@@ -74,7 +75,8 @@ bool CpuDecodeBackend::Resume(int64_t slot,
                  .key = request.key,
                  .cache = CpuKvCache(
                      model_->config, capacity, model_->dtype == at::kBFloat16),
-                 .num_sampled = static_cast<int64_t>(answer.size())});
+                 .num_sampled = static_cast<int64_t>(answer.size()),
+                 .score_prompt = request.score_prompt});
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -127,13 +129,17 @@ std::vector<CpuDecodeBackend::Piece> CpuDecodeBackend::PlanStep() {
     Sequence& sequence = *slots_[static_cast<size_t>(slot)];
     const int64_t count = std::min(budget, sequence.PromptLeft());
     const bool completes = count == sequence.PromptLeft();
-    pieces.push_back(
-        {slot,
-         {&sequence.cache,
-          std::span(sequence.prompt)
-              .subspan(static_cast<size_t>(sequence.cache.length()),
-                       static_cast<size_t>(count))},
-         completes});
+    const auto rest =
+        std::span<const int32_t>(sequence.prompt)
+            .subspan(static_cast<size_t>(sequence.cache.length()));
+    Piece& piece = pieces.emplace_back(
+        Piece{slot,
+              {&sequence.cache, rest.first(static_cast<size_t>(count))},
+              completes});
+    if (sequence.score_prompt) {
+      piece.scored =
+          rest.subspan(1, static_cast<size_t>(completes ? count - 1 : count));
+    }
     budget -= count;
     if (completes) prefilling_.pop_front();
   }
@@ -155,7 +161,19 @@ std::vector<DecodedToken> CpuDecodeBackend::Step() {
     tokens.push_back({.slot = piece.slot});
   }
   decoder_.Forward(AdapterInUse(), runs);
-  if (rows.empty()) return tokens;
+  std::vector<DecodedToken> scored;
+  int64_t first = 0;
+  for (const Piece& piece : pieces) {
+    const std::vector<ScoredToken> scores = ScoreNext(first, piece.scored);
+    for (size_t i = 0; i < scores.size(); ++i) {
+      scored.push_back({.slot = piece.slot,
+                        .token = piece.scored[i],
+                        .logprob = scores[i].logprob,
+                        .prompt_top = scores[i].top});
+    }
+    first += static_cast<int64_t>(piece.run.ids.size());
+  }
+  if (rows.empty()) return scored;
   const float* logits = decoder_.Logits(rows);
   std::vector<char> finite(tokens.size(), 1);
   ParallelFor(at::get_num_threads(),
@@ -186,7 +204,37 @@ std::vector<DecodedToken> CpuDecodeBackend::Step() {
     sequence.is_running = true;
     ++sequence.num_sampled;
   }
-  return tokens;
+  // The prompt's tokens of a slot come before its first sampled token.
+  scored.insert(scored.end(), tokens.begin(), tokens.end());
+  return scored;
+}
+
+std::vector<ScoredToken> CpuDecodeBackend::ScoreNext(
+    int64_t first, std::span<const int32_t> next) {
+  const auto count = static_cast<int64_t>(next.size());
+  std::vector<ScoredToken> scores(next.size());
+  for (int64_t begin = 0; begin < count; begin += kScoredRowsAtATime) {
+    std::vector<int64_t> rows(
+        static_cast<size_t>(std::min(kScoredRowsAtATime, count - begin)));
+    std::iota(rows.begin(), rows.end(), first + begin);
+    const float* logits = decoder_.Logits(rows);
+    ParallelFor(
+        at::get_num_threads(),
+        static_cast<int64_t>(rows.size()),
+        [&](int64_t i) {
+          const std::span<const float> row(
+              logits + i * decoder_.logits_stride(),
+              static_cast<size_t>(model_->config.vocab_size));
+          const auto top = std::ranges::max_element(row);
+          const auto index = static_cast<size_t>(begin + i);
+          const auto id = static_cast<int32_t>(top - row.begin());
+          scores[index] = {
+              .logprob = FastLogProbability(kernels_, row, *top, next[index]),
+              .top = {.id = id,
+                      .logprob = FastLogProbability(kernels_, row, *top, id)}};
+        });
+  }
+  return scores;
 }
 
 std::vector<float> CpuDecodeBackend::ScoreTokens(
@@ -200,23 +248,10 @@ std::vector<float> CpuDecodeBackend::ScoreTokens(
                           std::span(ids).subspan(static_cast<size_t>(begin),
                                                  static_cast<size_t>(tokens))};
     decoder_.Forward(AdapterInUse(), std::span(&run, 1));
-    for (int64_t first = 0; first < tokens; first += kScoredRows) {
-      std::vector<int64_t> rows;
-      for (int64_t row = first; row < std::min(tokens, first + kScoredRows);
-           ++row) {
-        rows.push_back(row);
-      }
-      const float* logits = decoder_.Logits(rows);
-      for (size_t i = 0; i < rows.size(); ++i) {
-        const std::span<const float> row(
-            logits + static_cast<int64_t>(i) * decoder_.logits_stride(),
-            static_cast<size_t>(model_->config.vocab_size));
-        logprobs.push_back(
-            FastLogProbability(kernels_,
-                               row,
-                               *std::max_element(row.begin(), row.end()),
-                               ids[static_cast<size_t>(begin + rows[i] + 1)]));
-      }
+    const auto next =
+        std::span(ids).subspan(static_cast<size_t>(begin + 1), run.ids.size());
+    for (const ScoredToken& each : ScoreNext(0, next)) {
+      logprobs.push_back(each.logprob);
     }
   }
   return logprobs;

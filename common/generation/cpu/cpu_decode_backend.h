@@ -65,6 +65,7 @@ class CpuDecodeBackend : public DecodeBackend {
     SamplingKey key;
     CpuKvCache cache;
     int64_t num_sampled = 0;
+    bool score_prompt = false;
     bool is_running = false;  // its prompt is done
     int32_t last_token = 0;
 
@@ -77,8 +78,13 @@ class CpuDecodeBackend : public DecodeBackend {
     int64_t slot = 0;
     TokenRun run;
     bool samples = false;
+    // The given tokens behind the piece's first rows, which are scored.
+    std::span<const int32_t> scored;
   };
   std::vector<Piece> PlanStep();
+  // Scores the token behind each of the rows from `first` on of the last pass.
+  std::vector<ScoredToken> ScoreNext(int64_t first,
+                                     std::span<const int32_t> next);
   int64_t KnownTokens() const;
   // Returns the adapter, null for the base. Throws if the last adapter could
   // not be packed.

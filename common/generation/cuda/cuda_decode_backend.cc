@@ -9,6 +9,7 @@
 
 #include "absl/cleanup/cleanup.h"
 
+#include "common/generation/scored_prompt.h"
 #include "common/kernels/decode_attention_math.h"
 #include "common/kernels/float8.h"
 #include "common/model/spec/decoding_shape.h"
@@ -161,10 +162,14 @@ bool CudaDecodeBackend::Reserve(int64_t slot, int64_t tokens) {
 void CudaDecodeBackend::Stop(int64_t slot) {
   Call(&CudaDecodeApi::stop, slot);
   std::erase(waiting_, slot);
+  DropPending(slot);
+  slots_[static_cast<size_t>(slot)].reset();
+}
+
+void CudaDecodeBackend::DropPending(int64_t slot) {
   std::erase_if(pending_, [slot](const DecodedToken& token) {
     return token.slot == slot;
   });
-  slots_[static_cast<size_t>(slot)].reset();
 }
 
 void CudaDecodeBackend::CopyPages(const std::vector<void*>& to,
@@ -271,6 +276,7 @@ void CudaDecodeBackend::Prefill(std::span<const Waiting> prompts) {
         for (const Waiting& waiting : prompts) {
           Call(&CudaDecodeApi::stop, waiting.slot);
           waiting.sequence->prefilled = false;
+          DropPending(waiting.slot);
         }
       });
 }
@@ -278,11 +284,20 @@ void CudaDecodeBackend::Prefill(std::span<const Waiting> prompts) {
 void CudaDecodeBackend::PrefillOnRank(std::span<const Waiting> prompts,
                                       CudaRankSums* sums) {
   std::vector<PrefillPrompt> pass;
+  std::vector<RowScores> scores(prompts.size());
   for (const Waiting& waiting : prompts) {
-    pass.push_back({waiting.sequence->request.prompt_ids,
-                    waiting.sequence->pages.front()});
+    const DecodeRequest& request = waiting.sequence->request;
+    pass.push_back({request.prompt_ids,
+                    waiting.sequence->pages.front(),
+                    request.score_prompt ? &scores[pass.size()] : nullptr});
   }
   const at::Tensor logits = model_.Prefill(pass, sums);
+  std::vector<at::Tensor> scored;
+  for (const RowScores& each : scores) {
+    scored.insert(scored.end(),
+                  {each.logprobs, each.top_ids, each.top_logprobs});
+  }
+  HostCopies copies(std::move(scored));
   std::vector<CudaPrompt> started;
   std::vector<std::vector<void*>> addresses;
   for (const Waiting& waiting : prompts) {
@@ -302,6 +317,17 @@ void CudaDecodeBackend::PrefillOnRank(std::span<const Waiting> prompts,
                                       error);
   model_.ranks().CheckMemory(code, error);
   for (const Waiting& waiting : prompts) waiting.sequence->prefilled = true;
+  // The decoder has waited for the pass, and so for the copies, in a way that
+  // ends if another rank is lost.
+  const std::vector<at::Tensor> copied = copies.Take();
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const DecodeRequest& request = prompts[i].sequence->request;
+    if (!request.score_prompt) continue;
+    AppendScoredPrompt(prompts[i].slot,
+                       request.prompt_ids,
+                       {copied[3 * i], copied[3 * i + 1], copied[3 * i + 2]},
+                       &pending_);
+  }
 }
 
 void CudaDecodeBackend::PrefillWaiting() {

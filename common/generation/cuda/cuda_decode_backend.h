@@ -121,6 +121,8 @@ class CudaDecodeBackend : public DecodeBackend {
   // The part of one rank; `sums` is null if there are no others.
   void PrefillOnRank(std::span<const Waiting> prompts, CudaRankSums* sums);
   void PrefillWaiting();
+  // Drops the tokens of a slot that Step has not returned.
+  void DropPending(int64_t slot);
   // Returns a token of the decoder. Throws if its logits were not finite.
   DecodedToken Finite(const CudaDecodedToken& token) const;
   // Returns the tokens of the oldest launch; tokens of the scoring slot go to
@@ -131,8 +133,9 @@ class CudaDecodeBackend : public DecodeBackend {
   std::vector<std::unique_ptr<Sequence>> slots_;  // null: free
   std::deque<int64_t> waiting_;                   // taken slots without a
                                                   // prefill
-  std::vector<DecodedToken> pending_;  // arrived while ScoreTokens ran, or with
-                                       // a sequence that came back
+  // Arrived while ScoreTokens ran, or with a sequence that came back, or scored
+  // in a prompt.
+  std::vector<DecodedToken> pending_;
   std::map<uint64_t, Swapped> swapped_;  // by key
   // The model is destroyed before the pages, because running steps and copies
   // use them.

@@ -68,6 +68,17 @@ at::Tensor FloatLogits(const at::Tensor& hidden, const at::Tensor& head) {
   return at::mm(hidden.to(at::kFloat), head.to(at::kFloat).t());
 }
 
+// Returns the rows in front of the tokens behind a prompt's first, filled up to
+// whole chunks of ScoreRows. The prompt has the rows from `begin` to `end`.
+at::Tensor RowsToScore(int64_t begin,
+                       int64_t end,
+                       const at::TensorOptions& options) {
+  const int64_t rows = end - 1 - begin;
+  if (rows == 0) return at::empty({0}, options);
+  const int64_t filled = (rows + kScoredRows - 1) / kScoredRows * kScoredRows;
+  return at::arange(begin, begin + filled, options).clamp_max(end - 2);
+}
+
 // Copies a prompt's keys and values [layers, 2, K, tokens, width] into its
 // pages [pages, layers, 2, K, kPageTokens, width], all layers at once.
 void CopyToPages(const at::Tensor& from, const at::Tensor& pages) {
@@ -179,10 +190,20 @@ at::Tensor PrefillPrompts(const ModelWeights& weights,
   for (size_t i = 0; i < prompts.size(); ++i) {
     cached.Copy(pass.offsets[i], pass.offsets[i + 1], prompts[i].pages);
   }
-  ResidualStream last{stream.x.index_select(0, pass.last_rows),
-                      stream.delta.index_select(0, pass.last_rows)};
-  return FloatLogits(last.Norm(weights.final_norm, config.rms_norm_eps),
-                     weights.head)
+  const auto logits = [&](const at::Tensor& rows) {
+    ResidualStream some{stream.x.index_select(0, rows),
+                        stream.delta.index_select(0, rows)};
+    return FloatLogits(some.Norm(weights.final_norm, config.rms_norm_eps),
+                       weights.head);
+  };
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    if (prompts[i].scores == nullptr) continue;
+    const at::Tensor rows =
+        RowsToScore(pass.offsets[i], pass.offsets[i + 1], pass.ids.options());
+    *prompts[i].scores =
+        ScoreRows(rows, pass.ids.index_select(0, rows + 1), logits);
+  }
+  return logits(pass.last_rows)
       .narrow(0, 0, static_cast<int64_t>(prompts.size()));
 }
 

@@ -4,8 +4,8 @@
 // (variable_length_attention.h).
 //
 // Bits: every product has kPrefillRows rows, of which the last are unused, and
-// the head's product has kPrefillPrompts rows, so a prompt's numbers do not
-// depend on the other prompts of the pass.
+// the head's product has kPrefillPrompts rows, or kScoredRows if it scores, so
+// a prompt's numbers do not depend on the other prompts of the pass.
 //
 // Shapes: K key-value heads, D head_dim.
 #pragma once
@@ -16,6 +16,7 @@
 
 #include "common/model/fast/packed_projections.h"
 #include "common/model/fast/packed_weights.h"
+#include "common/model/score_rows.h"
 #include "common/model/spec/decoding_shape.h"
 #include "common/model/weights/weights.h"
 #include "common/tensor/aten.h"
@@ -29,6 +30,9 @@ struct PrefillPrompt {
   // them as Float8 (CudaKvPages); attention within the prompts is over the
   // numbers before they are rounded. All prompts of a pass have the same kind.
   at::Tensor pages;
+  // If it is not null, it receives the scores of the tokens behind the first,
+  // on the device and with unused rows at the end.
+  RowScores* scores = nullptr;
 };
 
 // Fills the prompts' pages. Returns the logits after each prompt, [prompts,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/model/reference/decoder.h"
+#include "common/model/score_rows.h"
 #include "common/model/weights/adapter.h"
 #include "common/model/weights/weights.h"
 #include "common/tensor/aten.h"
@@ -19,5 +20,12 @@ at::Tensor TokenLogprobs(const ModelWeights& weights,
                          const Adapter* adapter,
                          const std::vector<int32_t>& ids,
                          const SumOverRanks& sum = nullptr);
+
+// Returns the same log-probabilities and, beside each, the most probable token
+// in its place, on the CPU.
+RowScores TokenScores(const ModelWeights& weights,
+                      const Adapter* adapter,
+                      const std::vector<int32_t>& ids,
+                      const SumOverRanks& sum = nullptr);
 
 }  // namespace dapd

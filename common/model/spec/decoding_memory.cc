@@ -227,12 +227,16 @@ int64_t PrefillBytes(const Share& share, int64_t rows) {
   const int64_t always =
       AngleBytes(share, rows) +
       rows * (share.model.hidden_size * share.number + KvBytes(share));
-  // After the last layer: its output, the last rows of it and of the stream,
-  // their norm, and the logits.
+  // After the last layer: its output, some rows of it and of the stream, their
+  // norm, and their logits; for scoring, with log-probabilities and the results
+  // of all rows.
+  constexpr int64_t kResultBytes = 2 * (8 + kFloatBytes) + 2 * 8;
   const int64_t hidden = share.model.hidden_size * share.number;
-  const int64_t logits =
-      rows * hidden +
-      kPrefillPrompts * (share.model.vocab_size * kFloatBytes + 2 * hidden);
+  const int64_t floats = share.model.vocab_size * kFloatBytes;
+  const int64_t results = (rows + kPrefillPrompts * kScoredRows) * kResultBytes;
+  const int64_t logits = rows * hidden + results +
+                         std::max(kPrefillPrompts * (floats + 2 * hidden),
+                                  kScoredRows * (2 * floats + 2 * hidden));
   return ids + std::max(AngleMakingBytes(share, rows),
                         always + std::max(rows * LayerRowBytes(share), logits));
 }

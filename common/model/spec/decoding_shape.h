@@ -20,6 +20,9 @@ inline constexpr int64_t kPrefillTokens = 2048;
 inline constexpr int64_t kPrefillRows = 512;
 // The most prompts of one pass.
 inline constexpr int64_t kPrefillPrompts = 16;
+// The tokens of a prompt that are scored at a time (score_rows.h): few, because
+// each takes two rows as long as the vocabulary.
+inline constexpr int64_t kScoredRows = 32;
 // Longer sequences are refused, because scratch and tables grow with the
 // length. Qwen3's 40,960 positions fit.
 inline constexpr int64_t kGpuLongestSequence = 65536;

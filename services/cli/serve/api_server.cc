@@ -154,7 +154,8 @@ ApiServer::ApiServer(ApiOptions options,
     : options_(std::move(options)),
       desk_(desk),
       text_(text),
-      started_(absl::ToUnixSeconds(absl::Now())) {}
+      started_(absl::ToUnixSeconds(absl::Now())),
+      metrics_(options_.model_name) {}
 
 absl::Status ApiServer::CheckAccess(const httplib::Request& request) const {
   if (options_.tokens == nullptr) {
@@ -235,17 +236,30 @@ absl::StatusOr<int64_t> ApiServer::TokensFor(
     const CompletionRequest& request,
     const std::vector<std::vector<int32_t>>& prompts) const {
   size_t longest = 0;
+  size_t total = 0;
   for (const auto& prompt : prompts) {
     longest = std::max(longest, prompt.size());
+    total += prompt.size();
     if (prompt.empty()) {
       return absl::InvalidArgumentError("the prompt has no token");
     }
+  }
+  if (request.ScoresPrompts() &&
+      static_cast<int64_t>(total) > kMaxScoredTokens) {
+    return ParameterError(
+        "prompt",
+        absl::StrCat("the log-probabilities of ",
+                     total,
+                     " tokens of prompts are asked for, at most ",
+                     kMaxScoredTokens,
+                     " in a request are allowed: send fewer prompts at once"));
   }
   const int64_t room = options_.max_positions - static_cast<int64_t>(longest);
   const bool is_chat = request.kind == CompletionKind::kChat;
   const int64_t wanted = request.max_tokens.value_or(std::clamp<int64_t>(
       room, 1, is_chat ? options_.default_tokens : kDefaultTextTokens));
-  if (wanted <= room) return wanted;
+  // Workers need room for a token even if none is wanted.
+  if (std::max<int64_t>(1, wanted) <= room) return wanted;
   return ParameterError(
       is_chat ? "messages" : "prompt",
       absl::StrCat("a prompt of ",
@@ -257,22 +271,21 @@ absl::StatusOr<int64_t> ApiServer::TokensFor(
                    " tokens: shorten the prompt or lower max_tokens"));
 }
 
-absl::StatusOr<std::vector<std::string>> ApiServer::EchoOf(
-    const CompletionRequest& request) const {
-  std::vector<std::string> texts;
-  if (!request.echo) return texts;
-  for (const TextPrompt& prompt : request.prompts) {
-    if (prompt.ids.empty()) {
-      texts.push_back(prompt.text);
-      continue;
-    }
-    auto text = text_.tokenizer->Decode(prompt.ids, false);
+absl::StatusOr<std::vector<TextPrompt>> ApiServer::EchoOf(
+    const CompletionRequest& request,
+    const std::vector<std::vector<int32_t>>& prompts) const {
+  std::vector<TextPrompt> echo;
+  if (!request.echo) return echo;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    echo.push_back({.text = request.prompts[i].text, .ids = prompts[i]});
+    if (request.prompts[i].ids.empty()) continue;
+    auto text = text_.tokenizer->Decode(prompts[i], false);
     if (!text.ok()) {
       return ParameterError("prompt", std::string(text.status().message()));
     }
-    texts.push_back(*std::move(text));
+    echo.back().text = *std::move(text);
   }
-  return texts;
+  return echo;
 }
 
 absl::StatusOr<std::shared_ptr<ApiServer::Answering>> ApiServer::BeginAnswering(
@@ -306,7 +319,7 @@ absl::StatusOr<std::shared_ptr<ApiServer::Answering>> ApiServer::BeginAnswering(
   ASSIGN_OR_RETURN(const std::vector<std::vector<int32_t>> prompts,
                    Encode(request));
   ASSIGN_OR_RETURN(const int64_t tokens, TokensFor(request, prompts));
-  ASSIGN_OR_RETURN(std::vector<std::string> echo, EchoOf(request));
+  ASSIGN_OR_RETURN(std::vector<TextPrompt> echo, EchoOf(request, prompts));
   std::move(leave).Cancel();
   metrics_.running.Add(1);
   auto answering = std::make_shared<Answering>(*this, std::move(request));

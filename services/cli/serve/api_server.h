@@ -74,8 +74,11 @@ class ApiServer {
   absl::StatusOr<int64_t> TokensFor(
       const CompletionRequest& request,
       const std::vector<std::vector<int32_t>>& prompts) const;
-  absl::StatusOr<std::vector<std::string>> EchoOf(
-      const CompletionRequest& request) const;
+  // Returns the prompts that stand before the answers, each as a text and its
+  // tokens; none without `echo`.
+  absl::StatusOr<std::vector<TextPrompt>> EchoOf(
+      const CompletionRequest& request,
+      const std::vector<std::vector<int32_t>>& prompts) const;
   void ListModels(httplib::Response& response) const;
 
   const ApiOptions options_;

@@ -36,6 +36,9 @@ const char* NameOf(CompletionEnd end) {
 
 void CompletionPiece::Append(const CompletionPiece& next) {
   answer = next.answer;
+  prompt_scores.insert(prompt_scores.end(),
+                       next.prompt_scores.begin(),
+                       next.prompt_scores.end());
   text += next.text;
   ids.insert(ids.end(), next.ids.begin(), next.ids.end());
   logprobs.insert(logprobs.end(), next.logprobs.begin(), next.logprobs.end());
@@ -50,6 +53,7 @@ OpenCompletion::OpenCompletion(WorkerDesk& desk,
                                std::function<bool()> gives_up)
     : desk_(desk),
       tokenizer_(tokenizer),
+      kind_(request.kind),
       stops_(request.stop),
       limits_(limits),
       gives_up_(std::move(gives_up)),
@@ -60,10 +64,13 @@ OpenCompletion::OpenCompletion(WorkerDesk& desk,
       DecodeRequest& added = requests_.emplace_back();
       added.prompt_ids = prompts[prompt];
       added.sampling = request.sampling;
-      added.sampling.max_new_tokens = limits.max_new_tokens;
+      // Workers sample at least one token; it costs no pass of its own.
+      added.sampling.max_new_tokens =
+          std::max<int64_t>(1, limits.max_new_tokens);
       added.key = {.seed = seed,
                    .example = static_cast<uint32_t>(prompt),
                    .sample = static_cast<uint32_t>(sample)};
+      added.score_prompt = request.ScoresPrompts() && sample == 0;
     }
   }
   open_ = requests_.size();
@@ -105,7 +112,15 @@ absl::Status OpenCompletion::Recover(const absl::Status& error) {
 
 absl::StatusOr<CompletionPiece> OpenCompletion::ToPiece(AnswerEvent event) {
   Answer& answer = answers_[event.answer];
-  CompletionPiece piece{.answer = event.answer};
+  CompletionPiece piece{.answer = event.answer,
+                        .prompt_scores = std::move(event.prompt_scores)};
+  if (limits_.max_new_tokens == 0) {
+    if (event.finish_reason != FinishReason::kNone) {
+      piece.end = CompletionEnd::kLength;
+      --open_;
+    }
+    return piece;
+  }
   num_tokens_ += static_cast<int64_t>(event.ids.size());
   answer.held_ids.insert(
       answer.held_ids.end(), event.ids.begin(), event.ids.end());
@@ -136,6 +151,14 @@ absl::StatusOr<CompletionPiece> OpenCompletion::ToPiece(AnswerEvent event) {
     piece.logprobs.resize(used);
   }
   if (is_end) RETURN_IF_ERROR(answer.text.Finish());
+  // Only the end token is still held back.
+  if (kind_ == CompletionKind::kText && is_end && !answer.text.stopped()) {
+    piece.ids.insert(
+        piece.ids.end(), answer.held_ids.begin(), answer.held_ids.end());
+    piece.logprobs.insert(piece.logprobs.end(),
+                          answer.held_logprobs.begin(),
+                          answer.held_logprobs.end());
+  }
   piece.text = answer.text.Take();
   if (answer.text.stopped()) {
     piece.end = CompletionEnd::kStop;
@@ -170,7 +193,7 @@ absl::StatusOr<CompletionPiece> OpenCompletion::Next() {
   while (true) {
     ASSIGN_OR_RETURN(CompletionPiece piece, Receive());
     if (piece.ids.empty() && piece.text.empty() &&
-        piece.end == CompletionEnd::kNone) {
+        piece.prompt_scores.empty() && piece.end == CompletionEnd::kNone) {
       continue;
     }
     is_told_ = true;

@@ -29,8 +29,12 @@ const char* NameOf(CompletionEnd end);
 // The next part of an answer.
 struct CompletionPiece {
   size_t answer = 0;  // prompt * n + number of the answer to it
+  // Of the prompt's tokens from the second on, if the request asks for them.
+  std::vector<ScoredToken> prompt_scores;
   std::string text;
-  std::vector<int32_t> ids;  // without the end token
+  // In completions the end token is the last, although the text is without it,
+  // as in OpenAI's API; in a chat it is left out.
+  std::vector<int32_t> ids;
   std::vector<float> logprobs;
   CompletionEnd end = CompletionEnd::kNone;
 
@@ -39,7 +43,7 @@ struct CompletionPiece {
 };
 
 struct CompletionLimits {
-  int64_t max_new_tokens = 1;  // of each answer
+  int64_t max_new_tokens = 1;  // of each answer; 0: only the prompts matter
   // From now until all answers are complete.
   absl::Duration time = absl::Minutes(10);
   // How long no worker may be usable.
@@ -51,9 +55,9 @@ class OpenCompletion {
  public:
   // `prompts`: the tokens of each prompt. Answer a of prompt p is sampled with
   // the key {seed, example: p, sample: a}, so `dapd generate` with this seed
-  // gives the same first answers. `gives_up` is asked several times a second;
-  // if it returns true, the answers are cancelled. `desk` and `tokenizer` must
-  // outlive the object.
+  // gives the same first answers. Answer 0 of a prompt has the prompt's scores.
+  // `gives_up` is asked several times a second; if it returns true, the answers
+  // are cancelled. `desk` and `tokenizer` must outlive the object.
   OpenCompletion(WorkerDesk& desk,
                  const Tokenizer& tokenizer,
                  const CompletionRequest& request,
@@ -99,6 +103,7 @@ class OpenCompletion {
 
   WorkerDesk& desk_;
   const Tokenizer& tokenizer_;
+  const CompletionKind kind_;
   const std::vector<std::string> stops_;
   const CompletionLimits limits_;
   const std::function<bool()> gives_up_;

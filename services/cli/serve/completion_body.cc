@@ -1,5 +1,6 @@
 #include "services/cli/serve/completion_body.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -40,6 +41,11 @@ Json CallsJson(const std::vector<ToolCall>& calls, bool is_chunk) {
   return list;
 }
 
+// Returns whether a byte of UTF-8 is the first of its character.
+bool BeginsCharacter(char byte) {
+  return (static_cast<uint8_t>(byte) & 0xC0) != 0x80;
+}
+
 // Returns null for an answer that goes on.
 Json FinishReasonJson(CompletionEnd end, bool has_calls) {
   if (end == CompletionEnd::kNone) return nullptr;
@@ -59,20 +65,19 @@ std::string FingerprintOf(const ServedPolicy& policy) {
 CompletionBody::CompletionBody(const CompletionRequest& request,
                                const Tokenizer& tokenizer,
                                const std::string& model,
-                               std::vector<std::string> prompt_texts)
+                               std::vector<TextPrompt> echo)
     : is_chat_(request.kind == CompletionKind::kChat),
-      has_logprobs_(request.logprobs),
+      logprobs_(request.logprobs),
       has_tools_(!request.render.tools.empty()),
       has_usage_(request.include_usage),
       n_(request.n),
       tokenizer_(tokenizer),
       model_(model),
-      echo_(request.echo ? std::move(prompt_texts)
-                         : std::vector<std::string>()),
+      echo_(std::move(echo)),
       id_(absl::StrCat(is_chat_ ? "chatcmpl-" : "cmpl-", RandomName())),
       created_(absl::ToUnixSeconds(absl::Now())),
       held_(static_cast<size_t>(request.NumAnswers())),
-      offsets_(static_cast<size_t>(request.NumAnswers())) {}
+      characters_(static_cast<size_t>(request.NumAnswers())) {}
 
 void CompletionBody::SetPolicy(const ServedPolicy& policy) {
   fingerprint_ = FingerprintOf(policy);
@@ -88,18 +93,17 @@ Json CompletionBody::Frame(bool is_chunk) const {
           {"system_fingerprint", fingerprint_}};
 }
 
-Json CompletionBody::Logprobs(const CompletionPiece& piece,
-                              int64_t* offset) const {
-  if (!has_logprobs_) return nullptr;
+std::string CompletionBody::TextOf(int32_t id) const {
+  // A sampled id was decoded before, as a part of the text. The most probable
+  // one may be a padding row of the head, which has no text.
+  return tokenizer_.Decode({id}, /*skip_special_tokens=*/false).value_or("");
+}
+
+Json CompletionBody::ChatLogprobs(const CompletionPiece& piece) const {
+  if (!logprobs_.has_value()) return nullptr;
   Json content = Json::array();
-  Json tokens = Json::array();
-  Json values = Json::array();
-  Json offsets = Json::array();
   for (size_t i = 0; i < piece.ids.size(); ++i) {
-    // The id was decoded before, as a part of the text.
-    const std::string text =
-        tokenizer_.Decode({piece.ids[i]}, /*skip_special_tokens=*/false)
-            .value_or("");
+    const std::string text = TextOf(piece.ids[i]);
     // A part of a character has no text of its own.
     Json bytes = nullptr;
     if (!absl::StrContains(text, "\xEF\xBF\xBD")) {
@@ -109,15 +113,59 @@ Json CompletionBody::Logprobs(const CompletionPiece& piece,
                        {"logprob", piece.logprobs[i]},
                        {"bytes", std::move(bytes)},
                        {"top_logprobs", Json::array()}});
-    tokens.push_back(text);
-    values.push_back(piece.logprobs[i]);
-    offsets.push_back(*offset);
-    *offset += static_cast<int64_t>(text.size());
   }
-  if (is_chat_) return {{"content", std::move(content)}, {"refusal", nullptr}};
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+Json CompletionBody::TopJson(int32_t id, const ScoredToken& score) const {
+  Json top = Json::object();
+  top[TextOf(id)] = score.logprob;
+  // Two tokens may have one text; then the most probable one's value stays.
+  top[TextOf(score.top.id)] = score.top.logprob;
+  return top;
+}
+
+Json CompletionBody::TextLogprobs(const TextPrompt* prompt,
+                                  const std::vector<ScoredToken>& scores,
+                                  const CompletionPiece& piece,
+                                  int64_t* characters) const {
+  if (!logprobs_.has_value()) return nullptr;
+  const bool has_top = *logprobs_ > 0;
+  Json tokens = Json::array();
+  Json values = Json::array();
+  Json tops = Json::array();
+  Json offsets = Json::array();
+  const auto add = [&](int32_t id) {
+    tokens.push_back(TextOf(id));
+    const std::string bytes = tokenizer_.BytesOf(id).value_or("");
+    const bool continues =
+        *characters > 0 && !bytes.empty() && !BeginsCharacter(bytes.front());
+    offsets.push_back(*characters - (continues ? 1 : 0));
+    *characters += std::ranges::count_if(bytes, BeginsCharacter);
+  };
+  const auto add_scored = [&](int32_t id, const ScoredToken& score) {
+    add(id);
+    values.push_back(score.logprob);
+    if (has_top) tops.push_back(TopJson(id, score));
+  };
+  if (prompt != nullptr) {
+    // Nothing stands in front of the first token.
+    add(prompt->ids.front());
+    values.push_back(nullptr);
+    tops.push_back(nullptr);
+    for (size_t i = 0; i < scores.size(); ++i) {
+      add_scored(prompt->ids[i + 1], scores[i]);
+    }
+  }
+  for (size_t i = 0; i < piece.ids.size(); ++i) {
+    // Only at temperature 0 are the most probable tokens asked for.
+    const int32_t id = piece.ids[i];
+    const float logprob = piece.logprobs[i];
+    add_scored(id, {.logprob = logprob, .top = {id, logprob}});
+  }
   return {{"tokens", std::move(tokens)},
           {"token_logprobs", std::move(values)},
-          {"top_logprobs", nullptr},
+          {"top_logprobs", has_top ? std::move(tops) : Json(nullptr)},
           {"text_offset", std::move(offsets)}};
 }
 
@@ -126,7 +174,6 @@ Json CompletionBody::Whole(const std::vector<CompletionPiece>& answers,
   Json choices = Json::array();
   for (size_t i = 0; i < answers.size(); ++i) {
     const CompletionPiece& answer = answers[i];
-    int64_t offset = 0;
     Json choice = {{"index", i}};
     bool has_calls = false;
     if (is_chat_) {
@@ -139,13 +186,18 @@ Json CompletionBody::Whole(const std::vector<CompletionPiece>& answers,
         message["tool_calls"] = CallsJson(read.calls, /*is_chunk=*/false);
       }
       choice["message"] = std::move(message);
+      choice["logprobs"] = ChatLogprobs(answer);
     } else {
-      const std::string before =
-          echo_.empty() ? "" : echo_[i / static_cast<size_t>(n_)];
-      offset = static_cast<int64_t>(before.size());
-      choice["text"] = before + answer.text;
+      const size_t prompt = i / static_cast<size_t>(n_);
+      const TextPrompt* before = echo_.empty() ? nullptr : &echo_[prompt];
+      choice["text"] =
+          before == nullptr ? answer.text : before->text + answer.text;
+      // The first answer to a prompt has the prompt's scores.
+      const CompletionPiece& first = answers[prompt * static_cast<size_t>(n_)];
+      int64_t characters = 0;
+      choice["logprobs"] =
+          TextLogprobs(before, first.prompt_scores, answer, &characters);
     }
-    choice["logprobs"] = Logprobs(answer, &offset);
     choice["finish_reason"] = FinishReasonJson(answer.end, has_calls);
     choices.push_back(std::move(choice));
   }
@@ -169,7 +221,7 @@ std::string CompletionBody::Opening() const {
     if (is_chat_) {
       choice["delta"] = {{"role", "assistant"}, {"content", ""}};
     } else if (!echo_.empty()) {
-      choice["text"] = echo_[i / static_cast<size_t>(n_)];
+      choice["text"] = echo_[i / static_cast<size_t>(n_)].text;
     } else {
       continue;
     }
@@ -191,10 +243,12 @@ Json CompletionBody::ChunkChoice(const CompletionPiece& piece) {
     if (!read.content.empty()) delta["content"] = read.content;
     if (has_calls) delta["tool_calls"] = CallsJson(read.calls, true);
     choice["delta"] = std::move(delta);
+    choice["logprobs"] = ChatLogprobs(piece);
   } else {
     choice["text"] = piece.text;
+    choice["logprobs"] =
+        TextLogprobs(nullptr, {}, piece, &characters_[piece.answer]);
   }
-  choice["logprobs"] = Logprobs(piece, &offsets_[piece.answer]);
   choice["finish_reason"] = FinishReasonJson(piece.end, has_calls);
   return choice;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,13 +29,13 @@ std::string FingerprintOf(const ServedPolicy& policy);
 // Writes the answers to one request. Not thread-safe.
 class CompletionBody {
  public:
-  // Draws the answers' id. `prompt_texts` are put before the answers if the
-  // request says `echo`. `model`: the name of the model. `tokenizer` must
-  // outlive the object.
+  // Draws the answers' id. `echo`: the prompts that are put before the answers,
+  // each as a text and its tokens; none without echo. `model`: the name of the
+  // model. `tokenizer` must outlive the object.
   CompletionBody(const CompletionRequest& request,
                  const Tokenizer& tokenizer,
                  const std::string& model,
-                 std::vector<std::string> prompt_texts);
+                 std::vector<TextPrompt> echo);
 
   void SetPolicy(const ServedPolicy& policy);
 
@@ -53,24 +54,37 @@ class CompletionBody {
 
  private:
   nlohmann::ordered_json Frame(bool is_chunk) const;
-  nlohmann::ordered_json Logprobs(const CompletionPiece& piece,
-                                  int64_t* offset) const;
+  // Return the value of "logprobs" for tokens of an answer.
+  nlohmann::ordered_json ChatLogprobs(const CompletionPiece& piece) const;
+  // If `prompt` is not null, its tokens come first, with `scores` behind the
+  // first. `characters` are the characters that the text in front of them has
+  // begun, and is moved behind the last token. A token's offset is the
+  // character that its first byte belongs to.
+  nlohmann::ordered_json TextLogprobs(const TextPrompt* prompt,
+                                      const std::vector<ScoredToken>& scores,
+                                      const CompletionPiece& piece,
+                                      int64_t* characters) const;
+  // Returns the text of a token, also of a special one.
+  std::string TextOf(int32_t id) const;
+  // Returns {text: log-probability} of a token and of the most probable token
+  // in its place.
+  nlohmann::ordered_json TopJson(int32_t id, const ScoredToken& score) const;
   nlohmann::ordered_json ChunkChoice(const CompletionPiece& piece);
   std::string ToEvent(nlohmann::ordered_json choices) const;
 
   const bool is_chat_;
-  const bool has_logprobs_;
+  const std::optional<int64_t> logprobs_;
   const bool has_tools_;
   const bool has_usage_;
   const int64_t n_;
   const Tokenizer& tokenizer_;
   const std::string model_;
-  const std::vector<std::string> echo_;  // by prompt; empty: no echo
+  const std::vector<TextPrompt> echo_;  // by prompt; empty: no echo
   const std::string id_;
   const int64_t created_;
   std::string fingerprint_;
   std::vector<CompletionPiece> held_;  // by answer, with tools
-  std::vector<int64_t> offsets_;       // by answer, of the next token's text
+  std::vector<int64_t> characters_;    // by answer, of the text so far
 };
 
 }  // namespace dapd

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "common/base/json.h"
+#include "common/base/json_integer.h"
 #include "common/base/json_lines.h"
 #include "common/base/status_macros.h"
 #include "services/cli/serve/api_error.h"
@@ -128,25 +129,25 @@ absl::Status ReadStops(const Json& value, std::vector<std::string>* stops) {
   return absl::OkStatus();
 }
 
-// In a chat the value is true or false, in completions the number of further
-// alternatives.
+// In a chat the value is true or false, in completions the number of the most
+// probable tokens to be named.
 absl::Status ReadLogprobs(const Json& value, CompletionRequest* request) {
   if (request->kind == CompletionKind::kChat) {
-    return ReadFlag(value, "logprobs", &request->logprobs);
+    bool is_asked = false;
+    RETURN_IF_ERROR(ReadFlag(value, "logprobs", &is_asked));
+    if (is_asked) request->logprobs = 0;
+    return absl::OkStatus();
   }
-  int64_t alternatives = 0;
-  RETURN_IF_ERROR(ReadInteger(value,
-                              "logprobs",
-                              0,
-                              std::numeric_limits<int32_t>::max(),
-                              &alternatives));
-  if (alternatives > 0) {
+  int64_t top = 0;
+  RETURN_IF_ERROR(ReadInteger(
+      value, "logprobs", 0, std::numeric_limits<int32_t>::max(), &top));
+  if (top > 1) {
     return ParameterError(
         "logprobs",
-        "the workers give the log-probability of the sampled token and of no "
-        "other: 'logprobs' must be 0 or absent");
+        "the workers name the most probable token and no further ones: "
+        "'logprobs' must be 0, 1 or absent");
   }
-  request->logprobs = true;
+  request->logprobs = top;
   return absl::OkStatus();
 }
 
@@ -286,21 +287,6 @@ absl::Status ReadTools(const Json& value, CompletionRequest* request) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<int32_t>> ReadIds(const Json& list) {
-  std::vector<int32_t> ids;
-  ids.reserve(list.size());
-  for (const Json& item : list) {
-    int32_t id = 0;
-    if (!ReadNumber(item, &id) || id < 0) {
-      return WrongType("prompt",
-                       "a string, a list of strings, a list of token ids, or "
-                       "a list of such lists");
-    }
-    ids.push_back(id);
-  }
-  return ids;
-}
-
 absl::Status ReadPrompts(const Json& value, CompletionRequest* request) {
   const bool is_one =
       value.is_string() ||
@@ -316,7 +302,10 @@ absl::Status ReadPrompts(const Json& value, CompletionRequest* request) {
     if (item.is_string()) {
       prompt.text = item.get<std::string>();
     } else if (item.is_array()) {
-      ASSIGN_OR_RETURN(prompt.ids, ReadIds(item));
+      auto ids = JsonTokenIds(item, "prompt");
+      if (!ids.ok())
+        return ParameterError("prompt", std::string(ids.status().message()));
+      prompt.ids = *std::move(ids);
     } else {
       return WrongType("prompt",
                        "a string, a list of strings, a list of token ids, or "
@@ -375,7 +364,12 @@ absl::StatusOr<bool> ReadParameter(const std::string& name,
     request->model = value.get<std::string>();
   } else if (name == "max_tokens" || name == "max_completion_tokens") {
     int64_t tokens = 0;
-    RETURN_IF_ERROR(ReadInteger(value, name.c_str(), 1, kMostTokens, &tokens));
+    // CheckWhole says when it may be 0.
+    RETURN_IF_ERROR(ReadInteger(value, name.c_str(), 0, kMostTokens, &tokens));
+    if (tokens == 0 && request->kind == CompletionKind::kChat) {
+      return ParameterError(name,
+                            absl::StrCat("'", name, "' must be at least 1"));
+    }
     request->max_tokens = tokens;
   } else if (name == "n") {
     RETURN_IF_ERROR(
@@ -438,11 +432,24 @@ absl::Status CheckWhole(const CompletionRequest& request) {
                                        kMaxAnswersOfRequest,
                                        " are allowed"));
   }
-  if (request.echo && request.logprobs) {
+  if (request.max_tokens == 0 && !request.echo) {
     return ParameterError(
-        "echo",
-        "the log-probabilities of a prompt are not available: leave out 'echo' "
-        "or 'logprobs'; `dapd score` computes them");
+        "max_tokens", "'max_tokens' must be at least 1, except with 'echo'");
+  }
+  if (request.ScoresPrompts() && request.stream) {
+    return ParameterError(
+        "stream",
+        "the log-probabilities of a prompt are not streamed: leave out "
+        "'stream', 'echo' or 'logprobs'");
+  }
+  const bool draws =
+      request.sampling.temperature > 0.0 && request.max_tokens != 0;
+  if (request.logprobs == 1 && draws) {
+    return ParameterError(
+        "logprobs",
+        "beside a token that was drawn the workers do not name the most "
+        "probable one: 'logprobs' must be 0 or absent, or 'temperature' or "
+        "'max_tokens' must be 0");
   }
   return absl::OkStatus();
 }

@@ -40,9 +40,15 @@ struct CompletionRequest {
   std::optional<uint64_t> seed;
   int64_t n = 1;
   std::vector<std::string> stop;
-  bool logprobs = false;  // of the sampled tokens
+  // If it is set, the log-probabilities of the sampled tokens are asked for,
+  // with `echo` also of the prompt's; 1: and beside each the most probable
+  // token in its place. A chat has 0 at most.
+  std::optional<int64_t> logprobs;
   bool stream = false;
   bool include_usage = false;  // at the end of a stream
+
+  // Returns whether it asks for the log-probabilities of its prompts.
+  bool ScoresPrompts() const { return echo && logprobs.has_value(); }
 
   // Returns the number of answers that it asks for.
   int64_t NumAnswers() const {
@@ -54,6 +60,9 @@ struct CompletionRequest {
 
 // The limits of one request; the HTTP server limits the bytes of its body.
 inline constexpr int64_t kMaxAnswersOfRequest = 128;
+// The tokens of prompts whose log-probabilities it may ask for: the response
+// takes a few hundred bytes for each.
+inline constexpr int64_t kMaxScoredTokens = 1 << 18;
 inline constexpr size_t kMaxStops = 16;
 inline constexpr size_t kMaxStopBytes = 1024;
 

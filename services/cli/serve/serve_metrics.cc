@@ -4,8 +4,8 @@
 
 namespace dapd {
 
-ServeMetrics::ServeMetrics()
-    : registry_("serve"),
+ServeMetrics::ServeMetrics(const std::string& model_name)
+    : registry_("serve", model_name),
       prompt_tokens(registry_.AddCounter("dapd_serve_tokens_total",
                                          "Tokens of prompts and of answers",
                                          {{"kind", "prompt"}})),

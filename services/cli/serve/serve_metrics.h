@@ -16,7 +16,8 @@ namespace dapd {
 // Thread-safe.
 class ServeMetrics {
  public:
-  ServeMetrics();
+  // `model_name` takes the place of a run's name in the label `run`.
+  explicit ServeMetrics(const std::string& model_name);
 
   // `endpoint`: "chat" or "completions". `status`: of HTTP; for a stream that
   // ends with an error, of the error.

@@ -230,6 +230,7 @@ class Sampling final : public grpc::ClientBidiReactor<v1::GenerateRequest,
       return End(FromWireError(response_.failed().code(),
                                response_.failed().message()));
     }
+    if (response_.has_prompt()) return TakePrompt(response_.prompt());
     if (response_.has_tokens()) return TakeTokens(response_.tokens());
     const v1::GenerationFinished& finished = response_.finished();
     if (finished.policy_version() != request_.policy_version() ||
@@ -240,15 +241,47 @@ class Sampling final : public grpc::ClientBidiReactor<v1::GenerateRequest,
     if (finished.num_tokens() != num_tokens_ || num_tokens_ == 0) {
       return End(absl::DataLossError("the worker's answer is incomplete"));
     }
+    const absl::StatusOr<FinishReason> reason =
+        ReadFinishReason(finished.reason());
+    if (!reason.ok()) return End(reason.status());
     ended_ = true;
-    inbox_->Add({.answer = answer_,
-                 .finish_reason =
-                     finished.reason() == v1::GenerationFinished::REASON_EOS
-                         ? FinishReason::kEos
-                         : FinishReason::kLength});
+    inbox_->Add({.answer = answer_, .finish_reason = *reason});
+  }
+
+  // Returns the number of the prompt's tokens that must have a score.
+  uint32_t NumScores() const {
+    return request_.score_prompt()
+               ? static_cast<uint32_t>(request_.prompt_ids_size()) - 1
+               : 0;
+  }
+
+  void TakePrompt(const v1::PromptScored& prompt) {
+    if (prompt.first_index() != num_scores_ + 1 ||
+        prompt.logprobs_size() != prompt.top_ids_size() ||
+        prompt.logprobs_size() != prompt.top_logprobs_size() ||
+        num_scores_ + static_cast<uint32_t>(prompt.logprobs_size()) >
+            NumScores()) {
+      return End(
+          absl::DataLossError("the worker's scores of the prompt are out of "
+                              "order"));
+    }
+    AnswerEvent event{.answer = answer_};
+    for (int i = 0; i < prompt.logprobs_size(); ++i) {
+      event.prompt_scores.push_back(
+          {.logprob = prompt.logprobs(i),
+           .top = {.id = prompt.top_ids(i),
+                   .logprob = prompt.top_logprobs(i)}});
+    }
+    num_scores_ += static_cast<uint32_t>(prompt.logprobs_size());
+    inbox_->Add(std::move(event));
   }
 
   void TakeTokens(const v1::TokensSampled& tokens) {
+    if (num_scores_ != NumScores()) {
+      return End(absl::DataLossError(
+          "the worker has not scored the whole prompt: it may be of an older "
+          "version"));
+    }
     if (tokens.first_index() != num_tokens_ ||
         tokens.ids_size() != tokens.logprobs_size() ||
         num_tokens_ + static_cast<uint32_t>(tokens.ids_size()) >
@@ -268,6 +301,7 @@ class Sampling final : public grpc::ClientBidiReactor<v1::GenerateRequest,
   const std::shared_ptr<Inbox> inbox_;
   const OnEnded on_ended_;
   v1::GenerateResponse response_;
+  uint32_t num_scores_ = 0;
   uint32_t num_tokens_ = 0;
   bool ended_ = false;
   absl::Status error_;

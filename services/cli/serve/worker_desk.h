@@ -23,9 +23,13 @@
 
 namespace dapd {
 
-// The next tokens of an answer, or its end.
+// The next scores of an answer's prompt, the next tokens of the answer, or its
+// end.
 struct AnswerEvent {
   size_t answer = 0;  // index of the request in WorkerDesk::Start
+  // Of the prompt's tokens from the second on (DecodeRequest::score_prompt);
+  // all come before the answer's first token.
+  std::vector<ScoredToken> prompt_scores;
   std::vector<int32_t> ids;
   std::vector<float> logprobs;  // of each, at temperature 1
   FinishReason finish_reason = FinishReason::kNone;

@@ -17,18 +17,6 @@
 namespace dapd {
 namespace {
 
-// Returns kNone for an unknown reason.
-FinishReason FinishReasonOf(v1::GenerationFinished::Reason reason) {
-  switch (reason) {
-    case v1::GenerationFinished::REASON_EOS:
-      return FinishReason::kEos;
-    case v1::GenerationFinished::REASON_LENGTH:
-      return FinishReason::kLength;
-    default:
-      return FinishReason::kNone;
-  }
-}
-
 // The limit of the numbers that a worker may send; it exceeds the slots of any
 // worker.
 constexpr uint32_t kMaxSlots = 1 << 16;
@@ -152,11 +140,7 @@ absl::StatusOr<RolloutResult> RolloutSession::Finish(
         ", but the request was for ",
         PolicyName(policy.version, policy.adapter.digest)));
   }
-  result.finish_reason = FinishReasonOf(finished.reason());
-  if (result.finish_reason == FinishReason::kNone) {
-    return absl::DataLossError(absl::StrCat(
-        "an answer that ended for an unknown reason: ", finished.reason()));
-  }
+  ASSIGN_OR_RETURN(result.finish_reason, ReadFinishReason(finished.reason()));
   if (finished.num_tokens() != result.ids.size() || result.ids.empty()) {
     return absl::DataLossError(absl::StrCat("an answer of ",
                                             finished.num_tokens(),

@@ -32,8 +32,8 @@ DecodeRequest Request(int64_t prompt, uint32_t sample) {
           .key = {.seed = 5, .sample = sample}};
 }
 
-// Holds answers that begin, end and are broken off, and scores with two
-// adapters.
+// Holds answers that begin, end and are broken off, of which one has a scored
+// prompt, and scores with two adapters.
 struct Outcome {
   std::vector<std::vector<int64_t>> tokens;  // by slot and token
   std::vector<float> logprobs;
@@ -58,7 +58,9 @@ Outcome Use(DecodeBackend& backend) {
   backend.SetAdapter(
       std::make_shared<const Adapter>(MakeFrozenAdapter(backend.config())));
   score();
-  backend.Start(0, Request(7, 1));
+  DecodeRequest scored = Request(7, 1);
+  scored.score_prompt = true;
+  backend.Start(0, scored);
   step(3);
   EXPECT_TRUE(backend.Reserve(0, 100));
   backend.Start(2, Request(4, 2));

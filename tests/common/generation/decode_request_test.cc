@@ -5,6 +5,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "common/generation/decode_request_message.h"
+
 namespace dapd {
 namespace {
 
@@ -20,6 +22,18 @@ TEST(FinishReasonTest, NamesAreThoseOfTheFilesAndReadBack) {
 TEST(FinishReasonTest, NoOtherNameIsAReason) {
   for (const char* name : {"", "stop", "EOS", "length "}) {
     EXPECT_EQ(FinishReasonOf(name), std::nullopt) << name;
+  }
+}
+
+TEST(FinishReasonTest, IsReadFromItsMessage) {
+  for (const FinishReason reason :
+       {FinishReason::kEos, FinishReason::kLength}) {
+    EXPECT_EQ(ReadFinishReason(WrittenReason(reason)).value(), reason);
+  }
+  for (const int unknown : {0, 3}) {
+    const auto read =
+        ReadFinishReason(static_cast<v1::GenerationFinished::Reason>(unknown));
+    EXPECT_EQ(read.status().code(), absl::StatusCode::kDataLoss);
   }
 }
 

@@ -97,6 +97,33 @@ void ExpectAllTokens(const TimedAnswers& outcome, uint64_t answers) {
   }
 }
 
+TEST(EngineMemoryTest, APromptThatStartsAgainIsScoredOnce) {
+  Counts counts;
+  GenerationEngine engine =
+      MakeCountingEngine({.side_by_side = 1}, 1 << 20, counts);
+  DecodeRequest request = RequestOf(1, /*prompt=*/8, /*answer=*/5);
+  request.prompt_ids = {10, 11, 12, 13, 14, 15, 16, 17};
+  request.score_prompt = true;
+  ASSERT_TRUE(engine.Submit(1, request).ok());
+  std::vector<int32_t> scored;
+  std::vector<int32_t> answer;
+  const auto step = [&] {
+    for (const SampledToken& token : engine.Step()) {
+      if (token.id != 1) continue;
+      EXPECT_TRUE(answer.empty() || !token.prompt_top.has_value());
+      (token.prompt_top.has_value() ? scored : answer).push_back(token.token);
+    }
+  };
+  for (int i = 0; i < 3; ++i) step();
+  EXPECT_EQ(scored, (std::vector<int32_t>{11, 12, 13}));
+  // There is no memory for two, so both start again.
+  ASSERT_TRUE(engine.Submit(2, RequestOf(2)).ok());
+  while (engine.num_running() > 0) step();
+  EXPECT_EQ(counts.starts[1], 2);
+  EXPECT_EQ(scored, (std::vector<int32_t>{11, 12, 13, 14, 15, 16, 17}));
+  EXPECT_EQ(answer.size(), 5U);
+}
+
 TEST(EngineMemoryTest, MoreRunSideBySideThanTheirLongestOutcomesWouldLet) {
   for (const bool from_the_start : {true, false}) {
     for (const int64_t tokens_a_step : {1, 8}) {

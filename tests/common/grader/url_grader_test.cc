@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -74,6 +76,31 @@ TEST(UrlGraderTest, ABusyServerIsAskedAgain) {
   EXPECT_TRUE(results[0].correct);
   EXPECT_FALSE(results[1].ungraded.has_value());
   EXPECT_THAT(server.requests(), SizeIs(2));
+}
+
+TEST(UrlGraderTest, AServerSaysWhenItWantsToBeAskedAgain) {
+  const auto seconds_until_graded = [](const std::string& retry_after,
+                                       double timeout_seconds) {
+    HttpListener server([&](size_t before) {
+      return before == 0 ? absl::StrCat("HTTP/1.1 429 Busy\r\nRetry-After: ",
+                                        retry_after,
+                                        "\r\nContent-Length: 0\r\nConnection: "
+                                        "close\r\n\r\n")
+                         : Answer(R"({"grades":[{"id":"1","correct":true},
+                                        {"id":"2","correct":false}]})");
+    });
+    const absl::Time began = absl::Now();
+    const auto results =
+        Grade(server, {.timeout_seconds = timeout_seconds, .retries = 1});
+    EXPECT_TRUE(results[0].correct) << results[0].error;
+    return absl::ToDoubleSeconds(absl::Now() - began);
+  };
+  const double asked = seconds_until_graded("2", 30.0);
+  EXPECT_GE(asked, 2.0);
+  EXPECT_LT(asked, 15.0);
+  // The grader's own limit of time bounds it, whatever the form.
+  EXPECT_LT(seconds_until_graded("86400", 1.0), 15.0);
+  EXPECT_LT(seconds_until_graded("Fri, 31 Dec 2100 23:59:59 GMT", 1.0), 15.0);
 }
 
 TEST(UrlGraderTest, RetriesEnd) {

@@ -35,6 +35,21 @@ TEST(GenerationOutboxTest, TokensNotYetTakenGrowIntoOneMessage) {
   EXPECT_EQ(outbox.PopFor(kNoWait)->tokens().first_index(), 2U);
 }
 
+TEST(GenerationOutboxTest, ScoresOfAPromptComeBeforeItsAnswer) {
+  GenerationOutbox outbox;
+  ASSERT_TRUE(outbox.Open(1));
+  outbox.AddPromptToken(1, 1, {.logprob = -1.0F, .top = {30, -0.5F}});
+  outbox.AddPromptToken(1, 2, {.logprob = -2.0F, .top = {31, -0.25F}});
+  outbox.AddToken(1, 0, 10, -3.0F);
+  const auto scores = outbox.PopFor(kNoWait);
+  ASSERT_TRUE(scores.has_value() && scores->has_prompt());
+  EXPECT_EQ(scores->prompt().first_index(), 1U);
+  EXPECT_THAT(scores->prompt().logprobs(), ElementsAre(-1.0F, -2.0F));
+  EXPECT_THAT(scores->prompt().top_ids(), ElementsAre(30, 31));
+  EXPECT_THAT(scores->prompt().top_logprobs(), ElementsAre(-0.5F, -0.25F));
+  EXPECT_THAT(outbox.PopFor(kNoWait)->tokens().ids(), ElementsAre(10));
+}
+
 TEST(GenerationOutboxTest, TheEndOfARequestFollowsItsTokens) {
   GenerationOutbox outbox;
   outbox.Open(1);

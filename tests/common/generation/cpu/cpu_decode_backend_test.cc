@@ -1,6 +1,7 @@
 #include "common/generation/cpu/cpu_decode_backend.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -228,6 +229,68 @@ TEST(CpuDecodeBackendTest, ScoresWhatItSamples) {
     const std::vector<float> scores = backend.ScoreTokens(ids);
     ASSERT_EQ(scores.size(), ids.size() - 1);
     EXPECT_EQ(std::vector<float>(scores.begin() + 19, scores.end()), sampled);
+  }
+}
+
+// The scores of a prompt are those of ScoreTokens, whatever the pieces in which
+// it is computed, and change no bit of the answer.
+TEST(CpuDecodeBackendTest, ScoresAPromptWhileItIsComputed) {
+  for (const Storage storage : {Storage::kFloat32, Storage::kBFloat16}) {
+    const auto weights = MakeModel("qwen3", storage);
+    const auto model = PackModel(*weights);
+    const auto adapter = MakeAdapter(*weights);
+    DecodeRequest request = MakeRequest(1, 90, 5);
+    AtenBackend slow(DecoderModel(weights), 1, 0);
+    slow.SetAdapter(adapter);
+    request.score_prompt = true;
+    slow.Start(0, request);
+    const std::vector<DecodedToken> reference = slow.Step();
+    ASSERT_EQ(reference.size(), 90U);
+    for (const int64_t step_tokens : {1, 7, 45, 256}) {
+      CpuDecodeBackend backend(model, {.slots = 3, .step_tokens = step_tokens});
+      backend.SetAdapter(adapter);
+      request.score_prompt = false;
+      backend.Start(0, request);
+      const auto answer = RunAll(backend, {{0, 5}})[0];
+      request.score_prompt = true;
+      backend.Start(0, MakeRequest(2, 30, 60));
+      backend.Start(1, request);
+      std::vector<DecodedToken> scored;
+      std::vector<std::pair<int32_t, float>> sampled;
+      while (sampled.size() < 5) {
+        for (const DecodedToken& token : backend.Step()) {
+          if (token.slot != 1) continue;
+          if (!token.prompt_top.has_value()) {
+            sampled.emplace_back(token.token, token.logprob);
+            continue;
+          }
+          EXPECT_TRUE(sampled.empty());
+          scored.push_back(token);
+        }
+      }
+      EXPECT_EQ(sampled, answer);
+      const std::vector<float> scores = backend.ScoreTokens(request.prompt_ids);
+      ASSERT_EQ(scored.size(), 89U);
+      double worst = 0.0;
+      for (size_t i = 0; i < scored.size(); ++i) {
+        EXPECT_EQ(scored[i].token, request.prompt_ids[i + 1]);
+        EXPECT_EQ(scored[i].logprob, scores[i]);
+        EXPECT_GE(scored[i].prompt_top->logprob, scored[i].logprob);
+        worst = Worse(
+            worst,
+            std::abs(static_cast<double>(scored[i].prompt_top->logprob -
+                                         reference[i].prompt_top->logprob)));
+        if (storage == Storage::kFloat32) {
+          EXPECT_EQ(scored[i].prompt_top->id, reference[i].prompt_top->id);
+        }
+      }
+      std::printf(
+          "step of %d tokens: largest error of the most probable "
+          "token's log-probability %.2g\n",
+          static_cast<int>(step_tokens),
+          worst);
+      EXPECT_LT(worst, storage == Storage::kBFloat16 ? 0.2 : 1e-4);
+    }
   }
 }
 

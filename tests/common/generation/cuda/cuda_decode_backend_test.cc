@@ -60,6 +60,60 @@ TEST(CudaDecodeBackendTest, TokensAreThoseOfLibTorchsOperations) {
   }
 }
 
+// Prompts of one token and around the tokens that are scored at a time; every
+// other one is scored, and all pass side by side.
+TEST(CudaDecodeBackendTest, PromptsAreScoredAsByLibTorchsOperations) {
+  const auto weights = MakeDecodableModel("qwen3");
+  const auto adapter = MakeAdapter(*weights);
+  std::vector<DecodeRequest> requests;
+  for (const int64_t prompt : std::initializer_list<int64_t>{
+           1, kScoredRows, kScoredRows + 1, kScoredRows + 2, 7, 300}) {
+    for (const bool scored : {false, true}) {
+      requests.push_back(
+          MakeRequest(prompt, 6, static_cast<uint32_t>(requests.size())));
+      requests.back().score_prompt = scored;
+    }
+  }
+  auto unscored = requests;
+  for (DecodeRequest& request : unscored) request.score_prompt = false;
+  CudaDecodeBackend ours(*weights, {.slots = 12}, CudaDecodeApiOnHost());
+  CudaDecodeBackend single(*weights, {.slots = 1}, CudaDecodeApiOnHost());
+  AtenBackend slow(DecoderModel(weights), 3, 0);
+  for (DecodeBackend* backend :
+       std::initializer_list<DecodeBackend*>{&ours, &single, &slow}) {
+    backend->SetAdapter(adapter);
+  }
+  const auto found = Generate(ours, requests);
+  const auto alone = Generate(single, requests);
+  const auto expected = Generate(slow, requests);
+  const auto plain = Generate(single, unscored);
+  double error = 0.0;
+  size_t count = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(found.at(i).tokens, plain.at(i).tokens) << i;
+    EXPECT_EQ(found.at(i).logprobs, plain.at(i).logprobs) << i;
+    const auto& scores = found.at(i).prompt;
+    const auto& reference = expected.at(i).prompt;
+    ASSERT_EQ(scores.size(),
+              requests[i].score_prompt ? requests[i].prompt_ids.size() - 1 : 0);
+    ASSERT_EQ(reference.size(), scores.size());
+    for (size_t t = 0; t < scores.size(); ++t) {
+      EXPECT_EQ(scores[t].token, requests[i].prompt_ids[t + 1]);
+      EXPECT_EQ(scores[t].logprob, alone.at(i).prompt[t].logprob);
+      EXPECT_EQ(scores[t].prompt_top->id, reference[t].prompt_top->id);
+      error = Worse(error, std::abs(scores[t].logprob - reference[t].logprob));
+      error = Worse(error,
+                    std::abs(scores[t].prompt_top->logprob -
+                             reference[t].prompt_top->logprob));
+      ++count;
+    }
+  }
+  std::cout << "largest error of " << count << " scored tokens " << error
+            << "\n";
+  EXPECT_EQ(count, 3U * kScoredRows + 6 + 299);
+  EXPECT_LT(error, 2e-4);
+}
+
 TEST(CudaDecodeBackendTest, BitsDoNotDependOnNeighboursOrTheNumberOfSlots) {
   const auto weights = MakeDecodableModel("qwen3", at::kBFloat16);
   const auto requests = MakeRequests();
@@ -244,7 +298,8 @@ TEST(CudaDecodeBackendTest, WithoutMemoryOfTheHostAnswersAreDecodedAgain) {
 // tokens are on their way.
 TEST(CudaDecodeBackendTest, ASequenceMayLeaveAtAnyStepForAnySlot) {
   const auto weights = EndlessModel();
-  const DecodeRequest request = MakeRequest(120, 40, 1);
+  DecodeRequest request = MakeRequest(120, 40, 1);
+  request.score_prompt = true;
   CudaDecodeBackend alone(*weights, {.slots = 3}, CudaDecodeApiOnHost());
   const Answer expected = Generate(alone, {request}).at(0);
   for (int leaves_after = 0; leaves_after < 8; ++leaves_after) {
@@ -254,6 +309,10 @@ TEST(CudaDecodeBackendTest, ASequenceMayLeaveAtAnyStepForAnySlot) {
     const auto step = [&] {
       for (const DecodedToken& token : backend.Step()) {
         if (token.slot != slot) continue;
+        if (token.prompt_top.has_value()) {
+          answer.prompt.push_back(token);
+          continue;
+        }
         answer.tokens.push_back(token.token);
         answer.logprobs.push_back(token.logprob);
       }
@@ -277,6 +336,7 @@ TEST(CudaDecodeBackendTest, ASequenceMayLeaveAtAnyStepForAnySlot) {
     while (answer.tokens.size() < 40) step();
     EXPECT_EQ(answer.tokens, expected.tokens) << leaves_after;
     EXPECT_EQ(answer.logprobs, expected.logprobs) << leaves_after;
+    EXPECT_EQ(answer.prompt.size(), 119U) << leaves_after;
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -109,7 +110,7 @@ TEST(CudaMemoryTest, AWorkerTakesWhatItsPlanSays) {
                "a worker");
 }
 
-// Returns the bytes of a pass over the prompts, without their pages.
+// Returns the bytes of a pass that scores prompts, without their pages.
 int64_t AllocatedByPass(const ModelWeights& host,
                         int64_t num_prompts,
                         bool with_adapter) {
@@ -129,6 +130,8 @@ int64_t AllocatedByPass(const ModelWeights& host,
     prompts.push_back(
         {request.prompt_ids, EmptyPages(weights, NumPages(kPrompt))});
   }
+  std::vector<RowScores> scores(prompts.size());
+  for (size_t i = 0; i < prompts.size(); ++i) prompts[i].scores = &scores[i];
   ResetWorkOfDevice();
   const int64_t before = WorkOfDevice().live_bytes;
   PrefillPrompts(weights, packed, prompts);
@@ -234,6 +237,23 @@ TEST(CudaMemoryTest, ScoringWaitsForNothingButTheDecodersEvents) {
   EXPECT_EQ(backend.ScoreTokens({1, 2, 3, 4, 5}).size(), 4U);
   EXPECT_EQ(WorkOfDevice().waits, 0);
   EXPECT_EQ(WorkOfDevice().pageable_copies, 0);
+}
+
+TEST(CudaMemoryTest, AScoredPromptAddsOneWaitForFinishedCopies) {
+  const auto host = MakeModel(SmallShape());
+  std::map<bool, DeviceWork> work;
+  for (const bool scores : {false, true}) {
+    CudaDecodeBackend backend(
+        *OnSimulatedDevice(*host), {.slots = 2}, CudaDecodeApiOnHost());
+    DecodeRequest request = MakeRequest(kPrompt, 1, 0);
+    request.score_prompt = scores;
+    ResetWorkOfDevice();
+    EXPECT_EQ(Generate(backend, {request}).at(0).prompt.size(),
+              scores ? kPrompt - 1 : 0);
+    work[scores] = WorkOfDevice();
+  }
+  EXPECT_LE(work[true].waits, work[false].waits + 1);
+  EXPECT_EQ(work[true].pageable_copies, work[false].pageable_copies);
 }
 
 }  // namespace

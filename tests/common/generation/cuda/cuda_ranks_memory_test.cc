@@ -104,7 +104,8 @@ constexpr int64_t kTokens = 24;
 
 struct Outcome {
   std::map<uint64_t, std::vector<int32_t>> answers;
-  std::vector<std::string> errors;  // of single answers
+  std::map<uint64_t, std::vector<int32_t>> scored;  // tokens of prompts
+  std::vector<std::string> errors;                  // of single answers
   int64_t restarts = 0;
   int64_t refused_adapters = 0;
   bool has_met_its_want = false;  // by rank 1
@@ -116,53 +117,56 @@ Outcome Serve(const Wants& wanted, bool of_adapter = false) {
   const auto whole = EndlessShareable(104);
   const auto adapter = MakeAdapter(*whole);
   Outcome outcome;
-  RunRanks(
-      2,
-      *whole,
-      {.slots = kAnswers, .adapter_form = AdapterForm::kColumns},
-      Api(),
-      [&](Collective& collective,
-          SimulatedGroup& group,
-          std::unique_ptr<CudaDecodeBackend> own) {
-        if (collective.rank() != 0) {
-          wants = wanted;
-          const absl::Status status =
-              FollowBackend(*own, at::kCPU, collective, group);
-          EXPECT_TRUE(status.ok()) << status;
-          outcome.has_met_its_want =
-              wants.is_met && wants.create == 0 && wants.start == 0;
-          wants = {};
-          return;
-        }
-        GenerationEngine engine(LeadBackend(std::move(own),
-                                            collective,
-                                            group.shared_from_this(),
-                                            [](const absl::Status& lost) {
-                                              ADD_FAILURE() << lost;
-                                            }),
-                                {});
-        if (of_adapter) {
-          try {
-            engine.SetAdapter(adapter);
-          } catch (const c10::OutOfMemoryError&) {
-            ++outcome.refused_adapters;
-            engine.SetAdapter(adapter);
-          }
-        }
-        for (uint32_t i = 0; i < kAnswers; ++i) {
-          EXPECT_TRUE(engine.Submit(i, MakeRequest(20 + i, kTokens, i)).ok());
-        }
-        while (engine.num_running() > 0) {
-          for (const SampledToken& token : engine.Step()) {
-            if (token.error.ok()) {
-              outcome.answers[token.id].push_back(token.token);
-            } else {
-              outcome.errors.push_back(std::string(token.error.message()));
-            }
-          }
-        }
-        outcome.restarts = engine.kv_use().restarts;
-      });
+  RunRanks(2,
+           *whole,
+           {.slots = kAnswers, .adapter_form = AdapterForm::kColumns},
+           Api(),
+           [&](Collective& collective,
+               SimulatedGroup& group,
+               std::unique_ptr<CudaDecodeBackend> own) {
+             if (collective.rank() != 0) {
+               wants = wanted;
+               const absl::Status status =
+                   FollowBackend(*own, at::kCPU, collective, group);
+               EXPECT_TRUE(status.ok()) << status;
+               outcome.has_met_its_want =
+                   wants.is_met && wants.create == 0 && wants.start == 0;
+               wants = {};
+               return;
+             }
+             GenerationEngine engine(LeadBackend(std::move(own),
+                                                 collective,
+                                                 group.shared_from_this(),
+                                                 [](const absl::Status& lost) {
+                                                   ADD_FAILURE() << lost;
+                                                 }),
+                                     {});
+             if (of_adapter) {
+               try {
+                 engine.SetAdapter(adapter);
+               } catch (const c10::OutOfMemoryError&) {
+                 ++outcome.refused_adapters;
+                 engine.SetAdapter(adapter);
+               }
+             }
+             for (uint32_t i = 0; i < kAnswers; ++i) {
+               DecodeRequest request = MakeRequest(20 + i, kTokens, i);
+               request.score_prompt = i % 2 == 0;
+               EXPECT_TRUE(engine.Submit(i, request).ok());
+             }
+             while (engine.num_running() > 0) {
+               for (const SampledToken& token : engine.Step()) {
+                 if (!token.error.ok()) {
+                   outcome.errors.push_back(std::string(token.error.message()));
+                 } else if (token.prompt_top.has_value()) {
+                   outcome.scored[token.id].push_back(token.token);
+                 } else {
+                   outcome.answers[token.id].push_back(token.token);
+                 }
+               }
+             }
+             outcome.restarts = engine.kv_use().restarts;
+           });
   return outcome;
 }
 
@@ -170,17 +174,21 @@ TEST(CudaRanksMemoryTest, PromptsThatOneRankHasNoMemoryForWaitOnAll) {
   const Outcome ample = Serve({});
   ASSERT_EQ(ample.answers.size(), static_cast<size_t>(kAnswers));
   EXPECT_EQ(ample.answers.at(0).size(), static_cast<size_t>(kTokens));
+  ASSERT_EQ(ample.scored.size(), static_cast<size_t>(kAnswers / 2));
+  EXPECT_EQ(ample.scored.at(2).size(), 21U);
   // At the end of a pass, and again when it has half as many prompts.
   for (const int64_t times : {1, 2}) {
     const Outcome tight = Serve({.start = times});
     EXPECT_TRUE(tight.has_met_its_want);
     EXPECT_EQ(tight.answers, ample.answers) << times;
+    EXPECT_EQ(tight.scored, ample.scored) << times;
     EXPECT_EQ(tight.errors.size(), 0U);
   }
   // Not even for one prompt alone: the answers begin again, fewer at a time.
   const Outcome full = Serve({.start = 3});
   EXPECT_TRUE(full.has_met_its_want);
   EXPECT_EQ(full.answers, ample.answers);
+  EXPECT_EQ(full.scored, ample.scored);
   EXPECT_GT(full.restarts, 0);
 }
 
@@ -194,6 +202,7 @@ TEST(CudaRanksMemoryTest, ARankWithoutMemoryInAPassLeavesNoOtherWaiting) {
   for (int64_t tensors = 1;; ++tensors) {
     const Outcome tight = Serve({.tensors_before = tensors});
     EXPECT_EQ(tight.answers, ample.answers) << tensors;
+    EXPECT_EQ(tight.scored, ample.scored) << tensors;
     EXPECT_EQ(tight.errors.size(), 0U) << tensors;
     if (!tight.has_met_its_want) break;
     ++places;

@@ -1,6 +1,6 @@
 // Asks an ApiServer by HTTP, over workers with the sampler of
 // tests/fakes/fake_sampler.h, whose answer to any prompt is the tokens 10, 11,
-// 12, ...
+// 12, ..., and which scores a token of a prompt by its id.
 #include "services/cli/serve/api_server.h"
 
 #include <sys/socket.h>
@@ -189,8 +189,72 @@ TEST_F(ApiServerTest, LeavesTheEndTokenOut) {
   EXPECT_EQ(body["choices"][0]["text"], "\n\v");
   EXPECT_EQ(body["choices"][0]["finish_reason"], "stop");
   EXPECT_EQ(body["choices"][0]["logprobs"]["token_logprobs"],
-            Json::parse("[-0.5, -1.0]"));
+            Json::parse("[-0.5, -1.0, -1.5]"))
+      << "as in OpenAI's API, the end token has a log-probability, but no text";
   EXPECT_EQ(body["usage"]["completion_tokens"], 3);
+  const Json chat =
+      BodyOf(PostChat(ChatBody(R"(, "max_tokens": 5, "logprobs": true)")));
+  EXPECT_EQ(chat["choices"][0]["logprobs"]["content"].size(), 2u);
+}
+
+// This is the request of lm-eval for log-likelihoods.
+TEST_F(ApiServerTest, ScoresPrompts) {
+  Start();
+  const Json body = BodyOf(PostText(
+      R"({"prompt": [[97, 98, 99], [100]], "max_tokens": 1, "logprobs": 1,
+          "temperature": 0, "seed": 1234, "echo": true})"));
+  ASSERT_TRUE(body.contains("choices")) << body;
+  EXPECT_EQ(body["choices"][0]["text"], "abc\n");
+  EXPECT_EQ(body["choices"][0]["logprobs"], Json::parse(R"({
+    "tokens": ["a", "b", "c", "\n"],
+    "token_logprobs": [null, -98.0, -99.0, -0.5],
+    "top_logprobs": [null, {"b": -98.0, "c": -1.0}, {"c": -99.0, "d": -1.0},
+                     {"\n": -0.5}],
+    "text_offset": [0, 1, 2, 3]})"));
+  EXPECT_EQ(body["choices"][1]["logprobs"]["token_logprobs"],
+            Json::parse("[null, -0.5]"));
+  EXPECT_EQ(body["usage"]["prompt_tokens"], 4);
+}
+
+TEST_F(ApiServerTest, ScoresPromptsWithoutAnAnswer) {
+  Start();
+  const Json body = BodyOf(PostText(
+      R"({"prompt": "ab", "max_tokens": 0, "logprobs": 1, "echo": true,
+          "n": 2})"));
+  ASSERT_TRUE(body.contains("choices")) << body;
+  for (const Json& choice : body["choices"]) {
+    EXPECT_EQ(choice["text"], "ab");
+    EXPECT_EQ(choice["logprobs"]["token_logprobs"],
+              Json::parse("[null, -98.0]"));
+    EXPECT_EQ(choice["finish_reason"], "length");
+  }
+  EXPECT_EQ(body["usage"]["completion_tokens"], 0);
+}
+
+TEST_F(ApiServerTest, RefusesToScoreMoreThanItsResponseMayHold) {
+  options_.max_positions = 200'000;
+  Start();
+  const std::string prompt(150'000, 'a');
+  const auto result =
+      PostText(absl::StrCat(R"({"max_tokens": 0, "logprobs": 0, "echo": true,
+                       "prompt": [")",
+                            prompt,
+                            R"(", ")",
+                            prompt,
+                            R"("]})"));
+  EXPECT_EQ(result->status, 400);
+  EXPECT_TRUE(absl::StrContains(result->body, "of 300000 tokens"))
+      << result->body;
+}
+
+TEST_F(ApiServerTest, NamesAWorkerThatDoesNotScore) {
+  worker().control.scores = false;
+  Start();
+  const auto result = PostText(
+      R"({"prompt": "ab", "max_tokens": 0, "logprobs": 0, "echo": true})");
+  EXPECT_EQ(result->status, 500);
+  EXPECT_TRUE(absl::StrContains(result->body, "has not scored"))
+      << result->body;
 }
 
 TEST_F(ApiServerTest, CancelsAnAnswerAtAStop) {

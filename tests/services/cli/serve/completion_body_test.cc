@@ -22,7 +22,9 @@ class CompletionBodyTest : public ::testing::Test {
   }
 
   CompletionBody Make(const CompletionRequest& request) const {
-    CompletionBody body(request, *tokenizer_, "mine", {"Once"});
+    std::vector<TextPrompt> echo;
+    if (request.echo) echo.push_back({.text = "Once", .ids = {79, 110}});
+    CompletionBody body(request, *tokenizer_, "mine", echo);
     body.SetPolicy({true, 12, std::string(64, 'a')});
     return body;
   }
@@ -58,8 +60,7 @@ TEST_F(CompletionBodyTest, WritesAChat) {
 }
 
 TEST_F(CompletionBodyTest, WritesTheLogprobsOfEachToken) {
-  chat_.logprobs = text_.logprobs = true;
-  text_.echo = true;
+  chat_.logprobs = text_.logprobs = 0;
   // The second token is a part of a character.
   const CompletionPiece piece = {
       .text = "a", .ids = {97, 195}, .logprobs = {-0.5F, -1.5F}};
@@ -70,8 +71,64 @@ TEST_F(CompletionBodyTest, WritesTheLogprobsOfEachToken) {
                             "top_logprobs": []})"));
   EXPECT_TRUE(content[1]["bytes"].is_null());
   const Json choice = Make(text_).Whole({piece}, {})["choices"][0];
-  EXPECT_EQ(choice["text"], "Oncea");
-  EXPECT_EQ(choice["logprobs"]["text_offset"], Json::parse("[4, 5]"));
+  EXPECT_EQ(choice["text"], "a");
+  EXPECT_EQ(choice["logprobs"]["text_offset"], Json::parse("[0, 1]"));
+  EXPECT_TRUE(choice["logprobs"]["top_logprobs"].is_null());
+}
+
+TEST_F(CompletionBodyTest, WritesTheScoresOfAPromptBeforeTheAnswers) {
+  text_.logprobs = 1;
+  text_.echo = true;
+  text_.n = 2;
+  const std::vector<CompletionPiece> answers = {
+      {.prompt_scores = {{.logprob = -2.5F, .top = {98, -0.25F}}},
+       .text = "a",
+       .ids = {97},
+       .logprobs = {-0.5F}},
+      {.answer = 1, .text = "c", .ids = {99}, .logprobs = {-0.75F}}};
+  const Json choices = Make(text_).Whole(answers, {})["choices"];
+  EXPECT_EQ(choices[0]["text"], "Oncea");
+  EXPECT_EQ(choices[0]["logprobs"], Json::parse(R"({
+    "tokens": ["O", "n", "a"], "token_logprobs": [null, -2.5, -0.5],
+    "top_logprobs": [null, {"n": -2.5, "b": -0.25}, {"a": -0.5}],
+    "text_offset": [0, 1, 2]})"));
+  EXPECT_EQ(choices[1]["logprobs"]["token_logprobs"],
+            Json::parse("[null, -2.5, -0.75]"));
+}
+
+// A client cuts the text by these offsets, and counts characters.
+TEST_F(CompletionBodyTest, CountsOffsetsInCharacters) {
+  text_.logprobs = 0;
+  // An e with an acute accent has two bytes, and two tokens.
+  const std::vector<int32_t> ids = {97, 195, 169, 98};
+  const CompletionPiece whole = {.text =
+                                     "a\xC3\xA9"
+                                     "b",
+                                 .ids = ids,
+                                 .logprobs = {-1, -1, -1, -1}};
+  EXPECT_EQ(
+      Make(text_).Whole({whole}, {})["choices"][0]["logprobs"]["text_offset"],
+      Json::parse("[0, 1, 1, 2]"));
+  CompletionBody stream = Make(text_);
+  Json offsets = Json::array();
+  for (const int32_t id : ids) {
+    const Json event = Parsed(stream.Event({.ids = {id}, .logprobs = {-1}}));
+    offsets.push_back(event["choices"][0]["logprobs"]["text_offset"][0]);
+  }
+  EXPECT_EQ(offsets, Json::parse("[0, 1, 1, 2]"));
+}
+
+// Both bytes are parts of characters, so their text is the same.
+TEST_F(CompletionBodyTest, KeepsTheMostProbableOfTwoTokensWithOneText) {
+  text_.logprobs = 1;
+  text_.echo = true;
+  std::vector<TextPrompt> echo = {{.text = "?", .ids = {79, 195}}};
+  const CompletionBody body(text_, *tokenizer_, "mine", echo);
+  const Json choice = body.Whole(
+      {{.prompt_scores = {{.logprob = -2.5F, .top = {196, -0.25F}}}}},
+      {})["choices"][0];
+  EXPECT_EQ(choice["logprobs"]["top_logprobs"][1],
+            Json::object({{"\xEF\xBF\xBD", -0.25}}));
 }
 
 TEST_F(CompletionBodyTest, WritesAStream) {

@@ -48,7 +48,8 @@ TEST(CompletionRequestTest, ReadsAChat) {
   EXPECT_EQ(parsed->sampling.top_p, 0.9);
   EXPECT_EQ(parsed->sampling.top_k, 5);
   EXPECT_EQ(parsed->stop, std::vector<std::string>{"x"});
-  EXPECT_TRUE(parsed->logprobs && parsed->stream && parsed->include_usage);
+  EXPECT_EQ(parsed->logprobs, 0);
+  EXPECT_TRUE(parsed->stream && parsed->include_usage);
   EXPECT_EQ(parsed->render.enable_thinking, false);
   EXPECT_TRUE(parsed->render.add_generation_prompt);
 }
@@ -163,10 +164,24 @@ TEST(CompletionRequestTest, RefusesPromptsThatItCannotAnswer) {
         << prompt;
   }
   EXPECT_EQ(ParameterOf(Text("")), "prompt");
-  EXPECT_EQ(ParameterOf(Text(R"("prompt": "a", "logprobs": 1)")), "logprobs");
-  EXPECT_EQ(ParameterOf(Text(R"("prompt": "a", "echo": true, "logprobs": 0)")),
-            "echo");
+  EXPECT_EQ(ParameterOf(Text(R"("prompt": "a", "logprobs": 2)")), "logprobs");
   EXPECT_EQ(ParameterOf(Text(R"("prompt": ["a", "b"], "n": 100)")), "n");
+}
+
+// The most probable token is known of prompts and of greedy answers.
+TEST(CompletionRequestTest, SaysWhereTheMostProbableTokenIsKnown) {
+  const auto parameter_of = [](const std::string& more) {
+    return ParameterOf(Text(absl::StrCat(R"("prompt": "a", )", more)));
+  };
+  EXPECT_EQ(parameter_of(R"("logprobs": 1)"), "logprobs");
+  EXPECT_EQ(parameter_of(R"("logprobs": 1, "temperature": 0)"), "no error");
+  EXPECT_EQ(parameter_of(R"("logprobs": 1, "echo": true)"), "logprobs");
+  EXPECT_EQ(parameter_of(R"("logprobs": 1, "echo": true, "max_tokens": 0)"),
+            "no error");
+  EXPECT_EQ(parameter_of(R"("logprobs": 0, "echo": true)"), "no error");
+  EXPECT_EQ(parameter_of(R"("logprobs": 0, "echo": true, "stream": true)"),
+            "stream");
+  EXPECT_EQ(parameter_of(R"("max_tokens": 0)"), "max_tokens");
 }
 
 TEST(CompletionRequestTest, RefusesWhatIsNoObject) {
