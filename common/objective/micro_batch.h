@@ -83,12 +83,11 @@ void AddToGradient(const std::vector<LoraLayer>& gradients,
                    const Adapter& live);
 
 // Calls ComputeMicroBatch and AddToGradient.
-MicroBatchResult AccumulateMicroBatch(
-    const ModelWeights& weights,
-    const Adapter& live,
-    const std::vector<Term>& terms,
-    std::span<const ScoredSample> samples,
-    const MicroBatchOptions& options);
+MicroBatchResult AccumulateMicroBatch(const ModelWeights& weights,
+                                      const Adapter& live,
+                                      const std::vector<Term>& terms,
+                                      std::span<const ScoredSample> samples,
+                                      const MicroBatchOptions& options);
 
 // Returns the sums of ComputeMicroBatch and computes no gradient.
 std::vector<DivergenceSums> EvaluateMicroBatch(
