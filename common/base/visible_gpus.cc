@@ -62,6 +62,11 @@ std::vector<std::string> VisibleGpus(const std::string& devices) {
   return gpus;
 }
 
+bool RanksMayShareAGpu() {
+  const char* const setting = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return setting != nullptr && absl::string_view(setting) == "1";
+}
+
 std::string GpuSetting(const std::vector<std::string>& gpus) {
   return absl::StrCat(kVisibleGpusVariable, "=", absl::StrJoin(gpus, ","));
 }

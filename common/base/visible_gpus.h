@@ -30,6 +30,11 @@ std::vector<std::string> NamedGpus(absl::string_view setting);
 // these names.
 std::vector<std::string> VisibleGpus(const std::string& devices = "/dev");
 
+// Returns whether NCCL was told that ranks may share a GPU, which it otherwise
+// refuses: NCCL_MULTI_RANK_GPU_ENABLE=1, which NCCL knows from 2.30.3 on. It is
+// for tests of several ranks on a machine with one GPU (docs/gpu.md).
+bool RanksMayShareAGpu();
+
 // Returns the entry "CUDA_VISIBLE_DEVICES=2,3" of an environment.
 std::string GpuSetting(const std::vector<std::string>& gpus);
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/base/status_macros.h"
+
 namespace dapd {
 
 absl::Status SingleRank::Sum(absl::Span<float> /*values*/) {
@@ -14,6 +16,12 @@ absl::Status SingleRank::Broadcast(std::string* /*bytes*/) {
 
 absl::StatusOr<std::vector<std::string>> SingleRank::Gather(std::string bytes) {
   return std::vector<std::string>{std::move(bytes)};
+}
+
+absl::StatusOr<bool> HoldsOnAllRanks(bool holds, Collective& ranks) {
+  float missing = holds ? 0.0F : 1.0F;
+  RETURN_IF_ERROR(ranks.Sum({&missing, 1}));
+  return missing == 0.0F;
 }
 
 std::unique_ptr<Collective> MakeSingleRank() {

@@ -70,6 +70,10 @@ class Collective {
   virtual void Cancel() = 0;
 };
 
+// Returns whether `holds` is true on every rank. All ranks call it at the same
+// place.
+absl::StatusOr<bool> HoldsOnAllRanks(bool holds, Collective& ranks);
+
 // Called with an error between the ranks, after which the result of their
 // common computation is useless.
 using OnRanksLost = std::function<void(const absl::Status& status)>;

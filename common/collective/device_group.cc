@@ -1,5 +1,6 @@
 #include "common/collective/device_group.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "c10/core/impl/VirtualGuardImpl.h"
 #include "common/base/status_macros.h"
 #include "common/gpus/cuda_backend.h"
+#include "common/tensor/torch_bridge.h"
 
 namespace dapd {
 namespace {
@@ -37,6 +39,31 @@ class HostGroup final : public DeviceGroup {
       gathered.push_back(std::move(all));
     }
     return gathered;
+  }
+
+  absl::Status Broadcast(std::span<const at::Tensor> tensors) override {
+    size_t total = 0;
+    for (const at::Tensor& tensor : tensors) total += tensor.nbytes();
+    std::string bytes;
+    if (collective_.rank() == 0) {
+      bytes.reserve(total);
+      for (const at::Tensor& tensor : tensors) {
+        bytes.append(static_cast<const char*>(tensor.const_data_ptr()),
+                     tensor.nbytes());
+      }
+    }
+    RETURN_IF_ERROR(collective_.Broadcast(&bytes));
+    if (bytes.size() != total) {
+      return absl::DataLossError(absl::StrCat(
+          "rank 0 shares ", bytes.size(), " bytes, ", total, " were expected"));
+    }
+    if (collective_.rank() == 0) return absl::OkStatus();
+    const char* from = bytes.data();
+    for (const at::Tensor& tensor : tensors) {
+      std::memcpy(tensor.mutable_data_ptr(), from, tensor.nbytes());
+      from += tensor.nbytes();
+    }
+    return absl::OkStatus();
   }
 
  private:
@@ -73,10 +100,28 @@ absl::Status Find(const char* name, Function** function) {
       "libdapd_cuda.so has no ", name, "; build it and the program together"));
 }
 
+absl::StatusOr<NcclApi> FindNcclApi() {
+  NcclApi api;
+  RETURN_IF_ERROR(Find("DapdNcclUniqueId", &api.make_id));
+  RETURN_IF_ERROR(Find("DapdNcclInit", &api.init));
+  RETURN_IF_ERROR(Find("DapdNcclSum", &api.sum));
+  RETURN_IF_ERROR(Find("DapdNcclAllGather", &api.all_gather));
+  RETURN_IF_ERROR(Find("DapdNcclBroadcast", &api.broadcast));
+  RETURN_IF_ERROR(Find("DapdNcclAbort", &api.abort));
+  RETURN_IF_ERROR(Find("DapdNcclDestroy", &api.destroy));
+  return api;
+}
+
+// NCCL chooses one of several algorithms by the size of an operation, and
+// connects the ranks for an algorithm when it is first chosen. So these numbers
+// of floats reach from the shortest operations to the longest ones.
+constexpr int64_t kWarmUpFloats[] = {1 << 10, 1 << 16, 1 << 20, 1 << 24};
+
 class NcclGroup final : public DeviceGroup {
  public:
-  NcclGroup(Collective& collective, double timeout_seconds)
-      : ranks_{
+  NcclGroup(Collective& collective, double timeout_seconds, const NcclApi& api)
+      : api_(api),
+        ranks_{
             .rank = collective.rank(),
             .size = collective.size(),
             .timeout_seconds = timeout_seconds,
@@ -86,40 +131,46 @@ class NcclGroup final : public DeviceGroup {
                 },
             .knows = &collective} {}
   ~NcclGroup() override {
-    if (ranks_.communicator != nullptr) destroy_(ranks_.communicator);
+    if (ranks_.communicator != nullptr) api_.destroy(ranks_.communicator);
   }
 
   absl::Status Join(Collective& collective) {
-    decltype(DapdNcclUniqueId)* make_id = nullptr;
-    decltype(DapdNcclInit)* init = nullptr;
-    RETURN_IF_ERROR(Find("DapdNcclUniqueId", &make_id));
-    RETURN_IF_ERROR(Find("DapdNcclInit", &init));
-    RETURN_IF_ERROR(Find("DapdNcclSum", &sum_));
-    RETURN_IF_ERROR(Find("DapdNcclAllGather", &all_gather_));
-    RETURN_IF_ERROR(Find("DapdNcclAbort", &abort_));
-    RETURN_IF_ERROR(Find("DapdNcclDestroy", &destroy_));
     char error[kNcclErrorBytes] = "";
     std::string id(kNcclIdBytes, '\0');
-    if (collective.rank() == 0 && make_id(id.data(), error) != 0) {
+    if (collective.rank() == 0 && api_.make_id(id.data(), error) != 0) {
       return absl::AbortedError(error);
     }
     RETURN_IF_ERROR(collective.Broadcast(&id));
     if (id.size() != kNcclIdBytes) {
       return absl::DataLossError("rank 0 sent no NCCL identifier");
     }
-    if (init(id.data(),
-             collective.rank(),
-             collective.size(),
-             ranks_.timeout_seconds,
-             &ranks_.communicator,
-             error) != 0) {
+    if (api_.init(id.data(),
+                  collective.rank(),
+                  collective.size(),
+                  ranks_.timeout_seconds,
+                  &ranks_.communicator,
+                  error) != 0) {
       return absl::AbortedError(error);
     }
     return absl::OkStatus();
   }
 
+  // Runs each operation at several sizes, so that NCCL takes its memory now.
+  absl::Status WarmUp(at::Device device) {
+    for (const int64_t floats : kWarmUpFloats) {
+      at::Tensor values =
+          at::zeros({floats}, at::TensorOptions().device(device));
+      RETURN_IF_ERROR(Sum(values));
+      RETURN_IF_ERROR(Broadcast({&values, 1}));
+      const at::Tensor part =
+          values.narrow(0, 0, std::max<int64_t>(1, floats / ranks_.size));
+      RETURN_IF_ERROR(AllGather({&part, 1}).status());
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Sum(at::Tensor& values) override {
-    return Call(sum_, values, values.data_ptr<float>(), values.numel());
+    return Call(api_.sum, values, values.data_ptr<float>(), values.numel());
   }
 
   absl::StatusOr<std::vector<at::Tensor>> AllGather(
@@ -133,17 +184,30 @@ class NcclGroup final : public DeviceGroup {
                          .bytes = static_cast<int64_t>(part.nbytes())});
     }
     if (parts.empty()) return all;
-    RETURN_IF_ERROR(Call(all_gather_,
+    RETURN_IF_ERROR(Call(api_.all_gather,
                          all[0],
                          gathers.data(),
                          static_cast<int64_t>(gathers.size())));
     return all;
   }
 
+  absl::Status Broadcast(std::span<const at::Tensor> tensors) override {
+    std::vector<NcclShared> shared;
+    for (const at::Tensor& tensor : tensors) {
+      shared.push_back({.data = tensor.mutable_data_ptr(),
+                        .bytes = static_cast<int64_t>(tensor.nbytes())});
+    }
+    if (tensors.empty()) return absl::OkStatus();
+    return Call(api_.broadcast,
+                tensors.front(),
+                shared.data(),
+                static_cast<int64_t>(shared.size()));
+  }
+
   NcclRanks nccl() const override { return ranks_; }
 
   void Abort() override {
-    if (ranks_.communicator != nullptr) abort_(ranks_.communicator);
+    if (ranks_.communicator != nullptr) api_.abort(ranks_.communicator);
     ranks_.communicator = nullptr;
   }
 
@@ -167,23 +231,29 @@ class NcclGroup final : public DeviceGroup {
     return absl::AbortedError(error);
   }
 
+  const NcclApi api_;
   NcclRanks ranks_;  // no communicator after an abort
-  decltype(DapdNcclSum)* sum_ = nullptr;
-  decltype(DapdNcclAllGather)* all_gather_ = nullptr;
-  decltype(DapdNcclAbort)* abort_ = nullptr;
-  decltype(DapdNcclDestroy)* destroy_ = nullptr;
 };
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceGroup>> JoinNccl(Collective& collective,
+                                                      at::Device device,
+                                                      double timeout_seconds,
+                                                      const NcclApi& api) {
+  auto group = std::make_unique<NcclGroup>(collective, timeout_seconds, api);
+  RETURN_IF_ERROR(group->Join(collective));
+  RETURN_IF_ERROR(CatchTorch([&] { return group->WarmUp(device); }));
+  return group;
+}
 
 absl::StatusOr<std::unique_ptr<DeviceGroup>> DeviceGroup::Join(
     Collective& collective, at::Device device, double timeout_seconds) {
   if (!device.is_cuda() || collective.size() == 1) {
     return std::make_unique<HostGroup>(collective);
   }
-  auto group = std::make_unique<NcclGroup>(collective, timeout_seconds);
-  RETURN_IF_ERROR(group->Join(collective));
-  return group;
+  ASSIGN_OR_RETURN(const NcclApi api, FindNcclApi());
+  return JoinNccl(collective, device, timeout_seconds, api);
 }
 
 }  // namespace dapd

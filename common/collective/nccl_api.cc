@@ -155,20 +155,13 @@ int Launch(const char* what,
   return problem.empty() ? 0 : Fail(what, problem.c_str(), error);
 }
 
-ncclResult_t StartGathers(const NcclGather* gathers,
-                          int64_t count,
-                          ncclComm_t comm,
-                          cudaStream_t stream) {
+// Launches what `add` adds for each of `count` operations as one group.
+ncclResult_t StartGroup(int64_t count,
+                        absl::FunctionRef<ncclResult_t(int64_t)> add) {
   ncclResult_t result = ncclGroupStart();
   if (result != ncclSuccess) return result;
   for (int64_t i = 0; i < count; ++i) {
-    const ncclResult_t added =
-        ncclAllGather(gathers[i].part,
-                      gathers[i].all,
-                      static_cast<size_t>(gathers[i].bytes),
-                      ncclUint8,
-                      comm,
-                      stream);
+    const ncclResult_t added = add(i);
     const bool is_under_way = added == ncclSuccess || added == ncclInProgress;
     if (!is_under_way && result == ncclSuccess) result = added;
   }
@@ -176,9 +169,43 @@ ncclResult_t StartGathers(const NcclGather* gathers,
   return result == ncclSuccess ? launched : result;
 }
 
+ncclResult_t StartGathers(const NcclGather* gathers,
+                          int64_t count,
+                          ncclComm_t comm,
+                          cudaStream_t stream) {
+  return StartGroup(count, [&](int64_t i) {
+    return ncclAllGather(gathers[i].part,
+                         gathers[i].all,
+                         static_cast<size_t>(gathers[i].bytes),
+                         ncclUint8,
+                         comm,
+                         stream);
+  });
+}
+
+ncclResult_t StartBroadcasts(const NcclShared* shared,
+                             int64_t count,
+                             ncclComm_t comm,
+                             cudaStream_t stream) {
+  return StartGroup(count, [&](int64_t i) {
+    return ncclBroadcast(shared[i].data,
+                         shared[i].data,
+                         static_cast<size_t>(shared[i].bytes),
+                         ncclUint8,
+                         /*root=*/0,
+                         comm,
+                         stream);
+  });
+}
+
 }  // namespace
 
 static_assert(sizeof(ncclUniqueId) == kNcclIdBytes);
+
+extern "C" int DapdNcclVersion() {
+  int version = 0;
+  return ncclGetVersion(&version) == ncclSuccess ? version : 0;
+}
 
 extern "C" int DapdNcclUniqueId(char* id, char* error) {
   ncclUniqueId made;
@@ -200,7 +227,7 @@ extern "C" int DapdNcclInit(const char* id,
   std::memcpy(&shared, id, sizeof(shared));
   // NCCL itself would wait for ever for ranks that never come, or that a
   // firewall hides. Calls on a nonblocking communicator return at once, so this
-  // function can end the wait.
+  // function can end the wait. docs/cuda.md says what that costs in graphs.
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   ncclComm_t joined = nullptr;
@@ -252,6 +279,20 @@ extern "C" int DapdNcclAllGather(const NcclRanks* ranks,
              error,
              [&](ncclComm_t comm, cudaStream_t on) {
                return StartGathers(gathers, count, comm, on);
+             });
+}
+
+extern "C" int DapdNcclBroadcast(const NcclRanks* ranks,
+                                 const NcclShared* shared,
+                                 int64_t count,
+                                 void* stream,
+                                 char* error) {
+  return Run("ncclBroadcast",
+             *ranks,
+             stream,
+             error,
+             [&](ncclComm_t comm, cudaStream_t on) {
+               return StartBroadcasts(shared, count, comm, on);
              });
 }
 

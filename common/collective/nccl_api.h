@@ -17,6 +17,13 @@ struct NcclGather {
   int64_t bytes = 0;           // of a part
 };
 
+// Bytes of rank 0 that every rank gets, one of several that are launched
+// together.
+struct NcclShared {
+  void* data = nullptr;  // in device memory; rank 0's stays as it is
+  int64_t bytes = 0;
+};
+
 // A process's place among the processes that joined a communicator.
 struct NcclRanks {
   void* communicator = nullptr;  // from DapdNcclInit; null: no other ranks
@@ -31,16 +38,19 @@ struct NcclRanks {
 };
 
 // Each function returns 0, or another number with the reason in `error`
-// [kNcclErrorBytes]. DapdNcclSum and DapdNcclAllGather run on `stream`, a
-// cudaStream_t, and wait for it once. They abort the communicator after a
-// failure, after NcclRanks' timeout_seconds, and when a rank is lost, so that a
-// rank that is gone never hangs the others.
+// [kNcclErrorBytes]. DapdNcclSum, DapdNcclAllGather and DapdNcclBroadcast run
+// on `stream`, a cudaStream_t, and wait for it once. They abort the
+// communicator after a failure, after NcclRanks' timeout_seconds, and when a
+// rank is lost, so that a rank that is gone never hangs the others.
 //
 // DapdNcclLaunchAllGather and DapdNcclLaunchExchange return as soon as their
 // single launch is on `stream`, or in the graph that is captured there. They
 // never wait for the device and abort nothing: the caller waits with
 // DapdNcclWaitFor and calls DapdNcclAbort after a failure.
 extern "C" {
+// Returns the version of the loaded NCCL, 22809 for 2.28.9, or 0 if it does not
+// say.
+int DapdNcclVersion();
 // Makes the identifier that all ranks of one communicator need.
 int DapdNcclUniqueId(char* id, char* error);
 // Joins a communicator on the current CUDA device. It waits for all ranks, but
@@ -61,6 +71,13 @@ int DapdNcclSum(const NcclRanks* ranks,
 // Runs `count` gathers, in the same order on every rank, as one launch.
 int DapdNcclAllGather(const NcclRanks* ranks,
                       const NcclGather* gathers,
+                      int64_t count,
+                      void* stream,
+                      char* error);
+// Gives every rank rank 0's bytes, `count` times, in the same order on every
+// rank, as one launch.
+int DapdNcclBroadcast(const NcclRanks* ranks,
+                      const NcclShared* shared,
                       int64_t count,
                       void* stream,
                       char* error);

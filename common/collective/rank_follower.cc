@@ -171,6 +171,7 @@ class RankFollower final : public Collective {
     hello.set_rank(static_cast<uint32_t>(options_.rank));
     hello.set_world_size(static_cast<uint32_t>(options_.world_size));
     hello.set_identity(options_.identity);
+    hello.set_device(options_.device);
     if (stream_->Write(message) && stream_->Read(&message)) {
       if (message.has_welcome()) return absl::OkStatus();
       context_->TryCancel();

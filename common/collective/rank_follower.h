@@ -14,7 +14,8 @@ namespace dapd {
 // over (EndedJob), it waits for a new run without a time limit.
 //   UNAVAILABLE          rank 0 cannot be reached in time, or it still has a
 //                        connection of this rank
-//   FAILED_PRECONDITION  the rendezvous belongs to another job
+//   FAILED_PRECONDITION  the rendezvous belongs to another job, or rank 0 has
+//                        another kind of device
 //   CANCELLED            RankOptions::gives_up returned true
 absl::StatusOr<std::unique_ptr<Collective>> JoinRankLeader(
     const RankOptions& options);

@@ -17,6 +17,7 @@
 
 #include "common/base/log.h"
 #include "common/base/mutex.h"
+#include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/base/steady_time.h"
 #include "common/collective/rank_link.h"
@@ -168,10 +169,26 @@ class Members final : public v1::RankService::Service {
                           " of ",
                           hello.world_size());
     }
+    if (hello.device() != options_.device) return OtherDevice(hello);
     if (hello.identity() == options_.identity) return "";
     return "the base, the data, the configuration or the program's version "
            "differs from rank 0's; start all ranks from one build (`dapd "
            "--version`)";
+  }
+
+  std::string OtherDevice(const v1::RankHello& hello) const {
+    const auto name = [](const std::string& device) {
+      return device.empty() ? std::string("the CPU") : Printable(device);
+    };
+    return absl::StrCat(options_.called,
+                        " ",
+                        hello.rank(),
+                        " computes on ",
+                        name(hello.device()),
+                        ", but rank 0 on ",
+                        name(options_.device),
+                        "; all ranks need the same kind of GPU, driver and "
+                        "NCCL, since their results have to agree bit by bit");
   }
 
   std::vector<std::string> Missing() const

@@ -22,6 +22,9 @@ struct RankOptions {
   // everything that the result depends on; a rollout worker's identity is a
   // secret.
   std::string identity;
+  // Must be the same on all ranks, too, because their results have to agree bit
+  // by bit: RankDevice (common/gpus/rank_device.h), empty on a CPU.
+  std::string device = {};
   // A rank waits this long for the others at the start.
   absl::Duration join_timeout = absl::Minutes(5);
   // Called while the rank waits: if it returns true, the wait ends with

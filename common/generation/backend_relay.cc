@@ -1,5 +1,6 @@
 #include "common/generation/backend_relay.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,8 @@
 #include "common/base/status_macros.h"
 #include "common/collective/parse_rank_message.h"
 #include "common/generation/decode_request_message.h"
+#include "common/model/spec/lora_config.h"
+#include "common/model/spec/peft_config.h"
 #include "common/tensor/torch_bridge.h"
 #include "dapd/v1/rank.pb.h"
 
@@ -32,13 +35,6 @@ Sampled SampledOf(const v1::DecodeCall& call) {
   return sampled;
 }
 
-// Returns whether all ranks found memory; `found` is this rank's result.
-absl::StatusOr<bool> AllFound(bool found, Collective& ranks) {
-  std::vector<float> without = {found ? 0.0F : 1.0F};
-  RETURN_IF_ERROR(ranks.Sum(absl::MakeSpan(without)));
-  return without[0] == 0.0F;
-}
-
 // Starts a sequence, or resumes it after `answer`. Returns false if a rank had
 // no memory for it; then no rank has the sequence.
 absl::StatusOr<bool> BeginOnAll(DecodeBackend& own,
@@ -49,7 +45,7 @@ absl::StatusOr<bool> BeginOnAll(DecodeBackend& own,
   const bool found =
       answer.empty() ? own.Start(slot, std::move(request))
                      : own.Resume(slot, std::move(request), std::move(answer));
-  ASSIGN_OR_RETURN(const bool all_found, AllFound(found, ranks));
+  ASSIGN_OR_RETURN(const bool all_found, HoldsOnAllRanks(found, ranks));
   if (!all_found) own.Stop(slot);
   return all_found;
 }
@@ -58,9 +54,11 @@ class LeadingBackend final : public DecodeBackend {
  public:
   LeadingBackend(std::unique_ptr<DecodeBackend> own,
                  Collective& collective,
+                 std::shared_ptr<DeviceGroup> devices,
                  OnRanksLost on_lost)
       : own_(std::move(own)),
         collective_(collective),
+        devices_(std::move(devices)),
         on_lost_(std::move(on_lost)) {}
   // If ranks are lost, there is nobody to tell about the end.
   ~LeadingBackend() override {
@@ -84,17 +82,20 @@ class LeadingBackend final : public DecodeBackend {
   void SetAdapter(std::shared_ptr<const Adapter> adapter) override {
     Together([&] {
       v1::DecodeCall call;
-      if (adapter == nullptr) {
-        call.mutable_adapter();
-        Tell(std::move(call));
-      } else {
-        const SerializedAdapter serialized = ValueOrThrow(SerializeAdapter(
-            *adapter, /*base_model_path=*/"", DigestKind::kXxh3));
-        call.mutable_adapter()->set_config_json(serialized.config_json);
-        call.mutable_adapter()->set_digest(serialized.digest);
-        Tell(std::move(call));
-        std::string tensors(serialized.tensors.view());
-        ThrowIfError(collective_.Broadcast(&tensors));
+      call.mutable_adapter();
+      if (adapter != nullptr) {
+        call.mutable_adapter()->set_config_json(
+            FormatLoraConfig(adapter->config, /*base_model_path=*/""));
+      }
+      Tell(std::move(call));
+      if (adapter != nullptr) {
+        const bool all_found = ValueOrThrow(HoldsOnAllRanks(true, collective_));
+        TORCH_CHECK_WITH(
+            OutOfMemoryError,
+            all_found,
+            "[backend_relay] another rank of this worker has no memory for the "
+            "adapter");
+        ThrowIfError(devices_->Broadcast(adapter->Tensors()));
       }
       own_->SetAdapter(std::move(adapter));
     });
@@ -113,7 +114,8 @@ class LeadingBackend final : public DecodeBackend {
       call.mutable_reserve()->set_slot(slot);
       call.mutable_reserve()->set_tokens(tokens);
       Tell(std::move(call));
-      return ValueOrThrow(AllFound(own_->Reserve(slot, tokens), collective_));
+      return ValueOrThrow(
+          HoldsOnAllRanks(own_->Reserve(slot, tokens), collective_));
     });
   }
   void Stop(int64_t slot) override {
@@ -179,14 +181,21 @@ class LeadingBackend final : public DecodeBackend {
 
   const std::unique_ptr<DecodeBackend> own_;
   Collective& collective_;
+  const std::shared_ptr<DeviceGroup> devices_;
   const OnRanksLost on_lost_;
   Sampled sampled_;  // in the step before
 };
 
 class Follower {
  public:
-  Follower(DecodeBackend& own, at::Device device, Collective& collective)
-      : own_(own), device_(device), collective_(collective) {}
+  Follower(DecodeBackend& own,
+           at::Device device,
+           Collective& collective,
+           DeviceGroup& devices)
+      : own_(own),
+        device_(device),
+        collective_(collective),
+        devices_(devices) {}
 
   // Runs the next call of rank 0. Returns false at the end.
   absl::StatusOr<bool> DoNext() {
@@ -201,7 +210,11 @@ class Follower {
           "this rank sampled different tokens from rank 0; are their "
           "processors the same?");
     }
-    RETURN_IF_ERROR(Do(call));
+    try {
+      RETURN_IF_ERROR(Do(call));
+    } catch (const WantOnARank&) {
+      // Rank 0 has it, too, and decides what becomes of the sequences.
+    }
     return true;
   }
 
@@ -219,7 +232,7 @@ class Follower {
                    collective_)
             .status();
       case v1::DecodeCall::kReserve:
-        return AllFound(
+        return HoldsOnAllRanks(
                    own_.Reserve(call.reserve().slot(), call.reserve().tokens()),
                    collective_)
             .status();
@@ -244,22 +257,35 @@ class Follower {
       own_.SetAdapter(nullptr);
       return absl::OkStatus();
     }
-    std::string tensors;
-    RETURN_IF_ERROR(collective_.Broadcast(&tensors));
-    const SerializedAdapter serialized = {
-        .config_json = call.config_json(),
-        .tensors = SharedBytes(std::move(tensors)),
-        .digest = call.digest(),
-        .digest_kind = DigestKind::kXxh3};
-    ASSIGN_OR_RETURN(Adapter adapter,
-                     ParseAdapter(serialized, own_.config(), device_));
-    own_.SetAdapter(std::make_shared<const Adapter>(std::move(adapter)));
+    ASSIGN_OR_RETURN(
+        const PeftConfig config,
+        ParsePeftConfig(
+            call.config_json(), own_.config(), "the adapter of rank 0"));
+    ASSIGN_OR_RETURN(std::optional<Adapter> adapter, MakeRoom(config.lora));
+    if (!adapter.has_value()) return absl::OkStatus();
+    RETURN_IF_ERROR(devices_.Broadcast(adapter->Tensors()));
+    own_.SetAdapter(std::make_shared<const Adapter>(*std::move(adapter)));
     return absl::OkStatus();
+  }
+
+  // Makes the memory of an adapter. Returns nothing if a rank has none for it.
+  absl::StatusOr<std::optional<Adapter>> MakeRoom(const LoraConfig& lora) {
+    std::optional<Adapter> adapter;
+    try {
+      adapter = MakeUnsetAdapter(own_.config(), lora, device_);
+    } catch (const c10::Error& error) {
+      if (!IsOutOfMemory(error)) throw;
+    }
+    ASSIGN_OR_RETURN(const bool all_found,
+                     HoldsOnAllRanks(adapter.has_value(), collective_));
+    if (!all_found) adapter.reset();
+    return adapter;
   }
 
   DecodeBackend& own_;
   const at::Device device_;
   Collective& collective_;
+  DeviceGroup& devices_;
   Sampled sampled_;
 };
 
@@ -267,16 +293,18 @@ class Follower {
 
 std::unique_ptr<DecodeBackend> LeadBackend(std::unique_ptr<DecodeBackend> own,
                                            Collective& collective,
+                                           std::shared_ptr<DeviceGroup> devices,
                                            OnRanksLost on_lost) {
   return std::make_unique<LeadingBackend>(
-      std::move(own), collective, std::move(on_lost));
+      std::move(own), collective, std::move(devices), std::move(on_lost));
 }
 
 absl::Status FollowBackend(DecodeBackend& own,
                            at::Device device,
-                           Collective& collective) {
+                           Collective& collective,
+                           DeviceGroup& devices) {
   return CatchTorch([&]() -> absl::Status {
-    Follower follower(own, device, collective);
+    Follower follower(own, device, collective, devices);
     for (bool goes_on = true; goes_on;) {
       ASSIGN_OR_RETURN(goes_on, follower.DoNext());
     }

@@ -39,6 +39,13 @@ struct DecodedToken {
   float logprob = 0.0F;  // at temperature 1 over the whole vocabulary
 };
 
+// Thrown by the backend of each of several ranks when one of them finds no
+// memory. All ranks throw it at the same place and can go on.
+class WantOnARank final : public c10::OutOfMemoryError {
+ public:
+  using OutOfMemoryError::OutOfMemoryError;
+};
+
 class DecodeBackend {
  public:
   virtual ~DecodeBackend() = default;

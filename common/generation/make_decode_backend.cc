@@ -30,18 +30,20 @@ std::unique_ptr<DecodeBackend> MakeDecodeBackend(
 
 std::unique_ptr<DecodeBackend> MakeSharedDecodeBackend(
     std::shared_ptr<const ShardedWeights> share,
-    std::unique_ptr<DeviceGroup> devices,
+    std::shared_ptr<DeviceGroup> devices,
+    Collective& collective,
     const DecodeBackendOptions& options) {
-  const std::shared_ptr<DeviceGroup> group = std::move(devices);
   if (share->shard.device().is_cuda()) {
     std::unique_ptr<DecodeBackend> graphs = MakeSharedCudaDecodeBackend(
         share,
-        group,
+        devices,
+        collective,
         {.slots = options.slots, .num_tokens = options.num_tokens});
     if (graphs != nullptr) return graphs;
   }
-  return std::make_unique<AtenBackend>(
-      DecoderModel(*share, group), options.slots, options.num_tokens);
+  return std::make_unique<AtenBackend>(DecoderModel(*share, std::move(devices)),
+                                       options.slots,
+                                       options.num_tokens);
 }
 
 }  // namespace dapd

@@ -26,10 +26,11 @@ std::unique_ptr<DecodeBackend> MakeDecodeBackend(
 
 // Makes the backend for a rank's share of a model that the ranks of `devices`
 // compute together. All ranks call it at the same time and get the same kind of
-// backend.
+// backend. `collective`, of the same ranks, must outlive it.
 std::unique_ptr<DecodeBackend> MakeSharedDecodeBackend(
     std::shared_ptr<const ShardedWeights> share,
-    std::unique_ptr<DeviceGroup> devices,
+    std::shared_ptr<DeviceGroup> devices,
+    Collective& collective,
     const DecodeBackendOptions& options);
 
 }  // namespace dapd

@@ -17,6 +17,7 @@ namespace dapd {
 inline constexpr int kCudaNoDevice = 100;
 inline constexpr int kCudaNotReady = 802;
 inline constexpr int kCudaDriverMismatch = 803;
+inline constexpr int kCudaNotCompatible = 804;
 
 struct DriverFacts {
   // Why libcuda.so.1 could not be loaded; empty if it was loaded.

@@ -135,6 +135,14 @@ absl::Status InitFailed(const DriverFacts& facts) {
           facts.kernel_module.empty() ? "unknown" : facts.kernel_module,
           ") and libcuda.so.1 belong to different drivers: after an update of "
           "the driver, restart the machine and then the containers"));
+    case kCudaNotCompatible:
+      return absl::FailedPreconditionError(absl::StrCat(
+          "libcuda.so.1 is from CUDA's compatibility package, which does not "
+          "work with this GPU and the loaded kernel module (",
+          facts.kernel_module.empty() ? "unknown" : facts.kernel_module,
+          "); take it out of LD_LIBRARY_PATH and install driver ",
+          kLeastDriver,
+          " or newer"));
     default:
       return absl::FailedPreconditionError(absl::StrCat(
           DriverText(facts),
@@ -197,7 +205,9 @@ absl::Status Judge(const DriverFacts& facts) {
                      CudaVersionText(kLeastCudaVersion),
                      " needs driver ",
                      kLeastDriver,
-                     " or newer"));
+                     " or newer, or on GPUs of data centers the compatibility "
+                     "package cuda-compat-13-0 with its folder first in "
+                     "LD_LIBRARY_PATH"));
   }
   if (facts.visible.has_value()) {
     const absl::Status status =

@@ -67,6 +67,9 @@ class WatchedGroup final : public DeviceGroup {
     has_gathered_ = all.ok();
     return all;
   }
+  absl::Status Broadcast(std::span<const at::Tensor> tensors) override {
+    return group_.Broadcast(tensors);
+  }
   bool has_gathered() const { return has_gathered_; }
 
  private:

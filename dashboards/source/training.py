@@ -57,6 +57,15 @@ ANSWERS = [
                 f"sum(rate(dapd_trainer_samples_total{{{RUN}}}[$window]))", "{{outcome}}"), high=1, width=12),
 ]
 
+GRADER = [
+    graph("Answers graded", "By a grader of the user's own (`grader` in the configuration), with those that it could not grade.", PER_SECOND,
+          query(f"sum(rate(dapd_trainer_grading_seconds_count{{{RUN}}}[$window]))", "answers")),
+    graph("Answers not graded", "By reason: docs/graders.md explains them. They count as not right, or end the run (grader.on_error).",
+          PER_SECOND, query(f"sum by (reason) (rate(dapd_trainer_ungraded_total{{{RUN}}}[$window]))", "{{reason}}"), stack=True),
+    graph("Time to a grade", "From an answer to its grade, waiting for a free worker of the grader included (grader.workers).", SECONDS,
+          *quantiles("dapd_trainer_grading_seconds", RUN)),
+]
+
 HELD_OUT = [
     bars("Held-out answers", "Right answers, answers with a boxed result, those cut off at the length limit, those that ended in a loop, "
          "and those that contain evaluation.marker, before and after training; `within`: the newest of evaluation.interval.", RATIO,
@@ -106,5 +115,5 @@ TEACHERS = [
 
 DASHBOARD = dashboard(
     "dapd-training", "DAPD / Training", "What is learnt: losses by term, optimizer, answers, held-out measurements; and the teachers.",
-    [("Losses", LOSSES), ("Optimizer", OPTIMIZER), ("Answers", ANSWERS), ("Held-out problems", HELD_OUT), ("Time", TIME),
+    [("Losses", LOSSES), ("Optimizer", OPTIMIZER), ("Answers", ANSWERS), ("Grader", GRADER), ("Held-out problems", HELD_OUT), ("Time", TIME),
      ("Teachers", TEACHERS)])

@@ -46,6 +46,7 @@ std::unique_ptr<Sampler> MakeSampler(const Config& config,
 struct Share {
   at::Device device = at::kCPU;
   WorkerDescription description;
+  std::shared_ptr<DeviceGroup> devices;
   std::unique_ptr<DecodeBackend> backend;
 };
 
@@ -62,15 +63,17 @@ absl::StatusOr<Share> LoadShare(const Config& config,
                                       placement.device,
                                       {ranks.rank(), ranks.size()}));
   ASSIGN_OR_RETURN(
-      std::unique_ptr<DeviceGroup> devices,
+      std::shared_ptr<DeviceGroup> devices,
       DeviceGroup::Join(
           ranks, placement.device, config.trainer.rank_timeout_seconds));
   Share share{.device = placement.device,
               .description =
-                  DescribeWorker("rollout", weights->shard, config.lora.rank)};
+                  DescribeWorker("rollout", weights->shard, config.lora.rank),
+              .devices = devices};
   share.backend = MakeSharedDecodeBackend(
       std::move(weights),
       std::move(devices),
+      ranks,
       {.slots = config.rollout.slots, .num_tokens = num_tokens});
   ReturnFreedMemory();
   std::vector<float> present = {1.0F};
@@ -119,12 +122,13 @@ absl::StatusOr<LoadedSampler> LoadSharedSampler(const Config& config,
   LoadedSampler loaded;
   RETURN_IF_ERROR(CatchTorch([&]() -> absl::Status {
     ASSIGN_OR_RETURN(Share share, LoadShare(config, num_tokens, ranks));
-    loaded = Offer(
-        std::move(share.description),
-        MakeSampler(
-            config,
-            share.device,
-            LeadBackend(std::move(share.backend), ranks, std::move(on_lost))));
+    loaded = Offer(std::move(share.description),
+                   MakeSampler(config,
+                               share.device,
+                               LeadBackend(std::move(share.backend),
+                                           ranks,
+                                           std::move(share.devices),
+                                           std::move(on_lost))));
     return absl::OkStatus();
   }));
   return loaded;
@@ -135,7 +139,7 @@ absl::Status ServeSharedSampler(const Config& config,
                                 Collective& ranks) {
   return CatchTorch([&]() -> absl::Status {
     ASSIGN_OR_RETURN(const Share share, LoadShare(config, num_tokens, ranks));
-    return FollowBackend(*share.backend, share.device, ranks);
+    return FollowBackend(*share.backend, share.device, ranks, *share.devices);
   });
 }
 

@@ -25,6 +25,7 @@
 #include "common/collective/rank_follower.h"
 #include "common/collective/rank_leader.h"
 #include "common/gpus/gpu_report.h"
+#include "common/gpus/rank_device.h"
 
 namespace dapd {
 namespace {
@@ -41,6 +42,7 @@ RankOptions MakeOptions(const Config& config,
       .world_size = static_cast<int>(config.rollout.tensor_parallel),
       .rendezvous = place.rendezvous,
       .identity = std::move(key),
+      .device = RankDevice(!GpusToComputeOn(config.model.device).empty()),
       .operation_timeout = absl::Seconds(config.trainer.rank_timeout_seconds),
       .called = "rollout rank",
       .when_lost = "the worker ends; its supervisor has to start it again"};
@@ -90,7 +92,8 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Start(
   const std::vector<std::string> gpus = GpusToComputeOn(config.model.device);
   const bool on_gpus =
       config.model.device == DeviceChoice::kCuda || !gpus.empty();
-  if (on_gpus &&
+  const bool may_share = RanksMayShareAGpu() && !gpus.empty();
+  if (on_gpus && !may_share &&
       gpus.size() < static_cast<size_t>(config.rollout.tensor_parallel)) {
     return ConfigError(absl::StrCat("rollout.tensor_parallel is ",
                                     config.rollout.tensor_parallel,
@@ -109,8 +112,9 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Start(
                     first.rendezvous});
     std::vector<std::string> environment = {
         absl::StrCat(kKeyVariable, "=", key)};
-    if (static_cast<size_t>(rank) < gpus.size()) {
-      environment.push_back(GpuSetting({gpus[static_cast<size_t>(rank)]}));
+    if (!gpus.empty()) {
+      environment.push_back(
+          GpuSetting({gpus[static_cast<size_t>(rank) % gpus.size()]}));
     }
     auto child = std::make_unique<ChildProcess>(absl::StrCat("rank ", rank),
                                                 std::move(command),

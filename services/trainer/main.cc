@@ -192,6 +192,7 @@ absl::StatusOr<std::unique_ptr<Collective>> JoinRanks(
       .rendezvous = trainer.rendezvous,
       .credentials = process.credentials,
       .identity = run.Identity(),
+      .device = run.Device(),
       .join_timeout = absl::Seconds(trainer.peer_timeout_seconds),
       .gives_up = [&signal = process.signal] { return signal.requested(); },
       .operation_timeout = absl::Seconds(trainer.rank_timeout_seconds)};

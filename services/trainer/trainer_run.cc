@@ -23,6 +23,7 @@
 #include "common/data/model_text.h"
 #include "common/data/teacher_text.h"
 #include "common/data/view_limits.h"
+#include "common/gpus/rank_device.h"
 #include "common/hub/model_folder.h"
 #include "common/model/spec/executor_support.h"
 #include "common/model/spec/further_teachers.h"
@@ -368,6 +369,10 @@ std::string TrainerRun::Identity() const {
                       Version(),
                       state_->base.shard != nullptr,
                       state_->loaded.config.security.insecure);
+}
+
+std::string TrainerRun::Device() const {
+  return RankDevice(state_->base.weights->device().is_cuda());
 }
 
 // Sends rank 0's policy to all ranks.

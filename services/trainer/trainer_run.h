@@ -45,6 +45,8 @@ class TrainerRun {
   // Returns the SHA-256 of everything that the ranks must agree on
   // (RankIdentity).
   std::string Identity() const;
+  // Returns the device that all ranks must have (RankDevice of common/gpus).
+  std::string Device() const;
 
   // Blocks until the end, with the errors of TrainerLoop::Run, and writes
   // report.html however the run ends. `wait_for_stop` blocks for at most the

@@ -1,7 +1,9 @@
 """Runs the pack of tests/gpu on a machine without the build's packages, up to the first operation that needs a GPU."""
 
 import fcntl
+import importlib.metadata
 import json
+import lzma
 import os
 import pathlib
 import re
@@ -21,6 +23,8 @@ sys.path.insert(0, str(GPU))
 
 import elf  # noqa: E402
 import machine  # noqa: E402
+import nccl  # noqa: E402
+import stage  # noqa: E402
 
 MOST_BYTES = 51 * 2**20  # for a pack that is made for a machine with a GPU
 LARGER = 1.4  # the compression level of these tests takes a tenth of the time and makes a pack larger by this factor
@@ -85,7 +89,7 @@ def test_a_bare_machine_comes_as_far_as_the_card(pack, tmp_path):
     assert result.returncode == 1
     assert results["machine"]["programs"] and results["machine"]["gpu"] is None
     assert set(results["machine"]["peers"]) == {"transformers", "peft", "liger-kernel"} and not results["machine"]["peers_left_out"]
-    assert [stage["stage"] for stage in results["stages"]] == ["kernels", "parity", "run", "determinism", "G5", "G6", "G1", "G2", "G3", "G4", "G7", "G8", "profile", "sanitizer"]
+    assert [stage["stage"] for stage in results["stages"]] == ["kernels", "parity", "run", "determinism", "ranks", "G5", "G6", "G1", "G2", "G3", "G4", "G7", "G8", "profile", "sanitizer"]
     for stage in results["stages"]:
         assert stage["state"] == "not run" and stage["reason"].startswith("no CUDA device: ")
     assert "no CUDA device" in (bare.work / "results/results.txt").read_text()
@@ -142,15 +146,64 @@ def test_a_pack_that_was_damaged_on_its_way_is_refused(pack, tmp_path):
 def test_stages_rehearse_on_the_cpu(pack, tmp_path):
     """Comparing, stopping and continuing must work before anybody pays for a GPU."""
     environment = {**os.environ, "DAPD_GPU_WORK": str(tmp_path / "work"), "DAPD_PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}
-    result = subprocess.run([pack / "run.sh", "--results", tmp_path / "results", "--rehearse", "G5", "parity", "determinism", "run"], capture_output=True, text=True,
+    result = subprocess.run([pack / "run.sh", "--results", tmp_path / "results", "--rehearse", "G5", "parity", "determinism", "run", "ranks"], capture_output=True, text=True,
                             env=environment)
     print(result.stdout, result.stderr)
     stages = {stage["stage"]: stage for stage in json.loads((tmp_path / "results/results.json").read_text())["stages"]}
     assert result.returncode == 0, (tmp_path / "results/log.txt").read_text()
-    assert stages["parity"]["state"] == stages["determinism"]["state"] == stages["run"]["state"] == "passed" and stages["G5"]["state"] == "not run"
+    assert {stages[name]["state"] for name in ("parity", "determinism", "run", "ranks")} == {"passed"} and stages["G5"]["state"] == "not run"
     checks = [line["check"] for line in stages["parity"]["lines"] if "check" in line]
     assert any("logit" in check for check in checks) and any("worst gradient" in check for check in checks) and any("adapter after 10 steps" in check for check in checks)
     assert (tmp_path / "results/results.txt").read_text().startswith("REHEARSAL")
+
+
+def test_nccl_with_the_code_of_one_gpu_is_small_and_whole(tmp_path):
+    """Also where the library is larger than a pack may be. The version of torch stands in for the newer one."""
+    library = nccl_of_torch()
+    lean = tmp_path / "libnccl.so.2"
+    kept = nccl.keep_only(90, library, lean)
+    places, lean_places = nccl.sections(library), nccl.sections(lean)
+    before, after = library.read_bytes(), lean.read_bytes()
+    images = [(is_code, own, before[begin:end]) for is_code, own, begin, end in nccl.entries(before, *places[nccl.IMAGES])]
+    lean_images = [(is_code, own, after[begin:end]) for is_code, own, begin, end in nccl.entries(after, *lean_places[nccl.IMAGES])]
+    assert [image[:2] for image in lean_images] == [image[:2] for image in images] and any(own != 90 for _, own, _ in images)
+    for (is_code, own, content), (_, _, lean_content) in zip(images, lean_images, strict=True):
+        assert lean_content == (content if is_code and own == 90 else bytes(len(content)))
+    compressed = len(lzma.compress(after, preset=1))
+    print(f"{len(before) / 2**20:.0f} MiB, code for sm_90 {kept / 2**20:.1f} MiB, compressed {compressed / 2**20:.1f} MiB")
+    assert compressed < 20 * 2**20
+    with pytest.raises(ValueError, match="no code for sm_42"):
+        nccl.keep_only(42, library, tmp_path / "none")
+    # The library still loads, in front of torch's own.
+    asked = subprocess.run([sys.executable, "-c", "import ctypes; v = ctypes.c_int(); print(ctypes.CDLL(None).ncclGetVersion(ctypes.byref(v)), v.value)"],
+                           env={**os.environ, "LD_PRELOAD": str(lean)}, capture_output=True, text=True)
+    assert re.fullmatch(r"0 2\d{4}\n", asked.stdout), asked.stderr
+
+
+def nccl_of_torch():
+    return pathlib.Path(importlib.metadata.distribution("nvidia-nccl-cu13").locate_file("nvidia/nccl/lib/libnccl.so.2"))
+
+
+def test_programs_take_the_nccl_that_is_named(tmp_path):
+    """The stage `ranks` names a newer one than torch's, which the loader would find first."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "programs/bin").mkdir(parents=True)
+    (tmp_path / "library_path").write_text("/nowhere")
+    (tmp_path / "bin/asked").symlink_to(GPU / "with_libraries.sh")
+    (tmp_path / "tests/gpu").mkdir(parents=True)
+    (tmp_path / "programs/bin/asked").write_text("#!/bin/sh\necho $LD_PRELOAD\n")
+    (tmp_path / "programs/bin/asked").chmod(0o755)
+    own = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+    for setting, expected in ({}, ""), ({"DAPD_NCCL": "/nowhere/libnccl.so.2"}, "/nowhere/libnccl.so.2"):
+        assert subprocess.run([tmp_path / "bin/asked"], env={**own, **setting}, capture_output=True, text=True).stdout.strip() == expected
+
+
+def test_a_stage_names_the_part_that_its_pack_lacks():
+    gpu = {"name": "NVIDIA H200", "capability": [9, 0]}
+    assert stage.want_of_part("ranks", {}, gpu) == "this pack has no nccl: make one with tests/gpu/pack.sh --ranks"
+    assert stage.want_of_part("ranks", {"nccl": {"capability": [9, 0]}}, gpu) is None and stage.want_of_part("parity", {}, gpu) is None
+    other = stage.want_of_part("ranks", {"nccl": {"capability": [8, 0]}}, gpu)
+    assert other == "the pack's nccl is for capability [8, 0], and NVIDIA H200 has [9, 0]"
 
 
 def test_another_torch_or_an_older_loader_is_one_clear_error(monkeypatch):
@@ -174,7 +227,8 @@ def test_a_driver_that_hangs_is_one_clear_error(monkeypatch):
 def test_a_gpu_that_cannot_do_is_refused_by_what_it_lacks():
     gpu = {"gpu": {"name": "H100", "capability": [9, 0]}}
     assert machine.why_no_gpu(gpu, "580.65.06") is None
-    assert "driver is 550.54.14, and CUDA 13 needs 580" in machine.why_no_gpu(gpu, "550.54.14")
+    assert machine.why_no_gpu(gpu, "550.54.14") is None  # with the compatibility package
+    assert "driver is 550.54.14, and CUDA 13 needs 580" in machine.why_no_gpu({"no_gpu": "too old"}, "550.54.14")
     assert "V100 has compute capability [7, 0]" in machine.why_no_gpu({"gpu": {"name": "V100", "capability": [7, 0]}}, "580.65.06")
     assert machine.why_no_gpu({"no_gpu": "Found no NVIDIA driver"}, None) == "no CUDA device: Found no NVIDIA driver (driver: none)"
 

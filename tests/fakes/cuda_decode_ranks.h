@@ -23,7 +23,9 @@
 namespace dapd {
 
 // Represents the group of ranks for a thread's simulated device.
-class SimulatedGroup final : public DeviceGroup {
+class SimulatedGroup final
+    : public DeviceGroup,
+      public std::enable_shared_from_this<SimulatedGroup> {
  public:
   SimulatedGroup(Collective& collective, double timeout_seconds) {
     char error[kNcclErrorBytes] = "";
@@ -52,6 +54,20 @@ class SimulatedGroup final : public DeviceGroup {
   absl::StatusOr<std::vector<at::Tensor>> AllGather(
       std::span<const at::Tensor> /*parts*/) override {
     return absl::UnimplementedError("decoding takes none that waits");
+  }
+  absl::Status Broadcast(std::span<const at::Tensor> tensors) override {
+    std::vector<NcclShared> shared;
+    for (const at::Tensor& tensor : tensors) {
+      shared.push_back(
+          {tensor.mutable_data_ptr(), static_cast<int64_t>(tensor.nbytes())});
+    }
+    char error[kNcclErrorBytes] = "";
+    const int code = DapdNcclBroadcast(&ranks_,
+                                       shared.data(),
+                                       static_cast<int64_t>(shared.size()),
+                                       /*stream=*/nullptr,
+                                       error);
+    return code == 0 ? absl::OkStatus() : absl::AbortedError(error);
   }
   NcclRanks nccl() const override { return ranks_; }
   void Abort() override {
@@ -117,7 +133,7 @@ inline void RunRanks(
         CudaWeightsOfRank(*share),
         options,
         api,
-        CudaDecodeRanks{whole.config, share->layout, group});
+        CudaDecodeRanks{whole.config, share->layout, group, &collective});
     body(collective, *group, std::move(own));
   });
 }

@@ -58,6 +58,8 @@ void LaunchOnCudaHost(std::function<void()> call) {
 
 bool& CudaHostIsStuck() { return is_stuck; }
 
+bool CudaHostIsCapturing() { return capturing != nullptr; }
+
 int64_t& GraphsOfCudaHost() {
   thread_local int64_t graphs = 0;
   return graphs;

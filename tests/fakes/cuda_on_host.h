@@ -27,6 +27,9 @@ CudaHostWork& WorkOfCudaHost();
 // graph is being captured, each time that this graph is launched.
 void LaunchOnCudaHost(std::function<void()> call);
 
+// Returns whether a graph of the calling thread's device is being captured.
+bool CudaHostIsCapturing();
+
 // Returns whether a kernel of the calling thread's device waits for something
 // that never comes. Work behind it is not done, and events behind it are not
 // reached; a wait without a time limit ends the process with a message.

@@ -41,6 +41,10 @@ const char* ncclGetErrorString(ncclResult_t) { return "an NCCL error"; }
 const char* ncclGetLastError(ncclComm_t) {
   return TheSimulatedNccl().breaks ? "its cause" : "";
 }
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   std::memset(id, 7, sizeof(*id));
   return ncclSuccess;
@@ -87,6 +91,12 @@ ncclResult_t ncclAllGather(const void* part,
   if (!in_group) return ncclInvalidUsage;
   ++TheSimulatedNccl().gathers;
   std::memcpy(all, part, bytes);
+  return ncclSuccess;
+}
+ncclResult_t ncclBroadcast(
+    const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) {
+  if (!in_group) return ncclInvalidUsage;
+  ++TheSimulatedNccl().broadcasts;
   return ncclSuccess;
 }
 ncclResult_t ncclAlltoAll(

@@ -14,8 +14,9 @@ struct SimulatedNccl {
   int64_t looks_to_finish = 0;
   bool breaks = false;  // an error occurs while an operation runs
 
-  int64_t gathers = 0;   // inside groups
-  int64_t launches = 0;  // groups and sums
+  int64_t gathers = 0;     // inside groups
+  int64_t broadcasts = 0;  // inside groups
+  int64_t launches = 0;    // groups and sums
   int64_t aborts = 0;
   int64_t destroys = 0;
   bool blocks = true;  // configuration of the communicator

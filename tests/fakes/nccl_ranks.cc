@@ -8,9 +8,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +22,7 @@
 namespace dapd {
 namespace {
 
-enum class Kind { kGather, kExchange, kSum };
+enum class Kind { kGather, kExchange, kSum, kBroadcast };
 
 // Describes a buffer of an operation, or of an operation in a group.
 struct Transfer {
@@ -105,11 +107,31 @@ class Meeting {
   bool is_noticed_ = false;
 };
 
+constexpr size_t kLongBytes = 1 << 20;
+
 struct Communicator {
   std::shared_ptr<Meeting> meeting;
   int rank = 0;
   int size = 1;
+  bool is_captured = false;  // the last launch was
+  // Kinds of operations that have run, and whether they were long.
+  std::set<std::pair<Kind, bool>> connected = {};
 };
+
+std::function<bool()>& TakeMemory() {
+  static auto& take = *new std::function<bool()>;
+  return take;
+}
+
+bool FindsMemory(Communicator& communicator, const Operation& operation) {
+  size_t bytes = 0;
+  for (const Transfer& each : operation.transfers) bytes += each.bytes;
+  if (!communicator.connected.emplace(operation.kind, bytes >= kLongBytes)
+           .second) {
+    return true;
+  }
+  return !TakeMemory() || TakeMemory()();
+}
 
 thread_local NcclRankWork rank_work;
 thread_local bool in_group = false;
@@ -120,7 +142,7 @@ Communicator& Of(ncclComm_t comm) {
   return *reinterpret_cast<Communicator*>(comm);
 }
 
-void Count(const Operation& operation, int size) {
+void Count(const Operation& operation, int rank, int size) {
   switch (operation.kind) {
     case Kind::kGather:
       ++rank_work.gathers;
@@ -131,9 +153,15 @@ void Count(const Operation& operation, int size) {
     case Kind::kSum:
       ++rank_work.sums;
       break;
+    case Kind::kBroadcast:
+      ++rank_work.broadcasts;
+      break;
   }
   for (const Transfer& each : operation.transfers) {
-    rank_work.bytes_received += static_cast<int64_t>(each.bytes) * (size - 1);
+    const int senders = operation.kind != Kind::kBroadcast ? size - 1
+                        : rank == 0                        ? 0
+                                                           : 1;
+    rank_work.bytes_received += static_cast<int64_t>(each.bytes) * senders;
   }
 }
 
@@ -151,6 +179,9 @@ std::string ResultOf(const std::vector<const Operation*>& ranks,
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
     }
     return {reinterpret_cast<const char*>(sum.data()), mine.bytes};
+  }
+  if (ranks[0]->kind == Kind::kBroadcast) {
+    return {ranks[0]->transfers[transfer].from, mine.bytes};
   }
   std::string all;
   for (const Operation* rank : ranks) {
@@ -178,13 +209,22 @@ void Run(const Communicator& communicator, const Operation& operation) {
     std::memcpy(
         operation.transfers[i].to, results[i].data(), results[i].size());
   }
-  Count(operation, communicator.size);
+  Count(operation, communicator.rank, communicator.size);
 }
 
 ncclResult_t Launch(Communicator& communicator, Operation operation) {
+  if (!FindsMemory(communicator, operation)) return ncclUnhandledCudaError;
+  // NCCL orders the work in a graph by events, which are nodes, too: a wait at
+  // its beginning and an event behind each launch.
+  if (!CudaHostIsCapturing()) {
+    communicator.is_captured = false;
+  } else if (!std::exchange(communicator.is_captured, true)) {
+    LaunchOnCudaHost([] {});
+  }
   LaunchOnCudaHost([&communicator, operation = std::move(operation)] {
     Run(communicator, operation);
   });
+  if (CudaHostIsCapturing()) LaunchOnCudaHost([] {});
   return ncclInProgress;  // the answer of a non-blocking communicator
 }
 
@@ -192,9 +232,28 @@ Transfer TransferOf(const void* from, void* to, size_t bytes) {
   return {static_cast<const char*>(from), static_cast<char*>(to), bytes};
 }
 
+// All operations of a group are of one kind here.
+ncclResult_t AddToGroup(Kind kind,
+                        const Transfer& transfer,
+                        ncclDataType_t type,
+                        ncclComm_t comm) {
+  const bool is_first = group.transfers.empty();
+  if (type != ncclUint8 || !in_group || (!is_first && group.kind != kind)) {
+    return ncclInvalidUsage;
+  }
+  group_of = &Of(comm);
+  group.kind = kind;
+  group.transfers.push_back(transfer);
+  return ncclSuccess;
+}
+
 }  // namespace
 
 NcclRankWork& WorkOfNcclRank() { return rank_work; }
+
+void OnNcclMemory(std::function<bool()> take) {
+  TakeMemory() = std::move(take);
+}
 
 void EndNcclRank(void* communicator, bool is_noticed) {
   Of(static_cast<ncclComm_t>(communicator)).meeting->EndOne(is_noticed);
@@ -204,6 +263,10 @@ extern "C" {
 
 const char* ncclGetErrorString(ncclResult_t) { return "an NCCL error"; }
 const char* ncclGetLastError(ncclComm_t) { return ""; }
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   static std::mutex mutex;
   static int32_t made = 0;
@@ -257,10 +320,17 @@ ncclResult_t ncclAllGather(const void* part,
                            ncclDataType_t type,
                            ncclComm_t comm,
                            cudaStream_t) {
-  if (type != ncclUint8 || !in_group) return ncclInvalidUsage;
-  group_of = &Of(comm);
-  group.transfers.push_back(TransferOf(part, all, bytes));
-  return ncclSuccess;
+  return AddToGroup(Kind::kGather, TransferOf(part, all, bytes), type, comm);
+}
+ncclResult_t ncclBroadcast(const void* from,
+                           void* to,
+                           size_t bytes,
+                           ncclDataType_t type,
+                           int root,
+                           ncclComm_t comm,
+                           cudaStream_t) {
+  if (root != 0) return ncclInvalidUsage;
+  return AddToGroup(Kind::kBroadcast, TransferOf(from, to, bytes), type, comm);
 }
 ncclResult_t ncclAlltoAll(const void* parts,
                           void* received,

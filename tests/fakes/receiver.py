@@ -1,4 +1,4 @@
-"""Provides an HTTP or HTTPS server that keeps the JSON documents it receives, for run.notify_url."""
+"""Provides an HTTP or HTTPS server that keeps the JSON documents it receives, for run.notify_url and grader.url."""
 
 import http.server
 import json
@@ -7,9 +7,10 @@ import threading
 
 
 class Receiver:
-    """Keeps the documents that it receives; with `hangs` it accepts connections and never answers."""
+    """Keeps the documents that it receives; with `hangs` it accepts connections and never answers. `answer` makes the JSON that it
+    answers a document with."""
 
-    def __init__(self, hangs=False, certificate=None):
+    def __init__(self, hangs=False, certificate=None, answer=None):
         self.documents, self.headers, self.released = [], [], threading.Event()
         receiver = self
 
@@ -22,6 +23,8 @@ class Receiver:
                     receiver.released.wait()
                 self.send_response(200)
                 self.end_headers()
+                if answer is not None:
+                    self.wfile.write(json.dumps(answer(receiver.documents[-1])).encode())
 
             def log_message(self, *_):
                 pass

@@ -2,6 +2,7 @@
 // that sums in the order of the ranks.
 #pragma once
 
+#include <atomic>
 #include <barrier>
 #include <functional>
 #include <string>
@@ -9,17 +10,20 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/status_macros.h"
 #include "common/collective/collective.h"
 
 namespace dapd {
 
-// Runs `body` once per rank and returns when all are done.
+// Runs `body` once per rank and returns when all are done. A rank whose `body`
+// has ended is lost to the others.
 inline void RunThreadRanks(
     int size, const std::function<void(Collective& collective)>& body) {
   struct Shared {
     explicit Shared(int ranks)
         : barrier(ranks), parts(static_cast<size_t>(ranks)) {}
     std::barrier<> barrier;
+    std::atomic<bool> has_lost = false;
     std::vector<std::string> parts;
   };
   class ThreadRank : public Collective {
@@ -29,8 +33,8 @@ inline void RunThreadRanks(
     int size() const override { return static_cast<int>(shared_.parts.size()); }
 
     absl::Status Sum(absl::Span<float> values) override {
-      Share({reinterpret_cast<const char*>(values.data()),
-             values.size() * sizeof(float)});
+      RETURN_IF_ERROR(Share({reinterpret_cast<const char*>(values.data()),
+                             values.size() * sizeof(float)}));
       std::vector<float> sum(values.size(), 0.0F);
       for (const std::string& part : shared_.parts) {
         const auto* floats = reinterpret_cast<const float*>(part.data());
@@ -41,14 +45,14 @@ inline void RunThreadRanks(
       return absl::OkStatus();
     }
     absl::Status Broadcast(std::string* bytes) override {
-      Share(rank_ == 0 ? *bytes : std::string());
+      RETURN_IF_ERROR(Share(rank_ == 0 ? *bytes : std::string()));
       *bytes = shared_.parts[0];
       shared_.barrier.arrive_and_wait();
       return absl::OkStatus();
     }
     absl::StatusOr<std::vector<std::string>> Gather(
         std::string bytes) override {
-      Share(std::move(bytes));
+      RETURN_IF_ERROR(Share(std::move(bytes)));
       std::vector<std::string> all;
       if (rank_ == 0) all = shared_.parts;
       shared_.barrier.arrive_and_wait();
@@ -58,13 +62,15 @@ inline void RunThreadRanks(
       shared_.barrier.arrive_and_wait();
       return absl::OkStatus();
     }
-    bool HasLostRank() const override { return false; }
+    bool HasLostRank() const override { return shared_.has_lost; }
     void Cancel() override {}
 
    private:
-    void Share(std::string part) {
+    absl::Status Share(std::string part) {
       shared_.parts[static_cast<size_t>(rank_)] = std::move(part);
       shared_.barrier.arrive_and_wait();
+      return shared_.has_lost ? absl::AbortedError("a rank has ended")
+                              : absl::OkStatus();
     }
     Shared& shared_;
     const int rank_;
@@ -75,6 +81,8 @@ inline void RunThreadRanks(
     threads.emplace_back([&shared, &body, rank] {
       ThreadRank collective(shared, rank);
       body(collective);
+      shared.has_lost = true;
+      shared.barrier.arrive_and_drop();
     });
   }
 }

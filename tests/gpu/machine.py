@@ -170,11 +170,12 @@ def nvidia_tool(name, toolkits="/usr/local/cuda*"):
 
 
 def why_no_gpu(torch, version):
-    """Returns None if there is a GPU that the programs can use."""
+    """Returns None if there is a GPU that the programs can use. Where torch computes, the driver is new enough, or has
+    CUDA's compatibility package."""
+    if "gpu" not in torch and version and int(version.split(".")[0]) < OLDEST_DRIVER:
+        return f"the driver is {version}, and CUDA 13 needs {OLDEST_DRIVER} or newer: {torch['no_gpu']}"
     if "gpu" not in torch:
         return f"no CUDA device: {torch['no_gpu']} (driver: {version or 'none'})"
-    if version and int(version.split(".")[0]) < OLDEST_DRIVER:
-        return f"the driver is {version}, and CUDA 13 needs {OLDEST_DRIVER} or newer"
     if tuple(torch["gpu"]["capability"]) < LOWEST_CAPABILITY:
         return f"{torch['gpu']['name']} has compute capability {torch['gpu']['capability']}, and the kernels are for 8.0 and newer"
     return None

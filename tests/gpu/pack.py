@@ -1,6 +1,6 @@
 """Makes the pack. See pack.sh.
 
-    pack.py PYTHON LEVEL MIB OUT
+    pack.py PYTHON LEVEL MIB OUT [--ranks]
 
 OUT gets run.sh, unpack.py, manifest.json and one xz file per part. Unpacked together they form a tree that looks
 like the repository where tests read it, with programs in programs/, libraries in libraries/ and the peers in peers/.
@@ -22,6 +22,7 @@ import tarfile
 import tempfile
 
 import elf
+import nccl
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
@@ -36,8 +37,11 @@ FILES = ["configs/qwen3-1.7b.yaml", "deploy/models/laboratory", "tests/benchmark
 # The rows run Qwen3; importing transformers and peft loads the others.
 MODELS = {"__init__.py", "auto", "bloom", "deprecated", "encoder_decoder", "gemma", "gemma2", "llama", "mistral", "qwen2", "qwen3", "timm_backbone"}
 DICTIONARY_BYTES = 32 << 20
+# A pack for the stage `ranks` has these programs and no peers; its NCCL is for the H100 and the H200.
+SERVICES = PROGRAMS[:4]
+RANKS_CAPABILITY = [9, 0]
 # The platform tags that wheels of manylinux may have; pip takes no range.
-PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 17, 12, 5)] + ["manylinux2014_x86_64", "manylinux1_x86_64"]
+PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 18, 17, 12, 5)] + ["manylinux2014_x86_64", "manylinux1_x86_64"]
 
 
 def gpu_tests():
@@ -63,18 +67,18 @@ def require(paths):
         sys.exit(f"not built: {', '.join(missing)}; run deploy/install.sh --tests and deploy/build.sh --tests")
 
 
-def collect_programs(folder, tests):
+def collect_programs(folder, programs):
     """Collects stripped programs, tests and the CUDA backend in the layout of placement.cc: lib/ beside bin/."""
     library = BUILD / "lib/libdapd_cuda.so"
-    require([*(BUILD / "bin" / name for name in PROGRAMS + tests), library])
+    require([*(BUILD / "bin" / name for name in programs), library])
     if b"DapdCudaSample\0" not in library.read_bytes():
         sys.exit("build/lib/libdapd_cuda.so has no kernels of its own: build where nvcc 13 is (docs/gpu.md)")
-    sources = {**{f"programs/bin/{name}": BUILD / "bin" / name for name in PROGRAMS + tests}, "programs/lib/libdapd_cuda.so": library}
+    sources = {**{f"programs/bin/{name}": BUILD / "bin" / name for name in programs}, "programs/lib/libdapd_cuda.so": library}
     for name, source in sources.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["strip", "--strip-unneeded", "-o", folder / name, source], check=True)
     (folder / "bin").mkdir()
-    for name in PROGRAMS + tests:
+    for name in programs:
         (folder / "bin" / name).symlink_to("../tests/gpu/with_libraries.sh")
     return list(sources.values())
 
@@ -129,6 +133,17 @@ def install_peers(name, python):
         return made_once(f"{name}-{python}", [requirements], install), None
     except subprocess.CalledProcessError as error:
         return None, next((line for line in reversed(error.stderr.splitlines()) if line.startswith("ERROR")), "pip failed")
+
+
+def add_nccl(folder, python):
+    """Writes the NCCL that joins several ranks on one GPU. Returns what the manifest says about it."""
+    wheel, why = install_peers("requirements-nccl", python)
+    if wheel is None:
+        sys.exit(f"NCCL for several ranks on one GPU cannot be packed: {why}")
+    major, minor = RANKS_CAPABILITY
+    (folder / "nccl").mkdir(parents=True)
+    nccl.keep_only(10 * major + minor, wheel / "nvidia/nccl/lib/libnccl.so.2", folder / "nccl/libnccl.so.2")
+    return {"version": (ROOT / "tests/gpu/requirements-nccl.txt").read_text().split("==")[1].strip(), "capability": RANKS_CAPABILITY}
 
 
 def link_liger(links, peers):
@@ -212,11 +227,12 @@ def write(out, manifest, parts):
 
 def main():
     python, level, most, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) << 20, pathlib.Path(sys.argv[4]).absolute()
-    tests = gpu_tests()
+    for_ranks = sys.argv[5:] == ["--ranks"]
+    tests = [] if for_ranks else gpu_tests()
     site = pathlib.Path(importlib.metadata.distribution("torch").locate_file("")).resolve()
     with tempfile.TemporaryDirectory() as name:
         stage = pathlib.Path(name)
-        sources = collect_programs(stage / "programs", tests)
+        sources = collect_programs(stage / "programs", SERVICES if for_ranks else PROGRAMS + tests)
         collect_libraries(stage / "libraries", sources, site)
         for path in FILES:
             source, target = ROOT / path, stage / "files" / path
@@ -225,7 +241,11 @@ def main():
         tokenizer = made_once("qwen-tokenizer", [ROOT / "tests/oracle/make_qwen_tokenizer.py"], write_tokenizer)
         contents = {"programs": [(stage / "programs", ""), (stage / "files", ""), (tokenizer, "qwen-tokenizer")], "libraries": [(stage / "libraries", "")]}
         left_out = []
-        for part, what in ("peers", "requirements"), ("numpy", "requirements-numpy"):
+        of_nccl = None
+        if for_ranks:
+            of_nccl = add_nccl(stage / "ranks", python)
+            contents["nccl"] = [(stage / "ranks", "")]
+        for part, what in () if for_ranks else (("peers", "requirements"), ("numpy", "requirements-numpy")):
             folder, why = install_peers(what, python)
             if folder is None:
                 left_out.append({"what": part, "why": why})
@@ -237,10 +257,12 @@ def main():
             parts = list(zip(contents, pool.map(lambda folders: compress(folders, level), contents.values())))
         packed = [path for part in ("programs", "libraries") for path in (stage / part).rglob("*") if path.is_file() and not path.is_symlink()]
         needs = {family: elf.needed_version(packed, family) for family in ("GLIBC", "GLIBCXX")}
-    kept, no_room = fit(parts, ("programs", "libraries"), most)
+    kept, no_room = fit(parts, ("programs", "libraries", "nccl"), most)
     torch = {key: re.search(rf"^{key}.*?= '(.*)'", (site / "torch/version.py").read_text(), re.MULTILINE)[1] for key in ("__version__", "cuda")}
     manifest = {"commit": git("describe", "--tags", "--always", "--dirty"), "torch": torch["__version__"].split("+")[0], "cuda": torch["cuda"],
                 "python": python, "needs": needs, "tests": tests, "left_out": left_out + no_room, "parts": []}
+    if of_nccl is not None:
+        manifest["nccl"] = of_nccl
     write(out, manifest, kept)
     for part in manifest["parts"]:
         print(f"{part['file']:<20} {part['bytes'] / 2**20:6.1f} MiB")

@@ -15,7 +15,7 @@ import time
 
 import machine
 from results import Results, stage_text
-from stage import NEEDS, REHEARSED, STAGES
+from stage import NEEDS, REHEARSED, STAGES, want_of_part
 
 # stage.py searches this folder for the rows.
 import run_logs  # noqa: E402
@@ -81,6 +81,8 @@ class Runner:
             return "not run", "only a GPU can", 0.0, []
         if not self.rehearsal and self.facts["no_gpu"]:
             return "not run", self.facts["no_gpu"], 0.0, []
+        if not self.rehearsal and (reason := want_of_part(name, self.manifest, self.facts["gpu"])):
+            return "not run", reason, 0.0, []
         seconds = min(self.seconds, int(self.end - time.time())) if self.total else self.seconds
         if seconds < min(LEAST_SECONDS, self.seconds):
             return "not run", f"no time was left of the call's {self.total} s", 0.0, []

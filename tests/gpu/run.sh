@@ -17,8 +17,8 @@
 # --rehearse  replaces the GPU by the CPU, at small sizes, where a stage can: this
 #             shows that the stages work, and nothing about a GPU
 #
-# Stages, in this order: kernels parity run determinism G5 G6 G1 G2 G3 G4 G7 G8 profile
-# sanitizer. If one fails, the others still run, and the findings of each are in FOLDER
+# Stages, in this order: kernels parity run determinism ranks G5 G6 G1 G2 G3 G4 G7 G8
+# profile sanitizer. If one fails, the others still run, and the findings of each are in FOLDER
 # at once. It ends with 0 if all requested stages passed (missed targets included), 1 if
 # not, 2 for wrong usage.
 #

@@ -3,7 +3,9 @@
 import json
 import sys
 
+import certificates
 import pytest
+from receiver import Receiver
 
 from test_services import start
 from workspace import free_port
@@ -179,3 +181,27 @@ def test_a_grader_of_the_users_own_grades_each_answer_once(workspace, tmp_path):
     # The built-in grader needs answers.
     refused = workspace.dapd(*arguments(workspace, data), check=False)
     assert refused.returncode == 4 and "target" in refused.stderr, refused.stderr
+
+
+def test_a_grader_by_https_needs_the_authority_that_is_named(workspace, tmp_path):
+    for authority in ("right", "wrong"):
+        certificates.make(tmp_path / authority)
+    server = certificates.make_odd(tmp_path / "right/ca", tmp_path / "server", "IP:127.0.0.1")
+    answers, grades, config = (tmp_path / name for name in ("answers.jsonl", "grades.jsonl", "run.yaml"))
+    answers.write_text("".join(json.dumps({"id": f"q{i}", "text": str(i)}) + "\n" for i in range(2)))
+
+    def grade(document):
+        return {"grades": [{"id": asked["id"], "score": int(asked["answer"]) / 4} for asked in document["answers"]]}
+
+    with Receiver(certificate=server, answer=grade) as receiver:
+        for authority in (None, "wrong", "right"):
+            options = {"url": receiver.url, "on_error": "ungraded", **({"ca_file": str(tmp_path / authority / "ca/ca.crt")} if authority else {})}
+            config.write_text(json.dumps({"model": {"path": "none"}, "grader": options}))
+            workspace.dapd("grade", "--input", answers, "--output", grades, "--config", config)
+            if authority == "right":
+                assert [row["score"] for row in rows_of(grades)] == [0, 0.25]
+            else:
+                # No secret leaves before the server is known.
+                assert receiver.documents == []
+                assert [row["ungraded"] for row in rows_of(grades)] == ["refused"] * 2
+                assert all("127.0.0.1" in row["error"] and "certificate" in row["error"] for row in rows_of(grades)), rows_of(grades)

@@ -1,5 +1,6 @@
 """A real training under a real Prometheus: every dashboard has data, every metric exists, faults raise alerts."""
 
+import json
 import math
 import os
 import re
@@ -21,6 +22,8 @@ from dashboard_files import metrics_of, queries, recorded, resolve, rules  # noq
 NEED_A_CERTIFICATE = {"dapd_certificate_expiry_timestamp_seconds"}
 # Only a routed term has this metric; test_a_routed_term_shows_its_regimes covers it.
 NEED_A_ROUTED_TERM = {"dapd_trainer_regime_ratio"}
+# Only a grader of the user's own has these metrics; test_a_grader_fills_its_panels covers them.
+NEED_A_GRADER = re.compile("dapd_trainer_(grading|ungraded)_")
 # Only dcgm-exporter has these metrics, on a machine with a GPU.
 NEED_A_GPU = "DCGM_"
 # This exists only while an alert fires; test_a_hanging_worker_raises_alerts_that_go_away covers it.
@@ -29,9 +32,9 @@ NEED_A_FIRING_ALERT = {"Alerts over time", "Firing alerts"}
 pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 
 
-def ask(prometheus, target):
+def ask(prometheus, target, run="watched"):
     """Returns the finite values of a panel's query, asked as Grafana does."""
-    found = prometheus.query(resolve(target["expr"], run="watched", window="30s", rate_interval="10s"))
+    found = prometheus.query(resolve(target["expr"], run=run, window="30s", rate_interval="10s"))
     return [value for _, value in found if math.isfinite(value)]
 
 
@@ -82,7 +85,7 @@ def watched(workspace, tmp_path_factory):
 def test_every_metric_that_a_dashboard_or_rule_names_exists(watched):
     named = {name for _, _, target in queries() for name in metrics_of(target["expr"])}
     named |= {name for rule in rules() for name in metrics_of(rule["expr"])}
-    named -= {"ALERTS", *NEED_A_CERTIFICATE, *NEED_A_ROUTED_TERM}
+    named -= {"ALERTS", *NEED_A_CERTIFICATE, *NEED_A_ROUTED_TERM, *filter(NEED_A_GRADER.match, named)}
     wait_for(lambda: watched.alive() and recorded() <= watched.prometheus.metrics(), what="recorded values")
     missing = named - watched.prometheus.metrics()
     print(f"{len(named)} metrics named")
@@ -91,7 +94,8 @@ def test_every_metric_that_a_dashboard_or_rule_names_exists(watched):
 
 def test_every_panel_shows_something(watched):
     checked = [(dashboard, title, target) for dashboard, title, target in queries()
-               if title not in NEED_A_FIRING_ALERT and NEED_A_GPU not in target["expr"] and not metrics_of(target["expr"]) & NEED_A_ROUTED_TERM]
+               if title not in NEED_A_FIRING_ALERT and NEED_A_GPU not in target["expr"] and not metrics_of(target["expr"]) & NEED_A_ROUTED_TERM
+               and not NEED_A_GRADER.search(target["expr"])]
     empty = {}
 
     def all_answered():
@@ -126,6 +130,39 @@ def test_a_routed_term_shows_its_regimes(workspace):
         for term in ("dopd_reverse", "dopd_surer"):
             found = [share for (name, _), share in shares.items() if name == term]
             assert len(found) == 4 and math.isclose(sum(found), 1, abs_tol=1e-6)
+    finally:
+        run.send_signal(signal.SIGTERM)
+        run.wait(timeout=60)
+
+
+# Declines each third answer.
+GRADER = """
+import json, sys
+for number, line in enumerate(sys.stdin):
+    grade = {"error": "no idea"} if number % 3 == 0 else {"correct": True}
+    print(json.dumps({"id": json.loads(line)["id"], **grade}), flush=True)
+"""
+
+
+def test_a_grader_fills_its_panels(workspace, tmp_path):
+    program = tmp_path / "grade.py"
+    program.write_text(GRADER)
+    port = free_port()
+    run = workspace.start("graded", **{
+        "grader.command": json.dumps([sys.executable, str(program)]), "trainer.steps": 100000, "trainer.schedule_steps": 100000,
+        "metrics.trainer_listen": f"127.0.0.1:{port}"})
+    try:
+        with Prometheus(tmp_path, {"dapd-trainer": [f"127.0.0.1:{port}"], "dapd-rollout": [], "dapd-teacher": []}) as prometheus:
+            checked = [(title, target) for _, title, target in queries() if NEED_A_GRADER.search(target["expr"])]
+            assert len({title for title, _ in checked}) == 3
+
+            def all_answered():
+                assert run.poll() is None, workspace.log("graded")
+                return all(ask(prometheus, target, run="graded") for _, target in checked)
+
+            wait_for(prometheus.ready, what="Prometheus")
+            wait_for(all_answered, seconds=180, what="data in every panel of the grader")
+            wait_for(lambda: "AnswersUngraded" in prometheus.firing(), seconds=60, what="the alert about ungraded answers")
     finally:
         run.send_signal(signal.SIGTERM)
         run.wait(timeout=60)

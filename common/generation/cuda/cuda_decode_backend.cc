@@ -150,12 +150,37 @@ void CudaDecodeBackend::Stop(int64_t slot) {
 }
 
 void CudaDecodeBackend::Prefill(std::span<const Waiting> prompts) {
+  int64_t tokens = 0;
+  for (const Waiting& waiting : prompts) {
+    tokens += static_cast<int64_t>(waiting.sequence->request.prompt_ids.size());
+  }
+  std::unique_ptr<CudaRankSums> sums;
+  model_.ranks().OnEveryRank([&] { sums = model_.MakeSums(tokens); });
+  model_.ranks().OnEveryRank(
+      [&] {
+        try {
+          PrefillOnRank(prompts, sums.get());
+        } catch (const c10::OutOfMemoryError&) {
+          if (sums != nullptr) sums->LaunchRest();
+          throw;
+        }
+      },
+      [&] {
+        for (const Waiting& waiting : prompts) {
+          Call(&CudaDecodeApi::stop, waiting.slot);
+          waiting.sequence->prefilled = false;
+        }
+      });
+}
+
+void CudaDecodeBackend::PrefillOnRank(std::span<const Waiting> prompts,
+                                      CudaRankSums* sums) {
   std::vector<PrefillPrompt> pass;
   for (const Waiting& waiting : prompts) {
     pass.push_back({waiting.sequence->request.prompt_ids,
                     waiting.sequence->pages.front()});
   }
-  const at::Tensor logits = model_.Prefill(pass);
+  const at::Tensor logits = model_.Prefill(pass, sums);
   std::vector<CudaPrompt> started;
   std::vector<std::vector<void*>> addresses;
   for (const Waiting& waiting : prompts) {
@@ -167,10 +192,13 @@ void CudaDecodeBackend::Prefill(std::span<const Waiting> prompts) {
          .num_tokens = static_cast<int64_t>(sequence.request.prompt_ids.size()),
          .pages = PagesFrom(0, addresses.back())});
   }
-  Call(&CudaDecodeApi::start,
-       started.data(),
-       static_cast<int64_t>(started.size()),
-       logits.const_data_ptr<float>());
+  char error[kCudaErrorBytes] = "";
+  const int code = model_.api().start(model_.decoder(),
+                                      started.data(),
+                                      static_cast<int64_t>(started.size()),
+                                      logits.const_data_ptr<float>(),
+                                      error);
+  model_.ranks().CheckMemory(code, error);
   for (const Waiting& waiting : prompts) waiting.sequence->prefilled = true;
 }
 
@@ -189,7 +217,7 @@ void CudaDecodeBackend::PrefillWaiting() {
   // If there is no memory for all prompts, there may be for fewer.
   while (!pass.empty()) {
     try {
-      model_.ranks().OnEveryRank([&] { Prefill(pass); });
+      Prefill(pass);
       waiting_.erase(waiting_.begin(),
                      waiting_.begin() + static_cast<int64_t>(pass.size()));
       return;
@@ -252,10 +280,10 @@ std::vector<float> CudaDecodeBackend::ScoreTokens(
     forced = ToDevice(
         at::tensor(std::vector<int32_t>(ids.begin() + 1, ids.end()), at::kInt),
         model_.tensor_options().device());
-    const Waiting scoring{slot, &sequence, forced.const_data_ptr<int32_t>()};
     sequence.pages = {TakePages(sequence.request.MaxTokens())};
-    Prefill({&scoring, 1});
   });
+  const Waiting scoring{slot, &sequence, forced.const_data_ptr<int32_t>()};
+  Prefill({&scoring, 1});
   std::vector<float> scored;
   // Runs also when a step fails, because the sequence's pages are freed here.
   const absl::Cleanup stop = [&] {

@@ -20,8 +20,11 @@
 // such a backend over its heads and its columns of the MLP, and all make the
 // same calls in the same order (backend_relay.h). Their sums are in the graph
 // (cuda_decoder.h), for prompts between the launches; the host takes no part in
-// them and waits as often as a single process does. A failure of one rank after
-// the others have begun ends all: ABORTED, as StatusError.
+// them and waits as often as a single process does. If a rank finds no memory
+// for prompts or for an adapter, all ranks drop them and throw WantOnARank: the
+// answers begin again later, as they do in one process. Any other failure of
+// one rank, also a graph of running sequences that finds no memory, ends all:
+// ABORTED, as StatusError.
 //
 // Memory: KV pages of 128 tokens are taken as sequences need them. The default
 // budget is half of the memory that is free on the GPU when the backend is
@@ -88,8 +91,11 @@ class CudaDecodeBackend : public DecodeBackend {
     Sequence* sequence = nullptr;
     const int32_t* forced = nullptr;  // CudaSequence::forced
   };
-  // Computes the prompts into their pages, in one pass, and starts them.
+  // Computes the prompts into their pages, in one pass, and starts them. If it
+  // throws for lack of memory, it has started none.
   void Prefill(std::span<const Waiting> prompts);
+  // The part of one rank; `sums` is null if there are no others.
+  void PrefillOnRank(std::span<const Waiting> prompts, CudaRankSums* sums);
   void PrefillWaiting();
   // Returns the tokens of the oldest launch; tokens of the scoring slot go to
   // `scored`.

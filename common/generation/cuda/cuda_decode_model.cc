@@ -114,9 +114,21 @@ std::vector<CudaDecoderLayer> CudaDecodeModel::Layers() const {
   return layers;
 }
 
-void CudaDecodeModel::Prepare() {
+void CudaDecodeModel::DropDecoder() {
   api_.destroy(decoder_);
   decoder_ = nullptr;
+}
+
+// A decoder's first step waits for the other ranks, so all of them have their
+// weights before one makes its decoder.
+void CudaDecodeModel::Prepare() {
+  ranks_.OnEveryRank([this] { MakePackedWeights(); },
+                     [this] { DropDecoder(); });
+  ranks_.OnEveryRank([this] { MakeDecoder(); }, [this] { DropDecoder(); });
+}
+
+void CudaDecodeModel::MakePackedWeights() {
+  DropDecoder();
   packed_.reset();
   workspace_.reset();
   packed_ = std::make_unique<PackedWeights>(
@@ -124,7 +136,9 @@ void CudaDecodeModel::Prepare() {
       *options_.adapter_form,
       adapter_ == nullptr ? nullptr : &adapter_->config,
       MergeOnDevice());
+}
 
+void CudaDecodeModel::MakeDecoder() {
   const ModelConfig& config = weights_.config;
   const std::vector<CudaDecoderLayer> layers = Layers();
   const CudaDecoderSpec spec{
@@ -155,11 +169,8 @@ void CudaDecodeModel::Prepare() {
   char error[kCudaErrorBytes] = "";
   const int code = api_.create(&spec, workspace_.data_ptr(), &decoder_, error);
   // It runs after Check has ended the ranks' operations.
-  absl::Cleanup destroy = [this] {
-    api_.destroy(decoder_);
-    decoder_ = nullptr;
-  };
-  ranks_.Check(code, error);
+  absl::Cleanup destroy = [this] { DropDecoder(); };
+  ranks_.CheckMemory(code, error);
   std::move(destroy).Cancel();
 }
 
@@ -169,20 +180,21 @@ at::Tensor CudaDecodeModel::TakeBytes(int64_t bytes) const {
 }
 
 void CudaDecodeModel::SetAdapter(std::shared_ptr<const Adapter> adapter) {
-  if (adapter != nullptr && ranks_.share_a_model()) {
-    adapter = std::make_shared<const Adapter>(
-        ShardAdapter(*adapter, weights_.config, ranks_.place().layout));
-  }
+  ranks_.OnEveryRank([&] {
+    if (adapter != nullptr && ranks_.share_a_model()) {
+      adapter = std::make_shared<const Adapter>(
+          ShardAdapter(*adapter, weights_.config, ranks_.place().layout));
+    }
+  });
   adapter_ = std::move(adapter);
   UseAdapter();
 }
 
 void CudaDecodeModel::UseAdapter() {
   is_applied_ = false;
-  ranks_.OnEveryRank([this] {
-    if (decoder_ == nullptr || !packed_->Fits(adapter_.get())) Prepare();
-    packed_->Apply(adapter_.get());
-  });
+  if (decoder_ == nullptr || !packed_->Fits(adapter_.get())) Prepare();
+  ranks_.OnEveryRank([this] { packed_->Apply(adapter_.get()); },
+                     [this] { DropDecoder(); });
   is_applied_ = true;
 }
 
@@ -190,14 +202,24 @@ void CudaDecodeModel::EnsureDecoder() {
   if (decoder_ == nullptr || !is_applied_) UseAdapter();
 }
 
-at::Tensor CudaDecodeModel::Prefill(
-    std::span<const PrefillPrompt> prompts) const {
+std::unique_ptr<CudaRankSums> CudaDecodeModel::MakeSums(int64_t tokens) const {
+  if (!ranks_.share_a_model()) return nullptr;
+  const int64_t block = options_.stable_bits ? kPrefillRows : tokens;
+  constexpr int64_t kSumsOfLayer = 2;
+  return std::make_unique<CudaRankSums>(
+      ranks_,
+      (tokens + block - 1) / block * block,
+      weights_.config.hidden_size,
+      kSumsOfLayer * weights_.config.num_layers,
+      tensor_options());
+}
+
+at::Tensor CudaDecodeModel::Prefill(std::span<const PrefillPrompt> prompts,
+                                    CudaRankSums* sums) const {
   at::NoGradGuard no_grad;
   SumOfParts sum;
-  if (ranks_.share_a_model()) {
-    sum = [this](const at::Tensor& part) {
-      return ranks_.AddUp(part, weights_.dtype());
-    };
+  if (sums != nullptr) {
+    sum = [sums](const at::Tensor& part) { return sums->AddUp(part); };
   }
   return PrefillPrompts(weights_,
                         *packed_,

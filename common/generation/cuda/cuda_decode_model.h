@@ -71,12 +71,20 @@ class CudaDecodeModel {
   // Returns the decoder that the functions of `api` take.
   void* decoder() const { return decoder_; }
 
-  // Computes prompts with these weights, as PrefillPrompts does.
-  at::Tensor Prefill(std::span<const PrefillPrompt> prompts) const;
+  // Takes memory for the sums over the ranks in a pass over prompts of so many
+  // tokens; null if the model is not shared.
+  std::unique_ptr<CudaRankSums> MakeSums(int64_t tokens) const;
+  // Computes prompts with these weights, as PrefillPrompts does. `sums` is from
+  // MakeSums for their tokens.
+  at::Tensor Prefill(std::span<const PrefillPrompt> prompts,
+                     CudaRankSums* sums) const;
 
  private:
   // Makes packed weights and decoder for the adapter's layout, also again.
   void Prepare();
+  void MakePackedWeights();
+  void MakeDecoder();
+  void DropDecoder();
   void UseAdapter();
   // Returns how to merge an adapter into a projection, for a PackedWeights that
   // merges. The result must not outlive this object.

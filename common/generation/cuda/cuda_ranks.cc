@@ -1,6 +1,7 @@
 #include "common/generation/cuda/cuda_ranks.h"
 
 #include "common/base/status_error.h"
+#include "common/generation/decode_backend.h"
 #include "common/sharding/tensor_parallel.h"
 
 namespace dapd {
@@ -42,35 +43,85 @@ void CudaRanks::Check(int code, const char* error) const {
   CheckCuda(code, error);
 }
 
-at::Tensor CudaRanks::AddUp(const at::Tensor& part,
-                            at::ScalarType dtype) const {
-  const NcclRanks ranks = nccl();
-  const int64_t numel = part.numel();
-  const int64_t piece = (numel + ranks.size - 1) / ranks.size;
-  at::Tensor pieces = part.contiguous().view({-1});
-  if (piece * ranks.size > numel) {
-    pieces = at::constant_pad_nd(pieces, {0, piece * ranks.size - numel});
+void CudaRanks::CheckMemory(int code, const char* error) const {
+  if (code == kCudaRanksLost) Check(code, error);
+  CheckCuda(code, error);
+}
+
+void CudaRanks::OnEveryRank(const std::function<void()>& call,
+                            const std::function<void()>& undo) const {
+  if (!share_a_model()) return call();
+  std::string want;
+  try {
+    call();
+  } catch (const c10::OutOfMemoryError& error) {
+    want = error.what_without_backtrace();
+  } catch (const c10::Error& error) {
+    Lose(error.what_without_backtrace());
   }
-  const at::Tensor received = at::empty({ranks.size, piece}, pieces.options());
+  const auto all_found = HoldsOnAllRanks(want.empty(), *place_.collective);
+  if (!all_found.ok()) Lose(std::string(all_found.status().message()));
+  if (*all_found) return;
+  if (undo) undo();
+  if (want.empty()) {
+    want = "[cuda_ranks] another rank of this worker has no memory";
+  }
+  throw WantOnARank({__func__, __FILE__, __LINE__}, want);
+}
+
+CudaRankSums::CudaRankSums(const CudaRanks& ranks,
+                           int64_t rows,
+                           int64_t hidden,
+                           int64_t count,
+                           const at::TensorOptions& result)
+    : ranks_(ranks),
+      numel_(rows * hidden),
+      piece_((numel_ + ranks.nccl().size - 1) / ranks.nccl().size),
+      left_(count),
+      received_(
+          at::empty({ranks.nccl().size, piece_}, result.dtype(at::kFloat))),
+      sums_(at::empty({2, ranks.nccl().size, piece_}, result)) {}
+
+at::Tensor CudaRankSums::AddUp(const at::Tensor& part) {
+  TORCH_CHECK(left_ > 0 && part.numel() == numel_,
+              "[cuda_ranks] a pass takes other sums than it said");
+  const int64_t padding = received_.numel() - numel_;
+  at::Tensor parts = part.contiguous().view({-1});
+  if (padding > 0) parts = at::constant_pad_nd(parts, {0, padding});
+  return Launch(parts.const_data_ptr())
+      .view({-1})
+      .narrow(0, 0, numel_)
+      .view(part.sizes());
+}
+
+void CudaRankSums::LaunchRest() {
+  // The results' memory has at least the bytes of the parts.
+  static_assert(2 * sizeof(at::BFloat16) >= sizeof(float));
+  while (left_ > 0) Launch(sums_.const_data_ptr());
+}
+
+at::Tensor CudaRankSums::Launch(const void* parts) {
+  const NcclRanks ranks = ranks_.nccl();
+  const at::Tensor all = sums_[--left_ % 2];
   char error[kNcclErrorBytes] = "";
-  Check(api_.launch_exchange(&ranks,
-                             pieces.const_data_ptr(),
-                             received.data_ptr(),
-                             piece * static_cast<int64_t>(sizeof(float)),
-                             nullptr,
-                             error),
-        error);
-  at::Tensor sum = received[0];
-  for (int64_t rank = 1; rank < ranks.size; ++rank) sum.add_(received[rank]);
-  const at::Tensor all =
-      at::empty({ranks.size, piece}, part.options().dtype(dtype));
+  ranks_.Check(
+      ranks_.api_.launch_exchange(&ranks,
+                                  parts,
+                                  received_.data_ptr(),
+                                  piece_ * static_cast<int64_t>(sizeof(float)),
+                                  nullptr,
+                                  error),
+      error);
+  at::Tensor sum = received_[0];
+  for (int64_t rank = 1; rank < ranks.size; ++rank) sum.add_(received_[rank]);
   const at::Tensor own = all[ranks.rank];
   own.copy_(sum);
   const NcclGather gather{.part = own.const_data_ptr(),
                           .all = all.data_ptr(),
                           .bytes = static_cast<int64_t>(own.nbytes())};
-  Check(api_.launch_all_gather(&ranks, &gather, 1, nullptr, error), error);
-  return all.view({-1}).narrow(0, 0, numel).view(part.sizes());
+  ranks_.Check(
+      ranks_.api_.launch_all_gather(&ranks, &gather, 1, nullptr, error), error);
+  return all;
 }
 
 }  // namespace dapd

@@ -85,11 +85,13 @@ std::unique_ptr<DecodeBackend> MakeCudaDecodeBackend(
 std::unique_ptr<DecodeBackend> MakeSharedCudaDecodeBackend(
     std::shared_ptr<const ShardedWeights>& share,
     const std::shared_ptr<DeviceGroup>& devices,
+    Collective& collective,
     const CudaDecodeOptions& options) {
   ModelWeights own = CudaWeightsOfRank(*share);
   const std::optional<CudaDecodeApi> api = ApiFor(own);
   if (!api) return nullptr;
-  CudaDecodeRanks ranks{share->shard.config, share->layout, devices};
+  CudaDecodeRanks ranks{
+      share->shard.config, share->layout, devices, &collective};
   share.reset();
   return std::make_unique<CudaDecodeBackend>(
       std::move(own), options, *api, std::move(ranks));

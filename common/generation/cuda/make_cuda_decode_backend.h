@@ -21,11 +21,12 @@ std::unique_ptr<DecodeBackend> MakeCudaDecodeBackend(
     const CudaDecodeOptions& options);
 
 // Makes the backend for this rank's share, which it releases. `devices` is the
-// group of all ranks. If the build or the shape is not supported, it returns
-// null on every rank.
+// group of all ranks, and `collective` theirs, too. If the build or the shape
+// is not supported, it returns null on every rank.
 std::unique_ptr<DecodeBackend> MakeSharedCudaDecodeBackend(
     std::shared_ptr<const ShardedWeights>& share,
     const std::shared_ptr<DeviceGroup>& devices,
+    Collective& collective,
     const CudaDecodeOptions& options);
 
 }  // namespace dapd

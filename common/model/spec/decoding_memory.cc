@@ -19,10 +19,14 @@ constexpr int64_t kFloatBytes = 4;
 // not been measured.
 constexpr int64_t kGraphNodeBytes = 16 << 10;
 // The most nodes of a step: kNodesOfLayer for each layer with an adapter in
-// columns and two gathers, and kNodesAround for the parts around the layers
-// (cuda_decode_step.h).
+// columns and two gathers, and kNodesAround for the parts around the layers,
+// with a gather of the logits (cuda_decode_step.h).
 constexpr int64_t kNodesOfLayer = 15;
 constexpr int64_t kNodesAround = 6;
+// NCCL adds further nodes, by which it orders its work in graphs and streams:
+// an event behind each launch, which a gather is, and a wait at the beginning
+// (ncclStrongStreamRelease and ncclStrongStreamAcquire).
+constexpr int64_t kGathersOfLayer = 2;
 
 // One of a layer's four products (packed_weights.h): [out, in + lora].
 struct Product {
@@ -162,7 +166,7 @@ int64_t NumbersOfRows(const Share& share) {
 int64_t OutsideBytes(const Share& share, int64_t numbers_of_rows) {
   const int64_t graphs =
       Doublings(kGpuShortestContext, share.max_tokens) * numbers_of_rows;
-  const int64_t nodes = share.model.num_layers * kNodesOfLayer + kNodesAround;
+  const int64_t nodes = NodesOfStep(share.model.num_layers, share.ranks);
   return kCudaProductWorkspace + graphs * nodes * kGraphNodeBytes;
 }
 
@@ -258,6 +262,12 @@ int64_t PackingBytes(const Share& share) {
 }
 
 }  // namespace
+
+int64_t NodesOfStep(int64_t num_layers, int64_t ranks) {
+  const int64_t gathers = num_layers * kGathersOfLayer + 1;
+  return num_layers * kNodesOfLayer + kNodesAround +
+         (ranks > 1 ? gathers + 1 : 0);
+}
 
 double AdapterColumnBytes(const Config& config, const ModelConfig& model) {
   Share whole{.model = model, .number = NumberBytes(config)};

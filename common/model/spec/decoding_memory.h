@@ -51,6 +51,10 @@ DecodingMemory DecodingMemoryOf(const Config& config,
                                 const ModelConfig& model,
                                 int64_t prompt_tokens);
 
+// Returns the most nodes of the graph of a decoder's step (cuda_decode_step.h),
+// for `ranks` ranks that share a model of so many layers.
+int64_t NodesOfStep(int64_t num_layers, int64_t ranks);
+
 // Returns the tokens of the longest pass over such prompts, including tokens
 // whose products are not used.
 int64_t LongestPrefill(const Config& config, int64_t prompt_tokens);

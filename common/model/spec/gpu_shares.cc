@@ -106,9 +106,16 @@ absl::Status CheckEvenParts(const std::vector<Need>& needs, const Gpu& gpu) {
   return absl::OkStatus();
 }
 
-// NCCL does not join two processes on one GPU.
+// Returns how many ranks of a process are on each of its GPUs.
+int64_t RanksOnEachGpu(const LocalProcess& process) {
+  const size_t gpus = std::max<size_t>(1, process.gpus.size());
+  return static_cast<int64_t>((process.num_gpus + gpus - 1) / gpus);
+}
+
+// NCCL does not join two processes on one GPU, unless it is told to.
 absl::Status CheckRanks(const std::vector<LocalProcess>& processes,
                         size_t num_gpus) {
+  if (RanksMayShareAGpu()) return absl::OkStatus();
   const auto ranks = static_cast<size_t>(
       std::ranges::count_if(processes, [](const LocalProcess& process) {
         return process.role == &MemoryPlan::trainer;
@@ -181,10 +188,12 @@ int64_t ProcessesOnGpusOf(const LocalProcess& process,
                           const std::vector<LocalProcess>& processes) {
   int64_t most = 0;
   for (const std::string& gpu : process.gpus) {
-    most = std::max<int64_t>(
-        most, std::ranges::count_if(processes, [&](const LocalProcess& other) {
-          return std::ranges::count(other.gpus, gpu) > 0;
-        }));
+    int64_t sharing = 0;
+    for (const LocalProcess& other : processes) {
+      if (std::ranges::count(other.gpus, gpu) == 0) continue;
+      sharing += RanksOnEachGpu(other);
+    }
+    most = std::max(most, sharing);
   }
   return most;
 }
@@ -200,10 +209,12 @@ absl::Status CheckShares(const std::vector<LocalProcess>& processes,
   for (size_t i = 0; i < num_gpus; ++i) {
     for (const LocalProcess& process : processes) {
       if (std::ranges::count(process.gpus, names[i]) == 0) continue;
-      needs[i].push_back(NeedOf(process.name,
-                                process.PlanOf(plan),
-                                gpus[i],
-                                ProcessesOnGpusOf(process, processes)));
+      const Need need = NeedOf(process.name,
+                               process.PlanOf(plan),
+                               gpus[i],
+                               ProcessesOnGpusOf(process, processes));
+      needs[i].insert(
+          needs[i].end(), static_cast<size_t>(RanksOnEachGpu(process)), need);
     }
     RETURN_IF_ERROR(CheckTotal(needs[i], gpus[i]));
     RETURN_IF_ERROR(CheckEvenParts(needs[i], gpus[i]));

@@ -37,9 +37,10 @@ std::string FurtherWorkerName(const std::string& teacher, int64_t index);
 std::vector<LocalProcess> DealGpus(const Config& config,
                                    const std::vector<std::string>& gpus);
 
-// Returns how many of `processes` compute on the GPU of `process`, itself
-// included: the run.gpu_processes that it plans with. If it has several GPUs,
-// the fullest counts. 0 if it was dealt none.
+// Returns how many processes compute on the GPU of `process`, itself included:
+// the run.gpu_processes that it plans with. If it has several GPUs, the fullest
+// counts. A worker whose ranks share GPUs (RanksMayShareAGpu) counts with each
+// of its ranks. 0 if it was dealt none.
 int64_t ProcessesOnGpusOf(const LocalProcess& process,
                           const std::vector<LocalProcess>& processes);
 

@@ -65,14 +65,15 @@ Sizes SizesOf(const Config& config,
 
 // Returns the bytes of one rank of a worker on GPUs: every rank's part of a
 // decoding step's sums and, for a pass over prompts, the rank's own part and
-// the sum with the other ranks' parts, all in float32, and the rounded sum
-// (common/generation/cuda/cuda_decode_backend.h).
+// the other ranks' parts, all in float32, and two rounded sums
+// (common/generation/cuda/cuda_ranks.h).
 double PartsOfRanks(const Config& config, const Sizes& sizes) {
   const auto ranks = static_cast<double>(config.rollout.tensor_parallel);
   const auto rows = static_cast<double>(GpuDecodeRows(config.rollout.slots));
   const auto tokens =
       static_cast<double>(LongestPrefill(config, kPromptTokens));
-  return sizes.hidden * (ranks * rows * 4 + tokens * (2 * 4 + sizes.number));
+  return sizes.hidden *
+         (ranks * rows * 4 + tokens * (2 * 4 + 2 * sizes.number));
 }
 
 // Returns the keys and values of all slots at their longest, for one rank of a

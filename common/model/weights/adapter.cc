@@ -64,27 +64,40 @@ Adapter MakeEmptyAdapter(const ModelConfig& model, const LoraConfig& lora) {
   return adapter;
 }
 
-Adapter MakeFreshAdapter(const ModelConfig& model,
+Adapter MakeUnsetAdapter(const ModelConfig& model,
                          const LoraConfig& lora,
-                         uint64_t seed,
                          at::Device device) {
-  at::NoGradGuard no_grad;
   Adapter adapter = MakeEmptyAdapter(model, lora);
   adapter.config.targets = TargetsOf(lora, model);
-  at::Generator generator = at::detail::createCPUGenerator(seed);
+  const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
   for (size_t layer = 0; layer < adapter.layers.size(); ++layer) {
     const LayerRecipe recipe =
         LayerRecipeOf(model, static_cast<int64_t>(layer));
     for (const Projection projection : recipe.All()) {
       const ProjectionRecipe& own = recipe[projection];
       if (std::ranges::count(adapter.config.targets, own.name) == 0) continue;
-      const double bound = 1.0 / std::sqrt(static_cast<double>(own.in));
       LoraPair& pair = adapter.layers[layer][IndexOf(projection)];
-      pair.a = at::empty({lora.rank, own.in}, at::kFloat)
-                   .uniform_(-bound, bound, generator)
-                   .to(device);
-      pair.b = at::zeros({own.out, lora.rank},
-                         at::TensorOptions().dtype(at::kFloat).device(device));
+      pair.a = at::empty({lora.rank, own.in}, options);
+      pair.b = at::empty({own.out, lora.rank}, options);
+    }
+  }
+  return adapter;
+}
+
+Adapter MakeFreshAdapter(const ModelConfig& model,
+                         const LoraConfig& lora,
+                         uint64_t seed,
+                         at::Device device) {
+  at::NoGradGuard no_grad;
+  Adapter adapter = MakeUnsetAdapter(model, lora, device);
+  at::Generator generator = at::detail::createCPUGenerator(seed);
+  for (LoraLayer& layer : adapter.layers) {
+    for (LoraPair& pair : layer) {
+      if (!pair.a.defined()) continue;
+      const double bound = 1.0 / std::sqrt(static_cast<double>(pair.a.size(1)));
+      pair.a.copy_(at::empty(pair.a.sizes(), at::kFloat)
+                       .uniform_(-bound, bound, generator));
+      pair.b.zero_();
     }
   }
   return adapter;

@@ -50,6 +50,11 @@ struct Adapter {
 // Returns an adapter of `lora` for `model` without tensors.
 Adapter MakeEmptyAdapter(const ModelConfig& model, const LoraConfig& lora);
 
+// Returns an adapter of `lora` for `model` whose tensors have no values yet.
+Adapter MakeUnsetAdapter(const ModelConfig& model,
+                         const LoraConfig& lora,
+                         at::Device device);
+
 // Returns PEFT's default start: A Kaiming-uniform with a = sqrt(5), i.e.
 // uniform in +-1/sqrt(in), from a CPU generator seeded with `seed`; B zero.
 Adapter MakeFreshAdapter(const ModelConfig& model,

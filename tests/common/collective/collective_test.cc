@@ -246,6 +246,34 @@ TEST_F(CollectiveTest, ARankOfAnotherJobIsRefused) {
               HasSubstr("refused: the base, the data, the configuration"));
 }
 
+TEST_F(CollectiveTest, ARankWithAnotherKindOfGpuIsRefusedWithBothNames) {
+  const std::string h100 = "NVIDIA H100 (sm_90), driver 580.82.07, NCCL 2.28.9";
+  for (const std::string& other :
+       {std::string("NVIDIA A100 (sm_80), driver 580.82.07, NCCL 2.28.9"),
+        std::string("NVIDIA H100 (sm_90), driver 590.10, NCCL 2.28.9"),
+        std::string("NVIDIA H100 (sm_90), driver 580.82.07, NCCL 2.30.7"),
+        std::string()}) {
+    RankOptions options{.rank = 0,
+                        .world_size = 2,
+                        .rendezvous = FreeAddress(),
+                        .identity = "same",
+                        .device = h100};
+    options.join_timeout = absl::Seconds(2);
+    auto leader = std::async(std::launch::async,
+                             [options] { return StartRankLeader(options); });
+    options.rank = 1;
+    options.device = other;
+    const absl::Status status = JoinRankLeader(options).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    const std::string both = absl::StrCat("trainer rank 1 computes on ",
+                                          other.empty() ? "the CPU" : other,
+                                          ", but rank 0 on ",
+                                          h100);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(both));
+    EXPECT_THAT(std::string(leader.get().status().message()), HasSubstr(both));
+  }
+}
+
 TEST_F(CollectiveTest, ARankThatComesBehindTheEndWaitsForAnotherBeginning) {
   RankOptions options{.rank = 1, .world_size = 2, .rendezvous = FreeAddress()};
   auto ended = EndedJob::Serve(options.rendezvous, nullptr);

@@ -70,6 +70,17 @@ TEST_F(NcclApiTest, GathersTogetherAreOneLaunch) {
   EXPECT_EQ(all[2][1], 6);
 }
 
+TEST_F(NcclApiTest, BroadcastsTogetherAreOneLaunch) {
+  ASSERT_EQ(Join(5), 0) << error_;
+  char parts[3][2] = {};
+  const NcclShared shared[] = {{parts[0], 2}, {parts[1], 2}, {parts[2], 2}};
+  const NcclRanks ranks = Ranks(5);
+  EXPECT_EQ(DapdNcclBroadcast(&ranks, shared, 3, /*stream=*/nullptr, error_), 0)
+      << error_;
+  EXPECT_EQ(simulated_.broadcasts, 3);
+  EXPECT_EQ(simulated_.launches, 1);
+}
+
 TEST_F(NcclApiTest, ARankThatIsGoneEndsTheOperation) {
   ASSERT_EQ(Join(5), 0) << error_;
   simulated_.looks_to_finish = -1;

@@ -82,20 +82,25 @@ TEST(BackendRelayTest, RanksTogetherDecodeWhatTheWholeModelDoes) {
   const Outcome expected = Use(alone);
   ASSERT_GT(expected.tokens.size(), 10U);
   RunThreadRanks(2, [&](Collective& collective) {
+    const std::shared_ptr<DeviceGroup> devices =
+        DeviceGroup::Join(collective, at::kCPU, 1).value();
     auto own = std::make_unique<AtenBackend>(
         DecoderModel(
             *ShardModel(*whole, {collective.rank(), collective.size()}),
-            DeviceGroup::Join(collective, at::kCPU, 1).value()),
+            devices),
         3,
         0);
     EXPECT_LT(own->KvBytes(64), alone.KvBytes(64));
     if (collective.rank() != 0) {
-      const absl::Status status = FollowBackend(*own, at::kCPU, collective);
+      const absl::Status status =
+          FollowBackend(*own, at::kCPU, collective, *devices);
       EXPECT_TRUE(status.ok()) << status;
       return;
     }
     const auto leader = LeadBackend(
-        std::move(own), collective, [](const absl::Status&) { FAIL(); });
+        std::move(own), collective, devices, [](const absl::Status&) {
+          FAIL();
+        });
     const Outcome found = Use(*leader);
     EXPECT_EQ(found.tokens, expected.tokens);
     ASSERT_EQ(found.logprobs.size(), expected.logprobs.size());
@@ -135,12 +140,14 @@ EngineOutcome RunEngineOnRanks(int64_t longest) {
   whole->config.eos_token_ids = {1000};  // no answer ends early
   EngineOutcome outcome;
   RunThreadRanks(2, [&](Collective& collective) {
+    const std::shared_ptr<DeviceGroup> devices =
+        DeviceGroup::Join(collective, at::kCPU, 1).value();
     DecoderModel model(
-        *ShardModel(*whole, {collective.rank(), collective.size()}),
-        DeviceGroup::Join(collective, at::kCPU, 1).value());
+        *ShardModel(*whole, {collective.rank(), collective.size()}), devices);
     if (collective.rank() != 0) {
       Second own(std::move(model), 4, 0);
-      const absl::Status status = FollowBackend(own, at::kCPU, collective);
+      const absl::Status status =
+          FollowBackend(own, at::kCPU, collective, *devices);
       EXPECT_TRUE(status.ok()) << status;
       return;
     }
@@ -149,6 +156,7 @@ EngineOutcome RunEngineOnRanks(int64_t longest) {
     GenerationEngine engine(
         LeadBackend(std::move(own),
                     collective,
+                    devices,
                     [](const absl::Status& lost) { ADD_FAILURE() << lost; }),
         {.kv_memory_bytes = longest * bytes});
     for (uint32_t id = 1; id <= 4; ++id) {
@@ -217,7 +225,10 @@ absl::Status Follow(std::vector<std::string> messages,
                     float without_memory = 0.0F) {
   AtenBackend own(DecoderModel(MakeRandomModel("qwen3")), 1, 0);
   ScriptedRank collective(std::move(messages), without_memory);
-  return FollowBackend(own, at::kCPU, collective);
+  return FollowBackend(own,
+                       at::kCPU,
+                       collective,
+                       *DeviceGroup::Join(collective, at::kCPU, 1).value());
 }
 
 std::string StartMessage() {
@@ -258,6 +269,16 @@ TEST(BackendRelayTest, WhatOneRankHasNoMemoryToStartIsStoppedOnAll) {
                   .ok());
 }
 
+TEST(BackendRelayTest, AnAdapterThatOneRankHasNoMemoryForIsTakenByNone) {
+  v1::DecodeCall call;
+  call.mutable_adapter()->set_config_json(
+      FormatLoraConfig({.rank = 2, .targets = {"q_proj"}}, ""));
+  // Its tensors would come next.
+  EXPECT_TRUE(Follow({call.SerializeAsString(), EndMessage()},
+                     /*without_memory=*/1.0F)
+                  .ok());
+}
+
 TEST(BackendRelayTest, WhatIsNoCallIsRefused) {
   EXPECT_TRUE(absl::IsDataLoss(Follow({"\xff\xff"})));
   EXPECT_TRUE(absl::IsDataLoss(Follow({""})));
@@ -275,6 +296,7 @@ TEST(BackendRelayTest, RankZeroHearsOfLostRanks) {
       LeadBackend(std::make_unique<AtenBackend>(
                       DecoderModel(MakeRandomModel("qwen3")), 1, 0),
                   collective,
+                  DeviceGroup::Join(collective, at::kCPU, 1).value(),
                   [&](const absl::Status& status) { heard = status; });
   EXPECT_THROW(leader->Step(), StatusError);
   EXPECT_TRUE(absl::IsAborted(heard)) << heard;

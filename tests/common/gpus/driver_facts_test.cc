@@ -7,6 +7,7 @@
 
 #include "common/base/files.h"
 #include "common/base/visible_gpus.h"
+#include "common/gpus/gpu_report.h"
 #include "tests/fakes/temp_path.h"
 
 namespace dapd {
@@ -79,6 +80,29 @@ TEST_F(DriverFactsTest, WithoutTheManagementLibraryFreeMemoryIsNotKnown) {
   ASSERT_EQ(facts.gpus.size(), 2);
   EXPECT_EQ(facts.gpus[0].free_bytes, std::nullopt);
   EXPECT_THAT(facts.all_uuids, IsEmpty());
+}
+
+// The compatibility package is a newer libcuda.so.1 beside an older module.
+TEST_F(DriverFactsTest, AnOlderModuleWithTheCompatibilityPackageCanBeUsed) {
+  ::setenv("FAKE_NVIDIA_GPUS", "NVIDIA A100-SXM4-80GB|8.0|79.2|78.9", 1);
+  WriteVersion(
+      "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May "
+      "12\n");
+  ::setenv("FAKE_NVIDIA_CUDA", "12020", 1);
+  const GpuReport alone = FindGpus(sources_);
+  EXPECT_THAT(
+      std::string(alone.usable.message()),
+      HasSubstr("or on GPUs of data centers the compatibility package"));
+  ::setenv("FAKE_NVIDIA_CUDA", "13000", 1);
+  const GpuReport with_package = FindGpus(sources_);
+  EXPECT_TRUE(with_package.usable.ok()) << with_package.usable;
+  EXPECT_EQ(with_package.driver, "535.183.01");
+  ::setenv("FAKE_NVIDIA_INIT", "804", 1);
+  EXPECT_THAT(std::string(FindGpus(sources_).usable.message()),
+              HasSubstr("does not work with this GPU and the loaded kernel "
+                        "module (535.183.01)"));
+  ::unsetenv("FAKE_NVIDIA_INIT");
+  ::unsetenv("FAKE_NVIDIA_CUDA");
 }
 
 TEST_F(DriverFactsTest, AFailureToStartIsNamed) {

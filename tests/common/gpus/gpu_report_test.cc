@@ -110,6 +110,8 @@ TEST(GpuReportTest, WhyADriverDoesNotStartIsSaid) {
   EXPECT_THAT(Judged(facts), Says(kUnusable, "kernel module (580.82.07)"));
   facts.init_code = kCudaNotReady;
   EXPECT_THAT(Judged(facts), Says(kUnusable, "nvidia-fabricmanager"));
+  facts.init_code = kCudaNotCompatible;
+  EXPECT_THAT(Judged(facts), Says(kUnusable, "CUDA's compatibility package"));
   facts.init_code = 999;
   facts.init_name = "CUDA_ERROR_UNKNOWN";
   EXPECT_THAT(Judged(facts), Says(kUnusable, "CUDA_ERROR_UNKNOWN, code 999"));

@@ -63,6 +63,9 @@ class SimulatedGroup final : public DeviceGroup {
     }
     return all;
   }
+  absl::Status Broadcast(std::span<const at::Tensor> /*tensors*/) override {
+    return absl::UnimplementedError("layers are gathered");
+  }
   std::vector<Gather> gathers() const {
     MutexLock lock(&mutex_);
     return gathers_;
@@ -93,6 +96,9 @@ class RefusingGroup final : public DeviceGroup {
     TORCH_CHECK_WITH(
         OutOfMemoryError, place < first_ || place >= end_, "no room");
     return group_.AllGather(parts);
+  }
+  absl::Status Broadcast(std::span<const at::Tensor> tensors) override {
+    return group_.Broadcast(tensors);
   }
 
  private:

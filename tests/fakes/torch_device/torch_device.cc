@@ -43,6 +43,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   c10::Stream getStream(c10::Device device) const override {
     return c10::Stream(c10::Stream::DEFAULT, device);
   }
+  void* getStreamNativeHandle(const c10::Stream) const override {
+    return nullptr;
+  }
   c10::Stream exchangeStream(c10::Stream stream) const override {
     return stream;
   }

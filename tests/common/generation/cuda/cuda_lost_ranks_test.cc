@@ -38,18 +38,18 @@ int CollectFromLostRanks(void*, CudaDecodedToken*, int64_t*, char* error) {
   return kCudaRanksLost;
 }
 
-int StartWithoutMemory(
+int StartWithBrokenDevice(
     void*, const CudaPrompt*, int64_t, const float*, char* error) {
-  std::snprintf(error, kCudaErrorBytes, "start: out of memory");
+  std::snprintf(error, kCudaErrorBytes, "start: an illegal access");
   return 1;
 }
 
 TEST(CudaTensorParallelTest, WhatFailsOnARankEndsWhatTheRanksDoTogether) {
   CudaDecodeApi lost = CudaDecodeApiOnHost();
   lost.collect = CollectFromLostRanks;
-  CudaDecodeApi full = CudaDecodeApiOnHost();
-  full.start = StartWithoutMemory;  // a single process would try a smaller pass
-  for (const CudaDecodeApi& api : {lost, full}) {
+  CudaDecodeApi broken = CudaDecodeApiOnHost();
+  broken.start = StartWithBrokenDevice;
+  for (const CudaDecodeApi& api : {lost, broken}) {
     RunTwoRanks(api,
                 [&](Collective&,
                     SimulatedGroup& group,
@@ -182,7 +182,7 @@ TEST(CudaTensorParallelTest, ARankThatEndsLeavesNoOtherInItsNewDecoder) {
           CudaWeightsOfRank(*share),
           {.slots = 2},
           CudaDecodeApiOnHost(),
-          CudaDecodeRanks{whole->config, share->layout, group});
+          CudaDecodeRanks{whole->config, share->layout, group, &collective});
       FAIL() << "nobody heard of it";
     } catch (const StatusError& error) {
       EXPECT_TRUE(absl::IsAborted(error.status())) << error.status();

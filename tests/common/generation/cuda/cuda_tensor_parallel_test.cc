@@ -15,6 +15,7 @@
 
 #include "common/generation/backend_relay.h"
 #include "common/generation/cuda/cuda_decode_backend.h"
+#include "common/model/spec/decoding_memory.h"
 #include "tests/fakes/cuda_decode_api_on_host.h"
 #include "tests/fakes/cuda_decode_ranks.h"
 #include "tests/fakes/cuda_on_host.h"
@@ -38,19 +39,21 @@ std::map<size_t, Answer> GenerateOnRanks(
            options,
            CudaDecodeApiOnHost(),
            [&](Collective& collective,
-               SimulatedGroup&,
+               SimulatedGroup& group,
                std::unique_ptr<CudaDecodeBackend> own) {
+             WorkOfNcclRank() = {};
              if (collective.rank() != 0) {
                // The call fails if this rank has sampled other tokens.
                const absl::Status status =
-                   FollowBackend(*own, at::kCPU, collective);
+                   FollowBackend(*own, at::kCPU, collective, group);
                EXPECT_TRUE(status.ok()) << status;
                return;
              }
-             const auto leader = LeadBackend(
-                 std::move(own), collective, [](const absl::Status& why) {
-                   FAIL() << why;
-                 });
+             const auto leader =
+                 LeadBackend(std::move(own),
+                             collective,
+                             group.shared_from_this(),
+                             [](const absl::Status& why) { FAIL() << why; });
              if (adapter != nullptr) leader->SetAdapter(adapter);
              answers = Generate(*leader, requests);
            });
@@ -138,9 +141,11 @@ TEST(CudaTensorParallelTest, AStepIsOneGraphWithItsGathersAndWaitsForNoRank) {
                  SimulatedGroup&,
                  std::unique_ptr<CudaDecodeBackend> backend) {
                // A graph has the nodes of one process, two gathers for each
-               // layer and one gather of the logits.
+               // layer and one gather of the logits, each with its event, and
+               // NCCL's wait at the beginning.
                EXPECT_EQ(WorkOfCudaHost().graph_nodes,
-                         9 * layers + 4 + 2 * layers + of_logits);
+                         9 * layers + 4 + 2 * (2 * layers + of_logits) + 1);
+               EXPECT_LE(WorkOfCudaHost().graph_nodes, NodesOfStep(layers, 2));
                for (int64_t slot = 0; slot < kSlots; ++slot) {
                  ASSERT_TRUE(backend->Start(
                      slot, MakeRequest(20, 100, static_cast<uint32_t>(slot))));
@@ -179,6 +184,44 @@ TEST(CudaTensorParallelTest, AStepIsOneGraphWithItsGathersAndWaitsForNoRank) {
                              (2 * layers * hidden + of_logits * vocab / 2));
              });
   }
+}
+
+// The other ranks of a worker wait for it before they sample the first token.
+TEST(CudaTensorParallelTest, AnAdapterReachesAllOtherRanksByOneBroadcast) {
+  const auto whole = MakeShareable({"qwen3", 112, false, 8, 4});
+  const auto adapter = MakeAdapter(*whole);
+  int64_t bytes = 0;
+  for (const at::Tensor& tensor : adapter->Tensors()) {
+    bytes += static_cast<int64_t>(tensor.nbytes());
+  }
+  RunRanks(4,
+           *whole,
+           {.slots = 1, .adapter_form = AdapterForm::kColumns},
+           CudaDecodeApiOnHost(),
+           [&](Collective& collective,
+               SimulatedGroup& group,
+               std::unique_ptr<CudaDecodeBackend> own) {
+             WorkOfNcclRank() = {};
+             if (collective.rank() != 0) {
+               const absl::Status status =
+                   FollowBackend(*own, at::kCPU, collective, group);
+               EXPECT_TRUE(status.ok()) << status;
+             } else {
+               LeadBackend(std::move(own),
+                           collective,
+                           group.shared_from_this(),
+                           [](const absl::Status& why) { FAIL() << why; })
+                   ->SetAdapter(adapter);
+             }
+             EXPECT_EQ(WorkOfNcclRank().broadcasts, 1);
+             // A rank receives the adapter once, beside the parts of sums.
+             std::cout << "rank " << collective.rank() << " received "
+                       << WorkOfNcclRank().bytes_received << " bytes, and the "
+                       << "adapter has " << bytes << "\n";
+             if (collective.rank() != 0) {
+               EXPECT_GE(WorkOfNcclRank().bytes_received, bytes);
+             }
+           });
 }
 
 TEST(CudaTensorParallelTest, ScoresAndAnotherLayoutAreThoseOfOneProcess) {

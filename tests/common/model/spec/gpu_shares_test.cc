@@ -242,6 +242,31 @@ TEST(GpuSharesTest, RanksDoNotShareAGpu) {
   EXPECT_TRUE(check(config, {"0", "1", "2", "3"}).ok());
 }
 
+// Tests of several ranks do so on a machine with one GPU.
+TEST(GpuSharesTest, RanksShareAGpuWhereNcclIsToldSo) {
+  Config config;
+  config.trainer.ranks = 2;
+  config.rollout.tensor_parallel = 2;
+  const auto check = [&](double gib) {
+    const std::vector<LocalProcess> processes = DealGpus(config, {"0"});
+    // Two trainer ranks, two ranks of the worker, and a teacher.
+    EXPECT_EQ(ProcessesOnGpusOf(processes.front(), processes), 5);
+    return CheckShares(processes, Plan(), {"0"}, {WithMemory(gib, gib)});
+  };
+  EXPECT_FALSE(check(1000).ok());
+  ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+  EXPECT_TRUE(check(1000).ok());
+  const MemoryPlan plan = Plan();
+  const double needed = (2 * plan.trainer.Least() + 2 * plan.rollout.Least() +
+                         plan.teacher.Least()) /
+                        kGiB;
+  EXPECT_TRUE(check(needed + 0.1).ok());
+  EXPECT_FALSE(check(needed - 0.1).ok());
+  ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "0", 1);
+  EXPECT_FALSE(check(1000).ok());
+  ::unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
+}
+
 TEST(GpuSharesTest, WithoutWhatIsFreeTheWholeGpuCounts) {
   Gpu gpu = WithMemory(24, 0);
   gpu.free_bytes.reset();

@@ -211,18 +211,19 @@ TEST(MemoryPlanTest, RanksOfAWorkerHoldWhatTheyAddUpOfEachOther) {
   };
   EXPECT_EQ(sums().bytes, 0.0);
   // Four ranks have parts of 64 rows. For five products and 512 rows of prompts
-  // a rank holds its own part and the others' in float32, and the sum in
+  // a rank holds its own part and the others' in float32, and two sums in
   // bfloat16.
   config.rollout.tensor_parallel = 4;
-  EXPECT_DOUBLE_EQ(sums().bytes, 2560.0 * (4 * 64 * 4 + 5 * 512 * (4 + 4 + 2)));
+  EXPECT_DOUBLE_EQ(sums().bytes,
+                   2560.0 * (4 * 64 * 4 + 5 * 512 * (4 + 4 + 2 * 2)));
   EXPECT_FALSE(sums().least.has_value());
   // A GPU decodes no more sequences than this at once.
   config.rollout.slots = 1000;
   EXPECT_DOUBLE_EQ(sums().bytes,
-                   2560.0 * (4 * 128 * 4 + 5 * 512 * (4 + 4 + 2)));
+                   2560.0 * (4 * 128 * 4 + 5 * 512 * (4 + 4 + 2 * 2)));
   config.model.precision = Precision::kFloat32;
   EXPECT_DOUBLE_EQ(sums().bytes,
-                   2560.0 * (4 * 128 * 4 + 5 * 512 * (4 + 4 + 4)));
+                   2560.0 * (4 * 128 * 4 + 5 * 512 * (4 + 4 + 2 * 4)));
   // A CPU's ranks sum in place.
   config.model.device = DeviceChoice::kCpu;
   EXPECT_EQ(sums().bytes, 0.0);
